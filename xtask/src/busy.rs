@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_of_a_trial_is_cut_out_of_the_record() {
+    fn middle_of_trial_is_cut_out() {
         let samples: Vec<Sample> = (0..=100_u64)
             .map(|idx| Sample { at: idx * 50_000_000, busy: [idx * 25_000_000, idx * 5_000_000] })
             .collect();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_time_that_is_off_and_another_order_miss_the_goal() {
+    fn wrong_busy_time_misses_the_goal() {
         let cell = |latput, bpftrace, demand| {
             let trial =
                 |bpftrace| Busy { latput: [0.5, latput], bpftrace: [0.5, bpftrace], demand };

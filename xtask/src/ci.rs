@@ -178,14 +178,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_that_nobody_knows_is_refused_with_those_that_are() {
+    fn unknown_step_is_refused_with_list() {
         let error = choose(&["tests".into()], false).unwrap_err().to_string();
         assert!(error.contains("`tests`") && error.contains("fmt, tidy"), "{error}");
         assert_eq!(choose(&["tidy".into(), "fmt".into()], true).unwrap().len(), 2);
     }
 
     #[test]
-    fn slow_steps_are_run_when_they_are_asked_for() {
+    fn slow_steps_run_when_asked_for() {
         let names = |chosen: Vec<&Step>| chosen.iter().map(|step| step.name).collect::<Vec<_>>();
         let usual = names(choose(&[], false).unwrap());
         let full = names(choose(&[], true).unwrap());
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_fails_without_a_test_counts_once() {
+    fn step_that_fails_without_a_test_counts_once() {
         let run: steps::Run = |_, _| anyhow::bail!("no such program");
         check_step(run, false, 1);
         let run: steps::Run = |_, tally| {

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_names_each_program_with_its_port() {
+    fn plan_names_each_program_with_its_port() {
         let options = Options {
             blocks: 3,
             seconds: 1,

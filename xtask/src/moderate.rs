@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_soak_is_minutes_or_seconds() {
+    fn soak_is_minutes_or_seconds() {
         assert_eq!(soak_time("30m"), Ok(Duration::from_secs(1800)));
         assert_eq!(soak_time("90s"), Ok(Duration::from_secs(90)));
         for wrong in ["", "m", "1s", "99999999999999999999m", "-5m", "2000m"] {
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_those_of_the_load_and_a_missing_one_is_named() {
+    fn missing_load_figure_is_named() {
         let output = r#"{"runs":[{"metrics":{"transactions_per_s":5e3,"latency_ns_p99":2e5,"sut_cpu_busy_ratio":0.4}}]}"#;
         let found = sample(Load::Requests, output).unwrap();
         assert_eq!((found.rate, found.tail, found.cpu), (5e3, Some(2e5), 0.4));

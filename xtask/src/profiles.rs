@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_demand_that_is_missed_or_gone_is_lost() {
+    fn missed_or_missing_demand_is_lost() {
         let target = |name: &str, holds| Target {
             name: name.to_owned(),
             seen: String::new(),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_differ_in_keys_and_values_not_in_how_they_are_written() {
+    fn profiles_differ_by_values_not_spelling() {
         let profile = |text: &str| toml::from_str::<toml::Table>(text).unwrap();
         let shipped = profile("# by hand\nb = { c_ns = 1_000, d = 0.25 }\na = [1, 2]\n");
         let same = profile("a = [\n1,\n2]\n[b]\nd = 0.250\nc_ns = 1000\n");
@@ -315,13 +315,13 @@ mod tests {
     }
 
     #[test]
-    fn the_median_and_the_90th_percentile_are_ranks_of_absolute_values() {
+    fn median_and_p90_are_of_absolute_values() {
         assert_eq!(median_and_p90((-10..0).map(f64::from)), (5.0, 9.0));
         assert_eq!(median_and_p90(std::iter::empty()), (f64::INFINITY, f64::INFINITY));
     }
 
     #[test]
-    fn the_shipped_plans_and_demands_can_be_read() {
+    fn shipped_plans_and_demands_can_be_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let plans: Plans = read_toml(&root.join("data/calibration.toml")).unwrap();
         assert!(plans.profile.iter().all(|plan| !plan.cells.is_empty()));

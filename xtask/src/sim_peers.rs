@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_programs_outputs_are_read_and_nonsense_is_refused() {
+    fn both_outputs_are_read_nonsense_is_refused() {
         let line = "peer-bulk      5.21 Mpackets/s    0.6 events/packet";
         assert!((rate_of_latput(line).unwrap() - 5.21e6).abs() < 1.0);
         assert!((rate_of_ns3("100 0.5\n").unwrap() - 200.0).abs() < 1e-9);

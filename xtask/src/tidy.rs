@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tree_is_tidy() {
+    fn tree_is_tidy() {
         let workspace = Workspace::find().unwrap();
         let tree = Tree::read(&workspace.root).unwrap();
         let findings = check(&tree, &workspace).unwrap();

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fitted_cells_are_a_quarter_of_those_of_the_built_in_plan() {
+    fn fitted_cells_are_a_quarter() {
         let workspace = Workspace::find().unwrap();
         let options = Options {
             repetitions: 2,

@@ -320,7 +320,7 @@ mod tests {
 
     /// A machine whose figures are products of powers of two costs, which are then known.
     #[test]
-    fn known_costs_are_found_within_their_intervals_and_an_odd_figure_does_not_pull() {
+    fn known_costs_are_found_despite_odd_figure() {
         let base = Profile::shipped("server-10g").unwrap();
         let free = [Parameter::Interrupt, Parameter::Wake];
         let free = free.map(|parameter| Free { parameter, start: parameter.get(&base) });

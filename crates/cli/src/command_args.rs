@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_saved_plan_has_the_same_command() {
+    fn saved_plan_has_the_same_command() {
         let text = |word: &str| Some(word.to_owned());
         let args = CommandArgs {
             command: text("./mine -d {duration_s} --to '{sut} x' {count}"),

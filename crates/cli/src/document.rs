@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schemas_in_docs_are_those_of_the_documents() {
+    fn schemas_in_docs_are_those_of_the_documents() {
         agrees("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
         agrees("metrics", serde_json::to_value(schemars::schema_for!(MetricsDocument)).unwrap());
         agrees("log", serde_json::to_value(schemars::schema_for!(LogDocument)).unwrap());

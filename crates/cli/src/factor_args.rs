@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_factor_is_refused_by_its_flag() {
+    fn wrong_factor_is_refused_by_its_flag() {
         for (factor, expected) in [
             ("gro", "write KNOB=LEVEL,LEVEL"),
             ("gro=on,maybe", "--factor: gro: `maybe`"),

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_explanation_goes_below_a_long_example() {
+    fn explanation_goes_below_a_long_example() {
         let text = "Examples:\n  latput run plan.toml    what it does\n\nProse that\ngoes on.";
         assert_eq!(
             laid_out(text, 24),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_sentence_ends_at_its_stop() {
+    fn first_sentence_ends_at_its_stop() {
         assert_eq!(first_sentence("The file; by default x. More."), "The file");
         assert_eq!(first_sentence("Such as 1.5 s."), "Such as 1.5 s");
     }

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_of_flags_are_percentages_within_their_range() {
+    fn shares_in_flags_are_bounded_percentages() {
         let busy = |text: &str| {
             let flags = LiveArgs { busy_at_most: Some(text.to_owned()), ..LiveArgs::default() };
             flags.over(Live::default()).map(|live| live.busy_at_most)

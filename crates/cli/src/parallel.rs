@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_work_tells_its_progress_and_short_work_nothing() {
+    fn only_long_work_shows_progress() {
         let begun = Instant::now();
         let told = |job: Duration| {
             let mut lines = Lines { done: 0, begun, last: begun };

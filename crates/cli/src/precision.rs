@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_replaces_what_the_plan_says_and_nothing_else() {
+    fn flags_replace_only_what_they_give() {
         let flags = Precision {
             repetitions: Some("3..30".to_owned()),
             confidence: None,

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timed_run_counts_time() {
+    fn timed_run_counts_time() {
         let mut done = TrialDone {
             finished: 3,
             planned: 3,

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_with_a_goal_needs_quiet_unless_told_otherwise() {
+    fn plan_with_goal_needs_quiet_by_default() {
         let goal = "goal = \"latency\"\n";
         for (args, text, method, quiet) in [
             (QuietArgs::default(), goal, "", Quiet::Within(Nanos::ZERO)),

@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_at_the_front_are_one_target_and_fields_are_left() {
+    fn leading_hosts_are_one_target() {
         for (words, target, left) in [
             (&["netns://a", "netns://b", "burst=4"][..], "netns://a,netns://b", &["burst=4"][..]),
             (&["netns://a,netns://b", "burst=4"], "netns://a,netns://b", &["burst=4"]),

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_with_quotes_is_one_word_for_a_shell() {
+    fn quoted_word_is_one_shell_word() {
         let word = "it's; $(x) \"y\" \\";
         let out = Command::new("sh")
             .args(["-c", &format!("printf %s {}", quoted(word))])

@@ -386,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wall_clock_that_was_set_is_told_and_ntps_slewing_is_not() {
+    fn clock_step_is_told_ntp_slew_is_not() {
         let mut hosts = lab();
         let told = |hosts: &[HostObservation]| wall_clock(&hosts[0]).map(|check| check.detail);
         hosts[0].wall_clock_step_ns = -40_000;
@@ -398,14 +398,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_trial_passes_every_check() {
+    fn sound_trial_passes_every_check() {
         for check in checks(&flow(), &lab()) {
             assert!(check.passed, "{check:?}");
         }
     }
 
     #[test]
-    fn cpu_time_that_is_missing_or_counted_twice_is_seen() {
+    fn missing_or_double_cpu_time_is_seen() {
         let mut missing = lab();
         missing[0].machine.idle = missing[0].machine.idle + Nanos::from_ms(500);
         check("cpu-parts-add-up", &flow(), &missing, "of the machine's 2.500 s");
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_miss_a_part_of_the_window_or_another_source_mark_the_trial() {
+    fn partial_cpu_times_mark_the_trial() {
         let mut unseen = lab();
         unseen[1].cpus[0].time.idle = Nanos::from_ms(700);
         for host in &mut unseen {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_with_kernels_of_their_own_are_checked_by_themselves() {
+    fn separate_kernels_are_checked_separately() {
         let mut hosts = lab();
         // Each machine has two CPUs of which one is the host's: nothing of the other host is in it.
         hosts[1].machine = hosts[0].machine;
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_holds_nothing_back_marks_the_trial() {
+    fn timer_that_holds_nothing_back_marks_the_trial() {
         let deferred = |polls| {
             let mut hosts = lab();
             for (knob, value) in ["gro-flush-timeout=300us", "napi-defer-hard-irqs=100"]
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_that_share_packets_and_segments_sent_again_are_seen() {
+    fn shared_packets_and_retransmits_are_seen() {
         let mut bundled = lab();
         bundled[0].interface.tx_packets = 600;
         check(

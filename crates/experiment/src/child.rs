@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_process_has_started_ends_with_it() {
+    fn children_of_killed_process_end() {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(Stdio::piped());
         let (mut process, [_, out, _]) = OwnProcess::start(&mut command).unwrap();

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_quickest_round_trip_counts_with_half_of_it_as_doubt() {
+    fn quickest_round_trip_sets_the_doubt() {
         let trips = [trip(0, 5_000, 4_000), trip(10_000, 11_100, 10_200), trip(20_000, 9, 21_000)];
         let offset = ClockOffset::from_round_trips(&trips).unwrap();
         assert_eq!((offset.offset_ns, offset.uncertainty.as_ns()), (1_000, 100));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_truth_is_within_the_doubt_however_the_two_ways_share_the_time() {
+    fn true_offset_is_within_the_doubt() {
         let mut rng = Rng::from_seed(3);
         for _ in 0..1000 {
             let truth = i128::try_from(rng.below(2_000_000_000)).unwrap() - 1_000_000_000;
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_starts_at_boot_may_be_behind_by_any_time() {
+    fn boot_clock_may_lag_by_any_time() {
         let behind = ClockOffset { offset_ns: -10, ..ClockOffset::default() };
         assert_eq!(behind.there(Nanos::from_ns(4)), Nanos::ZERO);
         assert_eq!(behind.there(Nanos::from_ns(14)).as_ns(), 4);

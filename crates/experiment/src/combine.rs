@@ -159,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn what_one_flow_does_not_know_is_not_known_of_all() {
+    fn figure_missing_in_one_flow_is_unknown() {
         let blind = TrafficObservation { retransmits: None, ..flow(1, 1) };
         assert_eq!(flows(vec![flow(1, 1), blind]).retransmits, None);
         assert_eq!(flows(vec![]), TrafficObservation::default());
     }
 
     #[test]
-    fn checks_of_one_name_hold_together_and_name_the_flow_that_failed() {
+    fn equal_checks_join_and_name_the_flow() {
         let check = |passed, detail: &str| Check {
             name: "auth-failures".to_owned(),
             passed,
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_lie_apart_or_began_late_are_marked() {
+    fn separate_or_late_windows_are_marked() {
         let start = |uncertainty, late| Start {
             host: "far".to_owned(),
             clock: ClockOffset {

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_ends_at_an_empty_line_or_at_eof() {
+    fn snapshot_ends_at_empty_line_or_eof() {
         let mut one = Snapshot::default();
         assert_eq!(pushed(&mut one, b"a 1\nb 2"), [""; 0]);
         assert_eq!(pushed(&mut one, b"\n\na 3\r\n\r\n\n\n"), ["a 1\nb 2\n\n", "a 3\r\n\r\n"]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_takes_a_bounded_space_and_is_told() {
+    fn flood_takes_a_bounded_space_and_is_told() {
         let mut one = Snapshot::default();
         let mut told = Vec::new();
         for _ in 0..4_000 {

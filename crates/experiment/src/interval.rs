@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_is_told_once_every_host_has_said_so() {
+    fn interval_is_told_once_all_agree() {
         let mut joiner = joiner(2);
         assert_eq!(joiner.enter(0, line(0, Some(10))), []);
         assert_eq!(joiner.enter(0, line(1, Some(20))), []);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_lags_or_lies_about_its_place_holds_up_nothing() {
+    fn lagging_host_holds_up_nothing() {
         let mut joiner = joiner(2);
         let told: usize = (0..100).map(|number| joiner.enter(0, line(number, Some(1))).len()).sum();
         assert_eq!(told, 100 - MOST_OPEN);

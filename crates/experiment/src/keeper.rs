@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_on_the_list_is_refused_and_changes_nothing() {
+    fn unlisted_request_is_refused_without_change() {
         let (mut line, serving) = keeper();
         let mut answers = BufReader::new(line.try_clone().unwrap());
         let key = Key::generate().unwrap();

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_that_becomes_shorter_is_kept_and_who_beats_no_more_outlives_it() {
+    fn shortened_lease_is_kept_by_beats() {
         let lease = Lease::new();
         let (kept, beats) = (lease.clone(), Arc::new(AtomicU64::new(0)));
         let heard = Arc::clone(&beats);

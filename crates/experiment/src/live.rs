@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_today_is_broken_beyond_the_noise_and_only_when_that_is_known() {
+    fn broken_share_needs_known_noise() {
         let mut guard = Guard::parse("tcp_rtt_ns_p99 <= 1.2 today").unwrap();
         let broken =
             |guard: &Guard, tick, value| guard.judge(tick, figure(value), figure(100.0)).is_broken;
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_least_limit_looks_the_other_way_and_an_absolute_one_needs_no_noise() {
+    fn lower_limit_and_absolute_limit_are_judged() {
         let mut guard = Guard::parse("tcp_throughput_bps >= 0.9 today").unwrap();
         guard.margins = vec![0.0];
         assert!(guard.judge(9, figure(89.0), figure(100.0)).is_broken);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_hardly_happen_break_nothing_until_there_are_many() {
+    fn rare_events_break_no_limit() {
         let mut guard = Guard::parse("tcp_retransmits_per_s <= 1.05 today").unwrap();
         guard.margins = vec![0.01];
         let judge = |count: f64, today: f64| guard.judge(9, figure(count), figure(today));

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_in_the_order_of_the_jobs_and_a_stop_gives_none() {
+    fn results_keep_job_order_or_stop() {
         let jobs: Vec<u32> = (0..100).collect();
         let count = AtomicUsize::new(0);
         let done = || {

@@ -546,7 +546,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_survives_the_line() {
+    fn message_survives_the_line() {
         let mut bytes = Vec::new();
         write_line(&mut bytes, &Request::Abort).unwrap();
         write_line(&mut bytes, &Answer::Listening { ports: vec![7, 8] }).unwrap();
@@ -558,14 +558,14 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_count_is_looked_for_less_often_the_longer_it_takes() {
+    fn count_end_is_checked_ever_less_often() {
         let next = |end: EarlyEnd, ms| end.next_look(Nanos::from_ms(ms)).as_ns() / 1_000_000;
         assert_eq!([0, 1_000, 5_000, 60_000].map(|ms| next(EarlyEnd::AtCount, ms)), [5, 5, 10, 50]);
         assert_eq!([0, 60_000].map(|ms| next(EarlyEnd::AtBreak, ms)), [50, 50]);
     }
 
     #[test]
-    fn garbage_unknown_fields_and_cut_lines_are_refused() {
+    fn garbage_and_cut_lines_are_refused() {
         check("hello\n", "malformed");
         check("{\"set\":{\"setting\":{},\"more\":1}}\n", "malformed");
         check("{\"set\":{}}\n", "malformed");
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_told_from_garbage_whatever_else_it_says() {
+    fn other_version_differs_from_garbage() {
         let of_99 = "{\"schema\":99,\"version\":\"9.1\",\"new\":[]}";
         for end in ["open", "opened"] {
             check(&format!("{{\"{end}\":{of_99}}}\n"), "schema 99");
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_refused_at_the_limit() {
+    fn line_without_end_is_refused_at_the_limit() {
         let mut endless = io::BufReader::new(io::repeat(b'x'));
         let too_long = |error: &LineError, most| matches!(error, LineError::TooLong { limit } if *limit == most);
         let error = read_line::<Request>(&mut endless).unwrap_err();

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_trial_is_in_one_shard_and_shares_add_up() {
+    fn trials_are_divided_once_over_shards() {
         for count in [1, 2, 3, 7, 16] {
             let shards: Vec<Shard> =
                 (1..=count).filter_map(|number| Shard::new(number, count)).collect();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_of_a_shard_comes_off_again() {
+    fn line_of_a_shard_comes_off_again() {
         let text = "schema = 1\n[[workload]]\nkind = \"tcp_rr\"\n";
         for (repetitions, is_least) in [("min = 2, max = 2", false), ("min = 2, max = 3", true)] {
             let text = format!("{text}[method]\nrepetitions = {{ {repetitions} }}\n");

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_of_one_machine_get_cpus_of_their_own() {
+    fn ends_of_one_machine_get_own_cpus() {
         for (allowed, said, expected) in [
             (["0-1", "0-1"], ["", ""], ["1", "0"]),
             (["0-3", "0-3"], ["", ""], ["2-3", "0-1"]),

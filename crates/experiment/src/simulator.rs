@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_is_named_as_it_was_asked_for() {
+    fn system_keeps_the_name_asked_for() {
         for name in Profile::shipped_names() {
             assert_eq!(Simulator::for_system(name).unwrap().name(), format!("sim:{name}"));
         }
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_needs_more_memory_than_is_free_is_refused_with_its_estimate() {
+    fn run_beyond_free_memory_is_refused() {
         let simulator = Simulator::for_system(Simulator::EXAMPLE).unwrap();
         let load = Workload::plain(String::from("many"), Traffic::tcp_stream(Bytes::new(1), 9_000));
         let profile = simulator.profile.scenario(&load, 1, latput_units::Nanos::from_ms(1));

@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_read_and_written_as_one_word() {
+    fn host_round_trips_as_one_word() {
         let ssh =
             |destination: &str, port| Reach::Ssh { destination: destination.to_owned(), port };
         let command = |words: &str| Reach::Command(words.split(' ').map(str::to_owned).collect());
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cpus_of_a_host_are_behind_all_else() {
+    fn cpus_of_a_host_are_behind_all_else() {
         for (word, there, cpus) in [
             ("netns://a?cpus=0", "netns://a", "0"),
             ("netns://a%eth0?cpus=0-3,8", "netns://a", "0-3,8"),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_host_is_refused_with_the_forms() {
+    fn bad_host_is_refused_with_forms() {
         for (word, problem) in [
             ("ssh://", "names no host"),
             ("ssh://-oProxyCommand=x", "names no host"),
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hosts_are_split_at_the_comma_between_them() {
+    fn two_hosts_are_split_at_comma() {
         for (words, expected) in [
             ("ssh://a,ssh://b", &["ssh://a", "ssh://b"][..]),
             ("eth0,ssh://b", &["eth0", "ssh://b"]),
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_a_host_goes_through_this_latput_and_ssh_asks_nobody() {
+    fn host_is_reached_through_latput_without_prompt() {
         let target = Target::parse("ssh://root@server:2222%eth1").unwrap();
         let (via, latput) = target.via("/opt/latput", Some(Path::new("static")));
         let words = "/opt/latput lab exec --bring static ssh://root@server:2222 --";

@@ -471,7 +471,7 @@ mod tests {
     "#;
 
     #[test]
-    fn every_wrong_value_is_told_in_words_of_the_file() {
+    fn wrong_values_are_told_in_file_words() {
         let whole = format!(
             "lease = \"30s\"\n{GOOD}\nlatput = \"latput\"\ntarget = \"ssh://b\"\nbring = \"l\"\nallow_link_reset = \"eth1\""
         );
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_testbed_file_names_hosts_and_how_to_reach_them() {
+    fn testbed_file_names_hosts_and_ways() {
         let testbed = Testbed::parse("rack.toml", GOOD).unwrap();
         let TestbedKind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
         let sut = &hosts[1];
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_allows_link_resets_and_the_testbed_those_of_the_control_connection() {
+    fn plan_and_testbed_allow_link_resets_separately() {
         let twice = GOOD.replace("eth2", "eth2\"\nallow_link_reset = \"eth2");
         let testbed = Testbed::parse("rack.toml", &twice).unwrap();
         let TestbedKind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_are_testbeds() {
+    fn examples_are_testbeds() {
         for (text, hosts) in [
             (include_str!("../../../examples/testbeds/rack.toml"), 2),
             (include_str!("../../../examples/testbeds/four-hosts.toml"), 4),
@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_testbed_that_cannot_work_is_refused_with_the_reason() {
+    fn bad_testbed_is_refused_with_reason() {
         check(&GOOD.replace("schema = 1", "schema = 2"), "schema must be 1");
         check(&GOOD.replace("\"generator\"", "\"sut\""), "2 systems under test");
         check(&GOOD.replace("\"generator\"", "\"observer\""), "0 generators");

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_testbed_that_supports_everything_skips_nothing() {
+    fn testbed_that_supports_everything_skips_nothing() {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
         let (reduced, said) =
             without_unsupported(&plan, &mut Bed::without(&[]), By::Setting, &Stop::new()).unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_with_nothing_supported_is_refused() {
+    fn plan_with_nothing_supported_is_refused() {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
         let refusal =
             without_unsupported(&plan, &mut Bed::without(&["tcp"]), By::Setting, &Stop::new())
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_field_takes_one_of_two_words() {
+    fn field_takes_one_of_two_words() {
         let error = Plan::parse("p.toml", &PLAN.replace("skip", "sometimes")).unwrap_err();
         assert!(error.problem.contains("must be `refuse` or `skip`"), "{error}");
     }

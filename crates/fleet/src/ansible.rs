@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_that_cannot_be_meant_is_refused_with_the_host() {
+    fn bad_listing_is_refused_by_host() {
         for (from, to, problem) in [
             ("rx-usecs", "rx-usec", "host `web1`: latput_settings: there is no knob"),
             ("2222", "[1]", "host `web2`: ansible_port: `[1]`"),

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_as_before_is_well_and_each_guard_can_break() {
+    fn unchanged_host_passes_each_guard() {
         assert_eq!(broken([look(0, 0), look(5, 0)], &look(6, 0), &look(20, 0)), None);
         check_broken(|found| found.is_up = false, "is down");
         check_broken(|found| found.has_carrier = Some(false), "no carrier");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_may_be_as_many_as_before_and_the_bound_more() {
+    fn faults_may_reach_old_count_plus_bound() {
         let before = || [look(0, 1000), look(10, 2000)]; // 100 a second
         assert_eq!(broken(before(), &look(11, 2000), &look(21, 3100)), None);
         let said = broken(before(), &look(11, 2000), &look(21, 3101)).unwrap();

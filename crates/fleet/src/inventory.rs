@@ -338,7 +338,7 @@ mod tests {
     "#;
 
     #[test]
-    fn groups_of_hosts_are_read_with_their_wishes() {
+    fn host_groups_have_their_wishes() {
         let hosts = parse(GOOD).unwrap();
         let words: Vec<&str> = hosts.iter().map(|host| host.word.as_str()).collect();
         assert_eq!(words, ["ssh://db1%ens1", "ssh://root@web1", "ssh://root@web2"]);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_meant_is_refused() {
+    fn file_that_cannot_be_meant_is_refused() {
         for (text, problem) in [
             ("", "missing field `schema`"),
             ("schema = 2", "schema must be 1"),
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_read_beside_hosts_and_are_none_of_them() {
+    fn pairs_are_read_beside_hosts() {
         let text = format!(
             "{GOOD}\n[group.x]\npairs = [['ssh://s1', 'ssh://c1'], ['ssh://s2', 'ssh://c2']]\n"
         );
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_named_twice_is_taken_once() {
+    fn repeated_host_is_taken_once() {
         let a = || host("a", "ssh://a", "eth0");
         let (hosts, remarks) = once_each(vec![a(), host("b", "ssh://b", "eth0"), a()]).unwrap();
         assert_eq!((hosts.len(), remarks.len()), (2, 1));
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_are_called_alike_get_longer_names() {
+    fn hosts_with_equal_names_get_longer_ones() {
         let hosts = vec![
             host("a", "ssh://root@a", "eth0"),
             host("a", "ssh://me@a", "eth0"),
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_value_is_told_in_words_of_the_file() {
+    fn wrong_values_are_told_in_file_words() {
         let whole = "schema = 1\n[group.web]\nhosts = ['a', { name = 'b', target = 'c', interface = 'd' }]\n\
                      pairs = [['a', 'b']]\ninterface = 'e'\ndriver = 'f'\nsettings = { mtu = 1500 }\n";
         let whole: toml::Table = whole.parse().unwrap();

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_rollout_in_force_is_the_one_to_undo() {
+    fn newest_rollout_in_force_is_undone() {
         let entries = read(&[
             text("set", "in-force", 9),
             text("fleet-3", "undone", 8),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_no_latput_sends_is_refused() {
+    fn journal_that_no_latput_sends_is_refused() {
         assert!(
             read(&[text("se\\u001bt", "in-force", 1)]).unwrap_err().contains("latput never sends")
         );

@@ -333,7 +333,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_driver_of_the_inventory_decides_and_without_a_usual_one_none_is_wrong() {
+    fn inventory_driver_decides_over_usual_one() {
         let hosts = ["a", "b"].map(|name| host(name, &[]));
         let answers =
             || vec![look(1, "ice", Knob::Mtu, "1500"), look(2, "veth", Knob::Mtu, "1500")];
@@ -351,7 +351,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_word_is_what_the_host_says_it_stands_for_and_what_cannot_be_read_differs() {
+    fn word_means_what_its_host_says() {
         let max = host("a", &[(Knob::RxRing, "max"), (Knob::Gro, "on")]);
         let mut found = sample(Knob::RxRing, "512").interface.unwrap();
         let problem = Some("no such feature".to_owned());

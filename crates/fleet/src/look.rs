@@ -241,13 +241,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_as_it_was_sent() {
+    fn answer_is_read_as_it_was_sent() {
         let look = sample(Knob::Mtu, "1500");
         assert_eq!(read(&serde_json::to_string(&look).unwrap()).unwrap(), look);
     }
 
     #[test]
-    fn an_answer_that_no_latput_sends_is_refused() {
+    fn answer_that_no_latput_sends_is_refused() {
         let text = serde_json::to_string(&sample(Knob::Mtu, "1500")).unwrap();
         for (from, to, problem) in [
             ("\"schema\":1", "\"schema\":2", "answers in form 2"),

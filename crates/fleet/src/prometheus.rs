@@ -84,7 +84,7 @@ mod tests {
     use crate::judge::Difference;
 
     #[test]
-    fn every_state_is_counted_also_where_no_host_is_in_it() {
+    fn every_state_is_counted_even_empty() {
         let host = |name: &str, state| Judged {
             host: FleetHost {
                 name: name.into(),
@@ -122,7 +122,7 @@ mod tests {
 
     /// The dashboard and the alerts ask for what is written, and for states that there are.
     #[test]
-    fn the_examples_for_grafana_and_prometheus_ask_for_metrics_that_there_are() {
+    fn monitoring_examples_use_known_metrics() {
         let written = text(&[], 0, Nanos::ZERO);
         for example in [
             include_str!("../../../examples/grafana/latput.json"),

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_a_number_a_share_or_all() {
+    fn step_is_a_number_a_share_or_all() {
         for (text, step) in [
             ("1", StageStep::Count(1)),
             ("10%", StageStep::Percent(10)),
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn every_group_has_its_canary_and_no_host_comes_twice() {
+    fn every_group_has_one_canary() {
         let groups: Vec<&str> = [["db"; 3].as_slice(), &["web"; 21]].concat();
         let found = stages(&groups, &[StageStep::Count(1), StageStep::Percent(10), StageStep::All]);
         assert_eq!(found[0], [0, 3]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_without_a_host_are_left_out_and_without_all_some_stay() {
+    fn empty_stages_are_left_out() {
         let groups = ["web"; 4];
         let found =
             stages(&groups, &[StageStep::Count(2), StageStep::Percent(50), StageStep::Count(1)]);

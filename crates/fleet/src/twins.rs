@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_a_group_are_compared_with_each_other_only() {
+    fn hosts_are_compared_within_their_group() {
         let same = || HostState::Same;
         let hosts = [
             judged("db", "d1", "9000", same()),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_lacks_a_knob_differs() {
+    fn host_that_lacks_a_knob_differs() {
         let mut lacking = judged("web", "c", "1500", HostState::Same);
         lacking.look.as_mut().unwrap().knobs.clear();
         let same = || HostState::Same;

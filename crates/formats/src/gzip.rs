@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_is_unpacked_and_nothing_longer_than_the_limit() {
+    fn gzip_is_unpacked_up_to_limit() {
         let text = "a ".repeat(10_000);
         let packed = pack(&text);
         assert!(is_gzip(&packed) && packed.len() < 200);

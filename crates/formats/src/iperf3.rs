@@ -328,7 +328,7 @@ mod tests {
         "sum":{"seconds":1,"bytes":125000,"jitter_ms":0.022,"lost_packets":1,"packets":100,"lost_percent":1}}}"#;
 
     #[test]
-    fn a_tcp_test_has_both_ends_figures_and_their_cpu_by_its_method() {
+    fn tcp_test_has_figures_of_both_ends() {
         let test = one(TCP);
         assert_eq!(test.workload.name, "tcp_stream message_bytes=131072 connections=2");
         let flow = &test.observation.traffic;
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_document_has_the_ends_the_other_way_round() {
+    fn server_document_has_the_ends_the_other_way_round() {
         let test = one(&TCP.replace("connecting_to", "accepted_connection"));
         assert_eq!(test.observation.programs[0].role, Role::Sut);
     }

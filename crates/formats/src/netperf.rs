@@ -272,7 +272,7 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
 ";
 
     #[test]
-    fn keyval_is_read_and_minus_one_is_absent() {
+    fn keyval_is_read_minus_one_is_absent() {
         let test = one(KEYVAL);
         assert_eq!(test.workload.name, "tcp_rr burst=16");
         let value = |metric: Metric| metric.value(&test.workload.traffic, &test.observation);
@@ -341,7 +341,7 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
     }
 
     #[test]
-    fn what_is_ambiguous_or_broken_is_refused_with_its_line() {
+    fn ambiguous_netperf_is_refused_by_line() {
         check_refused("16384  131072 1 1 1.00 25740.94\n", "line 1: ", "have no title");
         check_refused(&STREAM.replace("10^6bits/s", "things"), "line 7: ", "unit of throughput");
         check_refused(&STREAM.replace("6.427", "6.427 7"), "line 7: ", "a row has 10 figures");
@@ -361,7 +361,7 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
     }
 
     #[test]
-    fn a_warning_of_netperf_becomes_a_note() {
+    fn warning_of_netperf_becomes_a_note() {
         let text = format!("!!! WARNING\n!!! Desired confidence was not achieved\n{STREAM}");
         assert!(one(&text).notes.iter().any(|note| note.contains("did not reach")));
     }

@@ -353,7 +353,7 @@ latency_seconds_count 100
     }
 
     #[test]
-    fn counters_are_rates_and_a_quantile_is_of_what_was_added() {
+    fn counters_become_rates_over_the_window() {
         let figures = figures();
         let first = Scrape::read(TEXT, &figures).unwrap();
         let later = TEXT
@@ -440,7 +440,7 @@ latency_seconds_count 100
     }
 
     #[test]
-    fn a_reset_is_told_and_adds_nothing() {
+    fn reset_is_told_and_adds_nothing() {
         let figures = figures();
         let first = Scrape::read(TEXT, &figures).unwrap();
         let reset =
@@ -459,7 +459,7 @@ latency_seconds_count 100
     }
 
     #[test]
-    fn what_lies_above_every_bound_is_as_much_as_is_known() {
+    fn value_above_all_bounds_is_a_bound() {
         assert_eq!(quantile(&[(0.1, 1.0), (f64::INFINITY, 10.0)], 0.5), Some(0.1));
         assert_eq!(quantile(&[(f64::INFINITY, 10.0)], 0.5), None);
         assert_eq!(quantile(&[(0.1, 0.0), (f64::INFINITY, 0.0)], 0.5), None);
@@ -467,7 +467,7 @@ latency_seconds_count 100
     }
 
     #[test]
-    fn hostile_texts_are_read_or_skipped_and_bounded() {
+    fn hostile_text_is_bounded() {
         let figures = figures();
         let line = |idx: u32| format!("latency_seconds_bucket{{le=\"{idx}\"}} {idx}");
         let many = (0..5_000).map(line).collect::<Vec<String>>().join("\n");

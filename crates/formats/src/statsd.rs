@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_add_up_gauges_stay_and_timings_have_quantiles() {
+    fn counters_gauges_and_timings_are_kept() {
         let many = "app.time:2.5|ms\n".repeat(98);
         let told = after(&[
             "app.errors:2|c\napp.errors:1|c|@0.1",
@@ -189,12 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_sent_is_no_error_and_no_time() {
+    fn silence_is_no_error() {
         assert_eq!(after(&[]), [("statsd_test_errors".to_owned(), 0.0)]);
     }
 
     #[test]
-    fn what_is_no_line_of_a_known_name_is_passed_over() {
+    fn unknown_statsd_lines_are_passed_over() {
         let junk = [
             "app.errors",
             "app.errors:|c",

@@ -82,7 +82,7 @@ impl FlentTest {
 }
 
 #[test]
-fn every_test_is_imported_or_refused_by_name() {
+fn every_flent_test_imports_or_is_named() {
     let mut imported = Vec::new();
     let mut refused = Vec::new();
     for test in TESTS.lines().filter(|line| !line.starts_with('#')).map(FlentTest::new) {

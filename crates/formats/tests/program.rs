@@ -328,7 +328,7 @@ fn programs_between_two_hosts() {
 }
 
 #[test]
-fn an_output_without_an_answer_is_an_error_that_quotes_it() {
+fn output_without_answer_is_quoted() {
     for (parser, text, expected) in [
         (Parser::RedisBenchmark, include_str!("program/redis-benchmark-two.txt"), "2 tests"),
         (Parser::RedisBenchmark, "GET: 100 requests", "needs `--csv`"),
@@ -376,7 +376,7 @@ fn an_output_without_an_answer_is_an_error_that_quotes_it() {
 }
 
 #[test]
-fn the_table_of_parsers_says_what_they_give() {
+fn table_of_parsers_says_what_they_give() {
     for parser in Parser::ALL {
         let row = parser.row();
         let read: Vec<ProgramFigures> = READABLE

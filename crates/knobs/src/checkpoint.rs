@@ -372,7 +372,7 @@ mod tests {
     use crate::{Knob, Place, Value};
 
     #[test]
-    fn a_checkpoint_is_read_back_as_it_was_written() {
+    fn checkpoint_round_trips() {
         let checkpoint = sample();
         let text = serde_json::to_string(&checkpoint).unwrap();
         assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), checkpoint);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_checkpoint_of_this_schema_is_refused() {
+    fn foreign_checkpoint_is_refused() {
         let text = serde_json::to_string(&sample()).unwrap();
         check_refused(&text.replace("\"schema\":2", "\"schema\":1"), "schema is 1");
         check_refused(&text.replace("\"schema\":2,", ""), "missing field `schema`");
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_from_others_however_far_it_has_come() {
+    fn change_is_recognised_at_any_progress() {
         let one = sample();
         let further = Checkpoint {
             interface: "renamed0".into(),
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn one_knob_of_the_host_is_enough_to_hold_some() {
+    fn one_host_knob_holds_host_knobs() {
         let mut checkpoint = sample();
         assert!(!checkpoint.holds_host_knobs());
         checkpoint.undo.0.insert((Knob::BusyPoll, Place::Host), Value::Time(Nanos::ZERO));

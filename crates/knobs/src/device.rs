@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_tells_virtual_interfaces_apart_and_a_place_hardware() {
+    fn ifindex_identifies_virtual_path_identifies_hardware() {
         let veth = |index| Device { index, kind: Some("veth".into()), ..Device::default() };
         let nic = |index, bus: &str, address: &str| Device {
             index,

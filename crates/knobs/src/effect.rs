@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn polls_at_the_timers_pace_agree_and_faster_ones_contradict_it() {
+    fn poll_pace_agrees_with_or_contradicts_timer() {
         let deferred = state(&["gro-flush-timeout=500us", "napi-defer-hard-irqs=100"]);
         check(
             &deferred,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_no_gap_is_not_judged() {
+    fn zero_gap_is_not_judged() {
         for assignments in [
             &["gro-flush-timeout=0us", "napi-defer-hard-irqs=0"][..],
             &["gro-flush-timeout=50us", "napi-defer-hard-irqs=0"],
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn every_napi_has_a_timer_of_its_own_and_the_devices_value_is_none_of_them() {
+    fn every_napi_has_its_own_timer() {
         let mut state = State::default();
         let mut add = |knob, place, value| state.0.insert((knob, place), value);
         for place in [Place::Napi(0), Place::Napi(1)] {
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn too_short_a_look_and_absurd_counts_decide_nothing_wrong() {
+    fn short_look_decides_nothing() {
         let deferred = state(&["gro-flush-timeout=500ms", "napi-defer-hard-irqs=1"]);
         check(&deferred, polls(900, 90_000), EffectVerdict::Undecided, "2 gaps are too few");
         let none = Seen { window: Nanos::ZERO, ..polls(0, 0) };

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_value_is_told_the_range_of_its_interface() {
+    fn refused_value_tells_interface_range() {
         let error = Knob::Mtu.parse_value("70000").unwrap_err();
         let limits = Limits { min: Some(68), max: Some(65_535) };
         let allowed = "a whole number of bytes from 1280 to 65535";
@@ -257,13 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_wrong_value_is_not_repeated_whole() {
+    fn huge_wrong_value_is_not_repeated_whole() {
         let error = Knob::Mtu.parse_value(&"x".repeat(1_000_000)).unwrap_err();
         assert!(error.to_string().len() < 300);
     }
 
     #[test]
-    fn a_value_of_another_kind_is_refused() {
+    fn value_of_another_kind_is_refused() {
         let error = Knob::Mtu.check_value(&Value::Switch(true)).unwrap_err();
         assert_eq!(error.problem, ValueProblem::Kind(ValueKind::Count));
         assert!(Knob::GroFlushTimeout.check_value(&Value::Count(50)).is_err());

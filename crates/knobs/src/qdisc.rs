@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_is_refused_and_says_why() {
+    fn unsettable_qdisc_is_refused_with_reason() {
         check_refused("", QdiscProblem::Kind);
         check_refused("htb", QdiscProblem::Kind);
         check_refused("fq_codel target", QdiscProblem::Parameter);
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_rounds_or_fills_in_is_the_same() {
+    fn values_filled_in_by_kernel_are_equal() {
         check_same("fq_codel target=5ms", "fq_codel limit=10240 target=4999us", true);
         check_same("fq_codel target=5ms", "fq_codel target=6ms", false);
         check_same("fq", "fq_codel", false);
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_is_stored_and_not_displayed() {
+    fn handle_is_stored_and_not_displayed() {
         for text in ["pfifo limit=7 handle=1:", "default noqueue handle=8001:", "mq handle=ffff:"] {
             let qdisc: Qdisc = text.parse().unwrap();
             assert_eq!(String::from(qdisc.clone()), text);

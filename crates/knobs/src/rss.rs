@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_known_by_its_pattern() {
+    fn table_is_known_by_its_pattern() {
         check(&[0, 1, 2, 3, 0, 1, 2, 3], "equal 4");
         check(&[0, 0], "equal 1");
         check(&[0, 0, 1, 1], "0x2 1x2");

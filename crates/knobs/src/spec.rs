@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_example_is_allowed_and_every_help_is_a_line() {
+    fn every_example_is_allowed() {
         for knob in Knob::ALL {
             let spec = knob.spec();
             assert!(spec.min <= spec.max, "{knob}");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_knob_resets_only_what_is_written_after_it() {
+    fn knob_resets_only_later_ones() {
         for (idx, knob) in Knob::ALL.iter().enumerate() {
             for reset in knob.spec().resets {
                 assert!(Knob::ALL[idx + 1..].contains(reset), "{knob} resets {reset}");
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_may_round_as_its_knob_declares() {
+    fn device_may_round_as_its_knob_declares() {
         check_rounding(Knob::Mtu, "1500", "1501", false);
         check_rounding(Knob::RxUsecs, "64us", "50us", true);
         check_rounding(Knob::RxUsecs, "9999us", "10000us", true);

@@ -13,7 +13,7 @@ const KNOBS: [(Knob, &str); 2] =
     [(Knob::InterruptThrottleRate, "interrupt-throttle-rate=3"), (Knob::RxUsecs, "rx-usecs=50")];
 
 #[test]
-fn a_value_that_the_driver_hides_needs_a_reload_if_it_is_one_of_load_time() {
+fn hidden_load_time_value_needs_reload() {
     for (knob, text) in KNOBS {
         let hidden = Odd {
             read: Some(Err(unsupported(knob))),
@@ -48,7 +48,7 @@ fn answers_that_cannot_be_are_not_believed() {
 }
 
 #[test]
-fn a_word_stands_for_a_value_of_its_knob() {
+fn word_stands_for_a_value_of_its_knob() {
     for (answer, is_value) in [
         (Value::Count(512), true),
         (Value::Named(Named::Max), false),
@@ -70,7 +70,7 @@ fn a_word_stands_for_a_value_of_its_knob() {
 }
 
 #[test]
-fn limits_of_a_time_are_in_its_own_unit() {
+fn time_limits_have_their_own_unit() {
     let limits = Limits { min: Some(2), max: Some(100) };
     let odd = Odd { limits, ..Odd::new(Knob::RxUsecs) };
     for (us, is_allowed) in [(1, false), (2, true), (100, true), (101, false)] {
@@ -81,7 +81,7 @@ fn limits_of_a_time_are_in_its_own_unit() {
 }
 
 #[test]
-fn an_interface_that_goes_while_it_is_put_back_is_gone_and_not_stranded() {
+fn interface_lost_in_restore_is_gone() {
     let (mut kernel, mut store) = world();
     let undo = change(&mut kernel, &mut store, "mtu=9000 txqueuelen=777");
     kernel.fault_once(0, Fault::Vanish);
@@ -90,7 +90,7 @@ fn an_interface_that_goes_while_it_is_put_back_is_gone_and_not_stranded() {
 }
 
 #[test]
-fn a_value_that_is_as_before_is_back_whatever_was_refused() {
+fn unchanged_value_counts_as_restored() {
     let (mut kernel, mut store) = world();
     let undo = change(&mut kernel, &mut store, "mtu=9000 txqueuelen=777");
     kernel.set_from_outside("eth0", Knob::Mtu, Place::Device, Value::Count(1500));
@@ -105,7 +105,7 @@ fn a_value_that_is_as_before_is_back_whatever_was_refused() {
 }
 
 #[test]
-fn an_old_value_that_the_device_rounds_now_is_back() {
+fn old_value_rounded_now_is_back() {
     let (mut kernel, mut store) = world();
     let at_first = Value::Time(Nanos::from_us(104));
     kernel.set_from_outside("eth0", Knob::RxUsecs, Place::Device, at_first);

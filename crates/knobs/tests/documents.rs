@@ -12,7 +12,7 @@ const MARKS: [&str; 2] = [
 ];
 
 #[test]
-fn the_guide_has_the_table_of_knobs() {
+fn guide_has_the_table_of_knobs() {
     blessed::between(GUIDE, MARKS, &table());
 }
 

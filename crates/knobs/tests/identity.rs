@@ -8,7 +8,7 @@ use latput_knobs::{
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
 
 #[test]
-fn what_was_renamed_is_put_back_under_its_new_name() {
+fn renamed_interface_is_restored_under_new_name() {
     let mut world = World::new();
     let undo = world.set_mtu();
     world.kernel.rename("eth0", "eth7");
@@ -22,7 +22,7 @@ fn what_was_renamed_is_put_back_under_its_new_name() {
 }
 
 #[test]
-fn a_session_follows_the_interface_to_its_new_name() {
+fn session_follows_the_interface_to_its_new_name() {
     let mut world = World::new();
     world.kernel.fault_once(1, Fault::Rename);
     let World { kernel, store, .. } = &mut world;
@@ -37,7 +37,7 @@ fn a_session_follows_the_interface_to_its_new_name() {
 }
 
 #[test]
-fn a_change_during_which_the_name_changes_goes_back() {
+fn change_during_which_the_name_changes_goes_back() {
     let mut world = World::new();
     world.kernel.fault_once(1, Fault::Rename);
     let error = world.apply("mtu=9000 txqueuelen=777").unwrap_err();
@@ -47,7 +47,7 @@ fn a_change_during_which_the_name_changes_goes_back() {
 }
 
 #[test]
-fn what_cannot_be_found_keeps_its_checkpoint_and_another_of_its_name_is_left_alone() {
+fn lost_interface_keeps_its_checkpoint() {
     let mut world = World::new();
     let undo = world.set_mtu();
     let moved = world.kernel.move_away("eth0").unwrap();
@@ -76,7 +76,7 @@ fn what_cannot_be_found_keeps_its_checkpoint_and_another_of_its_name_is_left_alo
 }
 
 #[test]
-fn a_number_that_is_used_again_is_another_interface() {
+fn reused_number_is_another_interface() {
     let mut world = World::new();
     let undo = world.set_mtu();
     let (interface, device) = world.kernel.move_away("eth0").unwrap();
@@ -89,7 +89,7 @@ fn a_number_that_is_used_again_is_another_interface() {
 }
 
 #[test]
-fn hardware_is_found_with_another_number_and_in_another_namespace() {
+fn hardware_is_found_after_move() {
     for namespace in [0, 1] {
         let mut world = World::new();
         world.kernel.add_device("eth0", FakeInterface::nic(1), nic(2));
@@ -106,7 +106,7 @@ fn hardware_is_found_with_another_number_and_in_another_namespace() {
 }
 
 #[test]
-fn what_was_left_of_other_interfaces_is_no_obstacle() {
+fn leftovers_of_other_interfaces_are_ignored() {
     // A virtual one with the same number, of another namespace.
     let mut world = World::new();
     world.set_mtu();
@@ -124,7 +124,7 @@ fn what_was_left_of_other_interfaces_is_no_obstacle() {
 }
 
 #[test]
-fn host_knobs_are_held_by_those_that_changed_them_in_this_boot() {
+fn host_knobs_belong_to_this_boot() {
     let mut world = World::new();
     world.kernel.add("eth1", FakeInterface::nic(1));
     // A change of another interface's own knobs is no obstacle, and neither is an earlier one of this session.
@@ -145,7 +145,7 @@ fn host_knobs_are_held_by_those_that_changed_them_in_this_boot() {
 }
 
 #[test]
-fn another_namespace_keeps_its_checkpoint_and_one_that_is_gone_does_not() {
+fn foreign_namespace_keeps_its_checkpoint() {
     let mut world = World::new();
     let undo = world.set_mtu();
     world.context.namespace += 1;
@@ -160,7 +160,7 @@ fn another_namespace_keeps_its_checkpoint_and_one_that_is_gone_does_not() {
 }
 
 #[test]
-fn host_knobs_go_back_although_the_interface_cannot_be_found() {
+fn host_knobs_return_without_their_interface() {
     let mut world = World::new();
     let undo = world.apply("busy-poll=50us mtu=9000").unwrap();
     world.kernel.move_away("eth0");

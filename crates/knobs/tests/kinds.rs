@@ -10,7 +10,7 @@ use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, contex
 const REFUSED: ChangeOutcome = ChangeOutcome::Refused(Refusal::Failure);
 
 #[test]
-fn adaptive_goes_off_before_the_values_that_it_overrules_and_on_after_them() {
+fn adaptive_is_off_while_values_change() {
     let mut world = World::new(FakeInterface::nic(1).strict());
     world.apply("adaptive-rx=on rx-usecs=50us rx-frames=8").unwrap();
     assert_eq!(world.written(), "rx-usecs=50us rx-frames=8 adaptive-rx=on");
@@ -27,7 +27,7 @@ fn adaptive_goes_off_before_the_values_that_it_overrules_and_on_after_them() {
 
 /// `sfc` with shared channels: "RX and TX IRQ moderation must be equal".
 #[test]
-fn delays_that_must_be_equal_are_written_together() {
+fn equal_delays_are_written_together() {
     let world_with = |rx: &str, tx: &str| {
         let mut world = World::new(FakeInterface::nic(1));
         world.outside(&format!("rx-usecs={rx}"));
@@ -63,7 +63,7 @@ fn delays_that_must_be_equal_are_written_together() {
 }
 
 #[test]
-fn a_delay_that_adaptive_moderation_would_overrule_is_refused_until_it_is_named() {
+fn overruled_delay_is_refused_until_named() {
     let mut world = World::new(FakeInterface::nic(1));
     world.outside("adaptive-tx=on");
     let error = world.apply("tx-usecs=50us").unwrap_err();
@@ -76,7 +76,7 @@ fn a_delay_that_adaptive_moderation_would_overrule_is_refused_until_it_is_named(
 
 /// The wanted value and the old one are so near that one could be the other, rounded.
 #[test]
-fn a_near_value_that_could_not_be_put_back_is_tried_again_and_not_taken_for_rounded() {
+fn refused_near_value_is_not_rounding() {
     for fault in [Fault::Refuse(KernelErrorKind::Busy), Fault::Ignore] {
         for (is_for_good, ends) in [(false, true), (true, false)] {
             let mut world = World::new(FakeInterface::nic(1));
@@ -97,7 +97,7 @@ fn a_near_value_that_could_not_be_put_back_is_tried_again_and_not_taken_for_roun
 }
 
 #[test]
-fn a_parameter_of_load_time_needs_a_reload_unless_it_is_as_wanted() {
+fn load_time_parameter_needs_reload_to_differ() {
     let mut world = World::new(FakeInterface::nic(1));
     let error = world.apply("mtu=9000 interrupt-throttle-rate=3").unwrap_err();
     assert!(matches!(error, ApplyError::NeedsReload { .. }), "{error}");
@@ -106,7 +106,7 @@ fn a_parameter_of_load_time_needs_a_reload_unless_it_is_as_wanted() {
 }
 
 #[test]
-fn what_the_interface_does_not_allow_is_refused_with_what_it_allows() {
+fn disallowed_value_is_refused_with_range() {
     let mut world = World::new(FakeInterface::nic(1));
     let error = world.apply("gso=off rx-ring=8192").unwrap_err();
     assert_eq!(
@@ -130,7 +130,7 @@ fn words_are_resolved_where_they_are_written() {
 }
 
 #[test]
-fn a_declared_rounding_is_taken_and_told_and_more_than_that_is_rolled_back() {
+fn declared_rounding_is_accepted_others_revert() {
     let mut world = World::new(FakeInterface::nic(1));
     world.kernel.fault(Knob::RxUsecs, Fault::Round(8_000));
     let applied = world.apply("rx-usecs=50us").unwrap();
@@ -145,7 +145,7 @@ fn a_declared_rounding_is_taken_and_told_and_more_than_that_is_rolled_back() {
 }
 
 #[test]
-fn channels_make_new_queues_and_what_they_had_comes_back() {
+fn values_of_queues_survive_channel_change() {
     let mut world = World::new(FakeInterface::nic(4));
     world.outside_at("rps-cpus=0-1", Place::RxQueue(3));
     world.outside_at("smp-affinity=1", Place::Interrupt(2));
@@ -162,7 +162,7 @@ fn channels_make_new_queues_and_what_they_had_comes_back() {
 }
 
 #[test]
-fn the_hosts_own_knobs_have_one_owner_at_a_time() {
+fn host_knobs_have_one_owner() {
     let mut world = World::new(FakeInterface::nic(1));
     world.store.lock_by(77, latput_knobs::Slot::host(context().namespace));
     let error = world.apply("busy-poll=50us").unwrap_err();
@@ -173,7 +173,7 @@ fn the_hosts_own_knobs_have_one_owner_at_a_time() {
 }
 
 #[test]
-fn host_knobs_that_a_crash_left_are_put_back_before_another_interface_sets_them() {
+fn crashed_host_knobs_are_restored_first() {
     let mut world = World::new(FakeInterface::nic(1));
     world.kernel.add("eth1", FakeInterface::nic(1));
     // Checkpoint, write, and then dead.
@@ -195,7 +195,7 @@ fn host_knobs_that_a_crash_left_are_put_back_before_another_interface_sets_them(
 }
 
 #[test]
-fn host_knobs_go_back_although_the_interface_is_gone() {
+fn host_knobs_return_after_interface_loss() {
     let mut world = World::new(FakeInterface::nic(1));
     let applied = world.apply("busy-poll=50us mtu=9000").unwrap();
     world.kernel.vanish("eth0");
@@ -206,7 +206,7 @@ fn host_knobs_go_back_although_the_interface_is_gone() {
 }
 
 #[test]
-fn a_session_and_a_commit_let_go_of_the_host() {
+fn session_and_a_commit_let_go_of_the_host() {
     let mut world = World::new(FakeInterface::nic(1));
     let applied = world.apply("busy-poll=50us").unwrap();
     commit(&mut world.store, &applied.undo).unwrap();
@@ -224,7 +224,7 @@ fn a_session_and_a_commit_let_go_of_the_host() {
 }
 
 #[test]
-fn a_queue_discipline_that_was_there_comes_back_with_those_under_it() {
+fn qdisc_returns_with_its_children() {
     let mut world = World::new(FakeInterface::nic(2));
     world.outside("qdisc=mq");
     world.outside_at("queue-qdisc=fq limit=77", Place::TxQueue(1));

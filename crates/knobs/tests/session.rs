@@ -52,7 +52,7 @@ fn affinity_lost_with_link_is_nobodys() {
 }
 
 #[test]
-fn a_rehearsal_tells_the_changes_and_makes_none() {
+fn rehearsal_tells_the_changes_and_makes_none() {
     let (mut kernel, mut store) = world();
     let before = kernel.state("eth0");
     let mut session = open(&mut kernel, &mut store);
@@ -67,7 +67,7 @@ fn a_rehearsal_tells_the_changes_and_makes_none() {
 
 /// A value near the wanted one is what the device made of it, if it has moved.
 #[test]
-fn what_does_not_move_on_its_way_back_was_not_rounded() {
+fn unmoved_value_on_return_is_not_rounding() {
     for (fault, is_taken) in [(Fault::Ignore, false), (Fault::Round(10_000), true)] {
         let (mut kernel, mut store) = world();
         let at_first = Value::Time(Nanos::from_us(104));
@@ -87,7 +87,7 @@ fn what_does_not_move_on_its_way_back_was_not_rounded() {
 }
 
 #[test]
-fn what_is_let_go_stays_as_somebody_else_set_it() {
+fn released_knob_stays_as_others_set() {
     let (mut kernel, mut store) = world();
     let mut session = open(&mut kernel, &mut store);
     session.apply(&setting("txqueuelen=777 mtu=9000")).unwrap();
@@ -105,7 +105,7 @@ fn what_is_let_go_stays_as_somebody_else_set_it() {
 }
 
 #[test]
-fn a_setting_does_not_depend_on_the_ones_before_it() {
+fn setting_is_independent_of_earlier_ones() {
     let settings = ["mtu=9000", "gro-flush-timeout=50us gro=off", "threaded=on", ""];
     let alone: Vec<_> = settings.iter().map(|text| state_after(&[text])).collect();
     for (first, _) in settings.iter().enumerate() {
@@ -116,7 +116,7 @@ fn a_setting_does_not_depend_on_the_ones_before_it() {
 }
 
 #[test]
-fn a_knob_that_somebody_else_has_changed_is_left_to_him() {
+fn knob_changed_by_others_is_left() {
     let (mut kernel, mut store) = world();
     let before = kernel.state("eth0");
     let txqueuelen = |state: State| state.0[&(Knob::Txqueuelen, Place::Device)].clone();
@@ -136,7 +136,7 @@ fn a_knob_that_somebody_else_has_changed_is_left_to_him() {
 }
 
 #[test]
-fn what_a_change_would_lose_of_a_value_of_somebody_else_is_written_again() {
+fn lost_foreign_value_is_written_again() {
     let (mut kernel, mut store) = world();
     let held = |state: State| state.0[&(Knob::GroFlushTimeout, Place::Napi(0))].clone();
     let theirs = Value::Time(Nanos::from_us(50));
@@ -150,7 +150,7 @@ fn what_a_change_would_lose_of_a_value_of_somebody_else_is_written_again() {
 }
 
 #[test]
-fn knobs_that_come_and_go_with_another_can_be_wanted_with_it() {
+fn dependent_knobs_can_be_set_together() {
     let mut kernel = FakeKernel::with("eth0", FakeInterface::netlink_veth(1));
     let before = kernel.state("eth0");
     let mut store = MemoryCheckpoints::with_fuse(kernel.fuse());
@@ -169,7 +169,7 @@ fn knobs_that_come_and_go_with_another_can_be_wanted_with_it() {
 }
 
 #[test]
-fn the_earliest_value_wins_and_is_kept_before_it_is_needed() {
+fn earliest_value_wins_and_is_saved() {
     let (mut kernel, mut store) = world();
     let mut session = open(&mut kernel, &mut store);
     session.apply(&setting("txqueuelen=777")).unwrap();
@@ -186,7 +186,7 @@ fn the_earliest_value_wins_and_is_kept_before_it_is_needed() {
 }
 
 #[test]
-fn a_full_disk_in_the_middle_leaves_the_earlier_setting() {
+fn full_disk_in_the_middle_leaves_the_earlier_setting() {
     let (mut kernel, mut store) = world();
     let before = kernel.state("eth0");
     store.fill_disk_after(1);
@@ -203,7 +203,7 @@ fn a_full_disk_in_the_middle_leaves_the_earlier_setting() {
 }
 
 #[test]
-fn values_that_show_up_in_the_middle_are_kept_before_they_are_lost() {
+fn late_values_are_saved_before_loss() {
     let check = |saves, expected: Option<&str>| {
         let mut kernel = FakeKernel::with("eth0", FakeInterface::remembering(1));
         let deferral = |count| (Knob::NapiDeferHardIrqs, Value::Count(count));
@@ -235,7 +235,7 @@ fn values_that_show_up_in_the_middle_are_kept_before_they_are_lost() {
 }
 
 #[test]
-fn napis_that_a_setting_sends_to_sleep_remember_their_old_values() {
+fn sleeping_napis_keep_old_values() {
     let mut kernel = FakeKernel::with("eth0", FakeInterface::remembering(1));
     let (knob, place) = (Knob::NapiDeferHardIrqs, Place::Napi(0));
     kernel.set_from_outside("eth0", knob, place, Value::Count(7));
@@ -251,7 +251,7 @@ fn napis_that_a_setting_sends_to_sleep_remember_their_old_values() {
 }
 
 #[test]
-fn a_failed_setting_goes_back_to_the_one_before() {
+fn failed_setting_goes_back_to_the_one_before() {
     let (mut kernel, mut store) = world();
     let before = kernel.state("eth0");
     kernel.fault(Knob::Threaded, Fault::Refuse(KernelErrorKind::Refused));
@@ -281,7 +281,7 @@ fn dropping_a_session_in_a_panic_puts_everything_back() {
 }
 
 #[test]
-fn a_session_that_changed_nothing_lets_go_of_the_interface() {
+fn unchanged_session_releases_the_interface() {
     let (mut kernel, mut store) = world();
     assert_eq!(open(&mut kernel, &mut store).close(), Ok(Restored::NothingToDo));
     assert!(store.is_clear());
@@ -290,7 +290,7 @@ fn a_session_that_changed_nothing_lets_go_of_the_interface() {
 }
 
 #[test]
-fn a_change_is_read_once_and_again_after_each_write() {
+fn values_are_read_again_after_writes() {
     let (mut kernel, mut store) = world();
     let counting = Counting { kernel: &mut kernel, passes: Cell::new(0), asked: Cell::new(0) };
     let mut session = Session::open(counting, &mut store, &context(), "eth0").unwrap();
@@ -308,7 +308,7 @@ fn a_change_is_read_once_and_again_after_each_write() {
 }
 
 #[test]
-fn a_committed_session_stays() {
+fn committed_session_stays() {
     let (mut kernel, mut store) = world();
     let mut session = open(&mut kernel, &mut store);
     session.apply(&setting("mtu=9000")).unwrap();
@@ -318,7 +318,7 @@ fn a_committed_session_stays() {
 }
 
 #[test]
-fn a_close_that_fails_keeps_the_checkpoint_and_does_not_try_again_behind_the_back() {
+fn failed_close_keeps_checkpoint_without_retry() {
     let (mut kernel, mut store) = world();
     kernel.fault_after(1, Knob::Mtu, Fault::Refuse(KernelErrorKind::Busy));
     let mut session = open(&mut kernel, &mut store);

@@ -18,7 +18,7 @@ const NOT_PERMITTED: ChangeOutcome = ChangeOutcome::Refused(Refusal::Permission)
 const WRONG_USAGE: ChangeOutcome = ChangeOutcome::Refused(Refusal::Usage);
 
 #[test]
-fn a_change_waits_for_its_confirmation_and_is_kept_in_time() {
+fn change_waits_for_confirmation() {
     let mut world = World::new(FakeInterface::old(1));
     let before = world.kernel.state("eth0");
     let device = world.kernel.device("eth0").unwrap();
@@ -124,7 +124,7 @@ fn change_that_moves_others_is_refused_unwritten() {
 }
 
 #[test]
-fn waiting_change_gets_more_time_and_never_less() {
+fn waiting_change_gets_more_time_only() {
     let mut world = World::new(FakeInterface::old(1));
     let undo = world.apply("mtu=9000").unwrap().undo;
     world.store.claim(slot(), "eth0").unwrap();
@@ -170,7 +170,7 @@ fn moderation_resets_its_delays() {
 }
 
 #[test]
-fn whoever_may_not_confirm_or_restore_is_told_of_the_privilege() {
+fn missing_privilege_is_named_on_confirm() {
     let (path, reason) = ("/run/latput".to_owned(), "permission denied".to_owned());
     let refused = StoreError::Permission { path, operation: "remove", reason };
     let locked = StoreError::Locked { interface: "eth0".to_owned(), pid: 77 };
@@ -185,7 +185,7 @@ fn whoever_may_not_confirm_or_restore_is_told_of_the_privilege() {
 }
 
 #[test]
-fn a_change_that_waits_is_put_back_by_restore_and_ended_by_a_boot() {
+fn waiting_change_ends_by_restore_or_boot() {
     let mut world = World::new(FakeInterface::old(1));
     let before = world.kernel.state("eth0");
     let undo = world.apply("mtu=9000 gro-flush-timeout=50us").unwrap().undo;
@@ -199,7 +199,7 @@ fn a_change_that_waits_is_put_back_by_restore_and_ended_by_a_boot() {
 }
 
 #[test]
-fn what_takes_the_link_down_is_refused_until_it_is_allowed() {
+fn link_reset_is_refused_until_allowed() {
     let mut world = World::new(FakeInterface::nic(1));
     let before = world.kernel.state("eth0");
     for (link_resets, expected) in [
@@ -232,7 +232,7 @@ fn what_takes_the_link_down_is_refused_until_it_is_allowed() {
 }
 
 #[test]
-fn only_what_differs_is_written_in_catalogue_order() {
+fn only_differences_are_written_in_order() {
     let mut world = World::new(FakeInterface::old(2));
     world.apply("gro-flush-timeout=50us mtu=9000 tso=on rps-cpus=0-1 gso=off").unwrap();
     assert_eq!(
@@ -243,7 +243,7 @@ fn only_what_differs_is_written_in_catalogue_order() {
 }
 
 #[test]
-fn the_changes_are_the_plan_and_the_checkpoint_undoes_them() {
+fn changes_are_the_plan_and_the_checkpoint_undoes_them() {
     let mut world = World::new(FakeInterface::old(1));
     let desired = setting("mtu=9000 gro-flush-timeout=50us");
     let planned = plan(&world.kernel, "eth0", &desired).unwrap();
@@ -274,7 +274,7 @@ fn nothing_to_change_writes_and_keeps_nothing() {
 }
 
 #[test]
-fn what_somebody_else_has_set_since_stays_and_is_told() {
+fn value_set_by_others_since_stays() {
     let mut world = World::new(FakeInterface::nic(2));
     let applied = world.apply("mtu=9000 txqueuelen=777").unwrap();
     world.outside("mtu=1450", Place::Device);
@@ -293,7 +293,7 @@ fn what_somebody_else_has_set_since_stays_and_is_told() {
 }
 
 #[test]
-fn a_delay_that_adaptive_moderation_moved_goes_back() {
+fn delay_that_adaptive_moderation_moved_goes_back() {
     let mut world = World::new(FakeInterface::nic(1));
     let before = world.value(Knob::RxUsecs, Place::Device);
     let applied = world.apply("adaptive-rx=off rx-usecs=77").unwrap();
@@ -305,7 +305,7 @@ fn a_delay_that_adaptive_moderation_moved_goes_back() {
 }
 
 #[test]
-fn a_commit_forgets_the_way_back() {
+fn commit_forgets_the_way_back() {
     let mut world = World::new(FakeInterface::nic(2));
     let applied = world.apply("mtu=9000").unwrap();
     commit(&mut world.store, &applied.undo).unwrap();
@@ -329,7 +329,7 @@ fn what_a_change_resets_is_written_again() {
 }
 
 #[test]
-fn values_of_napis_that_a_change_removes_come_back_with_them() {
+fn values_of_removed_napis_return() {
     let mut world = World::new(FakeInterface::veth(2));
     world.outside("gro-flush-timeout=20us", Place::Napi(0));
     world.outside("napi-defer-hard-irqs=7", Place::Napi(1));
@@ -340,7 +340,7 @@ fn values_of_napis_that_a_change_removes_come_back_with_them() {
 }
 
 #[test]
-fn a_wanted_value_reaches_the_napis_that_the_change_creates() {
+fn wanted_value_reaches_the_napis_that_the_change_creates() {
     let mut world = World::new(FakeInterface::veth(2));
     world.outside("gro=off", Place::Device);
     let applied = world.apply("gro=on gro-flush-timeout=50us").unwrap();
@@ -352,7 +352,7 @@ fn a_wanted_value_reaches_the_napis_that_the_change_creates() {
 }
 
 #[test]
-fn a_device_wide_write_does_not_eat_the_values_of_the_napis() {
+fn device_write_keeps_napi_values() {
     let mut world = World::new(FakeInterface::nic(2));
     world.outside("gro-flush-timeout=20us", Place::Napi(0));
     world.outside("gro-flush-timeout=30us", Place::Napi(1));
@@ -413,7 +413,7 @@ fn what_is_wrong_from_the_start_touches_nothing() {
 }
 
 #[test]
-fn a_checkpoint_that_cannot_be_kept_touches_nothing() {
+fn checkpoint_that_cannot_be_kept_touches_nothing() {
     check_untouched(
         |world| world.store.fill_disk_after(0),
         "mtu=9000",
@@ -439,7 +439,7 @@ fn a_checkpoint_that_cannot_be_kept_touches_nothing() {
 }
 
 #[test]
-fn values_out_of_range_and_hostile_names_touch_nothing() {
+fn invalid_values_and_names_touch_nothing() {
     let mut world = World::new(FakeInterface::nic(1));
     let desired = [(Knob::Gso, Value::Switch(false)), (Knob::Mtu, Value::Count(1))].into();
     let error = world.apply_setting("eth0", &desired).unwrap_err();
@@ -457,7 +457,7 @@ fn values_out_of_range_and_hostile_names_touch_nothing() {
 }
 
 #[test]
-fn a_first_write_that_is_refused_leaves_all_as_it_was() {
+fn refused_first_write_changes_nothing() {
     let check = |kind, expected: &str, ending| {
         let mut world = World::new(FakeInterface::nic(1));
         world.kernel.fault(Knob::Mtu, Fault::Refuse(kind));
@@ -481,7 +481,7 @@ fn a_first_write_that_is_refused_leaves_all_as_it_was() {
 }
 
 #[test]
-fn any_one_write_that_fails_puts_everything_back() {
+fn any_failed_write_restores_everything() {
     let desired = "mtu=9000 gro=off gso=off rps-cpus=0 threaded=on napi-defer-hard-irqs=9";
     let faults = [
         Fault::Refuse(KernelErrorKind::Busy),
@@ -513,7 +513,7 @@ fn any_one_write_that_fails_puts_everything_back() {
 }
 
 #[test]
-fn a_write_that_is_forgotten_or_rounded_is_rolled_back() {
+fn forgotten_or_rounded_write_rolls_back() {
     let check = |fault, found| {
         let mut world = World::new(FakeInterface::nic(1));
         world.kernel.fault(Knob::Txqueuelen, fault);
@@ -531,7 +531,7 @@ fn a_write_that_is_forgotten_or_rounded_is_rolled_back() {
 }
 
 #[test]
-fn a_rollback_that_fails_says_what_is_left_and_keeps_the_checkpoint() {
+fn failed_rollback_keeps_its_checkpoint() {
     let mut world = World::new(FakeInterface::old(1));
     world.kernel.fault_after(1, Knob::Mtu, Fault::Refuse(KernelErrorKind::Busy));
     world.kernel.fault(Knob::Gro, Fault::Refuse(KernelErrorKind::Refused));
@@ -559,7 +559,7 @@ fn a_rollback_that_fails_says_what_is_left_and_keeps_the_checkpoint() {
 }
 
 #[test]
-fn a_value_that_became_unreadable_is_written_back_unseen_and_named() {
+fn unreadable_value_is_written_back_unseen() {
     let mut world = World::new(FakeInterface::old(1));
     let unreadable = Fault::Unreadable(KernelErrorKind::Malformed);
     world.kernel.fault_after(1, Knob::Mtu, unreadable);
@@ -570,7 +570,7 @@ fn a_value_that_became_unreadable_is_written_back_unseen_and_named() {
 }
 
 #[test]
-fn an_interface_that_goes_away_leaves_nothing_to_put_back() {
+fn lost_interface_leaves_nothing_to_restore() {
     let mut world = World::new(FakeInterface::nic(1));
     world.kernel.fault_once(1, Fault::Vanish);
     let error = world.apply("mtu=9000 txqueuelen=777").unwrap_err();
@@ -580,7 +580,7 @@ fn an_interface_that_goes_away_leaves_nothing_to_put_back() {
 }
 
 #[test]
-fn a_checkpoint_of_an_interface_that_is_gone_is_dropped_and_said() {
+fn checkpoint_of_lost_interface_is_dropped() {
     let mut world = World::new(FakeInterface::nic(1));
     let applied = world.apply("mtu=9000").unwrap();
     world.kernel.vanish("eth0");
@@ -589,7 +589,7 @@ fn a_checkpoint_of_an_interface_that_is_gone_is_dropped_and_said() {
 }
 
 #[test]
-fn an_old_value_outside_the_allowed_range_is_put_back() {
+fn old_value_outside_range_is_restored() {
     let mut world = World::new(FakeInterface::nic(1));
     world.kernel.set_from_outside("eth0", Knob::Mtu, Place::Device, Value::Count(576));
     world.before = world.kernel.state("eth0");
@@ -599,7 +599,7 @@ fn an_old_value_outside_the_allowed_range_is_put_back() {
 }
 
 #[test]
-fn what_others_set_after_a_change_survives_its_undoing() {
+fn later_foreign_value_survives_undo() {
     let mut world = World::new(FakeInterface::nic(2));
     // Both are wanted, but only one differs: the other is no part of the change.
     let applied = world.apply("gro=off txqueuelen=1000 mtu=1500").unwrap();
@@ -624,7 +624,7 @@ fn what_others_set_after_a_change_survives_its_undoing() {
 }
 
 #[test]
-fn a_queue_that_is_gone_does_not_keep_the_others_from_going_back() {
+fn lost_queue_does_not_block_others() {
     let mut world = World::new(FakeInterface::nic(2));
     let applied = world.apply("rps-cpus=0 txqueuelen=777").unwrap();
     world.kernel.rebuild("eth0", FakeInterface::nic(1));
@@ -638,7 +638,7 @@ fn a_queue_that_is_gone_does_not_keep_the_others_from_going_back() {
 }
 
 #[test]
-fn a_checkpoint_of_another_boot_or_namespace_is_refused_and_kept() {
+fn checkpoint_of_other_boot_is_kept() {
     let mut world = World::new(FakeInterface::nic(1));
     let applied = world.apply("mtu=9000").unwrap();
     let mut elsewhere = context();

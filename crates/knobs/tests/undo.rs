@@ -9,7 +9,7 @@ use latput_knobs::{
 use latput_testkit::{FakeInterface, FakeKernel, Fault, Fuse, MemoryCheckpoints, context};
 
 #[test]
-fn a_commit_leaves_an_entry_with_both_values_and_its_maker() {
+fn commit_leaves_entry_with_both_values() {
     let mut world = World::new();
     world.set("mtu=9000 txqueuelen=777");
     let [entry] = world.store.journal() else { panic!("{:?}", world.store) };
@@ -23,7 +23,7 @@ fn a_commit_leaves_an_entry_with_both_values_and_its_maker() {
 }
 
 #[test]
-fn an_undo_is_a_change_of_its_own_and_can_be_undone() {
+fn undo_is_itself_undoable() {
     let mut world = World::new();
     let before = world.state();
     world.set("mtu=9000 gro-flush-timeout=50us gro=off");
@@ -39,7 +39,7 @@ fn an_undo_is_a_change_of_its_own_and_can_be_undone() {
 }
 
 #[test]
-fn a_third_value_stays_and_is_told() {
+fn third_value_stays_and_is_told() {
     let mut world = World::new();
     world.set("mtu=9000 txqueuelen=777");
     world.kernel.set_from_outside("eth0", Knob::Txqueuelen, Place::Device, Value::Count(42));
@@ -55,7 +55,7 @@ fn a_third_value_stays_and_is_told() {
 }
 
 #[test]
-fn the_undo_of_an_earlier_change_leaves_what_a_later_one_made() {
+fn undo_leaves_what_later_change_made() {
     let mut world = World::new();
     world.set("mtu=9000 txqueuelen=777");
     world.set("mtu=1400");
@@ -73,7 +73,7 @@ fn the_undo_of_an_earlier_change_leaves_what_a_later_one_made() {
 }
 
 #[test]
-fn an_undo_keeps_what_others_set_where_it_makes_the_napis_anew() {
+fn undo_keeps_foreign_values_of_new_napis() {
     let mut world = World::new();
     world.set("gro=off");
     world.set("gro-flush-timeout=50us");
@@ -92,7 +92,7 @@ fn an_undo_keeps_what_others_set_where_it_makes_the_napis_anew() {
 }
 
 #[test]
-fn an_undo_that_the_kernel_refuses_changes_nothing() {
+fn undo_that_the_kernel_refuses_changes_nothing() {
     let mut world = World::new();
     world.set("mtu=9000 txqueuelen=777");
     let changed = world.state();
@@ -150,7 +150,7 @@ fn dry_run_refuses_as_the_undo_does() {
 /// At each step of a change and of its undo: the checkpoint or the entry is there, and a restore leads to one of
 /// the two states.
 #[test]
-fn a_kill_at_any_step_leaves_the_checkpoint_or_the_entry() {
+fn killed_commit_leaves_checkpoint_or_entry() {
     let text = "mtu=9000 gro=off gro-flush-timeout=50us";
     let mut whole = World::new();
     let before = whole.state();
@@ -188,7 +188,7 @@ fn a_kill_at_any_step_leaves_the_checkpoint_or_the_entry() {
 }
 
 #[test]
-fn an_entry_finds_its_interface_under_a_new_name() {
+fn entry_finds_its_interface_under_a_new_name() {
     let mut world = World::new();
     world.set("mtu=9000");
     world.kernel.rename("eth0", "eth7");
@@ -208,7 +208,7 @@ fn an_entry_finds_its_interface_under_a_new_name() {
 }
 
 #[test]
-fn a_borrowed_store_archives_as_its_owner_does() {
+fn borrowed_store_archives_as_its_owner_does() {
     fn number_of(mut store: impl CheckpointStore, slot: Slot) -> Option<u64> {
         store.archive(slot).unwrap()
     }
@@ -224,7 +224,7 @@ fn a_borrowed_store_archives_as_its_owner_does() {
 
 /// From its first write on, a restore takes the values of now for its own.
 #[test]
-fn a_restore_that_was_cut_short_leaves_to_others_what_was_theirs_before_it() {
+fn cut_restore_leaves_foreign_values() {
     for steps in 1..3 {
         let mut world = World::new();
         let words = ["mtu=9000", "txqueuelen=777"];

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_gets_the_signal_when_it_is_sent() {
+    fn child_gets_the_signal_when_it_is_sent() {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let armed = ArmedSignal::arm(&child, Signal::TERM).unwrap();
         assert_eq!(child.try_wait().unwrap(), None);

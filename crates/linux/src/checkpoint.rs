@@ -287,7 +287,7 @@ mod tests {
     const SLOT: Slot = Slot { namespace: 7, index: 2 };
 
     #[test]
-    fn a_saved_checkpoint_is_found_by_the_next_process() {
+    fn saved_checkpoint_is_found_by_the_next_process() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("not/there/yet");
         let mut store = FileCheckpoints::new(&path);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_removes_what_a_killed_save_left() {
+    fn claim_removes_what_a_killed_save_left() {
         let folder = tempfile::tempdir().unwrap();
         let left = folder.path().join(".latput-1-0123456789abcdef.part");
         let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_owner_is_refused_and_told_the_first() {
+    fn second_owner_is_refused_and_told_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let mut first = FileCheckpoints::new(folder.path());
         let mut second = FileCheckpoints::new(folder.path());
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_and_foreign_files_are_reported_and_kept() {
+    fn damaged_files_are_reported_and_kept() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = FileCheckpoints::new(folder.path());
         store.claim(SLOT, "good").unwrap();
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_too_late_is_told_until_the_next_change() {
+    fn late_caller_is_told_until_next_change() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = FileCheckpoints::new(folder.path());
         let change = sample("eth0", 1500);
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_is_an_error_before_anything_is_touched() {
+    fn unwritable_folder_fails_before_any_write() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut store = FileCheckpoints::new(&file.path().join("folder"));
         let error = store.claim(SLOT, "eth0").unwrap_err();
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_that_cannot_be_looked_at_is_there() {
+    fn unreadable_folder_counts_as_there() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("loop");
         std::os::unix::fs::symlink(&path, &path).unwrap();

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_found_by_name_and_by_number() {
+    fn user_is_found_by_name_or_number() {
         let text = "root:x:0:0:root:/root:/bin/sh\nbroken\nnobody:x:65534:65533::/:/bin/false\n";
         assert_eq!(ids_in(text, "nobody"), Some((65534, 65533)));
         assert_eq!(ids_in(text, "65534"), Some((65534, 65533)));

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_other_end_is_found_above_a_sudo() {
+    fn other_end_is_found_above_a_sudo() {
         let folder = tempfile::tempdir().unwrap();
         process(folder.path(), 1, "systemd", 0, "");
         process(folder.path(), 40, "sshd", 1, "");
@@ -118,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_of_parents_ends() {
+    fn loop_of_parents_ends() {
         let folder = tempfile::tempdir().unwrap();
         process(folder.path(), 7, "x", 7, "SSH_CLIENT=fe80::1%eth0 1 22");
         assert_eq!(peers(folder.path(), 7), ["fe80::1%eth0".to_owned()].into());
     }
 
     #[test]
-    fn what_is_no_address_is_no_other_end() {
+    fn invalid_address_is_no_other_end() {
         for value in ["", " ", "nowhere 1 2", "../../x 1", "\u{fffd}"] {
             assert_eq!(peer_of(format!("SSH_CLIENT={value}").as_bytes()), None, "{value:?}");
         }

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_goes_backwards_is_named() {
+    fn counter_that_goes_backwards_is_named() {
         check_backwards(|later| later.interface.rx_packets = 0, "rx_packets");
         check_backwards(|later| later.tcp_retransmitted = 0, "RetransSegs");
         check_backwards(|later| later.at = Nanos::ZERO, "CLOCK_MONOTONIC");

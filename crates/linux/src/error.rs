@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_leave_sysfs_or_do_not_fit_are_refused() {
+    fn names_outside_sysfs_are_refused() {
         for name in
             ["", ".", "..", "a/b", "../../etc", "eth 0", "eth0:1", "sixteen-bytes-xx", "a\0"]
         {

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_features_or_names_is_malformed() {
+    fn answer_without_features_or_names_is_malformed() {
         assert!(parse_features(&[]).is_err());
         let mut bytes = Vec::new();
         put_nested(&mut bytes, uapi::ETHTOOL_A_FEATURES_HW, |bitset| {

@@ -309,14 +309,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_the_command_line_only_what_matters_is_kept() {
+    fn command_line_keeps_only_what_matters() {
         let line = "BOOT_IMAGE=/vmlinuz root=UUID=1 nohz_full=1-3 token=s3cret isolcpus=1-3 nosmt idle=poll ip=10.0.0.1\n";
         assert_eq!(parameters(line), "nohz_full=1-3 isolcpus=1-3 nosmt idle=poll");
         assert_eq!(parameters("quiet"), "none that matters");
     }
 
     #[test]
-    fn every_fact_has_a_value_even_of_an_interface_that_is_not_there() {
+    fn absent_interface_has_every_fact() {
         let facts = collect("no-such-iface");
         assert!(facts.len() > FILES.len());
         assert!(

@@ -510,7 +510,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_made_and_replaced_and_nothing_is_left_beside_it() {
+    fn replaced_file_leaves_nothing_beside() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.html");
         for text in ["first", "second"] {
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn only_old_parts_that_nobody_writes_are_removed() {
+    fn only_abandoned_parts_are_removed() {
         use std::time::SystemTime;
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -640,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_one_process_and_leaves_nothing() {
+    fn lock_is_one_process_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         // One that others may open is no lock, whoever holds it.
@@ -658,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_folder_is_closed_to_others() {
+    fn private_folder_is_closed_to_others() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/of");
         private_folder(&path).unwrap();

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pci_card_is_known_by_its_address_its_slot_and_its_driver() {
+    fn pci_card_has_address_slot_and_driver() {
         let root = tempfile::tempdir().unwrap();
         let slot = root.path().join("devices/pci0000:00/0000:00:02.0/0000:02:00.1/virtio0");
         let net = root.path().join("class/net/eth0");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_device_has_no_identity_but_its_name() {
+    fn device_less_interface_has_only_its_name() {
         let root = tempfile::tempdir().unwrap();
         let net = root.path().join("class/net/veth0");
         fs::create_dir_all(&net).unwrap();

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_interface_is_found_with_what_it_is() {
+    fn each_interface_has_its_facts() {
         let found = collect().unwrap();
         assert!(
             found.iter().all(|interface| interface.name != "lo" && !interface.driver.is_empty())
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busy_share_is_a_share() {
+    fn busy_share_is_a_share() {
         let share = busy_ratio(|| std::thread::sleep(Duration::from_millis(100))).unwrap();
         assert!((0.0..=1.0).contains(&share), "{share}");
     }

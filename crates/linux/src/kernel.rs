@@ -559,7 +559,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_napi_set_values_are_the_devices_in_sysfs() {
+    fn values_come_from_sysfs_without_napi_set() {
         let (folder, mut kernel) = old_kernel(&[
             ("gro_flush_timeout", "20000\n"),
             ("napi_defer_hard_irqs", "2\n"),
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_damaged_is_told_apart_and_named() {
+    fn missing_and_damaged_files_differ() {
         check_unreadable(&[], Knob::Gro, KernelErrorKind::Unsupported, "5.6");
         check_unreadable(&[], Knob::Threaded, KernelErrorKind::Unsupported, "lo/threaded");
         check_unreadable(

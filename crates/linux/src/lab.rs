@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpus_are_shared_out_and_a_single_one_is_shared() {
+    fn cpus_are_divided_or_shared() {
         check_split("0-1", "0", "1");
         check_split("0-2", "0", "1-2");
         check_split("1,3,5,7", "1,3", "5,7");

@@ -380,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pin_stays_in_its_folder() {
+    fn pin_stays_in_its_folder() {
         for name in ["", "..", "a/b", "../x", "a b"] {
             assert!(pin_path(name).is_err(), "{name:?}");
         }
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_namespace_is_refused() {
+    fn file_that_is_no_namespace_is_refused() {
         let error = Namespace::open(Path::new("/proc/self/status")).unwrap_err();
         assert!(error.to_string().contains("is not a namespace"), "{error}");
     }

@@ -202,7 +202,7 @@ mod tests {
     use crate::netlink::attribute::put;
 
     #[test]
-    fn a_napi_instance_keeps_what_the_kernel_left_out_apart_from_zero() {
+    fn napi_keeps_missing_apart_from_zero() {
         let mut bytes = Vec::new();
         put(&mut bytes, uapi::NETDEV_A_NAPI_ID, &260_u32.to_ne_bytes());
         put(&mut bytes, uapi::NETDEV_A_NAPI_GRO_FLUSH_TIMEOUT, &50_000_u32.to_ne_bytes());
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_are_known_by_their_lowest_queue_or_by_order() {
+    fn instances_are_known_by_lowest_queue() {
         check_assignment(&[9, 8], &[(0, Some(8)), (1, Some(9))], &[(8, Some(0)), (9, Some(1))]);
         check_assignment(&[9, 8], &[(1, None), (0, None)], &[(8, Some(0)), (9, Some(1))]);
         check_assignment(&[9, 8], &[(0, None)], &[(8, None), (9, None)]);

@@ -368,7 +368,7 @@ mod tests {
     use crate::process::allowed_cpus;
 
     #[test]
-    fn a_name_with_brackets_is_read_whole() {
+    fn name_with_brackets_is_read_whole() {
         let text = "12 (a) (b) c) S 3 1 1 0 -1 0 0 0 0 0 7 8 5 6 20 0 2 0 400 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 9 0";
         let stat = Stat::parse(text).unwrap();
         assert_eq!((stat.name.as_str(), stat.parent, stat.threads), ("a) (b) c", 3, 2));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_has_its_elders_of_one_name_and_their_children() {
+    fn process_family_has_elders_and_children() {
         let stat = |name: &str, parent| Stat {
             name: name.to_owned(),
             parent,
@@ -405,7 +405,7 @@ mod tests {
 
     /// A child in a session of its own would still be of this process's family: it counts by a meter that does not know it.
     #[test]
-    fn a_busy_process_is_found_with_its_name_and_its_share() {
+    fn busy_process_has_name_and_share() {
         let mut meter = OtherWork::begin(&allowed_cpus().unwrap());
         let mut busy = Command::new("sh");
         busy.args(["-c", "while :; do :; done"]).stdout(Stdio::null());

@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_goes_forward() {
+    fn clock_goes_forward() {
         let first = OsClock.now();
         assert!(OsClock.now() >= first);
         assert!(first > Nanos::ZERO);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_used_cpu_time_and_a_missing_one_none() {
+    fn only_living_processes_have_cpu_time() {
         let before = cpu_time_of(std::process::id()).unwrap();
         let seen = cpu_time_of(std::process::id()).unwrap();
         assert!(seen > before, "{seen} {before}");
@@ -352,14 +352,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_a_start_and_a_missing_one_none() {
+    fn process_has_a_start_and_a_missing_one_none() {
         let ours = start_time(std::process::id()).unwrap();
         assert!(ours >= start_time(1).unwrap() && ours > 0);
         assert_eq!(start_time(u32::MAX), None);
     }
 
     #[test]
-    fn a_thread_can_be_bound_to_one_of_its_cpus_and_not_to_none() {
+    fn thread_is_bound_to_its_cpus() {
         let first = allowed_cpus().unwrap().iter().next().unwrap();
         std::thread::spawn(move || {
             let one: CpuSet = [first].into_iter().collect();
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boot_has_an_id() {
+    fn boot_has_an_id() {
         assert_eq!(boot_id().unwrap(), boot_id().unwrap());
     }
 }

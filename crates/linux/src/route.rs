@@ -443,7 +443,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_read_from_its_attributes() {
+    fn link_is_read_from_its_attributes() {
         let mut payload = link_header(7, IFF_UP, 0).to_vec();
         put(&mut payload, uapi::IFLA_IFNAME, b"lat0\0");
         put(&mut payload, uapi::IFLA_MTU, &1500_u32.to_ne_bytes());

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_folder_in_container_is_known_by_its_mount() {
+    fn host_folder_in_container_is_recognised() {
         let alone = "1 0 0:50 / / rw - overlay overlay rw\n2 1 0:51 / /run rw - tmpfs tmpfs rw\n";
         let hosts = format!("{alone}3 2 0:22 /latput /run/latput rw master:5 - tmpfs tmpfs rw\n");
         let folder = Path::new("/run/latput/checkpoints");

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn governors_are_named_once_and_disabled_idle_states_do_not_count() {
+    fn governors_and_idle_states_are_named_once() {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_found_by_its_comm_and_by_nothing_else() {
+    fn process_is_found_by_comm_only() {
         let folder = tempfile::tempdir().unwrap();
         let started = |name: &str| {
             let copy = folder.path().join(name);

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_and_written_and_never_created() {
+    fn values_are_written_but_never_created() {
         let (folder, sysfs) =
             tree(&[("gro_flush_timeout", "50000\n"), ("queues/rx-0/rps_cpus", "0\n")]);
         assert_eq!(sysfs.read_number("eth0", "gro_flush_timeout").unwrap(), 50_000);

@@ -204,7 +204,7 @@ mod tests {
     use crate::netlink::attribute::put;
 
     #[test]
-    fn the_own_connections_are_found_at_both_ends_with_a_round_trip_time() {
+    fn own_connections_have_round_trip_time() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(address) else { continue }; // no IPv6 here
             let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_an_old_kernel_lacks_what_was_added_later() {
+    fn answer_of_old_kernel_lacks_new_fields() {
         let connection = connection(&message(104), 4).unwrap().unwrap();
         assert_eq!(connection.local, (Ipv4Addr::new(10, 0, 0, 1).into(), 443));
         assert_eq!(connection.remote, (Ipv4Addr::new(10, 0, 0, 2).into(), 50_000));

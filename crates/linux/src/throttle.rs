@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_groups_above_a_process_may_hold_it_back_too() {
+    fn parent_groups_may_throttle_too() {
         let folders = |own: &str| groups(Path::new("/g"), own);
         let expected = ["/g/a/b", "/g/a", "/g"].map(PathBuf::from);
         assert_eq!(folders("0::/a/b\n"), expected);

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_named_as_in_the_table() {
+    fn user_is_named_as_in_the_table() {
         let users =
             "root:x:0:0:root:/root:/bin/sh\n\nbroken\nann:x:1000:1000::/:/bin/sh\n:x:7:7::/:\n";
         assert_eq!(name_of(0, users).as_deref(), Some("root"));

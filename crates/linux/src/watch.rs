@@ -177,7 +177,7 @@ mod tests {
     use crate::netlink::attribute::{put, put_nested};
 
     #[test]
-    fn a_notice_names_its_interface() {
+    fn notice_names_its_interface() {
         let link = [[0; 4], 7_u32.to_ne_bytes(), [0; 4], [0; 4]].concat();
         assert_eq!(route_index(&message(&link)), Some(7));
         let mut coalesce = vec![0; GENERIC_HEADER];
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_places_that_were_and_are_can_have_changed() {
+    fn only_existing_places_can_change() {
         let state = |pairs: &[(Place, u64)]| {
             let pairs = pairs.iter().map(|(place, n)| ((Knob::Mtu, *place), Value::Count(*n)));
             State(pairs.collect())

@@ -8,12 +8,11 @@ use std::process::Command;
 use latput_knobs::{Checkpoint, CheckpointStore, Device, Knob, Place, Value};
 use latput_linux::FileCheckpoints;
 
-const TEST: &str =
-    "a_checkpoint_is_on_the_disk_before_it_has_its_name_and_its_name_before_we_go_on";
+const TEST: &str = "checkpoint_is_synced_before_its_name";
 const FOLDER: &str = "LATPUT_TEST_SYNC_FOLDER";
 
 #[test]
-fn a_checkpoint_is_on_the_disk_before_it_has_its_name_and_its_name_before_we_go_on() {
+fn checkpoint_is_synced_before_its_name() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         save_and_remove(Path::new(&folder));
         return;

@@ -33,7 +33,7 @@ fn commit(folder: &Path, index: u32) -> Option<u64> {
 }
 
 #[test]
-fn a_commit_turns_the_checkpoint_into_the_next_entry() {
+fn commit_turns_the_checkpoint_into_the_next_entry() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!([commit(folder.path(), 2), commit(folder.path(), 3)], [Some(1), Some(2)]);
     let store = FileCheckpoints::new(folder.path());
@@ -48,7 +48,7 @@ fn a_commit_turns_the_checkpoint_into_the_next_entry() {
 }
 
 #[test]
-fn an_entry_that_cannot_be_read_hides_no_other() {
+fn unreadable_entry_hides_no_other() {
     let folder = tempfile::tempdir().unwrap();
     for index in 2..5 {
         commit(folder.path(), index);
@@ -66,7 +66,7 @@ fn an_entry_that_cannot_be_read_hides_no_other() {
 }
 
 #[test]
-fn commits_at_once_get_numbers_of_their_own() {
+fn simultaneous_commits_get_own_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let mut numbers: Vec<u64> = thread::scope(|scope| {
         let folder = folder.path();
@@ -79,7 +79,7 @@ fn commits_at_once_get_numbers_of_their_own() {
 }
 
 #[test]
-fn the_journal_is_bounded_and_numbers_are_not_given_again() {
+fn bounded_journal_reuses_no_number() {
     let folder = tempfile::tempdir().unwrap();
     commit(folder.path(), 2);
     let journal = folder.path().join("journal");

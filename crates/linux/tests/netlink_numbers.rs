@@ -14,7 +14,7 @@ const MARK: &str = "\n// Written by tests/netlink_numbers.rs";
 
 /// With `LATPUT_BLESS=1` in the environment the constants are written anew.
 #[test]
-fn the_constants_are_the_numbers_of_the_kernels_headers() {
+fn constants_are_the_numbers_of_the_kernels_headers() {
     let path = sources().join("netlink/uapi.rs");
     let text = fs::read_to_string(&path).unwrap();
     let head = &text[..text.find(MARK).expect("the mark before the constants")];
@@ -23,7 +23,7 @@ fn the_constants_are_the_numbers_of_the_kernels_headers() {
 }
 
 #[test]
-fn the_kernels_specifications_give_the_same_numbers_as_its_headers() {
+fn netlink_numbers_match_kernel_specifications() {
     let headers: BTreeMap<_, _> = rows(NUMBERS).map(|row| (row.name, row.number)).collect();
     let mut compared = 0;
     for row in rows(SPECS) {
@@ -35,7 +35,7 @@ fn the_kernels_specifications_give_the_same_numbers_as_its_headers() {
 
 /// `cargo test -p latput-linux --test netlink_numbers -- --nocapture` shows them.
 #[test]
-fn what_latput_makes_no_use_of_is_listed() {
+fn unused_parts_are_listed() {
     let mut used = BTreeSet::new();
     words_of(&sources(), &mut used);
     let mut unused = String::new();

@@ -15,7 +15,7 @@ use latput_testkit::needs_root;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 #[test]
-fn a_change_that_was_killed_is_put_back_by_the_next_process() {
+fn next_process_restores_killed_change() {
     if let Some(folder) = std::env::var_os("LATPUT_TEST_FOLDER") {
         let namespace = PathBuf::from(std::env::var_os("LATPUT_TEST_NAMESPACE").unwrap());
         Namespace::open(&namespace)
@@ -29,7 +29,7 @@ fn a_change_that_was_killed_is_put_back_by_the_next_process() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut child = common::respawn(
-        "a_change_that_was_killed_is_put_back_by_the_next_process",
+        "next_process_restores_killed_change",
         &[
             ("LATPUT_TEST_FOLDER", folder.path().to_str().unwrap()),
             ("LATPUT_TEST_NAMESPACE", lab.b.namespace.path().to_str().unwrap()),
@@ -71,7 +71,7 @@ fn change_and_wait(folder: &Path) -> ! {
 }
 
 #[test]
-fn a_full_or_read_only_disk_stops_the_change_before_it_begins() {
+fn full_disk_stops_change_before_start() {
     if needs_root() {
         return;
     }

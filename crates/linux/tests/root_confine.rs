@@ -71,7 +71,7 @@ fn status_line(name: &str) -> String {
 
 /// The files are user 0's: what is tried is written by root without any capability.
 #[test]
-fn without_rights_no_file_of_the_host_is_written_and_nothing_is_run() {
+fn unprivileged_process_writes_and_runs_nothing() {
     if needs_root() || has_run_apart() {
         return;
     }
@@ -158,7 +158,7 @@ fn file_of(user: u32, mode: u32, path: &Path) -> PathBuf {
 }
 
 #[test]
-fn who_keeps_files_has_no_capability_and_writes_as_their_owner_and_nowhere_else() {
+fn file_user_writes_as_owner_only() {
     if needs_root() || has_run_apart() {
         return;
     }
@@ -201,7 +201,7 @@ fn who_keeps_files_has_no_capability_and_writes_as_their_owner_and_nowhere_else(
 /// The user of a command on files is whoever may use all of them; user 0 may not enter another's folder without a
 /// capability.
 #[test]
-fn the_user_for_files_is_one_who_may_use_them_all() {
+fn file_user_may_use_all_files() {
     if needs_root() || has_run_apart() {
         return;
     }
@@ -236,7 +236,7 @@ fn the_user_for_files_is_one_who_may_use_them_all() {
 }
 
 #[test]
-fn files_that_no_one_user_may_use_are_refused_by_name_and_nothing_is_given_up() {
+fn files_without_common_user_are_refused() {
     if needs_root() || has_run_apart() {
         return;
     }

@@ -10,7 +10,7 @@ use latput_testkit::needs_root;
 const SAYS: &str = "LATPUT_TEST_SAYS_CONTROL";
 
 #[test]
-fn the_session_is_carried_by_the_interface_that_leads_to_its_other_end() {
+fn session_interface_is_found_by_route() {
     if std::env::var_os(SAYS).is_some() {
         let control = Control::find().unwrap();
         println!("found {:?} by {:?};", control.peers, control.interfaces);
@@ -24,7 +24,7 @@ fn the_session_is_carried_by_the_interface_that_leads_to_its_other_end() {
         let connection = format!("{peer} 50022 198.18.0.2 22");
         lab.b
             .run_in(|| {
-                let test = "the_session_is_carried_by_the_interface_that_leads_to_its_other_end";
+                let test = "session_interface_is_found_by_route";
                 let environment = [(SAYS, "1"), ("SSH_CONNECTION", connection.as_str())];
                 let mut child = common::respawn(test, &environment);
                 let line = common::line_with(&mut child, "found");

@@ -16,7 +16,7 @@ use latput_units::{CpuSet, Nanos};
 const TRANSACTIONS: u64 = 2000;
 
 #[test]
-fn traffic_between_two_samples_is_seen_on_the_wire_and_in_the_polls() {
+fn traffic_is_seen_in_counters_and_polls() {
     if needs_root() {
         return;
     }
@@ -36,7 +36,7 @@ fn traffic_between_two_samples_is_seen_on_the_wire_and_in_the_polls() {
 }
 
 #[test]
-fn cpu_parts_of_the_two_hosts_add_up_to_the_machine() {
+fn cpu_parts_add_up_to_machine() {
     if needs_root() {
         return;
     }
@@ -54,7 +54,7 @@ fn cpu_parts_of_the_two_hosts_add_up_to_the_machine() {
 
 /// Short spells, which ticks do not see: two sources that share no code or counter in the kernel agree.
 #[test]
-fn traced_busy_time_is_what_exact_idle_time_leaves() {
+fn traced_time_complements_idle_time() {
     if needs_root() {
         return;
     }
@@ -84,7 +84,7 @@ fn traced_busy_time_is_what_exact_idle_time_leaves() {
 }
 
 #[test]
-fn sampling_ten_times_a_second_costs_under_half_a_percent() {
+fn sampling_costs_under_half_a_percent() {
     if needs_root() {
         return;
     }
@@ -138,7 +138,7 @@ fn polls_are_traced_or_the_obstacle_is_told() {
 }
 
 #[test]
-fn what_tracing_takes_is_counted_while_it_traces() {
+fn tracing_cost_is_counted() {
     if needs_root() {
         return;
     }
@@ -163,7 +163,7 @@ fn what_tracing_takes_is_counted_while_it_traces() {
 /// The same window, by the kernel's record and by the tracer: they count the way into sleep differently, by less than
 /// what makes a difference.
 #[test]
-fn the_record_of_idle_time_agrees_with_the_tracer() {
+fn record_of_idle_time_agrees_with_the_tracer() {
     if needs_root() {
         return;
     }
@@ -210,7 +210,7 @@ fn nothing_is_attached_outside_of_traced_spans() {
         return;
     }
     let lab = Lab::build(&LabOptions::default()).unwrap();
-    let script = "exec \"$0\" --ignored --exact --nocapture the_sampler_of_another_test";
+    let script = "exec \"$0\" --ignored --exact --nocapture sampler_of_another_test";
     let output = lab
         .b
         .run_in(|| {
@@ -227,7 +227,7 @@ fn nothing_is_attached_outside_of_traced_spans() {
 
 #[test]
 #[ignore = "another test starts it in a process of its own"]
-fn the_sampler_of_another_test() {
+fn sampler_of_another_test() {
     let cpus = [latput_units::CpuId(0)].into_iter().collect();
     let mut sampler = Sampler::open(lab::INTERFACE, &cpus).unwrap();
     if sampler.trace_obstacle().is_some() || sampler.record_obstacle().is_some() {
@@ -271,7 +271,7 @@ fn observe(lab: &Lab, action: impl FnOnce()) -> [HostObservation; 2] {
 
 /// A container may have a `/sys` of its own making, and the kernel copies by its own number of CPUs.
 #[test]
-fn a_list_of_cpus_that_is_not_the_kernels_is_refused() {
+fn invalid_cpu_list_is_refused() {
     if needs_root() || NapiTracer::attach(&CpuSet::new()).is_err() {
         return;
     }
@@ -281,7 +281,7 @@ fn a_list_of_cpus_that_is_not_the_kernels_is_refused() {
     for (cpus, is_refused) in [("0\n", own.trim() != "0"), ("0-4000\n", true), (&*own, false)] {
         std::fs::write(&list, cpus).unwrap();
         let script = "mount --bind \"$1\" /sys/devices/system/cpu/possible && \
-                      exec \"$0\" --ignored --exact the_tracer_of_another_test";
+                      exec \"$0\" --ignored --exact tracer_of_another_test";
         let status = std::process::Command::new("unshare")
             .args(["--mount", "sh", "-c", script])
             .arg(std::env::current_exe().unwrap())
@@ -296,6 +296,6 @@ fn a_list_of_cpus_that_is_not_the_kernels_is_refused() {
 
 #[test]
 #[ignore = "another test starts it in a namespace of its own"]
-fn the_tracer_of_another_test() {
+fn tracer_of_another_test() {
     NapiTracer::attach(&CpuSet::new()).unwrap();
 }

@@ -13,7 +13,7 @@ use latput_linux::{FileCheckpoints, Lab, LabOptions, LinuxKernel, checkpoint, la
 use latput_testkit::needs_root;
 
 #[test]
-fn a_queue_discipline_and_those_under_it_are_set_and_come_back() {
+fn qdisc_and_children_are_set_and_restored() {
     if needs_root() {
         return;
     }
@@ -55,7 +55,7 @@ fn a_queue_discipline_and_those_under_it_are_set_and_come_back() {
 
 /// The only interface without hardware that has coalescing is a tap with NAPI-less receive batching.
 #[test]
-fn coalescing_is_set_and_a_value_that_the_driver_cuts_is_rolled_back() {
+fn coalescing_is_set_and_cut_value_reverts() {
     if needs_root() {
         return;
     }
@@ -84,7 +84,7 @@ fn coalescing_is_set_and_a_value_that_the_driver_cuts_is_rolled_back() {
 }
 
 #[test]
-fn the_hosts_knobs_are_set_from_its_first_namespace_only() {
+fn host_knobs_need_the_first_namespace() {
     if needs_root() {
         return;
     }

@@ -44,7 +44,7 @@ const NAPI: &[Knob] =
     &[Knob::Threaded, Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout, Knob::IrqSuspendTimeout];
 
 #[test]
-fn the_real_kernel_conforms_while_gro_stays_on() {
+fn real_kernel_conforms_while_gro_stays_on() {
     if needs_root() {
         return;
     }
@@ -61,7 +61,7 @@ fn the_real_kernel_conforms_while_gro_stays_on() {
 }
 
 #[test]
-fn the_real_kernel_conforms_without_a_napi_instance() {
+fn real_kernel_conforms_without_a_napi_instance() {
     if needs_root() {
         return;
     }
@@ -79,7 +79,7 @@ fn the_real_kernel_conforms_without_a_napi_instance() {
 }
 
 #[test]
-fn without_gro_napi_knobs_cannot_be_set_and_say_why() {
+fn napi_knobs_need_gro_and_say_so() {
     if needs_root() {
         return;
     }
@@ -114,7 +114,7 @@ fn without_gro_napi_knobs_cannot_be_set_and_say_why() {
 }
 
 #[test]
-fn tso_off_and_on_again_leaves_every_feature_as_it_was() {
+fn tso_round_trip_keeps_every_feature() {
     if needs_root() {
         return;
     }
@@ -143,7 +143,7 @@ fn tso_off_and_on_again_leaves_every_feature_as_it_was() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_an_error_of_the_right_kind() {
+fn refused_write_has_its_error_kind() {
     if needs_root() {
         return;
     }
@@ -176,7 +176,7 @@ fn what_the_kernel_refuses_is_an_error_of_the_right_kind() {
 }
 
 #[test]
-fn deferral_holds_packets_back_for_the_time_that_is_set() {
+fn deferral_holds_packets_back() {
     if needs_root() {
         return;
     }

@@ -15,7 +15,7 @@ use latput_testkit::needs_root;
 use latput_units::{Bytes, CpuSet};
 
 #[test]
-fn a_lab_is_a_moderated_link_between_two_hosts() {
+fn lab_is_a_moderated_link_between_two_hosts() {
     if needs_root() {
         return;
     }
@@ -69,7 +69,7 @@ fn datagrams_cross_the_lab_and_nothing_else_does() {
 }
 
 #[test]
-fn gro_off_and_on_makes_the_napi_anew_and_its_thread_needs_binding_again() {
+fn gro_round_trip_makes_napi_anew() {
     if needs_root() {
         return;
     }
@@ -95,7 +95,7 @@ fn gro_off_and_on_makes_the_napi_anew_and_its_thread_needs_binding_again() {
 }
 
 #[test]
-fn links_go_away_and_take_addresses_of_both_families() {
+fn removed_link_takes_both_address_families() {
     if needs_root() {
         return;
     }
@@ -118,7 +118,7 @@ fn links_go_away_and_take_addresses_of_both_families() {
 }
 
 #[test]
-fn a_dropped_lab_leaves_nothing() {
+fn dropped_lab_leaves_nothing() {
     if needs_root() {
         return;
     }
@@ -134,17 +134,15 @@ fn a_dropped_lab_leaves_nothing() {
 }
 
 #[test]
-fn a_child_that_is_killed_takes_its_lab_with_it() {
+fn killed_child_takes_its_lab_along() {
     if needs_root() {
         return;
     }
     if std::env::var_os("LATPUT_TEST_HOLD_LAB").is_some() {
         hold_a_lab();
     }
-    let mut child = common::respawn(
-        "a_child_that_is_killed_takes_its_lab_with_it",
-        &[("LATPUT_TEST_HOLD_LAB", "1")],
-    );
+    let mut child =
+        common::respawn("killed_child_takes_its_lab_along", &[("LATPUT_TEST_HOLD_LAB", "1")]);
     let line = common::line_with(&mut child, "holding ");
     let pids: Vec<u32> = line.split_whitespace().skip(1).map(|pid| pid.parse().unwrap()).collect();
     assert_eq!(pids.len(), 2, "{line}");

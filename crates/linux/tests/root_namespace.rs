@@ -13,7 +13,7 @@ use latput_linux::{Lab, LabOptions, LinuxKernel, Namespace, lab};
 use latput_testkit::{isolate, needs_root};
 
 #[test]
-fn a_thread_in_a_namespace_sees_its_sysfs_and_the_others_do_not() {
+fn thread_in_namespace_sees_own_sysfs() {
     if needs_root() {
         return;
     }
@@ -35,7 +35,7 @@ fn a_thread_in_a_namespace_sees_its_sysfs_and_the_others_do_not() {
 }
 
 #[test]
-fn a_process_of_many_threads_cannot_enter() {
+fn process_of_many_threads_cannot_enter() {
     if needs_root() {
         return;
     }
@@ -46,7 +46,7 @@ fn a_process_of_many_threads_cannot_enter() {
 }
 
 #[test]
-fn a_panic_inside_comes_out_and_an_empty_namespace_has_only_lo() {
+fn panic_in_namespace_is_passed_on() {
     if needs_root() {
         return;
     }
@@ -66,7 +66,7 @@ fn a_panic_inside_comes_out_and_an_empty_namespace_has_only_lo() {
 }
 
 #[test]
-fn a_pinned_lab_is_found_again_and_removed() {
+fn pinned_lab_is_found_again_and_removed() {
     if needs_root() {
         return;
     }
@@ -94,7 +94,7 @@ fn a_pinned_lab_is_found_again_and_removed() {
 }
 
 #[test]
-fn a_namespace_that_somebody_adds_meanwhile_is_not_in_the_way() {
+fn foreign_namespace_is_no_obstacle() {
     if needs_root() {
         return;
     }
@@ -114,7 +114,7 @@ fn a_namespace_that_somebody_adds_meanwhile_is_not_in_the_way() {
 }
 
 #[test]
-fn a_half_made_lab_is_refused_and_can_be_removed() {
+fn half_made_lab_is_refused_until_removed() {
     if needs_root() {
         return;
     }

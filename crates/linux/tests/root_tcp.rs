@@ -96,7 +96,7 @@ fn smoothed_like_the_kernels(samples: &[u64], connection: &TcpConnection) {
 }
 
 #[test]
-fn more_samples_than_are_kept_are_said_to_be_cut() {
+fn dropped_samples_are_reported_as_cut() {
     if needs_root() {
         return;
     }

@@ -19,7 +19,7 @@ const SOON: Nanos = Nanos::from_s(20);
 const NEVER: Nanos = Nanos::from_s(3600);
 
 #[test]
-fn what_the_kernel_tells_of_is_seen_without_reading_again() {
+fn notified_change_needs_no_second_read() {
     if needs_root() {
         return;
     }
@@ -57,7 +57,7 @@ fn offloads_are_told_of_by_ethtool() {
 }
 
 #[test]
-fn what_nobody_tells_of_is_found_by_reading_again() {
+fn silent_change_is_found_by_reading() {
     if needs_root() {
         return;
     }
@@ -96,7 +96,7 @@ fn own_changes_and_other_interfaces_are_nobodys() {
 }
 
 #[test]
-fn an_interface_that_goes_away_is_no_change_and_none_is_an_error() {
+fn removed_interface_is_no_change() {
     if needs_root() {
         return;
     }

@@ -194,14 +194,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_has_a_length_and_lies_ahead() {
+    fn window_has_a_length_and_lies_ahead() {
         let window = Window::starting_in(Nanos::from_ms(10), Nanos::from_ms(20)).unwrap();
         assert_eq!(window.length(), Nanos::from_ms(20));
         assert_eq!(window.end(), window.start() + Nanos::from_ms(20));
     }
 
     #[test]
-    fn windows_of_no_length_or_of_days_are_refused() {
+    fn absurd_window_lengths_are_refused() {
         for (warm_up, length) in [(0, 0), (0, 90_000), (90_000, 1), (u64::MAX, 1)] {
             let window = Window::starting_in(Nanos::from_s(warm_up), Nanos::from_s(length));
             assert!(matches!(window, Err(Error::BadWindow { .. })), "{warm_up} {length}");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_are_told_one_instant_have_one_window() {
+    fn ends_share_one_window() {
         let window = || {
             Window::starting_after(Nanos::from_s(5), Nanos::from_s(1), Nanos::from_s(2)).unwrap()
         };
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_lie_side_by_side_and_each_begins_with_its_cut() {
+    fn slices_are_adjacent_and_begin_with_cut() {
         let ms = Nanos::from_ms;
         let window = Window::starting_after(Nanos::from_s(1), Nanos::ZERO, ms(1)).unwrap();
         let slices = Slices::new(ms(250), ms(30), 4);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_not_cut_is_its_own_slice() {
+    fn uncut_window_is_one_slice() {
         let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(5)).unwrap();
         assert_eq!((window.slices(), window.slice_count()), (None, 1));
         assert_eq!(window.slice(0), window);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_without_a_measured_part_or_without_end_are_refused() {
+    fn empty_or_endless_slices_are_refused() {
         let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(5)).unwrap();
         for (length_ms, cut_ms, count, good) in [
             (250, 30, 1, true),

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hard_limit_that_is_too_low_is_named_and_a_soft_one_is_raised() {
+    fn soft_limit_is_raised_hard_one_named() {
         let hard = getrlimit(Resource::Nofile).maximum;
         if let Some(hard) = hard {
             let connections = usize::try_from(hard).unwrap();

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_comes_late_does_not_hold_up_the_others() {
+    fn late_connection_holds_up_no_other() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let sockets: Vec<TcpStream> = (0..3).map(|_| connect()).collect();

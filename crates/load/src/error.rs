@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_that_is_down_may_come_up_again() {
+    fn down_link_may_come_up() {
         let said = |errno: rustix::io::Errno| Error::io("send", errno).is_transient();
         assert!(said(rustix::io::Errno::NETUNREACH));
         assert!(said(rustix::io::Errno::HOSTUNREACH));

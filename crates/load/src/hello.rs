@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hello_survives_the_wire_to_who_has_the_key() {
+    fn hello_survives_the_wire_to_who_has_the_key() {
         let key = Key::generate().unwrap();
         let hello = Hello::new(&key, 0x1234, 0x5678_9abc, 9);
         assert_eq!(Hello::decode(&hello.encode(), &key), Some(hello));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_said_can_be_changed_and_nothing_tells_the_key() {
+    fn hello_is_sealed_and_hides_the_key() {
         let key = Key::generate().unwrap();
         let hello = Hello::new(&key, 7, 8, 9);
         let wire = hello.encode();

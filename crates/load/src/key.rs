@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_survives_its_text() {
+    fn key_survives_its_text() {
         let key = Key::generate().unwrap();
         let text = serde_json::to_string(&key).unwrap();
         assert_eq!(text.len(), 66);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_is_of_one_key_and_of_its_words() {
+    fn proof_depends_on_key_and_words() {
         let key = Key::generate().unwrap();
         let proof = key.prove(b"words");
         assert_ne!(proof, Key::generate().unwrap().prove(b"words"));
@@ -147,7 +147,7 @@ mod tests {
 
     /// Test cases 1 and 2 of RFC 4231. Their keys are shorter, and HMAC fills keys with zeros.
     #[test]
-    fn a_proof_is_the_keyed_hash_that_others_make() {
+    fn proof_is_the_keyed_hash_that_others_make() {
         check(&[0x0b; 20], b"Hi There", "b0344c61d8db38535ca8afceaf0bf12b");
         check(b"Jefe", b"what do ya want for nothing?", "5bdcc146bf60754e6a042426089575c7");
     }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_key_is_refused_without_repeating_it() {
+    fn bad_key_is_refused_without_echo() {
         let short = "ab".repeat(31);
         let long = "ab".repeat(33);
         let odd = "a".repeat(63);

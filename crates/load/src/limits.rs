@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn traffic_and_probes_out_of_range_are_refused_by_field() {
+    fn traffic_out_of_range_is_refused_by_field() {
         let check = |traffic, probe: Option<u32>| {
             let probe = probe.map(|rate_hz| Probe { rate_hz });
             check(&Workload { probe, ..Workload::plain("test", traffic) })
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_bound_within_its_host() {
+    fn end_is_bound_within_its_host() {
         let set = |text: &str| text.parse::<CpuSet>().unwrap();
         assert_eq!(cpus(set("0-3"), None).unwrap(), set("0-3"));
         assert_eq!(cpus(set("0-3"), Some(&set("1,3"))).unwrap(), set("1,3"));

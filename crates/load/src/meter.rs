@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_ends_with_the_last_unit_asked_for() {
+    fn window_ends_with_the_last_unit_asked_for() {
         let window = Window::starting_in(Nanos::ZERO, Nanos::from_s(60)).unwrap();
         let run = run(window, Some(10));
         let worker = run.thread(0, 1);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slice_begins_with_a_cut_and_has_its_own_counts() {
+    fn slices_begin_with_cut_and_count_alone() {
         let window = sliced(250, 30, 3);
         let run = run(window, None);
         let worker = run.thread(0, 1);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_of_the_setting_before_is_not_charged_to_this_one() {
+    fn earlier_round_trip_is_not_charged() {
         let window = sliced(250, 30, 2);
         let run = run(window, None);
         let worker = run.thread(0, 1);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_that_nothing_happened_in_are_there_and_empty() {
+    fn empty_slices_are_present() {
         let window = sliced(250, 30, 5);
         let run = run(window, None);
         let worker = run.thread(0, 1);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_in_an_earlier_slice_is_entered_there() {
+    fn late_result_counts_in_its_slice() {
         let window = sliced(250, 30, 3);
         let run = run(window, None);
         let worker = run.thread(0, 1);
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_due_sent_and_late_in_the_slices_it_falls_in() {
+    fn requests_count_in_slices_they_fall_in() {
         let window = sliced(100, 10, 3);
         let run = run(window, None);
         let worker = run.thread(0, 1);

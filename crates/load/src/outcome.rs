@@ -474,7 +474,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loss_is_what_was_sent_and_never_came() {
+    fn loss_is_sent_minus_received() {
         let (traffic, _, _) = combine(&workload(), &sender(1000, 0), &receiver(990, 0));
         let datagrams = traffic.datagrams.unwrap();
         assert_eq!((datagrams.sent, datagrams.received, datagrams.lost), (1000, 990, 10));
@@ -484,14 +484,14 @@ mod tests {
     }
 
     #[test]
-    fn the_offered_rate_is_kept_to_one_percent() {
+    fn offered_rate_is_kept_to_one_percent() {
         check_failed(&sender(1000, 0), &receiver(1000, 0), &[]);
         check_failed(&sender(990, 10), &receiver(990, 0), &[]);
         check_failed(&sender(985, 15), &receiver(985, 0), &["offered-rate-kept"]);
     }
 
     #[test]
-    fn a_sender_as_fast_as_it_goes_has_no_rate_to_keep() {
+    fn unpaced_sender_has_no_rate_to_keep() {
         let mut flood = sender(10, 0);
         flood.datagrams.as_mut().unwrap().offered = None;
         check_failed(&flood, &receiver(10, 0), &[]);
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_loop_keeps_its_rate_only_if_what_was_due_was_answered() {
+    fn open_loop_rate_counts_answered_requests() {
         let open = |due, sent, answered| SenderOutcome {
             window: Nanos::from_s(2),
             transactions: Some(answered),
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_add_up_and_their_jitter_is_the_mean_by_datagrams() {
+    fn flows_add_up_with_weighted_jitter() {
         let flow = |received, jitter_ns| DatagramsReceived {
             received,
             jitter_ns,
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_receiver_dropped_or_did_not_know_is_said() {
+    fn receiver_drops_are_reported() {
         check_failed(&sender(1000, 0), &receiver(900, 100), &["udp-receive-buffer"]);
         let mut foreign = receiver(1000, 0);
         foreign.datagrams.as_mut().unwrap().foreign = 1;
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_never_rests_and_a_late_probe_are_said() {
+    fn busy_thread_and_late_probe_are_reported() {
         let workload = Workload::plain("test", Traffic::tcp_rr(0));
         let check_failed = |sender: &SenderOutcome, failed: &[&str]| {
             let (_, _, checks) = combine(&workload, sender, &ReceiverOutcome::default());
@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn bulk_both_ways_is_counted_at_each_receiver_and_its_rate_checked() {
+    fn bidirectional_bulk_is_counted_at_receivers() {
         let traffic = Traffic::TcpBulk {
             direction: Direction::Both,
             message_bytes: Bytes::new(1000),
@@ -618,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_with_an_unknown_field_is_refused() {
+    fn outcome_with_an_unknown_field_is_refused() {
         let text = serde_json::to_string(&receiver(1, 0)).unwrap();
         let longer = text.replacen('{', "{\"surprise\":1,", 1);
         assert!(serde_json::from_str::<ReceiverOutcome>(&text).is_ok());

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_foreign_echo_is_exchanged_with() {
+    fn foreign_echo_is_exchanged_with() {
         let peer_traffic = connect(|mut socket| {
             let mut byte = [0];
             while matches!(socket.read(&mut byte), Ok(1)) && socket.write_all(&byte).is_ok() {}
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_foreign_end_sends_is_counted_and_its_leaving_is_an_error() {
+    fn foreign_traffic_is_counted_until_it_leaves() {
         let peer_traffic = connect(|mut socket| while socket.write_all(&[0; 1000]).is_ok() {});
         assert!(
             peer_traffic

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_ends_with_an_event_or_at_its_deadline() {
+    fn wait_ends_by_event_or_deadline() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (other, _) = listener.accept().unwrap();

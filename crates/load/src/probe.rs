@@ -298,7 +298,7 @@ mod tests {
     use crate::clock::Slices;
 
     #[test]
-    fn an_answer_counts_once_and_only_if_asked_for() {
+    fn answer_counts_once_if_asked_for() {
         let mut echoes = EchoTable::new(window(), Nanos::from_ms(100));
         let at = |us| window().start() + Nanos::from_us(us);
         echoes.enter_sent(at(10), at(10));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drain_follows_the_round_trips_between_its_limits() {
+    fn drain_follows_the_round_trips_between_its_limits() {
         for (round_trip_ms, drain_ms) in [(1, 100.0), (50, 400.0), (300, 1000.0)] {
             let mut echoes = EchoTable::new(window(), Nanos::from_ms(1000));
             echoes.enter_sent(window().start(), window().start());
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_later_than_the_drain_is_a_loss() {
+    fn answer_later_than_the_drain_is_a_loss() {
         let mut echoes = EchoTable::new(window(), Nanos::from_ms(500));
         for time in 0..5 {
             echoes.enter_sent(Nanos::from_ms(500 * time), Nanos::from_ms(500 * time));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_counts_in_the_slice_in_which_it_was_sent() {
+    fn request_counts_in_its_sending_slice() {
         let ms = Nanos::from_ms;
         let slices = Slices::new(ms(100), ms(10), 3);
         let window = window().in_slices(slices).unwrap();

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_of_a_congestion_control_reaches_the_kernel_that_is_none() {
+    fn unknown_congestion_control_never_reaches_kernel() {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         for name in ["reno/../x", "a-name-of-16-byte", "re no"] {
             let set = PrivilegedOption::Congestion(name.to_owned()).set(socket.as_fd());

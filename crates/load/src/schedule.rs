@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fixed_gaps_of_all_threads_together_are_even() {
+    fn fixed_gaps_are_even_over_threads() {
         let mut due: Vec<u64> = (0..4)
             .flat_map(|thread| times(Distribution::Fixed, 1000, share(thread, 2, 8), 1))
             .collect();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_thread_has_the_same_times_and_another_has_others() {
+    fn thread_times_repeat_and_differ() {
         let of = |thread| times(Distribution::Exponential, 1000, share(thread, 1, 2), 1);
         assert_eq!(of(0), of(0));
         assert_ne!(of(0), of(1));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_with_unlike_shares_add_up_to_the_rate() {
+    fn unequal_threads_add_up_to_rate() {
         let count: usize = [(0, 3), (1, 4), (2, 3)]
             .map(|(thread, mine)| times(Distribution::Fixed, 10_000, share(thread, mine, 10), 1))
             .iter()
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_not_taken_before_it_is_due() {
+    fn request_is_never_early() {
         let arrivals = Arrivals { rate_per_s: 1000, gaps: Distribution::Fixed };
         let mut schedule = Schedule::new(arrivals, share(0, 1, 1), Nanos::from_s(1));
         assert_eq!(schedule.take_before(Nanos::from_s(1)), None);

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fresh_connection_has_sent_nothing_again() {
+    fn fresh_connection_has_sent_nothing_again() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         prepare(&socket, true).unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_the_kernel_does_not_return_is_absent() {
+    fn missing_kernel_word_is_absent() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVBUF);
         assert!(read_words::<4>(socket.as_raw_fd(), level, name, 0) > Some(0));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_larger_than_the_mtu_is_refused() {
+    fn datagram_larger_than_the_mtu_is_refused() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         prepare_datagrams(&socket).unwrap();
         socket.connect(socket.local_addr().unwrap()).unwrap();

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_signal_is_told_from_the_first() {
+    fn second_signal_is_told_from_the_first() {
         let stop = Stop::new();
         let (seen_elsewhere, signal) = (stop.clone(), stop.on_signal());
         assert!(!stop.is_raised() && !stop.is_raised_again());

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_is_pushed_out_even_if_it_was_taken_and_put_back() {
+    fn oldest_connection_is_pushed_out() {
         let mut unauthenticated = UnauthenticatedConns::new();
         let mut put = |name: usize| {
             let conn = unauthenticated.enter(name, Nanos::ZERO);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_proves_nothing_for_a_second_expires() {
+    fn connection_that_proves_nothing_for_a_second_expires() {
         let mut unauthenticated = UnauthenticatedConns::new();
         for at in [Nanos::from_ms(5), Nanos::from_ms(7)] {
             let conn = unauthenticated.enter((), at);

@@ -52,7 +52,7 @@ mod tests {
     use crate::clock::now;
 
     #[test]
-    fn a_wait_ends_at_its_time_or_with_what_came() {
+    fn wait_ends_on_time_or_input() {
         let sockets = [(); 3].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
         let mut waiter = Waiter::reading(&sockets).unwrap();
         for wait in [Nanos::ZERO, Nanos::from_us(300), Nanos::from_ms(7)] {

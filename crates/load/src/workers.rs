@@ -276,7 +276,7 @@ mod tests {
     use crate::clock::Slices;
 
     #[test]
-    fn connections_are_spread_over_the_threads_and_none_is_left_out() {
+    fn connections_are_spread_over_threads() {
         for (connections, threads) in [(0, 1), (1, 1), (5, 2), (10, 4), (3, 3)] {
             let place = |thread: usize| connections * thread / threads;
             let shares: Vec<usize> = (0..threads).map(|t| place(t + 1) - place(t)).collect();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_that_fails_ends_the_others_and_is_the_one_reported() {
+    fn failed_thread_ends_others_and_is_reported() {
         check_end(|worker| match worker.thread {
             1 => Err(Error::Stalled { peer: worker.peer }),
             _ => wait(worker),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_starts_late_is_an_error() {
+    fn thread_that_starts_late_is_an_error() {
         let start = now().saturating_sub(Nanos::from_s(1));
         let window = Window::starting_after(start, Nanos::ZERO, Nanos::from_s(2)).unwrap();
         let error = supervised(window, |_| Ok(())).unwrap_err();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_misses_the_first_slice_is_an_error_however_many_follow() {
+    fn thread_that_misses_first_slice_fails() {
         let start = now().saturating_sub(Nanos::from_ms(200));
         let window = Window::starting_after(start, Nanos::ZERO, Nanos::from_s(1)).unwrap();
         let (length, cut) = (Nanos::from_ms(250), Nanos::from_ms(30));

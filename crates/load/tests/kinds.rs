@@ -34,7 +34,7 @@ const ALL: &[&str] = &[
 ];
 
 #[test]
-fn every_kind_moves_what_it_should_and_its_checks_pass() {
+fn every_kind_moves_its_traffic() {
     for text in ALL {
         let workload = parsed(text);
         let (sent, received) = run(&workload);
@@ -59,7 +59,7 @@ fn every_kind_moves_what_it_should_and_its_checks_pass() {
 }
 
 #[test]
-fn a_rate_is_kept_and_not_exceeded() {
+fn rate_is_kept_and_not_exceeded() {
     for text in ["kind=tcp_stream rate=80Mbps", "kind=tcp_maerts rate=80Mbps connections=4"] {
         let workload = parsed(text);
         let (sent, received) = run(&workload);
@@ -83,7 +83,7 @@ fn both_ways_are_counted_by_themselves() {
 }
 
 #[test]
-fn a_thinking_server_holds_up_no_other_call() {
+fn thinking_server_holds_up_no_other_call() {
     // 16 calls of 20 ms each: one after the other they would take 320 ms, side by side 20 ms.
     let workload =
         parsed("kind=rpc_read clients=1 outstanding=16 think=20ms think_distribution=fixed");
@@ -95,7 +95,7 @@ fn a_thinking_server_holds_up_no_other_call() {
 }
 
 #[test]
-fn a_count_ends_the_window_early_at_both_ends() {
+fn count_ends_the_window_early_at_both_ends() {
     for text in ALL.iter().filter(|text| !text.contains("rate=")) {
         let workload = Workload { count: Some(20), ..parsed(text) };
         let begun = Instant::now();
@@ -114,7 +114,7 @@ fn a_count_ends_the_window_early_at_both_ends() {
 }
 
 #[test]
-fn an_end_that_dies_in_the_middle_ends_the_other_at_once_whatever_flows() {
+fn dead_end_ends_the_other_at_once() {
     for text in ALL {
         check_death(text, true);
         check_death(text, false);
@@ -142,7 +142,7 @@ fn check_death(text: &str, of_generator: bool) {
 }
 
 #[test]
-fn a_transactions_connection_without_the_key_is_closed_and_counted() {
+fn connection_without_key_is_counted() {
     let workload = parsed("kind=tcp_crr connections=2");
     let (reflector, generator) = connect(&workload);
     let port = reflector.port();
@@ -160,7 +160,7 @@ fn a_transactions_connection_without_the_key_is_closed_and_counted() {
 }
 
 #[test]
-fn socket_options_reach_both_ends_or_are_refused_by_name() {
+fn socket_options_reach_both_ends() {
     let small = Workload {
         sockets: SocketOptions {
             send_buffer: Some(Bytes::new(65_536)),
@@ -184,7 +184,7 @@ fn socket_options_reach_both_ends_or_are_refused_by_name() {
 }
 
 #[test]
-fn an_end_bound_outside_its_host_is_refused() {
+fn end_bound_outside_its_host_is_refused() {
     let cpus = |text: &str| Some(text.parse::<CpuSet>().unwrap());
     let binding = Binding { sut: cpus("5"), generator: None };
     let workload = Workload { binding, ..parsed("kind=tcp_rr") };
@@ -195,7 +195,7 @@ fn an_end_bound_outside_its_host_is_refused() {
 }
 
 #[test]
-fn a_thousand_connections_are_there_soon() {
+fn thousand_connections_are_there_soon() {
     let workload = parsed("kind=tcp_rr connections=1000 threads=2");
     let begun = Instant::now();
     let (reflector, generator) = connect(&workload);

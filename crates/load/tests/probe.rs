@@ -13,12 +13,12 @@ use latput_trial::{Probe, Traffic, Workload};
 use latput_units::{Bytes, CpuSet, Nanos};
 
 #[test]
-fn every_echo_on_ipv4_is_sent_on_time_and_answered() {
+fn echoes_on_ipv4_are_timely_and_answered() {
     check_probe(IpAddr::V4(Ipv4Addr::LOCALHOST));
 }
 
 #[test]
-fn every_echo_on_ipv6_is_sent_on_time_and_answered() {
+fn echoes_on_ipv6_are_timely_and_answered() {
     check_probe(IpAddr::V6(Ipv6Addr::LOCALHOST));
 }
 
@@ -42,7 +42,7 @@ fn echo_is_a_load_of_its_own() {
 }
 
 #[test]
-fn a_probe_that_never_or_too_often_sends_is_refused() {
+fn absurd_probe_rate_is_refused() {
     for rate_hz in [0, 10_001] {
         let error = connect(IpAddr::V4(Ipv4Addr::LOCALHOST), &workload(rate_hz)).unwrap_err();
         assert!(matches!(error, Error::BadTraffic(_)), "{error}");

@@ -16,7 +16,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 #[test]
-fn a_datagram_larger_than_the_mtu_is_an_error() {
+fn datagram_larger_than_the_mtu_is_an_error() {
     in_a_namespace(|| {
         check_datagram(1472, true);
         check_datagram(1473, false);
@@ -24,7 +24,7 @@ fn a_datagram_larger_than_the_mtu_is_an_error() {
 }
 
 #[test]
-fn a_path_that_is_cut_without_a_word_ends_both_ends_in_seconds() {
+fn silently_cut_path_ends_both_ends() {
     let kinds = [
         "kind=tcp_rr",
         "kind=tcp_stream",
@@ -42,7 +42,7 @@ fn a_path_that_is_cut_without_a_word_ends_both_ends_in_seconds() {
 }
 
 #[test]
-fn a_peer_that_no_route_leads_to_is_named() {
+fn unrouted_peer_is_named() {
     in_a_namespace(|| {
         let elsewhere = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
         let (workload, key) = (parsed("kind=tcp_rr"), Key::generate().unwrap());

@@ -31,7 +31,7 @@ fn requests_and_responses() {
 }
 
 #[test]
-fn a_thousand_connections() {
+fn thousand_connections() {
     check_exchange("kind=tcp_rr connections=1000 threads=2");
 }
 
@@ -54,7 +54,7 @@ fn bulk_in_every_direction() {
 }
 
 #[test]
-fn datagrams_are_lost_in_the_slice_in_which_they_were_sent() {
+fn lost_datagrams_count_in_sending_slice() {
     for (sent, received) in
         run("kind=udp_stream rate=20Mbps datagram_bytes=1000 connections=2").unwrap()
     {
@@ -99,7 +99,7 @@ fn echo_requests_and_the_probe_beside_traffic() {
 }
 
 #[test]
-fn a_count_and_slices_exclude_each_other() {
+fn count_and_slices_exclude_each_other() {
     let workload = Workload { count: Some(10), ..parsed("kind=tcp_rr") };
     let (reflector, generator) = connect(&workload).unwrap();
     reflector.wait_ready(now() + Nanos::from_s(5)).unwrap();

@@ -17,7 +17,7 @@ const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
 #[test]
-fn a_lock_step_exchange_agrees_at_both_ends() {
+fn lock_step_exchange_agrees_at_both_ends() {
     let (sent, received) = check_exchange(V4, rr(1, 1, 0, 1));
     assert_eq!(sent.sent_bytes, sent.transactions.unwrap());
     assert!(sent.cpu > Nanos::ZERO && received.cpu > Nanos::ZERO);
@@ -29,7 +29,7 @@ fn it_works_on_ipv6_too() {
 }
 
 #[test]
-fn a_burst_keeps_so_many_in_flight() {
+fn burst_keeps_so_many_in_flight() {
     // Little's law: transactions in flight = rate x mean round-trip time, but for a busy machine that
     // stops us at an end of the short window.
     let (sent, _) = check_exchange(V4, rr(1, 1, 16, 1));
@@ -52,12 +52,12 @@ fn large_messages_both_ways_do_not_deadlock() {
 }
 
 #[test]
-fn a_burst_far_beyond_the_buffers_does_not_deadlock() {
+fn burst_far_beyond_the_buffers_does_not_deadlock() {
     check_exchange(V4, rr(1, 1, 5000, 1));
 }
 
 #[test]
-fn a_hundred_connections_work() {
+fn hundred_connections_work() {
     let (sent, _) = check_exchange(V4, rr(1, 1, 0, 100));
     assert!(sent.transactions.unwrap() >= 100);
     check_exchange(V4, rr(2000, 100, 4, 100));
@@ -101,7 +101,7 @@ fn bulk_arrives_as_it_was_sent() {
 }
 
 #[test]
-fn the_traffic_thread_runs_where_it_is_told() {
+fn traffic_thread_runs_where_it_is_told() {
     let cpus: CpuSet = [CpuId(0)].into_iter().collect();
     let (sent, received) = run_on(V4, rr(1, 1, 0, 1), &cpus);
     assert!(sent.transactions.unwrap() > 0 && received.requests.unwrap() > 0);
@@ -113,7 +113,7 @@ fn the_traffic_thread_runs_where_it_is_told() {
 }
 
 #[test]
-fn a_wrong_key_is_refused_and_counted() {
+fn wrong_key_is_refused_and_counted() {
     let key = Key::generate().unwrap();
     let reflector = open(V4, &key, rr(1, 1, 0, 1), &CpuSet::new());
     let wrong = Key::generate().unwrap();
@@ -133,7 +133,7 @@ fn a_wrong_key_is_refused_and_counted() {
 }
 
 #[test]
-fn silence_is_turned_away_after_a_second_and_does_not_block_others() {
+fn silent_client_is_dropped_without_blocking() {
     let key = Key::generate().unwrap();
     let reflector = open(V4, &key, rr(1, 1, 0, 1), &CpuSet::new());
     let mut silent: Vec<TcpStream> = (0..100).map(|_| dial(&reflector)).collect();
@@ -147,7 +147,7 @@ fn silence_is_turned_away_after_a_second_and_does_not_block_others() {
 }
 
 #[test]
-fn a_connection_beyond_the_tests_own_is_closed() {
+fn connection_beyond_the_tests_own_is_closed() {
     let (reflector, generator) = connect(V4, rr(1, 1, 0, 1), &CpuSet::new());
     let mut garbage = dial(&reflector);
     garbage.write_all(&[0xff; 4096]).unwrap();
@@ -158,7 +158,7 @@ fn a_connection_beyond_the_tests_own_is_closed() {
 }
 
 #[test]
-fn a_port_where_nothing_listens_or_something_else_does_is_told_apart() {
+fn closed_port_differs_from_other_service() {
     let listener = TcpListener::bind((V4, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let stranger = thread::spawn(move || {
@@ -179,7 +179,7 @@ fn a_port_where_nothing_listens_or_something_else_does_is_told_apart() {
 }
 
 #[test]
-fn a_taken_port_and_a_foreign_address_are_named() {
+fn taken_port_and_a_foreign_address_are_named() {
     let taken = TcpListener::bind((V4, 0)).unwrap().local_addr().unwrap();
     let _holder = TcpListener::bind(taken).unwrap();
     let open = |address| {
@@ -193,7 +193,7 @@ fn a_taken_port_and_a_foreign_address_are_named() {
 }
 
 #[test]
-fn a_generator_that_dies_ends_the_reflector_at_once() {
+fn generator_that_dies_ends_the_reflector_at_once() {
     for traffic in [rr(1, 1, 0, 1), rr(1, 1, 0, 10), bulk()] {
         let (reflector, generator) = connect(V4, traffic, &CpuSet::new());
         reflector.wait_ready(now() + Nanos::from_s(5)).unwrap();
@@ -213,7 +213,7 @@ fn a_generator_that_dies_ends_the_reflector_at_once() {
 }
 
 #[test]
-fn a_reflector_that_dies_ends_the_generator_at_once() {
+fn reflector_that_dies_ends_the_generator_at_once() {
     for traffic in [rr(1, 1, 0, 1), rr(1, 1, 0, 10), bulk()] {
         let (reflector, generator) = connect(V4, traffic, &CpuSet::new());
         reflector.wait_ready(now() + Nanos::from_s(5)).unwrap();
@@ -230,7 +230,7 @@ fn a_reflector_that_dies_ends_the_generator_at_once() {
 }
 
 #[test]
-fn the_stop_flag_ends_traffic_soon_even_with_full_buffers() {
+fn stop_ends_traffic_despite_full_buffers() {
     for traffic in [rr(1, 1, 0, 1), rr(1, 1, 0, 10), bulk()] {
         // Nobody reads at the other end, so that calls block.
         let (reflector, generator) = connect(V4, traffic, &CpuSet::new());
@@ -251,7 +251,7 @@ fn the_stop_flag_ends_traffic_soon_even_with_full_buffers() {
 }
 
 #[test]
-fn a_peer_that_never_answers_is_an_error_at_the_end_of_the_window() {
+fn silent_peer_fails_at_window_end() {
     let (reflector, generator) = connect(V4, rr(1, 1, 0, 1), &CpuSet::new());
     reflector.wait_ready(now() + Nanos::from_s(5)).unwrap();
     let begun = Instant::now();

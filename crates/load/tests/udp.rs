@@ -23,7 +23,7 @@ fn every_datagram_of_the_window_is_accounted_for() {
 }
 
 #[test]
-fn a_rate_that_no_host_can_make_is_said_not_to_be_kept() {
+fn impossible_rate_is_reported_as_missed() {
     let impossible = udp(18, 1_000_000_000_000);
     let (sent, received) = run(V4, impossible);
     let (_, _, checks) = combine(&plain(impossible), &sent, &received);
@@ -33,7 +33,7 @@ fn a_rate_that_no_host_can_make_is_said_not_to_be_kept() {
 }
 
 #[test]
-fn a_flood_is_accounted_for_whether_the_kernel_cuts_it_or_not() {
+fn flood_is_accounted_for_with_and_without_cuts() {
     for (segmentation, connections, threads) in [(true, 1, 1), (false, 1, 1), (true, 6, 2)] {
         let datagram_bytes = Bytes::new(1470);
         let flood =
@@ -54,7 +54,7 @@ fn a_flood_is_accounted_for_whether_the_kernel_cuts_it_or_not() {
 }
 
 #[test]
-fn a_rate_over_several_flows_and_threads_is_that_of_all() {
+fn rate_is_shared_by_flows_and_threads() {
     let rate = Some(BitsPerSecond::new(20_000_000));
     let (datagram_bytes, segmentation) = (Bytes::new(500), true);
     let (sent, received) = run(
@@ -92,7 +92,7 @@ fn datagrams_of_others_are_not_counted() {
 }
 
 #[test]
-fn a_reflector_that_dies_ends_the_sender_soon() {
+fn reflector_that_dies_ends_the_sender_soon() {
     let (reflector, generator) = connect(V4, udp(1470, 1_000_000));
     let killer = thread::spawn(move || {
         thread::sleep(Duration::from_millis(100));
@@ -106,7 +106,7 @@ fn a_reflector_that_dies_ends_the_sender_soon() {
 }
 
 #[test]
-fn a_sender_that_dies_ends_the_reflector_soon() {
+fn sender_that_dies_ends_the_reflector_soon() {
     let (reflector, generator) = connect(V4, udp(1470, 1_000_000));
     reflector.wait_ready(now() + Nanos::from_s(5)).unwrap();
     let killer = thread::spawn(move || {
@@ -121,7 +121,7 @@ fn a_sender_that_dies_ends_the_reflector_soon() {
 }
 
 #[test]
-fn the_stop_flag_ends_both_ends_soon() {
+fn stop_flag_ends_both_ends_soon() {
     // One datagram in two seconds: both ends are asleep when the flag is raised.
     let (reflector, generator) = connect(V4, udp(125, 500));
     reflector.wait_ready(now() + Nanos::from_s(5)).unwrap();

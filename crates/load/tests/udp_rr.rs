@@ -22,7 +22,7 @@ fn every_request_is_answered_or_counted() {
 }
 
 #[test]
-fn an_open_loop_keeps_its_rate_and_both_latencies() {
+fn open_loop_keeps_rate_and_latencies() {
     for (connections, threads, gaps) in
         [(1, 1, Distribution::Fixed), (20, 2, Distribution::Exponential)]
     {
@@ -54,7 +54,7 @@ fn an_open_loop_keeps_its_rate_and_both_latencies() {
 }
 
 #[test]
-fn a_count_ends_the_window() {
+fn count_ends_the_window() {
     let workload = Workload { count: Some(500), ..plain(udp_rr(0, 1, 1)) };
     let (reflector, generator) = connect(V4, &workload);
     reflector.wait_ready(now() + Nanos::from_s(5)).unwrap();
@@ -68,7 +68,7 @@ fn a_count_ends_the_window() {
 }
 
 #[test]
-fn nothing_is_answered_to_who_did_not_show_the_key() {
+fn unproven_peer_gets_no_answer() {
     let (reflector, generator) = connect(V4, &plain(udp_rr(0, 1, 1)));
     let stranger = UdpSocket::bind((V4, 0)).unwrap();
     stranger.connect((V4, reflector.port())).unwrap();
@@ -90,7 +90,7 @@ fn nothing_is_answered_to_who_did_not_show_the_key() {
 }
 
 #[test]
-fn a_reflector_that_dies_ends_the_asking_soon() {
+fn reflector_that_dies_ends_the_asking_soon() {
     let (reflector, generator) = connect(V4, &plain(udp_rr(0, 1, 1)));
     let killer = thread::spawn(move || {
         thread::sleep(Duration::from_millis(100));

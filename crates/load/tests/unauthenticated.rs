@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const TOLD: &str = "LATPUT_TEST_RUN";
 
 #[test]
-fn idle_strangers_take_no_descriptors_of_64_threads() {
+fn idle_strangers_take_no_descriptors() {
     const STRANGERS: usize = 3000;
     // Descriptors of both ends and the test, beside the strangers' own ends.
     let wanted = STRANGERS as u64 + 900;
@@ -45,7 +45,7 @@ fn a_process_without_descriptors_goes_on() {
     let reflector = open(&key, &workload);
     let begin = now();
     let mut generator = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_generator_of_another_test", "--ignored"])
+        .args(["--exact", "generator_of_another_test", "--ignored"])
         .env(TOLD, format!("{} {} {}", begin.as_ns(), reflector.port(), String::from(key.clone())))
         .stdout(Stdio::null())
         .spawn()
@@ -62,7 +62,7 @@ fn a_process_without_descriptors_goes_on() {
 
 #[test]
 #[ignore = "another test starts it"]
-fn the_generator_of_another_test() {
+fn generator_of_another_test() {
     let told = std::env::var(TOLD).unwrap();
     let [begin, port, key] = *told.split(' ').collect::<Vec<_>>() else { panic!("{told}") };
     let begin = Nanos::from_ns(begin.parse().unwrap());

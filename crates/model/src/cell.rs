@@ -78,7 +78,7 @@ mod tests {
     use crate::synthetic::own_metric;
 
     #[test]
-    fn own_figures_take_the_rates_place_by_their_direction_and_kind() {
+    fn own_figures_replace_rates_by_direction() {
         use PreferredDirection::{Higher, Lower};
         let own = |name, better, summary| Metric::Custom(own_metric(name, better, summary));
         let work = own("cell_work", Higher, Summary::Mean);

@@ -397,7 +397,7 @@ mod tests {
     use crate::synthetic::{Figures as Made, noise, own_metric, results, rr, stream};
 
     #[test]
-    fn two_settings_of_one_run_are_compared_in_pairs() {
+    fn settings_of_one_run_compare_in_pairs() {
         let results = made(3, 8, |setting| [1.0, 1.3][setting]);
         let found = one(&results, 0, &results, 1, method(0.02));
         assert!(found.paired && found.remarks.is_empty(), "{found:?}");
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_other_plans_are_compared_as_groups() {
+    fn runs_of_other_plans_compare_as_groups() {
         let (first, second) = (made(3, 8, |_| 1.0), made(4, 12, |_| 1.0));
         let second = Results { seed: first.seed + 1, ..second };
         let found = one(&first, 0, &second, 0, method(0.05));
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_interval_that_lies_within_the_smallest_effect_is_equivalence() {
+    fn narrow_interval_is_equivalence() {
         // 2% is from 1 / 1.02 = 0.9804 to 1.02. The estimate alone says nothing.
         check_verdict((1.0, 0.985, 1.015), false, Verdict::Equivalent);
         check_verdict((1.01, 1.005, 1.015), true, Verdict::Equivalent);
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn noisy_runs_of_one_rate_are_not_called_equivalent() {
+    fn noisy_equal_runs_are_not_equivalent() {
         let mut rng = Rng::from_seed(5);
         let results = results(&["off", "on"], &[rr("rr")], 30, |_, _| Made {
             rate: 1e6 * noise(&mut rng, 0.05),
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_plan_and_seed_run_twice_is_compared_in_pairs() {
+    fn same_plan_and_seed_compare_in_pairs() {
         let (before, after) = (made(3, 6, |_| 1.0), made(9, 6, |_| 1.1));
         let found = one(&before, 0, &after, 0, method(0.0));
         assert!(found.paired);
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_has_and_what_cannot_be_judged_is_said() {
+    fn unshared_and_unjudged_parts_are_named() {
         let (first, mut second) = (made(3, 1, |_| 1.0), made(4, 1, |_| 1.0));
         second.workloads[1].name = "another".to_owned();
         let found = one(&first, 0, &second, 0, method(0.0));
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_differs_hardly_any_comparison_claims_it() {
+    fn equal_runs_seldom_claim_a_difference() {
         let claims = (0..120_u64)
             .filter(|seed| {
                 let results = made(1000 + seed, 6, |_| 1.0);
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_appears_is_worse_and_one_that_stays_away_is_equivalent() {
+    fn new_loss_is_worse_zero_loss_equivalent() {
         let judged = |before: f64, after: f64, proven: bool| {
             verdict_from_zero(Metric::LossRatio, (before, after), proven)
         };
@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_plans_own_metrics_those_with_a_better_side_are_compared() {
+    fn custom_metrics_with_better_side_are_compared() {
         use latput_trial::metric::Summary;
         let own = |name, better| own_metric(name, better, Summary::Mean);
         let judged = own("compare_judged", PreferredDirection::Higher);
@@ -604,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_that_are_the_same_in_each_pair_do_not_differ() {
+    fn equal_losses_do_not_differ() {
         let made = made(3, 1, |_| 1.0);
         let runs = Runs::from_results(&made);
         let figures = Figures::Pairs(vec![(0.0, 0.0), (0.02, 0.02), (0.01, 0.01)]);

@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_is_its_timer_its_queue_its_cpu_and_the_rest() {
+    fn round_trip_is_split_into_four_parts() {
         let made = delayed(6, |setting, workload| Figures {
             rate: 1000.0,
             // The mean of the made-up round trips is 0.51 of their 99th percentile.
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_changes_nothing_is_a_part_of_no_length() {
+    fn inert_delay_has_no_length() {
         let made = delayed(6, |_, workload| Figures {
             rate: 1000.0,
             p99_us: Some([20.0, 80.0][workload] / 0.51),
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_cpu_is_that_of_the_middle_run_and_one_that_counted_nothing_is_none() {
+    fn busiest_cpu_is_of_the_middle_run() {
         let loads = [Workload::plain("one", Traffic::tcp_rr(0))];
         let figures = Figures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
         let mut made = results(&["as it is"], &loads, 5, |_, _| figures);
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_saves_time_is_no_part_of_a_round_trip() {
+    fn time_saving_delay_is_no_part() {
         // Under many requests in flight the delay of 50 us shortens the round trip from 80 to 60 us.
         let made = delayed(6, |setting, workload| Figures {
             rate: 1000.0,
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_is_larger_than_the_whole_or_below_nothing() {
+    fn no_part_exceeds_the_whole() {
         let mut rng = latput_units::Rng::from_seed(7);
         let (mut known, mut unknown) = (0, 0);
         for seed in 0..60 {
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_plan_does_not_show_is_not_known() {
+    fn unvaried_parts_are_unknown() {
         let loads = [Workload::plain("many", Traffic::tcp_rr(16))];
         let figures = Figures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
         let made = results(&["as it is"], &loads, 3, |_, _| figures);
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_that_other_work_shared_is_not_known() {
+    fn cpu_time_shared_by_others_is_unknown() {
         let loads = [Workload::plain("one", Traffic::tcp_rr(0))];
         let figures = Figures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
         let mut made = results(&["as it is"], &loads, 4, |_, _| figures);
@@ -607,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_a_round_trip_is_what_the_cpu_of_both_ends_leaves() {
+    fn remainder_excludes_cpu_of_both_ends() {
         let loads = [Workload::plain("one", Traffic::tcp_rr(0))];
         let figures = Figures { rate: 1000.0, p99_us: Some(100.0 / 0.51), service_demand_us: 12.0 };
         let mut made = results(&["as it is"], &loads, 6, |_, _| figures);
@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_that_of_the_knob_that_holds_back() {
+    fn delay_is_of_the_knob_that_holds() {
         let time = |us| Value::Time(Nanos::from_us(us));
         let of = |set: &[(Knob, Value)]| delay_of(&set.iter().cloned().collect());
         let deferred = (Knob::NapiDeferHardIrqs, Value::Count(100));

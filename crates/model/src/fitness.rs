@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbance_that_fakes_an_answer_never_sets_it() {
+    fn disturbance_that_fakes_an_answer_never_sets_it() {
         for seed in 0..20 {
             for share in [0.1, 0.3, 0.45, 0.6, 0.9, 1.0] {
                 let made = faked(seed, share);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn who_disturbed_how_much_is_out_and_the_way_on_are_told() {
+    fn disturber_share_and_remedy_are_told() {
         let Headline::NotQuiet(sentence) = headline(&faked(1, 1.0)) else { panic!() };
         let expected = "80 of 80 trials are out: other programs used the hosts' CPUs (sha?sum 30% of CPU 1 on b); 0 of \
                         40 pairs with today's setting are left: run again on quiet hosts, or with `--beside` if that is \
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_beside_other_work_says_so() {
+    fn answer_beside_other_work_says_so() {
         let made = Results { beside: true, ..faked(1, 1.0) };
         assert!(matches!(headline(&made), Headline::Set(_)));
         let fitness = Summary::from_results(&made).fitness;
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_leaves_with_its_pair_and_no_other() {
+    fn run_leaves_with_its_pair_only() {
         let mut made = results(&["off", "on", "up"], &[rr("rr")], 10, |_, _| Figures {
             rate: 1e5,
             p99_us: Some(50.0),
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_which_half_counts_is_judged_and_of_less_is_not() {
+    fn run_with_half_its_trials_is_judged() {
         let judged = |out: u32| {
             let mut made = faked(3, 0.0);
             for row in made.rows.iter_mut().filter(|row| row.block < out) {
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_only_noise_hides_is_not_blamed_on_disturbance() {
+    fn noise_is_not_blamed_on_disturbance() {
         let noisy = |out: u32| {
             let mut rng = Rng::from_seed(4);
             let mut made = results(&["off", "20us"], &[rr("rr")], 8, |_, _| Figures {

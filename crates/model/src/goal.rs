@@ -221,7 +221,7 @@ mod tests {
     use crate::synthetic::{rr, stream};
 
     #[test]
-    fn a_workloads_name_comes_before_a_kind_of_the_same_name() {
+    fn workload_name_precedes_equal_kind() {
         let check = |workloads: &[Workload], of: &str, expected: &[usize]| {
             let goal = Goal::parse(&format!("maximize rate of {of}")).unwrap();
             let found = goal.objective[0].cells_in(workloads);

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_harms_one_port_is_seen_there_and_not_at_the_other() {
+    fn harm_at_one_port_is_seen_there() {
         let found = ConnectionGroups::from_results(&made_up(1.2, 8)).unwrap();
         assert_eq!(found.by, GroupBy::Port);
         let names: Vec<&str> = found.groups.iter().map(|group| group.name.as_str()).collect();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn without_groups_there_is_nothing_and_any_number_of_them_is_bounded() {
+    fn groups_are_optional_and_bounded() {
         let live = Workload::plain("live", Traffic::Live);
         let plain = results(&["a"], &[live], 3, |_, _| Figures::default());
         assert_eq!(ConnectionGroups::from_results(&plain), None);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_by_the_payload_under_todays_setting() {
+    fn order_is_by_the_payload_under_todays_setting() {
         let mut found = made_up(1.0, 2);
         for row in found.rows.iter_mut().filter(|row| row.setting == 1) {
             let groups = &mut row.observation.hosts[0].tcp_groups;

@@ -46,7 +46,7 @@ mod tests {
     use crate::synthetic::{Figures, results, rr, stream};
 
     #[test]
-    fn a_run_gives_what_it_has_of_what_is_wanted() {
+    fn run_gives_the_wanted_parts_it_has() {
         let made = results(&["off", "on"], &[rr("rr"), stream("s")], 3, |setting, _| Figures {
             rate: 1000.0 * (1 + setting) as f64,
             p99_us: Some(50.0),

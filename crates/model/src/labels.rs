@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_setting_is_extra_where_it_is_todays_and_today_was_read() {
+    fn todays_first_setting_is_extra() {
         for (label, was_read, expected) in
             [(TODAY, true, true), (TODAY, false, false), ("mtu=1500", true, false)]
         {

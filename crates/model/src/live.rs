@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_alone_seldom_exceeds_the_margin_however_few_pairs_it_is_known_from() {
+    fn noise_seldom_exceeds_the_margin() {
         let mut rng = Rng::from_seed(7);
         for pairs in [FEWEST, 8, 50] {
             let draws = 40_000;
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_became_noisier_is_known_by_its_last_pairs() {
+    fn recent_pairs_show_a_noisier_host() {
         let before = [0.01; 100];
         let mut noise = before.to_vec();
         noise.extend([0.1; RECENT]);
@@ -158,7 +158,7 @@ mod tests {
     const T_OF_12: f64 = 3.929_633;
 
     #[test]
-    fn ratios_are_weighed_by_their_noise_and_held_to_students_t() {
+    fn ratios_are_weighed_by_noise() {
         // Scales of 0.1 and 0.05 have weights 100 and 400: together a noise of 1 / sqrt(600).
         let limit = 0.02;
         let needed = T_OF_12 / 600.0_f64.sqrt();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_pairs_follows_from_the_noise() {
+    fn number_of_pairs_follows_from_the_noise() {
         // t(0.99, n - 1) * 0.05 / sqrt(n) <= ln 1.025: t is near 2.6, so n is near (2.6 * 0.05 / 0.0247)^2 = 28.
         let pairs = pairs_for(0.05, 0.025, 0.99);
         assert!((29..=33).contains(&pairs), "{pairs}");

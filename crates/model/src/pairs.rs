@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_setting_that_holds_on_every_pair_is_recommended() {
+    fn best_setting_of_every_pair_is_recommended() {
         let found = verdicts([[1.1, 1.3], [1.1, 1.3], [1.1, 1.3]]);
         let names: Vec<_> = found.settings.iter().map(|it| it.verdict.name()).collect();
         assert_eq!(names, ["stable", "stable"], "{found:?}");
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_in_which_a_pair_differs_from_the_first_is_named() {
+    fn differing_fact_of_pair_is_named() {
         let mut files: Vec<Results> = (0..3).map(|number| pair(number, [1.1, 1.3])).collect();
         for (results, driver) in files.iter_mut().zip(["ixgbe", "ixgbe", "ice"]) {
             let facts = vec![("driver".to_owned(), driver.to_owned())];
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_a_pair_turns_round_is_unstable_and_not_recommended() {
+    fn reversed_pair_makes_setting_unstable() {
         let found = verdicts([[1.1, 1.3], [1.1, 1.3], [1.1, 0.8]]);
         assert_eq!(found.settings[1].verdict, PairsVerdict::Unstable, "{found:?}");
         assert!(found.settings[1].inconsistency > 0.9);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_pair_proves_is_unproven_and_what_harms_all_is_worse() {
+    fn unproven_and_harmful_settings_are_told_apart() {
         let found = verdicts([[1.0, 0.8], [1.0, 0.8], [1.0, 0.8]]);
         assert_eq!(found.settings[0].verdict, PairsVerdict::Unproven(0), "{found:?}");
         assert!(
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_are_not_of_one_plan_are_refused_with_what_differs() {
+    fn results_of_other_plans_are_refused() {
         let files = || vec![pair(0, [1.0, 1.0]), pair(1, [1.0, 1.0])];
         let refused = |files: &[Results], words: &str| {
             let error = PairsSummary::from_results(files).unwrap_err();
@@ -381,7 +381,7 @@ mod tests {
 
     /// As each kernel numbers the disciplines that somebody has set.
     #[test]
-    fn disciplines_that_only_kernels_number_are_the_same_first_setting() {
+    fn numbered_qdiscs_are_the_same_setting() {
         let mut files = vec![pair(0, [1.1, 1.3]), pair(1, [1.1, 1.3])];
         for (file, number) in files.iter_mut().zip(1u16..) {
             let qdisc = Qdisc::of_kind("fq_codel").with_handle(number);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disagreement_just_at_the_level_is_not_proven() {
+    fn disagreement_just_at_the_level_is_not_proven() {
         let center = |log: f64| Center { log, error: 0.01, degrees_of_freedom: 7, runs: 8 };
         let judged = |level: f64| {
             let centers = [center(0.1), center(0.13), center(0.15)];
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn results_without_their_runs_have_none_that_confirm() {
+    fn results_without_runs_confirm_nothing() {
         let found = Results { confirmed_from: Some(3), ..pair(0, [1.0, 1.0]) };
         let found = with_settings(&found, found.settings.clone());
         assert_eq!((found.confirmed_from, found.rows.len()), (None, 0));

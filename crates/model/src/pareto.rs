@@ -75,20 +75,20 @@ mod tests {
     use crate::synthetic::{Figures, reported, results, rr, stream};
 
     #[test]
-    fn what_is_beaten_everywhere_is_not_in_the_set() {
+    fn dominated_setting_is_not_in_set() {
         // Rate, tail, CPU cost.
         check(&[(1.0, 50.0, 2.0), (1.0, 60.0, 3.0), (0.5, 50.0, 1.0)], &[0, 2]);
         check(&[(1.0, 50.0, 2.0), (2.0, 40.0, 1.0)], &[1]);
     }
 
     #[test]
-    fn differences_of_less_than_a_percent_do_not_count() {
+    fn differences_below_a_percent_are_ignored() {
         check(&[(1.0, 50.0, 2.0), (1.005, 49.8, 1.99)], &[0, 1]);
         check(&[(1.0, 50.0, 2.0), (0.995, 45.0, 2.01)], &[1]);
     }
 
     #[test]
-    fn settings_that_beat_each_other_in_a_ring_do_not_empty_the_set() {
+    fn ring_of_winners_leaves_set_non_empty() {
         // Each is 1.8% better than the next in one figure and 0.9% worse in two.
         let ring = [
             (1.0, 50.0, 2.0),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_without_some_figure_cannot_be_compared() {
+    fn setting_without_some_figure_cannot_be_compared() {
         let mut results =
             results(&["a", "b"], &[rr("rr"), stream("s")], 2, |_, _| figures((1.0, 50.0, 2.0)));
         results.rows.retain(|row| row.setting == 0 || row.workload == 0);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_is_better_by_just_the_tolerance_does_not_beat_another() {
+    fn gain_of_exact_tolerance_does_not_win() {
         let costs = |cost| Costs::from([((0, Metric::LatencyNsP99), cost)]);
         let step = TOLERANCE.ln_1p();
         assert!(!beats(&costs(0.0), &costs(step)));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_without_any_figure_have_no_trade_off() {
+    fn runs_without_figures_have_no_trade_off() {
         let made = reported(&[rr("rr")], 2, &[(Metric::LatencyNsP99, &[&[f64::NAN], &[f64::NAN]])]);
         let summary = Summary::from_results(&made);
         assert_eq!((summary.cells.len(), summary.pareto), (2, vec![]));

@@ -221,7 +221,7 @@ mod tests {
     const LABELS: [&str; 4] = ["t=0us", "t=20us", "t=50us", "t=125us"];
 
     #[test]
-    fn errors_and_ranks_are_those_of_the_cells_that_were_not_fitted() {
+    fn errors_are_of_unfitted_cells() {
         let live = made(&LABELS, 8, [40e3, 30e3, 20e3, 10e3], 0.01);
         // 20us and 50us are in the wrong order; the worst error is on the fitted cell.
         let model = made(&LABELS, 1, [80e3, 20e3, 22e3, 11e3], 0.0);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_the_rows_do_not_tell_apart_count_in_no_rank_of_those_apart() {
+    fn indistinct_settings_count_in_no_rank() {
         let live = made(&LABELS[..3], 8, [30e3, 30.01e3, 10e3, 0.0], 0.05);
         let model = made(&LABELS[..3], 1, [31e3, 30e3, 10e3, 0.0], 0.0);
         let rank = column(&predicted(&live, &model, &BTreeSet::new()), Metric::TransactionsPerS)
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_predicted_or_shared_its_cpus_is_said() {
+    fn unpredicted_and_shared_cpus_are_told() {
         let mut live = made(&LABELS, 2, [4e3, 3e3, 2e3, 1e3], 0.0);
         for row in &mut live.rows {
             row.observation.checks.push(latput_trial::Check {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn without_two_that_differ_there_is_no_rank_of_those_apart_and_of_zero_no_error() {
+    fn rank_needs_two_settings_that_differ() {
         let alike = made(&LABELS[..3], 4, [2e3; 4], 0.0);
         let found = predicted(&alike, &alike, &BTreeSet::new());
         let rank = column(&found, Metric::TransactionsPerS).rank.unwrap();

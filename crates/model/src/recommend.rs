@@ -313,7 +313,7 @@ mod tests {
     const DEFAULT: &str = "minimize latency_ns_p99 where throughput_bps >= 0.95 best";
 
     #[test]
-    fn a_planted_winner_is_found_with_its_ratio_and_its_cost() {
+    fn planted_winner_is_found_with_ratio() {
         let recommended = recommend_for(DEFAULT, &trade_off(6, 0.02)).unwrap();
         assert_eq!((recommended.setting, recommended.is_proven()), (1, true));
         let ratio = recommended.against_first.unwrap();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_breaks_a_condition_is_not_chosen() {
+    fn setting_that_breaks_a_condition_is_not_chosen() {
         // `50us` has by far the least latency and 60% of the throughput.
         let recommended = recommend_for(DEFAULT, &trade_off(6, 0.02)).unwrap();
         assert_ne!(recommended.setting, 2);
@@ -389,14 +389,14 @@ mod tests {
     }
 
     #[test]
-    fn wrong_claims_stay_within_the_confidence_with_odd_runs_too() {
+    fn wrong_claims_stay_rare_despite_outliers() {
         let claims =
             claims("minimize probe_ns_p99", Metric::ProbeNsP99, |rng, _| with_odd_runs(rng));
         assert!((10..=130).contains(&claims), "{claims} of 1000 claims at 90%");
     }
 
     #[test]
-    fn a_fifth_less_tail_is_found_in_spite_of_odd_runs() {
+    fn shorter_tail_is_found_despite_outliers() {
         let claims = claims("minimize probe_ns_p99", Metric::ProbeNsP99, |rng, setting| {
             with_odd_runs(rng) * if setting == 3 { 0.8 } else { 1.0 }
         });
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_setting_keeps_the_conditions_the_nearest_is_named() {
+    fn unmet_conditions_name_nearest_setting() {
         let goal = "minimize latency_ns_p99 where throughput_bps >= 2e9";
         let recommended = recommend_for(goal, &trade_off(6, 0.02)).unwrap();
         assert_eq!((recommended.setting, recommended.is_proven()), (0, false));
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_first_setting_breaks_a_condition_one_that_keeps_it_must_be_proven_to() {
+    fn broken_condition_needs_proven_replacement() {
         let mut results = trade_off(6, 0.02);
         results.settings.swap(0, 2);
         for row in &mut results.rows {
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn with_equal_goodput_the_limit_rules_out_none_and_the_objective_decides() {
+    fn equal_goodput_leaves_choice_to_objective() {
         // 6% of noise over 8 blocks: by their estimates most first settings are short of the best.
         let of_seed = |seed: u64, goal: &Goal| {
             let mut rng = Rng::from_seed(seed);
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_for_a_limit_says_so_and_may_have_a_worse_objective() {
+    fn change_for_limit_may_worsen_objective() {
         let mut results = trade_off(8, 0.02);
         results.settings.swap(0, 2);
         for row in &mut results.rows {
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_the_best_is_judged_against_every_setting() {
+    fn share_of_best_judges_every_setting() {
         // `b` has the most by far: the first is short of 0.9 of it, `c` is not.
         let mut rng = Rng::from_seed(6);
         let made = results(&["a", "b", "c"], &[stream("s")], 8, |s, _| Figures {
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_short_and_names_settings_and_limits_once() {
+    fn reason_is_short_and_names_once() {
         let mut results = trade_off(6, 0.02);
         for setting in &mut results.settings {
             setting.label = format!("gro-flush-timeout={}", setting.label);
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_is_called_kept_without_its_interval() {
+    fn limit_without_interval_is_not_kept() {
         let reason = |goal| recommend_for(goal, &trade_off(6, 0.06)).unwrap().reason.join(" ");
         let text = reason("minimize latency_ns_p99 where throughput_bps >= 0.9 first");
         let kept = "It keeps `throughput_bps >= 0.9 today` in `stream` (";
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_runs_leave_a_setting_out_and_missing_figures_the_goal() {
+    fn missing_runs_exclude_the_setting() {
         let mut results = trade_off(6, 0.02);
         results.rows.retain(|row| row.setting != 1 || row.workload == 1);
         assert_ne!(recommend_for(DEFAULT, &results).unwrap().setting, 1);
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_of_zero_has_no_ratio_and_no_claim() {
+    fn zero_figure_has_no_ratio() {
         let results = results(&["off", "on"], &[stream("s")], 5, |setting, _| Figures {
             rate: 1e9,
             p99_us: Some(100.0),
@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_are_proven_better_the_best_is_chosen_unless_a_guard_banned_it() {
+    fn best_proven_setting_wins_unless_banned() {
         let rates: &[&[f64]] = &[&[1e9], &[1.2e9], &[1.5e9]];
         let goal = Goal::parse("maximize throughput_bps").unwrap();
         let mut made = reported(&[stream("s")], 5, &[(Metric::ThroughputBps, rates)]);
@@ -657,7 +657,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_of_one_setting_shares_the_chance_of_error_with_the_others() {
+    fn one_ratio_shares_chance_of_error() {
         let made = reported(
             &[stream("s")],
             5,
@@ -685,7 +685,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_today_breaks_share_half_of_the_chance_of_error() {
+    fn limits_share_half_of_error_chance() {
         let made = reported(
             &[stream("s")],
             5,

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_runs_of_one_cell_in_one_block_the_later_counts() {
+    fn later_run_of_a_cell_counts() {
         let mut rates = [1000.0, 2000.0, 3000.0].into_iter();
         let mut results = results(&["off"], &[rr("rr")], 3, |_, _| Figures {
             rate: rates.next().unwrap(),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_the_setting_behind_the_last_one_is_left_out() {
+    fn row_beyond_last_setting_is_ignored() {
         let mut made = results(&["off", "on"], &[rr("rr")], 1, |_, _| Figures::default());
         made.rows[1].setting = 2;
         let runs = Runs::from_results(&made);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_has_the_own_metrics_of_its_runs_and_not_of_others() {
+    fn workload_has_metrics_of_its_runs() {
         let own = |name| own_metric(name, PreferredDirection::Higher, Summarised::Mean);
         let (one, two) = (own("runs_one"), own("runs_two"));
         let mut made = results(&["off"], &[rr("rr"), rr("other")], 2, |_, _| Figures::default());

@@ -272,7 +272,7 @@ mod tests {
     use crate::synthetic::{Figures, noise, reported, results, rr, stream, udp};
 
     #[test]
-    fn a_cell_has_every_figure_with_the_interval_of_its_kind() {
+    fn cell_has_every_figure_with_interval() {
         let summary = Summary::from_results(&steady(6));
         assert_eq!(summary.cells.len(), 6);
         let cell = &summary.cells[0];
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_has_no_interval_and_says_so() {
+    fn one_run_reports_missing_interval() {
         let summary = Summary::from_results(&steady(1));
         for cell in &summary.cells {
             assert!(cell.metrics.values().all(|estimate| estimate.method == Method::Single));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_interval_is_warned_of_with_what_was_asked_and_reached() {
+    fn wide_interval_warns_with_reached_width() {
         let mut results = steady(6);
         results.half_width = 0.000_1;
         let summary = Summary::from_results(&results);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stopping_rule_sees_what_the_summary_sees() {
+    fn stopping_rule_sees_what_the_summary_sees() {
         let wide_in_the_second = |blocks, half_width| {
             let mut results = steady(blocks);
             results.half_width = half_width;
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_utilisation_of_either_end_keeps_the_runs_going() {
+    fn cpu_of_either_end_prolongs_runs() {
         check_cpu(|run| 0.5 + 0.04 * run, true);
         check_cpu(|_| 0.5, false);
         // A tenth of a percentage point on an idle host is what its kernel can tell, no more.
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_interval_is_what_the_stopping_rule_holds_against_the_limit() {
+    fn half_width_is_held_against_limit() {
         let rate = |half: f64| (1000.0, 1000.0 - half, 1000.0 + half);
         let steady = (0.5, 0.495, 0.505);
         check_rule(rate(24.0), steady, &[]);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_percentage_point_of_cpu_is_narrow_enough_and_more_is_not() {
+    fn half_point_of_cpu_is_narrow_enough() {
         let rate = (1000.0, 990.0, 1010.0);
         check_rule(rate, (0.01, 0.0052, 0.0148), &[]);
         check_rule(rate, (0.01, 0.0045, 0.0155), &[Metric::SutCpuBusyRatio]);
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_run_is_listed() {
+    fn odd_run_is_listed() {
         let mut results = steady(8);
         let row = results.rows.iter_mut().find(|row| row.block == 3 && row.setting == 1).unwrap();
         row.observation.traffic.latency.as_mut().unwrap().record_n(Nanos::from_ms(1), 50);
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_checks_are_counted_by_name_and_cell() {
+    fn failed_checks_are_counted_by_cell() {
         let mut results = steady(3);
         let check = |name: &str, passed, detail: &str| Check {
             name: name.to_owned(),
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_and_damaged_results_are_summarised_without_a_crash() {
+    fn damaged_results_are_summarised_without_crash() {
         let empty = results(&[], &[], 3, |_, _| Figures::default());
         let summary = Summary::from_results(&Results { goal: Some("latency".to_owned()), ..empty });
         assert!(summary.cells.is_empty() && summary.pareto.is_empty());
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_search_confirmed_is_judged_by_its_fresh_runs_under_its_own_number() {
+    fn confirmed_setting_is_judged_by_fresh_runs() {
         let search: &[f64] = &[5e5, 4e5, 3e5, 2e5, 1e5];
         // Block 0 is the search's; today's and `c` run afresh.
         let mut made = reported(
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confidence_that_is_none_is_warned_of() {
+    fn confidence_that_is_none_is_warned_of() {
         for (confidence, is_warned) in
             [(0.99, false), (0.01, false), (0.0, true), (1.0, true), (-1.0, true), (1.5, true)]
         {

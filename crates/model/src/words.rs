@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_says_its_side_once() {
+    fn interval_says_its_side_once() {
         let said = |low, high| {
             let method = latput_stats::Method::PairedLogRatio;
             interval(&Estimate { value: low, low, high, confidence: 0.995, method, runs: 6 })

@@ -10,7 +10,7 @@ fn metric() -> impl Strategy<Value = &'static str> {
 
 proptest! {
     #[test]
-    fn a_goal_of_any_metrics_is_read(
+    fn goal_of_any_metrics_is_read(
         direction in prop::sample::select(&["minimize", "maximize"][..]),
         objective in metric(),
         limited in prop::sample::select(&["throughput_bps", "transactions_per_s", "rate"][..]),
@@ -23,7 +23,7 @@ proptest! {
     }
 
     #[test]
-    fn an_error_names_a_word_of_the_goal(
+    fn error_names_a_word_of_the_goal(
         words in prop::collection::vec("minimize|maximize|where|and|rate|today|best|>=|<=|\\*|[0-9.]{1,5}|[a-z_]{1,20}", 0..12),
     ) {
         let text = words.join(" ");

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interface_without_coalescing_is_held_by_the_timer_of_napi() {
+    fn interface_without_coalescing_uses_napi_timer() {
         let whole = FakeInterface::netlink_veth(1);
         let kernel = FakeKernel::with("eth0", whole.clone());
         let both = DelayKnob::find(&kernel, "eth0").unwrap();

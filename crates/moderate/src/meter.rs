@@ -152,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_link_does_not_overflow() {
+    fn fast_link_does_not_overflow() {
         let mut meter = meter();
         let sample = meter.advance(snapshot(50, u64::MAX / 200), None, Nanos::ZERO).unwrap();
         assert_eq!(sample.observation.rx.bytes, u32::MAX);
     }
 
     #[test]
-    fn small_packets_are_those_that_full_frames_would_not_have_needed() {
+    fn small_packets_exceed_full_frames() {
         let mut meter = meter();
         let mut small = |packets, bytes| meter.small(0, Counts { packets, bytes });
         assert_eq!(small(1000, 1000 * 66), 956);

@@ -96,7 +96,7 @@ pub(crate) mod tests {
 
     /// The dashboard and the alerts ask for what is served, and for states that there are.
     #[test]
-    fn the_examples_for_grafana_and_prometheus_ask_for_metrics_that_there_are() {
+    fn monitoring_examples_use_known_metrics() {
         let text = exposition(&sample());
         let served = |name: &str| text.contains(&format!("# TYPE {name} "));
         for example in [

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_does_not_answer_is_no_empty_page() {
+    fn silent_daemon_is_no_empty_page() {
         let text = answer(b"GET / HTTP/1.1\r\n\r\n", &|| None);
         assert!(text.starts_with("HTTP/1.1 503"), "{text}");
     }

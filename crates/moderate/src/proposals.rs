@@ -54,12 +54,12 @@ mod tests {
     }
 
     #[test]
-    fn a_proposal_that_repeats_is_told_once() {
+    fn proposal_that_repeats_is_told_once() {
         assert_eq!(counts(&[20]), (1, 1));
     }
 
     #[test]
-    fn proposals_that_alternate_are_counted_and_seldom_told() {
+    fn alternating_proposals_are_seldom_told() {
         let (new, told) = counts(&[20, 50]);
         assert_eq!(new, 1200);
         assert!((2..=6).contains(&told), "{told}");

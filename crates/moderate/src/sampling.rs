@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_in_which_the_machine_stood_still_is_repeated() {
+    fn reading_of_a_stalled_machine_repeats() {
         assert_eq!(taken(&[0]), (Nanos::ZERO, 1));
         assert_eq!(taken(&[5]), (Nanos::from_ms(5), 1));
         assert_eq!(taken(&[49, 1]), (Nanos::from_ms(50), 2));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_never_follows_at_once() {
+    fn sample_never_follows_at_once() {
         let due = |at_ms| next_due(Nanos::from_ms(100), Nanos::from_ms(at_ms), EVERY);
         assert_eq!(due(100), Nanos::from_ms(150));
         assert_eq!(due(125), Nanos::from_ms(150), "a little late: the next is on time");

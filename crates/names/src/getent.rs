@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_has_each_address_once_in_its_order() {
+    fn answer_has_each_address_once() {
         let text = "\
 192.0.2.7       STREAM sut.test
 192.0.2.7       DGRAM

@@ -11,7 +11,7 @@ use crate::dns::{self, Answer};
 use crate::{Error, by_files, resolve};
 
 #[test]
-fn an_address_is_its_own_name_and_what_is_no_name_is_refused() {
+fn address_is_its_own_name() {
     for address in ["192.0.2.7", "2001:db8::7"] {
         assert_eq!(resolve(address).unwrap(), [address.parse::<IpAddr>().unwrap()]);
     }
@@ -21,7 +21,7 @@ fn an_address_is_its_own_name_and_what_is_no_name_is_refused() {
 }
 
 #[test]
-fn this_host_knows_localhost_and_not_a_name_that_nobody_may_have() {
+fn localhost_resolves_and_reserved_name_does_not() {
     assert!(resolve("localhost").unwrap().iter().all(IpAddr::is_loopback));
     // RFC 6761, section 6.4.
     let error = resolve("latput.invalid").unwrap_err();
@@ -29,7 +29,7 @@ fn this_host_knows_localhost_and_not_a_name_that_nobody_may_have() {
 }
 
 #[test]
-fn the_hosts_file_is_read_as_the_manual_page_says() {
+fn hosts_file_parses_as_documented() {
     let hosts = Hosts::parse(
         "127.0.0.1 localhost\n# 192.0.2.1 gone\n192.0.2.7\tSut.example  sut # here\n\
          2001:db8::7 sut\nnonsense sut\n\n",
@@ -50,7 +50,7 @@ fn the_hosts_file_is_read_as_the_manual_page_says() {
 }
 
 #[test]
-fn the_servers_file_is_read_as_the_manual_page_says() {
+fn servers_file_parses_as_documented() {
     let config = ServerConfig::parse(
         "; nameserver 192.0.2.9\nsearch lab.test. test\nnameserver 192.0.2.1\nnameserver 2001:db8::1\n\
          nameserver oops\noptions ndots:2 timeout:99 attempts:0 rotate\n",
@@ -65,7 +65,7 @@ fn the_servers_file_is_read_as_the_manual_page_says() {
 }
 
 #[test]
-fn a_name_server_is_asked_for_both_families() {
+fn name_server_is_asked_for_both_families() {
     let server = serve(|query| vec![answer(query, 0, query[query.len() - 3])], None);
     let found = ask("sut.test", server).unwrap();
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
@@ -73,7 +73,7 @@ fn a_name_server_is_asked_for_both_families() {
 }
 
 #[test]
-fn an_answer_to_another_question_is_passed_over() {
+fn answer_to_another_question_is_passed_over() {
     let server = serve(
         |query| {
             let right = answer(query, 0, query[query.len() - 3]);
@@ -89,7 +89,7 @@ fn an_answer_to_another_question_is_passed_over() {
 }
 
 #[test]
-fn an_answer_that_is_cut_short_is_asked_for_by_tcp() {
+fn truncated_answer_is_retried_by_tcp() {
     const TRUNCATED: u8 = 0x02;
     let tcp = |query: &[u8]| answer(query, 0, query[query.len() - 3]);
     let server = serve(|query| vec![answer(query, TRUNCATED, 0)], Some(tcp));
@@ -97,7 +97,7 @@ fn an_answer_that_is_cut_short_is_asked_for_by_tcp() {
 }
 
 #[test]
-fn each_failure_of_a_server_is_told_with_its_address() {
+fn server_failures_are_told_by_address() {
     let refusing = serve(
         |query| {
             let mut bytes = answer(query, 0, 0);
@@ -135,7 +135,7 @@ proptest! {
 }
 
 #[test]
-fn a_query_is_the_bytes_of_the_standard() {
+fn query_is_the_bytes_of_the_standard() {
     let query =
         b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03sut\x04test\x00\x00\x01\x00\x01";
     let expected = vec!["192.0.2.7".parse().unwrap()];

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_a_program_a_host_and_a_port() {
+    fn peer_is_a_program_a_host_and_a_port() {
         check("iperf3://sut", Ok("iperf3://sut:5201"));
         check("netperf://192.0.2.7", Ok("netperf://192.0.2.7:12865"));
         check("netperf://192.0.2.7:99/", Ok("netperf://192.0.2.7:99"));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_peer_is_left_to_others_and_a_broken_one_is_refused() {
+    fn broken_peer_is_refused_others_pass() {
         for other in ["lab", "rack.toml", "iperf3", "iperf://host", "sim:x", "http://host"] {
             assert!(Peer::parse(other).is_none(), "{other}");
         }

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_follows_the_larger_mean_frame() {
+    fn interval_follows_the_larger_mean_frame() {
         // (mean + 24) / 2 or / 3 quarter microseconds, whole microseconds kept.
         check(Flavour::Igb, (1, 60), (0, 0), 10);
         check(Flavour::Igb, (10, 6_000), (0, 0), 52);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn free_bsd_caps_the_rate_and_has_no_floor() {
+    fn freebsd_caps_rate_without_floor() {
         check(Flavour::FreeBsd, (1, 60), (0, 0), 50);
         check(Flavour::FreeBsdLowLatency, (1, 60), (0, 0), 14);
         check(Flavour::FreeBsd, (10, 90_000), (0, 0), 375);

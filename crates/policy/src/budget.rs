@@ -120,7 +120,7 @@ mod tests {
     use crate::Counts;
 
     #[test]
-    fn the_least_delay_within_the_budget_is_found_and_kept() {
+    fn least_delay_within_budget_is_kept() {
         let mut policy = Budget::new(Bounds::default(), 0.30);
         let delays = drive(&mut policy, 40, 100_000);
         // 10% and 40% / (1 + delay / 8 us): 30% at 8 us.
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lighter_load_gets_its_delay_back() {
+    fn lighter_load_gets_its_delay_back() {
         let mut policy = Budget::new(Bounds::default(), 0.30);
         drive(&mut policy, 40, 100_000);
         drive(&mut policy, 40, 20_000);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_cannot_be_met_ends_at_the_longest_delay_with_its_frontier() {
+    fn impossible_budget_ends_at_longest_delay() {
         let mut policy = Budget::new(Bounds::default(), 0.05);
         drive(&mut policy, 60, 100_000);
         assert_eq!(policy.current().delay, Nanos::from_us(100));

@@ -130,7 +130,7 @@ mod tests {
     const PACKET: Bytes = Bytes::new(1_500);
 
     #[test]
-    fn a_starved_ring_raises_the_limit_until_it_covers_a_completion_interval() {
+    fn starved_ring_raises_the_limit() {
         // The device finishes everything that it has every round, at most 30 kB; the stack always
         // has more to send. What keeps it busy is a limit of about two rounds.
         let limit = run(30_000, 200, Nanos::from_us(240)).limit().get();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_surplus_is_given_back_only_after_a_second() {
+    fn surplus_is_given_back_only_after_a_second() {
         let mut queue = ByteLimit::new(Bytes::new(0), Bytes::new(1_000_000));
         queue.limit = 500_000;
         let before = drive(&mut queue, 30_000, 1_000, Nanos::from_us(240), Nanos::ZERO);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_stays_inside_its_bounds() {
+    fn limit_stays_inside_its_bounds() {
         let mut queue = ByteLimit::new(Bytes::new(3_028), Bytes::new(3_028));
         assert_eq!(drive(&mut queue, 30_000, 500, Nanos::from_us(240), Nanos::ZERO).get(), 3_028);
     }

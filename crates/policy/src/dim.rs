@@ -259,7 +259,7 @@ mod tests {
     use crate::Counts;
 
     #[test]
-    fn only_differences_above_ten_percent_count_and_bytes_come_first() {
+    fn differences_above_ten_percent_count() {
         for (now, before, expected) in [
             ((100, 10, 10), (0, 0, 0), Comparison::Better),
             ((0, 0, 10), (0, 0, 10), Comparison::Same),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_load_zig_zags_between_two_points_until_tired() {
+    fn constant_load_zig_zags_until_tired() {
         // Each verdict after the first is "same", which turns the walk: right, left, right ... until
         // it is tired. This is the library's documented zig-zag on a load that ignores the delay.
         let mut dim = Dim::new(DimProfile::RxEqe);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_points_are_the_librarys() {
+    fn points_are_the_librarys() {
         for (profile, idx, expected) in [
             (DimProfile::RxEqe, 4, (256, 256)),
             (DimProfile::RxCqe, 1, (8, 128)),

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_register_rounds_rates_to_its_unit() {
+    fn register_rounds_rates_to_its_unit() {
         for (rate_hz, interval_ns) in
             [(0, 0), (8_000, 124_928), (70_000, 14_080), (20_000, 49_920), (4_000, 249_856)]
         {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn small_requests_ramp_the_rate_up_in_steps_and_bulk_drops_it_at_once() {
+    fn small_requests_ramp_up_and_bulk_drops() {
         let small = Counts { packets: 1, bytes: 67 };
         let bulk = Counts { packets: 20, bytes: 30_000 };
         check(Mode::Dynamic, &[(small, 37_500), (small, 55_000), (small, 70_000)]);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_not_gigabit_gets_the_bulk_rate() {
+    fn slow_link_gets_the_bulk_rate() {
         let mut policy = E1000::new(Mode::Dynamic);
         let observation =
             Observation { link: BitsPerSecond::new(100_000_000), ..Observation::default() };
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn mode_4_gives_2000_to_even_and_8000_to_one_sided_traffic() {
+    fn mode_four_uses_2000_and_8000() {
         for (rx, tx, expected) in [
             (1_000_000, 1_000_000, 2_000),
             (0, 2_000_000, 8_000),

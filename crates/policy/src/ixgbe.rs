@@ -137,7 +137,7 @@ mod tests {
     const TEN_GIGABIT: u64 = 10_000_000_000;
 
     #[test]
-    fn the_sizes_meet_at_the_joints_of_the_fit() {
+    fn sizes_meet_at_the_joints_of_the_fit() {
         for (size, expected) in [
             (60, 5_120),
             (61, 5_160),
@@ -152,19 +152,19 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_follows_the_frame_size() {
+    fn full_ring_follows_the_frame_size() {
         // ceil(29990 / 512) * 2 = 118 us at 10 Gbit/s for 1514-byte frames.
         check(&[(300, 300 * 1_514)], TEN_GIGABIT, Version::OutOfTree, 118);
     }
 
     #[test]
-    fn between_48_and_96_packets_nothing_changes_and_more_halves_the_interval() {
+    fn packets_above_96_halve_the_interval() {
         check(&[(300, 300 * 1_514), (60, 60 * 1_514)], TEN_GIGABIT, Version::OutOfTree, 118);
         check(&[(300, 300 * 1_514), (100, 100 * 1_514)], TEN_GIGABIT, Version::OutOfTree, 58);
     }
 
     #[test]
-    fn few_packets_lengthen_by_two_up_to_the_versions_limit() {
+    fn few_packets_lengthen_to_version_limit() {
         let start = (300, 300 * 1_514);
         let few = (40, 40 * 1_514);
         check(&[start, few], TEN_GIGABIT, Version::OutOfTree, 84);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn at_gigabit_a_long_latency_interval_wraps_in_mainline_only() {
+    fn gigabit_interval_wraps_in_mainline_only() {
         // 12800 / 128 * 2 = 200, plus the flag 0x80 = 328, which does not fit a byte.
         let sample = [(20, 12_000)];
         check(&sample, 1_000_000_000, Version::OutOfTree, 0xff & 0x7e);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_ring_starts_again() {
+    fn stale_ring_starts_again() {
         let mut policy = Ixgbe::new(Version::OutOfTree);
         policy.vector = 84;
         policy.step(&Observation { now: Nanos::from_s(1), ..Observation::default() });

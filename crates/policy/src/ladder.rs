@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_delay_of_a_ring_is_a_rung_if_it_is_a_quarter_above_the_one_below() {
+    fn longest_delay_may_be_a_rung() {
         let check = |pps: f64, step: usize, least_us: f64, most_us: f64| {
             let bounds = Bounds { most: Nanos::from_us(256), ..Bounds::default() };
             let delay = bounds.within(bounds.reach(pps), pps).as_us_f64();
@@ -121,21 +121,21 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_who_allows_the_least_only_gets_one_rung() {
+    fn least_allowed_delay_is_one_rung() {
         let bounds = Bounds { most: Nanos::from_us(4), ..Bounds::default() };
         assert_eq!((bounds.highest(0.0), bounds.reach(0.0)), (1, 1));
         assert_eq!(bounds.within(1, 0.0), Nanos::from_us(4));
     }
 
     #[test]
-    fn a_ring_without_packets_lasts_an_hour_at_most() {
+    fn ring_without_packets_lasts_an_hour_at_most() {
         assert_eq!(Bounds::default().absorbed(0.0), Nanos::from_s(3600));
         assert_eq!(Bounds::default().absorbed(1e-9), Nanos::from_s(3600));
         assert_eq!(Bounds::default().absorbed(128.0), Nanos::from_s(1));
     }
 
     #[test]
-    fn half_of_the_ring_holds_what_comes_during_the_delay() {
+    fn half_ring_holds_the_delay() {
         let bounds = Bounds::default();
         for pps in [1e4, 1e6, 3e6, 14.88e6, 1e9] {
             for delay in [bounds.delay(bounds.highest(pps)), bounds.within(bounds.reach(pps), pps)]

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fixed_policy_never_moves() {
+    fn fixed_policy_never_moves() {
         let moderation = Moderation { delay: Nanos::from_us(50), frames: Some(32) };
         let mut policy = Policy::Fixed(moderation);
         assert_eq!(policy.initial(), moderation);

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_burst_climbs_by_one_a_tick_to_its_maximum() {
+    fn burst_climbs_by_one_per_tick() {
         check(200, (300, false), 150);
         check(10, (300, false), 15);
     }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_tick_costs_an_eighth() {
+    fn missed_tick_costs_an_eighth() {
         let mut polling = Polling::new(Sysctls::default());
         polling.burst = 80;
         let round = Round { elapsed: Nanos::from_us(1_100), tick_missed: true };

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_is_told_and_the_rest_is_bounded() {
+    fn changes_are_told_and_bounded() {
         let same = figure(Verdict::NoDifferenceShown, Some([0.99, 1.0, 1.032]));
         let worse = figure(Verdict::Worse, Some([1.2, 1.3, 1.4]));
         assert_eq!(

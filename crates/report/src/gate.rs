@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_what_could_not_be_judged() {
+    fn answer_counts_what_could_not_be_judged() {
         let same = |loss| figure(Verdict::NoDifferenceShown, loss);
         let said = |gate, figures: Vec<FigureComparison>| {
             let method =

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_keeps_its_first_column() {
+    fn long_line_keeps_its_first_column() {
         let long = "  mtu       a b c d e f g h";
         assert_eq!(folded(long, 24), "  mtu       a b c d e f\n            g h");
         assert_eq!(folded("one two three\nx", 8), "one two\n  three\nx");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folded_command_can_be_copied() {
+    fn folded_command_can_be_copied() {
         let line = "keep:  latput keep eth0 'a b c' mtu=9000";
         let text = folded(line, 26);
         assert_eq!(text, "keep:  latput keep eth0 \\\n       'a b c' mtu=9000");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn paint_needs_no_columns_and_is_on_each_line() {
+    fn paint_has_no_width() {
         let painted = format!("{BOLD}one two{PLAIN}");
         assert_eq!(width(&painted), 7);
         assert_eq!(folded(&painted, 7), painted);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_text_has_a_mark() {
+    fn cut_text_has_a_mark() {
         assert_eq!(cut("abcdef", 6), "abcdef");
         assert_eq!(cut("abcdef", 4), "abc…");
         assert_eq!(cut("漢字漢", 4), "漢…");

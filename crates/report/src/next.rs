@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_name_the_file_and_hosts_that_are_gone_have_no_command() {
+    fn next_lines_name_file_and_hosts() {
         let lines = joined(&lines_of("my results.db", "rack.toml", EACH));
         assert_eq!(
             lines,

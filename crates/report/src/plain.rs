@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_fits_by_breaking_its_texts() {
+    fn table_fits_by_breaking_its_texts() {
         let rows = || [["a name of several words".to_owned(), "1.25".to_owned()]];
         let of = |columns| table(["name", "figure"], rows(), 1..=1, columns);
         assert_eq!(of(40), "name                     figure\na name of several words    1.25\n");

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn paint_stays_on_a_terminal_and_nothing_like_it() {
+    fn only_own_paint_reaches_terminal() {
         let text = "\u{1b}[1mx\u{1b}[0m\u{1b}[8m";
         assert_eq!(printable_lines(text, true), "\u{1b}[1mx\u{1b}[0m\\u001b[8m");
         assert!(!printable_lines(text, false).contains('\u{1b}'));

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_programs_of_a_busy_host_are_not_shared() {
+    fn programs_of_a_busy_host_are_not_shared() {
         let host = latput_trial::Surroundings {
             busy_ratio: 0.5,
             others: vec![latput_trial::observation::OtherProcess {

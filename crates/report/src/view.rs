@@ -423,7 +423,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_takes_the_interface_literally() {
+    fn shell_takes_the_interface_literally() {
         assert_eq!(shell_word("eth2.10"), "eth2.10");
         assert_eq!(shell_word("eth0; reboot"), "'eth0; reboot'");
         assert_eq!(shell_word("it's"), r"'it'\''s'");

@@ -40,7 +40,7 @@ fn made() -> Results {
 }
 
 #[test]
-fn a_goal_names_it_and_the_recommendation_follows_it() {
+fn goal_names_it_and_the_recommendation_follows_it() {
     let made = made();
     let summary = Summary::from_results(&made);
     assert!(
@@ -80,7 +80,7 @@ fn every_output_has_it() {
 }
 
 #[test]
-fn a_report_gives_it_back() {
+fn report_gives_it_back() {
     let made = shared(&made());
     let page = html_with_trials(&made, &Summary::from_results(&made));
     let read = read_report(page.as_bytes()).unwrap();
@@ -101,7 +101,7 @@ fn two_settings_are_compared_by_it() {
 }
 
 #[test]
-fn a_history_and_a_single_measurement_show_it() {
+fn history_and_a_single_measurement_show_it() {
     let mut made = made();
     let wanted: Metric = "app_queries".parse().unwrap();
     let run = HistoryRun::new("f#1".to_owned(), 0, &made, &[wanted], |_, _| true);
@@ -118,7 +118,7 @@ fn a_history_and_a_single_measurement_show_it() {
 }
 
 #[test]
-fn a_name_that_is_a_column_already_gets_another_column() {
+fn duplicate_column_name_is_changed() {
     let mut made = results::demo();
     let setting = define("setting", Unit::Number, PreferredDirection::Neither);
     made.rows[0].observation.figures.insert(setting, 1.0);
@@ -128,7 +128,7 @@ fn a_name_that_is_a_column_already_gets_another_column() {
 
 /// The stopping rule asks for narrow intervals of the plan's own rates where there is no other rate.
 #[test]
-fn a_workload_with_figures_of_its_own_only_is_known_well_enough() {
+fn custom_figures_alone_are_enough() {
     let mut made = made();
     for row in &mut made.rows {
         row.observation.traffic = latput_trial::observation::TrafficObservation::default();

@@ -110,7 +110,7 @@ fn recomputed_changes(results: &Results, summary: &Summary) -> usize {
 }
 
 #[test]
-fn a_change_is_made_of_the_figures_beside_it() {
+fn change_is_made_of_the_figures_beside_it() {
     // More are tried with PROPTEST_CASES.
     let cases = std::env::var_os("PROPTEST_CASES").map_or(16, |_| Config::default().cases);
     let mut runner =

@@ -21,17 +21,17 @@ use latput_units::Nanos;
 const HOSTILE: &str = "</script><script>alert('x')</script>\",|\n\u{1b}[31m`*";
 
 #[test]
-fn the_terminal_table_fits_80_columns() {
+fn terminal_table_fits_80_columns() {
     insta::assert_snapshot!(text(80));
 }
 
 #[test]
-fn the_terminal_table_fits_100_columns() {
+fn terminal_table_fits_100_columns() {
     insta::assert_snapshot!(text(100));
 }
 
 #[test]
-fn the_terminal_table_fits_160_columns() {
+fn terminal_table_fits_160_columns() {
     insta::assert_snapshot!(text(160));
 }
 
@@ -51,7 +51,7 @@ fn markdown_is_the_same_table() {
 }
 
 #[test]
-fn csv_reads_back_with_a_line_per_run_and_every_figure() {
+fn csv_has_line_per_run() {
     let (mut results, _) = demo();
     results.settings[1].label = HOSTILE.to_owned();
     let lines = parse_csv(&csv(&results));
@@ -73,7 +73,7 @@ fn csv_reads_back_with_a_line_per_run_and_every_figure() {
 }
 
 #[test]
-fn json_holds_to_its_schema_and_reads_back() {
+fn json_follows_its_schema() {
     let (results, summary) = demo();
     check_json(&results, &summary);
     let text = json(&results, &summary);
@@ -87,7 +87,7 @@ fn json_holds_to_its_schema_and_reads_back() {
 }
 
 #[test]
-fn wide_intervals_are_told_as_smallest_effects_only_where_a_goal_is_judged() {
+fn wide_intervals_are_told_under_a_goal() {
     let (mut results, summary) = demo();
     let effects = Document::new(&results, &summary).recommendation.unwrap().smallest_effects;
     let of = |idx: usize| (effects[idx].figures.len(), effects[idx].limit.as_deref());
@@ -118,7 +118,7 @@ fn wide_intervals_are_told_as_smallest_effects_only_where_a_goal_is_judged() {
 }
 
 #[test]
-fn the_schema_refuses_a_document_of_another_shape() {
+fn schema_refuses_a_document_of_another_shape() {
     let (results, summary) = demo();
     let validator = jsonschema::validator_for(&Document::json_schema()).unwrap();
     let mut document = serde_json::to_value(Document::new(&results, &summary)).unwrap();
@@ -127,7 +127,7 @@ fn the_schema_refuses_a_document_of_another_shape() {
 }
 
 #[test]
-fn figures_that_are_no_numbers_make_no_broken_json() {
+fn non_finite_figures_keep_json_valid() {
     let (mut results, mut summary) = demo();
     results.half_width = f64::NAN;
     for estimate in summary.cells.iter_mut().flat_map(|cell| cell.metrics.values_mut()) {
@@ -143,7 +143,7 @@ fn figures_that_are_no_numbers_make_no_broken_json() {
 }
 
 #[test]
-fn the_page_has_everything_and_asks_for_nothing() {
+fn page_has_everything_and_asks_for_nothing() {
     let (results, summary) = demo();
     let page = html(&results, &summary, None);
     check_page(&results, &summary);
@@ -200,7 +200,7 @@ fn hostile_names_stay_text_everywhere() {
 }
 
 #[test]
-fn a_shared_report_is_imported_with_the_same_tables() {
+fn shared_report_is_imported_with_the_same_tables() {
     let (results, _) = demo();
     let results = shared(&results);
     let page = html_with_trials(&results, &Summary::from_results(&results));
@@ -224,7 +224,7 @@ fn a_shared_report_is_imported_with_the_same_tables() {
 }
 
 #[test]
-fn a_report_that_was_edited_is_refused_by_name_of_what_is_wrong() {
+fn edited_report_is_refused_by_fault() {
     let (results, summary) = demo();
     let page = html(&results, &summary, None);
     let (before, after) = page.split_once("id=\"trials\">").unwrap();
@@ -274,7 +274,7 @@ const SECRETS: [&str; 7] = [
 ];
 
 #[test]
-fn a_shared_report_has_no_name_and_no_address_in_it() {
+fn shared_report_has_no_name_or_address() {
     let (mut results, _) = demo();
     let [host, interface, user, v4, v6, mac, path] = SECRETS;
     let all = format!(
@@ -341,7 +341,7 @@ fn a_shared_report_has_no_name_and_no_address_in_it() {
 }
 
 #[test]
-fn hundreds_of_settings_with_markup_for_names_make_a_page() {
+fn hundreds_of_marked_up_settings_render() {
     let (mut results, _) = demo();
     let one = results.settings[1].clone();
     let label = |idx| format!("<script>alert({idx})</script>");
@@ -371,7 +371,7 @@ fn without_results_every_output_says_so() {
 }
 
 #[test]
-fn one_run_per_cell_gives_figures_without_intervals_and_says_so() {
+fn single_runs_have_no_intervals() {
     let (mut results, _) = demo();
     results.rows.retain(|row| row.block == 0);
     let summary = Summary::from_results(&results);
@@ -401,18 +401,18 @@ fn no_width_hides_a_figure() {
 }
 
 #[test]
-fn a_measurement_in_brief_has_what_rate_latency_cpu_and_trust() {
+fn brief_has_rate_latency_cpu_and_trust() {
     let (results, summary) = one_cell(6);
     insta::assert_snapshot!(brief(&results, &summary, Screen { columns: 100, is_styled: false }));
 }
 
 #[test]
-fn one_setting_under_one_workload_has_a_line_for_every_figure() {
+fn single_cell_has_line_per_figure() {
     insta::assert_snapshot!(measured(6));
 }
 
 #[test]
-fn a_failed_check_is_a_sentence_with_its_place() {
+fn failed_check_is_a_sentence_with_its_place() {
     for (detail, said) in [
         (
             "a: other programs used half a CPU",
@@ -450,7 +450,7 @@ fn a_failed_check_is_a_sentence_with_its_place() {
 }
 
 #[test]
-fn a_single_measurement_has_no_interval_but_those_of_its_own_samples() {
+fn single_measurement_has_sample_intervals_only() {
     let text = measured(1);
     let has_interval = |line: &&str| line.contains(" to ");
     let within = text.lines().filter(has_interval).all(|line| line.contains("within the run"));
@@ -458,7 +458,7 @@ fn a_single_measurement_has_no_interval_but_those_of_its_own_samples() {
 }
 
 #[test]
-fn a_single_run_of_all_is_shown() {
+fn single_run_of_all_is_shown() {
     let (mut results, _) = demo();
     results.rows.truncate(1);
     let summary = Summary::from_results(&results);
@@ -484,7 +484,7 @@ fn indices_of_a_damaged_file_do_not_panic() {
 }
 
 #[test]
-fn many_settings_and_narrow_screens_do_not_panic() {
+fn many_settings_on_narrow_screen_render() {
     let (mut results, _) = demo();
     for copy in 0..40 {
         let mut setting = results.settings[copy % 5].clone();
@@ -502,7 +502,7 @@ fn many_settings_and_narrow_screens_do_not_panic() {
 }
 
 #[test]
-fn each_answer_is_the_same_in_all_four_outputs() {
+fn answer_is_equal_in_all_outputs() {
     let set = Headline::Set("`20us` <& is proven better".to_owned());
     let stay = Headline::Stay("nothing better was found <&".to_owned());
     let no_answer = Headline::TooNoisy("too noisy <&".to_owned());
@@ -572,7 +572,7 @@ fn check_headline(
 }
 
 #[test]
-fn intervals_that_are_less_sure_than_asked_for_say_so() {
+fn less_sure_intervals_say_so() {
     let (results, summary) = demo();
     let said = "99% interval (of medians 96.87%: 6 runs allow no more)";
     let screen = Screen { columns: 400, is_styled: false };
@@ -605,7 +605,7 @@ fn with_groups(groups: [TcpGroup; 2]) -> Results {
 }
 
 #[test]
-fn what_a_setting_does_to_a_port_is_told_beside_the_whole() {
+fn port_effects_stand_beside_the_whole() {
     let results = with_groups(["local:443", "remote:5432"].map(|it| it.parse().unwrap()));
     let summary = Summary::from_results(&results);
     let text = terminal(&results, &summary, Screen { columns: 100, is_styled: false });

@@ -11,7 +11,7 @@ use latput_stats::{Estimate, Method};
 use latput_trial::{Metric, Results, Traffic};
 
 #[test]
-fn tables_come_before_pictures_and_contents_lead_to_both() {
+fn tables_precede_pictures_with_contents() {
     let (results, summary) = demo();
     let page = html(&results, &summary, None);
     let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
@@ -56,7 +56,7 @@ fn one_setting_has_no_trade_off() {
 }
 
 #[test]
-fn the_first_trade_off_has_the_largest_proven_differences() {
+fn first_trade_off_has_the_largest_proven_differences() {
     let (results, mut summary) = demo();
     let bulk = results.workloads.iter().position(|it| it.traffic.is_bulk()).unwrap();
     let rr = results.workloads.iter().position(|it| it.traffic.is_transactional()).unwrap();
@@ -84,7 +84,7 @@ fn the_first_trade_off_has_the_largest_proven_differences() {
 }
 
 #[test]
-fn a_busy_cpu_has_a_mark_only_where_demand_agrees() {
+fn busy_cpu_mark_needs_demand() {
     let page_of = |demand: f64| {
         let (results, mut summary) = demo();
         for cell in &mut summary.cells {
@@ -102,7 +102,7 @@ fn a_busy_cpu_has_a_mark_only_where_demand_agrees() {
 }
 
 #[test]
-fn latency_of_a_program_is_told_as_its_own() {
+fn program_latency_is_told_as_its_own() {
     let (mut results, _) = demo();
     let histogram = "in a histogram";
     let page_of = |results: &Results| html(results, &Summary::from_results(results), None);

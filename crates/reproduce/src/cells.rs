@@ -186,7 +186,7 @@ mod tests {
         "system,driver,driver_version,kernel,first_burst,concurrent,itr_hz,trans_per_s,mark\n";
 
     #[test]
-    fn a_row_without_a_published_value_is_predicted_and_keeps_its_columns() {
+    fn unpublished_row_is_predicted_with_columns() {
         let text = format!("{CELL}rx1620,e1000,6.0.54,2.6.12,0,1,0,,kept\n");
         let table = predicted(&text);
         assert_eq!(
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_an_unknown_machine_is_an_error_row_that_names_it() {
+    fn unknown_machine_becomes_error_row() {
         let text = format!("{CELL}rx9,e1000,6.0,2.6,0,1,0,,\nrx1620,e1000,6.0,2.6,0,1,0,,\n");
         let table = predicted(&text);
         assert!(table.rows[0][12].contains("no profile for the machine `rx9`"), "{table:?}");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_values_refuse_the_file_and_are_named_with_row_and_column() {
+    fn impossible_values_are_named_by_cell() {
         check(
             "rx1620,e1000,6.0,2.6,-1,1,0,,",
             "row 1, column `first_burst`: `-1` must be a whole number",

@@ -270,7 +270,7 @@ mod tests {
     use crate::published::Judged;
 
     #[test]
-    fn every_branch_is_rendered_and_every_text_escaped() {
+    fn every_branch_is_rendered_and_escaped() {
         let judged = || Judged { wanted: hostile(), seen: hostile(), holds: false };
         let target = |alone: Option<Judged>| AccuracyTarget {
             name: hostile(),

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_in_any_order_are_the_whole_and_others_are_refused() {
+    fn parts_join_in_any_order() {
         let file = file(7);
         let whole = file.predicted(&vec![None; 7]);
         for count in [1, 2, 3, 7] {

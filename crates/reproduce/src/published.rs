@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_in_docs_is_that_of_the_document() {
+    fn schema_in_docs_is_that_of_the_document() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/reproduce.json");
         let schema = schemars::schema_for!(Reproduction);
         let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn every_published_row_is_simulated_or_says_why_not() {
+    fn every_published_row_is_simulated_or_explained() {
         let systems = Systems::shipped();
         for (name, _) in FILES {
             let file = file(name, &systems).unwrap().unwrap_or_else(|e| panic!("{name}: {e}"));

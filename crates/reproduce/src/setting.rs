@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_number_in_words_is_named() {
+    fn impossible_number_in_words_is_named() {
         let error = moderation("InterruptThrottleRate 99999999999").unwrap_err().to_string();
         assert!(
             error.contains("column `coalescing`: `InterruptThrottleRate 99999999999`"),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_both_delays_moves_those_of_a_served_interrupt() {
+    fn both_delays_follow_served_interrupt() {
         let in_irq = |words: &str| {
             let systems = crate::system::Systems::shipped();
             let mut host = crate::experiment::host(

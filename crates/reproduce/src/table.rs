@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_survives_reading_and_writing() {
+    fn table_survives_reading_and_writing() {
         let text = "a,b,c\n1,\"x, \"\"y\"\"\",\n,\"two\nlines\",3\n";
         let table = CsvTable::parse(text).unwrap();
         assert_eq!(table.rows[0], ["1", "x, \"y\"", ""]);
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn other_line_ends_and_a_byte_order_mark_are_read() {
+    fn foreign_line_ends_and_bom_are_read() {
         let table = CsvTable::parse("\u{feff}a,b\r\n1,2\r\n\r\n3,4").unwrap();
         assert_eq!(table.header, ["a", "b"]);
         assert_eq!(table.rows, [["1", "2"], ["3", "4"]]);
     }
 
     #[test]
-    fn what_is_no_table_is_refused_with_its_place() {
+    fn malformed_table_is_refused_by_place() {
         check("", "the file is empty");
         check(" \n\n", "the file is empty");
         check("a,b\n1,2\n3\n", "row 2 (line 3) has 1 fields, the header has 2");

@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_share_ties_and_correlate_as_by_hand() {
+    fn ranks_share_ties() {
         assert_eq!(ranked([3.0, 1.0, 3.001, 9.0].into_iter()), [2.5, 1.0, 2.5, 4.0]);
         // One swap of neighbours among four: 1 - 6 * 2 / (4 * 15).
         assert!((correlation(&[1.0, 2.0, 3.0, 4.0], &[2.0, 1.0, 3.0, 4.0]) - 0.8).abs() < 1e-12);

@@ -16,13 +16,13 @@ fn single_transactions_keep_their_rates() {
 }
 
 #[test]
-fn a_throttle_between_published_ones_gives_rates_in_their_order() {
+fn intermediate_throttle_gives_intermediate_rate() {
     let throttle = |hz: &u32| format!("rx1620,e1000,6.0.54,0,1,{hz},,,,");
     check_order([500, 1_000, 3_000, 8_000, 20_000, 60_000, 0].iter().map(throttle));
 }
 
 #[test]
-fn a_receive_delay_between_published_ones_gives_rates_in_their_order() {
+fn intermediate_delay_gives_intermediate_rate() {
     let delay = |us: &u32| format!("ProLiant BL25p,tg3,3.37,0,1,,{us},100,1000,100");
     check_order([2_000, 1_000, 300, 80, 20].iter().map(delay));
 }

@@ -18,7 +18,7 @@ const CLAIMS_OF_SET_UP: [&str; 4] = ["T006", "T043", "T048", "T055"];
 const MISSED: [&str; 2] = ["T062", "T108"];
 
 #[test]
-fn every_claim_has_a_verdict_and_all_but_two_are_seen() {
+fn every_claim_has_verdict_all_but_two() {
     let claims = claims();
     let text = include_str!("../../../data/published/coalescing_mtu.csv");
     let table = CsvTable::parse(text).unwrap();
@@ -48,7 +48,7 @@ fn every_claim_has_a_verdict_and_all_but_two_are_seen() {
 
 /// No fit makes this profile: its costs are the slides' coefficients, at both ends where both have them.
 #[test]
-fn the_costs_of_the_profile_are_those_that_the_slides_print() {
+fn profile_costs_equal_the_slides() {
     let table =
         CsvTable::parse(include_str!("../../../data/published/coalescing_mtu.csv")).unwrap();
     let [id, value] = ["claim_id", "value"].map(|name| table.column(name).unwrap());
@@ -85,7 +85,7 @@ fn the_costs_of_the_profile_are_those_that_the_slides_print() {
 
 /// Which it does not in the shipped profile: with a bus, NFS loses rate with the MTU (T105).
 #[test]
-fn on_an_io_bus_of_its_time_tcp_alone_is_slow_at_short_delays_and_in_dynamic_mode() {
+fn slow_bus_hurts_tcp_at_short_delays() {
     let mut profile = Systems::shipped().named(delay_mtu::PROFILE).clone();
     let nic = &mut profile.sut.nic;
     (nic.bus, nic.fifo, nic.pause) = (Some(Bus::default()), Bytes::new(48 << 10), true);

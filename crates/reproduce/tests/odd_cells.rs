@@ -6,7 +6,7 @@ use latput_reproduce::published::{FILES, file};
 use latput_reproduce::{CsvTable, Systems, predict::predict};
 
 #[test]
-fn slow_timers_give_rates_in_proportion_although_a_run_sees_few_of_them() {
+fn slow_timers_give_proportional_rates() {
     let one_in_flight = |hz: u32| {
         rate("A05", &[("itr_hz", &hz.to_string()), ("first_burst", "0"), ("concurrent", "1")])
     };
@@ -17,7 +17,7 @@ fn slow_timers_give_rates_in_proportion_although_a_run_sees_few_of_them() {
 }
 
 #[test]
-fn frames_that_come_before_a_long_delay_make_it_short() {
+fn early_frames_shorten_a_long_delay() {
     let with_frames = |frames: &str| {
         let delay = [("rx_usecs", "1000000"), ("tx_usecs", "1000000"), ("rx_frames", frames)];
         rate("A11", &[&delay[..], &[("first_burst", "0"), ("concurrent", "1")]].concat())
@@ -28,7 +28,7 @@ fn frames_that_come_before_a_long_delay_make_it_short() {
 }
 
 #[test]
-fn what_comes_too_late_for_any_run_is_said() {
+fn too_late_traffic_is_reported() {
     let odd = edited("tcp_rr_single", "R10", &[("rx_usecs", "10000000"), ("tx_usecs", "10000000")]);
     let row = &predicted(&odd).rows[0];
     let error = row.last().unwrap();
@@ -37,7 +37,7 @@ fn what_comes_too_late_for_any_run_is_said() {
 }
 
 #[test]
-fn the_ends_of_what_is_allowed_are_predicted() {
+fn ends_of_what_is_allowed_are_predicted() {
     let rows = [
         ("tcp_rr_aggregate", "A01", vec![("itr_hz", "1000000"), ("first_burst", "1000")]),
         (
@@ -77,7 +77,7 @@ fn the_ends_of_what_is_allowed_are_predicted() {
 }
 
 #[test]
-fn a_stream_of_small_messages_has_a_rate_or_a_reason_under_any_moderation() {
+fn small_message_stream_has_rate_or_reason() {
     for (hz, bytes) in [("100", "1"), ("20", "1"), ("100", "100"), ("100", "1447"), ("8000", "1")] {
         let changes = [("itr_hz", hz), ("send_msg_bytes", bytes)];
         let table = predicted(&edited("tcp_stream", "S01", &changes));
@@ -98,7 +98,7 @@ fn a_stream_of_small_messages_has_a_rate_or_a_reason_under_any_moderation() {
 }
 
 #[test]
-fn a_slow_throttle_holds_a_ping_for_about_a_period() {
+fn slow_throttle_holds_a_ping_for_about_a_period() {
     // Half a period more or less, by how the clocks of the two hosts stand: two runs are few.
     for hz in [2.0, 30.0, 1_000.0_f64] {
         let text = hz.to_string();
@@ -110,7 +110,7 @@ fn a_slow_throttle_holds_a_ping_for_about_a_period() {
 }
 
 #[test]
-fn polling_and_queues_at_the_ends_of_what_is_allowed_have_a_rate() {
+fn extreme_polling_and_queues_have_rates() {
     let rows = [
         ("device_polling", "udp_uni", vec![("offered_mbit_s", "0.1"), ("polling", "on")]),
         ("device_polling", "udp_uni", vec![("offered_mbit_s", "1e9"), ("polling", "off")]),
@@ -127,7 +127,7 @@ fn polling_and_queues_at_the_ends_of_what_is_allowed_have_a_rate() {
 }
 
 #[test]
-fn a_file_means_the_same_however_a_tool_writes_it() {
+fn file_means_the_same_however_a_tool_writes_it() {
     for (name, text) in FILES {
         let plain = meaning(text);
         assert_eq!(meaning(&format!("\u{feff}{}", text.replace('\n', "\r\n"))), plain, "{name}");
@@ -166,7 +166,7 @@ fn a_file_means_the_same_however_a_tool_writes_it() {
 }
 
 #[test]
-fn the_workload_of_bound_processes_may_be_netperfs_options_alone() {
+fn bound_workload_may_be_options_only() {
     for (name, text) in FILES.iter().filter(|(name, _)| name.starts_with("binding")) {
         let mut table = CsvTable::parse(text).unwrap();
         let column = table.column("workload").unwrap();

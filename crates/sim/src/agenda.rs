@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_earliest_slot_wins_and_ties_go_to_the_lower_one() {
+    fn earliest_slot_wins_with_ties_low() {
         let mut agenda = Agenda::new(5);
         assert_eq!(agenda.next().0, NEVER);
         for (slot, time) in [(4, 10), (1, 20), (3, 10)] {

@@ -160,7 +160,7 @@ mod tests {
     const CLOCK: Time = 30;
 
     #[test]
-    fn a_packet_takes_the_clocks_of_its_transactions() {
+    fn packet_takes_the_clocks_of_its_transactions() {
         let bus = Bus::default();
         // 380 of data, 4 of a descriptor back, 3 for each; 256 + 16 for 64 descriptors, 1 + 3 for 16.
         check(bus.received(1_514), 380.0 + 4.0 + 6.0 + 272.0 / 64.0 + 4.0 / 16.0);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wider_or_faster_bus_takes_less() {
+    fn wider_or_faster_bus_takes_less() {
         let bus = Bus::default();
         let wide = Bus { width: Bytes::new(8), ..bus };
         let fast = Bus { clock: Nanos::from_ns(15), ..bus };

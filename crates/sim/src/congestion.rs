@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn reno_halves_and_then_adds_one_segment_per_round_trip() {
+    fn reno_halves_then_adds_one_segment() {
         let mut window = Window::new(RENO);
         window.lost(RENO, 40_000);
         assert_eq!(window.bytes(), 20_000);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn cubic_is_back_at_its_old_window_after_the_plateau_time() {
+    fn cubic_regains_window_after_plateau() {
         let mut window = Window::new(CUBIC);
         window.size = 1e6;
         window.lost(CUBIC, 1_000_000);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unused_window_does_not_grow() {
+    fn unused_window_does_not_grow() {
         let mut window = Window::new(CUBIC);
         window.acked(CUBIC, 1_000, 1_000, 0, ROUND_TRIP);
         assert_eq!(window.bytes(), 10_000);

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interrupted_item_keeps_its_rest_and_every_part_is_charged_once() {
+    fn interrupted_item_is_charged_once() {
         let mut core = Core::new(0, 0);
         core.user_left = 30;
         assert_eq!(core.start(Level::Process, 100, 100), 200);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_idle_takes_time_that_is_not_busy() {
+    fn leaving_idle_is_not_busy_time() {
         let mut core = Core::new(0, 0);
         core.awake_at = 50;
         assert_eq!(core.start(Level::Softirq, 10, 5), 55);

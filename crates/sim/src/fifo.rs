@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_behaves_as_a_deque_through_growth_and_wrapping() {
+    fn fifo_equals_a_deque() {
         let mut rng = Rng::from_seed(3);
         let mut fifo = Fifo::empty();
         let mut model = VecDeque::new();

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_frames_have_their_known_size_on_the_wire() {
+    fn known_frames_have_wire_size() {
         for (kind, payload, wire) in [
             (FrameKind::Udp, 18, 84),
             (FrameKind::Udp, 1_472, 1_538),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_stays_small() {
+    fn frame_stays_small() {
         assert!(size_of::<Frame>() <= 48, "{}", size_of::<Frame>());
     }
 }

@@ -180,7 +180,7 @@ mod tests {
     use crate::frame::FrameKind;
 
     #[test]
-    fn a_train_may_leave_in_parts_and_every_byte_leaves_once() {
+    fn train_leaves_in_parts_once() {
         let mut bursts = PacketBursts::with_capacity(4);
         let burst = Frame { kind: FrameKind::Tcp, payload: 100, more: 9, ..Frame::default() };
         bursts.push(&burst);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_before_a_time_agrees_with_the_times() {
+    fn count_before_a_time_agrees_with_the_times() {
         let mut rng = Rng::from_seed(4);
         for _ in 0..20_000 {
             let link = 1 + rng.next_u64() % (1 << 24);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_with_gaps_pass_as_if_each_came_by_itself() {
+    fn packets_with_gaps_pass_alone() {
         let mut rng = Rng::from_seed(5);
         for _ in 0..1_000 {
             let link = rng.next_u64() % (1 << 26);

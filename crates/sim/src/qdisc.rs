@@ -316,14 +316,14 @@ mod tests {
     const MS: Time = 1_000_000;
 
     #[test]
-    fn a_full_fifo_drops_what_comes() {
+    fn full_fifo_drops_what_comes() {
         let mut qdisc = Qdisc::new(machine::Qdisc::Pfifo { limit_packets: 2 }, 1_448);
         let dropped: Vec<u64> = (0..3).map(|_| qdisc.push(0, &Frame::default())).collect();
         assert_eq!(dropped, [0, 0, 1]);
     }
 
     #[test]
-    fn a_train_is_taken_as_far_as_there_is_room_and_leaves_in_parts() {
+    fn train_fills_room_and_leaves_in_parts() {
         let bytes = latput_units::Bytes::new(5 * u64::from(packet(1).counted_bytes()) + 1);
         for settings in [
             machine::Qdisc::Pfifo { limit_packets: 5 },
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thin_flow_overtakes_a_fat_one() {
+    fn thin_flow_overtakes_a_fat_one() {
         let mut qdisc = Qdisc::new(machine::Qdisc::FQ_CODEL, 1_448);
         for _ in 0..100 {
             qdisc.push(0, &packet(1));
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standing_queue_is_thinned_faster_and_faster_and_a_short_one_never() {
+    fn standing_queue_is_thinned_short_one_never() {
         assert_eq!(drops_with_standing_delay(4 * MS), 0);
         let drops = drops_with_standing_delay(50 * MS);
         // After 100 ms the first; then the intervals shrink as 1/sqrt(n): about 100 in 2 s.

@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_stays_small() {
+    fn socket_stays_small() {
         // With ten thousand streams the caches hold only so many; each part begins with a line of its own.
         assert_eq!(size_of::<SocketEnd>(), 256);
         assert_eq!(size_of::<Tcp>(), 192);

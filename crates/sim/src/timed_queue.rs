@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_at_hand_is_that_of_the_first() {
+    fn time_at_hand_is_that_of_the_first() {
         let mut queue = TimedQueue::with_capacity(4);
         assert_eq!(queue.next(), NEVER);
         for at in [3, 5, 9] {

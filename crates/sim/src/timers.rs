@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timers_come_in_order_of_time_and_number_however_far_ahead_they_were_set() {
+    fn timers_fire_in_order() {
         for seed in 0..50 {
             let mut rng = Rng::from_seed(seed);
             let (mut timers, mut heap) = (Timers::new(), BinaryHeap::<Reverse<Timer>>::new());
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_off_comes_when_it_is_due_or_early_and_never_late() {
+    fn postponed_event_is_never_late() {
         let mut rng = Rng::from_seed(6);
         let (mut timers, mut due, mut now) = (Timers::new(), Vec::new(), 0);
         let (mut on_time, mut early) = (0, 0);

@@ -14,7 +14,7 @@ use scenarios::{
 const TCP: Transport = Transport::Tcp { nodelay: true };
 
 #[test]
-fn a_hold_off_gives_its_interrupt_rate_batch_and_wait() {
+fn hold_off_sets_interrupt_rate_and_batch() {
     for pps in [8e3, 5e4, 2e5] {
         let load = pps * 125e-6;
         let batch = load + f64::exp(-load);
@@ -24,7 +24,7 @@ fn a_hold_off_gives_its_interrupt_rate_batch_and_wait() {
 }
 
 #[test]
-fn a_first_packet_delay_gives_its_interrupt_rate_batch_and_wait() {
+fn first_packet_delay_sets_rate_and_batch() {
     for pps in [8e3, 5e4, 2e5] {
         let load = pps * 125e-6;
         let wait_ns = 125e3 * (1.0 + load / 2.0) / (1.0 + load);
@@ -33,14 +33,14 @@ fn a_first_packet_delay_gives_its_interrupt_rate_batch_and_wait() {
 }
 
 #[test]
-fn one_transaction_in_flight_takes_the_longer_of_hold_off_and_round_trip() {
+fn transaction_takes_longer_of_hold_and_trip() {
     for (us, expected) in [(125, 8_000.0), (50, 20_000.0), (1, 23_810.0)] {
         check_requests(hold_off(us), expected);
     }
 }
 
 #[test]
-fn one_transaction_in_flight_waits_for_a_first_packet_delay_at_both_ends() {
+fn transaction_waits_for_delay_at_both_ends() {
     // The round trip without moderation is 42 us.
     for us in [8, 32, 128] {
         check_requests(rx_delay(us), 1e6 / (42.0 + 2.0 * us as f64));
@@ -48,7 +48,7 @@ fn one_transaction_in_flight_waits_for_a_first_packet_delay_at_both_ends() {
 }
 
 #[test]
-fn a_window_limited_stream_carries_a_window_per_round_trip() {
+fn window_limited_stream_fills_its_window() {
     // 45 segments of 1448 bytes fit the 65536-byte window and take less time than the delay, which each
     // end adds to the round trip. The receiver reads all at once: after smaller reads the offered window
     // lags behind.
@@ -70,7 +70,7 @@ fn a_window_limited_stream_carries_a_window_per_round_trip() {
 }
 
 #[test]
-fn an_unlimited_stream_fills_the_line() {
+fn unlimited_stream_fills_the_line() {
     let mut scenario = free(vec![stream()]);
     scenario.network.rate = BitsPerSecond::new(1_000_000_000);
     let expected = 1e9 * 1_448.0 / 1_538.0;
@@ -78,7 +78,7 @@ fn an_unlimited_stream_fills_the_line() {
 }
 
 #[test]
-fn a_ring_overflows_when_a_window_brings_more_than_its_descriptors() {
+fn ring_overflows_beyond_its_descriptors() {
     // 256 descriptors at 1 Mpps last for 256 us; a first-packet delay of T collects T x 1 Mpps + 1.
     for (us, lost_ratio) in [(250, 0.0), (512, 1.0 - 256.0 / 513.0)] {
         let mut scenario = free(vec![datagrams(1e6, Spacing::Even)]);
@@ -94,7 +94,7 @@ fn a_ring_overflows_when_a_window_brings_more_than_its_descriptors() {
 }
 
 #[test]
-fn a_single_server_queue_waits_as_m_d_1() {
+fn single_queue_waits_as_m_d_1() {
     // Each packet needs 10 us in softirq and nothing else; interrupts are free.
     for utilisation in [0.3, 0.6, 0.8] {
         let mut scenario = free(vec![datagrams(utilisation * 1e5, Spacing::Poisson)]);
@@ -116,7 +116,7 @@ fn a_single_server_queue_waits_as_m_d_1() {
 }
 
 #[test]
-fn device_polling_waits_half_a_tick_and_takes_at_most_a_burst_per_tick() {
+fn device_polling_waits_half_a_tick() {
     let mut scenario = free(vec![datagrams(5e4, Spacing::Poisson)]);
     scenario.warmup = Nanos::from_ms(500);
     scenario.hosts[1].nic.driver = Driver::Polling;
@@ -130,7 +130,7 @@ fn device_polling_waits_half_a_tick_and_takes_at_most_a_burst_per_tick() {
 }
 
 #[test]
-fn without_napi_overload_leaves_the_process_less_and_less() {
+fn overload_without_napi_starves_the_process() {
     // 2 us per interrupt and 1 us per packet come first: what is left of each second, at 3 us each.
     for (kpps, expected) in [(100.0, 100_000.0), (200.0, 133_333.0), (300.0, 33_333.0)] {
         let mut scenario = livelock(kpps * 1e3);

@@ -19,7 +19,7 @@ use scenarios::{
 const TCP: Transport = Transport::Tcp { nodelay: true };
 
 #[test]
-fn a_hold_off_of_8000_gives_8000_transactions_or_locks_at_4000() {
+fn hold_off_of_8000_locks_at_4000() {
     // The completion of a request interrupts its own sender, which starts a new hold-off; whether the
     // response comes before or after its end depends on the phases of the two hosts.
     let mut rates: Vec<f64> = (0..24).map(locked_rate).collect();
@@ -52,7 +52,7 @@ fn concurrency_hides_a_hold_off() {
 }
 
 #[test]
-fn livelock_is_cured_by_napi_with_a_fair_share_and_by_polling() {
+fn livelock_is_cured_by_napi_or_polling() {
     let delivered = |driver| {
         let mut scenario = free(vec![datagrams(1e6, Spacing::Even)]);
         scenario.warmup = Nanos::from_ms(500);
@@ -79,7 +79,7 @@ fn livelock_is_cured_by_napi_with_a_fair_share_and_by_polling() {
 }
 
 #[test]
-fn a_stream_decays_once_the_delay_exceeds_what_its_window_covers() {
+fn stream_decays_beyond_its_window() {
     // 64 KiB last for 0.55 ms at 1 Gbit/s: a delay below that costs little, one above stops and goes.
     let seen: Vec<f64> = [0, 125, 1_000].map(|us| delayed_stream(us, 65_536)).into();
     assert!(seen[1] > 0.9 * seen[0], "125 us: {seen:?}");
@@ -101,7 +101,7 @@ fn more_delay_never_means_more_interrupts() {
 }
 
 #[test]
-fn frames_end_a_long_delay_when_enough_are_in_flight() {
+fn frames_in_flight_end_long_delay() {
     // The published jump at rx-usecs 1000, rx-frames 100: with fewer in flight every round waits.
     let throughput = |burst| {
         let mut scenario = modern_pair(vec![requests(TCP, burst)]);
@@ -115,7 +115,7 @@ fn frames_end_a_long_delay_when_enough_are_in_flight() {
 }
 
 #[test]
-fn fq_codel_keeps_a_probe_fast_beside_a_stream_that_fills_the_queue_of_one_core() {
+fn fq_codel_keeps_probe_fast() {
     let p99_ms = |qdisc| {
         let outcome = bloated(qdisc, None);
         near(goodput_bps(&outcome, 0), 1e9 * 1_448.0 / 1_538.0, 0.03, "goodput");
@@ -127,7 +127,7 @@ fn fq_codel_keeps_a_probe_fast_beside_a_stream_that_fills_the_queue_of_one_core(
 }
 
 #[test]
-fn byte_queue_limits_take_the_queue_out_of_the_ring() {
+fn byte_queue_limits_empty_the_ring() {
     let bql = Some(Bql { least: Bytes::new(0), most: Bytes::new(1_879_048_192) });
     let p99_us = |bql| {
         let outcome = bloated(Qdisc::FQ_CODEL, bql);
@@ -160,7 +160,7 @@ fn pause_turns_loss_into_a_slower_sender() {
 }
 
 #[test]
-fn a_bus_near_its_limit_carries_datagrams_and_is_too_slow_for_their_acknowledgements_too() {
+fn nearly_full_bus_cannot_carry_acknowledgements() {
     // Of 1500 bytes: 410 clocks of 30 ns on the line, 394.5 on a bus of 32 bits at 33 MHz, 64 for an acknowledgement
     // and 17 for an interrupt.
     let on_bus = |load: Load, delay_us: u64| {
@@ -190,7 +190,7 @@ fn a_bus_near_its_limit_carries_datagrams_and_is_too_slow_for_their_acknowledgem
 }
 
 #[test]
-fn dim_walks_on_a_load_that_a_small_delay_does_not_touch_and_e1000_classes_it() {
+fn dim_walks_where_small_delay_is_inert() {
     let adaptive = |policy: Policy, throttle: bool| {
         let mut scenario = modern_pair(vec![stream()]);
         scenario.network.rate = BitsPerSecond::new(1_000_000_000);
@@ -215,7 +215,7 @@ fn dim_walks_on_a_load_that_a_small_delay_does_not_touch_and_e1000_classes_it() 
 }
 
 #[test]
-fn rps_moves_work_to_another_core_and_threaded_napi_into_a_process() {
+fn rps_and_threaded_napi_move_work() {
     let offered = || modern_pair(vec![datagrams(4e5, Spacing::Even)]);
     let busy = |outcome: &Outcome, core: usize| outcome.hosts[1].cores[core].softirq.as_secs_f64();
 
@@ -250,7 +250,7 @@ fn deferral_replaces_interrupts_by_timer_polls() {
 }
 
 #[test]
-fn setting_the_deferral_timer_takes_time_from_the_polling_core_and_from_the_process_behind_it() {
+fn arming_deferral_timer_costs_poller_and_process() {
     let run_with = |arm_us| {
         let mut scenario = modern_pair(vec![datagrams(1e4, Spacing::Even)]);
         let host = &mut scenario.hosts[1];
@@ -270,7 +270,7 @@ fn setting_the_deferral_timer_takes_time_from_the_polling_core_and_from_the_proc
 }
 
 #[test]
-fn a_wake_up_from_deep_idle_dominates_a_slow_load_and_vanishes_under_a_fast_one() {
+fn deep_idle_wake_up_dominates_slow_load() {
     let p50_us = |pps| {
         let mut scenario = modern_pair(vec![datagrams(pps, Spacing::Poisson)]);
         scenario.hosts[1].machine.cores = 1;
@@ -283,7 +283,7 @@ fn a_wake_up_from_deep_idle_dominates_a_slow_load_and_vanishes_under_a_fast_one(
 }
 
 #[test]
-fn a_switch_port_shared_by_two_senders_drops_what_does_not_fit() {
+fn shared_switch_port_drops_the_excess() {
     let mut scenario = modern_pair(vec![stream(), stream()]);
     scenario.network.rate = BitsPerSecond::new(1_000_000_000);
     scenario.network.switch = Some(Bytes::new(128 * 1_024));
@@ -298,7 +298,7 @@ fn a_switch_port_shared_by_two_senders_drops_what_does_not_fit() {
 }
 
 #[test]
-fn a_busy_process_leaves_the_kernel_thread_its_share_and_gets_its_own() {
+fn busy_process_shares_with_kernel_thread() {
     // Overload on a single core with a process that only computes: each gets what a scheduler gives.
     let mut scenario = free(vec![datagrams(1e6, Spacing::Even), Load::new(1, 1, Traffic::Compute)]);
     scenario.hosts[1].machine = modern();
@@ -311,7 +311,7 @@ fn a_busy_process_leaves_the_kernel_thread_its_share_and_gets_its_own() {
 }
 
 #[test]
-fn a_gate_at_both_ends_delays_a_ping_by_half_a_period_each_and_never_by_more_than_two() {
+fn gates_delay_ping_at_both_ends() {
     let latency = |throttle| {
         let mut scenario = modern_pair(vec![Load::new(0, 1, Traffic::Probe { rate_hz: 997.0 })]);
         scenario.duration = Nanos::from_s(5);
@@ -334,7 +334,7 @@ fn a_gate_at_both_ends_delays_a_ping_by_half_a_period_each_and_never_by_more_tha
 }
 
 #[test]
-fn a_published_livelock_loses_half_and_polling_cures_it() {
+fn published_livelock_is_cured_by_polling() {
     // FreeBSD 6.1, iperf UDP at 18760/s into one CPU: 50% lost with interrupts, 60% of the CPU in them;
     // 4% lost with polling. The costs are fitted by hand to the first row; the cure follows.
     let received = |driver, preempted_us| {
@@ -375,7 +375,7 @@ fn a_published_livelock_loses_half_and_polling_cures_it() {
 }
 
 #[test]
-fn busy_polling_takes_the_interrupt_and_the_wake_up_out_of_a_transaction() {
+fn busy_polling_removes_interrupt_and_wake_up() {
     let outcome_of = |busy_poll, deferral: u32| {
         let mut scenario = modern_pair(vec![requests(TCP, 0)]);
         for host in &mut scenario.hosts {
@@ -402,7 +402,7 @@ fn busy_polling_takes_the_interrupt_and_the_wake_up_out_of_a_transaction() {
 }
 
 #[test]
-fn a_process_that_prefers_to_poll_suspends_interrupts_until_it_sleeps() {
+fn polling_process_suspends_interrupts_until_sleep() {
     // Requests come 16 at a time; the server needs 80 us for them, four times the deferral timer.
     let outcome_of = |suspend: Nanos, burst: u32, rate_hz: Option<f64>| {
         let mut load = requests(Transport::Udp, burst);
@@ -434,7 +434,7 @@ fn a_process_that_prefers_to_poll_suspends_interrupts_until_it_sleeps() {
 }
 
 #[test]
-fn a_thinking_server_takes_no_cpu_and_hides_a_small_delay() {
+fn thinking_server_hides_small_delay() {
     let requests = |think| {
         let traffic = Traffic::RequestResponse {
             transport: TCP,
@@ -455,7 +455,7 @@ fn a_thinking_server_takes_no_cpu_and_hides_a_small_delay() {
 }
 
 #[test]
-fn a_running_simulation_can_be_watched_and_its_moderation_moved() {
+fn running_simulation_can_be_moderated() {
     let second = Nanos::from_s(1);
     let on_off = datagrams(1e5, Spacing::Even).between(second, Nanos::from_s(3));
     let mut simulation = Simulation::new(&modern_pair(vec![on_off])).expect("a sound scenario");
@@ -529,7 +529,7 @@ fn bloated(qdisc: Qdisc, bql: Option<Bql>) -> Outcome {
 }
 
 #[test]
-fn a_process_waits_for_its_own_core_before_an_idle_one_takes_it() {
+fn process_prefers_its_own_core() {
     // Two servers that the same interrupts wake: the second finds the core busy.
     let on_other_core = |steal_after: Option<Nanos>| {
         let mut scenario = modern_pair(vec![requests(TCP, 0), requests(TCP, 0)]);

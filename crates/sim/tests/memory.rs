@@ -8,7 +8,7 @@ use latput_units::{BitsPerSecond, Bytes, Nanos};
 use scenarios::{free, goodput_bps, hold_off, modern, run};
 
 #[test]
-fn a_thousand_streams_stay_below_100_mb_and_below_the_estimate() {
+fn thousand_streams_stay_below_memory_estimate() {
     let traffic = Traffic::Stream { message: Bytes::new(32_768), connections: 1_000 };
     let mut scenario = free(vec![Load::new(0, 1, traffic)]);
     scenario.network.rate = BitsPerSecond::new(10_000_000_000);

@@ -14,7 +14,7 @@ use latput_units::{BitsPerSecond, Bytes, Nanos};
 use scenarios::{rate, requests, run};
 
 #[test]
-fn every_shipped_profile_runs_every_kind_of_workload() {
+fn every_profile_runs_every_workload() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/systems");
     let mut seen = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -45,7 +45,7 @@ fn every_shipped_profile_runs_every_kind_of_workload() {
 }
 
 #[test]
-fn a_profile_with_an_unknown_key_or_schema_is_refused_by_name() {
+fn unknown_profile_key_is_refused_by_name() {
     let text = rx1620();
     for (from, to, named) in [
         ("wake_ns = ", "wake_us = ", "wake_us"),
@@ -131,7 +131,7 @@ const BL25P: [Cell; 26] = [
 ];
 
 #[test]
-fn published_rates_of_the_rx1620_are_met_without_a_fit_to_this_simulator() {
+fn rx1620_rates_are_met_without_fit() {
     let errors = errors(&rx1620(), &RX1620, 2, |host| {
         host.nic.coalescing.throttle = Throttle::None;
     });
@@ -139,7 +139,7 @@ fn published_rates_of_the_rx1620_are_met_without_a_fit_to_this_simulator() {
 }
 
 #[test]
-fn published_rates_of_the_bl25p_are_met_without_a_fit_to_this_simulator() {
+fn bl25p_rates_are_met_without_fit() {
     let errors = errors(&profile_text("bl25p-tg3"), &BL25P, 4, |host| {
         host.nic.coalescing.rx.frames = 1;
     });

@@ -17,7 +17,7 @@ const LATENCY: Nanos = Nanos::from_us(50);
 const SECONDS: f64 = 0.2;
 
 #[test]
-fn a_connection_to_each_transaction_takes_two_round_trips() {
+fn connection_per_transaction_takes_two_trips() {
     let seen = run("kind=tcp_crr connections=4", |_| {});
     near(rate(&seen), 4.0 / (4.0 * LATENCY.as_secs_f64()), 0.02);
     // Three segments open, three close, two carry data; acknowledgements may come beside them.
@@ -44,7 +44,7 @@ fn bulk_flows_where_its_name_says() {
 }
 
 #[test]
-fn a_stream_with_a_rate_keeps_it() {
+fn stream_with_a_rate_keeps_it() {
     for threads in [1, 3] {
         let fields = format!("kind=tcp_stream rate=100Mbps connections=3 threads={threads}");
         let seen = run(&fields, |_| {});
@@ -53,7 +53,7 @@ fn a_stream_with_a_rate_keeps_it() {
 }
 
 #[test]
-fn an_open_loop_keeps_its_rate_and_its_latency_counts_from_the_due_time() {
+fn open_loop_latency_counts_from_due_time() {
     for kind in ["tcp_rr", "udp_rr"] {
         let fields = format!("kind={kind} rate_per_s=20000 connections=4 threads=2");
         let calm = run(&fields, |_| {});
@@ -110,7 +110,7 @@ fn objects_are_fetched_again_and_again() {
 }
 
 #[test]
-fn an_echo_takes_a_round_trip() {
+fn echo_takes_a_round_trip() {
     let (scenario, seen) = both("kind=ping rate_hz=1000 payload_bytes=100", |_| {});
     let observation = seen.observation(&scenario, 0);
     assert_eq!(observation.probe, None, "nothing is beside it");
@@ -121,7 +121,7 @@ fn an_echo_takes_a_round_trip() {
 }
 
 #[test]
-fn datagrams_without_a_rate_fill_the_line_and_wait_for_room() {
+fn unlimited_datagrams_fill_the_line() {
     for senders in [1, 3] {
         let seen =
             run(&format!("kind=udp_stream datagram_bytes=1400 connections={senders}"), |_| {});
@@ -135,7 +135,7 @@ fn datagrams_without_a_rate_fill_the_line_and_wait_for_room() {
 }
 
 #[test]
-fn a_count_ends_the_window() {
+fn count_ends_the_window() {
     for fields in ["kind=tcp_rr", "kind=tcp_stream", "kind=udp_stream rate=50Mbps"] {
         let seen = run(&format!("{fields} count=500"), |_| {});
         let load = &seen.loads[0];
@@ -152,7 +152,7 @@ fn a_count_ends_the_window() {
 }
 
 #[test]
-fn several_generators_share_a_workload_and_the_observer_sends_its_probe() {
+fn generators_share_workload_beside_observer() {
     let rack = |profile: &mut Profile| {
         profile.generators = 3;
         profile.observer = Some(HostProfile::default());
@@ -174,7 +174,7 @@ fn several_generators_share_a_workload_and_the_observer_sends_its_probe() {
 }
 
 #[test]
-fn a_driver_that_adapts_moves_the_moderation_that_a_profile_starts_with() {
+fn adaptive_driver_moves_profile_moderation() {
     let interrupts = |adaptation, is_on, throttle| {
         let outcome = run("kind=tcp_stream", |profile| {
             let nic = &mut profile.sut.nic;
@@ -212,7 +212,7 @@ fn socket_options_and_bindings_reach_the_hosts() {
 }
 
 #[test]
-fn what_is_not_simulated_is_refused_by_name() {
+fn unsimulated_parts_are_refused_by_name() {
     check("kind=tcp_stream congestion=bbr", "congestion is bbr, must be `reno` or `cubic`");
     check("kind=tcp_rr sut_cpus=9", "load.0.to_core is 9");
     check("kind=udp_stream datagram_bytes=9000 rate=1Gbps", "load.0.size is 9000");

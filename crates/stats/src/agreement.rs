@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_one_figure_are_called_different_as_often_as_stated() {
+    fn places_differ_as_often_as_stated() {
         for blocks in [5, 10, 30] {
             let share = alarms([-0.1; 3], blocks);
             assert!((0.03..=0.07).contains(&share), "{blocks} blocks: {share}");
@@ -103,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn a_place_where_the_gain_is_a_loss_is_seen() {
+    fn place_where_the_gain_is_a_loss_is_seen() {
         assert!(alarms([-0.1, -0.1, 0.1], 5) > 0.8, "{}", alarms([-0.1, -0.1, 0.1], 5));
         assert!(alarms([-0.1, -0.1, 0.1], 10) > 0.99);
     }
 
     #[test]
-    fn of_two_places_it_is_welch_s_t_test_and_q_is_as_by_hand() {
+    fn two_places_use_welchs_t_test() {
         let found =
             Agreement::from_centers(&[center(0.0, 0.01, 4), center(0.03, 0.02, 8)]).unwrap();
         // Weights 10000 and 2500: the average is 0.006, Q = 0.36 + 1.44 = 1.8.
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn without_scatter_any_difference_is_one_and_one_place_is_none() {
+    fn any_difference_counts_without_scatter() {
         let exact = |log| center(log, 0.0, 4);
         let p = |centers: &[_]| Agreement::from_centers(centers).unwrap().p_value;
         assert!((p(&[exact(0.1), exact(0.1)]) - 1.0).abs() < 1e-12);

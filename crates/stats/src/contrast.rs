@@ -109,7 +109,7 @@ mod tests {
     use crate::testing::normal;
 
     #[test]
-    fn the_ratio_is_that_of_the_figures_beside_it() {
+    fn ratio_is_that_of_the_figures_beside_it() {
         let mut rng = Rng::from_seed(3);
         for runs in (1..40).chain(1..40) {
             let mut draw = |middle: f64| middle * (0.5 * normal(&mut rng)).exp();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn tails_of_groups_are_trimmed_where_both_have_more_than_one_run() {
+    fn group_tails_are_trimmed_with_enough_runs() {
         // The trimmed mean of ten leaves out two at each end, that of six one.
         let ten = [1e9, 2.0, 2.0, 2.0, 2.0, 8.0, 8.0, 8.0, 8.0, 1e-9];
         let six = [3.0, 1e9, 3.0, 12.0, 12.0, 1e-9];
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_with_a_zero_are_kept_by_their_differences() {
+    fn zero_pairs_are_kept_by_difference() {
         // Differences 1, 2, 3, 4, 5 and 90, of figures whose sums and ratios have other orders.
         let pairs =
             [(0.0, 1.0), (50.0, 52.0), (20.0, 23.0), (7.0, 11.0), (30.0, 35.0), (1.0, 91.0)];
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_leaves_out_what_the_average_cuts() {
+    fn mean_leaves_out_what_the_average_cuts() {
         let values = [9.0, 1.0, 2.0, 3.0, 4.0, -100.0];
         assert_eq!(mean(&values, Average::Trimmed), Some(2.5));
         assert_eq!(mean(&values, Average::Plain), Some(-81.0 / 6.0));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_of_zero_has_a_middle_and_no_ratio() {
+    fn zero_figure_has_middle_without_ratio() {
         assert_eq!(Contrast::paired(&[(0.0, 1.0), (1.0, 2.0)], Average::Plain, 0.99), None);
         assert_eq!(middle(&[(0.0, 1.0), (1.0, 4.0)], Average::Plain), Some((0.5, 2.5)));
         assert_eq!(middle(&[], Average::Trimmed), None);

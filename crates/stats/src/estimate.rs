@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_has_its_ends_and_one_figure_excludes_nothing() {
+    fn single_figure_excludes_nothing() {
         let found = Estimate {
             value: -4.0,
             low: -5.0,

@@ -397,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packed_one_has_the_same_quantiles() {
+    fn packed_one_has_the_same_quantiles() {
         let mut rng = latput_units::Rng::from_seed(41);
         for samples in [0, 1, 2, 99, 100, 101, 5_000] {
             let mut open = Histogram::new();
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_off_by_at_most_one_percent_from_100_ns_to_60_s() {
+    fn histogram_error_is_within_one_percent() {
         let mut ns = 100_u64;
         while ns <= 60_000_000_000 {
             let mut histogram = Histogram::new();
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_than_an_hour_counts_as_an_hour_and_still_merges() {
+    fn longer_than_an_hour_still_merges() {
         let mut histogram = recorded(&[1]);
         for minutes in [59, 61, 70, 80, 1_000_000] {
             histogram.record(Nanos::from_s(minutes * 60));
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_histogram_has_no_figures() {
+    fn empty_histogram_has_no_figures() {
         let empty = Histogram::new();
         assert_eq!((empty.quantile(0.5), empty.min(), empty.max()), (None, None, None));
         assert_eq!((empty.mean_ns(), empty.stdev_ns(), empty.at_rank(1)), (None, None, None));
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_are_those_with_the_same_counts_in_the_same_buckets() {
+    fn equality_is_by_bucket_counts() {
         assert_eq!(recorded(&[1, 2]), recorded(&[2, 1]));
         assert_ne!(recorded(&[1, 2]), recorded(&[1, 3]));
         assert_ne!(recorded(&[1, 2]), recorded(&[1, 2, 2]));
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packed_histogram_has_no_counters() {
+    fn packed_histogram_has_no_counters() {
         let mut histogram = recorded(&[1, 2]);
         assert!(matches!(histogram.0, Form::Counters(_)));
         histogram.pack();
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_histogram_is_refused() {
+    fn damaged_histogram_is_refused() {
         let good = stored(&recorded(&[100, 200]));
         assert!(read(&good).is_ok());
         for (from, to, why) in [
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_counts_that_no_writer_makes_are_refused() {
+    fn impossible_counts_are_refused() {
         refuse(&[(u64::MAX, 1), (1, 1)], 2, "not that of a bucket");
         refuse(&[(1 << 50, 1)], 1, "not that of a bucket");
         refuse(&[(1_000_000, 1)], 1, "not that of a bucket");
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_that_was_taken_starts_anew() {
+    fn histogram_that_was_taken_starts_anew() {
         let mut histogram = recorded(&[1, 1000, 1_000_000]);
         let taken = histogram.take();
         assert_eq!((taken.count(), histogram.count()), (3, 0));

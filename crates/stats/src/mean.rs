@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_half_width_is_netperfs() {
+    fn half_width_is_netperfs() {
         let values = [10.0, 12.0, 11.0, 15.0, 9.5];
         let estimate = mean(&values, 0.99).unwrap();
         let runs = values.len() as f64;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_has_no_interval_and_damaged_ones_no_estimate() {
+    fn single_value_has_no_interval() {
         let single = mean(&[3.0], 0.99).unwrap();
         assert_eq!(
             (single.method, single.runs, single.half_width_ratio()),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_95_percent_interval_of_five_normal_runs_holds_the_mean() {
+    fn mean_interval_of_five_runs_covers() {
         assert_coverage(0.95, 100.0, |rng| {
             let values: Vec<f64> = (0..5).map(|_| 100.0 + 7.0 * normal(rng)).collect();
             mean(&values, 0.95)

@@ -130,12 +130,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exact_sum_is_taken_apart() {
+    fn exact_sum_is_taken_apart() {
         check(&[&[1.0, 0.0, 2.0], &[0.0, 3.0, 1.0]], &[2.0, 12.0, 8.0], &[2.0, 4.0], 0.0);
     }
 
     #[test]
-    fn a_coefficient_that_would_be_negative_is_zero() {
+    fn coefficient_that_would_be_negative_is_zero() {
         // Without the bound -1 and 2 leave nothing; with it the second column is left alone.
         check(
             &[&[1.0, 1.0, 0.0], &[1.0, 1.0, 1.0]],
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_that_is_another_one_does_not_join() {
+    fn duplicate_column_does_not_join() {
         let (columns, target) = ([vec![1.0, 2.0], vec![2.0, 4.0]], [3.0, 6.0]);
         let found = Products::new(&columns, &target).solve();
         let sum = found.coefficients[0] + 2.0 * found.coefficients[1];
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_that_is_a_sum_but_for_rounding_leaves_the_others_as_they_are() {
+    fn dependent_column_leaves_others_unchanged() {
         let columns: [&[f64]; 4] = [
             &[1.0, 0.0, 0.0, 0.0],
             &[0.0, 1.0, 0.0, 0.0],
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn units_of_a_column_and_of_the_target_do_not_matter() {
+    fn units_do_not_matter() {
         let (column, target) = ([1.0; 4], [10.0, 20.0, 30.0, 41.0]);
         for (unit, of_target) in [(1.0, 1.0), (1e-9, 1.0), (1e9, 1.0), (1.0, 1e-11), (1.0, 1e11)] {
             let column = column.map(|entry| entry * unit);
@@ -207,7 +207,7 @@ mod tests {
     /// On the way to the best fit the first column that comes to zero leaves, and no other: the rest may be positive
     /// without it.
     #[test]
-    fn the_column_that_is_zero_first_leaves() {
+    fn column_that_is_zero_first_leaves() {
         let check = |gram: &[&[f64]], right: &[f64], start: &[f64], end: &[f64]| {
             for unit in [0.01, 1.0] {
                 let scaled = |values: &[f64]| values.iter().map(|x| x * unit).collect::<Vec<_>>();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_coefficient_leaves_the_rest_of_the_problem() {
+    fn fixed_coefficient_leaves_the_rest_of_the_problem() {
         let problem = Products::new(&[vec![1.0, 0.0, 2.0], vec![0.0, 3.0, 1.0]], &[2.0, 12.0, 8.0]);
         let rest = problem.with_fixed(0, 2.0).solve();
         assert!(

@@ -135,14 +135,14 @@ mod tests {
     use crate::testing::{assert_coverage, normal};
 
     #[test]
-    fn the_middle_of_an_even_number_is_between_two() {
+    fn middle_of_an_even_number_is_between_two() {
         assert_eq!(middle([3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(middle([4.0, 1.0, 2.0, 9.0]), Some(3.0));
         assert_eq!(middle([]), None);
     }
 
     #[test]
-    fn too_few_runs_give_their_range_and_the_confidence_it_has() {
+    fn few_runs_give_range_with_confidence() {
         // 1 - 2 / 2^n
         check(&[3.0, 1.0, 2.0, 5.0, 4.0], 0.99, (1.0, 3.0, 5.0, 0.9375));
         check(&[1.0, 2.0], 0.95, (1.0, 1.5, 2.0, 0.5));
@@ -162,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn a_confidence_below_that_of_the_innermost_ranks_is_given_theirs() {
+    fn low_confidence_takes_innermost_ranks() {
         check(&[1.0, 2.0, 3.0, 4.0], 0.1, (2.0, 2.5, 3.0, 0.375));
         check(&[1.0, 2.0, 3.0], 0.1, (1.0, 2.0, 3.0, 0.75));
     }
 
     #[test]
-    fn one_outlier_does_not_move_the_interval_of_ten_runs() {
+    fn outlier_does_not_move_median_interval() {
         // The run-level p99 of a published data set (200K, defer 20 us), in us.
         let runs = [152.0, 153.0, 153.0, 153.0, 153.0, 153.0, 154.0, 153.0, 466.0, 152.0];
         let estimate = median(&runs, 0.95).unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_estimated_from_nothing_or_from_nonsense() {
+    fn nonsense_gives_no_estimate() {
         assert_eq!(median(&[], 0.95), None);
         assert_eq!(median(&[1.0, f64::INFINITY], 0.95), None);
         assert_eq!(median(&[1.0, 2.0], 1.0), None);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_95_percent_interval_of_ten_skewed_runs_holds_the_median() {
+    fn median_interval_of_skewed_runs_covers() {
         assert_coverage(0.95, 100.0, |rng| {
             let values: Vec<f64> = (0..10).map(|_| 100.0 * normal(rng).exp()).collect();
             median(&values, 0.95)
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_95_percent_interval_of_a_p90_within_a_run_holds_it() {
+    fn p90_interval_within_run_covers() {
         let true_p90 = 1e5 * (0.5_f64 * 1.281_552).exp();
         assert_coverage(0.95, true_p90, |rng| {
             let mut histogram = Histogram::new();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_beyond_the_samples_ends_at_the_largest_and_says_how_sure_that_is() {
+    fn unsampled_tail_ends_at_largest_value() {
         let mut histogram = Histogram::new();
         (1..=100).for_each(|us| histogram.record(Nanos::from_us(us)));
         let estimate = quantile_within(&histogram, 0.999, 0.99).unwrap();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ranks_are_those_of_the_binomial_distribution() {
+    fn ranks_are_those_of_the_binomial_distribution() {
         // scipy 1.17: the largest rank with `binom.cdf(rank - 1) <= tail`, the smallest with
         // `binom.sf(rank - 1) <= tail`, and the difference of the two `cdf`.
         check_ranks((100, 0.5, 0.95), (40, 61, 0.964_799_8));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_of_sorted_values_is_that_of_numpy() {
+    fn quantile_equals_numpys() {
         // numpy.quantile(values, quantile), whose default is type 7.
         let sorted = [1.0, 2.0, 4.0, 8.0, 16.0];
         for (quantile, expected) in
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quantile_lies_in_its_interval_for_any_number_of_samples() {
+    fn quantile_lies_in_its_interval() {
         let mut histogram = Histogram::new();
         for sample in 1..=300_u64 {
             histogram.record(Nanos::from_us(sample * sample % 997));

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_odd_run_is_found() {
+    fn odd_run_is_found() {
         check(&[152.0, 153.0, 153.0, 153.0, 154.0, 153.0, 466.0, 152.0], &[6]);
         check(&[10.0, 10.0, 10.0, 10.0, 5.0, 30.0], &[4, 5]);
     }

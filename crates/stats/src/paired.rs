@@ -240,7 +240,7 @@ mod tests {
     use crate::testing::{assert_coverage, normal};
 
     #[test]
-    fn a_ratio_is_the_geometric_mean_of_the_pairs() {
+    fn ratio_is_the_geometric_mean_of_the_pairs() {
         let estimate = ratio(&[(10.0, 20.0), (10.0, 5.0), (7.0, 7.0)], 0.95).unwrap();
         assert!((estimate.value - 1.0).abs() < 1e-12, "{estimate:?}");
         // ln 2 * t(0.975, 2) / sqrt(3): sd of {ln 2, -ln 2, 0} is ln 2.
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_p_value_and_the_interval_agree() {
+    fn p_value_and_the_interval_agree() {
         let mut rng = latput_units::Rng::from_seed(5);
         for average in [Average::Plain, Average::Trimmed].into_iter().cycle().take(600) {
             let logs: Vec<f64> = (0..7).map(|_| 0.1 + 0.1 * normal(&mut rng)).collect();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_sided_p_value_is_that_of_scipy() {
+    fn one_sided_p_value_equals_scipys() {
         // scipy 1.17: `ttest_1samp(values, 0, alternative="less")`, of the values and of their negatives.
         let values = [-0.12, -0.05, 0.03, -0.2, -0.08];
         for (sign, expected) in [(1.0, 0.045_864_248_731_334), (-1.0, 0.954_135_751_268_666)] {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trimmed_mean_is_not_moved_by_one_odd_block() {
+    fn odd_block_does_not_move_mean() {
         let logs = [2.0_f64, 2.1, 1.9, 2.0, 10.0, 2.0].map(f64::ln);
         let trimmed = ratio_of_logs(&logs, Average::Trimmed, 0.95).unwrap();
         // By hand: kept are ln 2.0 three times and ln 2.1; winsorized that is ln 2.0 four times and
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifth_is_cut_at_each_end() {
+    fn fifth_is_cut_at_each_end() {
         // scipy 1.17: `trim_mean` and `mstats.winsorize` at 0.2, and `t.ppf` of the six and eight kept.
         let ratios = [1.1, 1.2, 1.3, 1.15, 1.25, 0.6, 2.5, 1.18, 1.22, 3.0, 0.5, 1.17];
         for (blocks, expected) in [
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn holm_keeps_the_chance_of_any_false_claim_at_what_was_asked() {
+    fn holm_bounds_chance_of_false_claim() {
         let mut rng = latput_units::Rng::from_seed(11);
         let claims = (0..2_000)
             .filter(|_| {
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_95_percent_interval_of_a_paired_ratio_holds_it() {
+    fn paired_ratio_interval_covers() {
         assert_coverage(0.95, 1.3, |rng| {
             let pairs: Vec<(f64, f64)> = (0..6)
                 .map(|_| {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_95_percent_interval_of_a_trimmed_ratio_holds_it_with_and_without_outliers() {
+    fn trimmed_ratio_interval_covers_with_outliers() {
         for outliers in [0.0, 1.0 / 15.0] {
             assert_coverage(0.95, 1.3, |rng| {
                 let mut run = || {
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_of_parts_adds_what_they_have_in_common_and_has_the_fewest_degrees_of_freedom() {
+    fn sum_of_parts_has_fewest_degrees() {
         let part = |blocks: u32, by: f64| -> BTreeMap<u32, f64> {
             let log = |block: u32| by * f64::from(block * 7 % 11);
             (0..blocks).map(|block| (block, log(block))).collect()
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_95_percent_interval_of_a_sum_holds_it_whether_parts_go_together_or_not() {
+    fn sum_interval_covers_correlated_parts() {
         for in_common in [0.0, 1.0] {
             for blocks in [[8, 8], [10, 40]] {
                 assert_coverage(0.95, 1.3, |rng| {
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_runs_in_one_part_do_not_hide_a_difference_in_the_sum() {
+    fn outlier_in_one_part_hides_nothing() {
         let mut rng = latput_units::Rng::from_seed(3);
         let mut proven = [0, 0];
         for _ in 0..200 {

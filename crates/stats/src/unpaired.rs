@@ -89,7 +89,7 @@ mod tests {
     use crate::testing::{assert_coverage, normal};
 
     #[test]
-    fn the_ratio_is_that_of_the_geometric_means() {
+    fn ratio_is_that_of_the_geometric_means() {
         let estimate = ratio(&[10.0, 10.0, 10.0], &[20.0, 5.0], Average::Plain, 0.95).unwrap();
         assert!((estimate.value - 1.0).abs() < 1e-12, "{estimate:?}");
         assert_eq!((estimate.method, estimate.runs), (Method::WelchLogRatio, 5));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn degrees_of_freedom_between_two_whole_numbers_are_the_lower() {
+    fn fractional_degrees_of_freedom_round_down() {
         // scipy 1.17: `ttest_ind(..., equal_var=False)` of the logarithms has 6.678 degrees of freedom;
         // the interval and the p-value are those of `t` with 6.
         let (base, other) =
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_ratio_or_no_scatter_is_said_so() {
+    fn missing_ratio_or_scatter_is_told() {
         assert_eq!(ratio(&[0.0, 1.0], &[1.0, 2.0], Average::Plain, 0.95), None);
         assert_eq!(ratio(&[], &[1.0], Average::Plain, 0.95), None);
         assert_eq!(p_value(&[1.0], &[2.0, 3.0], Average::Plain), None);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_p_value_and_the_interval_agree() {
+    fn p_value_and_the_interval_agree() {
         let mut rng = Rng::from_seed(8);
         for average in [Average::Plain, Average::Trimmed].into_iter().cycle().take(600) {
             let mut group = |shift: f64, runs: usize| -> Vec<f64> {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_95_percent_interval_of_groups_that_scatter_unequally_holds_the_ratio() {
+    fn unequal_group_interval_covers_ratio() {
         for average in [Average::Plain, Average::Trimmed] {
             assert_coverage(0.95, 1.3, |rng| {
                 let mut group = |scale: f64, scatter: f64, runs: usize| -> Vec<f64> {

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fuse_lets_its_steps_happen_and_none_after_them() {
+    fn fuse_blows_after_its_steps() {
         let fuse = Fuse::default();
         let shared = fuse.clone();
         shared.burn_after(2);

@@ -52,7 +52,7 @@ mod tests {
 
     /// Two at once make the same name, which they could not do outside.
     #[test]
-    fn two_threads_have_the_same_names_at_once_and_the_machine_sees_nothing() {
+    fn threads_have_isolated_equal_names() {
         if crate::needs_root() {
             return;
         }

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_effective_user_is_the_owner_of_the_process() {
+    fn effective_user_is_the_owner_of_the_process() {
         let owner = fs::metadata("/proc/self").unwrap().uid();
         assert_eq!(effective_uid(), Some(owner));
         assert_eq!(needs_root(), owner != 0);

@@ -20,7 +20,7 @@ fn every_fake_interface_conforms() {
 }
 
 #[test]
-fn knobs_that_are_not_there_are_left_out() {
+fn absent_knobs_are_left_out() {
     let mut kernel = FakeKernel::with("eth0", FakeInterface::veth(1).without(Knob::Tso));
     kernel.fault(Knob::Mtu, Fault::ReadOnly);
     let settable = conformance(&mut kernel, "eth0");
@@ -29,7 +29,7 @@ fn knobs_that_are_not_there_are_left_out() {
 }
 
 #[test]
-fn a_kernel_that_does_not_do_what_it_says_fails() {
+fn dishonest_kernel_fails() {
     check_fails(Fault::Ignore);
     check_fails(Fault::Round(512));
     check_fails(Fault::Refuse(KernelErrorKind::Busy));

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn every_check_has_one_row_and_says_why() {
+    fn every_check_has_one_row() {
         for (idx, row) in CHECKS.iter().enumerate() {
             assert!(CHECKS[..idx].iter().all(|other| other.name != row.name), "{row:?}");
             assert_eq!(row.voids_trial(false), !row.meaning.is_empty(), "{row:?}");
@@ -185,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbance_makes_a_trial_unfit() {
+    fn disturbance_makes_a_trial_unfit() {
         assert!(failed(&[]).is_fit(false));
         assert!(!failed(&["steady", OTHER_WORK]).is_fit(false));
         assert!(failed(&["steady", "cpu-parts-add-up", "of-another-version"]).is_fit(false));
     }
 
     #[test]
-    fn other_work_that_is_part_of_the_case_disturbs_nothing() {
+    fn declared_load_disturbs_nothing() {
         for name in [OTHER_WORK, STEAL, THROTTLED, OTHER_TRAFFIC, ON_SCHEDULE] {
             assert!(failed(&[name]).is_fit(true) && !failed(&[name]).is_fit(false), "{name}");
         }

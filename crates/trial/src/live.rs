@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_counts_by_either_port_and_by_its_peer() {
+    fn connection_counts_by_port_and_peer() {
         let [near, far] = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().unwrap());
         let all = Live::default();
         assert!(all.counts([1, 2], far));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_its_field() {
+    fn impossible_fields_are_refused_by_name() {
         let plain = Live::default;
         for (live, field) in [
             (Live { ports: vec![0], ..plain() }, "ports"),

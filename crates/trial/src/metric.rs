@@ -273,7 +273,7 @@ mod tests {
     use crate::workload::Traffic;
 
     #[test]
-    fn every_variant_has_a_row_and_files_have_its_name() {
+    fn every_metric_has_row_and_name() {
         // serde lists the names of all variants where it knows one not.
         let error = serde_json::from_str::<Metric>("\"?\"").unwrap_err().to_string();
         let variants = error.split('`').skip(3).step_by(2);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_ends_with_its_unit_and_a_statistic() {
+    fn metric_names_end_with_their_unit() {
         const STATISTICS: &[&str] =
             &["", "_min", "_mean", "_p50", "_p90", "_p99", "_p999", "_max", "_mdev"];
         for metric in Metric::ALL {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn every_definition_is_a_sentence_and_every_workload_a_kind() {
+    fn metric_definitions_are_sentences_with_kinds() {
         for metric in Metric::ALL {
             let row = metric.row();
             assert!(row.definition.ends_with('.') && !row.workloads.is_empty(), "{metric}");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn files_with_a_former_name_are_read_and_people_are_told_the_new_one() {
+    fn former_metric_names_are_read_and_told() {
         for (former, metric) in FORMER_NAMES {
             assert_eq!(serde_json::from_value::<Metric>((*former).into()).unwrap(), *metric);
             let error = former.parse::<Metric>().unwrap_err().to_string();

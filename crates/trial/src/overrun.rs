@@ -210,7 +210,7 @@ mod tests {
     const GBIT: u64 = 1_000_000_000;
 
     #[test]
-    fn the_arithmetic_of_a_refusal_is_shown() {
+    fn arithmetic_of_a_refusal_is_shown() {
         // 64-byte frames at 10 Gbit/s are 14.88 million a second: 68 us fill 1024 descriptors.
         let datagrams = Traffic::UdpStream {
             datagram_bytes: Bytes::new(18),

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_takes_whole_seconds_and_its_quiet_start() {
+    fn program_takes_whole_seconds() {
         let command =
             |words: &str| format!("kind = \"command\"\nname = \"own\"\ncommand = [{words}]\n");
         let by_parser = |words: &str, parser: &str| {

@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_value_is_refused_with_its_field() {
+    fn missing_values_are_refused_by_field() {
         let command = |words: &[&str]| {
             ProgramCommand::plain(words.iter().map(|word| (*word).to_owned()).collect())
         };

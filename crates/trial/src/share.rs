@@ -58,7 +58,7 @@ mod tests {
     use crate::workload::{Arrivals, Distribution, Probe, Think, Traffic};
 
     #[test]
-    fn connections_and_rates_are_divided_evenly_and_the_first_gets_the_rest() {
+    fn connections_are_divided_with_remainder_first() {
         let stream = |connections, rate| Traffic::UdpStream {
             datagram_bytes: Bytes::new(1470),
             rate: Some(BitsPerSecond::new(rate)),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_divided_adds_up_and_every_part_has_some() {
+    fn division_adds_up_without_empty_parts() {
         let fetch =
             |connections| Traffic::Fetch { object_bytes: Bytes::new(1), connections, threads: 2 };
         for (connections, generators) in [(1, 1), (1, 4), (4, 4), (1000, 3), (10_000, 7)] {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probe_is_in_no_part() {
+    fn probe_is_in_no_part() {
         let probe = Some(Probe { rate_hz: 1000 });
         let whole =
             Workload { probe, ..Workload::plain("w", Traffic::tcp_stream(Bytes::new(1), 4)) };

@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quiet_host_gives_no_finding() {
+    fn quiet_host_gives_no_finding() {
         let quiet = Surroundings {
             busy_ratio: 0.02,
             packets_per_s: 12.0,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_of_the_table_is_found_by_its_own_sign() {
+    fn each_surrounding_is_found_by_its_sign() {
         let tuner = |name: &str| vec![Tuner { name: name.to_owned(), pid: 7 }];
         let none = Surroundings::default;
         check("other load", "12.3%", Surroundings { busy_ratio: 0.1234, ..none() });
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn other_work_of_a_fifth_of_a_cpu_spoils_a_run() {
+    fn busy_fifth_of_cpu_spoils_run() {
         let work = |cpu_ratio| OtherProcess {
             name: "cc1".to_owned(),
             pid: 7,
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_one_machine_with_the_same_cpus_are_told_of() {
+    fn hosts_sharing_cpus_are_reported() {
         let host = |boot: &str, cpus: &str| Surroundings {
             host: format!("{boot}{cpus}"),
             boot: boot.to_owned(),

@@ -15,12 +15,12 @@ const CHECKS_PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/check
 const MARKS: [&str; 2] = ["<!-- workloads: begin -->\n", "<!-- workloads: end -->\n"];
 
 #[test]
-fn the_guide_has_every_kind_with_its_fields() {
+fn guide_has_every_kind_with_its_fields() {
     blessed::between(PATH, MARKS, &table());
 }
 
 #[test]
-fn the_guide_has_every_check_with_what_it_voids() {
+fn guide_lists_every_check() {
     let text = std::fs::read_to_string(CHECKS_PAGE).unwrap();
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("| `")).collect();
     assert_eq!(lines.len(), CHECKS.len());
@@ -31,7 +31,7 @@ fn the_guide_has_every_check_with_what_it_voids() {
 }
 
 #[test]
-fn the_guide_has_every_parser_with_what_it_gives() {
+fn guide_lists_every_parser() {
     let mut text = String::from(
         "| program | needs | metrics of latput | metrics of its own | distribution of latency | remarks |\n|---|---|---|---|---|---|\n",
     );
@@ -56,7 +56,7 @@ fn the_guide_has_every_parser_with_what_it_gives() {
 }
 
 #[test]
-fn the_guide_has_every_unit_of_a_figure() {
+fn guide_has_every_unit_of_a_figure() {
     let mut text = String::from("| base unit | spellings |\n|---|---|\n");
     for unit in Unit::ALL.iter().filter(|unit| unit.is_of_programs()) {
         let spellings = SPELLINGS.iter().filter(|printed| printed.unit == *unit);

@@ -59,7 +59,7 @@ proptest! {
     }
 
     #[test]
-    fn the_parts_of_a_workload_add_up((kind, values) in any_workload(), generators in 1..20_usize) {
+    fn parts_of_a_workload_add_up((kind, values) in any_workload(), generators in 1..20_usize) {
         let whole = from_fields(&texts(kind, &values)).expect("all are in range");
         let parts = parts(&whole, generators);
         prop_assert!((1..=generators).contains(&parts.len()));
@@ -77,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn a_value_out_of_range_is_refused_by_its_field((kind, values) in any_workload(), at in any::<prop::sample::Index>()) {
+    fn value_out_of_range_is_refused((kind, values) in any_workload(), at in any::<prop::sample::Index>()) {
         let numbers = |field: &Field| matches!(field.unit, FieldUnit::Count | FieldUnit::Bytes);
         let bounded: Vec<_> = values.iter().filter(|(field, _)| numbers(field)).collect();
         prop_assume!(!bounded.is_empty());

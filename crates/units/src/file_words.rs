@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_value_is_told_with_its_key_and_what_it_takes() {
+    fn wrong_value_is_told_with_key() {
         let text =
             "a = 1\nmethod = { min = \"x\", max = 3 }\nlist = [\n  1,\n  true ]\n[[table]]\n";
         let at = |part: &str| Some(text.find(part).unwrap());

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_without_a_unit_or_with_another_is_refused() {
+    fn unitless_number_is_refused() {
         for text in ["50", "50parsec", "-1us", "us", "", "1e99s", "0.5ns", "9999999999h", "5 0us"] {
             check::<Nanos>(text, None);
         }
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_are_read_as_iperf3_tc_and_netperf_write_them() {
+    fn quantities_parse_as_other_tools_write_them() {
         check::<Bytes>("1470", Some(1470));
         check::<Bytes>("64k", Some(65_536));
         check::<Bytes>("1M", Some(1_048_576));
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_rates_keep_decimal_and_binary_apart() {
+    fn decimal_and_binary_sizes_differ() {
         check::<Bytes>("32KiB", Some(32_768));
         check::<Bytes>("32kB", Some(32_000));
         check::<BitsPerSecond>("2.5Gbps", Some(2_500_000_000));

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_names_one_stream() {
+    fn seed_names_one_stream() {
         let mut first = Rng::from_seed(7);
         let mut second = Rng::from_seed(7);
         let mut other = Rng::split(7, 1);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shuffle_keeps_every_item() {
+    fn shuffle_keeps_every_item() {
         let mut items: Vec<u32> = (0..100).collect();
         Rng::from_seed(1).shuffle(&mut items);
         assert_ne!(items, (0..100).collect::<Vec<_>>());
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_is_equally_likely_and_an_item_may_keep_its_place() {
+    fn every_order_is_equally_likely() {
         let mut rng = Rng::from_seed(3);
         let mut counts = BTreeMap::new();
         for _ in 0..6_000 {

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_name_finds_the_one_that_was_meant() {
+    fn misspelt_name_finds_the_one_that_was_meant() {
         let known = ["burst", "connections", "threads"];
         assert_eq!(nearest("bursts", known), Some("burst"));
         assert_eq!(nearest("conections", known), Some("connections"));
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_name_finds_all_that_have_it() {
+    fn partial_name_finds_all_matches() {
         let known = ["rate", "latency_ns_mean", "latency_ns_p99", "jitter_ns", "probe_ns_p99"];
         assert_eq!(with_parts("p99", &known, 3), ["latency_ns_p99", "probe_ns_p99"]);
         assert_eq!(with_parts("latncy_p99", &known, 3), ["latency_ns_p99"]);

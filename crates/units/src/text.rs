@@ -122,7 +122,7 @@ mod tests {
 
     /// As `date -u -d @SECONDS '+%F %T UTC'` writes them.
     #[test]
-    fn a_time_is_written_as_date_writes_it() {
+    fn time_is_written_as_date_writes_it() {
         for (seconds, text) in [
             (0, "1970-01-01 00:00:00 UTC"),
             (951_782_400, "2000-02-29 00:00:00 UTC"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_three_significant_digits_and_no_exponent() {
+    fn numbers_have_three_significant_digits() {
         for (value, text) in [
             (0.0, "0"),
             (0.0001, "<0.001"),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_has_its_sign_or_two_readings() {
+    fn share_has_its_sign_or_two_readings() {
         for (text, share) in [("30%", 0.3), (concat!("2.5", " %"), 0.025), (" 0% ", 0.0)] {
             assert!(
                 parse_percent(text).is_some_and(|found| (found - share).abs() < 1e-12),

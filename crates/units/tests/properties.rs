@@ -8,25 +8,25 @@ const EXACT: u64 = 1 << 53;
 
 proptest! {
     #[test]
-    fn a_printed_time_is_read_back(ns in 0..EXACT) {
+    fn printed_time_is_read_back(ns in 0..EXACT) {
         let time = Nanos::from_ns(ns);
         prop_assert_eq!(time.to_string().parse(), Ok(time));
     }
 
     #[test]
-    fn a_printed_size_is_read_back(bytes in 0..EXACT) {
+    fn printed_size_is_read_back(bytes in 0..EXACT) {
         let size = Bytes::new(bytes);
         prop_assert_eq!(size.to_string().parse(), Ok(size));
     }
 
     #[test]
-    fn a_printed_rate_is_read_back(bits in 0..EXACT) {
+    fn printed_rate_is_read_back(bits in 0..EXACT) {
         let rate = BitsPerSecond::new(bits);
         prop_assert_eq!(rate.to_string().parse(), Ok(rate));
     }
 
     #[test]
-    fn a_printed_set_of_cpus_is_read_back(cpus in prop::collection::btree_set(0..512_u32, 0..40)) {
+    fn printed_set_of_cpus_is_read_back(cpus in prop::collection::btree_set(0..512_u32, 0..40)) {
         let set: CpuSet = cpus.into_iter().map(CpuId).collect();
         prop_assert_eq!(set.to_string().parse(), Ok(set));
     }

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_asks_for_a_loader_is_not_static() {
+    fn program_with_loader_is_not_static() {
         check(&[1, 2], true);
         check(&[1, INTERPRETER, 2], false);
         check(&[], true);

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_console_is_its_last_lines() {
+    fn end_of_a_console_is_its_last_lines() {
         let lines: Vec<String> = (0..20).map(|idx| format!("line {idx}\r")).collect();
         check(&lines.join("\n"), "line 12 | line 13 | line 14");
         check("\u{1b}cBooting\r\n\r\n", "cBooting");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_console_tells_whether_the_guest_is_ready_or_has_failed() {
+    fn console_tells_ready_or_failed() {
         let console = said("[    0.1] hello\n");
         assert!(!console.is_ready() && console.failure().is_none());
         let console = said("[    0.1] hello\nlatput: error: no \u{1b}eth0\n");
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_the_place_of_its_name_is_not_read() {
+    fn replaced_console_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("console");
         let console = Console::create(&path).unwrap();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_cut_ends_and_garbage_is_refused() {
+    fn cut_line_ends_and_garbage_fails() {
         let mut bytes = Vec::new();
         Frame::Input(vec![1, 2, 3]).write(&mut bytes).unwrap();
         for end in 0..bytes.len() {

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_archive_is_what_the_kernel_expects() {
+    fn archive_is_what_the_kernel_expects() {
         let mut archive = Initramfs::default();
         archive.folder("/etc");
         archive.file("/etc/name", b"hello");

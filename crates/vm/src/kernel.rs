@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_words_that_leave_the_first_process_alone() {
+    fn kernel_parameters_keep_first_process() {
         let taken = |given: &str| checked_parameters(given).map_err(|error| error.to_string());
         assert_eq!(taken("  threadirqs   nohz=off "), Ok("threadirqs nohz=off".to_owned()));
         assert_eq!(taken(""), Ok(String::new()));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_kernel_that_has_its_modules_is_taken() {
+    fn newest_kernel_with_modules_is_taken() {
         let root = tempfile::tempdir().unwrap();
         for release in ["6.1.0-9-amd64", "6.1.0-56-amd64", "6.9.0-1-amd64"] {
             let image = root.path().join("boot").join(format!("vmlinuz-{release}"));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_payload_of_an_image_is_found_and_a_cut_image_has_none() {
+    fn image_payload_is_found_unless_cut() {
         let mut image = vec![0; 0x400 + 100];
         image[0x1f1] = 1;
         image[0x202..0x206].copy_from_slice(b"HdrS");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_is_no_kernel_is_booted_as_it_is() {
+    fn non_kernel_image_boots_unchanged() {
         let root = tempfile::tempdir().unwrap();
         let image = root.path().join("vmlinuz");
         let kernel = |image: &Path| Kernel {

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_for_one_command_at_a_time_and_a_cut_one_is_left_alone() {
+    fn port_serves_one_command_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let files = files(&folder);
         let ports: Vec<UnixListener> =
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_is_gone_is_told() {
+    fn guest_that_is_gone_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let files = files(&folder);
         let problem = Line::open(folder.path(), &[]).unwrap_err().to_string();

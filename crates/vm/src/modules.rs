@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_module_comes_after_what_it_depends_on_and_only_once() {
+    fn module_follows_its_dependencies_once() {
         let root = kernel_folder();
         let modules = Modules::read(root.path()).unwrap();
         let found = modules.with_dependencies(&["net-failover", "virtio_net"]);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_and_a_damaged_module_are_told_with_the_mend() {
+    fn bad_module_is_told_with_remedy() {
         let root = kernel_folder();
         let modules = Modules::read(root.path()).unwrap();
         check(&modules, "e1000e", "linux-image-amd64");

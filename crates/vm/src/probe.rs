@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interrupts_of_a_card_are_summed_over_its_vectors_and_cpus() {
+    fn card_interrupts_are_summed_over_vectors() {
         let text = "           CPU0       CPU1\n  4:  9 9 IO-APIC 4-edge ttyS0\n 24:  1 20 PCI-MSI \
                     49152-edge eth0-rx-0\n 25:  300 0 PCI-MSI 49153-edge eth0-tx-0\nNMI: 5 5\n";
         assert_eq!(sum(text, &["24".into(), "25".into()]), 321);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_from_what_a_real_card_does() {
+    fn faults_differ_from_real_card_behaviour() {
         check(&of_lone_packets(20, 23), "interrupts once more");
         check(&of_lone_packets(20, 21), "as on a real card");
         check(&of_flood(9000, 2000, Duration::from_secs(1)), "no more than");

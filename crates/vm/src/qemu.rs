@@ -193,7 +193,7 @@ mod tests {
     use crate::spec::Driver;
 
     #[test]
-    fn the_cards_are_on_a_hub_and_nothing_else_is() {
+    fn only_cards_are_on_the_hub() {
         for driver in Driver::ALL {
             let words = words(GuestSpec { driver });
             let networks: Vec<&String> = words
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comma_in_a_path_does_not_end_an_option() {
+    fn comma_in_a_path_does_not_end_an_option() {
         assert_eq!(option("path=", Path::new("/a,b")), "path=/a,,b");
     }
 

@@ -101,14 +101,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guest_is_named_by_its_driver() {
+    fn guest_is_named_by_its_driver() {
         for name in ["e1000e", "e1000", "virtio-net"] {
             assert_eq!(name.parse::<GuestSpec>().unwrap().to_string(), name);
         }
     }
 
     #[test]
-    fn a_guest_that_is_not_there_is_refused_with_those_that_are() {
+    fn unknown_guest_is_refused_with_list() {
         check("igb", "e1000e, e1000, virtio-net");
         check("", "e1000e, e1000, virtio-net");
         check("e1000e,kvm", "e1000e, e1000, virtio-net");

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_found_with_their_language_and_line() {
+    fn blocks_have_language_and_line() {
         let text = "# A\n\n```toml\na = 1\n```\ntext\n```\nplain\n```\n";
         let expected = [(3, "toml", "a = 1\n"), (7, "", "plain\n")]
             .map(|(line, language, text)| Block { line, language, text: text.to_owned() });
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn command_lines_are_found_and_split_as_a_shell_does() {
+    fn command_lines_split_as_in_shell() {
         check_lines("latput tune # quick\n", &[&["tune"]]);
         check_lines(
             "$ sudo latput run a.toml -o 'b c.db' | less\n",
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_binary_refuses_is_an_error_with_its_words() {
+    fn refused_command_is_quoted() {
         let refuses = Path::new("/bin/false");
         assert!(check_arguments(&["tune".into()], refuses).is_err());
         assert!(check_arguments(&["tune".into()], Path::new("/bin/true")).is_ok());

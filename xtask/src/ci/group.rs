@@ -133,7 +133,7 @@ mod tests {
     };
 
     #[test]
-    fn after_a_step_that_fails_the_next_is_run_only_to_keep_going() {
+    fn failed_step_stops_unless_keep_going() {
         let chosen: Vec<_> = GROUP.steps().filter(|step| step.name != "second").collect();
         let ended = |chosen: &[&'static Step], keep_going| -> Vec<&str> {
             let end = |step: &'static Step| {

@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_hosts_or_is_a_pattern_is_not_run() {
+    fn host_and_pattern_commands_are_skipped() {
         for (line, why) in [
             ("show eth0", None),
             ("show IFACE", Some(PATTERN)),

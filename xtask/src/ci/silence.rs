@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_named_and_killed_and_the_rest_goes_on() {
+    fn hung_step_is_named_and_killed() {
         let (said, is_well) = said("echo first; sleep 600; echo \"ended by $?\"");
         assert!(is_well, "{said}");
         let lines: Vec<&str> = said.lines().collect();
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_the_output_open_is_not_waited_for() {
+    fn held_output_is_not_waited_for() {
         let (said, is_well) = said("sleep 4 & echo last");
         assert!(is_well && said.starts_with("last\n"), "{said}");
         assert!(said.ends_with("another process holds its output open\n"), "{said}");
     }
 
     #[test]
-    fn what_speaks_in_time_is_left_alone_also_without_a_last_newline() {
+    fn talking_step_is_left_alone() {
         assert_eq!(said("echo a; sleep 0.2; printf b"), ("a\nb".to_owned(), true));
     }
 }

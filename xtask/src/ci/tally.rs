@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closing_lines_of_test_programs_are_added_up() {
+    fn closing_lines_are_added_up() {
         let mut tally = Tally::default();
         tally.feed("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n");
         tally.feed("test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured\n");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_arm_is_named_with_its_test() {
+    fn skipped_arm_is_named_with_its_test() {
         let mut tally = Tally::default();
         tally.feed("skipped: needs chromium");
         tally.feed("---- comes_and_goes stdout ----");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_kept_with_the_program_where_they_are_asked_for() {
+    fn times_are_kept_by_program() {
         let lines = [
             "     Running tests/it/main.rs (target/debug/deps/it-dc569ab77f938948)",
             "test root_a::goes ... ok <1.250s>",
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_test_is_kept_with_what_it_said() {
+    fn failed_test_keeps_its_output() {
         let mut tally = Tally::default();
         let output = "test goes ... ok\ntest a::breaks ... some\nFAILED\n\nsuccesses:\n\n---- goes stdout ----\nfine\n\n\
                       failures:\n\n---- a::breaks stdout ----\n\nthread 'a::breaks' panicked\nleft: 1\n\n\nfailures:\n    \
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_counted_and_its_failure_told() {
+    fn command_is_counted_and_its_failure_told() {
         let mut tally = Tally::default();
         let said = "echo 'test result: ok. 1 passed; 0 failed;'; exit 3";
         let mut screen = Vec::new();

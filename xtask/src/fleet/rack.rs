@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rack_has_as_many_of_each_kind_as_asked_for() {
+    fn rack_has_as_many_as_asked() {
         let hosts = hosts(&Options::sample());
         let count = |kinds: &[Kind]| hosts.iter().filter(|(_, it)| kinds.contains(it)).count();
         assert_eq!(hosts.len(), 24);

@@ -209,14 +209,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slice_is_as_long_as_the_noise_wants_it() {
+    fn slice_length_follows_the_noise() {
         assert!(noise(&[100.0, 110.0, 90.0, 99.0]) > 0.09);
         assert!((slice_s(0.044) - 4.0).abs() < 1e-9);
         assert!((slice_s(0.0) - 1.0).abs() < 1e-9 && (slice_s(9.0) - 6.0).abs() < 1e-9);
     }
 
     #[test]
-    fn the_deferrals_around_an_effect_are_those_that_have_less_and_more() {
+    fn deferrals_surround_the_effect() {
         let sweep =
             Sweep(vec![(10, [0.0; 2]), (20, [0.0, 0.01]), (40, [0.1, -0.05]), (80, [0.3, -0.2])]);
         assert_eq!(sweep.around(OutsideFigure::Tail, 0.2), Some([(40, 0.1), (80, 0.3)]));

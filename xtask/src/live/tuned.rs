@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_became_of_a_setting_is_read_from_the_document_of_a_run() {
+    fn setting_fate_is_read_from_document() {
         let broken = json!({ "guard_broken": { "until_back_ns": 4_500_000 }, "banned": "why" });
         let report = json!({
             "settings": [{}, {}, {}],

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_and_time_are_read_from_proc_whatever_the_name() {
+    fn proc_figures_are_read_despite_name() {
         assert_eq!(resident("Name:\tx\nVmRSS:\t    1234 kB\n").unwrap(), 1234 * 1024);
         assert!(resident("VmRSS:\t1234\n").is_err());
         let stat = "7 (a) b c) S 1 2 3 4 5 6 7 8 9 10 40 2 0 0 20";

@@ -149,7 +149,7 @@ mod tests {
         [Candidate::Fixed(0), Candidate::Fixed(100), Candidate::Goal("standard")];
 
     #[test]
-    fn the_best_of_each_phase_is_the_measure_and_what_is_missed_is_named() {
+    fn best_of_phase_is_the_measure() {
         // Requests want no delay, bulk wants some; the daemon does both, or stays at none.
         let text = table(|phase| if phase == Phase::Bulk { 1.0 } else { 0.99 });
         assert!(text.contains("every phase is within 10%"), "{text}");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_is_best_by_chance_in_a_round_is_not_the_measure_of_that_round() {
+    fn chance_winner_of_round_is_no_measure() {
         // Two delays that are alike on the whole: each is best in a round of its own.
         let round = |rates: [f64; 3]| {
             let samples = CANDIDATES.iter().zip(rates).map(|(candidate, rate)| {

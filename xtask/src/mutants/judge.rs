@@ -239,7 +239,7 @@ mod tests {
     "#;
 
     #[test]
-    fn outcomes_are_read_without_the_run_of_no_mutant() {
+    fn outcomes_exclude_the_baseline_run() {
         // The form of cargo-mutants 27.1.
         let text = r#"{"outcomes": [
             {"scenario": "Baseline", "summary": "Success"},
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn one_survivor_in_twenty_is_let_through_and_two_are_not() {
+    fn one_survivor_in_twenty_passes() {
         let (lines, viable) = (["b.rs: x", "c.rs: y"], 20);
         for (survivors, is_good) in [(1, true), (2, false)] {
             let mut outcomes = vec![outcome("k.rs: z", Fate::Killed); viable - survivors];
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_shows_its_share_and_what_that_proves() {
+    fn sample_shows_share_and_proof() {
         let survivor = outcome("b.rs: x", Fate::Survived);
         let cases = [
             // Wilson: z^2 / (n + z^2) for none.
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn accepted_survivors_do_not_count_and_must_survive() {
+    fn accepted_survivors_do_not_count() {
         let name = "a.rs: replace < with <= in f";
         let twice = [outcome(name, Fate::Survived), outcome(name, Fate::Survived)];
         assert!(judge(&twice).is_good());
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_with_a_part_of_a_name_says_nothing_of_the_rest() {
+    fn named_shard_leaves_rest_unknown() {
         let name = "a.rs: replace < with <= in f";
         let listed = vec![name.to_owned(); 3];
         let accepted = Accepted::parse(LIST).unwrap();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_needs_a_reason_and_a_mutant() {
+    fn line_needs_a_reason_and_a_mutant() {
         let error = |text: &str| Accepted::parse(text).unwrap_err().to_string();
         assert!(error(&LIST.replace("equal at zero", " ")).contains("no reason"));
         assert!(error(&LIST.repeat(2)).contains("twice"));

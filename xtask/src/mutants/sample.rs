@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_draws_the_same_again_whatever_the_order_and_another_seed_draws_others() {
+    fn seed_draws_the_same_sample() {
         let names: Vec<String> = (0..200).map(|index| format!("a.rs:{index}:1: x")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let reversed: Vec<&str> = names.iter().rev().copied().collect();
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_takes_a_name_by_its_letters() {
+    fn pattern_takes_a_name_by_its_letters() {
         let name =
             r"a.rs:1:2: replace |= with &= in <impl F for [u8; 2]>::f -> (a, b{}) \ $^*+?#-~";
         let wanted = r"^(?:a\.rs:1:2: replace \|= with \&= in <impl F for \[u8; 2\]>::f \-> \(a, b\{\}\) \\ \$\^\*\+\?\#\-\~|b)$";

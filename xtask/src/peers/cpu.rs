@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_time_of_all_cpus_is_read_and_damage_is_seen() {
+    fn idle_time_is_read_and_damage_seen() {
         let text = "cpu  10 20 30 4000 500 6 7 8 900 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n";
         assert_eq!(idle_time(text), Some((Duration::from_secs(45), 1)));
         assert_eq!(idle_time("cpu  1 2 3\n"), None);

@@ -336,14 +336,14 @@ mod tests {
         1: 020012C6:1451 010012C6:9999 01 00000000:00000000\n";
 
     #[test]
-    fn a_listener_is_known_by_its_port_and_state() {
+    fn listener_is_found_by_port() {
         assert!(listens(TABLE, 0x3249));
         assert!(!listens(TABLE, 0x1451));
         assert!(!listens("", 1));
     }
 
     #[test]
-    fn sent_packets_are_the_second_figure_of_the_sending_half() {
+    fn sent_packets_are_second_figure() {
         let table = "Inter-|   Receive\n face |bytes\n    lo: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n\
             \x20 lat0: 11 12 0 0 0 0 0 0 13 14 0 0 0 0 0 0\n";
         assert_eq!(packets_sent(table), Some(14));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_ended_with_what_it_started() {
+    fn process_is_ended_with_what_it_started() {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 60 & echo $!; wait"]);
         let mut running = Running::start(command).unwrap();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_process_tells_its_words_and_a_slow_one_is_ended() {
+    fn failed_process_tells_its_words() {
         let stop = AtomicBool::new(false);
         let run = |script: &str, limit| {
             let mut command = Command::new("sh");

@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_found_in_what_each_program_prints() {
+    fn rate_is_read_from_each_program() {
         let ours = r#"{"runs": [{"metrics": {"transactions_per_s": 5.5, "throughput_bps": 44}}]}"#;
         check_rate(Kind::Latput, Load::Rr, ours, 5.5);
         check_rate(Kind::Latput, Load::Stream, ours, 44.0);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_is_missed_where_its_whole_interval_is() {
+    fn goal_is_missed_by_whole_interval() {
         for (low, high, expected) in
             [(0.995, 1.02, "met"), (0.95, 1.01, "open: too few rounds"), (0.9, 0.98, "missed")]
         {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_below_the_grain_of_the_clock_has_no_ratio() {
+    fn cost_below_clock_grain_has_no_ratio() {
         let sample = |program, cpu_us| Sample {
             round: 1,
             program,

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_budget_of_the_plan_is_replaced() {
+    fn budget_of_the_plan_is_replaced() {
         let plan = plan_text(40).unwrap();
         assert!(plan.contains("budget = \"40s\"") && !plan.contains("200s"), "{plan}");
     }

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_of_a_run_is_read_from_its_document() {
+    fn outcome_is_read_from_document() {
         let report = |kind: &str, setting: u64| {
             json!({
                 "headline": { "kind": kind },

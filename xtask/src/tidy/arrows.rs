@@ -218,7 +218,7 @@ mod tests {
         | `units` | a | - | pure |\n| `linux` | b | `units` | world |\n\nEnd.\n";
 
     #[test]
-    fn a_tree_that_is_as_its_map_says_is_clean() {
+    fn mapped_tree_is_clean() {
         check_map(TABLE, &[package("latput-units", &[]), linux(&["latput-units"])], &[]);
     }
 
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_map_must_be_there_and_in_order() {
+    fn map_must_be_there_and_in_order() {
         let upside_down = "| crate | one line | uses | kind |\n|---|---|---|---|\n\
             | `linux` | b | `units` | world |\n| `units` | a | - | world |\n";
         let packages = [package("latput-units", &[]), linux(&["latput-units"])];
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn every_third_party_crate_must_have_its_reason() {
+    fn third_party_crates_need_a_reason() {
         let manifest =
             "[workspace.dependencies]\nlatput-units = { path = \"a\" }\nlibc = \"0.2\"\n";
         let reasons = |text| tree_of(&[("Cargo.toml", manifest), (REASONS, text)]);

@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_circle_of_files_is_found_with_what_ties_it() {
+    fn circle_of_files_is_found() {
         let files = [
             ("lib.rs", "mod a;\nmod b;\nmod c;\npub use a::A;\n"),
             ("a.rs", "use crate::b::{self, B};\npub struct A(B);\n"),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_may_use_its_parent_and_tests_may_use_all() {
+    fn part_may_use_parent_tests_anything() {
         let files = [
             ("lib.rs", "mod a;\npub struct Top;\n"),
             ("a.rs", "mod b;\nuse self::b::B;\nstruct A(B, crate::Top);\n"),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn two_files_may_use_each_other_in_a_few_places() {
+    fn two_files_may_share_a_little() {
         let pair = |idx: usize| {
             [
                 (format!("a{idx}.rs"), format!("use crate::b{idx}::B;\n")),

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_literals_become_blanks_and_lines_stay() {
+    fn comments_and_literals_become_blanks() {
         for (text, kept, lost) in [
             ("let a = 1; // std::fs\nlet b;", "let b;", "std::fs"),
             ("/* a /* std::fs */ b */ real", "real", "std::fs"),

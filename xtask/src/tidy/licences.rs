@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_crate_needs_an_allowed_licence_and_the_registry() {
+    fn crate_needs_an_allowed_licence_and_the_registry() {
         let allowed = ["MIT", "Apache-2.0 WITH LLVM-exception"];
         let allowed = allowed.map(|it| Licensee::parse(it).unwrap());
         let banned = [Ban { name: "tokio".into(), reason: "no async runtime".into() }];

@@ -1,20 +1,29 @@
-//! Names of types: one name in many crates does not tell a reader which type is meant.
+//! Names: a type that many crates call the same is not known by its name, and a test's name is no sentence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Finding;
-use super::code::{is_word, line_of};
+use super::code::{is_word, line_of, mask};
 use super::tree::Tree;
 
 /// Most crates with a type of the same name.
 const MOST_CRATES: usize = 2;
+/// Most words in the name of a test: its subject, the condition and the result.
+const MOST_WORDS: usize = 10;
 /// Names that every crate may have.
 const COMMON: &[&str] = &["Error", "Result"];
 /// The words before the name of a type.
 const KEYWORDS: &[&str] = &["struct ", "enum ", "trait ", "type ", "union "];
 
-/// The types whose name stands in too many crates.
+/// The types whose name stands in too many crates, and the tests whose name is too long.
 pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = types_of_many_crates(tree);
+    let rust = tree.files.iter().filter(|file| file.is(&["rs"]));
+    findings.extend(rust.flat_map(|file| long_test_names(&file.path, &mask(&file.text))));
+    findings
+}
+
+fn types_of_many_crates(tree: &Tree) -> Vec<Finding> {
     let mut types = BTreeMap::<String, Vec<(&str, &str, usize)>>::new();
     let rust =
         tree.files.iter().filter(|file| file.is(&["rs"]) && file.path.starts_with("crates/"));
@@ -43,6 +52,24 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+fn long_test_names(path: &str, code: &str) -> Vec<Finding> {
+    let mut is_test = false;
+    let mut findings = Vec::new();
+    for (idx, line) in code.lines().map(str::trim).enumerate() {
+        let Some(rest) = line.strip_prefix("fn ") else {
+            is_test |= line == "#[test]";
+            continue;
+        };
+        let name = rest.split(|char| !is_word(char)).next().unwrap_or_default();
+        let words = name.split('_').count();
+        if std::mem::take(&mut is_test) && words > MOST_WORDS {
+            let message = format!("the name of this test has {words} words (at most {MOST_WORDS})");
+            findings.push(Finding::new(path, idx + 1, message));
+        }
+    }
+    findings
+}
+
 /// The types that `code` declares outside of functions and modules, each with its byte offset.
 fn type_names(code: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut start = 0;
@@ -65,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_type_name_must_not_stand_in_three_crates() {
+    fn type_name_is_in_two_crates_at_most() {
         let [a, b, c] = ["crates/a/src/a.rs", "crates/b/src/a.rs", "crates/c/src/a.rs"];
         let tests = "#[cfg(test)]\nmod tests {\nstruct Step;\n}\n";
         let cases = [
@@ -85,5 +112,17 @@ mod tests {
         let one_crate =
             [(a, "struct Step;"), ("crates/a/src/b.rs", "struct Step;"), (b, "struct Step;")];
         assert_eq!(check(&tree_of(&one_crate)), []);
+    }
+
+    #[test]
+    fn long_name_of_a_test_is_found() {
+        let long = "a_b_c_d_e_f_g_h_i_j_k";
+        let file = |attribute: &str, name: &str| format!("{attribute}\n    fn {name}() {{}}\n");
+        let findings = |text: &str| check(&tree_of(&[("crates/a/tests/a.rs", text)]));
+        let found = findings(&file("#[test]\n    #[ignore]", long));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].message.contains("11 words (at most 10)") && found[0].line == 3);
+        assert_eq!(findings(&file("#[test]", &long[2..])), []);
+        assert_eq!(findings(&file("#[inline]", long)), []);
     }
 }

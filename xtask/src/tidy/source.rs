@@ -169,13 +169,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_must_open_with_its_purpose() {
+    fn file_must_open_with_its_purpose() {
         check_one("crates/cli/src/a.rs", "use a;\n", &["must open with"]);
         check_one("crates/cli/src/a.rs", "//!\n", &["must open with"]);
     }
 
     #[test]
-    fn a_file_must_not_be_too_long() {
+    fn file_must_not_be_too_long() {
         check_one("crates/cli/src/a.rs", &"//! A.\n".repeat(800), &[]);
         check_one("crates/cli/src/a.rs", &"//! A.\n".repeat(801), &["801 lines"]);
         let text = "//! A.\n".repeat(401);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_iteration_must_be_fixed() {
+    fn order_of_iteration_must_be_fixed() {
         let code = "//! A.\nfn a() { std::collections::HashMap::new() }\n";
         check_one("crates/cli/src/a.rs", code, &["use `BTreeMap`"]);
     }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ignored_test_must_be_run_by_somebody() {
+    fn ignored_test_must_be_run_by_somebody() {
         let long = format!("//! A.\n#[test]\n{IGNORE} = \"long: b\"]\nfn a() {{}}\n");
         check_one("crates/cli/tests/it/a.rs", &long, &[]);
         check_one("crates/load/tests/a.rs", &long, &["an ignored test"]);

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_change_costs_is_seen_and_what_is_everywhere_is_not() {
+    fn cost_of_change_is_seen_at_changes() {
         let none = judged(0);
         assert!(none.is_good() && none.cost_ms().0.abs() < 1e-6, "{none}");
         assert_eq!((none.changed.behind.len(), none.kept.behind.len()), (20, 19));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_two_connections_and_of_unlike_settings_are_not_compared() {
+    fn unlike_slices_are_not_compared() {
         let slice = |setting, at_us| Slice {
             setting,
             window_started_us: at_us,

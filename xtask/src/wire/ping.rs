@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_belongs_to_the_request_of_its_number_within_the_span() {
+    fn reply_matches_request_within_span() {
         let packet = |at_us, text: &str| Packet {
             at_us,
             from_sut: text.contains("reply"),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_of_ping_is_its_second_figure() {
+    fn mean_of_ping_is_its_second_figure() {
         let said = "600 packets transmitted, 600 received, 0% packet loss, time 3001ms\n\
             rtt min/avg/max/mdev = 0.047/0.088/1.216/0.051 ms\n";
         assert!((mean_of_ping(said).unwrap() - 88.0).abs() < 1e-9);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_goal_is_of_the_two_ratios_to_the_wire() {
+    fn goal_is_of_the_two_ratios_to_the_wire() {
         let near = Pings { ratios: vec![(1.15, 1.18), (1.16, 1.17)] };
         assert!(near.is_good(), "{near}");
         let far = Pings { ratios: vec![(1.00, 1.10), (1.02, 1.12)] };

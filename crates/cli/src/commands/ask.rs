@@ -230,7 +230,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn a_command_is_given_its_input_and_answers() {
+    fn command_is_given_its_input_and_answers() {
         let input = "x".repeat(200_000);
         let ending = run("cat; echo no >&2; exit 3", &input, LONG, false);
         let expected =
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_a_command_wrote_is_read_however_late_its_end_is_seen() {
+    fn command_output_is_read_after_its_end() {
         let long_ago = Instant::now().checked_sub(LONG).unwrap();
         let mut held = Rest { since: long_ago, passes: 0 };
         assert_eq!((1..REST_PASSES).filter(|_| held.is_read(false)).count(), 0);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_ends_with_its_children_by_time_length_and_stop() {
+    fn command_ends_with_its_children() {
         let begun = Instant::now();
         assert_eq!(run("sleep 100", "", Duration::from_millis(50), false), AskEnding::TimedOut);
         assert_eq!(run("sleep 100 & wait", "", LONG, true), AskEnding::Stopped);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_an_error() {
+    fn program_that_is_not_there_is_an_error() {
         let mut patient = Patient { is_over: false, calls: 0 };
         let start = || Process::start_here(&mut Command::new("no-such-program"));
         let ending = ask(start, b"", LONG, &mut patient);

@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_fits_eighty_columns_and_hides_what_is_not_there() {
+    fn table_fits_eighty_columns() {
         let document = sample();
         let text = table(&document, false, 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -393,7 +393,7 @@ mod tests {
         "#; // 250 s as a grid
 
     #[test]
-    fn a_plan_is_searched_only_where_a_grid_is_too_long_and_nothing_speaks_against_it() {
+    fn plan_is_searched_where_grid_is_long() {
         check(PLAN.to_owned(), None);
         check(format!("{PLAN}budget = \"250s\""), None);
         check(format!("{PLAN}budget = \"200s\""), Some(Design::Search));

@@ -111,7 +111,7 @@ mod tests {
     use crate::exit::Code;
 
     #[test]
-    fn stranded_hosts_are_in_the_document_with_their_commands() {
+    fn stranded_hosts_have_their_commands_in_json() {
         let hosts = vec![LeftChanged {
             host: "sut".to_owned(),
             why: "the line is gone".to_owned(),

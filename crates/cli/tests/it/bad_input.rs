@@ -6,7 +6,7 @@ use std::io::Write;
 use crate::{Place, Ran, resident_kb, wait_until};
 
 #[test]
-fn a_plan_that_cannot_be_run_is_refused_by_file_and_line() {
+fn impossible_plan_is_refused_by_line() {
     check_plan("colour = 1", &["plan.toml:3:", "colour"]);
     check_plan("[[workload]]\nkind = \"tcp_rr\"\nbursts = 2", &["plan.toml:5:", "bursts"]);
     check_plan(
@@ -34,7 +34,7 @@ fn a_plan_that_cannot_be_run_is_refused_by_file_and_line() {
 }
 
 #[test]
-fn a_missing_plan_a_wrong_flag_and_a_wrong_testbed_are_usage_errors() {
+fn missing_plan_is_usage_error() {
     let place = Place::new();
     place.run(&["run", "nowhere.toml"]).expect(2, &["nowhere.toml"]);
     place.run(&["run", "--colour"]).expect(2, &["--colour"]);
@@ -48,7 +48,7 @@ fn a_missing_plan_a_wrong_flag_and_a_wrong_testbed_are_usage_errors() {
 }
 
 #[test]
-fn how_well_figures_are_to_be_known_is_checked() {
+fn precision_flags_are_checked() {
     let place = Place::new();
     let measure = ["measure", "loopback", "--workload", "tcp_rr"];
     let with = |flag: &str, value: &str| place.run(&[&measure[..], &[flag, value]].concat());
@@ -68,7 +68,7 @@ fn how_well_figures_are_to_be_known_is_checked() {
 }
 
 #[test]
-fn a_link_that_carries_the_session_goes_down_only_if_it_is_named_twice() {
+fn session_link_needs_naming_twice() {
     let place = Place::new();
     let twice = "--allow-link-reset=eth9";
     place.run(&["set", "lo", "mtu=9000", twice]).expect(2, &["must repeat", "lo"]);
@@ -113,7 +113,7 @@ fn a_card() -> Option<(String, u64)> {
 }
 
 #[test]
-fn a_confirmation_of_nothing_says_so() {
+fn confirmation_of_nothing_says_so() {
     let place = Place::new();
     place.run(&["confirm"]).expect(1, &["no change waits to be confirmed"]);
     place.run(&["confirm", "lo"]).expect(1, &["no change of lo waits"]);
@@ -121,7 +121,7 @@ fn a_confirmation_of_nothing_says_so() {
 }
 
 #[test]
-fn an_agent_that_is_late_hostile_or_of_another_version_is_named_with_the_mend() {
+fn bad_agent_is_named_with_remedy() {
     let same = "install the same version on both";
     check_agent(
         r#"echo '{"opened":{"schema":99,"version":"9.9","new":[1]}}'; cat"#,
@@ -152,7 +152,7 @@ fn an_agent_that_is_late_hostile_or_of_another_version_is_named_with_the_mend() 
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn what_a_far_end_says_without_end_is_not_kept() {
+fn endless_output_of_far_end_is_bounded() {
     // As fast as a pipe takes it; without a bound it is more than a GB in a few seconds.
     check_memory("head -c 1000000000 /dev/zero | tr '\\0' x >&2; exit 3", "host `far`");
     check_memory("yes '\"set\"'", "sent `Set` at the wrong time");
@@ -177,7 +177,7 @@ fn check_memory(script: &str, expected: &str) {
 }
 
 #[test]
-fn an_agent_tells_a_controller_of_another_version_so() {
+fn agent_tells_a_controller_of_another_version_so() {
     let place = Place::new();
     place.write("open", "{\"open\":{\"schema\":99,\"version\":\"9.9\",\"new\":1}}\n");
     let from = std::fs::File::open(place.path("open")).unwrap();
@@ -187,7 +187,7 @@ fn an_agent_tells_a_controller_of_another_version_so() {
 }
 
 #[test]
-fn a_host_whose_name_does_not_resolve_is_a_usage_error() {
+fn unresolved_host_is_a_usage_error() {
     let place = Place::new();
     place.write("rack.toml", &testbed("cat").replace("127.0.0.2", "no where"));
     place
@@ -213,7 +213,7 @@ fn testbed(script: &str) -> String {
 }
 
 #[test]
-fn an_unknown_knob_value_or_interface_is_refused_and_the_nearest_is_named() {
+fn unknown_word_is_refused_with_nearest() {
     let place = Place::new();
     place.run(&["set", "lo", "gro-flush-timeuot=50us"]).expect(2, &["gro-flush-timeout"]);
     place.run(&["set", "lo", "gro-flush-timeout=50"]).expect(2, &["50us"]);
@@ -223,7 +223,7 @@ fn an_unknown_knob_value_or_interface_is_refused_and_the_nearest_is_named() {
 }
 
 #[test]
-fn a_results_file_that_is_none_is_refused_by_name() {
+fn bad_results_file_is_refused_by_name() {
     let place = Place::new();
     place.run(&["report", "nowhere.db"]).expect(2, &["nowhere.db"]);
     place.write("text.db", "throughput,latency\n1,2\n");
@@ -235,7 +235,7 @@ fn a_results_file_that_is_none_is_refused_by_name() {
 }
 
 #[test]
-fn help_tells_of_every_command_and_exit_code() {
+fn help_lists_every_command_and_exit_code() {
     let place = Place::new();
     let help = place.run(&["--help"]);
     let words = ["tune", "run", "measure", "show", "set", "restore", "report", "lab", "stranded"];

@@ -21,7 +21,7 @@ const READERS: [&[&str]; 7] = [
 ];
 
 #[test]
-fn a_file_of_another_version_or_half_of_one_is_refused_by_every_reader() {
+fn foreign_results_are_refused_by_every_reader() {
     let place = place();
     place.db("kept.db", "PRAGMA wal_checkpoint(TRUNCATE)");
     let whole = std::fs::read(place.path("kept.db")).unwrap();
@@ -40,7 +40,7 @@ fn a_file_of_another_version_or_half_of_one_is_refused_by_every_reader() {
 }
 
 #[test]
-fn a_run_whose_first_setting_has_no_trial_gives_no_advice_and_says_why() {
+fn run_without_baseline_gives_no_advice() {
     let place = place();
     place.db(
         "kept.db",
@@ -69,7 +69,7 @@ fn a_run_whose_first_setting_has_no_trial_gives_no_advice_and_says_why() {
 }
 
 #[test]
-fn half_a_report_is_refused_and_the_results_file_is_left_as_it_was() {
+fn half_report_leaves_results_unchanged() {
     let place = place();
     place.run(&["report", "kept.db", "--share", "-o", "whole.html"]).expect(0, &[]);
     let whole = std::fs::read_to_string(place.path("whole.html")).unwrap();
@@ -99,7 +99,7 @@ fn half_a_report_is_refused_and_the_results_file_is_left_as_it_was() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn three_hundred_settings_with_markup_for_names_are_all_there() {
+fn settings_with_markup_are_all_shown() {
     let place = place();
     // Setting 0 stays. The others get names that HTML, Markdown and XML would take for their own.
     place.db(
@@ -142,7 +142,7 @@ fn three_hundred_settings_with_markup_for_names_are_all_there() {
 }
 
 #[test]
-fn a_thousand_runs_in_one_file_are_no_burden() {
+fn thousand_runs_in_one_file_load() {
     let place = place();
     place.db(
         "kept.db",
@@ -183,7 +183,7 @@ impl Place {
 }
 
 #[test]
-fn a_comparison_says_what_differs_between_the_runs_beside_their_settings() {
+fn comparison_names_differences_beside_settings() {
     let place = place();
     std::fs::copy(place.path("kept.db"), place.path("later.db")).unwrap();
     place.db(

@@ -6,7 +6,7 @@ const CHECK: &str = include_str!("../../../../docs/schema/check.json");
 const PLAN: &str = "schema = 1\n[factors]\nmtu = [1500, 9000]\n[[workload]]\nkind = \"tcp_rr\"\n";
 
 #[test]
-fn a_check_says_how_many_trials_and_minutes_and_runs_none() {
+fn check_counts_trials_and_runs_none() {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     let on = ["run", "plan.toml", "--on", "sim:server-10g", "--check"];
@@ -41,7 +41,7 @@ fn tune_takes_testbed_without_on() {
 }
 
 #[test]
-fn a_check_fails_where_the_run_would() {
+fn check_fails_where_the_run_would() {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     let check = |on: &str| place.run(&["run", "plan.toml", "--on", on, "--check"]);

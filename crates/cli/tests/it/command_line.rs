@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::{Place, needs_program};
 
 #[test]
-fn completions_are_read_by_their_shell_and_name_no_hidden_command() {
+fn completions_load_and_hide_internal_commands() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = place.run(&["completions", shell]);
@@ -104,7 +104,7 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
-fn a_page_of_no_command_is_refused_with_those_that_there_are() {
+fn unknown_manual_page_lists_known_ones() {
     let place = Place::new();
     place.run(&["man", "tunes"]).expect(2, &["latput has no command `tunes`", "tune, run"]);
     place.run(&["man", "lab", "x"]).expect(2, &["latput lab has no command `x`", "up, down, exec"]);

@@ -20,7 +20,7 @@ seed = 7
 const RULE: &str = "SUBSYSTEM==\"net\", KERNEL==\"eth2\", ATTR{gro_flush_timeout}=\"20000\"";
 
 #[test]
-fn a_recommendation_is_written_for_each_system_and_what_it_lacks_is_told_twice() {
+fn recommendation_is_exported_to_each_format() {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
@@ -48,7 +48,7 @@ fn a_recommendation_is_written_for_each_system_and_what_it_lacks_is_told_twice()
 
 /// Nothing is made to last that the run has not proven.
 #[test]
-fn a_run_without_an_answer_is_neither_kept_nor_written() {
+fn unanswered_run_is_neither_kept_nor_exported() {
     let place = Place::new();
     std::fs::create_dir(place.path("root")).unwrap();
     place.write("short.toml", &PLAN.replace("{ min = 5, max = 5 }", "{ min = 1, max = 1 }"));
@@ -78,7 +78,7 @@ fn a_run_without_an_answer_is_neither_kept_nor_written() {
 }
 
 #[test]
-fn values_are_written_for_an_interface_that_need_not_be_here() {
+fn values_are_exported_for_absent_interface() {
     let place = Place::new();
     let export = |words: &[&str]| place.run(&[&["export-settings"], words].concat());
     export(&["eth7", "rx-usecs=50", "rx-ring=max", "--format", "systemd-link"])
@@ -142,7 +142,7 @@ const SET: [&str; 10] = [
 ];
 
 #[test]
-fn nmstate_s_and_ansible_s_yaml_is_what_ansible_reads() {
+fn exported_yaml_is_read_by_ansible() {
     if needs_program("ansible-inventory") {
         return;
     }
@@ -181,7 +181,7 @@ fn nmstate_s_and_ansible_s_yaml_is_what_ansible_reads() {
 }
 
 #[test]
-fn a_cloud_config_is_valid_for_cloud_init_and_has_udev_s_own_rules() {
+fn cloud_config_is_valid_with_udev_rules() {
     if needs_program("cloud-init") || needs_program("ansible-inventory") {
         return;
     }
@@ -215,7 +215,7 @@ fn a_cloud_config_is_valid_for_cloud_init_and_has_udev_s_own_rules() {
 }
 
 #[test]
-fn what_lo_has_now_is_written_and_runs_as_it_is() {
+fn present_values_of_lo_export_and_run() {
     let place = Place::new();
     let export = |words: &[&str]| place.run(&[&["export-settings", "lo"], words].concat());
     export(&["mtu", "--format", "networkmanager"]).expect(0, &["[ethernet]\nmtu="]);

@@ -25,7 +25,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn an_answer_is_told_and_first_stops_there() {
+fn answer_is_told_and_first_stops_there() {
     let place = place();
     let whole = [&["run", "plan.toml", "-o", "whole.db"], &ON[..]].concat();
     place.run(&whole).expect(0, &["proven after 8 trials: stay with ", "16 trials"]);
@@ -40,7 +40,7 @@ fn an_answer_is_told_and_first_stops_there() {
 }
 
 #[test]
-fn a_short_budget_is_refused_with_the_least() {
+fn short_budget_is_refused_with_the_least() {
     let place = place();
     // 16 trials of 55 ms are 880 ms.
     for budget in ["700ms", "0.5s"] {
@@ -54,7 +54,7 @@ fn a_short_budget_is_refused_with_the_least() {
 }
 
 #[test]
-fn a_run_that_compares_nothing_is_no_success() {
+fn run_that_compares_nothing_is_no_success() {
     let place = place();
     let once = ["--repetitions", "1..1", "-o", "once.db"];
     let run = [&["run", "plan.toml"], &once[..], &ON[..]].concat();
@@ -67,7 +67,7 @@ fn a_run_that_compares_nothing_is_no_success() {
 }
 
 #[test]
-fn factors_of_the_command_line_answer_whether_they_matter() {
+fn command_line_factors_answer_whether_they_matter() {
     let place = Place::new();
     let factor = "gro-flush-timeout+napi-defer-hard-irqs=0us+0,200us+100";
     let measure = ["measure", "sim:server-10g", "--workload", "tcp_rr", "--factor", factor];

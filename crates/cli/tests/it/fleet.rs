@@ -36,7 +36,7 @@ fn this_host_is_a_fleet_of_one() {
 }
 
 #[test]
-fn an_inventory_that_cannot_be_meant_is_refused_with_the_remedy() {
+fn bad_inventory_is_refused_with_remedy() {
     let place = Place::new();
     place.write("bad.toml", "schema = 1\n[group.a]\nhosts = ['ssh://a']\n");
     place.write("json.json", "[1]");
@@ -66,7 +66,7 @@ fn an_inventory_that_cannot_be_meant_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn results_that_prove_nothing_and_words_that_name_no_setting_are_refused() {
+fn unproven_results_and_unknown_settings_are_refused() {
     let place = Place::new();
     place.write("same.toml", &PLAN.replace("9000", "1499"));
     place.run(&["run", "same.toml", "--on", "sim:server-10g", "-o", "same.db"]).expect(0, &[]);
@@ -84,7 +84,7 @@ fn results_that_prove_nothing_and_words_that_name_no_setting_are_refused() {
 }
 
 #[test]
-fn a_winner_that_only_some_pairs_have_is_unstable_and_not_recommended() {
+fn winner_of_some_pairs_is_unstable() {
     let place = Place::new();
     for (number, profile) in
         ["server-10g", "server-10g", "server-10g", "hs22-ixgbe"].iter().enumerate()
@@ -116,7 +116,7 @@ const PAIRS: [&str; 3] =
     ["netns://no-s1,netns://no-c1", "netns://no-s2,netns://no-c2", "netns://no-s3,netns://no-c3"];
 
 #[test]
-fn pairs_that_cannot_be_confirmed_are_refused_with_the_remedy() {
+fn unconfirmable_pairs_are_refused_with_remedy() {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     place.write("same.toml", &PLAN.replace("9000", "1499"));
@@ -164,7 +164,7 @@ fn pairs_that_cannot_be_confirmed_are_refused_with_the_remedy() {
 }
 
 #[test]
-fn pairs_that_are_not_reached_are_each_named_and_nothing_is_decided() {
+fn unreachable_pairs_are_named_without_decision() {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "a.db"]).expect(0, &[]);

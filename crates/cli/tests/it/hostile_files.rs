@@ -61,7 +61,7 @@ fn no_output_goes_through_a_planted_name() {
 
 /// The page does not fit into the pipe: the process waits there with what it has left.
 #[test]
-fn a_command_on_a_strangers_file_keeps_no_right() {
+fn command_on_a_strangers_file_keeps_no_right() {
     let place = place();
     if !is_root(&place) {
         return;
@@ -124,7 +124,7 @@ fn another_user_can_lock_no_results_file() {
 }
 
 #[test]
-fn without_a_umask_another_user_can_lock_no_lab() {
+fn other_users_can_lock_no_lab() {
     let place = Place::new();
     if !is_root(&place) {
         return;

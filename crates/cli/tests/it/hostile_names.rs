@@ -11,7 +11,7 @@ use crate::Place;
 const HOSTILE: &str = "\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{7f}\u{feff}\u{e0041}";
 
 #[test]
-fn a_results_file_full_of_escapes_prints_none() {
+fn results_file_full_of_escapes_prints_none() {
     let place = Place::new();
     place.write("plan.toml", &plan("small"));
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);

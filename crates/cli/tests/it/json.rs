@@ -8,7 +8,7 @@ const METRICS: &str = include_str!("../../../../docs/schema/metrics.json");
 const SHOW: &str = include_str!("../../../../docs/schema/show.json");
 
 #[test]
-fn measure_and_report_print_a_document_of_the_results_schema() {
+fn json_documents_follow_the_results_schema() {
     let place = Place::new();
     let args = [
         "measure",
@@ -28,7 +28,7 @@ fn measure_and_report_print_a_document_of_the_results_schema() {
 }
 
 #[test]
-fn a_comparison_is_a_document_of_its_own_schema() {
+fn comparison_is_a_document_of_its_own_schema() {
     let place = Place::new();
     let measure = |seconds: &str| {
         let on = ["measure", "sim:server-10g", "--workload", "tcp_rr", "--repetitions", "3"];
@@ -116,7 +116,7 @@ fn show_prints_a_document_of_the_show_schema() {
 }
 
 #[test]
-fn a_document_of_another_version_does_not_pass() {
+fn document_of_another_version_does_not_pass() {
     let place = Place::new();
     let text =
         place.run(&["show", "lo", "--json"]).out.replacen("\"schema\": 1", "\"schmea\": 1", 1);
@@ -126,7 +126,7 @@ fn a_document_of_another_version_does_not_pass() {
 
 /// The query of the guide gives the medians that latput has.
 #[test]
-fn the_sql_of_the_guide_gives_the_median_of_percentiles() {
+fn sql_of_the_guide_gives_the_median_of_percentiles() {
     let guide = include_str!("../../../../docs/json.md");
     let queries = guide.split("```sql\n").skip(1).filter_map(|rest| rest.split("```").next());
     let sql = queries.into_iter().find(|sql| sql.contains("AS median")).unwrap();

@@ -52,7 +52,7 @@ const WRONG: &[(&[&str], i32, &str)] = &[
 ];
 
 #[test]
-fn wrong_input_of_every_command_is_told_in_json() {
+fn usage_errors_are_json_in_every_command() {
     let place = place();
     for (args, code, word) in WRONG {
         let ran = place.run(&[args, &["--json"][..]].concat());
@@ -66,7 +66,7 @@ fn wrong_input_of_every_command_is_told_in_json() {
 }
 
 #[test]
-fn what_is_told_beside_a_result_is_json_too() {
+fn remarks_are_json_too() {
     let place = place();
     let run = ["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db", "--json"];
     let ran = place.run(&run);
@@ -79,7 +79,7 @@ fn what_is_told_beside_a_result_is_json_too() {
 }
 
 #[test]
-fn a_plan_is_printed_as_json_with_its_text() {
+fn plan_in_json_has_its_text() {
     let place = Place::new();
     for which in ["built-in", "twin"] {
         let ran = place.run(&["plan", which, "--json"]);

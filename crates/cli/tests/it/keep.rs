@@ -47,7 +47,7 @@ const SET: [&str; 4] = ["mtu=9000", "rx-usecs=50us", "rps-cpus=0-1", "busy-poll=
 
 /// Which files a host has already, what is chosen and why, and the files that are written.
 #[test]
-fn the_format_is_that_of_what_manages_the_interface_and_remove_leaves_no_trace() {
+fn keep_follows_the_managing_program() {
     let connection = "etc/NetworkManager/system-connections/wired.nmconnection";
     let rules = "etc/udev/rules.d/90-latput-nic7.rules";
     let sysctl = "etc/sysctl.d/90-latput-nic7.conf";
@@ -181,7 +181,7 @@ fn interrupt_affinity_is_kept_by_a_unit() {
 
 /// A .link file without a word in it would take the place of the one that counts.
 #[test]
-fn of_a_setting_that_a_format_has_no_word_for_only_rules_are_written() {
+fn unsupported_setting_is_kept_as_rules() {
     let place = host(&[]);
     let keep = ["keep", "nic7", "napi-defer-hard-irqs=100", "gro-flush-timeout=50us"];
     let ran = place.run(&[&keep[..], &["--root", "root", "--yes"]].concat());
@@ -191,7 +191,7 @@ fn of_a_setting_that_a_format_has_no_word_for_only_rules_are_written() {
 }
 
 #[test]
-fn a_second_setting_replaces_the_first_and_remove_goes_back_before_both() {
+fn second_keep_replaces_first_and_removes_cleanly() {
     let place = host(&[("etc/netplan/50-cloud.yaml", NETPLAN)]);
     let root = place.path("root");
     let before = tree(&root);
@@ -210,7 +210,7 @@ fn a_second_setting_replaces_the_first_and_remove_goes_back_before_both() {
 }
 
 #[test]
-fn a_file_that_somebody_edited_is_shown_and_left() {
+fn edited_file_is_shown_and_left() {
     let place = host(&[]);
     let link = place.path("root/etc/systemd/network/10-latput-nic7.link");
     place.run(&["keep", "nic7", "mtu=9000", "--root", "root", "--yes"]).expect(0, &[]);
@@ -337,7 +337,7 @@ fn kept_link_file_copies_the_images_naming() {
 
 /// strace ends latput on entry to its n-th rename: the next `--remove` leaves no trace all the same.
 #[test]
-fn a_kill_between_two_files_is_taken_out() {
+fn kill_between_two_files_is_taken_out() {
     if needs_program("strace") || !can_trace() {
         return;
     }
@@ -503,7 +503,7 @@ fn tuned_profile_includes_what_is_active() {
 
 /// systemd's, NetworkManager's, netplan's and udev's own readers, where they are installed.
 #[test]
-fn the_programs_themselves_accept_the_files() {
+fn programs_themselves_accept_the_files() {
     let place = host(&[("etc/netplan/50-cloud.yaml", NETPLAN)]);
     let root = place.path("root");
     let keep = |format: &str| {

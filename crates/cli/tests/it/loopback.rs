@@ -8,7 +8,7 @@ const QUICK: [&str; 8] =
     ["--duration", "200ms", "--warmup", "50ms", "--repetitions", "2..3", "--confidence", "95%"];
 
 #[test]
-fn every_kind_of_workload_is_measured_and_printed() {
+fn every_workload_kind_is_measured() {
     check(&["tcp_rr"], &["tcp_rr"]);
     check(&["tcp_rr", "burst=16"], &["tcp_rr burst=16"]);
     check(&["tcp_stream"], &["tcp_stream"]);
@@ -23,7 +23,7 @@ fn every_kind_of_workload_is_measured_and_printed() {
 
 /// Eight byte kept of each transaction would be a MB and more here.
 #[test]
-fn the_memory_of_both_ends_does_not_grow_with_transactions() {
+fn memory_does_not_grow_with_transactions() {
     let place = Place::new();
     let words = ["measure", "loopback", "--workload", "tcp_rr", "burst=16", "connections=4"];
     let how_long = ["--duration", "8s", "--warmup", "1s", "--repetitions", "1..1"];
@@ -41,7 +41,7 @@ fn the_memory_of_both_ends_does_not_grow_with_transactions() {
 }
 
 #[test]
-fn the_width_of_tables_is_that_of_the_environment() {
+fn width_of_tables_is_that_of_the_environment() {
     let place = Place::new();
     let plan = "schema = 1\nname = \"t\"\n[factors]\nmtu = [1500, 9000]\n[[workload]]\nkind = \"tcp_rr\"\n\
                 [method]\nrepetitions = { min = 3, max = 3 }\n";
@@ -62,7 +62,7 @@ fn the_width_of_tables_is_that_of_the_environment() {
 
 /// In a network namespace of its own, where nobody may open ICMP sockets without the capability.
 #[test]
-fn echo_without_the_right_to_it_is_not_permitted() {
+fn echo_without_privilege_is_not_permitted() {
     if needs_root() || needs_program("setpriv") || needs_program("ip") {
         return;
     }
@@ -77,7 +77,7 @@ fn echo_without_the_right_to_it_is_not_permitted() {
 }
 
 #[test]
-fn runs_are_kept_where_the_user_says_and_nowhere_else() {
+fn runs_are_saved_only_where_told() {
     let place = Place::new();
     let mut args = vec!["measure", "loopback", "--workload", "tcp_rr"];
     args.extend(QUICK);
@@ -116,7 +116,7 @@ fn check(workload: &[&str], expected: &[&str]) {
 }
 
 #[test]
-fn an_error_that_repeats_is_told_once() {
+fn error_that_repeats_is_told_once() {
     let place = Place::new();
     let command = "sh -c 'echo $((40+2))xyz >&2; exit 3'";
     let ran = place.run(

@@ -29,7 +29,7 @@ const NOT_ALWAYS: &[&str] = &[
 const OF_CONNECTIONS_THAT_LAST: &str = "retransmits_per_s";
 
 #[test]
-fn metrics_are_listed_with_unit_direction_workloads_and_definition() {
+fn metrics_list_has_units_and_definitions() {
     let place = Place::new();
     let all = place.run(&["metrics"]);
     all.expect(0, &["latency_ns_p99", "lower is better", "any workload", "RFC 3550"]);
@@ -40,7 +40,7 @@ fn metrics_are_listed_with_unit_direction_workloads_and_definition() {
 }
 
 #[test]
-fn an_unknown_metric_in_a_goal_is_told_the_nearest_and_where_all_are() {
+fn unknown_goal_metric_names_the_nearest() {
     let place = Place::new();
     place.write("plan.toml", "schema = 1\nname = \"p\"\n[[workload]]\nkind = \"tcp_rr\"\n");
     let run = |goal: &str| {
@@ -52,7 +52,7 @@ fn an_unknown_metric_in_a_goal_is_told_the_nearest_and_where_all_are() {
 
 /// Over the loopback interface, which needs no root and has real traffic of every kind but `ping`.
 #[test]
-fn a_workload_reports_the_metrics_that_are_declared_for_its_kind() {
+fn workload_reports_its_declared_metrics() {
     for (kind, fields) in WORKLOADS {
         let place = Place::new();
         let mut args = vec!["measure", "loopback", "--workload", kind];

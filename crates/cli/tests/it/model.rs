@@ -35,7 +35,7 @@ seed = 7
 "#;
 
 #[test]
-fn costs_of_a_simulated_host_are_recovered_from_its_rows() {
+fn simulated_costs_are_recovered_from_rows() {
     let place = Place::new();
     place.write("plan.toml", COSTS);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
@@ -52,7 +52,7 @@ fn costs_of_a_simulated_host_are_recovered_from_its_rows() {
 }
 
 #[test]
-fn a_plan_that_varies_nothing_is_refused_term_by_term_with_what_to_vary() {
+fn plan_without_variation_names_each_term() {
     let place = Place::new();
     let one =
         COSTS.replace("[1500, 9000]", "[1500]").replace("\"10us\", \"30us\", \"100us\", ", "");
@@ -71,7 +71,7 @@ fn a_plan_that_varies_nothing_is_refused_term_by_term_with_what_to_vary() {
 }
 
 #[test]
-fn what_has_no_costs_is_refused_by_name() {
+fn costless_results_are_refused_by_name() {
     let place = Place::new();
     place.run(&["model", "fit", "absent.db"]).expect(2, &["absent.db"]);
     place.write("text.db", "no database");
@@ -106,7 +106,7 @@ fn check(host: &Value, term: &str, wanted: f64) {
 }
 
 #[test]
-fn a_simulated_round_trip_is_explained_in_words_and_numbers() {
+fn simulated_round_trip_is_explained() {
     let place = Place::new();
     let loads = "[[workload]]\nkind = \"tcp_rr\"\nburst = [0, 16]\n";
     let (head, rest) = COSTS.split_once("[[workload]]").unwrap();
@@ -145,7 +145,7 @@ fn a_simulated_round_trip_is_explained_in_words_and_numbers() {
 /// Calibrated on four cells of a host with other costs than those that the search begins with.
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_twin_predicts_the_cells_that_it_was_not_calibrated_on() {
+fn twin_predicts_uncalibrated_cells() {
     let place = Place::new();
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/systems/server-10g.toml");
     let truth = std::fs::read_to_string(shipped)
@@ -215,7 +215,7 @@ fn rates(place: &Place, file: &str) -> Vec<f64> {
 }
 
 #[test]
-fn rows_that_are_too_few_for_a_twin_are_refused() {
+fn too_few_rows_refuse_a_twin() {
     let place = Place::new();
     let measure = ["measure", "sim:server-10g", "--workload", "tcp_rr", "--duration", "50ms"];
     place.run(&[&measure[..], &["-o", "kept.db"]].concat()).expect(0, &[]);

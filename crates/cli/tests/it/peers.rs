@@ -25,7 +25,7 @@ const NETPERF: &str = "PROTOCOL=TCP\nDIRECTION=Send|Recv\nTRANSACTION_RATE=18983
     RESPONSE_SIZE=1\nP99_LATENCY=550\nREMOTE_CPU_UTIL=25.0\nREMOTE_SD=26.3\nSD_UNITS=usec/Tran\n";
 
 #[test]
-fn a_target_that_cannot_be_measured_has_its_message_and_code() {
+fn unmeasurable_target_has_message_and_code() {
     let place = Place::new();
     let measure = |target: &str, rest: &[&str]| {
         place.run(&[&["measure", target, "--workload"], rest].concat())
@@ -41,7 +41,7 @@ fn a_target_that_cannot_be_measured_has_its_message_and_code() {
 }
 
 #[test]
-fn an_unmodified_iperf3_server_is_measured() {
+fn unmodified_iperf3_server_is_measured() {
     let place = Place::new();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = Command::new("iperf3");
@@ -110,7 +110,7 @@ fn holds(pid: u32, sockets: &[String]) -> bool {
 }
 
 #[test]
-fn who_speaks_to_the_program_at_the_far_end_has_no_rights_and_leaves_nothing() {
+fn peer_client_has_no_rights() {
     let Some(server) = Server::start() else {
         println!("skipped: iperf3 is not installed");
         return;
@@ -183,7 +183,7 @@ fn files_of_other_programs_become_results() {
 }
 
 #[test]
-fn a_file_that_cannot_be_imported_is_named_and_nothing_is_kept() {
+fn bad_import_is_named_and_keeps_nothing() {
     let place = Place::new();
     place.write("good.json", IPERF3);
     place.write("cut.json", &IPERF3[..200]);
@@ -280,7 +280,7 @@ fn tests_imported_before_are_not_added_again() {
 }
 
 #[test]
-fn flent_opens_what_is_written_for_it_and_latput_reads_it_back() {
+fn flent_file_survives_a_round_trip() {
     let place = Place::new();
     place.write("a.json", IPERF3);
     place.run(&["import", "iperf3", "a.json", "-o", "old.db"]).expect(0, &[]);
@@ -315,7 +315,7 @@ fn flent_opens_what_is_written_for_it_and_latput_reads_it_back() {
 }
 
 #[test]
-fn several_settings_for_flent_are_a_folder_with_a_manifest_and_flent_reads_each() {
+fn flent_folder_has_manifest_and_every_setting() {
     let place = Place::new();
     let plan = BOTH_WAYS.replace(
         "[[workload]]",

@@ -54,7 +54,7 @@ fn traced(place: &Place, words: &[&str], folder: &Path) -> Vec<Call> {
 }
 
 #[test]
-fn no_trial_that_was_told_of_is_lost() {
+fn reported_trial_survives_power_cut() {
     if needs_program("strace") {
         return;
     }
@@ -105,7 +105,7 @@ fn told(call: &Call) -> Option<i64> {
 }
 
 #[test]
-fn a_configuration_is_whole_and_can_be_taken_out_again() {
+fn configuration_is_whole_and_removable() {
     if needs_program("strace") {
         return;
     }

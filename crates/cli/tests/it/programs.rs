@@ -126,7 +126,7 @@ fn stubborn(argument: &str) -> String {
 }
 
 #[test]
-fn a_program_that_leaves_its_session_and_ignores_sigterm_is_ended_after_its_time() {
+fn stubborn_program_is_killed_after_timeout() {
     let argument = unique();
     let mut runner = Runner::start();
     runner.launch(&["sh", "-c", &stubborn(&argument)], &json!({"timeout": 1_000_000_000_u64}));
@@ -150,7 +150,7 @@ fn what_a_program_leaves_behind_ends_with_it() {
 }
 
 #[test]
-fn a_kill_of_any_process_that_holds_a_program_leaves_nothing_running() {
+fn killed_holder_leaves_no_program() {
     for victim in ["program --stdio", "program --hold", "program --first", "sleep"] {
         let argument = unique();
         let mut runner = Runner::start();
@@ -187,7 +187,7 @@ fn child_of(pid: u32) -> u32 {
 }
 
 #[test]
-fn the_end_of_the_line_ends_everything() {
+fn end_of_the_line_ends_everything() {
     let argument = unique();
     let mut runner = Runner::start();
     runner.launch(&["sh", "-c", &stubborn(&argument)], &json!({}));
@@ -199,7 +199,7 @@ fn the_end_of_the_line_ends_everything() {
 }
 
 #[test]
-fn a_flood_of_a_gigabyte_takes_no_memory() {
+fn flood_of_a_gigabyte_takes_no_memory() {
     let mut runner = Runner::start();
     runner.launch(&["head", "-c", "1000000000", "/dev/zero"], &json!({"keep": 2 << 20}));
     let ended = runner.ended();
@@ -212,7 +212,7 @@ fn a_flood_of_a_gigabyte_takes_no_memory() {
 }
 
 #[test]
-fn a_program_has_no_terminal_and_an_empty_stdin() {
+fn program_has_no_terminal_and_an_empty_stdin() {
     let ended = Runner::run(&["sh", "-c", "cat; tty; : < /dev/tty"], &json!({}));
     assert_eq!(ended["stdout"]["head"], "not a tty\n", "{ended}");
     assert!(ended["stderr"]["head"].as_str().unwrap().contains("/dev/tty"), "{ended}");
@@ -220,7 +220,7 @@ fn a_program_has_no_terminal_and_an_empty_stdin() {
 }
 
 #[test]
-fn signals_silence_and_missing_programs_are_told_apart() {
+fn signals_silence_and_missing_programs_differ() {
     let ended = Runner::run(&["sh", "-c", "kill -SEGV $$"], &json!({}));
     assert_eq!(ended["ending"]["signalled"]["signal"], 11, "{ended}");
     let ended = Runner::run(&["true"], &json!({}));
@@ -238,7 +238,7 @@ fn signals_silence_and_missing_programs_are_told_apart() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_before_the_server_is_started() {
+fn taken_port_is_reported_before_start() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let argument = unique();
@@ -249,7 +249,7 @@ fn a_port_that_is_taken_is_told_before_the_server_is_started() {
 }
 
 #[test]
-fn a_server_is_ready_by_its_output_or_a_command_and_otherwise_it_is_said_why() {
+fn server_readiness_is_by_output_or_command() {
     let argument = unique();
     let script = format!("sleep 0.2; echo 'listening now'; exec sleep {argument}");
     let ready = |what: &Value, within_ms: u64| {

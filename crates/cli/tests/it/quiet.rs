@@ -71,7 +71,7 @@ mod alone {
     }
 
     #[test]
-    fn a_busy_host_is_refused_until_it_is_quiet() {
+    fn busy_host_is_refused_until_quiet() {
         if needs_program("timeout") {
             return;
         }

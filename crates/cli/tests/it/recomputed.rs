@@ -29,7 +29,7 @@ kind = \"udp_rr\"
 ";
 
 #[test]
-fn what_is_said_of_simulated_runs_agrees_with_its_figures() {
+fn statements_agree_with_recomputed_figures() {
     let mut shares = 0;
     for (seed, (system, blocks, factors)) in PLANS.iter().enumerate() {
         let place = Place::new();

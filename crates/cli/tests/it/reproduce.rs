@@ -12,7 +12,7 @@ rx1620,e1000,6.0.54,2.6.12,0,1,1000,
 ";
 
 #[test]
-fn cells_are_predicted_where_there_are_no_published_files() {
+fn cells_are_predicted_without_published_files() {
     let place = Place::new();
     place.write("cells.csv", TWO_CELLS);
     let args = ["reproduce", "--cells", "cells.csv", "-o", "out.csv", "--seeds", "2"];
@@ -25,7 +25,7 @@ fn cells_are_predicted_where_there_are_no_published_files() {
 }
 
 #[test]
-fn a_row_of_an_unknown_machine_is_told_and_the_others_are_predicted() {
+fn unknown_machine_is_told_others_are_predicted() {
     let place = Place::new();
     let cells = "rx9,e1000,6.0,2.6,0,1,0,\nrx1620,e1000,6.0.54,2.6.12,0,1,0,\n";
     place.write("cells.csv", &format!("{HEADER}\n{cells}"));
@@ -36,7 +36,7 @@ fn a_row_of_an_unknown_machine_is_told_and_the_others_are_predicted() {
 }
 
 #[test]
-fn an_impossible_value_refuses_the_file_and_writes_nothing() {
+fn impossible_value_refuses_the_file_and_writes_nothing() {
     let place = Place::new();
     place.write("cells.csv", &format!("{HEADER}\nrx1620,e1000,6.0.54,2.6.12,0,-1,0,\n"));
     let args = ["reproduce", "--cells", "cells.csv", "-o", "out.csv"];
@@ -47,7 +47,7 @@ fn an_impossible_value_refuses_the_file_and_writes_nothing() {
 }
 
 #[test]
-fn shards_of_a_file_of_cells_are_joined_to_the_bytes_of_one_process() {
+fn merged_cell_shards_equal_one_process() {
     let place = Place::new();
     let cell = |itr_hz: u32| format!("rx1620,e1000,6.0.54,2.6.12,0,1,{itr_hz},\n");
     let cells: String = [0, 1000, 4000].into_iter().map(cell).collect();
@@ -77,7 +77,7 @@ fn shards_of_a_file_of_cells_are_joined_to_the_bytes_of_one_process() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn shards_of_a_validation_are_joined_to_the_answer_of_one_process() {
+fn merged_validation_shards_equal_one_process() {
     let place = Place::new();
     let cell =
         |itr_hz: u32| format!("rx1620,e1000,6.0.54,2.6.12,0,1,{itr_hz},{}\n", itr_hz.max(9000));
@@ -124,7 +124,7 @@ fn shards_of_a_validation_are_joined_to_the_answer_of_one_process() {
 }
 
 #[test]
-fn calibration_refuses_cells_of_several_machines_and_too_few() {
+fn calibration_refuses_mixed_or_few_cells() {
     let place = Place::new();
     let two = "rx1620,e1000,6.0,2.6,0,1,0,5\nProLiant BL25p,tg3,3.37,2.6.5,0,1,,5\n";
     place.write("two.csv", &format!("{HEADER}\n{two}"));
@@ -137,7 +137,7 @@ fn calibration_refuses_cells_of_several_machines_and_too_few() {
 }
 
 #[test]
-fn calibration_names_the_key_of_a_plan_that_means_nothing() {
+fn calibration_names_meaningless_plan_key() {
     let place = Place::new();
     place.write("few.csv", &format!("{HEADER}\nrx1620,e1000,6.0,2.6,0,1,0,5\n"));
     let plan = "[[profile]]\nprofile = 'rx1620-e1000'\nabout = 'One host.'\ncells = ['few.csv']\n\
@@ -152,7 +152,7 @@ fn calibration_names_the_key_of_a_plan_that_means_nothing() {
 }
 
 #[test]
-fn a_demand_has_a_label_and_is_judged_on_its_predicted_rows_alone() {
+fn demand_is_judged_on_predicted_rows() {
     let place = Place::new();
     let said = [
         "holds   in sample  classes of the fq_codel matrix: rate: 2 of 2",

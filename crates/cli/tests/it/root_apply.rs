@@ -39,7 +39,7 @@ fn mtus(lab: &Lab<'_>) -> [bool; 2] {
 }
 
 #[test]
-fn every_host_gets_the_setting_and_undo_takes_it_back_on_each() {
+fn apply_sets_every_host_and_undo_reverts() {
     if needs_root() {
         return;
     }
@@ -68,7 +68,7 @@ fn every_host_gets_the_setting_and_undo_takes_it_back_on_each() {
 }
 
 #[test]
-fn what_is_not_confirmed_goes_back_on_every_host_and_what_is_stays() {
+fn unconfirmed_apply_reverts_on_every_host() {
     if needs_root() {
         return;
     }
@@ -114,7 +114,7 @@ fn where_one_host_refuses_the_others_go_back() {
 }
 
 #[test]
-fn an_interface_that_was_not_measured_and_a_testbed_that_is_gone_are_refused() {
+fn unmeasured_interface_is_refused_by_apply() {
     if needs_root() {
         return;
     }
@@ -144,7 +144,7 @@ fn call_testbed(place: &Place, word: &str) {
 }
 
 #[test]
-fn who_reads_the_results_and_the_answers_has_no_rights() {
+fn apply_readers_are_unprivileged() {
     if needs_root() {
         return;
     }
@@ -179,7 +179,7 @@ fn who_reads_the_results_and_the_answers_has_no_rights() {
 }
 
 #[test]
-fn results_that_name_a_command_or_a_strangers_testbed_start_nothing() {
+fn hostile_results_start_nothing() {
     if needs_root() {
         return;
     }

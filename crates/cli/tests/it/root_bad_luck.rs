@@ -10,7 +10,7 @@ use crate::{Ran, interrupt, needs_program, tell, wait_until};
 const LEASE: &str = "lease = \"1s\"\n";
 
 #[test]
-fn without_ssh_here_and_with_a_password_there_the_remedy_is_told_and_nobody_is_asked() {
+fn ssh_failure_names_remedy_without_prompt() {
     let Some(hosts) = Hosts::up() else { return };
     let mut without = hosts.command(&["hosts", SERVER, CLIENT]);
     without.env("PATH", hosts.place.path("nothing"));
@@ -39,7 +39,7 @@ fn without_ssh_here_and_with_a_password_there_the_remedy_is_told_and_nobody_is_a
 }
 
 #[test]
-fn a_link_that_goes_down_under_a_run_puts_its_host_back_by_itself() {
+fn link_down_in_run_restores_host() {
     let Some(hosts) = Hosts::up() else { return };
     let before = queue_lengths();
     let mut child = start_long(&hosts);
@@ -58,7 +58,7 @@ fn a_link_that_goes_down_under_a_run_puts_its_host_back_by_itself() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_setting_is_applied_over_ssh_and_goes_back_where_its_link_goes_down_before_it_is_confirmed() {
+fn link_down_before_confirm_reverts_apply() {
     let Some(hosts) = Hosts::up() else { return };
     let before = queue_lengths();
     hosts.run(&["run", "plan.toml", "--on", &both(), "-o", "r.db"]).expect(0, &["6 trials"]);
@@ -100,7 +100,7 @@ fn a_setting_is_applied_over_ssh_and_goes_back_where_its_link_goes_down_before_i
 }
 
 #[test]
-fn a_host_that_reboots_in_the_middle_is_told_and_its_next_run_is_a_new_one() {
+fn reboot_in_run_is_told_and_recovered() {
     let Some(hosts) = Hosts::up() else { return };
     let mut hosts = hosts.with_own_boots();
     let before = queue_lengths();
@@ -129,7 +129,7 @@ fn a_host_that_reboots_in_the_middle_is_told_and_its_next_run_is_a_new_one() {
 }
 
 #[test]
-fn of_two_users_that_change_a_host_at_once_the_second_is_refused_and_disturbs_nothing() {
+fn second_user_is_refused_without_disturbance() {
     let Some(hosts) = Hosts::up() else { return };
     let before = queue_lengths();
     let mut first = start_long(&hosts);
@@ -146,7 +146,7 @@ fn of_two_users_that_change_a_host_at_once_the_second_is_refused_and_disturbs_no
 }
 
 #[test]
-fn what_lies_on_another_interface_says_what_belongs_to_which() {
+fn file_of_other_interface_names_both() {
     let Some(hosts) = Hosts::up() else { return };
     let latput = crate::latput();
     let there = ["lab", "exec", "netns://server", "--", latput];

@@ -49,7 +49,7 @@ impl Drop for Burner {
 }
 
 #[test]
-fn busy_hosts_give_no_answer_and_say_who_disturbed() {
+fn busy_hosts_give_no_answer_with_names() {
     if needs_root() || needs_program("taskset") {
         return;
     }
@@ -72,7 +72,7 @@ fn busy_hosts_give_no_answer_and_say_who_disturbed() {
 }
 
 #[test]
-fn work_that_is_part_of_the_case_is_named() {
+fn declared_load_is_named_in_answer() {
     if needs_root() || needs_program("taskset") {
         return;
     }

@@ -70,7 +70,7 @@ fn lines_of(pid: u32) -> BTreeSet<PathBuf> {
 }
 
 #[test]
-fn who_reads_the_agents_answers_has_no_rights_and_nobody_else_reads_them() {
+fn agent_reader_is_unprivileged_and_alone() {
     if needs_root() {
         return;
     }
@@ -97,7 +97,7 @@ fn who_reads_the_agents_answers_has_no_rights_and_nobody_else_reads_them() {
 }
 
 #[test]
-fn when_either_process_of_a_run_is_killed_nothing_is_left() {
+fn killed_run_leaves_no_process() {
     if needs_root() {
         return;
     }
@@ -115,7 +115,7 @@ fn when_either_process_of_a_run_is_killed_nothing_is_left() {
 }
 
 #[test]
-fn root_in_a_users_folder_needs_no_capability_and_what_it_makes_is_the_users() {
+fn root_in_user_folder_needs_no_capability() {
     if needs_root() {
         return;
     }
@@ -131,7 +131,7 @@ fn root_in_a_users_folder_needs_no_capability_and_what_it_makes_is_the_users() {
 }
 
 #[test]
-fn who_takes_latput_to_a_host_has_no_rights_when_it_reads_and_ends_the_way_without_a_controller() {
+fn deploy_process_is_unprivileged_and_ends_alone() {
     if needs_root() {
         return;
     }
@@ -163,7 +163,7 @@ fn who_takes_latput_to_a_host_has_no_rights_when_it_reads_and_ends_the_way_witho
 }
 
 #[test]
-fn an_agent_that_has_begun_at_the_far_end_goes_on_until_its_controller_goes() {
+fn started_agent_lives_until_controller_ends() {
     if needs_root() {
         return;
     }

@@ -20,7 +20,7 @@ address = "10.9.9.1"
 "#;
 
 #[test]
-fn a_check_asks_every_host_for_its_knobs_and_levels() {
+fn check_asks_every_host() {
     if needs_root() {
         return;
     }

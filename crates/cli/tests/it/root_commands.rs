@@ -47,7 +47,7 @@ fn processes_of(place: &Place) -> usize {
 }
 
 #[test]
-fn redis_is_measured_by_its_own_benchmark_and_both_are_gone_after() {
+fn redis_benchmark_is_measured_and_cleaned_up() {
     if needs_root() || needs_program("redis-server") {
         return;
     }
@@ -77,7 +77,7 @@ fn redis_is_measured_by_its_own_benchmark_and_both_are_gone_after() {
 
 /// The log is the one of the Java library's own test, which says that 48,761 samples are in it.
 #[test]
-fn a_log_of_hdrhistogram_is_the_distribution_of_its_trial_and_one_of_before_is_not() {
+fn hdr_log_counts_only_if_fresh() {
     if needs_root() {
         return;
     }
@@ -114,7 +114,7 @@ fn a_log_of_hdrhistogram_is_the_distribution_of_its_trial_and_one_of_before_is_n
 }
 
 #[test]
-fn nginx_is_measured_by_wrk_with_a_probe_beside_it() {
+fn nginx_is_measured_by_wrk_with_probe() {
     if needs_root() || needs_program("wrk") || Command::new("nginx").arg("-v").output().is_err() {
         return;
     }
@@ -149,7 +149,7 @@ fn nginx_is_measured_by_wrk_with_a_probe_beside_it() {
 
 /// Each page's plan, once and for a second, against the real programs.
 #[test]
-fn the_plans_of_the_pages_run() {
+fn plans_of_the_pages_run() {
     if needs_root() {
         return;
     }
@@ -198,7 +198,7 @@ fn the_plans_of_the_pages_run() {
 const POSTGRES_FOLDER: &str = "/var/tmp/latput-test-postgresql";
 
 #[test]
-fn what_surrounds_a_benchmark_runs_where_and_as_often_as_the_plan_says() {
+fn setup_commands_run_where_planned() {
     if needs_root() {
         return;
     }
@@ -264,7 +264,7 @@ fn tune_judges_a_figure_of_the_users_own() {
 }
 
 #[test]
-fn a_benchmark_that_fails_ends_the_run_with_its_last_lines() {
+fn failed_benchmark_ends_run_with_last_lines() {
     if needs_root() {
         return;
     }
@@ -319,7 +319,7 @@ mod alone {
 
     /// sockperf sends nothing for its first two seconds: hosts are counted when it sends.
     #[test]
-    fn hosts_are_counted_while_a_program_that_begins_late_sends() {
+    fn hosts_are_counted_while_program_sends() {
         if needs_root() || needs_program("sockperf") {
             return;
         }
@@ -339,7 +339,7 @@ mod alone {
 }
 
 #[test]
-fn a_server_that_is_not_ready_or_whose_port_is_taken_ends_the_run() {
+fn unready_server_ends_the_run() {
     if needs_root() || needs_program("redis-server") {
         return;
     }
@@ -360,7 +360,7 @@ fn a_server_that_is_not_ready_or_whose_port_is_taken_ends_the_run() {
 }
 
 #[test]
-fn a_kill_of_the_controller_its_agents_or_its_runners_leaves_no_program_and_no_knob() {
+fn killed_run_leaves_no_program_or_knob() {
     if needs_root() || needs_program("redis-server") {
         return;
     }
@@ -407,7 +407,7 @@ fn runner_of(pid: u32) -> u32 {
 }
 
 #[test]
-fn a_simulated_testbed_and_other_peers_refuse_a_command_by_name() {
+fn simulator_and_peers_refuse_commands() {
     let place = Place::new();
     let own = ["--command", "true", "--metric", "rps=/(\\d+)/"];
     let run = |target: &str| place.run(&[&["measure", target], &own[..]].concat());

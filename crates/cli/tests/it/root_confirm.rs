@@ -51,7 +51,7 @@ fn what_is_confirmed_in_time_stays() {
 }
 
 #[test]
-fn what_nobody_confirms_goes_back_and_the_late_are_told() {
+fn unconfirmed_change_goes_back() {
     if needs_root() {
         return;
     }
@@ -95,7 +95,7 @@ fn restore_puts_back_at_once_what_waits() {
 /// strace ends latput itself, and not the watcher, on entry to its n-th call of a kind.
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_kill_at_any_step_is_put_back_without_anybody() {
+fn killed_change_goes_back_alone() {
     if needs_root() || needs_program("strace") {
         return;
     }
@@ -124,7 +124,7 @@ fn a_kill_at_any_step_is_put_back_without_anybody() {
 
 /// `script` gives the session a terminal; when it dies the terminal is gone, as with a lost ssh.
 #[test]
-fn the_end_of_the_session_neither_keeps_nor_hurries_a_change() {
+fn session_end_does_not_affect_change() {
     if needs_root() || needs_program("script") {
         return;
     }
@@ -152,7 +152,7 @@ fn the_end_of_the_session_neither_keeps_nor_hurries_a_change() {
 }
 
 #[test]
-fn a_watcher_that_is_told_to_end_puts_back_first() {
+fn terminated_watcher_puts_back_first() {
     if needs_root() {
         return;
     }
@@ -169,7 +169,7 @@ fn a_watcher_that_is_told_to_end_puts_back_first() {
 }
 
 #[test]
-fn after_a_kill_of_both_watchers_confirm_still_keeps_and_restore_puts_back() {
+fn change_outlives_killed_watchers() {
     if needs_root() {
         return;
     }
@@ -196,7 +196,7 @@ fn after_a_kill_of_both_watchers_confirm_still_keeps_and_restore_puts_back() {
 /// strace stops latput itself on entry to its n-th call of a kind: it holds the lock, and never goes on.
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_maker_that_is_stopped_at_any_step_is_ended_at_the_deadline_and_its_change_put_back() {
+fn stopped_maker_is_ended_at_deadline() {
     if needs_root() || needs_program("strace") {
         return;
     }
@@ -231,7 +231,7 @@ fn a_maker_that_is_stopped_at_any_step_is_ended_at_the_deadline_and_its_change_p
 }
 
 #[test]
-fn a_watcher_that_is_killed_is_started_again_by_the_other() {
+fn killed_watcher_is_restarted_by_other() {
     if needs_root() || needs_program("strace") {
         return;
     }
@@ -262,7 +262,7 @@ fn a_watcher_that_is_killed_is_started_again_by_the_other() {
 
 /// A state folder that a reboot does not empty.
 #[test]
-fn a_change_of_an_earlier_boot_is_neither_confirmed_nor_put_back() {
+fn change_of_earlier_boot_is_left() {
     if needs_root() {
         return;
     }
@@ -286,7 +286,7 @@ fn a_change_of_an_earlier_boot_is_neither_confirmed_nor_put_back() {
 }
 
 #[test]
-fn a_full_disk_stops_a_change_that_is_to_be_confirmed_before_it_begins() {
+fn full_disk_refuses_change_before_start() {
     if needs_root() {
         return;
     }

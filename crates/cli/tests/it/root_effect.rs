@@ -16,7 +16,7 @@ mod alone {
     use super::*;
 
     #[test]
-    fn a_timer_agrees_with_the_polls_is_found_ignored_or_stays_undecided() {
+    fn timer_effect_is_judged_by_polls() {
         if needs_root() || needs_program("bash") || needs_program("timeout") {
             return;
         }
@@ -47,7 +47,7 @@ mod alone {
 }
 
 #[test]
-fn what_asks_for_no_gap_is_said_to_be_unverified() {
+fn zero_gap_is_reported_unverified() {
     if needs_root() {
         return;
     }

@@ -139,7 +139,7 @@ fn by_host(document: &Value, field: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn each_host_is_named_with_what_is_wrong_and_the_silent_delay_no_other() {
+fn faulty_hosts_are_named_without_delay() {
     let Some(rack) = Rack::up(6) else { return };
     ip(&["-n", "h3", "link", "set", "eth0", "name", "ens1"]);
     ip(&["-n", "h4", "link", "delete", "eth0"]);
@@ -200,7 +200,7 @@ fn each_host_is_named_with_what_is_wrong_and_the_silent_delay_no_other() {
 }
 
 #[test]
-fn after_ctrl_c_what_ended_is_told_and_the_rest_is_named() {
+fn interrupted_fleet_names_the_rest() {
     let Some(rack) = Rack::up(2) else { return };
     let mark = rack.place.path("asked");
     let silent = rack.script("silent", &format!("touch {}; exec sleep 1000", mark.display()));
@@ -216,7 +216,7 @@ fn after_ctrl_c_what_ended_is_told_and_the_rest_is_named() {
 }
 
 #[test]
-fn twins_that_differ_are_found_without_a_wanted_value() {
+fn differing_twins_are_found_without_wish() {
     let Some(rack) = Rack::up(4) else { return };
     rack.fleet(&["drift"]).expect(0, &["the hosts of each group are alike"]);
     ip(&["-n", "h3", "link", "set", "eth0", "txqueuelen", "123"]);
@@ -234,7 +234,7 @@ fn twins_that_differ_are_found_without_a_wanted_value() {
 }
 
 #[test]
-fn a_setting_comes_in_stages_stays_and_the_same_command_goes_on() {
+fn staged_setting_stays_and_resumes() {
     let Some(rack) = Rack::up(6) else { return };
     rack.inventory("{ name = \"dead\", target = \"exec:false\" }");
     let args = ["apply", "--canary", "1", "--then", "50%", "--then", "all", "--soak", "0s"];
@@ -265,7 +265,7 @@ fn a_setting_comes_in_stages_stays_and_the_same_command_goes_on() {
 }
 
 #[test]
-fn a_rollout_is_listed_kept_and_taken_back() {
+fn rollout_is_listed_kept_and_taken_back() {
     let Some(rack) = Rack::up(3) else { return };
     rack.inventory("{ name = \"dead\", target = \"exec:false\" }");
     rack.fleet(&["undo"]).expect(1, &["no rollout is in force"]);
@@ -340,7 +340,7 @@ fn check_has_no_rights(rack: &Rack, args: &[&str], reached: &std::path::Path) {
 }
 
 #[test]
-fn who_reads_the_hosts_answers_has_no_rights_and_its_guards_run() {
+fn fleet_reader_is_unprivileged_with_guards() {
     let Some(rack) = Rack::up(2) else { return };
     let mark = rack.place.path("asked");
     let silent = rack.script("silent", &format!("touch {}; exec sleep 1000", mark.display()));
@@ -380,7 +380,7 @@ fn check_goes_back(rack: &Rack, guard: &str, broken: &str) {
 }
 
 #[test]
-fn a_broken_guard_puts_every_host_of_every_stage_back() {
+fn broken_guard_restores_every_stage() {
     let Some(rack) = Rack::up(5) else { return };
     // In the second stage, when all are changed.
     check_goes_back(&rack, "[ $1 != h4 ] || { echo no pages; exit 3; }", "h4: the guard");
@@ -399,7 +399,7 @@ fn a_broken_guard_puts_every_host_of_every_stage_back() {
 }
 
 #[test]
-fn a_value_of_somebody_else_breaks_a_guard_and_is_left_alone() {
+fn foreign_value_breaks_guard_and_stays() {
     let Some(rack) = Rack::up(3) else { return };
     let other = "[ $1 != h3 ] || ip -n h1 link set $2 txqueuelen 55";
     check_goes_back(&rack, other, "h1: the setting is no longer in force: txqueuelen is 55");
@@ -408,7 +408,7 @@ fn a_value_of_somebody_else_breaks_a_guard_and_is_left_alone() {
 }
 
 #[test]
-fn a_host_that_refuses_stops_the_others() {
+fn host_that_refuses_stops_the_others() {
     let Some(rack) = Rack::up(4) else { return };
     // A veth takes an MTU of at most 65535.
     let args = ["apply", "txqueuelen=501", "mtu=65536", "--soak", "0s"];
@@ -421,7 +421,7 @@ fn a_host_that_refuses_stops_the_others() {
 }
 
 #[test]
-fn two_fleets_at_once_the_second_names_the_first_and_changes_nothing() {
+fn second_fleet_names_first_and_stops() {
     let Some(rack) = Rack::up(3) else { return };
     let first = ["apply", "--canary", "all", "--soak", "5min", "--confirm-within", "1h"];
     let mut first = rack.start(&first);
@@ -444,7 +444,7 @@ fn two_fleets_at_once_the_second_names_the_first_and_changes_nothing() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_killed_controller_leaves_hosts_that_go_back_by_themselves() {
+fn killed_controller_leaves_hosts_that_go_back() {
     let Some(rack) = Rack::up(3) else { return };
     let args = ["apply", "--canary", "all", "--soak", "20s", "--timeout", "10s"];
     let mut child = rack.start(&[&args[..], &["--confirm-within", "2min"]].concat());
@@ -457,7 +457,7 @@ fn a_killed_controller_leaves_hosts_that_go_back_by_themselves() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_host_that_is_lost_is_named_with_the_time_at_which_it_goes_back() {
+fn lost_host_is_named_with_deadline() {
     let Some(rack) = Rack::up(3) else { return };
     let cut = rack.place.path("cut");
     let way =
@@ -489,7 +489,7 @@ fn a_host_that_is_lost_is_named_with_the_time_at_which_it_goes_back() {
 }
 
 #[test]
-fn a_second_ctrl_c_ends_the_wait_for_hosts_that_do_not_answer() {
+fn second_interrupt_ends_the_wait() {
     let Some(rack) = Rack::up(2) else { return };
     let cut = rack.place.path("cut");
     let way =
@@ -617,7 +617,7 @@ fn split_rollout_names_both_kinds_of_host() {
 }
 
 #[test]
-fn hosts_of_ansible_are_read_by_its_own_program() {
+fn ansible_hosts_are_read_by_ansible() {
     if needs_program("ansible-inventory") {
         return;
     }

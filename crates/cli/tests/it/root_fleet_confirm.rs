@@ -128,7 +128,7 @@ fn document(text: &str) -> Value {
 }
 
 #[test]
-fn a_winner_of_every_pair_is_confirmed_and_measured_once() {
+fn shared_winner_is_confirmed_once() {
     let Some(pairs) = Pairs::up() else { return };
     let ran = pairs.confirm(PAIRS, &["--check"]);
     ran.expect(0, &["netns://s2,netns://c2: ready", "3 of 3 pairs are to be measured"]);
@@ -164,7 +164,7 @@ fn a_winner_of_every_pair_is_confirmed_and_measured_once() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_kill_in_the_middle_leaves_hosts_as_they_were_and_the_same_command_resumes() {
+fn killed_confirm_restores_hosts_and_resumes() {
     let Some(pairs) = Pairs::up() else { return };
     let more = ["--repetitions", "12..12"];
     let mut child = pairs.start(&more);
@@ -189,7 +189,7 @@ fn a_kill_in_the_middle_leaves_hosts_as_they_were_and_the_same_command_resumes()
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_pair_that_is_not_reached_is_named_and_measured_by_the_same_command_later() {
+fn unreachable_pair_is_measured_later() {
     let Some(pairs) = Pairs::up() else { return };
     let way: PathBuf = pairs.place.path("way");
     script(&way, "echo gone >&2; exit 1");
@@ -212,7 +212,7 @@ fn a_pair_that_is_not_reached_is_named_and_measured_by_the_same_command_later() 
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn pairs_that_are_no_twins_are_named_before_they_are_measured() {
+fn unlike_pairs_are_named_before_measuring() {
     let Some(pairs) = Pairs::up() else { return };
     pace("c2", "5mbit");
     pace("c3", "16mbit");
@@ -230,7 +230,7 @@ fn pairs_that_are_no_twins_are_named_before_they_are_measured() {
 }
 
 #[test]
-fn results_of_somebody_else_can_run_no_program_on_the_pairs() {
+fn foreign_results_run_no_program() {
     let Some(pairs) = Pairs::up() else { return };
     let plan = PLAN.replace(
         "kind = \"tcp_stream\"",

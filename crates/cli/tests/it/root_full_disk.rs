@@ -67,7 +67,7 @@ fn check_run(kilobytes: u32) -> bool {
 }
 
 #[test]
-fn a_run_on_a_full_disk_tells_what_is_kept_and_where() {
+fn full_disk_run_tells_what_is_kept() {
     if needs_root() {
         return;
     }
@@ -80,7 +80,7 @@ fn a_run_on_a_full_disk_tells_what_is_kept_and_where() {
 }
 
 #[test]
-fn results_that_do_not_fit_are_refused_by_import_and_merge() {
+fn oversized_results_are_refused() {
     if needs_root() {
         return;
     }
@@ -96,7 +96,7 @@ fn results_that_do_not_fit_are_refused_by_import_and_merge() {
 }
 
 #[test]
-fn a_change_that_the_journal_cannot_hold_is_told_with_its_way_back() {
+fn full_journal_is_told_with_way_back() {
     if needs_root() {
         return;
     }

@@ -118,7 +118,7 @@ fn check_other_kinds(place: &Place) {
 }
 
 #[test]
-fn an_agent_that_dies_on_one_of_four_hosts_leaves_all_as_they_were() {
+fn dead_agent_leaves_all_hosts_restored() {
     if is_skipped() {
         return;
     }
@@ -139,7 +139,7 @@ fn an_agent_that_dies_on_one_of_four_hosts_leaves_all_as_they_were() {
 }
 
 #[test]
-fn a_lost_ssh_session_ends_the_run_and_its_host_puts_itself_back() {
+fn lost_session_ends_run_and_restores() {
     if is_skipped() {
         return;
     }

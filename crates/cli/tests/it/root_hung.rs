@@ -36,7 +36,7 @@ const WITHIN: Duration = Duration::from_secs(15);
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn an_agent_that_hangs_keeps_no_other_host_changed_and_its_own_is_restored() {
+fn hung_agent_delays_no_other_host() {
     if is_skipped() {
         return;
     }
@@ -66,7 +66,7 @@ fn an_agent_that_hangs_keeps_no_other_host_changed_and_its_own_is_restored() {
 
 /// The far end of `via` answers a restore without end, or not at all.
 #[test]
-fn a_restore_that_never_ends_is_given_up_and_the_host_is_named_with_the_command() {
+fn endless_restore_is_abandoned_and_named() {
     if is_skipped() {
         return;
     }
@@ -104,7 +104,7 @@ fn a_restore_that_never_ends_is_given_up_and_the_host_is_named_with_the_command(
 }
 
 #[test]
-fn a_second_signal_ends_the_wait_for_a_host_and_says_what_is_left() {
+fn second_signal_tells_what_is_left() {
     if is_skipped() {
         return;
     }
@@ -133,7 +133,7 @@ fn a_second_signal_ends_the_wait_for_a_host_and_says_what_is_left() {
 }
 
 #[test]
-fn a_controller_that_is_stopped_loses_its_hosts_and_the_run_goes_on_later() {
+fn stopped_controller_loses_hosts_and_resumes() {
     if is_skipped() {
         return;
     }
@@ -161,7 +161,7 @@ fn a_controller_that_is_stopped_loses_its_hosts_and_the_run_goes_on_later() {
 
 /// Trials of several leases each, in which the controller has nothing to say but pings, and nothing is lost.
 #[test]
-fn a_controller_that_only_waits_keeps_its_hosts() {
+fn controller_that_only_waits_keeps_its_hosts() {
     if is_skipped() {
         return;
     }
@@ -176,7 +176,7 @@ fn a_controller_that_only_waits_keeps_its_hosts() {
 /// The process that reads what the controller and the traffic send has no rights, and the one that has them notices
 /// when it hangs.
 #[test]
-fn an_agent_without_rights_that_hangs_loses_its_host_to_its_keeper() {
+fn hung_agent_is_lost_to_its_keeper() {
     if is_skipped() {
         return;
     }
@@ -204,7 +204,7 @@ fn an_agent_without_rights_that_hangs_loses_its_host_to_its_keeper() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_keeper_that_hangs_is_told_and_its_host_is_restored() {
+fn hung_keeper_is_told_and_host_restored() {
     if is_skipped() {
         return;
     }

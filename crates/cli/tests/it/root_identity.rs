@@ -13,7 +13,7 @@ const KILLED_SET: &str = "killed() { strace -f -o /dev/null -e trace=renameat2 \
     killed v0 mtu=1400 2>/dev/null; echo \"changed $(mtu v0)\"; ";
 
 #[test]
-fn a_renamed_interface_is_put_back_and_the_one_that_has_its_name_is_not_touched() {
+fn renamed_interface_is_restored_by_identity() {
     check(
         "ip link set v0 name w0; ip link set v1 name v0; ip link set v0 mtu 1300; \
          code $latput restore w0; echo now $(mtu w0) $(mtu v0); $latput restore",
@@ -23,7 +23,7 @@ fn a_renamed_interface_is_put_back_and_the_one_that_has_its_name_is_not_touched(
 }
 
 #[test]
-fn a_moved_interface_keeps_its_checkpoint_until_it_is_back() {
+fn moved_interface_keeps_checkpoint_until_back() {
     check(
         "unshare -n sleep 60 & there=$!; \
          until [ /proc/$there/ns/net -ef /proc/$there/ns/net ] && \
@@ -37,7 +37,7 @@ fn a_moved_interface_keeps_its_checkpoint_until_it_is_back() {
 }
 
 #[test]
-fn an_interface_that_was_made_anew_is_left_alone() {
+fn recreated_interface_is_left_alone() {
     check(
         "ip link del v0; ip link add v0 mtu 1300 type veth peer name v1; code $latput restore; \
          echo kept $(mtu v0); code $latput set v0 mtu=1290; echo set $(mtu v0); \
@@ -49,7 +49,7 @@ fn an_interface_that_was_made_anew_is_left_alone() {
 }
 
 #[test]
-fn a_number_that_was_given_again_is_another_interface() {
+fn reused_ifindex_is_another_interface() {
     check(
         "n=$(ip -o link show v0 | cut -d: -f1); ip link del v0; \
          ip link add v0 index $n mtu 1300 type bridge; code $latput restore; echo kept $(mtu v0)",
@@ -60,7 +60,7 @@ fn a_number_that_was_given_again_is_another_interface() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_namespace_whose_number_was_given_again_is_another_namespace() {
+fn reused_namespace_number_is_another_namespace() {
     if cannot_run() {
         return;
     }

@@ -50,7 +50,7 @@ fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn to_observe_sets_nothing_and_tells_what_could_be_proven() {
+fn observe_sets_nothing_and_tells_power() {
     if needs_root() {
         return;
     }
@@ -111,7 +111,7 @@ fn to_observe_sets_nothing_and_tells_what_could_be_proven() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn without_any_right_observing_answers_and_setting_is_refused() {
+fn unprivileged_observe_answers_without_setting() {
     if needs_root() || needs_program("setpriv") {
         return;
     }
@@ -156,7 +156,7 @@ mod alone {
     use super::*;
 
     #[test]
-    fn a_setting_that_harms_is_put_back_at_once_and_banned() {
+    fn harmful_setting_is_reverted_and_banned() {
         if needs_root() {
             return;
         }
@@ -191,7 +191,7 @@ mod alone {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn what_makes_no_difference_is_said_to_make_none() {
+fn ineffective_setting_is_reported_as_such() {
     if needs_root() {
         return;
     }
@@ -233,7 +233,7 @@ fn what_makes_no_difference_is_said_to_make_none() {
 }
 
 #[test]
-fn a_kill_of_each_process_puts_todays_setting_back() {
+fn killed_process_restores_todays_setting() {
     if needs_root() {
         return;
     }
@@ -310,7 +310,7 @@ fn traffic_that_stops_is_waited_for() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn the_applications_figures_are_there_while_it_tells_them_and_absent_when_not() {
+fn application_figures_follow_their_source() {
     if needs_root() {
         return;
     }
@@ -337,7 +337,7 @@ fn the_applications_figures_are_there_while_it_tells_them_and_absent_when_not() 
 }
 
 #[test]
-fn the_applications_figures_come_from_a_file_and_by_statsd() {
+fn application_figures_come_by_file_and_statsd() {
     if needs_root() {
         return;
     }
@@ -416,7 +416,7 @@ fn is_running(word: &str) -> bool {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn the_applications_figures_come_from_a_command_that_is_gone_with_the_run() {
+fn application_figures_come_from_a_command() {
     if needs_root() {
         return;
     }
@@ -470,7 +470,7 @@ fn the_applications_figures_come_from_a_command_that_is_gone_with_the_run() {
 }
 
 #[test]
-fn outside_of_its_hours_a_run_waits_with_todays_setting() {
+fn run_waits_outside_its_hours() {
     if needs_root() {
         return;
     }
@@ -497,7 +497,7 @@ fn outside_of_its_hours_a_run_waits_with_todays_setting() {
 }
 
 #[test]
-fn what_cannot_be_done_on_live_traffic_is_refused_before_anything_is_touched() {
+fn impossible_live_plan_is_refused_first() {
     let place = Place::new();
     place.write("plan.toml", &plan(HARMFUL, "", ""));
     place.write("ring.toml", &plan("rx-ring = [256, 512]", "", ""));

@@ -178,7 +178,7 @@ fn observing_a_live_plan_tries_no_factor() {
 }
 
 #[test]
-fn a_live_setting_is_applied_where_tried() {
+fn live_setting_is_applied_where_tried() {
     if needs_root() {
         return;
     }
@@ -221,7 +221,7 @@ fn a_live_setting_is_applied_where_tried() {
 }
 
 #[test]
-fn a_made_live_plan_fits_the_budget() {
+fn made_live_plan_fits_the_budget() {
     if needs_root() {
         return;
     }

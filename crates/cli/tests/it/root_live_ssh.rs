@@ -29,7 +29,7 @@ repetitions = { min = 2, max = 2 }
 const FIRST_BLOCK: i64 = 2;
 
 #[test]
-fn an_ssh_that_is_killed_ends_the_run_with_todays_setting_and_the_blocks_that_ended() {
+fn killed_ssh_ends_run_with_todays_setting() {
     let Some(mut run) = Run::start(PLAN, FIRST_BLOCK) else { return };
     kill(run.ssh());
     run.await_today("a kill of ssh", Duration::from_secs(9));
@@ -42,7 +42,7 @@ fn an_ssh_that_is_killed_ends_the_run_with_todays_setting_and_the_blocks_that_en
 /// The traffic goes on, and nothing tells the host that nobody hears it: only its lease of 10 s can end a slice of 30 s.
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_way_that_is_cut_in_silence_ends_the_slice_by_the_hosts_lease() {
+fn silent_cut_ends_slice_by_lease() {
     let Some(mut run) = Run::start(&PLAN.replace("12s", "60s"), 0) else { return };
     let requests = run.requests();
     ip(&["address", "del", "198.18.9.254/24", "dev", "hub0"]);
@@ -59,7 +59,7 @@ fn a_way_that_is_cut_in_silence_ends_the_slice_by_the_hosts_lease() {
 /// The link is down for the traffic too, and stays down until the run has ended.
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_link_that_stays_down_ends_in_an_exit_code_that_names_the_host_though_it_is_as_it_was() {
+fn lasting_link_down_names_the_host() {
     let Some(mut run) = Run::start(PLAN, FIRST_BLOCK) else { return };
     ip(&["link", "set", "server", "down"]);
     run.await_today("a link that went down", Duration::from_secs(9));

@@ -10,7 +10,7 @@ use crate::root_settings::Lab;
 use crate::{Place, Ran, kill, latput, needs_program, wait_until};
 
 #[test]
-fn it_holds_answers_and_puts_back_on_sigterm() {
+fn daemon_holds_answers_and_restores_on_sigterm() {
     if needs_root() {
         return;
     }
@@ -86,7 +86,7 @@ fn scrape(place: &Place) -> String {
 }
 
 #[test]
-fn over_its_budget_it_delays_and_the_next_start_puts_back_what_a_kill_left() {
+fn budget_overrun_delays_and_next_start_restores() {
     if needs_root() {
         return;
     }
@@ -136,7 +136,7 @@ fn what_somebody_else_sets_is_released_once() {
 }
 
 #[test]
-fn it_survives_down_and_up_and_a_new_name() {
+fn daemon_survives_link_reset_and_rename() {
     if needs_root() || needs_program("ip") {
         return;
     }
@@ -179,7 +179,7 @@ fn it_survives_down_and_up_and_a_new_name() {
 }
 
 #[test]
-fn it_observes_without_a_change_and_refuses_what_cannot_be() {
+fn daemon_observes_unchanged_or_refuses() {
     if needs_root() {
         return;
     }

@@ -49,7 +49,7 @@ fn holds_nothing(place: &Place, args: &[&str]) {
 }
 
 #[test]
-fn what_keeps_a_results_setting_has_another_process_read_it() {
+fn keep_reads_results_in_another_process() {
     if needs_root() {
         return;
     }
@@ -85,7 +85,7 @@ fn is_in_pipe_write(pid: u32) -> bool {
 }
 
 #[test]
-fn who_has_read_a_file_of_others_holds_nothing() {
+fn reader_of_foreign_file_holds_nothing() {
     if needs_root() {
         return;
     }
@@ -124,7 +124,7 @@ fn who_has_read_a_file_of_others_holds_nothing() {
 }
 
 #[test]
-fn the_list_of_what_commands_hold_names_every_command() {
+fn rights_table_names_every_command() {
     let help = Command::new(crate::latput()).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let groups = help.lines().skip_while(|line| *line != "Find a setting:");

@@ -35,7 +35,7 @@ duration = "500ms" # longer than TCP's shortest retransmission timeout: one lost
 const TRIALS: i64 = 18;
 
 #[test]
-fn tune_measures_recommends_and_leaves_the_machine_as_it_was() {
+fn tune_recommends_and_restores_the_machine() {
     if needs_root() {
         return;
     }
@@ -83,7 +83,7 @@ fn tune_measures_recommends_and_leaves_the_machine_as_it_was() {
 
 /// Cheap knobs, and nothing said of the design.
 #[test]
-fn settings_take_turns_in_slices_of_one_workload() {
+fn settings_alternate_in_slices() {
     if needs_root() {
         return;
     }
@@ -121,7 +121,7 @@ fn settings_take_turns_in_slices_of_one_workload() {
 }
 
 #[test]
-fn a_run_that_was_killed_goes_on_with_the_next_trial_and_leaves_nothing() {
+fn killed_run_resumes_at_next_trial() {
     if needs_root() {
         return;
     }
@@ -145,7 +145,7 @@ fn a_run_that_was_killed_goes_on_with_the_next_trial_and_leaves_nothing() {
 }
 
 #[test]
-fn an_agent_that_is_killed_in_a_trial_ends_the_run_with_every_finished_trial_kept() {
+fn killed_agent_keeps_finished_trials() {
     if needs_root() {
         return;
     }
@@ -167,7 +167,7 @@ fn an_agent_that_is_killed_in_a_trial_ends_the_run_with_every_finished_trial_kep
 }
 
 #[test]
-fn ctrl_c_in_a_trial_keeps_the_finished_ones_and_ends_soon() {
+fn interrupt_keeps_finished_trials() {
     if needs_root() {
         return;
     }
@@ -186,7 +186,7 @@ fn ctrl_c_in_a_trial_keeps_the_finished_ones_and_ends_soon() {
 }
 
 #[test]
-fn a_second_latput_on_the_lab_is_refused_and_disturbs_nothing() {
+fn second_latput_on_lab_is_refused() {
     if needs_root() {
         return;
     }
@@ -203,7 +203,7 @@ fn a_second_latput_on_the_lab_is_refused_and_disturbs_nothing() {
 }
 
 #[test]
-fn a_full_disk_stops_the_run_and_loses_no_finished_trial() {
+fn full_disk_loses_no_finished_trial() {
     if needs_root() {
         return;
     }
@@ -232,7 +232,7 @@ fn a_full_disk_stops_the_run_and_loses_no_finished_trial() {
 }
 
 #[test]
-fn a_knob_that_the_kernel_refuses_ends_the_run_with_its_words() {
+fn refused_knob_ends_run_with_reason() {
     if needs_root() {
         return;
     }
@@ -271,7 +271,7 @@ fn level_that_reads_as_another_is_skipped() {
 }
 
 #[test]
-fn the_state_folder_is_empty_after_a_run() {
+fn state_folder_is_empty_after_a_run() {
     if needs_root() {
         return;
     }
@@ -287,7 +287,7 @@ fn the_state_folder_is_empty_after_a_run() {
 
 /// The same path that ssh takes: a testbed file whose hosts are reached by a command.
 #[test]
-fn hosts_of_a_testbed_file_are_reached_by_their_command_and_put_back() {
+fn testbed_hosts_are_reached_by_command() {
     if needs_root() {
         return;
     }
@@ -349,7 +349,7 @@ fn every_kind_of_traffic_flows_over_ipv6() {
 
 /// Buffers beyond the sysctls, busy polling and raw ICMP: the process that makes the traffic has no right to any.
 #[test]
-fn what_the_traffic_has_no_right_to_is_given_by_the_keeper() {
+fn keeper_grants_what_traffic_lacks() {
     if needs_root() {
         return;
     }
@@ -368,7 +368,7 @@ fn what_the_traffic_has_no_right_to_is_given_by_the_keeper() {
 
 /// The far end's link is down for a second from the moment it is told to start its first trial.
 #[test]
-fn a_trial_whose_traffic_broke_is_tried_again_and_noted() {
+fn broken_traffic_is_retried_and_noted() {
     if needs_root() || needs_program("ip") {
         return;
     }
@@ -397,7 +397,7 @@ fn a_trial_whose_traffic_broke_is_tried_again_and_noted() {
 
 /// Two of them somebody changes: one that the plan sets, and one that nobody has a say in but him.
 #[test]
-fn the_administrator_wins_over_a_run_and_is_told_once() {
+fn administrator_wins_over_a_run() {
     if needs_root() || needs_program("ip") {
         return;
     }
@@ -480,7 +480,7 @@ fn value_lost_with_the_link_is_set_again() {
 }
 
 #[test]
-fn a_host_whose_agent_was_killed_is_put_back_by_restore() {
+fn restore_follows_a_killed_agent() {
     if needs_root() {
         return;
     }

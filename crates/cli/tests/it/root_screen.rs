@@ -7,7 +7,7 @@ use crate::screen::WIDTHS;
 use crate::screen::terminal::Screen;
 
 #[test]
-fn the_lab_and_changes_hold_the_rules() {
+fn lab_and_changes_hold_the_rules() {
     if needs_root() {
         return;
     }

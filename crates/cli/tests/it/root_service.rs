@@ -39,7 +39,7 @@ systemctl poweroff
 "#;
 
 #[test]
-fn the_unit_holds_an_interface_under_systemd_with_few_rights() {
+fn unit_moderates_with_few_rights() {
     if needs_root()
         || ["systemd-nspawn", "nsenter", "ethtool", "ip", "timeout", "curl", "pgrep"]
             .into_iter()
@@ -90,7 +90,7 @@ systemctl poweroff
 "#;
 
 #[test]
-fn a_timer_of_systemd_puts_a_change_back_when_both_watchers_are_killed() {
+fn systemd_timer_restores_after_killed_watchers() {
     if needs_root() || ["systemd-nspawn", "ip", "timeout", "pgrep"].into_iter().any(needs_program) {
         return;
     }
@@ -129,7 +129,7 @@ fn in_container(script: &str, units: &[(&str, &str)]) -> Ran {
 }
 
 #[test]
-fn the_unit_is_not_exposed() {
+fn unit_is_not_exposed() {
     if needs_program("systemd-analyze") {
         return;
     }

@@ -64,7 +64,7 @@ impl Drop for Lab<'_> {
 }
 
 #[test]
-fn a_setting_is_applied_shown_and_left_in_place() {
+fn setting_is_applied_and_shown() {
     if needs_root() {
         return;
     }
@@ -84,7 +84,7 @@ fn a_setting_is_applied_shown_and_left_in_place() {
 }
 
 #[test]
-fn a_change_that_cannot_be_committed_stands_and_says_how_to_finish() {
+fn uncommitted_change_stands_with_instructions() {
     if needs_root() || needs_program("strace") {
         return;
     }
@@ -108,7 +108,7 @@ fn a_change_that_cannot_be_committed_stands_and_says_how_to_finish() {
 }
 
 #[test]
-fn what_the_kernel_refuses_leaves_everything_as_it_was() {
+fn refused_setting_leaves_everything_unchanged() {
     if needs_root() {
         return;
     }
@@ -127,7 +127,7 @@ fn what_the_kernel_refuses_leaves_everything_as_it_was() {
 
 /// strace ends the process on entry to its n-th call of a kind: between any two writes.
 #[test]
-fn a_kill_at_any_step_of_a_change_is_undone_by_restore() {
+fn killed_change_is_undone_by_restore() {
     if needs_root() {
         return;
     }
@@ -182,7 +182,7 @@ fn a_kill_at_any_step_of_a_change_is_undone_by_restore() {
 }
 
 #[test]
-fn a_lab_that_was_left_half_built_is_found_and_removed() {
+fn half_built_lab_is_found_and_removed() {
     if needs_root() {
         return;
     }
@@ -201,7 +201,7 @@ fn a_lab_that_was_left_half_built_is_found_and_removed() {
 }
 
 #[test]
-fn a_checkpoint_of_a_namespace_that_is_not_seen_is_kept_until_its_owner_says_so() {
+fn checkpoint_of_unseen_namespace_is_kept() {
     if needs_root() || needs_program("strace") || needs_program("unshare") {
         return;
     }
@@ -230,7 +230,7 @@ fn a_checkpoint_of_a_namespace_that_is_not_seen_is_kept_until_its_owner_says_so(
 
 /// `ethtool` and `ip` say what is there.
 #[test]
-fn a_value_that_somebody_else_set_since_a_change_stays() {
+fn value_changed_by_others_stays() {
     if needs_root() || needs_program("unshare") || needs_program("ethtool") {
         return;
     }
@@ -250,7 +250,7 @@ fn a_value_that_somebody_else_set_since_a_change_stays() {
 
 /// S1 of the audit: `sg=off` takes `gso` along, which the same change names and wants on.
 #[test]
-fn a_knob_that_another_write_moves_goes_back_to_its_first_value() {
+fn coupled_knob_returns_to_first_value() {
     if needs_root() || needs_program("unshare") || needs_program("ethtool") {
         return;
     }
@@ -271,7 +271,7 @@ fn a_knob_that_another_write_moves_goes_back_to_its_first_value() {
 
 /// `tc` says what is there: disciplines with their handles, under `mq` too, and what hangs on another root.
 #[test]
-fn queue_disciplines_go_back_with_their_handles_and_what_would_be_lost_is_refused() {
+fn qdiscs_return_with_handles_or_are_refused() {
     if needs_root() || needs_program("unshare") || needs_program("tc") {
         return;
     }

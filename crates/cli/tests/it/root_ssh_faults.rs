@@ -31,7 +31,7 @@ const HALF_A_LEASE: Duration = Duration::from_secs(1);
 const SEVERAL_TRIALS: Duration = Duration::from_secs(4);
 
 #[test]
-fn a_cut_that_heals_after_the_lease_ends_the_run_with_both_hosts_as_they_were() {
+fn healed_cut_after_lease_restores_hosts() {
     let Some(mut run) = Run::start() else { return };
     set_link("server", "down");
     run.wait_until_put_back();
@@ -41,7 +41,7 @@ fn a_cut_that_heals_after_the_lease_ends_the_run_with_both_hosts_as_they_were() 
 }
 
 #[test]
-fn a_cut_that_never_heals_names_the_host_that_is_not_reached() {
+fn lasting_cut_names_lost_host() {
     let Some(mut run) = Run::start() else { return };
     set_link("server", "down");
     run.wait_until_put_back();
@@ -56,7 +56,7 @@ fn a_cut_that_never_heals_names_the_host_that_is_not_reached() {
 
 /// Messages from the host are lost, and those to it arrive.
 #[test]
-fn a_line_that_is_half_open_is_lost_like_one_that_is_cut() {
+fn half_open_line_counts_as_cut() {
     let Some(mut run) = Run::start() else { return };
     ip(&["-n", "server", "route", "add", "blackhole", "198.18.9.254/32"]);
     run.wait_until_put_back();
@@ -65,7 +65,7 @@ fn a_line_that_is_half_open_is_lost_like_one_that_is_cut() {
 }
 
 #[test]
-fn a_delay_shorter_than_the_lease_costs_nothing_and_a_longer_one_the_run() {
+fn delay_within_lease_costs_nothing() {
     let Some(mut run) = Run::start() else { return };
     let trials = run.trials();
     for ssh in agents_of(run.child.id()) {
@@ -106,7 +106,7 @@ fn answers_that_overtake_each_other_cost_nothing() {
 }
 
 #[test]
-fn an_interface_that_flaps_each_second_leaves_nothing_changed() {
+fn flapping_interface_leaves_nothing_changed() {
     let Some(mut run) = Run::start() else { return };
     for _ in 0..4 {
         set_link("server", "down");
@@ -120,7 +120,7 @@ fn an_interface_that_flaps_each_second_leaves_nothing_changed() {
 
 /// Its processes keep the namespace: only its name is gone.
 #[test]
-fn a_namespace_that_loses_its_name_is_put_back_all_the_same() {
+fn unnamed_namespace_is_still_restored() {
     let Some(mut run) = Run::start() else { return };
     let sshd = Command::new("ip").args(["netns", "pids", "client"]).output().unwrap();
     let sshd = String::from_utf8(sshd.stdout).unwrap();
@@ -141,7 +141,7 @@ fn a_namespace_that_loses_its_name_is_put_back_all_the_same() {
 /// The interface of one host is gone, and with it what was changed: the other host is put back.
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn an_interface_that_is_deleted_ends_the_run_and_the_other_host_is_put_back() {
+fn deleted_interface_ends_run_and_restores_other() {
     let Some(mut run) = Run::start() else { return };
     ip(&["-n", "client", "link", "del", "eth0"]);
     wait_until("the server to be put back", || run.is_put_back("server", 0));

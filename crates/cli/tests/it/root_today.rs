@@ -26,7 +26,7 @@ duration = "200ms"
 "#;
 
 #[test]
-fn todays_values_are_measured_first_told_and_put_back() {
+fn todays_values_are_first_and_restored() {
     if needs_root() || needs_program("ip") {
         return;
     }
@@ -87,7 +87,7 @@ fn check(place: &Place, lab: &Lab<'_>, lengths: [u64; 2], labels: &[&str], first
 }
 
 #[test]
-fn a_run_is_not_resumed_on_hosts_with_other_values() {
+fn changed_hosts_do_not_resume_a_run() {
     if needs_root() || needs_program("ip") {
         return;
     }
@@ -115,7 +115,7 @@ fn a_run_is_not_resumed_on_hosts_with_other_values() {
 }
 
 #[test]
-fn tune_makes_and_saves_a_plan_for_the_nic_of_the_system_under_test() {
+fn tune_makes_and_saves_nic_plan() {
     if needs_root() {
         return;
     }
@@ -139,7 +139,7 @@ fn tune_makes_and_saves_a_plan_for_the_nic_of_the_system_under_test() {
 }
 
 #[test]
-fn the_plan_of_each_kind_of_interface_is_a_plan() {
+fn each_interface_kind_has_a_plan() {
     if needs_root() || needs_program("ip") {
         return;
     }
@@ -191,7 +191,7 @@ fn the_plan_of_each_kind_of_interface_is_a_plan() {
 /// The busy loop takes a CPU. The tuner is a `sleep` under another name: it is found by the name alone, as a
 /// real one is.
 #[test]
-fn other_load_and_a_second_tuner_are_told_and_kept() {
+fn other_load_and_tuner_are_told() {
     if needs_root() {
         return;
     }

@@ -155,7 +155,7 @@ fn run(words: &[&str]) {
 }
 
 #[test]
-fn tuned_sets_what_was_exported_verifies_it_and_sees_each_value_that_is_another() {
+fn tuned_applies_and_verifies_exported_profile() {
     let Some(mut tuned) = Tuned::prepare() else { return };
     let before = values();
     tuned.export(&["mtu=1400", "txqueuelen=700", "gro=on", "tso=off"]);
@@ -184,7 +184,7 @@ fn tuned_sets_what_was_exported_verifies_it_and_sees_each_value_that_is_another(
 }
 
 #[test]
-fn tuned_leaves_a_virtual_interface_alone_and_does_not_verify_what_an_interface_lacks() {
+fn tuned_ignores_virtual_and_absent_values() {
     let Some(mut tuned) = Tuned::prepare() else { return };
     let before = values();
     tuned.export(&["mtu=1400", "txqueuelen=700"]);

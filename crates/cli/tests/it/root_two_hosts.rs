@@ -13,7 +13,7 @@ use crate::{Place, interrupt, kill, needs_program, wait_until};
 const MEASURE: [&str; 6] = ["--workload", "tcp_rr", "--duration", "50ms", "--repetitions", "1..1"];
 
 #[test]
-fn one_line_tunes_two_hosts_that_have_no_latput_and_leaves_nothing() {
+fn one_line_tunes_hosts_without_latput() {
     let Some(hosts) = Hosts::up() else { return };
     let ran = hosts.run(&["tune", "plan.toml", SERVER, CLIENT, "--save", "saved.toml"]);
     let brought = "198.18.9.2: it has no latput 0.1.0; this run copies one";
@@ -34,7 +34,7 @@ fn one_line_tunes_two_hosts_that_have_no_latput_and_leaves_nothing() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_run_that_is_interrupted_or_killed_leaves_no_file_and_no_change() {
+fn interrupted_run_leaves_no_file_or_change() {
     let Some(hosts) = Hosts::up() else { return };
     let long = PLAN.replace("min = 2, max = 2", "min = 200, max = 200");
     hosts.place.write("plan.toml", &long);
@@ -51,7 +51,7 @@ fn a_run_that_is_interrupted_or_killed_leaves_no_file_and_no_change() {
 }
 
 #[test]
-fn a_controller_that_is_killed_while_latput_is_on_its_way_leaves_no_file() {
+fn controller_killed_while_copying_leaves_nothing() {
     let Some(hosts) = Hosts::up() else { return };
     for _ in 0..3 {
         let mut child = hosts.start(&["hosts", SERVER, CLIENT]);
@@ -64,7 +64,7 @@ fn a_controller_that_is_killed_while_latput_is_on_its_way_leaves_no_file() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn hosts_are_namespaces_commands_and_this_host_as_well() {
+fn hosts_may_be_namespaces_or_commands() {
     let Some(hosts) = Hosts::up() else { return };
     let commands = "exec:ip netns exec server,exec:ip netns exec client";
     let peer = [&["hub0", "--peer", CLIENT][..], &MEASURE].concat();
@@ -88,7 +88,7 @@ fn hosts_are_namespaces_commands_and_this_host_as_well() {
 }
 
 #[test]
-fn a_host_that_is_not_reached_is_told_with_the_remedy() {
+fn unreachable_host_is_told_with_remedy() {
     let Some(hosts) = Hosts::up() else { return };
     let fake = hosts.place.path("fake");
     std::fs::create_dir(&fake).unwrap();
@@ -124,7 +124,7 @@ fn a_host_that_is_not_reached_is_told_with_the_remedy() {
 }
 
 #[test]
-fn a_folder_that_is_full_or_runs_nothing_is_passed_over_and_named_where_there_is_no_other() {
+fn unusable_folder_is_skipped_and_named() {
     let Some(hosts) = Hosts::up() else { return };
     let far = |name: &str, mounts: &str| {
         let path = hosts.place.path(name);
@@ -141,7 +141,7 @@ fn a_folder_that_is_full_or_runs_nothing_is_passed_over_and_named_where_there_is
 }
 
 #[test]
-fn without_root_the_missing_capability_is_named_and_measuring_works() {
+fn missing_capability_is_named_while_measuring() {
     let Some(hosts) = Hosts::up() else { return };
     let nobody = "setpriv --reuid 65534 --clear-groups --bounding-set=-all";
     let both = format!("exec:ip netns exec server {nobody},exec:ip netns exec client {nobody}");
@@ -153,7 +153,7 @@ fn without_root_the_missing_capability_is_named_and_measuring_works() {
 }
 
 #[test]
-fn what_is_wrong_between_two_hosts_is_told_before_anything_is_measured() {
+fn faults_between_hosts_are_told_first() {
     let Some(hosts) = Hosts::up() else { return };
     let pair = ["hosts", "netns://server", "netns://client"];
     ip(&["-n", "server", "link", "set", "eth0", "mtu", "1400"]);
@@ -184,7 +184,7 @@ fn what_is_wrong_between_two_hosts_is_told_before_anything_is_measured() {
 /// The lines of ssh and the traffic both go by IPv6: the hosts have nothing else.
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn two_hosts_that_have_ipv6_alone_are_reached_by_ssh() {
+fn ipv6_only_hosts_are_reached() {
     let Some(hosts) = Hosts::up() else { return };
     ip(&["address", "flush", "dev", "hub0"]);
     ip(&["address", "add", "fd00:9::fe/64", "dev", "hub0", "nodad"]);

@@ -9,7 +9,7 @@ const HELPERS: &str = "mtu() { ip -o link show \"$1\" | sed 's/.* mtu \\([0-9]*\
     journal=$LATPUT_STATE_DIR/checkpoints/journal; ";
 
 #[test]
-fn a_change_is_logged_with_its_maker_and_undone_and_done_again() {
+fn logged_change_is_undone_and_redone() {
     check(
         "SUDO_USER=ann $latput set v0 mtu=1400; $latput log; code $latput undo --dry-run; echo dry $(mtu v0); \
          code $latput undo; echo undone $(mtu v0); $latput log; code $latput undo; \
@@ -43,7 +43,7 @@ fn a_change_is_logged_with_its_maker_and_undone_and_done_again() {
 }
 
 #[test]
-fn values_of_others_and_of_later_changes_stay_and_are_named() {
+fn later_and_foreign_values_stay_named() {
     check(
         "$latput set v0 mtu=1400 txqueuelen=700 tso=off; $latput set v0 txqueuelen=600; \
          ip link set v0 mtu 1300; code $latput undo 1; echo now $(mtu v0) $(len v0) $(ethtool -k v0 | grep \
@@ -58,7 +58,7 @@ fn values_of_others_and_of_later_changes_stay_and_are_named() {
 }
 
 #[test]
-fn a_change_of_a_renamed_interface_is_found_and_of_one_made_anew_refused() {
+fn undo_follows_rename_and_refuses_new_interface() {
     check(
         "$latput set v0 mtu=1400; ip link set v0 name w0; ip link set v1 name v0; \
          $latput log w0; code $latput undo; echo now $(mtu w0) $(mtu v0); \
@@ -70,7 +70,7 @@ fn a_change_of_a_renamed_interface_is_found_and_of_one_made_anew_refused() {
 }
 
 #[test]
-fn entries_of_another_boot_and_damaged_ones_are_named_and_hide_no_other() {
+fn damaged_entries_are_named_and_hide_none() {
     check(
         "$latput set v0 mtu=1400; $latput set v0 mtu=1300; $latput set v0 mtu=1290; \
          sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"before\"/' $journal/3.json; echo '{' > $journal/2.json; \
@@ -87,7 +87,7 @@ fn entries_of_another_boot_and_damaged_ones_are_named_and_hide_no_other() {
 }
 
 #[test]
-fn an_undo_that_nobody_confirms_goes_forward_again_and_a_confirmed_change_is_logged_once() {
+fn unconfirmed_undo_goes_forward_again() {
     check(
         "$latput set v0 mtu=1400 --confirm-within 60s; $latput log; $latput confirm v0; $latput log; \
          code $latput undo --confirm-within 2s; echo undone $(mtu v0); \
@@ -110,7 +110,7 @@ fn an_undo_that_nobody_confirms_goes_forward_again_and_a_confirmed_change_is_log
 }
 
 #[test]
-fn two_changes_at_once_have_each_their_entry() {
+fn simultaneous_changes_have_own_entries() {
     check(
         "$latput set v0 mtu=1400 & $latput set v1 txqueuelen=700 & wait; echo; $latput log v0; $latput log v1; \
          ls $journal | sort | tr '\\n' ' '; $latput undo; $latput undo; echo now $(mtu v0) $(len v1)",
@@ -127,7 +127,7 @@ fn two_changes_at_once_have_each_their_entry() {
 /// strace ends latput on entry to its n-th call of a kind: then there is a checkpoint or an entry, and `restore`
 /// leads to the state that the two tell of.
 #[test]
-fn a_kill_at_any_step_leaves_the_checkpoint_or_the_entry() {
+fn killed_commit_leaves_checkpoint_or_entry() {
     let script = "commits=0; kills=0; for call in renameat2 fsync rename,renameat unlink,unlinkat write; do \
         n=0; while [ $n -lt 60 ]; do n=$((n + 1)); \
         strace -f -o /dev/null -e trace=$call -e inject=$call:signal=KILL:when=$n \
@@ -172,7 +172,7 @@ fn check(script: &str, out: &[&str], anywhere: &[&str]) {
 }
 
 #[test]
-fn undo_takes_back_two_changes_of_one_knob() {
+fn undo_reverts_two_changes_of_knob() {
     check(
         "$latput set v0 mtu=1400; $latput set v0 txqueuelen=700; $latput set v0 mtu=1300; \
          $latput undo; echo first $(mtu v0); $latput undo; echo second $(len v0); code $latput undo; echo third $(mtu v0)",
@@ -198,7 +198,7 @@ fn full_stdout_tells_change_on_stderr() {
 }
 
 #[test]
-fn a_change_is_in_force_only_where_no_later_one_has_written() {
+fn overwritten_change_is_not_in_force() {
     check(
         "$latput set v0 mtu=1400 txqueuelen=700; $latput undo; $latput set v0 mtu=1400; echo; $latput log; \
          code $latput undo 1; code $latput undo 3; code $latput undo; echo now $(mtu v0)",
@@ -219,7 +219,7 @@ fn a_change_is_in_force_only_where_no_later_one_has_written() {
 }
 
 #[test]
-fn a_value_that_a_later_change_made_again_stays() {
+fn value_that_a_later_change_made_again_stays() {
     check(
         "$latput set v0 mtu=1400 txqueuelen=700; $latput set v0 mtu=1500; $latput set v0 mtu=1400; echo; \
          $latput log; code $latput undo 1; echo now $(mtu v0) $(len v0)",
@@ -229,7 +229,7 @@ fn a_value_that_a_later_change_made_again_stays() {
 }
 
 #[test]
-fn all_that_a_change_moves_is_told_and_logged() {
+fn all_moved_values_are_told_and_logged() {
     check(
         "$latput set v0 tx-checksum=off; $latput log; $latput undo",
         &[
@@ -244,7 +244,7 @@ fn all_that_a_change_moves_is_told_and_logged() {
 }
 
 #[test]
-fn a_change_that_nobody_confirmed_is_in_the_log() {
+fn change_that_nobody_confirmed_is_in_the_log() {
     check(
         "$latput set v0 mtu=1400 --confirm-within 1s; \
          until [ -e $journal/1.json ]; do sleep 0.1; done; echo now $(mtu v0); $latput log; code $latput undo 1",
@@ -260,7 +260,7 @@ fn a_change_that_nobody_confirmed_is_in_the_log() {
 }
 
 #[test]
-fn the_log_names_users_and_tells_the_local_time() {
+fn log_names_users_and_tells_the_local_time() {
     check(
         "export SUDO_USER=; $latput set v0 mtu=1400; TZ=XXX-5:30 $latput log",
         &["+05:30  v0  set by "],

@@ -10,7 +10,7 @@ use crate::{Place, json};
 const SHOW: &str = include_str!("../../../../docs/schema/show.json");
 
 #[test]
-fn nobody_sees_all_that_can_be_read_and_is_told_once_what_is_missing() {
+fn unprivileged_show_names_missing_rights_once() {
     if needs_root() {
         return;
     }
@@ -44,7 +44,7 @@ fn nobody_sees_all_that_can_be_read_and_is_told_once_what_is_missing() {
 
 /// One rule for every command: exit code 3, what is missing, and no advice to remove what knows the way back.
 #[test]
-fn a_command_without_rights_ends_with_3_and_harms_nothing() {
+fn unprivileged_command_exits_with_3() {
     if needs_root() {
         return;
     }
@@ -88,7 +88,7 @@ fn a_command_without_rights_ends_with_3_and_harms_nothing() {
 }
 
 #[test]
-fn a_missing_interface_is_the_same_error_everywhere() {
+fn missing_interface_is_the_same_error_everywhere() {
     let place = Place::new();
     for args in [
         &["show", "nope0"][..],

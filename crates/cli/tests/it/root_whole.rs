@@ -11,7 +11,7 @@ use crate::{Ran, interrupt, needs_program, tell, wait_until};
 const WAITS: [&str; 2] = ["--confirm-within", "10min"];
 
 #[test]
-fn mtu_of_upper_interfaces_and_ipv6_goes_back() {
+fn upper_and_ipv6_mtu_go_back() {
     if needs_root() {
         return;
     }
@@ -519,7 +519,7 @@ fn napi_values_outlast_link_down() {
 
 /// The first process of a container is in other files than a second one that shares its network.
 #[test]
-fn state_that_others_do_not_see_is_told() {
+fn state_unseen_by_others_is_told() {
     if needs_root() || needs_program("unshare") {
         return;
     }
@@ -541,7 +541,7 @@ fn state_that_others_do_not_see_is_told() {
 }
 
 #[test]
-fn napi_values_that_link_down_ends_are_told() {
+fn napi_values_lost_by_link_are_told() {
     if needs_root() || needs_program("unshare") {
         return;
     }
@@ -559,7 +559,7 @@ fn napi_values_that_link_down_ends_are_told() {
 }
 
 #[test]
-fn waiting_change_of_another_is_named_and_left() {
+fn foreign_waiting_change_is_left() {
     if needs_root() {
         return;
     }

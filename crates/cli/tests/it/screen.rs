@@ -82,7 +82,7 @@ fn every_screen_holds_the_rules() {
 }
 
 #[test]
-fn the_published_tables_hold_the_rules() {
+fn published_tables_hold_the_rules() {
     let place = Place::new();
     for columns in WIDTHS {
         Screen::run(&place, columns, &[], &["reproduce", "A04"]).hold_rules();
@@ -90,7 +90,7 @@ fn the_published_tables_hold_the_rules() {
 }
 
 #[test]
-fn a_results_table_is_aligned_and_bold_where_it_matters() {
+fn results_table_is_aligned_and_bold() {
     let place = prepared();
     for columns in WIDTHS {
         let screen = Screen::run(&place, columns, &[], &["report", "r.db"]);
@@ -106,7 +106,7 @@ fn a_results_table_is_aligned_and_bold_where_it_matters() {
 }
 
 #[test]
-fn a_table_of_text_is_aligned_with_its_header() {
+fn text_table_aligns_with_its_header() {
     let place = prepared();
     let screen = Screen::run(&place, 100, &[], &["history", "r.db", "s.db"]);
     let rows = screen.rows();
@@ -119,7 +119,7 @@ fn a_table_of_text_is_aligned_with_its_header() {
 }
 
 #[test]
-fn styles_are_shown_only_where_they_are_wanted() {
+fn styles_appear_only_where_wanted() {
     let place = prepared();
     let report = ["report", "r.db"];
     for (environment, is_styled) in [
@@ -141,7 +141,7 @@ fn styles_are_shown_only_where_they_are_wanted() {
 }
 
 #[test]
-fn a_pipe_has_a_hundred_columns_or_those_asked_for() {
+fn pipe_has_a_hundred_columns() {
     let place = prepared();
     let widest = |columns: Option<&str>| {
         let mut command = place.command(&["report", "r.db"]);
@@ -174,7 +174,7 @@ fn progress_is_one_line_that_goes_away() {
 }
 
 #[test]
-fn a_hostile_name_stays_text_and_wide_ones_align() {
+fn hostile_and_wide_names_stay_aligned() {
     let place = Place::new();
     let wide = format!("kind = \"tcp_stream\"\nname = \"{}\"", "漢字".repeat(12));
     place.write("plan.toml", &PLAN.replace("kind = \"tcp_stream\"", &wide));

@@ -16,7 +16,7 @@ const COMMAND: [&str; 7] =
     ["search", "plan.toml", "--on", "sim:server-10g", "--ask-tell", "-o", "kept.db"];
 
 #[test]
-fn an_optimiser_suggests_sees_costs_and_limits_and_its_winner_is_confirmed() {
+fn optimiser_winner_is_confirmed() {
     let place = place();
     let mut latput = Driven::start(&place, &COMMAND);
     let space = latput.hear();
@@ -56,7 +56,7 @@ fn an_optimiser_suggests_sees_costs_and_limits_and_its_winner_is_confirmed() {
 }
 
 #[test]
-fn after_a_kill_everything_is_told_again_and_the_end_is_the_same() {
+fn killed_search_is_told_again_alike() {
     let whole = place();
     let mut latput = Driven::start(&whole, &COMMAND);
     let told = latput.drive();
@@ -78,7 +78,7 @@ fn after_a_kill_everything_is_told_again_and_the_end_is_the_same() {
 }
 
 #[test]
-fn a_block_that_was_cut_is_finished_before_the_optimiser_is_asked() {
+fn cut_block_finishes_before_next_suggestion() {
     let place = place();
     place.write("plan.toml", &PLAN.replace("50ms", "2s"));
     let mut latput = Driven::start(&place, &COMMAND);
@@ -99,7 +99,7 @@ fn a_block_that_was_cut_is_finished_before_the_optimiser_is_asked() {
 }
 
 #[test]
-fn the_budget_of_the_plan_ends_what_an_optimiser_may_try() {
+fn budget_of_plan_ends_the_optimiser() {
     let place = place();
     // A run takes 102 ms. Of 19 runs 12 confirm and one is today's.
     place.write("plan.toml", &format!("{PLAN}budget = \"2s\"\n"));
@@ -124,7 +124,7 @@ fn the_budget_of_the_plan_ends_what_an_optimiser_may_try() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_and_the_search_goes_on() {
+fn impossible_suggestion_is_refused_and_search_continues() {
     let place = place();
     let mut latput = Driven::start(&place, &COMMAND);
     latput.hear_until("ask");
@@ -146,7 +146,7 @@ fn what_cannot_be_run_is_refused_and_the_search_goes_on() {
 }
 
 #[test]
-fn an_optimiser_that_fails_is_named_and_what_it_saw_is_kept() {
+fn failed_optimiser_is_named_with_results() {
     let long = format!("{{\"kind\":\"{}\"}}", "x".repeat(2 << 20));
     for (said, named) in [
         ("", "closed stdin before it said"),
@@ -171,7 +171,7 @@ fn an_optimiser_that_fails_is_named_and_what_it_saw_is_kept() {
 }
 
 #[test]
-fn an_interrupted_wait_for_the_optimiser_ends_and_keeps_what_there_is() {
+fn interrupted_optimiser_wait_keeps_results() {
     let place = place();
     let mut latput = Driven::start(&place, &COMMAND);
     latput.hear_until("ask");

@@ -13,7 +13,7 @@ const PLAN: &str = "schema = 1\nname = \"sharded\"\ngoal = \"latency\"\n[factors
                     [method]\nduration = \"50ms\"\nwarmup = \"1ms\"\nrepetitions = { min = 3, max = 3 }\nseed = 7\n";
 
 #[test]
-fn sixteen_shards_in_any_order_are_the_bytes_of_one_run() {
+fn merged_shards_equal_one_run() {
     let place = place();
     place.shards(16);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "one.db"]).expect(0, &[]);
@@ -33,7 +33,7 @@ fn sixteen_shards_in_any_order_are_the_bytes_of_one_run() {
 }
 
 #[test]
-fn the_stopping_rule_is_judged_after_the_merge_and_gives_the_bytes_of_one_run() {
+fn stopping_rule_is_judged_after_merge() {
     let place = place();
     let plan = PLAN
         .replace("max = 3 }", "max = 6 }")
@@ -52,7 +52,7 @@ fn the_stopping_rule_is_judged_after_the_merge_and_gives_the_bytes_of_one_run() 
 }
 
 #[test]
-fn a_worker_that_was_killed_or_interrupted_goes_on_and_the_merge_is_the_same() {
+fn killed_worker_resumes_to_same_merge() {
     let place = place();
     place.write(
         "plan.toml",
@@ -91,7 +91,7 @@ fn a_worker_that_was_killed_or_interrupted_goes_on_and_the_merge_is_the_same() {
 }
 
 #[test]
-fn missing_doubled_and_foreign_shards_are_named_and_nothing_is_written() {
+fn bad_shards_are_named_without_output() {
     let place = place();
     let parts = place.shards(4);
     let with = |file: &str| [&parts[..], &[file.to_owned()]].concat();
@@ -125,7 +125,7 @@ fn missing_doubled_and_foreign_shards_are_named_and_nothing_is_written() {
 }
 
 #[test]
-fn a_damaged_part_is_named_and_what_is_there_can_be_kept() {
+fn damaged_part_is_named_rest_is_kept() {
     let place = place();
     let parts = place.shards(4);
     let whole = fs::read(place.path("part3.db")).unwrap();
@@ -152,7 +152,7 @@ fn a_damaged_part_is_named_and_what_is_there_can_be_kept() {
 }
 
 #[test]
-fn a_partial_merge_takes_nothing_from_the_file_that_it_replaces() {
+fn partial_merge_takes_nothing_from_output() {
     let place = place();
     let parts = place.shards(4);
     place.merge(&parts[..2], &["--partial"]).expect(6, &["10 of 18"]);
@@ -173,7 +173,7 @@ fn a_partial_merge_takes_nothing_from_the_file_that_it_replaces() {
 }
 
 #[test]
-fn what_a_worker_or_a_merge_leaves_when_it_is_killed_at_its_start_is_no_obstacle() {
+fn leftovers_of_killed_merge_do_not_block() {
     let place = place();
     let parts = place.shards(2);
     place.write("part2.db", "");
@@ -187,7 +187,7 @@ fn what_a_worker_or_a_merge_leaves_when_it_is_killed_at_its_start_is_no_obstacle
 }
 
 #[test]
-fn parts_are_merged_and_reported_from_a_folder_that_may_only_be_read() {
+fn parts_in_read_only_folder_are_merged() {
     let place = place();
     let parts = place.shards(2);
     // A name that means something in a URI.
@@ -209,7 +209,7 @@ fn parts_are_merged_and_reported_from_a_folder_that_may_only_be_read() {
 }
 
 #[test]
-fn a_trial_that_cannot_be_read_or_is_of_another_shard_names_its_file() {
+fn unreadable_trial_names_its_file() {
     let place = place();
     let parts = place.shards(4);
     place.sql("part2.db", "UPDATE trial SET observation = '{}x' WHERE id = 1");
@@ -222,7 +222,7 @@ fn a_trial_that_cannot_be_read_or_is_of_another_shard_names_its_file() {
 }
 
 #[test]
-fn what_cannot_be_divided_is_refused_with_the_remedy_and_makes_no_file() {
+fn indivisible_plan_is_refused_without_file() {
     let place = place();
     let run = |plan: &str, on: &str| {
         place.run(&["run", plan, "--on", on, "--shard", "1/2", "-o", "no.db"])
@@ -246,7 +246,7 @@ const SEARCH: &str = "schema = 1\nname = \"searched\"\ngoal = \"latency\"\n[fact
                       [method]\nduration = \"50ms\"\nwarmup = \"1ms\"\nseed = 7\nbudget = \"7s\"\n";
 
 #[test]
-fn a_search_in_shards_block_by_block_is_the_bytes_of_one_process() {
+fn sharded_search_equals_one_process() {
     let place = place();
     place.write("plan.toml", SEARCH);
     place.search(&["-o", "one.db"]).expect(0, &[]);
@@ -276,7 +276,7 @@ fn a_search_in_shards_block_by_block_is_the_bytes_of_one_process() {
 }
 
 #[test]
-fn a_shard_of_a_search_that_was_killed_resumes_and_one_process_can_go_on_from_any_block() {
+fn killed_search_shard_resumes_from_any_block() {
     let place = place();
     place.write("plan.toml", SEARCH);
     place.search(&["--no-trials", "-o", "all.db"]).expect(6, &["block 0"]);
@@ -306,7 +306,7 @@ fn a_shard_of_a_search_that_was_killed_resumes_and_one_process_can_go_on_from_an
 }
 
 #[test]
-fn shards_of_another_block_or_search_are_refused_with_the_remedy() {
+fn search_shards_that_differ_are_refused() {
     let place = place();
     place.write("plan.toml", SEARCH);
     let shard = |from: &str| place.search(&["--shard", "1/2", "--from", from, "-o", "part1.db"]);

@@ -19,7 +19,7 @@ duration = "50ms"
 const HIDDEN_FACTS: [&str; 3] = ["interface", "bus address", "link"];
 
 #[test]
-fn a_shared_report_is_imported_and_reported_the_same() {
+fn shared_report_is_imported_and_reported_the_same() {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "a.db"]).expect(0, &[]);
@@ -53,7 +53,7 @@ fn a_shared_report_is_imported_and_reported_the_same() {
 }
 
 #[test]
-fn a_file_that_is_no_whole_report_is_refused_and_nothing_is_kept() {
+fn partial_report_is_refused_and_keeps_nothing() {
     let place = Place::new();
     place.write("page.html", "<html><script>alert(1)</script>");
     place.write("cut.html", "<script type=\"application/gzip\" id=\"trials\">H4sI</script>");
@@ -67,7 +67,7 @@ fn a_file_that_is_no_whole_report_is_refused_and_nothing_is_kept() {
 }
 
 #[test]
-fn each_fact_of_a_host_is_passed_on_or_known_to_be_hidden() {
+fn host_facts_are_shared_or_hidden_by_list() {
     for (name, _) in latput_linux::facts::collect("lo") {
         let is_hidden = HIDDEN_FACTS.contains(&name.as_str());
         assert_ne!(latput_report::is_shared_fact(&name), is_hidden, "{name}");

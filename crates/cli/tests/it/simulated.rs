@@ -24,7 +24,7 @@ seed = 7
 "#;
 
 #[test]
-fn the_built_in_plan_runs_without_root_on_every_shipped_system() {
+fn built_in_plan_runs_on_every_system() {
     let built_in = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/built-in.toml");
     let mut plan = std::fs::read_to_string(built_in).unwrap();
     for (long, short) in [
@@ -49,7 +49,7 @@ fn the_built_in_plan_runs_without_root_on_every_shipped_system() {
 }
 
 #[test]
-fn a_search_tries_few_settings_confirms_its_winner_and_goes_on_where_it_was_cut() {
+fn search_confirms_winner_and_resumes() {
     let plan = PLAN
         .replace("goal = \"minimize latency_ns_p99\"", "goal = \"balanced\"")
         .replace("[\"200us\", 100]]", "[\"20us\", 100], [\"200us\", 100], [\"500us\", 100]]\nmtu = [1500, 3000, 9000]\ngro = [\"on\", \"off\"]")
@@ -128,7 +128,7 @@ fn tune_recommends_from_the_figures_that_a_lab_gives() {
 }
 
 #[test]
-fn without_root_tune_predicts_and_says_that_nothing_was_measured() {
+fn unprivileged_tune_says_nothing_was_measured() {
     let place = place();
     let said = "This is a simulation of server-10g, not a measurement";
     place.run_without_root(&["tune", "plan.toml"]).expect(0, &["Recommended", said]);
@@ -137,7 +137,7 @@ fn without_root_tune_predicts_and_says_that_nothing_was_measured() {
 }
 
 #[test]
-fn tune_searches_a_plan_that_is_too_long_for_its_budget_without_what_overruns_the_ring() {
+fn long_plan_is_searched_within_ring() {
     let levels: Vec<String> = (1..=9).map(|us| format!(", [\"{us}0us\", 100]")).collect();
     let levels = levels.concat();
     let plan = PLAN
@@ -163,7 +163,7 @@ fn tune_searches_a_plan_that_is_too_long_for_its_budget_without_what_overruns_th
 }
 
 #[test]
-fn a_seed_gives_the_same_figures_to_the_last_digit() {
+fn seed_gives_the_same_figures_to_the_last_digit() {
     let place = place();
     place.write("other.toml", &PLAN.replace("seed = 7", "seed = 8"));
     for (plan, file) in [("plan.toml", "a.db"), ("plan.toml", "b.db"), ("other.toml", "c.db")] {
@@ -182,7 +182,7 @@ fn a_seed_gives_the_same_figures_to_the_last_digit() {
 }
 
 #[test]
-fn a_file_that_was_cut_short_is_gone_on_with_to_the_same_figures() {
+fn cut_file_resumes_to_same_figures() {
     let place = Place::new();
     place.write("plan.toml", &PLAN.replace("seed = 7", "seed = 7\nhalf_width = 0.001"));
     let args = ["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"];
@@ -208,7 +208,7 @@ fn a_file_that_was_cut_short_is_gone_on_with_to_the_same_figures() {
 }
 
 #[test]
-fn a_profile_in_a_file_is_simulated_and_its_costs_count() {
+fn profile_file_is_simulated_with_costs() {
     let place = place();
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/systems/server-10g.toml");
     let profile = std::fs::read_to_string(shipped).unwrap();
@@ -224,7 +224,7 @@ fn a_profile_in_a_file_is_simulated_and_its_costs_count() {
 }
 
 #[test]
-fn a_knob_changes_what_it_changes_on_a_host() {
+fn knob_changes_what_it_changes_on_a_host() {
     let place = Place::new();
     let plan = PLAN.replace(
         "\"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], [\"200us\", 100]]",
@@ -237,7 +237,7 @@ fn a_knob_changes_what_it_changes_on_a_host() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_refused_by_name_before_anything_is_written() {
+fn impossible_simulation_is_refused_before_writing() {
     let factor = "\"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], [\"200us\", 100]]";
     let with = |other: &str| PLAN.replace(factor, other);
     check(&with("gso = [true, false]"), "server-10g", &["gso is on", "does not model"]);

@@ -34,7 +34,7 @@ const HELD_BPS: f64 = (3000.0 + 1512.0) * 8.0 / 0.010;
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn fq_codel_spares_the_ping_beside_bulk_and_bql_holds_bulk_back() {
+fn fq_codel_and_bql_limit_bulk() {
     let Some(_turn) = guest_turn() else { return };
     let place = Place::new();
     place.write("plan.toml", PLAN);
@@ -153,7 +153,7 @@ duration = "2s"
 /// back.
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn interrupt_throttle_rate_is_set_by_reloading_the_driver() {
+fn throttle_rate_is_set_by_driver_reload() {
     let Some(_turn) = guest_turn() else { return };
     let place = Place::new();
     place.write("plan.toml", PARAMETERS);
@@ -197,7 +197,7 @@ pub(crate) fn check_loaded_with(guest: &Guest) {
 }
 
 #[test]
-fn parameters_that_a_driver_lacks_or_would_not_take_are_refused() {
+fn unknown_driver_parameters_are_refused() {
     let Some(_turn) = guest_turn() else { return };
     let place = Place::new();
     place.write("plan.toml", &PARAMETERS.replace("[0, 100]", "[50]"));

@@ -24,7 +24,7 @@ const ALLOW: &str = "--allow-link-reset";
 type Case = (&'static str, fn(&Guest));
 
 #[test]
-fn all_that_one_guest_with_e1000e_can_show() {
+fn guest_with_e1000e_shows_every_knob() {
     check_in_one_guest(
         "e1000e",
         &[
@@ -39,7 +39,7 @@ fn all_that_one_guest_with_e1000e_can_show() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn all_that_one_guest_with_e1000_can_show() {
+fn guest_with_e1000_shows_every_knob() {
     check_in_one_guest(
         "e1000",
         &[
@@ -51,7 +51,7 @@ fn all_that_one_guest_with_e1000_can_show() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn all_that_one_guest_with_virtio_net_can_show() {
+fn guest_with_virtio_net_shows_every_knob() {
     check_in_one_guest("virtio-net", &[("every knob is set, read back and put back", check_knobs)]);
 }
 

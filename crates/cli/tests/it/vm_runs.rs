@@ -29,19 +29,19 @@ duration = "2s"
 const TRIALS: i64 = 4;
 
 #[test]
-fn a_plan_on_e1000e_gives_rows_with_polls_and_interrupts() {
+fn e1000e_plan_counts_polls_and_interrupts() {
     check_driver("vm:e1000e");
 }
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_plan_on_e1000_gives_rows_with_polls_and_interrupts() {
+fn e1000_plan_counts_polls_and_interrupts() {
     check_driver("vm:e1000");
 }
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_plan_on_virtio_net_gives_rows_with_polls_and_interrupts() {
+fn virtio_plan_counts_polls_and_interrupts() {
     check_driver("vm:virtio-net");
 }
 
@@ -73,7 +73,7 @@ fn check_driver(testbed: &str) {
 }
 
 #[test]
-fn a_power_cut_in_the_guest_loses_no_finished_trial_and_the_run_goes_on() {
+fn guest_power_cut_loses_no_trial() {
     let Some(_turn) = guest_turn() else { return };
     let place = place(&PLAN.replace("{ min = 2, max = 2 }", "{ min = 6, max = 6 }"));
     let run = ["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"];
@@ -95,7 +95,7 @@ fn a_power_cut_in_the_guest_loses_no_finished_trial_and_the_run_goes_on() {
 }
 
 #[test]
-fn a_guest_ends_with_the_latput_that_made_it_also_by_kill_9() {
+fn guest_ends_with_its_latput() {
     let Some(_turn) = guest_turn() else { return };
     let place = place(PLAN);
     let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
@@ -108,7 +108,7 @@ fn a_guest_ends_with_the_latput_that_made_it_also_by_kill_9() {
 }
 
 #[test]
-fn who_reads_what_a_guest_says_has_no_rights_nor_has_its_emulator() {
+fn guest_reader_and_emulator_are_unprivileged() {
     let Some(_turn) = guest_turn() else { return };
     if needs_root() {
         return;
@@ -145,7 +145,7 @@ fn who_reads_what_a_guest_says_has_no_rights_nor_has_its_emulator() {
 }
 
 #[test]
-fn a_cable_that_is_pulled_and_plugged_in_again_is_survived() {
+fn pulled_cable_is_survived() {
     let Some(_turn) = guest_turn() else { return };
     let place = place(&PLAN.replace("\"2s\"", "\"3s\""));
     let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
@@ -164,7 +164,7 @@ fn a_cable_that_is_pulled_and_plugged_in_again_is_survived() {
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
-fn a_wall_clock_that_steps_back_moves_no_figure_and_marks_the_trial() {
+fn clock_step_marks_trial_without_shift() {
     let Some(_turn) = guest_turn() else { return };
     let place = place(&PLAN.replace("\"2s\"", "\"4s\""));
     let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
@@ -199,7 +199,7 @@ fn a_wall_clock_that_steps_back_moves_no_figure_and_marks_the_trial() {
 }
 
 #[test]
-fn what_a_guest_is_made_of_is_asked_for_by_name() {
+fn missing_guest_parts_are_named() {
     let place = place(PLAN);
     let run = |testbed: &str, name: &str, value: &str| {
         let words = ["run", "plan.toml", "--on", testbed, "-o", "kept.db"];
@@ -218,7 +218,7 @@ fn what_a_guest_is_made_of_is_asked_for_by_name() {
 }
 
 #[test]
-fn nothing_but_a_guest_has_a_use_for_its_first_process() {
+fn guest_init_refuses_to_run_elsewhere() {
     let place = Place::new();
     place.run(&["vm", "init"]).expect(1, &["first process of a guest"]);
     place.run(&["vm", "attach", "none", "--", "true"]).expect(1, &["there is no guest in none"]);

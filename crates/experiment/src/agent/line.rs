@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_controller_that_is_silent_ends_the_traffic_even_where_it_takes_no_answer() {
+    fn silent_controller_ends_the_traffic() {
         let (from, controller) = io::pipe().unwrap();
         let (_never_read, full) = io::pipe().unwrap();
         let stop = Stop::new();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn pings_keep_the_line_and_are_answered_whatever_the_agent_does() {
+    fn pings_are_answered_by_busy_agent() {
         let (from, mut controller) = io::pipe().unwrap();
         let (answers, to) = io::pipe().unwrap();
         let stop = Stop::new();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_ends_the_line_and_what_is_no_request_says_so() {
+    fn signal_ends_line_and_bad_request_answers() {
         let (from, mut controller) = io::pipe().unwrap();
         let stop = Stop::new();
         let mut line = ControllerLine::open(from, io::sink(), &stop);

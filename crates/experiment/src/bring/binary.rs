@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_cannot_run_there_is_told_with_the_reason() {
+    fn unsuitable_program_is_told_with_reason() {
         let mut program = vec![0; 128];
         program[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
         program[18] = 183;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn file_that_is_not_there_is_named() {
         let programs = Programs::open(Some(Path::new("no/such/latput")));
         let problem = programs.for_machine("x86_64").unwrap_err();
         assert!(problem.contains("no/such/latput"), "{problem}");

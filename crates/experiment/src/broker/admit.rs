@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_testbed_file_is_taken_only_if_nobody_else_can_write_it() {
+    fn testbed_writable_by_others_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("two.toml");
         let host = |name: &str, role: &str, address: u8| {

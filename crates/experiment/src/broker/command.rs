@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shell_or_latput_would_take_for_something_else_is_refused() {
+    fn shell_words_are_refused() {
         for interface in ["", "--stdin", "eth0;reboot", "a b", "e\u{1b}[2J", "../x"] {
             let command = HostCommand { interface: interface.to_owned(), ..set(|_| ()) };
             assert!(command.check().is_err(), "{interface}");

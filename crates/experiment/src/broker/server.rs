@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_of_the_run_is_reached_and_its_end_is_told() {
+    fn host_of_run_is_reached_until_end() {
         let (line, serving) = broker();
         let start = Operation::Start { way: way(&["true"]), call: HostCall::Agent };
         let (Reply::Started { id }, 3) = ask(&line, &start) else { panic!("it is permitted") };
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_fleet_asked_for_is_done_with_its_interfaces() {
+    fn fleet_broker_allows_only_requested_interfaces() {
         let (line, serving) = broker();
         let guard = |words: &[&str]| Operation::StartGuard {
             words: words.iter().map(|&word| word.to_owned()).collect(),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_of_results_are_taken_once_and_only_if_that_was_said_before() {
+    fn results_hosts_are_taken_once_if_announced() {
         let (line, serving) = broker();
         let admit = |word: &str| Operation::Admit { word: word.to_owned() };
         assert!(matches!(ask(&line, &admit("netns://a")).0, Reply::Refused { .. }));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_this_run_is_refused_and_the_service_goes_on() {
+    fn foreign_request_is_refused_and_service_continues() {
         let (line, serving) = broker();
         let start = |via: &[&str], call| Operation::Start { way: way(via), call };
         let program = Way { program: "sh".to_owned(), ..way(&["true"]) };
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_processes_are_started_than_a_run_can_have() {
+    fn processes_are_bounded_by_the_run() {
         let (line, serving) = broker();
         let restore = Operation::Start { way: way(&["true"]), call: HostCall::Restore };
         let started = (0..=PROCESSES_MOST)
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_operation_ends_the_broker_and_silence_does_not() {
+    fn invalid_operation_ends_the_broker() {
         let run = serde_json::json!({ "run": { "words": ["sh"] } });
         let more = serde_json::json!({ "start":
             { "way": way(&["true"]), "call": "agent", "env": { "LD_PRELOAD": "x" } } });
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_comes_with_an_operation_is_closed() {
+    fn file_that_comes_with_an_operation_is_closed() {
         let (line, serving) = broker();
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         send(&line, &Operation::RemoveLab, &[theirs.as_fd()]).unwrap();

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_no_other_end_sent_are_other_traffic() {
+    fn unsent_packets_are_other_traffic() {
         let check = |sut, ends: &[(u64, u64)]| {
             let ends = ends.iter().map(|counts| host(Role::Generator, *counts));
             let hosts: Vec<_> = [host(Role::Sut, sut)].into_iter().chain(ends).collect();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_an_end_was_held_up_in_is_seen() {
+    fn window_with_delayed_end_is_seen() {
         let hosts = [host(Role::Sut, (0, 0)), host(Role::Generator, (0, 0))];
         assert!(on_schedule(&hosts, Nanos::from_ms(1050)).unwrap().passed);
         assert!(!on_schedule(&hosts, Nanos::from_ms(800)).unwrap().passed);

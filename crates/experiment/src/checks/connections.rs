@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_that_was_missed_is_told() {
+    fn share_that_was_missed_is_told() {
         let tcp = TcpObservation { opened: 250, seen: 25, ..TcpObservation::default() };
         let host = HostObservation { tcp: Some(tcp), ..HostObservation::default() };
         let detail = seen(&host).unwrap().detail;

@@ -99,7 +99,7 @@ mod tests {
     const RR: Traffic = Traffic::tcp_rr(0);
 
     #[test]
-    fn a_rate_at_the_timers_is_marked_and_others_are_not() {
+    fn only_rates_at_timers_are_marked() {
         // 125 us: 8000 a second, 4000 at two intervals, 1000 at eight.
         check_locked(RR, 125, 8000, Some("1 x gro-flush-timeout (125us)"));
         check_locked(RR, 125, 7965, Some("1 x"));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_timer_or_in_an_open_loop_nothing_is_checked() {
+    fn open_loop_has_no_phase_check() {
         assert_eq!(check(&RR, &flow(8000, 0), &[]), None);
         assert_eq!(check(&RR, &flow(8000, 0), &[host(0)]), None);
         let arrivals = Some(Arrivals { rate_per_s: 8000, gaps: Distribution::Fixed });
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_that_differ_are_not_in_step() {
+    fn varied_round_trips_are_not_in_step() {
         let check = check(&RR, &flow(8000, 40), &[host(125)]).unwrap();
         assert!(check.passed, "{check:?}");
     }

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_without_end_and_lines_without_number_are_kept_within_bounds() {
+    fn endless_output_is_kept_in_bounds() {
         let mut lines = LastLines {
             lines: VecDeque::new(),
             is_open: false,

@@ -194,7 +194,7 @@ mod tests {
     use crate::host_view::Way;
 
     #[test]
-    fn the_only_way_between_two_hosts_is_found_and_a_bridge_of_containers_is_none() {
+    fn only_route_is_found_without_container_bridge() {
         let server = host(
             &[("eth0", "10.0.0.1"), ("docker0", "172.17.0.1")],
             &[("10.0.0.2", "eth0", "10.0.0.1", true)],
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_addresses_ipv4_without_a_router_is_taken_and_ipv6_alone_works() {
+    fn ipv4_without_router_is_preferred() {
         let names = [("eth0", "10.0.0.1"), ("eth0", "fd00::1")];
         let ways = [("10.0.0.2", "eth0", "10.0.0.1", false), ("fd00::2", "eth0", "fd00::1", true)];
         let back = [("10.0.0.1", "eth0", "10.0.0.2", false), ("fd00::1", "eth0", "fd00::2", true)];
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_ways_one_must_be_named_and_either_end_can_name_it() {
+    fn ambiguous_route_must_be_named() {
         let server = host(
             &[("eth0", "10.0.0.1"), ("eth1", "10.0.1.1")],
             &[("10.0.0.2", "eth0", "10.0.0.1", true), ("10.0.1.2", "eth1", "10.0.1.1", true)],

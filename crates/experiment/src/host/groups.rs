@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_found_by_the_port_that_this_host_listens_on_or_the_other_end_has() {
+    fn service_is_found_by_listening_port() {
         let mut groups = Groups::new(GroupBy::Port, [443].into(), Payloads::default());
         let found = [
             connection(443, ("10.0.0.7", 50_000), 5),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_are_told_of_and_the_rest_together() {
+    fn busiest_are_told_of_and_the_rest_together() {
         let mut groups = Groups::new(GroupBy::Peer, BTreeSet::new(), Payloads::default());
         let peers: Vec<String> = (1..=40).map(|host| format!("10.0.0.{host}")).collect();
         let found: Vec<TcpConnection> =

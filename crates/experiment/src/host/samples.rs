@@ -189,7 +189,7 @@ mod root_tests {
 
     /// Round trips over loopback, as many as go, for two seconds.
     #[test]
-    fn a_load_takes_no_more_than_its_share() {
+    fn load_takes_no_more_than_its_share() {
         if needs_root() {
             return;
         }

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_option_is_set_on_the_agents_socket_and_nothing_else_is_done() {
+    fn option_is_set_on_agents_socket_only() {
         let (keepers, agents) = crate::passing::pair().unwrap();
         let serving = thread::spawn(move || serve(&keepers));
         let rights = KeepersRights::new(agents).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_those_that_everybody_may_read_and_a_socket_goes_with_the_agent() {
+    fn readable_files_open_and_socket_is_removed() {
         use std::io::Read as _;
         use std::os::unix::fs::PermissionsExt as _;
         let (keepers, agents) = crate::passing::pair().unwrap();

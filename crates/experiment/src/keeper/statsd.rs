@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_is_for_everybody_goes_with_its_value_and_takes_the_place_of_a_left_one() {
+    fn statsd_socket_is_public_and_replaces_leftover() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("app.sock");
         let name = path.to_str().unwrap();

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_output_is_kept_whole() {
+    fn short_output_is_kept_whole() {
         let mut keeper = Keeper::new(10);
         keeper.push(b"abc");
         keeper.push(b"defghij");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_leaves_its_start_and_its_end_in_bounded_memory() {
+    fn flood_keeps_start_and_end() {
         let mut keeper = Keeper::new(1000);
         keeper.push(b"first\n");
         for _ in 0..10_000 {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_grows_no_further_than_a_message_may() {
+    fn binary_output_stays_within_message() {
         for byte in [0, 0x1b, 0xff, b'"'] {
             let mut keeper = Keeper::new(MOST_KEPT);
             keeper.push(&vec![byte; MOST_KEPT]);

@@ -9,7 +9,7 @@ use latput_trial::{Metric, Observation, Plan, plan};
 use super::*;
 
 #[test]
-fn what_is_appended_is_read_back_by_another_reader_at_once() {
+fn appended_rows_are_visible_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
     let header = header();
@@ -64,7 +64,7 @@ fn views_have_names_beside_the_numbers() {
 }
 
 #[test]
-fn only_an_unfinished_run_of_the_same_plan_and_machine_is_resumed() {
+fn only_unfinished_equal_run_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let results_db = ResultsDb::create(&folder.path().join("results.db")).unwrap();
     let header = header();
@@ -77,7 +77,7 @@ fn only_an_unfinished_run_of_the_same_plan_and_machine_is_resumed() {
 }
 
 #[test]
-fn a_second_writer_is_refused_and_a_reader_is_not() {
+fn second_writer_is_refused_reader_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
     let first = ResultsDb::create(&path).unwrap();
@@ -100,7 +100,7 @@ fn run_number_in_name_gives_the_flag() {
 }
 
 #[test]
-fn a_foreign_damaged_cut_or_newer_file_is_refused_by_name() {
+fn unreadable_results_file_is_refused_by_name() {
     check(|path| fs::write(path, "name,value\n").unwrap(), "not a results file");
     check(
         |path| Connection::open(path).unwrap().execute_batch("CREATE TABLE t (x);").unwrap(),
@@ -139,7 +139,7 @@ fn a_foreign_damaged_cut_or_newer_file_is_refused_by_name() {
 }
 
 #[test]
-fn a_link_or_a_pipe_is_not_written_through() {
+fn link_or_a_pipe_is_not_written_through() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     make(&at("kept.db"));
@@ -159,7 +159,7 @@ fn a_link_or_a_pipe_is_not_written_through() {
 }
 
 #[test]
-fn the_lock_is_nobody_elses_to_take() {
+fn lock_is_nobody_elses_to_take() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
     make(&path);
@@ -204,7 +204,7 @@ fn what_takes_the_place_of_a_table_is_refused() {
 }
 
 #[test]
-fn a_query_without_end_is_ended_and_a_long_text_is_not_read() {
+fn endless_query_is_ended() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
     make(&path);

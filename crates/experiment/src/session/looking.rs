@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_says_what_the_rest_adds() {
+    fn answer_says_what_the_rest_adds() {
         let answer = EarlyAnswer {
             headline: Headline::Set("`50us` is proven better: p99 is 20% lower".to_owned()),
             label: "`50us`".to_owned(),

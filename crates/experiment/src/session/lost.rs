@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_words_are_held_and_counted() {
+    fn same_words_are_held_and_counted() {
         let (told, lost) = lost(&[("a", "port 41: refused"), ("a", "port 42: refused")]);
         assert!(told.is_empty());
         assert_eq!(lost.times(), 2);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_trial_does_not_repeat_words() {
+    fn next_trial_does_not_repeat_words() {
         let (_, lost) = lost(&[("a", "refused"), ("b", "refused"), ("b", "refused")]);
         assert_eq!(lost.times(), 3);
         let held = lost.held.unwrap();

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disruptive_knob_changes_once_for_each_of_its_values_in_a_block() {
+    fn disruptive_knob_changes_once_per_block() {
         let setting = |mtu: u64, delay_us: u64| LabelledSetting {
             label: String::new(),
             by_role: BTreeMap::from([(

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_limits_both_counts() {
+    fn budget_limits_both_counts() {
         let long = PlannedRuns::of_grid(&plan("budget = \"1h\""), Design::Slices, 2, false);
         let short = PlannedRuns::of_grid(&plan("budget = \"20s\""), Design::Slices, 2, false);
         assert!(short.trials.0 < long.trials.0 && short.trials.1 == short.trials.0, "{short:?}");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_budget_is_refused_with_the_least() {
+    fn short_budget_is_refused_with_the_least() {
         let plan = plan("budget = \"10s\"");
         for design in [Design::Blocks, Design::Slices] {
             let runs = PlannedRuns::of_grid(&plan, design, 2, false);

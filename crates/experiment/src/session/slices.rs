@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_no_carry_over_and_silence_is_not_settled() {
+    fn noise_is_no_carry_over() {
         let false_alarms = (0..50_u64)
             .filter(|seed| carry_over(&noisy(*seed, 0, 1.0, 0.1)).is_none_or(|steps| steps > 2))
             .count();
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stint_is_some_ten_seconds_and_no_message_of_megabytes() {
+    fn stint_is_ten_seconds_and_small() {
         let layout = Layout { length: Nanos::from_ms(250), cut: Nanos::from_ms(25) };
         let of = |settings: usize, before: u32| rounds_of_stint(settings, before, 1_000, layout);
         assert_eq!([of(5, 40), of(2, 40), of(100, 40), of(1000, 40)], [8, 20, 2, 1]);
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_goal_reads_gets_more_than_the_least() {
+    fn only_goal_metrics_get_extra_slices() {
         let text = "schema = 1\n[[workload]]\nkind = \"tcp_rr\"\n[[workload]]\nkind = \"tcp_stream\"\n\
                     [[workload]]\nkind = \"ping\"\n";
         let workloads = Plan::parse("plan.toml", text).unwrap().workloads;
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn the_objective_goes_before_the_limits() {
+    fn objective_goes_before_the_limits() {
         let read = ReadByGoal { any: vec![true; 3], objective: vec![true, true, false] };
         let wanted = |rounds: [u32; 3], wanted: &[usize]| {
             let mut wanted = wanted.to_vec();

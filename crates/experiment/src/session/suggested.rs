@@ -180,7 +180,7 @@ mod tests {
                         [[workload]]\nkind = \"tcp_rr\"\n";
 
     #[test]
-    fn levels_and_the_index_of_a_setting_are_each_others_inverse() {
+    fn levels_and_index_are_inverse() {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
         for (idx, set) in plan.settings().iter().enumerate() {
             let levels = levels_of(&plan.factors, idx);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_that_is_not_there_is_named() {
+    fn level_that_is_not_there_is_named() {
         let factors = Plan::parse("p.toml", PLAN).unwrap().factors;
         assert!(index_of(&factors, &[0]).unwrap_err().contains("1 levels"));
         let too_high = index_of(&factors, &[2, 0]).unwrap_err();

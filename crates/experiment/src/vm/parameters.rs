@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_card_gets_its_value_and_the_drivers_own_where_none_is_named() {
+    fn each_card_gets_its_value() {
         check("interrupt-throttle-rate = [8000]", Ok(&["InterruptThrottleRate=8000,8000"]));
         check("\"sut.interrupt-throttle-rate\" = [8000]", Ok(&["InterruptThrottleRate=8000,3"]));
         check(

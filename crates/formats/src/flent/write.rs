@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_with_a_probe_is_flents_upload_with_its_ping() {
+    fn stream_with_probe_is_flents_upload() {
         let files = write(&results(Traffic::tcp_stream(Bytes::new(1000), 2)));
         let [file] = files.as_slice() else { panic!("{files:?}") };
         let value: Value = serde_json::from_str(&file.text).unwrap();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_of_a_load_say_whose_they_are() {
+    fn round_trips_name_their_load() {
         let mut results = results(Traffic::tcp_rr(0));
         for row in &mut results.rows {
             row.observation.traffic.latency = row.observation.probe.take().map(|probe| probe.rtt);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_have_a_series_each_and_nothing_is_no_file() {
+    fn flent_file_has_series_of_both_directions() {
         let mut results = results(Traffic::TcpBulk {
             direction: Direction::Both,
             message_bytes: Bytes::new(1),

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_knob_gets_the_nearest_name() {
+    fn misspelt_knob_gets_the_nearest_name() {
         check("mut", Some(Knob::Mtu));
         check("MTU", Some(Knob::Mtu));
         check("gro_flush_timeout", Some(Knob::GroFlushTimeout));

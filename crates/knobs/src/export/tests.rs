@@ -379,7 +379,7 @@ const KNOBS: &[(&str, [&str; 4])] = &[
 ];
 
 #[test]
-fn each_knob_is_written_in_the_formats_own_words_or_listed_with_its_place() {
+fn every_knob_is_exported_or_listed() {
     let named: Vec<Knob> = KNOBS.iter().map(|(text, _)| parse(text).0).collect();
     assert_eq!(named, Knob::ALL, "the table has every knob, in their order");
     for (text, [systemd, keyfile, netplan, script]) in KNOBS {
@@ -391,7 +391,7 @@ fn each_knob_is_written_in_the_formats_own_words_or_listed_with_its_place() {
 }
 
 #[test]
-fn tuned_and_udev_take_what_their_options_and_one_command_can_set() {
+fn tuned_and_udev_lines_match_their_options() {
     let rule = "ACTION==\"add|move\", SUBSYSTEM==\"net\", KERNEL==\"eth0\", ";
     for (text, tuned, udev) in [
         ("mtu=9000", "mtu=9000", "RUN+=\"/bin/sh -c 'ip link set dev %k mtu 9000'\""),
@@ -465,7 +465,7 @@ fn nmstate_and_ansible_have_properties_below_ethtool() {
 }
 
 #[test]
-fn cloud_init_writes_the_files_of_udev_and_sysctl_and_applies_them() {
+fn cloud_init_writes_and_applies_its_files() {
     let setting = setting(&["gro=off", "threaded=on", "busy-poll=50us", "smp-affinity=0"]);
     let Exported { text, elsewhere, .. } = export(Format::CloudInit, &eth0(), &setting, "a test");
     let rule = "      ACTION==\"add|move\", SUBSYSTEM==\"net\", KERNEL==\"eth0\"";
@@ -570,14 +570,14 @@ fn queue_disciplines_are_spelt_as_tc_does() {
 }
 
 #[test]
-fn tables_that_ethtool_cannot_write_are_not_written_wrong() {
+fn unwritable_ethtool_tables_are_listed() {
     check(Format::Ethtool, "rss-table=0x64 1x32", "ethtool -X eth0 weight 64 32");
     check(Format::Ethtool, "rss-table=1x64 0x64", "");
     check(Format::Ethtool, "rss-table=0 1 0", "");
 }
 
 #[test]
-fn a_script_sets_each_table_of_ethtool_in_one_command() {
+fn script_has_one_command_per_table() {
     let setting = setting(&["gro=off", "tso=off", "adaptive-rx=off", "rx-usecs=50us", "mtu=9000"]);
     let script = export(Format::Ethtool, &eth0(), &setting, "setting `x`\nrm -rf /").text;
     assert!(script.starts_with("#!/bin/sh\n# setting `x` rm -rf /\n"), "{script}");
@@ -591,7 +591,7 @@ fn a_script_sets_each_table_of_ethtool_in_one_command() {
 }
 
 #[test]
-fn a_match_is_written_as_each_format_has_it() {
+fn match_is_written_in_each_format() {
     let mac = Match::Mac("52:54:00:00:00:01".to_owned());
     check_match(&mac, Format::SystemdLink, "[Match]\nPermanentMACAddress=52:54:00:00:00:01\n");
     check_match(&mac, Format::Netplan, "match:\n        macaddress: \"52:54:00:00:00:01\"\n");
@@ -627,7 +627,7 @@ fn names_that_would_need_quoting_are_refused() {
 }
 
 #[test]
-fn a_setting_without_a_word_in_the_format_says_so() {
+fn setting_without_a_word_in_the_format_says_so() {
     let text = exported(Format::Netplan, "busy-poll=50us").text;
     assert!(text.contains("can express none of these settings; see below"), "{text}");
     assert!(!text.contains("\nnetwork:"), "{text}");
@@ -647,7 +647,7 @@ fn in_entry(target: Target, device_type: NetplanDeviceType) -> Target {
 
 /// As `netplan generate` 0.106 takes them.
 #[test]
-fn netplan_key_is_written_where_type_has_it() {
+fn netplan_key_depends_on_type() {
     let setting = setting(&["mtu=1400", "gro=off"]);
     for (device_type, has_mtu, has_offloads) in [
         (NetplanDeviceType::Ethernets, true, true),

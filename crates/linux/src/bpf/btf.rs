@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_expected_tracepoint_is_accepted() {
+    fn expected_tracepoint_is_accepted() {
         check("btf_trace_napi_poll", "napi_struct", 4, &[0, 3, 4, 4], None);
     }
 
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_four_bytes_are_found_by_name() {
+    fn btf_members_are_found_by_name() {
         let bytes = build("btf_trace_tcp_probe", "sock", 4, &[0, 3, 4]);
         let find = |first, object, member| {
             typed_tracepoint(&bytes, ("tcp_probe", first), (object, [member]))

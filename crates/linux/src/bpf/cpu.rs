@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_namespace_moves_our_clock_and_not_the_kernels() {
+    fn time_namespace_does_not_shift_traces() {
         let day = KernelClock::parse("monotonic       86400    5\nboottime  0 0\n").unwrap();
         assert_eq!(day.convert(Nanos::from_s(86_401)), Nanos::from_ns(999_999_995));
         let behind = KernelClock::parse("1 -10 0\n7 0 0\n").unwrap();
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_span_belongs_to_the_state_of_now() {
+    fn running_span_belongs_to_the_state_of_now() {
         let slot = slot(1_000, 3, [100, 200, 30, 40, 5, 6, 7, 112]);
         let seen = spans(&slot, Nanos::from_ns(500), Nanos::from_ns(1_010)).unwrap();
         assert_eq!(seen.idle.as_ns(), 100);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_is_being_written_is_read_again() {
+    fn torn_slot_is_read_again() {
         let slot = slot(1_000, 0, [100, 200, 0, 0, 0, 0, 0, 0]);
         assert_eq!(spans(&slot, Nanos::from_ns(500), Nanos::from_ns(1_010)), None);
         // An interrupt during the exchange: its time was taken from the state below it.

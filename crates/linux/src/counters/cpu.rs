@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn traced_spans_are_the_source_where_there_are_any() {
+    fn traced_spans_are_preferred() {
         let (mut first, mut later) = samples();
         let ms = |idle, process, softirq, irq| {
             let [idle, process, softirq, irq] = [idle, process, softirq, irq].map(Nanos::from_ms);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_record_is_the_source_of_totals() {
+    fn kernels_record_is_the_source_of_totals() {
         let (mut first, mut later) = samples();
         let record = |at_ms, idle_us| {
             Some(vec![IdleTime { at: Nanos::from_ms(at_ms), idle: Nanos::from_us(idle_us) }])
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_go_backwards_are_named_and_idle_may_by_a_few_ticks() {
+    fn backward_times_are_named_but_idle_may() {
         let (first, later) = samples();
         let check = |damage: fn(&mut CpuTime), name: &str| {
             let mut later = later.clone();

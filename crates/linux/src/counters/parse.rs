@@ -243,7 +243,7 @@ mod tests {
                         UdpLite: RcvbufErrors\nUdpLite: 1\nUdp: InDatagrams RcvbufErrors\nUdp: 80 3\n";
 
     #[test]
-    fn cpu_lines_become_times_and_guest_is_not_counted_twice() {
+    fn guest_time_is_counted_once() {
         let mut found = Vec::new();
         let (machine, others) =
             cpu_times(STAT.as_bytes(), Nanos::from_ms(10), &set("1"), &mut found).unwrap();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_cut_anywhere_never_panics_and_is_never_taken_for_whole() {
+    fn cut_counter_file_is_never_whole() {
         for end in 0..STAT.len() {
             let mut found = Vec::new();
             let cut = &STAT.as_bytes()[..end];

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn datagrams_that_are_sent_are_answers_and_received() {
+    fn sent_datagrams_are_answers() {
         let mut meter = ProtocolMeter::open().unwrap();
         let before = meter.read().unwrap();
         let [a, b] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_is_divided_as_the_span_was() {
+    fn window_is_divided_as_the_span_was() {
         let mut seen = window(CpuSource::Record);
         span([48, 24, 24], 100).divide(&mut seen);
         // 400 ms by the record, of which the tracer sees 96%.
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_hardly_ran_keeps_its_total() {
+    fn cpu_that_hardly_ran_keeps_its_total() {
         let mut seen = window(CpuSource::Record);
         span([100, 60, 40], 100).divide(&mut seen);
         assert_eq!(seen.cpus[0].time.busy(), Nanos::from_ms(400));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_another_source_stays() {
+    fn window_of_another_source_stays() {
         for source in [CpuSource::Trace, CpuSource::Idle, CpuSource::Ticks] {
             let mut seen = window(source);
             span([48, 24, 24], 100).divide(&mut seen);

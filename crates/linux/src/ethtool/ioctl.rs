@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_are_in_the_mask_and_their_values_follow_in_order() {
+    fn queue_mask_is_followed_by_values() {
         let row = |usecs| {
             let mut row = [0; COALESCE_WORDS];
             row[QueueField::RxUsecs as usize] = usecs;
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_has_none_of_it_and_says_so() {
+    fn loopback_has_no_ethtool_values() {
         let ioctl = EthtoolIoctl::open().unwrap();
         let error = ioctl.queue_coalescing("lo", QueueField::RxUsecs, 1).unwrap_err();
         assert_eq!(error.errno(), Some(libc::EOPNOTSUPP), "{error}");

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_header_or_cut_short_is_malformed() {
+    fn cut_answer_is_malformed() {
         assert!(parse_parameters(&[], Table::Rings).is_err());
         let mut bytes = Vec::new();
         put(&mut bytes, 2, &7_u32.to_ne_bytes());
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_its_attribute_is_refused() {
+    fn oversized_attribute_is_refused() {
         assert_eq!(encode(256, Width::U8), None);
         assert_eq!(encode(1 << 32, Width::U32), None);
         assert_eq!(encode(1, Width::U8), Some(vec![1]));

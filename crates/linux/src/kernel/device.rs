@@ -266,7 +266,7 @@ mod tests {
     const ROOT: &str = "../../..";
 
     #[test]
-    fn interrupts_are_those_of_the_device_in_order_and_have_cpus_and_hints() {
+    fn interrupts_have_order_cpus_and_hints() {
         let files = [
             ("device/msi_irqs/31", "msix"),
             ("device/msi_irqs/4", "msix"),
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_affinities_and_devices_without_interrupts_are_named() {
+    fn damaged_affinities_are_named() {
         let list = format!("{ROOT}/irq/4/smp_affinity_list");
         let (_folder, kernel) = old_kernel(&[("device/irq", "4\n"), (&list, "0-99999\n")]);
         let error = kernel.read("lo", Knob::SmpAffinity).unwrap_err();

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn error_numbers_have_the_kind_that_drivers_mean_by_them() {
+    fn errno_has_the_drivers_meaning() {
         check_kind(libc::EOPNOTSUPP, None, KernelErrorKind::Unsupported);
         check_kind(524, None, KernelErrorKind::Unsupported);
         check_kind(
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_about_the_interface_itself_names_no_knob() {
+    fn error_about_the_interface_itself_names_no_knob() {
         let error = |knob| Failure::refused("no").into_error("eth0", knob, "find it".to_owned());
         assert_eq!(error(None).knob, None);
         assert_eq!(error(Some(Knob::Mtu)).knob, Some(Knob::Mtu));

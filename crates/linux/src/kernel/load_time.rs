@@ -127,7 +127,7 @@ mod tests {
     const ROOT: &str = "../../..";
 
     #[test]
-    fn parameters_come_from_sysfs_the_command_line_modprobe_or_stay_hidden() {
+    fn load_time_parameters_come_from_four_sources() {
         let throttle = Knob::InterruptThrottleRate;
         let shown = format!("{ROOT}/module/e1000e/parameters/InterruptThrottleRate");
         let cmdline = format!("{ROOT}/cmdline");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn each_port_of_a_driver_has_its_own_value() {
+    fn each_port_has_its_own_parameter() {
         let shown = format!("{ROOT}/module/e1000e/parameters/RxIntDelay");
         let of_second = |value: &str| {
             let files = [

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uint_has_four_or_eight_bytes() {
+    fn uint_has_four_or_eight_bytes() {
         check_uint(&7_u32.to_ne_bytes(), Some(7));
         check_uint(&30_064_771_077_u64.to_ne_bytes(), Some(30_064_771_077));
         check_uint(&[1, 2], None);

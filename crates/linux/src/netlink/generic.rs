@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_has_an_id_and_commands() {
+    fn family_has_an_id_and_commands() {
         let mut payload = vec![1, 2, 0, 0];
         put(&mut payload, uapi::CTRL_ATTR_FAMILY_ID, &33_u16.to_ne_bytes());
         put_nested(&mut payload, uapi::CTRL_ATTR_OPS, |ops| {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_without_an_id_or_cut_short_is_malformed() {
+    fn cut_family_answer_is_malformed() {
         assert!(parse_family(&[]).is_err());
         assert!(parse_family(&[1, 2, 0, 0]).is_err());
         assert!(parse_family(&[1, 2, 0, 0, 6, 0, 1, 0, 9]).is_err());

@@ -254,7 +254,7 @@ mod tests {
 
     #[cfg(target_endian = "little")]
     #[test]
-    fn a_request_has_the_golden_bytes() {
+    fn request_has_the_golden_bytes() {
         let request = Request::new("try", 19).header(&[1, 2]).u32(4, 9000).text(3, "lo");
         #[rustfmt::skip]
         let golden = [
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_carries_number_text_and_offset_capped_or_not() {
+    fn error_carries_number_text_and_offset() {
         let request = Request::new("try", 19).u32(4, 9000).to_bytes(7);
         let mut attributes = Vec::new();
         put(&mut attributes, 1, b"no such thing\0");
@@ -290,7 +290,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_request_is_read_back_as_it_was_built(
+        fn request_round_trips(
             kind in 16..=u16::MAX,
             sequence in any::<u32>(),
             attributes in prop::collection::vec((1..=0x3fff_u16, prop::collection::vec(any::<u8>(), 0..40)), 0..20),

@@ -226,7 +226,7 @@ mod tests {
     use crate::netlink::uapi;
 
     #[test]
-    fn a_datagram_that_does_not_fit_is_asked_for_again() {
+    fn truncated_datagram_is_requested_again() {
         const GENL_ID_CTRL: u16 = 16;
         // `struct ifinfomsg`: 16 bytes. Every namespace has `lo`.
         check(

@@ -71,7 +71,7 @@ mod tests {
     use crate::netlink::attribute::put;
 
     #[test]
-    fn the_own_address_is_told_from_the_far_ends_and_from_one_of_this_link_only() {
+    fn own_address_differs_from_far_and_link() {
         let point_to_point =
             [(uapi::IFA_ADDRESS, &[192, 0, 2, 2][..]), (uapi::IFA_LOCAL, &[192, 0, 2, 1])];
         check(0, 0, &point_to_point, Some(("192.0.2.1", true)));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loopback_has_its_address() {
+    fn loopback_has_its_address() {
         let found = Route::open().unwrap().addresses().unwrap();
         assert!(found.iter().all(|a| a.is_reachable != a.address.is_loopback() || !a.is_reachable));
     }

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_discipline_is_read_with_its_place() {
+    fn discipline_is_read_with_its_place() {
         let mut payload = header(7, 0x8001_0000, ROOT);
         put(&mut payload, uapi::TCA_KIND, b"pfifo\0");
         put(&mut payload, uapi::TCA_OPTIONS, &100_u32.to_ne_bytes());
@@ -228,7 +228,7 @@ mod tests {
 
     #[cfg(target_endian = "little")]
     #[test]
-    fn a_replacement_has_the_golden_bytes() {
+    fn replacement_has_the_golden_bytes() {
         let taken = parse_qdisc(&{
             let mut payload = header(7, 0x7000_0000, ROOT);
             put(&mut payload, uapi::TCA_KIND, b"mq\0");

@@ -77,7 +77,7 @@ mod tests {
     use crate::netlink::attribute::put;
 
     #[test]
-    fn an_own_address_is_reached_by_the_loopback() {
+    fn own_address_is_reached_by_the_loopback() {
         let own = IpAddr::from([127, 0, 0, 1]);
         let toward = Route::open().unwrap().toward(own).unwrap();
         let expected = Toward {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_is_read_from_its_header_and_attributes() {
+    fn route_is_read_from_header_and_attributes() {
         let mut payload = vec![2, 32, 0, 0, 254, 2, 0, 1, 0, 0, 0, 0];
         put(&mut payload, uapi::RTA_OIF, &7_u32.to_ne_bytes());
         put(&mut payload, uapi::RTA_PREFSRC, &[192, 0, 2, 1]);

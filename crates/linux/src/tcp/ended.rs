@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_has_the_last_figures() {
+    fn notice_has_the_last_figures() {
         let mut payload = of_v4();
         let ended = read(SOCK_DIAG_BY_FAMILY, &payload).unwrap().unwrap();
         assert_eq!((ended.local.1, ended.remote.1, ended.retransmitted), (443, 50_000, 7));
@@ -100,12 +100,12 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_of_another_kind_is_skipped() {
+    fn notice_of_another_kind_is_skipped() {
         assert_eq!(read(SOCK_DIAG_BY_FAMILY + 1, &of_v4()), Ok(None));
     }
 
     #[test]
-    fn a_broken_notice_is_not_understood() {
+    fn broken_notice_is_not_understood() {
         let mut payload = of_v4();
         assert_eq!(read(SOCK_DIAG_BY_FAMILY, &payload[..70]), Err(NotUnderstood));
         payload[0] = 77;

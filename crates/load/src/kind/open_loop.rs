@@ -262,7 +262,7 @@ mod tests {
     /// 100 requests are due while the peer stands still; four in five of them wait longer than 10 ms.
     /// A closed loop asks once meanwhile and sees one slow answer.
     #[test]
-    fn a_stall_counts_for_every_request_that_was_due_in_it() {
+    fn stall_counts_for_every_due_request() {
         let share = Share { thread: 0, connections: 1, of: 1, generator: None };
         let arrivals = Arrivals { rate_per_s: RATE, gaps: Distribution::Fixed };
         let exchange = Exchange { request: 1, response: 1, separate: true, arrivals, share };

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_told_apart_however_the_stream_is_cut() {
+    fn messages_are_found_in_any_cut() {
         let stream: Vec<u8> = [7_u32, 0x0102_0304]
             .iter()
             .flat_map(|n| [n.to_be_bytes(), [0xff; 4]].concat())

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_that_was_not_asked_for_is_no_round_trip() {
+    fn unrequested_response_is_no_round_trip() {
         let latency = measured(|in_flight, meter, at| {
             in_flight.sent(at(1), 1);
             in_flight.answered(at(2), 1000, meter);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn only_exchanges_that_cannot_fill_both_buffers_block() {
+    fn only_large_exchanges_may_block() {
         check_blocking(1, 1, 1, true);
         check_blocking(1, 1, 17, true);
         check_blocking(1 << 24, 1 << 20, 1, true);

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_of_another_run_or_size_are_not_ours() {
+    fn foreign_datagrams_are_ignored() {
         let stamp = Stamp { sequence: 1, slice: Some(0), sent_at: Nanos::ZERO };
         let mut datagram = [0; 20];
         encode(&mut datagram, 7, stamp);

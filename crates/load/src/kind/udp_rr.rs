@@ -384,7 +384,7 @@ mod tests {
     use crate::workers::TrafficRun;
 
     #[test]
-    fn a_message_names_its_flow_and_number() {
+    fn message_names_its_flow_and_number() {
         let mut message = [0xff; HEADER + 3];
         encode(&mut message, 7, u64::MAX - 1);
         assert_eq!(decode(&message, message.len(), 7), Some(u64::MAX - 1));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn latency_is_from_the_due_time_and_raw_from_the_send() {
+    fn latency_counts_from_the_due_time() {
         let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(1)).unwrap();
         let (peer, progress) = (([127, 0, 0, 1], 1).into(), Progress::new(1, None));
         let run = TrafficRun::new(&[], peer, window, true, progress);

@@ -85,7 +85,7 @@ mod tests {
     const ECHO: Echo = Echo { tag: 0x0123_4567_89ab_cdef, sequence: 70_000 };
 
     #[test]
-    fn the_checksum_is_that_of_rfc_1071() {
+    fn checksum_is_that_of_rfc_1071() {
         // The example of RFC 1071, section 3: the sum is ddf2.
         assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
         assert_eq!(checksum(&request(Version::V4, ECHO, 64)), 0, "a right message sums to zero");
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_names_its_echo() {
+    fn reply_names_its_echo() {
         for version in [Version::V4, Version::V6] {
             let reply = reply(version);
             assert_eq!(parse_reply(version, &reply, false), Some(ECHO));

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_that_waits_to_be_read_has_the_time_at_which_it_came() {
+    fn waiting_packet_keeps_its_arrival_time() {
         let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = receiver.local_addr().unwrap();
         let receiver = Socket::from(receiver);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_tells_nothing() {
+    fn clock_that_was_set_tells_nothing() {
         let ms = Nanos::from_ms;
         let clocks = (ms(1_000_000), ms(500));
         assert_eq!(translated(ms(999_999), clocks, ms(400)), Some(ms(499)));

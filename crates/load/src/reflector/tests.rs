@@ -77,7 +77,7 @@ fn outlast(sockets: Vec<TcpStream>) {
 }
 
 #[test]
-fn numbers_of_connections_that_are_no_run_are_refused() {
+fn absurd_connection_numbers_are_refused() {
     for numbers in [&[1][..], &[u32::MAX], &[0, 0], &[0, 2], &[u32::MAX, u32::MAX - 1]] {
         let connections = u32::try_from(numbers.len()).unwrap();
         let ended = end_of(rr(1, 1, connections), &Claims { numbers, ..HONEST }, outlast);
@@ -86,7 +86,7 @@ fn numbers_of_connections_that_are_no_run_are_refused() {
 }
 
 #[test]
-fn a_close_at_any_point_of_a_message_is_an_end() {
+fn close_in_a_message_is_an_end() {
     for sent in [0, 1, 999, 1000, 1001, 100_000] {
         for is_reset in [false, true] {
             let ended = end_of(rr(1000, 1000, 1), &HONEST, move |sockets| {
@@ -105,7 +105,7 @@ fn a_close_at_any_point_of_a_message_is_an_end() {
 
 /// It sends without end, and takes no answer: what the reflector cannot send it does not keep.
 #[test]
-fn requests_without_end_that_take_no_answer_are_neither_kept_nor_waited_for() {
+fn endless_requests_are_neither_kept_nor_awaited() {
     let before = resident_kb();
     let ended = end_of(rr(1, 1 << 20, 1), &HONEST, |sockets| {
         let [mut socket] = <[TcpStream; 1]>::try_from(sockets).unwrap();
@@ -125,7 +125,7 @@ fn requests_without_end_that_take_no_answer_are_neither_kept_nor_waited_for() {
 }
 
 #[test]
-fn an_answer_that_is_taken_byte_by_byte_holds_nobody_up() {
+fn slowly_read_answer_blocks_nobody() {
     // The session may end while the bytes are still being taken, so no more is asserted.
     let _ended = end_of(rr(1, 1 << 20, 1), &HONEST, |sockets| {
         let [mut socket] = <[TcpStream; 1]>::try_from(sockets).unwrap();
@@ -140,7 +140,7 @@ fn an_answer_that_is_taken_byte_by_byte_holds_nobody_up() {
 
 /// A port that is no port, and one where somebody else listens: no datagram reaches them but those of the traffic.
 #[test]
-fn datagrams_go_to_nobody_whom_the_generator_only_names() {
+fn datagrams_go_only_to_proven_peers() {
     let bystander = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     bystander.set_nonblocking(true).unwrap();
     let datagrams = Traffic::udp_stream(Bytes::new(100), BitsPerSecond::new(1_000_000));
@@ -156,7 +156,7 @@ fn datagrams_go_to_nobody_whom_the_generator_only_names() {
 }
 
 #[test]
-fn bulk_that_never_comes_or_is_never_taken_ends_with_the_window() {
+fn missing_bulk_ends_with_the_window() {
     for direction in [Direction::ToSut, Direction::FromSut, Direction::Both] {
         let mut bulk = Traffic::tcp_stream(Bytes::new(32_768), 1);
         if let Traffic::TcpBulk { direction: wanted, .. } = &mut bulk {

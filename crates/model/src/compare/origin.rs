@@ -159,7 +159,7 @@ mod tests {
     use crate::synthetic::{Figures, results, rr};
 
     #[test]
-    fn what_differs_is_named_with_both_values_and_nothing_else_is() {
+    fn differences_are_named_with_both_values() {
         let (first, mut second) = (run(1_000), run(1_000 + DAY_MS - 1));
         assert_eq!(differences(&first, &second), []);
         second.rows[0].started_unix_ms += 1;
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_other_roles_are_named_and_not_compared_with_each_other() {
+    fn hosts_of_other_roles_are_not_compared() {
         let (first, mut second) = (run(1_000), run(1_000));
         second.hosts.remove(0);
         second.hosts[0].facts[0].1 = "6.12.5".to_owned();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_began_with_its_first_trial_that_has_a_time() {
+    fn run_begins_with_its_first_dated_trial() {
         let mut made = results(&["off"], &[rr("rr")], 3, |_, _| Figures::default());
         assert_eq!(began_ms(&made), None);
         (made.rows[1].started_unix_ms, made.rows[2].started_unix_ms) = (7_000, 5_000);

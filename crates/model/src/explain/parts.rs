@@ -34,7 +34,7 @@ fn figures(busy: f64) -> CellFigures {
 }
 
 #[test]
-fn a_part_of_cpu_time_is_its_cost_times_its_count() {
+fn cpu_part_is_cost_times_count() {
     let none = || refused(Why::NotCounted);
     let model = model([none(), Ok(known(30.0)), Ok(known(100.0)), Ok(known(7.0)), none()]);
     let part = |ns, ns_low, ns_high| Amount::Known { ns, ns_low, ns_high, confidence: 0.9 };
@@ -55,7 +55,7 @@ fn a_part_of_cpu_time_is_its_cost_times_its_count() {
 }
 
 #[test]
-fn a_term_of_the_formula_is_not_told_apart_where_another_plan_would_tell_it() {
+fn indistinct_term_may_need_another_plan() {
     let of = |why| {
         let found = not_told_apart(&model([
             refused(why),
@@ -71,7 +71,7 @@ fn a_term_of_the_formula_is_not_told_apart_where_another_plan_would_tell_it() {
 }
 
 #[test]
-fn a_part_is_cut_to_what_can_be() {
+fn part_is_cut_to_what_can_be() {
     let part = |ns| Amount::Known { ns, ns_low: ns - 30.0, ns_high: ns + 30.0, confidence: 0.9 };
     let cut = |ns, ns_low, ns_high| Amount::Known { ns, ns_low, ns_high, confidence: 0.9 };
     assert_eq!(part(0.0).within(100.0, CPU_BESIDE), cut(0.0, 0.0, 30.0));
@@ -82,7 +82,7 @@ fn a_part_is_cut_to_what_can_be() {
 
 /// A workload has its own model, of its kind; those without rows have none.
 #[test]
-fn each_kind_of_traffic_has_its_own_costs() {
+fn each_traffic_kind_has_own_costs() {
     let loads = [rr("one"), crate::synthetic::udp("paced"), crate::synthetic::stream("bulk")];
     let figures = Figures { rate: 1e6, p99_us: Some(100.0), service_demand_us: 5.0 };
     let mut made = results(&["a", "b"], &loads, 3, |_, _| figures);
@@ -109,7 +109,7 @@ fn each_kind_of_traffic_has_its_own_costs() {
 }
 
 #[test]
-fn the_busiest_cpu_is_that_of_the_middle_run() {
+fn busiest_cpu_is_that_of_the_middle_run() {
     let mut made = results(&["a"], &[rr("one")], 4, |_, _| Figures::default());
     // Of 1 s: three runs with a second CPU that does more, and one without any time.
     for (row, busy_ms) in made.rows.iter_mut().zip([100, 300, 900, 0]) {
@@ -152,7 +152,7 @@ fn part(explained: &[Explanation], at: (usize, usize), stage: Stage) -> &Amount 
 }
 
 #[test]
-fn the_timer_is_measured_against_the_setting_that_differs_only_in_the_least_delay() {
+fn timer_is_compared_with_least_delay_setting() {
     let mtu = |mtu| (Knob::Mtu, Value::Count(mtu));
     let mut made = results(&["a", "b", "c", "d"], &[rr("one")], 6, |setting, _| {
         trips([150.0, 100.0, 90.0, 70.0][setting])
@@ -177,7 +177,7 @@ fn the_timer_is_measured_against_the_setting_that_differs_only_in_the_least_dela
 }
 
 #[test]
-fn a_delay_that_a_host_had_beside_the_setting_counts_for_that_setting() {
+fn extra_delay_of_host_counts_for_setting() {
     let mut made = results(&["a", "b"], &[rr("one")], 2, |_, _| trips(50.0));
     for row in made.rows.iter_mut().filter(|row| row.setting == 1) {
         let key = ((Knob::RxUsecs, latput_knobs::Place::Device), Value::Time(Nanos::from_us(7)));
@@ -190,7 +190,7 @@ fn a_delay_that_a_host_had_beside_the_setting_counts_for_that_setting() {
 }
 
 #[test]
-fn parts_that_add_up_to_more_than_the_whole_are_not_known() {
+fn parts_above_the_whole_are_unknown() {
     // Of 100 us with many in flight the delay takes `timer`; without it the queue takes `queue`.
     let found = |timer: f64, queue: f64| {
         let loads = [rr("one"), Workload::plain("many", Traffic::tcp_rr(16))];
@@ -218,7 +218,7 @@ fn parts_that_add_up_to_more_than_the_whole_are_not_known() {
 }
 
 #[test]
-fn parts_of_rr_beyond_a_tenth_more_than_the_whole_are_refused_together() {
+fn rr_parts_above_tolerance_are_refused_together() {
     let mut made = results(&["a"], &[rr("one")], 6, |_, _| trips(100.0));
     let generator_ms = |made: &mut Results, us_of_blocks: &dyn Fn(u32) -> u64| {
         for row in &mut made.rows {
@@ -248,7 +248,7 @@ fn parts_of_rr_beyond_a_tenth_more_than_the_whole_are_refused_together() {
 }
 
 #[test]
-fn one_request_in_flight_is_of_the_same_kind_and_size() {
+fn one_request_matches_by_kind_and_size() {
     let crr = |connections, request| Traffic::TcpCrr {
         request_bytes: Bytes::new(request),
         response_bytes: Bytes::new(1),
@@ -271,7 +271,7 @@ fn one_request_in_flight_is_of_the_same_kind_and_size() {
 }
 
 #[test]
-fn a_rate_of_five_is_the_first_that_is_no_mode_and_stages_have_names() {
+fn rate_of_five_is_no_mode() {
     let of = |hz| delay_of(&Setting::from([(Knob::InterruptThrottleRate, Value::Count(hz))]));
     assert_eq!((of(4), of(5)), (None, Some(Nanos::from_ms(200))));
     let stages = [Stage::Timer, Stage::Queueing, Stage::Cpu, Stage::Rest];

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_is_apart_by_its_angle_to_the_others() {
+    fn column_separation_is_its_angle() {
         let columns = [vec![1.0, 0.0, 0.0], vec![3.0, 4.0, 0.0], vec![0.0, 0.0, 2.0]];
         assert!((apart(&columns, 1) - 0.8).abs() < 1e-12);
         assert!((apart(&columns, 2) - 1.0).abs() < 1e-12);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unit_of_a_column_does_not_matter() {
+    fn unit_of_a_column_does_not_matter() {
         for unit in [1e-12, 1.0, 1e12] {
             let columns = [vec![unit, 0.0, 0.0], vec![0.0, unit, 0.0], vec![3.0, 4.0, 12.0]];
             assert!((apart(&columns, 2) - 12.0 / 13.0).abs() < 1e-12, "{unit}");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn two_columns_at_an_angle_have_the_condition_of_its_cosine() {
+    fn two_columns_have_condition_of_cosine() {
         // Unit vectors with cosine 0.6: eigenvalues 1.6 and 0.4.
         let found = condition_number(&[vec![10.0, 0.0], vec![3.0, 4.0]]);
         assert!((found - 2.0).abs() < 1e-9, "{found}");

@@ -37,7 +37,7 @@ fn costs_that_a_plan_varies_are_found() {
 }
 
 #[test]
-fn intervals_hold_the_truth_as_often_as_they_say() {
+fn intervals_cover_as_often_as_stated() {
     let mut held = [0; 5];
     for seed in 0..100 {
         let models = fit(&results(&varied_cells(), COSTS, 0.03, seed), |_| true, 0.9).unwrap();
@@ -51,7 +51,7 @@ fn intervals_hold_the_truth_as_often_as_they_say() {
 }
 
 #[test]
-fn a_plan_that_varies_nothing_is_refused_term_by_term() {
+fn plan_without_variation_is_refused_by_term() {
     let alike = [Counts { bytes: 150_000_000, packets: 100_000, interrupts: 8_000, polls: None }];
     let model = &fitted(&alike.repeat(6), COSTS, 0.02)[0];
     let vary = ["`mtu`", "`mtu`", "`rx-usecs`", "", "rate"];
@@ -74,7 +74,7 @@ fn one_cell_is_too_few() {
 }
 
 #[test]
-fn bytes_and_packets_of_one_size_are_refused_and_the_interrupt_is_not() {
+fn inseparable_bytes_and_packets_are_refused() {
     let cells: Vec<Counts> = (1..9)
         .map(|k| {
             let packets = 40_000 * (1 + k % 3);
@@ -91,7 +91,7 @@ fn bytes_and_packets_of_one_size_are_refused_and_the_interrupt_is_not() {
 }
 
 #[test]
-fn polls_that_come_with_every_interrupt_are_part_of_it() {
+fn polls_tied_to_interrupts_are_joined() {
     let mut cells = varied_cells();
     for cell in &mut cells {
         cell.polls = Some(cell.interrupts);
@@ -105,7 +105,7 @@ fn polls_that_come_with_every_interrupt_are_part_of_it() {
 }
 
 #[test]
-fn a_host_without_interrupts_still_has_its_other_costs() {
+fn host_without_interrupts_has_other_costs() {
     let mut cells = varied_cells();
     for cell in &mut cells {
         cell.interrupts = 0;
@@ -117,7 +117,7 @@ fn a_host_without_interrupts_still_has_its_other_costs() {
 }
 
 #[test]
-fn an_odd_run_among_five_moves_nothing() {
+fn odd_run_among_five_moves_nothing() {
     let mut results = results(&varied_cells(), COSTS, 0.0, 1);
     for row in results.rows.iter_mut().filter(|row| row.block == 2) {
         row.observation.hosts[0].cpus[0].time.system = Nanos::from_s(30);
@@ -150,7 +150,7 @@ fn what_the_plan_varies_is_advised_last() {
 }
 
 #[test]
-fn results_without_hosts_and_impossible_confidences_are_refused() {
+fn hostless_results_and_bad_confidences_are_refused() {
     let mut empty = results(&varied_cells(), COSTS, 0.0, 1);
     assert_eq!(fit(&empty, |_| true, 1.0), Err(FitError::Confidence));
     assert_eq!(fit(&empty, |_| false, 0.9), Err(FitError::NoHosts));
@@ -228,7 +228,7 @@ fn counts_are_per_second_of_the_window() {
 }
 
 #[test]
-fn a_cell_has_the_middle_of_its_runs_and_none_that_is_empty() {
+fn cell_takes_its_middle_run() {
     let cell = Counts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
     let mut made = results(&[cell], COSTS, 0.0, 1);
     for (row, interrupts) in made.rows.iter_mut().zip([80, 10, 20, 40]) {
@@ -247,7 +247,7 @@ fn a_cell_has_the_middle_of_its_runs_and_none_that_is_empty() {
 }
 
 #[test]
-fn rows_of_settings_and_workloads_that_are_not_there_are_left_out() {
+fn rows_of_unknown_settings_are_left_out() {
     let cell = Counts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
     let mut made = results(&[cell], COSTS, 0.0, 1);
     let (mut of_setting, mut of_workload) = (made.rows[0].clone(), made.rows[0].clone());
@@ -293,7 +293,7 @@ fn terms_are_told_in_words() {
 }
 
 #[test]
-fn the_confidence_is_between_0_and_1_and_a_quantile_of_errors_is_one_of_them() {
+fn confidence_is_within_zero_and_one() {
     let made = results(&varied_cells(), COSTS, 0.01, 1);
     for bad in [0.0, 1.0, f64::NAN] {
         assert_eq!(fit(&made, |_| true, bad), Err(FitError::Confidence));
@@ -320,7 +320,7 @@ fn counts_are_those_of_the_role() {
 }
 
 #[test]
-fn the_knob_to_vary_is_one_that_the_host_has() {
+fn suggested_knob_is_one_of_the_host() {
     let cell = Counts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
     let vary = |role: Role, knobs: &[Knob]| {
         let mut made = results(&[cell], COSTS, 0.0, 1);

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_goal_is_read_into_its_parts() {
+    fn goal_is_read_into_its_parts() {
         let goal = Goal::parse(
             "  maximize transactions_per_s of \"tcp_rr burst=16\" where latency_ns_p99 of tcp_rr<=1.5 first \
              and throughput_bps >= 2e9 ",
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_may_have_a_unit_or_be_a_percentage() {
+    fn bound_may_have_a_unit_or_be_a_percentage() {
         for (bound, number) in [
             ("latency_ns_p99 <= 500us", 500_000.0),
             ("throughput_bps >= 1G", 1e9),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn every_metric_can_be_a_goal_and_every_named_goal_is_one() {
+    fn every_metric_and_named_goal_parses() {
         for metric in Metric::ALL {
             let goal = Goal::parse(&format!("minimize {metric}")).unwrap();
             assert_eq!(goal.objective[0].measure, Measure::Metric(*metric));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_word_is_named_with_its_place_and_what_it_could_be() {
+    fn wrong_goal_word_is_named_with_choices() {
         check("minimize latncy_ns_p99", Some("latncy_ns_p99"), 10, "`latency_ns_p99`");
         check("minimise latency_ns_p99", Some("minimise"), 1, "`minimize` or `maximize`");
         check("'minimize' rate", Some("minimize"), 1, "a goal begins with");
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_that_was_kept_by_an_earlier_version_is_read() {
+    fn goal_of_earlier_version_is_read() {
         let kept = "minimize latency_raw_ns_p99 where generator_ceiling_per_s >= 1";
         let goal = Goal::parse_kept(kept).unwrap();
         let now = "minimize latency_uncorrected_ns_p99 where generator_max_per_s >= 1";
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_that_ends_too_early_says_what_is_missing() {
+    fn unfinished_goal_names_the_missing_part() {
         check("", None, 1, "`minimize`");
         check("   ", None, 4, "`minimize`");
         check("minimize", None, 9, "a metric");
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_goal_is_refused_and_a_huge_word_not_repeated() {
+    fn huge_goal_is_refused_without_echo() {
         check(&"x".repeat(2_001), None, 2_002, "at most");
         assert!(Goal::parse(&format!("{:2000}", "latency")).is_ok());
         let error = Goal::parse(&format!("minimize {}", "x".repeat(1_900))).unwrap_err();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_reads_as_a_sentence() {
+    fn error_reads_as_a_sentence() {
         let error = Goal::parse("minimize p99").unwrap_err().to_string();
         let start =
             "`p99` at column 10: there is no metric `p99`: did you mean `latency_ns_p99` or ";

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn one_setting_is_left_with_fresh_runs_enough_and_no_more_leave_than_nothing() {
+    fn one_setting_remains_with_fresh_runs() {
         let (plan, found) = run(PLAN);
         assert_eq!(found.settings[3].label, "mtu=1500 sut.txqueuelen=200");
         let reduced = confirming_plan(&plan, &found, 3).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_may_take_turns_do_unless_the_plan_has_them_apart() {
+    fn alternating_settings_do_unless_planned_apart() {
         let cheap = PLAN
             .replace("mtu = [1400, 1500]", "")
             .replace("\"sut.txqueuelen\"", "gro-flush-timeout");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_refused_with_the_reason() {
+    fn incomparable_pairs_are_refused_with_reason() {
         let (plan, good) = run(PLAN);
         let refused = |plan: &Plan, found: &Results, setting, words: &str| {
             let why = confirming_plan(plan, found, setting).unwrap_err();

@@ -277,7 +277,7 @@ mod tests {
     use crate::synthetic::{reported, stream};
 
     #[test]
-    fn the_distance_from_a_limit_is_that_of_a_broken_one() {
+    fn distance_from_limit_equals_breach() {
         let goal = Goal::parse("minimize latency_ns_p99 where throughput_bps >= 1e9").unwrap();
         let missed = |broken: bool, value: Option<f64>, limit: Option<f64>| {
             let kept = Kept {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strictest_setting_is_the_one_that_is_most_surely_ahead() {
+    fn strictest_setting_is_most_surely_ahead() {
         let of =
             |short: f64, base: usize| PValues { short: Some(short), keeps: None, base: Some(base) };
         let none = PValues { short: None, keeps: None, base: Some(9) };
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn margins_that_touch_the_limit_keep_it_and_one_block_tells_nothing() {
+    fn touching_margin_keeps_the_limit() {
         let of = |margins: &[f64]| PValues::new(margins, Some(3));
         let touching = of(&[0.0, 0.0]);
         assert_eq!(
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_setting_can_break_what_is_beyond_its_own_figure() {
+    fn first_setting_can_break_outside_limits() {
         for (text, can_break) in [
             ("throughput_bps >= 0.95 today", false),
             ("throughput_bps >= 1 today", false),
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_is_the_highest_rate_and_the_lowest_latency_that_was_measured() {
+    fn best_is_highest_rate_and_lowest_latency() {
         judge("throughput_bps >= 0.9 best", |judge, _, cell| {
             assert_eq!(judge.best(cell), Some(1));
             assert_eq!(judge.best((0, Metric::LatencyNsP99)), Some(2));
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_margin_is_a_ratio_and_where_a_figure_is_0_a_difference() {
+    fn margin_is_ratio_or_difference_at_zero() {
         let check = |limit: &str, setting: usize, expected: [f64; 2]| {
             judge(limit, |judge, condition, cell| {
                 let found = judge.margins(condition, cell, setting, None);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_proven_at_one_side_of_the_reports_interval() {
+    fn limit_is_proven_at_one_side() {
         judge("throughput_bps >= 9e8", |judge, condition, cell| {
             let level = (1.0 - judge.confidence) / 2.0;
             for (keeps, proven) in
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_is_itself_the_reference_has_no_interval() {
+    fn reference_setting_has_no_interval() {
         judge("throughput_bps >= 0.9 today", |judge, _, _| {
             let kept = judge.kept().unwrap();
             assert_eq!(kept[&0][0].interval, None);

@@ -122,7 +122,7 @@ mod tests {
     use crate::synthetic::{Figures, noise, reported, results, rr, stream};
 
     #[test]
-    fn losers_and_breakers_are_left_out_with_the_reason_and_the_first_never() {
+    fn eliminated_settings_have_reasons_first_stays() {
         let found = left_out(8, 0.02, [40.0, 100.0, 40.1, 20.0], [1.0, 1.0, 1.0, 0.5]);
         assert_eq!(found.iter().map(|one| one.setting).collect::<Vec<_>>(), [1, 3]);
         for (why, part) in found.iter().zip(["`b` is proven worse than `a`", "`d` is proven 4"]) {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_better_than_the_first_and_proven_behind_the_leader_is_left_out() {
+    fn setting_behind_leader_is_eliminated() {
         let found = left_out(8, 0.02, [100.0, 80.0, 40.0, 99.0], [1.0; 4]);
         let settings: Vec<usize> = found.iter().map(|one| one.setting).collect();
         assert_eq!(settings, [1, 3], "{found:?}");
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_difference_hardly_any_setting_is_left_out_and_of_one_block_none() {
+    fn equal_settings_are_hardly_ever_eliminated() {
         assert_eq!(left_out(1, 0.5, [100.0, 800.0, 4.0, 99.0], [1.0; 4]), []);
         let many = wrongly_left_out(31, 300, 0.99, &[8]);
         assert!(many <= 8, "{many} of 300 at an error of 1 in 100");
     }
 
     #[test]
-    fn several_looks_together_leave_out_a_good_setting_as_rarely_as_one() {
+    fn several_looks_keep_the_error_rate() {
         let many = wrongly_left_out(37, 300, 0.9, &[5, 10, 15, 20, 25, 30, 35, 40]);
         // 30 and 2.5 standard deviations of a binomial count.
         assert!(many <= 43, "{many} of 300 at an error of 1 in 10");

@@ -116,7 +116,7 @@ mod tests {
     use crate::synthetic::{Figures, noise, results, rr};
 
     #[test]
-    fn a_proof_a_quiet_run_without_one_and_a_noisy_run_are_told_apart() {
+    fn proof_quiet_and_noisy_runs_differ() {
         check(0.5, 0.02, 8, "set", "`20us` is proven better: latency_ns_p99 is");
         check(1.0, 0.02, 8, "stay", "nothing better was found; this run could detect");
         check(
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_a_limit_rules_out_are_no_reason_for_doubt() {
+    fn ruled_out_settings_raise_no_doubt() {
         // `20us` has 60% of the rate. What its tail is hides in the noise.
         let mut rng = Rng::from_seed(6);
         let made = results(&["off", "20us"], &[rr("rr")], 6, |setting, _| Figures {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn banned_settings_and_the_lack_of_others_are_the_reason_to_stay() {
+    fn banned_or_missing_rivals_explain_stay() {
         let of_banned = |settings: usize, banned: &[usize]| {
             let labels = ["a", "b", "c"];
             let mut made = results(&labels[..settings], &[rr("rr")], 6, |setting, _| Figures {

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clear_winner_is_an_early_answer() {
+    fn clear_winner_is_an_early_answer() {
         let found = look(4, 0.02, [100.0, 50.0, 99.0], [1.0; 3]).unwrap();
         let Headline::Set(sentence) = &found.headline else { panic!("{found:?}") };
         assert!(sentence.starts_with("`b` is proven better"), "{sentence}");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unproven_limit_withholds_the_answer() {
+    fn unproven_limit_withholds_the_answer() {
         // `b` halves the latency, and whether it keeps 95% of the rate is not known yet.
         assert_eq!(look(4, 0.02, [100.0, 50.0, 99.0], [1.0, 0.96, 1.0]), None);
         assert_eq!(look(4, 0.02, [100.0, 99.5, 99.0], [1.0; 3]), None, "no difference");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn all_looks_together_err_as_rarely_as_one() {
+    fn all_looks_err_as_one() {
         let goal = Goal::parse("minimize probe_ns_p99 where throughput_bps >= 0.5 today").unwrap();
         let blocks = 42;
         let looks = Looks::until(blocks);

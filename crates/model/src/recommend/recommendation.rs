@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_says_what_it_is_of() {
+    fn proof_says_what_it_is_of() {
         assert_eq!(
             [ProvenBy::Objective, ProvenBy::Limit].map(ProvenBy::name),
             ["objective", "limit"]

@@ -173,7 +173,7 @@ mod tests {
     const LIMITED: &str = "minimize latency_ns_p99 where throughput_bps >= 0.95 today";
 
     #[test]
-    fn the_provable_effect_is_that_of_the_noncentral_t() {
+    fn provable_effect_is_that_of_the_noncentral_t() {
         // The noncentrality at which scipy's `nct.sf(t.isf(level, freedom), freedom, it)` is 0.8.
         let of_scipy = [
             (3, 0.01, 5.8683),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_of_the_told_size_is_proven_in_four_of_five_runs() {
+    fn told_effect_is_found_in_four_of_five() {
         for blocks in [5, 8, 20] {
             let mut rng = Rng::from_seed(17);
             let mut told: Vec<f64> = (0..100)
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_broken_in_four_of_five_runs_at_the_told_distance() {
+    fn told_limit_breaks_in_four_of_five() {
         let goal = "maximize throughput_bps where throughput_bps >= 0.95 today";
         let mut rng = Rng::from_seed(19);
         let mut told: Vec<f64> =
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn four_times_the_blocks_prove_what_was_told_for_them() {
+    fn four_times_the_blocks_prove_smaller() {
         let mut rng = Rng::from_seed(23);
         let mut of_blocks = |blocks: u32| {
             let all =
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_objective_and_each_limit_are_told_with_their_side() {
+    fn objective_and_limits_tell_their_side() {
         let told = judged(LIMITED, &both(10)).smallest;
         let figures: Vec<_> = told.iter().map(|one| one.figures.as_slice()).collect();
         assert_eq!(figures, [[(0, Metric::LatencyNsP99)], [(1, Metric::ThroughputBps)]]);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_were_dropped_leave_what_the_others_tell() {
+    fn dropped_settings_leave_others_unchanged() {
         let whole = judged(LIMITED, &both(20)).smallest;
         for blocks in [1, 3] {
             let mut made = both(20);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_the_best_is_told_with_the_correction_of_its_test() {
+    fn limit_of_best_has_its_correction() {
         // `d` has no figure, so that three settings may be the best.
         let values: &[&[f64]] = &[
             &[1e6; 5],
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_that_is_none_tells_nothing() {
+    fn level_that_is_none_tells_nothing() {
         let center = Center::from_logs(&[0.1, 0.2, 0.15], AVERAGE).unwrap();
         let told = |level| smallest(&[center], level, Claim::Less, Vec::new(), None).is_some();
         assert_eq!([0.0, 0.001, 0.499, 0.5, f64::NAN].map(told), [false, true, true, false, false]);

@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_of_zero_stands_apart_from_the_others() {
+    fn delay_of_zero_stands_apart_from_the_others() {
         let axes = search(BTreeSet::new()).space.axes().to_vec();
         let queue = axes.iter().find(|axis| axis.levels == 4).unwrap();
         assert_eq!((queue.apart, queue.is_ordered), (Some(0), true));
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn today_is_tried_first_whether_the_plan_lists_it_or_not() {
+    fn today_is_tried_first() {
         let plan = Plan::parse("test", PLAN).unwrap();
         let listed = plan.settings();
         let with = |today: &LabelledSetting| {

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_start_reaches_a_far_corner_and_levels_that_it_has_not_seen() {
+    fn spread_start_reaches_unseen_corners() {
         let space = space(&[5, 5]);
         let mut chosen = space.spread(0, 3, &mut Rng::from_seed(1));
         chosen.sort_unstable();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_space_without_a_choice_is_refused() {
+    fn space_without_a_choice_is_refused() {
         let refused: BTreeSet<usize> = (1..9).collect();
         let error = Space::new(axes(&[3, 3]), refused).unwrap_err();
         assert_eq!(error, SpaceError::Empty { size: 9, refused: 8 });
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_has_as_many_different_settings_as_asked_for_or_all_of_them() {
+    fn sample_has_distinct_settings_asked_for() {
         let space = Space::new(axes(&[100]), (50..60).collect()).unwrap();
         let sample = space.sample(10, &mut Rng::from_seed(1));
         let different: BTreeSet<usize> = sample.iter().copied().collect();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_has_no_distance_from_itself() {
+    fn level_has_no_distance_from_itself() {
         let axis =
             |is_ordered| Axis { levels: 5, is_ordered, apart: Some(0), is_disruptive: false };
         let gaps =

@@ -330,7 +330,7 @@ mod tests {
     use crate::synthetic::noise;
 
     #[test]
-    fn what_was_not_tried_is_believed_from_its_neighbours() {
+    fn untried_setting_is_judged_by_neighbours() {
         let space = line(11);
         let runs: Vec<RunSample> = [0, 2, 4, 6, 8, 10]
             .iter()
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn one_odd_run_does_not_move_what_is_believed() {
+    fn one_outlier_does_not_move_belief() {
         let space = line(11);
         let mut rng = Rng::from_seed(5);
         let mut runs = Vec::new();
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_block_is_not_the_settings_doing() {
+    fn slow_block_is_not_the_settings_doing() {
         let space = line(11);
         let mut runs = Vec::new();
         for (block, slow) in [(0, 0.0), (1, 0.15), (2, 0.05), (3, -0.1)] {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_that_changes_nothing_is_smoother_than_one_that_does() {
+    fn inert_axis_is_smoother_than_active_one() {
         let axis = || Axis { levels: 5, is_ordered: true, apart: None, is_disruptive: false };
         let space = Space::new(vec![axis(), axis()], BTreeSet::new()).unwrap();
         let run = |setting: usize| sample(setting, 0, valley(2 * space.levels(setting)[1]));

@@ -15,21 +15,21 @@ struct System {
 }
 
 #[test]
-fn a_valley_in_three_knobs_is_found_in_a_seventh_of_the_grid() {
+fn valley_is_found_in_a_seventh() {
     let system = System { space: grid(&[8, 6, 5]), noise: NOISE, cost: bowl, figure: |_| 0.0 };
     // 240 settings; all of them, once each, is 240 runs.
     check(&system, &[], 36);
 }
 
 #[test]
-fn a_narrow_valley_at_an_edge_is_found() {
+fn narrow_valley_at_an_edge_is_found() {
     let system = System { space: grid(&[12, 10]), noise: NOISE, cost: edge, figure: |_| 0.0 };
     // Three settings of 120 are within 3%.
     check(&system, &[], 36);
 }
 
 #[test]
-fn a_limit_that_rules_out_the_cheapest_is_kept() {
+fn limit_that_rules_out_the_cheapest_is_kept() {
     // Cost falls along the first axis, and so does the rate that must keep 95% of the best.
     let system = System {
         space: grid(&[10, 6]),
@@ -58,7 +58,7 @@ fn where_nothing_matters_it_stops_early() {
 }
 
 #[test]
-fn where_nothing_matters_noise_does_not_keep_it_to_its_budget() {
+fn flat_search_ends_before_its_budget() {
     let settled = |cost: fn(&[f64]) -> f64| {
         let system = System { space: grid(&[8, 6, 5]), noise: 0.12, cost, figure: |_| 0.0 };
         (0..9).map(|seed| run(&system, &[], seed, 240)).collect::<Vec<(Leader, usize)>>()
@@ -74,7 +74,7 @@ fn where_nothing_matters_noise_does_not_keep_it_to_its_budget() {
 }
 
 #[test]
-fn a_budget_is_kept_and_the_leader_told() {
+fn budget_is_kept_and_the_leader_told() {
     let system = System { space: grid(&[8, 6, 5]), noise: NOISE, cost: bowl, figure: |_| 0.0 };
     let (leader, runs) = run(&system, &[], 1, 10);
     assert!(runs <= 10, "{runs}");
@@ -97,7 +97,7 @@ fn runs_without_figures_are_left_out() {
 }
 
 #[test]
-fn the_last_block_has_what_is_left_of_the_budget() {
+fn last_block_takes_the_remaining_budget() {
     let mut search = Search::new(grid(&[6, 6]), 0, Vec::new(), options(3, 18));
     let mut rng = Rng::from_seed(5);
     let mut blocks = Vec::new();
@@ -125,7 +125,7 @@ fn the_last_block_has_what_is_left_of_the_budget() {
 
 /// The closed form of the expected improvement (Jones, Schonlau and Welch 1998, equation 15), times what a run would tell.
 #[test]
-fn the_promise_is_the_expected_improvement_times_the_news_of_a_run() {
+fn promise_is_improvement_times_news() {
     let space = grid(&[2, 2]);
     let samples = [(0, 0.0), (1, 0.3), (2, 0.1), (3, 0.2)].map(|(setting, value)| RunSample {
         setting,
@@ -156,7 +156,7 @@ fn the_promise_is_the_expected_improvement_times_the_news_of_a_run() {
 
 /// A run of one setting lowers the doubt about another as conditioning a normal does (Rasmussen and Williams 2006, equation A.6).
 #[test]
-fn a_chosen_setting_tells_of_those_that_are_correlated_with_it() {
+fn chosen_setting_informs_correlated_ones() {
     let mut search = Search::new(grid(&[5, 5]), 0, Vec::new(), options(1, 50));
     let mut rng = Rng::from_seed(2);
     search.record((0..12).map(|run| Tried {
@@ -191,7 +191,7 @@ fn a_chosen_setting_tells_of_those_that_are_correlated_with_it() {
 }
 
 #[test]
-fn a_doubt_is_a_chance() {
+fn doubt_is_a_chance() {
     let doubt_of = |apart: f64, runs: usize| {
         let mut search = Search::new(grid(&[2]), 0, Vec::new(), options(1, 200));
         let mut rng = Rng::from_seed(3);

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datagram_begins_with_its_time_and_number() {
+    fn datagram_begins_with_its_time_and_number() {
         let mut datagram = [0; 20];
         encode(&mut datagram, Nanos::from_s(7) + Nanos::from_us(5), 258);
         assert_eq!(datagram[..16], [0, 0, 0, 7, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 1, 2]);

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_of_debian_12_said_is_read() {
+    fn debian_12_server_output_is_read() {
         let results = Results::parse(TCP.as_bytes()).unwrap();
         assert_eq!(results.cpu_percent, Some([39.08, 1.87, 37.21]));
         let [stream] = results.streams.as_slice() else { panic!("{results:?}") };
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_of_the_warm_up_are_left_out_where_the_server_counts_them() {
+    fn warm_up_datagrams_are_left_out() {
         let text = |more: &str| {
             format!(
                 r#"{{"streams":[{{"bytes":10,"packets":1250,"errors":5,"jitter":1e-5,"end_time":1{more}}}]}}"#

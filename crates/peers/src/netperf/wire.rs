@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_has_its_words_where_the_server_looks() {
+    fn request_has_its_words_where_the_server_looks() {
         let request = ControlRequest {
             udp: true,
             flow: DataDirection::Answers,
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ready_server_names_its_port() {
+    fn ready_server_names_its_port() {
         check_ready(|_| {}, Ok(Ready { data_port: 40_000, measures_cpu: true }));
         check_ready(|words| words[8] = 0, Ok(Ready { data_port: 40_000, measures_cpu: false }));
         check_ready(|words| words[1] = 98, Err(Wrong::Errno(98)));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_read_and_hostile_ones_are_refused_or_left_out() {
+    fn netperf_results_are_read_or_refused() {
         let results = Results::parse(&results_message(|_| {})).unwrap();
         assert_eq!((results.bytes_received, results.transactions), (1 << 32 | 5, 1000));
         assert_eq!(results.retransmits, None, "-1 is unknown");

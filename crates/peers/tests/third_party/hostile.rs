@@ -27,7 +27,7 @@ fn what_is_no_iperf3_server_is_named() {
 }
 
 #[test]
-fn a_servers_own_words_are_told() {
+fn servers_own_words_are_told() {
     let refusal = [0xfe, 0, 0, 0, 142, 0, 0, 0, 0];
     check(
         "iperf3",
@@ -44,7 +44,7 @@ fn a_servers_own_words_are_told() {
 }
 
 #[test]
-fn a_server_between_two_tests_is_tried_again() {
+fn server_between_two_tests_is_tried_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("iperf3://127.0.0.1:{}", listener.local_addr().unwrap().port());
     thread::spawn(move || {
@@ -72,7 +72,7 @@ fn nobody_and_silence_are_told_apart() {
 }
 
 #[test]
-fn lengths_and_documents_of_a_lying_server_are_refused() {
+fn lying_server_is_refused() {
     check_results(
         1,
         &u32::MAX.to_be_bytes(),
@@ -90,7 +90,7 @@ fn lengths_and_documents_of_a_lying_server_are_refused() {
 }
 
 #[test]
-fn numbers_that_no_test_has_are_no_crash() {
+fn absurd_numbers_cause_no_crash() {
     let deep = "[".repeat(100_000);
     for text in [
         "{\"cpu_util_total\":NaN}",
@@ -115,7 +115,7 @@ fn numbers_that_no_test_has_are_no_crash() {
 }
 
 #[test]
-fn words_without_end_are_not_read_to_the_end() {
+fn endless_words_are_not_read() {
     for (program, word) in [("iperf3", [0x48; 4096]), ("netperf", [0x48; 4096])] {
         let endless = move |mut line: TcpStream| while line.write_all(&word).is_ok() {};
         check(program, endless, |error| {

@@ -9,7 +9,7 @@ use latput_units::Nanos;
 use crate::{AHEAD, Server, WINDOW, free_port, has, load, measure, open};
 
 #[test]
-fn every_direction_protocol_and_number_of_streams_is_measured() {
+fn every_iperf3_direction_is_measured() {
     let Some((_server, url)) = server() else { return };
     for text in [
         "tcp_stream",
@@ -46,7 +46,7 @@ fn every_direction_protocol_and_number_of_streams_is_measured() {
 }
 
 #[test]
-fn a_warm_up_is_rounded_up_to_whole_seconds_and_left_out() {
+fn warm_up_is_rounded_to_whole_seconds() {
     let Some((_server, url)) = server() else { return };
     let stop = Stop::new();
     let session = open(&url, &load("tcp_stream"), Nanos::from_ms(200), &stop).unwrap();
@@ -58,7 +58,7 @@ fn a_warm_up_is_rounded_up_to_whole_seconds_and_left_out() {
 }
 
 #[test]
-fn a_busy_server_says_so_and_is_free_after_a_test_that_was_given_up() {
+fn busy_server_says_so_then_frees() {
     let Some((_server, url)) = server() else { return };
     let stop = Stop::new();
     let session = open(&url, &load("tcp_maerts"), Nanos::ZERO, &stop).unwrap();
@@ -82,7 +82,7 @@ fn a_busy_server_says_so_and_is_free_after_a_test_that_was_given_up() {
 }
 
 #[test]
-fn a_server_that_goes_away_in_the_middle_is_an_error() {
+fn server_lost_midway_is_an_error() {
     for text in ["tcp_stream", "tcp_maerts", "udp_stream rate=5Mbps"] {
         let Some((mut server, url)) = server() else { return };
         let stop = Stop::new();

@@ -6,7 +6,7 @@ use latput_trial::observation::CpuMethod;
 use crate::{Server, free_port, load, measure};
 
 #[test]
-fn every_workload_is_measured_with_the_remote_hosts_cpu_time() {
+fn netserver_workloads_have_remote_cpu_time() {
     let Some((_server, url)) = server() else { return };
     for text in [
         "tcp_rr",

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_takes_three_pieces() {
+    fn jump_takes_three_pieces() {
         let mut run = RateJump::default();
         let mut load = Load::new(&Params::DEFAULT);
         let steady = (0..200).map(|idx| if idx % 2 == 0 { 80 } else { 120 });

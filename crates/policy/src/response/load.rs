@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loads_of_the_same_bytes_are_told_apart_by_their_packets() {
+    fn equal_bytes_differ_by_packets() {
         let (load, a) = (
             Load::new(&Params::DEFAULT),
             Seen { bytes_log: 18.0, packets_log: 11.0, ..Seen::default() },
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_of_requests_is_a_mean_that_then_follows_by_a_sixteenth() {
+    fn request_rate_follows_by_a_sixteenth() {
         let after = |learnt: u32, rates: &[f64]| {
             let mut load = Load { learnt, ..Load::new(&PARAMS) };
             for &rate in rates {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_follows_by_a_hundredth_and_gives_the_likelihood_of_a_laplace_distribution() {
+    fn jitter_gives_laplace_likelihood() {
         let mut load = Load::new(&PARAMS);
         assert!(near(load.neg_log_likelihood(-0.6), 0.6 / 0.3));
         for idx in 0..50 {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn scatter_is_the_standard_deviation_of_a_normal_with_that_mean_deviation() {
+    fn scatter_matches_normal_deviation() {
         let usual = Seen { bytes_log: 18.0, ..Seen::default() };
         let at = |deviation: f64| Seen { bytes_log: 18.0 + deviation, ..usual };
         let mut load = Load::new(&PARAMS);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_scatters_is_another_only_from_five_deviations() {
+    fn scattered_load_changes_at_five_deviations() {
         let load = |is_sampled, learnt, scatter| Load {
             scatter,
             learnt,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_of_two_distances_counts_and_requests_have_none() {
+    fn larger_distance_counts_without_requests() {
         let load = Load::new(&PARAMS);
         let bulk = Seen { bytes_log: 18.0, packets_log: 11.0, ..Seen::default() };
         let apart = |a: &Seen, b: &Seen| {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_has_the_mean_of_twelve_slots_and_then_follows_by_a_twelfth() {
+    fn step_averages_twelve_slots_then_follows() {
         let mut step = Step::default();
         let slot = |value: f64| Seen {
             bytes_log: value,

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_four_newest_loads_are_kept_and_each_is_taken_once() {
+    fn four_newest_loads_are_kept() {
         let mut memory = Memory::default();
         for step in 1..=5 {
             memory.keep(known(step as f64, step, 9), &PARAMS);
@@ -90,14 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn a_load_without_its_rate_without_delay_is_not_kept() {
+    fn load_without_base_rate_is_dropped() {
         let mut memory = Memory::default();
         memory.keep(known(18.0, 1, 0), &PARAMS);
         assert_eq!(memory, Memory::default());
     }
 
     #[test]
-    fn the_nearest_load_is_found_and_a_slot_with_an_error_may_be_further_away() {
+    fn nearest_load_is_found_within_error() {
         // The limit is 0.18: 0.6 of it is 0.108.
         let find = |at: f64, error: f64| {
             let mut memory = Memory::default();

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_rate_is_that_of_its_residuals() {
+    fn rate_error_is_of_its_residuals() {
         let mut spread = Spread::default();
         for (bytes, seconds) in [(100.0, 1.0), (300.0, 2.0), (200.0, 1.0)] {
             spread.add(bytes, seconds);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_has_what_went_both_ways() {
+    fn poll_has_what_went_both_ways() {
         // 150 byte each, whichever way: a rate without scatter.
         let mut slot = Slot::from(Nanos::ZERO);
         for (idx, (rx, tx)) in [(100, 50), (50, 100), (100, 50)].into_iter().enumerate() {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_logarithms_of_what_came_in_a_second() {
+    fn rates_are_logarithms_per_second() {
         // 30 polls of 4 packets and 800 byte, each 100 us: 3 ms.
         let (mut slot, now) = slot_of(30, 100, 4, 800);
         let seen = slot.seen(now, false, &PARAMS).unwrap();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn small_packets_are_noticed_from_twelve_and_gone_below_four() {
+    fn small_packets_count_between_four_and_twelve() {
         let small_log = |small: u32, had: bool, are_requests: bool| {
             let mut slot = Slot::from(Nanos::ZERO);
             let bulk =
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn small_packets_are_those_of_the_direction_of_bulk_and_a_small_part_of_it() {
+    fn small_packets_share_bulk_direction() {
         let small = |rx_bytes: u32, tx_bytes: u32, rx_small: u32, tx_small: u32| {
             let tx = Counts { packets: 1, bytes: tx_bytes };
             let mut slot = Slot::from(Nanos::ZERO);
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_of_two_milliseconds_beyond_the_delay_is_a_pause() {
+    fn gap_beyond_delay_is_a_pause() {
         let elapsed_us = |gap_us: u64, delay: Option<Nanos>, interrupts: u32| {
             let mut slot = Slot::from(Nanos::ZERO);
             let late = Observation { interrupts, ..poll(gap_us, 1, 100) };
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_full_with_enough_polls_packets_and_time() {
+    fn slot_fills_by_polls_packets_and_time() {
         let is_full = |polls: u32, gap_us: u64, scatter: f64| {
             let (slot, now) = slot_of(polls, gap_us, 1, 100);
             slot.is_full(now, scatter, false, &PARAMS)
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_few_polls_fill_a_slot_and_late_samples_need_them() {
+    fn few_polls_fill_a_slot_with_packets() {
         let slot = |polls: u32, packets: u32| {
             let mut slot = Slot::from(Nanos::ZERO);
             let sample = Observation { interrupts: polls, ..poll(50_000, packets, 100 * packets) };

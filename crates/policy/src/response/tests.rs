@@ -10,20 +10,20 @@ use super::*;
 use crate::Counts;
 
 #[test]
-fn a_closed_loop_is_not_delayed() {
+fn closed_loop_is_not_delayed() {
     // One transaction in flight: its rate is 1 / (round trip + delay).
     let delays = drive(&mut policy(), 0.5, |delay| 1.0 / (100e-6 + delay));
     assert_eq!(last(&delays), Nanos::ZERO);
 }
 
 #[test]
-fn an_open_loop_gets_the_longest_delay_allowed_within_a_tenth_of_a_second() {
+fn open_loop_reaches_longest_delay_quickly() {
     let delays = drive(&mut policy(), 0.1, |_| 50_000.0);
     assert_eq!(last(&delays), Nanos::from_us(100));
 }
 
 #[test]
-fn a_window_limited_load_gets_the_delay_that_its_window_hides() {
+fn window_limited_load_gets_hidden_delay() {
     // 64 packets per round trip: the line is full up to a delay of 28 us.
     let rate = |delay: f64| (64.0 / (100e-6 + delay)).min(500_000.0);
     let bounds = Bounds { ring: 4096, ..Bounds::default() };
@@ -32,7 +32,7 @@ fn a_window_limited_load_gets_the_delay_that_its_window_hides() {
 }
 
 #[test]
-fn a_new_load_finds_no_delay_within_fifty_milliseconds() {
+fn new_load_loses_delay_quickly() {
     let mut policy = policy();
     drive(&mut policy, 0.3, |_| 50_000.0);
     let delays = drive_from(&mut policy, 0.3, 0.05, |delay| 1.0 / (100e-6 + delay));
@@ -41,7 +41,7 @@ fn a_new_load_finds_no_delay_within_fifty_milliseconds() {
 }
 
 #[test]
-fn the_ring_bounds_the_delay() {
+fn ring_bounds_the_delay() {
     // 10 M packets/s: 128 descriptors hold 12.8 us.
     let delays = drive(&mut policy(), 0.3, |_| 10e6);
     assert!(delays.iter().all(|delay| *delay <= Nanos::from_us(16)), "{delays:?}");
@@ -80,7 +80,7 @@ fn each_vector_has_a_ring_of_its_own() {
 }
 
 #[test]
-fn an_idle_load_ends_the_delay() {
+fn idle_load_ends_the_delay() {
     let mut policy = policy();
     drive(&mut policy, 0.3, |_| 50_000.0);
     let late = Observation { now: Nanos::from_s(2), ..Observation::default() };
@@ -116,7 +116,7 @@ fn samples_of_fifty_milliseconds_are_enough() {
 }
 
 #[test]
-fn another_load_is_one_far_outlier_or_two_that_agree() {
+fn load_changes_by_outlier_or_two() {
     // A steady rate, then samples with that many times it. `false`: the delay that was found is kept.
     for (factors, forgets) in [
         (&[1.3][..], false),
@@ -185,7 +185,7 @@ fn with_parts(
 }
 
 #[test]
-fn a_partial_sample_ends_the_trial_of_a_delay_on_requests() {
+fn partial_sample_ends_request_trial() {
     // Seconds that the poll after each delay takes.
     for poll in [0.0, 15e-6] {
         let rate = |delay: f64| 1.0 / (22e-6 + delay + if delay > 0.0 { poll } else { 0.0 });
@@ -197,7 +197,7 @@ fn a_partial_sample_ends_the_trial_of_a_delay_on_requests() {
 }
 
 #[test]
-fn the_sample_in_which_a_load_begins_does_not_count() {
+fn first_sample_of_load_is_ignored() {
     // A handshake, then requests for a part of a sample, then for whole ones.
     for part in [100, 700, 1_100, 1_300, 1_800, 2_200] {
         let mut policy =
@@ -225,7 +225,7 @@ fn the_sample_in_which_a_load_begins_does_not_count() {
 }
 
 #[test]
-fn bulk_whose_samples_scatter_from_the_start_is_one_load() {
+fn scattered_bulk_is_one_load() {
     // The samples scatter by a fifth. If each counted as another load, the delay would stay at zero.
     let noisy = (0..20)
         .filter(|seed| {
@@ -253,7 +253,7 @@ fn fewer_message_ends_are_not_lost_requests() {
 }
 
 #[test]
-fn requests_beside_bulk_are_spared_although_their_samples_scatter() {
+fn requests_beside_scattered_bulk_are_spared() {
     // 2000 requests/s with pauses of 200 ms: their samples scatter by more than any delay costs.
     for seed in 0..10 {
         let mut policy =
@@ -292,7 +292,7 @@ fn requests_beside_bulk_are_spared_although_their_samples_scatter() {
 }
 
 #[test]
-fn many_requests_beside_bulk_that_lose_nothing_get_a_delay() {
+fn harmless_requests_beside_bulk_get_delay() {
     for seed in 0..10 {
         let mut policy =
             ResponsePolicy::new(Bounds { least: Nanos::from_us(20), ..Bounds::default() });
@@ -312,7 +312,7 @@ fn many_requests_beside_bulk_that_lose_nothing_get_a_delay() {
 }
 
 #[test]
-fn a_partial_sample_rejects_no_delay_of_an_open_loop() {
+fn partial_sample_rejects_no_open_loop() {
     for noise in [0.0, 0.05, 0.1] {
         let runs = (0..20).map(|seed| {
             let (policy, delayed) = with_parts(Bounds::default(), 10.0, |_| 50_000.0, noise, seed);
@@ -326,7 +326,7 @@ fn a_partial_sample_rejects_no_delay_of_an_open_loop() {
 }
 
 #[test]
-fn scatter_of_samples_is_learnt_before_a_delay_is_rejected() {
+fn scatter_is_learnt_before_rejection() {
     // Bulk that loses a little with a short delay and gains with a long one; its samples scatter by 11%.
     let rate = |delay: f64| match delay {
         0.0 => 500e3,
@@ -343,7 +343,7 @@ fn scatter_of_samples_is_learnt_before_a_delay_is_rejected() {
 }
 
 #[test]
-fn a_sample_of_few_polls_still_counts() {
+fn sample_of_few_polls_still_counts() {
     // Slow loads under delays of milliseconds, as in a guest.
     let bounds = Bounds { most: Nanos::from_ms(4), loss_ratio: 0.05, ..Bounds::default() };
     let (policy, _) = with_parts(bounds, 5.0, |_| 2_000.0, 0.02, 3);
@@ -354,7 +354,7 @@ fn a_sample_of_few_polls_still_counts() {
 }
 
 #[test]
-fn bulk_that_loses_with_a_short_delay_and_gains_with_a_long_one_gets_a_long_one() {
+fn bulk_that_gains_gets_long_delay() {
     // As on a pair of virtual interfaces, where each end of the timer wakes a thread.
     let gain = |delay_us: u64| match delay_us {
         0 => 1.0,
@@ -373,7 +373,7 @@ fn bulk_that_loses_with_a_short_delay_and_gains_with_a_long_one_gets_a_long_one(
 }
 
 #[test]
-fn a_loss_that_the_search_missed_is_found_by_tests_of_lower_steps() {
+fn missed_loss_is_found_by_lower_tests() {
     // A twentieth is lost from 8 us on, in scatter that hides it from a test of six slots one time in three.
     let rate = |delay: f64| if delay < 6e-6 { 100_000.0 } else { 95_000.0 };
     let mut lost = 0.0;
@@ -412,7 +412,7 @@ fn few_requests_after_bulk_are_delayed() {
 }
 
 #[test]
-fn random_counts_of_few_packets_are_no_closed_loop() {
+fn few_random_packets_are_no_loop() {
     // 34 datagrams in a sample, give or take six.
     let mut rng = latput_units::Rng::from_seed(5);
     let mut right = 0;
@@ -434,7 +434,7 @@ fn random_counts_of_few_packets_are_no_closed_loop() {
 }
 
 #[test]
-fn a_slow_load_on_a_machine_that_pauses_is_not_idle() {
+fn slow_load_on_pausing_machine_is_active() {
     // 34 datagrams a sample; in one sample of eight, most or all come a sample late.
     let mut rng = latput_units::Rng::from_seed(7);
     let mut shares = Vec::new();
@@ -479,7 +479,7 @@ fn samples_after_a_long_one_are_not_idle() {
 }
 
 #[test]
-fn a_delay_on_trial_that_leaves_too_few_packets_for_a_slot_ends() {
+fn starved_trial_delay_ends() {
     // 1.4 ms a transaction, as in an emulated guest; 4 ms more leave 9 packets a sample.
     let mut rng = latput_units::Rng::from_seed(3);
     for run in 0..20 {
@@ -497,7 +497,7 @@ fn a_delay_on_trial_that_leaves_too_few_packets_for_a_slot_ends() {
 }
 
 #[test]
-fn chance_does_not_keep_a_stream_at_a_short_delay() {
+fn chance_does_not_shorten_stream_delay() {
     // At 50 000 packets/s a slot without a delay scatters by 7%.
     let mut shares: Vec<f64> = (0..100)
         .map(|seed| drive_poisson(0.6, 50e3, 0.0, seed).range(..=32).map(|share| share.1).sum())
@@ -507,7 +507,7 @@ fn chance_does_not_keep_a_stream_at_a_short_delay() {
 }
 
 #[test]
-fn a_delay_that_stops_the_traffic_is_dropped() {
+fn delay_that_stops_the_traffic_is_dropped() {
     // Any delay leaves a hundredth of the packets.
     let mut policy = policy();
     let mut changes = 0;
@@ -547,7 +547,7 @@ fn requests_beside_bulk_keep_the_delay_short() {
 }
 
 #[test]
-fn a_load_that_returns_gets_its_delay_within_four_milliseconds() {
+fn returning_load_gets_its_delay_quickly() {
     let mut policy = policy();
     let closed = |delay: f64| 1.0 / (100e-6 + delay);
     for turn in [0.0, 0.4] {
@@ -559,7 +559,7 @@ fn a_load_that_returns_gets_its_delay_within_four_milliseconds() {
 }
 
 #[test]
-fn a_stream_that_scatters_keeps_its_delay_when_it_comes_and_goes() {
+fn scattered_stream_keeps_its_delay() {
     const SEEDS: u64 = 10;
     for (pps, turn, least) in [(50e3, 0.0, 0.9), (100e3, 0.1, 0.45), (100e3, 0.01, 0.35)] {
         let mut shares = BTreeMap::new();

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn linear_axes_have_round_ticks_that_hold_all_values() {
+    fn linear_axes_have_round_ticks() {
         check(&[3.2, 9.6], 5, &["2", "4", "6", "8", "10"]);
         check(&[9.1, 9.6], 5, &["9.1", "9.2", "9.3", "9.4", "9.5", "9.6"]);
         check(&[0.0, 0.97], 4, &["0.00", "0.25", "0.50", "0.75", "1.00"]);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_axis_knows_that_it_magnifies() {
+    fn narrow_axis_knows_that_it_magnifies() {
         let span = |low, high| Axis::holding([low, high].into_iter(), 5).unwrap().span_ratio();
         assert!((span(9.4, 9.41) - 0.001).abs() < 1e-4);
         assert!(span(2.0, 9.0) > 1.0 && span(-1.0, 1.0).is_infinite());

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_rises_and_stays_short() {
+    fn line_rises_and_stays_short() {
         let mut times = Histogram::new();
         for ns in (1_000..200_000).step_by(7) {
             times.record(Nanos::from_ns(ns));

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_without_room_is_left_out() {
+    fn label_without_room_is_left_out() {
         let room = Area { left: 0.0, top: 0.0, right: 20.0, bottom: 20.0 };
         let mut svg = Svg::new(Size::Wide, 20.0, "");
         let name = Name { text: "a long name", class: "name", gap: 9.0 };

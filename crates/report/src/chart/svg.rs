@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_to_its_width() {
+    fn long_text_is_cut_to_its_width() {
         assert_eq!(fitted("short", 12.0, 100.0), "short");
         let cut = fitted("a rather long label", 12.0, 60.0);
         assert!(cut.ends_with('…') && text_width(&cut, 12.0) <= 60.0, "{cut}");

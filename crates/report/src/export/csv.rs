@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_no_formula_and_a_number_stays_one() {
+    fn text_is_no_formula() {
         for (field, cell) in [
             ("=1+1", "'=1+1"),
             ("@SUM(A1)", "'@SUM(A1)"),

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_whole_words_in_capitals_or_not() {
+    fn names_match_as_whole_words() {
         let mut words = NameFilter::default();
         words.rename("db1", "sut");
         words.rename("db1.example", "generator");

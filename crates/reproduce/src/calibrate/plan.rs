@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_a_value_that_means_nothing_is_named_with_its_range() {
+    fn meaningless_value_is_named_with_range() {
         assert_eq!(plan("runs = 6", "runs = 6").unwrap()[0].runs, 6);
         assert_eq!(plan("runs = 6", "").unwrap()[0].runs, 1);
         let ranges = [
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_would_have_no_effect_is_refused() {
+    fn ineffective_parameter_is_refused() {
         refused("\"wake\"", "\"interrupt\"", &["`interrupt` is set again by `interrupt`"]);
         refused("\"interrupt\"", "\"ack\"", &["`ack` is set again by `ack`"]);
         // A sent packet sets the acknowledgement's cost, which may be set apart after it and not before.
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_the_profile_lacks_is_refused() {
+    fn parameter_that_the_profile_lacks_is_refused() {
         let systems = Systems::shipped();
         let mut plan = plan("runs = 6", "runs = 6").unwrap().remove(0);
         let base = systems.named(&plan.profile);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_plans_name_profiles_files_and_cells_that_there_are() {
+    fn shipped_plans_name_existing_parts() {
         let systems = Systems::shipped();
         for plan in FitPlan::all().unwrap() {
             let base = systems.profile(&plan.profile).expect(&plan.profile);

@@ -53,7 +53,7 @@ fn demands(plans: &[FitPlan]) -> BTreeMap<String, (Label, [usize; 3])> {
 const MATRIX: &str = "classes of the fq_codel matrix: mean ping";
 
 #[test]
-fn every_demand_has_a_label_and_counts_the_rows_of_its_files() {
+fn every_demand_is_labelled_and_counted() {
     let demands = demands(&shipped_plans());
     assert_eq!(demands.len(), 13, "{demands:#?}");
     for (name, (label, counts)) in &demands {
@@ -68,7 +68,7 @@ fn every_demand_has_a_label_and_counts_the_rows_of_its_files() {
 }
 
 #[test]
-fn a_demand_with_rows_of_both_sorts_is_judged_on_the_predicted_ones_too() {
+fn mixed_demand_is_judged_on_predicted_too() {
     let targets = reproduction(&shipped_plans()).targets;
     for target in &targets {
         let alone = target.predicted_alone.as_ref();
@@ -113,7 +113,7 @@ fn claims_that_gave_a_constant_are_no_predictions() {
 }
 
 #[test]
-fn constants_name_rows_and_files_that_there_are() {
+fn constants_name_existing_rows() {
     let mut ids = BTreeSet::new();
     for (_, text) in FILES {
         let table = CsvTable::parse(text).unwrap();
@@ -135,7 +135,7 @@ fn constants_name_rows_and_files_that_there_are() {
 
 /// The tables of the documentation, line by line.
 #[test]
-fn the_documented_tables_are_those_of_the_code() {
+fn documented_tables_are_those_of_the_code() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/published.md");
     let documented = std::fs::read_to_string(path).unwrap();
     let mut absent = String::new();

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_profile_of_the_tree_is_shipped_under_its_name() {
+    fn every_profile_is_shipped_by_name() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/systems");
         let mut files: Vec<String> = std::fs::read_dir(folder)
             .unwrap()
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_cannot_be_is_refused_with_file_key_and_range() {
+    fn impossible_profile_is_refused_by_key() {
         check("cores = 4", "cores = 0", "sut.machine.cores is 0, must be 1 to 1024");
         check("cores = 4", "cores = -4", "-4");
         check("wake_ns = 900", "wake_us = 1", "wake_us");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_value_is_told_in_words_of_the_profile() {
+    fn wrong_values_are_told_in_profile_words() {
         for (name, text) in SHIPPED {
             let whole: toml::Table = text.parse().unwrap();
             let refused = latput_testkit::check_wrong_values(&whole, |text| {

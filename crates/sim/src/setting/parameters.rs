@@ -106,7 +106,7 @@ mod tests {
     use crate::Profile;
 
     #[test]
-    fn a_gigabit_nic_takes_what_its_driver_takes() {
+    fn gigabit_nic_takes_what_its_driver_takes() {
         let nic = loaded(&[(Knob::InterruptThrottleRate, 8_000)]).unwrap();
         let interval = Nanos::from_ns(124_928);
         assert_eq!(nic.coalescing.throttle, Throttle::Gate { interval });

@@ -13,7 +13,7 @@ use crate::profile::{HostProfile, NetworkProfile, Profile};
 use crate::vector::Throttle;
 
 #[test]
-fn every_knob_is_either_set_and_read_back_or_refused_by_name() {
+fn every_knob_is_set_or_refused() {
     let mut refused = Vec::new();
     for knob in Knob::ALL {
         let value = knob.parse_value(knob.spec().example).unwrap();
@@ -54,7 +54,7 @@ fn every_knob_is_either_set_and_read_back_or_refused_by_name() {
 }
 
 #[test]
-fn what_a_gigabit_driver_was_loaded_with_is_read_back() {
+fn gigabit_driver_parameters_are_read_back() {
     let given = [
         (Knob::InterruptThrottleRate, 4_000),
         (Knob::RxIntDelay, 16),
@@ -75,7 +75,7 @@ fn what_a_gigabit_driver_was_loaded_with_is_read_back() {
 }
 
 #[test]
-fn a_role_is_set_alone() {
+fn role_is_set_alone() {
     for (role, threaded) in [(Role::Generator, [true, false]), (Role::Sut, [false, true])] {
         let mut profile = profile();
         let setting = Setting::from([(Knob::Threaded, Value::Switch(true))]);
@@ -87,7 +87,7 @@ fn a_role_is_set_alone() {
 }
 
 #[test]
-fn what_would_silently_do_something_else_is_refused() {
+fn misleading_knob_is_refused() {
     let timer = (Knob::GroFlushTimeout, Value::Time(Nanos::from_us(20)));
     check(timer, "napi-defer-hard-irqs", |host| host.stack.gro = true);
     check((Knob::Mtu, Value::Count(9000)), "both hosts", |_| {});
@@ -102,7 +102,7 @@ fn what_would_silently_do_something_else_is_refused() {
 }
 
 #[test]
-fn a_nic_with_one_interval_has_no_delay_of_each_direction() {
+fn single_interval_nic_has_one_delay() {
     let throttled = |host: &mut HostProfile| {
         host.nic.coalescing.throttle = Throttle::HoldOff { interval: Nanos::from_us(50) };
         host.nic.adaptation = Some(Adaptation::Ixgbe);
@@ -182,7 +182,7 @@ fn every_modelled_knob_reaches_its_field() {
 }
 
 #[test]
-fn a_generator_that_was_like_the_system_under_test_gets_its_own_settings() {
+fn generator_gets_its_own_settings() {
     let mut profile = plain_profile();
     profile.set(Role::Generator, &Setting::from([(Knob::Gro, Value::Switch(true))])).unwrap();
     assert!(!profile.sut.stack.gro);
@@ -190,7 +190,7 @@ fn a_generator_that_was_like_the_system_under_test_gets_its_own_settings() {
 }
 
 #[test]
-fn what_is_not_modelled_or_of_another_kind_is_refused_by_name() {
+fn unmodelled_knob_is_refused_by_name() {
     check_not_set(Knob::Gso, Value::Switch(true), "gso is on, must be left out");
     check_not_set(Knob::Gro, Value::Count(1), "gro is 1, must be on or off");
     check_not_set(Knob::NapiDeferHardIrqs, Value::Count(1 << 40), "must be 0 to 4294967295");

@@ -29,7 +29,7 @@ struct Path {
 const CLEAN: Path = Path { loss: 0.0, delay: 50_000, extra: 1 };
 
 #[test]
-fn every_byte_arrives_once_and_in_order_whatever_the_path_does() {
+fn every_byte_arrives_once_in_order() {
     for congestion in [Congestion::Reno, Congestion::Cubic] {
         for (seed, loss) in [(1, 0.0), (2, 0.001), (3, 0.02), (4, 0.1)] {
             for (chunk, extra) in [(1_448, 1), (1_448, 200_000), (44 * 1_448, 1)] {
@@ -43,13 +43,13 @@ fn every_byte_arrives_once_and_in_order_whatever_the_path_does() {
 }
 
 #[test]
-fn a_clean_path_needs_no_retransmission() {
+fn clean_path_needs_no_retransmission() {
     let (_, retransmits) = transfer(OPTIONS, CLEAN, 3_000_000, 5);
     assert_eq!(retransmits, 0);
 }
 
 #[test]
-fn the_receive_window_limits_the_rate_to_one_window_per_round_trip() {
+fn receive_window_limits_the_rate() {
     let bytes = 30_000_000;
     let (took, _) = transfer(OPTIONS, CLEAN, bytes, 6);
     // 45 segments fit; the odd one waits a round trip for its acknowledgement, so 44 pass per round.
@@ -59,7 +59,7 @@ fn the_receive_window_limits_the_rate_to_one_window_per_round_trip() {
 }
 
 #[test]
-fn a_lone_segment_is_acknowledged_after_40_ms_and_a_second_one_at_once() {
+fn lone_segment_is_acknowledged_after_40_ms() {
     let mut tcp = Tcp::new(OPTIONS);
     let data = |seq| Frame {
         seq,
@@ -77,7 +77,7 @@ fn a_lone_segment_is_acknowledged_after_40_ms_and_a_second_one_at_once() {
 }
 
 #[test]
-fn where_acknowledgements_wait_for_the_reader_one_answers_all_that_it_read() {
+fn reader_paced_acknowledgement_covers_all_read() {
     let mut tcp = Tcp::new(TcpOptions { acks_when_read: true, ..OPTIONS });
     let data = |seq| Frame {
         seq,
@@ -103,7 +103,7 @@ fn where_acknowledgements_wait_for_the_reader_one_answers_all_that_it_read() {
 }
 
 #[test]
-fn nagle_holds_a_small_segment_back_while_another_is_out() {
+fn nagle_holds_back_small_segments() {
     for (nodelay, expected) in [(true, true), (false, false)] {
         let mut tcp = Tcp::new(TcpOptions { nodelay, ..OPTIONS });
         tcp.write(1);
@@ -114,7 +114,7 @@ fn nagle_holds_a_small_segment_back_while_another_is_out() {
 }
 
 #[test]
-fn a_closed_window_is_probed_and_opens_again() {
+fn closed_window_is_probed_and_opens_again() {
     let mut sender = Tcp::new(TcpOptions { peer_buffer: 1_448, ..OPTIONS });
     let mut receiver = Tcp::new(TcpOptions { receive_buffer: 1_448, ..OPTIONS });
     sender.write(10_000);

@@ -7,7 +7,7 @@ use crate::scenario::{Host, Load, Network, Traffic, Transport};
 use crate::vector::{Coalescing, Throttle};
 
 #[test]
-fn a_trace_changes_nothing_in_the_outcome() {
+fn trace_changes_nothing_in_the_outcome() {
     let traced = record(&scenario()).expect("sound");
     let mut plain = Simulation::new(&scenario()).expect("sound");
     plain.advance(scenario().warmup);
@@ -16,7 +16,7 @@ fn a_trace_changes_nothing_in_the_outcome() {
 }
 
 #[test]
-fn every_packet_is_captured_where_it_leaves_and_where_it_arrives() {
+fn every_packet_is_captured_at_both_ends() {
     let trace = record(&scenario()).expect("sound");
     let counted: u64 =
         trace.outcome.hosts.iter().map(|host| host.nic().rx_packets + host.nic().tx_packets).sum();
@@ -29,7 +29,7 @@ fn every_packet_is_captured_where_it_leaves_and_where_it_arrives() {
 }
 
 #[test]
-fn the_timeline_is_json_with_an_arrow_for_each_packet_that_waited() {
+fn timeline_has_arrow_per_waiting_packet() {
     let trace = record(&scenario()).expect("sound");
     let text = trace.timeline();
     let count = |phase: &str| text.matches(&format!("\"ph\":\"{phase}\"")).count();
@@ -41,7 +41,7 @@ fn the_timeline_is_json_with_an_arrow_for_each_packet_that_waited() {
 }
 
 #[test]
-fn a_long_run_is_cut_and_says_so() {
+fn long_run_is_cut_and_says_so() {
     let mut long = scenario();
     long.duration = Nanos::from_s(2);
     let trace = record(&long).expect("sound");

@@ -7,12 +7,12 @@ use crate::bus::Bus;
 use crate::scenario::{Load, Spacing};
 
 #[test]
-fn a_plain_scenario_passes() {
+fn plain_scenario_passes() {
     assert_eq!(plain().check(), Ok(()));
 }
 
 #[test]
-fn every_impossible_value_is_named_with_its_range() {
+fn impossible_values_are_named_with_range() {
     type Spoil = fn(&mut Bus);
     check("duration", |s| s.duration = Nanos::ZERO);
     check("warmup", |s| s.warmup = Nanos::from_s(60 * 86_400));
@@ -54,7 +54,7 @@ fn every_impossible_value_is_named_with_its_range() {
 }
 
 #[test]
-fn a_run_without_an_end_in_sight_is_refused_with_its_estimate() {
+fn endless_run_is_refused_with_estimate() {
     let mut scenario = plain();
     scenario.duration = Nanos::from_s(30 * 86_400);
     let error = scenario.check().unwrap_err();
@@ -78,7 +78,7 @@ fn no_time_that_a_run_plans_leaves_the_clock() {
 }
 
 #[test]
-fn a_run_that_would_not_fit_in_memory_is_refused_with_its_estimate() {
+fn oversized_run_is_refused_with_estimate() {
     let mut scenario = plain();
     scenario.hosts[0].nic.rx_ring = 1 << 20;
     scenario.hosts[0].nic.queues = 1_000;

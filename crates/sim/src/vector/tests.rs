@@ -16,7 +16,7 @@ struct ThrottleRun {
 }
 
 #[test]
-fn a_hold_off_follows_its_closed_form() {
+fn hold_off_follows_its_closed_form() {
     for rate in [1e3, 8e3, 5e4, 2e5] {
         let load = rate * T_S;
         let batch = load + (-load).exp();
@@ -26,7 +26,7 @@ fn a_hold_off_follows_its_closed_form() {
 }
 
 #[test]
-fn a_first_packet_delay_follows_its_closed_form() {
+fn first_packet_delay_follows_its_closed_form() {
     for rate in [1e3, 8e3, 5e4, 2e5] {
         let load = rate * T_S;
         let coalescing =
@@ -37,7 +37,7 @@ fn a_first_packet_delay_follows_its_closed_form() {
 }
 
 #[test]
-fn a_restarting_delay_follows_its_closed_form() {
+fn restarting_delay_follows_its_closed_form() {
     for rate in [1e3, 8e3, 1.6e4] {
         let load = rate * T_S;
         let rx = Delay { delay: T, restarts: true, ..Delay::default() };
@@ -109,7 +109,7 @@ fn fewer_frames_than_wait_already_are_enough() {
 }
 
 #[test]
-fn intervals_and_delays_are_rounded_down_to_the_units_of_their_registers() {
+fn intervals_round_down_to_register_units() {
     // 8000 interrupts a second are 488 units of 256 ns: 8004.6 a second.
     let mut coalescing = throttled(Throttle::HoldOff { interval: T });
     coalescing.throttle_unit = Nanos::from_ns(256);
@@ -121,7 +121,7 @@ fn intervals_and_delays_are_rounded_down_to_the_units_of_their_registers() {
 }
 
 #[test]
-fn a_gate_makes_a_lone_packet_wait_for_half_its_period() {
+fn gate_delays_packet_half_its_period() {
     // Poisson arrivals see the gate at a uniform phase, whatever the load.
     for rate in [1e3, 5e4] {
         let load = rate * T_S;
@@ -132,7 +132,7 @@ fn a_gate_makes_a_lone_packet_wait_for_half_its_period() {
 }
 
 #[test]
-fn a_hold_off_interrupts_at_once_on_an_idle_line_and_a_delay_does_not() {
+fn hold_off_interrupts_idle_line_at_once() {
     for (coalescing, expected) in [
         (throttled(Throttle::HoldOff { interval: T }), 1_000_000),
         (
@@ -148,7 +148,7 @@ fn a_hold_off_interrupts_at_once_on_an_idle_line_and_a_delay_does_not() {
 }
 
 #[test]
-fn the_absolute_limit_ends_a_delay_that_every_packet_restarts() {
+fn absolute_limit_ends_restarted_delay() {
     let rx = Delay { delay: T, restarts: true, absolute: Nanos::from_us(300), ..Delay::default() };
     let mut vector = Vector::new(Coalescing { rx, ..Coalescing::default() }, 0, 0);
     for packet in 0..10 {
@@ -162,7 +162,7 @@ fn the_absolute_limit_ends_a_delay_that_every_packet_restarts() {
 }
 
 #[test]
-fn a_latched_cause_outlives_the_poll_and_another_does_not() {
+fn only_latched_cause_outlives_the_poll() {
     for (latched, expected) in [(true, 10), (false, NEVER)] {
         let mut vector = Vector::new(Coalescing { latched, ..Coalescing::default() }, 0, 0);
         vector.rx(1, |_| 0);
@@ -175,7 +175,7 @@ fn a_latched_cause_outlives_the_poll_and_another_does_not() {
 }
 
 #[test]
-fn a_status_block_is_written_while_masked() {
+fn status_block_is_written_while_masked() {
     let rx = Delay { delay: T, ..Delay::default() };
     let coalescing = Coalescing { rx, status_block: true, ..Coalescing::default() };
     let mut vector = Vector::new(coalescing, 0, 0);
@@ -186,7 +186,7 @@ fn a_status_block_is_written_while_masked() {
 }
 
 #[test]
-fn a_slow_clock_stretches_every_interval() {
+fn slow_clock_stretches_every_interval() {
     let vector =
         Vector::new(throttled(Throttle::HoldOff { interval: Nanos::from_ms(1) }), 0, 8_000);
     assert_eq!(vector.coalescing().throttle.interval(), Nanos::from_us(1_008));

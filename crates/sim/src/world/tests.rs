@@ -12,7 +12,7 @@ use crate::scenario::{Arrivals, Host, Load, Network, Spacing, Traffic, Transport
 use crate::vector::{Coalescing, Delay, Throttle};
 
 #[test]
-fn random_scenarios_lose_no_packet_and_no_time() {
+fn random_scenarios_lose_no_packet() {
     // `World::run_until` checks conservation as it goes; here at the end too.
     for seed in 0..300 {
         let scenario = random(seed);
@@ -25,7 +25,7 @@ fn random_scenarios_lose_no_packet_and_no_time() {
 }
 
 #[test]
-fn a_bus_loses_no_packet_and_hosts_beside_it_may_still_look_late() {
+fn bus_loses_nothing_hosts_may_lag() {
     for seed in 0..300 {
         let mut scenario = random(seed);
         scenario.network.latency_jitter_ratio = 0.0;
@@ -44,7 +44,7 @@ fn a_bus_loses_no_packet_and_hosts_beside_it_may_still_look_late() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_outcome_and_another_does_not() {
+fn equal_seed_gives_equal_outcome() {
     for seed in [3, 4, 5] {
         let scenario = random(seed);
         let first = crate::run(&scenario).unwrap();
@@ -70,7 +70,7 @@ fn what_waits_to_be_seen_changes_nothing() {
 }
 
 #[test]
-fn a_process_that_goes_ahead_changes_nothing() {
+fn process_that_goes_ahead_changes_nothing() {
     let mut saved = 0;
     for seed in 0..300 {
         let mut scenario = random(seed);
@@ -97,7 +97,7 @@ fn a_process_that_goes_ahead_changes_nothing() {
 }
 
 #[test]
-fn requests_handled_in_a_row_and_cores_that_are_held_change_nothing() {
+fn serial_requests_on_held_cores_change_nothing() {
     let mut saved = 0;
     for seed in 0..300 {
         let mut scenario = random(seed);
@@ -126,7 +126,7 @@ fn requests_handled_in_a_row_and_cores_that_are_held_change_nothing() {
 }
 
 #[test]
-fn a_reader_that_goes_from_socket_to_socket_changes_nothing() {
+fn round_robin_reader_changes_nothing() {
     let mut saved = 0;
     for seed in 0..60 {
         let mut scenario = random(seed);
@@ -186,7 +186,7 @@ fn check_against(scenario: &Scenario, change: fn(&mut super::World)) -> u64 {
 }
 
 #[test]
-fn the_order_of_hosts_and_loads_changes_nothing() {
+fn order_of_hosts_and_loads_changes_nothing() {
     for seed in 0..100 {
         let scenario = random(seed);
         let mut rng = Rng::split(0x0d, seed);
@@ -250,7 +250,7 @@ fn interrupts_are_never_closer_than_the_hold_off() {
 }
 
 #[test]
-fn every_core_is_busy_or_idle_for_exactly_the_window() {
+fn core_time_adds_up_to_window() {
     for seed in 0..20 {
         let scenario = random(seed);
         let outcome = crate::run(&scenario).unwrap();

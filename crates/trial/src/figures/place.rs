@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_read_at_its_place() {
+    fn number_is_read_at_its_place() {
         let read = |place: &str, text: &str| {
             TextPlace::parse(place).and_then(|place| place.read(&Text::from_bytes(text.as_bytes())))
         };

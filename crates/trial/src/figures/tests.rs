@@ -28,7 +28,7 @@ fn read(figure: &str, text: &str) -> Result<f64, String> {
 }
 
 #[test]
-fn a_plan_says_its_figures_in_each_form() {
+fn plan_says_its_figures_in_each_form() {
     let wrk = plan(r#"metrics = { parser = "wrk" }"#).unwrap();
     assert_eq!((wrk.parser, wrk.own.len()), (Some(Parser::Wrk), 0));
     let own = plan(
@@ -60,7 +60,7 @@ fn a_plan_says_its_figures_in_each_form() {
 }
 
 #[test]
-fn a_log_of_hdrhistogram_stands_alone_or_beside_other_figures() {
+fn hdr_log_may_stand_beside_figures() {
     let plan = plan(
         r#"metrics = { parser = "wrk", histogram = { from = { file = "/tmp/a.hlog" }, unit = "us", tag = "READ" } }"#,
     );
@@ -72,7 +72,7 @@ fn a_log_of_hdrhistogram_stands_alone_or_beside_other_figures() {
 }
 
 #[test]
-fn what_a_plan_cannot_mean_is_refused_with_the_remedy() {
+fn meaningless_figures_are_refused_with_remedy() {
     for (text, expected) in [
         (r#"metrics = { histogram = { from = "stdout" } }"#, "missing field `unit`"),
         (r#"metrics = { histogram = { unit = "us" } }"#, "missing field `from`"),
@@ -121,7 +121,7 @@ fn what_a_plan_cannot_mean_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn the_short_form_says_the_same() {
+fn short_form_says_the_same() {
     let figure = option(r"figures_rps=/Requests\/sec:\s+(\S+)/").unwrap();
     let row = figure.metric.row();
     assert_eq!((row.unit, row.preferred), (Unit::PerS, PreferredDirection::Higher));
@@ -144,7 +144,7 @@ fn the_short_form_says_the_same() {
 }
 
 #[test]
-fn a_known_program_is_recognised_by_its_command() {
+fn known_program_is_recognised_by_its_command() {
     for (command, parser) in [
         (&["/usr/bin/wrk", "-t2"][..], Some(Parser::Wrk)),
         (&["taskset", "-c", "1", "redis-benchmark"], Some(Parser::RedisBenchmark)),
@@ -187,7 +187,7 @@ fn printed_units_are_converted() {
 }
 
 #[test]
-fn a_figure_that_is_not_there_once_and_finite_is_an_error_with_the_last_lines() {
+fn missing_or_double_figure_shows_last_lines() {
     for (figure, text, expected) in [
         ("figures_t[us]=/t=(\\S+)/", "nothing\nat all\n", "/t=(\\\\S+)/ is not there"),
         ("figures_t[us]=/t=(\\S+)/", "t=nan", "not a finite number"),
@@ -219,13 +219,13 @@ fn a_figure_that_is_not_there_once_and_finite_is_an_error_with_the_last_lines() 
 }
 
 #[test]
-fn a_cut_makes_no_number_of_two_halves() {
+fn cut_makes_no_number_of_two_halves() {
     let text = Text::of_parts(b"a 1\nt=12", 1000, b"34\nb 2\n");
     assert_eq!(text.as_str(), "a 1\nb 2\n");
 }
 
 #[test]
-fn figures_of_a_built_in_metric_replace_what_latput_would_count() {
+fn own_figures_replace_built_in_metric() {
     let figures = Figures {
         own: vec![
             option("transactions_per_s=/rps (\\S+)/").unwrap(),

@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_is_an_address_with_a_path() {
+    fn endpoint_is_an_address_with_a_path() {
         let figure =
             EndpointFigure::parse("live_test_errors[lower]", "counter errors_total").unwrap();
         let parse = |url: &str| Endpoint::parse(url, vec![figure.clone()]);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_says_what_it_is_read_from() {
+    fn figure_says_what_it_is_read_from() {
         // A name has one definition in a process.
         let name = |text: &str| format!("live_test_{}", text.split(' ').next().unwrap_or_default());
         let source = |text: &str| EndpointFigure::parse(&name(text), text).map(|it| it.source);

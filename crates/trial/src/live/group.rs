@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_read_as_they_are_written_also_as_keys() {
+    fn groups_round_trip_also_as_keys() {
         let groups = ["local:443", "remote:5432", "10.0.0.7", "fd00::1", "others"];
         let map: BTreeMap<TcpGroup, u8> = groups.map(|it| (it.parse().unwrap(), 1)).into();
         assert_eq!(map.keys().map(TcpGroup::to_string).collect::<Vec<_>>(), groups);

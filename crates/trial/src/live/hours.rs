@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_may_go_over_midnight_and_end_before_what_does_not_fit() {
+    fn hours_may_pass_midnight() {
         let night = Hours::parse("22:00-06:00 UTC").unwrap();
         let minute = Nanos::from_s(60);
         for (time, is_in) in [

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_one_definition() {
+    fn name_has_one_definition() {
         let one = definition("custom_test_once");
         let metric = CustomMetric::define(&one).unwrap();
         assert_eq!(CustomMetric::define(&one), Ok(metric));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_mean_something_else_and_units_of_latputs_own_are_refused() {
+    fn reserved_names_and_units_are_refused() {
         for name in ["", "Rps", "9rps", "_rps", "r-ps", "r\u{1b}[2J", &"r".repeat(65)] {
             let error = CustomMetric::define(&definition(name)).unwrap_err();
             assert!(matches!(error, CustomMetricError::Name { .. }), "{name}: {error}");
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_that_of_the_table_and_then_of_names() {
+    fn order_is_by_table_then_name() {
         let later = Metric::Custom(CustomMetric::define(&definition("custom_test_z")).unwrap());
         let earlier = Metric::Custom(CustomMetric::define(&definition("custom_test_a")).unwrap());
         let mut metrics = vec![later, Metric::SutTxPps, earlier, Metric::ThroughputBps];
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_observation_in_a_file_explains_its_figures() {
+    fn observation_in_a_file_explains_its_figures() {
         let metric = CustomMetric::define(&definition("custom_test_kept")).unwrap();
         let observation =
             Observation { figures: BTreeMap::from([(metric, 12.5)]), ..Observation::default() };
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_alone_in_a_file_is_its_definition() {
+    fn metric_alone_in_a_file_is_its_definition() {
         let metric =
             Metric::Custom(CustomMetric::define(&definition("custom_test_alone")).unwrap());
         let kept = serde_json::to_value(metric).unwrap();

@@ -107,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_and_read_back_is_within_the_printed_precision(
+        fn printed_quantity_round_trips_within_precision(
             unit in proptest::sample::select(Unit::ALL),
             is_transactional: bool,
             exponent in -9.0..14.0_f64,

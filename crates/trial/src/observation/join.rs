@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_add_up_and_what_one_lacks_is_absent() {
+    fn counts_add_up_or_are_absent() {
         let part = |ms: u64, busy_ms: u64, packets: u64| {
             let mut rtt = Histogram::new();
             rtt.record_n(Nanos::from_us(ms), packets);

@@ -529,7 +529,7 @@ mod tests {
     use crate::workload::Traffic;
 
     #[test]
-    fn the_built_in_plan_is_what_the_manual_says() {
+    fn built_in_plan_is_what_the_manual_says() {
         let plan = Plan::parse("built-in", BUILT_IN).unwrap();
         assert_eq!(plan.trials_per_block(), 15);
         let settings = plan.settings();
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_of_a_share_are_allowed_as_the_message_writes_them() {
+    fn share_bounds_are_inclusive() {
         let method = |line: &str| {
             let text = format!("schema = 1\n[[workload]]\nkind = \"tcp_rr\"\n[method]\n{line}\n");
             Plan::parse("plan.toml", &text).map(|plan| plan.method)
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn designs_are_named_and_slices_want_cheap_knobs() {
+    fn designs_are_named_and_slices_checked() {
         let design = |method: &str, knob: &str| {
             let text = format!(
                 "schema = 1\n[factors]\n{knob}\n[[workload]]\nkind = \"tcp_rr\"\n[method]\n{method}\n"
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_the_cross_product_and_roles_are_kept_apart() {
+    fn settings_are_a_cross_product() {
         let plan = parsed(
             "[factors]\nmtu = [1500, 9000]\n\"sut.gro-flush-timeout\" = [\"0us\", \"1ms\"]\n\
              [[workload]]\nkind = \"tcp_rr\"",
@@ -601,14 +601,14 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_without_factors_has_one_setting_that_sets_nothing() {
+    fn plan_without_factors_has_one_setting() {
         let settings = parsed("[[workload]]\nkind = \"tcp_rr\"").settings();
         assert_eq!(settings.len(), 1);
         assert!(settings[0].by_role.is_empty());
     }
 
     #[test]
-    fn a_list_in_a_workload_gives_one_workload_for_each_combination() {
+    fn list_in_workload_multiplies_workloads() {
         let plan = parsed("[[workload]]\nkind = \"tcp_rr\"\nburst = [0, 16]\nconnections = [1, 8]");
         assert_eq!(plan.workloads.len(), 4);
         assert_eq!(plan.workloads[3].name, "tcp_rr burst=16 connections=8");
@@ -651,7 +651,7 @@ mod tests {
         "#;
 
     #[test]
-    fn every_wrong_value_is_told_in_words_of_the_plan() {
+    fn wrong_values_are_told_in_plan_words() {
         let whole: toml::Table = WHOLE.parse().unwrap();
         for (section, known) in
             [("", whole.clone()), ("[method]\n", whole["method"].as_table().unwrap().clone())]
@@ -675,7 +675,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_units_and_impossible_values_are_refused_with_their_line() {
+    fn impossible_values_are_refused_by_line() {
         check(
             "[factors]\n\"gro-flush-timeout\" = [\"50\"]\n[[workload]]\nkind = \"tcp_rr\"",
             4,
@@ -723,7 +723,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_that_are_empty_contradictory_or_endless_are_refused() {
+    fn empty_and_endless_plans_are_refused() {
         check("", 1, "no workload");
         check(
             "[factors]\n\"rx-usecs + rx-frames\" = [[\"20us\", 100], [20, 100]]\n\

@@ -67,7 +67,7 @@ mod tests {
         "schema = 1\n[factors]\nrx-ring = [256, 512]\n[[workload]]\nkind = \"live\"\n";
 
     #[test]
-    fn an_observing_plan_has_no_factors() {
+    fn observing_plan_has_no_factors() {
         let refused = Plan::parse("live.toml", PLAN).unwrap_err();
         assert!(refused.to_string().contains("disturbs live traffic"), "{refused}");
         let plan = Plan::parse("live.toml", &format!("{PLAN}observe = true\n")).unwrap();

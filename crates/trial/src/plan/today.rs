@@ -54,7 +54,7 @@ mod tests {
                         [[workload]]\nkind = \"tcp_rr\"\n";
 
     #[test]
-    fn a_setting_of_the_plan_that_the_hosts_have_is_moved_to_the_front() {
+    fn present_setting_moves_to_the_front() {
         let labels =
             settings(&[host("a", Role::Sut, 9000, &[100]), host("b", Role::Generator, 1, &[100])]);
         assert_eq!(labels.len(), 4);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_plan_does_not_have_is_one_more_setting_with_the_shared_values() {
+    fn unlisted_today_becomes_one_more_setting() {
         let today = [host("a", Role::Sut, 1500, &[500]), host("b", Role::Generator, 1500, &[7])];
         assert_eq!(settings(&today)[0], TODAY);
         let plan = Plan::parse("p.toml", PLAN).unwrap();
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_places_that_differ_keep_their_own() {
+    fn differing_hosts_keep_their_own_values() {
         let differ = [
             host("a", Role::Sut, 1500, &[100]),
             host("b", Role::Generator, 1500, &[100]),

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_placeholder_gets_the_nearest() {
+    fn unknown_placeholder_gets_the_nearest() {
         let why = substituted("{duration-s}").unwrap_err();
         assert!(
             why.contains("did you mean `{duration_s}`?") && why.contains("`{{duration-s}}`"),

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_shell_or_is_open_is_refused() {
+    fn shell_syntax_is_refused() {
         assert_eq!(split("a | b"), Err(SplitError::Shell('|')));
         assert_eq!(split("a \"$HOME\""), Err(SplitError::Shell('$')));
         assert_eq!(split("a 'b"), Err(SplitError::Open('\'')));

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_defaults_and_its_own_name() {
+    fn every_kind_has_defaults_and_name() {
         for kind in KINDS.iter().filter(|kind| kind.name != COMMAND) {
             let workload = parsed(&format!("kind={}", kind.name)).unwrap();
             assert_eq!((workload.traffic.kind(), workload.name.as_str()), (kind.name, kind.name));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kind_lacks_or_cannot_be_is_refused_by_field() {
+    fn foreign_field_is_refused_by_name() {
         check_bad("kind=tcp_rr message_bytes=1", "message_bytes");
         check_bad("kind=tcp_rr connections=0", "connections");
         check_bad("kind=fetch connections=10001", "connections");
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_field_or_kind_gets_the_nearest() {
+    fn misspelt_field_or_kind_gets_the_nearest() {
         for (text, meant) in [
             ("kind=tcp_rr bursts=16", "did you mean `burst`?"),
             ("kind=tcp_stream send_bufer_bytes=9", "did you mean `send_buffer_bytes`?"),

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_read_from_its_document() {
+    fn run_is_read_from_its_document() {
         let set = said("set", 1, 0.8);
         assert_eq!((set.kind.as_str(), set.setting), ("set", Some(1)));
         assert!((set.ratios[&1] - 0.8).abs() < 1e-9, "{set:?}");
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_quiet_runs_do_not_show_is_contradicted() {
+    fn answers_beyond_quiet_runs_are_contradicted() {
         let stays = Truth::from_runs([said("stay", 0, 1.5)].iter()).unwrap().unwrap();
         let sets = Truth::from_runs([said("set", 2, 0.7)].iter()).unwrap().unwrap();
         let sets_other = Truth::from_runs([said("set", 2, 1.2)].iter()).unwrap().unwrap();
@@ -315,14 +315,14 @@ mod tests {
     }
 
     #[test]
-    fn judges_that_disagree_or_say_nothing_judge_nothing() {
+    fn disagreeing_judges_judge_nothing() {
         let runs = [said("stay", 0, 1.0), said("set", 1, 0.9)];
         assert!(Truth::from_runs(runs.iter()).unwrap_err().to_string().contains("contradict"));
         assert_eq!(Truth::from_runs([said("no_answer", 0, 1.0)].iter()).unwrap(), None);
     }
 
     #[test]
-    fn a_goal_is_missed_only_where_its_whole_interval_is() {
+    fn goal_is_missed_by_whole_interval() {
         let verdict = |count, of, limit, is_least| {
             let name = String::new();
             Wanted { name, count, of, limit, is_least }.verdict().describe("runs")

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_of_a_cpu_is_on_either_end() {
+    fn each_cpu_share_is_on_either_end() {
         for part in PERCENTS {
             let with = all().into_iter().filter(|load| load.percent() == Some(part)).count();
             assert_eq!(with, 6, "{part}%");
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duty_gives_its_part_of_the_time_and_ends_with_the_processes_running() {
+    fn duty_takes_its_share_and_ends() {
         let (seen, hears) = std::sync::mpsc::channel();
         let duty = Duty::start(Duration::from_millis(20), 50, Duration::from_secs(60), move |it| {
             let _ = seen.send(it);

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parent_is_read_behind_any_name() {
+    fn parent_is_read_behind_any_name() {
         assert_eq!(parent_in("7 (a) b) S 4 7 7"), Some(4));
         assert_eq!(parent_in(""), None);
     }

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_job_is_done_and_at_most_so_many_at_a_time() {
+    fn crew_runs_every_job_within_limit() {
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let jobs: Vec<usize> = (0..60).collect();
         let results = side_by_side(
@@ -149,7 +149,7 @@ mod tests {
 
     /// With one place, a job that waits for the last of the others would wait for ever.
     #[test]
-    fn a_silent_host_delays_no_other() {
+    fn silent_host_delays_no_other() {
         let is_last_done = AtomicBool::new(false);
         let jobs: Vec<usize> = (0..4).collect();
         let results = side_by_side(
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_stop_no_job_begins_and_what_ended_is_kept() {
+    fn stop_keeps_ended_jobs_and_starts_none() {
         let is_over = AtomicBool::new(false);
         let jobs: Vec<usize> = (0..100).collect();
         let results = side_by_side(

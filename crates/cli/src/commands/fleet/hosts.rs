@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interface_is_of_the_word_the_list_or_the_command_line() {
+    fn interface_comes_from_word_list_or_flag() {
         let given = args(&["--interface", "ens1"]);
         for (word, interface, expected) in [
             ("ssh://a%eth1", Some("eth0"), "eth1"),
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_takes_the_place_of_the_list_s_values_and_its_driver_does_not() {
+    fn wish_replaces_list_values_not_driver() {
         let setting = |text: &str| {
             let (knob, value) = latput_knobs::parse_assignment(text).unwrap();
             latput_knobs::Setting::from([(knob, value)])
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_cannot_be_asked_is_refused() {
+    fn host_that_cannot_be_asked_is_refused() {
         for (word, interface, problem) in [
             ("ssh://a", None, "no interface is named"),
             ("ssh://a%10.0.0.1", None, "not its address"),
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_tells_why() {
+    fn last_line_tells_why() {
         assert_eq!(last_line("a\nlatput: error: b\n\n"), "b");
         assert_eq!(last_line(" \n"), "it printed nothing");
     }

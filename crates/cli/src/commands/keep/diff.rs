@@ -91,7 +91,7 @@ mod tests {
 
     /// As `diff -u` has it, without the names' times.
     #[test]
-    fn a_difference_is_written_as_diff_writes_it() {
+    fn difference_is_written_as_diff_writes_it() {
         let numbers = |count: usize| {
             (0..count).fold(String::new(), |mut text, number| {
                 let _ = writeln!(text, "{number}");

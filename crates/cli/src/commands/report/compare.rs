@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_side_is_a_file_with_run_and_setting() {
+    fn side_is_a_file_with_run_and_setting() {
         let file = std::env::temp_dir().join(format!("latput:side-{}", std::process::id()));
         std::fs::write(&file, "").unwrap();
         let name = file.display().to_string();

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_suffix_decides_unless_a_format_is_named() {
+    fn suffix_decides_unless_a_format_is_named() {
         let of = |name: &str| chosen(None, Some(Path::new(name)), false);
         assert_eq!(of("a.b/x.html").unwrap(), ReportFormat::Html);
         assert_eq!(of("x.flent.gz").unwrap(), ReportFormat::Flent);

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_its_body() {
+    fn answer_is_its_body() {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\na 1\n".to_vec();
         assert_eq!(asked(answer, Duration::ZERO).unwrap(), "a 1\n");
         let kept_open = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\na 1\n".to_vec();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_slow_huge_or_no_success_is_an_error() {
+    fn slow_huge_or_failed_answer_is_error() {
         let head = b"HTTP/1.0 200 OK\r\n\r\n".to_vec();
         let error = asked(head.clone(), Duration::from_secs(1)).unwrap_err();
         assert!(error.contains("within 500 ms"), "{error}");

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_of_hosts_add_up_and_the_worst_percentile_counts() {
+    fn host_rates_add_up_worst_percentile_counts() {
         let part = |rate: f64, p99: f64| ProgramFigures {
             metrics: [(Metric::TransactionsPerS, rate), (Metric::LatencyNsP99, p99)].into(),
             transactions: Some(10),

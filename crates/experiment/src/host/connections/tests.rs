@@ -84,7 +84,7 @@ fn connections_between_two_readings_count_whole() {
 }
 
 #[test]
-fn the_end_of_a_connection_counts_once() {
+fn end_of_a_connection_counts_once() {
     let live = Live::default();
     let mut connections = open(&live);
     readings(

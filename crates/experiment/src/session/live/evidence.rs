@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn margins_are_known_after_a_few_blocks_and_never_have_a_gap() {
+    fn margins_appear_early_without_gap() {
         let mut evidence = no_evidence();
         assert!(evidence.guards()[0].margins.is_empty());
         for block in 0..8 {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_void_figure_is_no_evidence() {
+    fn void_figure_is_no_evidence() {
         let tcp = TcpObservation { readings: 1, acked_bytes: 100, ..TcpObservation::default() };
         let window = Nanos::from_s(1);
         let host = HostObservation { window, tcp: Some(tcp), ..HostObservation::default() };
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_is_banned_for_stops_that_todays_has_not() {
+    fn stops_beyond_todays_ban_a_setting() {
         let mut evidence = no_evidence();
         (0..12).for_each(|_| evidence.count_stops(false, None));
         evidence.count_stops(false, Some((1, true)));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cut_is_as_long_as_changes_take() {
+    fn cut_is_as_long_as_changes_take() {
         let mut evidence = no_evidence();
         assert_eq!(evidence.measure_carry_over(), None);
         let turn = |after: usize| -> Vec<TickSeen> {

@@ -297,7 +297,7 @@ const GUARD: &str = "guard = [\"tcp_rtt_ns_p99 <= 1.1 today\"]";
 const TIGHT: &str = "guard = [\"tcp_rtt_ns_p99 <= 1.05 today\"]";
 
 #[test]
-fn a_setting_that_is_like_todays_is_seldom_called_different_or_banned() {
+fn setting_like_today_is_rarely_called_different() {
     let runs = 60;
     let (mut different, mut struck, mut slices) = (0, 0, 0);
     for seed in 0..runs {
@@ -319,7 +319,7 @@ fn a_setting_that_is_like_todays_is_seldom_called_different_or_banned() {
 }
 
 #[test]
-fn a_tail_that_is_a_fifth_longer_is_banned_within_two_slices_and_a_tenth_less_cpu_is_proven() {
+fn long_tail_is_banned_within_two_slices() {
     let runs = 40;
     let (mut late, mut proven, mut noise) = (0, 0, Vec::new());
     for seed in 0..runs {
@@ -365,7 +365,7 @@ fn to_observe_runs_nothing_but_today() {
 }
 
 #[test]
-fn a_level_that_the_driver_refuses_is_banned_and_the_run_goes_on() {
+fn refused_level_is_banned_and_run_continues() {
     let effects = [(1001, 1.0, 0.8)];
     let (results, slices) = run(9, "1000, 1001, 1003", "", &effects);
     assert_eq!(slices[&REFUSED], 1, "{slices:?}");
@@ -376,7 +376,7 @@ fn a_level_that_the_driver_refuses_is_banned_and_the_run_goes_on() {
 }
 
 #[test]
-fn no_setting_is_in_force_for_longer_than_it_may_be() {
+fn setting_is_never_in_force_too_long() {
     let (results, slices) = run(8, "1000, 1001", "most_per_setting = \"5s\"", &[]);
     assert!(slices[&1001] <= 3, "{slices:?}");
     assert!(

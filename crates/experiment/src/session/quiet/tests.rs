@@ -181,7 +181,7 @@ fn rounds(results: &Results) -> usize {
 }
 
 #[test]
-fn a_quiet_run_has_its_rounds_and_no_wait() {
+fn quiet_run_has_no_wait() {
     let (results, looks, _) = run(0, false);
     let wanted = rounds(&results);
     // 8 s in slices of 225 ms, and what is left of the last stint.
@@ -191,7 +191,7 @@ fn a_quiet_run_has_its_rounds_and_no_wait() {
 }
 
 #[test]
-fn disturbed_rounds_are_made_up_for_at_a_quieter_moment() {
+fn disturbed_rounds_are_repeated_later() {
     let wanted = rounds(&run(0, false).0);
     let (results, looks, remarks) = run(1, false);
     let fit = results.rows.iter().filter(|row| row.setting == 0 && row.observation.is_fit(false));
@@ -206,7 +206,7 @@ fn disturbed_rounds_are_made_up_for_at_a_quieter_moment() {
 }
 
 #[test]
-fn a_run_that_is_always_disturbed_ends_without_an_answer() {
+fn always_disturbed_run_has_no_answer() {
     let wanted = rounds(&run(0, false).0);
     let (results, ..) = run(usize::MAX, false);
     assert!((2 * 36..=3 * wanted).contains(&rounds(&results)), "{}", rounds(&results));
@@ -215,7 +215,7 @@ fn a_run_that_is_always_disturbed_ends_without_an_answer() {
 }
 
 #[test]
-fn what_is_part_of_the_case_is_not_made_up_for() {
+fn load_of_the_case_is_not_repeated() {
     let (results, looks, _) = run(usize::MAX, true);
     assert_eq!((rounds(&results), looks), (rounds(&run(0, false).0), 0));
     assert!(results.beside);

@@ -31,7 +31,7 @@ fn read_text(text: &str, tag: Option<&str>) -> Result<ProgramFigures, String> {
 /// buckets are 2^23 wide there, at their lowest value into buckets of 2^20, and gives the highest value of those. Here the
 /// middle counts.
 #[test]
-fn a_log_of_the_java_library_has_what_the_library_says() {
+fn java_log_reads_as_the_library_says() {
     let read = read_text(JAVA, None).unwrap();
     assert_eq!(read.transactions, Some(48_761));
     let latency = read.latency.unwrap();
@@ -67,7 +67,7 @@ fn distributions_of_several_tags_are_not_mixed() {
 }
 
 #[test]
-fn every_count_of_every_precision_is_the_one_that_the_crate_reads() {
+fn hdr_counts_equal_those_of_crate() {
     let mut left = MOST_BYTES;
     for (line, said) in
         CRATE.lines().filter(|line| line.starts_with("Tag=")).zip(SAID_BY_CRATE.lines())
@@ -85,7 +85,7 @@ fn every_count_of_every_precision_is_the_one_that_the_crate_reads() {
 }
 
 #[test]
-fn a_log_on_a_stream_may_have_other_lines_around_it_and_a_file_not() {
+fn hdr_log_in_stream_may_have_noise() {
     let text = format!("starting, please wait\n{JAVA}done, 1, 2, 3\n");
     let on_stream = HistogramLog { from: Source::Stdout, ..log("ns", None) };
     assert_eq!(
@@ -114,7 +114,7 @@ fn packed(plain: &[u8]) -> String {
 }
 
 #[test]
-fn what_no_library_writes_is_refused_in_words() {
+fn unwritable_hdr_log_is_refused() {
     const V2: u32 = 0x1c84_9313;
     let bounds = [1, 3_600_000_000];
     let good = line([V2, 3, 0, 3], bounds, 1.0, &[2, 2, 2]);

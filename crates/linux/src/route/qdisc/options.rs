@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_bucket_comes_back_as_a_time() {
+    fn token_bucket_comes_back_as_a_time() {
         let qdisc: Qdisc = "tbf rate=100Mbps burst=32000 limit=64000".parse().unwrap();
         let options = encode(&qdisc).unwrap().unwrap();
         let mut answer = options[4..40].to_vec();
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_put_back_is_opaque() {
+    fn unrestorable_qdisc_is_opaque() {
         let qdisc: Qdisc = "netem delay=1ms".parse().unwrap();
         let mut options = encode(&qdisc).unwrap().unwrap();
         put(&mut options, uapi::TCA_NETEM_CORR, &[0; 12]);
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_and_no_threshold_are_left_out() {
+    fn unlimited_values_are_left_out() {
         let mut options = Vec::new();
         put(&mut options, uapi::TCA_FQ_FLOW_MAX_RATE, &u32::MAX.to_ne_bytes());
         put(&mut options, uapi::TCA_FQ_CE_THRESHOLD, &FQ_NO_THRESHOLD_US.to_ne_bytes());

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sender_on_time_keeps_the_rate_whatever_the_kernel_takes_at_once() {
+    fn sender_on_time_keeps_the_rate() {
         // 8 Mbit/s: a byte each microsecond, a message of 1000 each millisecond.
         let mut pace = Pace::new(BitsPerSecond::new(16_000_000), 0.5, 1000, Nanos::ZERO);
         let mut total = 0;
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_was_held_up_makes_up_for_little() {
+    fn delayed_sender_makes_up_little() {
         let mut pace = Pace::new(BitsPerSecond::new(8_000_000), 1.0, 1000, Nanos::ZERO);
         assert_eq!(pace.owed(Nanos::from_s(9)), 10_000);
         pace.held_up(Nanos::from_s(9));

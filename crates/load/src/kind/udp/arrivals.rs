@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_loss_not_reordering() {
+    fn gap_is_loss_not_reordering() {
         check(&[0, 1, 5, 6], 4, 0, 0);
     }
 
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_is_a_duplicate_and_not_reordered() {
+    fn repeated_datagram_is_a_duplicate() {
         check(&[0, 1, 1, 2, 0], 3, 2, 0);
         check(&[0, 2, 1, 1], 3, 1, 1);
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn many_flows_share_the_memory_and_each_has_some() {
+    fn flows_share_bounded_memory() {
         assert_eq!(FlowArrivals::among(1).history, HISTORY);
         assert_eq!(FlowArrivals::among(10).history, HISTORY / 8);
         assert_eq!(FlowArrivals::among(10_000).history, SHORTEST_HISTORY);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_count_in_the_slice_in_which_they_were_sent_however_late_they_come() {
+    fn late_datagrams_count_in_sending_slice() {
         let (first, second) = (Some(0), Some(1));
         let sent =
             [(0, first), (1, first), (4, second), (2, first), (3, None), (5, second), (5, second)];
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slice_has_the_jitter_at_its_own_end() {
+    fn each_slice_has_its_final_jitter() {
         let mut arrivals = FlowArrivals::among(1);
         let mut slices = [Received::default(); 2];
         // The first slice is even; in the cut one comes 1600 ns late, the second slice is even again.
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn even_spacing_has_no_jitter_whatever_the_clocks_offset() {
+    fn even_spacing_has_no_jitter() {
         check_jitter(&[(0, 7), (100, 107), (200, 207)], 0.0);
         check_jitter(&[(1_000_000, 7), (1_000_100, 107)], 0.0);
     }

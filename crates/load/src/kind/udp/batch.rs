@@ -192,7 +192,7 @@ mod tests {
     use crate::socket::{dropped_datagrams, join_receipts, segment_sends};
 
     #[test]
-    fn batches_carry_datagrams_and_the_kernel_counts_those_it_drops() {
+    fn kernel_counts_datagrams_dropped_from_batches() {
         let (sender, receiver) = pair();
         let mut outgoing = numbered(3, 4);
         assert_eq!(outgoing.send(&sender, 3), Ok(3));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_and_joined_are_the_same_datagrams() {
+    fn split_and_joined_datagrams_are_equal() {
         for joined in [false, true] {
             let (sender, receiver) = pair();
             assert!(!joined || join_receipts(&receiver));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_holds_what_the_kernel_cuts() {
+    fn message_holds_what_the_kernel_cuts() {
         assert_eq!(Outgoing::most_per_message(1470), 44);
         assert_eq!(Outgoing::most_per_message(18), 64);
         assert_eq!(Outgoing::most_per_message(40_000), 1);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sender_that_is_always_on_time_sends_exactly_the_offered_rate() {
+    fn punctual_sender_offers_the_exact_rate() {
         // 1470 byte at 100 Mbit/s: 8503.4 a second.
         check_rate(1470, 100_000_000, 1, 8504);
         // 18 byte at 1 Gbit/s: 6.9 million a second, in groups.
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_delay_is_made_up_for_and_a_long_one_is_not() {
+    fn short_delay_is_made_up_long_one_not() {
         // One datagram a millisecond.
         let mut pace = Pace::new(Bytes::new(125), BitsPerSecond::new(1_000_000), Nanos::ZERO);
         assert_eq!(pace.due(Nanos::from_ms(3)), Due::Send(4));

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_expire_in_their_order_and_each_once() {
+    fn requests_expire_once_in_order() {
         let mut in_flight = InFlightTable::new(TIMEOUT);
         for number in 0..4 {
             in_flight.enter(request(number));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_grows_while_an_old_request_is_waited_for() {
+    fn memory_grows_only_while_waiting() {
         let mut in_flight = InFlightTable::new(Nanos::from_s(10));
         let last = 3 * FIRST_MEMORY as u64;
         for number in 0..=last {

@@ -38,7 +38,7 @@ fn line(counts: &[f64], t: f64) -> (f64, f64) {
 const T: [f64; 3] = [12.706_204_736_432_1, 3.182_446_305_284_26, 6.313_751_514_675_04];
 
 #[test]
-fn the_interval_of_one_cost_is_student_s_t_in_any_unit() {
+fn cost_interval_is_students_t() {
     for unit in [1e-9, 1.0, 1e9] {
         let counts = [4.0, 5.0, 6.0, 5.0].map(|count| count * unit);
         let found = cost(&fitted(&cells([&counts, &[], &[], &[], &[]]), 0.95), Term::Byte);
@@ -51,7 +51,7 @@ fn the_interval_of_one_cost_is_student_s_t_in_any_unit() {
 }
 
 #[test]
-fn an_interval_ends_at_zero_and_may_end_far_beyond_the_whole_time() {
+fn interval_of_cost_ends_at_zero() {
     for unit in [1e-9, 1.0, 1e9] {
         // Two cells: the half width is 2.5 costs.
         let counts = [4.0, 6.0].map(|count| count * unit);
@@ -68,7 +68,7 @@ fn an_interval_ends_at_zero_and_may_end_far_beyond_the_whole_time() {
 }
 
 #[test]
-fn a_cost_is_known_within_its_own_size_or_within_a_fifth_of_the_time() {
+fn cost_is_known_by_size_or_share() {
     for unit in [1e-9, 1.0, 1e9] {
         let of = |counts: [f64; 4]| {
             let counts = counts.map(|count| count * unit);
@@ -103,7 +103,7 @@ fn left_by(column: &[f64]) -> f64 {
 }
 
 #[test]
-fn of_polls_and_interrupts_the_one_that_explains_less_leaves_and_of_others_the_extra_one() {
+fn weaker_of_polls_and_interrupts_leaves() {
     let mut rng = Rng::from_seed(1);
     let mut seen = [0; 4];
     for _ in 0..200 {
@@ -131,7 +131,7 @@ fn of_polls_and_interrupts_the_one_that_explains_less_leaves_and_of_others_the_e
 }
 
 #[test]
-fn polls_that_move_with_interrupts_leave_whichever_explains_more() {
+fn polls_or_interrupts_leave_by_explanation() {
     let mut rng = Rng::from_seed(2);
     for _ in 0..50 {
         let interrupts = scattered(&mut rng, 0.05);

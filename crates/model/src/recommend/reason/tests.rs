@@ -20,7 +20,7 @@ fn reason(goal: &str, latency: &[&[f64]], rate: &[&[f64]]) -> Vec<String> {
 }
 
 #[test]
-fn a_proven_setting_is_told_with_its_figures_and_the_interval_of_the_limit() {
+fn proven_setting_tells_figures_and_interval() {
     // t(0.995, 4) = 4.604 errors are 2.06%.
     assert_eq!(
         reason(LIMITED, &[&[1e5], &[5e4]], &[STEADY, STEADY]),
@@ -32,7 +32,7 @@ fn a_proven_setting_is_told_with_its_figures_and_the_interval_of_the_limit() {
 }
 
 #[test]
-fn a_limit_is_kept_with_the_evidence_that_there_is() {
+fn kept_limit_shows_its_evidence() {
     let of_limit = |limit: &str, rate: &[&[f64]]| {
         let goal = format!("minimize latency_ns_p99 where throughput_bps >= {limit}");
         reason(&goal, &[&[1e5], &[5e4]], rate)[1].clone()
@@ -53,7 +53,7 @@ fn a_limit_is_kept_with_the_evidence_that_there_is() {
 }
 
 #[test]
-fn a_lower_rate_and_more_latency_are_costs_and_what_stays_is_none() {
+fn costs_are_lower_rate_and_more_latency() {
     let cost = |goal: &str, latency: [f64; 2], rate: [f64; 2]| {
         let [a, b] = latency.map(|it| [it]);
         let [c, d] = rate.map(|it| [it]);
@@ -74,7 +74,7 @@ fn a_lower_rate_and_more_latency_are_costs_and_what_stays_is_none() {
 }
 
 #[test]
-fn several_workloads_are_told_each_with_its_change() {
+fn each_workload_is_told_with_change() {
     let latency: (Metric, &[&[f64]]) = (LATENCY, &[&[1e5], &[5e4]]);
     let made = reported(&[rr("x"), rr("y")], 5, &[latency]);
     let goal = Goal::parse("minimize latency_ns_p99").unwrap();
@@ -88,7 +88,7 @@ fn several_workloads_are_told_each_with_its_change() {
 }
 
 #[test]
-fn where_todays_setting_breaks_a_limit_and_none_is_proven_to_mend_it_the_nearest_is_told() {
+fn unmended_limit_names_nearest_setting() {
     // With `b` the rate is exp(0.355) = 1.426 times as high, and scatters by 0.55.
     let rates: &[&[f64]] = &[&[1e9], &[0.8e9, 2.4e9, 0.8e9, 2.4e9, 1.6e9]];
     let goal = "minimize latency_ns_p99 where throughput_bps >= 1.2e9";
@@ -107,7 +107,7 @@ fn where_todays_setting_breaks_a_limit_and_none_is_proven_to_mend_it_the_nearest
 }
 
 #[test]
-fn up_to_six_settings_that_are_ruled_out_are_named_and_more_are_counted() {
+fn six_ruled_out_settings_are_named() {
     let ruled_out = |others: usize| {
         let latency = vec![&[1e5][..]; others + 1];
         let mut rates = vec![&[0.8e9][..]; others + 1];
@@ -125,7 +125,7 @@ fn up_to_six_settings_that_are_ruled_out_are_named_and_more_are_counted() {
 }
 
 #[test]
-fn of_a_limit_of_0_nothing_is_told_in_percent() {
+fn zero_limit_has_no_percent() {
     let latency: (Metric, &[&[f64]]) = (LATENCY, &[&[1e5], &[5e4]]);
     let loss: (Metric, &[&[f64]]) = (Metric::LossRatio, &[&[0.0], &[0.01]]);
     let made = reported(&[stream("s")], 5, &[latency, loss]);
@@ -135,7 +135,7 @@ fn of_a_limit_of_0_nothing_is_told_in_percent() {
 }
 
 #[test]
-fn pairs_that_the_trimmed_mean_leaves_out_are_told() {
+fn trimmed_pairs_are_told() {
     for (pairs, expected) in [
         (1, " (geometric means of 1 pair)"),
         (5, " (geometric means of 5 pairs)"),

@@ -41,7 +41,7 @@ fn check_near(found: f64, expected: f64) {
 }
 
 #[test]
-fn the_usual_budget_is_a_share_of_the_settings_and_enough_for_two_blocks() {
+fn default_budget_is_share_of_settings() {
     // Two axes and 3, and two blocks of 4.
     assert_eq!(search(&plan(LATENCY, QUEUES)).usual_budget(), 13);
     // 15% of 20 x 11 settings.
@@ -53,7 +53,7 @@ fn the_usual_budget_is_a_share_of_the_settings_and_enough_for_two_blocks() {
 }
 
 #[test]
-fn a_file_that_says_where_its_winner_is_confirmed_explores_until_there() {
+fn file_tells_where_confirmation_begins() {
     let plan = plan(LATENCY, QUEUES);
     let search = search(&plan);
     let mut made = made(&plan, &[40.0, 40.0, 40.0, 20.0], 1);
@@ -84,7 +84,7 @@ fn runs_without_the_goals_figure_are_not_repeated() {
 }
 
 #[test]
-fn an_end_with_todays_setting_says_why() {
+fn end_with_todays_setting_says_why() {
     let plan = plan(LATENCY, QUEUES);
     let made = made(&plan, &[20.0, 40.0, 40.0, 40.0], 2);
     for (why, start) in
@@ -109,7 +109,7 @@ fn what_a_limit_refers_to_is_confirmed_once() {
 }
 
 #[test]
-fn what_is_seen_of_a_block_is_its_own_cost_and_its_distance_from_the_limits() {
+fn block_record_has_cost_and_limit_distance() {
     let plan = plan(&format!("{LATENCY} where transactions_per_s >= 0.5 today"), QUEUES);
     let mut made = made(&plan, &[10.0, 20.0, 0.0], 3);
     // In block 1 the second setting takes four times as long.
@@ -138,7 +138,7 @@ fn what_is_seen_of_a_block_is_its_own_cost_and_its_distance_from_the_limits() {
 }
 
 #[test]
-fn a_cost_is_the_mean_over_workloads_and_the_sum_over_figures() {
+fn cost_is_mean_over_workloads() {
     let plan = plan(LATENCY, QUEUES);
     let p99_us = [10.0, 40.0];
     let made = results(&["a", "b"], &[rr("one"), rr("two")], 1, |_, workload| Figures {
@@ -164,7 +164,7 @@ fn a_cost_is_the_mean_over_workloads_and_the_sum_over_figures() {
 }
 
 #[test]
-fn a_limit_is_of_each_workload_that_has_the_figure() {
+fn limit_applies_to_workloads_with_figure() {
     let goal = "minimize latency_ns_p99 where transactions_per_s >= 0.5 today";
     let search = search(&plan(goal, QUEUES));
     let rates = [1e5, 0.0, 2e5];
@@ -201,7 +201,7 @@ fn todays_own_level_stands_in_its_order() {
 }
 
 #[test]
-fn times_and_switches_are_ordered_and_only_long_breaks_are_rare() {
+fn times_and_switches_are_ordered() {
     let axis_of = |factor: &str| search(&plan(LATENCY, factor)).space.axes()[0];
     let delay = axis_of("rx-usecs = [\"0us\", \"20us\", \"50us\"]");
     assert_eq!((delay.is_ordered, delay.apart), (true, Some(0)));
@@ -215,7 +215,7 @@ fn times_and_switches_are_ordered_and_only_long_breaks_are_rare() {
 }
 
 #[test]
-fn what_is_left_open_is_told_in_percent() {
+fn open_improvement_is_told_in_percent() {
     let leader = |keeps_limits, references: &[usize]| Leader {
         setting: 0,
         doubt: 0.04,

@@ -22,7 +22,7 @@ fn scales(lengths: &[f64]) -> Scales {
 }
 
 #[test]
-fn covariance_is_the_sum_and_the_product_of_the_axes_correlations() {
+fn covariance_combines_axis_correlations() {
     let space = space(&[11, 3]);
     let kernel = Kernel::new(&space, &scales(&[0.5, 1.0]));
     assert!(near(kernel.variance(), 0.09 + 0.16));
@@ -51,7 +51,7 @@ fn fit<'a>(
 }
 
 #[test]
-fn the_belief_of_two_samples_is_that_of_two_by_two_matrices() {
+fn belief_of_two_samples_matches_closed_form() {
     let space = space(&[11]);
     for (blocks, shared) in [([0, 1], 0.0), ([2, 2], 0.01)] {
         let samples = samples([1.0, 1.4], blocks);
@@ -113,7 +113,7 @@ fn priors_are_log_normal_around_usual_scales() {
 }
 
 #[test]
-fn a_run_far_from_the_others_has_the_weight_of_a_student_t_likelihood() {
+fn outlier_has_students_t_weight() {
     let space = space(&[11]);
     let samples = samples([1.0, 1.4], [0, 1]);
     let levels = [vec![0], vec![5]];
@@ -154,7 +154,7 @@ fn better_scales_have_more_evidence() {
 }
 
 #[test]
-fn the_spread_is_without_the_outer_tenths() {
+fn spread_is_without_the_outer_tenths() {
     assert!(near(spread(&[1.0, 2.0, 3.0, 4.0]), 1.25_f64.sqrt()));
     // numpy: std of 2..=9 is sqrt(5.25); 0 and 1000 are cut.
     let mut values: Vec<f64> = (2..10).map(f64::from).collect();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_first_block_has_today_and_as_many_others_as_show_each_axis_once() {
+fn first_block_shows_each_axis_once() {
     // Axes of one level vary nothing; there may be fewer settings, or less budget.
     for (levels, budget, size) in
         [(&[4, 3, 1][..], 50, 4), (&[5], 50, 3), (&[2], 50, 2), (&[4, 3, 2], 3, 3)]
@@ -17,7 +17,7 @@ fn the_first_block_has_today_and_as_many_others_as_show_each_axis_once() {
 }
 
 #[test]
-fn a_search_ends_with_its_budget_and_its_last_block_has_what_is_left() {
+fn search_ends_with_its_budget() {
     let after = |runs: usize| {
         let mut search = Search::new(grid(&[9]), 0, Vec::new(), options(1, 10));
         search.record((0..runs).map(|run| tried(run, 0, 0.3 * run as f64, &[])));
@@ -31,7 +31,7 @@ fn a_search_ends_with_its_budget_and_its_last_block_has_what_is_left() {
 }
 
 #[test]
-fn a_leader_needs_its_runs_however_small_the_doubt() {
+fn leader_needs_its_runs_however_small_the_doubt() {
     let with = |runs: usize, doubt: f64| {
         let options = SearchOptions { doubt, ..options(1, 50) };
         let mut search = Search::new(grid(&[2]), 0, Vec::new(), options);
@@ -62,7 +62,7 @@ const TODAY: Limit =
     Limit { bound: Bound::AtLeast, number_log: -0.1, reference: Some(Reference::Today) };
 
 #[test]
-fn a_run_breaks_a_limit_by_the_means_of_its_reference() {
+fn run_breaks_limit_by_reference_mean() {
     let limits = vec![
         TODAY,
         Limit { reference: Some(Reference::Best), ..TODAY },
@@ -123,7 +123,7 @@ fn limits_decide_who_leads() {
 }
 
 #[test]
-fn a_leader_that_is_known_has_no_regret() {
+fn leader_that_is_known_has_no_regret() {
     let mut search = Search::new(grid(&[2]), 0, Vec::new(), options(1, 400));
     let mut rng = Rng::from_seed(5);
     for block in 0..30 {
@@ -153,7 +153,7 @@ fn many(limits: Vec<Limit>, runs: impl Fn(usize) -> Option<(f64, Vec<f64>)>) -> 
 }
 
 #[test]
-fn what_is_not_known_is_a_rival_before_what_is_known_to_be_worse() {
+fn unknown_rivals_precede_worse_ones() {
     // The first costs 2; the next 45 cost 2.1 to 3, as is known; 14 were not tried.
     let known = RIVALS + 5;
     let search = many(Vec::new(), |setting| {
@@ -181,7 +181,7 @@ fn what_breaks_a_limit_is_no_rival() {
 }
 
 #[test]
-fn a_setting_that_disrupts_is_tried_only_for_more_promise() {
+fn disruptive_setting_needs_more_promise() {
     let axis = |is_disruptive| Axis { levels: 2, is_ordered: true, apart: None, is_disruptive };
     let space = Space::new(vec![axis(false), axis(true)], BTreeSet::new()).unwrap();
     let search = {
@@ -219,7 +219,7 @@ fn check_near(found: &[f64], expected: &[f64]) {
 }
 
 #[test]
-fn two_runs_have_a_leader_and_a_full_first_block_is_not_run_again() {
+fn two_runs_suffice_for_a_leader() {
     let mut search = Search::new(grid(&[5]), 0, vec![TODAY], options(1, 50));
     search.record([tried(0, 0, 0.0, &[0.0]), tried(4, 0, 0.3, &[0.0])]);
     assert_eq!(search.leader().map(|leader| leader.setting), Some(0));
@@ -230,7 +230,7 @@ fn two_runs_have_a_leader_and_a_full_first_block_is_not_run_again() {
 }
 
 #[test]
-fn the_ends_of_a_regret_hold_nine_tenths_of_the_draws() {
+fn regret_ends_hold_most_draws() {
     let mut search = Search::new(grid(&[2]), 0, Vec::new(), options(1, 50));
     search.record(
         [(0, 0.0), (0, 0.4), (1, 0.1), (1, 0.35)].map(|(it, cost)| tried(it, 0, cost, &[])),

@@ -50,7 +50,7 @@ fn on_test(policy: &mut ResponsePolicy, test: Test, is_over: bool) -> Decision {
 }
 
 #[test]
-fn the_loss_of_requests_is_the_posterior_of_a_normal_prior_and_a_measurement() {
+fn request_loss_is_normal_posterior() {
     let params = Params::DEFAULT;
     let check = |seen, mean: f64, error: f64| {
         let found = posterior_loss(seen, 0.4, &params);
@@ -67,14 +67,14 @@ fn the_loss_of_requests_is_the_posterior_of_a_normal_prior_and_a_measurement() {
 }
 
 #[test]
-fn a_closed_loop_loses_what_the_longer_delay_adds_to_its_round_trip() {
+fn closed_loop_loses_by_round_trip() {
     let policy = policy(&[0.0, 0.0, 0.0, 0.0]);
     assert!(near(policy.closed_loop_loss(0, 1), (14.0_f64 / 10.0).ln()));
     assert!(near(policy.closed_loop_loss(1, 3), (22.0_f64 / 10.0).ln()));
 }
 
 #[test]
-fn a_loss_of_bytes_is_beyond_what_is_allowed_and_not_yet_spent() {
+fn byte_loss_is_beyond_allowance() {
     let mut policy = policy(&[0.0, 0.1]);
     policy.load.steps[1].slots = 2;
     let [bytes, small] = policy.losses(0, 1);
@@ -113,7 +113,7 @@ fn small_packets_beside_bulk_lose_by_themselves() {
 }
 
 #[test]
-fn requests_are_believed_to_wait_until_they_show_that_they_do_not() {
+fn requests_wait_until_shown_otherwise() {
     let mut policy = policy(&[0.0, 0.0]);
     policy.load.requests = Some(2e4);
     let waits = 1.08_f64.ln();
@@ -139,7 +139,7 @@ fn requests_are_believed_to_wait_until_they_show_that_they_do_not() {
 }
 
 #[test]
-fn requests_wait_where_a_delay_costs_them_more_than_is_allowed() {
+fn requests_wait_where_delay_costs_more() {
     let mut policy = policy(&[0.0, 0.0]);
     policy.load.requests = Some(2e4);
     assert!(policy.delays_requests(0, 1));
@@ -158,7 +158,7 @@ fn requests_wait_where_a_delay_costs_them_more_than_is_allowed() {
 }
 
 #[test]
-fn a_step_is_good_or_bad_once_its_loss_is_clear() {
+fn step_is_judged_once_loss_is_clear() {
     use TestResult::{Bad, Good, Open, Unclear};
     let test = Test::new(0, 1, STEPS);
     let below = Test { from: Some(1), ..test };
@@ -181,7 +181,7 @@ fn a_step_is_good_or_bad_once_its_loss_is_clear() {
 }
 
 #[test]
-fn few_samples_that_lose_less_than_a_closed_loop_may_do_so_by_chance() {
+fn few_good_samples_may_be_chance() {
     let chance = |loss: f64, slots: [u32; 2], is_sampled: bool, from: Option<usize>| {
         let mut policy = policy(&[0.0, loss]);
         policy.sample = if is_sampled { Nanos::from_ms(50) } else { Nanos::ZERO };
@@ -204,7 +204,7 @@ fn few_samples_that_lose_less_than_a_closed_loop_may_do_so_by_chance() {
 }
 
 #[test]
-fn a_test_goes_to_the_lower_step_that_was_best_and_to_the_highest_that_was_not_bad() {
+fn test_visits_best_lower_and_highest_steps() {
     let policy = policy(&[0.02, 0.01, 0.02, 0.03, 0.02, 0.5, 0.05]);
     assert_eq!(policy.best_below(4), 1);
     assert_eq!(policy.best_below(1), 0, "none below had more: three lower, or none");
@@ -225,7 +225,7 @@ fn a_test_goes_to_the_lower_step_that_was_best_and_to_the_highest_that_was_not_b
 }
 
 #[test]
-fn a_good_step_is_followed_by_a_higher_one_and_spends_what_it_lost() {
+fn good_step_is_followed_by_higher() {
     let mut policy = policy(&[0.0, 0.012 + ERROR]);
     on_test(&mut policy, Test::new(0, 1, STEPS), true);
     assert_eq!((tested(&policy), policy.step), (Some((1, 4, STEPS)), 4), "three rungs up");
@@ -258,7 +258,7 @@ fn a_good_step_is_followed_by_a_higher_one_and_spends_what_it_lost() {
 }
 
 #[test]
-fn a_bad_step_is_followed_by_the_middle_or_ends_the_search() {
+fn bad_step_leads_to_middle_or_end() {
     // Rung 4 loses, rung 1 is good.
     let mut policy = policy(&[0.0, 0.0, 0.0, 0.0, 0.9]);
     policy.hold_slots = 48;
@@ -282,7 +282,7 @@ fn a_bad_step_is_followed_by_the_middle_or_ends_the_search() {
 }
 
 #[test]
-fn a_loss_that_is_not_clear_is_tested_higher_up() {
+fn unclear_loss_is_tested_higher() {
     let unclear = ALLOWED + 1.5 * ERROR;
     // At the end of a test.
     let mut policy = policy(&[0.0, unclear]);
@@ -306,7 +306,7 @@ fn a_loss_that_is_not_clear_is_tested_higher_up() {
 }
 
 #[test]
-fn an_open_test_alternates_or_climbs_when_nothing_is_lost() {
+fn open_test_climbs_without_loss() {
     let mut policy = policy(&[0.0, ALLOWED + 0.5 * ERROR]);
     on_test(&mut policy, Test::new(0, 1, STEPS), false);
     assert_eq!(tested(&policy), Some((0, 4, STEPS)), "within an error: a longer delay tells more");
@@ -333,7 +333,7 @@ fn an_open_test_alternates_or_climbs_when_nothing_is_lost() {
 }
 
 #[test]
-fn a_test_is_over_after_six_slots_and_twelve_milliseconds() {
+fn test_ends_after_slots_and_time() {
     let unclear = ALLOWED + 1.5 * ERROR;
     for (slots, ms, is_over) in [(5, 12, true), (4, 99, false), (5, 11, false)] {
         let mut policy = policy(&[0.0, unclear]);
@@ -345,7 +345,7 @@ fn a_test_is_over_after_six_slots_and_twelve_milliseconds() {
 }
 
 #[test]
-fn a_step_without_slots_gets_one_first() {
+fn step_without_slots_gets_one_first() {
     for slots in [0, 2] {
         let mut policy = policy(&[0.0]);
         policy.test(Test { slots, ..Test::new(0, 1, STEPS) }, Nanos::ZERO);
@@ -359,7 +359,7 @@ fn a_step_without_slots_gets_one_first() {
 }
 
 #[test]
-fn the_ring_bounds_a_test() {
+fn ring_bounds_a_test() {
     // Half of the ring lasts 12.8 us at 10 million packets/s: rung 3 is the highest.
     let mut policy = policy(&[0.0; 7]);
     policy.load.peak_pps = 1e7;
@@ -375,7 +375,7 @@ fn the_ring_bounds_a_test() {
 }
 
 #[test]
-fn bulk_that_loses_a_little_without_waiting_is_tested_three_rungs_up() {
+fn unwaiting_bulk_is_tested_three_rungs_up() {
     let far = |change: &dyn Fn(&mut ResponsePolicy, &mut Test)| {
         let mut policy = policy(&[0.0, 0.1, 0.0, 0.2]);
         policy.load.steps[0].seen.is_bulk = true;
@@ -405,7 +405,7 @@ fn bulk_that_loses_a_little_without_waiting_is_tested_three_rungs_up() {
 }
 
 #[test]
-fn a_hold_counts_down_and_then_tests_neighbours_in_turn() {
+fn hold_expires_into_neighbour_tests() {
     let mut policy = policy(&[0.05, 0.0, 0.0, 0.0, 0.9]);
     policy.step = 2;
     policy.search = hold(2, 1);
@@ -443,7 +443,7 @@ fn a_hold_counts_down_and_then_tests_neighbours_in_turn() {
 }
 
 #[test]
-fn a_hold_that_delays_requests_is_halved_until_there_is_none() {
+fn delaying_hold_is_halved_to_none() {
     let mut policy = policy(&[0.0; 5]);
     policy.load.requests = Some(1e5);
     policy.step = 4;
@@ -457,7 +457,7 @@ fn a_hold_that_delays_requests_is_halved_until_there_is_none() {
 }
 
 #[test]
-fn each_hold_is_twice_as_long_to_a_bound_that_is_lower_beside_requests() {
+fn holds_double_up_to_their_bound() {
     let lengths = |requests: Option<f64>| {
         let mut policy = policy(&[0.0]);
         policy.load.requests = requests;
@@ -474,7 +474,7 @@ fn each_hold_is_twice_as_long_to_a_bound_that_is_lower_beside_requests() {
 }
 
 #[test]
-fn the_first_test_goes_up_where_a_higher_step_was_not_bad() {
+fn first_test_goes_up_if_not_bad() {
     let up = |losses: &[f64], settled_at: Option<usize>| {
         let mut policy = policy(losses);
         policy.settled_at = settled_at;

@@ -46,7 +46,7 @@ fn reason(decision: Decision) -> &'static str {
 }
 
 #[test]
-fn an_eighth_of_the_usual_packets_is_idle_and_never_more_than_a_slot() {
+fn eighth_of_usual_packets_is_idle() {
     let span = Nanos::from_ms(50);
     let check = |policy: &ResponsePolicy, expected: f64| {
         let packets = policy.idle_packets(span);
@@ -65,7 +65,7 @@ fn an_eighth_of_the_usual_packets_is_idle_and_never_more_than_a_slot() {
 }
 
 #[test]
-fn a_driver_s_poll_after_more_than_forty_milliseconds_begins_anew() {
+fn late_driver_poll_begins_anew() {
     for (gap_ns, is_idle) in [(40_000_000, false), (40_000_001, true)] {
         let mut policy = policy_of(1e5);
         seen_at(&mut policy, 3, 1e5);
@@ -79,7 +79,7 @@ fn a_driver_s_poll_after_more_than_forty_milliseconds_begins_anew() {
 }
 
 #[test]
-fn a_daemon_is_idle_after_one_and_a_half_samples() {
+fn daemon_is_idle_after_two_samples() {
     let idle = |gaps_ms: &[u64], packets: u32| {
         let mut policy = held(1e5);
         let gaps = gaps_ms.iter().map(|ms| Nanos::from_ms(*ms));
@@ -95,7 +95,7 @@ fn a_daemon_is_idle_after_one_and_a_half_samples() {
 }
 
 #[test]
-fn samples_with_traffic_between_silent_ones_are_no_silence() {
+fn traffic_between_silences_is_no_silence() {
     let mut policy = held(1e5);
     for _ in 0..3 {
         assert_eq!(after(&mut policy, Nanos::from_ms(50), 2, 0), Decision::Keep);
@@ -107,7 +107,7 @@ fn samples_with_traffic_between_silent_ones_are_no_silence() {
 }
 
 #[test]
-fn a_delay_on_trial_that_leaves_less_than_a_slot_is_dropped_or_made_shorter() {
+fn starved_trial_delay_is_dropped_or_shortened() {
     let on_trial = |low: usize, high: usize, packets: u32| {
         let mut policy = held(640.0);
         (policy.step, policy.search) = (high, DelaySearch::Test(Test::new(low, high, STEPS)));
@@ -140,7 +140,7 @@ fn a_delay_on_trial_that_leaves_less_than_a_slot_is_dropped_or_made_shorter() {
 }
 
 #[test]
-fn silence_in_a_test_s_turn_without_delay_is_another_load() {
+fn silence_without_delay_is_another_load() {
     let mut policy = held(1e5);
     (policy.step, policy.search) = (1, DelaySearch::Test(Test::new(1, 4, STEPS)));
     let said = [0, 1].map(|_| reason(after(&mut policy, Nanos::from_ms(50), 2, 0)));
@@ -173,7 +173,7 @@ fn is_harmful_to(policy: &mut ResponsePolicy, loss: f64) -> bool {
 }
 
 #[test]
-fn a_part_of_a_sample_shows_a_loss_that_waiting_explains() {
+fn partial_sample_shows_waiting_loss() {
     // A closed loop loses 0.34 by 4 us, and 2.4 by 100 us; four errors of 740 packets are 0.19.
     assert!(is_harmful(1, 0.3) && is_harmful(1, 0.8));
     assert!(!is_harmful(1, 0.18), "within the errors");
@@ -192,7 +192,7 @@ fn a_part_of_a_sample_shows_a_loss_that_waiting_explains() {
 }
 
 #[test]
-fn a_part_of_a_sample_is_no_slot_unless_it_is_harmful() {
+fn partial_sample_counts_only_if_harmful() {
     let part = |loss: f64, ms: u64| {
         let mut policy = policy_of(1e5);
         policy.sample = Nanos::from_ms(50);
@@ -208,7 +208,7 @@ fn a_part_of_a_sample_is_no_slot_unless_it_is_harmful() {
 }
 
 #[test]
-fn four_polls_at_once_are_a_daemon_s_sample() {
+fn four_polls_are_a_daemon_sample() {
     for (polls, sample_ms) in [(3, 0), (4, 30)] {
         let mut policy = policy_of(1e5);
         after(&mut policy, Nanos::from_ms(30), polls, 3000);

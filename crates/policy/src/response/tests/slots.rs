@@ -34,7 +34,7 @@ fn forgets(policy: &mut ResponsePolicy, deviations: &[f64], coarse: bool) -> boo
 }
 
 #[test]
-fn two_outliers_are_another_load_if_they_agree_by_half_of_their_deviation() {
+fn agreeing_outliers_are_another_load() {
     // The limit is 0.18.
     assert!(!forgets(&mut knows(0, 8), &[0.17, 0.17], false));
     assert!(!forgets(&mut knows(0, 8), &[0.2], false));
@@ -46,7 +46,7 @@ fn two_outliers_are_another_load_if_they_agree_by_half_of_their_deviation() {
 }
 
 #[test]
-fn a_sample_of_many_polls_is_another_load_by_itself_where_the_step_is_known() {
+fn long_sample_alone_is_another_load() {
     assert!(forgets(&mut knows(0, 8), &[0.4], true) && !forgets(&mut knows(0, 8), &[0.35], true));
     assert!(!forgets(&mut knows(0, 8), &[0.4], false));
     assert!(forgets(&mut knows(0, 1), &[0.4], true));
@@ -54,7 +54,7 @@ fn a_sample_of_many_polls_is_another_load_by_itself_where_the_step_is_known() {
 }
 
 #[test]
-fn frames_tell_loads_apart_for_a_driver_and_not_in_samples_after_merging() {
+fn frames_separate_loads_for_drivers() {
     for (sample_ms, is_another) in [(0, true), (50, false)] {
         let mut policy = knows(0, 8);
         policy.sample = Nanos::from_ms(sample_ms);
@@ -68,7 +68,7 @@ fn frames_tell_loads_apart_for_a_driver_and_not_in_samples_after_merging() {
 }
 
 #[test]
-fn scatter_is_learnt_from_usual_slots_and_from_the_third_outlier_on() {
+fn scatter_is_learnt_from_usual_slots() {
     let mut policy = knows(0, 8);
     policy.learn(&slot(0.2), false, Nanos::from_s(1));
     policy.learn(&slot(-0.2), false, Nanos::from_s(1));
@@ -98,7 +98,7 @@ fn scatter_is_learnt_from_usual_slots_and_from_the_third_outlier_on() {
 }
 
 #[test]
-fn the_first_slot_of_a_load_gives_the_scatter_if_its_own_error_is_larger() {
+fn first_slot_error_may_set_scatter() {
     for (error, scatter) in [(0.1, 0.1), (0.01, 0.03)] {
         let mut policy = policy();
         policy.learn(&Seen { error, ..slot(0.0) }, false, Nanos::from_s(1));
@@ -109,7 +109,7 @@ fn the_first_slot_of_a_load_gives_the_scatter_if_its_own_error_is_larger() {
 }
 
 #[test]
-fn a_daemon_s_first_sample_is_dropped_if_the_second_has_far_more() {
+fn lone_first_sample_is_dropped() {
     let second = |sample_ms: u64, step: usize, deviation: f64| {
         let mut policy = knows(step, 1);
         policy.sample = Nanos::from_ms(sample_ms);
@@ -129,7 +129,7 @@ fn a_daemon_s_first_sample_is_dropped_if_the_second_has_far_more() {
 }
 
 #[test]
-fn a_daemon_tests_a_delay_from_its_second_sample_on() {
+fn daemon_tests_delay_from_second_sample() {
     for (sample_ms, slots) in [(0, 1), (50, 2)] {
         let mut policy = policy();
         policy.sample = Nanos::from_ms(sample_ms);
@@ -166,7 +166,7 @@ fn small_packets_once_seen_are_looked_for() {
 }
 
 #[test]
-fn a_load_that_returns_goes_on_where_it_was() {
+fn returning_load_resumes() {
     let mut policy = knows(3, 8);
     policy.hold_slots = 96;
     policy.load.peak_pps = 5e4;
@@ -197,7 +197,7 @@ fn a_load_that_returns_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_higher_rate_than_before_bounds_what_comes_back() {
+fn higher_rate_bounds_the_return() {
     let mut policy = knows(6, 8);
     policy.forget("another");
     policy.load.peak_pps = 1e7;
@@ -206,7 +206,7 @@ fn a_higher_rate_than_before_bounds_what_comes_back() {
 }
 
 #[test]
-fn a_higher_rate_shortens_the_delay_in_force() {
+fn higher_rate_shortens_the_delay_in_force() {
     let mut policy = knows(3, 8);
     policy.last = Some(Nanos::from_s(1));
     policy.slot = Slot::from(Nanos::from_s(1));
@@ -232,7 +232,7 @@ fn a_higher_rate_shortens_the_delay_in_force() {
 }
 
 #[test]
-fn a_test_of_a_neighbour_is_not_resumed_and_an_unfinished_search_is() {
+fn unfinished_search_resumes_but_not_neighbour_test() {
     let neighbour = Test { from: Some(2), ..Test::new(2, 3, STEPS) };
     for (settled_at, search, step) in [
         (Some(2), DelaySearch::Hold { step: 2, slots: 12 }, 2),
@@ -247,7 +247,7 @@ fn a_test_of_a_neighbour_is_not_resumed_and_an_unfinished_search_is() {
 }
 
 #[test]
-fn requests_beside_bulk_that_returns_are_counted_anew() {
+fn requests_beside_returning_bulk_restart() {
     let back = |requests: Option<f64>, slots: u32| {
         let mut policy = knows(3, 8);
         (policy.load.requests, policy.hold_slots) = (requests, 96);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_search_continues_when_its_load_returns() {
+fn search_continues_when_its_load_returns() {
     // The search of this stream takes 45 ms; each turn has 30.
     let turns: Vec<[f64; 2]> = (0..10).map(drive_turns).collect();
     let mean = |which: usize| turns.iter().map(|turn| turn[which]).sum::<f64>() / 10.0;
@@ -12,7 +12,7 @@ fn a_search_continues_when_its_load_returns() {
 }
 
 #[test]
-fn a_load_is_mistaken_for_another_at_most_twice() {
+fn load_is_mistaken_at_most_twice() {
     // Both have 50 000 packets/s without a delay. Under 100 us one keeps them and the other has a sixth.
     let mut policy = policy();
     drive(&mut policy, 0.2, |_| 50_000.0);
@@ -23,7 +23,7 @@ fn a_load_is_mistaken_for_another_at_most_twice() {
 }
 
 #[test]
-fn a_slot_of_two_loads_does_not_raise_the_scatter() {
+fn mixed_slot_does_not_raise_scatter() {
     let mut policy = policy();
     drive(&mut policy, 0.2, |_| 50_000.0);
     assert_eq!(policy.current().delay, Nanos::from_us(100));

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loss_begins_after_the_best_and_a_plateau_has_two_ends() {
+    fn loss_follows_best_and_plateau_has_ends() {
         let curve = [(10, 90.0), (20, 99.9), (40, 100.0), (80, 96.0), (160, 90.0)];
         assert_eq!(plateau(&curve), (20, 40));
         assert_eq!(onset(&curve), Some(160));

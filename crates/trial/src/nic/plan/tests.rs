@@ -12,7 +12,7 @@ use crate::observation::Role;
 use crate::plan::Design;
 
 #[test]
-fn the_plan_of_any_interface_parses_begins_with_today_and_is_of_reasonable_size() {
+fn plan_of_any_interface_parses() {
     let mut made = 0;
     for seed in 0..500 {
         let nic = drawn(seed);
@@ -111,7 +111,7 @@ fn queues_and_cpus_decide_on_steering() {
 }
 
 #[test]
-fn what_cannot_be_varied_is_named_with_the_reason() {
+fn fixed_knobs_are_named_with_reason() {
     let mut nic = nic(&[(Knob::Gro, "on"), (Knob::Lro, "off"), (Knob::RxRing, "256")]);
     nic.knobs[1].obstacle = Some("the driver\ncannot change it".to_owned());
     nic.knobs[2].values.push(Value::Count(512));
@@ -128,7 +128,7 @@ fn what_cannot_be_varied_is_named_with_the_reason() {
 }
 
 #[test]
-fn a_change_that_takes_the_link_down_is_marked() {
+fn change_that_takes_the_link_down_is_marked() {
     let mut nic = nic(&[(Knob::RxRing, "256"), (Knob::Gro, "on")]);
     nic.knobs[0].resets_link = true;
     let text = nic.plan().unwrap();
@@ -154,7 +154,7 @@ fn what_belongs_to_the_interface_below_is_said() {
 }
 
 #[test]
-fn hostile_names_stay_in_their_comment_and_their_text() {
+fn hostile_names_stay_in_comments() {
     let mut nic = nic(&[(Knob::Gro, "on")]);
     nic.interface = "a\"\n[x]\\".to_owned();
     nic.driver = "d\nmethod = 1".to_owned();
@@ -241,7 +241,7 @@ fn drawn_size(rng: &mut Rng, below: u64) -> usize {
 }
 
 #[test]
-fn a_veth_varies_its_napi_or_gro() {
+fn veth_varies_its_napi_or_gro() {
     let mut veth = nic(&[(Knob::Gro, "off"), (Knob::Threaded, "off")]);
     veth.driver = "veth".to_owned();
     let text = veth.plan().unwrap();
@@ -256,7 +256,7 @@ fn a_veth_varies_its_napi_or_gro() {
 }
 
 #[test]
-fn a_small_plan_keeps_the_first_factors() {
+fn small_plan_keeps_the_first_factors() {
     let of = [
         (Knob::GroFlushTimeout, "0us"),
         (Knob::NapiDeferHardIrqs, "0"),

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_says_what_is_watched_and_what_protects_it() {
+    fn live_plan_names_scope_and_guards() {
         let plan = parsed(
             "ports = [443]\npeers = [\"10.0.0.7\"]\nby = \"port\"\nguard = [\"tcp_rtt_ns_p99 <= 1.2 today\"]\nslice = \"1s\"\n\
              pause = \"500ms\"\nmost_per_setting = \"60s\"\nbusy_at_most = 0.9\nsamples_cpu = \"2%\"\nhours = \"22:00-06:00 UTC\"\ndisruptive = [\"rx-ring\"]\n\
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_its_field() {
+    fn impossible_fields_are_refused_by_name() {
         for (workload, expected) in [
             ("ports = [70000]", "`ports`"),
             ("peers = [\"server\"]", "`peers`"),

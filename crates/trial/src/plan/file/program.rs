@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_names_a_server_and_a_benchmark() {
+    fn plan_names_a_server_and_a_benchmark() {
         let plan = parsed(
             "name = \"redis get\"\n\
              server = { command = [\"redis-server\", \"--port\", \"6379\", \"--save\", \"\"], ready = { tcp = 6379 }, user = \"nobody\" }\n\
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_workload_keeps_its_programs() {
+    fn stored_workload_keeps_its_programs() {
         let plan = parsed(
             "command = [\"wrk\", \"-d{duration_s}\"]\nserver = { command = \"nginx -g 'daemon off;'\", ready = { output = \"up\" } }",
         )
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_its_field() {
+    fn impossible_fields_are_refused_by_name() {
         for (workload, expected) in [
             ("", "no `command`"),
             ("command = []", "at least one word"),

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_with_other_values_of_today_is_named_with_the_first_that_differs() {
+    fn pair_with_other_values_is_named() {
         let mut seen = SeenPairs::default();
         let file = Path::new("x.db");
         assert!(seen.has_today("a,b", None, file).is_ok());
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_under_another_name_is_told_by_its_namespace() {
+    fn renamed_host_is_recognised_by_namespace() {
         let mut seen = SeenPairs::default();
         let both = |one: &str, other: &str| [one.to_owned(), other.to_owned()];
         assert!(seen.is_new("a,b", &both("boot 1", "boot 2")).is_ok());

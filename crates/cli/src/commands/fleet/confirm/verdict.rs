@@ -255,7 +255,7 @@ mod tests {
     const FAST: &str = "server-10g";
 
     #[test]
-    fn each_verdict_has_its_exit_code_and_its_reason() {
+    fn each_verdict_has_exit_code_and_reason() {
         let more = "maximize throughput_bps";
         check(
             [FAST; 3],
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_pair_is_missing_there_is_no_verdict_and_what_is_there_is_told() {
+    fn missing_pair_leaves_no_verdict() {
         let (confirming, mut runs) = runs([FAST; 3], "maximize throughput_bps", [1500, 9000]);
         for (state, outcome, code) in [
             (PairState::NotRun, "not-run", Code::Partial),

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pair_has_a_file_that_is_called_after_it() {
+    fn each_pair_has_a_named_file() {
         let words =
             ["ssh://root@s1%eth1,ssh://root@c1", "netns://a,netns://b", "exec:a b,exec:a/b"];
         let files =
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_three_pairs_of_different_hosts_is_refused() {
+    fn fewer_than_three_pairs_are_refused() {
         let two = ["netns://a,netns://b", "netns://c,netns://d"];
         let third = |word: &str| names(&[two[0], two[1], word]).unwrap_err();
         for words in [&two[..0], &two[..1], &two] {
