@@ -375,6 +375,14 @@ fn tell_when(root: &RootFolder, format: ExportFormat, writing: &Writing<'_>) {
     let interface = writing.interface();
     let when = if root.path() == Path::new("/") {
         format!("to make it take effect: {}", choose::reload(root, format, interface))
+    } else if writing.has_file(&tuned::file(root, interface)) && !tuned::is_active(root, interface)
+    {
+        // Without its daemon, `tuned-adm` takes one name only.
+        format!(
+            "it takes effect when this image boots, once etc/tuned/active_profile there says `{}`, and profile_mode beside \
+             it `manual`",
+            tuned::to_activate(root, interface)
+        )
     } else {
         "it takes effect when this image boots".to_owned()
     };

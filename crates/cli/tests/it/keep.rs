@@ -496,6 +496,7 @@ fn tuned_profile_includes_what_is_active() {
             .expect(0, &["TuneD is active"]);
         let profile = fs::read_to_string(place.path("root").join(file)).unwrap();
         assert!(profile.lines().any(|line| line == include), "{include}: {profile}");
+        assert!(profile.lines().skip(1).all(|line| !line.starts_with('#')), "{profile}");
         place.run(&["keep", "--remove", "nic7", "--root", "root", "--yes"]).expect(0, &[]);
         assert!(!place.path("root").join(file).exists());
     }

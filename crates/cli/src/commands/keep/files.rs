@@ -103,14 +103,7 @@ pub(super) fn contents(
         ExportFormat::Netplan => files.push((exported.file.clone(), exported.text.clone(), SECRET)),
         ExportFormat::Tuned => {
             // The profiles of before, and those of other interfaces, stay in force by being included.
-            let included = tuned::included(root, interface);
-            let text = if included.is_empty() {
-                exported.text.clone()
-            } else {
-                exported
-                    .text
-                    .replace("#include=PROFILE", &format!("include={}", included.join(",")))
-            };
+            let text = tuned::text(&exported.text, &tuned::included(root, interface));
             files.push((tuned::file(root, interface), text, PUBLIC));
         }
         _ => files.push((exported.file.clone(), exported.text.clone(), PUBLIC)),

@@ -87,11 +87,44 @@ pub(super) fn included(root: &RootFolder, interface: &str) -> Vec<String> {
     names
 }
 
-/// The words behind `tuned-adm profile` that put the profile of `interface` into force.
+/// The words behind `tuned-adm profile` that put the profile of `interface` into force, and those of other interfaces that
+/// are kept and not yet active.
 pub(super) fn to_activate(root: &RootFolder, interface: &str) -> String {
     let own = profile(interface);
     let active = active(root);
-    if active.iter().any(|name| has(root, name, &own)) { active.join(" ") } else { own }
+    if active.iter().any(|name| has(root, name, &own)) {
+        return active.join(" ");
+    }
+    let mut names = vec![own];
+    for other in kept(root) {
+        if !names.iter().any(|name| has(root, name, &other)) {
+            names.retain(|name| !has(root, &other, name));
+            names.push(other);
+        }
+    }
+    names.join(" ")
+}
+
+/// Whether the profile of `interface` is in force after a boot.
+pub(super) fn is_active(root: &RootFolder, interface: &str) -> bool {
+    active(root).iter().any(|name| has(root, name, &profile(interface)))
+}
+
+/// The profiles that latput has written, by name.
+fn kept(root: &RootFolder) -> BTreeSet<String> {
+    let names = FOLDERS.into_iter().flat_map(|folder| root.entries(folder).unwrap_or_default());
+    names.filter(|name| name.starts_with(&profile(""))).collect()
+}
+
+/// The text of a profile that includes `included`, without the words for those who keep it by hand.
+pub(super) fn text(exported: &str, included: &[String]) -> String {
+    let include = (!included.is_empty()).then(|| format!("include={}", included.join(",")));
+    let lines = exported.lines().enumerate().filter_map(|(idx, line)| match line {
+        "#include=PROFILE" => include.clone(),
+        line if idx > 0 && line.starts_with('#') => None,
+        line => Some(line.to_owned()),
+    });
+    lines.map(|line| line + "\n").collect()
 }
 
 /// A profile of another interface than `removed` that includes that of `interface`: TuneD could not load it without.

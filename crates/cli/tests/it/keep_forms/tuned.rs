@@ -159,6 +159,29 @@ proptest! {
     }
 }
 
+/// Profiles of several interfaces, of which none was activated before the last.
+#[test]
+fn image_names_all_kept_profiles_to_activate() {
+    if needs_program("tuned-adm") {
+        return;
+    }
+    let place =
+        host(&[("etc/tuned/site/tuned.conf", SITES[0]), ("etc/tuned/active_profile", "site\n")]);
+    for (interface, names) in [("nic8", "latput-nic8"), ("nic7", "latput-nic7 latput-nic8")] {
+        let ran = keep(&place, interface, &BTreeMap::from([("mtu", "1400")]));
+        ran.expect(0, &[&format!("active_profile there says `{names}`"), "`manual`"]);
+    }
+    activate(&place, "latput-nic7 latput-nic8");
+    let read = read_by_tuned(&place);
+    for interface in ["nic7", "nic8"] {
+        assert_eq!(read[interface]["mtu"], "1400", "{read:?}");
+    }
+    assert_eq!(read["sysctl"]["vm.swappiness"], "10", "{read:?}");
+    let again = keep(&place, "nic7", &BTreeMap::from([("mtu", "1500")]));
+    again.expect(0, &["it takes effect when this image boots"]);
+    assert!(!again.err.contains("active_profile"), "{again:?}");
+}
+
 #[test]
 fn included_section_takes_no_device() {
     if needs_program("tuned-adm") {
