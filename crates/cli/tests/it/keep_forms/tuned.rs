@@ -30,7 +30,8 @@ names = open(sys.argv[3]).read().split()
 variables = profiles.variables.Variables()
 loader = profiles.Loader(profiles.Locator(folders), profiles.Factory(), profiles.Merger(), GlobalConfig(), variables)
 units = [u for u in loader.load(names).units.values() if u.enabled]
-units.sort(key=lambda u: int(u.options.get("priority", 0)))
+# A unit of newer versions has its priority beside its options.
+units.sort(key=lambda u: int(getattr(u, "priority", None) or u.options.get("priority", 0)))
 found = {"sysctl": {}}
 for unit in units:
     if unit.type == "sysctl":
