@@ -90,12 +90,10 @@ pub(super) fn included(root: &RootFolder, interface: &str) -> Vec<String> {
 /// The words behind `tuned-adm profile` that put the profile of `interface` into force, and those of other interfaces that
 /// are kept and not yet active.
 pub(super) fn to_activate(root: &RootFolder, interface: &str) -> String {
-    let own = profile(interface);
-    let active = active(root);
-    if active.iter().any(|name| has(root, name, &own)) {
-        return active.join(" ");
+    if is_active(root, interface) {
+        return active(root).join(" ");
     }
-    let mut names = vec![own];
+    let mut names = vec![profile(interface)];
     for other in kept(root) {
         if !names.iter().any(|name| has(root, name, &other)) {
             names.retain(|name| !has(root, &other, name));
@@ -112,8 +110,12 @@ pub(super) fn is_active(root: &RootFolder, interface: &str) -> bool {
 
 /// The profiles that latput has written, by name.
 fn kept(root: &RootFolder) -> BTreeSet<String> {
-    let names = FOLDERS.into_iter().flat_map(|folder| root.entries(folder).unwrap_or_default());
-    names.filter(|name| name.starts_with(&profile(""))).collect()
+    profiles(root).filter(|name| name.starts_with(&profile(""))).collect()
+}
+
+/// The names in the folders of the owner's profiles.
+fn profiles(root: &RootFolder) -> impl Iterator<Item = String> {
+    FOLDERS.into_iter().flat_map(|folder| root.entries(folder).unwrap_or_default())
 }
 
 /// The text of a profile that includes `included`, without the words for those who keep it by hand.
@@ -130,9 +132,8 @@ pub(super) fn text(exported: &str, included: &[String]) -> String {
 /// A profile of another interface than `removed` that includes that of `interface`: TuneD could not load it without.
 pub(super) fn includer(root: &RootFolder, interface: &str, removed: &[String]) -> Option<String> {
     let own = profile(interface);
-    let names = FOLDERS.into_iter().flat_map(|folder| root.entries(folder).unwrap_or_default());
     let is_removed = |name: &String| removed.iter().any(|interface| *name == profile(interface));
-    names.filter(|name| !is_removed(name)).find(|name| includes(root, name).contains(&own))
+    profiles(root).filter(|name| !is_removed(name)).find(|name| includes(root, name).contains(&own))
 }
 
 /// The words behind `tuned-adm profile` that bring back what is active without the profile of `interface`; `None` where
