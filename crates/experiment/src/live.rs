@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn todays_halves_lie_around_the_middle_of_the_slice() {
+    fn todays_halves_surround_the_slice() {
         let block = LiveBlock {
             at: Nanos::from_s(10),
             setting: Setting::default(),

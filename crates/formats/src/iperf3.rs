@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn server_document_has_the_ends_the_other_way_round() {
+    fn server_document_swaps_the_ends() {
         let test = one(&TCP.replace("connecting_to", "accepted_connection"));
         assert_eq!(test.observation.programs[0].role, Role::Sut);
     }

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_are_judged_against_the_delay_and_the_frames() {
+    fn interrupts_are_judged_by_delay_and_frames() {
         let delayed = state(&["rx-usecs=100us", "tx-usecs=100us", "adaptive-rx=off"]);
         check(&delayed, interrupts(18_000, 80_000), EffectVerdict::Agrees, "at most 20000/s");
         check(&delayed, interrupts(60_000, 80_000), EffectVerdict::Ignored, "a gap of 33us");

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_resets_the_link_is_disruptive_or_an_offload() {
+    fn link_resets_are_disruptive_or_offloads() {
         for knob in Knob::ALL.iter().filter(|knob| knob.spec().resets_link) {
             let spec = knob.spec();
             let is_heavy = spec.tier >= Tier::Disruptive || spec.group == Group::Offloads;

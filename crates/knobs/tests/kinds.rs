@@ -206,7 +206,7 @@ fn host_knobs_return_after_interface_loss() {
 }
 
 #[test]
-fn session_and_a_commit_let_go_of_the_host() {
+fn session_and_commit_release_the_host() {
     let mut world = World::new(FakeInterface::nic(1));
     let applied = world.apply("busy-poll=50us").unwrap();
     commit(&mut world.store, &applied.undo).unwrap();

@@ -186,7 +186,7 @@ fn earliest_value_wins_and_is_saved() {
 }
 
 #[test]
-fn full_disk_in_the_middle_leaves_the_earlier_setting() {
+fn full_disk_midway_leaves_earlier_setting() {
     let (mut kernel, mut store) = world();
     let before = kernel.state("eth0");
     store.fill_disk_after(1);
@@ -267,7 +267,7 @@ fn failed_setting_goes_back_to_the_one_before() {
 }
 
 #[test]
-fn dropping_a_session_in_a_panic_puts_everything_back() {
+fn session_dropped_in_panic_restores_everything() {
     let (mut kernel, mut store) = world();
     let before = kernel.state("eth0");
     let ended = catch_unwind(AssertUnwindSafe(|| {

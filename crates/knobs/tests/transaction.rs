@@ -243,7 +243,7 @@ fn only_differences_are_written_in_order() {
 }
 
 #[test]
-fn changes_are_the_plan_and_the_checkpoint_undoes_them() {
+fn changes_follow_plan_and_checkpoint_undoes_them() {
     let mut world = World::new(FakeInterface::old(1));
     let desired = setting("mtu=9000 gro-flush-timeout=50us");
     let planned = plan(&world.kernel, "eth0", &desired).unwrap();
@@ -340,7 +340,7 @@ fn values_of_removed_napis_return() {
 }
 
 #[test]
-fn wanted_value_reaches_the_napis_that_the_change_creates() {
+fn wanted_value_reaches_new_napis() {
     let mut world = World::new(FakeInterface::veth(2));
     world.outside("gro=off", Place::Device);
     let applied = world.apply("gro=on gro-flush-timeout=50us").unwrap();

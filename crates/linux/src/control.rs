@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_a_vlan_on_a_bond_is_found() {
+    fn carriers_of_vlan_on_bond_are_found() {
         let folder = tempfile::tempdir().unwrap();
         for (upper, lower) in [("bond0.5", "bond0"), ("bond0", "eth0"), ("bond0", "eth1")] {
             let path = folder.path().join("class/net").join(upper).join(format!("lower_{lower}"));

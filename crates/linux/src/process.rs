@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn process_has_a_start_and_a_missing_one_none() {
+    fn only_living_process_has_a_start() {
         let ours = start_time(std::process::id()).unwrap();
         assert!(ours >= start_time(1).unwrap() && ours > 0);
         assert_eq!(start_time(u32::MAX), None);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hello_survives_the_wire_to_who_has_the_key() {
+    fn hello_is_read_with_its_key() {
         let key = Key::generate().unwrap();
         let hello = Hello::new(&key, 0x1234, 0x5678_9abc, 9);
         assert_eq!(Hello::decode(&hello.encode(), &key), Some(hello));

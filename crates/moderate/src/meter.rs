@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_the_small_packets_that_the_host_answers() {
+    fn requests_are_answered_small_packets() {
         let protocols = |received, answered| Some(Protocols { received, answered });
         let mut meter = Meter::new(bulk(0, 0, 0), None, Bytes::new(1500));
         let mut next = |at, packets, small, protocols| {

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peer_is_a_program_a_host_and_a_port() {
+    fn peer_has_program_host_and_port() {
         check("iperf3://sut", Ok("iperf3://sut:5201"));
         check("netperf://192.0.2.7", Ok("netperf://192.0.2.7:12865"));
         check("netperf://192.0.2.7:99/", Ok("netperf://192.0.2.7:99"));

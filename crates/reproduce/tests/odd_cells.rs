@@ -98,7 +98,7 @@ fn small_message_stream_has_rate_or_reason() {
 }
 
 #[test]
-fn slow_throttle_holds_a_ping_for_about_a_period() {
+fn slow_throttle_delays_ping_a_period() {
     // Half a period more or less, by how the clocks of the two hosts stand: two runs are few.
     for hz in [2.0, 30.0, 1_000.0_f64] {
         let text = hz.to_string();
@@ -127,7 +127,7 @@ fn extreme_polling_and_queues_have_rates() {
 }
 
 #[test]
-fn file_means_the_same_however_a_tool_writes_it() {
+fn file_is_equal_in_every_dialect() {
     for (name, text) in FILES {
         let plain = meaning(text);
         assert_eq!(meaning(&format!("\u{feff}{}", text.replace('\n', "\r\n"))), plain, "{name}");

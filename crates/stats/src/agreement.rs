@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn place_where_the_gain_is_a_loss_is_seen() {
+    fn place_that_turns_gain_is_seen() {
         assert!(alarms([-0.1, -0.1, 0.1], 5) > 0.8, "{}", alarms([-0.1, -0.1, 0.1], 5));
         assert!(alarms([-0.1, -0.1, 0.1], 10) > 0.99);
     }

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn comma_in_a_path_does_not_end_an_option() {
+    fn comma_in_path_ends_no_option() {
         assert_eq!(option("path=", Path::new("/a,b")), "path=/a,,b");
     }
 

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn goal_is_of_the_two_ratios_to_the_wire() {
+    fn goal_compares_two_ratios_to_wire() {
         let near = Pings { ratios: vec![(1.15, 1.18), (1.16, 1.17)] };
         assert!(near.is_good(), "{near}");
         let far = Pings { ratios: vec![(1.00, 1.10), (1.02, 1.12)] };

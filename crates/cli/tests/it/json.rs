@@ -126,7 +126,7 @@ fn document_of_another_version_does_not_pass() {
 
 /// The query of the guide gives the medians that latput has.
 #[test]
-fn sql_of_the_guide_gives_the_median_of_percentiles() {
+fn guide_sql_gives_median_of_percentiles() {
     let guide = include_str!("../../../../docs/json.md");
     let queries = guide.split("```sql\n").skip(1).filter_map(|rest| rest.split("```").next());
     let sql = queries.into_iter().find(|sql| sql.contains("AS median")).unwrap();

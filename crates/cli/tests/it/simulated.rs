@@ -85,7 +85,7 @@ fn search_confirms_winner_and_resumes() {
 }
 
 #[test]
-fn tune_recommends_from_the_figures_that_a_lab_gives() {
+fn tune_recommends_from_lab_figures() {
     let place = place();
     place.run(&["tune", "plan.toml", "--on", "sim:server-10g"]).expect(0, &["Recommended"]);
     place.write("no-goal.toml", &PLAN.replace("goal = \"minimize latency_ns_p99\"", ""));
@@ -163,7 +163,7 @@ fn long_plan_is_searched_within_ring() {
 }
 
 #[test]
-fn seed_gives_the_same_figures_to_the_last_digit() {
+fn equal_seed_gives_equal_figures() {
     let place = place();
     place.write("other.toml", &PLAN.replace("seed = 7", "seed = 8"));
     for (plan, file) in [("plan.toml", "a.db"), ("plan.toml", "b.db"), ("other.toml", "c.db")] {

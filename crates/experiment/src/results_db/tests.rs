@@ -178,7 +178,7 @@ fn lock_is_nobody_elses_to_take() {
 }
 
 #[test]
-fn what_takes_the_place_of_a_table_is_refused() {
+fn replaced_table_is_refused() {
     const LOOP: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i";
     for change in [
         &format!("DROP TABLE figure; CREATE VIEW figure AS {LOOP} AS trial FROM n;"),

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_written_in_the_order_of_the_type() {
+    fn changes_are_written_in_type_order() {
         // State and Setting are sorted by knob, and the two orders must be one.
         assert!(Knob::ALL.is_sorted());
     }

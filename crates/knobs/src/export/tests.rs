@@ -501,7 +501,7 @@ fn no_format_drops_a_knob_without_a_word() {
 }
 
 #[test]
-fn what_a_format_lacks_has_a_file_and_a_line() {
+fn missing_words_have_file_and_line() {
     let rule = "ACTION==\"add|move\", SUBSYSTEM==\"net\", KERNEL==\"eth0\", ";
     let udev = Some("/etc/udev/rules.d/90-latput-eth0.rules");
     let cases = [
@@ -627,7 +627,7 @@ fn names_that_would_need_quoting_are_refused() {
 }
 
 #[test]
-fn setting_without_a_word_in_the_format_says_so() {
+fn setting_without_export_words_says_so() {
     let text = exported(Format::Netplan, "busy-poll=50us").text;
     assert!(text.contains("can express none of these settings; see below"), "{text}");
     assert!(!text.contains("\nnetwork:"), "{text}");

@@ -286,7 +286,7 @@ mod tests {
     /// The peer reads nothing until the window is over: the buffers fill, and what could not be sent
     /// stays due.
     #[test]
-    fn what_does_not_fit_the_buffers_is_the_backlog() {
+    fn requests_beyond_buffers_are_the_backlog() {
         let share = Share { thread: 0, connections: 1, of: 1, generator: None };
         let arrivals = Arrivals { rate_per_s: RATE, gaps: Distribution::Fixed };
         let request = 1 << 16;

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn bound_may_have_a_unit_or_be_a_percentage() {
+    fn bound_may_have_unit_or_percent() {
         for (bound, number) in [
             ("latency_ns_p99 <= 500us", 500_000.0),
             ("throughput_bps >= 1G", 1e9),

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sample_has_the_error_of_a_poisson_stream() {
+    fn one_sample_has_poisson_error() {
         let mut slot = Slot::from(Nanos::ZERO);
         let tx = Counts { packets: 75, bytes: 100 };
         let sample = Observation { tx, interrupts: 500, ..poll(50_000, 25, 100) };

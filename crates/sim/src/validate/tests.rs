@@ -65,7 +65,7 @@ fn endless_run_is_refused_with_estimate() {
 }
 
 #[test]
-fn no_time_that_a_run_plans_leaves_the_clock() {
+fn planned_times_fit_the_clock() {
     let mut scenario = plain();
     scenario.network.rate = BitsPerSecond::new(10_000);
     scenario.network.mtu = Bytes::new(65_535);

@@ -64,7 +64,7 @@ fn frames_or_delay_follows_its_closed_form() {
 }
 
 #[test]
-fn while_an_interrupt_is_served_the_irq_values_hold() {
+fn irq_values_hold_while_interrupt_is_served() {
     let rx = Delay {
         delay: Nanos::from_us(50),
         frames: 8,
