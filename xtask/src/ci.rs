@@ -15,6 +15,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 
 use crate::workspace::Workspace;
+pub use build::cargo_test;
 use group::StepResult;
 use steps::{GROUPS, SLOW, Step, StepGroup};
 pub use tally::Tally;

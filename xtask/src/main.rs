@@ -25,6 +25,7 @@ mod power;
 mod profiles;
 mod programs;
 mod python;
+mod readers;
 mod scale_bench;
 mod scale_out;
 mod search_peers;

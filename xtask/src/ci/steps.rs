@@ -15,6 +15,7 @@ use crate::kills;
 use crate::profiles;
 use crate::programs;
 use crate::python;
+use crate::readers;
 use crate::scale_out;
 use crate::tidy;
 use crate::vm;
@@ -153,6 +154,11 @@ pub const SLOW: &[StepGroup] = &[StepGroup {
             "programs",
             "what latput reads of programs of others, against another reader",
             programs,
+        ),
+        Step::new(
+            "readers",
+            "the readers of what latput writes, as Debian 13 has them",
+            readers::check,
         ),
         Step::new("fleet", "24 hosts, some dead, slow or lying", fleet),
         Step::new("release", "the binary with link-time optimisation", release),

@@ -166,7 +166,8 @@ fn alone(release: &Release, folder: &Path) -> Result<()> {
     empty(folder)
 }
 
-fn empty(folder: &Path) -> Result<()> {
+/// Removes a folder with all that is in it, where it is there.
+pub fn empty(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder)
             .with_context(|| format!("cannot remove {}", folder.display()))?;

@@ -222,6 +222,12 @@ pub(crate) fn needs_program(name: &str) -> bool {
     !is_there
 }
 
+/// Runs a program, which must succeed.
+pub(crate) fn run_program(words: &[&str]) {
+    let ran = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    Ran::from(ran).expect(0, &[]);
+}
+
 /// Prints a measured figure, which is worth reading also where the test passes.
 pub(crate) fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");

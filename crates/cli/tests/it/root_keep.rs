@@ -7,7 +7,7 @@ use std::process::Command;
 use latput_testkit::{isolate, needs_root};
 
 use crate::two_hosts::ip;
-use crate::{Place, needs_program, tell};
+use crate::{Place, needs_program, run_program, tell};
 
 /// `nic7` with its peer, and an empty `/etc` and `/var/lib` that only this thread and its children see.
 pub(crate) fn prepare() -> Option<Place> {
@@ -49,8 +49,7 @@ fn namespace_without_files_is_refused() {
 
 pub(crate) fn hide_folders() {
     for folder in ["/etc", "/var/lib"] {
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "none", folder]).status();
-        assert!(mounted.unwrap().success());
+        run_program(&["mount", "-t", "tmpfs", "none", folder]);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use latput_testkit::{isolate, needs_root};
 
-use crate::{Place, Ran, needs_program, wait_until};
+use crate::{Place, Ran, needs_program, run_program, wait_until};
 
 pub(crate) const PLAN: &str = r#"
 schema = 1
@@ -48,8 +48,7 @@ impl Hosts {
         place.write("plan.toml", PLAN);
         std::fs::create_dir("/run/sshd").unwrap();
         // The brought files lie in a folder of this test's own.
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "none", "/dev/shm"]).status();
-        assert!(mounted.unwrap().success());
+        run_program(&["mount", "-t", "tmpfs", "none", "/dev/shm"]);
         ip(&["link", "add", "hub0", "type", "bridge"]);
         ip(&["address", "add", "198.18.9.254/24", "dev", "hub0"]);
         ip(&["link", "set", "hub0", "up"]);
@@ -256,6 +255,5 @@ pub(crate) fn script(path: &Path, text: &str) {
 
 #[track_caller]
 pub(crate) fn ip(args: &[&str]) {
-    let ran = Command::new("ip").args(args).output().unwrap();
-    assert!(ran.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    run_program(&[&["ip"], args].concat());
 }

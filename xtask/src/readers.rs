@@ -1,0 +1,109 @@
+//! Programs that read what `latput keep` and `export-settings` write, in the versions of another Debian.
+//!
+//! The tests that a reader judges run once more in a root of that Debian. Its C library is newer than the one that the tests
+//! were linked with, so they run there as they are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::ci::{Tally, cargo_test};
+use crate::dist::{empty, first_source};
+use crate::workspace::{Workspace, find_on_path};
+
+const PROGRAMS: &[&str] = &["chroot", "debootstrap", "unshare"];
+/// Debian 13.
+const SUITE: &str = "trixie";
+/// The root is made anew when this changes.
+const VERSION: u32 = 1;
+/// The readers, and what the tests judge by.
+const PACKAGES: &[&str] = &[
+    "ansible-core",
+    "cloud-init",
+    "dbus-daemon",
+    "ethtool",
+    "iproute2",
+    "netplan.io",
+    "network-manager",
+    "procps",
+    "systemd",
+    "tuned",
+    "udev",
+];
+/// Names of the tests that a reader judges.
+const TESTS: &[&str] = &["export_settings", "keep::", "keep_forms::", "root_keep", "root_tuned"];
+
+/// Installs `$2...` in the root `$1`; no package may start a daemon there.
+const INSTALL: &str = r#"
+set -e
+root=$1
+shift
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+chmod +x "$root/usr/sbin/policy-rc.d"
+mount -t proc none "$root/proc"
+mount --rbind /dev "$root/dev"
+DEBIAN_FRONTEND=noninteractive chroot "$root" apt-get install -q -y --no-install-recommends "$@"
+"#;
+/// Runs `$3...` in the root `$1`, which has the workspace `$2` at the same place. Tests make namespaces, which a process in a
+/// chroot may not.
+const ENTER: &str = r#"
+set -e
+root=$1 workspace=$2
+shift 2
+folder=$PWD
+mount --bind "$root" "$root"
+mkdir -p "$root/old" "$root$workspace"
+mount --rbind "$workspace" "$root$workspace"
+for name in dev proc sys; do mount --rbind "/$name" "$root/$name"; done
+mount -t tmpfs none "$root/tmp"
+cd "$root"
+pivot_root . old
+umount -l /old
+cd "$folder"
+exec "$@"
+"#;
+
+/// Runs the tests with the readers of the other Debian.
+pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let root = rustix::process::geteuid().is_root();
+    let missing = PROGRAMS.iter().find(|name| find_on_path(name).is_none());
+    if let Some(missing) = if root { missing } else { Some(&"root") } {
+        tally.feed(&format!("skipped: readers: needs {missing}"));
+        return Ok(());
+    }
+    let folder = workspace.target.join("readers");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let root = make_root(&folder, tally)?;
+    let enter = folder.join("enter");
+    fs::write(&enter, ENTER).with_context(|| format!("cannot write {}", enter.display()))?;
+    let unshare = ["unshare", "--mount", "sh"].map(Path::new);
+    let runner = [&unshare[..], &[&enter, &root, &workspace.root]].concat();
+    // A list of JSON is one of TOML.
+    let runner = serde_json::to_string(&runner)?;
+    let mut cargo = cargo_test(workspace, "--test it");
+    cargo.arg("--config").arg(format!("target.'cfg(all())'.runner={runner}"));
+    cargo.env("LATPUT_TESTED", workspace.built()?);
+    tally.run_tests(cargo, &format!("--test-threads=2 {}", TESTS.join(" ")))
+}
+
+/// The root with the readers, made once.
+fn make_root(folder: &Path, tally: &mut Tally) -> Result<PathBuf> {
+    let root = folder.join(format!("{SUITE}-{VERSION}"));
+    if root.exists() {
+        return Ok(root);
+    }
+    let partial = folder.join("partial");
+    empty(&partial)?;
+    let (_, from) = first_source()?;
+    let mut make = Command::new("debootstrap");
+    tally.run(make.args(["--variant=minbase", SUITE]).arg(&partial).arg(from))?;
+    let mut install = Command::new("unshare");
+    install.args(["--mount", "sh", "-c", INSTALL, "install"]).arg(&partial).args(PACKAGES);
+    tally.run(&mut install)?;
+    // Only a whole one has the name.
+    fs::rename(&partial, &root)?;
+    Ok(root)
+}
