@@ -170,7 +170,7 @@ knobs! {
         plain(ValueKind::Qdisc).tier(Tier::Brief).resets(&[Knob::QueueQdisc]).group(Group::Queueing),
     /// the same of each transmit queue, where `qdisc` is `mq`
     QueueQdisc = "queue-qdisc", "rtnetlink QDISC under mq", "fq":
-        plain(ValueKind::Qdisc).tier(Tier::Brief).group(Group::Queueing),
+        plain(ValueKind::Qdisc).tier(Tier::Brief).hangs_on(&[Knob::Qdisc]).group(Group::Queueing),
     /// bytes that a transmit queue of the NIC may always hold (BQL)
     BqlLimitMin = "bql-limit-min", "sysfs queues/tx-N/byte_queue_limits/limit_min", "0":
         count(BYTE, 1_879_048_192).group(Group::Queueing),
@@ -435,6 +435,11 @@ impl KnobSpec {
 
     const fn resets(mut self, resets: &'static [Knob]) -> Self {
         self.resets = resets;
+        self
+    }
+
+    const fn hangs_on(mut self, knobs: &'static [Knob]) -> Self {
+        self.hangs_on = knobs;
         self
     }
 

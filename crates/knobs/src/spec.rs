@@ -40,6 +40,8 @@ pub struct KnobSpec {
     pub group: Group,
     /// The knobs whose values a change of this one may lose. They all come later in [`Knob::ALL`].
     pub resets: &'static [Knob],
+    /// Knobs that must go back with it: its places hang on them.
+    pub hangs_on: &'static [Knob],
     /// The adaptive moderation that moves it by itself while that is on.
     pub overruled_by: Option<Knob>,
     /// Whether the two ends of a link agree on it, so that it moves by itself after the link was down.
@@ -174,6 +176,7 @@ pub(crate) const fn plain(kind: ValueKind) -> KnobSpec {
         scope: Scope::Interface,
         group: Group::Link,
         resets: &[],
+        hangs_on: &[],
         overruled_by: None,
         is_negotiated: false,
         module_parameter: None,

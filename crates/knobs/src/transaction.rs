@@ -26,6 +26,8 @@ pub use session::Session;
 
 use std::collections::BTreeSet;
 
+use latput_units::IntoMap;
+
 use crate::catalogue::Knob;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError};
 use crate::device::Whereabouts;
@@ -216,9 +218,16 @@ fn finish(
     checkpoint: &Checkpoint,
     at: Result<Whereabouts, KernelError>,
 ) -> Result<Restored, RestoreError> {
-    let (undo, others) = match &at {
+    let chosen = match &at {
         Ok(Whereabouts::Here(name)) => steps::leave_to_others(kernel, name, checkpoint),
-        _ => (checkpoint.undo.clone(), Vec::new()),
+        _ => Ok((checkpoint.undo.clone(), Vec::new())),
+    };
+    let (undo, others) = match chosen {
+        Ok(chosen) => chosen,
+        Err(error) => {
+            let ending = put_back::unread(&error, &checkpoint.undo);
+            return foretell::ended(ending, checkpoint, Vec::new());
+        }
     };
     if !checkpoint.written.is_empty() {
         // From here on the values of now are ours: a restore that is cut short must not take them for another's.
@@ -227,6 +236,12 @@ fn finish(
         let _ = store.save(&Checkpoint { undo: undo.clone(), written, ..checkpoint.clone() });
     }
     let ending = put_back::put_back_at(kernel, at, checkpoint, &undo);
+    if let outcome::PutBack::Left { left, .. } = &ending {
+        // What is back is no longer ours: the next attempt must not take it from whoever sets it meanwhile.
+        let values = left.iter().map(|left| ((left.knob, left.place), left.wanted.clone()));
+        let (undo, written) = (State(values.into_map()), State::default());
+        let _ = store.save(&Checkpoint { undo, written, ..checkpoint.clone() });
+    }
     let restored = foretell::ended(ending, checkpoint, others)?;
     forget(store, checkpoint)?;
     Ok(restored)

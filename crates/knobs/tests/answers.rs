@@ -96,9 +96,8 @@ fn unchanged_value_counts_as_restored() {
     kernel.set_from_outside("eth0", Knob::Mtu, Place::Device, Value::Count(1500));
     kernel.set_from_outside("eth0", Knob::Txqueuelen, Place::Device, Value::Count(1000));
     // Nothing is known of it at first, so it is written, in vain.
-    let busy = KernelErrorKind::Busy;
-    kernel.fault_once(0, Fault::Unreadable(busy));
-    kernel.fault_once(0, Fault::Refuse(busy));
+    kernel.fault_once(0, Fault::Unreadable(KernelErrorKind::Malformed));
+    kernel.fault_once(0, Fault::Refuse(KernelErrorKind::Busy));
     let restored = restore(&mut kernel, &mut store, &context(), &undo);
     assert!(matches!(restored, Ok(Restored::Done { .. })), "{restored:?}");
     assert!(store.is_clear());

@@ -570,6 +570,42 @@ fn unreadable_value_is_written_back_unseen() {
 }
 
 #[test]
+fn unreadable_foreign_value_is_not_overwritten() {
+    let mut world = World::new(FakeInterface::old(1));
+    let undo = world.apply("mtu=1400 gro=off").unwrap().undo;
+    world.outside("mtu=1450", Place::Device);
+    world.kernel.fault(Knob::Mtu, Fault::Unreadable(KernelErrorKind::Busy));
+    let written = world.kernel.written().len();
+    let error = world.restore(&undo).unwrap_err();
+    assert!(full(&error).contains("run `latput restore` again"), "{}", full(&error));
+    assert_eq!(error, plan_restore(&world.kernel, &context(), &undo).unwrap_err());
+    assert_eq!(world.kernel.written().len(), written, "nothing before all is known");
+    world.kernel.mend();
+    let Restored::Done { others, .. } = world.restore(&undo).unwrap() else { panic!() };
+    assert_eq!((others.len(), others[0].found.clone()), (1, Value::Count(1450)));
+    assert_eq!(world.value(Knob::Gro, Place::Device), Value::Switch(true));
+    assert_eq!(world.value(Knob::Mtu, Place::Device), Value::Count(1450));
+}
+
+#[test]
+fn value_set_between_two_attempts_stays() {
+    let mut world = World::new(FakeInterface::old(1));
+    let undo = world.apply("mtu=1400 gro=off").unwrap().undo;
+    world.kernel.fault(Knob::Gro, Fault::Refuse(KernelErrorKind::Refused));
+    world.restore(&undo).unwrap_err();
+    assert_eq!(world.value(Knob::Mtu, Place::Device), Value::Count(1500));
+    let left: Vec<Knob> = world.kept().unwrap().undo.0.keys().map(|(knob, _)| *knob).collect();
+    assert_eq!(left, [Knob::Gro]);
+    // It is back: whoever sets it now is its owner.
+    world.outside("mtu=1450", Place::Device);
+    world.restore(&undo).unwrap_err();
+    world.kernel.mend();
+    world.restore(&undo).unwrap();
+    assert_eq!(world.value(Knob::Mtu, Place::Device), Value::Count(1450));
+    assert_eq!(world.value(Knob::Gro, Place::Device), Value::Switch(true));
+}
+
+#[test]
 fn lost_interface_leaves_nothing_to_restore() {
     let mut world = World::new(FakeInterface::nic(1));
     world.kernel.fault_once(1, Fault::Vanish);

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use latput_knobs::{Checkpoint, CheckpointStore, Context, LinkResets, Maker, Slot, StoreError};
@@ -29,6 +29,13 @@ pub struct FileCheckpoints {
     locks: BTreeMap<Slot, SlotClaim>,
 }
 
+/// A folder, whatever its name: one that is made anew or mounted over it is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FolderId {
+    device: u64,
+    inode: u64,
+}
+
 /// The right to act on an interface.
 #[derive(Debug)]
 enum SlotClaim {
@@ -47,6 +54,12 @@ impl FileCheckpoints {
     /// Whether the folder is gone. An error to look at it is no proof.
     pub fn is_gone(&self) -> bool {
         is_absent(&self.folder)
+    }
+
+    /// The folder that is there now; `None` where there is none, or it cannot be looked at.
+    pub fn folder(&self) -> Option<FolderId> {
+        let found = fs::metadata(&self.folder).ok()?;
+        Some(FolderId { device: found.dev(), inode: found.ino() })
     }
 
     /// The committed changes.

@@ -173,7 +173,7 @@ impl LinuxKernel {
         let unless = |obstacle: Option<String>, through: String| {
             obstacle.map_or_else(|| via(through), Capability::ReadOnly)
         };
-        Ok(match source_of(knob) {
+        let capability = match source_of(knob) {
             Source::Features(names) => {
                 let is_on = values.iter().any(|(_, value)| *value == Value::Switch(true));
                 let obstacle = obstacle(&*reading.features()?, names);
@@ -212,7 +212,13 @@ impl LinuxKernel {
                 Capability::ReadOnly("the driver reads it when it is loaded".to_owned())
             }
             _ => via(spec.lives.to_owned()),
-        })
+        };
+        let remakes_threads = knob == Knob::Threaded || spec.resets.contains(&Knob::Threaded);
+        if remakes_threads && matches!(capability, Capability::Settable(_)) {
+            let obstacle = self.threads_obstacle(&*reading.link()?)?;
+            return Ok(obstacle.map_or(capability, Capability::ReadOnly));
+        }
+        Ok(capability)
     }
 
     /// Reason against switching off an offload that is on: settings that would be lost for good. `None` if there are none.
@@ -226,14 +232,20 @@ impl LinuxKernel {
             },
             Knob::Lro => {
                 let Source::Features(names) = source_of(knob) else { return None };
+                // A port that cannot be asked may have it.
                 let has_it = |port: &String| {
-                    let features = self.ethtool().ok()?.features(port).ok()?;
-                    Some(
-                        names.iter().any(|name| features.get(*name).is_some_and(|it| it.is_active)),
+                    let features = self.ethtool().and_then(|it| Ok(it.features(port)?));
+                    features.map_or_else(
+                        |failure| failure.kind != KernelErrorKind::NoInterface,
+                        |features| {
+                            let is_active =
+                                |name: &&str| features.get(*name).is_some_and(|it| it.is_active);
+                            names.iter().any(is_active)
+                        },
                     )
                 };
                 let mut ports = self.sysfs.lower(interface);
-                ports.retain(|port| has_it(port) == Some(true));
+                ports.retain(has_it);
                 ports_obstacle(interface, &ports)
             }
             _ => None,

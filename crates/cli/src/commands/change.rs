@@ -10,7 +10,7 @@ use latput_knobs::{
     Value, parse_assignment,
 };
 use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, facts, process};
-use latput_units::Nanos;
+use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use crate::commands::watcher::Watcher;
 use crate::context::Context;
@@ -126,15 +126,26 @@ pub(super) fn check_connection(
     }
 }
 
+/// Parameters of queue disciplines that bound what passes, or what may wait.
+const BOUNDS: [&str; 5] = ["limit", "flow_limit", "memory_limit", "maxrate", "rate"];
+/// A queue of fewer packets or bytes may starve a connection: it holds no window of ten segments (RFC 6928).
+const FEW_PACKETS: u64 = 10;
+const FEW_BYTES: Bytes = Bytes::new(15_000);
+const SLOW: BitsPerSecond = BitsPerSecond::new(1_000_000);
+
 /// Whether packets of the way to a host may no longer fit, or be dropped or starved.
 fn can_cut(knob: Knob, value: &Value) -> bool {
     match value {
         Value::Qdisc(qdisc) => {
-            let holds_nothing = qdisc.parameter("limit").is_some_and(|limit| {
-                matches!(limit, Parameter::Count(0))
-                    || matches!(limit, Parameter::Size(size) if size.get() == 0)
-            });
-            matches!(qdisc.kind(), "netem" | "tbf") || holds_nothing
+            let is_starving = |(_, parameter): (&str, Parameter)| match parameter {
+                Parameter::Count(packets) => packets < FEW_PACKETS,
+                Parameter::Size(bytes) => bytes < FEW_BYTES,
+                Parameter::Rate(rate) => rate < SLOW,
+                _ => false,
+            };
+            let is_bound = |(name, _): &(&str, Parameter)| BOUNDS.contains(name);
+            matches!(qdisc.kind(), "netem" | "tbf")
+                || qdisc.parameters().filter(is_bound).any(is_starving)
         }
         Value::Count(packets) if knob == Knob::Txqueuelen => *packets == 0,
         _ => knob == Knob::Mtu,
@@ -265,6 +276,11 @@ mod tests {
             "qdisc=tbf rate=8kbps burst=1600 limit=3000",
             "mtu=1400",
             "qdisc=pfifo limit=0",
+            "qdisc=fq limit=1",
+            "qdisc=fq flow_limit=1",
+            "qdisc=fq maxrate=8kbps",
+            "qdisc=fq_codel memory_limit=1000",
+            "queue-qdisc=pfifo limit=3",
         ] {
             assert!(!check(cutting, on_control, None), "{cutting}");
             assert!(check(cutting, on_control, Some(Nanos::from_s(60))), "{cutting}");

@@ -137,7 +137,7 @@ fn planned(
 }
 
 /// Says that a latput outside of this container does not see the change.
-fn warn_of_hidden_state(interface: &str) {
+pub(super) fn warn_of_hidden_state(interface: &str) {
     let folder = host::state_dir();
     if state_place::is_hidden(&folder) {
         output::remark(&format!(

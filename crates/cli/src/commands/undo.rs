@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use latput_experiment::host;
 use latput_knobs as knobs;
-use latput_knobs::transaction::{self, Foreign};
+use latput_knobs::transaction::{self, Change, Foreign};
+use latput_knobs::{Checkpoint, LinkResets, Setting};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 use latput_units::Nanos;
 
@@ -38,6 +39,9 @@ pub(crate) struct Args {
     confirm_within: Option<Nanos>,
     #[command(flatten)]
     resets: LinkResetArgs,
+    /// The way to this host was there with these values: a fleet had reached it.
+    #[arg(long, hide = true)]
+    of_fleet: bool,
 }
 
 impl Args {
@@ -50,15 +54,17 @@ impl Args {
         let own = entry.own_part();
         let interface = &entry.change.interface;
         let link_resets = self.resets.link_resets(interface)?;
+        let (changes, others) = planned(&own, link_resets)?;
+        let setting: Setting = changes.iter().map(|it| (it.knob, it.to.clone())).collect();
+        if !self.of_fleet {
+            change::check_connection(interface, &setting, link_resets, self.confirm_within)?;
+        }
         if self.dry_run {
-            let kernel = LinuxKernel::open()?;
-            let store = FileCheckpoints::new(&host::checkpoints_dir());
-            let origin = knobs::Context { link_resets, ..checkpoint::context()? };
-            let (changes, others) = transaction::plan_undo(&kernel, &store, &origin, &own)?;
             tell_others(&journal, entry, &others);
             let text = set::changes_text(interface, &changes, "would undo");
             return Ok(tell(context, entry, (&changes, &text), &others, None));
         }
+        set::warn_of_hidden_state(interface);
         let mut changing = Changing::begin("undo", link_resets)?;
         changing.watch(interface, self.confirm_within)?;
         let (applied, others) = changing.undo(entry.number, &own)?;
@@ -104,6 +110,17 @@ impl Args {
         };
         Err(CliError::new(Code::Failed, format!("change {number} is not undone: {why}")))
     }
+}
+
+/// The changes of an undo of `earlier`, and the values that it leaves to others.
+fn planned(
+    earlier: &Checkpoint,
+    link_resets: LinkResets,
+) -> Result<(Vec<Change>, Vec<Foreign>), CliError> {
+    let kernel = LinuxKernel::open()?;
+    let store = FileCheckpoints::new(&host::checkpoints_dir());
+    let origin = knobs::Context { link_resets, ..checkpoint::context()? };
+    Ok(transaction::plan_undo(&kernel, &store, &origin, earlier)?)
 }
 
 /// Names the values that stay, with who set them.

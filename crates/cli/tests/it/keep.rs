@@ -370,7 +370,7 @@ fn kill_between_two_files_is_taken_out() {
     assert!(kills >= 3, "only {kills} kills hit: the test does not test");
 }
 
-fn can_trace() -> bool {
+pub(crate) fn can_trace() -> bool {
     Command::new("strace")
         .args(["-o", "/dev/null", "true"])
         .status()

@@ -109,6 +109,27 @@ fn lost_state_folder_still_goes_back() {
     wait_until("the watchers to end", || watchers(&place).is_empty());
 }
 
+/// Another change makes the folder anew: what is in it is not what the watchers had seen.
+#[test]
+fn replaced_state_folder_still_goes_back() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let before = link(&place);
+    lab.b(&[&LONG[..5], &["8s"]].concat()).expect(0, &["changed"]);
+    // Both have seen it.
+    thread::sleep(Duration::from_secs(2));
+    let folder = place.path("state/lab-up/checkpoints");
+    std::fs::rename(&folder, place.path("elsewhere")).unwrap();
+    lab.b(&["set", "lo", "mtu=60000"]).expect(0, &["changed lo mtu"]);
+    assert!(folder.is_dir(), "the test does not test");
+    wait_until("the values to go back", || link(&place) == before);
+    wait_until("the watchers to end", || watchers(&place).is_empty());
+}
+
 /// Stopped, they do not see that the checkpoint goes, and then its folder is gone too.
 #[test]
 fn watchers_of_settled_change_end_without_folder() {

@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 
 use latput_testkit::{isolate, needs_root};
 
+use crate::keep::can_trace;
 use crate::root_confirm::watchers;
 use crate::root_settings::Lab;
 use crate::{Ran, interrupt, needs_program, tell, wait_until};
@@ -66,6 +67,27 @@ fn upper_and_ipv6_mtu_go_back() {
         lab.ip("b", &["link", "del", "up0"]).expect(0, &[]);
     }
     assert!(made > 1);
+}
+
+#[test]
+fn upper_and_ipv6_mtu_of_others_stay() {
+    if needs_root() {
+        return;
+    }
+    let pair = Pair::new();
+    let sh = |script: &str| said(&["sh", "-c", script]);
+    sh("ip link set v0 mtu 9000; ip link add up0 link v0 type macvlan; ip link set up0 up");
+    let look = || sh("ip -o link show up0; cat /proc/sys/net/ipv6/conf/v0/mtu");
+    assert!(look().contains("mtu 9000"), "{}", look());
+    let ends: [(&[&str], _); 2] = [(&["restore"], &WAITS[..]), (&["undo"], &[])];
+    for (end, more) in ends {
+        pair.run(&[&["set", "v0", "mtu=1500"], more].concat()).expect(0, &["changed"]);
+        sh("ip link set up0 mtu 1300; echo 1280 > /proc/sys/net/ipv6/conf/v0/mtu");
+        pair.run(end).expect(0, &["v0 mtu", "1300", "1280"]);
+        let after = look();
+        assert!(after.contains("mtu 1300") && after.ends_with("1280\n"), "{end:?}: {after}");
+        sh("ip link set up0 mtu 9000; echo 9000 > /proc/sys/net/ipv6/conf/v0/mtu");
+    }
 }
 
 #[test]
@@ -292,6 +314,13 @@ fn change_that_can_cut_needs_confirmation() {
         over(&["restore"]).expect(0, &["put back v0"]);
     }
     over(&["set", "v0", "txqueuelen=700"]).expect(0, &["changed"]);
+    // What an undo brings back can cut it as well.
+    pair.run(&["set", "v0", "mtu=1400"]).expect(0, &["changed"]);
+    let refused = ["v0 carries your connection", "mtu=1500 can cut it"];
+    over(&["undo"]).expect(1, &refused);
+    over(&["undo", "--dry-run"]).expect(1, &refused);
+    over(&["undo", "--confirm-within", "10min"]).expect(0, &["undid v0 mtu"]);
+    over(&["confirm"]).expect(0, &["confirmed"]);
 }
 
 #[test]
@@ -365,6 +394,35 @@ fn napi_threads_keep_cpus_and_policy() {
     }
 }
 
+/// Without the host's `/proc` the CPUs and policies of threads are not known.
+#[test]
+fn unseen_napi_threads_are_not_made_anew() {
+    let programs = ["chrt", "taskset", "unshare"];
+    if needs_root() || programs.into_iter().any(needs_program) {
+        return;
+    }
+    let pair = Pair::named("napithr1");
+    pair.run(&["set", "napithr1", "gro=on", "threaded=on"]).expect(0, &[]);
+    let threads = threads_of("napithr1");
+    for thread in &threads {
+        said(&["chrt", "-f", "-p", "5", thread]);
+    }
+    let apart = ["unshare", "--pid", "--fork", "--mount-proc"];
+    let run = |args: &[&str]| Ran::from(pair.place.wrapped(&apart, args).output().unwrap());
+    for change in ["threaded=off", "gro=off"] {
+        for more in [&[][..], &["--dry-run"]] {
+            let set = [&["set", "napithr1", change], more].concat();
+            run(&set).expect(1, &["NAPI threads would be made anew"]);
+        }
+    }
+    assert_eq!(threads_of("napithr1"), threads);
+    run(&["set", "napithr1", "txqueuelen=700"]).expect(0, &["changed"]);
+    // Nor is a policy that could not be given back.
+    said(&["chrt", "-R", "-f", "-p", "5", &threads[0]]);
+    pair.run(&["set", "napithr1", "threaded=off"]).expect(1, &["NAPI threads would be made anew"]);
+    assert_eq!(threads_of("napithr1"), threads);
+}
+
 /// The threads that poll for an interface; its name must be this test's own.
 fn threads_of(interface: &str) -> Vec<String> {
     let start = format!("napi/{interface}-");
@@ -396,6 +454,13 @@ fn qdisc_with_unknown_parts_is_left() {
                 "qdisc replace dev v0 parent 10:1 handle 20: pfifo limit 77",
             ][..],
             &["qdisc=pfifo limit=9", "queue-qdisc=pfifo limit=9"][..],
+        ),
+        (
+            &[
+                "qdisc replace dev v0 root handle 1: mq",
+                "qdisc replace dev v0 parent 1:1 handle 10: tbf rate 100mbit burst 32k limit 64k overhead 24 linklayer atm",
+            ],
+            &["qdisc=pfifo limit=9", "queue-qdisc=pfifo limit=9"],
         ),
         (
             &["qdisc replace dev v0 root handle 1: stab overhead 20 linklayer atm pfifo"],
@@ -449,6 +514,39 @@ fn undo_of_queue_disciplines_keeps_all_queues() {
     pair.run(&["restore"]).expect(0, &["put back"]);
     assert_eq!(shape(), before);
 }
+
+/// strace ends a restore on entry to its n-th request to the kernel, or has that fail: the next one finds all queues again.
+#[test]
+fn restore_cut_anywhere_finds_all_queues() {
+    if needs_root() || ["tc", "strace"].into_iter().any(needs_program) || !can_trace() {
+        return;
+    }
+    let pair = Pair::new();
+    assert!(tc("qdisc replace dev v0 root handle 1: mq"));
+    assert!(tc("qdisc replace dev v0 parent 1:1 handle 10: tbf rate 100mbit burst 32k limit 64k"));
+    let before = shape();
+    let set = [&["set", "v0", "queue-qdisc=pfifo limit=9"][..], &WAITS].concat();
+    for how in ["signal=KILL", "error=ENOMEM"] {
+        let mut nth = 1;
+        loop {
+            pair.run(&set).expect(0, &["changed"]);
+            let inject = format!("inject=sendto:{how}:when={nth}");
+            let strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=sendto", "-e"];
+            let strace = [&strace[..], &[&inject]].concat();
+            let cut = pair.place.wrapped(&strace, &["restore"]).output().unwrap();
+            pair.run(&["restore"]).expect(0, &[]);
+            assert_eq!(shape(), before, "{inject}: {cut:?}");
+            nth += 1;
+            if cut.status.success() && nth > REQUESTS {
+                break;
+            }
+            assert!(nth < 10 * REQUESTS, "{inject} has no end");
+        }
+    }
+}
+
+/// More than the requests of a restore up to its first write.
+const REQUESTS: usize = 40;
 
 #[test]
 fn restore_with_link_down_keeps_the_checkpoint() {

@@ -106,7 +106,7 @@ impl HostCommand {
                 say(&["confirm", interface, "--json", &made_by, &time]);
             }
             HostVerb::Restore { .. } => say(&["restore", interface, "--json"]),
-            HostVerb::Undo(_) => say(&["undo"]),
+            HostVerb::Undo(_) => say(&["undo", "--of-fleet"]),
             HostVerb::Log => say(&["log", interface, "--json"]),
             HostVerb::Keep(HostKeep { remove: true, .. }) => {
                 say(&["keep", "--remove", interface, "--yes", "--json"]);
@@ -236,8 +236,8 @@ mod tests {
                 "confirm eth0 --json --made-by=fleet-1 --extend=60ns",
             ),
             (command(HostVerb::Restore { made_by: by() }), "restore eth0 --json --made-by=fleet-1"),
-            (command(undo(Some(7), false)), "undo 7"),
-            (command(undo(None, true)), "undo --allow-link-reset --json"),
+            (command(undo(Some(7), false)), "undo --of-fleet 7"),
+            (command(undo(None, true)), "undo --of-fleet --allow-link-reset --json"),
             (command(HostVerb::Log), "log eth0 --json"),
             (command(HostVerb::CheckKept), "keep eth0 --check --json"),
             (command(keep(false, false)), "keep eth0 --stdin --yes --json"),

@@ -41,7 +41,7 @@ pub fn plan_undo(
 ) -> Result<(Vec<Change>, Vec<Foreign>), ApplyError> {
     let interface = present_name(kernel, earlier);
     check_unclaimed(kernel, store, context, (&interface, earlier.holds_host_knobs()))?;
-    let (wanted, others) = steps::still_ours(kernel, &interface, earlier);
+    let (wanted, others) = steps::still_ours(kernel, &interface, earlier)?;
     let (desired, undo) = (Setting::new(), State::default());
     let target = Target { desired: &desired, wanted: &wanted, undo: &undo };
     let changes = steps::plan(kernel, &interface, target, &BTreeSet::new())?.changes;
@@ -94,8 +94,10 @@ pub fn plan_restore(
             vec![],
         );
     };
-    let (undo, others) = steps::leave_to_others(kernel, name, checkpoint);
-    ended(plan_put_back(kernel, name, &undo), checkpoint, others)
+    match steps::leave_to_others(kernel, name, checkpoint) {
+        Ok((undo, others)) => ended(plan_put_back(kernel, name, &undo), checkpoint, others),
+        Err(error) => ended(put_back::unread(&error, &checkpoint.undo), checkpoint, Vec::new()),
+    }
 }
 
 /// The outcome that putting `undo` back would have, as far as it shows before the first write.

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::outcome::{Change, Leftover, PutBack, how_to_finish};
 use super::permit::WritePermit;
-use super::steps::{TURNS, Target, Turn, by_knob, differences, exposed, is_absence, read};
+use super::steps::{
+    TURNS, Target, Turn, by_knob, differences, exposed, is_absence, read, read_unless_busy,
+};
 use super::together::Differing;
 use crate::catalogue::Knob;
 use crate::checkpoint::Checkpoint;
@@ -75,6 +77,20 @@ pub(super) fn unreachable(
     PutBack::Left { left, finish: how_to_find(kernel, checkpoint, &reason) }
 }
 
+/// The outcome where it cannot be told now whose the values are, so that none was written.
+pub(super) fn unread(error: &KernelError, undo: &State) -> PutBack {
+    let reason = error.to_string();
+    let leftover = |(&(knob, place), wanted): (&(Knob, Place), &Value)| {
+        let (wanted, reason) = (wanted.clone(), reason.clone());
+        Leftover { knob, place, wanted, found: None, reason }
+    };
+    let left = undo.0.iter().map(leftover).collect();
+    PutBack::Left {
+        left,
+        finish: format!("nothing was written, run `latput restore` again: {reason}"),
+    }
+}
+
 /// Instructions for an interface that cannot be found.
 fn how_to_find(kernel: &dyn KernelRead, checkpoint: &Checkpoint, reason: &str) -> String {
     let Checkpoint { interface, device, .. } = checkpoint;
@@ -101,7 +117,10 @@ fn how_to_find(kernel: &dyn KernelRead, checkpoint: &Checkpoint, reason: &str) -
 /// must not keep the others from going back.
 fn put_back_as(kernel: &mut dyn KernelWrite, interface: &str, undo: &State) -> PutBack {
     let changes = differences(kernel, interface, undo);
-    let target = with_bystanders(kernel, interface, undo, &changes);
+    let target = match with_bystanders(kernel, interface, undo, &changes) {
+        Ok(target) => target,
+        Err(error) => return unread(&error, undo),
+    };
     let nothing = State::default();
     let knobs = Target { desired: &Setting::new(), wanted: &nothing, undo: &target }.knobs();
     let order: Vec<Knob> = exposed(&changes).into_iter().chain(knobs).collect();
@@ -131,20 +150,20 @@ fn put_back_as(kernel: &mut dyn KernelWrite, interface: &str, undo: &State) -> P
 }
 
 /// Adds the values of now that `changes` would destroy although `undo` does not name them: somebody
-/// set them after the checkpoint was made, and they are to stay.
+/// set them after the checkpoint was made, and they are to stay. Fails where one cannot be read and later can.
 fn with_bystanders(
     kernel: &dyn KernelRead,
     interface: &str,
     undo: &State,
     changes: &[Change],
-) -> State {
+) -> Result<State, KernelError> {
     let mut target = undo.clone();
     for knob in exposed(changes).into_iter().chain(changes.iter().map(|change| change.knob)) {
-        for (place, value) in read(kernel, interface, knob).unwrap_or_default() {
+        for (place, value) in read_unless_busy(kernel, interface, knob)? {
             target.0.entry((knob, place)).or_insert(value);
         }
     }
-    target
+    Ok(target)
 }
 
 /// The results of writing old values.

@@ -90,6 +90,9 @@ impl<'a> Target<'a> {
 /// overwrites every NAPI's own (`netdev_set_defer_hard_irqs` and its kin in `net/core/dev.h`).
 pub(super) const TURNS: [Turn; 2] = [Turn::DeviceWide, Turn::Others];
 
+/// How often a knob is read that is busy, but for the last time.
+const READ_ATTEMPTS: usize = 2;
+
 /// Which places have their turn.
 #[derive(Clone, Copy)]
 pub(super) enum Turn {
@@ -183,6 +186,14 @@ pub(super) fn plan(
         }
         planned.before.0.extend(places);
         planned.changes.extend(changes);
+    }
+    let hung_on = planned.changes.iter().flat_map(|change| change.knob.spec().hangs_on);
+    for knob in hung_on.copied().collect::<BTreeSet<Knob>>() {
+        let current = planned.readings.get(&knob).cloned();
+        let current = current.unwrap_or_else(|| read(kernel, interface, knob)).map_err(unread)?;
+        let places = current.into_iter().map(|(place, value)| ((knob, place), value));
+        planned.touched.0.extend(places.clone());
+        planned.before.0.extend(places);
     }
     Ok(planned)
 }
@@ -395,11 +406,13 @@ fn check_in_force(
 
 /// Chooses the values to put back: those of `undo`, but those of now where somebody else has set them since, which are
 /// given too. Values that move by themselves, by adaptive moderation or by the link's other end, are nobody's.
+///
+/// Fails where a value cannot be read and later can: it may be somebody else's.
 pub(super) fn leave_to_others(
     kernel: &dyn KernelRead,
     interface: &str,
     checkpoint: &Checkpoint,
-) -> (State, Vec<Foreign>) {
+) -> Result<(State, Vec<Foreign>), KernelError> {
     let mut undo = checkpoint.undo.clone();
     let mut others = Vec::new();
     for (knob, written) in by_knob(&checkpoint.written) {
@@ -409,9 +422,9 @@ pub(super) fn leave_to_others(
         if is_moved || knob.spec().is_negotiated {
             continue;
         }
-        let current = BTreeMap::from_iter(read(kernel, interface, knob).unwrap_or_default());
+        let current = BTreeMap::from_iter(read_unless_busy(kernel, interface, knob)?);
         let mut stays = false;
-        // A value that follows another one stays where that does; it is nobody's own.
+        // A value that follows another one stays where that does.
         let (follow, lead): (Vec<_>, Vec<_>) =
             written.into_iter().partition(|(place, _)| place.is_follower());
         for (place, written) in lead.into_iter().chain(follow) {
@@ -419,23 +432,35 @@ pub(super) fn leave_to_others(
             else {
                 continue;
             };
-            if place.is_follower() {
-                if stays {
-                    found.clone_into(before);
-                }
+            if place.is_follower() && stays {
+                found.clone_into(before);
                 continue;
             }
             if same(found, written) || same(found, before) {
                 continue;
             }
-            stays = true;
+            stays |= !place.is_follower();
             let before = std::mem::replace(before, found.clone());
             let written = written.clone();
             let found = found.clone();
             others.push(Foreign { knob, place, before, written, found });
         }
     }
-    (undo, others)
+    Ok((undo, others))
+}
+
+/// Reads a knob; nothing where it cannot be read now nor, by its error, later.
+pub(super) fn read_unless_busy(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    knob: Knob,
+) -> Result<Vec<(Place, Value)>, KernelError> {
+    let is_busy = |error: &KernelError| error.kind == KernelErrorKind::Busy;
+    let mut tries = std::iter::repeat_with(|| read(kernel, interface, knob)).take(READ_ATTEMPTS);
+    match tries.find(|current| !current.as_ref().is_err_and(is_busy)) {
+        Some(current) => Ok(current.unwrap_or_default()),
+        None => read(kernel, interface, knob),
+    }
 }
 
 /// Chooses the values that an earlier, committed change is to go back to, as [`leave_to_others`] does, and finds the
@@ -444,10 +469,11 @@ pub(super) fn still_ours(
     kernel: &dyn KernelRead,
     interface: &str,
     earlier: &Checkpoint,
-) -> (State, Vec<Foreign>) {
-    let (wanted, mut others) = leave_to_others(kernel, interface, earlier);
+) -> Result<(State, Vec<Foreign>), ApplyError> {
+    let (wanted, mut others) =
+        leave_to_others(kernel, interface, earlier).map_err(ApplyError::Unread)?;
     others.retain(|other| !other.knob.spec().same(&other.before, &other.written));
-    (wanted, others)
+    Ok((wanted, others))
 }
 
 /// Reads the places where an earlier change made a difference.

@@ -243,7 +243,7 @@ fn meaning(driver: &str, knob: Knob, value: &Value) -> Option<&'static str> {
 }
 
 /// The entries of a folder that are numbers.
-fn numbers_in(folder: &Path) -> BTreeSet<u32> {
+pub(super) fn numbers_in(folder: &Path) -> BTreeSet<u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).into_set()
 }

@@ -79,9 +79,13 @@ const fn kind_of(errno: i32, says_unsupported: bool) -> KernelErrorKind {
         libc::EINVAL if says_unsupported => KernelErrorKind::Unsupported,
         libc::EPERM | libc::EACCES | libc::EROFS => KernelErrorKind::Permission,
         libc::ENODEV | libc::ENXIO => KernelErrorKind::NoInterface,
-        libc::EBUSY | libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM => {
-            KernelErrorKind::Busy
-        }
+        libc::EBUSY
+        | libc::EAGAIN
+        | libc::EINTR
+        | libc::ENOBUFS
+        | libc::ENOMEM
+        | libc::ENFILE
+        | libc::EMFILE => KernelErrorKind::Busy,
         _ => KernelErrorKind::Refused,
     }
 }
@@ -108,7 +112,9 @@ mod tests {
         check_kind(libc::ERANGE, None, KernelErrorKind::Refused);
         check_kind(libc::EPERM, None, KernelErrorKind::Permission);
         check_kind(libc::ENODEV, None, KernelErrorKind::NoInterface);
-        check_kind(libc::EBUSY, None, KernelErrorKind::Busy);
+        for passing in [libc::EBUSY, libc::ENOMEM, libc::ENFILE, libc::EMFILE] {
+            check_kind(passing, None, KernelErrorKind::Busy);
+        }
     }
 
     #[test]

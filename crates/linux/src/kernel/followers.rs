@@ -11,12 +11,20 @@ use latput_knobs::{Knob, Place, Value};
 use latput_units::{Bytes, IntoSet};
 
 use super::LinuxKernel;
+use super::device::numbers_in;
 use super::failure::Failure;
 use super::read::{Reading, Values};
 use super::source::{Source, source_of};
 use crate::process::{self, ThreadSchedule};
 use crate::route::Link;
 
+/// The process that makes all kernel threads, and gives them its CPUs.
+const KTHREADD: u32 = 2;
+/// Longest name of a thread (`TASK_COMM_LEN` less the terminating zero).
+const COMM_BYTES: usize = 15;
+/// Policies that [`process::set_schedule`] gives back.
+const KEPT_POLICIES: [i32; 5] =
+    [libc::SCHED_OTHER, libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_BATCH, libc::SCHED_IDLE];
 /// Thousands in the number that stands for a policy with its priority.
 const POLICY: u64 = 1000;
 /// Nice values from -20 as numbers from 0.
@@ -86,14 +94,19 @@ impl LinuxKernel {
 
     fn mtu_followers(&self, link: &Link) -> Result<Values, Failure> {
         let mut values = Values::new();
-        let of_ipv6 = |name: &str| self.proc.read_number(&ipv6_mtu(name)).ok().map(Value::Count);
+        let of_ipv6 = |name: &str| match self.proc.read_number(&ipv6_mtu(name)) {
+            Ok(mtu) => Ok(Some(Value::Count(mtu))),
+            // It has no IPv6.
+            Err(error) if error.errno() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(Failure::from(error)),
+        };
         let linked = self.linked_to(link)?;
         values
             .extend(linked.iter().map(|it| (Place::Linked(it.index), Value::Count(it.mtu.get()))));
-        values.extend(of_ipv6(&link.name).map(|mtu| (Place::Ipv6, mtu)));
-        values.extend(
-            linked.iter().filter_map(|it| Some((Place::LinkedIpv6(it.index), of_ipv6(&it.name)?))),
-        );
+        values.extend(of_ipv6(&link.name)?.map(|mtu| (Place::Ipv6, mtu)));
+        for it in &linked {
+            values.extend(of_ipv6(&it.name)?.map(|mtu| (Place::LinkedIpv6(it.index), mtu)));
+        }
         Ok(values)
     }
 
@@ -155,11 +168,63 @@ impl LinuxKernel {
         threads
     }
 
+    /// Why the NAPI threads of a link cannot be made anew: not all of them are seen, so that the new ones would not get their
+    /// CPUs and policies. `None` if they can, or if there are none.
+    pub(super) fn threads_obstacle(&self, link: &Link) -> Result<Option<String>, Failure> {
+        let napis = match &self.netdev {
+            Some(netdev) => netdev.napis(link.index)?,
+            None => Vec::new(),
+        };
+        let is_on = |number: &u64| *number != 0;
+        let device = self.sysfs.read_number(&link.name, "threaded").ok();
+        let own = napis.iter().filter_map(|napi| napi.threaded);
+        if !device.into_iter().chain(own).any(|number| is_on(&number)) {
+            return Ok(None);
+        }
+        let threads = napis.iter().filter(|napi| napi.threaded.as_ref().is_none_or(is_on)).count();
+        let seen = self.threads(link);
+        let is_kept = |(_, pid): &(u32, u32)| {
+            process::schedule_of(*pid).is_some_and(|it| KEPT_POLICIES.contains(&it.policy))
+                && process::affinity_of(*pid).is_some()
+        };
+        if threads > 0 && seen.len() >= threads && seen.iter().all(is_kept) {
+            return Ok(None);
+        }
+        // Without the family of netlink (before Linux 6.8) their names tell them.
+        let named = self.threads_named(link);
+        if !named.is_empty() && named.into_iter().all(is_as_made) {
+            return Ok(None);
+        }
+        Ok(Some(
+            "its NAPI threads would be made anew, and latput does not see the CPUs and policies of all of them to give              them to the new ones"
+                .to_owned(),
+        ))
+    }
+
+    /// The threads that are called after a link: `napi/eth0-513`.
+    fn threads_named(&self, link: &Link) -> Vec<u32> {
+        let mut name = format!("napi/{}-", link.name);
+        name.truncate(COMM_BYTES);
+        let is_named = |pid: &u32| {
+            let comm = self.proc.read(&format!("{pid}/comm")).unwrap_or_default();
+            comm.starts_with(&name)
+        };
+        numbers_in(&self.proc.path("")).into_iter().filter(is_named).collect()
+    }
+
     fn thread_of(&self, link: &Link, queue: u32) -> Result<u32, Failure> {
         let threads = self.threads(link);
         let found = threads.iter().find(|(of, _)| *of == queue).map(|(_, pid)| *pid);
         found.ok_or_else(|| Failure::unsupported(format!("no thread polls for rx-{queue}")))
     }
+}
+
+/// Whether a kernel thread has the CPUs and the policy that it was made with.
+fn is_as_made(pid: u32) -> bool {
+    let made = ThreadSchedule { policy: libc::SCHED_OTHER, priority: 0, nice: 0 };
+    process::schedule_of(pid) == Some(made)
+        && process::affinity_of(pid)
+            .is_some_and(|cpus| process::affinity_of(KTHREADD) == Some(cpus))
 }
 
 fn ipv6_mtu(name: &str) -> String {

@@ -5,6 +5,8 @@ use latput_knobs::{Place, Qdisc, Value};
 use super::LinuxKernel;
 use super::failure::Failure;
 use super::read::Values;
+use crate::error::Error;
+use crate::namespace::Namespace;
 use crate::route::Link;
 use crate::route::qdisc::Attached;
 
@@ -21,7 +23,8 @@ impl LinuxKernel {
         let has_more = if is_mq {
             let mut children = all.iter().filter(|other| other.queue_under(root).is_some());
             children.try_fold(false, |has, child| {
-                Ok::<_, Failure>(has || self.has_more(link, &all, child)?)
+                let is_opaque = child.handle != 0 && child.qdisc.is_opaque();
+                Ok::<_, Failure>(has || is_opaque || self.has_more(link, &all, child)?)
             })?
         } else {
             false
@@ -116,8 +119,10 @@ impl LinuxKernel {
                 }
             }
             // Removing it would leave the queue without any, and what is sent there would be dropped. A new
-            // mq has the kernel's own under it.
-            self.route.delete_root_qdisc(link.index)?;
+            // mq has the kernel's own under it. It takes the place of the old one under another handle first: under the same
+            // one the kernel would change nothing.
+            let in_between = root.qdisc.clone().with_handle(0);
+            self.route.replace_qdisc(link.index, None, &in_between)?;
             self.route.replace_qdisc(link.index, None, &root.qdisc)?;
             for other in others {
                 self.route.replace_qdisc(link.index, Some(other.parent), &other.qdisc)?;
@@ -125,6 +130,14 @@ impl LinuxKernel {
             return Ok(());
         }
         Ok(self.route.replace_qdisc(link.index, Some(child.parent), qdisc)?)
+    }
+
+    /// The discipline that the kernel gives to new interfaces. The sysctl is the first network namespace's, and shown there
+    /// alone (`net/core/sysctl_net_core.c`).
+    fn default_qdisc(&self) -> Result<String, Error> {
+        let proc = &self.proc;
+        let read = || Ok(proc.read("sys/net/core/default_qdisc")?.trim().to_owned());
+        read().or_else(|_| Namespace::open(&proc.path("1/ns/net"))?.run_sockets_in(read)?)
     }
 
     /// Why the root, or those under it, cannot be set; `None` if they can.
@@ -141,16 +154,19 @@ impl LinuxKernel {
                 "`{value}` has classes, filters or options that latput could not put back"
             )));
         }
-        let now = self.proc.read("sys/net/core/default_qdisc").unwrap_or_default();
-        let is_other = |value: &Value| {
-            matches!(value, Value::Qdisc(qdisc) if is_root && qdisc.is_default()
-                && DEFAULTS.contains(&qdisc.kind()) && DEFAULTS.contains(&now.trim())
-                && qdisc.kind() != now.trim())
-        };
-        if let Some((_, value)) = values.iter().find(|(_, value)| is_other(value)) {
+        let kernels_own = values.iter().filter_map(|(_, value)| match value {
+            Value::Qdisc(qdisc) if qdisc.is_default() && DEFAULTS.contains(&qdisc.kind()) => {
+                Some(qdisc)
+            }
+            _ => None,
+        });
+        let kernels_own: Vec<&Qdisc> = kernels_own.collect();
+        if !kernels_own.is_empty()
+            && let Ok(now) = self.default_qdisc()
+            && let Some(other) = kernels_own.into_iter().find(|qdisc| qdisc.kind() != now)
+        {
             return Ok(Some(format!(
-                "`{value}` could not be put back, for the default is {} now (net.core.default_qdisc)",
-                now.trim()
+                "`{other}` could not be put back, for the default is {now} now (net.core.default_qdisc)"
             )));
         }
         let all = self.route.qdiscs(link.index)?;

@@ -11,6 +11,7 @@ use latput_knobs::transaction::{self, RestoreError, Restored};
 use latput_knobs::{
     self as knobs, Checkpoint, CheckpointStore, KernelRead as _, Slot, StoreError, Whereabouts,
 };
+use latput_linux::checkpoint::FolderId;
 use latput_linux::{FileCheckpoints, LinuxKernel, process};
 use latput_load::Stop;
 use latput_units::Nanos;
@@ -41,6 +42,8 @@ pub(super) struct ConfirmDeadline<'a> {
     change: Checkpoint,
     /// The same as it was last read, with its values.
     seen: Option<Checkpoint>,
+    /// The folder that it was in.
+    folder: Option<FolderId>,
     maker: Maker,
     /// Deadline of the maker.
     by: Nanos,
@@ -74,6 +77,7 @@ impl<'a> ConfirmDeadline<'a> {
             args,
             change,
             seen: None,
+            folder: None,
             maker,
             by,
             end_by: None,
@@ -122,6 +126,7 @@ impl<'a> ConfirmDeadline<'a> {
                 Some(kept) => {
                     let by = kept.confirm_by;
                     self.seen = Some(kept);
+                    self.folder = store.folder().or(self.folder);
                     // Without a deadline, the change is incomplete.
                     by.unwrap_or(if is_done { Nanos::ZERO } else { self.by })
                 }
@@ -144,15 +149,16 @@ impl<'a> ConfirmDeadline<'a> {
         self.seen.as_ref().and_then(|seen| seen.confirm_by).unwrap_or(self.by)
     }
 
-    /// Whether the folder of the checkpoints is gone, and with it the checkpoint, although nobody has confirmed the change
-    /// or put it back.
+    /// Whether the folder of the checkpoints is gone or another one is in its place, and with it the checkpoint, although
+    /// nobody has confirmed the change or put it back.
     fn is_away(&self, store: &FileCheckpoints) -> bool {
         // Believed here alone: whoever sends this signal to all processes must not end a watch.
         let is_settled = self.is_settled.load(Ordering::Relaxed);
         let Some(seen) = self.seen.as_ref().filter(|_| !self.is_back && !is_settled) else {
             return false;
         };
-        store.is_gone() && !self.is_interface_gone(seen)
+        let is_another = store.folder().zip(self.folder).is_some_and(|(now, then)| now != then);
+        (store.is_gone() || is_another) && !self.is_interface_gone(seen)
     }
 
     /// Whether nothing is left to put back: the interface was deleted, or it is not here when the time is over.
@@ -170,7 +176,10 @@ impl<'a> ConfirmDeadline<'a> {
         if self.is_away(store)
             && let Some(seen) = self.seen.clone()
         {
-            return self.put_back(&mut RememberedCheckpoint(seen.clone()), &seen, &[]).is_ok();
+            let mut remembered = RememberedCheckpoint(seen.clone());
+            let ended = self.put_back(&mut remembered, &seen, &[]);
+            self.seen = Some(remembered.0);
+            return ended.is_ok();
         }
         let slot = self.change.slot();
         let kept = match store.claim_to_restore(slot, &self.change.interface) {
