@@ -21,9 +21,10 @@ mod write;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use latput_knobs::qdisc::Parameter;
 use latput_knobs::{
     Capability, Device, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named,
-    Place, State, Tier, Value, Whereabouts, WritePermit,
+    Place, Qdisc, State, Tier, Value, Whereabouts, WritePermit,
 };
 
 use latput_trial::nic::{Nic, NicKnob};
@@ -296,6 +297,23 @@ fn read_through(reading: &Reading<'_>, knob: Knob) -> Result<Values, KernelError
     })
 }
 
+/// Why a queue discipline cannot be set for so many queues: their memory. `None` if it can.
+fn memory_obstacle(qdisc: &Qdisc, queues: u32) -> Option<String> {
+    let each = match (qdisc.parameter("flows"), qdisc.parameter("buckets")) {
+        (Some(Parameter::Count(flows)), _) => flows.saturating_mul(FQ_CODEL_FLOW_BYTES),
+        (_, Some(Parameter::Count(buckets))) => buckets.saturating_mul(FQ_BUCKET_BYTES),
+        _ => return None,
+    };
+    let all = each.saturating_mul(u64::from(queues));
+    (all > MEMORY_MOST).then(|| {
+        format!(
+            "`{qdisc}` on {queues} queues would take {} MiB, and at most {} are allowed",
+            all >> 20,
+            MEMORY_MOST >> 20
+        )
+    })
+}
+
 /// Whether drivers drop additional RSS contexts with this.
 fn drops_contexts(knob: Knob, value: &Value) -> bool {
     match knob {
@@ -311,6 +329,10 @@ const MEMORY_MOST: u64 = 1 << 30;
 const PFIFO_FAST_BYTES: u64 = 24;
 /// Memory of RPS for each flow (`struct rps_dev_flow`).
 const RPS_FLOW_BYTES: u64 = 16;
+/// Memory of `fq_codel` for each flow (`struct fq_codel_flow` with its backlog).
+const FQ_CODEL_FLOW_BYTES: u64 = 72;
+/// Memory of `fq` for each bucket (`struct rb_root`).
+const FQ_BUCKET_BYTES: u64 = 8;
 const RPS_FLOW_CNT: &str = "rps_flow_cnt";
 
 /// The largest number of which each queue takes so many bytes.
@@ -415,6 +437,10 @@ impl KernelRead for LinuxKernel {
         let obstacle = match (source_of(knob), value) {
             (Source::Mtu, Value::Count(bytes)) => {
                 self.mtu_obstacle(interface, latput_units::Bytes::new(*bytes))
+            }
+            (Source::QueueQdisc, Value::Qdisc(qdisc)) => {
+                let link = self.route.link(interface).map_err(Failure::from);
+                link.map(|link| memory_obstacle(qdisc, link.tx_queues))
             }
             _ if drops_contexts(knob, value) => {
                 let contexts = self.ethtool().and_then(|it| Ok(it.rss_contexts(interface)?));

@@ -5,6 +5,7 @@
 pub mod qdisc;
 
 mod address;
+mod metrics;
 mod toward;
 
 use std::net::IpAddr;
@@ -30,6 +31,7 @@ const NETNSA_NSID: u16 = 1;
 const NETNSA_FD: u16 = 3;
 
 pub use address::InterfaceAddress;
+pub use metrics::RouteMtu;
 pub use toward::Toward;
 
 /// An Ethernet address.

@@ -335,6 +335,44 @@ fn memory_of_many_queues_is_bounded() {
         // The same on one of two queues.
         pair.run(&["set", "v0", change, "--dry-run"]).expect(0, &["would change"]);
     }
+    said(&["sh", "-c", "ip link add x0 numtxqueues 512 type veth peer name x1; ip link set x0 up"]);
+    if tc("qdisc replace dev x0 root handle 1: mq") {
+        let change = "queue-qdisc=fq_codel flows=65536";
+        pair.run(&["set", "x0", change]).expect(1, &["on 512 queues would take 2304 MiB"]);
+    }
+}
+
+/// The kernel moves them with the MTU of their interface, and not back.
+#[test]
+fn ipv6_routes_keep_their_mtu() {
+    if needs_root() {
+        return;
+    }
+    let pair = Pair::new();
+    let sh = |script: &str| said(&["sh", "-c", script]);
+    sh("ip link set v0 mtu 9000; ip link add up0 link v0 type macvlan; ip link set up0 up");
+    for interface in ["v0", "up0"] {
+        let route = |words: &str| format!("ip -6 route {words} 2001:db8:1::/64 dev {interface}");
+        sh(&format!("{} mtu 8000", route("add")));
+        let look = || sh(&format!("{}; ip -o link show v0", route("show")));
+        let before = look();
+        assert!(before.contains("mtu 8000"), "{before}");
+        for mtu in ["mtu=1500", "mtu=7000"] {
+            pair.run(&["set", "v0", mtu]).expect(1, &["2001:db8:1::/64", "`mtu lock 8000`"]);
+            assert_eq!(look(), before);
+        }
+        // What moves nothing, and what moves back, is taken.
+        for (other, mtu) in
+            [("mtu lock 8000", "mtu=1500"), ("mtu 1300", "mtu=1500"), ("mtu 9000", "mtu=1500")]
+        {
+            sh(&format!("{} {other}", route("replace")));
+            let before = look();
+            pair.run(&[&["set", "v0", mtu][..], &WAITS].concat()).expect(0, &["changed"]);
+            pair.run(&["restore"]).expect(0, &["put back v0 mtu"]);
+            assert_eq!(look(), before, "{interface} {other}");
+        }
+        sh(&route("del"));
+    }
 }
 
 #[test]

@@ -46,8 +46,11 @@ impl LinuxKernel {
         mtu: Bytes,
     ) -> Result<Option<String>, Failure> {
         let link = self.route.link(interface)?;
-        let below: BTreeSet<u32> =
-            self.linked_to(&link)?.iter().map(|it| it.index).chain([link.index]).into_set();
+        let linked = self.linked_to(&link)?;
+        if let Some(obstacle) = self.route_obstacle(&link, &linked, mtu)? {
+            return Ok(Some(obstacle));
+        }
+        let below: BTreeSet<u32> = linked.iter().map(|it| it.index).chain([link.index]).into_set();
         let Elsewhere { mut uppers, unseen } = uppers_elsewhere(&below)?;
         uppers.retain(|upper| is_moved(&upper.link, mtu));
         match (obstacle(&uppers, mtu), not_looked_into(interface, unseen)) {

@@ -16,7 +16,7 @@ use super::failure::Failure;
 use super::read::{Reading, Values};
 use super::source::{Source, source_of};
 use crate::process::{self, ThreadSchedule};
-use crate::route::Link;
+use crate::route::{Link, RouteMtu};
 
 /// The process that makes all kernel threads, and gives them its CPUs.
 const KTHREADD: u32 = 2;
@@ -108,6 +108,43 @@ impl LinuxKernel {
             values.extend(of_ipv6(&it.name)?.map(|mtu| (Place::LinkedIpv6(it.index), mtu)));
         }
         Ok(values)
+    }
+
+    /// Why an MTU cannot be set: it would change the MTU of IPv6 routes for good (`fib6_nh_mtu_change`, `net/ipv6/route.c`).
+    /// `None` if it changes none.
+    pub(super) fn route_obstacle(
+        &self,
+        link: &Link,
+        linked: &[Link],
+        mtu: Bytes,
+    ) -> Result<Option<String>, Failure> {
+        let moved = linked.iter().filter(|upper| upper.mtu > mtu).chain([link]);
+        let moved: Vec<(&Link, Bytes)> = moved
+            .map(|link| {
+                let of_ipv6 = self.proc.read_number(&ipv6_mtu(&link.name));
+                (link, of_ipv6.map_or(link.mtu, Bytes::new))
+            })
+            .collect();
+        let is_lost = |route: &RouteMtu| {
+            moved.iter().any(|(link, of_ipv6)| {
+                let follows = route.mtu >= mtu || route.mtu == *of_ipv6;
+                !route.is_locked
+                    && follows
+                    && route.mtu != link.mtu
+                    && route.interfaces.contains(&link.index)
+            })
+        };
+        let routes = self.route.ipv6_route_mtus()?;
+        let lost: Vec<&RouteMtu> = routes.iter().filter(|route| is_lost(route)).collect();
+        Ok(lost.first().map(|RouteMtu { destination, mtu: own, .. }| {
+            let (own, more) = (own.get(), lost.len() - 1);
+            let more = if more == 0 { String::new() } else { format!(" (and of {more} more)") };
+            format!(
+                "the kernel would set the mtu {own} of the IPv6 route to {destination}{more} to {} too, and latput could not \
+                 put that back: give the route `mtu lock {own}` first",
+                mtu.get()
+            )
+        }))
     }
 
     /// The interfaces of this namespace that lie on one, or on one of those, and the ports of a bond, by number.
