@@ -36,6 +36,7 @@ const BASELINES: &[&str] = &[
     "tc qdisc add dev v0 root handle 1: mq; \
      tc qdisc add dev v0 parent 1:2 handle 12: tbf rate 100mbit burst 32k limit 64k",
     "ethtool -K v0 sg off; echo 1 > /sys/class/net/v0/threaded",
+    "echo 1 > /sys/class/net/v0/threaded; \"$PYTHON\" -IS \"$NAPI\" v0 bind",
 ];
 
 /// Every knob that a veth has, each with two values.
@@ -75,8 +76,6 @@ const WHOLE: Duration = Duration::from_secs(180);
 
 /// Time of a sample in CI, seconds.
 const WITHIN_S: u64 = 240;
-/// Fewest that a sample consists of, however slow the machine is.
-const FEWEST: u64 = 60;
 
 const PLAN: &str = "schema = 1\nname = \"kills\"\n[factors]\n\"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], [\"1ms\", 10]]\n\
     mtu = [1500, 1400]\n[[workload]]\nkind = \"tcp_rr\"\n[method]\ndesign = \"blocks\"\n\
@@ -235,7 +234,9 @@ pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()
     print(&sum);
     let done: u64 = sum.values().map(|count| count.kills).sum();
     println!("{done} of {} in {} s", options.kills, begun.elapsed().as_secs());
-    ensure!(done >= FEWEST.min(options.kills), "the time is over: at least {FEWEST} are wanted");
+    // However slow the machine is.
+    let fewest = options.kills / 2;
+    ensure!(done >= fewest, "the time is over: at least {fewest} are wanted");
     Ok(())
 }
 

@@ -1,15 +1,17 @@
-"""The settings of every NAPI of one interface, by raw netlink: what ethtool, ip, tc and sysfs do not show.
+"""The settings of every NAPI of one interface, by raw netlink: what ethtool, ip, tc and sysfs do not show. And the CPUs and
+the policy of the thread that polls for it. With `bind`, each thread gets CPU 1 and a real-time priority.
 
 Numbers: include/uapi/linux/{netlink,genetlink,netdev}.h. Ids and interrupts change when a NAPI is made anew, and are left out.
 """
 
+import os
 import socket
 import struct
 import sys
 
 CTRL, GETFAMILY, FAMILY_ID, FAMILY_NAME = 16, 3, 1, 2
 NETLINK_GENERIC = 16
-NAPI_GET, NAPI_IFINDEX, LEFT_OUT = 11, 1, {1, 2, 3, 4}
+NAPI_GET, NAPI_IFINDEX, NAPI_PID, LEFT_OUT = 11, 1, 4, {1, 2, 3, 4}
 
 
 def attributes(payload):
@@ -53,3 +55,9 @@ index = struct.pack("I", socket.if_nametoindex(sys.argv[1]))
 napis = [dict(attributes(one)) for one in ask(sock, family, NAPI_GET, attribute(NAPI_IFINDEX, index), 0x300)]
 for napi in sorted(napis, key=lambda one: one.get(2, b"")):
     print({kind: value.hex() for kind, value in sorted(napi.items()) if kind not in LEFT_OUT})
+    pid = struct.unpack("I", napi.get(NAPI_PID, bytes(4)))[0]
+    if pid and sys.argv[2:] == ["bind"]:
+        os.sched_setaffinity(pid, {1})
+        os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(5))
+    if pid:
+        print(os.sched_getaffinity(pid), os.sched_getscheduler(pid), os.sched_getparam(pid).sched_priority)

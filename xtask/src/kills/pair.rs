@@ -12,7 +12,8 @@ use crate::workspace::output;
 
 const NAPI: &str = include_str!("napi.py");
 /// Everything that a knob of a veth could have moved, as others than latput see it.
-const LOOK: &str = "ip -d -o link show v0; tc -d qdisc show dev v0; ethtool -k v0; ethtool -l v0; \
+const LOOK: &str = "ip -d -o link show v0; tc -d qdisc show dev v0; tc -d class show dev v0; \
+    tc -d filter show dev v0; ethtool -k v0; ethtool -l v0; \
     cd /sys/class/net/v0; grep '' threaded gro_flush_timeout napi_defer_hard_irqs tx_queue_len mtu \
     queues/*/rps_cpus queues/*/rps_flow_cnt queues/*/xps_cpus queues/*/xps_rxqs 2>&1; \"$PYTHON\" -IS \"$NAPI\" v0; \
     cat /proc/sys/net/ipv6/conf/v0/mtu 2>&1; true";
