@@ -20,6 +20,7 @@ const DELAYS: [Knob; 2] = [Knob::RxUsecs, Knob::TxUsecs];
 pub(crate) const QUEUES_MAX: u64 = 8;
 
 /// The knobs, values and habits of one interface.
+#[expect(clippy::struct_excessive_bools, reason = "each is a habit that drivers have or have not")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FakeInterface {
     values: BTreeMap<(Knob, Place), Value>,
@@ -33,6 +34,8 @@ pub struct FakeInterface {
     is_strict: bool,
     /// Whether the delays of both directions must be equal.
     shares_channels: bool,
+    /// Whether a mode of moderation that changes brings delays of its own.
+    has_mode_tables: bool,
 }
 
 /// When an interface has NAPIs, and when it makes new ones.
@@ -80,6 +83,12 @@ impl FakeInterface {
     /// The same, but delays are refused while adaptive moderation is on, as by `ice`.
     pub fn strict(mut self) -> Self {
         self.is_strict = true;
+        self
+    }
+
+    /// The same, but a mode of moderation that changes brings delays of its own, as with `mlx5`.
+    pub fn with_mode_tables(mut self) -> Self {
+        self.has_mode_tables = true;
         self
     }
 
@@ -185,6 +194,12 @@ impl FakeInterface {
                 }
                 _ => {}
             }
+            if self.has_mode_tables {
+                for delay in moderated_by(knob) {
+                    let value = self.values.entry((*delay, Place::Device));
+                    value.and_modify(|value| *value = initial(*delay));
+                }
+            }
             if knob == Knob::Qdisc {
                 for queue in 0..self.queues {
                     let key = (Knob::QueueQdisc, Place::TxQueue(queue));
@@ -229,6 +244,7 @@ impl FakeInterface {
             habit,
             is_strict: false,
             shares_channels: false,
+            has_mode_tables: false,
         };
         interface.make_napis(habit != Habit::NoNapis);
         interface
@@ -259,6 +275,16 @@ impl FakeInterface {
                 self.values.insert(key, value);
             }
         }
+    }
+}
+
+/// The delays that a driver takes from its own table when a mode of moderation changes
+/// (`mlx5e_reset_rx_moderation`, `mlx5e_reset_tx_moderation`).
+const fn moderated_by(mode: Knob) -> &'static [Knob] {
+    match mode {
+        Knob::AdaptiveRx | Knob::CqeModeRx => &[Knob::RxUsecs, Knob::RxFrames],
+        Knob::AdaptiveTx | Knob::CqeModeTx => &[Knob::TxUsecs, Knob::TxFrames],
+        _ => &[],
     }
 }
 

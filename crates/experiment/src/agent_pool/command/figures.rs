@@ -53,20 +53,20 @@ pub(super) fn store(
     observation: &mut Observation,
 ) {
     let longest = ended.iter().map(|(_, ended)| ended.ended.saturating_sub(ended.began)).max();
-    let Some(mut all) = parts.into_iter().reduce(joined) else { return };
+    let Some(all) = parts.into_iter().reduce(joined) else { return };
     let window = all.window.or(longest).unwrap_or_default();
     let by_rate = all.metrics.get(&Metric::TransactionsPerS).copied();
-    // Service demand is per transaction.
-    all.transactions = match (by_rate, all.transactions) {
-        (Some(rate), _) => Some(whole(rate * window.as_secs_f64())),
-        (None, counted) => counted,
-    };
     observation.traffic.sender_window = window;
     observation.traffic.receiver_window = window;
     observation.checks.extend(all.errors.map(program_errors));
     let metrics = all.metrics.clone();
     all.store(observation);
+    // By the program's own count: only that tells of how many a percentile is.
     observation.checks.extend(latput_formats::few_observations(&metrics, observation));
+    // Service demand is per transaction of the time in which CPU time was counted.
+    if let Some(rate) = by_rate {
+        observation.traffic.transactions = Some(whole(rate * window.as_secs_f64()));
+    }
 }
 
 /// Whether the benchmark's own requests went well: fast errors are no rate.
@@ -114,6 +114,25 @@ fn joined(mut a: ProgramFigures, b: ProgramFigures) -> ProgramFigures {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percentile_is_judged_by_the_programs_count() {
+        let counted = |transactions| ProgramFigures {
+            metrics: [(Metric::TransactionsPerS, 40_000.0), (Metric::LatencyNsP99, 5.0)].into(),
+            transactions,
+            window: Some(latput_units::Nanos::from_s(1)),
+            ..ProgramFigures::default()
+        };
+        for (count, is_marked) in [(Some(50), true), (Some(40_000), false), (None, false)] {
+            let mut observation = Observation::default();
+            store(vec![counted(count)], &[], &mut observation);
+            let words: Vec<&str> = observation.checks.iter().map(|it| &*it.detail).collect();
+            let is_named = words.iter().any(|detail| detail.contains("50"));
+            assert_eq!((is_named, words.len()), (is_marked, usize::from(is_marked)), "{words:?}");
+            // Service demand is by the rate.
+            assert_eq!(observation.traffic.transactions, Some(40_000));
+        }
+    }
 
     #[test]
     fn host_rates_add_up_worst_percentile_counts() {
