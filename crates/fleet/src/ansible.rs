@@ -35,15 +35,31 @@ struct ListedGroup {
     hosts: Vec<String>,
     #[serde(default)]
     children: Vec<String>,
+    #[serde(default)]
+    vars: BTreeMap<String, Json>,
 }
 
 /// Variables of Ansible's that change the way to a host and that latput never follows.
-const NOT_FOLLOWED: &[&str] = &["ansible_ssh_pass", "ansible_password", "ansible_become_password"];
+const NOT_FOLLOWED: &[&str] = &[
+    "ansible_ssh_pass",
+    "ansible_ssh_password",
+    "ansible_password",
+    "ansible_become_password",
+    "ansible_become_pass",
+    "ansible_sudo_pass",
+    "ansible_become_exe",
+    "ansible_sudo_exe",
+    "ansible_become_flags",
+    "ansible_sudo_flags",
+];
 /// Variables with more words for ssh.
 const SSH_WORDS: &[&str] =
     &["ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args"];
-const KEY: &str = "ansible_ssh_private_key_file";
+/// The file of a key; the first that is there counts.
+const KEYS: &[&str] = &["ansible_ssh_private_key_file", "ansible_private_key_file"];
 const BECOME: &str = "ansible_become";
+/// The program for the way there; latput has its own word for it.
+const PROGRAM: &str = "ansible_ssh_executable";
 
 /// The words of ssh itself where a host needs more than an address: nobody is there to answer a question.
 const SSH: &[&str] = &["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"];
@@ -65,17 +81,39 @@ pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
             }
         }
     }
+    must_have_given_variables(&groups)?;
     let all_groups = groups_of_hosts(&groups);
     let nothing = BTreeMap::new();
     let hosts = names.into_iter().map(|name| {
         let variables = Variables(meta.hostvars.get(name).unwrap_or(&nothing));
         let group = group_of.get(name).copied().unwrap_or(UNGROUPED);
         let groups = all_groups.get(name).cloned().unwrap_or_default();
-        listed(name, group, &variables)
-            .map(|host| ListedHost { groups, ..host })
-            .map_err(|why| InventoryError::new(format!("host `{}`: {why}", name.escape_debug())))
+        // A host that is wrong says nothing of the others, which may be all that are asked for.
+        let host = listed(name, group, &variables).unwrap_or_else(|why| ListedHost {
+            name: Some(name.escape_debug().to_string()),
+            group: group.to_owned(),
+            left_out: Some(why),
+            ..ListedHost::default()
+        });
+        ListedHost { groups, ..host }
     });
-    counted(hosts.collect::<Result<_, _>>()?)
+    counted(hosts.collect())
+}
+
+/// Refuses variables of groups: only `ansible-inventory` knows which of several groups gives a host its value.
+fn must_have_given_variables(groups: &BTreeMap<String, ListedGroup>) -> Result<(), InventoryError> {
+    let is_read = |name: &String| name.starts_with("latput_") || name.starts_with("ansible_");
+    let found = groups
+        .iter()
+        .find_map(|(group, it)| Some((group, it.vars.keys().find(|name| is_read(name))?)));
+    found.map_or(Ok(()), |(group, variable)| {
+        Err(InventoryError::new(format!(
+            "group `{}` has `{}` as a variable of its own, as `--export` prints it: give the output of \
+             `ansible-inventory --list` without --export, which has it at each host",
+            group.escape_debug(),
+            variable.escape_debug()
+        )))
+    })
 }
 
 /// The groups of each host: those that list it, and those above them.
@@ -107,12 +145,29 @@ fn groups_of_hosts(groups: &BTreeMap<String, ListedGroup>) -> BTreeMap<&str, Vec
 struct Variables<'a>(&'a BTreeMap<String, Json>);
 
 impl Variables<'_> {
-    /// A text or a number.
+    /// A text or a number. `ansible-inventory` leaves templates as they are.
     fn text(&self, name: &str) -> Result<Option<String>, String> {
+        match self.raw(name)? {
+            Some(text) if is_template(&text) => Err(format!(
+                "its `{name}` is a template, and `ansible-inventory` does not expand it: give it a plain value"
+            )),
+            text => Ok(text),
+        }
+    }
+
+    /// The same where whoever asks can tell a template from others.
+    fn raw(&self, name: &str) -> Result<Option<String>, String> {
         match self.0.get(name) {
             None | Some(Json::Null) => Ok(None),
             Some(value) => scalar(value).map(Some).map_err(|why| format!("{name}: {why}")),
         }
+    }
+
+    /// Whether a variable is there and not empty, in whatever form: a password may be encrypted.
+    fn is_set(&self, name: &str) -> bool {
+        self.0
+            .get(name)
+            .is_some_and(|value| !matches!(value, Json::Null) && value.as_str() != Some(""))
     }
 
     /// The first of several that is there.
@@ -131,10 +186,24 @@ impl Variables<'_> {
             Some(Json::Object(values)) => values,
             Some(_) => return Err("latput_settings is not a dictionary of knobs".to_owned()),
         };
-        let values = values.iter().map(|(knob, value)| Ok((knob.as_str(), scalar(value)?)));
+        let one = |(knob, value): (&'_ String, &Json)| -> Result<(String, String), String> {
+            let text = scalar(value)?;
+            if is_template(&text) {
+                return Err(format!("`{knob}` is a template, which nobody has expanded"));
+            }
+            Ok((knob.clone(), text))
+        };
+        let values = values.iter().map(one);
         let values = values.collect::<Result<Vec<_>, String>>();
-        values.and_then(setting_of).map_err(|why| format!("latput_settings: {why}"))
+        let setting = |values: Vec<(String, String)>| {
+            setting_of(values.iter().map(|(knob, text)| (knob.as_str(), text.clone())))
+        };
+        values.and_then(setting).map_err(|why| format!("latput_settings: {why}"))
     }
+}
+
+fn is_template(text: &str) -> bool {
+    text.contains("{{") || text.contains("{%")
 }
 
 fn scalar(value: &Json) -> Result<String, String> {
@@ -151,10 +220,7 @@ fn listed(name: &str, group: &str, variables: &Variables<'_>) -> Result<ListedHo
         check_name(part).map_err(|error| error.problem)?;
     }
     let interface = variables.text("latput_interface")?;
-    let (way, left_out) = match way(name, interface.as_deref(), variables)? {
-        Ok(way) => (way, None),
-        Err(why) => (WayThere::default(), Some(why)),
-    };
+    let way = way(name, interface.as_deref(), variables)?;
     Ok(ListedHost {
         name: Some(name.to_owned()),
         word: way.word,
@@ -162,17 +228,9 @@ fn listed(name: &str, group: &str, variables: &Variables<'_>) -> Result<ListedHo
         interface,
         driver: variables.text("latput_driver")?,
         setting: variables.setting()?,
-        left_out,
         not_followed: way.not_followed,
         ..ListedHost::default()
     })
-}
-
-/// The variable that `ansible-inventory` leaves as a template, among these.
-fn template<'n>(variables: &Variables<'_>, names: &[&'n str]) -> Option<&'n str> {
-    let is_template =
-        |name: &&&str| variables.text(name).is_ok_and(|it| it.is_some_and(|it| it.contains("{{")));
-    names.iter().find(is_template).copied()
 }
 
 /// How to get to a host.
@@ -188,48 +246,31 @@ impl From<String> for WayThere {
     }
 }
 
-/// How to get there: `latput_target`, else by the variables of Ansible's connection. The inner error says why this host is
-/// left out, and the outer one that its variables are no values.
-fn way(
-    name: &str,
-    interface: Option<&str>,
-    variables: &Variables<'_>,
-) -> Result<Result<WayThere, String>, String> {
+/// How to get there: `latput_target`, else by the variables of Ansible's connection. The error says why latput cannot.
+fn way(name: &str, interface: Option<&str>, variables: &Variables<'_>) -> Result<WayThere, String> {
     if let Some(target) = variables.text("latput_target")? {
-        return Ok(Ok(target.into()));
-    }
-    let names = [
-        "ansible_connection",
-        "ansible_host",
-        "ansible_ssh_host",
-        "ansible_user",
-        "ansible_ssh_user",
-        "ansible_port",
-        "ansible_ssh_port",
-    ];
-    if let Some(variable) = template(variables, &names) {
-        return Ok(Err(format!(
-            "its `{variable}` is a template, and `ansible-inventory` does not expand it: give it a plain \
-             value, or set latput_target"
-        )));
+        return Ok(target.into());
     }
     let connection = variables.text("ansible_connection")?;
     match connection.as_deref().map(|it| it.rsplit('.').next().unwrap_or(it)) {
         Some("local") => {
-            return Ok(interface
+            return interface
                 .map(|interface| interface.to_owned().into())
-                .ok_or_else(|| "it is this host: set latput_interface".to_owned()));
+                .ok_or_else(|| "it is this host: set latput_interface".to_owned());
         }
         None | Some("ssh" | "smart" | "paramiko" | "paramiko_ssh") => {}
         Some(other) => {
-            return Ok(Err(format!("its connection `{other}` is not ssh: set latput_target")));
+            return Err(format!("its connection `{other}` is not ssh: set latput_target"));
         }
     }
-    let host = variables.first(&["ansible_host", "ansible_ssh_host"])?;
+    let first = |names: &[&str]| {
+        variables.first(names).map_err(|why| format!("{why}, or set latput_target"))
+    };
+    let host = first(&["ansible_host", "ansible_ssh_host"])?;
     let host = host.unwrap_or_else(|| name.to_owned());
-    let user = variables.first(&["ansible_user", "ansible_ssh_user"])?;
-    let port = variables.first(&["ansible_port", "ansible_ssh_port"])?;
-    ssh(&host, user.as_deref(), port.as_deref(), variables).map(Ok)
+    let user = first(&["ansible_user", "ansible_ssh_user"])?;
+    let port = first(&["ansible_port", "ansible_ssh_port"])?;
+    ssh(&host, user.as_deref(), port.as_deref(), variables)
 }
 
 /// The way by ssh. What needs more than user, host and port becomes a command.
@@ -242,36 +283,30 @@ fn ssh(
     let mut not_followed: Vec<&'static str> = Vec::new();
     let mut options: Vec<String> = Vec::new();
     for variable in SSH_WORDS {
-        match variables.text(variable)?.map(|text| ssh_words(&text)) {
+        match variables.raw(variable)?.map(|text| ssh_words(&text)) {
             None => {}
             Some(Some(words)) => options.extend(words),
             Some(None) => not_followed.push(variable),
         }
     }
-    if let Some(file) = variables.text(KEY)?.filter(|file| !file.is_empty()) {
-        if is_one_word(&file) {
-            options.extend(["-i".to_owned(), file]);
-        } else {
-            not_followed.push(KEY);
+    let key = KEYS.iter().find(|variable| variables.is_set(variable));
+    if let Some(variable) = key {
+        match variables.raw(variable)?.filter(|file| is_one_word(file)) {
+            Some(file) => options.extend(["-i".to_owned(), file]),
+            None => not_followed.push(variable),
         }
     }
-    let mut after: &[&str] = &[];
-    let become_root = variables.text(BECOME)?.is_some_and(|it| truth(&it));
-    if become_root && user != Some("root") {
-        let is_usual = |name: &str, usual: &str| -> Result<bool, String> {
-            Ok(variables.text(name)?.is_none_or(|it| it == usual))
-        };
-        let method = is_usual("ansible_become_method", "sudo")?;
-        if method && is_usual("ansible_become_user", "root")? {
-            after = SUDO;
-        } else {
+    let after = match becomes_root(user, variables)? {
+        Some(true) => SUDO,
+        Some(false) => &[],
+        None => {
             not_followed.push(BECOME);
+            &[]
         }
-    }
-    for variable in NOT_FOLLOWED {
-        if variables.text(variable)?.is_some_and(|it| !it.is_empty()) {
-            not_followed.push(variable);
-        }
+    };
+    not_followed.extend(NOT_FOLLOWED.iter().filter(|variable| variables.is_set(variable)));
+    if variables.is_set(PROGRAM) && variables.raw(PROGRAM)?.is_none_or(|it| it != SSH[0]) {
+        not_followed.push(PROGRAM);
     }
     let at_user = user.map_or_else(String::new, |user| format!("{user}@"));
     if options.is_empty() && after.is_empty() || !is_plain(host) || !user.is_none_or(is_plain) {
@@ -284,6 +319,28 @@ fn ssh(
     let words = SSH.iter().copied().chain(options.iter().map(String::as_str)).chain(port);
     let words = words.chain(["--", &destination]).chain(after.iter().copied());
     Ok(WayThere { word: format!("exec:{}", words.collect::<Vec<_>>().join(" ")), not_followed })
+}
+
+/// Whether the user there is to become root by sudo; `None` where it is something else that latput cannot do.
+fn becomes_root(user: Option<&str>, variables: &Variables<'_>) -> Result<Option<bool>, String> {
+    let Some(word) = variables.raw(BECOME)? else { return Ok(Some(false)) };
+    if user == Some("root") {
+        return Ok(Some(false));
+    }
+    if is_template(&word) {
+        return Ok(None);
+    }
+    if !truth(&word) {
+        return Ok(Some(false));
+    }
+    let method = variables.raw("ansible_become_method")?;
+    let is_sudo =
+        method.is_none_or(|it| it.strip_prefix("ansible.builtin.").unwrap_or(&it) == "sudo");
+    let mut is_root = true;
+    for variable in ["ansible_become_user", "ansible_sudo_user"] {
+        is_root &= variables.raw(variable)?.is_none_or(|it| it == "root");
+    }
+    Ok((is_sudo && is_root).then_some(true))
 }
 
 /// The words of a variable for ssh; `None` where one of them cannot stand in a command of latput's.
@@ -394,11 +451,17 @@ mod tests {
     }
 
     #[test]
-    fn hosts_out_of_reach_are_left_out() {
+    fn unusable_hosts_are_left_out_by_name() {
         for (from, to, name, problem) in [
             ("\"latput_target\"", "\"other\"", "pod", "its connection `docker` is not ssh"),
             ("\"latput_interface\": \"lo\"", "\"x\": 1", "own", "it is this host"),
             ("192.0.2.1", "{{ name }}.example", "web1", "its `ansible_host` is a template"),
+            ("\"eth0\",\n", "\"{{ nic }}\",\n", "web1", "its `latput_interface` is a template"),
+            ("exec:docker", "exec:{{ tool }}", "pod", "its `latput_target` is a template"),
+            ("50us", "{{ usecs }}", "web1", "latput_settings: `rx-usecs` is a template"),
+            ("\"rx-usecs\"", "\"rx-usec\"", "web1", "latput_settings: there is no knob"),
+            ("2222", "[1]", "web2", "ansible_port: `[1]`"),
+            ("own\"", "o\\u001bwn\"", "o\\u{1b}wn", "is not a name"),
         ] {
             let hosts = parse(&LISTING.replace(from, to)).unwrap();
             let out: Vec<&ListedHost> = hosts.iter().filter(|it| it.left_out.is_some()).collect();
@@ -454,6 +517,12 @@ mod tests {
             (r#""ansible_become": "yes", "ansible_user": "root""#, format!("ssh://root@[{at}]")),
             (r#""ansible_become": false"#, format!("ssh://[{at}]")),
             (
+                r#""ansible_become": true, "ansible_become_method": "ansible.builtin.sudo""#,
+                format!("{ssh} -- {at} sudo -n"),
+            ),
+            (r#""ansible_ssh_executable": "ssh""#, format!("ssh://[{at}]")),
+            (r#""ansible_private_key_file": "/k""#, format!("{ssh} -i /k -- {at}")),
+            (
                 r#""ansible_ssh_private_key_file": "~/.ssh/id_ops""#,
                 format!("{ssh} -i ~/.ssh/id_ops -- {at}"),
             ),
@@ -471,8 +540,14 @@ mod tests {
             (r#""ansible_ssh_common_args": "-o ProxyCommand='ssh -W %h:%p $(id)'""#, SSH_WORDS[1]),
             (r#""ansible_ssh_common_args": "-J \"gw""#, SSH_WORDS[1]),
             (r#""ansible_ssh_extra_args": "-J {{ gateway }}""#, SSH_WORDS[2]),
-            (r#""ansible_ssh_private_key_file": "/a b""#, KEY),
+            (r#""ansible_ssh_private_key_file": "/a b""#, KEYS[0]),
+            (r#""ansible_private_key_file": "{{ key }}""#, KEYS[1]),
             (r#""ansible_password": "x""#, "ansible_password"),
+            (r#""ansible_become": "{{ x }}""#, BECOME),
+            (r#""ansible_become": true, "ansible_become_user": "{{ x }}""#, BECOME),
+            (r#""ansible_become_pass": {"__ansible_vault": "x"}"#, "ansible_become_pass"),
+            (r#""ansible_sudo_pass": "ssh""#, "ansible_sudo_pass"),
+            (r#""ansible_ssh_executable": "/opt/ssh""#, PROGRAM),
         ] {
             let (word, not_followed) = with(variables);
             assert_eq!((word.as_str(), &not_followed[..]), ("ssh://[2001:db8::2]", &[name][..]));
@@ -497,16 +572,20 @@ mod tests {
     }
 
     #[test]
-    fn bad_listing_is_refused_by_host() {
+    fn bad_listing_is_refused() {
         for (from, to, problem) in [
-            ("rx-usecs", "rx-usec", "host `web1`: latput_settings: there is no knob"),
-            ("2222", "[1]", "host `web2`: ansible_port: `[1]`"),
             ("\"_meta\"", "\"_meta\" 1", "not what `ansible-inventory --list` prints"),
-            ("own\"", "o\\u001bwn\"", "is not a name"),
+            (
+                "\"prod\": {",
+                "\"prod\": {\"vars\": {\"latput_settings\": {}}, ",
+                "group `prod` has `latput_settings` as a variable of its own",
+            ),
         ] {
             let said = parse(&LISTING.replace(from, to)).unwrap_err().to_string();
             assert!(said.contains(problem), "{said}");
         }
+        let other = LISTING.replace("\"prod\": {", "\"prod\": {\"vars\": {\"rack\": 1}, ");
+        assert!(parse(&other).is_ok());
         assert!(parse("{}").unwrap_err().problem.contains("names no host"));
         let deep = "[".repeat(100_000);
         assert!(parse(&deep).is_err());

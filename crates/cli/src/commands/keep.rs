@@ -4,12 +4,14 @@ mod check;
 mod choose;
 mod diff;
 mod files;
+pub(super) mod glob;
 mod keyfile;
 mod outranked;
 mod profile;
 mod tuned;
 mod udev_files;
 mod unit;
+mod unmanaged;
 pub(crate) mod wanted;
 mod watch;
 
@@ -336,7 +338,8 @@ fn placed(
             })?;
             if let Some(others) = found.others {
                 let message = format!(
-                    "{} is of other interfaces too ({others}): give {interface} an entry of its own, or use --format udev",
+                    "{} is, or may be, of other interfaces too ({others}): give {interface} an entry of its own, or use \
+                     --format udev",
                     found.file
                 );
                 return Err(CliError::new(Code::Failed, message));

@@ -12,6 +12,7 @@ use latput_linux::{Identity, RootFolder};
 use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::commands::interface_type::{MeantInterface, unknown_type};
+use crate::commands::keep::glob::is_like;
 use crate::exit::{CliError, Code};
 
 /// The folders of netplan's files; of two files with one name that of the last folder counts (netplan(5)).
@@ -92,8 +93,8 @@ impl Definitions {
             if self.is_running_system { Properties::read(interface) } else { Properties::Unknown };
         let (id, found) = find(&self.by_id, interface, &properties)?;
         let entry = NetplanEntry { device_type: found.device_type, id: id.clone(), is_found: true };
-        let has_link = found.has_link_keys;
-        Some(FoundEntry { entry, file: found.file.clone(), others: found.others(), has_link })
+        let (has_link, others) = (found.has_link_keys, found.others(&properties));
+        Some(FoundEntry { entry, file: found.file.clone(), others, has_link })
     }
 }
 
@@ -123,14 +124,17 @@ pub(super) fn in_entry(
     target.in_netplan_entry(entry).map_err(|error| CliError::usage(error.to_string()))
 }
 
-/// The definition of an interface. One that is of others too comes last.
+/// The definition of an interface. One that is or may be of others comes last, and of these one without a .link file.
 fn find<'a>(
     by_id: &'a BTreeMap<String, Definition>,
     interface: &str,
     properties: &Properties,
 ) -> Option<(&'a String, &'a Definition)> {
     let its = |(id, it): &(&String, &Definition)| it.is_of(id, interface, properties);
-    by_id.iter().filter(its).min_by_key(|(_, it)| it.others().is_some())
+    by_id
+        .iter()
+        .filter(its)
+        .min_by_key(|(_, it)| (it.others(properties).is_some(), !it.has_link_keys))
 }
 
 impl Properties {
@@ -140,10 +144,14 @@ impl Properties {
         Self::OfThisHost { address: address.map(|it| it.trim().to_owned()), driver }
     }
 
-    /// An address that nobody knows fits none.
-    fn has_address(&self, wanted: &str) -> bool {
-        let Self::OfThisHost { address: Some(own), .. } = self else { return false };
-        own.eq_ignore_ascii_case(wanted)
+    /// An address that nobody knows may be any, as with drivers.
+    fn may_have_address(&self, wanted: &str) -> bool {
+        match self {
+            Self::OfThisHost { address, .. } => {
+                address.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(wanted))
+            }
+            Self::Unknown => true,
+        }
     }
 
     /// A driver that nobody knows may be any: the entry may be of the interface.
@@ -185,17 +193,23 @@ impl Definition {
         // All that `match` has must fit; an empty one fits every interface.
         let has_name = self.matched_name.as_deref().is_none_or(|it| is_like(interface, it));
         let has_address =
-            self.matched_address.as_deref().is_none_or(|it| properties.has_address(it));
+            self.matched_address.as_deref().is_none_or(|it| properties.may_have_address(it));
         let has_driver = self.drivers.is_empty()
             || self.drivers.iter().any(|pattern| properties.may_have_driver(pattern));
         has_name && has_address && has_driver
     }
 
-    /// The `match` by which it is of other interfaces too.
-    fn others(&self) -> Option<String> {
-        let has_one = self.set_name.is_some() || self.matched_address.is_some();
-        if has_one || !self.has_match {
+    /// The `match` by which it is of other interfaces too, or may be.
+    fn others(&self, properties: &Properties) -> Option<String> {
+        if self.set_name.is_some() || !self.has_match {
             return None;
+        }
+        match (&self.matched_address, properties) {
+            (Some(_), Properties::OfThisHost { .. }) => return None,
+            (Some(address), Properties::Unknown) if self.matched_name.is_none() => {
+                return Some(format!("macaddress {address}, which may be another's"));
+            }
+            _ => {}
         }
         match &self.matched_name {
             Some(name) => name.contains(['*', '?', '[']).then(|| name.clone()),
@@ -308,20 +322,6 @@ impl Definition {
     }
 }
 
-/// Whether a name is like a pattern with `*` and `?`.
-pub(super) fn is_like(name: &str, pattern: &str) -> bool {
-    let Some(first) = pattern.chars().next() else { return name.is_empty() };
-    let rest = &pattern[first.len_utf8()..];
-    let mut letters = name.chars();
-    match (first, letters.next()) {
-        ('*', None) => is_like("", rest),
-        ('*', Some(_)) => is_like(name, rest) || is_like(letters.as_str(), pattern),
-        ('?', Some(_)) => is_like(letters.as_str(), rest),
-        (wanted, Some(letter)) if wanted == letter => is_like(letters.as_str(), rest),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use latput_knobs::export::{Format, Match, export};
@@ -367,10 +367,13 @@ mod tests {
         let pattern = "network:\n  ethernets:\n    all:\n      match: {name: \"en?1*\"}\n";
         check(&[pattern], "eno1np0", Some(("ethernets", "all")));
         check(&[pattern], "eth1", None);
+        let class = "network:\n  ethernets:\n    all:\n      match: {name: \"eth[!0-6]\"}\n";
+        check(&[class], "eth7", Some(("ethernets", "all")));
+        check(&[class], "eth3", None);
     }
 
     #[test]
-    fn driver_match_is_of_others_too() {
+    fn driver_pattern_and_address_may_be_of_others() {
         let entry = |matched: &str| {
             format!(
                 "network:\n  ethernets:\n    all:\n      match: {{{matched}}}\n      mtu: 9000\n"
@@ -381,13 +384,19 @@ mod tests {
             ("driver: [\"bnx*\", \"ix?be\"]", Some("driver bnx* ix?be")),
             ("", Some("`match` is empty")),
             ("name: eth7, driver: ixgbe", None),
+            ("name: \"eth[0-9]\"", Some("eth[0-9]")),
+            (
+                "macaddress: \"52:54:00:aa:bb:cc\"",
+                Some("macaddress 52:54:00:aa:bb:cc, which may be another's"),
+            ),
+            ("name: eth7, macaddress: \"52:54:00:aa:bb:cc\"", None),
         ] {
             let text = entry(matched);
             check(&[&text], "eth7", Some(("ethernets", "all")));
             // An image does not tell: the entry may be of the interface.
             let definitions = definitions(&[&text]);
             let (_, found) = find(&definitions, "eth7", &Properties::Unknown).unwrap();
-            assert_eq!(found.others().as_deref(), others);
+            assert_eq!(found.others(&Properties::Unknown).as_deref(), others);
         }
         let own = "network:\n  ethernets:\n    eth7: {}\n";
         check(&[&entry("driver: ixgbe"), own], "eth7", Some(("ethernets", "eth7")));

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Change, Foreign, RestoreError, Restored};
-use latput_knobs::{self as knobs, Checkpoint, CheckpointStore};
+use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, Knob, Place};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint, process};
 
 use crate::commands::way_back::{moved_along, with_its_name_of_now};
@@ -157,6 +157,17 @@ fn warn_of_moved(kernel: &LinuxKernel, interface: &str, changes: &[Change]) {
     }
 }
 
+/// Names the interfaces that lay on this one and are gone, or in another namespace, where their value may still be the change's.
+fn warn_of_gone(kept: &Checkpoint, gone: &[(Knob, Place)]) {
+    for key in gone.iter().filter(|(_, place)| matches!(place, Place::Linked(_))) {
+        let Some(before) = kept.undo.0.get(key) else { continue };
+        let (interface, (knob, place)) = (&kept.interface, key);
+        output::remark(&format!(
+            "latput: warning: {interface}: {place}, which lay on it, is not here any more: its {knob} was {before}"
+        ));
+    }
+}
+
 fn put_back(
     kernel: &mut LinuxKernel,
     store: &mut FileCheckpoints,
@@ -168,7 +179,8 @@ fn put_back(
         warn_of_moved(kernel, &interface, &changes);
     }
     match transaction::restore(kernel, store, origin, kept) {
-        Ok(Restored::Done { changes, others, .. }) => {
+        Ok(Restored::Done { changes, gone, others }) => {
+            warn_of_gone(kept, &gone);
             if kept.confirm_by.is_some() {
                 watcher::tell_settled(kept);
             }

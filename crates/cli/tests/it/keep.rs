@@ -684,7 +684,7 @@ fn file_that_would_not_count_is_refused() {
         (
             vec![(netplan, shared)],
             &["mtu=9000", "--format", "netplan"],
-            "is of other interfaces too (nic*)",
+            "of other interfaces too (nic*)",
         ),
     ] {
         let place = host(&files);
@@ -749,5 +749,31 @@ fn hand_written_keyfile_keeps_its_form() {
     let (out, err) = (String::from_utf8_lossy(&read.stdout), String::from_utf8_lossy(&read.stderr));
     for words in ["[ethernet]\nmtu=9000\n", "coalesce-rx-usecs=50", "zone=home"] {
         assert!(out.contains(words), "{words}: {out}{err}");
+    }
+}
+
+/// An inventory of which one host is of another connection: the others are asked, and exit code 6 says that one was not.
+#[test]
+fn inventory_without_one_host_is_partial() {
+    let place = Place::new();
+    let hosts = |bad: &str| {
+        format!(
+            "{{\"_meta\": {{\"hostvars\": {{\"own\": {{\"ansible_connection\": \"local\", \"latput_interface\": \"lo\"}}, \
+             \"bad\": {bad}}}}}, \"web\": {{\"hosts\": [\"own\"]}}, \"rest\": {{\"hosts\": [\"bad\"]}}}}"
+        )
+    };
+    let verify = ["fleet", "verify", "-i", "hosts.json", "mtu=65536"];
+    for (bad, why) in [
+        ("{\"ansible_connection\": \"network_cli\"}", "its connection `network_cli` is not ssh"),
+        ("{\"latput_interface\": \"{{ nic }}\"}", "its `latput_interface` is a template"),
+        ("{\"latput_settings\": {\"mut\": 1}}", "latput_settings: there is no knob"),
+    ] {
+        place.write("hosts.json", &hosts(bad));
+        let said = format!("host `bad` is left out: {why}");
+        place.run(&verify).expect(6, &[&said, "1 same"]);
+        place.run(&[&verify[..], &["--group", "web"]].concat()).expect(0, &["1 same"]);
+        place
+            .run(&[&verify[..], &["--group", "rest"]].concat())
+            .expect(2, &["every host is left out"]);
     }
 }

@@ -3,6 +3,7 @@
 
 mod choice;
 mod keyfile;
+mod others;
 mod root_link;
 mod tuned;
 

@@ -88,6 +88,12 @@ fn upper_and_ipv6_mtu_of_others_stay() {
         assert!(after.contains("mtu 1300") && after.ends_with("1280\n"), "{end:?}: {after}");
         sh("ip link set up0 mtu 9000; echo 9000 > /proc/sys/net/ipv6/conf/v0/mtu");
     }
+    // One that has gone elsewhere meanwhile keeps what the change made of it.
+    pair.run(&[&["set", "v0", "mtu=1500"][..], &WAITS].concat()).expect(0, &["changed"]);
+    sh("ip netns add away; ip link set up0 netns away");
+    let named = ["which lay on it, is not here any more: its mtu was 9000"];
+    pair.run(&["restore"]).expect(0, &named);
+    sh("ip netns del away");
 }
 
 #[test]

@@ -17,6 +17,8 @@ use crate::route::{Link, Route};
 /// Kinds that a change of the MTU below moves only where it is larger than the new one: `macvlan_device_event`,
 /// `vlan_device_event`, `macsec_notify`.
 const CLAMPED: &[&str] = &["macvlan", "macvtap", "vlan", "macsec"];
+/// Bytes that macsec adds to a packet: its tag with a channel's identifier, and a check value (`macsec_extra_len`).
+const MACSEC_ADDS: u64 = 32;
 /// Kinds that have the MTU of the interface below at any time: `ipvlan_adjust_mtu`.
 const EQUAL: &[&str] = &["ipvlan", "ipvtap"];
 /// Most interfaces that are named in a message.
@@ -64,7 +66,9 @@ impl LinuxKernel {
 fn is_moved(upper: &Link, mtu: Bytes) -> bool {
     let is_one_of =
         |kinds: &[&str]| upper.kind.as_deref().is_some_and(|kind| kinds.contains(&kind));
-    (is_one_of(CLAMPED) && upper.mtu > mtu) || (is_one_of(EQUAL) && upper.mtu != mtu)
+    let added = if is_one_of(&["macsec"]) { MACSEC_ADDS } else { 0 };
+    (is_one_of(CLAMPED) && upper.mtu.get() + added > mtu.get())
+        || (is_one_of(EQUAL) && upper.mtu != mtu)
 }
 
 fn obstacle(moved: &[UpperElsewhere], mtu: Bytes) -> Option<String> {
@@ -179,6 +183,7 @@ mod tests {
             ("macvlan", 1500, false),
             ("vlan", 1501, true),
             ("macsec", 1468, false),
+            ("macsec", 1469, true),
             ("ipvlan", 1400, true),
             ("ipvlan", 1500, false),
             ("veth", 9000, false),

@@ -7,7 +7,9 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
-use super::udev_files::{DEFAULT_LINKS, LINK_FOLDERS, applied_link, has_extension, matches_name};
+use super::udev_files::{
+    DEFAULT_LINKS, FileMatch, LINK_FOLDERS, MatchedInterface, NetworkFile, applied_link,
+};
 use super::{profile, tuned};
 use crate::commands::export_settings::ExportFormat;
 use crate::commands::netplan;
@@ -58,23 +60,27 @@ fn is_network_managers(root: &RootFolder, interface: &str) -> bool {
     state.lines().any(|line| line == "managed=true")
 }
 
-/// The .link file of somebody that udev has applied to the interface.
-fn link_file(interface: &str) -> Option<String> {
-    let index = Route::open().and_then(|route| route.link(interface)).ok()?.index;
-    let file = applied_link(index)?;
-    let name = Path::new(&file).file_name()?.to_str()?;
-    let is_other = !DEFAULT_LINKS.contains(&name) && !name.contains("latput");
-    is_other.then_some(file)
+/// Whether a .link file is somebody's, and not of latput or of those that come with systemd.
+fn is_somebodys(name: &str) -> bool {
+    !DEFAULT_LINKS.contains(&name) && !name.contains("latput")
 }
 
-/// Finds the .link file that a file of ours would displace. Those that come with systemd do not count; `None` if there is
-/// no other.
+/// The .link file that udev has applied to an interface of the running system.
+fn applied_here(root: &RootFolder, interface: &str) -> Option<String> {
+    if root.path() != Path::new("/") {
+        return None;
+    }
+    applied_link(Route::open().and_then(|route| route.link(interface)).ok()?.index)
+}
+
+/// Finds the .link file that a file of ours would displace, or of which nobody can tell. Those that come with systemd do not
+/// count; `None` if there is no other.
 pub(super) fn other_link(root: &RootFolder, interface: &str) -> Result<Option<String>, CliError> {
     let names = |file: &str| format!("{file} names {interface} already");
-    if root.path() == Path::new("/")
-        && let Some(file) = link_file(interface)
-    {
-        return Ok(Some(names(&file)));
+    let applied = applied_here(root, interface);
+    let applied_name = applied.as_deref().and_then(|file| Path::new(file).file_name()?.to_str());
+    if let Some(file) = applied.as_deref().filter(|_| applied_name.is_some_and(is_somebodys)) {
+        return Ok(Some(names(file)));
     }
     // netplan writes its own at boot, behind ours in the order of names.
     if let Some(found) = netplan::Definitions::read(root)?.entry_of(interface)
@@ -82,27 +88,23 @@ pub(super) fn other_link(root: &RootFolder, interface: &str) -> Result<Option<St
     {
         return Ok(Some(format!("netplan makes a .link file of {}", found.file)));
     }
-    for folder in LINK_FOLDERS {
-        for name in root.entries(folder).unwrap_or_default() {
-            let is_other = !DEFAULT_LINKS.contains(&name.as_str()) && !name.contains("latput");
-            if !is_other || !has_extension(&name, "link") {
-                continue;
-            }
-            let path = format!("{folder}/{name}");
-            let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
-            if matches_name(&text, "OriginalName", interface) {
-                return Ok(Some(names(&path)));
-            }
+    let known = MatchedInterface::new(root, interface);
+    let files = NetworkFile::all(root, "link");
+    let mut files = files.iter().filter(|file| is_somebodys(&file.name));
+    Ok(files.find_map(|file| match file.is_of("OriginalName", &known) {
+        FileMatch::Yes => Some(names(file.path())),
+        // udev has answered where it has applied another.
+        FileMatch::MayBe if applied.is_none() => {
+            Some(format!("{} may be of {interface}", file.path()))
         }
-    }
-    Ok(None)
+        _ => None,
+    }))
 }
 
 /// The text of the .link file that a file of ours would take the place of; `None` if there is none.
 pub(super) fn displaced_link(root: &RootFolder, interface: &str) -> Option<String> {
     if root.path() == Path::new("/") {
-        let index = Route::open().and_then(|route| route.link(interface)).ok()?.index;
-        return root.look_at(&applied_link(index)?, TEXT_BYTES_MOST);
+        return root.look_at(&applied_here(root, interface)?, TEXT_BYTES_MOST);
     }
     // No udev tells of an image. What one file of this name masks, none of the others brings back.
     let files = LINK_FOLDERS.map(|folder| format!("{folder}/{}", DEFAULT_LINKS[0]));

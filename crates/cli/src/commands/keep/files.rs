@@ -104,6 +104,9 @@ pub(super) fn contents(
         ExportFormat::Tuned => {
             // The profiles of before, and those of other interfaces, stay in force by being included.
             let text = tuned::text(&exported.text, &tuned::included(root, interface));
+            if let Some(why) = tuned::why_not_read(root, interface, &text) {
+                return Err(CliError::usage(why));
+            }
             files.push((tuned::file(root, interface), text, PUBLIC));
         }
         _ => files.push((exported.file.clone(), exported.text.clone(), PUBLIC)),
@@ -149,7 +152,8 @@ fn sysctl_file(interface: &str) -> String {
 /// Whether `keep` writes a file of this name for `interface`.
 fn is_kept_file(name: &str, interface: &str) -> bool {
     let profile = name.strip_prefix(profile::PROFILES).and_then(|name| name.strip_prefix('/'));
-    let is_profile = |name: &str| name.ends_with(".nmconnection") && !name.contains('/');
+    let is_profile =
+        |name: &str| profile::is_profile_name(profile::PROFILES, name) && !name.contains('/');
     let Ok(target) = Target::new(interface, Match::Name) else { return false };
     let formats =
         [ExportFormat::SystemdLink, ExportFormat::Netplan, ExportFormat::Tuned, ExportFormat::Udev];
@@ -482,6 +486,7 @@ mod tests {
             "/etc/sysctl.d/90-latput-nic7.conf",
             "/etc/systemd/system/latput-affinity-nic7.service",
             "/etc/NetworkManager/system-connections/Wired 1.nmconnection",
+            "/etc/NetworkManager/system-connections/wired",
         ] {
             assert!(is_kept_file(name, "nic7"), "{name}");
         }
@@ -490,6 +495,9 @@ mod tests {
             "/../etc/netplan/90-latput-nic7.yaml",
             "/etc/netplan/90-latput-nic8.yaml",
             "/etc/NetworkManager/system-connections/../../x.nmconnection",
+            "/etc/NetworkManager/system-connections/..",
+            "/etc/NetworkManager/system-connections/",
+            "/etc/NetworkManager/system-connections/ca.pem",
             "/etc/systemd/network/../network/10-latput-nic7.link",
             "",
         ] {

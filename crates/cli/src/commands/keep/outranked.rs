@@ -1,6 +1,5 @@
 //! Whether the program that reads a kept file would apply it: another file may win, or it was not read yet.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -8,7 +7,9 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
-use super::udev_files::{LINK_FOLDERS, applied_link, has_extension, matches_name};
+use super::udev_files::{
+    FileMatch, MatchedInterface, NetworkFile, applied_link, first_of_each_name, has_extension,
+};
 use super::{files, profile, tuned, unit};
 use crate::commands::netplan;
 use crate::document::keep::KeptFileState;
@@ -16,8 +17,14 @@ use crate::document::keep::KeptFileState;
 /// A state other than whole, with the reason.
 pub(super) type FileProblem = (KeptFileState, String);
 
-/// The folders of sysctl.d(5).
-const SYSCTL_FOLDERS: [&str; 3] = ["/etc/sysctl.d", "/run/sysctl.d", "/usr/lib/sysctl.d"];
+/// The folders of sysctl.d(5); of two files with one name that of the first folder counts.
+const SYSCTL_FOLDERS: [&str; 5] = [
+    "/etc/sysctl.d",
+    "/run/sysctl.d",
+    "/usr/local/lib/sysctl.d",
+    "/usr/lib/sysctl.d",
+    "/lib/sysctl.d",
+];
 
 /// The file that counts before one of ours at every boot, with the reason; `None` if none is known.
 pub(super) fn winner(root: &RootFolder, interface: &str, file: &str, text: &str) -> Option<String> {
@@ -41,23 +48,23 @@ fn mtu_of(text: &str) -> Option<&str> {
 }
 
 /// The .network file of networkd that gives the interface another MTU, after udev has given it ours. The first that matches
-/// counts; only those that match by name are known to.
+/// counts; one of which nobody can tell is passed over.
 fn network_file(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
-    let mut files: BTreeMap<String, String> = BTreeMap::new();
-    for folder in LINK_FOLDERS {
-        for name in root.entries(folder).unwrap_or_default() {
-            if has_extension(&name, "network") {
-                files.entry(name.clone()).or_insert_with(|| format!("{folder}/{name}"));
-            }
-        }
-    }
-    let texts = files.values().map(|path| (path, root.look_at(path, TEXT_BYTES_MOST)));
-    let mut texts = texts.map(|(path, text)| (path, text.unwrap_or_default()));
-    let (path, text) = texts.find(|(_, text)| matches_name(text, "Name", interface))?;
-    let lines = text.lines().map(str::trim).skip_while(|line| *line != "[Link]").skip(1);
-    let mut section = lines.take_while(|line| !line.starts_with('['));
-    let mtu = section.find_map(|line| line.strip_prefix("MTUBytes="))?;
+    let file = first_file(root, interface, "network", "Name")?;
+    let (mtu, path) = file.value("Link", "MTUBytes")?;
     (mtu != own).then(|| format!("{path} sets `MTUBytes={mtu}` afterwards"))
+}
+
+/// The first file of a kind that is of the interface.
+fn first_file(
+    root: &RootFolder,
+    interface: &str,
+    extension: &str,
+    key_of_name: &str,
+) -> Option<NetworkFile> {
+    let interface = MatchedInterface::new(root, interface);
+    let mut files = NetworkFile::all(root, extension).into_iter();
+    files.find(|file| file.is_of(key_of_name, &interface) == FileMatch::Yes)
 }
 
 /// The reason why a whole file of `interface` is not the one that counts; `None` if none is known.
@@ -72,7 +79,8 @@ pub(super) fn problem(
         .flatten()
         .map(|link| link.index);
     if file.starts_with(profile::PROFILES) {
-        return other_profile(index?, text);
+        let unused = profile::why_not_used(root, interface, text);
+        return unused.map(outranked).or_else(|| other_profile(index?, text));
     }
     if file.starts_with("/etc/tuned/") {
         return unused_profile(root, interface);
@@ -123,22 +131,12 @@ fn not_applied(index: u32, file: &str) -> Option<FileProblem> {
     Some((KeptFileState::NotApplied, why.to_owned()))
 }
 
-/// A .link file that udev would take first, in an image: by its name, if it matches by name.
+/// A .link file that udev would take first, in an image.
 fn earlier_link(root: &RootFolder, interface: &str, file: &str) -> Option<String> {
     let own_name = Path::new(file).file_name()?.to_str()?;
-    for folder in LINK_FOLDERS {
-        for name in root.entries(folder).unwrap_or_default() {
-            if !has_extension(&name, "link") || name.as_str() >= own_name {
-                continue;
-            }
-            let path = format!("{folder}/{name}");
-            let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
-            if matches_name(&text, "OriginalName", interface) {
-                return Some(format!("{path} sorts first and matches {interface}"));
-            }
-        }
-    }
-    None
+    let found = first_file(root, interface, "link", "OriginalName")?;
+    (found.name.as_str() < own_name)
+        .then(|| format!("{} sorts first and matches {interface}", found.path()))
 }
 
 /// The profile that NetworkManager has activated in the place of ours.
@@ -169,22 +167,16 @@ fn unused_profile(root: &RootFolder, interface: &str) -> Option<FileProblem> {
 fn later_sysctl(root: &RootFolder, file: &str, text: &str) -> Option<String> {
     let own_name = Path::new(file).file_name()?.to_str()?;
     let own = sysctls(text);
-    for folder in SYSCTL_FOLDERS {
-        for name in root.entries(folder).unwrap_or_default() {
-            if !has_extension(&name, "conf") || name.as_str() <= own_name {
-                continue;
-            }
-            let path = format!("{folder}/{name}");
-            let others = sysctls(&root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default());
-            let rival = others.iter().find(|(key, value)| {
-                own.iter().any(|(known, wanted)| known == key && wanted != value)
-            });
-            if let Some((key, _)) = rival {
-                return Some(format!("{path} sorts later and sets {key} too"));
-            }
-        }
-    }
-    None
+    let files = first_of_each_name(root, &SYSCTL_FOLDERS.map(str::to_owned), "conf");
+    let later = files.into_iter().filter(|(name, _)| name.as_str() > own_name);
+    later.into_iter().find_map(|(_, path)| {
+        let others = sysctls(&root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default());
+        let is_rival = |(key, value): &&(String, String)| {
+            own.iter().any(|(known, wanted)| known == key && wanted != value)
+        };
+        let (key, _) = others.iter().find(is_rival)?;
+        Some(format!("{path} sorts later and sets {key} too"))
+    })
 }
 
 /// The keys and values of a file of sysctl.d.

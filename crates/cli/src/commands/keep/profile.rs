@@ -12,8 +12,9 @@ use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 use latput_linux::{Identity, RootFolder};
 
+use super::glob::is_like;
 use super::keyfile::{section_name, value};
-use crate::commands::netplan::is_like;
+use super::unmanaged::{self, ListedDevice};
 use crate::exit::{CliError, Code};
 
 /// The folder of the owner's profiles.
@@ -55,6 +56,8 @@ pub(super) struct NetworkProfile {
     timestamp: u64,
     /// Whether it is active now.
     is_active: bool,
+    /// The file by which NetworkManager leaves the interface alone.
+    unmanaged: Option<String>,
 }
 
 /// Profiles of which nobody can tell which NetworkManager takes, and why.
@@ -64,6 +67,9 @@ struct Ambiguous(String);
 impl NetworkProfile {
     /// Why `keep` cannot write into it; `None` if it can.
     pub(super) fn why_not_edited(&self) -> Option<String> {
+        if let Some(why) = &self.unmanaged {
+            return Some(format!("{} is not used: {why}", self.path));
+        }
         if self.fit == ProfileFit::Shared {
             let set = "set its `connection.interface-name`";
             return Some(format!("{} is of other interfaces too: {set}", self.path));
@@ -85,7 +91,7 @@ pub(super) fn of_interface(
     let mut profiles = Vec::new();
     for folder in FOLDERS {
         let names = root.entries(folder)?.into_iter();
-        for name in names.filter(|name| name.ends_with(".nmconnection")) {
+        for name in names.filter(|name| is_profile_name(folder, name)) {
             let path = format!("{folder}/{name}");
             let Some(text) = root.look_at(&path, TEXT_BYTES_MOST) else { continue };
             if is_open_to_others(root, &path) {
@@ -106,7 +112,37 @@ pub(super) fn of_interface(
         );
         CliError::new(Code::Failed, message)
     })?;
-    Ok(chosen)
+    Ok(chosen.map(|profile| {
+        let unmanaged = why_unmanaged(root, interface, &profile.connection_type);
+        NetworkProfile { unmanaged, ..profile }
+    }))
+}
+
+/// The file by which NetworkManager leaves the interface of a profile alone.
+fn why_unmanaged(root: &RootFolder, interface: &str, connection_type: &str) -> Option<String> {
+    let is_running_system = root.path() == Path::new("/");
+    let identity = if is_running_system { Identity::read(interface) } else { None };
+    let identity = identity.as_ref();
+    unmanaged::by_file(root, ListedDevice { name: interface, connection_type, identity })
+}
+
+/// The same, by the text of the profile.
+pub(super) fn why_not_used(root: &RootFolder, interface: &str, keyfile: &str) -> Option<String> {
+    why_unmanaged(root, interface, connection_type(keyfile))
+}
+
+/// Whether NetworkManager takes a file for a profile: not those that are hidden or of an editor, nor certificates. It
+/// wants the extension in folders other than that of the owner.
+pub(super) fn is_profile_name(folder: &str, name: &str) -> bool {
+    let ends_with = |end: &str| name.to_ascii_lowercase().ends_with(end);
+    let is_temporary = name.rsplit_once('.').is_some_and(|(_, end)| {
+        end.len() == 6 && end.chars().all(|letter| letter.is_ascii_alphanumeric())
+    });
+    let is_ignored = name.is_empty()
+        || name.starts_with('.')
+        || is_temporary
+        || ["~", ".pem", ".der"].into_iter().any(ends_with);
+    !is_ignored && (folder == PROFILES || name.ends_with(".nmconnection"))
 }
 
 /// Whether others than its owner may read or write a profile: NetworkManager ignores it then, nm-settings-keyfile(5).
@@ -143,6 +179,7 @@ fn profile(
         priority: of_connection("autoconnect-priority").map_or(0, priority),
         timestamp: seen.unwrap_or(0),
         is_active: active.is_some() && uuid.as_deref() == active,
+        unmanaged: None,
         uuid,
     }
 }
@@ -252,6 +289,27 @@ mod tests {
             assert_eq!(found, expected.then_some(ProfileFit::Own), "{keyfile}");
         }
         assert_eq!(fit_of("[ethernet]\nmac-address=52:54:00:AA:BB:CC\n", "nic7", None), None);
+    }
+
+    #[test]
+    fn profile_names_are_those_of_networkmanager() {
+        for (name, of_owner, of_others) in [
+            ("wired.nmconnection", true, true),
+            ("wired", true, false),
+            ("Wired 1.bak", true, false),
+            (".wired.nmconnection", false, false),
+            (".wired.swp", false, false),
+            ("wired~", false, false),
+            ("wired.Xy12Ab", false, false),
+            ("wired.backup", false, false),
+            ("ca.PEM", false, false),
+            ("ca.der", false, false),
+            ("..", false, false),
+            ("", false, false),
+        ] {
+            let found = [FOLDERS[0], FOLDERS[1]].map(|folder| is_profile_name(folder, name));
+            assert_eq!(found, [of_owner, of_others], "{name}");
+        }
     }
 
     #[test]

@@ -22,18 +22,48 @@ pub(super) fn active(root: &RootFolder) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The file of an interface's profile, in the folder where the TuneD of this host looks for it: the last of
-/// `profile_dirs`, else the one that is there.
-pub(super) fn file(root: &RootFolder, interface: &str) -> String {
-    let config = root.look_at(CONFIG, TEXT_BYTES_MOST).unwrap_or_default();
-    let values = config.lines().filter_map(|line| line.split_once('='));
-    let mut folders = values.rev().filter(|(key, _)| key.trim() == "profile_dirs");
-    let last = folders.next().and_then(|(_, value)| value.split([',', ';']).next_back());
-    let last = last.map(str::trim);
-    let known = FOLDERS.into_iter().find(|folder| Some(*folder) == last);
+/// The folders of `profile_dirs`, where TuneD's configuration has it.
+fn listed_folders(root: &RootFolder) -> Option<Vec<String>> {
+    let config = root.look_at(CONFIG, TEXT_BYTES_MOST)?;
+    let mut values = config.lines().rev().filter_map(|line| line.split_once('='));
+    let (_, value) = values.find(|(key, _)| key.trim() == "profile_dirs")?;
+    let folders = value.split([',', ';']).map(|folder| folder.trim().trim_end_matches('/'));
+    Some(folders.filter(|folder| !folder.is_empty()).map(str::to_owned).collect())
+}
+
+/// The folder for an interface's profile: the last of `profile_dirs` that is one of `FOLDERS`, else the one that is there.
+/// `None`: TuneD looks into none of them.
+fn folder(root: &RootFolder) -> Option<&'static str> {
     let [old, new] = FOLDERS;
-    let folder = known.unwrap_or(if root.has(new) { new } else { old });
-    file_of(folder, &profile(interface))
+    let Some(listed) = listed_folders(root) else {
+        return Some(if root.has(new) { new } else { old });
+    };
+    listed.iter().rev().find_map(|it| FOLDERS.into_iter().find(|known| it == known))
+}
+
+/// The file of an interface's profile, in the folder where the TuneD of this host looks for it.
+pub(super) fn file(root: &RootFolder, interface: &str) -> String {
+    file_of(folder(root).unwrap_or(FOLDERS[0]), &profile(interface))
+}
+
+/// Why TuneD would not read the file of an interface's profile, with the `text` for whoever writes it by hand.
+///
+/// A record of `keep` is believed for fixed names only. A folder that a configuration names is none of them.
+pub(super) fn why_not_read(root: &RootFolder, interface: &str, text: &str) -> Option<String> {
+    if folder(root).is_some() {
+        return None;
+    }
+    let folders = listed_folders(root).unwrap_or_default();
+    let by_hand = folders.last().map_or(String::new(), |folder| {
+        format!(". Or put these lines into {}:\n{text}", file_of(folder, &profile(interface)))
+    });
+    Some(format!(
+        "TuneD would not read what is written to {}: `profile_dirs` in {CONFIG} names {}. Add {} there, or use --format \
+         systemd-link{by_hand}",
+        FOLDERS[0],
+        if folders.is_empty() { "none".to_owned() } else { folders.join(" and ") },
+        FOLDERS[0],
+    ))
 }
 
 /// The files that an interface's profile may be in.

@@ -1,14 +1,19 @@
-//! Files of udev and networkd: their folders, and the interface that a `[Match]` takes.
+//! Files of udev and networkd: their folders and drop-ins, and the interfaces that a `[Match]` takes.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::commands::netplan;
+use latput_linux::files::TEXT_BYTES_MOST;
+use latput_linux::{Identity, RootFolder};
 
-/// Where systemd looks for .link files, the first before the others.
-pub(super) const LINK_FOLDERS: [&str; 4] = [
+use super::glob::is_like;
+
+/// Where systemd looks for its files of the network, the first before the others.
+pub(super) const LINK_FOLDERS: [&str; 5] = [
     "/etc/systemd/network",
     "/run/systemd/network",
+    "/usr/local/lib/systemd/network",
     "/usr/lib/systemd/network",
     "/lib/systemd/network",
 ];
@@ -28,36 +33,241 @@ pub(super) fn has_extension(name: &str, wanted: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == wanted)
 }
 
-/// Whether the `[Match]` of a file of udev or networkd takes an interface by its name, in `key`, and by nothing else.
-pub(super) fn matches_name(text: &str, key_of_name: &str, interface: &str) -> bool {
-    let lines = text.lines().map(str::trim).skip_while(|line| *line != "[Match]").skip(1);
-    let section = lines.take_while(|line| !line.starts_with('['));
-    let keys = section.filter(|line| !line.starts_with(['#', ';']));
-    let mut has_name = false;
-    for (key, value) in keys.filter_map(|line| line.split_once('=')) {
-        if key.trim() != key_of_name {
-            return false;
+/// The names in several folders, each with the path in the first folder that has it, in the order of names.
+pub(super) fn first_of_each_name(
+    root: &RootFolder,
+    folders: &[String],
+    extension: &str,
+) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    for folder in folders {
+        for name in root.entries(folder).unwrap_or_default() {
+            if has_extension(&name, extension) {
+                files.entry(name.clone()).or_insert_with(|| format!("{folder}/{name}"));
+            }
         }
-        has_name = value.split_whitespace().any(|pattern| netplan::is_like(interface, pattern));
     }
-    has_name
+    files
+}
+
+/// A file of udev or networkd with its drop-ins.
+#[derive(Debug)]
+pub(super) struct NetworkFile {
+    pub(super) name: String,
+    /// The path and the text of the file itself, and of its drop-ins in the order in which they count.
+    parts: Vec<(String, String)>,
+}
+
+impl NetworkFile {
+    /// The files of one kind, in the order in which udev or networkd looks for the first that fits.
+    pub(super) fn all(root: &RootFolder, extension: &str) -> Vec<Self> {
+        let read = |path: String| {
+            let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
+            (path, text)
+        };
+        let files = first_of_each_name(root, &LINK_FOLDERS.map(str::to_owned), extension);
+        let files = files.into_iter().map(|(name, path)| {
+            let folders = LINK_FOLDERS.map(|folder| format!("{folder}/{name}.d"));
+            let more = first_of_each_name(root, &folders, "conf").into_values();
+            Self { name, parts: std::iter::once(path).chain(more).map(read).collect() }
+        });
+        // An empty file masks those of its name, with their drop-ins.
+        files.filter(|file| !file.parts[0].1.trim().is_empty()).collect()
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.parts[0].0
+    }
+
+    /// The lines of a section, each with the path of the part that has it.
+    fn section(&self, name: &str) -> Vec<(&str, String, String)> {
+        let header = format!("[{name}]");
+        let mut found = Vec::new();
+        for (path, text) in &self.parts {
+            let mut is_inside = false;
+            for line in text.replace("\\\n", " ").lines().map(str::trim) {
+                if line.starts_with('[') {
+                    is_inside = line == header;
+                } else if let Some((key, value)) = line.split_once('=')
+                    && is_inside
+                    && !line.starts_with(['#', ';'])
+                {
+                    let pair = (key.trim().to_owned(), value.trim().to_owned());
+                    found.push((path.as_str(), pair.0, pair.1));
+                }
+            }
+        }
+        found
+    }
+
+    /// The value of a key that counts, and the path of the part that has it.
+    pub(super) fn value(&self, section: &str, key: &str) -> Option<(String, &str)> {
+        let lines = self.section(section).into_iter().rev();
+        let (path, _, value) = lines.into_iter().find(|(_, name, _)| name == key)?;
+        (!value.is_empty()).then_some((value, path))
+    }
+
+    /// Whether its `[Match]` takes the interface, whose name stands in `key_of_name`.
+    pub(super) fn is_of(&self, key_of_name: &str, interface: &MatchedInterface) -> FileMatch {
+        let mut lists: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (_, key, value) in self.section("Match") {
+            let list = lists.entry(key).or_default();
+            let (is_inverted, words) =
+                value.strip_prefix('!').map_or((false, value.as_str()), |rest| (true, rest));
+            let mark = if is_inverted { "!" } else { "" };
+            list.extend(words.split_whitespace().map(|word| format!("{mark}{word}")));
+            if value.is_empty() {
+                list.clear();
+            }
+        }
+        lists.retain(|_, list| !list.is_empty());
+        let answers = lists.iter().map(|(key, list)| match interface.value_of(key, key_of_name) {
+            Some(value) if is_taken(key, list, &value) => FileMatch::Yes,
+            Some(_) => FileMatch::No,
+            None => FileMatch::MayBe,
+        });
+        // Both ignore a file that has nothing in its `[Match]`.
+        answers.max().unwrap_or(FileMatch::No)
+    }
+}
+
+/// Whether a list of `[Match]` takes a value: all that begin with `!` do not fit, and one of the others does.
+fn is_taken(key: &str, list: &[String], value: &str) -> bool {
+    if key.ends_with("MACAddress") {
+        return list.iter().any(|it| plain_address(it) == plain_address(value));
+    }
+    let mut wanted = list.iter().filter(|it| !it.starts_with('!')).peekable();
+    let is_refused = |it: &String| it.strip_prefix('!').is_some_and(|it| is_like(value, it));
+    let is_wanted = wanted.peek().is_none() || wanted.any(|it| is_like(value, it));
+    is_wanted && !list.iter().any(is_refused)
+}
+
+/// An address without the marks between its bytes.
+fn plain_address(text: &str) -> String {
+    let digits = text.chars().filter(|c| !"-:.".contains(*c));
+    digits.map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// Whether a file is of an interface; the last answer of those of its keys counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum FileMatch {
+    Yes,
+    /// It goes by something that nobody knows of the interface: of one of an image little is known but its name.
+    MayBe,
+    No,
+}
+
+/// The interface that a file may match, with what is known of it.
+#[derive(Debug)]
+pub(super) struct MatchedInterface {
+    name: String,
+    address: Option<String>,
+    identity: Identity,
+}
+
+impl MatchedInterface {
+    pub(super) fn new(root: &RootFolder, name: &str) -> Self {
+        let is_running_system = root.path() == Path::new("/");
+        let identity = Identity::read(name).filter(|_| is_running_system);
+        let address = fs::read_to_string(format!("/sys/class/net/{name}/address")).ok();
+        let address = address.filter(|_| identity.is_some()).map(|it| it.trim().to_owned());
+        Self { name: name.to_owned(), address, identity: identity.unwrap_or_default() }
+    }
+
+    /// The value of the interface that a key of `[Match]` speaks of; `None` where nobody knows it.
+    fn value_of(&self, key: &str, key_of_name: &str) -> Option<String> {
+        let Identity { permanent_mac, driver, kind, .. } = &self.identity;
+        match key {
+            _ if key == key_of_name => Some(self.name.clone()),
+            "MACAddress" => self.address.clone(),
+            "PermanentMACAddress" => permanent_mac.clone(),
+            "Driver" => driver.clone(),
+            "Type" => match kind.as_deref()? {
+                "ethernet" => Some("ether".to_owned()),
+                known @ ("wlan" | "wwan" | "loopback") => Some(known.to_owned()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::matches_name;
+    use super::*;
+
+    #[track_caller]
+    fn check(texts: &[&str], interface: &MatchedInterface, expected: FileMatch) {
+        let parts = texts.iter().map(|text| ("f".to_owned(), format!("{text}\n"))).collect();
+        let file = NetworkFile { name: "f".to_owned(), parts };
+        assert_eq!(file.is_of("OriginalName", interface), expected, "{texts:?}");
+    }
+
+    /// An interface of an image, and one of the running system.
+    fn interfaces() -> [MatchedInterface; 2] {
+        let text = |text: &str| Some(text.to_owned());
+        let identity = Identity {
+            driver: text("ice"),
+            kind: text("ethernet"),
+            permanent_mac: text("52:54:00:aa:bb:cc"),
+            path: None,
+        };
+        let known =
+            |address, identity| MatchedInterface { name: "nic7".to_owned(), address, identity };
+        [known(None, Identity::default()), known(text("52:54:00:aa:bb:cc"), identity)]
+    }
 
     #[test]
-    fn link_file_matches_by_name_alone() {
+    fn link_file_by_name_is_told() {
+        let [image, _] = interfaces();
         for (text, expected) in [
-            ("[Match]\nOriginalName=nic*\n[Link]\nMTUBytes=1400\n", true),
-            ("[Match]\nOriginalName=eth0 nic7\n", true),
-            ("[Match]\nOriginalName=eth*\n", false),
-            ("[Match]\nOriginalName=nic7\nDriver=ice\n", false),
-            ("[Match]\nMACAddress=52:54:00:aa:bb:cc\n", false),
-            ("[Link]\nOriginalName=nic7\n", false),
+            ("[Match]\nOriginalName=nic*\n[Link]\nMTUBytes=1400", FileMatch::Yes),
+            ("[Match]\nOriginalName=nic[0-9]", FileMatch::Yes),
+            ("[Match]\nOriginalName=eth0 \\\n nic7", FileMatch::Yes),
+            ("[Match]\nOriginalName=eth0\nOriginalName=nic7", FileMatch::Yes),
+            ("[Match]\nOriginalName=!eth0 eth1", FileMatch::Yes),
+            ("[Match]\nOriginalName=!nic*", FileMatch::No),
+            ("[Match]\nOriginalName=nic7\nOriginalName=\nOriginalName=eth0", FileMatch::No),
+            ("[Match]\nOriginalName=eth*\nDriver=ice", FileMatch::No),
+            ("[Match]\n#OriginalName=nic7", FileMatch::No),
+            ("[Link]\nOriginalName=nic7", FileMatch::No),
         ] {
-            assert_eq!(matches_name(text, "OriginalName", "nic7"), expected, "{text}");
+            check(&[text], &image, expected);
         }
+        check(
+            &["[Match]\nOriginalName=eth0", "[Match]\nOriginalName=nic7"],
+            &image,
+            FileMatch::Yes,
+        );
+    }
+
+    #[test]
+    fn other_keys_may_be_of_image_interface() {
+        let [image, own] = interfaces();
+        for (keys, expected) in [
+            ("OriginalName=nic7\nType=ether", FileMatch::Yes),
+            ("Type=wlan", FileMatch::No),
+            ("MACAddress=52-54-00-AA-BB-CC", FileMatch::Yes),
+            ("MACAddress=5254.00aa.bbcd", FileMatch::No),
+            ("PermanentMACAddress=52:54:00:aa:bb:cc", FileMatch::Yes),
+            ("Driver=!ice", FileMatch::No),
+            ("Driver=i[a-d]e", FileMatch::Yes),
+            ("Path=pci-*", FileMatch::MayBe),
+        ] {
+            check(&[&format!("[Match]\n{keys}")], &own, expected);
+            check(&[&format!("[Match]\n{keys}")], &image, FileMatch::MayBe);
+        }
+    }
+
+    #[test]
+    fn last_value_of_drop_in_counts() {
+        let part = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+        let parts = vec![
+            part("main", "[Link]\nMTUBytes=1300\n[Network]\nMTUBytes=1\n"),
+            part("drop-in", "[Link]\nMTUBytes = 1400\n"),
+        ];
+        let file = NetworkFile { name: "f".to_owned(), parts };
+        assert_eq!(file.value("Link", "MTUBytes"), Some(("1400".to_owned(), "drop-in")));
+        assert_eq!(file.value("Link", "Name"), None);
     }
 }

@@ -100,3 +100,24 @@ fn udevd_applies_what_was_asked() {
     ran.unwrap();
     place.run(&["keep", "--remove", "--yes"]).expect(0, &[]);
 }
+
+/// A .link file of somebody that goes by the type too. Before udev has seen the interface, latput cannot tell.
+#[test]
+fn link_of_somebody_stays_in_force() {
+    if ["udevadm", DAEMON].into_iter().any(needs_program) {
+        return;
+    }
+    let Some(place) = prepare() else { return };
+    fs::create_dir_all("/etc/systemd/network").unwrap();
+    let text = "[Match]\nOriginalName=nic[0-9]\nType=ether\n[Link]\nTransmitQueueLength=777\n";
+    fs::write("/etc/systemd/network/20-site.link", text).unwrap();
+    place.run(&["keep", "nic7", "mtu=1400", "--yes"]).expect(0, &["20-site.link may be of nic7"]);
+    let _udevd = Udevd::start(&place);
+    Udevd::add(&place);
+    let value = |name: &str| fs::read_to_string(format!("/sys/class/net/nic7/{name}")).unwrap();
+    assert_eq!([value("mtu").trim(), value("tx_queue_len").trim()], ["1400", "777"]);
+    // Now udev has told.
+    place
+        .run(&["keep", "nic7", "mtu=1300", "--yes"])
+        .expect(0, &["20-site.link names nic7 already"]);
+}
