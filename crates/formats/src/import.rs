@@ -3,7 +3,7 @@
 //! Pure: bytes in, results out. A figure that a file lacks is absent in the results, never zero. An
 //! invalid file is refused with the file and the place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latput_trial::figures::decode;
 use latput_trial::results::{HostFacts, LabelledSetting};
@@ -14,6 +14,8 @@ use crate::{flent, gzip, iperf3, netperf};
 
 /// Largest file, and largest unpacked content.
 pub const LARGEST: usize = 64 << 20;
+/// Beginning of the note with the checksum of each record.
+const RECORDS: &str = "records without a time, by their checksums: ";
 /// Label of the setting of files that name none.
 const UNNAMED: &str = "as it was";
 /// Most objects, and most commas, of a JSON file. In memory an object takes some 700 bytes and a
@@ -69,6 +71,8 @@ pub struct ImportError {
 pub struct Imported {
     /// One run with the tests that could be read.
     pub results: Results,
+    /// The record of each row of a file that tells neither a time nor a name of its tests; see [`known_records`].
+    pub records: Vec<Option<u32>>,
     /// The files and tests that could not be read, each with its reason.
     pub left_out: Vec<ImportError>,
 }
@@ -102,6 +106,7 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
     };
     let mut left_out = Vec::new();
     let mut known: Vec<Test> = Vec::new();
+    let mut records = Vec::new();
     for (file, bytes) in files {
         let error = |problem: Problem| ImportError {
             file: file.clone(),
@@ -126,7 +131,10 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
                     return Ok(());
                 }
                 known.push(test.clone());
-                add(&mut results, test).map_err(|text| Problem::at(format!("test {idx}"), text))
+                let record = test.record;
+                add(&mut results, test).map_err(|text| Problem::at(format!("test {idx}"), text))?;
+                records.push(record);
+                Ok(())
             });
             left_out.extend(added.err().map(error));
         }
@@ -142,7 +150,21 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
     }
     results.notes.extend(left_out.iter().map(|error| format!("not imported: {error}")));
     results.planned_trials = results.rows.len() as u64;
-    Ok(Imported { results, left_out })
+    results.notes.extend(records_note(&records));
+    Ok(Imported { results, records, left_out })
+}
+
+/// The note by which a later import knows the records that are there already.
+fn records_note(records: &[Option<u32>]) -> Option<String> {
+    let sums: Vec<String> = records.iter().flatten().map(|sum| format!("{sum:08x}")).collect();
+    (!sums.is_empty()).then(|| format!("{RECORDS}{}", sums.join(" ")))
+}
+
+/// The records that the notes of an earlier import name.
+pub fn known_records(notes: &[String]) -> BTreeSet<u32> {
+    let lists = notes.iter().filter_map(|note| note.strip_prefix(RECORDS));
+    let sums = lists.flat_map(|list| list.split(' '));
+    sums.filter_map(|sum| u32::from_str_radix(sum, 16).ok()).collect()
 }
 
 fn add_note(results: &mut Results, note: String) {
@@ -163,6 +185,7 @@ fn tests(format: ImportFormat, bytes: &[u8]) -> Result<Tests, Problem> {
     } else {
         bytes
     };
+    check_encoding(bytes)?;
     let text = decode(bytes).map_err(Problem::new)?;
     if text.trim().is_empty() {
         return Err(Problem::new("it is empty"));
@@ -171,7 +194,7 @@ fn tests(format: ImportFormat, bytes: &[u8]) -> Result<Tests, Problem> {
         check_json(text.as_bytes())?;
     }
     let tests = match format {
-        ImportFormat::Iperf3 => iperf3::tests(&text),
+        ImportFormat::Iperf3 => iperf3::tests(&text)?,
         ImportFormat::Netperf => netperf::tests(&text)?,
         ImportFormat::Flent => flent::tests(&text)?,
     };
@@ -183,6 +206,19 @@ fn tests(format: ImportFormat, bytes: &[u8]) -> Result<Tests, Problem> {
         )));
     }
     Ok(tests)
+}
+
+/// Refuses the encodings of Unicode that [`decode`] does not read. In all of them the letters of a program's output have
+/// bytes of 0, which no other text has.
+fn check_encoding(bytes: &[u8]) -> Result<(), Problem> {
+    let encoding = match bytes {
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] | [0, 0, 0, _, ..] | [_, 0, 0, 0, ..] => {
+            "UTF-32"
+        }
+        [0, _, ..] | [_, 0, ..] => "UTF-16 without a byte order mark",
+        _ => return Ok(()),
+    };
+    Err(Problem::new(format!("it is {encoding}: save it as UTF-8")))
 }
 
 /// Refuses JSON that would take far more memory than the file has bytes. `serde_json` limits the
@@ -241,6 +277,33 @@ fn add(results: &mut Results, test: Test) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unread_encoding_is_named() {
+        let units =
+            |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_le_bytes).collect() };
+        let wide = |text: &str| -> Vec<u8> {
+            text.chars().flat_map(|c| (c as u32).to_be_bytes()).collect()
+        };
+        let json = "{\"start\":{}}";
+        let marked = ["\u{feff}", json].concat();
+        for (bytes, said) in [
+            (units(json), "UTF-16 without a byte order mark: save it as UTF-8"),
+            (wide(json), "it is UTF-32"),
+            (wide(&marked), "it is UTF-32"),
+        ] {
+            let error = import(ImportFormat::Iperf3, &[("file".to_owned(), bytes)]).unwrap_err();
+            assert!(error.problem.contains(said), "{error}");
+        }
+        check_encoding(&units(&marked)).unwrap();
+    }
+
+    #[test]
+    fn records_are_read_back_from_their_note() {
+        let note = records_note(&[Some(7), None, Some(u32::MAX)]).unwrap();
+        assert_eq!(known_records(&[note]), [7, u32::MAX].into());
+        assert_eq!(records_note(&[None]), None);
+    }
 
     #[test]
     fn decompression_bomb_is_refused() {

@@ -2,21 +2,21 @@
 
 use std::fmt::Write as _;
 
-use latput_trial::figures::JsonDocuments;
 use latput_trial::observation::{CpuMethod, ProgramCpu, Role, TrafficObservation};
 use latput_trial::{Metric, Observation};
 use latput_units::Nanos;
 use serde_json::Value;
 
-use crate::parsed::{Test, Tests, check_rate, workload};
+use crate::parsed::{Problem, Test, Tests, check_rate, documents, workload};
 use crate::read_error::ReadError;
+use crate::rules::{Arrival, BIN, Beside, COUNTING};
 
 /// Most connections that a note names.
 const MOST_NAMED: usize = 8;
 
 /// Every test of a file.
-pub(crate) fn tests(text: &str) -> Tests {
-    let found = JsonDocuments::parse(text);
+pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
+    let found = documents(text).map_err(|error| Problem::new(error.to_string()))?;
     let mut tests = Tests { notes: found.notes, ..Tests::default() };
     // `--json-stream` prints the parts of a test one after another.
     let mut stream = StreamedTest::default();
@@ -48,7 +48,7 @@ pub(crate) fn tests(text: &str) -> Tests {
             let _infallible = write!(note, "; {} printed it", versions.join(" and "));
         }
     }
-    tests
+    Ok(tests)
 }
 
 /// The test of which `--json-stream` has printed a part.
@@ -145,8 +145,9 @@ fn test(value: &Value) -> Result<Test, ReadError> {
         observation.reported_metrics.insert(Metric::ThroughputToSutBps, to);
         observation.reported_metrics.insert(Metric::ThroughputFromSutBps, from);
     }
+    let mut arrivals = arrived_bytes(asked, end);
     if udp {
-        datagrams(end, &mut observation)?;
+        arrivals.extend(datagrams(end, &mut observation)?);
     }
     // The document of a server names the server itself as the host.
     let roles =
@@ -157,13 +158,16 @@ fn test(value: &Value) -> Result<Test, ReadError> {
         observation.programs.extend(known);
     }
     let fact = |key: &str| Some((key.to_owned(), start[key].as_str()?.to_owned()));
-    let notes = missing_connections(asked, end).into_iter().collect();
+    let notes =
+        missing_connections(asked, end).into_iter().chain(ended_early(asked, end)).collect();
     let test = Test {
         workload: workload(kind, &fields(asked, udp)?)?,
         setting: None,
         started_unix_ms: started(&start["timestamp"]),
         identity: start["cookie"].as_str().filter(|it| !it.is_empty()).map(str::to_owned),
+        record: None,
         observation,
+        beside: Beside { arrivals, ..Beside::default() },
         facts: ["version", "system_info"].into_iter().filter_map(fact).collect(),
         notes,
     };
@@ -178,6 +182,33 @@ fn check_sums(end: &Value) -> Result<(), ReadError> {
         check_rate(of("bytes"), of("seconds"), of("bits_per_second"))?;
     }
     Ok(())
+}
+
+/// What one end sent, and the other received, in each direction.
+fn arrived_bytes(asked: &Value, end: &Value) -> Vec<Arrival> {
+    // With `-O` both ends begin to count anew, each at its own time; and a sender that is ended may not count its last
+    // block.
+    let slack = if asked["omit"].as_u64().unwrap_or(0) > 0 { COUNTING } else { BIN };
+    let of = |sent: &str, received: &str| -> Option<Arrival> {
+        let bytes = |name: &str| count(&end[name], "bytes").filter(|bytes| *bytes > 0);
+        let (sent, arrived) = (bytes(sent)? as f64, bytes(received)? as f64);
+        Some(Arrival { counted: "bytes", sent, arrived, stated_loss: None, slack })
+    };
+    [("sum_sent", "sum_received"), ("sum_sent_bidir_reverse", "sum_received_bidir_reverse")]
+        .into_iter()
+        .filter_map(|(sent, received)| of(sent, received))
+        .collect()
+}
+
+/// Names a test that was shorter than it was asked to be.
+fn ended_early(asked: &Value, end: &Value) -> Option<String> {
+    let wanted = number(asked, "duration").filter(|seconds| *seconds > 0.0)?;
+    let seconds = |name: &str| number(&end[name], "seconds");
+    let ran = [seconds("sum_sent"), seconds("sum_received"), seconds("sum")];
+    let longest = ran.into_iter().flatten().reduce(f64::max)?;
+    (longest < wanted * (1.0 - COUNTING)).then(|| {
+        format!("iperf3: the test was asked to last {wanted:.0} s and lasted {longest:.1} s")
+    })
 }
 
 /// Names the connections that were asked for and moved nothing, or have no figures.
@@ -243,26 +274,30 @@ fn traffic(end: &Value, udp: bool, both: bool, writer: Writer) -> TrafficObserva
     }
 }
 
-/// Reads loss and jitter, which are the receiver's in every version. Fails where nothing arrived: before 3.21 iperf3 prints
-/// a loss of 0% then.
-fn datagrams(end: &Value, observation: &mut Observation) -> Result<(), ReadError> {
+/// Reads loss and jitter, which are the receiver's in every version; returns what arrived. Fails where nothing did:
+/// before 3.21 iperf3 prints a loss of 0% then.
+fn datagrams(end: &Value, observation: &mut Observation) -> Result<Option<Arrival>, ReadError> {
     let packets = |sum: &str| count(&end[sum], "packets");
     if packets("sum_received").or_else(|| packets("sum")) == Some(0) {
         let sent = packets("sum_sent").unwrap_or(0);
         return Err(ReadError::Failed(format!("no data arrived: {sent} datagrams were sent")));
     }
-    let sum = if end["sum_received"]["lost_percent"].is_number() {
-        &end["sum_received"]
-    } else {
-        &end["sum"]
-    };
-    if let Some(percent) = number(sum, "lost_percent") {
-        observation.reported_metrics.insert(Metric::LossRatio, (percent / 100.0).min(1.0));
-    }
+    let name = if end["sum_received"]["lost_percent"].is_number() { "sum_received" } else { "sum" };
+    let sum = &end[name];
+    let stated_loss = number(sum, "lost_percent").map(|percent| percent / 100.0);
     if let Some(jitter_ms) = number(sum, "jitter_ms") {
         observation.reported_metrics.insert(Metric::JitterNs, jitter_ms * 1e6);
     }
-    Ok(())
+    let of = |name: &str| {
+        let sent = number(&end[name], "packets").filter(|packets| *packets > 0.0)?;
+        let arrival = Arrival::packets(sent, sent - number(sum, "lost_packets")?);
+        Some(Arrival { stated_loss, ..arrival })
+    };
+    // Versions differ in whose packets they take the share of.
+    let all = || [name, "sum_sent", "sum"].into_iter().filter_map(of);
+    let arrival = all().find(|arrival| arrival.check().is_ok()).or_else(|| all().next());
+    observation.reported_metrics.extend(stated_loss.map(|loss| (Metric::LossRatio, loss)));
+    Ok(arrival)
 }
 
 fn cpu(end: &Value, role: Role, end_name: &str) -> Option<ProgramCpu> {
@@ -379,8 +414,32 @@ mod tests {
     }
 
     #[test]
+    fn contradicting_counts_are_refused() {
+        let refused = |text: &str, with: &str, part: &str| {
+            assert!(text.contains(with.split('>').next().unwrap()), "{with}");
+            let (from, to) = with.split_once('>').unwrap();
+            check_refused(&text.replace(from, to), "test 1: ", part);
+        };
+        let lost = "\"lost_packets\":1>\"lost_packets\":50";
+        refused(UDP, lost, "50 of 100 packets arrived, a loss of 50.0%, but it states 1.0%");
+        let many = "\"lost_packets\":1,\"packets\":100,\"lost_percent\":1>\"lost_packets\":250,\"packets\":100,\"lost_percent\":250";
+        refused(UDP, many, "250 packets were lost of 100 sent");
+        let share = "\"lost_packets\":1,\"packets\":100,\"lost_percent\":1>\"lost_percent\":250";
+        refused(UDP, share, "`loss_ratio` is 2.5000, above its largest possible value");
+        refused(TCP, "\"bytes\":2000>\"bytes\":900", "1000 bytes arrived of 900 sent");
+    }
+
+    #[test]
+    fn test_that_ended_early_is_named() {
+        let early = one(&TCP.replace("\"duration\":1", "\"duration\":20"));
+        let said = "iperf3: the test was asked to last 20 s and lasted 2.0 s";
+        assert!(early.notes.iter().any(|note| note == said), "{:?}", early.notes);
+        assert_eq!(one(TCP).notes.iter().filter(|note| note.contains("lasted")).count(), 0);
+    }
+
+    #[test]
     fn several_documents_and_event_streams_are_read() {
-        assert_eq!(tests(&format!("{TCP}\n{UDP}\n")).tests.len(), 2);
+        assert_eq!(tests(&format!("{TCP}\n{UDP}\n")).unwrap().tests.len(), 2);
         let whole: Value = serde_json::from_str(TCP).unwrap();
         let line = |event: &str, data: &Value| {
             serde_json::json!({"event": event, "data": data}).to_string()
@@ -415,14 +474,14 @@ mod tests {
     }
 
     fn one(text: &str) -> Test {
-        let mut tests = tests(text).tests;
+        let mut tests = tests(text).unwrap().tests;
         assert_eq!(tests.len(), 1);
         tests.remove(0).unwrap()
     }
 
     #[track_caller]
     fn check_refused(text: &str, place: &str, part: &str) {
-        let problem = tests(text).tests.into_iter().find_map(Result::err).unwrap();
+        let problem = tests(text).unwrap().tests.into_iter().find_map(Result::err).unwrap();
         let text = problem.error.to_string();
         assert!(problem.place == place && text.contains(part), "{problem:?}");
     }

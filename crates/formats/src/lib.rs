@@ -19,6 +19,6 @@ mod read_error;
 mod rules;
 
 pub use file_kind::FileKind;
-pub use import::{ImportError, ImportFormat, Imported, LARGEST, import};
+pub use import::{ImportError, ImportFormat, Imported, LARGEST, import, known_records};
 pub use read_error::ReadError;
 pub use rules::{few_observations, is_same_content};

@@ -3,11 +3,14 @@
 mod records;
 
 use latput_trial::observation::{CpuMethod, ProgramCpu, Role};
-use latput_trial::{Metric, Observation};
+use latput_trial::workload::WorkloadKind;
+use latput_trial::{Metric, Observation, Traffic, Workload};
+use latput_units::Bytes;
 
 use self::records::Record;
 use crate::parsed::{Problem, Test, Tests, workload};
 use crate::read_error::ReadError;
+use crate::rules::{Arrival, Beside};
 
 /// Every test of a file. Fails where the file as a whole cannot be told apart into tests.
 pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
@@ -19,17 +22,22 @@ pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
 }
 
 fn test(record: &Record) -> Result<Test, ReadError> {
+    if let Some(problem) = &record.problem {
+        return Err(problem.as_str().into());
+    }
     let kind = kind(record)?;
     let mut notes = Vec::new();
     if record.is_uncertain {
         notes.push("netperf warned that it did not reach the wanted confidence".to_owned());
     }
     let mut observation = Observation::default();
+    let mut beside = Beside::default();
     match kind {
         "tcp_rr" | "udp_rr" | "tcp_crr" => {
             request_response(record, &mut observation)?;
+            beside.least_ns = number(record, "MIN_LATENCY").map(|us| us * 1e3);
         }
-        "udp_stream" => datagrams(record, &mut observation)?,
+        "udp_stream" => beside.arrivals.extend(datagrams(record, &mut observation)?),
         _ => {
             let rate = throughput_bps(record, "THROUGHPUT")?;
             let rate = rate.ok_or("it has no THROUGHPUT that is a number")?;
@@ -45,11 +53,13 @@ fn test(record: &Record) -> Result<Test, ReadError> {
     retransmits(record, kind, &mut observation);
     cpu(record, kind, &mut observation)?;
     let test = Test {
-        workload: workload(kind, &fields(record, kind, &mut notes))?,
+        workload: workload_of(kind, &fields(record, kind, &mut notes))?,
         setting: None,
         started_unix_ms: None,
         identity: None,
+        record: Some(record.checksum()),
         observation,
+        beside,
         facts: Vec::new(),
         notes,
     };
@@ -123,10 +133,40 @@ fn fields(record: &Record, kind: &str, notes: &mut Vec<String>) -> Vec<(&'static
     fields
 }
 
-fn request_response(record: &Record, observation: &mut Observation) -> Result<(), String> {
+/// The workload of some fields. netperf's requests over UDP have 1 byte, where latput's own have a number in them: the
+/// workload keeps the size that was, and cannot be run.
+fn workload_of(kind: &str, fields: &[(&'static str, String)]) -> Result<Workload, String> {
+    let least = |name: &str| {
+        let known = WorkloadKind::find(kind).ok()?.fields.iter().find(|field| field.name == name);
+        known.map(|field| field.least).filter(|_| kind == "udp_rr" && name.ends_with("_bytes"))
+    };
+    let smaller = |(name, size): &(&'static str, String)| {
+        let (least, size) = (least(name)?, size.parse::<u64>().ok()?);
+        (size < least).then_some((*name, size, least))
+    };
+    let smaller: Vec<(&str, u64, u64)> = fields.iter().filter_map(smaller).collect();
+    let mut raised = fields.to_vec();
+    for (name, size) in &mut raised {
+        if let Some((.., least)) = smaller.iter().find(|(small, ..)| small == name) {
+            *size = least.to_string();
+        }
+    }
+    let mut workload = workload(kind, &raised)?;
+    for (name, size, least) in smaller {
+        workload.name =
+            workload.name.replace(&format!("{name}={least}"), &format!("{name}={size}"));
+        if let Traffic::UdpRr { request_bytes, response_bytes, .. } = &mut workload.traffic {
+            let field = if name == "request_bytes" { request_bytes } else { response_bytes };
+            *field = Bytes::new(size);
+        }
+    }
+    Ok(workload)
+}
+
+fn request_response(record: &Record, observation: &mut Observation) -> Result<(), ReadError> {
     let in_units = record.values.get("THROUGHPUT_UNITS").is_some_and(|unit| unit == "Trans/s");
-    let throughput = || number(record, "THROUGHPUT").filter(|_| in_units);
-    let rate = number(record, "TRANSACTION_RATE").or_else(throughput).ok_or(
+    let throughput = needed(record, "THROUGHPUT")?.filter(|_| in_units);
+    let rate = needed(record, "TRANSACTION_RATE")?.or(throughput).ok_or(
         "it has no transaction rate: add TRANSACTION_RATE, or THROUGHPUT with THROUGHPUT_UNITS, to the \
          selectors",
     )?;
@@ -151,20 +191,21 @@ fn request_response(record: &Record, observation: &mut Observation) -> Result<()
 
 /// Reads datagram figures. The sender's THROUGHPUT differs between versions; the received rate has
 /// a name of its own.
-fn datagrams(record: &Record, observation: &mut Observation) -> Result<(), String> {
+fn datagrams(record: &Record, observation: &mut Observation) -> Result<Option<Arrival>, ReadError> {
     let rate = throughput_bps(record, "REMOTE_RECV_THROUGHPUT")?.ok_or(
         "the receiver's rate is missing: add REMOTE_RECV_THROUGHPUT and THROUGHPUT_UNITS to the selectors",
     )?;
     observation.reported_metrics.insert(Metric::ThroughputBps, rate);
     let counts = number(record, "LOCAL_OKAY").zip(number(record, "REMOTE_OKAY"));
-    if let Some((sent, received)) = counts.filter(|(sent, _)| *sent > 0.0) {
-        observation.reported_metrics.insert(Metric::LossRatio, (1.0 - received / sent).max(0.0));
-    }
-    Ok(())
+    let counts = counts.filter(|(sent, _)| *sent > 0.0);
+    let arrival = counts.map(|(sent, arrived)| Arrival::packets(sent, arrived));
+    let loss = arrival.map(|arrival| (Metric::LossRatio, arrival.loss()));
+    observation.reported_metrics.extend(loss);
+    Ok(arrival)
 }
 
-fn throughput_bps(record: &Record, key: &str) -> Result<Option<f64>, String> {
-    let Some(value) = number(record, key) else { return Ok(None) };
+fn throughput_bps(record: &Record, key: &str) -> Result<Option<f64>, ReadError> {
+    let Some(value) = needed(record, key)? else { return Ok(None) };
     let unit = record.values.get("THROUGHPUT_UNITS").map_or("", String::as_str);
     // K, M and G byte are powers of 1024 (netperf manual, option -f).
     let factor = match unit.trim_end_matches("/s").trim_end_matches("/sec") {
@@ -174,8 +215,10 @@ fn throughput_bps(record: &Record, key: &str) -> Result<Option<f64>, String> {
         "KBytes" => 8.0 * 1024.0,
         "MBytes" => 8.0 * 1024.0 * 1024.0,
         "GBytes" => 8.0 * 1024.0 * 1024.0 * 1024.0,
-        "" => return Err("it has no THROUGHPUT_UNITS: add it to the selectors".to_owned()),
-        other => return Err(format!("latput does not know the unit of throughput `{other}`")),
+        "" => return Err("it has no THROUGHPUT_UNITS: add it to the selectors".into()),
+        other => {
+            return Err(format!("latput does not know the unit of throughput `{other}`").into());
+        }
     };
     Ok(Some(value * factor))
 }
@@ -239,6 +282,15 @@ fn cpu(record: &Record, kind: &str, observation: &mut Observation) -> Result<(),
 fn number(record: &Record, key: &str) -> Option<f64> {
     let value: f64 = record.values.get(key)?.trim().parse().ok()?;
     (value.is_finite() && (0.0..1e18).contains(&value)).then_some(value)
+}
+
+/// A figure that the test is about. Fails for `nan` and `inf`, which netperf prints for a share of nothing.
+fn needed(record: &Record, key: &str) -> Result<Option<f64>, ReadError> {
+    let text = record.values.get(key).map_or("", |text| text.trim());
+    if text.parse::<f64>().is_ok_and(|value| !value.is_finite()) {
+        return Err(ReadError::Failed(format!("its {key} is `{text}`: netperf measured nothing")));
+    }
+    Ok(number(record, key))
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a count; float to int saturates")]
@@ -353,11 +405,64 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
         check_refused(
             &stream.replace("=5", "=inf\nTHROUGHPUT_UNITS=x"),
             "line 1: ",
-            "no THROUGHPUT",
+            "its THROUGHPUT is `inf`: netperf measured nothing",
         );
+        let nothing = KEYVAL.replace("=18983.70", "=nan");
+        check_refused(&nothing, "line 1: ", "its THROUGHPUT is `nan`");
         let sctp = "PROTOCOL=SCTP\nDIRECTION=Send\nTHROUGHPUT=5\n";
         check_refused(sctp, "line 1: ", "no workload for SCTP");
         assert!(all("hello\n").is_empty());
+    }
+
+    #[test]
+    fn table_without_known_columns_is_refused() {
+        let table = "OMNI Send TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to 192.0.2.7 () port 0 AF_INET\n\
+                     Local       Remote      Elapsed Throughput Throughput\n\
+                     Size        Size        (sec)              Units\n\n\
+                     16384       131072      10.00   28000.00   10^6bits/s\n";
+        check_refused(
+            table,
+            "line 1: ",
+            "a table whose columns latput does not know: use -k or -o",
+        );
+        let cut = "MIGRATED TCP STREAM TEST from a to b\n";
+        check_refused(cut, "line 1: ", "no figures follow this title: the test was cut short");
+        let read = tests(&[table, STREAM].concat()).unwrap().tests;
+        assert!(read.len() == 2 && read[0].is_err() && read[1].is_ok(), "{read:?}");
+    }
+
+    #[test]
+    fn contradicting_figures_are_refused() {
+        let least = KEYVAL.to_owned() + "MIN_LATENCY=900\n";
+        check_refused(
+            &least,
+            "line 1: ",
+            "`latency_ns_mean` (52570) is below `the minimum` (900000)",
+        );
+        let busy = KEYVAL.replace("LOCAL_CPU_UTIL=50.00", "LOCAL_CPU_UTIL=4350");
+        check_refused(&busy, "line 1: ", "`generator_cpu_busy_ratio` is 43.5000, above");
+        let udp = "MIGRATED UDP STREAM TEST from a to b\nbytes   bytes    secs   #   #   10^6bits/sec\n\n\
+                   212992    1470   1.01        60000      0     720.00\n\
+                   212992           1.01        90000            426.03\n";
+        check_refused(udp, "line 4: ", "90000 packets arrived of 60000 sent");
+    }
+
+    #[test]
+    fn small_udp_request_keeps_its_size() {
+        let test =
+            one(&KEYVAL.replace("=TCP", "=UDP").replace("RESPONSE_SIZE=1", "RESPONSE_SIZE=64"));
+        assert_eq!(test.workload.name, "udp_rr request_bytes=1 burst=16");
+        assert_eq!(test.workload.traffic.value("request_bytes"), Some(1));
+    }
+
+    #[test]
+    fn same_record_is_known_by_its_line() {
+        let few = "PROTOCOL=TCP\nDIRECTION=Send\nTHROUGHPUT=940.1\nTHROUGHPUT_UNITS=10^6bits/s\n";
+        let (first, again) = (one(few), one(few));
+        assert!(first.is_same(&again));
+        let both = all(&few.repeat(2));
+        assert!(!both[0].is_same(&both[1]), "two tests may have the same few figures");
+        assert!(!first.is_same(&one(&few.replace("940.1", "940.2"))));
     }
 
     #[test]

@@ -3,11 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use latput_trial::{Metric, Observation, Workload, workload};
-use latput_units::IntoMap;
+use latput_trial::figures::JsonDocuments;
+use latput_trial::workload::WorkloadKind;
+use latput_trial::{Metric, Observation, Traffic, Workload, workload};
+use latput_units::{Bytes, IntoMap};
 
 use crate::read_error::ReadError;
-use crate::rules::{self, Claims};
+use crate::rules::{self, Beside, Claims};
+
+/// The documents after which [`JsonDocuments::parse`] looks at no more.
+const MOST_DOCUMENTS: usize = 10_000;
 
 /// The tests of a file, in its order: each is read, or has a problem of its own.
 #[derive(Debug, Default)]
@@ -51,7 +56,11 @@ pub(crate) struct Test {
     pub(crate) started_unix_ms: Option<u64>,
     /// The program's own name of the test, such as iperf3's cookie.
     pub(crate) identity: Option<String>,
+    /// Checksum of everything that the file says of it, with its line, where neither a name nor a time tells it.
+    pub(crate) record: Option<u32>,
     pub(crate) observation: Observation,
+    /// Figures that are only compared.
+    pub(crate) beside: Beside,
     pub(crate) facts: Vec<(String, String)>,
     pub(crate) notes: Vec<String>,
 }
@@ -66,8 +75,9 @@ impl Test {
         if let (Some(one), Some(other)) = (&self.identity, &other.identity) {
             return one == other;
         }
-        let has_time = self.started_unix_ms.is_some();
-        rules::is_same_content(&self.observation, &other.observation, has_time)
+        let is_same_record = self.record.is_some() && self.record == other.record;
+        let is_identified = self.started_unix_ms.is_some() || is_same_record;
+        rules::is_same_content(&self.observation, &other.observation, is_identified)
     }
 
     /// Applies the rules of all programs' figures, and marks percentiles of too few observations.
@@ -83,6 +93,7 @@ impl Test {
         }
         let flow = &self.observation.traffic;
         let claims = Claims {
+            beside: Some(&self.beside),
             transactions: flow.transactions,
             latency: flow.latency.as_ref(),
             ..Claims::new(&metrics)
@@ -92,6 +103,16 @@ impl Test {
         self.observation.checks.extend(few);
         Ok(self)
     }
+}
+
+/// The JSON documents of a text, all of them. Fails where the text has more than are looked at.
+pub(crate) fn documents(text: &str) -> Result<JsonDocuments, ReadError> {
+    let found = JsonDocuments::parse(text);
+    if found.documents.len() < MOST_DOCUMENTS {
+        return Ok(found);
+    }
+    let problem = format!("it has {MOST_DOCUMENTS} JSON documents or more: cut it in parts");
+    Err(ReadError::Failed(problem))
 }
 
 /// Compares the bytes, the time and the rate that a test's end states.
@@ -139,10 +160,40 @@ impl fmt::Display for Problem {
     }
 }
 
+/// The traffic with sizes that latput itself could send: over UDP another program's requests may be smaller.
+pub(crate) fn sendable(traffic: &Traffic) -> Traffic {
+    let mut traffic = *traffic;
+    let fields = WorkloadKind::find(traffic.kind()).map_or(&[][..], |kind| kind.fields);
+    if let Traffic::UdpRr { request_bytes, response_bytes, .. } = &mut traffic {
+        for (size, name) in [(request_bytes, "request_bytes"), (response_bytes, "response_bytes")] {
+            let least = fields.iter().find(|field| field.name == name).map_or(0, |it| it.least);
+            *size = (*size).max(Bytes::new(least));
+        }
+    }
+    traffic
+}
+
 /// A workload from field names and values as in plans.
 pub(crate) fn workload(kind: &str, fields: &[(&str, String)]) -> Result<Workload, String> {
     let mut all: BTreeMap<String, String> =
         fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).into_map();
     all.insert("kind".to_owned(), kind.to_owned());
     workload::from_fields(&all).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_udp_request_is_raised_for_check() {
+        let mut traffic = workload("udp_rr", &[]).unwrap().traffic;
+        if let Traffic::UdpRr { request_bytes, .. } = &mut traffic {
+            *request_bytes = Bytes::new(1);
+        }
+        assert!(traffic.check().is_err());
+        sendable(&traffic).check().unwrap();
+        let stream = workload("tcp_stream", &[]).unwrap().traffic;
+        assert_eq!(sendable(&stream), stream);
+    }
 }

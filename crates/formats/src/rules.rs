@@ -31,9 +31,13 @@ const MEANS: &[(Metric, Option<Metric>, Metric)] = &[
 const RATES: &[(Metric, &str)] = &[
     (Metric::TransactionsPerS, "no request was answered"),
     (Metric::ThroughputBps, "no data arrived"),
+    (Metric::ThroughputToSutBps, "no data arrived at the system under test"),
+    (Metric::ThroughputFromSutBps, "no data arrived from the system under test"),
 ];
 /// Share by which figures may contradict each other: programs keep percentiles in bins of up to 1%.
-const BIN: f64 = 0.02;
+pub(crate) const BIN: f64 = 0.02;
+/// Difference of two losses that say the same: programs print whole percents.
+const PERCENT: f64 = 0.0101;
 /// Figures of what was done, which are never 0.
 const POSITIVE: &[Metric] = &[
     Metric::LatencyNsMean,
@@ -49,20 +53,82 @@ const POSITIVE: &[Metric] = &[
 const OF_ARRIVED: &[Metric] = &[Metric::LatencyNsMean, Metric::ThroughputBps, Metric::JitterNs];
 /// Share by which bytes, a time and a rate may differ: programs print times in steps of 10 ms, and begin to count at
 /// other moments than the clock.
-const COUNTING: f64 = 0.1;
+pub(crate) const COUNTING: f64 = 0.1;
 /// Figures with so many significant digits together are not the same in two tests by chance.
 const TELLING_DIGITS: usize = 10;
 /// Counts and times below these are too coarse to compare a rate with.
 const COMPARABLE_COUNT: u64 = 100;
 const COMPARABLE_SECONDS: f64 = 0.1;
 
+/// Something that was sent, and what of it arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// The word for it: `packets`.
+    pub(crate) counted: &'static str,
+    pub(crate) sent: f64,
+    pub(crate) arrived: f64,
+    /// The share that the program says was lost.
+    pub(crate) stated_loss: Option<f64>,
+    /// Share by which more may have arrived, as of ends that do not begin to count at one moment.
+    pub(crate) slack: f64,
+}
+
+impl Arrival {
+    /// Packets without a stated loss.
+    pub(crate) const fn packets(sent: f64, arrived: f64) -> Self {
+        Self { counted: "packets", sent, arrived, stated_loss: None, slack: 0.0 }
+    }
+
+    /// The share that was lost.
+    pub(crate) fn loss(&self) -> f64 {
+        (1.0 - self.arrived / self.sent).max(0.0)
+    }
+
+    /// Refuses more than was sent, and a stated loss that the counts do not give.
+    pub(crate) fn check(&self) -> Result<(), ReadError> {
+        let Self { counted, sent, arrived, stated_loss, slack } = *self;
+        if !sent.is_finite() || !arrived.is_finite() {
+            return Err(format!("a count of its {counted} is no number").into());
+        }
+        if arrived < 0.0 {
+            let lost = sent - arrived;
+            return Err(ReadError::Contradiction(format!(
+                "{lost:.0} {counted} were lost of {sent:.0} sent, which is impossible"
+            )));
+        }
+        if arrived > sent * (1.0 + slack) {
+            return Err(ReadError::Contradiction(format!(
+                "{arrived:.0} {counted} arrived of {sent:.0} sent, which is impossible"
+            )));
+        }
+        let loss = self.loss();
+        match stated_loss.filter(|stated| sent > 0.0 && (stated - loss).abs() > PERCENT) {
+            Some(stated) => Err(ReadError::Contradiction(format!(
+                "{arrived:.0} of {sent:.0} {counted} arrived, a loss of {:.1}%, but it states {:.1}%",
+                loss * 100.0,
+                stated * 100.0
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Figures that a program states beside its metrics, and that the rules compare with them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beside {
+    /// The shortest latency, in nanoseconds.
+    pub(crate) least_ns: Option<f64>,
+    /// Counts of what was sent and arrived.
+    pub(crate) arrivals: Vec<Arrival>,
+}
+
 /// The figures of one test, as the rules read them; what is not known is `None`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claims<'a> {
     /// Figures by metric.
     pub(crate) metrics: &'a BTreeMap<Metric, f64>,
-    /// The shortest latency, which has no metric of its own, in nanoseconds.
-    pub(crate) least_ns: Option<f64>,
+    /// What has no metric of its own.
+    pub(crate) beside: Option<&'a Beside>,
     /// Completed transactions.
     pub(crate) transactions: Option<u64>,
     /// How long the program measured, in seconds.
@@ -74,15 +140,18 @@ pub(crate) struct Claims<'a> {
 impl<'a> Claims<'a> {
     /// The figures alone.
     pub(crate) const fn new(metrics: &'a BTreeMap<Metric, f64>) -> Self {
-        Self { metrics, least_ns: None, transactions: None, seconds: None, latency: None }
+        Self { metrics, beside: None, transactions: None, seconds: None, latency: None }
     }
 
     /// Refuses figures that say nothing, or contradict each other.
     pub(crate) fn check(&self) -> Result<(), ReadError> {
         self.check_anything_done()?;
+        self.check_arrivals()?;
+        self.check_shares()?;
         self.check_order()?;
         self.check_means()?;
         self.check_positive()?;
+        self.check_least()?;
         self.check_counts()?;
         self.check_histogram()
     }
@@ -97,6 +166,36 @@ impl<'a> Claims<'a> {
         }
         let nothing = RATES.iter().find(|(rate, _)| self.get(*rate) == Some(0.0));
         nothing.map_or(Ok(()), |(_, said)| Err(ReadError::Failed((*said).to_owned())))
+    }
+
+    fn check_arrivals(&self) -> Result<(), ReadError> {
+        let arrivals = self.beside.map_or(&[][..], |beside| &beside.arrivals);
+        arrivals.iter().try_for_each(Arrival::check)
+    }
+
+    /// A share of a whole is no more than it.
+    fn check_shares(&self) -> Result<(), ReadError> {
+        let most = |metric: Metric| metric.row().unit.most();
+        match self.metrics.iter().find(|(metric, value)| **value > most(**metric)) {
+            Some((metric, value)) => Err(ReadError::Contradiction(format!(
+                "`{metric}` is {value:.4}, above its largest possible value ({})",
+                most(*metric)
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Compares the shortest latency with all others.
+    fn check_least(&self) -> Result<(), ReadError> {
+        let Some(least) = self.beside.and_then(|beside| beside.least_ns) else { return Ok(()) };
+        let others = [Metric::LatencyNsMean].into_iter().chain(ASCENDING[0].iter().copied());
+        let mut known = others.filter_map(|metric| Some((metric, self.get(metric)?)));
+        match known.find(|(_, value)| *value < least * (1.0 - BIN)) {
+            Some((metric, value)) => {
+                Err(contradiction(metric, value, "below", "the minimum", least))
+            }
+            None => Ok(()),
+        }
     }
 
     fn check_positive(&self) -> Result<(), ReadError> {
@@ -179,7 +278,7 @@ impl<'a> Claims<'a> {
             if let Some(most_value) = self.get(*most).filter(|most| value > most * (1.0 + BIN)) {
                 return Err(contradiction(*mean, value, "above", most.name(), most_value));
             }
-            let least = least.map_or(self.least_ns, |least| self.get(least));
+            let least = least.and_then(|least| self.get(least));
             if let Some(least) = least.filter(|least| value < least * (1.0 - BIN)) {
                 return Err(contradiction(*mean, value, "below", "the minimum", least));
             }
@@ -188,21 +287,15 @@ impl<'a> Claims<'a> {
                 return Err(contradiction(*zero, 0.0, "beside", mean.name(), value));
             }
         }
-        let first = self.get(Metric::LatencyNsP50);
-        if let Some((first, least)) =
-            first.zip(self.least_ns).filter(|(first, least)| *first < least * (1.0 - BIN))
-        {
-            return Err(contradiction(Metric::LatencyNsP50, first, "below", "the minimum", least));
-        }
         Ok(())
     }
 }
 
-/// Whether two observations are of one test by their content. Without a time, two tests may well have the same few
-/// figures: it takes enough digits.
-pub fn is_same_content(one: &Observation, other: &Observation, has_time: bool) -> bool {
+/// Whether two observations are of one test by their content. Two tests may well have the same few figures: without the
+/// same time or the same record of a file it takes enough digits.
+pub fn is_same_content(one: &Observation, other: &Observation, is_identified: bool) -> bool {
     let digits: usize = one.reported_metrics.values().copied().map(significant_digits).sum();
-    (has_time || digits >= TELLING_DIGITS) && one == other
+    (is_identified || digits >= TELLING_DIGITS) && one == other
 }
 
 fn significant_digits(value: f64) -> usize {
@@ -259,7 +352,8 @@ mod tests {
 
     fn check(metrics: &[(Metric, f64)], transactions: Option<u64>) -> Result<(), ReadError> {
         let metrics = metrics.iter().copied().collect();
-        Claims { least_ns: Some(10e3), transactions, ..Claims::new(&metrics) }.check()
+        let beside = Beside { least_ns: Some(10e3), ..Beside::default() };
+        Claims { beside: Some(&beside), transactions, ..Claims::new(&metrics) }.check()
     }
 
     #[track_caller]
@@ -294,8 +388,34 @@ mod tests {
         check_refused(&[(mean, 70e3), (max, 50e3)], None, "above `latency_ns_max`");
         check_refused(&[(mean, 5e3)], None, "below `the minimum`");
         check_refused(&[(p50, 5e3)], None, "below `the minimum`");
+        check_refused(
+            &[(max, 5e3)],
+            None,
+            "`latency_ns_max` (5000) is below `the minimum` (10000)",
+        );
         check_refused(&[(mean, 50e3), (p99, 0.0)], None, "`latency_ns_p99` (0) is beside");
         assert!(check_bytes(1e6, 1.0, 8e6).is_ok() && check_bytes(1e6, 1.0, 9e6).is_err());
+    }
+
+    #[test]
+    fn more_than_the_whole_is_refused() {
+        let packets = Arrival::packets;
+        let metrics = BTreeMap::new();
+        let refused = |arrival: Arrival| {
+            let beside = Beside { arrivals: vec![arrival], ..Beside::default() };
+            let read = Claims { beside: Some(&beside), ..Claims::new(&metrics) }.check();
+            read.map_err(|error| error.to_string()).unwrap_err()
+        };
+        assert!(refused(packets(100.0, 101.0)).contains("101 packets arrived of 100 sent"));
+        assert!(refused(packets(100.0, -150.0)).contains("250 packets were lost of 100 sent"));
+        let stated = Arrival { stated_loss: Some(0.05), ..packets(100.0, 50.0) };
+        let said = refused(stated);
+        assert!(said.contains("50 of 100 packets arrived, a loss of 50.0%, but it states 5.0%"));
+        assert_eq!(refused(packets(f64::NAN, 1.0)), "a count of its packets is no number");
+        let rounded = Arrival { stated_loss: Some(0.66), ..packets(3.0, 1.0) };
+        assert!(rounded.check().is_ok() && packets(100.0, 100.0).check().is_ok());
+        let share = [(Metric::SutCpuBusyRatio, 43.5)];
+        check_refused(&share, None, "`sut_cpu_busy_ratio` is 43.5000, above");
     }
 
     #[test]
@@ -332,13 +452,14 @@ mod tests {
         check_refused(&[(Metric::LatencyNsP99, 50e3)], Some(0), "no request was answered");
         check_refused(&[(Metric::TransactionsPerS, 0.0)], None, "no request was answered");
         check_refused(&[(Metric::ThroughputBps, 0.0)], None, "no data arrived");
+        check_refused(&[(Metric::ThroughputFromSutBps, 0.0)], None, "no data arrived from");
         check_refused(&[(Metric::LatencyNsMax, 0.0)], None, "no request takes no time");
         let lost = [(Metric::LossRatio, 1.0), (Metric::JitterNs, 5.0)];
         check_refused(&lost, None, "`jitter_ns` (5) is beside `loss_ratio`");
     }
 
     #[test]
-    fn same_content_needs_time_or_many_digits() {
+    fn same_content_needs_identity_or_many_digits() {
         let observation = |figures: &[f64]| {
             let metrics = [Metric::TransactionsPerS, Metric::LatencyNsMean, Metric::LatencyNsP50];
             let reported = metrics.into_iter().zip(figures.iter().copied());

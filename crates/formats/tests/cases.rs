@@ -212,3 +212,110 @@ fn same_netperf_result_counts_once() {
     assert_eq!(imported.results.rows.len(), 1);
     check_noted(&imported, "it counts once");
 }
+
+/// fio's document of jobs, each with its name, start in milliseconds and options. Each does 100 operations in 10 s.
+fn fio_document(elapsed: u64, jobs: &[(&str, u64, &str)]) -> serde_json::Value {
+    let job = |(name, start, option): &(&str, u64, &str)| {
+        let done = 100 * elapsed;
+        serde_json::json!({
+            "jobname": name, "error": 0, "elapsed": elapsed, "job_start": start,
+            "job options": { "name": name, "rw": "read", *option: "1" },
+            "read": { "io_bytes": done * 4096, "bw_bytes": 409_600, "iops": 100.0, "total_ios": done,
+                "runtime": elapsed * 1000,
+                "clat_ns": { "min": 1000, "max": 9000, "mean": 5000.0, "N": done } }
+        })
+    };
+    let jobs: Vec<_> = jobs.iter().map(job).collect();
+    serde_json::json!({ "fio version": "fio-3.36", "timestamp": 1000 + elapsed, "jobs": jobs })
+}
+
+#[test]
+fn jobs_one_after_another_are_refused() {
+    let read =
+        |jobs: &[(&str, u64, &str)]| parse_text(Parser::Fio, &fio_document(10, jobs).to_string());
+    let together = read(&[("a", 1_000_000, "bs"), ("b", 1_000_020, "bs")]).unwrap();
+    assert!((together.metrics[&Metric::TransactionsPerS] - 200.0).abs() < 1e-9);
+    let said = "job `b` did not run together with job `a`, so their rates have no sum";
+    for jobs in [
+        [("a", 0, "bs"), ("b", 0, "stonewall")],
+        [("a", 0, "bs"), ("b", 0, "wait_for")],
+        [("a", 1_000_000, "bs"), ("b", 1_010_000, "bs")],
+    ] {
+        let error = read(&jobs).unwrap_err();
+        assert!(error.contains(said), "{error}");
+    }
+    read(&[("a", 0, "stonewall"), ("a", 0, "stonewall")]).expect("clones of one job");
+    // fio 3.33 prints neither a start nor `stonewall`; 20 s of two groups took 21 s or 11 s.
+    let mut groups = fio_document(10, &[("a", 0, "bs"), ("b", 0, "bs")]);
+    groups["jobs"][1]["groupid"] = 1.into();
+    let took = |groups: &mut serde_json::Value, elapsed: u64| {
+        groups["jobs"][0]["elapsed"] = elapsed.into();
+        parse_text(Parser::Fio, &groups.to_string())
+    };
+    assert!(took(&mut groups, 21).unwrap_err().contains(said));
+    took(&mut groups, 11).expect("`new_group` alone");
+}
+
+#[test]
+fn different_runs_are_no_series() {
+    let first = fio_document(10, &[("a", 0, "bs")]);
+    let both = |after: &serde_json::Value| parse_text(Parser::Fio, &format!("{first}\n{after}\n"));
+    let series = both(&fio_document(20, &[("a", 0, "bs")])).unwrap();
+    assert_eq!(series.transactions, Some(2000), "the last document");
+    let mut later = fio_document(20, &[("a", 0, "bs")]);
+    later["timestamp"] = 1_120.into();
+    let mut shorter = fio_document(10, &[("a", 0, "bs")]);
+    shorter["jobs"][0]["elapsed"] = 9.into();
+    let mut same_count = first.clone();
+    same_count["jobs"][0]["read"]["clat_ns"]["mean"] = 4000.0.into();
+    for other in [later, shorter, same_count, fio_document(20, &[("a", 0, "iodepth")])] {
+        let error = both(&other).unwrap_err();
+        assert!(error.contains("several results that are not a series of one run"), "{error}");
+    }
+}
+
+#[test]
+fn too_many_documents_are_named() {
+    let many = format!("{}\n", fio_document(1, &[("a", 0, "bs")])).repeat(10_001);
+    let error = parse_text(Parser::Fio, &many).unwrap_err();
+    assert!(error.contains("it has 10000 JSON documents or more"), "{error}");
+}
+
+#[test]
+fn undone_transactions_count_as_errors() {
+    let text = include_str!("program/pgbench-rate.txt");
+    assert!(text.contains("processed: 200/200"));
+    let part = parse_text(Parser::Pgbench, &text.replace("200/200", "150/200")).unwrap();
+    assert_eq!((part.transactions, part.errors), (Some(150), Some(50)));
+}
+
+#[test]
+fn contradicting_packet_counts_are_refused() {
+    let ping = include_str!("program/ping-q.txt");
+    let summary = "20 packets transmitted, 20 received, 0% packet loss";
+    assert!(ping.contains(summary));
+    for (instead, said) in [
+        ("20 packets transmitted, 21 received, 0% packet loss", "21 packets arrived of 20 sent"),
+        (
+            "20 packets transmitted, 10 received, 0% packet loss",
+            "10 of 20 packets arrived, a loss of 50.0%, but it states 0.0%",
+        ),
+        ("nan packets transmitted, 20 received", "a count of its packets is no number"),
+    ] {
+        let error = parse_text(Parser::Ping, &ping.replace(summary, instead)).unwrap_err();
+        assert!(error.contains(said), "{error}");
+    }
+    let duplicates = "20 packets transmitted, 20 received, +3 duplicates, 0% packet loss";
+    parse_text(Parser::Ping, &ping.replace(summary, duplicates)).unwrap();
+}
+
+#[test]
+fn copied_file_counts_once() {
+    let text = b"PROTOCOL=TCP\nDIRECTION=Send\nTHROUGHPUT=940.1\nTHROUGHPUT_UNITS=10^6bits/s\n";
+    let file = |name: &str| (name.to_owned(), text.to_vec());
+    let read = import(ImportFormat::Netperf, &[file("a"), file("copy")]).unwrap();
+    assert_eq!((read.results.rows.len(), read.records.len()), (1, 1));
+    check_noted(&read, "copy: test 1 is there twice; it counts once");
+    let known = latput_formats::known_records(&read.results.notes);
+    assert!(known.contains(&read.records[0].unwrap()));
+}

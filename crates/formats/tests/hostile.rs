@@ -47,6 +47,8 @@ const OUTPUTS: &[(Reader, &str)] = &[
     (Reader::Import(ImportFormat::Netperf), "program/netperf.txt"),
     (Reader::Import(ImportFormat::Netperf), "cases/netperf-crr-keyval.txt"),
     (Reader::Import(ImportFormat::Netperf), "cases/netperf-crr-classic.txt"),
+    (Reader::Import(ImportFormat::Netperf), "cases/netperf-rr-keyval.txt"),
+    (Reader::Import(ImportFormat::Netperf), "cases/netperf-udp-stream.txt"),
     (Reader::Import(ImportFormat::Flent), "cases/flent-uneven.flent"),
     (Reader::Import(ImportFormat::Flent), "cases/flent-udp-flood.flent"),
 ];

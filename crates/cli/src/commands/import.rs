@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
-use latput_formats::{FileKind, ImportFormat, Imported, LARGEST, import, is_same_content};
+use latput_formats::{
+    FileKind, ImportFormat, Imported, LARGEST, import, is_same_content, known_records,
+};
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_linux::process::unix_ms;
@@ -55,12 +57,12 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let reads = self.words.iter().map(PathBuf::as_path);
         keep_only_files(&UsedFiles::new(reads, [self.output.as_path()]))?;
-        let Imported { mut results, left_out } = self.read()?;
+        let Imported { mut results, records, left_out } = self.read()?;
         for error in &left_out {
             output::remark(&format!("not imported: {error}"));
         }
         let mut results_db = ResultsDb::create(&self.output)?;
-        let repeated = drop_known(&mut results, &results_db)?;
+        let repeated = drop_known(&mut results, &records, &results_db)?;
         if repeated > 0 {
             let file = self.output.display();
             output::remark(&format!(
@@ -95,7 +97,7 @@ impl Args {
             }
             (None, [report]) => {
                 let results = of_report(report)?;
-                Ok(Imported { results, left_out: Vec::new() })
+                Ok(Imported { results, records: Vec::new(), left_out: Vec::new() })
             }
             (None, _) => {
                 let names = FORMATS.map(ImportFormat::name).join(", ");
@@ -156,31 +158,41 @@ fn read(path: &Path, limit: u64, program: &str) -> Result<Vec<u8>, CliError> {
     files::read(path, limit).map_err(|error| CliError::usage(error.to_string()))
 }
 
-/// Drops the rows of tests that an earlier import into the file has; returns how many they are. A test without a time may
-/// be another one with the same few figures ([`is_same_content`]).
-fn drop_known(results: &mut Results, results_db: &ResultsDb) -> Result<usize, CliError> {
+/// Drops the rows of tests that an earlier import into the file has; returns how many they are. A test with neither a time
+/// nor a known record may be another one with the same few figures ([`is_same_content`]).
+fn drop_known(
+    results: &mut Results,
+    records: &[Option<u32>],
+    results_db: &ResultsDb,
+) -> Result<usize, CliError> {
     let before = results.rows.len();
-    let testbed = results.testbed.clone();
+    let mut rows: Vec<(Row, Option<u32>)> = std::mem::take(&mut results.rows)
+        .into_iter()
+        .zip(records.iter().copied().chain(std::iter::repeat(None)))
+        .collect();
     for run in results_db.runs()? {
         let earlier = results_db.load(run.id)?;
-        if earlier.testbed != testbed {
+        if earlier.testbed != results.testbed {
             continue;
         }
-        let Results { rows, settings, workloads, .. } = &mut *results;
+        let known = known_records(&earlier.notes);
         let label = |settings: &[LabelledSetting], row: &Row| {
             settings.get(row.setting).map(|setting| setting.label.clone())
         };
-        let is_known = |row: &Row| {
+        let is_known = |(row, record): &(Row, Option<u32>)| {
             let kept = LazyCell::new(|| as_kept(&row.observation));
+            let is_identified =
+                row.started_unix_ms > 0 || record.is_some_and(|record| known.contains(&record));
             earlier.rows.iter().any(|other| {
                 other.started_unix_ms == row.started_unix_ms
-                    && is_same_content(&other.observation, &kept, row.started_unix_ms > 0)
-                    && earlier.workloads.get(other.workload) == workloads.get(row.workload)
-                    && label(&earlier.settings, other) == label(settings, row)
+                    && is_same_content(&other.observation, &kept, is_identified)
+                    && earlier.workloads.get(other.workload) == results.workloads.get(row.workload)
+                    && label(&earlier.settings, other) == label(&results.settings, row)
             })
         };
         rows.retain(|row| !is_known(row));
     }
+    results.rows = rows.into_iter().map(|(row, _)| row).collect();
     results.planned_trials = results.rows.len() as u64;
     Ok(before - results.rows.len())
 }

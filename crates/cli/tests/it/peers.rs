@@ -279,6 +279,26 @@ fn tests_imported_before_are_not_added_again() {
     place.run(&import).expect(0, &["40 tests are in many.db already"]);
 }
 
+/// A few figures could be of two tests; the record of a file is of one.
+#[test]
+fn netperf_record_is_imported_once() {
+    let place = Place::new();
+    let few = "PROTOCOL=TCP\nDIRECTION=Send\nTHROUGHPUT=941.4\nTHROUGHPUT_UNITS=10^6bits/s\nSEND_SIZE=16384\n";
+    place.write("one.txt", few);
+    place.write("copy.txt", few);
+    place.write("other.txt", &format!("{few}LSS_SIZE=4\n"));
+    let import =
+        |files: &[&str]| place.run(&[&["import", "netperf", "-o", "few.db"], files].concat());
+    import(&["one.txt", "copy.txt"])
+        .expect(0, &["copy.txt: test 1 is there twice; it counts once"]);
+    import(&["copy.txt"]).expect(0, &["1 tests are in few.db already"]);
+    import(&["other.txt"]).expect(0, &["run 2 of few.db"]);
+    import(&["other.txt", "one.txt"]).expect(0, &["2 tests are in few.db already"]);
+    let udp = NETPERF.replace("PROTOCOL=TCP", "PROTOCOL=UDP");
+    place.write("udp.txt", &udp);
+    place.run(&["import", "netperf", "udp.txt", "-o", "udp.db"]).expect(0, &["request_bytes=1"]);
+}
+
 #[test]
 fn flent_file_survives_a_round_trip() {
     let place = Place::new();

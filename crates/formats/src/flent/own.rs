@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::PING;
 use super::series::{SeriesPoint, histogram, points};
 use super::write::{OWN, RUN, flent_test};
-use crate::parsed::{Problem, Test, Tests};
+use crate::parsed::{Problem, Test, Tests, sendable};
+use crate::rules::Beside;
 
 /// Most characters of a setting's label, and most runs.
 const LABEL_CHARS_MOST: usize = 1000;
@@ -62,7 +63,7 @@ fn origin(text: &str) -> Result<Origin, Problem> {
             "the figures of {kind} are not in a flent file: import a report"
         )));
     }
-    workload.traffic.check().map_err(|error| problem(format!("workload: {error}")))?;
+    sendable(&workload.traffic).check().map_err(|error| problem(format!("workload: {error}")))?;
     Ok(Origin { setting, workload })
 }
 
@@ -123,7 +124,9 @@ fn test(document: &Value, origin: &Origin, (run, series): (u64, &mut RunSeries))
         setting: Some(origin.setting.clone()),
         started_unix_ms: started.filter(|_| is_timed).and_then(unix_ms),
         identity: None,
+        record: None,
         observation,
+        beside: Beside::default(),
         facts: Vec::new(),
         notes: vec![format!("from a flent file of latput: {note}")],
     }

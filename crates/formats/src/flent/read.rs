@@ -4,26 +4,28 @@
 
 use std::collections::BTreeMap;
 
-use latput_trial::figures::JsonDocuments;
 use latput_trial::observation::{ProbeObservation, TrafficObservation};
-use latput_trial::{Metric, Observation};
+use latput_trial::{Metric, Observation, Workload};
 use latput_units::{IntoMap, Nanos};
 use serde_json::Value;
 
-use super::series::{SeriesPoint, histogram, points};
+use super::series::{SeriesPoint, absent, histogram, points};
 use super::{PING, unix_ms};
-use crate::parsed::{Problem, Test, Tests, workload};
+use crate::parsed::{Problem, Test, Tests, documents, workload};
 use crate::read_error::ReadError;
+use crate::rules::Beside;
 
 /// Most share by which the mean that flent states may differ from that of the values: the program that measured also
 /// counts what moved before the first value and behind the last.
 const MEANS_APART: f64 = 0.1;
+/// Most flows that an error names.
+const MOST_NAMED: usize = 8;
 
 /// The single test of a file, or the runs of one that latput has written.
 pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
-    let found = JsonDocuments::parse(text);
-    let mut documents = found.documents.into_iter();
-    let document = match (documents.next(), documents.next()) {
+    let found = documents(text).map_err(|error| Problem::new(error.to_string()))?;
+    let mut all = found.documents.into_iter();
+    let document = match (all.next(), all.next()) {
         (Some(document), None) => document.map_err(Problem::new)?,
         (None, _) => return Err(Problem::new("it has no JSON document")),
         (Some(_), Some(_)) => {
@@ -53,9 +55,14 @@ fn test(document: &Value) -> Result<Test, ReadError> {
     let raw = document["raw_values"].as_object().ok_or("it has no raw_values")?;
     let mut series: BTreeMap<&str, Vec<SeriesPoint>> =
         raw.iter().map(|(name, values)| (name.as_str(), points(values))).into_map();
-    // A flow that was asked for and gave nothing has no raw values.
+    // A flow that was asked for and gave nothing has no raw values, or its metadata only.
     for name in document["results"].as_object().into_iter().flatten().map(|(name, _)| name) {
         series.entry(name).or_default();
+    }
+    for name in metadata["SERIES_META"].as_object().into_iter().flatten().map(|(name, _)| name) {
+        if SeriesKind::from_name(name).is_load() {
+            series.entry(name).or_default();
+        }
     }
     // The known series would be a part of the load only.
     let others =
@@ -68,56 +75,101 @@ fn test(document: &Value) -> Result<Test, ReadError> {
         let named = series.iter().filter(|(name, _)| SeriesKind::from_name(name) == kind);
         named.map(|(name, points)| FlowSeries { name, points }).collect()
     };
-    let moved = |flows: &[FlowSeries<'_>]| flows.iter().any(|flow| !flow.points.is_empty());
-    let [up, down, udp] = [SeriesKind::TcpUpload, SeriesKind::TcpDownload, SeriesKind::UdpUpload]
-        .map(|kind| Some(flows(kind)).filter(|flows| moved(flows)).unwrap_or_default());
-    let ping = series.get(PING).filter(|points| !points.is_empty());
-    let all_pings = flows(SeriesKind::Ping).len();
-    let mut notes = vec!["flent names no size of sends: latput's default is shown".to_owned()];
-    if all_pings > usize::from(ping.is_some()) {
+    let load = Load {
+        up: flows(SeriesKind::TcpUpload),
+        down: flows(SeriesKind::TcpDownload),
+        udp: flows(SeriesKind::UdpUpload),
+    };
+    let pings = flows(SeriesKind::Ping);
+    let ping = pings.iter().find(|flow| flow.name == PING && !flow.points.is_empty());
+    let mut notes: Vec<String> =
+        raw.iter().filter_map(|(name, of)| absent_note(name, of)).collect();
+    for flow in load.all().chain(ping) {
+        flow.compare_with(&metadata["SERIES_META"][flow.name])?;
+    }
+    if pings.len() > usize::from(ping.is_some()) {
         notes.push(format!("of flent's pings only `{PING}` is imported"));
     }
-    let mut observation = Observation::default();
-    let count = |flows: usize| ("connections", flows.to_string());
-    let workload = match (up.len(), down.len(), udp.len()) {
-        (0, 0, 0) => {
-            let ping = ping.ok_or_else(|| unknown(metadata, series.keys().copied()))?;
-            notes.remove(0);
-            return ping_alone(metadata, ping, notes);
-        }
-        (0, 0, flows) => workload("udp_stream", &[count(flows)])?,
-        (flows, 0, 0) => workload("tcp_stream", &[count(flows)])?,
-        (0, flows, 0) => workload("tcp_maerts", &[count(flows)])?,
-        (up, down, 0) => workload("tcp_bidir", &[count(up.max(down))])?,
-        _ => {
-            return Err("it has TCP and UDP load at once, and latput has no such workload".into());
-        }
+    let Some(workload) = load.workload()? else {
+        let ping = ping.ok_or_else(|| unknown(metadata, series.keys().copied()))?;
+        return ping_alone(metadata, ping.points, notes);
     };
-    for flow in up.iter().chain(&down).chain(&udp) {
-        flow.compare_with(&metadata["SERIES_META"][flow.name]["MEAN_VALUE"])?;
-        if flow.points.is_empty() {
-            notes.push(format!("flent: `{}` has no values", flow.name));
-        }
-    }
-    let bps =
-        |flows: &[FlowSeries<'_>]| flows.iter().filter_map(FlowSeries::mean).sum::<f64>() * 1e6;
-    if !up.is_empty() && !down.is_empty() {
-        observation.reported_metrics.insert(Metric::ThroughputToSutBps, bps(&up));
-        observation.reported_metrics.insert(Metric::ThroughputFromSutBps, bps(&down));
-    }
-    if udp.is_empty() {
-        let all = bps(&up) + bps(&down);
-        observation.reported_metrics.insert(Metric::ThroughputBps, all);
-    } else {
-        notes.push(format!(
-            "flent's UDP upload is the sender's rate ({:.0} Mbit/s); the file does not have the receiver's",
-            bps(&udp) / 1e6
-        ));
-    }
+    notes.push("flent names no size of sends: latput's default is shown".to_owned());
+    let mut observation = Observation::default();
+    load.goodput(&mut observation, &mut notes);
     if let Some(ping) = ping {
-        probe(ping, &mut observation);
+        probe(ping.points, &mut observation);
     }
     finish(metadata, workload, observation, notes).checked()
+}
+
+/// Names the values of a series that count as absent.
+fn absent_note(name: &str, values: &Value) -> Option<String> {
+    let count = Some(absent(values)).filter(|count| *count > 0)?;
+    let of = if SeriesKind::from_name(name) == SeriesKind::Counters { return None } else { name };
+    Some(format!(
+        "flent: {count} values of `{of}` are no numbers of 0 or more; they count as absent"
+    ))
+}
+
+/// The flows of a test by their names, with those that moved nothing.
+struct Load<'a> {
+    up: Vec<FlowSeries<'a>>,
+    down: Vec<FlowSeries<'a>>,
+    udp: Vec<FlowSeries<'a>>,
+}
+
+impl<'a> Load<'a> {
+    fn all(&self) -> impl Iterator<Item = &FlowSeries<'a>> {
+        self.up.iter().chain(&self.down).chain(&self.udp)
+    }
+
+    /// The workload that was asked for; `None` without any flow. Fails where no flow of a direction moved anything.
+    fn workload(&self) -> Result<Option<Workload>, ReadError> {
+        let (kind, flows) = match (self.up.len(), self.down.len(), self.udp.len()) {
+            (0, 0, 0) => return Ok(None),
+            (0, 0, flows) => ("udp_stream", flows),
+            (flows, 0, 0) => ("tcp_stream", flows),
+            (0, flows, 0) => ("tcp_maerts", flows),
+            (up, down, 0) => ("tcp_bidir", up.max(down)),
+            _ => {
+                return Err(
+                    "it has TCP and UDP load at once, and latput has no such workload".into()
+                );
+            }
+        };
+        for flows in [&self.up, &self.down, &self.udp] {
+            if !flows.is_empty() && !flows.iter().any(FlowSeries::has_moved) {
+                let names: Vec<String> =
+                    flows.iter().take(MOST_NAMED).map(|flow| format!("`{}`", flow.name)).collect();
+                let problem = format!("no data arrived: nothing is in {}", names.join(", "));
+                return Err(ReadError::Failed(problem));
+            }
+        }
+        Ok(Some(workload(kind, &[("connections", flows.to_string())])?))
+    }
+
+    /// Adds the rates, and names the flows that moved nothing.
+    fn goodput(&self, observation: &mut Observation, notes: &mut Vec<String>) {
+        for flow in self.all().filter(|flow| !flow.has_moved()) {
+            notes.push(format!("flent: `{}` has no values above 0", flow.name));
+        }
+        let [up, down, udp] = [&self.up, &self.down, &self.udp]
+            .map(|flows| flows.iter().filter_map(FlowSeries::mean).sum::<f64>() * 1e6);
+        let reported = &mut observation.reported_metrics;
+        if !self.up.is_empty() && !self.down.is_empty() {
+            reported.insert(Metric::ThroughputToSutBps, up);
+            reported.insert(Metric::ThroughputFromSutBps, down);
+        }
+        if self.udp.is_empty() {
+            reported.insert(Metric::ThroughputBps, up + down);
+        } else {
+            notes.push(format!(
+                "flent's UDP upload is the sender's rate ({:.0} Mbit/s); the file does not have the receiver's",
+                udp / 1e6
+            ));
+        }
+    }
 }
 
 /// Subject of a test's series, by its name: flent's tests give it no other mark.
@@ -136,6 +188,10 @@ enum SeriesKind {
 }
 
 impl SeriesKind {
+    const fn is_load(self) -> bool {
+        matches!(self, Self::TcpUpload | Self::TcpDownload | Self::UdpUpload)
+    }
+
     fn from_name(name: &str) -> Self {
         let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
         let last = name.rsplit(' ').next().unwrap_or_default();
@@ -171,14 +227,26 @@ impl FlowSeries<'_> {
         (!self.points.is_empty()).then(|| sum / lengths.iter().sum::<f64>())
     }
 
-    /// Refuses values that contradict the mean that the file states.
+    fn has_moved(&self) -> bool {
+        self.points.iter().any(|point| point.val > 0.0)
+    }
+
+    /// Refuses values of another unit than that of the series, and those that contradict the mean that the file states.
     fn compare_with(&self, stated: &Value) -> Result<(), ReadError> {
-        let Some((mean, stated)) = self.mean().zip(stated.as_f64()) else { return Ok(()) };
+        let is_ping = SeriesKind::from_name(self.name) == SeriesKind::Ping;
+        let unit = if is_ping { "ms" } else { "Mbits/s" };
+        if let Some(other) = stated["UNITS"].as_str().filter(|other| *other != unit) {
+            let other: String = other.escape_debug().take(40).collect();
+            let problem = format!("`{}` is in {other}, and flent has it in {unit}", self.name);
+            return Err(problem.into());
+        }
+        let known = self.mean().zip(stated["MEAN_VALUE"].as_f64());
+        let Some((mean, stated)) = known else { return Ok(()) };
         if (mean - stated).abs() <= MEANS_APART * mean.max(stated) {
             return Ok(());
         }
         Err(ReadError::Contradiction(format!(
-            "the values of `{}` have the mean {mean:.1}, but the file states {stated:.1}",
+            "the values of `{}` have the mean {mean:.3}, but the file states {stated:.3}",
             self.name
         )))
     }
@@ -186,7 +254,7 @@ impl FlowSeries<'_> {
 
 fn finish(
     metadata: &Value,
-    workload: latput_trial::Workload,
+    workload: Workload,
     observation: Observation,
     notes: Vec<String>,
 ) -> Test {
@@ -198,7 +266,9 @@ fn finish(
         setting: None,
         started_unix_ms: text("T0").or_else(|| text("TIME")).and_then(|time| unix_ms(&time)),
         identity: text("BATCH_UUID").zip(text("T0")).map(|(batch, time)| format!("{batch} {time}")),
+        record: None,
         observation,
+        beside: Beside::default(),
         facts: facts.iter().filter_map(|key| Some((name(key), text(key)?))).collect(),
         notes,
     }
@@ -284,7 +354,42 @@ mod tests {
     fn flow_without_values_is_named_and_counted() {
         let test = one(&FILE.replace("[999.0]", "[999.0],\"TCP upload::3\":[null]"));
         assert_eq!(test.workload.name, "tcp_stream connections=3");
-        assert!(test.notes.contains(&"flent: `TCP upload::3` has no values".to_owned()));
+        assert!(test.notes.contains(&"flent: `TCP upload::3` has no values above 0".to_owned()));
+        assert!(test.notes.iter().any(|note| note.contains("1 values of `TCP upload::2` are no")));
+    }
+
+    /// A test of an upload whose flows are all dead is no idle ping, nor one of both directions a download.
+    #[test]
+    fn load_without_data_is_lost() {
+        let all_dead = FILE
+            .replace(r#""TCP upload::1":[{"t":1.0,"val":100.0},{"t":1.2,"val":300.0}],"#, "")
+            .replace(r#"{"t":1.0,"val":50.0}"#, r#"{"t":1.0,"val":0.0}"#);
+        check_refused(&all_dead, "no data arrived: nothing is in `TCP upload::1`, `TCP upload::2`");
+        let one_way = FILE.replace("[999.0]", "[999.0],\"TCP download BE\":[null]");
+        check_refused(&one_way, "no data arrived: nothing is in `TCP download BE`");
+        let meta = r#""SERIES_META":{"TCP upload::9":{},"ss_stats":{}},"STEP_SIZE""#;
+        let test = one(&FILE.replace("\"STEP_SIZE\"", meta));
+        assert_eq!(test.workload.name, "tcp_stream connections=3");
+    }
+
+    #[test]
+    fn stated_mean_and_unit_are_compared() {
+        let stated = |name: &str, unit: &str, mean: f64| {
+            let meta = format!(
+                r#""SERIES_META":{{"{name}":{{"UNITS":"{unit}","MEAN_VALUE":{mean}}}}},"STEP_SIZE""#
+            );
+            FILE.replace("\"STEP_SIZE\"", &meta)
+        };
+        one(&stated("Ping (ms) ICMP", "ms", 1.0));
+        one(&stated("TCP upload::1", "Mbits/s", 200.0));
+        check_refused(
+            &stated("Ping (ms) ICMP", "ms", 40.0),
+            "the values of `Ping (ms) ICMP` have the mean 1.000, but the file states 40.000",
+        );
+        check_refused(
+            &stated("TCP upload::1", "Gbits/s", 200.0),
+            "`TCP upload::1` is in Gbits/s, and flent has it in Mbits/s",
+        );
     }
 
     #[test]

@@ -15,6 +15,11 @@ pub(super) struct SeriesPoint {
     pub(super) seconds: Option<f64>,
 }
 
+/// How many values are no points: no number, as a `nan` is, or below 0.
+pub(super) fn absent(values: &Value) -> usize {
+    values.as_array().map_or(0, Vec::len) - points(values).len()
+}
+
 /// The numeric values in time order.
 pub(super) fn points(values: &Value) -> Vec<SeriesPoint> {
     let point = |value: &Value| {

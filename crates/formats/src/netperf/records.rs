@@ -18,10 +18,30 @@ pub(super) struct Record {
     pub(super) line: usize,
     /// Whether netperf warned that its confidence was not reached.
     pub(super) is_uncertain: bool,
+    /// The reason why a title has no figures.
+    pub(super) problem: Option<String>,
+}
+
+impl Record {
+    /// A checksum of the title, the line and every value.
+    pub(super) fn checksum(&self) -> u32 {
+        let mut sum = flate2::Crc::new();
+        let mut add = |text: &str| {
+            sum.update(text.as_bytes());
+            sum.update(b"\n");
+        };
+        add(&self.title);
+        add(&self.line.to_string());
+        for (key, value) in &self.values {
+            add(key);
+            add(value);
+        }
+        sum.sum()
+    }
 }
 
 /// Selectors with their names in the CSV header (`netperf_output_name` in `src/nettest_omni.c`).
-const CSV_NAMES: [(&str, &str); 26] = [
+const CSV_NAMES: [(&str, &str); 27] = [
     ("PROTOCOL", "Protocol"),
     ("DIRECTION", "Direction"),
     ("ELAPSED_TIME", "Elapsed Time (sec)"),
@@ -44,6 +64,7 @@ const CSV_NAMES: [(&str, &str); 26] = [
     ("REMOTE_TRANSPORT_RETRANS", "Remote Transport Retransmissions"),
     ("REMOTE_RECV_THROUGHPUT", "Remote Recv Throughput"),
     ("LOCAL_NODELAY", "Local NODELAY"),
+    ("MIN_LATENCY", "Minimum Latency Microseconds"),
     ("MAX_LATENCY", "Maximum Latency Microseconds"),
     ("P50_LATENCY", "50th Percentile Latency Microseconds"),
     ("P90_LATENCY", "90th Percentile Latency Microseconds"),
@@ -85,7 +106,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Record>, Problem> {
     for (number, line) in (1..).zip(text.lines()) {
         reader.line(number, line).map_err(|text| Problem::at(format!("line {number}"), text))?;
     }
-    reader.end();
+    reader.end_title();
     Ok(reader.records)
 }
 
@@ -93,8 +114,11 @@ pub(super) fn read(text: &str) -> Result<Vec<Record>, Problem> {
 #[derive(Debug, Default)]
 struct Reader {
     records: Vec<Record>,
-    /// The title of the following tests.
+    /// The title of the following tests, and its line.
     title: String,
+    title_line: usize,
+    /// The number of records before the title.
+    before_title: usize,
     /// Lines between a title and its figures: the classic header.
     header: String,
     /// The columns of the following CSV lines.
@@ -110,8 +134,10 @@ impl Reader {
         if line.starts_with("!!!") {
             self.is_uncertain = true;
         } else if line.contains(" TEST from ") {
-            self.end();
+            self.end_title();
             line.clone_into(&mut self.title);
+            self.title_line = number;
+            self.before_title = self.records.len();
             self.header.clear();
             self.columns = None;
         } else if let Some((key, value)) = keyval(line) {
@@ -155,6 +181,24 @@ impl Reader {
         if !record.values.is_empty() {
             self.push(record);
         }
+    }
+
+    /// Ends the tests of a title. One without any is named: its figures are missing, or in a form that is not read.
+    fn end_title(&mut self) {
+        self.end();
+        if self.title.is_empty() || self.records.len() > self.before_title {
+            return;
+        }
+        let has_figures = |line: &str| {
+            line.split_whitespace().next().is_some_and(|word| word.parse::<f64>().is_ok())
+        };
+        let problem = if self.header.lines().any(has_figures) {
+            "the figures under this title are a table whose columns latput does not know: use -k or -o"
+        } else {
+            "no figures follow this title: the test was cut short"
+        };
+        let problem = Some(problem.to_owned());
+        self.push(Record { line: self.title_line, problem, ..Record::default() });
     }
 
     fn push(&mut self, record: Record) {

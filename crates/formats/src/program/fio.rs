@@ -1,5 +1,7 @@
 //! fio with `--output-format=json` or `json+`: all jobs and directions together.
 
+use std::collections::BTreeMap;
+
 use latput_stats::Histogram;
 use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
@@ -7,6 +9,7 @@ use latput_units::Nanos;
 use serde_json::{Map, Value};
 
 use super::found::{Found, count, number};
+use crate::parsed::documents;
 use crate::read_error::ReadError;
 use crate::rules;
 
@@ -15,6 +18,11 @@ const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 const ALL_CLIENTS: &str = "All clients";
 /// Shorter runs have their time in too few of fio's milliseconds to compare with.
 const COMPARABLE_MS: f64 = 100.0;
+
+/// Options that let a job wait for those before it.
+const WAITING: [&str; 3] = ["stonewall", "wait_for_previous", "wait_for"];
+/// Seconds by which the beginning of a run may seem to move: fio counts whole seconds.
+const CLOCK_S: f64 = 1.05;
 
 /// One direction of one job that did anything.
 struct JobPart<'a> {
@@ -35,6 +43,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
             )));
         }
     }
+    check_together(&document, &jobs)?;
     let directions = jobs.iter().flat_map(|job| DIRECTIONS.map(|direction| &job[direction]));
     let parts: Vec<JobPart<'_>> = directions.filter_map(part).collect();
     if parts.is_empty() {
@@ -72,7 +81,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
 
 /// The document to read: with `--status-interval` fio prints one again and again, and the last is the result.
 fn last_of_series(text: &Text) -> Result<Value, ReadError> {
-    let found = text.json_documents();
+    let found = documents(text.as_str())?;
     let is_of_fio = |value: &Value| value["jobs"].is_array() || value["client_stats"].is_array();
     let mut last: Option<Value> = None;
     for document in found.documents {
@@ -83,7 +92,8 @@ fn last_of_series(text: &Text) -> Result<Value, ReadError> {
         if let Some(before) = &last
             && !follows(before, &document)
         {
-            return Err("it has several results that are not a series of one run".into());
+            let problem = "it has several results that are not a series of one run";
+            return Err(ReadError::Failed(problem.to_owned()));
         }
         last = Some(document);
     }
@@ -98,17 +108,104 @@ fn last_of_series(text: &Text) -> Result<Value, ReadError> {
     })
 }
 
-/// Whether a document tells of the same jobs as the one before, which have done as much or more since.
-fn follows(before: &Value, after: &Value) -> bool {
-    let (Ok(before), Ok(after)) = (jobs(before), jobs(after)) else { return false };
-    let done = |job: &Value| -> f64 {
-        DIRECTIONS.iter().filter_map(|direction| number(&job[direction], "/total_ios")).sum()
+/// Refuses jobs that ran one after another: their rates are of different times, and have no sum.
+fn check_together(document: &Value, jobs: &[&Value]) -> Result<(), ReadError> {
+    let is_set = |options: &Value| {
+        WAITING.iter().any(|option| options.get(option).is_some_and(|value| *value != "0"))
     };
+    let is_global = is_set(&document["global options"]);
+    for (before, after) in jobs.iter().zip(jobs.iter().skip(1)) {
+        if before["hostname"] != after["hostname"] {
+            continue;
+        }
+        // The clones of one job have its name, and do not wait for each other.
+        let is_other = name(before) != name(after);
+        let is_waiting = is_other && (is_global || is_set(&after["job options"]));
+        let is_apart = is_apart(before, after)
+            .unwrap_or_else(|| before["groupid"] != after["groupid"] && has_turns(jobs));
+        if is_waiting || is_apart {
+            let (before, after) = (name(before), name(after));
+            return Err(ReadError::Failed(format!(
+                "job `{after}` did not run together with job `{before}`, so their rates have no sum: give each a fio of \
+                 its own"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether one of two jobs ran for a good part while the other did not, by their starts. Versions before 3.36 tell no
+/// start.
+fn is_apart(one: &Value, other: &Value) -> Option<bool> {
+    let start = |job: &Value| number(job, "/job_start").filter(|start| *start > 0.0);
+    let apart = (start(one)? - start(other)?).abs();
+    let shorter = longest_ms(one).min(longest_ms(other));
+    Some(apart > (shorter * rules::COUNTING).max(COMPARABLE_MS))
+}
+
+/// Whether the groups of jobs may have run in turn: fio begins a group with each job that waits, and does not print an
+/// option without a value such as `stonewall`. Groups that ran together take less time than the sum of theirs.
+fn has_turns(jobs: &[&Value]) -> bool {
+    let mut longest: BTreeMap<Option<u64>, f64> = BTreeMap::new();
+    for job in jobs {
+        let of_group = longest.entry(job["groupid"].as_u64()).or_default();
+        *of_group = of_group.max(longest_ms(job));
+    }
+    let elapsed = jobs.iter().filter_map(|job| number(job, "/elapsed")).fold(0.0, f64::max);
+    elapsed * 1e3 >= longest.values().sum()
+}
+
+/// The longest time of a job's directions, in milliseconds.
+fn longest_ms(job: &Value) -> f64 {
+    let times = DIRECTIONS.iter().filter_map(|direction| number(&job[direction], "/runtime"));
+    times.fold(0.0, f64::max)
+}
+
+/// The moment at which the run of a document began, in seconds, and the time since then.
+fn began(document: &Value, job: &Value) -> Option<(f64, f64)> {
+    let ms = number(document, "/timestamp_ms").map(|ms| ms / 1e3);
+    let elapsed = number(job, "/elapsed")?;
+    Some((ms.or_else(|| number(document, "/timestamp"))? - elapsed, elapsed))
+}
+
+/// Whether a job has done more since, or has the same figures as before.
+fn is_grown(before: &Value, after: &Value) -> bool {
+    let done = |job: &Value, direction: &str| {
+        let count = |pointer: &str| number(&job[direction], pointer).unwrap_or(0.0);
+        (count("/total_ios"), count("/clat_ns/N"))
+    };
+    DIRECTIONS.iter().all(|direction| {
+        let ((earlier, earlier_samples), (later, samples)) =
+            (done(before, direction), done(after, direction));
+        let is_more = earlier < later || earlier_samples < samples;
+        let is_same = before[direction]["clat_ns"] == after[direction]["clat_ns"];
+        earlier <= later && (is_more || is_same)
+    })
+}
+
+/// Whether a document tells of the same run as the one before: the same jobs with the same options, which began at the
+/// same time and have done as much or more since.
+fn follows(before: &Value, after: &Value) -> bool {
+    let is_same_run = |one: &Value, other: &Value| match began(before, one).zip(began(after, other))
+    {
+        Some(((one, earlier), (other, later))) => {
+            (one - other).abs() <= CLOCK_S && earlier <= later
+        }
+        None => true,
+    };
+    let is_same = |key: &str| before[key] == after[key];
+    if !is_same("fio version") || !is_same("global options") {
+        return false;
+    }
+    let (Ok(before), Ok(after)) = (jobs(before), jobs(after)) else { return false };
     before.len() == after.len()
-        && before
-            .iter()
-            .zip(&after)
-            .all(|(before, after)| name(before) == name(after) && done(before) <= done(after))
+        && before.iter().zip(&after).all(|(before, after)| {
+            ["jobname", "groupid", "job options", "job_start"]
+                .iter()
+                .all(|key| before[key] == after[key])
+                && is_grown(before, after)
+                && is_same_run(before, after)
+        })
 }
 
 /// The jobs of a document; with `--client` those of each client.

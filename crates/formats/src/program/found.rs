@@ -8,7 +8,7 @@ use latput_units::Nanos;
 use serde_json::Value;
 
 use crate::read_error::ReadError;
-use crate::rules::Claims;
+use crate::rules::{Arrival, Beside, Claims};
 
 /// Nanoseconds of a second, a millisecond and a microsecond.
 pub(super) const S: f64 = 1e9;
@@ -30,7 +30,7 @@ const PERCENTILES: &[(f64, Metric)] = &[
 #[derive(Debug, Default)]
 pub(super) struct Found {
     figures: ProgramFigures,
-    least_ns: Option<f64>,
+    beside: Beside,
 }
 
 impl Found {
@@ -109,7 +109,13 @@ impl Found {
 
     /// Adds the shortest latency, which other figures are compared with.
     pub(super) fn least(&mut self, value_ns: Option<f64>) {
-        self.least_ns = value_ns.filter(|value| value.is_finite());
+        self.beside.least_ns = value_ns.filter(|value| value.is_finite());
+    }
+
+    /// Adds the loss of what was sent.
+    pub(super) fn arrival(&mut self, arrival: Arrival) -> Result<(), ReadError> {
+        self.beside.arrivals.push(arrival);
+        self.need(Metric::LossRatio, Some(arrival.loss()), "the loss")
     }
 
     /// How long the program measured, in seconds.
@@ -149,7 +155,7 @@ impl Found {
     pub(super) fn finish(mut self) -> Result<ProgramFigures, ReadError> {
         let of = &self.figures;
         let claims = Claims {
-            least_ns: self.least_ns,
+            beside: Some(&self.beside),
             transactions: of.transactions,
             seconds: of.window.map(Nanos::as_secs_f64),
             latency: of.latency.as_ref(),

@@ -7,12 +7,15 @@ use latput_units::Nanos;
 
 use super::found::{Found, MS, S, count, leading, measured};
 use crate::read_error::ReadError;
+use crate::rules::Arrival;
 
 /// Counts of its target.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     sent: f64,
     received: f64,
+    /// The share that it says was lost.
+    stated_loss: Option<f64>,
     /// Minimum, mean and maximum in milliseconds.
     times_ms: Option<[f64; 3]>,
 }
@@ -30,7 +33,8 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
             let time = rest.split(',').nth(2).unwrap_or_default();
             record(&mut histogram, measured(time.split('(').next().unwrap_or_default(), "ms")?)?;
         } else if let Some(times) = listed(rest) {
-            all.push(Counted { sent: times.len() as f64, received: 0.0, times_ms: None });
+            let sent = times.len() as f64;
+            all.push(Counted { sent, received: 0.0, stated_loss: None, times_ms: None });
             let received: Vec<f64> = times.into_iter().flatten().collect();
             for ms in &received {
                 record(&mut histogram, *ms)?;
@@ -49,8 +53,8 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
         return Err(ReadError::Failed("no echo was answered".to_owned()));
     }
     let mut found = Found::default();
-    let loss = (1.0 - counted.received / counted.sent).max(0.0);
-    found.need(Metric::LossRatio, Some(loss), "the loss")?;
+    let arrival = Arrival::packets(counted.sent, counted.received);
+    found.arrival(Arrival { stated_loss: counted.stated_loss, ..arrival })?;
     found.transactions(count(counted.received))?;
     if let Some([least, mean, max]) = counted.times_ms {
         found.least(Some(least * MS));
@@ -71,6 +75,7 @@ fn summarized(summary: &str) -> Option<Counted> {
     let (counts, times) = summary.split_once(',').unwrap_or((summary, ""));
     let mut counts = counts.split('/').map(leading);
     let (sent, received) = (counts.next()??, counts.next()??);
+    let stated_loss = counts.next().flatten().map(|percent| percent / 100.0);
     let times_ms = match times.trim().strip_prefix("min/avg/max = ") {
         None => None,
         Some(times) => {
@@ -78,7 +83,7 @@ fn summarized(summary: &str) -> Option<Counted> {
             Some(<[f64; 3]>::try_from(times?).ok()?)
         }
     };
-    Some(Counted { sent, received, times_ms })
+    Some(Counted { sent, received, stated_loss, times_ms })
 }
 
 /// The times in milliseconds that `-C` lists; `None` for a `-`, which was not answered.

@@ -10,8 +10,10 @@ use crate::read_error::ReadError;
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = Found::default();
     // 200/200 where a number was asked for.
-    let done = after(text, "number of transactions actually processed:")?;
-    let done = done.and_then(leading).and_then(count);
+    let processed = after(text, "number of transactions actually processed:")?;
+    let done = processed.and_then(leading).and_then(count);
+    let asked =
+        processed.and_then(|text| text.split_once('/')).and_then(|(_, asked)| leading(asked));
     found.transactions(done)?;
     let rate = rate(text);
     found.need(Metric::TransactionsPerS, rate, "`tps =` without connection times")?;
@@ -23,9 +25,11 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let stddev = latency("latency stddev")?;
     found.own("latency_stddev_ns", Unit::Nanoseconds, PreferredDirection::Lower, stddev)?;
     found.window(done.zip(rate).map(|(done, rate)| done as f64 / rate))?;
-    // Since PostgreSQL 15.
+    // Since PostgreSQL 15. A client that was aborted leaves transactions undone, which no version counts as failed.
     let failed = after(text, "number of failed transactions:")?;
-    found.errors(failed.and_then(leading).and_then(count))?;
+    let failed = failed.and_then(leading).and_then(count);
+    let undone = asked.and_then(count).zip(done).map(|(asked, done)| asked.saturating_sub(done));
+    found.errors(failed.max(undone))?;
     found.finish()
 }
 

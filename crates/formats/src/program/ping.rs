@@ -7,6 +7,7 @@ use latput_units::Nanos;
 
 use super::found::{Found, MS, S, count, leading, measured};
 use crate::read_error::ReadError;
+use crate::rules::Arrival;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = Found::default();
@@ -19,7 +20,8 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     if received <= 0.0 || sent <= 0.0 {
         return Err(ReadError::Failed("no echo was answered".to_owned()));
     }
-    found.need(Metric::LossRatio, Some((1.0 - received / sent).max(0.0)), "the loss")?;
+    let stated_loss = part("packet loss").map(|percent| percent / 100.0);
+    found.arrival(Arrival { stated_loss, ..Arrival::packets(sent, received) })?;
     found.transactions(count(received))?;
     // rtt min/avg/max/mdev = 0.034/0.045/0.147/0.024 ms
     let times = text.as_str().lines().find_map(|line| {

@@ -8,7 +8,7 @@ use crate::parsed::{Problem, Test, Tests};
 use crate::read_error::ReadError;
 
 pub(super) fn iperf3(text: &Text) -> Result<ProgramFigures, ReadError> {
-    of_test(Parser::Iperf3, Ok(crate::iperf3::tests(text.as_str())))
+    of_test(Parser::Iperf3, crate::iperf3::tests(text.as_str()))
 }
 
 pub(super) fn netperf(text: &Text) -> Result<ProgramFigures, ReadError> {

@@ -8,6 +8,10 @@ use latput_trial::figures::{Figures, Output, Parser, ProgramFigures, Text};
 use latput_trial::{Metric, Row, Workload};
 use latput_units::{IntoMap, Nanos};
 
+mod told;
+
+use told::Told;
+
 /// The reader of an output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reader {
@@ -17,8 +21,30 @@ pub(crate) enum Reader {
     Import(ImportFormat),
 }
 
+/// What a reader made of an output, beside what a second reader finds in it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Read {
+    figures: ProgramFigures,
+    told: Told,
+}
+
+impl std::ops::Deref for Read {
+    type Target = ProgramFigures;
+
+    fn deref(&self) -> &ProgramFigures {
+        &self.figures
+    }
+}
+
 /// The figures of every test that is read, in the form of a program's.
-pub(crate) fn figures(reader: Reader, bytes: &[u8]) -> Vec<ProgramFigures> {
+pub(crate) fn figures(reader: Reader, bytes: &[u8]) -> Vec<Read> {
+    let all = read_figures(reader, bytes);
+    // Of several tests it would be known of none which one is meant.
+    let told = if all.len() == 1 { Told::new(reader, bytes) } else { Told::default() };
+    all.into_iter().map(|figures| Read { figures, told: told.clone() }).collect()
+}
+
+fn read_figures(reader: Reader, bytes: &[u8]) -> Vec<ProgramFigures> {
     match reader {
         Reader::Program(parser) => {
             let figures = Figures { parser: Some(parser), ..Figures::default() };
@@ -63,7 +89,11 @@ fn value_of(read: &ProgramFigures, name: &str) -> Option<f64> {
 }
 
 /// The rule that figures break.
-pub(crate) fn broken_rule(read: &ProgramFigures) -> Option<String> {
+pub(crate) fn broken_rule(read: &Read) -> Option<String> {
+    broken_by_figures(&read.figures).or_else(|| read.told.broken_by(&read.figures))
+}
+
+fn broken_by_figures(read: &ProgramFigures) -> Option<String> {
     let value = |name: &str| value_of(read, name);
     if let Some((metric, value)) =
         read.metrics.iter().find(|(_, value)| !value.is_finite() || **value < 0.0)
@@ -73,16 +103,19 @@ pub(crate) fn broken_rule(read: &ProgramFigures) -> Option<String> {
     if read.metrics.is_empty() {
         return Some("nothing is known".to_owned());
     }
-    for metric in ["loss_ratio", "probe_loss_ratio"] {
-        if value(metric).is_some_and(|share| share > 1.0) {
-            return Some(format!("{metric} is above 1"));
-        }
+    // What uses several CPUs has more than a whole one only as a process, which is no metric.
+    let share =
+        |(metric, value): &(&Metric, &f64)| metric.name().ends_with("_ratio") && **value > 1.0;
+    if let Some((metric, value)) = read.metrics.iter().find(share) {
+        return Some(format!("{metric} is {value}"));
     }
     // Nothing done, nothing known.
     let is_zero = |name: &&&str| value(name) == Some(0.0);
     let positive = [
         "transactions_per_s",
         "throughput_bps",
+        "throughput_to_sut_bps",
+        "throughput_from_sut_bps",
         "messages_per_s",
         "sent_bps",
         "latency_ns_mean",
