@@ -184,7 +184,7 @@ fn check_sums(end: &Value) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// What one end sent, and the other received, in each direction.
+/// Bytes that one end sent and the other received, in each direction.
 fn arrived_bytes(asked: &Value, end: &Value) -> Vec<Arrival> {
     // With `-O` both ends begin to count anew, each at its own time; and a sender that is ended may not count its last
     // block.

@@ -127,7 +127,7 @@ pub(crate) struct Beside {
 pub(crate) struct Claims<'a> {
     /// Figures by metric.
     pub(crate) metrics: &'a BTreeMap<Metric, f64>,
-    /// What has no metric of its own.
+    /// Figures without a metric of their own.
     pub(crate) beside: Option<&'a Beside>,
     /// Completed transactions.
     pub(crate) transactions: Option<u64>,

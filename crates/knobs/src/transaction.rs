@@ -237,7 +237,7 @@ fn finish(
     }
     let ending = put_back::put_back_at(kernel, at, checkpoint, &undo);
     if let outcome::PutBack::Left { left, .. } = &ending {
-        // What is back is no longer ours: the next attempt must not take it from whoever sets it meanwhile.
+        // Values that are back are no longer ours: the next attempt must not take them from whoever sets them meanwhile.
         let values = left.iter().map(|left| ((left.knob, left.place), left.wanted.clone()));
         let (undo, written) = (State(values.into_map()), State::default());
         let _ = store.save(&Checkpoint { undo, written, ..checkpoint.clone() });

@@ -10,6 +10,27 @@ use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, contex
 const REFUSED: ChangeOutcome = ChangeOutcome::Refused(Refusal::Failure);
 
 #[test]
+fn delays_lost_with_a_mode_go_back() {
+    for (mode, delay) in [
+        ("adaptive-rx=on", "rx-usecs=77us"),
+        ("adaptive-tx=on", "tx-frames=7"),
+        ("cqe-mode-rx=on", "rx-frames=7"),
+        ("cqe-mode-tx=on", "tx-usecs=77us"),
+    ] {
+        let mut world = World::new(FakeInterface::nic(1).with_mode_tables());
+        world.outside(delay);
+        let before = world.kernel.state("eth0");
+        let (knob, value) = parse_assignment(delay).unwrap();
+        let applied = world.apply(mode).unwrap();
+        let now = world.kernel.state("eth0").0[&(knob, Place::Device)].clone();
+        // Adaptive moderation has its own values; with another mode the old ones are written again.
+        assert_eq!(now == value, !mode.starts_with("adaptive"), "{mode}");
+        world.restore(&applied.undo);
+        assert_eq!(world.kernel.state("eth0"), before, "{mode}");
+    }
+}
+
+#[test]
 fn adaptive_is_off_while_values_change() {
     let mut world = World::new(FakeInterface::nic(1).strict());
     world.apply("adaptive-rx=on rx-usecs=50us rx-frames=8").unwrap();

@@ -156,42 +156,6 @@ fn another_change_than_the_listed_one_is_left() {
 }
 
 #[test]
-fn moderation_resets_its_delays() {
-    for (knob, delay) in [
-        (Knob::AdaptiveRx, Knob::RxUsecs),
-        (Knob::AdaptiveTx, Knob::TxFrames),
-        (Knob::CqeModeRx, Knob::RxFrames),
-        (Knob::CqeModeTx, Knob::TxUsecs),
-        (Knob::RxRing, Knob::SmpAffinity),
-        (Knob::Mtu, Knob::SmpAffinity),
-    ] {
-        assert!(knob.spec().resets.contains(&delay), "{knob}");
-    }
-}
-
-#[test]
-fn delays_lost_with_a_mode_go_back() {
-    for (mode, delay) in [
-        ("adaptive-rx=on", "rx-usecs=77us"),
-        ("adaptive-tx=on", "tx-frames=7"),
-        ("cqe-mode-rx=on", "rx-frames=7"),
-        ("cqe-mode-tx=on", "tx-usecs=77us"),
-    ] {
-        let mut world = World::new(FakeInterface::nic(1).with_mode_tables());
-        world.outside(delay, Place::Device);
-        let (knob, value) = parse_assignment(delay).unwrap();
-        let applied = world.apply(mode).unwrap();
-        if mode.starts_with("adaptive") {
-            assert_ne!(world.value(knob, Place::Device), value, "the test does not test");
-        } else {
-            assert_eq!(world.value(knob, Place::Device), value, "{mode}: written again");
-        }
-        world.restore(&applied.undo).unwrap();
-        world.check_as_before();
-    }
-}
-
-#[test]
 fn missing_privilege_is_named_on_confirm() {
     let (path, reason) = ("/run/latput".to_owned(), "permission denied".to_owned());
     let refused = StoreError::Permission { path, operation: "remove", reason };

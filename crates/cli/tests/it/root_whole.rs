@@ -320,7 +320,7 @@ fn change_that_can_cut_needs_confirmation() {
         over(&["restore"]).expect(0, &["put back v0"]);
     }
     over(&["set", "v0", "txqueuelen=700"]).expect(0, &["changed"]);
-    // What an undo brings back can cut it as well.
+    // An undo can cut it as well.
     pair.run(&["set", "v0", "mtu=1400"]).expect(0, &["changed"]);
     let refused = ["v0 carries your connection", "mtu=1500 can cut it"];
     over(&["undo"]).expect(1, &refused);
@@ -367,7 +367,7 @@ fn ipv6_routes_keep_their_mtu() {
             pair.run(&["set", "v0", mtu]).expect(1, &["2001:db8:1::/64", "`mtu lock 8000`"]);
             assert_eq!(look(), before);
         }
-        // What moves nothing, and what moves back, is taken.
+        // Taken are those that move nothing, and those that move back.
         for (other, mtu) in
             [("mtu lock 8000", "mtu=1500"), ("mtu 1300", "mtu=1500"), ("mtu 9000", "mtu=1500")]
         {

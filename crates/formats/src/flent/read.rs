@@ -75,7 +75,7 @@ fn test(document: &Value) -> Result<Test, ReadError> {
         let named = series.iter().filter(|(name, _)| SeriesKind::from_name(name) == kind);
         named.map(|(name, points)| FlowSeries { name, points }).collect()
     };
-    let load = Load {
+    let load = NamedFlows {
         up: flows(SeriesKind::TcpUpload),
         down: flows(SeriesKind::TcpDownload),
         udp: flows(SeriesKind::UdpUpload),
@@ -113,13 +113,13 @@ fn absent_note(name: &str, values: &Value) -> Option<String> {
 }
 
 /// The flows of a test by their names, with those that moved nothing.
-struct Load<'a> {
+struct NamedFlows<'a> {
     up: Vec<FlowSeries<'a>>,
     down: Vec<FlowSeries<'a>>,
     udp: Vec<FlowSeries<'a>>,
 }
 
-impl<'a> Load<'a> {
+impl<'a> NamedFlows<'a> {
     fn all(&self) -> impl Iterator<Item = &FlowSeries<'a>> {
         self.up.iter().chain(&self.down).chain(&self.udp)
     }

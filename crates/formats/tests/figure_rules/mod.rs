@@ -21,7 +21,7 @@ pub(crate) enum Reader {
     Import(ImportFormat),
 }
 
-/// What a reader made of an output, beside what a second reader finds in it.
+/// Figures that a reader made of an output, beside those that a second reader finds in it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Read {
     figures: ProgramFigures,
@@ -103,7 +103,7 @@ fn broken_by_figures(read: &ProgramFigures) -> Option<String> {
     if read.metrics.is_empty() {
         return Some("nothing is known".to_owned());
     }
-    // What uses several CPUs has more than a whole one only as a process, which is no metric.
+    // A user of several CPUs has more than a whole one only as a process, which is no metric.
     let share =
         |(metric, value): &(&Metric, &f64)| metric.name().ends_with("_ratio") && **value > 1.0;
     if let Some((metric, value)) = read.metrics.iter().find(share) {

@@ -9,7 +9,7 @@ use super::{Reader, value_of};
 /// Numbers from here on are no counts and no times: programs print them for what they do not know.
 const UNKNOWN: f64 = 1e15;
 
-/// What an output tells.
+/// Figures that an output tells.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Told {
     /// Sent and arrived bytes.

@@ -48,7 +48,7 @@ pub(super) fn file(root: &RootFolder, interface: &str) -> String {
 
 /// Why TuneD would not read the file of an interface's profile, with the `text` for whoever writes it by hand.
 ///
-/// A record of `keep` is believed for fixed names only. A folder that a configuration names is none of them.
+/// A record of `keep` is believed for fixed names only. Folders that a configuration names are not among them.
 pub(super) fn why_not_read(root: &RootFolder, interface: &str, text: &str) -> Option<String> {
     if folder(root).is_some() {
         return None;
