@@ -227,7 +227,7 @@ mod tests {
         };
         for (errnos, kind) in [
             (&[libc::EACCES][..], KernelErrorKind::Permission),
-            (&[libc::EMFILE], KernelErrorKind::Refused),
+            (&[libc::EMFILE], KernelErrorKind::Busy),
             (&[libc::EMFILE, libc::EPERM, libc::EMFILE, libc::EPERM], KernelErrorKind::Permission),
         ] {
             let all = errnos.iter().map(|errno| unseen(*errno)).collect();
