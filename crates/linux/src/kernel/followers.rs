@@ -219,6 +219,9 @@ impl LinuxKernel {
             return Ok(None);
         }
         let threads = napis.iter().filter(|napi| napi.threaded.as_ref().is_none_or(is_on)).count();
+        if self.netdev.is_some() && threads == 0 {
+            return Ok(None);
+        }
         let seen = self.threads(link);
         let is_kept = |(_, pid): &(u32, u32)| {
             process::schedule_of(*pid).is_some_and(|it| KEPT_POLICIES.contains(&it.policy))
