@@ -236,7 +236,8 @@ impl LinuxKernel {
             return Ok(None);
         }
         Ok(Some(
-            "its NAPI threads would be made anew, and latput does not see the CPUs and policies of all of them to give              them to the new ones"
+            "its NAPI threads would be made anew, and latput does not see the CPUs and policies of all of them to give \
+             them to the new ones"
                 .to_owned(),
         ))
     }
