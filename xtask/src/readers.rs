@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::ci::{Tally, cargo_test};
 use crate::dist::{empty, first_source};
-use crate::workspace::{Workspace, find_on_path};
+use crate::workspace::{Workspace, missing_for_root};
 
 const PROGRAMS: &[&str] = &["chroot", "debootstrap", "unshare"];
 /// Debian 13.
@@ -68,9 +68,7 @@ exec "$@"
 
 /// Runs the tests with the readers of the other Debian.
 pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let root = rustix::process::geteuid().is_root();
-    let missing = PROGRAMS.iter().find(|name| find_on_path(name).is_none());
-    if let Some(missing) = if root { missing } else { Some(&"root") } {
+    if let Some(missing) = missing_for_root(PROGRAMS) {
         tally.feed(&format!("skipped: readers: needs {missing}"));
         return Ok(());
     }

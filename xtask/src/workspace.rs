@@ -177,6 +177,14 @@ pub fn python_programs(folder: &Path) -> Result<PathBuf> {
     Ok(programs)
 }
 
+/// The first thing that is missing for work of root with these programs: the rights, or a program.
+pub fn missing_for_root(programs: &[&'static str]) -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("root");
+    }
+    programs.iter().copied().find(|name| find_on_path(name).is_none())
+}
+
 /// The first program of that name in the folders of PATH.
 pub fn find_on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

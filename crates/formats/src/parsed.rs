@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use latput_trial::figures::JsonDocuments;
+use latput_trial::figures::{JsonDocuments, MOST_DOCUMENTS};
 use latput_trial::workload::WorkloadKind;
 use latput_trial::{Metric, Observation, Traffic, Workload, workload};
 use latput_units::{Bytes, IntoMap};
 
 use crate::read_error::ReadError;
 use crate::rules::{self, Beside, Claims};
-
-/// The documents after which [`JsonDocuments::parse`] looks at no more.
-const MOST_DOCUMENTS: usize = 10_000;
 
 /// The tests of a file, in its order: each is read, or has a problem of its own.
 #[derive(Debug, Default)]

@@ -24,7 +24,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-pub use self::document::{JsonDocuments, decode};
+pub use self::document::{JsonDocuments, MOST_DOCUMENTS, decode};
 pub use self::histogram_log::HistogramLog;
 pub use self::lookup::{Lookup, OwnFigure, OwnFigureError, Pattern, Source};
 pub use self::parser::{Parser, ParserRow, UnknownParser};

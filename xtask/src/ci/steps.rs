@@ -19,7 +19,7 @@ use crate::readers;
 use crate::scale_out;
 use crate::tidy;
 use crate::vm;
-use crate::workspace::{Workspace, cargo, find_on_path};
+use crate::workspace::{Workspace, cargo, missing_for_root};
 
 /// Work of a step; it counts its tests as it goes.
 pub type Run = fn(&Workspace, &mut Tally) -> Result<()>;
@@ -359,13 +359,7 @@ fn printed(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 }
 
 fn browser(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let programs = ["chromium", "chromedriver"];
-    let missing = if rustix::process::geteuid().is_root() {
-        programs.into_iter().find(|name| find_on_path(name).is_none())
-    } else {
-        Some("root")
-    };
-    if let Some(missing) = missing {
+    if let Some(missing) = missing_for_root(&["chromium", "chromedriver"]) {
         let line = format!("skipped: needs {missing}");
         println!("{line}");
         tally.feed(&line);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{Release, put};
 use crate::ci::Tally;
-use crate::workspace::{find_on_path, output};
+use crate::workspace::{missing_for_root, output};
 
 const PROGRAMS: &[&str] =
     &["apt-get", "chroot", "debootstrap", "systemd-nspawn", "timeout", "unshare"];
@@ -89,9 +89,7 @@ pub fn first_source() -> Result<(String, String)> {
 /// A fresh Debian of this machine's version, from the first source that apt has for it; made once. `None` where something is
 /// missing for it, which is said.
 pub fn base(folder: &Path, tally: &mut Tally) -> Result<Option<PathBuf>> {
-    let root = rustix::process::geteuid().is_root();
-    let missing = PROGRAMS.iter().find(|name| find_on_path(name).is_none());
-    if let Some(missing) = if root { missing } else { Some(&"root") } {
+    if let Some(missing) = missing_for_root(PROGRAMS) {
         tally.feed(&format!("skipped: the package in a clean root: needs {missing}"));
         return Ok(None);
     }

@@ -1,5 +1,6 @@
 //! Watchers that meet errors which pass, and errors that do not: none of them gives up.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -91,6 +92,15 @@ fn read_only_state_still_goes_back() {
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
+/// Makes a change, and moves the folder of its checkpoint away once both watchers have seen it; gives the folder's path.
+fn lose_state_folder(place: &Place, lab: &Lab<'_>) -> PathBuf {
+    lab.b(&[&LONG[..5], &["8s"]].concat()).expect(0, &["changed"]);
+    thread::sleep(Duration::from_secs(2));
+    let folder = place.path("state/lab-up/checkpoints");
+    std::fs::rename(&folder, place.path("elsewhere")).unwrap();
+    folder
+}
+
 #[test]
 fn lost_state_folder_still_goes_back() {
     if needs_root() {
@@ -100,11 +110,7 @@ fn lost_state_folder_still_goes_back() {
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = link(&place);
-    lab.b(&[&LONG[..5], &["8s"]].concat()).expect(0, &["changed"]);
-    // Both have seen it.
-    thread::sleep(Duration::from_secs(2));
-    let folder = place.path("state/lab-up/checkpoints");
-    std::fs::rename(&folder, place.path("elsewhere")).unwrap();
+    lose_state_folder(&place, &lab);
     wait_until("the values to go back", || link(&place) == before);
     wait_until("the watchers to end", || watchers(&place).is_empty());
 }
@@ -119,11 +125,7 @@ fn replaced_state_folder_still_goes_back() {
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = link(&place);
-    lab.b(&[&LONG[..5], &["8s"]].concat()).expect(0, &["changed"]);
-    // Both have seen it.
-    thread::sleep(Duration::from_secs(2));
-    let folder = place.path("state/lab-up/checkpoints");
-    std::fs::rename(&folder, place.path("elsewhere")).unwrap();
+    let folder = lose_state_folder(&place, &lab);
     lab.b(&["set", "lo", "mtu=60000"]).expect(0, &["changed lo mtu"]);
     assert!(folder.is_dir(), "the test does not test");
     wait_until("the values to go back", || link(&place) == before);

@@ -89,7 +89,7 @@ pub fn plan_restore(
         let mut of_interface = checkpoint.undo.clone();
         of_interface.0.retain(|(knob, _), _| knob.spec().scope != Scope::Host);
         return ended(
-            put_back::unreachable(kernel, at, checkpoint, of_interface),
+            put_back::unreachable(kernel, at, checkpoint, &of_interface),
             checkpoint,
             vec![],
         );

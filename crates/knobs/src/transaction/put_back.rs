@@ -52,7 +52,7 @@ pub(super) fn put_back_at(
     {
         return left;
     }
-    unreachable(kernel, at, checkpoint, State(of_interface))
+    unreachable(kernel, at, checkpoint, &State(of_interface))
 }
 
 /// The outcome for an interface that is not here, and whose own values cannot be put back.
@@ -60,7 +60,7 @@ pub(super) fn unreachable(
     kernel: &dyn KernelRead,
     at: Result<Whereabouts, KernelError>,
     checkpoint: &Checkpoint,
-    of_interface: State,
+    of_interface: &State,
 ) -> PutBack {
     if at == Ok(Whereabouts::Deleted) {
         return PutBack::InterfaceGone;
@@ -69,26 +69,24 @@ pub(super) fn unreachable(
         Err(error) => error.to_string(),
         Ok(_) => "the interface is not in this network namespace".to_owned(),
     };
-    let leftover = |((knob, place), wanted)| {
-        let reason = reason.clone();
+    let finish = how_to_find(kernel, checkpoint, &reason);
+    PutBack::Left { left: all_left(of_interface, &reason), finish }
+}
+
+/// All values as left, for one reason.
+fn all_left(undo: &State, reason: &str) -> Vec<Leftover> {
+    let leftover = |(&(knob, place), wanted): (&(Knob, Place), &Value)| {
+        let (wanted, reason) = (wanted.clone(), reason.to_owned());
         Leftover { knob, place, wanted, found: None, reason }
     };
-    let left = of_interface.0.into_iter().map(leftover).collect();
-    PutBack::Left { left, finish: how_to_find(kernel, checkpoint, &reason) }
+    undo.0.iter().map(leftover).collect()
 }
 
 /// The outcome where it cannot be told now whose the values are, so that none was written.
 pub(super) fn unread(error: &KernelError, undo: &State) -> PutBack {
     let reason = error.to_string();
-    let leftover = |(&(knob, place), wanted): (&(Knob, Place), &Value)| {
-        let (wanted, reason) = (wanted.clone(), reason.clone());
-        Leftover { knob, place, wanted, found: None, reason }
-    };
-    let left = undo.0.iter().map(leftover).collect();
-    PutBack::Left {
-        left,
-        finish: format!("nothing was written, run `latput restore` again: {reason}"),
-    }
+    let finish = format!("nothing was written, run `latput restore` again: {reason}");
+    PutBack::Left { left: all_left(undo, &reason), finish }
 }
 
 /// Instructions for an interface that cannot be found.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 /// Characters of a passed-over line in a note.
 const SHOWN_CHARS: usize = 60;
 /// Most documents and broken parts of a text that are looked at.
-const MOST_DOCUMENTS: usize = 10_000;
+pub const MOST_DOCUMENTS: usize = 10_000;
 
 /// The documents of a text, in its order.
 #[derive(Clone, Debug, Default, PartialEq)]
