@@ -160,7 +160,8 @@ impl Args {
         }
         let origin = format!("latput {}: {origin}", env!("CARGO_PKG_VERSION"));
         let mut exported = export::export(format.format(), &target, &setting, &origin);
-        if exported.is_empty && self.format.is_none() {
+        // A file without a setting says nothing, and udev warns of it at every boot.
+        if exported.is_empty {
             why = format!("{} can express none of these settings", format.format());
             format = ExportFormat::Udev;
             spell_out(&interface, &mut setting);

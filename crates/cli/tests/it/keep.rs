@@ -179,15 +179,24 @@ fn interrupt_affinity_is_kept_by_a_unit() {
     }
 }
 
-/// A .link file without a word in it would take the place of the one that counts.
+/// A .link file without a word in it would take the place of the one that counts, or have udev warn.
 #[test]
 fn unsupported_setting_is_kept_as_rules() {
     let place = host(&[]);
     let keep = ["keep", "nic7", "napi-defer-hard-irqs=100", "gro-flush-timeout=50us"];
-    let ran = place.run(&[&keep[..], &["--root", "root", "--yes"]].concat());
-    ran.expect(0, &["systemd.link can express none of these settings", "ATTR{gro_flush_timeout}"]);
-    assert!(place.path("root/etc/udev/rules.d/90-latput-nic7.rules").is_file());
-    assert!(!place.path("root/etc/systemd").exists());
+    let link = &["--format", "systemd-link"];
+    for format in [&[][..], link] {
+        // What was kept before goes with its file.
+        let before = [&["keep", "nic7", "mtu=1400", "--root", "root", "--yes"], format].concat();
+        place.run(&before).expect(0, &[]);
+        let file = place.path("root/etc/systemd/network/10-latput-nic7.link");
+        assert!(file.is_file());
+        let ran = place.run(&[&keep[..], &["--root", "root", "--yes"], format].concat());
+        let said = ["systemd.link can express none of these settings", "ATTR{gro_flush_timeout}"];
+        ran.expect(0, &said);
+        assert!(place.path("root/etc/udev/rules.d/90-latput-nic7.rules").is_file());
+        assert!(!file.exists());
+    }
 }
 
 #[test]
