@@ -86,6 +86,8 @@ fn observe_sets_nothing_and_tells_power() {
             "20 runs",
         ],
     );
+    let said = format!("{}{}", ran.out, ran.err);
+    assert_eq!(said.matches("tcp_rtt_ns_p99: two slices").count(), 1, "{said}");
     // Samples are of the whole machine: beside tests that load it there may be too many to trace.
     let has_too_many = ran.err.contains("are traced part of the time");
     if Path::new("/sys/kernel/btf/vmlinux").exists() && !has_too_many {

@@ -107,8 +107,9 @@ impl Session<'_> {
         for (metric, noise) in run.evidence.of_metric.clone() {
             let Some(scale) = scale(&noise) else { continue };
             if run.live.observe {
+                // The report is of nothing else: it tells these.
                 let told = provable(metric, (scale, noise.len()), pair_s, self.results.confidence);
-                self.remark(told);
+                self.results.notes.push(told);
             } else if metrics_of(run.goal.as_ref()).first() == Some(&metric) {
                 let (half_width, confidence) = (self.results.half_width, self.results.confidence);
                 let pairs = pairs_for(scale, half_width, confidence);
