@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::host;
 use crate::host_spec::HostSpec;
 use crate::interval::HostInterval;
-use crate::protocol::{Answer, EarlyEnd, Finished, Open, Opened, Request, SCHEMA};
+use crate::protocol::{Answer, ControllerId, EarlyEnd, Finished, Open, Opened, Request, SCHEMA};
 
 use self::line::AgentLine;
 pub(crate) use self::programs::{LiveServer, Programs};
@@ -280,6 +280,7 @@ impl Agent {
         let open = Request::Open(Open {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            controller: ControllerId::of_this_process(),
             host: spec.name.clone(),
             role: spec.role,
             interface: spec.interface.clone(),

@@ -455,9 +455,6 @@ fn no_record(sampler: &Sampler) -> &'static str {
     }
 }
 
-/// The name of agents in their checkpoints.
-pub(crate) const AGENT: &str = "agent";
-
 fn claim(open: &Open) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> {
     let broken = |error: latput_linux::Error| failed(chain(&error));
     let needed = process::Capability::NetAdmin.require(&format!("setting {}", open.interface));
@@ -465,7 +462,7 @@ fn claim(open: &Open) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> 
     let kernel = LinuxKernel::open().map_err(broken)?;
     let store = FileCheckpoints::new(&checkpoints_dir());
     let mut origin = checkpoint::context().map_err(broken)?;
-    origin.by = origin.by.with_command(AGENT);
+    origin.by = origin.by.with_command(&open.controller.agents_name());
     origin.link_resets = match open.link_reset {
         LinkReset::AllowedOnControl => LinkResets::Allowed,
         _ if Control::find().map_err(broken)?.interfaces.contains(&open.interface) => {

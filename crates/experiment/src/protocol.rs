@@ -2,6 +2,7 @@
 //! answer, bounded in length, versioned.
 
 use std::io::{self, BufRead, Write};
+use std::sync::LazyLock;
 
 use latput_knobs::{ChangeOutcome, Knob, Refusal, Setting, State};
 use latput_load::{Key, ProbeOutcome, ReceiverOutcome, SenderOutcome, Slices};
@@ -12,6 +13,7 @@ use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
 use latput_trial::{Probe, Surroundings, Workload};
 use latput_units::{CpuSet, Nanos};
+use rustix::rand::GetRandomFlags;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +22,7 @@ use crate::interval::HostInterval;
 use crate::live::{LiveBlock, LiveSeen};
 
 /// Version of the protocol; both ends must have the same.
-pub const SCHEMA: u32 = 20;
+pub const SCHEMA: u32 = 21;
 /// Most bytes of a request, and of an answer to [`Request::Go`], [`Request::Peer`], [`Request::Live`], [`Request::Read`] or
 /// [`Request::Survey`]. The largest valid answer is a stint of slices, each with its histogram: some
 /// 10 KB a slice.
@@ -249,6 +251,8 @@ pub struct Open {
     pub schema: u32,
     /// Version of the controller, for messages.
     pub version: String,
+    /// The controller, by which the agent's changes are known.
+    pub controller: ControllerId,
     /// The host's name in the testbed.
     pub host: String,
     /// Its role.
@@ -268,6 +272,33 @@ pub struct Open {
     pub link_reset: LinkReset,
     /// Lease: after this time without a message the agent puts its host back and ends.
     pub lease: Nanos,
+}
+
+/// Number of a controller: two on one host put back only what their own agents have changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ControllerId(u64);
+
+impl ControllerId {
+    /// The number of this process, drawn once.
+    ///
+    /// # Panics
+    ///
+    /// The kernel gives no random bytes.
+    pub fn of_this_process() -> Self {
+        static DRAWN: LazyLock<ControllerId> = LazyLock::new(|| {
+            let mut bytes = [0; 8];
+            let filled = rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty());
+            assert_eq!(filled, Ok(bytes.len()), "getrandom(2) gives up to 256 bytes at once");
+            ControllerId(u64::from_ne_bytes(bytes))
+        });
+        *DRAWN
+    }
+
+    /// Name of its agents in their checkpoints, as `--made-by` takes it: `agent/0123456789abcdef`.
+    pub fn agents_name(self) -> String {
+        format!("agent/{:016x}", self.0)
+    }
 }
 
 /// Whether settings may take a link down and up.

@@ -394,6 +394,45 @@ fn killed_run_leaves_no_program_or_knob() {
     }
 }
 
+/// Another controller that puts the host back in its own agent's place leaves this one's change.
+#[test]
+fn agents_change_is_of_its_controller() {
+    if needs_root() {
+        return;
+    }
+    let place = Place::new();
+    place.write(
+        "plan.toml",
+        "schema = 1\n[factors]\ntxqueuelen = [500, 501]\n[[workload]]\nkind = \"tcp_rr\"\n\
+         [method]\nrepetitions = { min = 50, max = 50 }\nduration = \"100ms\"\n",
+    );
+    let mut child = place.start(&["tune", "plan.toml", "-o", "r.db"]);
+    let checkpoint = || {
+        let mut files = place.path("state/lab/checkpoints").read_dir().ok()?;
+        let is_one = |path: &std::path::PathBuf| path.extension().is_some_and(|it| it == "json");
+        let text = std::fs::read(files.find_map(|file| Some(file.ok()?.path()).filter(is_one))?);
+        serde_json::from_slice::<serde_json::Value>(&text.ok()?).ok()
+    };
+    wait_until("a checkpoint", || checkpoint().is_some());
+    let maker = checkpoint().unwrap()["by"].take();
+    assert_eq!(maker["command"], "agent", "{maker}");
+    let controller = maker["run"].as_str().unwrap();
+    assert_eq!(controller.len(), 16, "{maker}");
+    let restore = |by: &str| {
+        let mut restore = place.command(&["restore", &format!("--made-by={by}")]);
+        let ran = restore.env("LATPUT_STATE_DIR", place.path("state/lab")).output().unwrap();
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    for other in ["agent", "agent/0000000000000000"] {
+        assert!(restore(other).contains("nothing to restore"), "{other}");
+    }
+    assert!(!restore(&format!("agent/{controller}")).contains("nothing to restore"));
+    kill(child.id());
+    child.wait().unwrap();
+    wait_until("every process of the lab to be gone", || processes_of(&place) == 0);
+    assert!(checkpoint().is_none(), "the host is put back");
+}
+
 /// A process that runs programs for a latput.
 fn runner_of(pid: u32) -> u32 {
     let mut found = None;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use latput_experiment::protocol::{Answer, LinkReset, Open, Request, SCHEMA};
+use latput_experiment::protocol::{Answer, ControllerId, LinkReset, Open, Request, SCHEMA};
 use latput_knobs::{Setting, parse_assignment};
 use latput_trial::observation::Role;
 use latput_units::Nanos;
@@ -219,6 +219,7 @@ fn agent_that_sets(guest: &Guest) -> (Line, Instant) {
     ask(&Request::Open(Open {
         schema: SCHEMA,
         version: "test".to_owned(),
+        controller: ControllerId::of_this_process(),
         host: sut.name.to_owned(),
         role: Role::Sut,
         interface: sut.interface.to_owned(),

@@ -93,7 +93,7 @@ impl BrokerLine {
         let (id, [first, second, third]) =
             self.started(&Operation::Start { way, call: call.clone() })?;
         match call {
-            HostCall::Restore => Ok((id, [None, None, first])),
+            HostCall::Restore(_) => Ok((id, [None, None, first])),
             _ => Ok((id, [first, second, third])),
         }
     }

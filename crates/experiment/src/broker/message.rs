@@ -10,7 +10,7 @@ use latput_vm::GuestSpec;
 use serde::{Deserialize, Serialize};
 
 use super::command::HostCommand;
-use crate::host::AGENT;
+use crate::protocol::ControllerId;
 
 /// Most bytes of an operation or a reply. The longest way to a host is a command line of some KB.
 pub(super) const MAX_BYTES: usize = 64 << 10;
@@ -89,8 +89,8 @@ pub(crate) enum HostCall {
     Agent,
     /// To run programs.
     Programs,
-    /// To put the host back in its agent's place.
-    Restore,
+    /// To put the host back in the place of this controller's agent.
+    Restore(ControllerId),
     /// For one command about an interface.
     Command(HostCommand),
 }
@@ -98,21 +98,22 @@ pub(crate) enum HostCall {
 impl HostCall {
     /// The arguments of latput.
     pub(crate) fn args(&self) -> Vec<String> {
-        let made_by = format!("--made-by={AGENT}");
-        let words: &[&str] = match self {
-            Self::Agent => &["agent", "--stdio"],
-            Self::Programs => &["program", "--stdio"],
+        let of_two = |words: [&str; 2]| words.map(str::to_owned).to_vec();
+        match self {
+            Self::Agent => of_two(["agent", "--stdio"]),
+            Self::Programs => of_two(["program", "--stdio"]),
             // Without the interface, which may have another name by now. What waits for somebody's word is theirs.
-            Self::Restore => &["restore", &made_by],
-            Self::Command(command) => return command.args(),
-        };
-        words.iter().map(|&word| word.to_owned()).collect()
+            Self::Restore(controller) => {
+                of_two(["restore", &format!("--made-by={}", controller.agents_name())])
+            }
+            Self::Command(command) => command.args(),
+        }
     }
 
     /// Gives a command the pipes of such a process.
     pub(crate) fn pipe<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         match self {
-            Self::Restore => {
+            Self::Restore(_) => {
                 command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped())
             }
             Self::Agent | Self::Programs | Self::Command(_) => pipe_all(command),

@@ -161,7 +161,7 @@ impl Broker {
             }
             _ if !ways.contains(way) => "it is not a host of this run",
             HostCall::Programs if !programs => "this run has no program",
-            HostCall::Agent | HostCall::Programs | HostCall::Restore => return None,
+            HostCall::Agent | HostCall::Programs | HostCall::Restore(_) => return None,
         };
         Some(why.to_owned())
     }
@@ -270,10 +270,15 @@ mod tests {
     use super::super::message::HostsOfResults;
     use super::*;
     use crate::passing::pair;
+    use crate::protocol::ControllerId;
     use crate::target::Target;
 
     fn way(via: &[&str]) -> Way {
         Way { via: via.iter().map(|&word| word.to_owned()).collect(), program: "latput".to_owned() }
+    }
+
+    fn restore_call() -> HostCall {
+        HostCall::Restore(ControllerId::default())
     }
 
     /// A broker in a thread that may only run `true latput ...`, and the line to it.
@@ -315,7 +320,7 @@ mod tests {
         assert_eq!(how, Reply::Ended { how: "exit status: 0".to_owned() });
         assert_eq!(ask(&line, &Operation::Kill { id }).0, Reply::Done);
         assert!(matches!(ask(&line, &Operation::HowEnded { id }).0, Reply::Refused { .. }));
-        let restore = Operation::Start { way: way(&["true"]), call: HostCall::Restore };
+        let restore = Operation::Start { way: way(&["true"]), call: restore_call() };
         assert!(matches!(ask(&line, &restore), (Reply::Started { .. }, 1)));
         drop(line);
         serving.join().unwrap();
@@ -391,7 +396,7 @@ mod tests {
         let program = Way { program: "sh".to_owned(), ..way(&["true"]) };
         for operation in [
             start(&["sh", "-c", "id"], HostCall::Agent),
-            start(&["true", "--namespace", "/proc/1/ns/net"], HostCall::Restore),
+            start(&["true", "--namespace", "/proc/1/ns/net"], restore_call()),
             start(&["true\0"], HostCall::Agent),
             start(&["tru\u{1b}[2Je"], HostCall::Agent),
             start(&[], HostCall::Agent),
@@ -417,7 +422,7 @@ mod tests {
     #[test]
     fn processes_are_bounded_by_the_run() {
         let (line, serving) = broker();
-        let restore = Operation::Start { way: way(&["true"]), call: HostCall::Restore };
+        let restore = Operation::Start { way: way(&["true"]), call: restore_call() };
         let started = (0..=PROCESSES_MOST)
             .filter(|_| matches!(ask(&line, &restore).0, Reply::Started { .. }))
             .count();

@@ -12,6 +12,7 @@ use crate::broker::message::HostCall;
 use crate::broker::process::Process;
 use crate::error::LeftChanged;
 use crate::host_spec::HostSpec;
+use crate::protocol::ControllerId;
 
 /// Most time of the agents to put their hosts back after their lines are closed.
 const PUT_BACK_WITHIN: Duration = Duration::from_secs(15);
@@ -144,7 +145,8 @@ impl Restore {
     }
 
     fn start(&mut self) {
-        match Process::start(&self.spec, &HostCall::Restore) {
+        let call = HostCall::Restore(ControllerId::of_this_process());
+        match Process::start(&self.spec, &call) {
             Ok((process, [_, _, errors])) => {
                 let errors = errors.expect("stderr is piped");
                 let errors = LastLines::collect_from(errors, RESTORE_LINES, RESTORE_LINE_BYTES);
