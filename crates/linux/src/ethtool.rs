@@ -55,7 +55,11 @@ impl Ethtool {
     }
 
     /// Asks for features to be on or off, whether or not they can come into force now.
-    pub fn want_features(&self, interface: &str, wanted: &[(&str, bool)]) -> Result<(), Error> {
+    pub(crate) fn want_features(
+        &self,
+        interface: &str,
+        wanted: &[(&str, bool)],
+    ) -> Result<(), Error> {
         check_interface_name(interface)?;
         let names: Vec<String> = wanted.iter().map(|(name, on)| describe(name, *on)).collect();
         let what = format!("set {} on {interface}", names.join(", "));
@@ -78,7 +82,11 @@ impl Ethtool {
 
     /// Asks for features to be on or off, all in one request, and reads back what came of it: the
     /// kernel accepts a request of which it fulfils only a part. Fails naming those that it ignored.
-    pub fn set_features(&self, interface: &str, wanted: &[(&str, bool)]) -> Result<(), Error> {
+    pub(crate) fn set_features(
+        &self,
+        interface: &str,
+        wanted: &[(&str, bool)],
+    ) -> Result<(), Error> {
         self.want_features(interface, wanted)?;
         let names: Vec<String> = wanted.iter().map(|(name, on)| describe(name, *on)).collect();
         let what = format!("set {} on {interface}", names.join(", "));

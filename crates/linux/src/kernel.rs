@@ -29,6 +29,7 @@ use latput_knobs::{
 
 use latput_trial::nic::{Nic, NicKnob};
 use latput_units::{CpuSet, IntoMap, IntoSet};
+use rustix::io::Errno;
 
 pub use self::device::InterruptRoute;
 use self::failure::Failure;
@@ -39,10 +40,11 @@ use self::whereabouts::Departures;
 use crate::error::Error;
 use crate::ethtool::Ethtool;
 use crate::ethtool::ioctl::EthtoolIoctl;
-use crate::ethtool::parameters::Table;
+use crate::ethtool::parameters::{Table, Width};
 use crate::ethtool::rss::contexts_obstacle;
 use crate::identity::Identity;
 use crate::netdev::Netdev;
+use crate::netlink::uapi;
 use crate::route::Route;
 use crate::sysfs::{Files, Sysfs};
 
@@ -253,9 +255,10 @@ impl LinuxKernel {
         }
     }
 
-    /// Why a driver cannot push descriptors; `None` if it can. The kernel reports the flags of every
-    /// driver, and tells which has them only to somebody who sets them. Setting what is there changes
-    /// nothing: it checks, compares, and does not call the driver (`ethnl_set_rings`).
+    /// Why a driver cannot push descriptors; `None` if it can. The kernel reports the flags of every driver, and tells which
+    /// has them only to somebody who sets them. This request cannot succeed: it asks for more descriptors than any ring has,
+    /// which the kernel refuses before it calls the driver, and after it has looked for the flag (`ethnl_set_rings`, Linux 5.6
+    /// to 6.18).
     fn push_obstacle(
         &self,
         reading: &Reading<'_>,
@@ -265,8 +268,12 @@ impl LinuxKernel {
             return Ok(None);
         };
         let field = (number.attribute, number.width);
-        match self.ethtool()?.set_parameters(reading.name, number.table, &[(field, now)]) {
-            Err(error) if !error.is_permission() => Ok(Some(Failure::from(error).reason)),
+        let too_many = ((uapi::ETHTOOL_A_RINGS_RX, Width::U32), u64::from(u32::MAX));
+        let asked = [(field, now), too_many];
+        match self.ethtool()?.set_parameters(reading.name, number.table, &asked) {
+            Err(error) if error.errno() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
+                Ok(Some(Failure::from(error).reason))
+            }
             _ => Ok(None),
         }
     }

@@ -27,7 +27,6 @@ pub mod journal;
 pub mod lab;
 pub mod namespace;
 pub mod netdev;
-pub mod netlink;
 pub mod others;
 pub mod process;
 mod root_folder;
@@ -42,6 +41,7 @@ mod checkpoint_file;
 mod errno;
 mod error;
 mod kernel;
+mod netlink;
 mod sysfs;
 mod user;
 

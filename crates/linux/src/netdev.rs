@@ -75,7 +75,7 @@ impl Netdev {
     }
 
     /// Changes one setting of one NAPI instance.
-    pub fn set_napi(&self, id: u32, change: NapiChange) -> Result<(), Error> {
+    pub(crate) fn set_napi(&self, id: u32, change: NapiChange) -> Result<(), Error> {
         let (name, attribute, value) = match change {
             NapiChange::DeferHardIrqs(polls) => {
                 ("defer-hard-irqs", uapi::NETDEV_A_NAPI_DEFER_HARD_IRQS, polls)

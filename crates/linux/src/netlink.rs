@@ -3,17 +3,17 @@
 //! One codec serves the families that latput speaks (rtnetlink, ethtool, netdev, `sock_diag`). It trusts
 //! nothing that it reads: a short, long or nonsensical answer is an error, never a panic.
 
-pub mod attribute;
-pub mod generic;
-pub mod message;
+pub(crate) mod attribute;
+pub(crate) mod generic;
+pub(crate) mod message;
 pub(crate) mod notices;
-pub mod socket;
+pub(crate) mod socket;
 pub(crate) mod uapi;
 
-pub use attribute::{Attribute, Attributes};
-pub use generic::Generic;
-pub use message::Request;
-pub use socket::{Protocol, Socket};
+pub(crate) use attribute::{Attribute, Attributes};
+pub(crate) use generic::Generic;
+pub(crate) use message::Request;
+pub(crate) use socket::{Protocol, Socket};
 
 /// A netlink request that did not end well.
 #[derive(Debug, thiserror::Error)]

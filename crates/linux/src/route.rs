@@ -221,14 +221,14 @@ impl Route {
     }
 
     /// Sets the MTU.
-    pub fn set_mtu(&self, name: &str, mtu: Bytes) -> Result<(), Error> {
+    pub(crate) fn set_mtu(&self, name: &str, mtu: Bytes) -> Result<(), Error> {
         let value = u32::try_from(mtu.get())
             .map_err(|_| Error::Other(format!("{name}: an MTU of {mtu} does not fit 32 bits")))?;
         self.change(name, "set the mtu of", 0, 0, |request| request.u32(uapi::IFLA_MTU, value))
     }
 
     /// Sets the length of the transmit queue, in packets.
-    pub fn set_txqueuelen(&self, name: &str, packets: u32) -> Result<(), Error> {
+    pub(crate) fn set_txqueuelen(&self, name: &str, packets: u32) -> Result<(), Error> {
         self.change(name, "set the txqueuelen of", 0, 0, |request| {
             request.u32(uapi::IFLA_TXQLEN, packets)
         })

@@ -18,6 +18,11 @@ pub(crate) fn udp_pair(lab: &Lab) -> [UdpSocket; 2] {
     })
 }
 
+/// Runs ethtool in the namespace of the calling thread; it must succeed.
+pub(crate) fn ethtool(args: &[&str]) {
+    assert!(Command::new("ethtool").args(args).status().unwrap().success(), "{args:?}");
+}
+
 /// Starts this test program again, for one test, with more environment.
 pub(crate) fn respawn(test: &str, environment: &[(&str, &str)]) -> Child {
     Command::new(std::env::current_exe().unwrap())

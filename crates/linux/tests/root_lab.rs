@@ -11,7 +11,7 @@ use latput_linux::ethtool::Ethtool;
 use latput_linux::netdev::Netdev;
 use latput_linux::route::Route;
 use latput_linux::{Lab, LabOptions, Namespace, lab};
-use latput_testkit::needs_root;
+use latput_testkit::{needs_program, needs_root};
 use latput_units::{Bytes, CpuSet};
 
 #[test]
@@ -70,21 +70,15 @@ fn datagrams_cross_the_lab_and_nothing_else_does() {
 
 #[test]
 fn gro_round_trip_makes_napi_anew() {
-    if needs_root() {
+    if needs_root() || needs_program("ethtool") {
         return;
     }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let before = napi(&lab).expect("gro is on");
-    lab.b
-        .run_in(|| Ethtool::open().unwrap().set_features(lab::INTERFACE, &[("rx-gro", false)]))
-        .unwrap()
-        .unwrap();
+    lab.b.run_in(|| common::ethtool(&["-K", lab::INTERFACE, "gro", "off"])).unwrap();
     assert_eq!(napi(&lab), None);
     assert_eq!(lab.b.pin_napi_threads().unwrap(), 0);
-    lab.b
-        .run_in(|| Ethtool::open().unwrap().set_features(lab::INTERFACE, &[("rx-gro", true)]))
-        .unwrap()
-        .unwrap();
+    lab.b.run_in(|| common::ethtool(&["-K", lab::INTERFACE, "gro", "on"])).unwrap();
     let after = napi(&lab).expect("gro is on again");
     assert_ne!(before.id, after.id);
     assert_eq!(after.threaded, Some(1), "the device hands `threaded` on");
@@ -107,8 +101,6 @@ fn removed_link_takes_both_address_families() {
             route.add_address(lab::INTERFACE, address, 48).unwrap();
             std::net::UdpSocket::bind((address, 0)).unwrap();
             assert!(route.link(lab::INTERFACE).unwrap().is_up);
-            let error = route.set_mtu(lab::INTERFACE, Bytes::new(1)).unwrap_err();
-            assert!(error.to_string().contains("mtu less than device minimum"), "{error}");
             route.delete(lab::INTERFACE).unwrap();
             assert_eq!(route.link(lab::INTERFACE).unwrap_err().errno(), Some(19), "ENODEV");
         })

@@ -19,7 +19,7 @@ pub use interface::FakeInterface;
 pub use isolation::isolate;
 pub use kernel::{FakeKernel, Fault};
 pub use lender::write;
-pub use root::needs_root;
+pub use root::{needs_program, needs_root};
 pub use wrong_values::check_wrong_values;
 
 use latput_knobs::{Context, LinkResets, Maker, Slot};

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::process::Command;
 
 /// Whether the calling test must end because it needs root and is not run by it; says so on standard
 /// error, past the test harness, so that a skipped test is never taken for a passed one.
@@ -13,6 +14,15 @@ pub fn needs_root() -> bool {
         let _ = writeln!(io::stderr(), "{name}: skipped: needs root");
     }
     !is_root
+}
+
+/// Whether the calling test must end because a program is not installed; says so as [`needs_root`] does.
+pub fn needs_program(name: &str) -> bool {
+    let is_there = Command::new(name).arg("--version").output().is_ok();
+    if !is_there {
+        let _ = writeln!(io::stderr(), "skipped: needs {name}");
+    }
+    !is_there
 }
 
 /// The second number of `Uid:` in `/proc/self/status` (proc(5)).

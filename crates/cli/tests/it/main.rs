@@ -84,6 +84,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub(crate) use latput_testkit::needs_program;
+
 /// The binary that is tested: cargo's, or the one that `LATPUT_TESTED` names, as in CI, whose optimised one costs less time.
 pub(crate) fn latput() -> &'static str {
     static BINARY: LazyLock<String> = LazyLock::new(|| {
@@ -211,15 +213,6 @@ impl Ran {
         }
         self
     }
-}
-
-/// Whether the calling test must end because a program is not installed; says so past the harness.
-pub(crate) fn needs_program(name: &str) -> bool {
-    let is_there = Command::new(name).arg("--version").output().is_ok();
-    if !is_there {
-        let _ = writeln!(std::io::stderr(), "skipped: needs {name}");
-    }
-    !is_there
 }
 
 /// Runs a program, which must succeed.

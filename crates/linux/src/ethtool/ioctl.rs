@@ -99,7 +99,7 @@ impl EthtoolIoctl {
     }
 
     /// Sets one field of one queue; its others stay.
-    pub fn set_queue_coalescing(
+    pub(crate) fn set_queue_coalescing(
         &self,
         interface: &str,
         field: QueueField,
@@ -116,7 +116,7 @@ impl EthtoolIoctl {
     }
 
     /// Writes the coalescing of the device as it is, which netlink would not pass on to the driver.
-    pub fn rewrite_coalescing(&self, interface: &str) -> Result<(), Error> {
+    pub(crate) fn rewrite_coalescing(&self, interface: &str) -> Result<(), Error> {
         let mut words = vec![0; COALESCE_WORDS];
         words[0] = ETHTOOL_GCOALESCE;
         self.call(interface, "read the coalescing of", &mut words)?;
@@ -159,7 +159,7 @@ impl EthtoolIoctl {
     ///
     /// A table that is the kernel's own spread is set as the default. The kernel does not tell whether a table was set by hand
     /// (`IFF_RXFH_CONFIGURED`), and refuses fewer channels while one is.
-    pub fn set_rss_table(&self, interface: &str, table: &[u32]) -> Result<(), Error> {
+    pub(crate) fn set_rss_table(&self, interface: &str, table: &[u32]) -> Result<(), Error> {
         // A driver that does not tell has no default.
         let rings = self.receive_rings(interface).unwrap_or(0);
         let mut words = encode_table(table, rings);

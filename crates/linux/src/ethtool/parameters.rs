@@ -100,7 +100,7 @@ impl Ethtool {
     }
 
     /// Sets numbers of a table by one request; the others stay.
-    pub fn set_parameters(
+    pub(crate) fn set_parameters(
         &self,
         interface: &str,
         table: Table,
@@ -113,7 +113,7 @@ impl Ethtool {
     }
 
     /// Sets a moderation profile.
-    pub fn set_profile(
+    pub(crate) fn set_profile(
         &self,
         interface: &str,
         attribute: u16,

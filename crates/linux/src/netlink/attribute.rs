@@ -20,7 +20,7 @@ pub(crate) const fn aligned(length: usize) -> usize {
 
 /// One attribute of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attribute<'a> {
+pub(crate) struct Attribute<'a> {
     /// Its type, flags removed.
     pub kind: u16,
     /// Its value, padding removed.
@@ -29,28 +29,28 @@ pub struct Attribute<'a> {
 
 impl<'a> Attribute<'a> {
     /// A number of exactly one byte.
-    pub fn as_u8(&self) -> Result<u8, Malformed> {
+    pub(crate) fn as_u8(&self) -> Result<u8, Malformed> {
         self.fixed().map(u8::from_ne_bytes)
     }
 
     /// A number of exactly two bytes.
-    pub fn as_u16(&self) -> Result<u16, Malformed> {
+    pub(crate) fn as_u16(&self) -> Result<u16, Malformed> {
         self.fixed().map(u16::from_ne_bytes)
     }
 
     /// A number of exactly four bytes.
-    pub fn as_u32(&self) -> Result<u32, Malformed> {
+    pub(crate) fn as_u32(&self) -> Result<u32, Malformed> {
         self.fixed().map(u32::from_ne_bytes)
     }
 
     /// A number of exactly eight bytes.
-    pub fn as_u64(&self) -> Result<u64, Malformed> {
+    pub(crate) fn as_u64(&self) -> Result<u64, Malformed> {
         self.fixed().map(u64::from_ne_bytes)
     }
 
     /// The protocol's `uint`: four bytes, or eight when the value needs them
     /// (`Documentation/userspace-api/netlink/specs.rst`).
-    pub fn as_uint(&self) -> Result<u64, Malformed> {
+    pub(crate) fn as_uint(&self) -> Result<u64, Malformed> {
         match self.payload.len() {
             4 => self.fixed().map(|bytes| u64::from(u32::from_ne_bytes(bytes))),
             8 => self.fixed().map(u64::from_ne_bytes),
@@ -60,13 +60,13 @@ impl<'a> Attribute<'a> {
 
     /// A text up to its NUL, or to the end where there is none. Bytes that are not UTF-8 are replaced:
     /// one odd interface name must not hide the others.
-    pub fn as_text(&self) -> Cow<'a, str> {
+    pub(crate) fn as_text(&self) -> Cow<'a, str> {
         let end = self.payload.iter().position(|&byte| byte == 0).unwrap_or(self.payload.len());
         String::from_utf8_lossy(&self.payload[..end])
     }
 
     /// The attributes inside.
-    pub fn nested(&self) -> Attributes<'a> {
+    pub(crate) fn nested(&self) -> Attributes<'a> {
         Attributes::new(self.payload)
     }
 
@@ -77,18 +77,18 @@ impl<'a> Attribute<'a> {
 
 /// Iterator over attributes; ends after the first malformed one.
 #[derive(Clone, Debug)]
-pub struct Attributes<'a> {
+pub(crate) struct Attributes<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Attributes<'a> {
     /// Over the attributes in `bytes`.
-    pub const fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
     /// The first attribute of type `kind`.
-    pub fn find_kind(self, kind: u16) -> Result<Option<Attribute<'a>>, Malformed> {
+    pub(crate) fn find_kind(self, kind: u16) -> Result<Option<Attribute<'a>>, Malformed> {
         for attribute in self {
             let attribute = attribute?;
             if attribute.kind == kind {

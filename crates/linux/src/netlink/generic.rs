@@ -9,7 +9,7 @@ const HEADER: usize = 4;
 
 /// A socket to one generic netlink family.
 #[derive(Debug)]
-pub struct Generic {
+pub(crate) struct Generic {
     socket: Socket,
     family: &'static str,
     known: Family,
@@ -27,7 +27,7 @@ struct Family {
 impl Generic {
     /// Opens a socket in the calling thread's namespace and looks the family up. A kernel that does
     /// not have it answers `ENOENT`.
-    pub fn open(family: &'static str) -> Result<Self, NetlinkError> {
+    pub(crate) fn open(family: &'static str) -> Result<Self, NetlinkError> {
         let socket = Socket::open(Protocol::Generic)?;
         let what = format!("find the netlink family `{family}`");
         let request = Request::new(what.clone(), CONTROLLER)
@@ -40,7 +40,7 @@ impl Generic {
     }
 
     /// Whether this kernel's family has the command.
-    pub fn has_command(&self, command: u8) -> bool {
+    pub(crate) fn has_command(&self, command: u8) -> bool {
         self.known.commands.contains(&u32::from(command))
     }
 
@@ -50,12 +50,12 @@ impl Generic {
     }
 
     /// Starts a request of this family.
-    pub fn request(&self, what: impl Into<String>, command: u8) -> Request {
+    pub(crate) fn request(&self, what: impl Into<String>, command: u8) -> Request {
         Request::new(what, self.known.id).header(&[command, 1, 0, 0])
     }
 
     /// Sends a request and returns the attributes of each message of the answer.
-    pub fn exchange(&self, request: &Request) -> Result<Vec<Vec<u8>>, NetlinkError> {
+    pub(crate) fn exchange(&self, request: &Request) -> Result<Vec<Vec<u8>>, NetlinkError> {
         let mut answer = self.socket.exchange(request)?;
         for message in &mut answer {
             if message.len() < HEADER {

@@ -31,7 +31,7 @@ const F_ACK_ATTRIBUTES: u16 = 0x200;
 
 /// A request that is being built.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub(crate) struct Request {
     what: String,
     kind: u16,
     flags: u16,
@@ -40,30 +40,30 @@ pub struct Request {
 
 impl Request {
     /// A request of message type `kind`; `what` completes "cannot ..." in errors.
-    pub fn new(what: impl Into<String>, kind: u16) -> Self {
+    pub(crate) fn new(what: impl Into<String>, kind: u16) -> Self {
         Self { what: what.into(), kind, flags: F_REQUEST | F_ACK, body: Vec::new() }
     }
 
     /// Asks for every object.
-    pub fn dump(mut self) -> Self {
+    pub(crate) fn dump(mut self) -> Self {
         self.flags |= F_DUMP;
         self
     }
 
     /// Creates, and fails if the object exists.
-    pub fn create(mut self) -> Self {
+    pub(crate) fn create(mut self) -> Self {
         self.flags |= F_CREATE_EXCLUSIVE;
         self
     }
 
     /// Creates, or replaces what exists.
-    pub fn create_or_replace(mut self) -> Self {
+    pub(crate) fn create_or_replace(mut self) -> Self {
         self.flags |= F_CREATE_REPLACE;
         self
     }
 
     /// Appends the family's fixed header, padded.
-    pub fn header(mut self, bytes: &[u8]) -> Self {
+    pub(crate) fn header(mut self, bytes: &[u8]) -> Self {
         self.body.extend_from_slice(bytes);
         self.body.resize(aligned(self.body.len()), 0);
         self
@@ -76,18 +76,18 @@ impl Request {
     }
 
     /// Appends an attribute of raw bytes.
-    pub fn bytes(mut self, kind: u16, payload: &[u8]) -> Self {
+    pub(crate) fn bytes(mut self, kind: u16, payload: &[u8]) -> Self {
         put(&mut self.body, kind, payload);
         self
     }
 
     /// Appends a four-byte number.
-    pub fn u32(self, kind: u16, value: u32) -> Self {
+    pub(crate) fn u32(self, kind: u16, value: u32) -> Self {
         self.bytes(kind, &value.to_ne_bytes())
     }
 
     /// Appends the protocol's `uint`, in the shorter of its two forms.
-    pub fn uint(self, kind: u16, value: u64) -> Self {
+    pub(crate) fn uint(self, kind: u16, value: u64) -> Self {
         match u32::try_from(value) {
             Ok(short) => self.bytes(kind, &short.to_ne_bytes()),
             Err(_) => self.bytes(kind, &value.to_ne_bytes()),
@@ -95,14 +95,14 @@ impl Request {
     }
 
     /// Appends a text with its NUL.
-    pub fn text(self, kind: u16, text: &str) -> Self {
+    pub(crate) fn text(self, kind: u16, text: &str) -> Self {
         let mut bytes = text.as_bytes().to_vec();
         bytes.push(0);
         self.bytes(kind, &bytes)
     }
 
     /// Appends an attribute that holds what `fill` appends.
-    pub fn nested(mut self, kind: u16, fill: impl FnOnce(&mut Vec<u8>)) -> Self {
+    pub(crate) fn nested(mut self, kind: u16, fill: impl FnOnce(&mut Vec<u8>)) -> Self {
         put_nested(&mut self.body, kind, fill);
         self
     }
@@ -128,7 +128,7 @@ impl Request {
 
 /// A received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
+pub(crate) struct Message<'a> {
     /// Its type.
     pub kind: u16,
     /// Its flags.
@@ -141,12 +141,12 @@ pub struct Message<'a> {
 
 impl Message<'_> {
     /// Whether the kernel says that the dump is inconsistent.
-    pub fn is_dump_interrupted(&self) -> bool {
+    pub(crate) fn is_dump_interrupted(&self) -> bool {
         self.flags & F_DUMP_INTERRUPTED != 0
     }
 
     /// The outcome in an `ERROR` or `DONE` message; number 0 is success.
-    pub fn outcome(&self) -> Result<Acknowledgement, Malformed> {
+    pub(crate) fn outcome(&self) -> Result<Acknowledgement, Malformed> {
         let Some((&code, rest)) = self.payload.split_first_chunk::<4>() else {
             // Some old families end dumps with an empty DONE.
             return if self.kind == DONE {
@@ -193,7 +193,7 @@ impl Message<'_> {
 
 /// How a request ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Acknowledgement {
+pub(crate) struct Acknowledgement {
     /// The error number, positive; 0 for success.
     pub errno: i32,
     /// The kernel's own words.
@@ -204,13 +204,13 @@ pub struct Acknowledgement {
 
 /// Cuts received bytes into messages; ends after the first malformed one.
 #[derive(Clone, Debug)]
-pub struct Messages<'a> {
+pub(crate) struct Messages<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Messages<'a> {
     /// Over the messages in one received datagram.
-    pub const fn new(datagram: &'a [u8]) -> Self {
+    pub(crate) const fn new(datagram: &'a [u8]) -> Self {
         Self { rest: datagram }
     }
 }

@@ -28,7 +28,7 @@ const SOL_NETLINK: libc::c_int = 270;
 
 /// Which part of the kernel a socket talks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub(crate) enum Protocol {
     /// Links, addresses, neighbours.
     Route,
     /// Generic netlink: ethtool and netdev.
@@ -39,7 +39,7 @@ pub enum Protocol {
 
 /// A netlink socket.
 #[derive(Debug)]
-pub struct Socket {
+pub(crate) struct Socket {
     fd: OwnedFd,
     sequence: Cell<u32>,
     /// The buffer for one datagram.
@@ -48,7 +48,7 @@ pub struct Socket {
 
 impl Socket {
     /// Opens a socket in the calling thread's network namespace.
-    pub fn open(protocol: Protocol) -> Result<Self, NetlinkError> {
+    pub(crate) fn open(protocol: Protocol) -> Result<Self, NetlinkError> {
         let failed = |source: io::Error| NetlinkError::Socket {
             request: "open a netlink socket".to_owned(),
             source,
@@ -65,7 +65,7 @@ impl Socket {
     }
 
     /// Sends `request` and returns the payload of every message of its answer.
-    pub fn exchange(&self, request: &Request) -> Result<Vec<Vec<u8>>, NetlinkError> {
+    pub(crate) fn exchange(&self, request: &Request) -> Result<Vec<Vec<u8>>, NetlinkError> {
         for _ in 0..DUMP_ATTEMPTS {
             if let Some(answer) = self.exchange_once(request)? {
                 return Ok(answer);
@@ -80,7 +80,7 @@ impl Socket {
     }
 
     /// Like `exchange` for a request that has exactly one message as its answer.
-    pub fn exchange_for_one(&self, request: &Request) -> Result<Vec<u8>, NetlinkError> {
+    pub(crate) fn exchange_for_one(&self, request: &Request) -> Result<Vec<u8>, NetlinkError> {
         let mut answer = self.exchange(request)?;
         match answer.pop() {
             Some(message) if answer.is_empty() => Ok(message),

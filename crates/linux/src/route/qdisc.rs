@@ -94,7 +94,7 @@ impl Route {
     /// Attaches a new queue discipline in the place of the one that is there: at the root, or at the
     /// class `parent` of `mq`. Packets that the old one held are dropped. It has the handle that `qdisc`
     /// names, unless another discipline has that.
-    pub fn replace_qdisc(
+    pub(crate) fn replace_qdisc(
         &self,
         interface_index: u32,
         parent: Option<u32>,
@@ -114,7 +114,7 @@ impl Route {
     }
 
     /// Removes the root, upon which the kernel attaches its default.
-    pub fn delete_root_qdisc(&self, interface_index: u32) -> Result<(), Error> {
+    pub(crate) fn delete_root_qdisc(&self, interface_index: u32) -> Result<(), Error> {
         let request = Request::new(
             format!("remove the root queue discipline of interface {interface_index}"),
             uapi::RTM_DELQDISC,
