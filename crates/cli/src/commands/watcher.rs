@@ -11,6 +11,10 @@
 //!
 //! None of them gives up. A checkpoint that cannot be read now, a lock that cannot be taken and a value that the kernel
 //! refuses are tried again: each second for a minute, then each half minute until it is done (`deadline.rs`).
+//!
+//! What they need is theirs before the first write: the sockets to the kernel, its log, and their memory with the program's
+//! code, which a root file system behind the changed interface could not give any more. The outcome is told in the room that
+//! the checkpoint leaves. The kernel refuses root no descriptor for want of files (`alloc_empty_file`).
 
 mod deadline;
 mod peer;
@@ -26,6 +30,7 @@ use latput_knobs::{self as knobs, Checkpoint, Device, KernelRead};
 use latput_linux::{LinuxKernel, checkpoint, continue_when_left, is_left, process};
 use latput_units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::SIGUSR1;
 
@@ -220,6 +225,8 @@ impl Args {
             None => Peer::start(&self).map_err(|problem| CliError::new(Code::Failed, problem))?,
         };
         let ends = WatchEnds { stop: &context.stop, is_settled };
+        // Without the right to, its pages may have to be read from a disk.
+        let _unlocked = mlockall(MlockAllFlags::CURRENT);
         Ok(ConfirmDeadline::new(self, (change, maker, peer), ends, (origin, kernel)))
     }
 }

@@ -9,7 +9,7 @@ use latput_testkit::{isolate, needs_root};
 
 use crate::root_confirm::{LONG, SHORT, kill_watchers, link, signal, stop_maker, watchers};
 use crate::root_settings::Lab;
-use crate::{Place, is_gone, kill, needs_program, wait_until, words_of};
+use crate::{Place, is_gone, kill, needs_program, status_of, wait_until, words_of};
 
 /// Longer than the time of `SHORT`, so that its watchers have met the error.
 const PAST_THE_DEADLINE: Duration = Duration::from_secs(4);
@@ -39,6 +39,29 @@ fn watchers_without_descriptors_put_back_later() {
     wait_until("the values to go back", || link(&place) == before);
     wait_until("the watchers to end", || watchers(&place).is_empty());
     lab.b(&["confirm"]).expect(4, &["no confirmation came in time"]);
+}
+
+/// A watcher needs no disk: the one that holds its program may be behind the interface that was changed.
+#[test]
+fn watchers_keep_their_program_in_memory() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    lab.b(&LONG).expect(0, &["changed"]);
+    let both = watchers(&place);
+    assert_eq!(both.len(), 2);
+    for watcher in both {
+        let kilobytes = |name: &str| {
+            let value = status_of(watcher, name);
+            value.trim_end_matches(" kB").trim().parse::<u64>().unwrap()
+        };
+        let code = kilobytes("VmExe:");
+        assert!(code > 0 && kilobytes("VmLck:") >= code, "{} of {code} kB", kilobytes("VmLck:"));
+    }
+    lab.b(&["restore"]).expect(0, &["put back"]);
 }
 
 #[test]
