@@ -1,7 +1,7 @@
 //! Rollouts that are not whole: some hosts keep the change, others wait or went back.
 //!
 //! The state of a rollout is on its hosts alone. Where the process that confirms them ends in between, the next look at
-//! the hosts tells which have come how far.
+//! the hosts tells which have come how far. A host that does not answer then may still wait, or have gone back.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,13 +10,29 @@ use crate::journal::ROLLOUT;
 use crate::judge::Judged;
 use crate::look::RolloutState;
 
-/// A rollout whose hosts differ, or wait.
+/// Time after its begin in which a rollout is open where a host does not answer: the longest lease is a day.
+const RECENT_MS: u64 = 24 * 3_600_000;
+
+/// Names the rollout that this process begins now: `fleet-1a21f0015cc-7fbf`.
+pub fn rollout_name(now_unix_ms: u64, pid: u32) -> String {
+    format!("{ROLLOUT}{now_unix_ms:x}-{pid:x}")
+}
+
+/// The begin of a rollout, in milliseconds since 1970, which is in its name.
+fn begun_unix_ms(name: &str) -> Option<u64> {
+    let (begun, _) = name.strip_prefix(ROLLOUT)?.split_once('-')?;
+    u64::from_str_radix(begun, 16).ok()
+}
+
+/// A rollout whose hosts differ, wait, or do not all answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenRollout {
     /// Its name.
     pub name: String,
     /// Its hosts, by their place in the list.
     pub hosts: BTreeMap<usize, RolloutHost>,
+    /// The listed hosts that did not answer. Whether they have it is unknown.
+    pub unknown: Vec<String>,
 }
 
 /// A host of such a rollout.
@@ -28,8 +44,8 @@ pub struct RolloutHost {
     pub state: RolloutState,
 }
 
-/// The rollouts that are under way or were cut short, by name.
-pub fn open_rollouts(judged: &[Judged]) -> Vec<OpenRollout> {
+/// The rollouts that are under way, were cut short or may have been, by name.
+pub fn open_rollouts(judged: &[Judged], now_unix_ms: u64) -> Vec<OpenRollout> {
     let mut found: BTreeMap<&str, BTreeMap<usize, RolloutHost>> = BTreeMap::new();
     for (at, Judged { host, look, .. }) in judged.iter().enumerate() {
         let rollout = look.as_ref().and_then(|look| look.rollout.as_ref());
@@ -38,14 +54,23 @@ pub fn open_rollouts(judged: &[Judged]) -> Vec<OpenRollout> {
             found.entry(&rollout.name).or_default().insert(at, host);
         }
     }
-    let open = found.into_iter().filter(|(_, hosts)| {
+    let silent = judged.iter().filter(|one| one.look.is_none());
+    let unknown: Vec<String> = silent.map(|one| one.host.name.clone()).collect();
+    let open = found.into_iter().filter(|(name, hosts)| {
         let has = |is_meant: fn(RolloutState) -> bool| hosts.values().any(|it| is_meant(it.state));
         let waits = has(|state| matches!(state, RolloutState::Waits(_)));
-        let is_split = has(|state| matches!(state, RolloutState::Confirmed(_)))
-            && has(|state| state == RolloutState::WentBack);
-        waits || is_split
+        let is_kept = has(|state| matches!(state, RolloutState::Confirmed(_)));
+        let is_split = is_kept && has(|state| state == RolloutState::WentBack);
+        let is_recent =
+            begun_unix_ms(name).is_some_and(|begun| now_unix_ms.saturating_sub(begun) < RECENT_MS);
+        waits || is_split || (is_kept && is_recent && !unknown.is_empty())
     });
-    open.map(|(name, hosts)| OpenRollout { name: name.to_owned(), hosts }).collect()
+    let open = open.map(|(name, hosts)| OpenRollout {
+        name: name.to_owned(),
+        hosts,
+        unknown: unknown.clone(),
+    });
+    open.collect()
 }
 
 impl OpenRollout {
@@ -70,8 +95,12 @@ impl fmt::Display for OpenRollout {
         let confirmed = self.names(|state| matches!(state, RolloutState::Confirmed(_)));
         let waits = self.names(|state| matches!(state, RolloutState::Waits(_)));
         let back = self.names(|state| state == RolloutState::WentBack);
-        let may_go_on = if waits.is_empty() { "" } else { "is under way or " };
-        write!(f, "rollout {} {may_go_on}was cut short: ", self.name)?;
+        let how = match (waits.is_empty(), back.is_empty()) {
+            (false, _) => "is under way or was cut short",
+            (true, false) => "was cut short",
+            (true, true) => "may have been cut short",
+        };
+        write!(f, "rollout {} {how}: ", self.name)?;
         let mut parts = Vec::new();
         if !confirmed.is_empty() {
             parts.push(format!("confirmed on {}", confirmed.join(", ")));
@@ -84,6 +113,9 @@ impl fmt::Display for OpenRollout {
         }
         if !back.is_empty() {
             parts.push(format!("went back on {}", back.join(", ")));
+        }
+        if !self.unknown.is_empty() {
+            parts.push(format!("not known of {}, which did not answer", self.unknown.join(", ")));
         }
         f.write_str(&parts.join("; "))
     }
@@ -119,19 +151,45 @@ mod tests {
         );
     }
 
+    #[test]
+    fn silent_host_leaves_recent_rollout_open() {
+        let named = |begun: u64| [(rollout_name(begun, 7), RolloutState::Confirmed(1))];
+        let said = |begun: u64, silent: usize| open(&named(begun), silent, NOW_MS);
+        assert_eq!(
+            said(NOW_MS - 60_000, 2),
+            [format!(
+                "rollout {} may have been cut short: confirmed on h0; not known of h1, h2, which did not answer",
+                rollout_name(NOW_MS - 60_000, 7)
+            )]
+        );
+        assert_eq!(said(NOW_MS - 60_000, 0), [""; 0], "all of them have it");
+        assert_eq!(said(NOW_MS - RECENT_MS, 2), [""; 0], "a host is away for another reason");
+    }
+
+    /// A time in 2026.
+    const NOW_MS: u64 = 1_790_000_000_000;
+
     #[track_caller]
     fn check(hosts: &[(&str, RolloutState)], expected: &[&str]) {
-        let listed: Vec<_> = (0..hosts.len()).map(|at| host(&format!("h{at}"), &[])).collect();
+        let hosts: Vec<_> =
+            hosts.iter().map(|(name, state)| (format!("fleet-{name}"), *state)).collect();
+        assert_eq!(open(&hosts, 0, NOW_MS), expected);
+    }
+
+    /// The open rollouts of these hosts, and of some that do not answer.
+    fn open(hosts: &[(String, RolloutState)], silent: usize, now_unix_ms: u64) -> Vec<String> {
+        let listed: Vec<_> =
+            (0..hosts.len() + silent).map(|at| host(&format!("h{at}"), &[])).collect();
         let answers = hosts.iter().enumerate().map(|(at, (name, state))| {
             let mut look = sample(Knob::Mtu, "1500");
             // One host has one boot and namespace.
             look.network_namespace = at as u64;
-            let rollout = RolloutLook { name: format!("fleet-{name}"), state: *state };
+            let rollout = RolloutLook { name: name.clone(), state: *state };
             look.interface.as_mut().unwrap().rollout = Some(rollout);
             Answered::Look(Box::new(look))
         });
-        let judged = judge(&listed, answers.collect());
-        let said: Vec<String> = open_rollouts(&judged).iter().map(ToString::to_string).collect();
-        assert_eq!(said, expected);
+        let silent = (0..silent).map(|_| Answered::TimedOut("no answer".to_owned()));
+        let judged = judge(&listed, answers.chain(silent).collect());
+        open_rollouts(&judged, now_unix_ms).iter().map(ToString::to_string).collect()
     }
 }

@@ -412,7 +412,11 @@ fn confirm_all(context: &Context, parts: &[Part], made_by: &str) -> Result<(), C
         for (part, entry) in confirmed {
             let undo = HostCommand {
                 interface: part.interface.clone(),
-                verb: HostVerb::Undo(HostUndo { entry, ..HostUndo::default() }),
+                verb: HostVerb::Undo(HostUndo {
+                    entry,
+                    made_by: Some(made_by.to_owned()),
+                    ..HostUndo::default()
+                }),
             };
             let args = undo.args();
             let ended = part.ask(context, undo.verb, "");

@@ -11,7 +11,8 @@ use latput_units::Nanos;
 
 use crate::commands::change::{self, Changing, LinkResetArgs};
 use crate::commands::journal::{ChangeState, Journal, JournalEntry};
-use crate::commands::{restore, set};
+use crate::commands::restore::{self, is_made_by};
+use crate::commands::set;
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -42,6 +43,9 @@ pub(crate) struct Args {
     /// The way to this host was there with these values: a fleet had reached it.
     #[arg(long, hide = true)]
     of_fleet: bool,
+    /// Only a change that this command has made, as `latput set --made-by` named it.
+    #[arg(long, value_name = "COMMAND", hide = true)]
+    made_by: Option<String>,
 }
 
 impl Args {
@@ -51,6 +55,7 @@ impl Args {
             output::remark(&format!("latput: left out: {problem}"));
         }
         let entry = self.chosen(&journal)?;
+        self.check_maker(entry)?;
         let own = entry.own_part();
         let interface = &entry.change.interface;
         let link_resets = self.resets.link_resets(interface)?;
@@ -76,6 +81,16 @@ impl Args {
         let number = kept.number.filter(|_| applied.unnoted.is_none());
         let told = tell(context, entry, (&applied.changes, &text), &others, number);
         kept.left.map_or(Ok(told), |error| Err(error.into()))
+    }
+
+    /// Refuses a change that another command made: after a reboot its number may be that of an earlier one.
+    fn check_maker(&self, entry: &JournalEntry) -> Result<(), CliError> {
+        if is_made_by(&entry.change, self.made_by.as_deref()) {
+            return Ok(());
+        }
+        let (number, owner) = (entry.number, entry.change.owner());
+        let message = format!("change {number} is not undone: it is of {owner}");
+        Err(CliError::new(Code::Failed, message))
     }
 
     fn chosen<'j>(&self, journal: &'j Journal) -> Result<&'j JournalEntry, CliError> {

@@ -552,7 +552,8 @@ fn rollout_cut_short_is_named_and_finished() {
             ),
         );
         let far_first = format!("PATH={}:$PATH exec ip netns exec h2 \"$@\"", far.display());
-        inventory(&rack.script(&format!("way{way}"), &far_first));
+        let to_far = rack.script(&format!("way{way}"), &far_first);
+        inventory(&to_far);
         fleet(&["finish", "--back"]).expect(1, &["no rollout is under way or cut short"]);
         fs::write(&hold, "").unwrap();
         let args =
@@ -564,6 +565,11 @@ fn rollout_cut_short_is_named_and_finished() {
         let named = ["cut short: confirmed on h1; waits on far, and goes back in", way];
         fleet(&["verify"]).expect(0, &named);
         fleet(&["log"]).expect(0, &named);
+        // Without an answer of the second it is not known whether it waits, keeps it or went back.
+        inventory("false");
+        let silent = ["may have been cut short: confirmed on h1; not known of far, which did not"];
+        fleet(&["log"]).expect(6, &silent);
+        inventory(&to_far);
         assert!(rack.has_checkpoint());
         if way == "--confirm" {
             fleet(&["finish", way, "--timeout", "3s"])
@@ -599,6 +605,9 @@ fn split_rollout_names_both_kinds_of_host() {
         rack.place.run(&[&set[..], more].concat()).expect(0, &["changed"]);
     };
     set("h1", &[]);
+    let h1 = ["lab", "exec", "netns://h1", "--", crate::latput()];
+    let of_other = ["undo", "1", "--of-fleet", "--made-by=fleet-8"];
+    rack.place.run(&[&h1[..], &of_other].concat()).expect(1, &["change 1 is not undone: it is of"]);
     set("h2", &["--confirm-within", "1s"]);
     set("h3", &["--confirm-within", "15min"]);
     wait_until("the second host to go back", || length_of("h2") == BEFORE);

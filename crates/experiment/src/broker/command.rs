@@ -56,6 +56,8 @@ pub enum HostVerb {
 pub struct HostUndo {
     /// Its number; `None`: the newest.
     pub entry: Option<u64>,
+    /// The command that made it; of another, nothing is undone.
+    pub made_by: Option<String>,
     /// Whether the link may go down and up.
     pub allow_link_reset: bool,
     /// Whether the answer is JSON.
@@ -118,10 +120,13 @@ impl HostCommand {
             HostVerb::Confirm { made_by: Some(by) } | HostVerb::Restore { made_by: Some(by) } => {
                 say(&[&format!("--made-by={by}")]);
             }
-            HostVerb::Undo(HostUndo { entry, allow_link_reset, json }) => {
+            HostVerb::Undo(HostUndo { entry, made_by, allow_link_reset, json }) => {
                 let number = entry.map(|number| number.to_string());
                 if let Some(number) = &number {
                     say(&[number]);
+                }
+                if let Some(by) = made_by {
+                    say(&[&format!("--made-by={by}")]);
                 }
                 let flags = [("--allow-link-reset", allow_link_reset), ("--json", json)];
                 flags.iter().filter(|(_, is_given)| **is_given).for_each(|(flag, _)| say(&[flag]));
@@ -152,14 +157,11 @@ impl HostCommand {
     pub fn check(&self) -> Result<(), String> {
         check_interface(&self.interface)?;
         let words: Vec<&String> = match &self.verb {
-            HostVerb::Look
-            | HostVerb::Undo(_)
-            | HostVerb::Log
-            | HostVerb::Keep(_)
-            | HostVerb::CheckKept => Vec::new(),
+            HostVerb::Look | HostVerb::Log | HostVerb::Keep(_) | HostVerb::CheckKept => Vec::new(),
             HostVerb::Confirm { made_by } | HostVerb::Restore { made_by } => {
                 made_by.iter().collect()
             }
+            HostVerb::Undo(undo) => undo.made_by.iter().collect(),
             HostVerb::Extend { made_by, .. } => vec![made_by],
             HostVerb::Set(set) => std::iter::once(&set.made_by).chain(&set.only_if).collect(),
         };
@@ -225,8 +227,9 @@ mod tests {
     fn every_command_is_words_of_latput() {
         let command = |verb| HostCommand { interface: "eth0".to_owned(), verb };
         let by = || Some("fleet-1".to_owned());
-        let undo =
-            |entry, more| HostVerb::Undo(HostUndo { entry, allow_link_reset: more, json: more });
+        let undo = |entry, more| {
+            HostVerb::Undo(HostUndo { entry, made_by: by(), allow_link_reset: more, json: more })
+        };
         let keep = |remove, dry_run| HostVerb::Keep(HostKeep { remove, dry_run });
         for (command, words) in [
             (command(HostVerb::Look), "fleet look eth0 --json"),
@@ -236,8 +239,11 @@ mod tests {
                 "confirm eth0 --json --made-by=fleet-1 --extend=60ns",
             ),
             (command(HostVerb::Restore { made_by: by() }), "restore eth0 --json --made-by=fleet-1"),
-            (command(undo(Some(7), false)), "undo --of-fleet 7"),
-            (command(undo(None, true)), "undo --of-fleet --allow-link-reset --json"),
+            (command(undo(Some(7), false)), "undo --of-fleet 7 --made-by=fleet-1"),
+            (
+                command(undo(None, true)),
+                "undo --of-fleet --made-by=fleet-1 --allow-link-reset --json",
+            ),
             (command(HostVerb::Log), "log eth0 --json"),
             (command(HostVerb::CheckKept), "keep eth0 --check --json"),
             (command(keep(false, false)), "keep eth0 --stdin --yes --json"),

@@ -8,6 +8,7 @@ use latput_fleet::judge;
 use latput_fleet::judge::Judged;
 use latput_fleet::look::RolloutState;
 use latput_fleet::rollouts::{OpenRollout, open_rollouts};
+use latput_linux::process::unix_ms;
 
 use super::done::Done;
 use super::hosts::{Fleet, FleetArgs, FleetRights};
@@ -53,7 +54,7 @@ impl Args {
         let rights = FleetRights { changes: true, ..FleetRights::default() };
         let fleet = self.fleet.open(&rights, || Ok(FleetWish::default()), context)?;
         let judged = looked(&fleet, context);
-        let open = self.choose(open_rollouts(&judged))?;
+        let open = self.choose(open_rollouts(&judged, unix_ms()))?;
         output::remark(&format!("latput: {open}"));
         let mut done = Done::new("finish", &fleet);
         let unknown = judged.iter().enumerate().filter(|(_, one)| one.look.is_none());
@@ -86,7 +87,12 @@ impl Args {
             done.tell(&waiting, context, words, restore, |_| String::new());
             let undo = |at: &usize| {
                 let (entry, allow_link_reset) = (Some(confirmed[at]), self.allow_link_reset);
-                HostVerb::Undo(HostUndo { entry, allow_link_reset, json: true })
+                HostVerb::Undo(HostUndo {
+                    entry,
+                    made_by: by.clone(),
+                    allow_link_reset,
+                    json: true,
+                })
             };
             let which: Vec<usize> = confirmed.keys().copied().collect();
             done.tell(&which, context, ("hosts undone", "undone"), undo, |_| String::new());
@@ -132,7 +138,7 @@ pub(super) fn tell_open(args: &FleetArgs, fleet: &Fleet, context: &Context) {
 
 /// Names the rollouts that are open, and how each is finished.
 pub(super) fn remark(args: &FleetArgs, judged: &[Judged]) {
-    for open in open_rollouts(judged) {
+    for open in open_rollouts(judged, unix_ms()) {
         let finish = format!("latput fleet finish {}{}", open.name, args.words());
         output::remark(&format!(
             "latput: warning: {open}. Unless somebody is at it: `{finish} --confirm` or `{finish} --back`"

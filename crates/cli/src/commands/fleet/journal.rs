@@ -203,6 +203,7 @@ impl Undo {
             let verb = |at: &usize| {
                 HostVerb::Undo(HostUndo {
                     entry: Some(planned[at]),
+                    made_by: Some(name.clone()),
                     allow_link_reset: self.allow_link_reset,
                     json: true,
                 })

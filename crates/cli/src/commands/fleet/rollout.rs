@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use latput_fleet::guard::TimedLook;
 use latput_fleet::judge::{HostState, Judged, differences, undecided_groups};
+use latput_fleet::rollouts::rollout_name;
 use latput_fleet::{Answered, Guards, StageStep, judge, stages};
 use latput_linux::confine::UsedFiles;
 use latput_linux::process::unix_ms;
@@ -206,7 +207,7 @@ impl Args {
 
 impl<'a> Rollout<'a> {
     fn new(args: &'a Args, context: &'a Context, fleet: Fleet, commands: Vec<Vec<String>>) -> Self {
-        let name = format!("fleet-{:x}-{:x}", unix_ms(), std::process::id());
+        let name = rollout_name(unix_ms(), std::process::id());
         let guards = Guards { faults_most_pps: args.new_faults_most };
         Self {
             args,
