@@ -386,6 +386,24 @@ mod tests {
         assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), waiting);
     }
 
+    /// The file was written by the program of that day, the first with this schema.
+    #[test]
+    fn checkpoint_of_earlier_latput_is_read() {
+        let text = include_str!("../tests/data/checkpoint-of-2026-11-23.json");
+        let checkpoint: Checkpoint = serde_json::from_str(text).unwrap();
+        assert_eq!((checkpoint.interface.as_str(), checkpoint.device.index), ("eth0", 2));
+        assert_eq!(checkpoint.confirm_by, Some(Nanos::from_s(7)));
+        assert_eq!((checkpoint.undo.0.len(), checkpoint.written.0.len()), (9, 9));
+        let before: Vec<String> =
+            checkpoint.undo.0.iter().map(|((knob, _), value)| format!("{knob}={value}")).collect();
+        let meant = "rx-ring=256 mtu=1500 gro=on qdisc=fq_codel smp-affinity=0-1 rps-cpus=none xps-cpus=0 \
+                     busy-poll=0us gro-flush-timeout=0us";
+        assert_eq!(before.join(" "), meant);
+        // Nothing that it holds is lost where it is written again.
+        let before: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_value(&checkpoint).unwrap(), before);
+    }
+
     #[test]
     fn maker_is_named_by_command_and_run() {
         let alice = Maker { user: "alice".into(), ..Maker::default() };

@@ -86,6 +86,21 @@ fn damaged_entries_are_named_and_hide_none() {
     );
 }
 
+/// One of a newer latput, one that a stranger edited, and one of an earlier latput, which did not name its maker.
+#[test]
+fn entries_of_other_versions_are_read_or_left() {
+    check(
+        "$latput set v0 mtu=1400; $latput set v0 mtu=1300; $latput set v0 mtu=1290; \
+         sed -i 's/\"schema\":2/\"schema\":3/' $journal/3.json; sed -i 's/\"undo\"/\"undone\"/' $journal/2.json; \
+         sed -i 's/,\"by\":{[^}]*}//' $journal/1.json; ! grep '\"by\"' $journal/1.json; sum=$(cat $journal/* | cksum); \
+         code $latput undo 3; code $latput undo 2; echo still $(mtu v0); \
+         ip link set v0 mtu 1400; code $latput undo 1; echo now $(mtu v0); \
+         test \"$sum\" = \"$(cat $journal/[1-3].json | cksum)\" && echo left",
+        &["code 2", "code 2", "still 1290", "undid v0 mtu", "code 0", "now 1500", "left"],
+        &["entry 3:", "schema is 3, and only 2 is known", "entry 2:", "unknown field `undone`"],
+    );
+}
+
 #[test]
 fn unconfirmed_undo_goes_forward_again() {
     check(
