@@ -186,7 +186,7 @@ fn unsupported_setting_is_kept_as_rules() {
     let keep = ["keep", "nic7", "napi-defer-hard-irqs=100", "gro-flush-timeout=50us"];
     let link = &["--format", "systemd-link"];
     for format in [&[][..], link] {
-        // What was kept before goes with its file.
+        // Earlier settings of this interface go with their file.
         let before = [&["keep", "nic7", "mtu=1400", "--root", "root", "--yes"], format].concat();
         place.run(&before).expect(0, &[]);
         let file = place.path("root/etc/systemd/network/10-latput-nic7.link");
