@@ -101,6 +101,11 @@ pub const GROUPS: &[StepGroup] = &[
         lanes: &[
             Lane::new(&[
                 Step::new("guest", "the tests of the vm testbed, in a guest", guest),
+                Step::new(
+                    "uppers",
+                    "undo on a kernel with bonds, teams and RSS, in a guest",
+                    uppers,
+                ),
                 Step::new("test", "the tests of every crate but the long ones", test),
             ]),
             Lane::behind(&[
@@ -252,6 +257,26 @@ fn guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     Tests::one_by_one("vm_", Length::Short).run(workspace, tally)
 }
 
+/// Tests of the undo on the guest's kernel, which has more kinds of interfaces and cards than a machine's may have.
+fn uppers(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let programs = ["busybox", "depmod", "modprobe", "qemu-system-x86_64", "unshare"];
+    if let Some(missing) = missing_for_root(&programs) {
+        let line = format!("uppers: skipped: needs {missing}");
+        println!("{line}");
+        tally.feed(&line);
+        return Ok(());
+    }
+    let skipped = tally.skipped.len();
+    let mut cargo = cargo_test(workspace, "--test it");
+    let script = workspace.root.join("xtask/guest.sh");
+    let runner = format!("target.\"cfg(all())\".runner='{}'", script.display());
+    cargo.env("LATPUT_TESTED", workspace.built()?).env("LATPUT_HAS_UPPERS", "1");
+    cargo.args(["--config", &runner]);
+    tally.run_tests(cargo, "root_uppers:: guest_cards:: --test-threads=1")?;
+    ensure!(tally.skipped.len() == skipped, "the guest has all that these tests need");
+    Ok(())
+}
+
 /// Each of those steps makes it where it is not there. First what takes no cargo: another cargo, which begins a step in
 /// front, would wait for it.
 fn prepare(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
@@ -288,7 +313,7 @@ impl Tests {
     /// Several at a time.
     fn beside(length: Length) -> Result<Self> {
         let threads = TEST_THREADS_PER_CPU * std::thread::available_parallelism()?.get();
-        let filter = "--skip vm_effects:: --skip vm_knobs:: --skip vm_moderate:: --skip vm_runs:: --skip ::alone:: --skip _of_another_test";
+        let filter = "--skip vm_effects:: --skip vm_knobs:: --skip vm_moderate:: --skip vm_runs:: --skip guest_cards:: --skip ::alone:: --skip _of_another_test";
         Ok(Self { targets: ALL_TESTS, filter, threads, length })
     }
 

@@ -9,164 +9,7 @@ use crate::root_confirm::watchers;
 use crate::root_settings::Lab;
 use crate::{Ran, interrupt, needs_program, tell, wait_until};
 
-const WAITS: [&str; 2] = ["--confirm-within", "10min"];
-
-#[test]
-fn upper_and_ipv6_mtu_go_back() {
-    if needs_root() {
-        return;
-    }
-    isolate();
-    let place = crate::Place::new();
-    let lab = Lab::up(&place);
-    lab.ip("b", &["link", "set", "lat0", "mtu", "9000"]).expect(0, &[]);
-    let mut made = 0;
-    for add in [
-        "link add up0 link lat0 type macvlan mode bridge",
-        "link add up0 link lat0 type vlan id 7",
-        "link add up0 link lat0 type ipvlan",
-        "link add up0 type bridge",
-    ] {
-        let words: Vec<&str> = add.split(' ').collect();
-        if lab.ip("b", &words).code != Some(0) {
-            tell(&format!("this kernel has no `ip {add}`"));
-            continue;
-        }
-        made += 1;
-        if add.ends_with("bridge") && !add.contains("lat0") {
-            lab.ip("b", &["link", "set", "lat0", "master", "up0"]).expect(0, &[]);
-        }
-        let mut set = vec![("lat0", 4000)];
-        if add.contains("macvlan") {
-            set.push(("up0", 5000));
-        }
-        if add.contains("macvlan") || add.contains("bridge") {
-            lab.ip("b", &["link", "add", "up1", "link", "up0", "type", "macvlan"]);
-        }
-        for (name, mtu) in set {
-            lab.b_sh(&format!("echo {mtu} > /proc/sys/net/ipv6/conf/{name}/mtu"));
-        }
-        let look =
-            || lab.b_sh("ip -o link | sed 's/ qlen.*//'; grep . /proc/sys/net/ipv6/conf/*/mtu");
-        let before = look();
-        assert!(before.contains("lat0/mtu:4000"), "{before}");
-        lab.b(&[&["set", "lat0", "mtu=1500"][..], &WAITS].concat()).expect(0, &["changed"]);
-        assert_ne!(look(), before, "the test does not test");
-        lab.b(&["restore"]).expect(0, &["put back lat0 mtu"]);
-        assert_eq!(look(), before, "{add}");
-        lab.b(&["set", "lat0", "mtu=1500"]).expect(0, &["changed"]);
-        lab.b(&["undo"]).expect(0, &["undid lat0 mtu"]);
-        assert_eq!(look(), before, "{add}");
-        if add.contains("bridge") {
-            // Nobody has set its MTU: it still follows its ports.
-            lab.ip("b", &["link", "set", "lat0", "mtu", "3000"]).expect(0, &[]);
-            assert!(lab.b_sh("ip -o link show up0").contains("mtu 3000"));
-            lab.ip("b", &["link", "set", "lat0", "mtu", "9000"]).expect(0, &[]);
-        }
-        lab.ip("b", &["link", "del", "up1"]);
-        lab.ip("b", &["link", "del", "up0"]).expect(0, &[]);
-    }
-    assert!(made > 1);
-}
-
-#[test]
-fn upper_and_ipv6_mtu_of_others_stay() {
-    if needs_root() {
-        return;
-    }
-    let pair = Pair::new();
-    let sh = |script: &str| said(&["sh", "-c", script]);
-    sh("ip link set v0 mtu 9000; ip link add up0 link v0 type macvlan; ip link set up0 up");
-    let look = || sh("ip -o link show up0; cat /proc/sys/net/ipv6/conf/v0/mtu");
-    assert!(look().contains("mtu 9000"), "{}", look());
-    let ends: [(&[&str], _); 2] = [(&["restore"], &WAITS[..]), (&["undo"], &[])];
-    for (end, more) in ends {
-        pair.run(&[&["set", "v0", "mtu=1500"], more].concat()).expect(0, &["changed"]);
-        sh("ip link set up0 mtu 1300; echo 1280 > /proc/sys/net/ipv6/conf/v0/mtu");
-        pair.run(end).expect(0, &["v0 mtu", "1300", "1280"]);
-        let after = look();
-        assert!(after.contains("mtu 1300") && after.ends_with("1280\n"), "{end:?}: {after}");
-        sh("ip link set up0 mtu 9000; echo 9000 > /proc/sys/net/ipv6/conf/v0/mtu");
-    }
-    // One that has gone elsewhere meanwhile keeps what the change made of it.
-    pair.run(&[&["set", "v0", "mtu=1500"][..], &WAITS].concat()).expect(0, &["changed"]);
-    sh("ip netns add away; ip link set up0 netns away");
-    let named = ["which lay on it, is not here any more: its mtu was 9000"];
-    pair.run(&["restore"]).expect(0, &named);
-    sh("ip netns del away");
-}
-
-#[test]
-fn uppers_in_other_namespaces_are_not_moved() {
-    if needs_root() {
-        return;
-    }
-    let pair = Pair::new();
-    let sh = |script: &str| said(&["sh", "-c", script]);
-    let look = || sh("ip -o link | sed 's/ qlen.*//'; ip -n away -o link | sed 's/ qlen.*//'");
-    let set = [&["set", "v0", "mtu=1500"][..], &WAITS].concat();
-    sh("ip link set v0 mtu 9000; ip netns add away");
-    let mut made = 0;
-    for kind in ["macvlan mode bridge", "vlan id 7", "ipvlan"] {
-        let add = format!("ip link add up0 link v0 type {kind}");
-        if !Command::new("sh").args(["-c", &add]).output().unwrap().status.success() {
-            tell(&format!("this kernel has no `{add}`"));
-            continue;
-        }
-        made += 1;
-        // One that lies on it, and then one that lies on an upper one here.
-        for away in [
-            "ip link set up0 netns away",
-            "ip link add up1 link up0 type macvlan; ip link set up1 netns away",
-        ] {
-            sh(&format!("{add}; {away}"));
-            let before = look();
-            assert!(before.contains("up0@if") || before.contains("up1@if"), "{before}");
-            pair.run(&set)
-                .expect(1, &["in network namespace away, mtu 9000", "set it there first"]);
-            assert_eq!(look(), before, "{kind}: {away}");
-            sh("ip -n away link set up0 mtu 1400; ip -n away link set up1 mtu 1400");
-            let before = look();
-            if kind != "ipvlan" {
-                assert!(before.contains("mtu 1400"), "{before}");
-                pair.run(&set).expect(0, &["changed"]);
-                assert_ne!(look(), before, "the test does not test");
-                pair.run(&["restore"]).expect(0, &["put back v0 mtu"]);
-                assert_eq!(look(), before, "{kind}: {away}");
-            }
-            sh("ip -n away link del up0; ip -n away link del up1; ip link del up0");
-        }
-    }
-    sh("ip netns del away");
-    assert!(made > 0);
-}
-
-/// The rights of a container that may set its host's interfaces: they open no namespace of another process, and enter none.
-#[test]
-fn namespace_that_cannot_be_entered_is_named() {
-    if needs_root() || needs_program("setpriv") {
-        return;
-    }
-    let pair = Pair::new();
-    let sh = |script: &str| said(&["sh", "-c", script]);
-    sh(
-        "ip link set v0 mtu 9000; ip netns add away; ip link add up0 link v0 type macvlan; ip link set up0 netns away",
-    );
-    let look = || sh("ip -o link | sed 's/ qlen.*//'; ip -n away -o link | sed 's/ qlen.*//'");
-    let before = look();
-    let without = "-sys_admin,-sys_ptrace";
-    let few = ["setpriv", "--bounding-set", without, "--inh-caps", without];
-    let run = |args: &[&str]| Ran::from(pair.place.wrapped(&few, args).output().unwrap());
-    let words = ["cannot look into network namespace", "away", "(enter a network namespace)"];
-    for more in [&[][..], &["--dry-run"], &WAITS] {
-        run(&[&["set", "v0", "mtu=1400"][..], more].concat()).expect(3, &words);
-        assert_eq!(look(), before, "{more:?}");
-    }
-    run(&["set", "v0", "txqueuelen=700"]).expect(0, &["changed"]);
-    sh("ip -n away link del up0; ip netns del away");
-    // Other programs of this machine have namespaces too, which all can be entered.
-    pair.run(&["set", "v0", "mtu=1400"]).expect(0, &["changed"]);
-}
+pub(crate) const WAITS: [&str; 2] = ["--confirm-within", "10min"];
 
 #[test]
 fn dry_run_says_what_the_way_back_says() {
@@ -174,7 +17,6 @@ fn dry_run_says_what_the_way_back_says() {
         return;
     }
     let pair = Pair::new();
-    let sh = |script: &str| said(&["sh", "-c", script]);
     let mtu = |of: &str| sh(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
     let alike = |args: &[&str], code: i32, words: &[&str]| {
         let dry = pair.run(&[args, &["--dry-run"]].concat());
@@ -219,7 +61,6 @@ fn watchers_tell_what_going_back_moves() {
         return;
     }
     let pair = Pair::new();
-    let sh = |script: &str| said(&["sh", "-c", script]);
     let mtu = |of: &str| sh(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
     sh("ip netns add away");
     pair.run(&["set", "v0", "mtu=9000", "--confirm-within", "4s"]).expect(0, &["changed"]);
@@ -350,38 +191,6 @@ fn memory_of_many_queues_is_bounded() {
 
 /// The kernel moves them with the MTU of their interface, and not back.
 #[test]
-fn ipv6_routes_keep_their_mtu() {
-    if needs_root() {
-        return;
-    }
-    let pair = Pair::new();
-    let sh = |script: &str| said(&["sh", "-c", script]);
-    sh("ip link set v0 mtu 9000; ip link add up0 link v0 type macvlan; ip link set up0 up");
-    for interface in ["v0", "up0"] {
-        let route = |words: &str| format!("ip -6 route {words} 2001:db8:1::/64 dev {interface}");
-        sh(&format!("{} mtu 8000", route("add")));
-        let look = || sh(&format!("{}; ip -o link show v0", route("show")));
-        let before = look();
-        assert!(before.contains("mtu 8000"), "{before}");
-        for mtu in ["mtu=1500", "mtu=7000"] {
-            pair.run(&["set", "v0", mtu]).expect(1, &["2001:db8:1::/64", "`mtu lock 8000`"]);
-            assert_eq!(look(), before);
-        }
-        // Taken are those that move nothing, and those that move back.
-        for (other, mtu) in
-            [("mtu lock 8000", "mtu=1500"), ("mtu 1300", "mtu=1500"), ("mtu 9000", "mtu=1500")]
-        {
-            sh(&format!("{} {other}", route("replace")));
-            let before = look();
-            pair.run(&[&["set", "v0", mtu][..], &WAITS].concat()).expect(0, &["changed"]);
-            pair.run(&["restore"]).expect(0, &["put back v0 mtu"]);
-            assert_eq!(look(), before, "{interface} {other}");
-        }
-        sh(&route("del"));
-    }
-}
-
-#[test]
 fn refused_feature_is_not_wanted_afterwards() {
     if needs_root() || needs_program("ethtool") {
         return;
@@ -480,7 +289,12 @@ fn threads_of(interface: &str) -> Vec<String> {
     pids.filter(is_it).collect()
 }
 
-fn said(words: &[&str]) -> String {
+/// Output of a shell.
+pub(crate) fn sh(script: &str) -> String {
+    said(&["sh", "-c", script])
+}
+
+pub(crate) fn said(words: &[&str]) -> String {
     String::from_utf8(Command::new(words[0]).args(&words[1..]).output().unwrap().stdout).unwrap()
 }
 
@@ -740,12 +554,12 @@ fn foreign_waiting_change_is_left() {
 }
 
 /// A veth pair with two queues in a namespace of its own.
-struct Pair {
-    place: crate::Place,
+pub(crate) struct Pair {
+    pub(crate) place: crate::Place,
 }
 
 impl Pair {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::named("v0")
     }
 
@@ -760,7 +574,7 @@ impl Pair {
         Self { place: crate::Place::new() }
     }
 
-    fn run(&self, args: &[&str]) -> Ran {
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
         self.place.run(args)
     }
 }

@@ -48,6 +48,16 @@ impl LinuxKernel {
         mtu: Bytes,
     ) -> Result<Option<String>, Failure> {
         let link = self.route.link(interface)?;
+        if let Some(master) = link.master {
+            let master = self.route.link_numbered(master)?;
+            if master.kind.as_deref() == Some("team") {
+                // `team_device_event` answers with "operation not permitted".
+                let team = master.name;
+                return Ok(Some(format!(
+                    "the team {team} sets the mtu of its ports: set it on {team}"
+                )));
+            }
+        }
         let linked = self.linked_to(&link)?;
         if let Some(obstacle) = self.route_obstacle(&link, &linked, mtu)? {
             return Ok(Some(obstacle));

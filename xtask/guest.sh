@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# As cargo's runner: runs a test program in a guest with the kernel of `cargo xtask vm`, which has kinds of interfaces
+# that this machine's kernel may lack. The guest sees this machine's files by 9p, read-only, and so runs the `ip`, `tc`
+# and `ethtool` that are installed here. It has a vmxnet3 and a virtio-net of four queues with RSS.
+set -euo pipefail
+
+repository=$(cd "$(dirname "$0")/.." && pwd)
+target=${CARGO_TARGET_DIR:-$repository/target}
+kernel=$target/vm/kernel
+releases=("$kernel"/lib/modules/*)
+release=${releases[0]##*/}
+depmod -b "$kernel" "$release"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+tree=$folder/tree
+mkdir -p "$tree"/{again,bin,dev,host,modules,proc}
+cp "$(command -v busybox)" "$tree/bin/"
+
+# What mounts this machine's files, in the order that it is loaded in.
+count=100
+modprobe -d "$kernel" -S "$release" -a --show-depends virtio_pci 9pnet_virtio 9p |
+  while read -r _ module _; do
+    count=$((count + 1))
+    cp "$module" "$tree/modules/$count-${module##*/}"
+  done
+
+cat >"$tree/init" <<END
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin
+for module in /modules/*; do insmod "\$module"; done
+mount -t proc proc /proc
+mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=524288 root /host
+mount --bind /host /again
+# Where tests write. What they read may be below such a folder, and is seen there again.
+for path in tmp run var/lib; do mount -t tmpfs tmpfs "/host/\$path"; done
+for path in "$repository" "$target"; do
+  mkdir -p "/host\$path"
+  mount --bind "/again\$path" "/host\$path"
+done
+cp /tests /modprobe /host/run/
+echo /run/modprobe >/proc/sys/kernel/modprobe
+umount /proc
+exec switch_root /host /bin/bash /run/tests
+END
+
+cat >"$tree/modprobe" <<END
+#!/bin/sh
+exec $(command -v modprobe) -d "$kernel" "\$@"
+END
+
+{
+  for name in ${!LATPUT_@} ${!CARGO_@} PATH RUST_BACKTRACE; do
+    [ -z "${!name+set}" ] || printf 'export %s=%q\n' "$name" "${!name}"
+  done
+  cat <<END
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t devtmpfs dev /dev
+mkdir -p /dev/pts /dev/shm
+mount -t devpts devpts /dev/pts
+mount -t tmpfs tmpfs /dev/shm
+ip link set lo up
+/run/modprobe -a vmxnet3 virtio_net
+cd $(printf %q "$PWD")
+$(printf '%q ' "$@")
+echo "guest: ended with \$?"
+exec busybox reboot -f
+END
+} >"$tree/tests"
+chmod +x "$tree"/{init,modprobe}
+
+(cd "$tree" && find . | busybox cpio -o -H newc >"$folder/initramfs") 2>"$folder/cpio"
+# Without `remap`, files of two file systems may have one inode number.
+# The tap of the card is in a network namespace of QEMU's own.
+unshare --net bash -c 'ip tuntap add lat0 mode tap multi_queue && exec "$@"' qemu \
+  qemu-system-x86_64 -nodefaults -no-user-config -nographic -no-reboot -serial stdio -m 3072 -smp 2 -cpu max \
+  -kernel "$kernel/boot/vmlinuz-$release" -initrd "$folder/initramfs" \
+  -append "console=ttyS0 quiet panic=-1 rdinit=/init" \
+  -virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap \
+  -device vmxnet3 -netdev tap,id=tap,ifname=lat0,queues=4,script=no,downscript=no \
+  -device virtio-net-pci,netdev=tap,mq=on,vectors=10,rss=on,hash=on \
+  </dev/null 2>&1 | sed -u 's/\r$//' | tee "$folder/said"
+status=$(sed -n 's/^guest: ended with //p' "$folder/said")
+exit "${status:-1}"
