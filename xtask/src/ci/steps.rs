@@ -272,7 +272,7 @@ fn uppers(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let runner = format!("target.\"cfg(all())\".runner='{}'", script.display());
     cargo.env("LATPUT_TESTED", workspace.built()?).env("LATPUT_HAS_UPPERS", "1");
     cargo.args(["--config", &runner]);
-    tally.run_tests(cargo, "root_uppers:: guest_cards:: --test-threads=1")?;
+    tally.run_tests(cargo, "root_uppers:: guest_cards:: --test-threads=2")?;
     ensure!(tally.skipped.len() == skipped, "the guest has all that these tests need");
     Ok(())
 }
