@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # As cargo's runner: runs a test program in a guest with the kernel of `cargo xtask vm`, which has kinds of interfaces
 # that this machine's kernel may lack. The guest sees this machine's files by 9p, read-only, and so runs the `ip`, `tc`
-# and `ethtool` that are installed here. It has a vmxnet3 and a virtio-net of four queues with RSS.
+# and `ethtool` that are installed here. It has a vmxnet3, an igb, a virtio-net with RSS, and the modules whose files
+# LATPUT_GUEST_MODULES names: netdevsim, say, which Debian's kernels lack.
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/.." && pwd)
@@ -15,6 +16,9 @@ trap 'rm -rf "$folder"' EXIT
 tree=$folder/tree
 mkdir -p "$tree"/{again,bin,dev,host,modules,proc}
 cp "$(command -v busybox)" "$tree/bin/"
+
+mkdir "$tree/own"
+for module in ${LATPUT_GUEST_MODULES-}; do cp "$module" "$tree/own/"; done
 
 # What mounts this machine's files, in the order that it is loaded in.
 count=100
@@ -38,6 +42,7 @@ for path in "$repository" "$target"; do
   mkdir -p "/host\$path"
   mount --bind "/again\$path" "/host\$path"
 done
+cp -r /own /host/run/modules
 cp /tests /modprobe /host/run/
 echo /run/modprobe >/proc/sys/kernel/modprobe
 umount /proc
@@ -62,7 +67,8 @@ mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm
 ip link set lo up
-/run/modprobe -a vmxnet3 virtio_net
+/run/modprobe -a igb psample vmxnet3 virtio_net
+for module in /run/modules/*.ko; do [ ! -e "\$module" ] || insmod "\$module"; done
 cd $(printf %q "$PWD")
 $(printf '%q ' "$@")
 echo "guest: ended with \$?"
@@ -73,13 +79,17 @@ chmod +x "$tree"/{init,modprobe}
 
 (cd "$tree" && find . | busybox cpio -o -H newc >"$folder/initramfs") 2>"$folder/cpio"
 # Without `remap`, files of two file systems may have one inode number.
+cards=(-device vmxnet3)
+# QEMU has it from 8.0 on.
+qemu-system-x86_64 -device igb,help >/dev/null 2>&1 && cards+=(-device igb)
+
 # The tap of the card is in a network namespace of QEMU's own.
 unshare --net bash -c 'ip tuntap add lat0 mode tap multi_queue && exec "$@"' qemu \
   qemu-system-x86_64 -nodefaults -no-user-config -nographic -no-reboot -serial stdio -m 3072 -smp 2 -cpu max \
   -kernel "$kernel/boot/vmlinuz-$release" -initrd "$folder/initramfs" \
   -append "console=ttyS0 quiet panic=-1 rdinit=/init" \
   -virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap \
-  -device vmxnet3 -netdev tap,id=tap,ifname=lat0,queues=4,script=no,downscript=no \
+  "${cards[@]}" -netdev tap,id=tap,ifname=lat0,queues=4,script=no,downscript=no \
   -device virtio-net-pci,netdev=tap,mq=on,vectors=10,rss=on,hash=on \
   </dev/null 2>&1 | sed -u 's/\r$//' | tee "$folder/said"
 status=$(sed -n 's/^guest: ended with //p' "$folder/said")

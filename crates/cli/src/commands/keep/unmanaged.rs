@@ -1,4 +1,5 @@
-//! The interfaces that NetworkManager leaves alone: `unmanaged-devices` of NetworkManager.conf(5).
+//! The interfaces that NetworkManager leaves alone: `unmanaged-devices`, and `managed` of the sections of devices
+//! (NetworkManager.conf(5)).
 
 use std::collections::BTreeSet;
 
@@ -27,11 +28,29 @@ pub(super) struct ListedDevice<'a> {
 
 /// The file by which NetworkManager leaves the interface alone, with its line; `None` where none is known to say so.
 pub(super) fn by_file(root: &RootFolder, device: ListedDevice<'_>) -> Option<String> {
+    let read = |path: String| {
+        let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
+        (path, text)
+    };
+    let texts: Vec<(String, String)> = files(root).into_iter().map(read).collect();
+    let files: Vec<(&str, Vec<Section<'_>>)> =
+        texts.iter().map(|(path, text)| (path.as_str(), sections(text))).collect();
+    let is_read =
+        |(path, sections): &(&str, Vec<Section<'_>>)| *path == MAIN || !is_switched_off(sections);
+    let files: Vec<_> = files.into_iter().filter(is_read).collect();
+    by_list(&files, device).or_else(|| by_section(&files, device))
+}
+
+/// The files with their sections, in the order in which they are read.
+type Files<'a> = [(&'a str, Vec<Section<'a>>)];
+
+/// The last line that names `unmanaged-devices`, where all such lines together have the device.
+fn by_list(files: &Files<'_>, device: ListedDevice<'_>) -> Option<String> {
     let mut said: Option<String> = None;
     let mut specs: Vec<String> = Vec::new();
-    for path in files(root) {
-        let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
-        for (key, value) in lines(&text) {
+    for (path, sections) in files {
+        let keyfile = sections.iter().filter(|section| section.name == "keyfile");
+        for (key, value) in keyfile.flat_map(|section| &section.lines) {
             let words = split_specs(value);
             match key.strip_prefix(KEY) {
                 Some("") => specs = words,
@@ -42,7 +61,37 @@ pub(super) fn by_file(root: &RootFolder, device: ListedDevice<'_>) -> Option<Str
             said = Some(format!("{path} has `{key}={value}`"));
         }
     }
-    said.filter(|_| has(&specs, device))
+    said.filter(|_| has(&specs, device) == Some(true))
+}
+
+/// The line of the section that counts, where it says not to manage the device. A file that is read later counts first; in
+/// a file the order is from top to bottom, and `[device]` itself comes last.
+fn by_section(files: &Files<'_>, device: ListedDevice<'_>) -> Option<String> {
+    for (path, sections) in files.iter().rev() {
+        let (last, named): (Vec<&Section<'_>>, Vec<_>) = sections
+            .iter()
+            .filter(|section| section.name.starts_with("device"))
+            .partition(|section| section.name == "device");
+        for section in named.into_iter().chain(last) {
+            let managed = section.value("managed");
+            let stops =
+                section.value("stop-match").is_some_and(|word| is_true(word) != Some(false));
+            if managed.is_none() && !stops {
+                continue;
+            }
+            let specs = section.value("match-device").map(split_specs);
+            match specs.map_or(Some(true), |specs| has(&specs, device)) {
+                Some(true) => {}
+                Some(false) => continue,
+                // Nobody knows whether it counts.
+                None => return None,
+            }
+            return managed
+                .filter(|word| is_true(word) == Some(false))
+                .map(|word| format!("{path} has `managed={word}` in [{}]", section.name));
+        }
+    }
+    None
 }
 
 /// The files in the order in which they are read.
@@ -64,16 +113,47 @@ fn files(root: &RootFolder) -> Vec<String> {
     files
 }
 
-/// The lines of the section `[keyfile]`; the key of one that adds or takes away ends with that mark.
-fn lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let mut is_inside = false;
-    text.lines().map(str::trim).filter_map(move |line| {
-        if line.starts_with('[') {
-            is_inside = line == "[keyfile]";
+/// A section of a file. The key of a line that adds to a list or takes from it ends with that mark.
+struct Section<'a> {
+    name: &'a str,
+    lines: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Section<'a> {
+    /// The last value of a key counts.
+    fn value(&self, key: &str) -> Option<&'a str> {
+        self.lines.iter().rev().find(|(name, _)| *name == key).map(|(_, value)| *value)
+    }
+}
+
+fn sections(text: &str) -> Vec<Section<'_>> {
+    let mut sections: Vec<Section<'_>> = Vec::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            sections.push(Section { name, lines: Vec::new() });
+        } else if let (Some(section), Some((key, value))) =
+            (sections.last_mut(), line.split_once('='))
+        {
+            section.lines.push((key.trim(), value.trim()));
         }
-        let pair = line.split_once('=').filter(|_| is_inside && !line.starts_with('#'));
-        pair.map(|(key, value)| (key.trim(), value.trim()))
-    })
+    }
+    sections
+}
+
+/// Whether a file says of itself that it is not to be read.
+fn is_switched_off(sections: &[Section<'_>]) -> bool {
+    let of_file = sections.iter().filter(|section| section.name == ".config");
+    let mut enabled = of_file.filter_map(|section| section.value("enable"));
+    enabled.any(|word| is_true(word) == Some(false))
+}
+
+/// A word for a truth value; `None` for any other.
+fn is_true(word: &str) -> Option<bool> {
+    match word.to_ascii_lowercase().as_str() {
+        "1" | "yes" | "true" | "on" => Some(true),
+        "0" | "no" | "false" | "off" => Some(false),
+        _ => None,
+    }
 }
 
 fn split_specs(value: &str) -> Vec<String> {
@@ -81,18 +161,35 @@ fn split_specs(value: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// Whether a list has the device for sure: nothing that may except it, and all or one of the others.
-fn has(specs: &[String], device: ListedDevice<'_>) -> bool {
+/// Whether a list has the device: none of its exceptions takes it, and one of the others does, or there are none. `None`
+/// where nobody knows.
+fn has(specs: &[String], device: ListedDevice<'_>) -> Option<bool> {
     let (excepted, listed): (Vec<&str>, Vec<&str>) =
         specs.iter().map(String::as_str).partition(|spec| spec.starts_with("except:"));
-    let except = |spec: &str| takes(spec.trim_start_matches("except:"), device);
-    let is_excepted = excepted.iter().any(|spec| except(spec) != Some(false));
+    let is_excepted = any(excepted.iter().map(|spec| takes(&spec["except:".len()..], device)));
     let is_listed = if listed.is_empty() {
-        !excepted.is_empty()
+        Some(!excepted.is_empty())
     } else {
-        listed.iter().any(|spec| takes(spec, device) == Some(true))
+        any(listed.iter().map(|spec| takes(spec, device)))
     };
-    is_listed && !is_excepted
+    match (is_excepted, is_listed) {
+        (Some(true), _) | (_, Some(false)) => Some(false),
+        (Some(false), Some(true)) => Some(true),
+        _ => None,
+    }
+}
+
+/// Whether one of them is true; `None` where that hangs on one that nobody knows.
+fn any(answers: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    let mut found = Some(false);
+    for answer in answers {
+        match answer {
+            Some(true) => return Some(true),
+            Some(false) => {}
+            None => found = None,
+        }
+    }
+    found
 }
 
 /// Whether one word of a list takes the device; `None` where nobody knows.
@@ -148,7 +245,37 @@ mod tests {
             ("", false, false),
         ] {
             let specs = split_specs(list);
-            assert_eq!((has(&specs, image), has(&specs, own)), (of_image, of_own), "{list}");
+            let is_sure = |device| has(&specs, device) == Some(true);
+            assert_eq!((is_sure(image), is_sure(own)), (of_image, of_own), "{list}");
+        }
+    }
+
+    #[test]
+    fn device_sections_count_by_file_and_order() {
+        let device = ListedDevice { name: "nic7", connection_type: "ethernet", identity: None };
+        let off = "[device]\nmanaged=0\n";
+        let on = "[device-on]\nmatch-device=interface-name:nic7\nmanaged=1\n";
+        let other = "[device-x]\nmatch-device=type:wifi\nmanaged=1\n";
+        let unknown = "[device-x]\nmatch-device=mac:52:54:00:aa:bb:cc\nmanaged=1\n";
+        let stops = "[device-x]\nmatch-device=nic7\nstop-match=yes\n";
+        for (texts, is_left) in [
+            (&[off][..], true),
+            (&["[device-a]\nmatch-device=interface-name:nic*\nmanaged=no"], true),
+            (&["[device]\nmanaged=maybe"], false),
+            (&["[connection]\nmanaged=0"], false),
+            // In one file `[device]` comes last, wherever it stands; a later file counts first.
+            (&[&format!("{off}{on}")], false),
+            (&[on, off], true),
+            (&[off, on], false),
+            (&[off, other], true),
+            (&[off, unknown], false),
+            (&[off, stops], false),
+            (&[off, "[.config]\nenable=false\n[device]\nmanaged=1"], true),
+        ] {
+            let files: Vec<_> = texts.iter().map(|text| ("conf", sections(text))).collect();
+            let files: Vec<_> =
+                files.into_iter().filter(|(_, sections)| !is_switched_off(sections)).collect();
+            assert_eq!(by_section(&files, device).is_some(), is_left, "{texts:?}");
         }
     }
 }
