@@ -3,12 +3,19 @@
 use latput_experiment::broker::{self, message::Permitted};
 use latput_linux::confine::{self, UsedFiles};
 use latput_load::Stop;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{
+    SIGALRM, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU,
+    SIGXFSZ,
+};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
 use crate::exit::CliError;
 use crate::output;
+
+/// Other signals that end a process which does not handle them. They request the end, as a terminal's end does. After
+/// SIGXFSZ the write fails too, with EFBIG.
+const ENDING: [i32; 8] = [SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGXFSZ];
 
 const LOG_VARIABLE: &str = "LATPUT_LOG";
 /// The default of `LATPUT_LOG`: errors, and each change of the daemon.
@@ -33,11 +40,13 @@ impl Context {
         let stop = Stop::new();
         // The first signal only requests the end, because ending at once would leave settings
         // behind. The second ends the wait for hosts that do not answer.
-        for signal in [SIGINT, SIGTERM] {
+        for signal in [SIGINT, SIGTERM, SIGQUIT] {
             signal_hook::flag::register(signal, stop.on_signal()).map_err(CliError::from)?;
         }
         // When a terminal closes, the kernel and the shell may each send one.
-        signal_hook::flag::register(SIGHUP, stop.flag()).map_err(CliError::from)?;
+        for signal in ENDING {
+            signal_hook::flag::register(signal, stop.flag()).map_err(CliError::from)?;
+        }
         Ok(Self { json, stop })
     }
 

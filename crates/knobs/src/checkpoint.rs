@@ -2,6 +2,8 @@
 //! latput cannot lose it.
 
 use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
 
 use latput_units::Nanos;
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -33,6 +35,16 @@ impl fmt::Display for Slot {
     /// `4026531840-7`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.namespace, self.index)
+    }
+}
+
+impl FromStr for Slot {
+    type Err = ParseIntError;
+
+    /// Reads `4026531840-7`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (namespace, index) = text.split_once('-').unwrap_or((text, ""));
+        Ok(Self { namespace: namespace.parse()?, index: index.parse()? })
     }
 }
 

@@ -81,6 +81,12 @@ impl FileCheckpoints {
             .map_err(|error| store_error(&path, "write the end of", &error))
     }
 
+    /// Forgets what became of a change that nobody confirmed in time.
+    pub fn forget_late(&self, slot: Slot) {
+        // It may never have been told.
+        let _absent = fs::remove_file(self.file(slot, "late"));
+    }
+
     /// Interfaces of this boot and namespace whose change nobody confirmed in time, each with what became
     /// of it.
     pub fn told_late(&self, context: &Context) -> Vec<(String, String)> {
@@ -189,7 +195,7 @@ impl CheckpointStore for FileCheckpoints {
         files::replace_private(&path, &bytes).map_err(|error| of_file(error, "write"))?;
         if begins {
             // The ending of an earlier change is obsolete.
-            let _ = fs::remove_file(self.file(slot, "late"));
+            self.forget_late(slot);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use latput_knobs::qdisc::Parameter;
 use latput_knobs::transaction::{self, Applied, CommitError, Foreign};
 use latput_knobs::{
     self as knobs, AssignmentError, Checkpoint, KernelRead as _, Knob, Limits, LinkResets, Setting,
-    Value, parse_assignment,
+    Value, Whereabouts, parse_assignment,
 };
 use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, facts, process};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
@@ -24,6 +24,20 @@ const CONFIRM_WITHIN: RangeInclusive<Nanos> = Nanos::from_s(1)..=Nanos::from_s(2
 pub(super) fn confirm_within(text: &str) -> Result<Nanos, String> {
     let time = Nanos::from_text_or_seconds(text).map_err(|error| error.to_string())?;
     CONFIRM_WITHIN.contains(&time).then_some(time).ok_or_else(|| "must be 1s to 24h".to_owned())
+}
+
+/// The interface's name where it was given by an alternative one (`ip link property add dev eth0 altname lan`). A name that is
+/// nobody's stays: commands on changes know interfaces that are gone.
+#[expect(clippy::unnecessary_wraps, reason = "clap takes a parser that may fail")]
+pub(super) fn present_name(text: &str) -> Result<String, String> {
+    let found = LinuxKernel::open().ok().and_then(|kernel| {
+        let device = kernel.device(text).ok()?;
+        kernel.find(&device).ok()
+    });
+    Ok(match found {
+        Some(Whereabouts::Here(name)) => name,
+        _ => text.to_owned(),
+    })
 }
 
 /// Reads KNOB=VALUE words for any interface.

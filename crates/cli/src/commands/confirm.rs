@@ -27,7 +27,7 @@ Exit code 4: too late, and everything was put back. Exit code 5: too late, and t
 because the process that watched the time was killed. Run `latput restore`.")]
 pub(crate) struct Args {
     /// The interface; by default every change that waits.
-    #[arg(value_name = "IFACE")]
+    #[arg(value_name = "IFACE", value_parser = change::present_name)]
     interface: Option<String>,
     /// Only a change that this command has made, as `latput set --made-by` named it.
     #[arg(long, hide = true, value_name = "COMMAND", conflicts_with = "of")]

@@ -48,6 +48,8 @@ pub(super) struct Journal {
     pub(super) entries: Vec<JournalEntry>,
     /// Why other entries cannot be read.
     pub(super) damaged: Vec<String>,
+    /// Their numbers.
+    unread: Vec<u64>,
 }
 
 impl Journal {
@@ -56,17 +58,31 @@ impl Journal {
         let origin = checkpoint::context()?;
         let kernel = LinuxKernel::open()?;
         let listed = FileCheckpoints::new(&host::checkpoints_dir()).journal().entries()?;
-        let mut journal = Self { entries: Vec::new(), damaged: Vec::new() };
+        let mut journal = Self { entries: Vec::new(), damaged: Vec::new(), unread: Vec::new() };
         for (number, change) in listed {
             match change {
                 Ok(change) => {
                     let entry = entry(&kernel, &origin, &journal.entries, number, change);
                     journal.entries.push(entry);
                 }
-                Err(error) => journal.damaged.push(format!("entry {number}: {error}")),
+                Err(error) => {
+                    journal.damaged.push(format!("entry {number}: {error}"));
+                    journal.unread.push(number);
+                }
             }
         }
         Ok(journal)
+    }
+
+    /// The newest entry behind this one that may have changed the same values, and whose own are not known.
+    pub(super) fn unknown_since(&self, entry: &JournalEntry) -> Option<u64> {
+        let may_have_changed = |later: &&JournalEntry| {
+            later.state == ChangeState::Unknown
+                && later.change.device.is(&entry.change.device)
+                && later.change.undo.0.keys().any(|at| entry.change.undo.0.contains_key(at))
+        };
+        let unknown = self.entries.iter().filter(may_have_changed).map(|later| later.number);
+        unknown.chain(self.unread.iter().copied()).filter(|number| *number > entry.number).max()
     }
 }
 

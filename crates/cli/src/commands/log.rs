@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use latput_knobs::{Knob, Place, State, Value};
 use latput_linux::process::local_time;
 
+use crate::commands::change;
 use crate::commands::journal::{Journal, JournalEntry};
 use crate::context::Context;
 use crate::document::{LogDocument, LoggedChange, LoggedValue};
@@ -26,13 +27,13 @@ The journal is in the state folder (/run/latput). A reboot empties it, as it end
 newest 1000 changes, with those that went back because they were not confirmed.")]
 pub(crate) struct Args {
     /// The interface, by its present name; by default all.
-    #[arg(value_name = "IFACE")]
+    #[arg(value_name = "IFACE", value_parser = change::present_name)]
     interface: Option<String>,
 }
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        let Journal { mut entries, damaged } = Journal::read()?;
+        let Journal { mut entries, damaged, .. } = Journal::read()?;
         if let Some(interface) = &self.interface {
             entries.retain(|entry| entry.change.interface == *interface);
         }

@@ -7,6 +7,7 @@ use latput_moderate::{Daemon, Goal, GoalError, MetricsAddress, Options, Status};
 use latput_units::Nanos;
 use latput_units::text::{parse_percent, refuse_bare_share};
 
+use crate::commands::change;
 use crate::context::Context;
 use crate::exit::CliError;
 use crate::output;
@@ -18,7 +19,7 @@ use crate::output;
 #[command(after_help = after_help())]
 pub(crate) struct Args {
     /// The interface.
-    #[arg(value_name = "IFACE")]
+    #[arg(value_name = "IFACE", value_parser = change::present_name)]
     interface: String,
     /// The goal: no-delay, keep-rate, save-cpu or standard.
     #[arg(long)]

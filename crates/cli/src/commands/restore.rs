@@ -1,14 +1,15 @@
 //! `latput restore`: finishes the undo of an interrupted change.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Change, Foreign, RestoreError, Restored};
-use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, Knob, Place};
+use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, StoreError};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint, process};
 
-use crate::commands::way_back::{moved_along, with_its_name_of_now};
-use crate::commands::{set, watcher};
+use crate::commands::way_back::{warnings, with_its_name_of_now};
+use crate::commands::{change, set, watcher};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -30,7 +31,7 @@ Values that another program has set since stay. Changes of another user that wai
 named.")]
 pub(crate) struct Args {
     /// Only this interface; by default all.
-    #[arg(value_name = "IFACE")]
+    #[arg(value_name = "IFACE", value_parser = change::present_name)]
     interface: Option<String>,
     /// Print the writes without doing them, or what cannot be put back.
     #[arg(long)]
@@ -72,6 +73,10 @@ impl Args {
                 }
                 Ok(kept) if self.dry_run => preview(&kernel, &origin, &kept),
                 Ok(kept) => put_back(&mut kernel, &mut store, &origin, &kept),
+                // The host may have its changes.
+                Err(error @ StoreError::Damaged { .. }) => {
+                    Err(CliError { code: Code::Stranded, error: error.into() })
+                }
                 Err(error) => Err(error.into()),
             };
             match outcome {
@@ -136,7 +141,7 @@ fn preview(
     let interface = kept.interface.clone();
     let planned = transaction::plan_restore(kernel, origin, kept);
     if let Ok(Restored::Done { changes, .. }) = &planned {
-        warn_of_moved(kernel, &interface, changes);
+        warn(kernel, kept, changes);
     }
     match planned {
         Ok(Restored::Done { changes, others, .. }) => {
@@ -150,21 +155,9 @@ fn preview(
     }
 }
 
-/// Names what going back moves along and latput could not put back.
-fn warn_of_moved(kernel: &LinuxKernel, interface: &str, changes: &[Change]) {
-    for moved in moved_along(kernel, interface, changes) {
-        output::remark(&format!("latput: warning: {interface}: {moved}"));
-    }
-}
-
-/// Names the interfaces that lay on this one and are gone, or in another namespace, where their value may still be the change's.
-fn warn_of_gone(kept: &Checkpoint, gone: &[(Knob, Place)]) {
-    for key in gone.iter().filter(|(_, place)| matches!(place, Place::Linked(_))) {
-        let Some(before) = kept.undo.0.get(key) else { continue };
-        let (interface, (knob, place)) = (&kept.interface, key);
-        output::remark(&format!(
-            "latput: warning: {interface}: {place}, which lay on it, is not here any more: its {knob} was {before}"
-        ));
+fn warn(kernel: &LinuxKernel, kept: &Checkpoint, changes: &[Change]) {
+    for warning in warnings(kernel, kept, changes) {
+        output::remark(&format!("latput: warning: {}: {warning}", kept.interface));
     }
 }
 
@@ -176,11 +169,10 @@ fn put_back(
 ) -> Result<(String, RestoreOutcome), CliError> {
     let interface = kept.interface.clone();
     if let Ok(Restored::Done { changes, .. }) = transaction::plan_restore(kernel, origin, kept) {
-        warn_of_moved(kernel, &interface, &changes);
+        warn(kernel, kept, &changes);
     }
     match transaction::restore(kernel, store, origin, kept) {
-        Ok(Restored::Done { changes, gone, others }) => {
-            warn_of_gone(kept, &gone);
+        Ok(Restored::Done { changes, others, .. }) => {
             if kept.confirm_by.is_some() {
                 watcher::tell_settled(kept);
             }
@@ -222,21 +214,30 @@ fn not_put_back(
 fn forget(
     context: &Context,
     store: &mut FileCheckpoints,
-    listed: Vec<Result<Checkpoint, knobs::StoreError>>,
+    listed: Vec<Result<Checkpoint, StoreError>>,
     id: &str,
 ) -> Result<ExitCode, CliError> {
-    let kept = listed
-        .into_iter()
-        .flatten()
-        .find(|kept| kept.slot().to_string() == id)
-        .ok_or_else(|| CliError::usage(format!("there is no checkpoint `{id}`")))?;
-    store.remove(kept.slot())?;
+    let is_meant = |kept: &Result<Checkpoint, StoreError>| match kept {
+        Ok(kept) => kept.slot().to_string() == id,
+        Err(StoreError::Damaged { path, .. }) => {
+            Path::new(path).file_stem().is_some_and(|name| name == id)
+        }
+        Err(_) => false,
+    };
+    let found = listed.into_iter().find(is_meant);
+    let (Some(found), Ok(slot)) = (found, id.parse()) else {
+        return Err(CliError::usage(format!("there is no checkpoint `{id}`")));
+    };
+    store.remove(slot)?;
+    store.forget_late(slot);
+    let interface =
+        found.map_or_else(|_| format!("interface {}", slot.index), |kept| kept.interface);
     if context.json {
         let forgotten =
-            serde_json::json!({ "interface": kept.interface, "state": "forgotten", "changes": [] });
+            serde_json::json!({ "interface": interface, "state": "forgotten", "changes": [] });
         output::print_change_json(&serde_json::json!({ "schema": 1, "restored": [forgotten] }));
     } else {
-        output::print_change(&format!("forgot {id}: {} stays as it is\n", kept.interface));
+        output::print_change(&format!("forgot {id}: {interface} stays as it is\n"));
     }
     Ok(ExitCode::SUCCESS)
 }

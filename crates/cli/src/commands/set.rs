@@ -39,7 +39,7 @@ Examples:
 `latput restore` does that, or with --confirm-within the process that watches the time.")]
 pub(crate) struct Args {
     /// The interface.
-    #[arg(value_name = "IFACE")]
+    #[arg(value_name = "IFACE", value_parser = change::present_name)]
     interface: String,
     /// The knobs with their new values.
     #[arg(required_unless_present = "stdin", value_name = "KNOB=VALUE")]

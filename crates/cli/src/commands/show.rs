@@ -9,6 +9,7 @@ use latput_linux::route::Route;
 use latput_linux::{Capability, LinuxKernel, Surveyed, facts, interfaces};
 use latput_report::lines::{cut, width};
 
+use crate::commands::change;
 use crate::context::Context;
 use crate::document::{ShowDocument, ShownFact, ShownKnob, ShownValue};
 use crate::exit::CliError;
@@ -40,7 +41,7 @@ Examples:
   latput show eth0 --json        everything, with the host's facts, for scripts")]
 pub(crate) struct Args {
     /// The interface; without one, list the interfaces.
-    #[arg(value_name = "IFACE")]
+    #[arg(value_name = "IFACE", value_parser = change::present_name)]
     interface: Option<String>,
     /// Only these knobs, with all details.
     #[arg(value_name = "KNOB")]

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use latput_experiment::host;
 use latput_knobs as knobs;
 use latput_knobs::transaction::{self, Change, Foreign};
-use latput_knobs::{Checkpoint, LinkResets, Setting};
+use latput_knobs::{Checkpoint, CheckpointStore as _, LinkResets, Setting};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 use latput_units::Nanos;
 
 use crate::commands::change::{self, Changing, LinkResetArgs};
 use crate::commands::journal::{ChangeState, Journal, JournalEntry};
 use crate::commands::restore::{self, is_made_by};
-use crate::commands::set;
+use crate::commands::{set, way_back};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -59,10 +59,13 @@ impl Args {
         let own = entry.own_part();
         let interface = &entry.change.interface;
         let link_resets = self.resets.link_resets(interface)?;
-        let (changes, others) = planned(&own, link_resets)?;
+        let Planned { changes, others, warnings } = planned(&own, link_resets)?;
         let setting: Setting = changes.iter().map(|it| (it.knob, it.to.clone())).collect();
         if !self.of_fleet {
             change::check_connection(interface, &setting, link_resets, self.confirm_within)?;
+        }
+        for warning in warnings {
+            output::remark(&format!("latput: warning: {interface}: {warning}"));
         }
         if self.dry_run {
             tell_others(&journal, entry, &others);
@@ -99,10 +102,18 @@ impl Args {
                 let is_undo = entry.change.undoes.is_some();
                 !is_undo && matches!(entry.state, ChangeState::InForce | ChangeState::InPart)
             };
-            return journal.entries.iter().find(can_go).ok_or_else(|| {
-                let message = "no change in force can be undone: see `latput log`";
-                CliError::new(Code::Failed, message)
-            });
+            let entry = journal.entries.iter().find(can_go).ok_or_else(nothing_to_undo)?;
+            return match journal.unknown_since(entry) {
+                None => Ok(entry),
+                Some(later) => {
+                    let message = format!(
+                        "entry {later} is newer than {0} and may have changed the same values: run `latput undo {0}` to \
+                         put back those from before {0}",
+                        entry.number
+                    );
+                    Err(CliError::new(Code::Failed, message))
+                }
+            };
         };
         let entry = journal.entries.iter().find(|entry| entry.number == number);
         let entry = entry.ok_or_else(|| {
@@ -127,15 +138,35 @@ impl Args {
     }
 }
 
-/// The changes of an undo of `earlier`, and the values that it leaves to others.
-fn planned(
-    earlier: &Checkpoint,
-    link_resets: LinkResets,
-) -> Result<(Vec<Change>, Vec<Foreign>), CliError> {
+/// The error without a change to undo. One that is unfinished, or waits to be confirmed, is no entry of the journal yet.
+fn nothing_to_undo() -> CliError {
+    let listed = FileCheckpoints::new(&host::checkpoints_dir()).list().unwrap_or_default();
+    let unfinished: Vec<String> = listed.into_iter().flatten().map(|kept| kept.interface).collect();
+    let why = if unfinished.is_empty() {
+        "see `latput log`".to_owned()
+    } else {
+        let names = unfinished.join(", ");
+        format!("the change of {names} is unfinished: run `latput restore`")
+    };
+    CliError::new(Code::Failed, format!("no change in force can be undone: {why}"))
+}
+
+/// An undo before its first write.
+struct Planned {
+    changes: Vec<Change>,
+    /// Values that it leaves to others.
+    others: Vec<Foreign>,
+    warnings: Vec<String>,
+}
+
+fn planned(earlier: &Checkpoint, link_resets: LinkResets) -> Result<Planned, CliError> {
     let kernel = LinuxKernel::open()?;
     let store = FileCheckpoints::new(&host::checkpoints_dir());
     let origin = knobs::Context { link_resets, ..checkpoint::context()? };
-    Ok(transaction::plan_undo(&kernel, &store, &origin, earlier)?)
+    let (changes, others) = transaction::plan_undo(&kernel, &store, &origin, earlier)?;
+    let named = way_back::with_its_name_of_now(&kernel, &origin, earlier.clone());
+    let warnings = way_back::warnings(&kernel, &named, &changes);
+    Ok(Planned { changes, others, warnings })
 }
 
 /// Names the values that stay, with who set them.

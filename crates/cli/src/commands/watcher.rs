@@ -32,7 +32,7 @@ use latput_units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use signal_hook::consts::SIGUSR1;
+use signal_hook::consts::SIGURG;
 
 use self::deadline::{ConfirmDeadline, WatchEnds};
 use self::peer::{Peer, wait_for};
@@ -90,7 +90,7 @@ pub(crate) fn tell_settled(change: &Checkpoint) {
         let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
         let said: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
         if words.iter().all(|word| said.contains(&word.as_bytes())) {
-            let _gone = pidfd_send_signal(process, Signal::USR1);
+            let _gone = pidfd_send_signal(process, Signal::URG);
         }
     }
 }
@@ -210,7 +210,7 @@ impl Args {
             knobs::Context { pid: self.pid, now_unix_ms: self.created_unix_ms, ..origin.clone() };
         let device = Device { index: self.index, ..Device::default() };
         let is_settled = Arc::default();
-        signal_hook::flag::register(SIGUSR1, Arc::clone(&is_settled))?;
+        signal_hook::flag::register(SIGURG, Arc::clone(&is_settled))?;
         // From now on its deletion is noticed, so that nobody waits for an interface that is no more.
         let _gone_already = kernel.device(&self.interface);
         let change = Checkpoint::new(&maker, &self.interface, device);

@@ -1,7 +1,7 @@
 //! Shared by `restore`, `confirm` and the watchers: the interface of a checkpoint, and what going back moves.
 
 use latput_knobs::transaction::Change;
-use latput_knobs::{self as knobs, Checkpoint, KernelRead as _, Whereabouts};
+use latput_knobs::{self as knobs, Checkpoint, KernelRead as _, Knob, Place, Value, Whereabouts};
 use latput_linux::LinuxKernel;
 
 /// The checkpoint under the interface's present name, which may have changed.
@@ -18,13 +18,29 @@ pub(super) fn with_its_name_of_now(
     kept
 }
 
-/// Warnings of what going back moves along and latput could not put back, in sentences. Going back matters more: the old values are
-/// written anyway.
-pub(super) fn moved_along(
-    kernel: &LinuxKernel,
-    interface: &str,
-    changes: &[Change],
-) -> Vec<String> {
+/// Warnings of a way back, in sentences: what it moves along and latput could not put back, and what latput cannot reach. Going
+/// back matters more: the old values are written anyway.
+pub(super) fn warnings(kernel: &LinuxKernel, kept: &Checkpoint, changes: &[Change]) -> Vec<String> {
+    let moved = moved_along(kernel, &kept.interface, changes);
+    moved.into_iter().chain(gone(kernel, kept)).collect()
+}
+
+/// Interfaces that lay on this one and are deleted or in another namespace, where their value may still be the change's.
+fn gone(kernel: &LinuxKernel, kept: &Checkpoint) -> Vec<String> {
+    let sentence = |(at, before): (&(Knob, Place), &Value)| {
+        let (knob, place) = at;
+        let is_moved = kept.written.0.get(at).is_none_or(|written| written != before);
+        let now = kernel.read_followers(&kept.interface, &[*knob]).pop()?.ok()?;
+        let is_here = now.iter().any(|(other, _)| other == place);
+        (!is_here && is_moved).then(|| {
+            format!("{place}, which lay on it, is not here any more: its {knob} was {before}")
+        })
+    };
+    let linked = kept.undo.0.iter().filter(|((_, place), _)| matches!(place, Place::Linked(_)));
+    linked.filter_map(sentence).collect()
+}
+
+fn moved_along(kernel: &LinuxKernel, interface: &str, changes: &[Change]) -> Vec<String> {
     let sentence = |Change { knob, to, .. }: &Change| {
         let reason = match kernel.obstacle_to(interface, *knob, to) {
             Ok(reason) => reason?,

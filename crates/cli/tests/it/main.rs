@@ -63,6 +63,7 @@ mod root_tracing;
 mod root_tuned;
 mod root_two_hosts;
 mod root_undo;
+mod root_undo_hindered;
 mod root_unprivileged;
 mod root_uppers;
 mod root_watchers;

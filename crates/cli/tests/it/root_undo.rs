@@ -75,7 +75,7 @@ fn damaged_entries_are_named_and_hide_none() {
         "$latput set v0 mtu=1400; $latput set v0 mtu=1300; $latput set v0 mtu=1290; \
          sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"before\"/' $journal/3.json; echo '{' > $journal/2.json; \
          $latput log; code $latput undo 3; code $latput undo 2; code $latput undo 9; \
-         ip link set v0 mtu 1400; code $latput undo; echo now $(mtu v0)",
+         ip link set v0 mtu 1400; code $latput undo 1; echo now $(mtu v0)",
         &["3  ", "before the last boot", "1  ", "code 1", "code 2", "code 2", "code 0", "now 1500"],
         &[
             "left out: entry 2:",
@@ -163,7 +163,7 @@ fn killed_commit_leaves_checkpoint_or_entry() {
 /// The script in a namespace of its own with a pair of interfaces says the words of `out` in order, and those of
 /// `anywhere` somewhere.
 #[track_caller]
-fn check(script: &str, out: &[&str], anywhere: &[&str]) {
+pub(crate) fn check(script: &str, out: &[&str], anywhere: &[&str]) {
     if needs_root() || ["unshare", "strace", "ip", "ethtool"].into_iter().any(needs_program) {
         return;
     }
@@ -261,7 +261,7 @@ fn all_moved_values_are_told_and_logged() {
 #[test]
 fn change_that_nobody_confirmed_is_in_the_log() {
     check(
-        "$latput set v0 mtu=1400 --confirm-within 1s; \
+        "$latput set v0 mtu=1400 --confirm-within 3s; \
          until [ -e $journal/1.json ]; do sleep 0.1; done; echo now $(mtu v0); $latput log; code $latput undo 1",
         &[
             "now 1500",

@@ -188,7 +188,7 @@ fn watchers_of_settled_change_end_without_folder() {
     // The signal alone ends no watch.
     lab.b(&LONG).expect(0, &["changed"]);
     for watcher in watchers(&place) {
-        signal("USR1", watcher);
+        signal("URG", watcher);
     }
     thread::sleep(Duration::from_secs(2));
     assert_eq!(watchers(&place).len(), 2);

@@ -73,6 +73,10 @@ fn claim_waiting(
             let since = Nanos::from_s(seconds);
             Err(ConfirmError::TooLate { interface: interface.to_owned(), since })
         }
+        // A restore forgets them before it writes: some of the old values may be back.
+        Some(_) if kept.written.is_empty() => {
+            Err(ConfirmError::GoingBack { interface: interface.to_owned() })
+        }
         Some(_) => Ok(kept),
     }
 }
@@ -96,6 +100,14 @@ pub enum ConfirmError {
         interface: String,
         /// Its maker.
         pid: u32,
+    },
+    /// A restore has put part of it back.
+    #[error(
+        "{interface}: the change is being put back, so it cannot be confirmed: run `latput restore`"
+    )]
+    GoingBack {
+        /// The interface.
+        interface: String,
     },
     /// The time is over, and the change still stands: nobody watched it.
     #[error(
@@ -129,11 +141,11 @@ pub enum ConfirmError {
 }
 
 impl ConfirmError {
-    /// The outcome. Too late is [`ChangeOutcome::Stranded`]: the change should be undone and is not.
+    /// The outcome. Too late, or put back in part, is [`ChangeOutcome::Stranded`]: the change should be undone and is not.
     pub fn outcome(&self) -> ChangeOutcome {
         match self {
             Self::Store { source, .. } => ChangeOutcome::refused(source.is_permission()),
-            Self::TooLate { .. } => ChangeOutcome::Stranded,
+            Self::TooLate { .. } | Self::GoingBack { .. } => ChangeOutcome::Stranded,
             _ => ChangeOutcome::Refused(Refusal::Failure),
         }
     }

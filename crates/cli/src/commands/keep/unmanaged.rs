@@ -42,10 +42,10 @@ pub(super) fn by_file(root: &RootFolder, device: ListedDevice<'_>) -> Option<Str
 }
 
 /// The files with their sections, in the order in which they are read.
-type Files<'a> = [(&'a str, Vec<Section<'a>>)];
+type SectionsByFile<'a> = [(&'a str, Vec<Section<'a>>)];
 
 /// The last line that names `unmanaged-devices`, where all such lines together have the device.
-fn by_list(files: &Files<'_>, device: ListedDevice<'_>) -> Option<String> {
+fn by_list(files: &SectionsByFile<'_>, device: ListedDevice<'_>) -> Option<String> {
     let mut said: Option<String> = None;
     let mut specs: Vec<String> = Vec::new();
     for (path, sections) in files {
@@ -66,7 +66,7 @@ fn by_list(files: &Files<'_>, device: ListedDevice<'_>) -> Option<String> {
 
 /// The line of the section that counts, where it says not to manage the device. A file that is read later counts first; in
 /// a file the order is from top to bottom, and `[device]` itself comes last.
-fn by_section(files: &Files<'_>, device: ListedDevice<'_>) -> Option<String> {
+fn by_section(files: &SectionsByFile<'_>, device: ListedDevice<'_>) -> Option<String> {
     for (path, sections) in files.iter().rev() {
         let (last, named): (Vec<&Section<'_>>, Vec<_>) = sections
             .iter()

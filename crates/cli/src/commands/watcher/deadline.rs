@@ -202,7 +202,7 @@ impl<'a> ConfirmDeadline<'a> {
         let told = format!("{}, and everything was put back", self.why(&kept));
         // Noted before the values change, so that it is known to anyone who sees them.
         let is_noted = store.tell_late(&kept, &told).is_ok();
-        let moved = self.moved_along(&kept);
+        let moved = self.warnings(&kept);
         let ending = match self.put_back(store, &kept, &moved) {
             Ok(ending) => {
                 log_ending(store, &kept, &with_warnings(self.why(&kept), &moved));
@@ -246,13 +246,11 @@ impl<'a> ConfirmDeadline<'a> {
         }
     }
 
-    /// Warnings of what going back will move and latput could not put back, in sentences.
-    fn moved_along(&self, kept: &Checkpoint) -> Vec<String> {
+    /// Warnings of going back, in sentences.
+    fn warnings(&self, kept: &Checkpoint) -> Vec<String> {
         let kept = way_back::with_its_name_of_now(&self.kernel, &self.origin, kept.clone());
         match transaction::plan_restore(&self.kernel, &self.origin, &kept) {
-            Ok(Restored::Done { changes, .. }) => {
-                way_back::moved_along(&self.kernel, &kept.interface, &changes)
-            }
+            Ok(Restored::Done { changes, .. }) => way_back::warnings(&self.kernel, &kept, &changes),
             _ => Vec::new(),
         }
     }
