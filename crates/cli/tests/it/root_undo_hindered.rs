@@ -12,6 +12,7 @@ fn half_restored_change_cannot_be_confirmed() {
         return;
     }
     let pair = Pair::new();
+    sh("ethtool -K v0 gro on");
     let set = ["set", "v0", "mtu=1400", "txqueuelen=500", "gro-flush-timeout=20us", "threaded=on"];
     let look = || sh("ip -o link show v0; cd /sys/class/net/v0; cat threaded gro_flush_timeout");
     let before = look();
