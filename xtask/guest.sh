@@ -81,7 +81,7 @@ chmod +x "$tree"/{init,modprobe}
 # Without `remap`, files of two file systems may have one inode number.
 cards=(-device vmxnet3)
 # QEMU has it from 8.0 on.
-qemu-system-x86_64 -device igb,help >/dev/null 2>&1 && cards+=(-device igb)
+if qemu-system-x86_64 -device help 2>/dev/null | grep '"igb"' >/dev/null; then cards+=(-device igb); fi
 
 # The tap of the card is in a network namespace of QEMU's own.
 unshare --net bash -c 'ip tuntap add lat0 mode tap multi_queue && exec "$@"' qemu \
