@@ -77,7 +77,7 @@ Examples:
   latput measure rack.toml --workload udp_stream rate=2Gbps  on the hosts that a testbed file names
   latput measure ssh://root@server ssh://root@client --workload tcp_rr
   latput measure eth0 --peer ssh://root@client --workload tcp_stream
-  latput measure lab --workload tcp_rr --factor gro=on,off   does it matter: each figure's change
+  latput measure lab --workload tcp_rr --factor tso=on,off   does it matter: each figure's change
   latput measure loopback --workload tcp_stream message_bytes=32768 probe_hz=100
   latput measure iperf3://192.0.2.7 --workload tcp_bidir     against an unmodified `iperf3 -s`
   latput measure netperf://192.0.2.7 --workload tcp_rr       against an unmodified netserver
