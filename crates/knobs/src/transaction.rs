@@ -239,11 +239,11 @@ fn finish(
     if let outcome::PutBack::Left { left, .. } = &ending {
         // Values that are back are no longer ours: the next attempt must not take them from whoever sets them meanwhile.
         let values = left.iter().map(|left| ((left.knob, left.place), left.wanted.clone()));
-        let (undo, written) = (State(values.into_map()), State::default());
+        let undo = State(values.into_map());
         // Where nothing went back, as without the rights for it, the change is as whole as before.
         let is_whole = undo == checkpoint.undo;
-        let left = Checkpoint { undo, written, ..checkpoint.clone() };
-        let _ = store.save(if is_whole { checkpoint } else { &left });
+        let written = if is_whole { checkpoint.written.clone() } else { State::default() };
+        let _ = store.save(&Checkpoint { undo, written, ..checkpoint.clone() });
     }
     let restored = foretell::ended(ending, checkpoint, others)?;
     forget(store, checkpoint)?;

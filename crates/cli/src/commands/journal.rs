@@ -5,7 +5,9 @@ use std::fmt;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Standing};
-use latput_knobs::{self as knobs, Checkpoint, KernelRead, Knob, Place, State, Whereabouts};
+use latput_knobs::{
+    self as knobs, Checkpoint, KernelRead, Knob, Place, State, StoreError, Whereabouts,
+};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 
 use crate::exit::CliError;
@@ -46,10 +48,20 @@ pub(super) enum ChangeState {
 pub(super) struct Journal {
     /// The newest first.
     pub(super) entries: Vec<JournalEntry>,
-    /// Why other entries cannot be read.
-    pub(super) damaged: Vec<String>,
-    /// Their numbers.
-    unread: Vec<u64>,
+    /// Entries that cannot be read.
+    pub(super) damaged: Vec<DamagedEntry>,
+}
+
+/// The number of an entry that cannot be read, and why.
+pub(super) struct DamagedEntry {
+    number: u64,
+    why: StoreError,
+}
+
+impl fmt::Display for DamagedEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "entry {}: {}", self.number, self.why)
+    }
 }
 
 impl Journal {
@@ -58,17 +70,14 @@ impl Journal {
         let origin = checkpoint::context()?;
         let kernel = LinuxKernel::open()?;
         let listed = FileCheckpoints::new(&host::checkpoints_dir()).journal().entries()?;
-        let mut journal = Self { entries: Vec::new(), damaged: Vec::new(), unread: Vec::new() };
+        let mut journal = Self { entries: Vec::new(), damaged: Vec::new() };
         for (number, change) in listed {
             match change {
                 Ok(change) => {
                     let entry = entry(&kernel, &origin, &journal.entries, number, change);
                     journal.entries.push(entry);
                 }
-                Err(error) => {
-                    journal.damaged.push(format!("entry {number}: {error}"));
-                    journal.unread.push(number);
-                }
+                Err(why) => journal.damaged.push(DamagedEntry { number, why }),
             }
         }
         Ok(journal)
@@ -82,7 +91,8 @@ impl Journal {
                 && later.change.undo.0.keys().any(|at| entry.change.undo.0.contains_key(at))
         };
         let unknown = self.entries.iter().filter(may_have_changed).map(|later| later.number);
-        unknown.chain(self.unread.iter().copied()).filter(|number| *number > entry.number).max()
+        let damaged = self.damaged.iter().map(|later| later.number);
+        unknown.chain(damaged).filter(|number| *number > entry.number).max()
     }
 }
 

@@ -33,7 +33,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        let Journal { mut entries, damaged, .. } = Journal::read()?;
+        let Journal { mut entries, damaged } = Journal::read()?;
+        let damaged: Vec<String> = damaged.iter().map(ToString::to_string).collect();
         if let Some(interface) = &self.interface {
             entries.retain(|entry| entry.change.interface == *interface);
         }
