@@ -212,6 +212,15 @@ fn fleet(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     })
 }
 
+/// Whether a step must end because it needs root or one of these programs; says so.
+fn is_skipped(tally: &mut Tally, programs: &[&'static str]) -> bool {
+    let Some(missing) = missing_for_root(programs) else { return false };
+    let line = format!("skipped: needs {missing}");
+    println!("{line}");
+    tally.feed(&line);
+    true
+}
+
 /// Runs a bench that needs root, or says that it is skipped.
 fn as_root(tally: &mut Tally, name: &str, bench: impl FnOnce() -> Result<()>) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
@@ -259,11 +268,7 @@ fn guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 
 /// Tests of the undo on the guest's kernel, which has more kinds of interfaces and cards than a machine's may have.
 fn uppers(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let programs = ["busybox", "depmod", "modprobe", "qemu-system-x86_64", "unshare"];
-    if let Some(missing) = missing_for_root(&programs) {
-        let line = format!("uppers: skipped: needs {missing}");
-        println!("{line}");
-        tally.feed(&line);
+    if is_skipped(tally, &["busybox", "depmod", "modprobe", "qemu-system-x86_64", "unshare"]) {
         return Ok(());
     }
     let skipped = tally.skipped.len();
@@ -384,10 +389,7 @@ fn printed(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 }
 
 fn browser(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    if let Some(missing) = missing_for_root(&["chromium", "chromedriver"]) {
-        let line = format!("skipped: needs {missing}");
-        println!("{line}");
-        tally.feed(&line);
+    if is_skipped(tally, &["chromium", "chromedriver"]) {
         return Ok(());
     }
     let binary = workspace.built()?;
