@@ -4,14 +4,14 @@
 use latput_testkit::needs_root;
 
 use crate::root_undo::check;
-use crate::root_whole::{Pair, WAITS, sh};
+use crate::root_whole::{VethPair, WAITS, sh};
 
 #[test]
 fn half_restored_change_cannot_be_confirmed() {
     if needs_root() {
         return;
     }
-    let pair = Pair::new();
+    let pair = VethPair::new();
     sh("ethtool -K v0 gro on");
     let set = ["set", "v0", "mtu=1400", "txqueuelen=500", "gro-flush-timeout=20us", "threaded=on"];
     let look = || sh("ip -o link show v0; cd /sys/class/net/v0; cat threaded gro_flush_timeout");

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use latput_testkit::needs_root;
 
-use crate::root_whole::{Pair, WAITS, sh};
+use crate::root_whole::{VethPair, WAITS, sh};
 use crate::{Ran, needs_program, tell};
 
 /// Kinds of interfaces on top, and the words that `ip` adds each with.
@@ -29,7 +29,7 @@ fn upper_and_ipv6_mtu_go_back() {
     if needs_root() {
         return;
     }
-    let pair = Pair::new();
+    let pair = VethPair::new();
     let mut made = 0;
     for (kind, words) in UPPERS {
         sh("ip link set v0 mtu 9000");
@@ -61,7 +61,11 @@ fn upper_and_ipv6_mtu_go_back() {
         }
         let look = || sh("ip -o link | sed 's/ qlen.*//'; grep -s . /proc/sys/net/ipv6/conf/*/mtu");
         let before = look();
-        assert!(before.contains("/mtu:4000"), "{kind}: {before}");
+        for (name, mtu) in ipv6 {
+            assert!(before.contains(&format!("{name}/mtu:{mtu}")), "{kind}: {before}");
+        }
+        let is_port = matches!(kind, "bridge" | "bond" | "team");
+        assert_eq!(before.contains("master up0"), is_port, "{kind}: {before}");
         // The kernel leaves the MTU of a team's port to the team.
         let targets: &[&str] = match kind {
             "bond" => &["v0", "up0"],
@@ -96,7 +100,7 @@ fn upper_and_ipv6_mtu_of_others_stay() {
     if needs_root() {
         return;
     }
-    let pair = Pair::new();
+    let pair = VethPair::new();
     sh("ip link set v0 mtu 9000; ip link add up0 link v0 type macvlan; ip link set up0 up");
     let look = || sh("ip -o link show up0; cat /proc/sys/net/ipv6/conf/v0/mtu");
     assert!(look().contains("mtu 9000"), "{}", look());
@@ -125,7 +129,7 @@ fn uppers_in_other_namespaces_are_not_moved() {
     if needs_root() {
         return;
     }
-    let pair = Pair::new();
+    let pair = VethPair::new();
     let look = || sh("ip -o link | sed 's/ qlen.*//'; ip -n away -o link | sed 's/ qlen.*//'");
     let set = [&["set", "v0", "mtu=1500"][..], &WAITS].concat();
     sh("ip link set v0 mtu 9000; ip netns add away");
@@ -174,7 +178,7 @@ fn namespace_that_cannot_be_entered_is_named() {
     if needs_root() || needs_program("setpriv") {
         return;
     }
-    let pair = Pair::new();
+    let pair = VethPair::new();
     sh(
         "ip link set v0 mtu 9000; ip netns add away; ip link add up0 link v0 type macvlan; ip link set up0 netns away",
     );
@@ -194,12 +198,13 @@ fn namespace_that_cannot_be_entered_is_named() {
     pair.run(&["set", "v0", "mtu=1400"]).expect(0, &["changed"]);
 }
 
+/// The kernel moves them with the MTU of their interface, and not back.
 #[test]
 fn ipv6_routes_keep_their_mtu() {
     if needs_root() {
         return;
     }
-    let pair = Pair::new();
+    let pair = VethPair::new();
     sh("ip link set v0 mtu 9000; ip link add up0 link v0 type macvlan; ip link set up0 up");
     for interface in ["v0", "up0"] {
         let route = |words: &str| format!("ip -6 route {words} 2001:db8:1::/64 dev {interface}");

@@ -16,7 +16,7 @@ fn dry_run_says_what_the_way_back_says() {
     if needs_root() {
         return;
     }
-    let pair = Pair::new();
+    let pair = VethPair::new();
     let mtu = |of: &str| sh(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
     let alike = |args: &[&str], code: i32, words: &[&str]| {
         let dry = pair.run(&[args, &["--dry-run"]].concat());
@@ -60,7 +60,7 @@ fn watchers_tell_what_going_back_moves() {
     if needs_root() {
         return;
     }
-    let pair = Pair::new();
+    let pair = VethPair::new();
     let mtu = |of: &str| sh(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
     sh("ip netns add away");
     pair.run(&["set", "v0", "mtu=9000", "--confirm-within", "4s"]).expect(0, &["changed"]);
@@ -81,7 +81,7 @@ fn checkpoint_that_is_not_understood_is_left() {
     if needs_root() {
         return;
     }
-    let pair = Pair::new();
+    let pair = VethPair::new();
     pair.run(&[&["set", "v0", "mtu=1400"][..], &WAITS].concat()).expect(0, &["changed"]);
     let files = std::fs::read_dir(pair.place.path("state/checkpoints")).unwrap().flatten();
     let file = files
@@ -89,7 +89,7 @@ fn checkpoint_that_is_not_understood_is_left() {
         .find(|path| path.extension().is_some_and(|it| it == "json"))
         .unwrap();
     let whole = std::fs::read_to_string(&file).unwrap();
-    let look = || said(&["ip", "-o", "link"]);
+    let look = || output_of(&["ip", "-o", "link"]);
     for (text, words) in [
         (whole.replace("\"schema\":2", "\"schema\":99"), "its schema is 99"),
         (whole.replace("\"undo\"", "\"undone\""), "unknown field `undone`"),
@@ -124,7 +124,7 @@ fn dry_run_names_who_holds_the_interface() {
     if needs_root() {
         return;
     }
-    let pair = Pair::new();
+    let pair = VethPair::new();
     pair.run(&["set", "v0", "gro=on"]).expect(0, &[]);
     let mut moderate = pair.place.command(&["moderate", "v0"]);
     let mut daemon = moderate.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -145,7 +145,7 @@ fn change_that_can_cut_needs_confirmation() {
     if needs_root() {
         return;
     }
-    let pair = Pair::new();
+    let pair = VethPair::new();
     let over = |args: &[&str]| {
         let mut command = pair.place.command(args);
         command.env_remove("SSH_CLIENT").env("SSH_CONNECTION", "fe80::1%v0 50022 ::1 22");
@@ -177,21 +177,28 @@ fn memory_of_many_queues_is_bounded() {
     if needs_root() {
         return;
     }
-    let pair = Pair::new();
-    said(&["sh", "-c", "ip link add w0 numtxqueues 128 numrxqueues 128 type veth peer name w1"]);
+    let pair = VethPair::new();
+    output_of(&[
+        "sh",
+        "-c",
+        "ip link add w0 numtxqueues 128 numrxqueues 128 type veth peer name w1",
+    ]);
     for (change, most) in [("txqueuelen=1000000", "349525"), ("rps-flow-cnt=1048576", "524288")] {
         pair.run(&["set", "w0", change]).expect(1, &["cannot be", most]);
         // The same on one of two queues.
         pair.run(&["set", "v0", change, "--dry-run"]).expect(0, &["would change"]);
     }
-    said(&["sh", "-c", "ip link add x0 numtxqueues 512 type veth peer name x1; ip link set x0 up"]);
+    output_of(&[
+        "sh",
+        "-c",
+        "ip link add x0 numtxqueues 512 type veth peer name x1; ip link set x0 up",
+    ]);
     if tc("qdisc replace dev x0 root handle 1: mq") {
         let change = "queue-qdisc=fq_codel flows=65536";
         pair.run(&["set", "x0", change]).expect(1, &["on 512 queues would take 2304 MiB"]);
     }
 }
 
-/// The kernel moves them with the MTU of their interface, and not back.
 #[test]
 fn refused_feature_is_not_wanted_afterwards() {
     if needs_root() || needs_program("ethtool") {
@@ -220,18 +227,19 @@ fn napi_threads_keep_cpus_and_policy() {
     if needs_root() || needs_program("chrt") || needs_program("taskset") {
         return;
     }
-    let pair = Pair::named("napithr0");
+    let pair = VethPair::named("napithr0");
     pair.run(&["set", "napithr0", "gro=on", "threaded=on"]).expect(0, &[]);
     let threads = || threads_of("napithr0");
     assert_eq!(threads().len(), 2);
     for thread in threads() {
-        said(&["taskset", "-pc", "1", &thread]);
-        said(&["chrt", "-f", "-p", "5", &thread]);
+        output_of(&["taskset", "-pc", "1", &thread]);
+        output_of(&["chrt", "-f", "-p", "5", &thread]);
     }
     let look = || {
         let mut lines = Vec::new();
         for thread in threads() {
-            let said = said(&["taskset", "-pc", &thread]) + &said(&["chrt", "-p", &thread]);
+            let said =
+                output_of(&["taskset", "-pc", &thread]) + &output_of(&["chrt", "-p", &thread]);
             lines
                 .extend(said.lines().filter_map(|line| Some(line.rsplit_once(": ")?.1.to_owned())));
         }
@@ -256,11 +264,11 @@ fn unseen_napi_threads_are_not_made_anew() {
     if needs_root() || programs.into_iter().any(needs_program) {
         return;
     }
-    let pair = Pair::named("napithr1");
+    let pair = VethPair::named("napithr1");
     pair.run(&["set", "napithr1", "gro=on", "threaded=on"]).expect(0, &[]);
     let threads = threads_of("napithr1");
     for thread in &threads {
-        said(&["chrt", "-f", "-p", "5", thread]);
+        output_of(&["chrt", "-f", "-p", "5", thread]);
     }
     let apart = ["unshare", "--pid", "--fork", "--mount-proc"];
     let run = |args: &[&str]| Ran::from(pair.place.wrapped(&apart, args).output().unwrap());
@@ -273,7 +281,7 @@ fn unseen_napi_threads_are_not_made_anew() {
     assert_eq!(threads_of("napithr1"), threads);
     run(&["set", "napithr1", "txqueuelen=700"]).expect(0, &["changed"]);
     // Nor is a policy that could not be given back.
-    said(&["chrt", "-R", "-f", "-p", "5", &threads[0]]);
+    output_of(&["chrt", "-R", "-f", "-p", "5", &threads[0]]);
     pair.run(&["set", "napithr1", "threaded=off"]).expect(1, &["NAPI threads would be made anew"]);
     assert_eq!(threads_of("napithr1"), threads);
 }
@@ -293,10 +301,10 @@ fn threads_of(interface: &str) -> Vec<String> {
 
 /// Output of a shell.
 pub(crate) fn sh(script: &str) -> String {
-    said(&["sh", "-c", script])
+    output_of(&["sh", "-c", script])
 }
 
-pub(crate) fn said(words: &[&str]) -> String {
+pub(crate) fn output_of(words: &[&str]) -> String {
     String::from_utf8(Command::new(words[0]).args(&words[1..]).output().unwrap().stdout).unwrap()
 }
 
@@ -305,7 +313,7 @@ fn qdisc_with_unknown_parts_is_left() {
     if needs_root() || needs_program("tc") {
         return;
     }
-    let pair = Pair::new();
+    let pair = VethPair::new();
     for (steps, knobs) in [
         (
             &[
@@ -362,7 +370,7 @@ fn undo_of_queue_disciplines_keeps_all_queues() {
     if needs_root() || needs_program("tc") {
         return;
     }
-    let pair = Pair::new();
+    let pair = VethPair::new();
     assert!(tc("qdisc replace dev v0 root handle 1: mq"));
     assert!(tc("qdisc replace dev v0 parent 1:1 handle 10: tbf rate 100mbit burst 32k limit 64k"));
     let before = shape();
@@ -381,7 +389,7 @@ fn restore_cut_anywhere_finds_all_queues() {
     if needs_root() || ["tc", "strace"].into_iter().any(needs_program) || !can_trace() {
         return;
     }
-    let pair = Pair::new();
+    let pair = VethPair::new();
     assert!(tc("qdisc replace dev v0 root handle 1: mq"));
     assert!(tc("qdisc replace dev v0 parent 1:1 handle 10: tbf rate 100mbit burst 32k limit 64k"));
     let before = shape();
@@ -556,11 +564,11 @@ fn foreign_waiting_change_is_left() {
 }
 
 /// A veth pair with two queues in a namespace of its own.
-pub(crate) struct Pair {
+pub(crate) struct VethPair {
     pub(crate) place: crate::Place,
 }
 
-impl Pair {
+impl VethPair {
     pub(crate) fn new() -> Self {
         Self::named("v0")
     }
@@ -587,5 +595,7 @@ fn tc(words: &str) -> bool {
 
 /// The disciplines and classes, without what they have counted.
 fn shape() -> String {
-    ["qdisc", "class", "filter"].map(|what| said(&["tc", "-d", what, "show", "dev", "v0"])).concat()
+    ["qdisc", "class", "filter"]
+        .map(|what| output_of(&["tc", "-d", what, "show", "dev", "v0"]))
+        .concat()
 }
