@@ -161,12 +161,6 @@ impl From<transaction::ApplyError> for CliError {
     }
 }
 
-impl From<transaction::CommitError> for CliError {
-    fn from(error: transaction::CommitError) -> Self {
-        Self { code: error.outcome().into(), error: error.into() }
-    }
-}
-
 impl From<transaction::RestoreError> for CliError {
     fn from(error: transaction::RestoreError) -> Self {
         Self { code: error.outcome().into(), error: error.into() }

@@ -111,6 +111,10 @@ pub struct Checkpoint {
     /// Values that moved along with the change; for people and for the journal, and never put back by itself.
     #[serde(default, skip_serializing_if = "Along::is_empty")]
     pub along: Along,
+    /// Values that a restore still has to put back; `None` before one has begun. From its first write on a value that
+    /// differs from the one to put back is ours, whatever it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub going_back: Option<State>,
     /// Where the change is whole and stands until somebody confirms it: the end of that time, since the
     /// boot (`CLOCK_BOOTTIME`, which goes on while the machine sleeps). `None` while it is being made.
     #[serde(default, rename = "confirm_by_ns", skip_serializing_if = "Option::is_none")]
@@ -158,6 +162,7 @@ impl Checkpoint {
             undo: State::default(),
             written: State::default(),
             along: Along::default(),
+            going_back: None,
             confirm_by: None,
             by: Some(context.by.clone()),
             undoes: context.undoes,
@@ -168,6 +173,14 @@ impl Checkpoint {
     /// The slot that it is kept under.
     pub const fn slot(&self) -> Slot {
         Slot { namespace: self.namespace, index: self.device.index }
+    }
+
+    /// Returns the values that a restore has to put back: all of [`undo`](Self::undo) before it has begun.
+    pub const fn to_put_back(&self) -> &State {
+        match &self.going_back {
+            Some(left) => left,
+            None => &self.undo,
+        }
     }
 
     /// Whether both are of one and the same change, however far it had come.

@@ -18,7 +18,7 @@ mod together;
 pub use confirm::{ConfirmError, await_confirmation, confirm, extend};
 pub use foretell::{plan_apply, plan_restore, plan_undo};
 pub use outcome::{
-    Applied, ApplyError, Cause, Change, CommitError, Foreign, Leftover, RestoreError, Restored,
+    Applied, ApplyError, Cause, Change, Foreign, Leftover, RestoreError, Restored,
     Standing,
 };
 pub use permit::WritePermit;
@@ -142,13 +142,15 @@ fn present_name(kernel: &dyn KernelRead, earlier: &Checkpoint) -> String {
 
 /// Keeps a change that [`apply`] or [`undo()`] made: its checkpoint becomes an entry of the journal. Returns the
 /// entry's number; `None` if there was nothing to change.
+///
+/// # Errors
+///
+/// The store cannot make the entry: the checkpoint stays, so that [`restore`] can put the change back.
 pub fn commit(
     store: &mut dyn CheckpointStore,
     undo: &Checkpoint,
-) -> Result<Option<u64>, CommitError> {
-    let slot = undo.slot();
-    let interface = undo.interface.clone();
-    let number = store.archive(slot).map_err(|source| CommitError { interface, slot, source })?;
+) -> Result<Option<u64>, StoreError> {
+    let number = store.archive(undo.slot())?;
     // No checkpoint is kept under the host's slot, and its lock ends with the process at the latest.
     let _released = release_host(store, undo);
     Ok(number)
@@ -220,30 +222,30 @@ fn finish(
 ) -> Result<Restored, RestoreError> {
     let chosen = match &at {
         Ok(Whereabouts::Here(name)) => steps::leave_to_others(kernel, name, checkpoint),
-        _ => Ok((checkpoint.undo.clone(), Vec::new())),
+        _ => Ok((checkpoint.to_put_back().clone(), Vec::new())),
     };
     let (undo, others) = match chosen {
         Ok(chosen) => chosen,
         Err(error) => {
-            let ending = put_back::unread(&error, &checkpoint.undo);
+            let ending = put_back::unread(&error, checkpoint.to_put_back());
             return foretell::ended(ending, checkpoint, Vec::new());
         }
     };
-    if !checkpoint.written.is_empty() {
+    let is_first = checkpoint.going_back.is_none();
+    if is_first && !checkpoint.written.is_empty() {
         // From here on the values of now are ours: a restore that is cut short must not take them for another's.
         // Where this cannot be kept, to go back matters more.
-        let written = State::default();
-        let _ = store.save(&Checkpoint { undo: undo.clone(), written, ..checkpoint.clone() });
+        let _ = store.save(&Checkpoint { going_back: Some(undo.clone()), ..checkpoint.clone() });
     }
     let ending = put_back::put_back_at(kernel, at, checkpoint, &undo);
     if let outcome::PutBack::Left { left, .. } = &ending {
         // Values that are back are no longer ours: the next attempt must not take them from whoever sets them meanwhile.
         let values = left.iter().map(|left| ((left.knob, left.place), left.wanted.clone()));
-        let undo = State(values.into_map());
+        let left = State(values.into_map());
         // Where nothing went back, as without the rights for it, the change is as whole as before.
-        let is_whole = undo == checkpoint.undo;
-        let written = if is_whole { checkpoint.written.clone() } else { State::default() };
-        let _ = store.save(&Checkpoint { undo, written, ..checkpoint.clone() });
+        let is_whole = is_first && left == checkpoint.undo;
+        let going_back = (!is_whole).then_some(left);
+        let _ = store.save(&Checkpoint { going_back, ..checkpoint.clone() });
     }
     let restored = foretell::ended(ending, checkpoint, others)?;
     forget(store, checkpoint)?;

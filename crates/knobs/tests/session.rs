@@ -189,15 +189,30 @@ fn earliest_value_wins_and_is_saved() {
 fn full_disk_midway_leaves_earlier_setting() {
     let (mut kernel, mut store) = world();
     let before = kernel.state("eth0");
-    store.fill_disk_after(1);
+    store.fill_disk_after(2);
     let mut session = open(&mut kernel, &mut store);
     session.apply(&setting("txqueuelen=777")).unwrap();
     let between = session.kernel().state("eth0");
-    let error = session.apply(&setting("mtu=9000")).unwrap_err();
-    assert!(matches!(error, ApplyError::Checkpoint(_)), "{error:?}");
-    assert_eq!(error.outcome(), REFUSED);
-    assert_eq!(session.kernel().state("eth0"), between);
-    session.apply(&setting("txqueuelen=888")).unwrap();
+    for word in ["mtu=9000", "txqueuelen=888"] {
+        let error = session.apply(&setting(word)).unwrap_err();
+        assert!(matches!(error, ApplyError::Checkpoint(_)), "{error:?}");
+        assert_eq!(error.outcome(), REFUSED);
+        assert_eq!(session.kernel().state("eth0"), between);
+    }
+    session.close().unwrap();
+    assert_eq!(kernel.state("eth0"), before);
+}
+
+/// A change without room for its record would have no undo.
+#[test]
+fn change_that_cannot_be_recorded_is_rolled_back() {
+    let (mut kernel, mut store) = world();
+    let before = kernel.state("eth0");
+    store.fill_disk_after(1);
+    let mut session = open(&mut kernel, &mut store);
+    let error = session.apply(&setting("txqueuelen=777")).unwrap_err();
+    assert_eq!(error.outcome(), ChangeOutcome::RolledBack, "{error:?}");
+    assert_eq!(session.kernel().state("eth0"), before);
     session.close().unwrap();
     assert_eq!(kernel.state("eth0"), before);
 }

@@ -580,7 +580,7 @@ fn value_set_between_two_attempts_stays() {
     world.kernel.fault(Knob::Gro, Fault::Refuse(KernelErrorKind::Refused));
     world.restore(&undo).unwrap_err();
     assert_eq!(world.value(Knob::Mtu, Place::Device), Value::Count(1500));
-    let left: Vec<Knob> = world.kept().unwrap().undo.0.keys().map(|(knob, _)| *knob).collect();
+    let left: Vec<Knob> = world.kept().unwrap().to_put_back().0.keys().map(|(knob, _)| *knob).collect();
     assert_eq!(left, [Knob::Gro]);
     // It is back: whoever sets it now is its owner.
     world.outside("mtu=1450", Place::Device);

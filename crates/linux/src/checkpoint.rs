@@ -230,7 +230,8 @@ impl CheckpointStore for FileCheckpoints {
         };
         match self.journal().take_in(&path) {
             Ok(number) => {
-                self.sync_folder()?;
+                // It is an entry, whether that outlives a power cut or not.
+                let _unsynced = self.sync_folder();
                 Ok(Some(number))
             }
             Err(error) => {

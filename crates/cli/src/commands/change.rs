@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use latput_experiment::host;
 use latput_knobs::qdisc::Parameter;
-use latput_knobs::transaction::{self, Applied, CommitError, Foreign};
+use latput_knobs::transaction::{self, Applied, Foreign};
 use latput_knobs::{
     self as knobs, AssignmentError, Checkpoint, KernelRead as _, Knob, Limits, LinkResets, Setting,
     Value, Whereabouts, parse_assignment,
@@ -180,8 +180,6 @@ pub(super) struct Kept {
     pub(super) number: Option<u64>,
     /// The time within which it must be confirmed.
     pub(super) waits: Option<Nanos>,
-    /// Set if the change stands and its checkpoint could not be removed.
-    pub(super) left: Option<CommitError>,
 }
 
 impl Changing {
@@ -246,10 +244,13 @@ impl Changing {
         }
         let waits = self.watched.as_ref().map(|(_, within)| *within);
         let Some(within) = waits.filter(|_| !applied.changes.is_empty()) else {
-            return Ok(match transaction::commit(&mut self.store, &applied.undo) {
-                Ok(number) => Kept { number, waits: None, left: None },
-                Err(error) => Kept { number: None, waits: None, left: Some(error) },
-            });
+            return match transaction::commit(&mut self.store, &applied.undo) {
+                Ok(number) => Ok(Kept { number, waits: None }),
+                Err(error) => {
+                    let why = format!("it cannot be recorded, so everything was put back: {error}");
+                    Err(self.put_back(applied, &why))
+                }
+            };
         };
         let by = process::since_boot() + within;
         if let Err(error) = transaction::await_confirmation(&mut self.store, &applied.undo, by) {
@@ -259,7 +260,7 @@ impl Changing {
             let why = "what would put it back in time was killed: everything is as it was";
             return Err(self.put_back(applied, why));
         }
-        Ok(Kept { number: None, waits, left: None })
+        Ok(Kept { number: None, waits })
     }
 }
 

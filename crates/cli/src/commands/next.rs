@@ -3,8 +3,7 @@
 
 use std::fmt::Write as _;
 
-use latput_knobs::transaction::Change;
-use latput_knobs::{Place, Setting};
+use latput_knobs::Setting;
 use latput_linux::state_place;
 use latput_report::{NO_KEEP, shell_word};
 
@@ -25,16 +24,4 @@ pub(super) fn after(number: u64, interface: &str, setting: &Setting) -> String {
         }
     }
     undo(number) + &keep + "\n"
-}
-
-/// The command that takes `changes` back without the journal, after a `: `; empty where a place is not the device.
-pub(super) fn set_again(interface: &str, changes: &[Change]) -> String {
-    if changes.iter().any(|change| change.place != Place::Device) {
-        return String::new();
-    }
-    let mut back = format!(": latput set {}", shell_word(interface));
-    for Change { knob, from, .. } in changes {
-        let _ = write!(back, " {}", shell_word(&format!("{knob}={from}")));
-    }
-    back
 }

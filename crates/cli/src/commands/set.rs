@@ -103,17 +103,14 @@ impl Args {
             output::remark(&format!("latput: {knob} ({place}): the device keeps {to} for {from}"));
         }
         kept.remark(interface);
-        applied_remark(interface, &applied);
         for knob in until_link_down(&applied) {
             output::remark(&format!(
                 "latput: {knob}: some drivers lose the values of NAPI instances when the link goes down. `latput log` \
                  shows whether they are in force"
             ));
         }
-        let shown = kept.number.filter(|_| applied.unnoted.is_none());
-        tell(context, interface, &applied, (shown, &setting));
-        kept.left
-            .map_or_else(|| Ok(Code::from(applied.outcome()).into()), |error| Err(error.into()))
+        tell(context, interface, &applied, (kept.number, &setting));
+        Ok(Code::from(applied.outcome()).into())
     }
 }
 
@@ -203,17 +200,6 @@ fn tell(
     } else {
         let lines = number.map_or(String::new(), |number| next::after(number, interface, setting));
         output::print_change(&(applied_text(interface, applied, "changed") + &lines));
-    }
-}
-
-/// Says on stderr where the journal does not know what a change has made.
-pub(super) fn applied_remark(interface: &str, applied: &Applied) {
-    if let Some(error) = &applied.unnoted {
-        let back = next::set_again(interface, &applied.changes);
-        output::remark(&format!(
-            "latput: `latput undo` cannot take this change back, because it is not in the journal: \
-             {error}{back}"
-        ));
     }
 }
 

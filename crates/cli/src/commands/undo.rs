@@ -79,11 +79,8 @@ impl Args {
         let kept = changing.keep(context, &applied)?;
         kept.remark(interface);
         tell_others(&journal, entry, &others);
-        set::applied_remark(interface, &applied);
         let text = set::applied_text(interface, &applied, "undid");
-        let number = kept.number.filter(|_| applied.unnoted.is_none());
-        let told = tell(context, entry, (&applied.changes, &text), &others, number);
-        kept.left.map_or(Ok(told), |error| Err(error.into()))
+        Ok(tell(context, entry, (&applied.changes, &text), &others, kept.number))
     }
 
     /// Refuses a change that another command made: after a reboot its number may be that of an earlier one.

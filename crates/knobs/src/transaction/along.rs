@@ -35,7 +35,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let along = moved(&before, &after, &own);
         if !along.before.is_empty() {
             applied.along = along.changes();
-            applied.unnoted = self.note_along(along).err().or(applied.unnoted.take());
+            self.note_along(along)?;
             applied.undo = self.checkpoint().clone();
         }
         Ok(ended)

@@ -44,7 +44,7 @@ pub fn confirm(
     let kept = claim_waiting(store, context, change, now)?;
     let interface = change.interface.clone();
     super::commit(store, &kept)
-        .map_err(|error| ConfirmError::Store { interface, source: error.source })
+        .map_err(|source| ConfirmError::Store { interface, source })
 }
 
 /// Takes the lock of a change that still waits.
@@ -73,8 +73,8 @@ fn claim_waiting(
             let since = Nanos::from_s(seconds);
             Err(ConfirmError::TooLate { interface: interface.to_owned(), since })
         }
-        // A restore forgets them before it writes: some of the old values may be back.
-        Some(_) if kept.written.is_empty() => {
+        // Some of the old values may be back.
+        Some(_) if kept.going_back.is_some() => {
             Err(ConfirmError::GoingBack { interface: interface.to_owned() })
         }
         Some(_) => Ok(kept),

@@ -1,6 +1,6 @@
 //! The outcome of going back, without a write: with the checks of the way back itself, and in its words.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latput_units::{IntoMap, IntoSet};
 
@@ -10,9 +10,10 @@ use super::outcome::{
 use super::put_back;
 use super::steps::{self, Target};
 use super::{check_link_resets, check_origin, present_name, session, whereabouts};
+use crate::catalogue::Knob;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, Slot};
 use crate::device::Whereabouts;
-use crate::kernel::KernelRead;
+use crate::kernel::{Capability, KernelRead};
 use crate::setting::{Setting, State};
 use crate::spec::Scope;
 use crate::value::{Place, Value};
@@ -86,7 +87,7 @@ pub fn plan_restore(
     check_origin(kernel, context, checkpoint)?;
     let at = whereabouts(kernel, context, checkpoint);
     let Ok(Whereabouts::Here(name)) = &at else {
-        let mut of_interface = checkpoint.undo.clone();
+        let mut of_interface = checkpoint.to_put_back().clone();
         of_interface.0.retain(|(knob, _), _| knob.spec().scope != Scope::Host);
         return ended(
             put_back::unreachable(kernel, at, checkpoint, &of_interface),
@@ -96,7 +97,9 @@ pub fn plan_restore(
     };
     match steps::leave_to_others(kernel, name, checkpoint) {
         Ok((undo, others)) => ended(plan_put_back(kernel, name, &undo), checkpoint, others),
-        Err(error) => ended(put_back::unread(&error, &checkpoint.undo), checkpoint, Vec::new()),
+        Err(error) => {
+            ended(put_back::unread(&error, checkpoint.to_put_back()), checkpoint, Vec::new())
+        }
     }
 }
 
@@ -127,10 +130,37 @@ fn plan_put_back(kernel: &dyn KernelRead, interface: &str, undo: &State) -> PutB
     }
     gone.retain(|(knob, _)| !exposed.contains(knob));
     left.extend(put_back::unknown(kernel, interface, undo, &gone));
+    if !kernel.is_up(interface) {
+        left.extend(refused_while_down(kernel, interface, &changes));
+    }
     if left.is_empty() {
         return PutBack::Done { changes, gone };
     }
     PutBack::Left { finish: outcome::how_to_finish(&left), left }
+}
+
+/// Values that cannot be written before the link comes up.
+fn refused_while_down(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    changes: &[Change],
+) -> Vec<Leftover> {
+    let reasons: BTreeMap<Knob, String> = changes
+        .iter()
+        .filter_map(|change| match kernel.capability(interface, change.knob) {
+            Capability::Settable(_) => None,
+            Capability::ReadOnly(reason) | Capability::Absent(reason) => {
+                Some((change.knob, reason))
+            }
+        })
+        .collect();
+    let leftover = |change: &Change| {
+        let Change { knob, place, from, to } = change.clone();
+        let reason = reasons.get(&knob)?.clone();
+        Some(Leftover { knob, place, wanted: to, found: Some(from), reason })
+    };
+    let own = changes.iter().filter(|change| !change.place.is_follower());
+    own.filter_map(leftover).collect()
 }
 
 /// The outcome of a restore that has put back what it could.

@@ -25,8 +25,6 @@ pub struct Applied {
     pub found: State,
     /// How to go back. The store still holds it.
     pub undo: Checkpoint,
-    /// Why the store does not know what the change has made: then it cannot be undone from the journal.
-    pub unnoted: Option<StoreError>,
 }
 
 impl Applied {
@@ -356,29 +354,6 @@ pub enum ApplyError {
         /// How to finish, naming what is left.
         finish: String,
     },
-}
-
-/// A change that stands, and whose checkpoint could not be removed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{interface}: the change is in force, but its checkpoint is left. Remove it: `latput restore --forget \
-     {slot}` (`latput restore` would undo the change)"
-)]
-pub struct CommitError {
-    /// The interface.
-    pub interface: String,
-    /// The slot of the checkpoint that is left.
-    pub slot: Slot,
-    /// Why it could not be removed.
-    #[source]
-    pub source: StoreError,
-}
-
-impl CommitError {
-    /// Always [`ChangeOutcome::Stranded`]: the change was made, and a person must finish it.
-    pub const fn outcome(&self) -> ChangeOutcome {
-        ChangeOutcome::Stranded
-    }
 }
 
 /// A checkpoint that was not put back. Except for [`RestoreError::Forget`], it is kept.

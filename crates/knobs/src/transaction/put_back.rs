@@ -93,7 +93,7 @@ pub(super) fn unread(error: &KernelError, undo: &State) -> PutBack {
 fn how_to_find(kernel: &dyn KernelRead, checkpoint: &Checkpoint, reason: &str) -> String {
     let Checkpoint { interface, device, .. } = checkpoint;
     let values: Vec<String> = checkpoint
-        .undo
+        .to_put_back()
         .0
         .iter()
         .map(|((knob, place), value)| format!("{knob} ({place}) was {value}"))

@@ -195,24 +195,30 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             let goal = (desired, wanted);
             match self.write(goal, &planned.changes, found, &mut writes_done) {
                 Ok(verified) => (rounded, found) = verified,
-                Err(cause) => {
-                    // Values that were first seen on the way go back to what they were then; those in
-                    // `before` are newer than the checkpoint's when the session is not at its first change.
-                    let mut before = self.checkpoint.undo.clone();
-                    before.0.extend(planned.before.0);
-                    let ending = put_back::put_back(&mut self.kernel, &self.checkpoint, &before);
-                    let changed = writes_done > 0;
-                    return Err(ApplyError::after_rollback(&interface, cause, changed, ending));
-                }
+                Err(cause) => return Err(self.roll_back(planned.before, cause, writes_done > 0)),
             }
         }
         self.proven.extend(planned.changes.iter().map(|change| change.knob));
         let mut found = State(steps::values(found).into_map());
         let changes = planned.changes;
-        let unnoted = if changes.is_empty() { None } else { self.note_written(&found).err() };
+        if !changes.is_empty()
+            && let Err(error) = self.note_written(&found)
+        {
+            return Err(self.roll_back(planned.before, error.into(), true));
+        }
         found.0.retain(|(_, place), _| !place.is_follower());
         let (along, undo) = (Vec::new(), self.checkpoint.clone());
-        Ok(Applied { changes, along, rounded, found, undo, unnoted })
+        Ok(Applied { changes, along, rounded, found, undo })
+    }
+
+    /// Goes back to `before`, the values before a change that `cause` has stopped.
+    fn roll_back(&mut self, before: State, cause: Cause, changed: bool) -> ApplyError {
+        // Values that were first seen on the way go back to what they were then; those in `before` are newer than the
+        // checkpoint's when the session is not at its first change.
+        let mut undo = self.checkpoint.undo.clone();
+        undo.0.extend(before.0);
+        let ending = put_back::put_back(&mut self.kernel, &self.checkpoint, &undo);
+        ApplyError::after_rollback(self.interface(), cause, changed, ending)
     }
 
     /// Puts the interface back to where it was when the session was opened.
@@ -325,8 +331,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         Ok(())
     }
 
-    /// Keeps what the change made of the values to put back. Where that fails they go back whatever they are
-    /// then, as after a crash in the middle of a change.
+    /// Keeps what the change made of the values to put back.
     fn note_written(&mut self, found: &State) -> Result<(), StoreError> {
         let mut noted = self.checkpoint.clone();
         noted.written = found.clone();
@@ -336,10 +341,12 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         Ok(())
     }
 
-    /// Keeps what the change took along.
-    pub(super) fn note_along(&mut self, along: Along) -> Result<(), StoreError> {
+    /// Keeps what the change took along; where that fails, the change goes back.
+    pub(super) fn note_along(&mut self, along: Along) -> Result<(), ApplyError> {
         let noted = Checkpoint { along, ..self.checkpoint.clone() };
-        self.store.save(&noted)?;
+        if let Err(error) = self.store.save(&noted) {
+            return Err(self.roll_back(State::default(), error.into(), true));
+        }
         self.checkpoint = noted;
         Ok(())
     }

@@ -143,14 +143,16 @@ pub(super) fn plan(
     let mut planned =
         Planned { readings: read_many(kernel, interface, &named), ..Planned::default() };
     let mut exposed: BTreeSet<Knob> = BTreeSet::new();
+    let is_up = kernel.is_up(interface);
     // In this order a knob comes after every knob that resets it.
     for &knob in Knob::ALL {
         if !named.contains(&knob) && !exposed.contains(&knob) {
             continue;
         }
-        // A knob that the change resets may also come with it: on veth, NAPIs come with GRO. The write will show
-        // whether they have come.
-        let wanted = desired.contains_key(&knob) && !exposed.contains(&knob);
+        // A knob that the change resets may also come with it: on a veth that is up, NAPIs come with GRO. The write will
+        // show whether they have come.
+        let may_come = is_up && exposed.contains(&knob);
+        let wanted = desired.contains_key(&knob) && !may_come;
         let current = planned.readings.get(&knob).cloned();
         let current = current.unwrap_or_else(|| read(kernel, interface, knob));
         if wanted && knob.spec().tier == Tier::Reload && is_hidden(kernel, interface, &current) {
@@ -169,14 +171,15 @@ pub(super) fn plan(
             if desired.contains_key(&knob) {
                 check_sensible(kernel, interface, target, knob)?;
             }
-            if wanted && !proven.contains(&knob) {
-                check_settable(kernel, interface, knob)?;
-            }
             let is_meant = |change: &&Change| {
                 let is_wanted = target.wanted.0.contains_key(&(knob, change.place));
                 !change.place.is_follower() && (desired.contains_key(&knob) || is_wanted)
             };
-            for change in changes.iter().filter(is_meant) {
+            let mut meant = changes.iter().filter(is_meant).peekable();
+            if meant.peek().is_some() && !may_come && !proven.contains(&knob) {
+                check_settable(kernel, interface, knob)?;
+            }
+            for change in meant {
                 check_obstacle(kernel, interface, change)?;
             }
         }
@@ -404,8 +407,8 @@ fn check_in_force(
     }
 }
 
-/// Chooses the values to put back: those of `undo`, but those of now where somebody else has set them since, which are
-/// given too. Values that move by themselves, by adaptive moderation or by the link's other end, are nobody's.
+/// Chooses the values to put back: those of the checkpoint, but those of now where somebody else has set them since, which
+/// are given too. Values that move by themselves, by adaptive moderation or by the link's other end, are nobody's.
 ///
 /// Fails where a value cannot be read and later can: it may be somebody else's.
 pub(super) fn leave_to_others(
@@ -413,8 +416,11 @@ pub(super) fn leave_to_others(
     interface: &str,
     checkpoint: &Checkpoint,
 ) -> Result<(State, Vec<Foreign>), KernelError> {
-    let mut undo = checkpoint.undo.clone();
+    let mut undo = checkpoint.to_put_back().clone();
     let mut others = Vec::new();
+    if checkpoint.going_back.is_some() {
+        return Ok((undo, others));
+    }
     for (knob, written) in by_knob(&checkpoint.written) {
         let same = |one: &Value, other: &Value| knob.spec().same(one, other);
         let adaptive = knob.spec().overruled_by;
