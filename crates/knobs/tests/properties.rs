@@ -208,13 +208,13 @@ impl World {
             other => return Err(TestCaseError::fail(format!("{other:?}"))),
         };
         let now = self.kernel.state(NAME);
-        for (key, old) in &checkpoint.undo.0 {
+        for (key, old) in &checkpoint.to_put_back().0 {
             let other = others.iter().find(|other| (other.knob, other.place) == *key);
             let wanted = other.map_or(old, |other| &other.found);
             prop_assert!(now.0.get(key) == Some(wanted) || gone.contains(key), "{:?}", key);
             prop_assert!(other.is_none() || self.disturbed, "{:?}", other);
         }
-        check_untouched(&before, &now, |key| !checkpoint.undo.0.contains_key(&key))?;
+        check_untouched(&before, &now, |key| !checkpoint.to_put_back().0.contains_key(&key))?;
         if !self.disturbed {
             prop_assert_eq!(now, self.origin.clone());
         }

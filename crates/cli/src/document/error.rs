@@ -2,7 +2,7 @@
 
 use latput_experiment::Error;
 use latput_experiment::error::LeftChanged;
-use latput_knobs::transaction::{ApplyError, CommitError, Leftover, RestoreError};
+use latput_knobs::transaction::{ApplyError, Leftover, RestoreError};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -78,11 +78,6 @@ fn left(error: &anyhow::Error) -> Vec<LeftPart> {
     }
     if let Some(Error::Changed { hosts, .. }) = error.downcast_ref() {
         return hosts.iter().map(of_host).collect();
-    }
-    if let Some(CommitError { interface, slot, source }) = error.downcast_ref() {
-        let (what, why) = (interface.clone(), source.to_string());
-        let command = format!("latput restore --forget {slot}");
-        return vec![LeftPart { what, why, command }];
     }
     let of_interface = |interface: &str, left: &[Leftover]| {
         let part = |value: &Leftover| LeftPart {

@@ -484,13 +484,16 @@ impl RestoreError {
     /// The outcome of the attempt.
     pub fn outcome(&self) -> ChangeOutcome {
         match self {
-            Self::Store { source, .. } | Self::Forget { source, .. } => {
-                ChangeOutcome::refused(source.is_permission())
+            Self::Store { source: StoreError::Locked { .. }, .. }
+            | Self::OtherBoot { .. }
+            | Self::OtherNamespace { .. } => ChangeOutcome::Refused(Refusal::Failure),
+            Self::Store { source, .. } if source.is_permission() => {
+                ChangeOutcome::Refused(Refusal::Permission)
             }
-            Self::OtherBoot { .. } | Self::OtherNamespace { .. } => {
-                ChangeOutcome::Refused(Refusal::Failure)
+            // The change is in force, or its checkpoint would put it back again.
+            Self::Store { .. } | Self::Forget { .. } | Self::Stranded { .. } => {
+                ChangeOutcome::Stranded
             }
-            Self::Stranded { .. } => ChangeOutcome::Stranded,
         }
     }
 }

@@ -53,8 +53,8 @@ pub(super) struct ConfirmDeadline<'a> {
     attempted: Option<Nanos>,
     /// Whether the maker was killed.
     is_ended: bool,
-    /// Whether the values are back and only the checkpoint is left.
-    is_back: bool,
+    /// Once the values are back and only the checkpoint is left: why they went back, with what that moved.
+    back: Option<String>,
     /// The kernel's log, for the first failure. It is open before that, which may be a lack of
     /// descriptors.
     kernel_log: Option<File>,
@@ -83,7 +83,7 @@ impl<'a> ConfirmDeadline<'a> {
             end_by: None,
             attempted: None,
             is_ended: false,
-            is_back: false,
+            back: None,
             kernel_log: OpenOptions::new().write(true).open("/dev/kmsg").ok(),
             peer,
             stop,
@@ -154,7 +154,7 @@ impl<'a> ConfirmDeadline<'a> {
     fn is_away(&self, store: &FileCheckpoints) -> bool {
         // Believed here alone: whoever sends this signal to all processes must not end a watch.
         let is_settled = self.is_settled.load(Ordering::Relaxed);
-        let Some(seen) = self.seen.as_ref().filter(|_| !self.is_back && !is_settled) else {
+        let Some(seen) = self.seen.as_ref().filter(|_| self.back.is_none() && !is_settled) else {
             return false;
         };
         let is_another = store.folder().zip(self.folder).is_some_and(|(now, then)| now != then);
@@ -196,10 +196,15 @@ impl<'a> ConfirmDeadline<'a> {
             }
             Ok(Some(_)) => return true,
         };
-        if self.is_back {
-            return store.remove(slot).is_ok();
+        if let Some(why) = &self.back {
+            if store.remove(slot).is_err() {
+                return false;
+            }
+            log_ending(store, &kept, why);
+            let _no_room = store.tell_late(&kept, &all_back(why));
+            return true;
         }
-        let told = format!("{}, and everything was put back", self.why(&kept));
+        let told = all_back(self.why(&kept));
         // Noted before the values change, so that it is known to anyone who sees them.
         let is_noted = store.tell_late(&kept, &told).is_ok();
         let moved = self.warnings(&kept);
@@ -231,14 +236,15 @@ impl<'a> ConfirmDeadline<'a> {
             Ok(Restored::Done { others, .. }) if !(others.is_empty() && moved.is_empty()) => {
                 let others: Vec<String> = others.iter().map(ToString::to_string).collect();
                 let except = if others.is_empty() { "" } else { " except: " };
-                let told =
-                    format!("{why}, and everything was put back{except}{}", others.join("; "));
+                let told = format!("{}{except}{}", all_back(why), others.join("; "));
                 Ok(Some(with_warnings(&told, moved)))
             }
             Ok(_) => Ok(None),
             Err(error) => {
                 // From now on a value that differs is somebody else's.
-                self.is_back = matches!(error, RestoreError::Forget { .. });
+                if matches!(error, RestoreError::Forget { .. }) {
+                    self.back = Some(with_warnings(why, moved));
+                }
                 let failure = format!("{why}, and putting it back failed: {}", chain(&error));
                 self.complain(&failure);
                 Err(failure)
@@ -284,6 +290,10 @@ impl<'a> ConfirmDeadline<'a> {
     }
 }
 
+fn all_back(why: &str) -> String {
+    format!("{why}, and everything was put back")
+}
+
 /// Outcome of a change, with what its way back has moved.
 fn with_warnings(told: &str, moved: &[String]) -> String {
     let warnings = moved.iter().map(|moved| format!(". Warning: {moved}"));
@@ -292,7 +302,8 @@ fn with_warnings(told: &str, moved: &[String]) -> String {
 
 /// Keeps a change that was put back in the journal. Without room for it, [`FileCheckpoints::tell_late`] has told.
 fn log_ending(store: &FileCheckpoints, change: &Checkpoint, why: &str) {
-    let ended = Checkpoint { went_back: Some(why.to_owned()), ..change.clone() };
+    let went_back = Some(why.to_owned());
+    let ended = Checkpoint { went_back, going_back: None, ..change.clone() };
     let _no_room = store.journal().add(&ended);
 }
 
