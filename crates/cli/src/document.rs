@@ -151,7 +151,7 @@ pub(crate) struct LoggedChange {
     pub(crate) user: String,
     /// The entry that this change undid; `null` if it is no undo.
     pub(crate) undoes: Option<u64>,
-    /// `in-force`, `in-part`, `undone`, `back` (put back by somebody else), `changed-since`,
+    /// `in-force`, `in-part`, `undone`, `undo-unfinished`, `back` (put back by somebody else), `changed-since`,
     /// `changed-by-others`, `unknown`, `went-back` (nobody confirmed it), `before-boot`, `elsewhere` (another network namespace) or `gone`.
     pub(crate) state: String,
     /// The entry that undid or replaced it; `null` if none did.

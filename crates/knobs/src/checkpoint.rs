@@ -231,6 +231,8 @@ pub struct Context {
     pub pid: u32,
     /// Now, in milliseconds since 1970 (UTC).
     pub now_unix_ms: u64,
+    /// Now, since the boot, on the clock of [`Checkpoint::confirm_by`].
+    pub since_boot: Nanos,
     /// Whether changes may take the link down. Going back always may.
     pub link_resets: LinkResets,
     /// Maker of the change.
@@ -500,6 +502,7 @@ mod tests {
             namespace_cookie: Some(1),
             pid: 7,
             now_unix_ms: 1,
+            since_boot: Nanos::ZERO,
             link_resets: LinkResets::Allowed,
             by: Maker { command: "set".into(), user: "uid 0".into(), run: None },
             undoes: None,

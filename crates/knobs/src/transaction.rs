@@ -18,8 +18,7 @@ mod together;
 pub use confirm::{ConfirmError, await_confirmation, confirm, extend};
 pub use foretell::{plan_apply, plan_restore, plan_undo};
 pub use outcome::{
-    Applied, ApplyError, Cause, Change, Foreign, Leftover, RestoreError, Restored,
-    Standing,
+    Applied, ApplyError, Cause, Change, Foreign, Leftover, RestoreError, Restored, Standing,
 };
 pub use permit::WritePermit;
 pub use session::Session;

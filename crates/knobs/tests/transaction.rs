@@ -35,6 +35,9 @@ fn change_waits_for_confirmation() {
     world.store.next_process();
     let second = world.apply("mtu=1400").unwrap_err();
     assert!(full(&second).contains("`latput confirm eth0` keeps it"), "{second}");
+    let late = Context { since_boot: Nanos::from_s(10), ..context() };
+    let late = plan_apply(&world.kernel, &world.store, &late, "eth0", &setting("mtu=1400"));
+    assert!(matches!(late, Err(ApplyError::Unfinished { .. })), "its time is over: {late:?}");
     world.store.next_process();
     check_confirm(&mut world, &undo, 10, "too late by 1s");
     check_confirm(&mut world, &undo, 13, "too late by 3s, and the change was not put back");
@@ -580,7 +583,8 @@ fn value_set_between_two_attempts_stays() {
     world.kernel.fault(Knob::Gro, Fault::Refuse(KernelErrorKind::Refused));
     world.restore(&undo).unwrap_err();
     assert_eq!(world.value(Knob::Mtu, Place::Device), Value::Count(1500));
-    let left: Vec<Knob> = world.kept().unwrap().to_put_back().0.keys().map(|(knob, _)| *knob).collect();
+    let left: Vec<Knob> =
+        world.kept().unwrap().to_put_back().0.keys().map(|(knob, _)| *knob).collect();
     assert_eq!(left, [Knob::Gro]);
     // It is back: whoever sets it now is its owner.
     world.outside("mtu=1450", Place::Device);

@@ -36,6 +36,17 @@ pub struct FolderId {
     inode: u64,
 }
 
+/// A change that nobody confirmed in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LateEnding {
+    /// The number of its interface.
+    pub index: u32,
+    /// The name that the interface had.
+    pub interface: String,
+    /// The outcome of the change: a sentence.
+    pub ending: String,
+}
+
 /// The right to act on an interface.
 #[derive(Debug)]
 enum SlotClaim {
@@ -87,16 +98,15 @@ impl FileCheckpoints {
         let _absent = fs::remove_file(self.file(slot, "late"));
     }
 
-    /// Interfaces of this boot and namespace whose change nobody confirmed in time, each with what became
-    /// of it.
-    pub fn told_late(&self, context: &Context) -> Vec<(String, String)> {
-        let prefix = format!("{}-", context.namespace);
+    /// Changes of this boot and namespace that nobody confirmed in time, by the number of their interface.
+    pub fn told_late(&self, context: &Context) -> Vec<LateEnding> {
         let files = fs::read_dir(&self.folder).into_iter().flatten();
-        let mut told: Vec<(String, String)> = files
+        let mut told: Vec<LateEnding> = files
             .filter_map(|entry| {
                 let path = entry.ok()?.path();
+                let slot: Slot = path.file_stem()?.to_str()?.parse().ok()?;
                 let is_told = path.extension().is_some_and(|extension| extension == "late")
-                    && path.file_name()?.to_str()?.starts_with(&prefix);
+                    && slot.namespace == context.namespace;
                 let mut text = String::new();
                 files::open_state(&path)
                     .ok()
@@ -107,10 +117,14 @@ impl FileCheckpoints {
                 let (boot_id, rest) = text.split_once('\n')?;
                 let (interface, ending) = rest.split_once('\n')?;
                 let is_known = boot_id == context.boot_id;
-                is_known.then(|| (interface.to_owned(), ending.trim().to_owned()))
+                is_known.then(|| LateEnding {
+                    index: slot.index,
+                    interface: interface.to_owned(),
+                    ending: ending.trim().to_owned(),
+                })
             })
             .collect();
-        told.sort();
+        told.sort_by_key(|it| it.index);
         told
     }
 
@@ -168,7 +182,9 @@ impl CheckpointStore for FileCheckpoints {
             self.make_folder()?;
             let lock = self.lock(slot, interface)?;
             self.locks.insert(slot, lock);
-            files::remove_abandoned_parts(&self.folder);
+            if let Ok(folder) = File::open(&self.folder) {
+                files::remove_abandoned_parts(&folder);
+            }
         }
         self.read(&path)
     }
@@ -278,6 +294,7 @@ pub fn context() -> Result<Context, Error> {
         namespace_cookie: Namespace::current_cookie(),
         pid: std::process::id(),
         now_unix_ms: process::unix_ms(),
+        since_boot: process::since_boot(),
         link_resets: LinkResets::Refused,
         by: Maker { command: String::new(), user: user::caller(), run: None },
         undoes: None,
@@ -301,6 +318,7 @@ const fn is_lasting(errno: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use latput_knobs::{Device, Knob, Place, Value};
+    use latput_units::Nanos;
 
     use super::*;
 
@@ -450,6 +468,7 @@ mod tests {
             namespace_cookie: None,
             pid: 1,
             now_unix_ms: 1,
+            since_boot: Nanos::ZERO,
             link_resets: LinkResets::Refused,
             by: Maker::default(),
             undoes: None,
@@ -459,7 +478,8 @@ mod tests {
         store.save(&change).unwrap();
         assert_eq!(store.kept(SLOT), Ok(Some(change.clone())));
         store.tell_late(&change, "it was put back").unwrap();
-        let told = [("eth0".to_owned(), "it was put back".to_owned())];
+        let (interface, ending) = ("eth0".to_owned(), "it was put back".to_owned());
+        let told = [LateEnding { index: SLOT.index, interface, ending }];
         assert_eq!(store.told_late(&context("b", 7)), told);
         assert_eq!(store.told_late(&context("another boot", 7)), []);
         assert_eq!(store.told_late(&context("b", 77)), []);
@@ -505,6 +525,7 @@ mod tests {
             namespace_cookie: None,
             pid: 1,
             now_unix_ms: 1,
+            since_boot: Nanos::ZERO,
             link_resets: LinkResets::Refused,
             by: Maker::default(),
             undoes: None,

@@ -14,7 +14,9 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt,
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat, openat, renameat, unlinkat};
+use rustix::fs::{
+    Access, AtFlags, Dir, FileType, Mode, OFlags, accessat, openat, renameat, unlinkat,
+};
 use rustix::process::getpid;
 
 use crate::confine::file_user;
@@ -159,26 +161,22 @@ pub(crate) fn replace_in(
 ///
 /// Only regular files of this user go, at least a minute old, that no process has locked. Errors are ignored:
 /// an abandoned part takes space and does no other harm.
-pub(crate) fn remove_abandoned_parts(folder: &Path) {
+pub(crate) fn remove_abandoned_parts(folder: &File) {
     let (start, end) = PART;
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in Dir::read_from(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let is_part =
-            name.to_str().is_some_and(|name| name.starts_with(start) && name.ends_with(end));
-        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        if !is_part || !is_file {
-            continue;
-        }
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(entry.path()) else {
-            continue;
-        };
+        let is_part = name.to_str().is_ok_and(|it| it.starts_with(start) && it.ends_with(end));
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let is_part = is_part && entry.file_type() == FileType::RegularFile;
+        let opened = is_part.then(|| openat(folder, name, flags, Mode::empty()));
+        let Some(Ok(file)) = opened.map(|opened| opened.map(File::from)) else { continue };
         let is_ours_and_old = file.metadata().is_ok_and(|meta| {
             let age = meta.modified().ok().and_then(|modified| modified.elapsed().ok());
-            meta.uid() == file_user() && age.is_some_and(|age| age >= PART_MIN_AGE)
+            let is_old = age.is_some_and(|age| age >= PART_MIN_AGE);
+            meta.is_file() && meta.uid() == file_user() && is_old
         });
         if is_ours_and_old && file.try_lock().is_ok() {
-            let _removed = fs::remove_file(entry.path());
+            let _removed = unlinkat(folder, name, AtFlags::empty());
         }
     }
 }
@@ -547,7 +545,8 @@ mod tests {
         drop(make("7-2.json", old));
         drop(make("other.part", old));
         symlink(at("other.part"), at(".latput-4-00.part")).unwrap();
-        remove_abandoned_parts(folder.path());
+        let remove = || remove_abandoned_parts(&File::open(folder.path()).unwrap());
+        remove();
         let mut kept: Vec<String> = fs::read_dir(folder.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -562,9 +561,8 @@ mod tests {
         ];
         assert_eq!(kept, expected);
         drop(being_written);
-        remove_abandoned_parts(folder.path());
+        remove();
         assert!(!at(".latput-2-00.part").exists(), "its writer has ended");
-        remove_abandoned_parts(&at("missing"));
     }
 
     #[test]

@@ -79,6 +79,35 @@ impl LinuxKernel {
         })
     }
 
+    /// The name of the interface that has this name or alternative name; `None` where there is none.
+    pub fn name_of(&self, name: &str) -> Option<String> {
+        // The kernel's limit of alternative names (`ALTIFNAMSIZ`) less the terminating zero.
+        let is_name = (1..=127).contains(&name.len()) && !name.contains(['/', '\0']);
+        is_name.then(|| Some(self.route.link_by_any_name(name).ok()?.name)).flatten()
+    }
+
+    /// The name of the interface with this number; `None` where there is none.
+    pub fn name_of_number(&self, index: u32) -> Option<String> {
+        Some(self.route.link_numbered(index).ok()?.name)
+    }
+
+    /// The words for a place, with the names of what it has only numbers of.
+    pub fn place_words(&self, knob: Knob, place: Place) -> String {
+        let words = match (place, source_of(knob)) {
+            (Place::Linked(index), _) => {
+                self.name_of_number(index).map(|name| format!("interface {name}"))
+            }
+            (Place::LinkedIpv6(index), _) => {
+                self.name_of_number(index).map(|name| format!("IPv6 of interface {name}"))
+            }
+            (Place::Wanted(nth), Source::Features(names)) => {
+                names.get(nth as usize).map(|name| format!("{name}, as wanted"))
+            }
+            _ => None,
+        };
+        words.unwrap_or_else(|| place.to_string())
+    }
+
     /// Every knob that an interface has, with its values. Knobs that it does not have, and those that
     /// cannot be read, are absent. Asks the kernel for each table once.
     pub fn read_all(&self, interface: &str) -> State {

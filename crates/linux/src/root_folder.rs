@@ -119,6 +119,7 @@ impl RootFolder {
         let path = self.below(name);
         let (parent, last) = self.target(name, "write")?;
         files::check_folder(&path, &parent)?;
+        files::remove_abandoned_parts(&parent);
         let owner = Owner { mode: owner.mode & 0o666, ..owner };
         files::replace_in((&parent, last), &path, bytes, (files::PRIVATE, Some(owner)))
     }
@@ -127,6 +128,7 @@ impl RootFolder {
     pub fn uninstall(&self, name: &str) -> Result<(), FileError> {
         let path = self.below(name);
         let (parent, last) = self.target(name, "remove")?;
+        files::remove_abandoned_parts(&parent);
         match unlinkat(&parent, last, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(refused(&path, "remove", errno)),
@@ -186,6 +188,7 @@ fn refused(path: &Path, doing: &str, errno: Errno) -> FileError {
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
 
@@ -211,6 +214,9 @@ mod tests {
         assert_eq!(made.mode() & 0o777, 0o755, "one that is there stays as it is");
         assert_eq!(root.entries("/etc").unwrap(), ["new"]);
         assert!(!root.remove_folder("/etc/new"));
+        let left = File::create(folder.path().join("image/etc/new/.latput-1-00.part")).unwrap();
+        left.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+        drop(left);
         root.uninstall("/etc/new/file").unwrap();
         assert!(root.remove_folder("/etc/new") && !root.has("/etc/new") && root.has("/etc"));
         assert_eq!(root.read("/etc/new/file", 10).unwrap(), None);

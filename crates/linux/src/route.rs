@@ -148,6 +148,17 @@ impl Route {
         parse(&request, &answer)
     }
 
+    /// The interface of this name or alternative name (`ip link property add dev eth0 altname lan`). Fails with `ENODEV`
+    /// when there is none.
+    pub fn link_by_any_name(&self, name: &str) -> Result<Link, Error> {
+        // The kernel takes a name of up to 15 bytes here, or a longer one there, and finds both kinds by either.
+        let kind = if name.len() <= 15 { uapi::IFLA_IFNAME } else { uapi::IFLA_ALT_IFNAME };
+        let request = Request::new(format!("find the interface {name}"), uapi::RTM_GETLINK)
+            .header(&link_header(0, 0, 0))
+            .text(kind, name);
+        parse(&request, &self.0.exchange_for_one(&request)?)
+    }
+
     /// The interface with this number. Fails with `ENODEV` when there is none.
     pub fn link_numbered(&self, index: u32) -> Result<Link, Error> {
         let request = Request::new(format!("find interface {index}"), uapi::RTM_GETLINK)

@@ -9,6 +9,7 @@ use std::thread;
 use latput_knobs::{Checkpoint, CheckpointStore, Context, Device, LinkResets, Maker, Slot};
 
 use latput_linux::FileCheckpoints;
+use latput_units::Nanos;
 
 fn change(index: u32) -> Checkpoint {
     let context = Context {
@@ -17,6 +18,7 @@ fn change(index: u32) -> Checkpoint {
         namespace_cookie: None,
         pid: 1,
         now_unix_ms: 1,
+        since_boot: Nanos::ZERO,
         link_resets: LinkResets::Refused,
         by: Maker { command: "set".to_owned(), user: "uid 0".to_owned(), run: None },
         undoes: None,

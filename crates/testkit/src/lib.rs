@@ -23,6 +23,7 @@ pub use root::{needs_program, needs_root};
 pub use wrong_values::check_wrong_values;
 
 use latput_knobs::{Context, LinkResets, Maker, Slot};
+use latput_units::Nanos;
 
 /// The slot of the first interface of a [`FakeKernel`] in the namespace of [`context`].
 pub fn slot() -> Slot {
@@ -37,6 +38,7 @@ pub fn context() -> Context {
         namespace_cookie: Some(1),
         pid: 4242,
         now_unix_ms: 1_790_000_000_000,
+        since_boot: Nanos::ZERO,
         link_resets: LinkResets::Allowed,
         by: Maker { command: "test".to_owned(), user: "uid 0".to_owned(), run: None },
         undoes: None,

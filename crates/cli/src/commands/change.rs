@@ -6,8 +6,8 @@ use latput_experiment::host;
 use latput_knobs::qdisc::Parameter;
 use latput_knobs::transaction::{self, Applied, Foreign};
 use latput_knobs::{
-    self as knobs, AssignmentError, Checkpoint, KernelRead as _, Knob, Limits, LinkResets, Setting,
-    Value, Whereabouts, parse_assignment,
+    self as knobs, AssignmentError, Checkpoint, KernelRead as _, Knob, Limits, LinkResets, Place,
+    Setting, Value, parse_assignment,
 };
 use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, facts, process};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
@@ -30,14 +30,16 @@ pub(super) fn confirm_within(text: &str) -> Result<Nanos, String> {
 /// nobody's stays: commands on changes know interfaces that are gone.
 #[expect(clippy::unnecessary_wraps, reason = "clap takes a parser that may fail")]
 pub(super) fn present_name(text: &str) -> Result<String, String> {
-    let found = LinuxKernel::open().ok().and_then(|kernel| {
-        let device = kernel.device(text).ok()?;
-        kernel.find(&device).ok()
-    });
-    Ok(match found {
-        Some(Whereabouts::Here(name)) => name,
-        _ => text.to_owned(),
-    })
+    let found = LinuxKernel::open().ok().and_then(|kernel| kernel.name_of(text));
+    Ok(found.unwrap_or_else(|| text.to_owned()))
+}
+
+/// The words for a place of an interface of this host.
+pub(super) fn place_words(knob: Knob, place: Place) -> String {
+    match LinuxKernel::open() {
+        Ok(kernel) if place.is_follower() => kernel.place_words(knob, place),
+        _ => place.to_string(),
+    }
 }
 
 /// Reads KNOB=VALUE words for any interface.

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use latput_experiment::host;
-use latput_knobs::{Checkpoint, CheckpointStore, transaction};
+use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, transaction};
+use latput_linux::checkpoint::LateEnding;
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
 use latput_units::Nanos;
 
@@ -47,8 +48,6 @@ impl Args {
         let kernel = LinuxKernel::open()?;
         let is_meant =
             |interface: &String| self.interface.as_ref().is_none_or(|meant| meant == interface);
-        let late: Vec<_> =
-            store.told_late(&origin).into_iter().filter(|(name, _)| is_meant(name)).collect();
         let (readable, unreadable): (Vec<_>, Vec<_>) =
             store.list()?.into_iter().partition(Result::is_ok);
         for error in unreadable.into_iter().filter_map(Result::err) {
@@ -101,7 +100,8 @@ impl Args {
             }
         }
         if waiting.is_empty() {
-            return Err(nothing_to_confirm(self.interface.as_deref(), &late));
+            let meant = self.interface.as_deref();
+            return Err(nothing_to_confirm(meant, &late_endings(&store, &kernel, &origin, meant)));
         }
         if self.extend.is_none() || context.json {
             tell(context, &confirmed);
@@ -110,14 +110,33 @@ impl Args {
     }
 }
 
+/// Changes of `meant`, or of any interface, that nobody confirmed in time; the interfaces under their present names.
+fn late_endings(
+    store: &FileCheckpoints,
+    kernel: &LinuxKernel,
+    origin: &knobs::Context,
+    meant: Option<&str>,
+) -> Vec<LateEnding> {
+    let mut late = store.told_late(origin);
+    late.retain_mut(|it| match kernel.name_of_number(it.index) {
+        Some(name) => {
+            it.interface = name;
+            meant.is_none_or(|meant| meant == it.interface)
+        }
+        // Nobody waits for an interface that is gone, unless it is named.
+        None => meant == Some(&it.interface),
+    });
+    late
+}
+
 /// The error without a waiting change: it is too late, or no change was to be confirmed.
-fn nothing_to_confirm(interface: Option<&str>, late: &[(String, String)]) -> CliError {
+fn nothing_to_confirm(interface: Option<&str>, late: &[LateEnding]) -> CliError {
     if late.is_empty() {
         let of = interface.map_or(String::new(), |name| format!(" of {name}"));
         return CliError::new(Code::Failed, format!("no change{of} waits to be confirmed"));
     }
     let late: Vec<String> =
-        late.iter().map(|(interface, ending)| format!("{interface}: too late: {ending}")).collect();
+        late.iter().map(|it| format!("{}: too late: {}", it.interface, it.ending)).collect();
     CliError::new(Code::RolledBack, late.join("; "))
 }
 

@@ -6,7 +6,8 @@ use std::fmt;
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Standing};
 use latput_knobs::{
-    self as knobs, Checkpoint, KernelRead, Knob, Place, State, StoreError, Whereabouts,
+    self as knobs, Checkpoint, CheckpointStore as _, KernelRead, Knob, Place, State, StoreError,
+    Whereabouts,
 };
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 
@@ -31,6 +32,8 @@ pub(super) enum ChangeState {
     /// Some of its values are there, others not.
     InPart,
     UndoneBy(u64),
+    /// Its undo was cut short, and may have put some of the values back.
+    UndoUnfinished,
     /// The values that it had before are there, and no undo of the journal put them there.
     Back,
     ChangedBy(u64),
@@ -69,12 +72,22 @@ impl Journal {
     pub(super) fn read() -> Result<Self, CliError> {
         let origin = checkpoint::context()?;
         let kernel = LinuxKernel::open()?;
-        let listed = FileCheckpoints::new(&host::checkpoints_dir()).journal().entries()?;
+        let store = FileCheckpoints::new(&host::checkpoints_dir());
+        let unfinished: Vec<Checkpoint> = store.list()?.into_iter().flatten().collect();
+        let is_cut = |number: u64, change: &Checkpoint| {
+            let undoes = |it: &&Checkpoint| it.undoes == Some(number) && it.confirm_by.is_none();
+            unfinished.iter().filter(undoes).any(|it| it.boot_id == change.boot_id)
+        };
+        let listed = store.journal().entries()?;
         let mut journal = Self { entries: Vec::new(), damaged: Vec::new() };
         for (number, change) in listed {
             match change {
                 Ok(change) => {
-                    let entry = entry(&kernel, &origin, &journal.entries, number, change);
+                    let is_cut = is_cut(number, &change);
+                    let mut entry = entry(&kernel, &origin, &journal.entries, number, change);
+                    if is_cut {
+                        entry.state = ChangeState::UndoUnfinished;
+                    }
                     journal.entries.push(entry);
                 }
                 Err(why) => journal.damaged.push(DamagedEntry { number, why }),
@@ -262,6 +275,7 @@ impl ChangeState {
             Self::InForce => "in-force",
             Self::InPart => "in-part",
             Self::UndoneBy(_) => "undone",
+            Self::UndoUnfinished => "undo-unfinished",
             Self::Back => "back",
             Self::ChangedBy(_) => "changed-since",
             Self::ChangedByOthers => "changed-by-others",
@@ -288,6 +302,7 @@ impl fmt::Display for ChangeState {
             Self::InForce => "in force".to_owned(),
             Self::InPart => "in force in part".to_owned(),
             Self::UndoneBy(number) => format!("undone by {number}"),
+            Self::UndoUnfinished => "its undo is unfinished: run `latput restore`".to_owned(),
             Self::Back => "put back by another program".to_owned(),
             Self::ChangedBy(number) => format!("changed since by {number}"),
             Self::ChangedByOthers => "changed since by another program".to_owned(),

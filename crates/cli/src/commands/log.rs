@@ -60,7 +60,7 @@ fn values(entry: &JournalEntry) -> Vec<LoggedValue> {
         let now = entry.values.iter().find(|value| (value.knob, value.place) == (*knob, *place));
         (!knob.spec().same(before, written)).then(|| LoggedValue {
             knob: knob.name().to_owned(),
-            place: place.to_string(),
+            place: change::place_words(*knob, *place),
             before: before.to_string(),
             written: written.to_string(),
             now: now.and_then(|value| value.found.as_ref()).map(ToString::to_string),

@@ -183,7 +183,7 @@ fn change_outlives_killed_watchers() {
     let changed = lab.knobs();
     assert_ne!(changed, before, "nobody puts it back");
     lab.b(&["confirm", "lat0"]).expect(5, &["too late by", "latput restore"]);
-    lab.b(&["set", "lat0", "mtu=1300"]).expect(1, &["waits to be confirmed"]);
+    lab.b(&["set", "lat0", "mtu=1300"]).expect(1, &["run `latput restore` first"]);
     lab.b(&["restore"]).expect(0, &["put back lat0 mtu"]);
     assert_eq!(lab.knobs(), before);
     lab.b(&LONG).expect(0, &["changed"]);

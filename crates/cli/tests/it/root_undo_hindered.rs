@@ -5,6 +5,7 @@ use latput_testkit::needs_root;
 
 use crate::root_undo::check;
 use crate::root_whole::{VethPair, WAITS, sh};
+use crate::wait_until;
 
 #[test]
 fn half_restored_change_cannot_be_confirmed() {
@@ -51,8 +52,9 @@ fn undo_stops_at_newer_unknown_entry() {
 #[test]
 fn change_by_alternative_name_is_found_again() {
     check(
-        "ip link property add dev v0 altname lan0; $latput set lan0 mtu=1400 --confirm-within 10min; \
-         $latput log lan0; code $latput confirm lan0; $latput log lan0; \
+        "ip link property add dev v0 altname lan0; ip link property add dev v0 altname the-lan-of-the-second-floor; \
+         $latput set the-lan-of-the-second-floor mtu=1400 --confirm-within 10min; \
+         $latput log lan0; code $latput confirm lan0; $latput log the-lan-of-the-second-floor; \
          strace -o /dev/null -e trace=fsync -e inject=fsync:signal=KILL:when=3 $latput set lan0 mtu=1300; \
          code $latput restore lan0; echo now $(mtu v0)",
         &[
@@ -106,5 +108,119 @@ fn late_change_is_forgotten_with_its_checkpoint() {
          code $latput restore --forget $id; code $latput confirm",
         &["forgot", "code 0", "code 1"],
         &["no change waits to be confirmed"],
+    );
+}
+
+/// Each system call that keeps a record fails once.
+#[test]
+fn change_that_cannot_be_recorded_goes_back() {
+    check(
+        "for calls in fsync renameat,renameat2,linkat mkdir,mkdirat write; do for when in 1 2 3 4 5 6 7 8; do \
+           strace -o /dev/null -e inject=$calls:error=ENOSPC:when=$when $latput set v0 mtu=1400; ended=$?; \
+           [ $ended != 0 ] || $latput undo || echo no undo at $calls $when; \
+           [ $(mtu v0) = 1500 ] || echo left at $calls $when; \
+         done; done; ls $LATPUT_STATE_DIR/checkpoints/*.json 2> /dev/null; echo done",
+        &["changed v0 mtu", "undid v0 mtu", "done"],
+        &["cannot write the checkpoint"],
+    );
+}
+
+#[test]
+fn refusals_of_link_that_is_down_are_foretold() {
+    if needs_root() {
+        return;
+    }
+    let pair = VethPair::new();
+    sh("ethtool -K v0 gro on");
+    let before = sh("ip -o link show v0");
+    pair.run(&["set", "v0", "threaded=on"]).expect(0, &["changed"]);
+    sh("ip link set v0 down");
+    for words in [&["undo"][..], &["set", "v0", "mtu=1300", "threaded=off"]] {
+        for words in [[words, &["--dry-run"]].concat(), words.to_vec()] {
+            pair.run(&words).expect(1, &["v0: threaded cannot be set here"]);
+        }
+    }
+    sh("ip link set v0 up");
+    pair.run(&["undo"]).expect(0, &["undid v0 threaded"]);
+    let set = ["set", "v0", "threaded=on", "mtu=1400"];
+    pair.run(&[&set[..], &WAITS].concat()).expect(0, &["changed"]);
+    sh("ip link set v0 down");
+    pair.run(&["restore", "--dry-run"]).expect(5, &["threaded (device) should be off"]);
+    pair.run(&["restore"]).expect(5, &["threaded (device) should be off"]);
+    sh("ip link set v0 up");
+    pair.run(&["restore"]).expect(0, &["put back v0"]);
+    assert_eq!(sh("ip -o link show v0"), before);
+}
+
+#[test]
+fn held_up_ending_keeps_its_values() {
+    if needs_root() {
+        return;
+    }
+    let pair = VethPair::new();
+    sh("ethtool -K v0 gro on");
+    let set = ["set", "v0", "threaded=on", "mtu=1400", "--confirm-within", "2s"];
+    pair.run(&set).expect(0, &["changed"]);
+    sh("ip link set v0 down; sleep 4");
+    pair.run(&["log"]).expect(0, &["no change was made"]);
+    sh("ip link set v0 up");
+    wait_until("the entry", || pair.run(&["log"]).out.contains("put back: no confirmation"));
+    let values = ["mtu (device): 1500 -> 1400", "threaded (device): off -> on"];
+    pair.run(&["log"]).expect(0, &values);
+}
+
+#[test]
+fn read_only_state_folder_is_told_later() {
+    check(
+        "mkdir -p $LATPUT_STATE_DIR; mount -t tmpfs none $LATPUT_STATE_DIR; $latput set v0 mtu=1400 --confirm-within 2s; \
+         mount -o remount,ro $LATPUT_STATE_DIR || echo failed at ro; sleep 4; echo back $(mtu v0); code $latput restore; \
+         mount -o remount,rw $LATPUT_STATE_DIR; \
+         for i in $(seq 80); do ls $LATPUT_STATE_DIR/checkpoints/*.json 2> /dev/null || break; sleep 0.5; done; \
+         sleep 1; $latput log; code $latput confirm v0; umount -l $LATPUT_STATE_DIR",
+        &[
+            "back 1500",
+            "code 5",
+            "put back: no confirmation came in time",
+            "mtu (device): 1500 -> 1400",
+            "code 4",
+        ],
+        &["too late"],
+    );
+}
+
+#[test]
+fn killed_undo_is_named_by_the_log() {
+    check(
+        "$latput set v0 mtu=1400; \
+         strace -o /dev/null -e trace=fsync -e inject=fsync:signal=KILL:when=3 $latput undo; $latput log; \
+         code $latput restore; $latput log",
+        &[
+            "its undo is unfinished: run `latput restore`",
+            "put back v0 mtu",
+            "code 0",
+            ": in force",
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn places_are_told_by_name() {
+    check(
+        "ip link add q0 numtxqueues 2 numrxqueues 2 type veth peer name q1 numtxqueues 2 numrxqueues 2; \
+         $latput set q0 tx-channels=1 xps-cpus=1 > told; echo removed $(grep -c tx-1 told); \
+         ip link add link v0 name upper type macvlan; $latput set v0 mtu=1400; $latput log v0",
+        &["removed 0", "mtu (interface upper): 1500 -> 1400"],
+        &[],
+    );
+}
+
+#[test]
+fn late_change_of_deleted_interface_is_dropped() {
+    check(
+        "ip link add m0 type veth peer name m1; $latput set m0 txqueuelen=77 --confirm-within 1s; sleep 3; \
+         code $latput confirm; ip link del m0; code $latput confirm; code $latput confirm m0",
+        &["code 4", "code 1", "code 4"],
+        &["m0: too late", "no change waits to be confirmed"],
     );
 }

@@ -43,8 +43,7 @@ pub fn confirm(
 ) -> Result<Option<u64>, ConfirmError> {
     let kept = claim_waiting(store, context, change, now)?;
     let interface = change.interface.clone();
-    super::commit(store, &kept)
-        .map_err(|source| ConfirmError::Store { interface, source })
+    super::commit(store, &kept).map_err(|source| ConfirmError::Store { interface, source })
 }
 
 /// Takes the lock of a change that still waits.

@@ -75,7 +75,7 @@ fn check_unclaimed(
         left = others().filter(is_of_boot).find(|it| of_host(it));
     }
     let left = left.cloned();
-    left.map_or(Ok(()), |left| Err(ApplyError::left_by(left)))
+    left.map_or(Ok(()), |left| Err(ApplyError::left_by(left, context.since_boot)))
 }
 
 /// The outcome that [`restore`](super::restore()) would have.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use latput_units::Nanos;
+
 use crate::catalogue::Knob;
 use crate::checkpoint::{Checkpoint, Slot, StoreError};
 use crate::kernel::{KernelError, KernelErrorKind};
@@ -14,7 +16,7 @@ use crate::value::{Place, Value};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// Changes in the order in which they were written, as [`plan`](super::plan()) lists them: without values that were
-    /// lost on the way and written again, and without places that the change created.
+    /// lost on the way and written again, and without places that the change created or took away.
     pub changes: Vec<Change>,
     /// Changes that came along without having been asked for.
     pub along: Vec<Change>,
@@ -449,12 +451,13 @@ impl ApplyError {
         }
     }
 
-    /// The error of a change that an earlier one stands in the way of.
-    pub(super) fn left_by(checkpoint: Checkpoint) -> Self {
+    /// The error of a change that an earlier one stands in the way of. `now` is since the boot: a change whose time to be
+    /// confirmed is over was not finished.
+    pub(super) fn left_by(checkpoint: Checkpoint, now: Nanos) -> Self {
         let checkpoint = Box::new(checkpoint);
         match checkpoint.confirm_by {
-            Some(_) => Self::Unconfirmed { checkpoint },
-            None => Self::Unfinished { checkpoint },
+            Some(by) if by > now => Self::Unconfirmed { checkpoint },
+            _ => Self::Unfinished { checkpoint },
         }
     }
 

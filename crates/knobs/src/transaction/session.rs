@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use latput_units::IntoMap;
+use latput_units::{IntoMap, Nanos};
 
 use super::outcome::{Applied, ApplyError, Cause, Change, Foreign, RestoreError, Restored};
 use super::permit::WritePermit;
@@ -39,6 +39,8 @@ pub struct Session<K: KernelWrite, S: CheckpointStore> {
     /// Whether the lock of the host's own knobs is held too.
     holds_host: bool,
     link_resets: LinkResets,
+    /// When it was opened, since the boot.
+    opened: Nanos,
     /// Knobs that somebody else has taken over.
     given_up: BTreeSet<Knob>,
     /// Values of the named knobs before the first write after they were named: a write may move others, and their
@@ -83,7 +85,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         }
         // A checkpoint of an earlier boot is obsolete: its settings ended with that boot.
         if let Some(left) = left.filter(|kept| kept.boot_id == context.boot_id) {
-            return Err(ApplyError::left_by(left));
+            return Err(ApplyError::left_by(left, context.since_boot));
         }
         Ok(Self {
             kernel,
@@ -92,6 +94,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             stage: Stage::Claimed,
             holds_host: false,
             link_resets: context.link_resets,
+            opened: context.since_boot,
             given_up: BTreeSet::new(),
             first: State::default(),
             proven: BTreeSet::new(),
@@ -200,7 +203,9 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         }
         self.proven.extend(planned.changes.iter().map(|change| change.knob));
         let mut found = State(steps::values(found).into_map());
-        let changes = planned.changes;
+        // A place that the change took away, as that of a queue, holds nothing.
+        let mut changes = planned.changes;
+        changes.retain(|change| found.0.contains_key(&(change.knob, change.place)));
         if !changes.is_empty()
             && let Err(error) = self.note_written(&found)
         {
@@ -274,7 +279,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         match left {
             Some(checkpoint) => {
                 self.release_host();
-                Err(ApplyError::left_by(checkpoint))
+                Err(ApplyError::left_by(checkpoint, self.opened))
             }
             None => Ok(()),
         }
