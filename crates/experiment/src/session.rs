@@ -240,11 +240,14 @@ struct Before {
     refused: BTreeMap<usize, String>,
 }
 
+/// Reads the hosts, and refuses settings and workloads that cannot be.
 fn before(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Before, Error> {
     let today = runner.today(&run.plan.knobs(), run.stop)?;
+    let settings = run.plan.settings_from(&today);
+    let is_today = usize::from(!today.is_empty());
+    check::refuse_unsupported(run, &settings[is_today..], runner)?;
     if let Some(live) = run.plan.live() {
-        let settings = run.plan.settings_from(&today).len();
-        PlannedRuns::of_live(run.plan, live, settings).check_budget(run.plan)?;
+        PlannedRuns::of_live(run.plan, live, settings.len()).check_budget(run.plan)?;
         return Ok(Before { today, refused: BTreeMap::new() });
     }
     let first = first_of(run.plan, &today);

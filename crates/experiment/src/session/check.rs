@@ -70,7 +70,6 @@ fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error
         remarks.extend(programs.map(|said| format!("workload `{}` {said}", load.name)));
     }
     let settings = plan.settings_from(&today);
-    check_parts(run, &settings[usize::from(!today.is_empty())..], runner)?;
     let is_simulated = runner.is_simulated();
     if let Some(live) = plan.live() {
         let remarks = [remarks, live_remarks(live)].concat();
@@ -139,8 +138,8 @@ pub fn live_remarks(live: &Live) -> Vec<String> {
     [guards].into_iter().chain(hours).chain(runs).collect()
 }
 
-/// Asks for the settings and the workloads of a plan that refuses what is not supported.
-fn check_parts(
+/// Asks for the settings and the workloads, and refuses those that are not supported.
+pub(super) fn refuse_unsupported(
     run: &Run<'_>,
     settings: &[LabelledSetting],
     runner: &mut dyn TrialRunner,

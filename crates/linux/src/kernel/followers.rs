@@ -235,11 +235,17 @@ impl LinuxKernel {
         if !named.is_empty() && named.into_iter().all(is_as_made) {
             return Ok(None);
         }
-        Ok(Some(
+        let sees_kernel_threads =
+            self.proc.read(&format!("{KTHREADD}/comm")).is_ok_and(|name| name == "kthreadd");
+        let remedy = if sees_kernel_threads {
+            ""
+        } else {
+            ". Run latput in the host's process namespace (`docker run --pid=host`)"
+        };
+        Ok(Some(format!(
             "its NAPI threads would be made anew, and latput does not see the CPUs and policies of all of them to give \
-             them to the new ones"
-                .to_owned(),
-        ))
+             them to the new ones{remedy}"
+        )))
     }
 
     /// The threads that are called after a link: `napi/eth0-513`.
