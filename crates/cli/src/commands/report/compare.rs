@@ -9,6 +9,7 @@ use latput_report::{
     Gate, GateAnswer, comparison, comparison_csv, comparison_html, comparison_json, junit, ktap,
 };
 use latput_trial::Results;
+use latput_trial::results::LabelledSetting;
 
 use super::format::{self, ReportFormat};
 use super::{Args, load, setting_of};
@@ -136,7 +137,7 @@ fn pairs_of(
             Err(CliError::usage(message))
         }
         (None, None) => {
-            let pairs = same_settings(&first.results, &second.results)?;
+            let pairs = same_settings(&first.results.settings, &second.results.settings)?;
             let (ones, others): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
             for (name, side, compared) in [(first_name, first, ones), (second_name, second, others)]
             {
@@ -206,18 +207,27 @@ fn gate(found: &[Comparison], base: &Results, rule: Gate) -> Result<ExitCode, Cl
     Ok(Code::Worse.into())
 }
 
-/// The settings that both results have, by label; if each has only one setting, those two.
-fn same_settings(first: &Results, second: &Results) -> Result<Vec<(usize, usize)>, CliError> {
-    if first.settings.len() == 1 && second.settings.len() == 1 {
+/// The settings that both results have, by their values, or else by label; if each has only one setting, those two.
+fn same_settings(
+    first: &[LabelledSetting],
+    second: &[LabelledSetting],
+) -> Result<Vec<(usize, usize)>, CliError> {
+    if first.len() == 1 && second.len() == 1 {
         return Ok(vec![(0, 0)]);
     }
-    let labels = first.settings.iter().enumerate();
-    let same: Vec<(usize, usize)> = labels
-        .filter_map(|(idx, setting)| {
-            let other = second.settings.iter().position(|other| other.label == setting.label)?;
-            Some((idx, other))
-        })
-        .collect();
+    let mut same: Vec<(usize, usize)> = Vec::new();
+    // What was there before one run may be a level of the other's plan, under another label.
+    let has_values = |one: &LabelledSetting, other: &LabelledSetting| one.by_role == other.by_role;
+    let has_label = |one: &LabelledSetting, other: &LabelledSetting| one.label == other.label;
+    for is_same in [has_values, has_label] {
+        for (idx, one) in first.iter().enumerate() {
+            let is_free = |at: usize| same.iter().all(|pair| pair.0 != idx && pair.1 != at);
+            let found = second.iter().enumerate().find(|(at, it)| is_free(*at) && is_same(one, it));
+            let found = found.map(|(at, _)| (idx, at));
+            same.extend(found);
+        }
+    }
+    same.sort_unstable();
     if same.is_empty() {
         let message = "the two files have no setting in common: compare two settings of one file";
         return Err(CliError::usage(message));
@@ -235,6 +245,9 @@ fn left_out(name: &str, results: &Results, compared: &[usize]) -> Option<String>
 
 #[cfg(test)]
 mod tests {
+    use latput_knobs::parse_assignment;
+    use latput_trial::observation::Role;
+
     use super::*;
 
     #[test]
@@ -249,6 +262,27 @@ mod tests {
         {
             assert!(effect(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn settings_are_paired_by_values_then_by_label() {
+        let setting = |label: &str, words: &[&str]| {
+            let values = words.iter().map(|word| parse_assignment(word).unwrap()).collect();
+            LabelledSetting { label: label.to_owned(), by_role: [(Role::Sut, values)].into() }
+        };
+        let first = [setting("0us", &["gro-flush-timeout=0us"]), setting("today", &["gro=on"])];
+        let second = [
+            setting("today", &["gro-flush-timeout=0us"]),
+            setting("9us", &["gro-flush-timeout=9us"]),
+        ];
+        assert_eq!(same_settings(&first, &second).unwrap(), [(0, 0)], "`today` is taken");
+        assert_eq!(
+            same_settings(&first[1..], &second).unwrap(),
+            [(0, 0)],
+            "as it is, then and now"
+        );
+        assert_eq!(same_settings(&first[..1], &second[1..]).unwrap(), [(0, 0)], "the only ones");
+        assert!(same_settings(&first, &second[1..]).is_err());
     }
 
     #[test]
