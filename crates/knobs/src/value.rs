@@ -9,6 +9,11 @@ use crate::profile::Profile;
 use crate::qdisc::Qdisc;
 use crate::rss::QueueTable;
 
+/// Factor of a policy in the number that stands for it with its level ([`Place::ThreadPolicy`]).
+pub const POLICY_FACTOR: u64 = 1000;
+/// The level of nice 0: nice values begin at -20.
+pub const NICE_ZERO: i32 = 20;
+
 /// The value of one knob. Which kind a knob has is in its catalogue entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -161,7 +166,8 @@ pub enum Place {
     Wanted(u32),
     /// The CPUs of the thread that polls for this receive queue.
     Thread(u32),
-    /// Its scheduling: the policy's number times 1000, and the priority, or 20 more than the nice value.
+    /// Its scheduling: the policy's number times [`POLICY_FACTOR`], and the priority, or [`NICE_ZERO`] more than the nice
+    /// value.
     ThreadPolicy(u32),
 }
 
@@ -182,6 +188,29 @@ impl Place {
             | Self::Thread(_)
             | Self::ThreadPolicy(_) => true,
         }
+    }
+}
+
+impl Place {
+    /// The words for a value here: `SCHED_FIFO 42` for the scheduling of a thread, which is one number.
+    pub fn value_words(self, value: &Value) -> String {
+        let (Self::ThreadPolicy(_), Value::Count(number)) = (self, value) else {
+            return value.to_string();
+        };
+        let level = i32::try_from(number % POLICY_FACTOR).unwrap_or(0);
+        match number / POLICY_FACTOR {
+            0 => format!("SCHED_OTHER nice {}", level - NICE_ZERO),
+            1 => format!("SCHED_FIFO {level}"),
+            2 => format!("SCHED_RR {level}"),
+            3 => format!("SCHED_BATCH nice {}", level - NICE_ZERO),
+            5 => "SCHED_IDLE".to_owned(),
+            other => format!("policy {other}, {level}"),
+        }
+    }
+
+    /// Whether its MTU cannot be larger than the interface's: what lies on it, and IPv6. It follows a lower one.
+    pub const fn cannot_exceed_device(self) -> bool {
+        matches!(self, Self::Linked(_) | Self::Ipv6 | Self::LinkedIpv6(_))
     }
 }
 

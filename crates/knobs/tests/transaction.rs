@@ -169,7 +169,8 @@ fn missing_privilege_is_named_on_confirm() {
         let (interface, again) = ("eth0".to_owned(), source.clone());
         assert_eq!(RestoreError::Store { interface, source: again }.outcome(), kind);
         let interface = "eth0".to_owned();
-        assert_eq!(RestoreError::Forget { interface, source }.outcome(), kind);
+        let forget = RestoreError::Forget { interface, source };
+        assert_eq!(forget.outcome(), ChangeOutcome::Stranded, "it would be put back again");
     }
 }
 

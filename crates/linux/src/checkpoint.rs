@@ -307,7 +307,11 @@ fn locked(interface: &str, holder: &str) -> StoreError {
 
 /// Whether there is no such file. [`Path::exists`] takes an error for absence.
 fn is_absent(path: &Path) -> bool {
-    matches!(path.try_exists(), Ok(false))
+    match path.try_exists() {
+        Ok(exists) => !exists,
+        // A file is in the place of a folder above it.
+        Err(error) => error.kind() == io::ErrorKind::NotADirectory,
+    }
 }
 
 /// Whether a file cannot be made for a reason that holds for everybody and does not end by itself.

@@ -22,6 +22,7 @@ use rustix::thread::{
 pub use self::file_user::UsedFiles;
 use self::landlock::{Access, Ruleset};
 use crate::error::Error;
+use crate::process;
 
 /// A user that owns nothing and is nobody's: from the range that systemd's table of users leaves unused
 /// (<https://systemd.io/UIDS-GIDS>). User 65534 would be shared with other programs, which could end the process.
@@ -110,10 +111,7 @@ pub fn open_as_nobody(path: &Path) -> std::io::Result<OwnedFd> {
         }
         Ok(file)
     };
-    std::thread::scope(|scope| {
-        let opening = scope.spawn(open).join();
-        opening.unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked")))
-    })
+    process::run_in_thread(open).map_err(std::io::Error::other)?
 }
 
 /// Whether this process has a capability, or may take one.

@@ -12,6 +12,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 use crate::error::Error;
+use crate::process;
 
 /// Where standard tools (`ip netns`) look for pinned namespaces.
 pub const PIN_FOLDER: &str = "/run/netns";
@@ -41,17 +42,12 @@ impl Namespace {
         let failed = |source: io::Error| Error::system("create a network namespace", source);
         // A thread, because a namespace is a thread's: it makes one for itself, hands out the
         // handle, and ends.
-        std::thread::scope(|scope| {
-            scope
-                .spawn(|| {
-                    // SAFETY: NEWNET shares and unshares no file descriptors.
-                    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
-                        .map_err(|errno| failed(errno.into()))?;
-                    Self::current()
-                })
-                .join()
-                .expect("the thread does not panic")
-        })
+        process::run_in_thread(|| {
+            // SAFETY: NEWNET shares and unshares no file descriptors.
+            unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
+                .map_err(|errno| failed(errno.into()))?;
+            Self::current()
+        })?
     }
 
     /// The calling thread's.
@@ -166,15 +162,12 @@ impl Namespace {
         T: Send,
         F: FnOnce() -> T + Send,
     {
-        std::thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                let kind = Some(LinkNameSpaceType::Network);
-                rustix::thread::move_into_link_name_space(self.as_fd(), kind)
-                    .map_err(|errno| Error::system("enter a network namespace", errno))?;
-                Ok(action())
-            });
-            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        process::run_in_thread(|| {
+            let kind = Some(LinkNameSpaceType::Network);
+            rustix::thread::move_into_link_name_space(self.as_fd(), kind)
+                .map_err(|errno| Error::system("enter a network namespace", errno))?;
+            Ok(action())
+        })?
     }
 
     /// The handle, for netlink.
@@ -219,16 +212,10 @@ impl Namespace {
         T: Send,
         F: FnOnce() -> T + Send,
     {
-        std::thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                self.enter_thread()?;
-                Ok(action())
-            });
-            match inside.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        })
+        process::run_in_thread(|| {
+            self.enter_thread()?;
+            Ok(action())
+        })?
     }
 
     fn enter_thread(&self) -> Result<(), Error> {

@@ -34,6 +34,25 @@ pub fn since_boot() -> Nanos {
     read_clock(ClockId::Boottime)
 }
 
+/// Runs `work` in a thread of its own, whose namespaces, CPUs and rights it may change, and waits for its end. A panic in it
+/// goes on in the caller.
+///
+/// # Errors
+///
+/// No thread can be started: `EAGAIN` where a limit of processes is reached.
+pub(crate) fn run_in_thread<T, F>(work: F) -> Result<T, Error>
+where
+    T: Send,
+    F: FnOnce() -> T + Send,
+{
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .spawn_scoped(scope, work)
+            .map_err(|source| Error::system("start a thread", source))?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
 /// The time on the wall clock, milliseconds since 1970.
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

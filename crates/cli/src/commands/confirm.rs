@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use latput_experiment::host;
-use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, transaction};
+use latput_knobs::transaction::{self, ConfirmError, Restored};
+use latput_knobs::{self as knobs, Checkpoint, CheckpointStore};
 use latput_linux::checkpoint::LateEnding;
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
 use latput_units::Nanos;
@@ -67,11 +68,12 @@ impl Args {
         };
         let (others, waiting): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_other);
         if waiting.is_empty() && !others.is_empty() {
-            let others: Vec<String> = others.iter().map(waiting_words).collect();
+            let others: Vec<String> =
+                others.iter().map(|kept| waiting_words(kept, "keeps it")).collect();
             return Err(CliError::new(Code::Failed, others.join("; ")));
         }
         for other in &others {
-            output::remark(&format!("latput: {}", waiting_words(other)));
+            output::remark(&format!("latput: {}", waiting_words(other, "keeps it")));
         }
         let mut worst = None;
         let mut confirmed = Vec::new();
@@ -92,7 +94,7 @@ impl Args {
                     confirmed.push((&change.interface, number));
                 }
                 Err(error) => {
-                    let failure = CliError { code: error.outcome().into(), error: error.into() };
+                    let failure = failure(error, (&mut store, &origin), change);
                     if let Some(earlier) = worst.replace(failure) {
                         output::remark(&format!("latput: error: {:#}", earlier.error));
                     }
@@ -108,6 +110,25 @@ impl Args {
         }
         worst.map_or(Ok(ExitCode::SUCCESS), Err)
     }
+}
+
+/// The failure of a confirmation. A change that has gone back without its checkpoint, which was away, is forgotten.
+fn failure(
+    error: ConfirmError,
+    (store, origin): (&mut FileCheckpoints, &knobs::Context),
+    change: &Checkpoint,
+) -> CliError {
+    if let (ConfirmError::TooLate { interface, since }, Ok(mut kernel)) =
+        (&error, LinuxKernel::open())
+        && let Ok(Restored::Done { changes, .. }) =
+            transaction::plan_restore(&kernel, origin, change)
+        && changes.is_empty()
+        && transaction::restore(&mut kernel, store, origin, change).is_ok()
+    {
+        let message = format!("{interface}: too late by {since}: everything was put back");
+        return CliError::new(Code::RolledBack, message);
+    }
+    CliError { code: error.outcome().into(), error: error.into() }
 }
 
 /// Changes of `meant`, or of any interface, that nobody confirmed in time; the interfaces under their present names.

@@ -96,6 +96,12 @@ impl Journal {
         Ok(journal)
     }
 
+    /// The newest entry behind this one that cannot be read.
+    pub(super) fn damaged_since(&self, entry: &JournalEntry) -> Option<u64> {
+        let damaged = self.damaged.iter().map(|later| later.number);
+        damaged.filter(|number| *number > entry.number).max()
+    }
+
     /// The newest entry behind this one that may have changed the same values, and whose own are not known.
     pub(super) fn unknown_since(&self, entry: &JournalEntry) -> Option<u64> {
         let may_have_changed = |later: &&JournalEntry| {
@@ -104,8 +110,8 @@ impl Journal {
                 && later.change.undo.0.keys().any(|at| entry.change.undo.0.contains_key(at))
         };
         let unknown = self.entries.iter().filter(may_have_changed).map(|later| later.number);
-        let damaged = self.damaged.iter().map(|later| later.number);
-        unknown.chain(damaged).filter(|number| *number > entry.number).max()
+        let unknown = unknown.filter(|number| *number > entry.number);
+        unknown.chain(self.damaged_since(entry)).max()
     }
 }
 
@@ -131,7 +137,8 @@ fn entry(
     let superseded = superseded(later, number, &change, &values);
     let state = state.unwrap_or_else(|| standing(later, number, &values, &superseded));
     let state = match (&change.went_back, state) {
-        (Some(_), ChangeState::BeforeBoot | ChangeState::Elsewhere) | (None, _) => state,
+        (Some(_), ChangeState::BeforeBoot | ChangeState::Elsewhere | ChangeState::Gone)
+        | (None, _) => state,
         (Some(_), _) => ChangeState::WentBack,
     };
     JournalEntry { number, change, values, superseded, state }

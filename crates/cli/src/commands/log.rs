@@ -61,8 +61,8 @@ fn values(entry: &JournalEntry) -> Vec<LoggedValue> {
         (!knob.spec().same(before, written)).then(|| LoggedValue {
             knob: knob.name().to_owned(),
             place: change::place_words(*knob, *place),
-            before: before.to_string(),
-            written: written.to_string(),
+            before: place.value_words(before),
+            written: place.value_words(written),
             now: now.and_then(|value| value.found.as_ref()).map(ToString::to_string),
             along,
         })

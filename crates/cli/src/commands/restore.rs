@@ -5,11 +5,13 @@ use std::process::ExitCode;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Change, Foreign, RestoreError, Restored};
-use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, StoreError};
+use latput_knobs::{
+    self as knobs, Checkpoint, CheckpointStore, KernelRead as _, StoreError, Whereabouts,
+};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint, process};
 
-use crate::commands::way_back::{warnings, with_its_name_of_now};
-use crate::commands::{change, set, watcher};
+use crate::commands::way_back::{warnings, with_its_name_of_now, with_others};
+use crate::commands::{change, next, set, watcher};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
@@ -54,7 +56,7 @@ impl Args {
         let origin = checkpoint::context()?;
         let listed = store.list()?;
         if let Some(id) = &self.forget {
-            return forget(context, &mut store, listed, id);
+            return forget(context, (&mut store, &origin), listed, id);
         }
         let mut done: Vec<(String, RestoreOutcome)> = Vec::new();
         let mut worst: Option<CliError> = None;
@@ -69,7 +71,10 @@ impl Args {
                     if self.made_by.is_none()
                         && waits_for_other(&kept, &origin, self.of.as_deref()) =>
                 {
-                    Ok((kept.interface.clone(), RestoreOutcome::Waits(waiting_words(&kept))))
+                    Ok((
+                        kept.interface.clone(),
+                        RestoreOutcome::Waits(waiting_words(&kept, "puts it back")),
+                    ))
                 }
                 Ok(kept) if self.dry_run => preview(&kernel, &origin, &kept),
                 Ok(kept) => put_back(&mut kernel, &mut store, &origin, &kept),
@@ -120,13 +125,13 @@ pub(super) fn waits_for_other(
     kept.confirm_by.is_some() && kept.by.as_ref().is_some_and(|by| is_other(&by.user))
 }
 
-/// Names the owner of a waiting change, its deadline, and who may end it.
-pub(super) fn waiting_words(kept: &Checkpoint) -> String {
+/// Names the owner of a waiting change, its deadline, and who may end it: `ends_it` is what the command does.
+pub(super) fn waiting_words(kept: &Checkpoint, ends_it: &str) -> String {
     let left = kept.confirm_by.unwrap_or_default().saturating_sub(process::since_boot());
     let user = kept.by.as_ref().map_or("", |by| by.user.as_str());
     format!(
         "{}: a change of {} waits to be confirmed for another {} s. It is not yours and stays; `--of '{user}'` \
-         puts it back",
+         {ends_it}",
         kept.interface,
         kept.owner(),
         left.as_ns() / 1_000_000_000,
@@ -175,6 +180,11 @@ fn put_back(
         Ok(Restored::Done { changes, others, .. }) => {
             if kept.confirm_by.is_some() {
                 watcher::tell_settled(kept);
+                let why = format!("`latput restore` by {}", origin.by.user);
+                let went_back = Some(with_others(&why, &others));
+                let ended = Checkpoint { went_back, going_back: None, ..kept.clone() };
+                // Without room for it, it is back all the same.
+                let _no_room = store.journal().add(&ended);
             }
             Ok((interface, RestoreOutcome::PutBack(changes, others)))
         }
@@ -210,10 +220,17 @@ fn not_put_back(
     }
 }
 
-/// Deletes one checkpoint at its owner's request.
+/// Whether the interface of a change is here, with the values that the change has made.
+fn is_here(kernel: &LinuxKernel, origin: &knobs::Context, kept: &Checkpoint) -> bool {
+    kept.boot_id == origin.boot_id
+        && kept.is_of_namespace(origin) == Some(true)
+        && matches!(kernel.find(&kept.device), Ok(Whereabouts::Here(_)))
+}
+
+/// Deletes one checkpoint at its owner's request. A change whose interface is here becomes an entry of the journal.
 fn forget(
     context: &Context,
-    store: &mut FileCheckpoints,
+    (store, origin): (&mut FileCheckpoints, &knobs::Context),
     listed: Vec<Result<Checkpoint, StoreError>>,
     id: &str,
 ) -> Result<ExitCode, CliError> {
@@ -228,8 +245,27 @@ fn forget(
     let (Some(found), Ok(slot)) = (found, id.parse()) else {
         return Err(CliError::usage(format!("there is no checkpoint `{id}`")));
     };
-    store.remove(slot)?;
+    let kernel = LinuxKernel::open()?;
+    let in_force = found.as_ref().ok().filter(|kept| is_here(&kernel, origin, kept));
+    if let Some(kept) = in_force
+        && kept.confirm_by.is_some_and(|by| by > origin.since_boot)
+    {
+        let message = format!(
+            "{0}: the change of {1} waits to be confirmed: `latput confirm {0}` keeps it, `latput restore {0}` puts it back",
+            kept.interface,
+            kept.owner()
+        );
+        return Err(CliError::new(Code::Failed, message));
+    }
+    // Values that stay are an entry of the journal, so that they can be undone.
+    let number = match in_force {
+        Some(_) => store.archive(slot)?,
+        None => store.remove(slot).map(|()| None)?,
+    };
     store.forget_late(slot);
+    if let Some(kept) = in_force {
+        watcher::tell_settled(kept);
+    }
     let interface =
         found.map_or_else(|_| format!("interface {}", slot.index), |kept| kept.interface);
     if context.json {
@@ -237,7 +273,8 @@ fn forget(
             serde_json::json!({ "interface": interface, "state": "forgotten", "changes": [] });
         output::print_change_json(&serde_json::json!({ "schema": 1, "restored": [forgotten] }));
     } else {
-        output::print_change(&format!("forgot {id}: {interface} stays as it is\n"));
+        let undo = number.map_or(String::new(), next::undo);
+        output::print_change(&format!("forgot {id}: {interface} stays as it is\n{undo}"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -239,6 +239,7 @@ pub(super) fn changes_text(interface: &str, changes: &[Change], verb: &str) -> S
     for Change { knob, place, from, to } in
         changes.iter().filter(|it| !it.place.is_follower() || !leads(it.knob))
     {
+        let [from, to] = [from, to].map(|value| place.value_words(value));
         let place = change::place_words(*knob, *place);
         let _ = writeln!(text, "{verb} {interface} {knob} ({place}) from {from} to {to}");
     }

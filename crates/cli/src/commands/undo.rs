@@ -189,7 +189,13 @@ fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
         });
         let who = match maker {
             Some(later) => format!("change {}", later.number),
-            None => "another program".to_owned(),
+            // An entry that cannot be read may have set it.
+            None => match journal.damaged_since(entry) {
+                Some(number) => {
+                    format!("change {number}, which cannot be read, or another program")
+                }
+                None => "another program".to_owned(),
+            },
         };
         let interface = &entry.change.interface;
         output::remark(&format!(

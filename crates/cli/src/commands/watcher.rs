@@ -26,7 +26,8 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use latput_experiment::host::state_dir;
-use latput_knobs::{self as knobs, Checkpoint, Device, KernelRead};
+use latput_knobs::transaction::ApplyError;
+use latput_knobs::{self as knobs, Checkpoint, Device, KernelErrorKind, KernelRead};
 use latput_linux::{LinuxKernel, checkpoint, continue_when_left, is_left, process};
 use latput_units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -110,9 +111,12 @@ impl Watcher {
         interface: &str,
         within: Nanos,
     ) -> Result<Self, CliError> {
-        let device = kernel
-            .device(interface)
-            .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
+        let device = kernel.device(interface).map_err(|error| match error.kind {
+            KernelErrorKind::NoInterface => {
+                ApplyError::NoInterface { interface: interface.to_owned() }.into()
+            }
+            _ => CliError { code: Code::Failed, error: error.into() },
+        })?;
         let args = Args {
             interface: interface.to_owned(),
             index: device.index,

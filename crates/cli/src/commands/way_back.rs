@@ -1,6 +1,6 @@
 //! Shared by `restore`, `confirm` and the watchers: the interface of a checkpoint, and what going back moves.
 
-use latput_knobs::transaction::Change;
+use latput_knobs::transaction::{Change, Foreign};
 use latput_knobs::{self as knobs, Checkpoint, KernelRead as _, Knob, Place, Value, Whereabouts};
 use latput_linux::LinuxKernel;
 
@@ -18,11 +18,36 @@ pub(super) fn with_its_name_of_now(
     kept
 }
 
+/// Why a change went back, with the values that stay because somebody else has set them.
+pub(super) fn with_others(why: &str, others: &[Foreign]) -> String {
+    let others: Vec<String> = others.iter().map(Foreign::to_string).collect();
+    let except = if others.is_empty() { "" } else { ", except: " };
+    format!("{why}{except}{}", others.join("; "))
+}
+
 /// Warnings of a way back, in sentences: what it moves along and latput could not put back, and what latput cannot reach. Going
 /// back matters more: the old values are written anyway.
 pub(super) fn warnings(kernel: &LinuxKernel, kept: &Checkpoint, changes: &[Change]) -> Vec<String> {
     let moved = moved_along(kernel, &kept.interface, changes);
-    moved.into_iter().chain(gone(kernel, kept)).collect()
+    let lowered = changes.iter().flat_map(|change| lowered(kernel, &kept.interface, change));
+    moved.into_iter().chain(lowered).chain(gone(kernel, kept)).collect()
+}
+
+/// Interfaces on this one that were made or raised since the change: theirs goes down with the interface's.
+fn lowered(kernel: &LinuxKernel, interface: &str, change: &Change) -> Vec<String> {
+    let (Knob::Mtu, Place::Device, Value::Count(to)) = (change.knob, change.place, &change.to)
+    else {
+        return Vec::new();
+    };
+    let now = kernel.read_followers(interface, &[Knob::Mtu]).pop().and_then(Result::ok);
+    let sentence = |(place, value): (Place, Value)| match (place, value) {
+        (Place::Linked(_), Value::Count(own)) if own > *to => {
+            let upper = kernel.place_words(Knob::Mtu, place);
+            Some(format!("{upper}, which lies on it, goes down to mtu {to} with it: it has {own}"))
+        }
+        _ => None,
+    };
+    now.into_iter().flatten().filter_map(sentence).collect()
 }
 
 /// Interfaces that lay on this one and are deleted or in another namespace, where their value may still be the change's.

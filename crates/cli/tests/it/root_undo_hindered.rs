@@ -224,3 +224,91 @@ fn late_change_of_deleted_interface_is_dropped() {
         &["m0: too late", "no change waits to be confirmed"],
     );
 }
+
+/// What is made on an interface meanwhile has its MTU, and cannot keep it.
+#[test]
+fn interface_made_on_top_goes_down_too() {
+    check(
+        "$latput set v0 mtu=9000; ip link add link v0 name upper type macvlan; code $latput undo --dry-run; \
+         code $latput undo; echo undone $(mtu v0) $(mtu upper); ip link del upper; \
+         $latput set v0 mtu=9000 --confirm-within 2s; ip link add link v0 name upper type macvlan; \
+         for i in $(seq 40); do $latput log | grep -q 'put back' && break; sleep 0.3; done; \
+         echo late $(mtu v0) $(mtu upper); code $latput restore",
+        &[
+            "would undo v0 mtu",
+            "code 0",
+            "undid v0 mtu",
+            "code 0",
+            "undone 1500 1500",
+            "late 1500 1500",
+            "nothing to restore",
+        ],
+        &["interface upper, which lies on it, goes down to mtu 1500 with it: it has 9000"],
+    );
+}
+
+#[test]
+fn watchers_outlive_file_in_place_of_folder() {
+    check(
+        "$latput set v0 mtu=1400 --confirm-within 2s; mv $LATPUT_STATE_DIR $LATPUT_STATE_DIR.away; \
+         touch $LATPUT_STATE_DIR; for i in $(seq 40); do [ $(mtu v0) = 1500 ] && break; sleep 0.3; done; \
+         echo back $(mtu v0); rm $LATPUT_STATE_DIR; mv $LATPUT_STATE_DIR.away $LATPUT_STATE_DIR; code $latput confirm v0",
+        &["back 1500", "code 4"],
+        &["too late by", "everything was put back"],
+    );
+}
+
+#[test]
+fn lack_of_threads_is_an_error() {
+    check(
+        "for when in 1 2 3; do strace -f -o /dev/null -e inject=clone3:error=EAGAIN:when=$when+ $latput set v0 mtu=1400; \
+         ended=$?; [ $ended -lt 10 ] || echo wrong at $when; [ $ended != 0 ] || $latput undo; done; \
+         $latput set v0 mtu=1400 rps-cpus=0 --confirm-within 10min; \
+         code strace -f -o /dev/null -e inject=clone3:error=EAGAIN:when=1+ $latput restore; echo now $(mtu v0)",
+        &["put back v0 mtu", "code 0", "now 1500"],
+        &[],
+    );
+}
+
+#[test]
+fn waiting_change_is_not_forgotten() {
+    check(
+        "export SUDO_USER=daemon SUDO_UID=1; $latput set v0 mtu=1400 --confirm-within 10min; \
+         id=$(basename $(ls $LATPUT_STATE_DIR/checkpoints/*.json) .json); export SUDO_USER=nobody SUDO_UID=65534; \
+         code $latput restore --forget $id; code $latput confirm v0; code $latput set v0 mtu=1300; \
+         code $latput confirm v0 --of daemon; \
+         strace -o /dev/null -e trace=fsync -e inject=fsync:signal=KILL:when=3 $latput set v0 mtu=1300; \
+         id=$(basename $(ls $LATPUT_STATE_DIR/checkpoints/*.json) .json); code $latput restore --forget $id; $latput log",
+        &["code 1", "code 1", "code 1", "code 0", "forgot", "latput undo 2", "code 0", "2  "],
+        &[
+            "waits to be confirmed: `latput confirm v0` keeps it",
+            "`--of 'daemon'` keeps it",
+            "confirm v0 --of 'daemon'` keeps it",
+        ],
+    );
+}
+
+#[test]
+fn log_tells_what_did_not_go_back() {
+    check(
+        "$latput set v0 mtu=1400 txqueuelen=500 --confirm-within 1s; ip link set v0 mtu 1333; sleep 3; $latput log; \
+         $latput set v0 txqueuelen=600 --confirm-within 10min; $latput restore; $latput log",
+        &[
+            "no confirmation came in time, except: mtu (device) is 1333",
+            "put back: `latput restore` by",
+            "txqueuelen (device): 1000 -> 600",
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn damaged_checkpoint_does_not_stop_watchers() {
+    check(
+        "$latput set v0 mtu=1400 --confirm-within 2s; file=$(ls $LATPUT_STATE_DIR/checkpoints/*.json); sleep 1; \
+         echo '{' > $file; for i in $(seq 40); do [ $(mtu v0) = 1500 ] && break; sleep 0.3; done; echo back $(mtu v0); \
+         sleep 1; code $latput restore; $latput log",
+        &["back 1500", "code 5", "put back: no confirmation came in time"],
+        &["not a checkpoint of this version"],
+    );
+}

@@ -75,7 +75,8 @@ fn check_unclaimed(
         left = others().filter(is_of_boot).find(|it| of_host(it));
     }
     let left = left.cloned();
-    left.map_or(Ok(()), |left| Err(ApplyError::left_by(left, context.since_boot)))
+    let asked = (context.since_boot, context.by.user.as_str());
+    left.map_or(Ok(()), |left| Err(ApplyError::left_by(left, asked)))
 }
 
 /// The outcome that [`restore`](super::restore()) would have.

@@ -53,6 +53,7 @@ impl fmt::Display for Change {
     /// `gro-flush-timeout (napi of rx-0): 0us -> 50us`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { knob, place, from, to } = self;
+        let [from, to] = [from, to].map(|value| place.value_words(value));
         f.pad(&format!("{knob} ({place}): {from} -> {to}"))
     }
 }
@@ -129,6 +130,8 @@ impl fmt::Display for Foreign {
     /// `mtu (device) is 1450, set by somebody else: it was 1500, and latput set 1400`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { knob, place, before, written, found } = self;
+        let [before, written, found] =
+            [before, written, found].map(|value| place.value_words(value));
         write!(
             f,
             "{knob} ({place}) is {found}, set by another program: it was {before}, and latput set {written}"
@@ -186,8 +189,10 @@ impl fmt::Display for Leftover {
     /// `mtu (device) should be 1500 but is 9000: device busy`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { knob, place, wanted, found, reason } = self;
+        let wanted = place.value_words(wanted);
         match found {
             Some(found) => {
+                let found = place.value_words(found);
                 write!(f, "{knob} ({place}) should be {wanted} but is {found}: {reason}")
             }
             None => write!(f, "{knob} ({place}) should be {wanted} but is not readable: {reason}"),
@@ -285,14 +290,16 @@ pub enum ApplyError {
     },
     /// An earlier change of this interface waits to be confirmed. Nothing was touched.
     #[error(
-        "{interface}: a change by {} waits to be confirmed: `latput confirm {interface}` keeps it, \
-         `latput restore` puts it back",
+        "{interface}: a change by {} waits to be confirmed: `latput confirm {interface}{of}` keeps it, `latput restore \
+         {interface}{of}` puts it back",
         checkpoint.owner(),
         interface = checkpoint.interface
     )]
     Unconfirmed {
         /// The checkpoint of that change.
         checkpoint: Box<Checkpoint>,
+        /// The option that names another user, after a blank; empty for the user's own change.
+        of: String,
     },
     /// Another process holds the interface. Nothing was touched.
     #[error("{interface} is in use by another latput (pid {pid}). Nothing was changed.")]
@@ -451,12 +458,16 @@ impl ApplyError {
         }
     }
 
-    /// The error of a change that an earlier one stands in the way of. `now` is since the boot: a change whose time to be
-    /// confirmed is over was not finished.
-    pub(super) fn left_by(checkpoint: Checkpoint, now: Nanos) -> Self {
+    /// The error of `user`'s change that an earlier one stands in the way of. `now` is since the boot: a change whose time to
+    /// be confirmed is over was not finished.
+    pub(super) fn left_by(checkpoint: Checkpoint, (now, user): (Nanos, &str)) -> Self {
         let checkpoint = Box::new(checkpoint);
         match checkpoint.confirm_by {
-            Some(by) if by > now => Self::Unconfirmed { checkpoint },
+            Some(by) if by > now => {
+                let other = checkpoint.by.as_ref().filter(|by| by.user != user);
+                let of = other.map_or(String::new(), |by| format!(" --of '{}'", by.user));
+                Self::Unconfirmed { checkpoint, of }
+            }
             _ => Self::Unfinished { checkpoint },
         }
     }

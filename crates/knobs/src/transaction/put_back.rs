@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::outcome::{Change, Leftover, PutBack, how_to_finish};
 use super::permit::WritePermit;
 use super::steps::{
-    TURNS, Target, Turn, by_knob, differences, exposed, is_absence, read, read_unless_busy,
+    TURNS, Target, Turn, by_knob, differences, exceeds, exposed, is_absence, read, read_unless_busy,
 };
 use super::together::Differing;
 use crate::catalogue::Knob;
@@ -158,7 +158,13 @@ fn with_bystanders(
     let mut target = undo.clone();
     for knob in exposed(changes).into_iter().chain(changes.iter().map(|change| change.knob)) {
         for (place, value) in read_unless_busy(kernel, interface, knob)? {
-            target.0.entry((knob, place)).or_insert(value);
+            let device = undo.0.get(&(knob, Place::Device));
+            // It was made, or raised, since: it goes down with the interface.
+            let follows = place.cannot_exceed_device()
+                && device.is_some_and(|device| exceeds(&value, device));
+            if !follows {
+                target.0.entry((knob, place)).or_insert(value);
+            }
         }
     }
     Ok(target)

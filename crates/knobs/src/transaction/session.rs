@@ -85,7 +85,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         }
         // A checkpoint of an earlier boot is obsolete: its settings ended with that boot.
         if let Some(left) = left.filter(|kept| kept.boot_id == context.boot_id) {
-            return Err(ApplyError::left_by(left, context.since_boot));
+            return Err(ApplyError::left_by(left, (context.since_boot, &context.by.user)));
         }
         Ok(Self {
             kernel,
@@ -279,7 +279,8 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         match left {
             Some(checkpoint) => {
                 self.release_host();
-                Err(ApplyError::left_by(checkpoint, self.opened))
+                let by = self.checkpoint.by.as_ref().map_or("", |by| by.user.as_str());
+                Err(ApplyError::left_by(checkpoint, (self.opened, by)))
             }
             None => Ok(()),
         }

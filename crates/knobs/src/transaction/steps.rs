@@ -34,7 +34,11 @@ impl<'a> Target<'a> {
         if place.is_follower() && wanted.is_some() {
             return None;
         }
-        wanted.or_else(of_place).or_else(|| self.undo.0.get(&(knob, place)))
+        let value = wanted.or_else(of_place).or_else(|| self.undo.0.get(&(knob, place)))?;
+        let lower = || self.value(knob, Place::Device);
+        let follows =
+            place.cannot_exceed_device() && lower().is_some_and(|lower| exceeds(value, lower));
+        (!follows).then_some(value)
     }
 
     /// Whether adaptive moderation moves the knob once the target is reached: what it holds then is nobody's setting.
@@ -84,6 +88,11 @@ impl<'a> Target<'a> {
         );
         order
     }
+}
+
+/// Whether one count is larger than another.
+pub(super) fn exceeds(value: &Value, limit: &Value) -> bool {
+    matches!((value, limit), (Value::Count(value), Value::Count(limit)) if value > limit)
 }
 
 /// The device-wide value has its turn first, and the others are read after it, because writing it

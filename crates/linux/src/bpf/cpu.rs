@@ -24,7 +24,7 @@ use super::code::{
 use super::map::PerCpuMap;
 use super::{btf, check_layout, load_program, open_tracepoint, require, run_time};
 use crate::error::Error;
-use crate::process::{OsClock, bind_thread};
+use crate::process::{self, OsClock, bind_thread};
 
 /// Words in one CPU's slot: `now << 3 | state`, nanoseconds in each of the states.
 const WORDS: usize = 1 + STATES;
@@ -119,15 +119,14 @@ impl CpuTracer {
 
     /// Wakes each CPU once: one that has slept since before the programs were attached counts as busy.
     fn wake_all(&self) -> Result<(), Error> {
-        let cpus = self.cpus.clone();
-        let visit = move || -> Result<(), Error> {
-            for cpu in cpus.iter() {
+        let visit = || -> Result<(), Error> {
+            for cpu in self.cpus.iter() {
                 bind_thread(&std::iter::once(cpu).collect())?;
                 std::thread::sleep(std::time::Duration::from_micros(200));
             }
             Ok(())
         };
-        std::thread::spawn(visit).join().expect("it does not panic")
+        process::run_in_thread(visit)?
     }
 
     /// The instant, and the times from the start until then of each CPU in ascending order, its running span

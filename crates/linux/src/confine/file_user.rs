@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::{change_user, keep_none, leave_groups};
 use crate::error::Error;
+use crate::process;
 
 /// The files of a command that reads what others may have written.
 #[derive(Clone, Debug, Default)]
@@ -115,8 +116,5 @@ fn refused_to(
         let refused = needs.iter().find(|(path, how)| access(path, *how) == Err(Errno::ACCESS));
         Ok(refused.map(|(path, _)| path.clone()))
     };
-    std::thread::scope(|scope| {
-        let tried = scope.spawn(attempt).join();
-        tried.unwrap_or_else(|_| Err(Error::Other("a thread panicked".to_owned())))
-    })
+    process::run_in_thread(attempt)?
 }

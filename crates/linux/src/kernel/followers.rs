@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use latput_knobs::value::{NICE_ZERO, POLICY_FACTOR};
 use latput_knobs::{Knob, Place, Value};
 use latput_units::{Bytes, IntoSet};
 
@@ -25,10 +26,6 @@ const COMM_BYTES: usize = 15;
 /// Policies that [`process::set_schedule`] gives back.
 const KEPT_POLICIES: [i32; 5] =
     [libc::SCHED_OTHER, libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_BATCH, libc::SCHED_IDLE];
-/// Thousands in the number that stands for a policy with its priority.
-const POLICY: u64 = 1000;
-/// Nice values from -20 as numbers from 0.
-const NICE_ZERO: i32 = 20;
 
 impl LinuxKernel {
     /// The followers of one knob.
@@ -281,13 +278,13 @@ fn ipv6_mtu(name: &str) -> String {
 fn number_of(schedule: ThreadSchedule) -> u64 {
     let ThreadSchedule { policy, priority, nice } = schedule;
     let level = if priority > 0 { priority } else { nice + NICE_ZERO };
-    u64::try_from(policy).unwrap_or(0) * POLICY + u64::try_from(level).unwrap_or(0)
+    u64::try_from(policy).unwrap_or(0) * POLICY_FACTOR + u64::try_from(level).unwrap_or(0)
 }
 
 fn schedule(number: u64) -> Result<ThreadSchedule, Failure> {
     let narrow =
         |number: u64| i32::try_from(number).map_err(|_| Failure::refused("no such policy"));
-    let (policy, level) = (narrow(number / POLICY)?, narrow(number % POLICY)?);
+    let (policy, level) = (narrow(number / POLICY_FACTOR)?, narrow(number % POLICY_FACTOR)?);
     Ok(match policy {
         libc::SCHED_FIFO | libc::SCHED_RR => ThreadSchedule { policy, priority: level, nice: 0 },
         _ => ThreadSchedule { policy, priority: 0, nice: level - NICE_ZERO },

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use latput_experiment::host::{chain, checkpoints_dir};
-use latput_knobs::transaction::{self, RestoreError, Restored};
+use latput_knobs::transaction::{self, Foreign, RestoreError, Restored};
 use latput_knobs::{
     self as knobs, Checkpoint, CheckpointStore, KernelRead as _, Slot, StoreError, Whereabouts,
 };
@@ -173,19 +173,18 @@ impl<'a> ConfirmDeadline<'a> {
     /// Puts the change back, if it still exists; returns whether that is settled.
     fn attempt(&mut self, store: &mut FileCheckpoints) -> bool {
         self.attempted.get_or_insert_with(process::since_boot);
-        if self.is_away(store)
-            && let Some(seen) = self.seen.clone()
-        {
-            let mut remembered = RememberedCheckpoint(seen.clone());
-            let ended = self.put_back(&mut remembered, &seen, &[]);
-            self.seen = Some(remembered.0);
-            return ended.is_ok();
+        if self.is_away(store) && self.seen.is_some() {
+            return self.put_back_as_seen(store);
         }
         let slot = self.change.slot();
         let kept = match store.claim_to_restore(slot, &self.change.interface) {
             Ok(Some(kept)) if kept.is_of_the_change(&self.change) => kept,
             // Somebody confirms it or puts it back right now, or its maker has not ended yet.
             Err(StoreError::Locked { .. }) => return false,
+            // Its file says nothing any more, and stays for a person to look at.
+            Err(StoreError::Damaged { .. }) if self.seen.is_some() => {
+                return self.put_back_as_seen(store);
+            }
             Err(error) => {
                 self.complain(&format!("its checkpoint cannot be read: {error}"));
                 return false;
@@ -201,45 +200,60 @@ impl<'a> ConfirmDeadline<'a> {
                 return false;
             }
             log_ending(store, &kept, why);
-            let _no_room = store.tell_late(&kept, &all_back(why));
+            let _no_room = store.tell_late(&kept, &Ending::AllBack.told(why));
             return true;
         }
-        let told = all_back(self.why(&kept));
+        let why = self.why(&kept);
         // Noted before the values change, so that it is known to anyone who sees them.
-        let is_noted = store.tell_late(&kept, &told).is_ok();
+        let noted = Ending::AllBack.told(why);
+        let mut is_noted = store.tell_late(&kept, &noted).is_ok();
         let moved = self.warnings(&kept);
-        let ending = match self.put_back(store, &kept, &moved) {
-            Ok(ending) => {
-                log_ending(store, &kept, &with_warnings(self.why(&kept), &moved));
-                ending.or_else(|| (!is_noted).then_some(told))
-            }
-            Err(failure) => Some(failure),
+        let ended = self.put_back(store, &kept, &moved);
+        let told = match &ended {
+            Ok(ending) => with_warnings(&ending.told(why), &moved),
+            Err(failure) => failure.clone(),
         };
-        if let Some(ending) = ending {
-            let _ = store.tell_late(&kept, &ending);
+        // The checkpoint that is gone may have made room for it.
+        if told != noted || !is_noted {
+            is_noted = store.tell_late(&kept, &told).is_ok();
+        }
+        if let Ok(ending) = &ended {
+            log_ending(store, &kept, &with_warnings(&ending.logged(why), &moved));
+        }
+        if !is_noted {
+            let _no_room = store.tell_late(&kept, &told);
         }
         store.kept(slot).is_ok_and(|kept| kept.is_none())
     }
 
-    /// Puts the values back; gives what is to be told beside that, or why it failed.
+    /// Puts the values back that this process remembers; returns whether that is settled.
+    fn put_back_as_seen(&mut self, store: &FileCheckpoints) -> bool {
+        let Some(seen) = self.seen.clone() else { return false };
+        let mut remembered = RememberedCheckpoint(seen.clone());
+        let ended = self.put_back(&mut remembered, &seen, &[]);
+        self.seen = Some(remembered.0);
+        let Ok(ending) = ended else { return false };
+        // A folder in the place of ours is not written to.
+        if !self.is_away(store) {
+            let why = self.why(&seen);
+            let _no_room = store.tell_late(&seen, &ending.told(why));
+            log_ending(store, &seen, &ending.logged(why));
+        }
+        true
+    }
+
+    /// Puts the values back; returns how that ended, or why it failed.
     fn put_back(
         &mut self,
         store: &mut dyn CheckpointStore,
         kept: &Checkpoint,
         moved: &[String],
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Ending, String> {
         let why = self.why(kept);
         match transaction::restore(&mut self.kernel, store, &self.origin, kept) {
-            Ok(Restored::InterfaceGone) => {
-                Ok(Some(format!("{why}, and the interface was deleted")))
-            }
-            Ok(Restored::Done { others, .. }) if !(others.is_empty() && moved.is_empty()) => {
-                let others: Vec<String> = others.iter().map(ToString::to_string).collect();
-                let except = if others.is_empty() { "" } else { " except: " };
-                let told = format!("{}{except}{}", all_back(why), others.join("; "));
-                Ok(Some(with_warnings(&told, moved)))
-            }
-            Ok(_) => Ok(None),
+            Ok(Restored::InterfaceGone) => Ok(Ending::InterfaceGone),
+            Ok(Restored::Done { others, .. }) if !others.is_empty() => Ok(Ending::Except(others)),
+            Ok(_) => Ok(Ending::AllBack),
             Err(error) => {
                 // From now on a value that differs is somebody else's.
                 if matches!(error, RestoreError::Forget { .. }) {
@@ -290,8 +304,34 @@ impl<'a> ConfirmDeadline<'a> {
     }
 }
 
-fn all_back(why: &str) -> String {
-    format!("{why}, and everything was put back")
+/// How a change went back.
+enum Ending {
+    AllBack,
+    /// Somebody else has set these values since.
+    Except(Vec<Foreign>),
+    InterfaceGone,
+}
+
+impl Ending {
+    /// The sentence for whoever comes too late to confirm it.
+    fn told(&self, why: &str) -> String {
+        match self {
+            Self::AllBack => format!("{why}, and everything was put back"),
+            Self::Except(others) => {
+                way_back::with_others(&format!("{why}, and everything was put back"), others)
+            }
+            Self::InterfaceGone => format!("{why}, and the interface was deleted"),
+        }
+    }
+
+    /// The reason in the journal, whose state says that it was put back.
+    fn logged(&self, why: &str) -> String {
+        match self {
+            Self::AllBack => why.to_owned(),
+            Self::Except(others) => way_back::with_others(why, others),
+            Self::InterfaceGone => self.told(why),
+        }
+    }
 }
 
 /// Outcome of a change, with what its way back has moved.
