@@ -8,12 +8,14 @@ use anyhow::{Context, Result, ensure};
 use crate::ci::Tally;
 use crate::workspace::{Workspace, cargo};
 
-/// The other reader.
-const JUDGE: &str = include_str!("programs/judge.py");
+/// The other reader; its modules are beside it.
+const JUDGE: &str = "xtask/src/programs/judge.py";
 const OK: &str = "ok: ";
 /// nmstate's library, which Debian does not have: its workspace, and the program in its target folder.
 const NMSTATE: &str = "xtask/nmstate/Cargo.toml";
 const NMSTATE_BUILT: &str = "nmstate/debug/latput-nmstate";
+/// The programs of other versions of Debian that `.ci/run` unpacks, in the target folder.
+const UNPACKED: &str = "programs-of-debian";
 
 /// Runs each program, good and broken, and compares the figures.
 pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
@@ -29,8 +31,11 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     build.env("CARGO_TARGET_DIR", workspace.target.join("nmstate"));
     ensure!(build.status()?.success(), "nmstate cannot be built");
     let output = Command::new("python3")
-        .args(["-c", JUDGE])
+        // Without compiled modules in the source tree.
+        .arg("-B")
+        .arg(workspace.root.join(JUDGE))
         .args([&workspace.built()?, &folder, &workspace.target.join(NMSTATE_BUILT)])
+        .arg(workspace.target.join(UNPACKED))
         .output()
         .context("python3 cannot be started")?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -4,7 +4,7 @@
 //! other). What is written, and what is to be written over, is reached through no symbolic link.
 
 use std::ffi::OsStr;
-use std::fs::{File, Permissions};
+use std::fs::{File, Permissions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -85,6 +85,12 @@ impl RootFolder {
         Ok(names)
     }
 
+    /// Takes the lock of the folder, which ends with this value; whether no other has it. A file system without locks gives
+    /// it to everybody.
+    pub fn lock(&self) -> bool {
+        !matches!(self.folder.try_lock(), Err(TryLockError::WouldBlock))
+    }
+
     /// Whether there is something of this name.
     pub fn has(&self, name: &str) -> bool {
         let found =
@@ -92,18 +98,20 @@ impl RootFolder {
         !matches!(found, Err(Errno::NOENT))
     }
 
-    /// Makes one folder with these permissions, unless it is there: then it stays as it is. Durable when it returns.
-    pub fn make_folder(&self, name: &str, mode: u32) -> Result<(), FileError> {
+    /// Makes one folder with these permissions, unless it is there: then it stays as it is. Durable when it returns. Whether it
+    /// was made.
+    pub fn make_folder(&self, name: &str, mode: u32) -> Result<bool, FileError> {
         let path = self.below(name);
         let failed = |errno| refused(&path, "make this folder", errno);
         let (parent, last) = self.parent(name).map_err(failed)?;
         match mkdirat(&parent, last, Mode::from_raw_mode(mode)) {
-            Err(Errno::EXIST) => return self.open_folder(name).map(drop).map_err(failed),
+            Err(Errno::EXIST) => return self.open_folder(name).map(|_| false).map_err(failed),
             made => made.map_err(failed)?,
         }
         let made = File::from(self.open_folder(name).map_err(failed)?);
         made.set_permissions(Permissions::from_mode(mode))
             .and_then(|()| parent.sync_all())
+            .map(|()| true)
             .map_err(|error| FileError::io(&path, "make this folder", error))
     }
 

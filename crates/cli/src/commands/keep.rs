@@ -5,11 +5,13 @@ mod choose;
 mod diff;
 mod files;
 pub(super) mod glob;
+mod ifupdown;
 mod keyfile;
 mod outranked;
 mod profile;
 mod tuned;
 mod udev_files;
+mod udev_rules;
 mod unit;
 mod unmanaged;
 pub(crate) mod wanted;
@@ -20,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_knobs::export::{self, Target};
+use latput_knobs::{Knob, Scope, Setting};
 use latput_linux::{RootFolder, confine, state_place};
 
 use crate::commands::export_settings::{
@@ -117,6 +120,10 @@ impl Args {
             ));
         }
         let root = RootFolder::open(folder)?;
+        if !self.check && !self.dry_run && !root.lock() {
+            let message = format!("another `latput keep` is at work in {}", folder.display());
+            return Err(CliError::new(Code::Failed, message));
+        }
         if self.watch {
             watch::install(&root, self.force)?;
             return Ok(ExitCode::SUCCESS);
@@ -168,6 +175,7 @@ impl Args {
             exported = export::export(format.format(), &target, &setting, &origin);
         }
         let (files, unkept) = files::contents(root, format, &interface, &exported)?;
+        one_value_of_host(root, &interface, &setting)?;
         must_count(root, &interface, &files)?;
         let record = Record::read(root, &interface)?;
         let active = match &record {
@@ -179,6 +187,12 @@ impl Args {
         output::remark(&format!("latput: {}: {why}", format.format()));
         for (knob, reason) in &unkept {
             output::remark(&format!("latput: not kept: {knob}: {reason}"));
+        }
+        if !writing.keeps_any() {
+            return Err(CliError::new(
+                Code::Failed,
+                "nothing was written: no file can keep any of it",
+            ));
         }
         self.carry_out(context, &writing, "keep")?;
         self.tell_active(active);
@@ -268,11 +282,31 @@ impl Args {
         if !self.yes {
             confirm()?;
         }
-        writing.write().map_err(|error| {
-            let code = if error.permission { Code::Permission } else { Code::Failed };
-            CliError { code, error: error.into() }
-        })
+        writing.write()
     }
+}
+
+/// Fails where a knob of the host is kept with another interface, with another value.
+fn one_value_of_host(
+    root: &RootFolder,
+    interface: &str,
+    setting: &Setting,
+) -> Result<(), CliError> {
+    let of_host = |knob: Knob| knob.spec().scope == Scope::Host;
+    for record in Record::all(root)?.iter().filter(|record| record.interface != interface) {
+        let rival = record.kept.iter().find(|(knob, kept)| {
+            of_host(**knob) && setting.get(*knob).is_some_and(|value| *value != kept.value)
+        });
+        if let Some((knob, kept)) = rival {
+            let message = format!(
+                "nothing was written: {knob} is one for the whole host, and {} is kept of it with {}. Keep the new value \
+                 with that interface",
+                kept.value, record.interface
+            );
+            return Err(CliError::new(Code::Failed, message));
+        }
+    }
+    Ok(())
 }
 
 /// Fails where another file counts before one of `files` at every boot.
@@ -342,6 +376,13 @@ fn placed(
                     "{} is, or may be, of other interfaces too ({others}): give {interface} an entry of its own, or use \
                      --format udev",
                     found.file
+                );
+                return Err(CliError::new(Code::Failed, message));
+            }
+            if let Some(earlier) = found.earlier {
+                let message = format!(
+                    "netplan's entry {earlier} matches {interface} too and comes first, so that another would not count: \
+                     narrow its `match`, or use --format udev"
                 );
                 return Err(CliError::new(Code::Failed, message));
             }

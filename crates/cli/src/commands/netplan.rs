@@ -31,6 +31,7 @@ struct Definition {
     has_link_keys: bool,
     matched_name: Option<String>,
     matched_address: Option<String>,
+    mtu: Option<String>,
 }
 
 /// The definitions of all files, by their id.
@@ -60,6 +61,9 @@ pub(super) struct FoundEntry {
     pub(super) others: Option<String>,
     /// Whether netplan makes a .link file of it, which names the interface.
     pub(super) has_link: bool,
+    /// Another entry that takes the interface too and comes first, with its file: of the files that netplan makes, the first
+    /// that matches counts.
+    pub(super) earlier: Option<String>,
 }
 
 impl Definitions {
@@ -89,12 +93,34 @@ impl Definitions {
 
     /// The entry of `interface`; `None` where no file has one.
     pub(super) fn entry_of(&self, interface: &str) -> Option<FoundEntry> {
-        let properties =
-            if self.is_running_system { Properties::read(interface) } else { Properties::Unknown };
+        let properties = self.properties(interface);
         let (id, found) = find(&self.by_id, interface, &properties)?;
         let entry = NetplanEntry { device_type: found.device_type, id: id.clone(), is_found: true };
-        let (has_link, others) = (found.has_link_keys, found.others(&properties));
-        Some(FoundEntry { entry, file: found.file.clone(), others, has_link })
+        let others = found.others(&properties);
+        let earlier = self.first_of(interface, &properties).filter(|(first, _)| *first < id);
+        let has_link = found.has_link_keys || earlier.is_some_and(|(_, it)| it.has_link_keys);
+        let earlier = earlier.map(|(id, it)| format!("`{id}` in {}", it.file));
+        Some(FoundEntry { entry, file: found.file.clone(), others, has_link, earlier })
+    }
+
+    /// The MTU that netplan gives `interface`, and the file that says so.
+    pub(super) fn mtu_of(&self, interface: &str) -> Option<(&str, &str)> {
+        let (_, found) = self.first_of(interface, &self.properties(interface))?;
+        Some((found.mtu.as_deref()?, &found.file))
+    }
+
+    /// The first definition that is known to be of `interface`. netplan makes files of them that are named after the ids, and of
+    /// those that match the first by name counts.
+    fn first_of(&self, interface: &str, properties: &Properties) -> Option<(&String, &Definition)> {
+        let is_known = |it: &Definition| {
+            let is_by_name = it.matched_address.is_none() && it.drivers.is_empty();
+            is_by_name || matches!(properties, Properties::OfThisHost { .. })
+        };
+        self.by_id.iter().find(|(id, it)| is_known(it) && it.is_of(id, interface, properties))
+    }
+
+    fn properties(&self, interface: &str) -> Properties {
+        if self.is_running_system { Properties::read(interface) } else { Properties::Unknown }
     }
 }
 
@@ -176,6 +202,7 @@ impl Definition {
             has_link_keys: false,
             matched_name: None,
             matched_address: None,
+            mtu: None,
         }
     }
 
@@ -307,6 +334,7 @@ impl Definition {
         };
         self.has_link_keys |= keys.into_iter().any(is_of_link);
         self.set_name = scalar(&said["set-name"]).or(self.set_name.take());
+        self.mtu = scalar(&said["mtu"]).or(self.mtu.take());
         let matched = &said["match"];
         if matched.as_hash().is_some() {
             self.has_match = true;

@@ -53,12 +53,14 @@ pub(crate) enum KeptFileState {
     Outranked,
     /// Its program has not applied it yet.
     NotApplied,
+    /// Its program does not use it: a unit that is not enabled, a profile that is not active.
+    NotUsed,
 }
 
 impl KeptFileState {
     /// Whether what the file keeps would not survive a boot.
     pub(crate) const fn is_lost(self) -> bool {
-        matches!(self, Self::Missing | Self::Changed | Self::Outranked)
+        matches!(self, Self::Missing | Self::Changed | Self::Outranked | Self::NotUsed)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use latput_stats::Histogram;
 use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
+use latput_trial::metric::{PreferredDirection, Unit};
 use latput_units::Nanos;
 use serde_json::{Map, Value};
 
@@ -64,6 +65,14 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let sum =
         |pointer: &str| -> Option<f64> { parts.iter().map(|part| number(part.of, pointer)).sum() };
     let mut found = Found::default();
+    if jobs.iter().any(|job| sends_datagrams(&document, job)) {
+        // The sender's figures: what arrived is not known here.
+        let sent = sum("/bw_bytes").map(|bytes| bytes * 8.0);
+        found.own("sent_bps", Unit::BitsPerS, PreferredDirection::Higher, sent)?;
+        let messages = sum("/iops");
+        found.own("messages_per_s", Unit::PerS, PreferredDirection::Higher, messages)?;
+        return found.finish();
+    }
     found.transactions(sum("/total_ios").and_then(count))?;
     found.need(Metric::ThroughputBps, sum("/bw_bytes").map(|bytes| bytes * 8.0), "`bw_bytes`")?;
     found.need(Metric::TransactionsPerS, sum("/iops"), "`iops`")?;
@@ -77,6 +86,16 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
         latency(&mut found, &of_parts)?;
     }
     found.finish()
+}
+
+/// Whether a job sends UDP datagrams, which nobody acknowledges.
+fn sends_datagrams(document: &Value, job: &Value) -> bool {
+    let option = |name: &str| {
+        let own = job["job options"][name].as_str();
+        own.or_else(|| document["global options"][name].as_str()).unwrap_or_default()
+    };
+    let is_net = ["net", "netsplice"].contains(&option("ioengine"));
+    is_net && option("protocol").starts_with("udp") && part(&job["write"]).is_some()
 }
 
 /// The document to read: with `--status-interval` fio prints one again and again, and the last is the result.

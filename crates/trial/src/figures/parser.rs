@@ -155,8 +155,10 @@ const TABLE: &[ParserRow] = &[
             "latency_ns_p999",
             "latency_ns_max",
         ],
+        own: &["messages_per_s", "sent_bps"],
         histogram: "the bins, with `json+`",
-        remark: "All jobs and directions together; completion latency. Percentiles of several need `json+`.",
+        remark: "All jobs and directions together; completion latency. Percentiles of several need `json+`. A sender of \
+                 datagrams (`protocol=udp`) gives its messages and bits.",
         ..BASE
     },
     ParserRow {

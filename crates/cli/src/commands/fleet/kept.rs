@@ -91,7 +91,7 @@ mod tests {
         let words = "rx-usecs is 3us, kept is 50us: the driver refused it";
         assert_eq!(outcome(&document("different", "whole")), ("different", words.to_owned()));
         let lost = ("different", "/etc/x.link: why".to_owned());
-        for file in ["missing", "changed", "outranked"] {
+        for file in ["missing", "changed", "outranked", "not_used"] {
             assert_eq!(outcome(&document("same", file)), lost);
         }
         let mut queues = document("different", "whole");

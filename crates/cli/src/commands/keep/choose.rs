@@ -7,6 +7,7 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
+use super::ifupdown::Stanzas;
 use super::udev_files::{
     DEFAULT_LINKS, FileMatch, LINK_FOLDERS, MatchedInterface, NetworkFile, applied_link,
 };
@@ -34,6 +35,7 @@ pub(super) fn format(root: &RootFolder, interface: &str) -> Result<Choice, CliEr
     let found = netplan::Definitions::read(root)?.entry_of(interface);
     if let Some(found) = &found
         && found.others.is_none()
+        && found.earlier.is_none()
     {
         return choice(ExportFormat::Netplan, format!("{} configures {interface}", found.file));
     }
@@ -45,8 +47,11 @@ pub(super) fn format(root: &RootFolder, interface: &str) -> Result<Choice, CliEr
     if let Some(why) = other_link(root, interface)? {
         return choice(ExportFormat::Udev, format!("{why}, and only one .link file counts"));
     }
-    let why = "no other program manages the interface, and udev reads .link files everywhere";
-    choice(ExportFormat::SystemdLink, why.to_owned())
+    let why = match Stanzas::read(root, interface) {
+        Some(stanzas) => format!("ifupdown configures {interface} in {}", stanzas.file),
+        None => "no other program manages the interface".to_owned(),
+    };
+    choice(ExportFormat::SystemdLink, format!("{why}, and udev reads .link files everywhere"))
 }
 
 /// Whether NetworkManager manages the interface. An image tells by its profile alone.

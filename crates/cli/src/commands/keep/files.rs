@@ -29,6 +29,9 @@ const SECRET: u32 = 0o600;
 /// Folders that everybody may enter, and those of the records.
 const OPEN: u32 = 0o755;
 const CLOSED: u32 = 0o700;
+/// The folders of the records, with their permissions.
+const STATE_FOLDERS: [(&str, u32); 4] =
+    [("/var", OPEN), ("/var/lib", OPEN), (STATE, CLOSED), (RECORDS, CLOSED)];
 
 /// The files to write, by their name on the host, with their text and permissions.
 pub(super) type Contents = Vec<(String, String, u32)>;
@@ -109,6 +112,8 @@ pub(super) fn contents(
             }
             files.push((tuned::file(root, interface), text, PUBLIC));
         }
+        // A file without a setting says nothing.
+        _ if exported.is_empty => {}
         _ => files.push((exported.file.clone(), exported.text.clone(), PUBLIC)),
     }
     let mut unkept = Unkept::new();
@@ -168,7 +173,7 @@ fn is_kept_file(name: &str, interface: &str) -> bool {
 }
 
 /// Files that `keep` has written for one interface.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
     schema: u32,
@@ -268,6 +273,10 @@ impl Record {
         Ok(found)
     }
 
+    fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec_pretty(self).expect("a record has no unserialisable part")
+    }
+
     /// Whether this file is among those that were written.
     pub(super) fn has_file(&self, name: &str) -> bool {
         self.files.iter().any(|kept| kept.file == name)
@@ -314,8 +323,8 @@ pub(super) struct Writing<'a> {
     now: Vec<Option<FileVersion>>,
     /// State in which latput left them.
     made: Vec<Option<FileVersion>>,
-    /// The values that the earlier record has.
-    kept_before: KeptKnobs,
+    /// The record of before.
+    earlier: Option<Record>,
 }
 
 impl<'a> Writing<'a> {
@@ -327,8 +336,7 @@ impl<'a> Writing<'a> {
         files: Contents,
     ) -> Result<Self, CliError> {
         let mut folders = record.as_ref().map_or_else(Vec::new, |record| record.folders.clone());
-        let kept_before = record.as_ref().map(|record| record.kept.clone()).unwrap_or_default();
-        let earlier = record.map_or_else(Vec::new, |record| record.files);
+        let earlier = record.as_ref().map_or_else(Vec::new, |record| record.files.clone());
         let made_of = |file: &str| earlier.iter().find(|kept| kept.file == file);
         let mut kept = Vec::new();
         for (file, text, mode) in files {
@@ -358,9 +366,10 @@ impl<'a> Writing<'a> {
         let now = kept.iter().map(|kept| version(root, &kept.file)).collect::<Result<_, _>>()?;
         let made = kept.iter().map(|kept| made_of(&kept.file)?.after.clone()).collect();
         let interface = interface.to_owned();
+        let before = record;
         let record =
             Record { schema: 1, interface, files: kept, folders, kept: KeptKnobs::default() };
-        Ok(Self { root, record, now, made, kept_before })
+        Ok(Self { root, record, now, made, earlier: before })
     }
 
     /// Records the values that the files keep.
@@ -391,9 +400,16 @@ impl<'a> Writing<'a> {
             .map(|(kept, now)| (kept, now.as_ref(), kept.after.as_ref().or(kept.before.as_ref())))
     }
 
+    /// Whether a file keeps anything.
+    pub(super) fn keeps_any(&self) -> bool {
+        self.record.files.iter().any(|kept| kept.after.is_some())
+    }
+
     /// Whether there is anything to write.
     pub(super) fn changes(&self) -> bool {
-        self.record.kept != self.kept_before || self.steps().any(|(_, now, wanted)| now != wanted)
+        let is_kept =
+            self.earlier.as_ref().map_or(&BTreeMap::new(), |it| &it.kept) == &self.record.kept;
+        !is_kept || self.steps().any(|(_, now, wanted)| now != wanted)
     }
 
     /// The unified difference of all files.
@@ -424,34 +440,55 @@ impl<'a> Writing<'a> {
         edited.collect()
     }
 
-    /// Writes the files; each is whole or as it was.
-    pub(super) fn write(&self) -> Result<(), FileError> {
+    /// Writes all files, or leaves all as they were.
+    pub(super) fn write(&self) -> Result<(), CliError> {
+        let mut made = Vec::new();
+        let Err(error) = self.write_each(&mut made) else { return Ok(()) };
+        let left = self.take_back(&made);
+        if left.is_empty() {
+            let code = if error.permission { Code::Permission } else { Code::Failed };
+            return Err(CliError::new(code, format!("nothing was changed: {error}")));
+        }
+        let (left, interface) = (left.join(", "), self.interface());
+        let message = format!(
+            "{error}. Not put back: {left}. Remove the obstacle, then: latput keep --remove {interface}"
+        );
+        Err(CliError::new(Code::Stranded, message))
+    }
+
+    /// Writes the files; `made` gets the folders that were made.
+    fn write_each(&self, made: &mut Vec<String>) -> Result<(), FileError> {
         let root = self.root;
         let record_file = record_file(self.interface());
-        for (folder, mode) in
-            [("/var", OPEN), ("/var/lib", OPEN), (STATE, CLOSED), (RECORDS, CLOSED)]
-        {
-            root.make_folder(folder, mode)?;
+        let is_removal = self.record.files.iter().all(|kept| kept.after.is_none());
+        let mut make = |folder: &str, mode: u32| -> Result<(), FileError> {
+            if root.make_folder(folder, mode)? {
+                made.push(folder.to_owned());
+            }
+            Ok(())
+        };
+        // A removal that is cut short leaves the record of what is to be removed.
+        if !is_removal {
+            for (folder, mode) in STATE_FOLDERS {
+                make(folder, mode)?;
+            }
+            root.install(&record_file, &self.record.to_bytes(), Owner::ours(SECRET))?;
         }
-        let text =
-            serde_json::to_vec_pretty(&self.record).expect("a record has no unserialisable part");
-        root.install(&record_file, &text, Owner::ours(SECRET))?;
         for folder in &self.record.folders {
             let mut wanted = self.record.files.iter().filter(|kept| kept.after.is_some());
             if wanted.any(|kept| kept.file.starts_with(folder)) {
-                root.make_folder(folder, OPEN)?;
+                make(folder, OPEN)?;
             }
         }
-        for (kept, now, wanted) in self.steps() {
-            match wanted {
-                _ if now == wanted => {}
-                Some(wanted) => {
-                    root.install(&kept.file, wanted.text.as_bytes(), wanted.owner())?;
-                }
-                None => root.uninstall(&kept.file)?,
-            }
+        // What goes makes room for what comes.
+        let (gone, rest): (Vec<_>, Vec<_>) = self
+            .steps()
+            .filter(|(_, now, wanted)| now != wanted)
+            .partition(|step| step.2.is_none());
+        for (kept, _, wanted) in gone.into_iter().chain(rest) {
+            set(root, &kept.file, wanted)?;
         }
-        if self.record.files.iter().all(|kept| kept.after.is_none()) {
+        if is_removal {
             for folder in self.record.folders.iter().rev() {
                 let _is_empty = root.remove_folder(folder);
             }
@@ -459,6 +496,45 @@ impl<'a> Writing<'a> {
             let _are_empty = [RECORDS, STATE].map(|folder| root.remove_folder(folder));
         }
         Ok(())
+    }
+
+    /// Makes the files what they were before [`write`](Self::write); gives those that are not.
+    fn take_back(&self, made: &[String]) -> Vec<String> {
+        let root = self.root;
+        let mut left = Vec::new();
+        for (kept, now, _) in self.steps() {
+            let folders =
+                self.record.folders.iter().filter(|folder| kept.file.starts_with(*folder));
+            for folder in folders.filter(|_| now.is_some()) {
+                let _there_already = root.make_folder(folder, OPEN);
+            }
+            let is_back = version(root, &kept.file).is_ok_and(|found| found.as_ref() == now);
+            if !is_back && set(root, &kept.file, now).is_err() {
+                left.push(root.below(&kept.file).display().to_string());
+            }
+        }
+        // The record of what is left is the way to remove it.
+        if left.is_empty() {
+            let record_file = record_file(self.interface());
+            let _as_before = match &self.earlier {
+                Some(earlier) => {
+                    root.install(&record_file, &earlier.to_bytes(), Owner::ours(SECRET))
+                }
+                None => root.uninstall(&record_file),
+            };
+            for folder in made.iter().rev() {
+                let _is_empty = root.remove_folder(folder);
+            }
+        }
+        left
+    }
+}
+
+/// Gives a file this content, or removes it.
+fn set(root: &RootFolder, file: &str, wanted: Option<&FileVersion>) -> Result<(), FileError> {
+    match wanted {
+        Some(wanted) => root.install(file, wanted.text.as_bytes(), wanted.owner()),
+        None => root.uninstall(file),
     }
 }
 

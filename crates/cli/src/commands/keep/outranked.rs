@@ -7,9 +7,11 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
+use super::ifupdown::Stanzas;
 use super::udev_files::{
     FileMatch, MatchedInterface, NetworkFile, applied_link, first_of_each_name, has_extension,
 };
+use super::udev_rules::later_rule;
 use super::{files, profile, tuned, unit};
 use crate::commands::netplan;
 use crate::document::keep::KeptFileState;
@@ -35,9 +37,31 @@ pub(super) fn winner(root: &RootFolder, interface: &str, file: &str, text: &str)
     if file.starts_with(SYSCTL_FOLDERS[0]) {
         return later_sysctl(root, file, text);
     }
-    let earlier =
-        if has_extension(file, "link") { earlier_link(root, interface, file) } else { None };
-    earlier.or_else(|| network_file(root, interface, mtu_of(text)?))
+    let rival = if has_extension(file, "link") {
+        earlier_link(root, interface, file)
+    } else if file.starts_with(files::RULES) {
+        later_rule(root, interface, file, text)
+    } else {
+        None
+    };
+    rival.or_else(|| other_mtu(root, interface, mtu_of(text)?))
+}
+
+/// The program that gives the interface another MTU, after udev has given it ours.
+fn other_mtu(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
+    let netplans = netplan::Definitions::read(root).ok();
+    if let Some((mtu, file)) = netplans.as_ref().and_then(|it| it.mtu_of(interface))
+        && mtu != own
+    {
+        return Some(format!("netplan sets `mtu: {mtu}` afterwards, as {file} says"));
+    }
+    if let Some(stanzas) = Stanzas::read(root, interface)
+        && let Some(mtu) = stanzas.value("mtu")
+        && mtu != own
+    {
+        return Some(format!("ifupdown sets `mtu {mtu}` afterwards, as {} says", stanzas.file));
+    }
+    network_file(root, interface, own)
 }
 
 /// The MTU that a .link file or a udev rule sets.
@@ -47,8 +71,8 @@ fn mtu_of(text: &str) -> Option<&str> {
     rest.split(|c: char| !c.is_ascii_digit()).next()
 }
 
-/// The .network file of networkd that gives the interface another MTU, after udev has given it ours. The first that matches
-/// counts; one of which nobody can tell is passed over.
+/// The .network file of networkd that sets another MTU. The first that matches counts; one of which nobody can tell is passed
+/// over.
 fn network_file(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
     let file = first_file(root, interface, "network", "Name")?;
     let (mtu, path) = file.value("Link", "MTUBytes")?;
@@ -86,12 +110,13 @@ pub(super) fn problem(
         return unused_profile(root, interface);
     }
     if file.starts_with(files::RULES) {
-        return index.and_then(|index| not_applied(index, file));
+        let rival = winner(root, interface, file, text).map(outranked);
+        return rival.or_else(|| not_applied(index?, file));
     }
     let affinity = unit::affinity(interface);
     if file == unit::file(&affinity) {
         let why = || format!("it runs only once enabled: {}", unit::enable(root, &affinity));
-        return (!unit::is_enabled(root, &affinity)).then(|| (KeptFileState::NotApplied, why()));
+        return (!unit::is_enabled(root, &affinity)).then(|| (KeptFileState::NotUsed, why()));
     }
     match index {
         Some(index) if has_extension(file, "link") => other_link(index, file),
@@ -160,7 +185,7 @@ fn unused_profile(root: &RootFolder, interface: &str) -> Option<FileProblem> {
         return None;
     }
     let why = format!("TuneD's active profile is `{}`, not {own}", active.join(" "));
-    Some((KeptFileState::NotApplied, why))
+    Some((KeptFileState::NotUsed, why))
 }
 
 /// A later file of sysctl.d that sets one of our keys to another value.

@@ -105,6 +105,12 @@ pub(super) fn of_interface(
         // A bond or VLAN, to which no profile fits that does not name it.
         profiles.retain(|it| it.fit == ProfileFit::Own);
     }
+    // It gives none to an interface that it leaves alone.
+    let unmanaged = |it: &NetworkProfile| why_unmanaged(root, interface, &it.connection_type);
+    if profiles.iter().all(|it| unmanaged(it).is_some()) {
+        let first = profiles.into_iter().next();
+        return Ok(first.map(|it| NetworkProfile { unmanaged: unmanaged(&it), ..it }));
+    }
     let chosen = choose(profiles, active.as_deref()).map_err(|Ambiguous(why)| {
         let message = format!(
             "nobody can tell which profile NetworkManager gives {interface} at the next boot: {why}. Set \
