@@ -13,9 +13,14 @@ use crate::look::RolloutState;
 /// Time after its begin in which a rollout is open where a host does not answer: the longest lease is a day.
 const RECENT_MS: u64 = 24 * 3_600_000;
 
-/// Names the rollout that this process begins now: `fleet-1a21f0015cc-7fbf`.
-pub fn rollout_name(now_unix_ms: u64, pid: u32) -> String {
-    format!("{ROLLOUT}{now_unix_ms:x}-{pid:x}")
+/// Names the rollout to so many hosts that this process begins now: `fleet-1a21f0015cc-7fbf-12`.
+pub fn rollout_name(now_unix_ms: u64, pid: u32, hosts: usize) -> String {
+    format!("{ROLLOUT}{now_unix_ms:x}-{pid:x}-{hosts}")
+}
+
+/// The number of hosts of a rollout, which is in its name; `None` where an older latput named it.
+fn planned_hosts(name: &str) -> Option<usize> {
+    name.strip_prefix(ROLLOUT)?.split('-').nth(2)?.parse().ok()
 }
 
 /// The begin of a rollout, in milliseconds since 1970, which is in its name.
@@ -63,7 +68,9 @@ pub fn open_rollouts(judged: &[Judged], now_unix_ms: u64) -> Vec<OpenRollout> {
         let is_split = is_kept && has(|state| state == RolloutState::WentBack);
         let is_recent =
             begun_unix_ms(name).is_some_and(|begun| now_unix_ms.saturating_sub(begun) < RECENT_MS);
-        waits || is_split || (is_kept && is_recent && !unknown.is_empty())
+        // Where all of its hosts have answered, the silent ones were left out.
+        let may_miss = planned_hosts(name).is_none_or(|planned| hosts.len() < planned);
+        waits || is_split || (is_kept && is_recent && may_miss && !unknown.is_empty())
     });
     let open = open.map(|(name, hosts)| OpenRollout {
         name: name.to_owned(),
@@ -153,16 +160,18 @@ mod tests {
 
     #[test]
     fn silent_host_leaves_recent_rollout_open() {
-        let named = |begun: u64| [(rollout_name(begun, 7), RolloutState::Confirmed(1))];
+        let named = |begun: u64| [(rollout_name(begun, 7, 3), RolloutState::Confirmed(1))];
         let said = |begun: u64, silent: usize| open(&named(begun), silent, NOW_MS);
         assert_eq!(
             said(NOW_MS - 60_000, 2),
             [format!(
                 "rollout {} may have been cut short: confirmed on h0; not known of h1, h2, which did not answer",
-                rollout_name(NOW_MS - 60_000, 7)
+                rollout_name(NOW_MS - 60_000, 7, 3)
             )]
         );
         assert_eq!(said(NOW_MS - 60_000, 0), [""; 0], "all of them have it");
+        let whole = [(rollout_name(NOW_MS - 60_000, 7, 1), RolloutState::Confirmed(1))];
+        assert_eq!(open(&whole, 2, NOW_MS), [""; 0], "the silent ones are no part of it");
         assert_eq!(said(NOW_MS - RECENT_MS, 2), [""; 0], "a host is away for another reason");
     }
 

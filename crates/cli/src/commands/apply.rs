@@ -456,6 +456,12 @@ fn entry_of(answer: &HostAnswer) -> Option<u64> {
     document["journal"].get(0)?.as_u64()
 }
 
+/// The error of a latput that was asked for JSON: the last line of its stderr.
+fn error_of(said: &str) -> Option<String> {
+    let document: serde_json::Value = serde_json::from_str(said.lines().last()?).ok()?;
+    document["error"]["message"].as_str().map(str::to_owned)
+}
+
 impl Part {
     /// Has latput do this with the interface on the host, with this input.
     fn ask(&self, context: &Context, verb: HostVerb, input: &str) -> Result<HostAnswer, CliError> {
@@ -504,7 +510,9 @@ impl Part {
             Some(5) => Code::Stranded,
             _ => Code::Failed,
         };
-        let said = answer.err.trim().trim_start_matches("latput: error: ");
+        let said = answer.err.trim();
+        let said =
+            error_of(said).unwrap_or_else(|| said.trim_start_matches("latput: error: ").to_owned());
         CliError::new(code, format!("{}: {said}", self.host.name))
     }
 }

@@ -24,6 +24,8 @@ const RESTORE_WITHIN: Duration = Duration::from_secs(15);
 /// Time between two attempts, because an agent that was cut off may be putting its host back
 /// itself.
 const RESTORE_EVERY: Duration = Duration::from_millis(500);
+/// Time for the last words of a process that has ended.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 /// Waits longer than this are reported.
 const TELL_AFTER: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -111,6 +113,8 @@ struct Restore {
     spec: HostSpec,
     process: Option<(Process, Arc<Mutex<LastLines>>)>,
     again_at: Instant,
+    /// When the process was first seen to have ended.
+    ended_at: Option<Instant>,
     /// The reason why the host may still be changed.
     why: String,
     is_done: bool,
@@ -124,7 +128,7 @@ impl Restore {
         );
         let spec = agent.spec.clone();
         let again_at = Instant::now();
-        Self { spec, process: None, again_at, why, is_done: false }
+        Self { spec, process: None, again_at, ended_at: None, why, is_done: false }
     }
 
     /// Starts it when it is due, and checks whether it has ended.
@@ -136,6 +140,12 @@ impl Restore {
             return self.start();
         };
         let Some(how) = process.how_it_ended() else { return };
+        // Its last words may still be on their way.
+        let ended_at = *self.ended_at.get_or_insert_with(Instant::now);
+        if !LastLines::is_whole(errors) && ended_at.elapsed() < LAST_WORDS_WITHIN {
+            return;
+        }
+        self.ended_at = None;
         self.is_done = process.exit_code() == Some(0);
         process.leave();
         let said = LastLines::said(errors);

@@ -163,7 +163,6 @@ pub(super) struct Rollout<'a> {
 
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        self.check_times()?;
         let commands: Vec<_> = self
             .guard
             .iter()
@@ -174,6 +173,8 @@ impl Args {
         let rights = FleetRights { changes: !self.dry_run, guards: &commands, files };
         let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
         fleet.must_want()?;
+        let groups: Vec<&str> = fleet.members.iter().map(|it| it.host.group.as_str()).collect();
+        self.check_times(stages(&groups, &self.steps()).len())?;
         let mut rollout = Rollout::new(&self, context, fleet, commands);
         rollout.look()?;
         let ended = rollout.go();
@@ -191,8 +192,8 @@ impl Args {
     }
 
     /// Refuses a time to confirm that ends before the stages do: each has its soak and four times `--timeout`.
-    fn check_times(&self) -> Result<(), CliError> {
-        let stages = u64::try_from(self.steps().len()).unwrap_or(u64::MAX);
+    fn check_times(&self, stages: usize) -> Result<(), CliError> {
+        let stages = u64::try_from(stages).unwrap_or(u64::MAX);
         let needed = self.stage_within().saturating_mul(stages);
         if self.confirm_within >= needed {
             return Ok(());
@@ -207,13 +208,12 @@ impl Args {
 
 impl<'a> Rollout<'a> {
     fn new(args: &'a Args, context: &'a Context, fleet: Fleet, commands: Vec<Vec<String>>) -> Self {
-        let name = rollout_name(unix_ms(), std::process::id());
         let guards = Guards { faults_most_pps: args.new_faults_most };
         Self {
             args,
             context,
             fleet,
-            name,
+            name: String::new(),
             guards,
             commands,
             begun: Instant::now(),
@@ -247,6 +247,7 @@ impl<'a> Rollout<'a> {
         });
         self.parts = parts.collect();
         let planned: Vec<usize> = self.in_phase(|phase| *phase == HostPhase::Planned);
+        self.name = rollout_name(unix_ms(), std::process::id(), planned.len());
         let groups: Vec<&str> =
             planned.iter().map(|idx| self.parts[*idx].member.host.group.as_str()).collect();
         let of_planned = |stage: Vec<usize>| stage.into_iter().map(|at| planned[at]).collect();

@@ -96,12 +96,20 @@ impl Rollout<'_> {
             let words = format!("{why}: {} put back", hosts_in_words(back));
             return CliError::new(Code::RolledBack, words);
         }
-        let names: Vec<&str> = left.iter().map(|left| left.host.as_str()).collect();
-        let message = format!(
-            "{why}. Put back: {}. Not put back (they go back by themselves at the time above): {}",
-            hosts_in_words(back),
-            names.join(", ")
-        );
+        let of_phase = |is_meant: fn(&HostPhase) -> bool| {
+            let meant = self.parts.iter().filter(|part| is_meant(&part.phase));
+            meant.map(|part| part.member.host.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let going = of_phase(|phase| matches!(phase, HostPhase::GoesBack(..)));
+        let stuck = of_phase(|phase| phase.is_left() && !matches!(phase, HostPhase::GoesBack(..)));
+        let mut message = format!("{why}. Put back: {}", hosts_in_words(back));
+        for (what, names) in
+            [("Going back by themselves, at the time above", going), ("Not put back", stuck)]
+        {
+            if !names.is_empty() {
+                let _ = write!(message, ". {what}: {names}");
+            }
+        }
         CliError { code: Code::Stranded, error: CutShort { message, left }.into() }
     }
 
