@@ -20,6 +20,7 @@ mod hostile_names;
 mod json;
 mod json_errors;
 mod keep;
+mod keep_beside;
 mod keep_forms;
 mod live_traffic;
 mod loopback;

@@ -225,7 +225,7 @@ fn late_change_of_deleted_interface_is_dropped() {
     );
 }
 
-/// What is made on an interface meanwhile has its MTU, and cannot keep it.
+/// An interface that is made on another one meanwhile has its MTU, and cannot keep it.
 #[test]
 fn interface_made_on_top_goes_down_too() {
     check(

@@ -480,7 +480,7 @@ impl<'a> Writing<'a> {
                 make(folder, OPEN)?;
             }
         }
-        // What goes makes room for what comes.
+        // Files that go make room for those that come.
         let (gone, rest): (Vec<_>, Vec<_>) = self
             .steps()
             .filter(|(_, now, wanted)| now != wanted)

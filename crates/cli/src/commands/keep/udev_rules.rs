@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_is_of_interface_by_subsystem_and_name_only() {
+    fn rule_matches_by_subsystem_and_name() {
         for (line, expected) in [
             (r#"SUBSYSTEM=="net", ACTION=="add", ATTR{gro_flush_timeout}="0""#, true),
             (r#"ACTION=="add|move", SUBSYSTEM=="net", KERNEL=="eth*|en*", RUN+="x""#, true),

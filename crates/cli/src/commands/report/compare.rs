@@ -216,7 +216,7 @@ fn same_settings(
         return Ok(vec![(0, 0)]);
     }
     let mut same: Vec<(usize, usize)> = Vec::new();
-    // What was there before one run may be a level of the other's plan, under another label.
+    // The values before one run may be a level of the other's plan, under another label.
     let has_values = |one: &LabelledSetting, other: &LabelledSetting| one.by_role == other.by_role;
     let has_label = |one: &LabelledSetting, other: &LabelledSetting| one.label == other.label;
     for is_same in [has_values, has_label] {

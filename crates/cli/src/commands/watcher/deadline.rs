@@ -200,12 +200,12 @@ impl<'a> ConfirmDeadline<'a> {
                 return false;
             }
             log_ending(store, &kept, why);
-            let _no_room = store.tell_late(&kept, &Ending::AllBack.told(why));
+            let _no_room = store.tell_late(&kept, &RestoreEnding::AllBack.told(why));
             return true;
         }
         let why = self.why(&kept);
         // Noted before the values change, so that it is known to anyone who sees them.
-        let noted = Ending::AllBack.told(why);
+        let noted = RestoreEnding::AllBack.told(why);
         let mut is_noted = store.tell_late(&kept, &noted).is_ok();
         let moved = self.warnings(&kept);
         let ended = self.put_back(store, &kept, &moved);
@@ -248,12 +248,14 @@ impl<'a> ConfirmDeadline<'a> {
         store: &mut dyn CheckpointStore,
         kept: &Checkpoint,
         moved: &[String],
-    ) -> Result<Ending, String> {
+    ) -> Result<RestoreEnding, String> {
         let why = self.why(kept);
         match transaction::restore(&mut self.kernel, store, &self.origin, kept) {
-            Ok(Restored::InterfaceGone) => Ok(Ending::InterfaceGone),
-            Ok(Restored::Done { others, .. }) if !others.is_empty() => Ok(Ending::Except(others)),
-            Ok(_) => Ok(Ending::AllBack),
+            Ok(Restored::InterfaceGone) => Ok(RestoreEnding::InterfaceGone),
+            Ok(Restored::Done { others, .. }) if !others.is_empty() => {
+                Ok(RestoreEnding::Except(others))
+            }
+            Ok(_) => Ok(RestoreEnding::AllBack),
             Err(error) => {
                 // From now on a value that differs is somebody else's.
                 if matches!(error, RestoreError::Forget { .. }) {
@@ -305,14 +307,14 @@ impl<'a> ConfirmDeadline<'a> {
 }
 
 /// How a change went back.
-enum Ending {
+enum RestoreEnding {
     AllBack,
     /// Somebody else has set these values since.
     Except(Vec<Foreign>),
     InterfaceGone,
 }
 
-impl Ending {
+impl RestoreEnding {
     /// The sentence for whoever comes too late to confirm it.
     fn told(&self, why: &str) -> String {
         match self {
