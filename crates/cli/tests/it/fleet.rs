@@ -40,6 +40,9 @@ fn bad_inventory_is_refused_with_remedy() {
     let place = Place::new();
     place.write("bad.toml", "schema = 1\n[group.a]\nhosts = ['ssh://a']\n");
     place.write("json.json", "[1]");
+    let two =
+        "schema = 1\n[group.a]\nhosts = ['ssh://a%e', 'ssh://b%e']\nsettings = { mtu = 1400 }\n";
+    place.write("two.toml", two);
     place.write("twice.toml", "schema = 1\n[group.a]\nhosts = ['ssh://a%e']\n[group.b]\nhosts = ['ssh://a%e']\nsettings = { mtu = 1400 }\n");
     for (args, words) in [
         (&["verify"][..], &["inventory.toml", "--inventory", "--hosts-from"][..]),
@@ -55,7 +58,10 @@ fn bad_inventory_is_refused_with_remedy() {
         (&["verify", "--hosts-from", "a | b"], &["--hosts-from `a | b`"]),
         (&["show", "mut"], &["mtu"]),
         (&["apply", "--canary", "0"], &["a number of hosts, a share such as 10%"]),
-        (&["apply", "--soak", "5min"], &["2 stages need up to", "Use `--confirm-within"]),
+        (
+            &["apply", "-i", "two.toml", "--soak", "5min"],
+            &["2 stages need up to", "Use `--confirm-within"],
+        ),
         (&["apply", "--guard", ""], &["--guard ``: it names no program"]),
         (&["apply", "--guard", "nosuchprogram {host}"], &["no program `nosuchprogram`"]),
         (&["apply", "--guard", "sh -c {hst}"], &["did you mean `{host}`?"]),

@@ -232,7 +232,7 @@ fn interface_made_on_top_goes_down_too() {
         "$latput set v0 mtu=9000; ip link add link v0 name upper type macvlan; code $latput undo --dry-run; \
          code $latput undo; echo undone $(mtu v0) $(mtu upper); ip link del upper; \
          $latput set v0 mtu=9000 --confirm-within 2s; ip link add link v0 name upper type macvlan; \
-         for i in $(seq 40); do $latput log | grep -q 'put back' && break; sleep 0.3; done; \
+         for i in $(seq 40); do $latput log | grep -q 'no confirmation' && break; sleep 0.3; done; \
          echo late $(mtu v0) $(mtu upper); code $latput restore",
         &[
             "would undo v0 mtu",
@@ -263,7 +263,7 @@ fn lack_of_threads_is_an_error() {
     check(
         "for when in 1 2 3; do strace -f -o /dev/null -e inject=clone3:error=EAGAIN:when=$when+ $latput set v0 mtu=1400; \
          ended=$?; [ $ended -lt 10 ] || echo wrong at $when; [ $ended != 0 ] || $latput undo; done; \
-         $latput set v0 mtu=1400 rps-cpus=0 --confirm-within 10min; \
+         $latput set v0 mtu=1400 txqueuelen=500 --confirm-within 10min; \
          code strace -f -o /dev/null -e inject=clone3:error=EAGAIN:when=1+ $latput restore; echo now $(mtu v0)",
         &["put back v0 mtu", "code 0", "now 1500"],
         &[],
