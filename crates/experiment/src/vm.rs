@@ -210,8 +210,9 @@ impl TrialRunner for Emulated {
                 match parameters::module_parameters(by_role) {
                     Ok(words) if words.is_empty() => {}
                     Ok(words) if self.guest.spec().driver.parameters().is_empty() => {
-                        let why = format!("the driver has no parameter {}", words.join(" "));
-                        return Ok(Some(why));
+                        let spec = self.guest.spec();
+                        let words = words.join(" ");
+                        return Ok(Some(format!("vm:{spec}: the driver has no parameter {words}")));
                     }
                     Ok(_) => {}
                     Err(why) => return Ok(Some(why)),
