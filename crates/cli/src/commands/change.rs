@@ -249,7 +249,10 @@ impl Changing {
             return match transaction::commit(&mut self.store, &applied.undo) {
                 Ok(number) => Ok(Kept { number, waits: None }),
                 Err(error) => {
-                    let why = format!("it cannot be recorded, so everything was put back: {error}");
+                    let why = format!(
+                        "{}: the change cannot be recorded, so everything was put back: {error}",
+                        applied.undo.interface
+                    );
                     Err(self.put_back(applied, &why))
                 }
             };

@@ -157,12 +157,16 @@ fn label_of_a_table_names_its_setting() {
     place.run(&run).expect(0, &["off, 50us"]);
     let compare = ["report", "two.db", "--compare", "on, 0us", "off, 50us"];
     place.run(&compare).expect(0, &["gro=off"]);
-    // A setting that only one of two runs has is named, and not compared.
+    // Equal values are compared, whatever their label. A setting that only one of two runs has is named.
     let later = PLAN.replace(composite, factors).replace("50us", "100us");
     place.write("later.toml", &later);
     place.run(&[&["run", "later.toml", "-o", "later.db"], &ON[..]].concat()).expect(0, &[]);
     place.run(&["report", "--compare", "two.db", "later.db"]).expect(
         0,
-        &["only in two.db: `gro=on rx-usecs=50us`", "only in later.db: `today`, `gro=on rx-usecs"],
+        &[
+            "first: gro=on rx-usecs=50us; second: today",
+            "only in two.db: `gro=off rx-usecs=50us`",
+            "only in later.db: `gro=on rx-usecs=100us`",
+        ],
     );
 }

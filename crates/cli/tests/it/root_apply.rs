@@ -106,7 +106,7 @@ fn where_one_host_refuses_the_others_go_back() {
     let ran = place.run(&["apply", "r.db", "--setting", "1400"]);
     ran.expect(4, &["b: ", "waits to be confirmed", "a is as it was"]);
     assert_eq!(mtus(&lab), [false, false]);
-    lab.a(&["log"]).expect(0, &["no change was made"]);
+    lab.a(&["log"]).expect(0, &["put back: `latput restore` by"]);
     // Nor is it confirmed for whoever has made it.
     let confirmed = place.run(&["apply", "r.db", "--setting", "1400", "--confirm"]);
     assert_ne!(confirmed.code, Some(0), "{confirmed:#?}");

@@ -84,26 +84,20 @@ fn setting_is_applied_and_shown() {
 }
 
 #[test]
-fn uncommitted_change_stands_with_instructions() {
+fn change_that_cannot_be_committed_goes_back() {
     if needs_root() || needs_program("strace") {
         return;
     }
     isolate();
     let place = Place::new();
     let lab = Lab::up(&place);
+    let before = lab.knobs();
     let calls = "renameat2";
     let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:error=EIO"));
     let strace = ["strace", "-f", "-o", "/dev/null", "-e", &trace, "-e", &inject];
     let ran = lab.b_behind(&strace, &["set", "lat0", "mtu=1400"]);
-    let said =
-        "the change is in force, but its checkpoint is left. Remove it: `latput restore --forget ";
-    ran.expect(5, &["changed lat0 mtu", said, "Input/output error"]);
-    lab.b(&["show", "lat0"]).expect(0, &["1400"]);
-    let text = format!("{}{}", ran.out, ran.err);
-    let slot = text.split_once(said).unwrap().1.split('`').next().unwrap().to_owned();
-    lab.b(&["set", "lat0", "mtu=1300"]).expect(1, &["was not finished"]);
-    lab.b(&["restore", "--forget", &slot]).expect(0, &[]);
-    lab.b(&["show", "lat0"]).expect(0, &["1400"]);
+    ran.expect(4, &["lat0: the change cannot be recorded", "put back", "Input/output error"]);
+    assert_eq!(lab.knobs(), before);
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
