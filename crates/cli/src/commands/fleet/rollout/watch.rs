@@ -23,12 +23,14 @@ impl Rollout<'_> {
     pub(super) fn watch(&mut self) -> Result<(), String> {
         let soak = self.args.soak.as_duration();
         let end = Instant::now() + soak;
+        // The last round begins when the soak is over, however long a round takes.
         loop {
+            let begun = Instant::now();
             self.round()?;
-            let now = Instant::now();
-            if now >= end {
+            if begun >= end {
                 return Ok(());
             }
+            let now = Instant::now();
             self.wait_until(end.min(now + (soak / PARTS).max(ROUND_EVERY_LEAST)))?;
         }
     }
