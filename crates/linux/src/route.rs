@@ -137,15 +137,10 @@ impl Route {
     /// The interface called `name`.
     pub fn link(&self, name: &str) -> Result<Link, Error> {
         check_interface_name(name)?;
-        let request = Request::new(format!("find the interface {name}"), uapi::RTM_GETLINK)
-            .header(&link_header(0, 0, 0))
-            .text(uapi::IFLA_IFNAME, name);
-        let answer = self.0.exchange_for_one(&request).map_err(Error::from);
-        let answer = answer.map_err(|error| match error.errno() {
+        self.link_by_any_name(name).map_err(|error| match error.errno() {
             Some(libc::ENODEV) => Error::NoInterface { name: name.to_owned() },
             _ => error,
-        })?;
-        parse(&request, &answer)
+        })
     }
 
     /// The interface of this name or alternative name (`ip link property add dev eth0 altname lan`). Fails with `ENODEV`

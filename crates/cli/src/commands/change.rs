@@ -36,9 +36,10 @@ pub(super) fn present_name(text: &str) -> Result<String, String> {
 
 /// The words for a place of an interface of this host.
 pub(super) fn place_words(knob: Knob, place: Place) -> String {
-    match LinuxKernel::open() {
-        Ok(kernel) if place.is_follower() => kernel.place_words(knob, place),
-        _ => place.to_string(),
+    let kernel = place.is_follower().then(LinuxKernel::open);
+    match kernel {
+        Some(Ok(kernel)) => kernel.place_words(knob, place),
+        Some(Err(_)) | None => place.to_string(),
     }
 }
 

@@ -46,7 +46,7 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let mut store = FileCheckpoints::new(&host::checkpoints_dir());
         let origin = checkpoint::context()?;
-        let kernel = LinuxKernel::open()?;
+        let mut kernel = LinuxKernel::open()?;
         let is_meant =
             |interface: &String| self.interface.as_ref().is_none_or(|meant| meant == interface);
         let (readable, unreadable): (Vec<_>, Vec<_>) =
@@ -94,7 +94,7 @@ impl Args {
                     confirmed.push((&change.interface, number));
                 }
                 Err(error) => {
-                    let failure = failure(error, (&mut store, &origin), change);
+                    let failure = failure(error, (&mut kernel, &mut store, &origin), change);
                     if let Some(earlier) = worst.replace(failure) {
                         output::remark(&format!("latput: error: {:#}", earlier.error));
                     }
@@ -115,15 +115,14 @@ impl Args {
 /// The failure of a confirmation. A change that has gone back without its checkpoint, which was away, is forgotten.
 fn failure(
     error: ConfirmError,
-    (store, origin): (&mut FileCheckpoints, &knobs::Context),
+    (kernel, store, origin): (&mut LinuxKernel, &mut FileCheckpoints, &knobs::Context),
     change: &Checkpoint,
 ) -> CliError {
-    if let (ConfirmError::TooLate { interface, since }, Ok(mut kernel)) =
-        (&error, LinuxKernel::open())
+    if let ConfirmError::TooLate { interface, since } = &error
         && let Ok(Restored::Done { changes, .. }) =
-            transaction::plan_restore(&kernel, origin, change)
+            transaction::plan_restore(kernel, origin, change)
         && changes.is_empty()
-        && transaction::restore(&mut kernel, store, origin, change).is_ok()
+        && transaction::restore(kernel, store, origin, change).is_ok()
     {
         let message = format!("{interface}: too late by {since}: everything was put back");
         return CliError::new(Code::RolledBack, message);

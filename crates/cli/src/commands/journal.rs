@@ -10,6 +10,7 @@ use latput_knobs::{
     Whereabouts,
 };
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
+use latput_units::IntoSet;
 
 use crate::exit::CliError;
 
@@ -73,19 +74,16 @@ impl Journal {
         let origin = checkpoint::context()?;
         let kernel = LinuxKernel::open()?;
         let store = FileCheckpoints::new(&host::checkpoints_dir());
-        let unfinished: Vec<Checkpoint> = store.list()?.into_iter().flatten().collect();
-        let is_cut = |number: u64, change: &Checkpoint| {
-            let undoes = |it: &&Checkpoint| it.undoes == Some(number) && it.confirm_by.is_none();
-            unfinished.iter().filter(undoes).any(|it| it.boot_id == change.boot_id)
-        };
+        let unfinished = store.list()?.into_iter().flatten().filter(|it| it.confirm_by.is_none());
+        let cut: BTreeSet<(Option<u64>, String)> =
+            unfinished.map(|it| (it.undoes, it.boot_id)).into_set();
         let listed = store.journal().entries()?;
         let mut journal = Self { entries: Vec::new(), damaged: Vec::new() };
         for (number, change) in listed {
             match change {
                 Ok(change) => {
-                    let is_cut = is_cut(number, &change);
                     let mut entry = entry(&kernel, &origin, &journal.entries, number, change);
-                    if is_cut {
+                    if cut.contains(&(Some(number), entry.change.boot_id.clone())) {
                         entry.state = ChangeState::UndoUnfinished;
                     }
                     journal.entries.push(entry);

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Change, Foreign, RestoreError, Restored};
-use latput_knobs::{
-    self as knobs, Checkpoint, CheckpointStore, KernelRead as _, StoreError, Whereabouts,
-};
+use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, StoreError};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint, process};
 
-use crate::commands::way_back::{warnings, with_its_name_of_now, with_others};
+use crate::commands::way_back::{
+    log_went_back, present_name, warnings, with_its_name_of_now, with_others,
+};
 use crate::commands::{change, next, set, watcher};
 use crate::context::Context;
 use crate::exit::{CliError, Code};
@@ -181,10 +181,7 @@ fn put_back(
             if kept.confirm_by.is_some() {
                 watcher::tell_settled(kept);
                 let why = format!("`latput restore` by {}", origin.by.user);
-                let went_back = Some(with_others(&why, &others));
-                let ended = Checkpoint { went_back, going_back: None, ..kept.clone() };
-                // Without room for it, it is back all the same.
-                let _no_room = store.journal().add(&ended);
+                log_went_back(store, kept, with_others(&why, &others));
             }
             Ok((interface, RestoreOutcome::PutBack(changes, others)))
         }
@@ -222,9 +219,7 @@ fn not_put_back(
 
 /// Whether the interface of a change is here, with the values that the change has made.
 fn is_here(kernel: &LinuxKernel, origin: &knobs::Context, kept: &Checkpoint) -> bool {
-    kept.boot_id == origin.boot_id
-        && kept.is_of_namespace(origin) == Some(true)
-        && matches!(kernel.find(&kept.device), Ok(Whereabouts::Here(_)))
+    kept.boot_id == origin.boot_id && present_name(kernel, origin, kept).is_some()
 }
 
 /// Deletes one checkpoint at its owner's request. A change whose interface is here becomes an entry of the journal.

@@ -2,7 +2,7 @@
 
 use latput_knobs::transaction::{Change, Foreign};
 use latput_knobs::{self as knobs, Checkpoint, KernelRead as _, Knob, Place, Value, Whereabouts};
-use latput_linux::LinuxKernel;
+use latput_linux::{FileCheckpoints, LinuxKernel};
 
 /// The checkpoint under the interface's present name, which may have changed.
 pub(super) fn with_its_name_of_now(
@@ -10,12 +10,28 @@ pub(super) fn with_its_name_of_now(
     origin: &knobs::Context,
     mut kept: Checkpoint,
 ) -> Checkpoint {
-    if kept.is_of_namespace(origin) == Some(true)
-        && let Ok(Whereabouts::Here(name)) = kernel.find(&kept.device)
-    {
+    if let Some(name) = present_name(kernel, origin, &kept) {
         kept.interface = name;
     }
     kept
+}
+
+/// The present name of the interface of a checkpoint; `None` where it is not here.
+pub(super) fn present_name(
+    kernel: &LinuxKernel,
+    origin: &knobs::Context,
+    kept: &Checkpoint,
+) -> Option<String> {
+    match kernel.find(&kept.device) {
+        Ok(Whereabouts::Here(name)) if kept.is_of_namespace(origin) == Some(true) => Some(name),
+        _ => None,
+    }
+}
+
+/// Keeps a change that was put back in the journal. Without room for it, it is back all the same.
+pub(super) fn log_went_back(store: &FileCheckpoints, change: &Checkpoint, why: String) {
+    let ended = Checkpoint { went_back: Some(why), going_back: None, ..change.clone() };
+    let _no_room = store.journal().add(&ended);
 }
 
 /// Why a change went back, with the values that stay because somebody else has set them.

@@ -425,11 +425,11 @@ pub(super) fn leave_to_others(
     interface: &str,
     checkpoint: &Checkpoint,
 ) -> Result<(State, Vec<Foreign>), KernelError> {
-    let mut undo = checkpoint.to_put_back().clone();
-    let mut others = Vec::new();
-    if checkpoint.going_back.is_some() {
-        return Ok((undo, others));
+    if let Some(left) = &checkpoint.going_back {
+        return Ok((left.clone(), Vec::new()));
     }
+    let mut undo = checkpoint.undo.clone();
+    let mut others = Vec::new();
     for (knob, written) in by_knob(&checkpoint.written) {
         let same = |one: &Value, other: &Value| knob.spec().same(one, other);
         let adaptive = knob.spec().overruled_by;

@@ -53,8 +53,8 @@ pub(super) struct ConfirmDeadline<'a> {
     attempted: Option<Nanos>,
     /// Whether the maker was killed.
     is_ended: bool,
-    /// Once the values are back and only the checkpoint is left: why they went back, with what that moved.
-    back: Option<String>,
+    /// Once the values are back and only the checkpoint is left: why they went back, and warnings of that.
+    back: Option<(&'static str, Vec<String>)>,
     /// The kernel's log, for the first failure. It is open before that, which may be a lack of
     /// descriptors.
     kernel_log: Option<File>,
@@ -195,33 +195,31 @@ impl<'a> ConfirmDeadline<'a> {
             }
             Ok(Some(_)) => return true,
         };
-        if let Some(why) = &self.back {
+        if let Some((why, moved)) = &self.back {
             if store.remove(slot).is_err() {
                 return false;
             }
-            log_ending(store, &kept, why);
-            let _no_room = store.tell_late(&kept, &RestoreEnding::AllBack.told(why));
+            let ending = RestoreEnding::AllBack;
+            let _no_room = store.tell_late(&kept, &ending.describe_to_caller(why, moved));
+            way_back::log_went_back(store, &kept, ending.describe_to_journal(why, moved));
             return true;
         }
         let why = self.why(&kept);
         // Noted before the values change, so that it is known to anyone who sees them.
-        let noted = RestoreEnding::AllBack.told(why);
-        let mut is_noted = store.tell_late(&kept, &noted).is_ok();
+        let noted = RestoreEnding::AllBack.describe_to_caller(why, &[]);
+        let is_noted = store.tell_late(&kept, &noted).is_ok();
         let moved = self.warnings(&kept);
         let ended = self.put_back(store, &kept, &moved);
-        let told = match &ended {
-            Ok(ending) => with_warnings(&ending.told(why), &moved),
+        let said = match &ended {
+            Ok(ending) => ending.describe_to_caller(why, &moved),
             Err(failure) => failure.clone(),
         };
         // The checkpoint that is gone may have made room for it.
-        if told != noted || !is_noted {
-            is_noted = store.tell_late(&kept, &told).is_ok();
+        if said != noted || !is_noted {
+            let _no_room = store.tell_late(&kept, &said);
         }
-        if let Ok(ending) = &ended {
-            log_ending(store, &kept, &with_warnings(&ending.logged(why), &moved));
-        }
-        if !is_noted {
-            let _no_room = store.tell_late(&kept, &told);
+        if let Ok(ending) = ended {
+            way_back::log_went_back(store, &kept, ending.describe_to_journal(why, &moved));
         }
         store.kept(slot).is_ok_and(|kept| kept.is_none())
     }
@@ -236,8 +234,8 @@ impl<'a> ConfirmDeadline<'a> {
         // A folder in the place of ours is not written to.
         if !self.is_away(store) {
             let why = self.why(&seen);
-            let _no_room = store.tell_late(&seen, &ending.told(why));
-            log_ending(store, &seen, &ending.logged(why));
+            let _no_room = store.tell_late(&seen, &ending.describe_to_caller(why, &[]));
+            way_back::log_went_back(store, &seen, ending.describe_to_journal(why, &[]));
         }
         true
     }
@@ -259,7 +257,7 @@ impl<'a> ConfirmDeadline<'a> {
             Err(error) => {
                 // From now on a value that differs is somebody else's.
                 if matches!(error, RestoreError::Forget { .. }) {
-                    self.back = Some(with_warnings(why, moved));
+                    self.back = Some((why, moved.to_vec()));
                 }
                 let failure = format!("{why}, and putting it back failed: {}", chain(&error));
                 self.complain(&failure);
@@ -316,37 +314,30 @@ enum RestoreEnding {
 
 impl RestoreEnding {
     /// The sentence for whoever comes too late to confirm it.
-    fn told(&self, why: &str) -> String {
-        match self {
-            Self::AllBack => format!("{why}, and everything was put back"),
-            Self::Except(others) => {
-                way_back::with_others(&format!("{why}, and everything was put back"), others)
-            }
+    fn describe_to_caller(&self, why: &str, moved: &[String]) -> String {
+        let all_back = format!("{why}, and everything was put back");
+        let sentence = match self {
+            Self::AllBack => all_back,
+            Self::Except(others) => way_back::with_others(&all_back, others),
             Self::InterfaceGone => format!("{why}, and the interface was deleted"),
-        }
+        };
+        with_warnings(&sentence, moved)
     }
 
     /// The reason in the journal, whose state says that it was put back.
-    fn logged(&self, why: &str) -> String {
+    fn describe_to_journal(&self, why: &str, moved: &[String]) -> String {
         match self {
-            Self::AllBack => why.to_owned(),
-            Self::Except(others) => way_back::with_others(why, others),
-            Self::InterfaceGone => self.told(why),
+            Self::AllBack => with_warnings(why, moved),
+            Self::Except(others) => with_warnings(&way_back::with_others(why, others), moved),
+            Self::InterfaceGone => self.describe_to_caller(why, moved),
         }
     }
 }
 
-/// Outcome of a change, with what its way back has moved.
-fn with_warnings(told: &str, moved: &[String]) -> String {
+/// A sentence on a change, with the warnings of its way back.
+fn with_warnings(sentence: &str, moved: &[String]) -> String {
     let warnings = moved.iter().map(|moved| format!(". Warning: {moved}"));
-    [told.to_owned()].into_iter().chain(warnings).collect()
-}
-
-/// Keeps a change that was put back in the journal. Without room for it, [`FileCheckpoints::tell_late`] has told.
-fn log_ending(store: &FileCheckpoints, change: &Checkpoint, why: &str) {
-    let went_back = Some(why.to_owned());
-    let ended = Checkpoint { went_back, going_back: None, ..change.clone() };
-    let _no_room = store.journal().add(&ended);
+    [sentence.to_owned()].into_iter().chain(warnings).collect()
 }
 
 /// The store of a change whose folder is gone: what a watcher remembers of it.
