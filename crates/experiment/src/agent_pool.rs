@@ -480,7 +480,10 @@ impl Joined<'_> {
             .flat_map(|part| part.held_back.iter().map(|why| format!("{}: {why}", host(part))))
             .collect();
         let of_hosts = [checks::knob_drift(&drift), checks::throttled(&held_back)];
-        together.into_iter().chain(of_hosts).collect()
+        let of_slices = finished.iter().filter(|_| self.slices.is_some()).filter_map(|part| {
+            checks::steal_of_slices(part.slices.iter().map(|slice| &slice.host))
+        });
+        together.into_iter().chain(of_hosts).chain(of_slices).collect()
     }
 
     /// Joins slice `idx`, or the whole window.

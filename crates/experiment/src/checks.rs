@@ -3,18 +3,17 @@
 mod beside;
 mod connections;
 mod phase_lock;
+mod steal;
 
 use latput_knobs::effect::{self, EffectVerdict, Events, Seen};
-use latput_trial::check::{KNOB_DRIFT, STEAL};
+use latput_trial::check::KNOB_DRIFT;
 use latput_trial::observation::{CpuSource, HostObservation, Role, TrafficObservation};
 use latput_trial::surroundings::SHARED_CPUS;
 use latput_trial::{Check, Traffic};
 use latput_units::Nanos;
 
 pub(crate) use self::beside::{on_schedule, throttled};
-
-/// Most stolen CPU time, as a share of a host's CPU time.
-const STEAL_LIMIT: f64 = 0.02;
+pub(crate) use self::steal::steal_of_slices;
 /// Least change that counts as a step: more than NTP's slewing in a window, and less than a clock
 /// is set by.
 const WALL_CLOCK_STEP_S: f64 = 0.1;
@@ -54,7 +53,7 @@ pub fn of_trial(
 ) -> Vec<Check> {
     let mut checks = cpu_parts(hosts, parts);
     for (host, part) in hosts.iter().zip(parts) {
-        checks.push(steal(host));
+        checks.push(steal::steal(host));
         checks.extend(cpu_covers_window(host));
         checks.extend(cpu_sources_agree(host, part.traffic_cpu));
         // Beside live traffic as much is read under each setting, and readings are rarer where they cost much.
@@ -212,16 +211,6 @@ fn cpu_span(host: &HostObservation) -> f64 {
 /// A clock tick for each CPU, seconds.
 fn tick_of_each_cpu(host: &HostObservation) -> f64 {
     CLOCK_TICK.as_secs_f64() * host.cpus.len() as f64
-}
-
-fn steal(host: &HostObservation) -> Check {
-    let time = host.cpu();
-    let share = share(time.steal, time.total());
-    Check {
-        name: STEAL.to_owned(),
-        passed: share <= STEAL_LIMIT,
-        detail: format!("{}: the hypervisor took {:.1}% of the CPU time", host.host, share * 100.0),
-    }
 }
 
 fn sampling(host: &HostObservation) -> Check {

@@ -245,11 +245,15 @@ fn forget(
     if let Some(kept) = in_force
         && kept.confirm_by.is_some_and(|by| by > origin.since_boot)
     {
-        let message = format!(
-            "{0}: the change of {1} waits to be confirmed: `latput confirm {0}` keeps it, `latput restore {0}` puts it back",
-            kept.interface,
-            kept.owner()
-        );
+        let message = if waits_for_other(kept, origin, None) {
+            waiting_words(kept, "with `latput confirm` keeps it, with `latput restore` puts it back")
+        } else {
+            format!(
+                "{0}: the change of {1} waits to be confirmed: `latput confirm {0}` keeps it, `latput restore {0}` puts it back",
+                kept.interface,
+                kept.owner()
+            )
+        };
         return Err(CliError::new(Code::Failed, message));
     }
     // Values that stay are an entry of the journal, so that they can be undone.
