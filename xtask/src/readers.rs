@@ -1,6 +1,6 @@
-//! Programs that read what `latput keep` and `export-settings` write, in the versions of another Debian.
+//! Programs that read what `latput keep` and `export-settings` write, in the versions of other Debians.
 //!
-//! The tests that a reader judges run once more in a root of that Debian. Its C library is newer than the one that the tests
+//! The tests that a reader judges run once more in a root of each. Its C library is newer than the one that the tests
 //! were linked with, so they run there as they are.
 
 use std::fs;
@@ -10,13 +10,13 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::ci::{Tally, cargo_test};
-use crate::dist::{empty, first_source};
-use crate::workspace::{Workspace, missing_for_root};
+use crate::dist::make_debian;
+use crate::workspace::{Workspace, missing_for_root, output};
 
 const PROGRAMS: &[&str] = &["chroot", "debootstrap", "unshare"];
-/// Debian 13.
-const SUITE: &str = "trixie";
-/// The root is made anew when this changes.
+/// Debian 13, and the one after it.
+const SUITES: &[&str] = &["trixie", "forky"];
+/// A root is made anew when this changes.
 const VERSION: u32 = 1;
 /// The readers, and what the tests judge by.
 const PACKAGES: &[&str] = &[
@@ -66,7 +66,7 @@ cd "$folder"
 exec "$@"
 "#;
 
-/// Runs the tests with the readers of the other Debian.
+/// Runs the tests with the readers of the other Debians.
 pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     if let Some(missing) = missing_for_root(PROGRAMS) {
         tally.feed(&format!("skipped: readers: needs {missing}"));
@@ -74,11 +74,23 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     }
     let folder = workspace.target.join("readers");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let root = make_root(&folder, tally)?;
     let enter = folder.join("enter");
     fs::write(&enter, ENTER).with_context(|| format!("cannot write {}", enter.display()))?;
+    for suite in SUITES {
+        let root = make_root(&folder, suite)?;
+        run_tests(workspace, (&enter, &root), tally).with_context(|| format!("readers of {suite}"))?;
+    }
+    Ok(())
+}
+
+/// Runs the tests in a root, which a script enters.
+fn run_tests(
+    workspace: &Workspace,
+    (enter, root): (&Path, &Path),
+    tally: &mut Tally,
+) -> Result<()> {
     let unshare = ["unshare", "--mount", "sh"].map(Path::new);
-    let runner = [&unshare[..], &[&enter, &root, &workspace.root]].concat();
+    let runner = [&unshare[..], &[enter, root, &workspace.root]].concat();
     // A list of JSON is one of TOML.
     let runner = serde_json::to_string(&runner)?;
     let mut cargo = cargo_test(workspace, "--test it");
@@ -87,21 +99,11 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.run_tests(cargo, &format!("--test-threads=2 {}", TESTS.join(" ")))
 }
 
-/// The root with the readers, made once.
-fn make_root(folder: &Path, tally: &mut Tally) -> Result<PathBuf> {
-    let root = folder.join(format!("{SUITE}-{VERSION}"));
-    if root.exists() {
-        return Ok(root);
-    }
-    let partial = folder.join("partial");
-    empty(&partial)?;
-    let (_, from) = first_source()?;
-    let mut make = Command::new("debootstrap");
-    tally.run(make.args(["--variant=minbase", SUITE]).arg(&partial).arg(from))?;
-    let mut install = Command::new("unshare");
-    install.args(["--mount", "sh", "-c", INSTALL, "install"]).arg(&partial).args(PACKAGES);
-    tally.run(&mut install)?;
-    // Only a whole one has the name.
-    fs::rename(&partial, &root)?;
-    Ok(root)
+/// The root of a Debian with its readers, made once.
+fn make_root(folder: &Path, suite: &str) -> Result<PathBuf> {
+    make_debian(folder.join(format!("{suite}-{VERSION}")), suite, None, |root| {
+        let mut install = Command::new("unshare");
+        install.args(["--mount", "sh", "-c", INSTALL, "install"]).arg(root).args(PACKAGES);
+        output(&mut install).map(drop)
+    })
 }

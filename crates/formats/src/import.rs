@@ -130,6 +130,9 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
                     add_note(&mut results, again);
                     return Ok(());
                 }
+                for name in known.iter().flat_map(|earlier| test.differing_facts(earlier)) {
+                    add_note(&mut results, differing_note(name));
+                }
                 known.push(test.clone());
                 let record = test.record;
                 add(&mut results, test).map_err(|text| Problem::at(format!("test {idx}"), text))?;
@@ -152,6 +155,11 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
     results.planned_trials = results.rows.len() as u64;
     results.notes.extend(records_note(&records));
     Ok(Imported { results, records, left_out })
+}
+
+/// Names an option or a host that tests of one workload do not share.
+fn differing_note(name: &str) -> String {
+    format!("tests of one workload differ in `{name}`; import them into files of their own to compare them")
 }
 
 /// The note by which a later import knows the records that are there already.
@@ -303,6 +311,24 @@ mod tests {
         let note = records_note(&[Some(7), None, Some(u32::MAX)]).unwrap();
         assert_eq!(known_records(&[note]), [7, u32::MAX].into());
         assert_eq!(records_note(&[None]), None);
+    }
+
+    #[test]
+    fn tests_with_other_options_are_told() {
+        let test = |gso: u8, cookie: &str| {
+            let text = r#"{"start":{"connecting_to":{},"cookie":"COOKIE","version":"iperf 3.22",
+                "test_start":{"protocol":"UDP","num_streams":1,"blksize":1470,"reverse":0,"gso":GSO}},
+                "end":{"streams":[{"udp":{}}],"sum":{"seconds":1,"bytes":125000,"packets":100,
+                "lost_packets":1,"lost_percent":1}}}"#;
+            text.replace("COOKIE", cookie).replace("GSO", &gso.to_string()).into_bytes()
+        };
+        let notes = |gso: u8| {
+            let files = [test(0, "one"), test(gso, "two"), test(gso, "three")];
+            let files = files.map(|bytes| ("udp.json".to_owned(), bytes));
+            import(ImportFormat::Iperf3, &files).unwrap().results.notes
+        };
+        assert_eq!(notes(1), [differing_note("--gsro")]);
+        assert_eq!(notes(0), [""; 0]);
     }
 
     #[test]

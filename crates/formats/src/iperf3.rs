@@ -93,6 +93,15 @@ fn failed(text: &str) -> ReadError {
     ReadError::Failed(format!("the test failed: {text}"))
 }
 
+/// Options that change the figures and are no part of a workload: their places, and iperf3's words for them.
+const OPTIONS: &[(&str, &str)] = &[
+    ("/start/test_start/gso", "--gsro"),
+    ("/start/test_start/fqrate", "--fq-rate"),
+    ("/start/test_start/tos", "--tos"),
+    ("/start/sock_bufsize", "--window"),
+    ("/end/sender_tcp_congestion", "--congestion"),
+];
+
 /// The end that wrote a document, and its part in the traffic.
 #[derive(Clone, Copy, Debug)]
 struct Writer {
@@ -158,6 +167,10 @@ fn test(value: &Value) -> Result<Test, ReadError> {
         observation.programs.extend(known);
     }
     let fact = |key: &str| Some((key.to_owned(), start[key].as_str()?.to_owned()));
+    let options = OPTIONS.iter().filter_map(|(place, name)| {
+        let value = value.pointer(place)?;
+        Some(((*name).to_owned(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+    });
     let notes =
         missing_connections(asked, end).into_iter().chain(ended_early(asked, end)).collect();
     let test = Test {
@@ -168,7 +181,7 @@ fn test(value: &Value) -> Result<Test, ReadError> {
         record: None,
         observation,
         beside: Beside { arrivals, ..Beside::default() },
-        facts: ["version", "system_info"].into_iter().filter_map(fact).collect(),
+        facts: ["version", "system_info"].into_iter().filter_map(fact).chain(options).collect(),
         notes,
     };
     test.checked()

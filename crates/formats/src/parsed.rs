@@ -58,6 +58,7 @@ pub(crate) struct Test {
     pub(crate) observation: Observation,
     /// Figures that are only compared.
     pub(crate) beside: Beside,
+    /// What the file says of the hosts, and of options that no workload has a field for.
     pub(crate) facts: Vec<(String, String)>,
     pub(crate) notes: Vec<String>,
 }
@@ -75,6 +76,16 @@ impl Test {
         let is_same_record = self.record.is_some() && self.record == other.record;
         let is_identified = self.started_unix_ms.is_some() || is_same_record;
         rules::is_same_content(&self.observation, &other.observation, is_identified)
+    }
+
+    /// Names of the facts that are not those of another test of the same case. A fact that one of them lacks does not count.
+    pub(crate) fn differing_facts<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> {
+        let is_same_case = self.workload == other.workload && self.setting == other.setting;
+        let differs = |(name, value): &&(String, String)| {
+            other.facts.iter().any(|(of_other, it)| of_other == name && it != value)
+        };
+        let facts = if is_same_case { self.facts.as_slice() } else { &[] };
+        facts.iter().filter(differs).map(|(name, _)| name.as_str())
     }
 
     /// Applies the rules of all programs' figures, and marks percentiles of too few observations.

@@ -162,7 +162,7 @@ pub const SLOW: &[StepGroup] = &[StepGroup {
         ),
         Step::new(
             "readers",
-            "the readers of what latput writes, as Debian 13 has them",
+            "the readers of what latput writes, as Debian 13 and the next have them",
             readers::check,
         ),
         Step::new("fleet", "24 hosts, some dead, slow or lying", fleet),

@@ -17,6 +17,8 @@ const PROGRAMS: &[&str] =
 const INCLUDED: &str = "systemd-sysv,iproute2";
 /// The base is made anew when this changes.
 const BASE: &str = "base-1";
+/// How debootstrap makes any Debian, also one that is newer than itself.
+const DEBOOTSTRAP_SCRIPT: &str = "/usr/share/debootstrap/scripts/sid";
 
 /// Script that tries the package, under its systemd, in a network of its own. Each line that matters says so.
 const SCRIPT: &str = r#"
@@ -93,19 +95,29 @@ pub fn base(folder: &Path, tally: &mut Tally) -> Result<Option<PathBuf>> {
         tally.feed(&format!("skipped: the package in a clean root: needs {missing}"));
         return Ok(None);
     }
-    let base = folder.join(BASE);
-    if base.exists() {
-        return Ok(Some(base));
+    let (suite, _) = first_source()?;
+    make_debian(folder.join(BASE), &suite, Some(INCLUDED), |_| Ok(())).map(Some)
+}
+
+/// The root of a Debian, made once. `fill` installs more in it.
+pub fn make_debian(
+    root: PathBuf,
+    suite: &str,
+    included: Option<&str>,
+    fill: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    if root.exists() {
+        return Ok(root);
     }
-    let (suite, from) = first_source()?;
-    let partial = folder.join("base.partial");
+    let partial = root.with_extension("partial");
     empty(&partial)?;
     let mut make = Command::new("debootstrap");
-    make.args(["--variant=minbase", &format!("--include={INCLUDED}"), &suite]);
-    tally.run(make.arg(&partial).arg(from))?;
+    make.arg("--variant=minbase").args(included.map(|packages| format!("--include={packages}")));
+    output(make.arg(suite).arg(&partial).args([first_source()?.1.as_str(), DEBOOTSTRAP_SCRIPT]))?;
+    fill(&partial)?;
     // Only a whole one has the name.
-    fs::rename(&partial, &base)?;
-    Ok(Some(base))
+    fs::rename(&partial, &root)?;
+    Ok(root)
 }
 
 fn package(release: &Release, root: &Path) -> Result<()> {

@@ -52,6 +52,34 @@ def iperf3_udp():
 
 
 @case("iperf3")
+def iperf3_udp_segments():
+    if "--gsro" not in Output("iperf3 --help").text:
+        return
+    with Serving(f"iperf3 -s -p {PORT}"):
+        plain, merged = (Output(f"iperf3 -c {THERE} -p {PORT} -u -b 20M -t 1 -J {it}") for it in ["", "--gsro"])
+    end = json.loads(merged.stdout)["end"]
+    got = end["sum_received"]
+    expected = {"loss_ratio": got["lost_packets"] / got["packets"], "jitter_ns": got["jitter_ms"] * 1e6}
+    agree(merged.imported("iperf3"), {**expected, "throughput_bps": got["bytes"] * 8 / got["seconds"]})
+    merged.stdout += plain.stdout
+    found = merged.imported("iperf3")
+    assert "differ in `--gsro`" in found["said"], found
+
+
+@case("iperf3")
+def iperf3_mptcp_and_streamed():
+    known = Output("iperf3 --help").text
+    for options in ["--mptcp --json", "--json-stream", "--json-stream --json-stream-full-output"]:
+        if not all(option in known for option in options.split()):
+            continue
+        with Serving(f"iperf3 -s -p {PORT}"):
+            output = Output(f"iperf3 -c {THERE} -p {PORT} -t 1 {options}")
+        got = json.loads(re.search(r'"sum_received":\s*({[^}]*})', output.text)[1])
+        expected = {"throughput_bps": got["bytes"] * 8 / got["seconds"]}
+        agree(output.imported("iperf3"), expected, also=["retransmits_per_s"])
+
+
+@case("iperf3")
 def iperf3_without_server():
     output = Output(f"iperf3 -c {THERE} -p {PORT} -t 1 -J")
     refused(output.imported("iperf3"), "unable to connect", "Connection refused")
