@@ -18,7 +18,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-pub use self::clean_root::{empty, first_source, make_debian};
+pub use self::clean_root::{first_source, make_debian};
 
 use crate::ci::Tally;
 use crate::workspace::{Workspace, find_on_path, output};

@@ -78,7 +78,8 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     fs::write(&enter, ENTER).with_context(|| format!("cannot write {}", enter.display()))?;
     for suite in SUITES {
         let root = make_root(&folder, suite)?;
-        run_tests(workspace, (&enter, &root), tally).with_context(|| format!("readers of {suite}"))?;
+        run_tests(workspace, (&enter, &root), tally)
+            .with_context(|| format!("readers of {suite}"))?;
     }
     Ok(())
 }

@@ -159,7 +159,9 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
 
 /// Names an option or a host that tests of one workload do not share.
 fn differing_note(name: &str) -> String {
-    format!("tests of one workload differ in `{name}`; import them into files of their own to compare them")
+    format!(
+        "tests of one workload differ in `{name}`; import them into files of their own to compare them"
+    )
 }
 
 /// The note by which a later import knows the records that are there already.

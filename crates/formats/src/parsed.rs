@@ -58,7 +58,7 @@ pub(crate) struct Test {
     pub(crate) observation: Observation,
     /// Figures that are only compared.
     pub(crate) beside: Beside,
-    /// What the file says of the hosts, and of options that no workload has a field for.
+    /// Facts of the hosts, and options that no workload has a field for, as the file states them.
     pub(crate) facts: Vec<(String, String)>,
     pub(crate) notes: Vec<String>,
 }

@@ -7,6 +7,9 @@ use super::tree::{File, Tree};
 /// A guide of more words is refused: the rest is a design page's, or another guide's.
 const GUIDE_WORDS: usize = 1500;
 
+/// Longest line of prose, in characters. Rows of tables and code have the length that they need.
+const LINE_CHARS: usize = 160;
+
 /// The folders whose README lists every page of theirs.
 const INDEXED: &[&str] = &["docs", "docs/adr", "docs/journal"];
 
@@ -24,7 +27,12 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let documents = || tree.files.iter().filter(|file| file.is(&["md"]));
     let mut findings: Vec<Finding> = documents()
         .flat_map(|file| {
-            let by_file = [has_a_title(file), is_short(file), links_lead_somewhere(tree, file)];
+            let by_file = [
+                has_a_title(file),
+                is_short(file),
+                lines_are_short(file),
+                links_lead_somewhere(tree, file),
+            ];
             by_file.into_iter().flatten()
         })
         .collect();
@@ -68,6 +76,21 @@ fn is_short(file: &File) -> Vec<Finding> {
         "a guide of {words} words, at most {GUIDE_WORDS}: how it works belongs in docs/design"
     );
     vec![Finding::new(&file.path, 0, message)]
+}
+
+/// A diff shows the changed sentence where lines are short.
+fn lines_are_short(file: &File) -> Vec<Finding> {
+    let mut is_code = false;
+    let lines = file.text.lines().enumerate().filter(|(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        let is_prose = !is_code && !is_fence && !line.starts_with('|');
+        is_prose && line.chars().count() > LINE_CHARS
+    });
+    let message = |idx: usize| {
+        Finding::new(&file.path, idx + 1, format!("over {LINE_CHARS} characters: break the line"))
+    };
+    lines.map(|(idx, _)| message(idx)).collect()
 }
 
 fn words_are_plain(file: &File) -> Vec<Finding> {
@@ -165,6 +188,13 @@ mod tests {
         check_one("docs/design/a.md", &long, &[]);
         let rows = "| row |\n".repeat(GUIDE_WORDS);
         check_one("docs/a.md", &format!("# A\n<!-- made -->\n{rows}<!-- end -->\n"), &[]);
+    }
+
+    #[test]
+    fn lines_of_prose_must_be_short() {
+        let long = "word ".repeat(33).trim_end().to_owned();
+        check_one("a.md", &format!("# A\n{long}\n"), &["over 160 characters"]);
+        check_one("a.md", &format!("# A\n```\n{long}\n```\n| {long} |\n"), &[]);
     }
 
     #[test]

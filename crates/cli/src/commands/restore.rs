@@ -246,7 +246,10 @@ fn forget(
         && kept.confirm_by.is_some_and(|by| by > origin.since_boot)
     {
         let message = if waits_for_other(kept, origin, None) {
-            waiting_words(kept, "with `latput confirm` keeps it, with `latput restore` puts it back")
+            waiting_words(
+                kept,
+                "with `latput confirm` keeps it, with `latput restore` puts it back",
+            )
         } else {
             format!(
                 "{0}: the change of {1} waits to be confirmed: `latput confirm {0}` keeps it, `latput restore {0}` puts it back",
