@@ -125,13 +125,14 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
         }
         for (idx, test) in (1..).zip(tests.tests) {
             let added = test.and_then(|test| {
-                if known.iter().any(|known| known.is_same(&test)) {
+                let (is_known, notes) = compare_with_known(&test, &known);
+                if is_known {
                     let again = format!("{file}: test {idx} is there twice; it counts once");
                     add_note(&mut results, again);
                     return Ok(());
                 }
-                for name in known.iter().flat_map(|earlier| test.differing_facts(earlier)) {
-                    add_note(&mut results, differing_note(name));
+                for note in notes {
+                    add_note(&mut results, note);
                 }
                 known.push(test.clone());
                 let record = test.record;
@@ -143,18 +144,29 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
         }
     }
     if results.rows.is_empty() {
-        let mut first = left_out.swap_remove(0);
-        let start = format!("{}: ", first.file);
-        for note in results.notes.iter().filter_map(|note| note.strip_prefix(&start)) {
-            first.problem += "; ";
-            first.problem += note;
-        }
-        return Err(first);
+        return Err(first_error(left_out, &results.notes));
     }
     results.notes.extend(left_out.iter().map(|error| format!("not imported: {error}")));
     results.planned_trials = results.rows.len() as u64;
     results.notes.extend(records_note(&records));
     Ok(Imported { results, records, left_out })
+}
+
+/// The error of the first file that has one, with the notes on that file.
+fn first_error(mut errors: Vec<ImportError>, notes: &[String]) -> ImportError {
+    let mut first = errors.swap_remove(0);
+    let start = format!("{}: ", first.file);
+    for note in notes.iter().filter_map(|note| note.strip_prefix(&start)) {
+        first.problem += "; ";
+        first.problem += note;
+    }
+    first
+}
+
+/// Whether a test is one of those before it; and a note for each fact in which it differs from others of its workload.
+fn compare_with_known(test: &Test, known: &[Test]) -> (bool, BTreeSet<String>) {
+    let differing = known.iter().flat_map(|earlier| test.differing_facts(earlier));
+    (known.iter().any(|earlier| earlier.is_same(test)), differing.map(differing_note).collect())
 }
 
 /// Names an option or a host that tests of one workload do not share.
