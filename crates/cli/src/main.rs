@@ -46,6 +46,8 @@ fn main() -> ExitCode {
     latput_experiment::bring::forget_file();
     // Processes that latput starts from its own file are called `exe` otherwise.
     let _for_others_to_read = rustix::thread::set_name(c"latput");
+    // Where that fails, what needs the files of an interface says so.
+    let _unmounted = latput_linux::Namespace::show_in_sysfs();
     // The words are not understood yet, and an error about them is to be JSON too.
     if std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json") {
         output::use_json();

@@ -18,6 +18,8 @@ use crate::files;
 
 /// Entries that are kept; the oldest goes when another comes.
 const ENTRIES_MOST: usize = 1000;
+/// No entry has this number or a higher one: nobody makes so many changes, and numbers must not overflow.
+const MOST_NUMBERED: u64 = 1 << 53;
 
 /// The folder of committed changes.
 #[derive(Debug)]
@@ -92,7 +94,8 @@ impl Journal {
             let name = entry.map_err(|error| failed(&error))?.file_name();
             let number: Option<u64> =
                 name.to_str().and_then(|name| name.strip_suffix(".json")?.parse().ok());
-            numbers.extend(number);
+            // Nobody makes so many changes: a file of that name is somebody else's.
+            numbers.extend(number.filter(|number| *number < MOST_NUMBERED));
         }
         numbers.sort_unstable();
         Ok(numbers)

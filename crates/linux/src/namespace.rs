@@ -17,6 +17,9 @@ use crate::process;
 /// Where standard tools (`ip netns`) look for pinned namespaces.
 pub const PIN_FOLDER: &str = "/run/netns";
 
+/// Where sysfs is mounted, and the folders of its interfaces, which others may have hidden by mounts of their own.
+const SYSFS_PLACES: [&str; 3] = ["/sys", "/sys/class/net", "/sys/devices/virtual/net"];
+
 /// `include/uapi/asm-generic/socket.h`.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
@@ -218,6 +221,26 @@ impl Namespace {
         })?
     }
 
+    /// Gives the calling process a `/sys` of its network namespace where it has that of another, or none, as `ip netns exec`
+    /// does: `nsenter --net` and `unshare --net` leave `/sys` as it was, and reads and writes below it would be of another
+    /// namespace's interfaces. To be called before a second thread is started. Nothing changes without the right to mount.
+    pub fn show_in_sysfs() -> Result<(), Error> {
+        // One file system serves each namespace, so that its device tells which namespace a mount shows.
+        let Ok(own) = own_sysfs_device() else { return Ok(()) };
+        let is_shown = |path| fs::metadata(path).is_ok_and(|it| it.dev() == own);
+        if SYSFS_PLACES.into_iter().all(is_shown) {
+            return Ok(());
+        }
+        // SAFETY: as in `enter_thread`.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }
+            .map_err(|errno| Error::system("get a mount namespace of its own", errno))?;
+        // Else the mount would be passed on. Where `/sys` is no mount, it is part of `/`.
+        rustix::mount::mount_change("/sys", MountPropagationFlags::PRIVATE)
+            .or_else(|_| rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE))
+            .map_err(|errno| Error::system("make the mount of /sys private", errno))?;
+        mount_sysfs()
+    }
+
     fn enter_thread(&self) -> Result<(), Error> {
         rustix::thread::move_into_link_name_space(self.as_fd(), Some(LinkNameSpaceType::Network))
             .map_err(|errno| Error::system("enter a network namespace", errno))?;
@@ -228,12 +251,7 @@ impl Namespace {
         let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
         rustix::mount::mount_change("/", private)
             .map_err(|errno| Error::system("make the mounts of this thread private", errno))?;
-        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        match rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None) {
-            // The same is mounted there already (mount(2)): the thread was in the namespace before.
-            Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
-            Err(errno) => Err(Error::system("mount a sysfs of the namespace on /sys", errno)),
-        }
+        mount_sysfs()
     }
 
     /// Gives the namespace a name that outlives the process, where `ip netns` finds it too. Fails if
@@ -292,6 +310,29 @@ impl Namespace {
     pub fn open_pinned(name: &str) -> Result<Self, Error> {
         Self::open(&pin_path(name)?)
     }
+}
+
+/// Mounts the sysfs of the calling thread's network namespace on `/sys`.
+fn mount_sysfs() -> Result<(), Error> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    match rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None) {
+        // The same is mounted there already (mount(2)): the thread was in the namespace before.
+        Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
+        Err(errno) => Err(Error::system("mount a sysfs of the namespace on /sys", errno)),
+    }
+}
+
+/// The device number of the sysfs of the calling thread's network namespace. A mount that is attached nowhere tells it
+/// (Linux 5.2), with the right to mount.
+fn own_sysfs_device() -> Result<u64, rustix::io::Errno> {
+    use rustix::mount::{
+        FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen,
+    };
+    let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(context.as_fd())?;
+    let flags = MountAttrFlags::MOUNT_ATTR_RDONLY;
+    let mount = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags)?;
+    Ok(rustix::fs::fstat(mount)?.st_dev)
 }
 
 fn mark_of(file: &Path) -> Option<u64> {

@@ -4,6 +4,9 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType};
+
 use crate::error::{Error, check_interface_name};
 use crate::process::Capability;
 
@@ -90,19 +93,33 @@ impl Sysfs {
     /// Reads an attribute without the newline at its end.
     pub(crate) fn read(&self, interface: &str, attribute: &str) -> Result<String, Error> {
         check_interface_name(interface)?;
-        self.files.read(&file(interface, attribute))
+        self.files.read(&file(interface, attribute)).map_err(|error| self.explain(interface, error))
     }
 
     /// Reads an attribute that is a decimal number.
     pub(crate) fn read_number(&self, interface: &str, attribute: &str) -> Result<u64, Error> {
         check_interface_name(interface)?;
-        self.files.read_number(&file(interface, attribute))
+        let number = self.files.read_number(&file(interface, attribute));
+        number.map_err(|error| self.explain(interface, error))
     }
 
     /// Writes an attribute.
     pub(crate) fn write(&self, interface: &str, attribute: &str, value: &str) -> Result<(), Error> {
         check_interface_name(interface)?;
-        self.files.write(&file(interface, attribute), value)
+        let written = self.files.write(&file(interface, attribute), value);
+        written.map_err(|error| self.explain(interface, error))
+    }
+
+    /// A missing file of an interface that this sysfs does not show tells nothing of the interface: the error says so.
+    fn explain(&self, interface: &str, error: Error) -> Error {
+        let is_missing = error.errno() == Some(libc::ENOENT);
+        if is_missing && !self.path(interface, "").exists() && is_interface(interface) {
+            let root = self.files.root.display();
+            return Error::Other(format!(
+                "{root} does not show {interface}: mount the sysfs of this network namespace there"
+            ));
+        }
+        error
     }
 
     /// Whether an attribute is there, and may be written by whoever may change the interface: not below a read-only
@@ -136,7 +153,8 @@ impl Sysfs {
         let path = self.path(interface, "queues");
         let failed = |source| Error::system(format!("read {}", path.display()), source);
         let mut queues = Vec::new();
-        for entry in fs::read_dir(&path).map_err(failed)? {
+        let entries = fs::read_dir(&path).map_err(failed);
+        for entry in entries.map_err(|error| self.explain(interface, error))? {
             let name = entry.map_err(failed)?.file_name();
             let number = name.to_str().and_then(|name| name.strip_prefix(prefix));
             queues.extend(number.and_then(|number| number.parse::<u32>().ok()));
@@ -144,6 +162,12 @@ impl Sysfs {
         queues.sort_unstable();
         Ok(queues)
     }
+}
+
+/// Whether the network namespace has an interface of this name.
+fn is_interface(name: &str) -> bool {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None);
+    socket.is_ok_and(|socket| name_to_index(socket, name).is_ok())
 }
 
 fn file(interface: &str, attribute: &str) -> String {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use latput_experiment::host;
 use latput_knobs as knobs;
 use latput_knobs::transaction::{self, Change, Foreign};
-use latput_knobs::{Checkpoint, CheckpointStore as _, LinkResets, Setting};
+use latput_knobs::{Checkpoint, CheckpointStore as _, LinkResets, Place, Setting};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 use latput_units::Nanos;
 
@@ -186,6 +186,14 @@ fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
                 .iter()
                 .filter(is_later)
                 .find(|later| later.has_made(&entry.change, value))
+        });
+        let maker = maker.or_else(|| {
+            let entries = journal.entries.iter().filter(is_later);
+            entries.filter(|later| later.change.namespace == entry.change.namespace).find(|later| {
+                let Checkpoint { device, written, .. } = &later.change;
+                let is_its = matches!(place, Place::Linked(it) | Place::LinkedIpv6(it) if *it == device.index);
+                is_its && written.0.get(&(*knob, Place::Device)) == Some(found)
+            })
         });
         let who = match maker {
             Some(later) => format!("change {}", later.number),

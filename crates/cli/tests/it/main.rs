@@ -59,6 +59,7 @@ mod root_screen;
 mod root_service;
 mod root_settings;
 mod root_ssh_faults;
+mod root_sysfs;
 mod root_today;
 mod root_tracing;
 mod root_tuned;

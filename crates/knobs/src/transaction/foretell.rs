@@ -28,8 +28,13 @@ pub fn plan_apply(
     desired: &Setting,
 ) -> Result<Vec<Change>, ApplyError> {
     let holds_host = desired.keys().any(|knob| knob.spec().scope == Scope::Host);
-    check_unclaimed(kernel, store, context, (interface, holds_host))?;
-    super::plan(kernel, interface, desired)
+    let own = check_unclaimed(kernel, store, context, (interface, holds_host))?;
+    let undo = State::default();
+    let target = Target { desired, wanted: &undo, undo: &undo };
+    let planned = steps::plan(kernel, interface, target, &BTreeSet::new())?;
+    let touched = (planned.changes.as_slice(), &planned.touched);
+    session::check_neighbours(store, (&own, context.since_boot), touched)?;
+    Ok(planned.changes)
 }
 
 /// The changes that [`undo`](super::undo()) would make and the values that it would leave to others, or its refusal. Only the
@@ -41,24 +46,29 @@ pub fn plan_undo(
     earlier: &Checkpoint,
 ) -> Result<(Vec<Change>, Vec<Foreign>), ApplyError> {
     let interface = present_name(kernel, earlier);
-    check_unclaimed(kernel, store, context, (&interface, earlier.holds_host_knobs()))?;
+    let own = check_unclaimed(kernel, store, context, (&interface, earlier.holds_host_knobs()))?;
     let (wanted, others) = steps::still_ours(kernel, &interface, earlier)?;
+    steps::check_hidden(kernel, &interface, &earlier.undo)?;
     let (desired, undo) = (Setting::new(), State::default());
     let target = Target { desired: &desired, wanted: &wanted, undo: &undo };
-    let changes = steps::plan(kernel, &interface, target, &BTreeSet::new())?.changes;
+    let planned = steps::plan(kernel, &interface, target, &BTreeSet::new())?;
+    let touched = (planned.changes.as_slice(), &planned.touched);
+    session::check_neighbours(store, (&own, context.since_boot), touched)?;
+    let changes = planned.changes;
     let named = wanted.0.iter().map(|((knob, _), value)| (*knob, value.clone())).into_map();
     check_link_resets(kernel, context.link_resets, &interface, &named, &changes)?;
     Ok((changes, others))
 }
 
 /// Refuses an interface that another process holds, or with a change that was not finished, as
-/// [`Session::open`](super::Session::open) does; and the same of the host's own knobs.
+/// [`Session::open`](super::Session::open) does; and the same of the host's own knobs. Returns the checkpoint that a change
+/// would begin with.
 fn check_unclaimed(
     kernel: &dyn KernelRead,
     store: &dyn CheckpointStore,
     context: &Context,
     (interface, holds_host): (&str, bool),
-) -> Result<(), ApplyError> {
+) -> Result<Checkpoint, ApplyError> {
     session::check_name(interface)?;
     let device = kernel.device(interface).map_err(steps::unread)?;
     let own = Checkpoint::new(context, interface, device);
@@ -76,7 +86,7 @@ fn check_unclaimed(
     }
     let left = left.cloned();
     let asked = (context.since_boot, context.by.user.as_str());
-    left.map_or(Ok(()), |left| Err(ApplyError::left_by(left, asked)))
+    left.map_or(Ok(own), |left| Err(ApplyError::left_by(left, asked)))
 }
 
 /// The outcome that [`restore`](super::restore()) would have.

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::outcome::{Change, Leftover, PutBack, how_to_finish};
 use super::permit::WritePermit;
 use super::steps::{
-    TURNS, Target, Turn, by_knob, differences, exceeds, exposed, is_absence, read, read_unless_busy,
+    self, TURNS, Target, Turn, by_knob, differences, exceeds, exposed, is_absence, read,
+    read_unless_busy,
 };
 use super::together::Differing;
 use crate::catalogue::Knob;
@@ -306,26 +307,28 @@ fn review(kernel: &dyn KernelRead, interface: &str, undo: &State, tried: &Tried)
     (!is_gone || !left.is_empty()).then_some(Review { left, gone })
 }
 
-/// The places that are missing while the interface is down: drivers may bring them back with it, with our values.
+/// The places that are missing now and may come back with our values: those of the device itself, where a process may write
+/// those of its queues and not these, and those that drivers make anew when the interface comes up.
 pub(super) fn unknown(
     kernel: &dyn KernelRead,
     interface: &str,
     undo: &State,
     gone: &[(Knob, Place)],
 ) -> Vec<Leftover> {
-    let may_come_back = |place: &(Knob, Place)| {
-        matches!(
-            place.1,
-            Place::Napi(_) | Place::RxQueue(_) | Place::TxQueue(_) | Place::Interrupt(_)
-        )
+    let is_up = kernel.is_up(interface);
+    let reason = |knob: Knob, place: Place| match place {
+        Place::Device => {
+            steps::is_device_value_hidden(kernel, interface, (knob, place)).then_some(steps::HIDDEN)
+        }
+        Place::Napi(_) | Place::RxQueue(_) | Place::TxQueue(_) | Place::Interrupt(_) => {
+            (!is_up).then_some("it returns with the link: bring the interface up")
+        }
+        _ => None,
     };
-    if kernel.is_up(interface) {
-        return Vec::new();
-    }
     let leftover = |&(knob, place): &(Knob, Place)| {
-        let reason = "it returns with the link: bring the interface up".to_owned();
+        let reason = reason(knob, place)?.to_owned();
         let wanted = undo.0.get(&(knob, place))?.clone();
         Some(Leftover { knob, place, wanted, found: None, reason })
     };
-    gone.iter().filter(|place| may_come_back(place)).filter_map(leftover).collect()
+    gone.iter().filter_map(leftover).collect()
 }

@@ -169,6 +169,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         self.follow()?;
         self.claim_host(earlier.undo.0.keys().map(|(knob, _)| knob))?;
         let (wanted, others) = steps::still_ours(&self.kernel, self.interface(), earlier)?;
+        steps::check_hidden(&self.kernel, self.interface(), &earlier.undo)?;
         let values = wanted.0.iter().map(|((knob, _), value)| (*knob, value.clone()));
         let named: Setting = values.into_map();
         Ok((self.move_to(&Setting::new(), &named, &wanted)?, others))
@@ -193,6 +194,8 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             self.first.0.entry(*place).or_insert_with(|| value.clone());
         }
         if !planned.changes.is_empty() {
+            let touched = (planned.changes.as_slice(), &planned.touched);
+            check_neighbours(&self.store, (&self.checkpoint, self.opened), touched)?;
             self.remember(&planned.touched).map_err(ApplyError::of_store)?;
             let mut writes_done = 0;
             let goal = (desired, wanted);
@@ -472,6 +475,37 @@ impl<K: KernelWrite, S: CheckpointStore> fmt::Debug for Session<K, S> {
             .field("stage", &self.stage)
             .finish_non_exhaustive()
     }
+}
+
+/// Refuses a change that would move values of another interface whose change waits to be confirmed, and one of values that
+/// such a change has moved along: whichever went back first, the other's values would not be those of before.
+pub(super) fn check_neighbours(
+    store: &dyn CheckpointStore,
+    (own, now): (&Checkpoint, Nanos),
+    (changes, touched): (&[Change], &State),
+) -> Result<(), ApplyError> {
+    let is_linked = |place: Place, index: u32| matches!(place, Place::Linked(it) | Place::LinkedIpv6(it) if it == index);
+    let moves = |knob: Knob| changes.iter().any(|change| change.knob == knob);
+    let is_moved_along = |other: &Checkpoint| {
+        let linked = touched.0.keys().filter(|(_, place)| is_linked(*place, other.device.index));
+        linked.map(|(knob, _)| *knob).any(|knob| other.undo.0.keys().any(|(it, _)| *it == knob))
+    };
+    let has_moved_ours = |other: &Checkpoint| {
+        let moved = other.undo.0.keys();
+        let linked = moved.filter(|(_, place)| is_linked(*place, own.device.index));
+        linked.map(|(knob, _)| *knob).any(moves)
+    };
+    let waits = |other: &Checkpoint| {
+        let is_here = (&other.boot_id, other.namespace) == (&own.boot_id, own.namespace);
+        is_here && other.slot() != own.slot() && other.confirm_by.is_some_and(|by| by > now)
+    };
+    let listed = store.list().map_err(ApplyError::of_store)?;
+    let found = listed
+        .into_iter()
+        .flatten()
+        .find(|other| waits(other) && (is_moved_along(other) || has_moved_ours(other)));
+    let user = own.by.as_ref().map_or("", |by| by.user.as_str());
+    found.map_or(Ok(()), |other| Err(ApplyError::left_by(other, (now, user))))
 }
 
 /// The kernel's rule for names (`dev_valid_name` in `net/core/dev.c`), which also keeps a name from

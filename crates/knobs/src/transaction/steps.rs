@@ -491,6 +491,36 @@ pub(super) fn still_ours(
     Ok((wanted, others))
 }
 
+/// Reason why a device's value cannot be put back while those of its queues can.
+pub(super) const HIDDEN: &str = "its file is hidden or read-only: is `/sys` mounted read-only?";
+
+/// Whether the value of the device is hidden from this process, which sees those of its queues.
+pub(super) fn is_device_value_hidden(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    (knob, place): (Knob, Place),
+) -> bool {
+    place == Place::Device
+        && read(kernel, interface, knob).is_ok_and(|values| {
+            !values.is_empty() && values.iter().all(|(place, _)| *place != Place::Device)
+        })
+}
+
+/// Refuses to go back to values of which one is [hidden](is_device_value_hidden).
+pub(super) fn check_hidden(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    undo: &State,
+) -> Result<(), ApplyError> {
+    match undo.0.keys().find(|place| is_device_value_hidden(kernel, interface, **place)) {
+        None => Ok(()),
+        Some((knob, _)) => {
+            let (interface, reason) = (interface.to_owned(), HIDDEN.to_owned());
+            Err(ApplyError::Unsupported { interface, knob: *knob, reason })
+        }
+    }
+}
+
 /// Reads the places where an earlier change made a difference.
 pub(super) fn standing(
     kernel: &dyn KernelRead,

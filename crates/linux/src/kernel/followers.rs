@@ -122,18 +122,25 @@ impl LinuxKernel {
                 (link, of_ipv6.map_or(link.mtu, Bytes::new))
             })
             .collect();
-        let is_lost = |route: &RouteMtu| {
-            moved.iter().any(|(link, of_ipv6)| {
-                let follows = route.mtu >= mtu || route.mtu == *of_ipv6;
-                !route.is_locked
-                    && follows
-                    && route.mtu != link.mtu
-                    && route.interfaces.contains(&link.index)
+        // The MTU that the kernel would set a route to, now or when the link goes back.
+        let lost_to = |route: &RouteMtu| {
+            moved.iter().find_map(|(link, of_ipv6)| {
+                if route.is_locked || !route.interfaces.contains(&link.index) {
+                    return None;
+                }
+                let follows = route.mtu > mtu || route.mtu == *of_ipv6 && route.mtu != mtu;
+                let follows_back = route.mtu > link.mtu;
+                match (follows && route.mtu != link.mtu, follows_back) {
+                    (true, _) => Some(mtu),
+                    (false, true) => Some(link.mtu),
+                    (false, false) => None,
+                }
             })
         };
         let routes = self.route.ipv6_route_mtus()?;
-        let lost: Vec<&RouteMtu> = routes.iter().filter(|route| is_lost(route)).collect();
-        Ok(lost.first().map(|RouteMtu { destination, mtu: own, .. }| {
+        let with_mtu = |route| Some((route, lost_to(route)?));
+        let lost: Vec<(&RouteMtu, Bytes)> = routes.iter().filter_map(with_mtu).collect();
+        Ok(lost.first().map(|(RouteMtu { destination, mtu: own, .. }, mtu)| {
             let (own, more) = (own.get(), lost.len() - 1);
             let more = if more == 0 { String::new() } else { format!(" (and of {more} more)") };
             format!(
