@@ -156,7 +156,6 @@ impl Args {
     fn words(&self) -> Vec<String> {
         let mut words = vec![
             "watcher".to_owned(),
-            self.interface.clone(),
             format!("--index={}", self.index),
             format!("--pid={}", self.pid),
             format!("--pid-start={}", self.pid_start),
@@ -165,6 +164,8 @@ impl Args {
         ];
         words.extend(self.peer.map(|pid| format!("--peer={pid}")));
         words.extend(self.is_late.then(|| "--late".to_owned()));
+        // The name may begin with `-`.
+        words.extend(["--".to_owned(), self.interface.clone()]);
         words
     }
 

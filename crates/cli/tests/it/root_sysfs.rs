@@ -96,3 +96,12 @@ fn entry_of_highest_number_does_no_harm() {
         &[],
     );
 }
+
+#[test]
+fn name_with_a_dash_is_watched() {
+    check(
+        "ip link set v0 name -v; code $latput set --confirm-within 10min -- -v mtu=1400; code $latput confirm -- -v",
+        &["changed -v mtu", "code 0", "confirmed: -v", "code 0"],
+        &[],
+    );
+}

@@ -231,7 +231,7 @@ fn late_watcher_ends_a_stopped_maker() {
     let args = words.split_once("watcher ").unwrap().1;
     let args: Vec<&str> =
         args.split_whitespace().filter(|word| !word.starts_with("--peer")).collect();
-    lab.b(&[&["watcher"], &args[..], &["--late"]].concat()).expect(0, &["ready"]);
+    lab.b(&[&["watcher", "--late"], &args[..]].concat()).expect(0, &["ready"]);
     assert!(is_gone(maker), "it would go on with its change");
     run.wait().unwrap();
     assert_eq!(link(&place), before);
