@@ -4,9 +4,9 @@
 #[path = "../../crates/formats/tests/figure_rules/mod.rs"]
 mod figure_rules;
 
-use figure_rules::{Reader, broken_rule, figures};
+use figure_rules::{FigureReader, broken_rule, read_all_figures};
 use latput_formats::ImportFormat;
-use latput_formats::prometheus::{Growth, Scrape};
+use latput_formats::prometheus::{ScrapeGrowth, Scrape};
 use latput_trial::figures::Parser;
 use latput_trial::live::EndpointFigure;
 
@@ -15,8 +15,8 @@ const FIRST_CHOICE: u8 = 0x80;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let imports = [ImportFormat::Iperf3, ImportFormat::Netperf, ImportFormat::Flent];
-    let readers: Vec<Reader> = (Parser::ALL.iter().copied().map(Reader::Program))
-        .chain(imports.map(Reader::Import))
+    let readers: Vec<FigureReader> = (Parser::ALL.iter().copied().map(FigureReader::Program))
+        .chain(imports.map(FigureReader::Import))
         .collect();
     match bytes {
         [choice, rest @ ..] if *choice >= FIRST_CHOICE => {
@@ -33,8 +33,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-fn check(reader: Reader, bytes: &[u8]) {
-    for read in figures(reader, bytes) {
+fn check(reader: FigureReader, bytes: &[u8]) {
+    for read in read_all_figures(reader, bytes) {
         let broken = broken_rule(&read);
         assert!(broken.is_none(), "{reader:?}: {broken:?}: {:?}", read.metrics);
     }
@@ -54,9 +54,9 @@ fn check_endpoint(bytes: &[u8]) {
     let (earlier, later) = text.split_once("# EOF\n").unwrap_or(("", text));
     let scrapes = (Scrape::read(earlier, &wanted), Scrape::read(later, &wanted));
     let (Ok(earlier), Ok(later)) = scrapes else { return };
-    let mut growth = Growth::new(&wanted);
+    let mut growth = ScrapeGrowth::new(&wanted);
     growth.add(&earlier, &later, 1.0);
-    let read = growth.figures();
+    let read = growth.compute_figures();
     let known = |idx: usize| read.get(&wanted[idx].metric).copied();
     assert!(read.values().all(|value| value.is_finite()), "{read:?}");
     assert!(known(0).is_none_or(|rate| rate >= 0.0), "{read:?}");

@@ -67,7 +67,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let lab = Lab::up(&latput, &folder)?;
     let cpus = [&lab.client_cpus, &lab.server_cpus].map(|list| list.parse::<usize>());
     let [Ok(client), Ok(server)] = cpus else { bail!("each host of the lab needs one CPU") };
-    let record = Record::start([client, server])?;
+    let record = BpftraceRecorder::start([client, server])?;
     let results = folder.join("results.db");
     let _unless_there_is_none = std::fs::remove_file(&results);
     let words = |words: [&str; 6]| words.map(str::to_owned);
@@ -76,13 +76,13 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let minutes = Duration::from_secs(3600);
     let deadline = std::time::Instant::now() + minutes;
     lab.start_latput(&words(["run", &plan, "--on", &testbed, "-o", &results]))?
-        .finish(&lab.stop, deadline)?;
-    let samples = record.finish()?;
+        .wait_for_output(&lab.stop, deadline)?;
+    let samples = record.stop_recording()?;
     let csv = lab
         .start_latput(&["report", &results, "--format", "csv"].map(str::to_owned))?
-        .finish(&lab.stop, deadline)?;
-    let cells = compare(&csv, &samples)?;
-    let (table, missed) = table(&cells);
+        .wait_for_output(&lab.stop, deadline)?;
+    let cells = collect_cells(&csv, &samples)?;
+    let (table, missed) = render_table(&cells);
     println!("{table}");
     ensure!(missed == 0, "{missed} goals are missed");
     Ok(())
@@ -107,19 +107,19 @@ fn plan_text(repetitions: u32) -> String {
 
 /// Busy time since the start of two CPUs, at an instant of the monotonic clock; nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Sample {
+struct BusySample {
     at: u64,
     busy: [u64; 2],
 }
 
 /// bpftrace, running.
 #[derive(Debug)]
-struct Record {
+struct BpftraceRecorder {
     child: std::process::Child,
     output: std::thread::JoinHandle<std::io::Result<String>>,
 }
 
-impl Record {
+impl BpftraceRecorder {
     fn start([client, server]: [usize; 2]) -> Result<Self> {
         let busy = |cpu| format!("@busy[{cpu}] + (@since[{cpu}] ? nsecs - @since[{cpu}] : 0)");
         let script = format!(
@@ -146,25 +146,25 @@ impl Record {
         Ok(Self { child, output })
     }
 
-    fn finish(mut self) -> Result<Vec<Sample>> {
+    fn stop_recording(mut self) -> Result<Vec<BusySample>> {
         self.child.kill().context("cannot end bpftrace")?;
         self.child.wait().context("cannot wait for bpftrace")?;
         let text = self.output.join().ok().context("a reader ended early")??;
-        let samples: Vec<Sample> = text.lines().filter_map(parse_sample).collect();
+        let samples: Vec<BusySample> = text.lines().filter_map(parse_sample).collect();
         ensure!(!samples.is_empty(), "bpftrace printed no sample");
         Ok(samples)
     }
 }
 
-fn parse_sample(line: &str) -> Option<Sample> {
+fn parse_sample(line: &str) -> Option<BusySample> {
     let numbers: Option<Vec<u64>> = line.split(' ').map(|word| word.parse().ok()).collect();
     let [at, client, server] = numbers?[..] else { return None };
-    Some(Sample { at, busy: [client, server] })
+    Some(BusySample { at, busy: [client, server] })
 }
 
 /// Counts of both in one trial; shares of the window.
 #[derive(Clone, Copy, Debug)]
-struct Busy {
+struct BusyTrial {
     /// Of the generator and the system under test.
     latput: [f64; 2],
     bpftrace: [f64; 2],
@@ -173,14 +173,14 @@ struct Busy {
 }
 
 /// Trials by workload and setting.
-type Cells = BTreeMap<(String, String), Vec<Busy>>;
+type Cells = BTreeMap<(String, String), Vec<BusyTrial>>;
 
 /// The median over trials, of which each cell has some.
-fn median_of(trials: &[Busy], of: impl Fn(&Busy) -> f64) -> f64 {
+fn median_of(trials: &[BusyTrial], of: impl Fn(&BusyTrial) -> f64) -> f64 {
     middle(trials.iter().map(of)).unwrap_or(f64::NAN)
 }
 
-fn compare(csv: &str, samples: &[Sample]) -> Result<Cells> {
+fn collect_cells(csv: &str, samples: &[BusySample]) -> Result<Cells> {
     let mut lines = csv.lines();
     let head: Vec<&str> = lines.next().context("the report is empty")?.split(',').collect();
     let ahead = realtime_ahead()?;
@@ -201,7 +201,7 @@ fn compare(csv: &str, samples: &[Sample]) -> Result<Cells> {
         let seen = busy_between(samples, from, from + MIDDLE)
             .with_context(|| format!("bpftrace has no record of `{line}`"))?;
         let of = |host| number(&format!("{host}_cpu_busy_ratio"));
-        let trial = Busy {
+        let trial = BusyTrial {
             latput: [of("generator")?, of("sut")?],
             bpftrace: seen,
             demand: number("sut_service_demand_us").unwrap_or(f64::NAN),
@@ -220,7 +220,7 @@ fn realtime_ahead() -> Result<Duration> {
 }
 
 /// Shares of the time between two instants of the monotonic clock.
-fn busy_between(samples: &[Sample], from: Duration, until: Duration) -> Option<[f64; 2]> {
+fn busy_between(samples: &[BusySample], from: Duration, until: Duration) -> Option<[f64; 2]> {
     let at = |instant: Duration| {
         let idx = samples.partition_point(|sample| u128::from(sample.at) < instant.as_nanos());
         samples.get(idx)
@@ -231,7 +231,7 @@ fn busy_between(samples: &[Sample], from: Duration, until: Duration) -> Option<[
 }
 
 /// The table, and how many goals are missed.
-fn table(cells: &Cells) -> (String, u32) {
+fn render_table(cells: &Cells) -> (String, u32) {
     let mut text = format!(
         "{:<24} {:<24} {:>28} {:>28}   goal: within {:.0}%\n",
         "workload",
@@ -261,7 +261,7 @@ fn table(cells: &Cells) -> (String, u32) {
         text,
         "bpftrace said that a CPU was busy for more than a whole trial: {impossible} times"
     );
-    let swaps = swaps(cells);
+    let swaps = find_order_swaps(cells);
     let _ = writeln!(
         text,
         "order of settings by service demand: {} pairs differ; goal: 0",
@@ -275,13 +275,13 @@ fn table(cells: &Cells) -> (String, u32) {
 
 /// Pairs of settings that the two put into different orders by the SUT's service demand, though they are further
 /// apart than the goal.
-fn swaps(cells: &Cells) -> Vec<String> {
+fn find_order_swaps(cells: &Cells) -> Vec<String> {
     let mut swaps = Vec::new();
     for ((workload, first), one) in cells {
         let others = cells.range((workload.clone(), first.clone())..).skip(1);
         for ((_, second), other) in others.take_while(|((of, _), _)| of == workload) {
             let demands = [one, other].map(|trials| {
-                let by_bpftrace = |it: &Busy| it.demand * it.bpftrace[1] / it.latput[1];
+                let by_bpftrace = |it: &BusyTrial| it.demand * it.bpftrace[1] / it.latput[1];
                 [median_of(trials, |it| it.demand), median_of(trials, by_bpftrace)]
             });
             let [ours, theirs] = [0, 1].map(|idx| (demands[1][idx] / demands[0][idx]).ln());
@@ -299,8 +299,11 @@ mod tests {
 
     #[test]
     fn middle_of_trial_is_cut_out() {
-        let samples: Vec<Sample> = (0..=100_u64)
-            .map(|idx| Sample { at: idx * 50_000_000, busy: [idx * 25_000_000, idx * 5_000_000] })
+        let samples: Vec<BusySample> = (0..=100_u64)
+            .map(|idx| BusySample {
+                at: idx * 50_000_000,
+                busy: [idx * 25_000_000, idx * 5_000_000],
+            })
             .collect();
         let second = Duration::from_secs(1);
         let seen = busy_between(&samples, second, 3 * second).unwrap();
@@ -313,7 +316,7 @@ mod tests {
     fn wrong_busy_time_misses_the_goal() {
         let cell = |latput, bpftrace, demand| {
             let trial =
-                |bpftrace| Busy { latput: [0.5, latput], bpftrace: [0.5, bpftrace], demand };
+                |bpftrace| BusyTrial { latput: [0.5, latput], bpftrace: [0.5, bpftrace], demand };
             vec![trial(bpftrace), trial(1.6), trial(bpftrace)]
         };
         let name = |setting: &str| ("tcp_rr".to_owned(), setting.to_owned());
@@ -321,13 +324,13 @@ mod tests {
             (name("0us"), cell(0.5, 0.5, 30.0)),
             (name("9us"), cell(0.4, 0.405, 40.0)),
         ]);
-        let (text, missed) = table(&good);
+        let (text, missed) = render_table(&good);
         assert!(missed == 0 && text.contains("more than a whole trial: 2 times"), "{text}");
         assert!((median_of(&cell(0.4, 0.5, 1.0)[..2], |it| it.bpftrace[1]) - 1.05).abs() < 1e-9);
         let off = Cells::from([(name("0us"), cell(0.5, 0.6, 30.0))]);
-        assert_eq!(table(&off).1, 1);
+        assert_eq!(render_table(&off).1, 1);
         let swapped =
             Cells::from([(name("0us"), cell(0.5, 0.6, 30.0)), (name("9us"), cell(0.5, 0.5, 31.5))]);
-        assert_eq!(table(&swapped).1, 2, "one is off, and 36 stands against 31.5");
+        assert_eq!(render_table(&swapped).1, 2, "one is off, and 36 stands against 31.5");
     }
 }

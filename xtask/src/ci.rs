@@ -46,7 +46,7 @@ pub struct Options {
 
 /// Runs the chosen steps; the last line counts the tests.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
-    let chosen = choose(&options.only, options.full)?;
+    let chosen = select_steps(&options.only, options.full)?;
     if options.list {
         for step in chosen {
             println!("{:<10} {}", step.name, step.about);
@@ -65,7 +65,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
         for StepResult { step, tally, seconds } in
             group::run(group, &chosen, options.keep_going, apart, run)
         {
-            let verdict = verdict(&tally);
+            let verdict = format_verdict(&tally);
             let counts = format!("{} passed, {} failed", tally.passed, tally.failed);
             closing.push(format!("{:<10} {verdict:<6} {seconds:>7.1} s  {counts}", step.name));
             total.add(tally);
@@ -80,11 +80,11 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     }
     println!("\n{}", closing.join("\n"));
     println!("{:<10} {:<6} {:>7.1} s", "all", "", begun.elapsed().as_secs_f64());
-    Ok(if tell(&total) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if print_summary(&total) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Prints what came of all steps; whether all is well.
-fn tell(total: &Tally) -> bool {
+fn print_summary(total: &Tally) -> bool {
     let mut slowest: Vec<_> = total.times.iter().flatten().collect();
     slowest.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
     for (idx, test) in slowest.iter().take(SLOWEST).enumerate() {
@@ -127,7 +127,7 @@ fn all_groups() -> impl Iterator<Item = &'static StepGroup> {
 }
 
 /// A slow step runs where it is named, or with `full`.
-fn choose(only: &[String], full: bool) -> Result<Vec<&'static Step>> {
+fn select_steps(only: &[String], full: bool) -> Result<Vec<&'static Step>> {
     let all: Vec<&Step> = all_groups().flat_map(StepGroup::steps).collect();
     for name in only {
         let known = all.iter().any(|step| step.name == name);
@@ -162,43 +162,43 @@ fn run_step(
         tally.failed += tally.skipped.len();
     }
     let seconds = started.elapsed().as_secs_f64();
-    println!("== {}: {} after {seconds:.1} s", step.name, verdict(&tally));
+    println!("== {}: {} after {seconds:.1} s", step.name, format_verdict(&tally));
     if tally.failed > 0 {
         println!("   repeat it with: cargo xtask ci --only {}", step.name);
     }
     StepResult { step, tally, seconds }
 }
 
-fn verdict(tally: &Tally) -> &'static str {
+fn format_verdict(tally: &Tally) -> &'static str {
     if tally.failed > 0 { "FAILED" } else { "ok" }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::tally::Failure;
+    use super::tally::TestFailure;
     use super::*;
 
     #[test]
     fn unknown_step_is_refused_with_list() {
-        let error = choose(&["tests".into()], false).unwrap_err().to_string();
+        let error = select_steps(&["tests".into()], false).unwrap_err().to_string();
         assert!(error.contains("`tests`") && error.contains("fmt, tidy"), "{error}");
-        assert_eq!(choose(&["tidy".into(), "fmt".into()], true).unwrap().len(), 2);
+        assert_eq!(select_steps(&["tidy".into(), "fmt".into()], true).unwrap().len(), 2);
     }
 
     #[test]
     fn slow_steps_run_when_asked_for() {
         let names = |chosen: Vec<&Step>| chosen.iter().map(|step| step.name).collect::<Vec<_>>();
-        let usual = names(choose(&[], false).unwrap());
-        let full = names(choose(&[], true).unwrap());
+        let usual = names(select_steps(&[], false).unwrap());
+        let full = names(select_steps(&[], true).unwrap());
         assert_eq!(full[..usual.len()], usual);
         assert!(full[usual.len()..].contains(&"mutants"), "{full:?}");
-        assert_eq!(names(choose(&["mutants".into()], false).unwrap()), ["mutants"]);
+        assert_eq!(names(select_steps(&["mutants".into()], false).unwrap()), ["mutants"]);
     }
 
     #[test]
     fn in_ci_a_skipped_arm_is_a_failure() {
         let run: steps::Run = |_, tally| {
-            tally.feed("skipped: needs root");
+            tally.record_line("skipped: needs root");
             Ok(())
         };
         check_step(run, false, 0);
@@ -210,7 +210,7 @@ mod tests {
         let run: steps::Run = |_, _| anyhow::bail!("no such program");
         check_step(run, false, 1);
         let run: steps::Run = |_, tally| {
-            tally.feed("test result: FAILED. 1 passed; 2 failed; 0 ignored;");
+            tally.record_line("test result: FAILED. 1 passed; 2 failed; 0 ignored;");
             anyhow::bail!("tests failed")
         };
         check_step(run, false, 2);
@@ -220,12 +220,12 @@ mod tests {
     fn few_tests_may_pass_only_alone() {
         let of = |unsteady, failed| {
             let mut tally = Tally::new(false);
-            tally.unsteady.resize(unsteady, Failure::default());
+            tally.unsteady.resize(unsteady, TestFailure::default());
             tally.failed = failed;
             tally
         };
-        assert!(tell(&of(0, 0)) && tell(&of(UNSTEADY_MOST, 0)));
-        assert!(!tell(&of(UNSTEADY_MOST + 1, 0)) && !tell(&of(0, 1)));
+        assert!(print_summary(&of(0, 0)) && print_summary(&of(UNSTEADY_MOST, 0)));
+        assert!(!print_summary(&of(UNSTEADY_MOST + 1, 0)) && !print_summary(&of(0, 1)));
     }
 
     #[track_caller]

@@ -44,7 +44,7 @@ pub struct Options {
 }
 
 /// A foreign program and the workload of latput that is to agree with it.
-struct Pair {
+struct ProgramPair {
     program: &'static str,
     /// Bytes of a request and of its answer.
     bytes: u32,
@@ -58,7 +58,7 @@ const SHOWN: [&str; 3] = [RATE, "latency_ns_mean", "sut_service_demand_us"];
 
 /// Runs the plan on the lab and prints the ratios. The exit code tells of a rate that does not agree.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
-    let pairs = pairs(options);
+    let pairs = find_program_pairs(options);
     ensure!(!pairs.is_empty(), "there is no program to compare with: neither netperf nor sockperf");
     let latput = match &options.latput {
         Some(path) => std::path::absolute(path)?, // it is started elsewhere
@@ -66,21 +66,21 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     };
     let folder = workspace.target.join("bench-command");
     std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
-    std::fs::write(folder.join("plan.toml"), plan(&pairs, options)?)
+    std::fs::write(folder.join("plan.toml"), render_plan(&pairs, options)?)
         .context("cannot write the plan")?;
     let _unless_there_is_none = std::fs::remove_file(folder.join("results.db"));
     let run = ["run", "plan.toml", "--on", "lab", "-o", "results.db"];
     let _awake = stay_awake()?;
-    lab_run::measure(&latput, &folder, &run, options.realtime)?;
-    let (table, agrees) = compare(&pairs, &report(&latput, &folder)?);
+    lab_run::run_latput(&latput, &folder, &run, options.realtime)?;
+    let (table, agrees) = compare_rates(&pairs, &read_report(&latput, &folder)?);
     print!("{table}");
     Ok(if agrees { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Those whose programs are there; the others are named.
-fn pairs(options: &Options) -> Vec<Pair> {
+fn find_program_pairs(options: &Options) -> Vec<ProgramPair> {
     // Asked for a latency, netperf takes the time of each transaction, as `tcp_rr` and sockperf do.
-    let netperf = options.foreign.netperf().map(|(netperf, netserver)| Pair {
+    let netperf = options.foreign.find_netperf().map(|(netperf, netserver)| ProgramPair {
         program: "netperf",
         bytes: 1,
         server: format!("{} -D -4 -L {{sut}} -p 12865", netserver.display()),
@@ -90,7 +90,7 @@ fn pairs(options: &Options) -> Vec<Pair> {
             netperf.display()
         ),
     });
-    let sockperf = options.foreign.sockperf().map(|sockperf| Pair {
+    let sockperf = options.foreign.find_sockperf().map(|sockperf| ProgramPair {
         program: "sockperf",
         // The least that it sends.
         bytes: 14,
@@ -103,10 +103,10 @@ fn pairs(options: &Options) -> Vec<Pair> {
     netperf.into_iter().chain(sockperf).collect()
 }
 
-fn plan(pairs: &[Pair], options: &Options) -> Result<String> {
+fn render_plan(pairs: &[ProgramPair], options: &Options) -> Result<String> {
     let Options { blocks, seconds, seed, .. } = options;
     let mut plan = "schema = 1\nname = \"a command beside tcp_rr\"\n\n".to_owned();
-    for Pair { program, bytes, server, command } in pairs {
+    for ProgramPair { program, bytes, server, command } in pairs {
         let port = server.rsplit(' ').next().context("a server ends in its port")?;
         let _infallible = write!(
             plan,
@@ -122,7 +122,7 @@ fn plan(pairs: &[Pair], options: &Options) -> Result<String> {
     Ok(plan)
 }
 
-fn report(latput: &Path, folder: &Path) -> Result<Value> {
+fn read_report(latput: &Path, folder: &Path) -> Result<Value> {
     let told = Command::new(latput)
         .args(["report", "results.db", "--json"])
         .current_dir(folder)
@@ -135,7 +135,7 @@ fn report(latput: &Path, folder: &Path) -> Result<Value> {
 }
 
 /// The table, and whether every rate agrees: the interval of the ratio holds 1, and is no wider than the goal.
-fn compare(pairs: &[Pair], report: &Value) -> (String, bool) {
+fn compare_rates(pairs: &[ProgramPair], report: &Value) -> (String, bool) {
     let mut table = format!(
         "\n{:<10} {:<22} {:>28}  goal: holds 1, within [{CLOSE}, {:.3}]\n",
         "program",
@@ -188,12 +188,17 @@ fn in_blocks(report: &Value, workload: usize, figure: &str) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
 
-    fn pair() -> Pair {
-        Pair { program: "p", bytes: 1, server: "s -p 7".to_owned(), command: "c {port}".to_owned() }
+    fn example_pair() -> ProgramPair {
+        ProgramPair {
+            program: "p",
+            bytes: 1,
+            server: "s -p 7".to_owned(),
+            command: "c {port}".to_owned(),
+        }
     }
 
     /// Runs of both workloads in blocks of other speed, the command `ratio` times as fast.
-    fn runs(ratios: &[f64]) -> Value {
+    fn example_report(ratios: &[f64]) -> Value {
         let run = |block: usize, workload: u32, rate: f64| serde_json::json!({"block": block, "workload": workload, "metrics": {RATE: rate}});
         let of_block = |(block, ratio): (usize, &f64)| {
             let rate = 100.0 * (block + 1) as f64;
@@ -211,7 +216,7 @@ mod tests {
             (&[1.5, 0.5, 1.4, 0.6], false),     // nothing is known
             (&[], false),
         ] {
-            let (table, found) = compare(&[pair()], &runs(ratios));
+            let (table, found) = compare_rates(&[example_pair()], &example_report(ratios));
             assert_eq!(found, agrees, "{table}");
         }
     }
@@ -226,7 +231,8 @@ mod tests {
             realtime: false,
             latput: None,
         };
-        let plan: toml::Value = toml::from_str(&plan(&[pair()], &options).unwrap()).unwrap();
+        let plan: toml::Value =
+            toml::from_str(&render_plan(&[example_pair()], &options).unwrap()).unwrap();
         assert_eq!(plan["workload"][1]["server"]["ready"]["tcp"].as_integer(), Some(7));
     }
 }

@@ -21,7 +21,7 @@ use anyhow::{Context, Result, ensure};
 pub use self::clean_root::{first_source, make_debian};
 
 use crate::ci::Tally;
-use crate::workspace::{Workspace, find_on_path, output};
+use crate::workspace::{Workspace, capture_output, find_on_path};
 
 const PROGRAMS: &[&str] =
     &["dpkg-deb", "git", "gzip", "nm", "readelf", "rpmbuild", "sha256sum", "tar"];
@@ -43,7 +43,7 @@ pub struct Options {
 
 /// Facts of the release that every package gets.
 #[derive(Debug)]
-struct Release<'a> {
+struct ReleaseInfo<'a> {
     workspace: &'a Workspace,
     /// As `Cargo.toml` has it.
     version: String,
@@ -66,11 +66,14 @@ struct Release<'a> {
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let binary = match &options.binary {
         Some(binary) => binary.clone(),
-        None => binary::build(workspace, &mut Tally::default())?,
+        None => binary::build_static_binary(workspace, &mut Tally::default())?,
     };
-    let out = options.out.clone().unwrap_or_else(|| folder(workspace).join(std::env::consts::ARCH));
+    let out = options
+        .out
+        .clone()
+        .unwrap_or_else(|| packages_folder(workspace).join(std::env::consts::ARCH));
     let out = std::path::absolute(out)?;
-    for file in Release::new(workspace, &binary, &out, SMALLEST)?.pack()? {
+    for file in ReleaseInfo::new(workspace, &binary, &out, SMALLEST)?.make_packages()? {
         println!("{:>10} bytes  {}", fs::metadata(&file)?.len(), file.display());
     }
     Ok(())
@@ -78,25 +81,26 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// A step of `cargo xtask ci`: packs twice, compares, and installs in a clean root. The binary is the static one that the
 /// other steps check; `cargo xtask ci --full` builds the one of releases.
-pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+pub fn check_packages(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let missing: Vec<&str> =
         PROGRAMS.iter().copied().filter(|name| find_on_path(name).is_none()).collect();
     if !missing.is_empty() {
-        tally.feed(&format!("skipped: packages: needs {}", missing.join(", ")));
+        tally.record_line(&format!("skipped: packages: needs {}", missing.join(", ")));
         return Ok(());
     }
-    let binary = workspace.built()?;
+    let binary = workspace.built_latput()?;
     binary::check_static(&binary)?;
     binary::check_calls(workspace)?;
-    let folder = folder(workspace);
+    let folder = packages_folder(workspace);
     let [first, second] = ["first", "second/below"].map(|name| folder.join("check").join(name));
     let [first, second] =
-        [first, second].map(|out| Release::new(workspace, &binary, &out, QUICKEST));
+        [first, second].map(|out| ReleaseInfo::new(workspace, &binary, &out, QUICKEST));
     let (first, second) = (first?, second?);
     // One package after the other keeps a CPU busy, and a fresh Debian comes over the network.
     let (made, again, base) = std::thread::scope(|scope| {
-        let [made, again] = [&first, &second].map(|release| scope.spawn(|| release.pack()));
-        let base = clean_root::base(&folder, tally);
+        let [made, again] =
+            [&first, &second].map(|release| scope.spawn(|| release.make_packages()));
+        let base = clean_root::make_base_root(&folder, tally);
         let [made, again] = [made, again].map(|it| it.join().expect("packing does not panic"));
         (made, again, base)
     });
@@ -110,26 +114,26 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     println!("{} files have the same bytes when they are made again", files.len());
     tally.passed += 1;
     match base? {
-        Some(base) => clean_root::check(&first, &folder, &base, tally),
+        Some(base) => clean_root::check_clean_root(&first, &folder, &base, tally),
         None => Ok(()),
     }
 }
 
-/// The clean root that [`check`] installs in.
-pub fn prepare(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    clean_root::base(&folder(workspace), tally).map(drop)
+/// The clean root that [`check_packages`] installs in.
+pub fn prepare_clean_root(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    clean_root::make_base_root(&packages_folder(workspace), tally).map(drop)
 }
 
 /// A slow step: the binary of releases.
-pub fn build(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    binary::build(workspace, tally).map(drop)
+pub fn build_release_binary(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    binary::build_static_binary(workspace, tally).map(drop)
 }
 
-fn folder(workspace: &Workspace) -> PathBuf {
+fn packages_folder(workspace: &Workspace) -> PathBuf {
     workspace.target.join("packages")
 }
 
-impl<'a> Release<'a> {
+impl<'a> ReleaseInfo<'a> {
     fn new(workspace: &'a Workspace, binary: &Path, out: &Path, compression: u8) -> Result<Self> {
         let arch = std::env::consts::ARCH;
         let debian_arch = match arch {
@@ -138,7 +142,7 @@ impl<'a> Release<'a> {
             other => anyhow::bail!("no packages are made for {other}"),
         };
         let git = |args: &[&str]| {
-            let said = output(Command::new("git").args(args).current_dir(&workspace.root))?;
+            let said = capture_output(Command::new("git").args(args).current_dir(&workspace.root))?;
             anyhow::Ok(said.trim().to_owned())
         };
         let epoch = match std::env::var("SOURCE_DATE_EPOCH") {
@@ -159,80 +163,80 @@ impl<'a> Release<'a> {
     }
 
     /// Makes every package, and the list of their sums; gives their files.
-    fn pack(&self) -> Result<Vec<PathBuf>> {
+    fn make_packages(&self) -> Result<Vec<PathBuf>> {
         if self.out.exists() {
             fs::remove_dir_all(&self.out)
                 .with_context(|| format!("cannot empty {}", self.out.display()))?;
         }
         let parts = self.out.join("parts");
         fs::create_dir_all(&parts).with_context(|| format!("cannot make {}", parts.display()))?;
-        let binary = self.file("", "");
-        put(&binary, &fs::read(&self.binary)?, 0o755)?;
+        let binary = self.package_path("", "");
+        write_file(&binary, &fs::read(&self.binary)?, 0o755)?;
         let mut files = vec![binary];
-        files.push(self.tarball(&parts)?);
-        files.push(deb::make(self, &parts)?);
-        files.push(rpm::make(self, &parts)?);
-        files.push(oci::make(self, &parts)?);
-        files.push(sbom::make(self)?);
+        files.push(self.make_tarball(&parts)?);
+        files.push(deb::make_deb(self, &parts)?);
+        files.push(rpm::make_rpm(self, &parts)?);
+        files.push(oci::make_oci_image(self, &parts)?);
+        files.push(sbom::make_sbom(self)?);
         let mut sums = Command::new("sha256sum");
         sums.current_dir(&self.out).args(files.iter().filter_map(|file| file.file_name()));
         let list = self.out.join(SUMS);
-        put(&list, output(&mut sums)?.as_bytes(), 0o644)?;
+        write_file(&list, capture_output(&mut sums)?.as_bytes(), 0o644)?;
         files.push(list);
         fs::remove_dir_all(&parts)?;
         Ok(files)
     }
 
     /// The tree below `/usr`, to be unpacked where one likes.
-    fn tarball(&self, parts: &Path) -> Result<PathBuf> {
+    fn make_tarball(&self, parts: &Path) -> Result<PathBuf> {
         let name = format!("latput-{}-{}-linux", self.version, self.arch);
         let folder = parts.join("tarball");
-        tree::make(self, &folder.join(&name), "share/zsh/site-functions")?;
+        tree::install_files(self, &folder.join(&name), "share/zsh/site-functions")?;
         let file = self.out.join(format!("{name}.tar.gz"));
         let tar = folder.join("tar");
-        self.tar(&folder, &[&name], &tar)?;
-        gzip(&tar, &file, self.compression)?;
+        self.create_tar(&folder, &[&name], &tar)?;
+        compress_file(&tar, &file, self.compression)?;
         Ok(file)
     }
 
     /// `latput-VERSION-ARCH-linux`, with an ending.
-    fn file(&self, part: &str, ending: &str) -> PathBuf {
+    fn package_path(&self, part: &str, ending: &str) -> PathBuf {
         self.out.join(format!("latput-{}-{}-linux{part}{ending}", self.version, self.arch))
     }
 
     /// Packs entries of a folder: sorted, owned by 0, of the commit's time.
-    fn tar(&self, folder: &Path, entries: &[&str], file: &Path) -> Result<()> {
+    fn create_tar(&self, folder: &Path, entries: &[&str], file: &Path) -> Result<()> {
         let mut tar = Command::new("tar");
         tar.args(["--create", "--format=ustar", "--sort=name", "--owner=0", "--group=0"]);
         tar.arg("--numeric-owner").arg(format!("--mtime=@{}", self.epoch));
         tar.arg("--file").arg(file).arg("--directory").arg(folder).args(entries);
-        output(&mut tar).map(drop)
+        capture_output(&mut tar).map(drop)
     }
 
     /// The commit's time (RFC 3339).
-    fn created(&self) -> Result<String> {
+    fn format_commit_time(&self) -> Result<String> {
         let at = format!("--date=@{}", self.epoch);
-        let said = output(Command::new("date").args(["-u", &at, "+%Y-%m-%dT%H:%M:%SZ"]))?;
+        let said = capture_output(Command::new("date").args(["-u", &at, "+%Y-%m-%dT%H:%M:%SZ"]))?;
         Ok(said.trim().to_owned())
     }
 }
 
 /// Compresses a file, without its name and time.
-fn gzip(from: &Path, to: &Path, level: u8) -> Result<()> {
+fn compress_file(from: &Path, to: &Path, level: u8) -> Result<()> {
     let mut gzip = Command::new("gzip");
     let output = gzip.arg(format!("-{level}n")).arg("--stdout").arg(from).output()?;
     ensure!(output.status.success(), "gzip failed: {}", String::from_utf8_lossy(&output.stderr));
-    put(to, &output.stdout, 0o644)
+    write_file(to, &output.stdout, 0o644)
 }
 
 /// The SHA-256 of a file, in hexadecimal.
-fn sha256(file: &Path) -> Result<String> {
-    let said = output(Command::new("sha256sum").arg("--").arg(file))?;
+fn compute_sha256(file: &Path) -> Result<String> {
+    let said = capture_output(Command::new("sha256sum").arg("--").arg(file))?;
     Ok(said.split_whitespace().next().unwrap_or_default().to_owned())
 }
 
 /// Writes a file with this mode, whatever the umask, and the folders above it with 0755.
-fn put(file: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+fn write_file(file: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let shown = || format!("cannot write {}", file.display());
     let above = file.parent().context("a file is in a folder")?;
     let missing: Vec<&Path> = above.ancestors().take_while(|folder| !folder.exists()).collect();

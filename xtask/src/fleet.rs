@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use self::rack::{Kind, Rack, WANTED_LENGTH};
+use self::rack::{HostKind, Rack, WANTED_LENGTH};
 use crate::workspace::{Workspace, end_within};
 
 /// Stages of a rollout: three.
@@ -86,18 +86,18 @@ pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()
     let troubled = options.dead + options.slow + options.lying;
     ensure!(2 * troubled < options.hosts, "more than half of the hosts must be well");
     let rack = Rack::up(latput, &workspace.target.join("bench-fleet"), options)?;
-    let before = rack.look()?;
-    let mut bench = Bench { rack: &rack, before, options, goals: Vec::new() };
+    let before = rack.read_interfaces()?;
+    let mut bench = FleetBench { rack: &rack, before, options, goals: Vec::new() };
     println!(
         "{} hosts: {} dead, {} slow, {} lying",
         options.hosts, options.dead, options.slow, options.lying
     );
-    bench.delays()?;
-    bench.looks()?;
-    bench.applies()?;
-    bench.breaks()?;
+    bench.measure_delays()?;
+    bench.check_host_states()?;
+    bench.check_rollout()?;
+    bench.check_broken_guard()?;
     for number in 0..options.kills {
-        bench.kills(number)?;
+        bench.check_killed_controller(number)?;
     }
     bench.nothing_is_left()?;
     let missed = bench.goals.iter().filter(|is_met| !**is_met).count();
@@ -105,7 +105,7 @@ pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()
     Ok(())
 }
 
-struct Bench<'a> {
+struct FleetBench<'a> {
     rack: &'a Rack,
     /// Every host at the beginning, as foreign tools show it.
     before: BTreeMap<String, String>,
@@ -114,8 +114,8 @@ struct Bench<'a> {
     goals: Vec<bool>,
 }
 
-impl Bench<'_> {
-    fn row(&mut self, what: &str, found: &str, goal: &str, is_met: bool) {
+impl FleetBench<'_> {
+    fn print_row(&mut self, what: &str, found: &str, goal: &str, is_met: bool) {
         if self.goals.is_empty() {
             println!("\n{:<44} {:<46} {:<30} verdict", "what", "found", "goal");
         }
@@ -127,7 +127,7 @@ impl Bench<'_> {
     /// `latput fleet` with these words; not waited for.
     fn start(&self, words: &[impl AsRef<OsStr>]) -> Result<Child> {
         let timeout = format!("{}s", self.options.timeout_s);
-        let mut command = self.rack.inside("latput");
+        let mut command = self.rack.namespace_command("latput");
         command.arg("fleet").args(words).args(["--timeout", &timeout, "--json"]);
         // Nobody reads stderr until the end, so it goes to a file.
         let errors = std::fs::File::create(self.rack.folder.join("stderr"))?;
@@ -135,10 +135,10 @@ impl Bench<'_> {
     }
 
     /// Runs `latput fleet` to its end; what it printed as JSON, its exit code, and how long it took.
-    fn fleet(&self, words: &[impl AsRef<OsStr> + Debug]) -> Result<(Value, Option<i32>, f64)> {
+    fn run_fleet(&self, words: &[impl AsRef<OsStr> + Debug]) -> Result<(Value, Option<i32>, f64)> {
         let begun = Instant::now();
         let child = self.start(words)?;
-        let Output { status, stdout, .. } = waited(child)?;
+        let Output { status, stdout, .. } = wait_for_output(child)?;
         let seconds = begun.elapsed().as_secs_f64();
         let document = serde_json::from_slice(&stdout).with_context(|| {
             let said = std::fs::read_to_string(self.rack.folder.join("stderr"));
@@ -148,13 +148,13 @@ impl Bench<'_> {
     }
 
     /// The time until the last well host had answered, with and without the dead and the slow, in turn.
-    fn delays(&mut self) -> Result<()> {
+    fn measure_delays(&mut self) -> Result<()> {
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for _ in 0..self.options.pairs.max(1) {
             for (inventory, times) in [("well.toml", &mut without), ("all.toml", &mut with)] {
                 self.rack.forget_times()?;
                 let begun = since_boot_s()?;
-                self.fleet(&["show", "-i", &self.rack.path(inventory), "txqueuelen"])?;
+                self.run_fleet(&["show", "-i", &self.rack.file_path(inventory), "txqueuelen"])?;
                 times.push(self.rack.last_done_s()? - begun);
             }
         }
@@ -162,7 +162,7 @@ impl Bench<'_> {
         let least = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
         let (with, without) = (least(&with), least(&without));
         let most = without * (1.0 + LONGER_SHARE) + LONGER_S;
-        self.row(
+        self.print_row(
             "show: the last well host had answered",
             &format!("{with:.2} s, without dead and slow {without:.2} s"),
             &format!("at most {most:.2} s"),
@@ -172,27 +172,28 @@ impl Bench<'_> {
     }
 
     /// `show`, `verify` and `drift`: every host is named with its state.
-    fn looks(&mut self) -> Result<()> {
-        let wanted = |kind: Kind, seen: &str| {
-            let state = kind.state();
+    fn check_host_states(&mut self) -> Result<()> {
+        let wanted = |kind: HostKind, seen: &str| {
+            let state = kind.expected_state();
             if state == "drifted" { seen.to_owned() } else { state.to_owned() }
         };
         for (action, seen) in [("show", "same"), ("verify", "drifted")] {
             let (document, code, seconds) =
-                self.fleet(&[action, "-i", &self.rack.path("all.toml")])?;
-            let (wrong, first) = self.wrong(&document, "state", |kind| wanted(kind, seen))?;
+                self.run_fleet(&[action, "-i", &self.rack.file_path("all.toml")])?;
+            let (wrong, first) =
+                self.find_mismatches(&document, "state", |kind| wanted(kind, seen))?;
             let code_wanted = if action == "verify" || self.options.lying > 0 { 8 } else { 6 };
-            self.row(
+            self.print_row(
                 &format!("{action}: hosts with another state than theirs"),
-                &format!("{wrong}{first}, {}, {seconds:.1} s", ended(code)),
+                &format!("{wrong}{first}, {}, {seconds:.1} s", format_exit_code(code)),
                 &format!("0, exit code {code_wanted}"),
                 wrong == 0 && code == Some(code_wanted),
             );
         }
         let odd = self.rack.last_well()?;
         self.rack.set_length(odd, "123")?;
-        let words = ["drift", "-i", &self.rack.path("all.toml"), "txqueuelen"];
-        let (document, code, seconds) = self.fleet(&words)?;
+        let words = ["drift", "-i", &self.rack.file_path("all.toml"), "txqueuelen"];
+        let (document, code, seconds) = self.run_fleet(&words)?;
         self.rack.set_length(odd, "1000")?;
         let values = document["values"][0]["values"].as_array().context("no values")?;
         let hosts = |length: &str| -> Vec<&str> {
@@ -201,9 +202,9 @@ impl Bench<'_> {
             hosts.filter_map(Value::as_str).collect()
         };
         let found = hosts("123");
-        self.row(
+        self.print_row(
             "drift: the one that differs",
-            &format!("{found:?}, {}, {seconds:.1} s", ended(code)),
+            &format!("{found:?}, {}, {seconds:.1} s", format_exit_code(code)),
             &format!("[\"{odd}\"], exit code 8"),
             found == [odd] && code == Some(8),
         );
@@ -211,34 +212,34 @@ impl Bench<'_> {
     }
 
     /// A rollout that goes well.
-    fn applies(&mut self) -> Result<()> {
-        let (document, code, seconds) = self.fleet(&self.apply(&[]))?;
-        let (wrong, first) = self.wrong(&document, "outcome", |kind| {
+    fn check_rollout(&mut self) -> Result<()> {
+        let (document, code, seconds) = self.run_fleet(&self.apply_arguments(&[]))?;
+        let (wrong, first) = self.find_mismatches(&document, "outcome", |kind| {
             if kind.is_changed() { "confirmed" } else { "left-out" }.to_owned()
         })?;
-        self.row(
+        self.print_row(
             "apply: hosts with another outcome than theirs",
-            &format!("{wrong}{first}, {}, {seconds:.1} s", ended(code)),
+            &format!("{wrong}{first}, {}, {seconds:.1} s", format_exit_code(code)),
             "0, exit code 6",
             wrong == 0 && code == Some(6),
         );
-        let now = self.rack.look()?;
+        let now = self.rack.read_interfaces()?;
         let is_set = |host: &String| {
             let said = now.get(host).map_or("", String::as_str);
             said.contains(&format!("qlen {WANTED_LENGTH}"))
                 && said.contains("generic-receive-offload: on")
         };
-        let meant = self.rack.names(Kind::is_changed);
+        let meant = self.rack.host_names(HostKind::is_changed);
         let set = meant.iter().filter(|host| is_set(host)).count();
-        self.row(
+        self.print_row(
             "apply: hosts with the wanted values",
             &format!("{set}"),
             &format!("{}", meant.len()),
             set == meant.len(),
         );
-        let mut others = self.rack.different(&self.before)?;
+        let mut others = self.rack.find_changed_hosts(&self.before)?;
         others.retain(|host| !meant.contains(host));
-        self.row(
+        self.print_row(
             "apply: other hosts that were changed",
             &format!("{}{}", others.len(), first_few(&others)),
             "0",
@@ -249,17 +250,19 @@ impl Bench<'_> {
     }
 
     /// A rollout whose guard breaks when all hosts are changed.
-    fn breaks(&mut self) -> Result<()> {
+    fn check_broken_guard(&mut self) -> Result<()> {
         let last = self.rack.last_well()?.to_owned();
-        self.rack.script("guard", &format!("[ $1 != {last} ] || {{ echo no pages; exit 1; }}"))?;
-        let guard = format!("{} {{host}}", self.rack.path("guard"));
-        let (document, code, seconds) = self.fleet(&self.apply(&["--guard", &guard]))?;
-        let (wrong, first) = self.wrong(&document, "outcome", |kind| {
+        self.rack
+            .write_script("guard", &format!("[ $1 != {last} ] || {{ echo no pages; exit 1; }}"))?;
+        let guard = format!("{} {{host}}", self.rack.file_path("guard"));
+        let (document, code, seconds) =
+            self.run_fleet(&self.apply_arguments(&["--guard", &guard]))?;
+        let (wrong, first) = self.find_mismatches(&document, "outcome", |kind| {
             if kind.is_changed() { "put-back" } else { "left-out" }.to_owned()
         })?;
-        self.row(
+        self.print_row(
             "a broken guard at the end: wrong outcomes",
-            &format!("{wrong}{first}, {}, {seconds:.1} s", ended(code)),
+            &format!("{wrong}{first}, {}, {seconds:.1} s", format_exit_code(code)),
             "0, exit code 4",
             wrong == 0 && code == Some(4),
         );
@@ -267,12 +270,12 @@ impl Bench<'_> {
     }
 
     /// A rollout whose controller is killed in the last stage, with some or all of its hosts changed.
-    fn kills(&mut self, number: usize) -> Result<()> {
-        let meant = self.rack.names(Kind::is_changed).len();
+    fn check_killed_controller(&mut self, number: usize) -> Result<()> {
+        let meant = self.rack.host_names(HostKind::is_changed).len();
         let share = meant * (number + 1) / self.options.kills.max(1);
-        let mut child = self.start(&self.apply(&[]))?;
+        let mut child = self.start(&self.apply_arguments(&[]))?;
         let deadline = Instant::now() + COMMAND_WITHIN;
-        while self.rack.checkpoints() < share {
+        while self.rack.count_checkpoints() < share {
             if let Some(status) = child.try_wait()? {
                 bail!("the rollout ended ({status}) before {share} hosts were changed");
             }
@@ -281,7 +284,7 @@ impl Bench<'_> {
         }
         child.kill()?;
         child.wait()?;
-        let changed = self.rack.checkpoints();
+        let changed = self.rack.count_checkpoints();
         let begun = Instant::now();
         self.rack.settle(self.confirm_within() + COMMAND_WITHIN)?;
         let waited = begun.elapsed().as_secs_f64();
@@ -291,16 +294,16 @@ impl Bench<'_> {
     }
 
     fn left_different(&mut self, what: &str) -> Result<()> {
-        let different = self.rack.different(&self.before)?;
+        let different = self.rack.find_changed_hosts(&self.before)?;
         let found = format!("{}{}", different.len(), first_few(&different));
-        self.row(what, &found, "0 left different", different.is_empty());
+        self.print_row(what, &found, "0 left different", different.is_empty());
         Ok(())
     }
 
     fn nothing_is_left(&mut self) -> Result<()> {
         self.rack.settle(COMMAND_WITHIN)?;
-        let left = self.rack.checkpoints();
-        self.row("checkpoints left at the end", &left.to_string(), "0", left == 0);
+        let left = self.rack.count_checkpoints();
+        self.print_row("checkpoints left at the end", &left.to_string(), "0", left == 0);
         Ok(())
     }
 
@@ -309,8 +312,8 @@ impl Bench<'_> {
         Duration::from_secs(3 * (1 + 4 * self.options.timeout_s))
     }
 
-    fn apply(&self, more: &[&str]) -> Vec<String> {
-        let inventory = self.rack.path("all.toml");
+    fn apply_arguments(&self, more: &[&str]) -> Vec<String> {
+        let inventory = self.rack.file_path("all.toml");
         let words = ["apply", "-i", &inventory, "--soak", "1s", "--confirm-within"];
         let within = format!("{}s", self.confirm_within().as_secs());
         let words = [&words[..], &[&within], &STAGES, more].concat();
@@ -318,14 +321,14 @@ impl Bench<'_> {
     }
 
     /// How many hosts are told of in another way than their kind's, and the first of them.
-    fn wrong(
+    fn find_mismatches(
         &self,
         document: &Value,
         field: &str,
-        wanted: impl Fn(Kind) -> String,
+        wanted: impl Fn(HostKind) -> String,
     ) -> Result<(usize, String)> {
         let said = by_host(document, field)?;
-        let is_wrong = |(host, kind): &&(String, Kind)| said.get(host) != Some(&wanted(*kind));
+        let is_wrong = |(host, kind): &&(String, HostKind)| said.get(host) != Some(&wanted(*kind));
         let wrong: Vec<_> = self.rack.hosts.iter().filter(is_wrong).collect();
         let first = wrong.first().map(|(host, kind)| {
             let said = said.get(host).map_or("nothing", String::as_str);
@@ -337,7 +340,7 @@ impl Bench<'_> {
 }
 
 /// `exit code 4`.
-fn ended(code: Option<i32>) -> String {
+fn format_exit_code(code: Option<i32>) -> String {
     code.map_or_else(|| "ended by a signal".to_owned(), |code| format!("exit code {code}"))
 }
 
@@ -358,7 +361,7 @@ fn by_host(document: &Value, field: &str) -> Result<BTreeMap<String, String>> {
 }
 
 /// The end of a command within its time.
-fn waited(mut child: Child) -> Result<Output> {
+fn wait_for_output(mut child: Child) -> Result<Output> {
     let mut out = child.stdout.take().context("no output")?;
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -20,20 +20,20 @@ pub struct ForeignPaths {
 
 impl ForeignPaths {
     /// netperf and netserver, if both are there.
-    pub fn netperf(&self) -> Option<(PathBuf, PathBuf)> {
+    pub fn find_netperf(&self) -> Option<(PathBuf, PathBuf)> {
         let [netperf, netserver] = [("netperf", &self.netperf), ("netserver", &self.netserver)]
-            .map(|(name, named)| find(name, named.as_deref()));
+            .map(|(name, named)| find_program(name, named.as_deref()));
         netperf.zip(netserver)
     }
 
     /// sockperf, if it is there.
-    pub fn sockperf(&self) -> Option<PathBuf> {
-        find("sockperf", self.sockperf.as_deref())
+    pub fn find_sockperf(&self) -> Option<PathBuf> {
+        find_program("sockperf", self.sockperf.as_deref())
     }
 }
 
 /// The program named by the user, or else the one on PATH; absolute, since it is started elsewhere. A missing one is named.
-pub fn find(name: &str, named: Option<&Path>) -> Option<PathBuf> {
+pub fn find_program(name: &str, named: Option<&Path>) -> Option<PathBuf> {
     let found = match named {
         Some(named) => std::fs::canonicalize(named).ok(),
         None => find_on_path(name),

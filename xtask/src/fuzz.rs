@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_command};
 
 const TARGETS: &[&str] = &["control", "data", "documents", "figures", "files", "netlink"];
 /// Counters of edges, in every crate; compared values guide it to what a parser wants.
@@ -59,7 +59,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 
 /// Result of a run of libFuzzer.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ran {
+struct FuzzStats {
     executions: u64,
     edges: u64,
     edges_all: u64,
@@ -67,13 +67,13 @@ struct Ran {
 
 /// Builds what [`Options::sample`] runs.
 pub fn build_sample(workspace: &Workspace) -> Result<()> {
-    build(workspace, &workspace.root.join("fuzz"), true).map(drop)
+    build_targets(workspace, &workspace.root.join("fuzz"), true).map(drop)
 }
 
 /// Builds the targets, runs each, and prints how much it tried; fails at the first crash.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = workspace.root.join("fuzz");
-    let programs = build(workspace, &folder, options.is_brief)?;
+    let programs = build_targets(workspace, &folder, options.is_brief)?;
     let chosen: Vec<&str> = TARGETS
         .iter()
         .copied()
@@ -84,10 +84,12 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut all = 0;
     // One on each CPU.
     let next = AtomicUsize::new(0);
-    let work = || -> Result<Vec<(&str, Ran)>> {
+    let work = || -> Result<Vec<(&str, FuzzStats)>> {
         let mine = std::iter::from_fn(|| chosen.get(next.fetch_add(1, Ordering::Relaxed)));
-        mine.map(|target| Ok((*target, fuzz(&folder, &programs.join(target), target, seconds)?)))
-            .collect()
+        mine.map(|target| {
+            Ok((*target, run_fuzzer(&folder, &programs.join(target), target, seconds)?))
+        })
+        .collect()
     };
     let ran = std::thread::scope(|scope| {
         let workers: Vec<_> =
@@ -106,7 +108,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 /// The folder of the programs.
-fn build(workspace: &Workspace, folder: &Path, is_brief: bool) -> Result<PathBuf> {
+fn build_targets(workspace: &Workspace, folder: &Path, is_brief: bool) -> Result<PathBuf> {
     // In brief nothing is optimised, and macros and build scripts are those of the tests.
     let (target, profile, made_in, flags) = if is_brief {
         (workspace.target.clone(), "dev", "debug", FLAGS.to_owned())
@@ -117,7 +119,7 @@ fn build(workspace: &Workspace, folder: &Path, is_brief: bool) -> Result<PathBuf
     let host = String::from_utf8(Command::new("rustc").arg("-vV").output()?.stdout)?;
     let host =
         host.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
-    let mut command = cargo();
+    let mut command = cargo_command();
     // A target by name, so that build scripts and macros have no counters.
     command.args(["build", "--quiet", "--locked", "--profile", profile, "--target", host]);
     command.arg("--manifest-path").arg(folder.join("Cargo.toml"));
@@ -129,7 +131,7 @@ fn build(workspace: &Workspace, folder: &Path, is_brief: bool) -> Result<PathBuf
     Ok(target.join(host).join(made_in))
 }
 
-fn fuzz(folder: &Path, program: &Path, target: &str, seconds: u64) -> Result<Ran> {
+fn run_fuzzer(folder: &Path, program: &Path, target: &str, seconds: u64) -> Result<FuzzStats> {
     let corpus = folder.join("corpus").join(target);
     let artifacts = folder.join("artifacts").join(target);
     for folder in [&corpus, &artifacts] {
@@ -148,12 +150,12 @@ fn fuzz(folder: &Path, program: &Path, target: &str, seconds: u64) -> Result<Ran
         "-print_final_stats=1".to_owned(),
     ];
     let mut command = Command::new(program);
-    let ran = say(command.args(&limits).args(LIMITS).arg(&corpus).arg(&examples))?;
+    let ran = collect_stats(command.args(&limits).args(LIMITS).arg(&corpus).arg(&examples))?;
     ran.with_context(|| format!("{target}: a crash: its input is in {}", artifacts.display()))
 }
 
 /// Last output of the command; `None` if it failed.
-fn say(command: &mut Command) -> Result<Option<Ran>> {
+fn collect_stats(command: &mut Command) -> Result<Option<FuzzStats>> {
     let output = command.stdout(Stdio::null()).output().context("cannot start the target")?;
     let text = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
@@ -166,7 +168,7 @@ fn say(command: &mut Command) -> Result<Option<Ran>> {
     let after = |words: &str| text.rsplit_once(words).map(|(_, rest)| rest);
     // `INFO: Loaded 1 modules   (32047 inline 8-bit counters): ...`
     let edges_all = after("modules   (").and_then(|rest| number(Some(rest))).unwrap_or(0);
-    Ok(Some(Ran {
+    Ok(Some(FuzzStats {
         executions: number(after("stat::number_of_executed_units:")).unwrap_or(0),
         edges: number(after(" cov: ")).unwrap_or(0),
         edges_all,

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 /// Verdict on a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum GoalVerdict {
     /// The whole interval is within the goal.
     Held,
     /// The interval reaches beyond the goal.
@@ -13,7 +13,7 @@ pub enum Verdict {
     Missed,
 }
 
-impl Verdict {
+impl GoalVerdict {
     /// Judges the interval from `low` to `high`.
     pub fn of_interval((low, high): (f64, f64), goal: &RangeInclusive<f64>) -> Self {
         if low > *goal.end() || high < *goal.start() {

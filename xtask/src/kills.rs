@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use latput_units::Rng;
+use latput_units::SeededRng;
 
 use crate::workspace::{Workspace, end_within};
-use pair::{VethPair, kill};
+use pair::{VethPair, kill_process};
 
 /// Counts of each kind of victim and fault; a kill has no fault.
-type Counts = BTreeMap<(Victim, String), Count>;
+type Counts = BTreeMap<(KillVictim, String), VictimCounts>;
 
 /// How the interface is before the change.
 const BASELINES: &[&str] = &[
@@ -122,7 +122,7 @@ impl Options {
 
 /// Process that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Victim {
+enum KillVictim {
     Set,
     SetAtCall,
     SetToConfirm,
@@ -143,31 +143,31 @@ enum Victim {
 }
 
 /// Of a hundred kills, who.
-const SHARES: &[(Victim, usize)] = &[
-    (Victim::Set, 28),
-    (Victim::SetAtCall, 25),
-    (Victim::SetToConfirm, 12),
-    (Victim::Watcher, 6),
-    (Victim::Restore, 12),
-    (Victim::Confirm, 7),
-    (Victim::Daemon, 4),
-    (Victim::Controller, 2),
-    (Victim::Broker, 2),
-    (Victim::Agent, 2),
+const SHARES: &[(KillVictim, usize)] = &[
+    (KillVictim::Set, 28),
+    (KillVictim::SetAtCall, 25),
+    (KillVictim::SetToConfirm, 12),
+    (KillVictim::Watcher, 6),
+    (KillVictim::Restore, 12),
+    (KillVictim::Confirm, 7),
+    (KillVictim::Daemon, 4),
+    (KillVictim::Controller, 2),
+    (KillVictim::Broker, 2),
+    (KillVictim::Agent, 2),
 ];
 
 /// The same of a hundred faults.
-const FAULT_SHARES: &[(Victim, usize)] = &[
-    (Victim::SetFault, 40),
-    (Victim::RestoreFault, 15),
-    (Victim::ConfirmFault, 10),
-    (Victim::UndoFault, 15),
-    (Victim::BesideFault, 20),
+const FAULT_SHARES: &[(KillVictim, usize)] = &[
+    (KillVictim::SetFault, 40),
+    (KillVictim::RestoreFault, 15),
+    (KillVictim::ConfirmFault, 10),
+    (KillVictim::UndoFault, 15),
+    (KillVictim::BesideFault, 20),
 ];
 
 /// Results of the kills of one kind of victim.
 #[derive(Clone, Copy, Debug)]
-struct Count {
+struct VictimCounts {
     /// Kills come within this time, which is made to fit: at half of it, half of the changes are made.
     window_us: usize,
     kills: u64,
@@ -181,13 +181,13 @@ struct Count {
     beside: u64,
 }
 
-impl Default for Count {
+impl Default for VictimCounts {
     fn default() -> Self {
         Self { window_us: 30_000, kills: 0, in_the_middle: 0, committed: 0, refused: 0, beside: 0 }
     }
 }
 
-impl Count {
+impl VictimCounts {
     /// Adds what another job counted.
     fn add(&mut self, other: Self) {
         self.kills += other.kills;
@@ -198,7 +198,7 @@ impl Count {
     }
 
     /// Whether the kill came before the end of the change.
-    fn learn(&mut self, was_early: bool) {
+    fn adapt_window(&mut self, was_early: bool) {
         let window = if was_early { self.window_us * 21 / 20 } else { self.window_us * 20 / 21 };
         self.window_us = window.clamp(1_000, 1_000_000);
     }
@@ -208,7 +208,7 @@ impl Count {
 pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()> {
     let folder = workspace.target.join("bench-kills");
     if options.pairs {
-        return Bench { pair: VethPair::open(latput, &folder)? }.pairs();
+        return KillBench { pair: VethPair::open(latput, &folder)? }.check_value_pairs();
     }
     let begun = Instant::now();
     let is_over =
@@ -231,7 +231,7 @@ pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()
     for (kind, count) in counts.into_iter().flatten() {
         sum.entry(kind).or_default().add(count);
     }
-    print(&sum);
+    print_counts(&sum);
     let done: u64 = sum.values().map(|count| count.kills).sum();
     println!("{done} of {} in {} s", options.kills, begun.elapsed().as_secs());
     // However slow the machine is.
@@ -248,16 +248,16 @@ fn kill_all(
     options: &Options,
     ends: &dyn Fn() -> bool,
 ) -> Result<Counts> {
-    let bench = Bench { pair: VethPair::open(latput, folder)? };
-    let mut rng = Rng::split(options.seed, job);
+    let bench = KillBench { pair: VethPair::open(latput, folder)? };
+    let mut rng = SeededRng::from_seed_and_index(options.seed, job);
     let mut counts = Counts::new();
     for number in (job..options.kills).step_by(options.jobs.max(1)) {
         if ends() {
             break;
         }
-        let case = Case::draw(&mut rng, if options.faults { FAULT_SHARES } else { SHARES });
+        let case = KillCase::from_rng(&mut rng, if options.faults { FAULT_SHARES } else { SHARES });
         let ended = if options.faults {
-            let mut count = Count { kills: 1, ..Count::default() };
+            let mut count = VictimCounts { kills: 1, ..VictimCounts::default() };
             bench.fault_one(&case, &mut rng, &mut count).map(|fault| {
                 counts.entry((case.victim, fault)).or_default().add(count);
             })
@@ -270,13 +270,13 @@ fn kill_all(
     Ok(counts)
 }
 
-fn print(counts: &Counts) {
+fn print_counts(counts: &Counts) {
     println!(
         "{:<14} {:<14} {:>7} {:>14} {:>10} {:>8} {:>7}  left different (goal: 0)",
         "killed", "fault", "kills", "in the middle", "committed", "refused", "beside"
     );
     for ((victim, fault), count) in counts {
-        let Count { kills, in_the_middle, committed, refused, beside, .. } = count;
+        let VictimCounts { kills, in_the_middle, committed, refused, beside, .. } = count;
         let name = format!("{victim:?}");
         println!(
             "{name:<14} {fault:<14} {kills:>7} {in_the_middle:>14} {committed:>10} {refused:>8} {beside:>7}  0"
@@ -286,17 +286,17 @@ fn print(counts: &Counts) {
 
 /// One change, and who is killed during it.
 #[derive(Clone, Debug)]
-struct Case {
-    victim: Victim,
+struct KillCase {
+    victim: KillVictim,
     baseline: &'static str,
     /// `KNOB=VALUE`.
     setting: Vec<String>,
 }
 
-impl Case {
-    fn draw(rng: &mut Rng, shares: &[(Victim, usize)]) -> Self {
-        let mut left = rng.below(100);
-        let mut victim = Victim::Set;
+impl KillCase {
+    fn from_rng(rng: &mut SeededRng, shares: &[(KillVictim, usize)]) -> Self {
+        let mut left = rng.next_below(100);
+        let mut victim = KillVictim::Set;
         for (who, share) in shares {
             victim = *who;
             if left < *share {
@@ -304,20 +304,20 @@ impl Case {
             }
             left -= share;
         }
-        let baseline = *pick(rng, BASELINES);
+        let baseline = *pick_random(rng, BASELINES);
         let mut knobs: Vec<_> = VALUES.to_vec();
-        let most = if rng.below(4) == 0 { 12 } else { 3 };
-        let size = 1 + rng.below(most);
+        let most = if rng.next_below(4) == 0 { 12 } else { 3 };
+        let size = 1 + rng.next_below(most);
         let mut setting = Vec::new();
         for _ in 0..size {
-            let (knob, values) = knobs.swap_remove(rng.below(knobs.len()));
-            setting.push(format!("{knob}={}", pick(rng, &values)));
+            let (knob, values) = knobs.swap_remove(rng.next_below(knobs.len()));
+            setting.push(format!("{knob}={}", pick_random(rng, &values)));
         }
         Self { victim, baseline, setting }
     }
 
     /// The words of `latput set`, with more behind.
-    fn set(&self, more: &[&str]) -> Vec<String> {
+    fn set_arguments(&self, more: &[&str]) -> Vec<String> {
         let mut words = vec!["set".to_owned(), "v0".to_owned()];
         words.extend(self.setting.iter().cloned());
         words.extend(more.iter().map(|word| (*word).to_owned()));
@@ -325,113 +325,137 @@ impl Case {
     }
 }
 
-fn pick<'a, T>(rng: &mut Rng, of: &'a [T]) -> &'a T {
-    &of[rng.below(of.len())]
+fn pick_random<'a, T>(rng: &mut SeededRng, of: &'a [T]) -> &'a T {
+    &of[rng.next_below(of.len())]
 }
 
 #[derive(Debug)]
-struct Bench {
+struct KillBench {
     pair: VethPair,
 }
 
-impl Bench {
-    fn kill_one(&self, case: &Case, rng: &mut Rng, count: &mut Count) -> Result<()> {
+impl KillBench {
+    fn kill_one(
+        &self,
+        case: &KillCase,
+        rng: &mut SeededRng,
+        count: &mut VictimCounts,
+    ) -> Result<()> {
         self.pair.new_pair(case.baseline)?;
-        let before = self.pair.look()?;
+        let before = self.pair.read_interfaces()?;
         count.kills += 1;
         match case.victim {
-            Victim::Set => {
+            KillVictim::Set => {
                 // Half of them once there is a checkpoint, as long as there is one.
-                let waits = rng.below(2) == 0;
-                self.kill_in_time(self.pair.latput(&case.set(&[])), count.window_us, waits, rng)?;
-                count.learn(self.pair.has_checkpoint() || self.same(&before, "").is_ok());
+                let waits = rng.next_below(2) == 0;
+                self.kill_in_time(
+                    self.pair.latput_command(&case.set_arguments(&[])),
+                    count.window_us,
+                    waits,
+                    rng,
+                )?;
+                count.adapt_window(
+                    self.pair.has_checkpoint() || self.check_unchanged(&before, "").is_ok(),
+                );
             }
-            Victim::SetAtCall => self.kill_at_call(case, rng)?,
-            Victim::SetToConfirm => {
-                let set = self.pair.latput(&case.set(&["--confirm-within", "1s"]));
-                let waits = rng.below(2) == 0;
+            KillVictim::SetAtCall => self.kill_at_call(case, rng)?,
+            KillVictim::SetToConfirm => {
+                let set =
+                    self.pair.latput_command(&case.set_arguments(&["--confirm-within", "1s"]));
+                let waits = rng.next_below(2) == 0;
                 self.kill_in_time(set, 60_000, waits, rng)?;
                 // Nobody helps: what watches it puts it back.
                 self.pair.settle()?;
                 ensure!(!self.pair.has_checkpoint(), "the watcher left a checkpoint");
-                return self.same(&before, "without `latput restore`");
+                return self.check_unchanged(&before, "without `latput restore`");
             }
-            Victim::Watcher => {
-                let set = self.pair.latput(&case.set(&["--confirm-within", "60s"])).spawn()?;
-                sleep(rng, 150_000);
-                self.pair.latputs("watcher").into_iter().for_each(kill);
-                finish(set)?;
-                self.pair.latputs("watcher").into_iter().for_each(kill);
+            KillVictim::Watcher => {
+                let set = self
+                    .pair
+                    .latput_command(&case.set_arguments(&["--confirm-within", "60s"]))
+                    .spawn()?;
+                sleep_random(rng, 150_000);
+                self.pair.find_latput_processes("watcher").into_iter().for_each(kill_process);
+                wait_for_exit(set)?;
+                self.pair.find_latput_processes("watcher").into_iter().for_each(kill_process);
             }
-            Victim::Restore | Victim::Confirm => {
-                if !self.whole(&case.set(&["--confirm-within", "60s"]))? {
+            KillVictim::Restore | KillVictim::Confirm => {
+                if !self.run_latput(&case.set_arguments(&["--confirm-within", "60s"]))? {
                     count.refused += 1;
-                    return self.same(&before, "after a refusal");
+                    return self.check_unchanged(&before, "after a refusal");
                 }
-                let word = if case.victim == Victim::Restore { "restore" } else { "confirm" };
+                let word = if case.victim == KillVictim::Restore { "restore" } else { "confirm" };
                 self.kill_in_time(
-                    self.pair.latput(&[word.to_owned()]),
+                    self.pair.latput_command(&[word.to_owned()]),
                     count.window_us,
                     false,
                     rng,
                 )?;
-                count.learn(self.pair.has_checkpoint());
+                count.adapt_window(self.pair.has_checkpoint());
             }
-            Victim::Daemon => {
-                let mut traffic = self.pair.program(1, Path::new("ping"));
+            KillVictim::Daemon => {
+                let mut traffic = self.pair.namespace_command(1, Path::new("ping"));
                 let traffic =
                     traffic.args(["-q", "-i", "0.0002", "-c", "4000", "10.77.0.1"]).spawn()?;
                 let words = ["moderate", "v0", "--cpu-budget", "0.1%"].map(str::to_owned);
-                self.kill_in_time(self.pair.latput(&words), 900_000, false, rng)?;
-                finish(traffic)?;
+                self.kill_in_time(self.pair.latput_command(&words), 900_000, false, rng)?;
+                wait_for_exit(traffic)?;
             }
-            Victim::Controller | Victim::Broker | Victim::Agent => {
+            KillVictim::Controller | KillVictim::Broker | KillVictim::Agent => {
                 self.kill_run(case.victim, rng)?;
             }
-            Victim::SetFault
-            | Victim::RestoreFault
-            | Victim::ConfirmFault
-            | Victim::UndoFault
-            | Victim::BesideFault => anyhow::bail!("a fault is no kill"),
+            KillVictim::SetFault
+            | KillVictim::RestoreFault
+            | KillVictim::ConfirmFault
+            | KillVictim::UndoFault
+            | KillVictim::BesideFault => anyhow::bail!("a fault is no kill"),
         }
         count.in_the_middle += u64::from(self.pair.has_checkpoint());
-        self.check(case, &before, count)
+        self.restore_and_compare(case, &before, count)
     }
 
     /// Puts back what is left, and compares.
-    fn check(&self, case: &Case, before: &str, count: &mut Count) -> Result<()> {
+    fn restore_and_compare(
+        &self,
+        case: &KillCase,
+        before: &str,
+        count: &mut VictimCounts,
+    ) -> Result<()> {
         let had_checkpoint = self.pair.has_checkpoint();
         for host in 0..2 {
-            let mut restore = self.pair.program(host, self.latput());
-            let code = finish(restore.arg("restore").spawn()?)?;
+            let mut restore = self.pair.namespace_command(host, self.latput_path());
+            let code = wait_for_exit(restore.arg("restore").spawn()?)?;
             ensure!(code == Some(0), "`latput restore` ended with {code:?}");
         }
         self.pair.settle()?;
         ensure!(!self.pair.has_checkpoint(), "a checkpoint is left");
-        let after = self.pair.look()?;
+        let after = self.pair.read_interfaces()?;
         if after == before {
             return Ok(());
         }
-        ensure!(!had_checkpoint, "left different:\n{}", difference(before, &after));
+        ensure!(!had_checkpoint, "left different:\n{}", diff_lines(before, &after));
         // It was committed: then it is whole.
         count.committed += 1;
-        ensure!(self.whole(&case.set(&[]))?, "the change was committed and cannot be made again");
-        self.same(&after, "of a committed change that was made again")
+        ensure!(
+            self.run_latput(&case.set_arguments(&[]))?,
+            "the change was committed and cannot be made again"
+        );
+        self.check_unchanged(&after, "of a committed change that was made again")
     }
 
-    fn same(&self, before: &str, when: &str) -> Result<()> {
-        let after = self.pair.look()?;
-        ensure!(after == before, "left different {when}:\n{}", difference(before, &after));
+    fn check_unchanged(&self, before: &str, when: &str) -> Result<()> {
+        let after = self.pair.read_interfaces()?;
+        ensure!(after == before, "left different {when}:\n{}", diff_lines(before, &after));
         Ok(())
     }
 
-    fn latput(&self) -> &Path {
+    fn latput_path(&self) -> &Path {
         self.pair.latput_path()
     }
 
     /// Runs latput to its end; whether it succeeded.
-    fn whole(&self, words: &[String]) -> Result<bool> {
-        Ok(finish(self.pair.latput(words).spawn()?)? == Some(0))
+    fn run_latput(&self, words: &[String]) -> Result<bool> {
+        Ok(wait_for_exit(self.pair.latput_command(words).spawn()?)? == Some(0))
     }
 
     /// Starts it, waits for a checkpoint if told to, and kills it after a random time of at most so many
@@ -441,62 +465,73 @@ impl Bench {
         mut command: Command,
         most_us: usize,
         waits: bool,
-        rng: &mut Rng,
+        rng: &mut SeededRng,
     ) -> Result<()> {
         let mut child = command.spawn().context("cannot start nsenter")?;
         let most_us = if waits { most_us / 4 } else { most_us };
         while waits && !self.pair.has_checkpoint() && child.try_wait()?.is_none() {
             std::thread::sleep(Duration::from_micros(200)); // other jobs want the CPU
         }
-        sleep(rng, most_us);
+        sleep_random(rng, most_us);
         child.kill().context("cannot kill")?;
         child.wait().context("cannot wait")?;
         Ok(())
     }
 
-    fn kill_at_call(&self, case: &Case, rng: &mut Rng) -> Result<()> {
-        let call = pick(rng, CALLS);
-        let nth =
-            1 + rng.below(if matches!(*call, "sendto" | "openat" | "write") { 120 } else { 6 });
-        let mut command = self.pair.program(0, Path::new("strace"));
+    fn kill_at_call(&self, case: &KillCase, rng: &mut SeededRng) -> Result<()> {
+        let call = pick_random(rng, CALLS);
+        let nth = 1 + rng.next_below(if matches!(*call, "sendto" | "openat" | "write") {
+            120
+        } else {
+            6
+        });
+        let mut command = self.pair.namespace_command(0, Path::new("strace"));
         command.args(["-f", "-o", "/dev/null", "-e", &format!("trace={call}")]);
-        command.args(["-e", &format!("inject={call}:signal=KILL:when={nth}")]).arg(self.latput());
-        finish(command.args(case.set(&[])).spawn().context("cannot start strace")?)?;
+        command
+            .args(["-e", &format!("inject={call}:signal=KILL:when={nth}")])
+            .arg(self.latput_path());
+        wait_for_exit(
+            command.args(case.set_arguments(&[])).spawn().context("cannot start strace")?,
+        )?;
         Ok(())
     }
 
     /// A run on both hosts, of which the controller, its broker or an agent is killed.
-    fn kill_run(&self, victim: Victim, rng: &mut Rng) -> Result<()> {
+    fn kill_run(&self, victim: KillVictim, rng: &mut SeededRng) -> Result<()> {
         let folder = self.pair.folder();
         let host = |name: &str, role: &str, number: usize| {
             format!(
                 "[host.{name}]\nrole = \"{role}\"\ninterface = \"v0\"\naddress = \"10.77.0.{}\"\n\
                  latput = \"{}\"\nvia = {:?}\n",
                 number + 1,
-                self.latput().display(),
-                self.pair.via(number)
+                self.latput_path().display(),
+                self.pair.nsenter_arguments(number)
             )
         };
         let hosts = [host("a", "sut", 0), host("b", "generator", 1)].concat();
         std::fs::write(folder.join("testbed.toml"), format!("schema = 1\n{hosts}"))?;
         std::fs::write(folder.join("plan.toml"), PLAN)?;
         let _none_yet = std::fs::remove_file(folder.join("results.db"));
-        let mut command = Command::new(self.latput());
+        let mut command = Command::new(self.latput_path());
         command.args(["run", "plan.toml", "--on", "testbed.toml", "-o", "results.db"]);
-        let mut run = self.pair.ours(&mut command).current_dir(folder).spawn()?;
-        sleep(rng, 4_000_000);
-        if victim == Victim::Controller {
+        let mut run = self.pair.configure_command(&mut command).current_dir(folder).spawn()?;
+        sleep_random(rng, 4_000_000);
+        if victim == KillVictim::Controller {
             run.kill()?;
         } else {
-            let word = if victim == Victim::Broker { "broker" } else { "agent" };
-            self.pair.latputs(word).first().iter().for_each(|pid| kill(**pid));
+            let word = if victim == KillVictim::Broker { "broker" } else { "agent" };
+            self.pair
+                .find_latput_processes(word)
+                .first()
+                .iter()
+                .for_each(|pid| kill_process(**pid));
         }
-        finish(run)?;
+        wait_for_exit(run)?;
         self.pair.settle()
     }
 
     /// Every pair of knobs with each of their values, there and back: writes that move each other's knobs too.
-    fn pairs(&self) -> Result<()> {
+    fn check_value_pairs(&self) -> Result<()> {
         let (mut done, mut refused) = (0, 0);
         let pairs = VALUES
             .iter()
@@ -507,15 +542,16 @@ impl Bench {
             for (turn, (one, other)) in values.enumerate() {
                 let baseline = BASELINES[(at + number + turn) % BASELINES.len()];
                 let setting = vec![format!("{}={one}", first.0), format!("{}={other}", second.0)];
-                let case = Case { victim: Victim::Set, baseline, setting };
+                let case = KillCase { victim: KillVictim::Set, baseline, setting };
                 self.pair.new_pair(baseline)?;
-                let before = self.pair.look()?;
-                let went = self.whole(&case.set(&["--confirm-within", "60s"]))?;
+                let before = self.pair.read_interfaces()?;
+                let went = self.run_latput(&case.set_arguments(&["--confirm-within", "60s"]))?;
                 if went {
-                    ensure!(self.whole(&["restore".to_owned()])?, "{case:?}: restore failed");
+                    ensure!(self.run_latput(&["restore".to_owned()])?, "{case:?}: restore failed");
                 }
                 self.pair.settle()?;
-                self.same(&before, "after there and back").with_context(|| format!("{case:?}"))?;
+                self.check_unchanged(&before, "after there and back")
+                    .with_context(|| format!("{case:?}"))?;
                 *(if went { &mut done } else { &mut refused }) += 1;
             }
         }
@@ -525,16 +561,16 @@ impl Bench {
 }
 
 /// Waits for the end; its exit code.
-fn finish(mut child: Child) -> Result<Option<i32>> {
+fn wait_for_exit(mut child: Child) -> Result<Option<i32>> {
     Ok(end_within(&mut child, WHOLE)?.code())
 }
 
-fn sleep(rng: &mut Rng, most_us: usize) {
-    std::thread::sleep(Duration::from_micros(rng.below(most_us) as u64));
+fn sleep_random(rng: &mut SeededRng, most_us: usize) {
+    std::thread::sleep(Duration::from_micros(rng.next_below(most_us) as u64));
 }
 
 /// The lines that differ.
-fn difference(before: &str, after: &str) -> String {
+fn diff_lines(before: &str, after: &str) -> String {
     let lines =
         |text: &str| text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
     let (before, after) = (lines(before), lines(after));

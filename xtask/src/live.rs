@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use self::deferral::{Deferral, OutsideFigure, Sweep, slice_for_tail};
+use self::deferral::{Deferral, DeferralSweep, OutsideFigure, slice_for_tail};
 use self::traffic::ForeignTraffic;
 use self::tuned::{TunedSetting, Tuner};
 use crate::peers::lab::Lab;
@@ -30,7 +30,7 @@ use crate::workspace::Workspace;
 pub struct Options {
     /// The kinds of setting to try.
     #[arg(long, value_delimiter = ',', default_value = "worse,saving,same")]
-    only: Vec<Case>,
+    only: Vec<SettingKind>,
     /// Comparisons of a setting like today's.
     #[arg(long, default_value_t = 30)]
     same: u32,
@@ -72,7 +72,7 @@ pub struct Options {
 
 /// A kind of setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Case {
+enum SettingKind {
     /// A longer tail, by the application's own figure.
     Worse,
     /// The same on the host that asks, by the kernel's round-trip times.
@@ -103,72 +103,73 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let lab = Lab::up(&latput, &folder)?;
     let traffic = ForeignTraffic::start(&lab, options.rate, options.today_us)?;
     let tuner = Tuner { lab: &lab, folder };
-    let mut bench = Bench { options, traffic, tuner, sweep: None, table: Table::default() };
+    let mut bench =
+        LiveBench { options, traffic, tuner, sweep: None, table: FindingsTable::default() };
     for case in &options.only {
         match case {
-            Case::Worse | Case::Asking => bench.longer_tails(*case)?,
-            Case::Saving => bench.savings()?,
-            Case::Same => bench.likes_of_today()?,
+            SettingKind::Worse | SettingKind::Asking => bench.longer_tails(*case)?,
+            SettingKind::Saving => bench.check_savings()?,
+            SettingKind::Same => bench.likes_of_today()?,
         }
     }
-    bench.table.print()
+    bench.table.print_table()
 }
 
-struct Bench<'a> {
+struct LiveBench<'a> {
     options: &'a Options,
     traffic: ForeignTraffic<'a>,
     tuner: Tuner<'a>,
-    sweep: Option<Sweep>,
-    table: Table,
+    sweep: Option<DeferralSweep>,
+    table: FindingsTable,
 }
 
-impl Bench<'_> {
+impl LiveBench<'_> {
     /// The deferral that makes a figure so many times today's.
-    fn found(
+    fn find_deferral(
         &mut self,
         figure: OutsideFigure,
         ratio: f64,
         known_us: Option<u32>,
     ) -> Result<Deferral> {
         if let Some(microseconds) = known_us {
-            return Deferral::measured(&self.traffic, figure, microseconds);
+            return Deferral::from_measurement(&self.traffic, figure, microseconds);
         }
         if self.sweep.is_none() {
-            self.sweep = Some(Sweep::run(&self.traffic)?);
+            self.sweep = Some(DeferralSweep::run(&self.traffic)?);
         }
         let sweep = self.sweep.as_ref().context("there is no sweep")?;
-        sweep.find(&self.traffic, figure, ratio)
+        sweep.find_deferral(&self.traffic, figure, ratio)
     }
 
     /// Settings with a tail that breaks the guard.
-    fn longer_tails(&mut self, case: Case) -> Result<()> {
+    fn longer_tails(&mut self, case: SettingKind) -> Result<()> {
         let ratio = 1.0 + f64::from(self.options.percent) / 100.0;
-        let found = self.found(OutsideFigure::Tail, ratio, self.options.worse_us)?;
+        let found = self.find_deferral(OutsideFigure::Tail, ratio, self.options.worse_us)?;
         let (host, guard) = match case {
-            Case::Asking => ("a", BY_KERNEL),
+            SettingKind::Asking => ("a", BY_KERNEL),
             _ => ("b", BY_APPLICATION),
         };
         let slice_s = self.options.slice_s.map_or_else(|| slice_for_tail(&self.traffic), Ok)?;
         let slice = format!("{:.0}ms", 1e3 * slice_s);
-        let factor = found.factor(self.options.worse);
-        let runs = self.tuner.tuned(host, &factor, &slice, Some(guard))?;
-        self.table.row(&format!("{}, {slice}, {}", found.in_words(), guard), &runs);
+        let factor = found.format_factor(self.options.worse);
+        let runs = self.tuner.run_tune(host, &factor, &slice, Some(guard))?;
+        self.table.add_row(&format!("{}, {slice}, {}", found.in_words(), guard), &runs);
         let late = runs.iter().filter(|run| !run.is_banned || run.slices > 2).count();
         let text = format!(
             "longer tails not banned within two slices: {late} of {} (goal: 0)",
             runs.len()
         );
-        self.table.goal(text, late == 0);
+        self.table.add_goal(text, late == 0);
         Ok(())
     }
 
     /// Settings that save CPU time, and are slower: no guard is on that.
-    fn savings(&mut self) -> Result<()> {
+    fn check_savings(&mut self) -> Result<()> {
         let ratio = 1.0 - f64::from(self.options.saved_percent) / 100.0;
-        let found = self.found(OutsideFigure::PacketCpu, ratio, self.options.saving_us)?;
-        let factor = found.factor(self.options.saving);
-        let runs = self.tuner.tuned("b", &factor, SAVING_SLICE, None)?;
-        self.table.row(&format!("{}, {SAVING_SLICE}", found.in_words()), &runs);
+        let found = self.find_deferral(OutsideFigure::PacketCpu, ratio, self.options.saving_us)?;
+        let factor = found.format_factor(self.options.saving);
+        let runs = self.tuner.run_tune("b", &factor, SAVING_SLICE, None)?;
+        self.table.add_row(&format!("{}, {SAVING_SLICE}", found.in_words()), &runs);
         let proven = runs.iter().filter(|run| run.difference == Some(Ordering::Less)).count();
         let is_set = runs.iter().any(|run| run.is_set);
         // A run ends with its answer, and then others that save as much may not be proven yet.
@@ -177,32 +178,32 @@ impl Bench<'_> {
             runs.len(),
             if is_set { "one" } else { "none" }
         );
-        self.table.goal(text, proven > 0 && is_set);
+        self.table.add_goal(text, proven > 0 && is_set);
         Ok(())
     }
 
     fn likes_of_today(&mut self) -> Result<()> {
-        let runs = same(&self.tuner, self.options)?;
-        self.table.row(&format!("like today's, {}", self.options.same_slice), &runs);
+        let runs = tune_null_settings(&self.tuner, self.options)?;
+        self.table.add_row(&format!("like today's, {}", self.options.same_slice), &runs);
         let is_wrong = |run: &&TunedSetting| run.difference.is_some() || run.is_banned;
         let wrong = runs.iter().filter(is_wrong).count();
         let text = format!(
             "like today's, and called different or banned: {wrong} of {} (goal: fewer than 5%)",
             runs.len()
         );
-        self.table.goal(text, wrong * 20 < runs.len().max(1));
+        self.table.add_goal(text, wrong * 20 < runs.len().max(1));
         Ok(())
     }
 }
 
 /// Settings like today's: lengths of a queue in which nothing ever waits.
-fn same(tuner: &Tuner<'_>, options: &Options) -> Result<Vec<TunedSetting>> {
+fn tune_null_settings(tuner: &Tuner<'_>, options: &Options) -> Result<Vec<TunedSetting>> {
     let mut runs = Vec::new();
     while runs.len() < options.same as usize {
         let count = options.same_in_run.min(options.same - u32::try_from(runs.len())?);
         let levels: Vec<String> = (1000..=1000 + count).map(|length| length.to_string()).collect();
         let factor = format!("txqueuelen = [{}]", levels.join(", "));
-        let found = tuner.tuned("b", &factor, &options.same_slice, Some(BY_APPLICATION))?;
+        let found = tuner.run_tune("b", &factor, &options.same_slice, Some(BY_APPLICATION))?;
         ensure!(!found.is_empty(), "a run has compared nothing");
         runs.extend(found);
     }
@@ -211,13 +212,13 @@ fn same(tuner: &Tuner<'_>, options: &Options) -> Result<Vec<TunedSetting>> {
 
 /// Findings of the bench.
 #[derive(Debug, Default)]
-struct Table {
+struct FindingsTable {
     rows: Vec<String>,
     goals: Vec<(String, bool)>,
 }
 
-impl Table {
-    fn row(&mut self, name: &str, runs: &[TunedSetting]) {
+impl FindingsTable {
+    fn add_row(&mut self, name: &str, runs: &[TunedSetting]) {
         let count = |is: fn(&TunedSetting) -> bool| runs.iter().filter(|run| is(run)).count();
         let slices: usize = runs.iter().map(|run| run.slices).sum();
         let broken: usize = runs.iter().map(|run| run.broken).sum();
@@ -236,11 +237,11 @@ impl Table {
         ));
     }
 
-    fn goal(&mut self, text: String, is_met: bool) {
+    fn add_goal(&mut self, text: String, is_met: bool) {
         self.goals.push((text, is_met));
     }
 
-    fn print(self) -> Result<()> {
+    fn print_table(self) -> Result<()> {
         println!(
             "\n{:<72} {:>11} {:>9} {:>5} {:>6} {:>12} {:>14} {:>11}",
             "setting",

@@ -95,7 +95,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let task = Task::parse();
-    let done = Workspace::find().and_then(|workspace| match task {
+    let done = Workspace::from_cargo_metadata().and_then(|workspace| match task {
         Task::Ci(options) => ci::run(&workspace, &options),
         Task::Tidy => tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
         Task::Dist(options) => dist::run(&workspace, &options).map(|()| ExitCode::SUCCESS),

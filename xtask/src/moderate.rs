@@ -15,11 +15,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use latput_units::{Nanos, Rng};
+use latput_units::{Nanos, SeededRng};
 use serde_json::Value;
 
 use crate::awake::stay_awake;
-use crate::peers::lab::{Lab, Running, SERVER};
+use crate::peers::lab::{Lab, RunningProcess, SERVER};
 use crate::workspace::Workspace;
 
 /// How often, and how long.
@@ -65,7 +65,7 @@ const DEFERRAL: [&str; 2] =
 
 /// Load of one program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Load {
+enum TrafficLoad {
     /// One request in flight.
     Requests,
     /// One TCP connection that sends as fast as it can.
@@ -74,16 +74,17 @@ enum Load {
 
 /// Loads, one after the other; the first comes again at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
+enum LoadPhase {
     Requests,
     Bulk,
     Both,
     RequestsAgain,
 }
 
-const PHASES: [Phase; 4] = [Phase::Requests, Phase::Bulk, Phase::Both, Phase::RequestsAgain];
+const PHASES: [LoadPhase; 4] =
+    [LoadPhase::Requests, LoadPhase::Bulk, LoadPhase::Both, LoadPhase::RequestsAgain];
 
-impl Phase {
+impl LoadPhase {
     const fn name(self) -> &'static str {
         match self {
             Self::Requests => "rr",
@@ -93,16 +94,16 @@ impl Phase {
         }
     }
 
-    fn loads(self) -> &'static [Load] {
+    fn loads(self) -> &'static [TrafficLoad] {
         match self {
-            Self::Requests | Self::RequestsAgain => &[Load::Requests],
-            Self::Bulk => &[Load::Bulk],
-            Self::Both => &[Load::Bulk, Load::Requests],
+            Self::Requests | Self::RequestsAgain => &[TrafficLoad::Requests],
+            Self::Bulk => &[TrafficLoad::Bulk],
+            Self::Both => &[TrafficLoad::Bulk, TrafficLoad::Requests],
         }
     }
 }
 
-impl Load {
+impl TrafficLoad {
     const fn name(self) -> &'static str {
         match self {
             Self::Requests => "rr",
@@ -118,7 +119,7 @@ impl Load {
     }
 
     /// The rate and the tail, by their names in a run's metrics.
-    const fn metrics(self) -> (&'static str, Option<&'static str>) {
+    const fn metric_names(self) -> (&'static str, Option<&'static str>) {
         match self {
             Self::Requests => ("transactions_per_s", Some("latency_ns_p99")),
             Self::Bulk => ("throughput_bps", None),
@@ -134,20 +135,20 @@ enum Candidate {
 
 /// Figures of one load.
 #[derive(Clone, Copy, Debug)]
-struct Sample {
+struct LoadSample {
     rate: f64,
     tail: Option<f64>,
     cpu: f64,
 }
 
-type Round = BTreeMap<(Candidate, Phase, Load), Sample>;
+type Round = BTreeMap<(Candidate, LoadPhase, TrafficLoad), LoadSample>;
 
 /// Runs the phases and prints the table; the lab is gone afterwards, whatever happens.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let binary = workspace.build_latput()?;
     let _until_the_end = options.awake.then(stay_awake).transpose()?;
     let lab = Lab::up(&binary, &workspace.target)?;
-    let mut rng = Rng::from_seed(options.seed);
+    let mut rng = SeededRng::from_seed(options.seed);
     if let Some(length) = options.soak {
         return soak::run(&lab, &binary, length, &mut rng);
     }
@@ -161,13 +162,13 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         println!("round {round} of {} done", options.rounds);
     }
     for (goal, rounds) in &rounds {
-        print!("{}", table::compare(rounds, &candidates(goal)));
+        print!("{}", table::render_table(rounds, &list_candidates(goal)));
     }
     Ok(())
 }
 
 /// Each fixed delay, and the daemon.
-fn candidates(goal: &'static str) -> Vec<Candidate> {
+fn list_candidates(goal: &'static str) -> Vec<Candidate> {
     let fixed = FIXED_US.iter().map(|us| Candidate::Fixed(*us));
     fixed.chain([Candidate::Goal(goal)]).collect()
 }
@@ -178,22 +179,22 @@ fn live_through(
     binary: &Path,
     goal: &'static str,
     seconds: u32,
-    rng: &mut Rng,
+    rng: &mut SeededRng,
 ) -> Result<Round> {
     let daemon = start_daemon(lab, binary, goal)?;
     let mut samples = Round::new();
     for phase in PHASES {
-        if phase == Phase::RequestsAgain {
-            lab.sleep(Duration::from_secs(1))?;
+        if phase == LoadPhase::RequestsAgain {
+            lab.sleep_interruptible(Duration::from_secs(1))?;
         }
-        let mut turns = candidates(goal);
+        let mut turns = list_candidates(goal);
         rng.shuffle(&mut turns);
         for candidate in turns {
             let measured = match candidate {
-                Candidate::Goal(_) => measure(lab, phase.loads(), seconds),
+                Candidate::Goal(_) => measure_loads(lab, phase.loads(), seconds),
                 Candidate::Fixed(us) => {
                     wait_for_rest(lab, binary)?;
-                    beside(lab, &daemon, us, phase, seconds)
+                    measure_fixed_delay(lab, &daemon, us, phase, seconds)
                 }
             };
             let measured = measured.with_context(|| format!("{candidate:?}, {}", phase.name()))?;
@@ -210,34 +211,40 @@ fn live_through(
 fn wait_for_rest(lab: &Lab, binary: &Path) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
-        let status = status(lab, binary)?;
+        let status = read_status(lab, binary)?;
         ensure!(status["state"] == "holding", "the daemon does not hold any more: {status}");
         if status["delay_ns"] == 0 {
             return Ok(());
         }
         ensure!(Instant::now() < deadline, "the daemon keeps a delay without traffic: {status}");
-        lab.sleep(Duration::from_millis(50))?;
+        lab.sleep_interruptible(Duration::from_millis(50))?;
     }
 }
 
-fn status(lab: &Lab, binary: &Path) -> Result<Value> {
-    let text = ask(lab, binary, &["moderate", INTERFACE, "--status", "--json"])?;
+fn read_status(lab: &Lab, binary: &Path) -> Result<Value> {
+    let text = run_latput(lab, binary, &["moderate", INTERFACE, "--status", "--json"])?;
     serde_json::from_str(&text).context("`latput moderate --status --json`")
 }
 
 /// Figures of a phase under a fixed delay while the daemon is stopped, which finds no delay again.
-fn beside(lab: &Lab, daemon: &Running, us: u32, phase: Phase, seconds: u32) -> Result<Vec<Sample>> {
+fn measure_fixed_delay(
+    lab: &Lab,
+    daemon: &RunningProcess,
+    us: u32,
+    phase: LoadPhase,
+    seconds: u32,
+) -> Result<Vec<LoadSample>> {
     let _until_the_end = daemon.pause();
     let deferrals = if us == 0 { 0 } else { 1000_u32.div_ceil(us).clamp(2, 100) };
-    defer(lab, [u64::from(us) * 1000, deferrals.into()])?;
-    let measured = measure(lab, phase.loads(), seconds);
-    defer(lab, [0, 0])?;
+    set_deferral(lab, [u64::from(us) * 1000, deferrals.into()])?;
+    let measured = measure_loads(lab, phase.loads(), seconds);
+    set_deferral(lab, [0, 0])?;
     measured
 }
 
 /// Sets `gro_flush_timeout` in nanoseconds and `napi_defer_hard_irqs` of the answering host, the device's and with them each
 /// NAPI's. latput itself would refuse to set what its daemon holds.
-fn defer(lab: &Lab, values: [u64; 2]) -> Result<()> {
+fn set_deferral(lab: &Lab, values: [u64; 2]) -> Result<()> {
     let [timeout, deferrals] = DEFERRAL;
     let [ns, polls] = values;
     let script =
@@ -249,46 +256,47 @@ fn defer(lab: &Lab, values: [u64; 2]) -> Result<()> {
 }
 
 /// A daemon that has had time to start.
-fn start_daemon(lab: &Lab, binary: &Path, goal: &str) -> Result<Running> {
+fn start_daemon(lab: &Lab, binary: &Path, goal: &str) -> Result<RunningProcess> {
     let binary = binary.display().to_string();
     // Nobody reads its log, and a full pipe would hold it up.
     let command = ["env", "LATPUT_LOG=off", &binary, "moderate", INTERFACE, "--goal", goal];
     let running = lab.start_in(SERVER, &command.map(str::to_owned))?;
-    lab.sleep(Duration::from_millis(500))?;
+    lab.sleep_interruptible(Duration::from_millis(500))?;
     Ok(running)
 }
 
 /// Output of a short latput command on the answering host.
-fn ask(lab: &Lab, binary: &Path, words: &[&str]) -> Result<String> {
+fn run_latput(lab: &Lab, binary: &Path, words: &[&str]) -> Result<String> {
     let binary = binary.display().to_string();
     let words = std::iter::once(binary).chain(words.iter().map(|word| (*word).to_owned()));
     let deadline = Instant::now() + Duration::from_secs(20);
-    lab.start_in(SERVER, &words.collect::<Vec<_>>())?.finish(&lab.stop, deadline)
+    lab.start_in(SERVER, &words.collect::<Vec<_>>())?.wait_for_output(&lab.stop, deadline)
 }
 
 /// Runs loads at the same time.
-fn measure(lab: &Lab, loads: &[Load], seconds: u32) -> Result<Vec<Sample>> {
+fn measure_loads(lab: &Lab, loads: &[TrafficLoad], seconds: u32) -> Result<Vec<LoadSample>> {
     let duration = format!("{seconds}s");
-    let start = |load: &Load| {
+    let start = |load: &TrafficLoad| {
         let testbed = lab.testbed.display().to_string();
         let words = ["measure", &testbed, "--json", "--repetitions", "1..1", "--warmup", WARMUP];
         let words = words.into_iter().chain(["--duration", &*duration]);
         let words = words.chain(["--workload", load.workload()]);
         lab.start_latput(&words.map(str::to_owned).collect::<Vec<_>>())
     };
-    let running: Vec<Running> = loads.iter().map(start).collect::<Result<_>>()?;
+    let running: Vec<RunningProcess> = loads.iter().map(start).collect::<Result<_>>()?;
     let deadline = Instant::now() + Duration::from_secs(u64::from(seconds) * 3 + 60);
-    let finish =
-        |(load, running): (&Load, Running)| sample(*load, &running.finish(&lab.stop, deadline)?);
+    let finish = |(load, running): (&TrafficLoad, RunningProcess)| {
+        parse_sample(*load, &running.wait_for_output(&lab.stop, deadline)?)
+    };
     loads.iter().zip(running).map(finish).collect()
 }
 
-fn sample(load: Load, output: &str) -> Result<Sample> {
+fn parse_sample(load: TrafficLoad, output: &str) -> Result<LoadSample> {
     let document: Value = serde_json::from_str(output).context("`latput measure --json`")?;
     let metrics = &document["runs"][0]["metrics"];
     let figure = |name: &str| metrics[name].as_f64().with_context(|| format!("no {name}"));
-    let (rate, tail) = load.metrics();
-    Ok(Sample {
+    let (rate, tail) = load.metric_names();
+    Ok(LoadSample {
         rate: figure(rate)?,
         tail: tail.map(figure).transpose()?,
         cpu: figure("sut_cpu_busy_ratio")?,
@@ -311,10 +319,10 @@ mod tests {
     #[test]
     fn missing_load_figure_is_named() {
         let output = r#"{"runs":[{"metrics":{"transactions_per_s":5e3,"latency_ns_p99":2e5,"sut_cpu_busy_ratio":0.4}}]}"#;
-        let found = sample(Load::Requests, output).unwrap();
+        let found = parse_sample(TrafficLoad::Requests, output).unwrap();
         assert_eq!((found.rate, found.tail, found.cpu), (5e3, Some(2e5), 0.4));
-        let error = sample(Load::Bulk, output).unwrap_err().to_string();
+        let error = parse_sample(TrafficLoad::Bulk, output).unwrap_err().to_string();
         assert_eq!(error, "no throughput_bps");
-        assert!(sample(Load::Bulk, "{}").is_err());
+        assert!(parse_sample(TrafficLoad::Bulk, "{}").is_err());
     }
 }

@@ -13,8 +13,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::workspace::{Workspace, cargo, folder_of, output};
-use judge::{Accepted, Outcome, Verdict};
+use crate::workspace::{Workspace, capture_output, cargo_command, folder_of};
+use judge::{AcceptedSurvivors, MutantOutcome, PackageVerdict};
 
 /// Draws of each property test, and where they begin: a survivor of one run is one of the next.
 const PROPERTY_TESTS: [(&str, &str); 2] = [("PROPTEST_CASES", "64"), ("PROPTEST_RNG_SEED", "1")];
@@ -51,22 +51,22 @@ pub struct Options {
 
 /// One break of the code, as cargo-mutants lists it.
 #[derive(Clone, Debug, Deserialize)]
-struct Mutant {
+struct ListedMutant {
     name: String,
     package: String,
 }
 
 impl Options {
     /// The sample of a package's `mutants`, if one is wanted.
-    fn drawn<'a>(&self, mutants: &'a [String]) -> Option<Vec<&'a str>> {
+    fn sample_mutants<'a>(&self, mutants: &'a [String]) -> Option<Vec<&'a str>> {
         let names: Vec<&str> = mutants.iter().map(String::as_str).collect();
-        Some(sample::draw(&names, self.sample? as usize, self.seed))
+        Some(sample::draw_sample(&names, self.sample? as usize, self.seed))
     }
 
     /// The arguments of cargo-mutants that choose among a package's mutants.
-    fn choose(&self, drawn: Option<&[&str]>) -> Vec<String> {
+    fn selection_arguments(&self, drawn: Option<&[&str]>) -> Vec<String> {
         if let Some(drawn) = drawn {
-            return vec![format!("--re={}", sample::pattern(drawn))];
+            return vec![format!("--re={}", sample::build_pattern(drawn))];
         }
         let part = |shard| [format!("--shard={shard}"), "--sharding=round-robin".to_owned()];
         self.shard.as_ref().into_iter().flat_map(part).collect()
@@ -75,12 +75,12 @@ impl Options {
 
 /// Runs the chosen ones; an error where too many survive, or a line of the accepted is out of date.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    install()?;
+    install_cargo_mutants()?;
     let text = std::fs::read_to_string(workspace.root.join("xtask/mutants.toml"))
         .context("cannot read xtask/mutants.toml")?;
-    let accepted = Accepted::parse(&text)?;
-    let listed = list(workspace)?;
-    accepted.check(listed.values().flatten().map(|name| judge::without_place(name)))?;
+    let accepted = AcceptedSurvivors::parse(&text)?;
+    let listed = list_mutants(workspace)?;
+    accepted.check_listed(listed.values().flatten().map(|name| judge::without_place(name)))?;
     let mut packages: Vec<&String> = listed.keys().collect();
     for name in &options.package {
         ensure!(
@@ -93,13 +93,15 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     for package in packages {
         let started = Instant::now();
         let mutants = &listed[package];
-        let drawn = options.drawn(mutants);
-        let mut outcomes = test(workspace, package, &options.choose(drawn.as_deref()))?;
+        let drawn = options.sample_mutants(mutants);
+        let mut outcomes =
+            test_mutants(workspace, package, &options.selection_arguments(drawn.as_deref()))?;
         // cargo-mutants 27.1 runs each mutant that deletes a field, whatever `--re` says.
         outcomes.retain(|it| drawn.as_ref().is_none_or(|drawn| drawn.contains(&&*it.name)));
-        let outcomes: Vec<Outcome> = outcomes.into_iter().map(Outcome::without_place).collect();
+        let outcomes: Vec<MutantOutcome> =
+            outcomes.into_iter().map(MutantOutcome::without_place).collect();
         let names: Vec<String> = mutants.iter().map(|name| judge::without_place(name)).collect();
-        let verdict = Verdict::new(package, &outcomes, &names, &accepted);
+        let verdict = PackageVerdict::new(package, &outcomes, &names, &accepted);
         println!("{verdict}  {:.0} s", started.elapsed().as_secs_f64());
         verdicts.push(verdict);
     }
@@ -112,12 +114,12 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             "\nOf each package's viable mutants, those of the sample that survive and are not accepted:"
         );
         for verdict in &verdicts {
-            println!("{}", verdict.share());
+            println!("{}", verdict.format_share());
         }
     }
     let mut is_good = true;
     for verdict in &verdicts {
-        for line in verdict.complaints() {
+        for line in verdict.list_complaints() {
             println!("{line}");
         }
         is_good &= verdict.is_good();
@@ -127,21 +129,21 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 /// A debug build takes half as long, and most of the time goes to the compiler and the tests.
-fn install() -> Result<()> {
-    let there = cargo().args(["mutants", "--version"]).output();
+fn install_cargo_mutants() -> Result<()> {
+    let there = cargo_command().args(["mutants", "--version"]).output();
     if there.is_ok_and(|it| it.status.success()) {
         return Ok(());
     }
-    let status = cargo().args(["install", "--locked", "--debug", "cargo-mutants"]).status();
+    let status = cargo_command().args(["install", "--locked", "--debug", "cargo-mutants"]).status();
     ensure!(status.is_ok_and(|it| it.success()), "cannot install cargo-mutants");
     Ok(())
 }
 
 /// The names of all mutants in scope, by package.
-fn list(workspace: &Workspace) -> Result<BTreeMap<String, Vec<String>>> {
+fn list_mutants(workspace: &Workspace) -> Result<BTreeMap<String, Vec<String>>> {
     let line = ["mutants", "--list", "--json", "--workspace"];
-    let text = output(cargo().args(line).current_dir(&workspace.root))?;
-    let mutants: Vec<Mutant> = serde_json::from_str(&text).context("cannot read the list")?;
+    let text = capture_output(cargo_command().args(line).current_dir(&workspace.root))?;
+    let mutants: Vec<ListedMutant> = serde_json::from_str(&text).context("cannot read the list")?;
     let mut listed: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for mutant in mutants {
         listed.entry(mutant.package).or_default().push(mutant.name);
@@ -150,11 +152,15 @@ fn list(workspace: &Workspace) -> Result<BTreeMap<String, Vec<String>>> {
 }
 
 /// Tests a package's mutants, one at a time: tests that measure time share the machine with nothing.
-fn test(workspace: &Workspace, package: &str, choice: &[String]) -> Result<Vec<Outcome>> {
+fn test_mutants(
+    workspace: &Workspace,
+    package: &str,
+    choice: &[String],
+) -> Result<Vec<MutantOutcome>> {
     let folder = workspace.target.join("mutants");
     let out = folder.join(package);
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
-    let mut command = cargo();
+    let mut command = cargo_command();
     command.args(["mutants", "--jobs", "1", "--package", package, "--output"]).arg(&out);
     command.args(choice);
     // Integration tests take the library, which the unit tests alone do without: half of the compiler's time. `--tests`
@@ -173,8 +179,8 @@ fn test(workspace: &Workspace, package: &str, choice: &[String]) -> Result<Vec<O
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Outcome>> {
+fn read(path: &Path) -> Result<Vec<MutantOutcome>> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Outcome::parse(&text).with_context(|| format!("cannot read {}", path.display()))
+    MutantOutcome::parse(&text).with_context(|| format!("cannot read {}", path.display()))
 }

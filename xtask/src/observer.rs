@@ -16,10 +16,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use latput_stats::paired::Average;
 use latput_stats::{Contrast, Estimate};
-use latput_units::Rng;
+use latput_units::SeededRng;
 use serde_json::Value;
 
-use crate::goal::Verdict;
+use crate::goal::GoalVerdict;
 use crate::workspace::Workspace;
 
 /// How far rate and demand may be from those without BPF.
@@ -38,7 +38,7 @@ const WORKLOADS: &[(&str, &str)] = &[
 
 /// Programs that are attached while a trial runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Watched {
+enum TracingMode {
     /// Nothing.
     Off,
     /// As latput attaches them: nothing in the window.
@@ -47,10 +47,10 @@ enum Watched {
     Window,
 }
 
-impl Watched {
+impl TracingMode {
     const ALL: [Self; 3] = [Self::Off, Self::Beside, Self::Window];
 
-    const fn variable(self) -> &'static str {
+    const fn env_value(self) -> &'static str {
         match self {
             Self::Off => "off",
             Self::Beside => "on",
@@ -61,7 +61,7 @@ impl Watched {
 
 /// Where the two ends are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-enum Place {
+enum TestbedKind {
     /// The two namespaces that latput makes.
     Lab,
     /// One host, two processes.
@@ -87,7 +87,7 @@ pub struct Options {
     only: Vec<String>,
     /// Places. All of them if not given.
     #[arg(long, value_enum, value_delimiter = ',')]
-    on: Vec<Place>,
+    on: Vec<TestbedKind>,
     /// Measure this latput, in the place of one built from this tree.
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
@@ -97,61 +97,62 @@ pub struct Options {
 type Figures = [f64; 3];
 const FIGURES: [&str; 3] = ["rate", "demand of generator", "demand of SUT"];
 /// Figures by place and workload, round by round, in each way.
-type Cells = BTreeMap<(Place, usize), Rounds>;
+type Cells = BTreeMap<(TestbedKind, usize), Rounds>;
 /// Figures to be compared with each other, round by round.
-type Rounds = Vec<BTreeMap<Watched, Figures>>;
+type Rounds = Vec<BTreeMap<TracingMode, Figures>>;
 
 /// Measures, prints the table, fails where a goal is missed.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let bench = Bench::new(workspace, options)?;
-    let places = [Place::Lab, Place::Loopback, Place::Hosts];
-    let wanted = |place: &Place| options.on.is_empty() || options.on.contains(place);
-    let places: Vec<Place> = places.into_iter().filter(wanted).collect();
-    let _hosts = places.contains(&Place::Hosts).then(Hosts::make).transpose()?;
+    let bench = ObserverBench::new(workspace, options)?;
+    let places = [TestbedKind::Lab, TestbedKind::Loopback, TestbedKind::Hosts];
+    let wanted = |place: &TestbedKind| options.on.is_empty() || options.on.contains(place);
+    let places: Vec<TestbedKind> = places.into_iter().filter(wanted).collect();
+    let _hosts =
+        places.contains(&TestbedKind::Hosts).then(NamespacePair::create_pair).transpose()?;
     let named = |idx: &usize| {
         options.only.is_empty() || options.only.iter().any(|name| name == WORKLOADS[*idx].0)
     };
     let workloads: Vec<usize> = (0..WORKLOADS.len()).filter(named).collect();
     ensure!(!workloads.is_empty(), "there is no workload of these names");
     let mut cells = Cells::new();
-    let measured = bench.measure(&places, &workloads, options, &mut cells);
+    let measured = bench.measure_cells(&places, &workloads, options, &mut cells);
     // An error in one place leaves the figures of the others.
-    let (table, missed) = table(&cells);
+    let (table, missed) = render_table(&cells);
     println!("{table}");
     measured?;
     ensure!(missed == 0, "{missed} goals are missed");
     Ok(())
 }
 
-struct Bench {
+struct ObserverBench {
     latput: PathBuf,
     folder: PathBuf,
 }
 
-impl Bench {
+impl ObserverBench {
     fn new(workspace: &Workspace, options: &Options) -> Result<Self> {
         let latput = workspace.given_latput(options.binary.as_deref())?;
         let folder = workspace.target.join("bench-observer");
         std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
-        std::fs::write(folder.join("hosts.toml"), testbed(&latput))
+        std::fs::write(folder.join("hosts.toml"), render_testbed(&latput))
             .context("cannot write the testbed")?;
         Ok(Self { latput, folder })
     }
 
-    fn measure(
+    fn measure_cells(
         &self,
-        places: &[Place],
+        places: &[TestbedKind],
         workloads: &[usize],
         options: &Options,
         cells: &mut Cells,
     ) -> Result<()> {
-        let mut rng = Rng::from_seed(options.seed);
+        let mut rng = SeededRng::from_seed(options.seed);
         for &place in places {
             for &workload in workloads {
-                let seen = if place == Place::Loopback {
-                    self.trials(workload, options, &mut rng)?
+                let seen = if place == TestbedKind::Loopback {
+                    self.run_trials(workload, options, &mut rng)?
                 } else {
-                    self.slices(place, workload, options)?
+                    self.run_slices(place, workload, options)?
                 };
                 println!("{}: {} compared", cell_name(place, workload), seen.len());
                 cells.insert((place, workload), seen);
@@ -161,50 +162,61 @@ impl Bench {
     }
 
     /// Every round of a workload on loopback.
-    fn trials(&self, workload: usize, options: &Options, rng: &mut Rng) -> Result<Rounds> {
+    fn run_trials(
+        &self,
+        workload: usize,
+        options: &Options,
+        rng: &mut SeededRng,
+    ) -> Result<Rounds> {
         let mut rounds = Rounds::new();
         for _ in 0..options.rounds {
-            let mut ways = Watched::ALL;
+            let mut ways = TracingMode::ALL;
             rng.shuffle(&mut ways);
             let mut seen = BTreeMap::new();
             for way in ways {
-                seen.insert(way, self.trial(workload, way, options.seconds)?);
+                seen.insert(way, self.run_trial(workload, way, options.seconds)?);
             }
             rounds.push(seen);
         }
         Ok(rounds)
     }
 
-    fn trial(&self, workload: usize, way: Watched, seconds: u32) -> Result<Figures> {
+    fn run_trial(&self, workload: usize, way: TracingMode, seconds: u32) -> Result<Figures> {
         let method = "design = \"blocks\"\nrepetitions = { min = 1, max = 1 }";
-        self.run(Place::Loopback, &plan("", workload, method, seconds), way.variable())?;
-        figures(&self.latput(&["report", "results.db", "--format", "csv"], way.variable())?)
+        self.run(
+            TestbedKind::Loopback,
+            &render_plan("", workload, method, seconds),
+            way.env_value(),
+        )?;
+        parse_figures(
+            &self.run_latput(&["report", "results.db", "--format", "csv"], way.env_value())?,
+        )
     }
 
     /// The pairs of slices of one run. A timer without deferred interrupts does nothing, so both settings are alike.
-    fn slices(&self, place: Place, workload: usize, options: &Options) -> Result<Rounds> {
+    fn run_slices(&self, place: TestbedKind, workload: usize, options: &Options) -> Result<Rounds> {
         let factors = "[factors]\n\"gro-flush-timeout\" = [\"0us\", \"1us\"]\n";
         let rounds = options.rounds;
         let method =
             format!("design = \"slices\"\nrepetitions = {{ min = {rounds}, max = {rounds} }}");
-        self.run(place, &plan(factors, workload, &method, options.seconds), "turns")?;
-        let document = self.latput(&["report", "results.db", "--format", "json"], "turns")?;
-        pairs(&serde_json::from_str(&document).context("the report is no JSON")?)
+        self.run(place, &render_plan(factors, workload, &method, options.seconds), "turns")?;
+        let document = self.run_latput(&["report", "results.db", "--format", "json"], "turns")?;
+        pair_slices(&serde_json::from_str(&document).context("the report is no JSON")?)
     }
 
-    fn run(&self, place: Place, plan: &str, switch: &str) -> Result<()> {
+    fn run(&self, place: TestbedKind, plan: &str, switch: &str) -> Result<()> {
         let _unless_there_is_none = std::fs::remove_file(self.folder.join("results.db"));
         std::fs::write(self.folder.join("plan.toml"), plan).context("cannot write the plan")?;
         let on = match place {
-            Place::Lab => "lab",
-            Place::Loopback => "loopback",
-            Place::Hosts => "hosts.toml",
+            TestbedKind::Lab => "lab",
+            TestbedKind::Loopback => "loopback",
+            TestbedKind::Hosts => "hosts.toml",
         };
         let run = ["run", "plan.toml", "--on", on, "-o", "results.db", "--as-it-is"];
-        self.latput(&run, switch).map(drop)
+        self.run_latput(&run, switch).map(drop)
     }
 
-    fn latput(&self, args: &[&str], switch: &str) -> Result<String> {
+    fn run_latput(&self, args: &[&str], switch: &str) -> Result<String> {
         let mut command = Command::new(&self.latput);
         command.args(args).env("LATPUT_BPF", switch).current_dir(&self.folder);
         let output = command.stdin(Stdio::null()).output().context("cannot start latput")?;
@@ -215,7 +227,7 @@ impl Bench {
 }
 
 /// The figures of the only trial.
-fn figures(csv: &str) -> Result<Figures> {
+fn parse_figures(csv: &str) -> Result<Figures> {
     let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<&str>>());
     let (head, row) = lines.next().zip(lines.next()).context("the report has no trial")?;
     let number = |name: &str| {
@@ -231,7 +243,7 @@ fn figures(csv: &str) -> Result<Figures> {
     Ok([rate, generator, sut])
 }
 
-fn plan(factors: &str, workload: usize, method: &str, seconds: u32) -> String {
+fn render_plan(factors: &str, workload: usize, method: &str, seconds: u32) -> String {
     format!(
         "schema = 1\nname = \"observer\"\n{factors}[[workload]]\n{}\n[method]\n{method}\nwarmup = \"300ms\"\n\
          duration = \"{seconds}s\"\n",
@@ -241,14 +253,14 @@ fn plan(factors: &str, workload: usize, method: &str, seconds: u32) -> String {
 
 /// The neighbours among the slices of each setting of which one had a traced span before it, and the other had none. No
 /// slice is in two pairs.
-fn pairs(document: &Value) -> Result<Rounds> {
+fn pair_slices(document: &Value) -> Result<Rounds> {
     let runs = document["runs"].as_array().context("the report has no runs")?;
-    let mut by_setting: BTreeMap<u64, BTreeMap<u64, (Watched, Figures)>> = BTreeMap::new();
+    let mut by_setting: BTreeMap<u64, BTreeMap<u64, (TracingMode, Figures)>> = BTreeMap::new();
     for run in runs {
         let number = |name: &str| run[name].as_u64().context("a run without its place");
         let slices = by_setting.entry(number("setting")?).or_default();
         if let Some(figures) = figures_of_slice(run) {
-            slices.insert(number("block")?, (watched(run), figures));
+            slices.insert(number("block")?, (read_tracing_mode(run), figures));
         }
     }
     let mut found = Rounds::new();
@@ -256,7 +268,7 @@ fn pairs(document: &Value) -> Result<Rounds> {
         let mut slices = slices.iter().peekable();
         while let Some((block, (way, figures))) = slices.next() {
             let is_pair =
-                |next: &&(&u64, &(Watched, Figures))| *next.0 == block + 1 && next.1.0 != *way;
+                |next: &&(&u64, &(TracingMode, Figures))| *next.0 == block + 1 && next.1.0 != *way;
             if let Some((_, (other, others))) = slices.peek().filter(is_pair) {
                 found.push(BTreeMap::from([(*way, *figures), (*other, *others)]));
                 slices.next();
@@ -268,10 +280,10 @@ fn pairs(document: &Value) -> Result<Rounds> {
 }
 
 /// Whether either end was traced before a slice.
-fn watched(run: &Value) -> Watched {
+fn read_tracing_mode(run: &Value) -> TracingMode {
     let hosts = run["hosts"].as_array();
     let is_traced = hosts.iter().copied().flatten().any(|host| host["traced_beside_ns"].is_u64());
-    if is_traced { Watched::Beside } else { Watched::Off }
+    if is_traced { TracingMode::Beside } else { TracingMode::Off }
 }
 
 fn figures_of_slice(run: &Value) -> Option<Figures> {
@@ -282,11 +294,11 @@ fn figures_of_slice(run: &Value) -> Option<Figures> {
     found.iter().all(|figure| *figure > 0.0).then_some(found)
 }
 
-fn cell_name(place: Place, workload: usize) -> String {
+fn cell_name(place: TestbedKind, workload: usize) -> String {
     format!("{:<10} {:<10}", format!("{place:?}").to_lowercase(), WORKLOADS[workload].0)
 }
 
-fn testbed(latput: &Path) -> String {
+fn render_testbed(latput: &Path) -> String {
     let mut text = "schema = 1\n".to_owned();
     let roles = ["generator", "sut"];
     for (idx, (host, role)) in HOSTS.iter().zip(roles).enumerate() {
@@ -303,46 +315,46 @@ fn testbed(latput: &Path) -> String {
 }
 
 /// Two network namespaces that a pair of interfaces joins; removed when dropped.
-struct Hosts;
+struct NamespacePair;
 
-impl Hosts {
-    fn make() -> Result<Self> {
+impl NamespacePair {
+    fn create_pair() -> Result<Self> {
         let made = Self;
         for host in HOSTS {
-            ip(&["netns", "add", host])?;
+            run_ip(&["netns", "add", host])?;
         }
         let [first, second] = INTERFACES;
-        ip(&[
+        run_ip(&[
             "link", "add", first, "netns", HOSTS[0], "type", "veth", "peer", second, "netns",
             HOSTS[1],
         ])?;
         for ((host, interface), idx) in HOSTS.into_iter().zip(INTERFACES).zip(1..) {
             let address = format!("198.19.77.{idx}/24");
-            ip(&["-n", host, "address", "add", &address, "dev", interface])?;
-            ip(&["-n", host, "link", "set", interface, "up"])?;
+            run_ip(&["-n", host, "address", "add", &address, "dev", interface])?;
+            run_ip(&["-n", host, "link", "set", interface, "up"])?;
             // A veth has NAPI instances, and so timers, only with GRO.
-            ip(&["netns", "exec", host, "ethtool", "-K", interface, "gro", "on"])?;
+            run_ip(&["netns", "exec", host, "ethtool", "-K", interface, "gro", "on"])?;
         }
         Ok(made)
     }
 }
 
-impl Drop for Hosts {
+impl Drop for NamespacePair {
     fn drop(&mut self) {
         for host in HOSTS {
-            let _gone_already = ip(&["netns", "delete", host]);
+            let _gone_already = run_ip(&["netns", "delete", host]);
         }
     }
 }
 
-fn ip(args: &[&str]) -> Result<()> {
+fn run_ip(args: &[&str]) -> Result<()> {
     let status = Command::new("ip").args(args).status().context("cannot start ip(8)")?;
     ensure!(status.success(), "ip {args:?} ended with {status}");
     Ok(())
 }
 
 /// The table, and how many goals are missed.
-fn table(cells: &Cells) -> (String, u32) {
+fn render_table(cells: &Cells) -> (String, u32) {
     let mut text = format!(
         "{:<10} {:<10} {:<20} {:>26} {:>26}   goal: beside within {:.0}% of without\n",
         "place",
@@ -356,22 +368,22 @@ fn table(cells: &Cells) -> (String, u32) {
     for ((place, workload), rounds) in cells {
         for (idx, figure) in FIGURES.iter().enumerate() {
             let ratio = |way| {
-                let pair = |seen: &BTreeMap<Watched, Figures>| {
-                    Some((seen.get(&Watched::Off)?[idx], seen.get(&way)?[idx]))
+                let pair = |seen: &BTreeMap<TracingMode, Figures>| {
+                    Some((seen.get(&TracingMode::Off)?[idx], seen.get(&way)?[idx]))
                 };
                 let pairs: Vec<(f64, f64)> = rounds.iter().filter_map(pair).collect();
                 Some(Contrast::paired(&pairs, Average::Trimmed, CONFIDENCE)?.ratio().clone())
             };
-            let [beside, window] = [Watched::Beside, Watched::Window].map(ratio);
-            let verdict = beside.as_ref().map_or(Verdict::Open, judge);
-            missed += u32::from(verdict == Verdict::Missed);
-            open += u32::from(verdict == Verdict::Open);
+            let [beside, window] = [TracingMode::Beside, TracingMode::Window].map(ratio);
+            let verdict = beside.as_ref().map_or(GoalVerdict::Open, judge_ratio);
+            missed += u32::from(verdict == GoalVerdict::Missed);
+            open += u32::from(verdict == GoalVerdict::Open);
             let _ = writeln!(
                 text,
                 "{} {figure:<20} {:>26} {:>26}   {verdict:?}",
                 cell_name(*place, *workload),
-                words(beside.as_ref()),
-                words(window.as_ref())
+                format_ratio(beside.as_ref()),
+                format_ratio(window.as_ref())
             );
         }
     }
@@ -384,11 +396,11 @@ fn table(cells: &Cells) -> (String, u32) {
     (text, missed)
 }
 
-fn judge(ratio: &Estimate) -> Verdict {
-    Verdict::of_interval((ratio.low, ratio.high), &(1.0 - GOAL..=1.0 + GOAL))
+fn judge_ratio(ratio: &Estimate) -> GoalVerdict {
+    GoalVerdict::of_interval((ratio.low, ratio.high), &(1.0 - GOAL..=1.0 + GOAL))
 }
 
-fn words(ratio: Option<&Estimate>) -> String {
+fn format_ratio(ratio: Option<&Estimate>) -> String {
     ratio.map_or_else(
         || "-".to_owned(),
         |it| format!("{:.3} [{:.3}, {:.3}]", it.value, it.low, it.high),
@@ -408,16 +420,16 @@ mod tests {
                 let own = 1.0 + noise * (f64::from(idx) - 4.5);
                 let figures = |factor: f64| [1000.0 * factor, 20.0 * factor, 30.0 * factor];
                 BTreeMap::from([
-                    (Watched::Off, figures(1.0)),
-                    (Watched::Beside, figures(beside * own)),
-                    (Watched::Window, figures(0.85)),
+                    (TracingMode::Off, figures(1.0)),
+                    (TracingMode::Beside, figures(beside * own)),
+                    (TracingMode::Window, figures(0.85)),
                 ])
             };
-            Cells::from([((Place::Lab, 0), (0..10).map(round).collect())])
+            Cells::from([((TestbedKind::Lab, 0), (0..10).map(round).collect())])
         };
-        assert_eq!(table(&cells(1.0, 1e-4)).1, 0);
-        assert_eq!(table(&cells(0.97, 1e-4)).1, 3, "all three figures");
-        let (text, missed) = table(&cells(0.99, 0.02));
+        assert_eq!(render_table(&cells(1.0, 1e-4)).1, 0);
+        assert_eq!(render_table(&cells(0.97, 1e-4)).1, 3, "all three figures");
+        let (text, missed) = render_table(&cells(0.99, 0.02));
         assert!(missed == 0 && text.contains("Open") && text.contains("0.850"), "{text}");
     }
 
@@ -433,20 +445,22 @@ mod tests {
         // The third of the other setting is missing, so its second has no neighbour that differs.
         let others = [run(1, 0, true, 1.0), run(1, 1, true, 1.0), run(1, 3, false, 1.0)];
         let document = json!({ "runs": blocks.chain(others).collect::<Vec<_>>() });
-        let found = pairs(&document).unwrap();
-        let rates: Vec<(f64, f64)> =
-            found.iter().map(|it| (it[&Watched::Off][0], it[&Watched::Beside][0])).collect();
+        let found = pair_slices(&document).unwrap();
+        let rates: Vec<(f64, f64)> = found
+            .iter()
+            .map(|it| (it[&TracingMode::Off][0], it[&TracingMode::Beside][0]))
+            .collect();
         assert_eq!(rates, [(11.0, 10.0), (12.0, 13.0), (15.0, 14.0)]);
-        assert!(pairs(&json!({ "runs": [run(0, 0, true, 1.0)] })).is_err());
+        assert!(pair_slices(&json!({ "runs": [run(0, 0, true, 1.0)] })).is_err());
     }
 
     #[test]
     fn figures_are_read_from_the_report() {
         let csv = "setting,throughput_bps,transactions_per_s,sut_netperf_demand_us,generator_netperf_demand_us\n\
                    today,5e9,,3.5,4.5\n";
-        let seen = figures(csv).unwrap();
+        let seen = parse_figures(csv).unwrap();
         let near = [5e9, 4.5, 3.5].iter().zip(seen).all(|(one, other)| (one - other).abs() < 1e-6);
         assert!(near, "{seen:?}");
-        assert!(figures("setting\ntoday\n").is_err());
+        assert!(parse_figures("setting\ntoday\n").is_err());
     }
 }

@@ -16,14 +16,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use latput_units::Rng;
+use latput_units::SeededRng;
 
-use crate::foreign::{ForeignPaths, find};
+use crate::foreign::{ForeignPaths, find_program};
 use crate::workspace::Workspace;
-use lab::{Lab, Running};
-use load::Load;
-use program::{Bench, Kind, Program};
-use table::Sample;
+use lab::{Lab, RunningProcess};
+use load::PeerWorkload;
+use program::{PeerProgram, ProgramKind, ProgramRun};
+use table::PeerSample;
 
 /// Peers may fail in so many runs, less one.
 const FAILURES_MAX: u32 = 10;
@@ -60,12 +60,12 @@ pub struct Options {
     autocorking: bool,
     /// Compare in this workload only; may be given more than once.
     #[arg(long, value_name = "WORKLOAD", value_parser = parse_load)]
-    only: Vec<Load>,
+    only: Vec<PeerWorkload>,
 }
 
-fn parse_load(name: &str) -> Result<Load, String> {
-    let names: Vec<&str> = Load::ALL.iter().map(|load| load.name()).collect();
-    let found = Load::ALL.iter().copied().find(|load| load.name() == name);
+fn parse_load(name: &str) -> Result<PeerWorkload, String> {
+    let names: Vec<&str> = PeerWorkload::ALL.iter().map(|load| load.name()).collect();
+    let found = PeerWorkload::ALL.iter().copied().find(|load| load.name() == name);
     found.ok_or_else(|| format!("there are {}", names.join(", ")))
 }
 
@@ -87,41 +87,50 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         options.rounds, options.seconds, options.seed, lab.client_cpus, lab.server_cpus
     );
     let samples = run_rounds(&lab, &programs, options)?;
-    print!("{}", table::compare(&samples));
-    table::judge(&samples)
+    print!("{}", table::render_table(&samples));
+    table::check_goal(&samples)
 }
 
 /// latput, and every other program that is there; the missing are named.
-fn find_programs(options: &Options) -> Vec<Program> {
-    let mut programs = vec![Program { kind: Kind::Latput, client: PathBuf::new(), server: None }];
+fn find_programs(options: &Options) -> Vec<PeerProgram> {
+    let mut programs =
+        vec![PeerProgram { kind: ProgramKind::Latput, client: PathBuf::new(), server: None }];
     let ends = |kind, client: Option<PathBuf>, server: Option<PathBuf>| {
         let (client, server) = client.zip(server)?;
-        Some(Program { kind, client, server: Some(server) })
+        Some(PeerProgram { kind, client, server: Some(server) })
     };
-    let found = |name, named: &Option<PathBuf>| find(name, named.as_deref());
+    let found = |name, named: &Option<PathBuf>| find_program(name, named.as_deref());
     let iperf3 = found("iperf3", &options.iperf3);
-    let sockperf = options.foreign.sockperf();
-    let neper = options.neper.as_deref().and_then(|named| find("tcp_rr", Some(named)));
+    let sockperf = options.foreign.find_sockperf();
+    let neper = options.neper.as_deref().and_then(|named| find_program("tcp_rr", Some(named)));
     if neper.is_none() {
         println!("skipped: neper: name its tcp_rr with --neper");
     }
-    let (netperf, netserver) = options.foreign.netperf().unzip();
-    programs.extend(ends(Kind::Netperf, netperf, netserver));
-    programs.extend(ends(Kind::Iperf3, iperf3.clone(), iperf3));
-    programs.extend(ends(Kind::Sockperf, sockperf.clone(), sockperf));
-    programs.extend(ends(Kind::Neper, neper.clone(), neper));
-    programs.extend(ends(Kind::Wrk, found("wrk", &options.wrk), found("nginx", &options.nginx)));
+    let (netperf, netserver) = options.foreign.find_netperf().unzip();
+    programs.extend(ends(ProgramKind::Netperf, netperf, netserver));
+    programs.extend(ends(ProgramKind::Iperf3, iperf3.clone(), iperf3));
+    programs.extend(ends(ProgramKind::Sockperf, sockperf.clone(), sockperf));
+    programs.extend(ends(ProgramKind::Neper, neper.clone(), neper));
+    programs.extend(ends(
+        ProgramKind::Wrk,
+        found("wrk", &options.wrk),
+        found("nginx", &options.nginx),
+    ));
     programs
 }
 
 /// Those that serve one run after the other.
-fn start_servers(lab: &Lab, programs: &[Program], options: &Options) -> Result<Vec<Running>> {
-    let loads = loads(options);
+fn start_servers(
+    lab: &Lab,
+    programs: &[PeerProgram],
+    options: &Options,
+) -> Result<Vec<RunningProcess>> {
+    let loads = select_loads(options);
     let mut servers = Vec::new();
     for program in programs {
-        let used = loads.iter().copied().find(|load| program.kind.can(*load));
+        let used = loads.iter().copied().find(|load| program.kind.supports_load(*load));
         if let (Some(load), false) = (used, program.kind.has_a_server_per_run()) {
-            let bench = Bench { load, seconds: options.seconds };
+            let bench = ProgramRun { load, seconds: options.seconds };
             servers.extend(program.start_server(lab, bench, &lab.scratch)?);
         }
     }
@@ -129,31 +138,31 @@ fn start_servers(lab: &Lab, programs: &[Program], options: &Options) -> Result<V
 }
 
 /// The workloads that are compared.
-fn loads(options: &Options) -> Vec<Load> {
-    let wanted = |load: &Load| options.only.is_empty() || options.only.contains(load);
-    Load::ALL.iter().copied().filter(wanted).collect()
+fn select_loads(options: &Options) -> Vec<PeerWorkload> {
+    let wanted = |load: &PeerWorkload| options.only.is_empty() || options.only.contains(load);
+    PeerWorkload::ALL.iter().copied().filter(wanted).collect()
 }
 
-fn run_rounds(lab: &Lab, programs: &[Program], options: &Options) -> Result<Vec<Sample>> {
-    let mut benches: Vec<(Program, Load)> = programs
+fn run_rounds(lab: &Lab, programs: &[PeerProgram], options: &Options) -> Result<Vec<PeerSample>> {
+    let mut benches: Vec<(PeerProgram, PeerWorkload)> = programs
         .iter()
-        .flat_map(|one| loads(options).into_iter().map(|load| (one.clone(), load)))
-        .filter(|(one, load)| one.kind.can(*load))
+        .flat_map(|one| select_loads(options).into_iter().map(|load| (one.clone(), load)))
+        .filter(|(one, load)| one.kind.supports_load(*load))
         .collect();
     ensure!(
-        benches.iter().any(|(one, _)| one.kind != Kind::Latput),
+        benches.iter().any(|(one, _)| one.kind != ProgramKind::Latput),
         "there is nothing to compare latput with in these workloads"
     );
-    let mut rng = Rng::from_seed(options.seed);
+    let mut rng = SeededRng::from_seed(options.seed);
     let mut samples = Vec::new();
     let mut failures = 0;
     for round in 1..=options.rounds {
         rng.shuffle(&mut benches);
         for (program, load) in &benches {
-            let bench = Bench { load: *load, seconds: options.seconds };
+            let bench = ProgramRun { load: *load, seconds: options.seconds };
             let name = || format!("{} {load} in round {round}", program.kind);
-            match measure(lab, program, bench) {
-                Ok(sample) => samples.push(Sample { round, ..sample }),
+            match measure_run(lab, program, bench) {
+                Ok(sample) => samples.push(PeerSample { round, ..sample }),
                 // A run that hangs or ends early costs its round, and not what the others have shown.
                 Err(error) if !lab.is_stopped() => {
                     failures += 1;
@@ -173,21 +182,22 @@ fn run_rounds(lab: &Lab, programs: &[Program], options: &Options) -> Result<Vec<
 }
 
 /// One run. CPU time is read in the middle half of it, when no program is setting up or leaving.
-fn measure(lab: &Lab, program: &Program, bench: Bench) -> Result<Sample> {
+fn measure_run(lab: &Lab, program: &PeerProgram, bench: ProgramRun) -> Result<PeerSample> {
     let length = Duration::from_secs(u64::from(bench.seconds));
     let started = Instant::now();
     let per_run = program.kind.has_a_server_per_run();
     let server = if per_run { program.start_server(lab, bench, &lab.scratch)? } else { None };
     let client = program.start_client(lab, bench)?;
-    lab.sleep(program.kind.setup_time() + length / 4)?;
+    lab.sleep_interruptible(program.kind.setup_time() + length / 4)?;
     let before = cpu::busy_time()?;
     let packets = lab.packets_sent()?;
     let window = Instant::now();
-    lab.sleep(length / 2)?;
+    lab.sleep_interruptible(length / 2)?;
     let packets = lab.packets_sent()?.saturating_sub(packets);
     let busy = cpu::busy_time()?.saturating_sub(before);
     let window = window.elapsed();
-    let output = client.finish(&lab.stop, started + length * 3 + Duration::from_secs(30))?;
+    let output =
+        client.wait_for_output(&lab.stop, started + length * 3 + Duration::from_secs(30))?;
     drop(server);
     let told = program.kind.read(bench.load, &output)?;
     let rate = told.rate;
@@ -195,7 +205,7 @@ fn measure(lab: &Lab, program: &Program, bench: Bench) -> Result<Sample> {
     let units = window.as_secs_f64() * bench.load.units_per_s(rate);
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52 packets in a run")]
     let packets = packets as f64 / units;
-    Ok(Sample {
+    Ok(PeerSample {
         round: 0,
         program: program.kind,
         load: bench.load,

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_command};
 
 /// Files that the figures of fixed delays and drivers' policies depend on.
 const SOURCES: [&str; 3] =
@@ -35,7 +35,7 @@ pub struct Options {
 
 /// Runs the example of the simulator that holds the loads and prints the table.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let mut command = cargo();
+    let mut command = cargo_command();
     command.current_dir(&workspace.root).args(["run", "--release", "-q", "-p", "latput-sim"]);
     command.args(["--example", "bench_policies", "--"]).args(&options.only);
     if options.quick {
@@ -58,7 +58,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     let folder = workspace.target.join("bench-policies");
     std::fs::create_dir_all(&folder).context("cannot make the folder of known figures")?;
-    let known = folder.join(format!("known-{:016x}.txt", workspace.fingerprint(&SOURCES, &OURS)?));
+    let known = folder.join(format!("known-{:016x}.txt", workspace.hash_sources(&SOURCES, &OURS)?));
     command.arg(format!("--known={}", known.display()));
     let status = command.status().context("cannot start cargo")?;
     ensure!(status.success(), "the benchmark ended with {status}");

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_command};
 
 /// How thoroughly.
 #[derive(Debug, clap::Args)]
@@ -62,7 +62,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.disturbed {
         return disturbed::run(workspace, options);
     }
-    let mut command = cargo();
+    let mut command = cargo_command();
     command.current_dir(&workspace.root).args(["run", "--release", "-q", "-p", "latput-model"]);
     command.args(["--example", "bench_power", "--"]).arg(options.draws.to_string());
     command.args(options.intervals.then_some("intervals"));

@@ -30,12 +30,12 @@ pub struct Options {
 }
 
 #[derive(Deserialize)]
-struct Plans {
-    profile: Vec<Plan>,
+struct CalibrationPlans {
+    profile: Vec<CalibrationPlan>,
 }
 
 #[derive(Deserialize)]
-struct Plan {
+struct CalibrationPlan {
     profile: String,
     cells: Vec<String>,
 }
@@ -43,7 +43,7 @@ struct Plan {
 /// Demands on the figures.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Demands {
+struct AccuracyDemands {
     /// Names of targets, as `latput reproduce` prints them.
     holds: Vec<String>,
     /// Errors of figures held out of a fit and of the choice of `steal_after_ns`.
@@ -55,7 +55,7 @@ struct Demands {
 #[serde(deny_unknown_fields)]
 struct HeldOutDemand {
     /// `cells` or `settings`.
-    what: What,
+    what: HeldOutKind,
     /// Median of the absolute errors of rates, per cent.
     median_pct: f64,
     /// Their 90th percentile.
@@ -64,7 +64,7 @@ struct HeldOutDemand {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum What {
+enum HeldOutKind {
     Cells,
     Settings,
 }
@@ -80,12 +80,12 @@ struct HeldOut {
 
 /// The part of `latput reproduce --json` that matters here.
 #[derive(Deserialize)]
-struct Reproduction {
-    targets: Vec<Target>,
+struct ReproductionReport {
+    targets: Vec<ReproductionTarget>,
 }
 
 #[derive(Deserialize)]
-struct Target {
+struct ReproductionTarget {
     name: String,
     seen: String,
     wanted: String,
@@ -98,9 +98,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut differing = Vec::new();
     let mut held_out = Vec::new();
     if !options.accuracy {
-        for plan in plans(workspace, &options.only)? {
+        for plan in read_plans(workspace, &options.only)? {
             let figures = workspace.target.join(format!("xtask-held-out-{}.json", plan.profile));
-            if !remake(
+            if !refit_profile(
                 workspace,
                 &binary,
                 &plan,
@@ -127,13 +127,13 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn plans(workspace: &Workspace, only: &[String]) -> Result<Vec<Plan>> {
-    let Plans { profile } = read_toml(&workspace.root.join("data/calibration.toml"))?;
+fn read_plans(workspace: &Workspace, only: &[String]) -> Result<Vec<CalibrationPlan>> {
+    let CalibrationPlans { profile } = read_toml(&workspace.root.join("data/calibration.toml"))?;
     for name in only {
         let names: Vec<&str> = profile.iter().map(|plan| plan.profile.as_str()).collect();
         ensure!(names.contains(&name.as_str()), "no plan for `{name}`; there are {names:?}");
     }
-    let wanted = |plan: &Plan| only.is_empty() || only.contains(&plan.profile);
+    let wanted = |plan: &CalibrationPlan| only.is_empty() || only.contains(&plan.profile);
     Ok(profile.into_iter().filter(wanted).collect())
 }
 
@@ -141,10 +141,10 @@ fn plans(workspace: &Workspace, only: &[String]) -> Result<Vec<Plan>> {
 const NAMED: usize = 5;
 
 /// Whether the fit gives the shipped values, each to its printed digits; writes what it gives unless it only checks.
-fn remake(
+fn refit_profile(
     workspace: &Workspace,
     binary: &Path,
-    plan: &Plan,
+    plan: &CalibrationPlan,
     check: bool,
     held_out: Option<&PathBuf>,
 ) -> Result<bool> {
@@ -161,7 +161,7 @@ fn remake(
     }
     let status = command.status().context("cannot start latput")?;
     ensure!(status.success(), "`latput calibrate --system {name}` failed");
-    let differing = differences(&read_toml(&shipped)?, &read_toml(&made)?);
+    let differing = compare_profiles(&read_toml(&shipped)?, &read_toml(&made)?);
     let same = differing.is_empty();
     if same {
         println!("{name}: the same values");
@@ -178,10 +178,10 @@ fn remake(
 
 /// The keys, as paths, that two profiles do not share or have different values for; comments and the order of keys
 /// do not count.
-fn differences(shipped: &toml::Table, made: &toml::Table) -> Vec<String> {
-    let mut shipped = flat(shipped);
+fn compare_profiles(shipped: &toml::Table, made: &toml::Table) -> Vec<String> {
+    let mut shipped = flatten_table(shipped);
     let mut differing = Vec::new();
-    for (key, value) in flat(made) {
+    for (key, value) in flatten_table(made) {
         match shipped.remove(&key) {
             Some(before) if before == value => {}
             Some(before) => differing.push(format!("{key} is {before}, fitted {value}")),
@@ -193,12 +193,12 @@ fn differences(shipped: &toml::Table, made: &toml::Table) -> Vec<String> {
 }
 
 /// Each value that is no table, by its path.
-fn flat(table: &toml::Table) -> BTreeMap<String, toml::Value> {
+fn flatten_table(table: &toml::Table) -> BTreeMap<String, toml::Value> {
     let mut values = BTreeMap::new();
     for (key, value) in table {
         match value {
             toml::Value::Table(inner) => {
-                let inner = flat(inner).into_iter();
+                let inner = flatten_table(inner).into_iter();
                 values.extend(inner.map(|(rest, value)| (format!("{key}.{rest}"), value)));
             }
             _ => {
@@ -211,29 +211,29 @@ fn flat(table: &toml::Table) -> BTreeMap<String, toml::Value> {
 
 /// Fails if a demand of `data/accuracy.toml` is not met.
 pub fn check_accuracy(workspace: &Workspace, binary: &Path) -> Result<()> {
-    let demands: Demands = read_toml(&workspace.root.join("data/accuracy.toml"))?;
+    let demands: AccuracyDemands = read_toml(&workspace.root.join("data/accuracy.toml"))?;
     let output = Command::new(binary)
         .args(["reproduce", "--json"])
         .output()
         .context("cannot start `latput reproduce`")?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
-    let seen: Reproduction = serde_json::from_slice(&output.stdout)
+    let seen: ReproductionReport = serde_json::from_slice(&output.stdout)
         .context("cannot read what `latput reproduce --json` says")?;
     for target in &seen.targets {
         let mark = if target.holds { "holds " } else { "missed" };
         println!("{mark}  {}: {} (wanted: {})", target.name, target.seen, target.wanted);
     }
-    let lost = lost(&demands.holds, &seen.targets);
+    let lost = find_lost_demands(&demands.holds, &seen.targets);
     ensure!(lost.is_empty(), "held before, and no longer: {}", lost.join("; "));
     Ok(())
 }
 
 /// Fails if fits predict figures that were held out worse than `data/accuracy.toml` demands.
 fn check_held_out(workspace: &Workspace, figures: &[HeldOut]) -> Result<()> {
-    let demands: Demands = read_toml(&workspace.root.join("data/accuracy.toml"))?;
+    let demands: AccuracyDemands = read_toml(&workspace.root.join("data/accuracy.toml"))?;
     let mut lost = Vec::new();
     for HeldOutDemand { what, median_pct, p90_pct } in &demands.held_out {
-        let rates = figures.iter().filter(|it| !it.is_cpu && it.what() == *what);
+        let rates = figures.iter().filter(|it| !it.is_cpu && it.split_kind() == *what);
         let (median, p90) =
             median_and_p90(rates.map(|it| 100.0 * (it.predicted / it.published - 1.0)));
         println!(
@@ -253,8 +253,8 @@ fn check_held_out(workspace: &Workspace, figures: &[HeldOut]) -> Result<()> {
 
 impl HeldOut {
     /// Cells are a word; a setting is named.
-    fn what(&self) -> What {
-        if self.split.is_string() { What::Cells } else { What::Settings }
+    fn split_kind(&self) -> HeldOutKind {
+        if self.split.is_string() { HeldOutKind::Cells } else { HeldOutKind::Settings }
     }
 }
 
@@ -270,7 +270,7 @@ fn median_and_p90(values: impl Iterator<Item = f64>) -> (f64, f64) {
 }
 
 /// Demands that are not met, or that nothing answers.
-fn lost(holds: &[String], targets: &[Target]) -> Vec<String> {
+fn find_lost_demands(holds: &[String], targets: &[ReproductionTarget]) -> Vec<String> {
     let met: BTreeMap<&str, bool> =
         targets.iter().map(|target| (target.name.as_str(), target.holds)).collect();
     holds.iter().filter(|name| met.get(name.as_str()) != Some(&true)).cloned().collect()
@@ -288,14 +288,14 @@ mod tests {
 
     #[test]
     fn missed_or_missing_demand_is_lost() {
-        let target = |name: &str, holds| Target {
+        let target = |name: &str, holds| ReproductionTarget {
             name: name.to_owned(),
             seen: String::new(),
             wanted: String::new(),
             holds,
         };
         let holds = ["a", "b", "c"].map(String::from);
-        assert_eq!(lost(&holds, &[target("a", true), target("b", false)]), ["b", "c"]);
+        assert_eq!(find_lost_demands(&holds, &[target("a", true), target("b", false)]), ["b", "c"]);
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
         let profile = |text: &str| toml::from_str::<toml::Table>(text).unwrap();
         let shipped = profile("# by hand\nb = { c_ns = 1_000, d = 0.25 }\na = [1, 2]\n");
         let same = profile("a = [\n1,\n2]\n[b]\nd = 0.250\nc_ns = 1000\n");
-        assert_eq!(differences(&shipped, &same), [""; 0]);
+        assert_eq!(compare_profiles(&shipped, &same), [""; 0]);
         let other = profile("a = [2, 1]\n[b]\nc_ns = 1001\ne = true\n");
         let found = [
             "a is [1, 2], fitted [2, 1]",
@@ -311,7 +311,7 @@ mod tests {
             "b.e is absent, fitted true",
             "b.d is no key of the fitted profile",
         ];
-        assert_eq!(differences(&shipped, &other), found);
+        assert_eq!(compare_profiles(&shipped, &other), found);
     }
 
     #[test]
@@ -323,9 +323,9 @@ mod tests {
     #[test]
     fn shipped_plans_and_demands_can_be_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let plans: Plans = read_toml(&root.join("data/calibration.toml")).unwrap();
+        let plans: CalibrationPlans = read_toml(&root.join("data/calibration.toml")).unwrap();
         assert!(plans.profile.iter().all(|plan| !plan.cells.is_empty()));
-        let demands: Demands = read_toml(&root.join("data/accuracy.toml")).unwrap();
+        let demands: AccuracyDemands = read_toml(&root.join("data/accuracy.toml")).unwrap();
         assert!(!demands.holds.is_empty() && !demands.held_out.is_empty());
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::ci::Tally;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_command};
 
 /// The other reader; its modules are beside it.
 const JUDGE: &str = "xtask/src/programs/judge.py";
@@ -18,13 +18,13 @@ const NMSTATE_BUILT: &str = "nmstate/debug/latput-nmstate";
 const UNPACKED: &str = "programs-of-debian";
 
 /// Runs each program, good and broken, and compares the figures.
-pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+pub fn check_programs(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let folder = workspace.target.join("xtask-programs");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
     fs::create_dir_all(&folder)?;
-    let mut build = cargo();
+    let mut build = cargo_command();
     build
         .args(["build", "--quiet", "--locked", "--manifest-path"])
         .arg(workspace.root.join(NMSTATE));
@@ -34,7 +34,7 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         // Without compiled modules in the source tree.
         .arg("-B")
         .arg(workspace.root.join(JUDGE))
-        .args([&workspace.built()?, &folder, &workspace.target.join(NMSTATE_BUILT)])
+        .args([&workspace.built_latput()?, &folder, &workspace.target.join(NMSTATE_BUILT)])
         .arg(workspace.target.join(UNPACKED))
         .output()
         .context("python3 cannot be started")?;
@@ -43,7 +43,7 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         println!("{line}");
         tally.passed += usize::from(line.starts_with(OK));
         if line.starts_with("skipped: ") {
-            tally.feed(line);
+            tally.record_line(line);
         }
     }
     fs::remove_dir_all(&folder)?;

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::ci::Tally;
-use crate::workspace::{Workspace, output, python_programs};
+use crate::workspace::{Workspace, capture_output, python_programs};
 
 /// Needs of the package's tests, and of its build.
 const TOOLS: [&str; 12] = [
@@ -28,20 +28,20 @@ const TOOLS: [&str; 12] = [
 const PROFILE: &str = "dev";
 
 /// Builds the wheel, installs it where nothing else of latput is, and tests it against the binary.
-pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let environment = environment(workspace)?;
+pub fn check_package(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let environment = make_environment(workspace)?;
     let package = workspace.root.join("python");
     let program = |name: &str| environment.join("bin").join(name);
     let run = |program: &Path, words: &[&str]| -> Result<()> {
         let mut command = Command::new(program);
         command.args(words).current_dir(&package).env("VIRTUAL_ENV", &environment);
-        command.env("LATPUT", workspace.built()?).env("CARGO_TARGET_DIR", &workspace.target);
+        command.env("LATPUT", workspace.built_latput()?).env("CARGO_TARGET_DIR", &workspace.target);
         let status =
             command.status().with_context(|| format!("cannot start {}", program.display()))?;
         ensure!(status.success(), "{} {} ended with {status}", program.display(), words.join(" "));
         Ok(())
     };
-    let wheel = wheel(workspace, &folder(workspace), PROFILE)?.display().to_string();
+    let wheel = build_wheel(workspace, &work_folder(workspace), PROFILE)?.display().to_string();
     run(&program("pip"), &["install", "--quiet", "--no-deps", "--force-reinstall", &wheel])?;
     run(&program("mypy"), &[])?;
     tally.passed += 1;
@@ -50,18 +50,18 @@ pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// The wheel that [`check`] asks for, with the maturin of [`environment`].
-pub fn prepare(workspace: &Workspace) -> Result<()> {
-    wheel(workspace, &folder(workspace), PROFILE).map(drop)
+/// The wheel that [`check_package`] asks for, with the maturin of [`make_environment`].
+pub fn prepare_wheel(workspace: &Workspace) -> Result<()> {
+    build_wheel(workspace, &work_folder(workspace), PROFILE).map(drop)
 }
 
-fn folder(workspace: &Workspace) -> PathBuf {
+fn work_folder(workspace: &Workspace) -> PathBuf {
     workspace.target.join("xtask-python")
 }
 
 /// Python and what the tests need; made anew where that changed.
-pub fn environment(workspace: &Workspace) -> Result<PathBuf> {
-    let environment = folder(workspace).join("environment");
+pub fn make_environment(workspace: &Workspace) -> Result<PathBuf> {
+    let environment = work_folder(workspace).join("environment");
     let (whole, tools) = (environment.join("latput-tools"), TOOLS.join("\n"));
     if std::fs::read_to_string(&whole).is_ok_and(|made_of| made_of == tools) {
         return Ok(environment);
@@ -74,20 +74,20 @@ pub fn environment(workspace: &Workspace) -> Result<PathBuf> {
         .context("python3 makes no environment; Debian has it in python3-venv")?;
     let mut install = Command::new(programs.join("pip"));
     // Few modules are imported, and Python compiles those by itself.
-    output(install.args(["install", "--quiet", "--no-compile"]).args(TOOLS))?;
+    capture_output(install.args(["install", "--quiet", "--no-compile"]).args(TOOLS))?;
     std::fs::write(&whole, tools).with_context(|| format!("cannot write {}", whole.display()))?;
     Ok(environment)
 }
 
 /// Builds the wheel in `folder`, with the maturin of `folder/environment`.
-pub fn wheel(workspace: &Workspace, folder: &Path, profile: &str) -> Result<PathBuf> {
+pub fn build_wheel(workspace: &Workspace, folder: &Path, profile: &str) -> Result<PathBuf> {
     let (environment, wheels) = (folder.join("environment"), folder.join("wheels"));
     let mut maturin = Command::new(environment.join("bin/maturin"));
     maturin.args(["build", "--quiet", "--profile", profile, "--out"]).arg(&wheels);
     maturin.current_dir(workspace.root.join("python")).env("VIRTUAL_ENV", &environment);
     // Linking need not be thorough: what takes time is in one crate.
     maturin.env("CARGO_TARGET_DIR", &workspace.target).env("CARGO_PROFILE_RELEASE_LTO", "off");
-    output(&mut maturin)?;
+    capture_output(&mut maturin)?;
     let mut made = std::fs::read_dir(&wheels)?.filter_map(|entry| Some(entry.ok()?.path()));
     made.find(|path| path.extension().is_some_and(|it| it == "whl"))
         .context("maturin has made no wheel")

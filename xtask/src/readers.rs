@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::ci::{Tally, cargo_test};
 use crate::dist::make_debian;
-use crate::workspace::{Workspace, missing_for_root, output};
+use crate::workspace::{Workspace, capture_output, missing_for_root};
 
 const PROGRAMS: &[&str] = &["chroot", "debootstrap", "unshare"];
 /// Debian 13, and the one after it.
@@ -68,9 +68,9 @@ exec "$@"
 "#;
 
 /// Runs the tests with the readers of the other Debians.
-pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+pub fn check_readers(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     if let Some(missing) = missing_for_root(PROGRAMS) {
-        tally.feed(&format!("skipped: readers: needs {missing}"));
+        tally.record_line(&format!("skipped: readers: needs {missing}"));
         return Ok(());
     }
     let folder = workspace.target.join("readers");
@@ -97,7 +97,7 @@ fn run_tests(
     let runner = serde_json::to_string(&runner)?;
     let mut cargo = cargo_test(workspace, "--test it");
     cargo.arg("--config").arg(format!("target.'cfg(all())'.runner={runner}"));
-    cargo.env("LATPUT_TESTED", workspace.built()?);
+    cargo.env("LATPUT_TESTED", workspace.built_latput()?);
     tally.run_tests(cargo, &format!("--test-threads=2 {}", TESTS.join(" ")))
 }
 
@@ -106,6 +106,6 @@ fn make_root(folder: &Path, suite: &str) -> Result<PathBuf> {
     make_debian(folder.join(format!("{suite}-{VERSION}")), suite, None, |root| {
         let mut install = Command::new("unshare");
         install.args(["--mount", "sh", "-c", INSTALL, "install"]).arg(root).args(PACKAGES);
-        output(&mut install).map(drop)
+        capture_output(&mut install).map(drop)
     })
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::python;
-use crate::workspace::{Workspace, output, python_programs};
+use crate::workspace::{Workspace, capture_output, python_programs};
 
 const PROGRAM: &str = include_str!("scale_bench/bench.py");
 /// Simulated runs of the largest sweep,
@@ -32,10 +32,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = workspace.target.join("bench-scale");
     let programs = python_programs(&folder.join("environment"))?;
     let pip = |words: &[&str]| {
-        output(Command::new(programs.join("pip")).args(["install", "--quiet"]).args(words))
+        capture_output(Command::new(programs.join("pip")).args(["install", "--quiet"]).args(words))
     };
     pip(&["maturin>=1.9,<2", "pandas>=2", "distributed>=2024.1"])?;
-    let wheel = python::wheel(workspace, &folder, "release")?;
+    let wheel = python::build_wheel(workspace, &folder, "release")?;
     let size = std::fs::metadata(&wheel)?.len();
     pip(&["--no-deps", "--force-reinstall", &wheel.display().to_string()])?;
     println!("wheel: {:.1} MB", size as f64 / 1e6);

@@ -19,53 +19,56 @@ const SLURM: [&str; 4] = ["slurmctld", "slurmd", "sbatch", "sinfo"];
 const START_SLURM: &str = include_str!("scale_out/slurm.sh");
 
 /// Runs each recipe in a folder of its own.
-pub fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let arms = Arms::new(workspace)?;
-    arms.latput(&arms.folder, "run plan.toml --on sim:server-10g -o one.db")?;
-    let one = arms.csv(&arms.folder.join("one.db"))?;
+pub fn check_recipes(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let arms = RecipeRunner::new(workspace)?;
+    arms.run_latput(&arms.folder, "run plan.toml --on sim:server-10g -o one.db")?;
+    let one = arms.export_csv(&arms.folder.join("one.db"))?;
     if find_on_path("parallel").is_some() {
-        let folder = arms.place("parallel")?;
+        let folder = arms.prepare_folder("parallel")?;
         let shard = "latput run plan.toml --on sim:server-10g --shard {}/16 -o part{}.db";
         let words = ["--jobs", "2", shard, ":::"].map(str::to_owned);
         arms.run(&folder, "parallel", words.into_iter().chain((1..=16).map(|it| it.to_string())))?;
-        arms.latput(&folder, &format!("merge {} -o all.db", parts(1..=16)))?;
-        ensure!(arms.csv(&folder.join("all.db"))? == one, "parallel: not the bytes of one run");
+        arms.run_latput(&folder, &format!("merge {} -o all.db", join_part_names(1..=16)))?;
+        ensure!(
+            arms.export_csv(&folder.join("all.db"))? == one,
+            "parallel: not the bytes of one run"
+        );
         tally.passed += 1;
     } else {
-        tally.feed("skipped: needs parallel");
+        tally.record_line("skipped: needs parallel");
     }
     if let Some(missing) = SLURM.iter().find(|name| find_on_path(name).is_none()) {
-        tally.feed(&format!("skipped: needs {missing}"));
+        tally.record_line(&format!("skipped: needs {missing}"));
     } else {
-        arms.slurm(&one)?;
+        arms.check_slurm(&one)?;
         tally.passed += 1;
     }
-    arms.snakemake(&one)?;
+    arms.check_snakemake(&one)?;
     tally.passed += 1;
-    arms.kubernetes(&one)?;
+    arms.check_kubernetes(&one)?;
     tally.passed += 1;
     if rustix::process::geteuid().is_root() {
         arms.daemon_set(&workspace.root.join("examples/kubernetes"))?;
         tally.passed += 1;
     } else {
-        tally.feed("skipped: needs root");
+        tally.record_line("skipped: needs root");
     }
     if find_on_path("promtool").is_some() {
-        arms.alerts(&workspace.root.join("examples/grafana"))?;
+        arms.check_alerts(&workspace.root.join("examples/grafana"))?;
         tally.passed += 1;
     } else {
-        tally.feed("skipped: needs promtool");
+        tally.record_line("skipped: needs promtool");
     }
-    arms.optuna(&workspace.root.join("examples/search"))?;
+    arms.check_optuna(&workspace.root.join("examples/search"))?;
     tally.passed += 1;
     Ok(())
 }
 
-fn parts(numbers: impl Iterator<Item = u32>) -> String {
+fn join_part_names(numbers: impl Iterator<Item = u32>) -> String {
     numbers.map(|number| format!("part{number}.db")).collect::<Vec<_>>().join(" ")
 }
 
-struct Arms {
+struct RecipeRunner {
     /// Where each recipe has its folder.
     folder: PathBuf,
     /// `examples/scale-out`.
@@ -76,7 +79,7 @@ struct Arms {
     path: std::ffi::OsString,
 }
 
-impl Arms {
+impl RecipeRunner {
     fn new(workspace: &Workspace) -> Result<Self> {
         let folder = workspace.target.join("xtask-scale-out");
         if folder.exists() {
@@ -85,7 +88,7 @@ impl Arms {
         }
         let bin = folder.join("bin");
         fs::create_dir_all(&bin).with_context(|| format!("cannot make {}", bin.display()))?;
-        let latput = workspace.built()?;
+        let latput = workspace.built_latput()?;
         std::os::unix::fs::symlink(&latput, bin.join("latput"))?;
         let python = folder.join("environment").join("bin");
         let others = std::env::var_os("PATH").unwrap_or_default();
@@ -104,7 +107,7 @@ impl Arms {
     }
 
     /// A folder with the example's files in it.
-    fn place(&self, name: &str) -> Result<PathBuf> {
+    fn prepare_folder(&self, name: &str) -> Result<PathBuf> {
         let place = self.folder.join(name);
         fs::create_dir(&place)?;
         for entry in fs::read_dir(&self.examples)? {
@@ -115,22 +118,25 @@ impl Arms {
     }
 
     /// The array of tasks, on a Slurm in namespaces of its own. Its daemons end with them.
-    fn slurm(&self, one: &[u8]) -> Result<()> {
-        let folder = self.place("slurm")?;
+    fn check_slurm(&self, one: &[u8]) -> Result<()> {
+        let folder = self.prepare_folder("slurm")?;
         let own = ["--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
         let words = own.into_iter().chain(["timeout", "120", "sh", "-c", START_SLURM]);
         self.run(&folder, "unshare", words.map(str::to_owned))?;
-        self.latput(&folder, &format!("merge {} -o all.db", parts(1..=16)))?;
-        ensure!(self.csv(&folder.join("all.db"))? == one, "slurm: not the bytes of one run");
+        self.run_latput(&folder, &format!("merge {} -o all.db", join_part_names(1..=16)))?;
+        ensure!(self.export_csv(&folder.join("all.db"))? == one, "slurm: not the bytes of one run");
         Ok(())
     }
 
     /// The Snakefile; a second start must find nothing to do.
-    fn snakemake(&self, one: &[u8]) -> Result<()> {
-        let folder = self.place("snakemake")?;
+    fn check_snakemake(&self, one: &[u8]) -> Result<()> {
+        let folder = self.prepare_folder("snakemake")?;
         let words = ["--cores", "2", "--quiet", "all"].map(str::to_owned);
         self.run(&folder, "snakemake", words.clone())?;
-        ensure!(self.csv(&folder.join("all.db"))? == one, "snakemake: not the bytes of one run");
+        ensure!(
+            self.export_csv(&folder.join("all.db"))? == one,
+            "snakemake: not the bytes of one run"
+        );
         let made = fs::metadata(folder.join("all.db"))?.modified()?;
         self.run(&folder, "snakemake", words)?;
         let made_again = fs::metadata(folder.join("all.db"))?.modified()? != made;
@@ -139,8 +145,8 @@ impl Arms {
     }
 
     /// The manifest by the schema of Kubernetes, and the arguments of each of its pods by latput.
-    fn kubernetes(&self, one: &[u8]) -> Result<()> {
-        let folder = self.place("kubernetes")?;
+    fn check_kubernetes(&self, one: &[u8]) -> Result<()> {
+        let folder = self.prepare_folder("kubernetes")?;
         let manifest = "kubernetes-job.yaml";
         self.run(&folder, "kubernetes-validate", ["--strict", manifest].map(str::to_owned))?;
         let script = "import json, sys, yaml\n\
@@ -148,15 +154,18 @@ impl Arms {
                       [pod] = job['template']['spec']['containers']\n\
                       print(json.dumps([job['completions'], pod['args']]))";
         let words = ["-c", script, manifest].map(str::to_owned);
-        let printed = self.output(&folder, "python3", words)?;
+        let printed = self.capture_output(&folder, "python3", words)?;
         let (pods, words): (u32, Vec<String>) = serde_json::from_slice(&printed)?;
         for index in 0..pods {
             let of_pod =
                 |word: &String| word.replace("$(JOB_COMPLETION_INDEX)", &index.to_string());
             self.run(&folder, "latput", words.iter().map(of_pod))?;
         }
-        self.latput(&folder, &format!("merge {} -o all.db", parts(0..pods)))?;
-        ensure!(self.csv(&folder.join("all.db"))? == one, "kubernetes: not the bytes of one run");
+        self.run_latput(&folder, &format!("merge {} -o all.db", join_part_names(0..pods)))?;
+        ensure!(
+            self.export_csv(&folder.join("all.db"))? == one,
+            "kubernetes: not the bytes of one run"
+        );
         Ok(())
     }
 
@@ -168,8 +177,11 @@ impl Arms {
         let script = "import json, sys, yaml\n\
                       [pod] = yaml.safe_load(open(sys.argv[1]))['spec']['template']['spec']['containers']\n\
                       print(json.dumps([pod['env'][0]['value'], pod['securityContext']['capabilities']['add'], pod['args']]))";
-        let printed =
-            self.output(&self.folder, "python3", ["-c".to_owned(), script.to_owned(), manifest])?;
+        let printed = self.capture_output(
+            &self.folder,
+            "python3",
+            ["-c".to_owned(), script.to_owned(), manifest],
+        )?;
         let (interface, rights, words): (String, Vec<String>, Vec<String>) =
             serde_json::from_slice(&printed)?;
         ensure!(words.contains(&"$(INTERFACE)".to_owned()), "daemon set: {words:?}");
@@ -190,33 +202,33 @@ impl Arms {
 
     /// The alert rules by Prometheus' own program, with when each comes. That every metric is one of ours, tests of `fleet`
     /// and `moderate` ask.
-    fn alerts(&self, examples: &Path) -> Result<()> {
+    fn check_alerts(&self, examples: &Path) -> Result<()> {
         self.run(examples, "promtool", ["check", "rules", "rules.yml"].map(str::to_owned))?;
         self.run(examples, "promtool", ["test", "rules", "rules-test.yml"].map(str::to_owned))
     }
 
     /// A search by Optuna, whose winner must be confirmed as better than today's setting.
-    fn optuna(&self, example: &Path) -> Result<()> {
+    fn check_optuna(&self, example: &Path) -> Result<()> {
         let program = example.join("optuna_search.py").display().to_string();
         let plan = example.join("plan.toml").display().to_string();
         let words =
             [program.as_str(), "12", plan.as_str(), "--on", "sim:server-10g", "-o", "found.db"];
         self.run(&self.folder, "python3", words.map(str::to_owned))?;
         let report =
-            self.output(&self.folder, "latput", ["report", "found.db"].map(str::to_owned))?;
+            self.capture_output(&self.folder, "latput", ["report", "found.db"].map(str::to_owned))?;
         let report = String::from_utf8_lossy(&report);
         ensure!(report.contains("is proven better"), "optuna: no winner is confirmed:\n{report}");
         Ok(())
     }
 
-    fn latput(&self, folder: &Path, words: &str) -> Result<()> {
+    fn run_latput(&self, folder: &Path, words: &str) -> Result<()> {
         self.run(folder, "latput", words.split(' ').map(str::to_owned))
     }
 
-    fn csv(&self, results: &Path) -> Result<Vec<u8>> {
+    fn export_csv(&self, results: &Path) -> Result<Vec<u8>> {
         let results = results.display().to_string();
         let words = ["report".to_owned(), results, "--format".to_owned(), "csv".to_owned()];
-        self.output(&self.folder, "latput", words)
+        self.capture_output(&self.folder, "latput", words)
     }
 
     fn run(
@@ -225,11 +237,11 @@ impl Arms {
         program: &str,
         words: impl IntoIterator<Item = String>,
     ) -> Result<()> {
-        self.output(folder, program, words).map(drop)
+        self.capture_output(folder, program, words).map(drop)
     }
 
     /// Runs a program and returns its stdout; its stderr is shown where it fails.
-    fn output(
+    fn capture_output(
         &self,
         folder: &Path,
         program: &str,

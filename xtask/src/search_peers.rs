@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::workspace::{Workspace, cargo, output, python_programs};
+use crate::workspace::{Workspace, capture_output, cargo_command, python_programs};
 
 /// The versions that are compared with.
 const OPTUNA: &str = "optuna==5.0.0";
@@ -58,7 +58,7 @@ pub struct Options {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["alone", "quick"])]
     with: Vec<Optimiser>,
     /// The others search only every N-th case.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = every)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_case_step)]
     every: u32,
     /// Other hosts and traffic than those that the search was shaped on.
     #[arg(long)]
@@ -82,7 +82,7 @@ enum Optimiser {
 
 impl Optimiser {
     /// As the program of the others has it, and the package with its version.
-    const fn names(self) -> (&'static str, &'static str) {
+    const fn name_and_package(self) -> (&'static str, &'static str) {
         match self {
             Self::Smac => ("smac", "smac==2.4.1"),
             Self::Ax => ("ax", "ax-platform==1.3.1"),
@@ -91,7 +91,7 @@ impl Optimiser {
 }
 
 /// Cases come three goals to a workload, and four or six workloads to a host: with 9 all others would have one goal.
-fn every(text: &str) -> Result<u32, String> {
+fn parse_case_step(text: &str) -> Result<u32, String> {
     match text.parse::<u32>() {
         Ok(count @ 1..=100) if count == 1 || (count % 2 != 0 && count % 3 != 0) => Ok(count),
         _ => Err("give 1, or a number up to 100 that neither 2 nor 3 divides, such as 11: others leave goals or workloads out".to_owned()),
@@ -102,11 +102,11 @@ fn every(text: &str) -> Result<u32, String> {
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = workspace.target.join("bench-search");
     std::fs::create_dir_all(&folder).context("cannot make the folder of the tables")?;
-    let bench = build(workspace)?;
+    let bench = build_bench(workspace)?;
     if options.record {
         return record::run(workspace, &folder, &bench);
     }
-    let fingerprint = workspace.fingerprint(&SOURCES, &OTHERS)?;
+    let fingerprint = workspace.hash_sources(&SOURCES, &OTHERS)?;
     let (set, tables) = match (options.recorded, options.held_out) {
         (true, _) => ("recorded", workspace.root.join(RECORDED)),
         (_, held_out) => {
@@ -120,24 +120,24 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         command
     };
     if !options.recorded {
-        output(&mut ask("tabulate"))?;
+        capture_output(&mut ask("tabulate"))?;
     }
     let seeds = if options.quick { 1 } else { options.seeds }.to_string();
-    let mut lines = output(ask("run").arg(&seeds))?;
-    let described = output(&mut ask("cases"))?;
+    let mut lines = capture_output(ask("run").arg(&seeds))?;
+    let described = capture_output(&mut ask("cases"))?;
     if !options.alone && !options.quick {
-        let others = Others { folder: &folder, seeds: &seeds, options };
-        match others.install() {
+        let others = OptimiserRunner { folder: &folder, seeds: &seeds, options };
+        match others.install_optimisers() {
             Ok(python) => lines += &others.run(&python, &described)?,
             Err(error) => println!("skipped: no comparison with other optimisers: {error:#}"),
         }
     }
-    print!("{}", table::compare(&lines, &described)?);
+    print!("{}", table::render_table(&lines, &described)?);
     Ok(())
 }
 
-fn build(workspace: &Workspace) -> Result<PathBuf> {
-    let mut cargo = cargo();
+fn build_bench(workspace: &Workspace) -> Result<PathBuf> {
+    let mut cargo = cargo_command();
     cargo.args([
         "build",
         "--quiet",
@@ -148,24 +148,24 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
         "bench_search",
     ]);
     // Counts of trials are compared and no times: linking need not be thorough.
-    output(cargo.env("CARGO_PROFILE_RELEASE_LTO", "off").current_dir(&workspace.root))?;
+    capture_output(cargo.env("CARGO_PROFILE_RELEASE_LTO", "off").current_dir(&workspace.root))?;
     Ok(workspace.target.join("release/examples/bench_search"))
 }
 
 /// The other optimisers.
-struct Others<'a> {
+struct OptimiserRunner<'a> {
     folder: &'a Path,
     seeds: &'a str,
     options: &'a Options,
 }
 
-impl Others<'_> {
+impl OptimiserRunner<'_> {
     /// A Python with them, installed once.
-    fn install(&self) -> Result<PathBuf> {
+    fn install_optimisers(&self) -> Result<PathBuf> {
         let programs = python_programs(&self.folder.join("venv"))?;
         let mut pip = Command::new(programs.join("pip"));
         pip.args(["install", "--quiet", OPTUNA]);
-        output(pip.args(self.options.with.iter().map(|it| it.names().1)))?;
+        capture_output(pip.args(self.options.with.iter().map(|it| it.name_and_package().1)))?;
         Ok(programs.join("python"))
     }
 
@@ -182,7 +182,7 @@ impl Others<'_> {
             let mut command = Command::new(python);
             command.arg(&program).arg(&cases).arg(self.seeds);
             command.args([part.to_string(), parts.to_string(), "tpe".to_owned()]);
-            command.args(self.options.with.iter().map(|it| it.names().0));
+            command.args(self.options.with.iter().map(|it| it.name_and_package().0));
             command.env("OMP_NUM_THREADS", "1");
             command.stdout(Stdio::piped()).spawn().context("cannot start Python")
         };

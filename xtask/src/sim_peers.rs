@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use latput_stats::order::middle;
 
-use crate::workspace::{Workspace, cargo, output, python_programs};
+use crate::workspace::{Workspace, capture_output, cargo_command, python_programs};
 
 /// The version whose libraries the program is built against.
 const NS3: &str = "ns3==3.44.post0";
@@ -37,7 +37,7 @@ pub struct Options {
 /// Runs the scenarios and prints packets per second of CPU time.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let speed = build_speed(workspace)?;
-    print!("{}", output(Command::new(&speed).arg("all"))?);
+    print!("{}", capture_output(Command::new(&speed).arg("all"))?);
     if options.alone {
         return Ok(());
     }
@@ -51,9 +51,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     for (ours, theirs, packets) in SHARED {
         let mut ratios = Vec::new();
         for round in 1..=options.rounds {
-            let latput = rate_of_latput(&output(Command::new(&speed).args([ours, packets]))?)?;
+            let latput =
+                rate_of_latput(&capture_output(Command::new(&speed).args([ours, packets]))?)?;
             let seconds = format!("{}", f64::from(options.ns3_ms) / 1e3);
-            let peer = rate_of_ns3(&output(Command::new(&ns3).args([theirs, &seconds]))?)?;
+            let peer = rate_of_ns3(&capture_output(Command::new(&ns3).args([theirs, &seconds]))?)?;
             println!(
                 "{theirs} round {round}: latput {latput:.0}, ns-3 {peer:.0} packets/s, {:.0} x",
                 latput / peer
@@ -66,9 +67,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 fn build_speed(workspace: &Workspace) -> Result<PathBuf> {
-    let mut cargo = cargo();
+    let mut cargo = cargo_command();
     cargo.args(["build", "--quiet", "--release", "-p", "latput-sim", "--example", "speed"]);
-    output(cargo.current_dir(&workspace.root))?;
+    capture_output(cargo.current_dir(&workspace.root))?;
     Ok(workspace.target.join("release/examples/speed"))
 }
 
@@ -83,7 +84,7 @@ fn build_ns3(folder: &Path) -> Result<PathBuf> {
     let venv = folder.join("venv");
     let pip = python_programs(&venv)?.join("pip");
     // The libraries alone: the bindings for Python are not used.
-    output(Command::new(&pip).args(["install", "--quiet", "--no-deps", NS3]))?;
+    capture_output(Command::new(&pip).args(["install", "--quiet", "--no-deps", NS3]))?;
     let package = find_package(&venv)?;
     std::fs::write(&source, PROGRAM).context("cannot write the comparison program")?;
     let library = package.join("lib64");
@@ -94,7 +95,7 @@ fn build_ns3(folder: &Path) -> Result<PathBuf> {
     for name in LIBRARIES {
         compiler.arg(format!("-l:libns3.44-{name}.so"));
     }
-    output(compiler.arg("-o").arg(&program))?;
+    capture_output(compiler.arg("-o").arg(&program))?;
     Ok(program)
 }
 

@@ -16,7 +16,7 @@ use std::fmt;
 use anyhow::{Result, ensure};
 
 use crate::workspace::Workspace;
-use tree::Tree;
+use tree::SourceTree;
 
 /// One violation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,11 +46,11 @@ impl fmt::Display for Finding {
 
 /// Checks the tree and prints what is wrong; a finding is an error.
 pub fn run(workspace: &Workspace) -> Result<()> {
-    let tree = Tree::read(&workspace.root)?;
+    let tree = SourceTree::read(&workspace.root)?;
     for (path, lines) in source::long_files(&tree) {
         println!("note: {path} has {lines} lines (aim for {})", source::AIM_LINES);
     }
-    let findings = check(&tree, workspace)?;
+    let findings = check_tree(&tree, workspace)?;
     for finding in &findings {
         println!("{finding}");
     }
@@ -60,14 +60,14 @@ pub fn run(workspace: &Workspace) -> Result<()> {
 }
 
 /// Every violation of every rule, in the order of files.
-fn check(tree: &Tree, workspace: &Workspace) -> Result<Vec<Finding>> {
-    let mut findings = source::check(tree);
-    findings.extend(circles::check(tree));
-    findings.extend(names::check(tree));
-    findings.extend(prose::check(tree));
-    findings.extend(documents::check(tree));
-    findings.extend(arrows::check(tree, &workspace.packages));
-    findings.extend(licences::check(&workspace.root)?);
+fn check_tree(tree: &SourceTree, workspace: &Workspace) -> Result<Vec<Finding>> {
+    let mut findings = source::check_sources(tree);
+    findings.extend(circles::check_circles(tree));
+    findings.extend(names::check_names(tree));
+    findings.extend(prose::check_prose(tree));
+    findings.extend(documents::check_documents(tree));
+    findings.extend(arrows::check_crate_map(tree, &workspace.packages));
+    findings.extend(licences::check_licences(&workspace.root)?);
     findings.sort();
     Ok(findings)
 }
@@ -78,9 +78,9 @@ mod tests {
 
     #[test]
     fn tree_is_tidy() {
-        let workspace = Workspace::find().unwrap();
-        let tree = Tree::read(&workspace.root).unwrap();
-        let findings = check(&tree, &workspace).unwrap();
+        let workspace = Workspace::from_cargo_metadata().unwrap();
+        let tree = SourceTree::read(&workspace.root).unwrap();
+        let findings = check_tree(&tree, &workspace).unwrap();
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert!(lines.is_empty(), "run `cargo xtask tidy`:\n{}", lines.join("\n"));
     }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 
 use crate::awake::stay_awake;
-use crate::lab_run::{self, succeed};
+use crate::lab_run::{self, run_checked};
 use crate::workspace::Workspace;
 
 /// Five of the twenty cells: a request alone and bulk, held back and not, and many requests at once.
@@ -53,31 +53,31 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     };
     let folder = workspace.target.join("bench-twin");
     std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
-    let plan = plan(workspace, options)?;
+    let plan = render_plan(workspace, options)?;
     std::fs::write(folder.join("plan.toml"), plan).context("cannot write the plan")?;
     for old in ["live.db", "simulated.db"] {
         let _unless_there_is_none = std::fs::remove_file(folder.join(old));
     }
     let awake = options.awake.then(stay_awake).transpose()?;
     let run = ["run", "plan.toml", "--on", "lab", "-o", "live.db"];
-    lab_run::measure(&latput, &folder, &run, options.realtime)?;
+    lab_run::run_latput(&latput, &folder, &run, options.realtime)?;
     drop(awake);
     let mut model = Command::new(&latput);
     model.args(["model", "twin", "live.db", "--name", "lab", "-o", "lab.toml"]);
-    let fitted = fitted(options);
+    let fitted = name_fitted_cells(options);
     model.args(fitted.iter().flat_map(|cell| ["--cell", cell]));
-    succeed(model.current_dir(&folder))?;
+    run_checked(model.current_dir(&folder))?;
     let simulate = ["run", "plan.toml", "--on", "sim:./lab.toml", "-o", "simulated.db"];
     let quiet = Stdio::null();
-    succeed(Command::new(&latput).args(simulate).current_dir(&folder).stdout(quiet))?;
+    run_checked(Command::new(&latput).args(simulate).current_dir(&folder).stdout(quiet))?;
     let mut report = Command::new(&latput);
     report.args(["report", "live.db", "--predicted", "simulated.db"]);
     report.args(fitted.iter().flat_map(|cell| ["--fitted", cell]));
-    succeed(report.current_dir(&folder))
+    run_checked(report.current_dir(&folder))
 }
 
 /// The names of the fitted cells, whose congestion control is part of them.
-fn fitted(options: &Options) -> [String; FITTED.len()] {
+fn name_fitted_cells(options: &Options) -> [String; FITTED.len()] {
     let of_tcp = options.congestion.as_ref().map(|name| format!(" congestion={name}@"));
     FITTED.map(|cell| cell.replace('@', of_tcp.as_deref().unwrap_or("@")))
 }
@@ -87,7 +87,7 @@ const PACED: &str =
     "[[workload]]\nkind = \"udp_stream\"\ndatagram_bytes = 1470\nrate = \"200Mbps\"\n\n";
 
 /// The built-in plan and [`PACED`], with as many and as long runs as are asked for.
-fn plan(workspace: &Workspace, options: &Options) -> Result<String> {
+fn render_plan(workspace: &Workspace, options: &Options) -> Result<String> {
     let file = workspace.root.join("examples/built-in.toml");
     let text = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
     let (cells, _) = text.split_once("[method]").context("the built-in plan has no [method]")?;
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn fitted_cells_are_a_quarter() {
-        let workspace = Workspace::find().unwrap();
+        let workspace = Workspace::from_cargo_metadata().unwrap();
         let options = Options {
             repetitions: 2,
             duration_ms: 100,
@@ -119,8 +119,8 @@ mod tests {
             congestion: Some(String::from("cubic")),
             latput: None,
         };
-        assert_eq!(fitted(&options)[2], "tcp_rr burst=16 congestion=cubic@0us");
-        let plan = plan(&workspace, &options).unwrap();
+        assert_eq!(name_fitted_cells(&options)[2], "tcp_rr burst=16 congestion=cubic@0us");
+        let plan = render_plan(&workspace, &options).unwrap();
         let settings = plan.matches("us\", ").count();
         let workloads = plan.matches("[[workload]]").count();
         assert_eq!((settings, workloads), (5, 4), "{plan}");

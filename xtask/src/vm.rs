@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::ci::Tally;
 use crate::dist::first_source;
-use crate::workspace::{Workspace, cargo, find_on_path, output};
+use crate::workspace::{Workspace, capture_output, cargo_command, find_on_path};
 
 /// A kernel with the drivers of real hardware, whatever its version; the `cloud` kernels lack them.
 const META_PACKAGE: &str = "linux-image-amd64";
@@ -26,7 +26,7 @@ const PROFILE: &str = "guest";
 pub fn run(workspace: &Workspace) -> Result<()> {
     let tally = &mut Tally::default();
     fetch_kernel(workspace, tally)?;
-    binary(workspace, tally)
+    build_guest_latput(workspace, tally)
 }
 
 /// The kernel alone: `cargo xtask ci` links a latput of its own.
@@ -34,10 +34,10 @@ pub fn fetch_kernel(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     ensure!(cfg!(target_arch = "x86_64"), "the guest's kernel and latput are for x86_64 only");
     let folder = workspace.target.join("vm");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    kernel(&folder, tally)
+    prepare_kernel(&folder, tally)
 }
 
-fn kernel(folder: &Path, tally: &mut Tally) -> Result<()> {
+fn prepare_kernel(folder: &Path, tally: &mut Tally) -> Result<()> {
     let unpacked = folder.join("kernel");
     if unpacked.join("boot").exists() {
         println!("the kernel in {} is kept", unpacked.display());
@@ -46,15 +46,15 @@ fn kernel(folder: &Path, tally: &mut Tally) -> Result<()> {
     if find_on_path("apt-get").is_none() || find_on_path("dpkg-deb").is_none() {
         let line = "skipped: needs apt-get and dpkg-deb, or a kernel named by LATPUT_VM_KERNEL";
         println!("{line}");
-        tally.feed(line);
+        tally.record_line(line);
         return Ok(());
     }
-    unpack(folder, &unpacked, &[], tally)
+    unpack_kernel(folder, &unpacked, &[], tally)
 }
 
 /// Downloads the newest kernel that apt has with these options, and unpacks it.
-fn unpack(folder: &Path, unpacked: &Path, apt: &[String], tally: &mut Tally) -> Result<()> {
-    let package = package(apt)?;
+fn unpack_kernel(folder: &Path, unpacked: &Path, apt: &[String], tally: &mut Tally) -> Result<()> {
+    let package = find_kernel_package(apt)?;
     let downloads = folder.join("download");
     let partial = folder.join("kernel.partial");
     for folder in [&downloads, &partial] {
@@ -79,7 +79,7 @@ fn unpack(folder: &Path, unpacked: &Path, apt: &[String], tally: &mut Tally) -> 
 }
 
 /// The package of the newest kernel.
-fn package(apt: &[String]) -> Result<String> {
+fn find_kernel_package(apt: &[String]) -> Result<String> {
     let listed = Command::new("apt-cache")
         .args(apt)
         .args(["depends", META_PACKAGE])
@@ -94,7 +94,7 @@ fn package(apt: &[String]) -> Result<String> {
 }
 
 /// A step of `cargo xtask ci --full`: the static binary measures on the oldest kernel that is claimed.
-pub fn oldest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+pub fn check_oldest_kernel(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let folder = workspace.target.join("vm-oldest");
     let kernel = folder.join("kernel");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -114,28 +114,28 @@ pub fn oldest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
             format!("-oDir::Cache={}", path("cache")),
         ];
         tally.run(Command::new("apt-get").args(&apt).args(["update", "-q"]))?;
-        unpack(&folder, &kernel, &apt, tally)?;
+        unpack_kernel(&folder, &kernel, &apt, tally)?;
     }
     let release = fs::read_dir(kernel.join("lib/modules"))?
         .find_map(|entry| entry.ok()?.file_name().into_string().ok())
         .context("the package has no modules")?;
     ensure!(release.starts_with(OLDEST), "{OLDEST_SUITE} has Linux {release}, not {OLDEST}");
-    let mut measure = Command::new(workspace.built()?);
+    let mut measure = Command::new(workspace.built_latput()?);
     measure.args(["measure", "vm", "--workload", "tcp_rr", "--duration", "1s", "--json"]);
-    let said = output(measure.env("LATPUT_VM_KERNEL", &kernel).current_dir(&folder))?;
+    let said = capture_output(measure.env("LATPUT_VM_KERNEL", &kernel).current_dir(&folder))?;
     ensure!(said.contains(&release), "the measurement does not tell of {release}: {said}");
     println!("Linux {release}: measured");
     tally.passed += 1;
     Ok(())
 }
 
-fn binary(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+fn build_guest_latput(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     // A start that relocates nothing is emulated in half the time.
     let flags = format!(
         "target.{TARGET}.rustflags=[\"-Ctarget-feature=+crt-static\", \"-Crelocation-model=static\"]"
     );
     let line = ["build", "--locked", "--package", "latput", "--profile", PROFILE];
-    let mut build = cargo();
+    let mut build = cargo_command();
     build.args(line).args(["--target", TARGET, "--config", &flags]);
     tally.run(build.current_dir(&workspace.root))?;
     let built = workspace.target.join(TARGET).join(PROFILE).join("latput");

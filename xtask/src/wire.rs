@@ -36,11 +36,11 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = workspace.target.join("bench-wire");
     std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
     let lab = Lab::up(&latput, &folder)?;
-    let pings = ping::compare(&lab, options.pairs)?;
+    let pings = ping::measure_pings(&lab, options.pairs)?;
     println!("{pings}");
-    let slices = slices::compare(&lab, options.repetitions)?;
+    let slices = slices::measure_slices(&lab, options.repetitions)?;
     println!("{slices}");
-    let changes = changes::compare(&lab, options.repetitions)?;
+    let changes = changes::measure_changes(&lab, options.repetitions)?;
     println!("{changes}");
     ensure!(pings.is_good() && slices.is_good() && changes.is_good(), "a goal is missed");
     Ok(())

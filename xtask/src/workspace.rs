@@ -41,21 +41,21 @@ pub struct Dependency {
 
 impl Workspace {
     /// Asks cargo about the workspace that this program was built from.
-    pub fn find() -> Result<Self> {
+    pub fn from_cargo_metadata() -> Result<Self> {
         #[derive(Deserialize)]
-        struct Metadata {
+        struct WorkspaceMetadata {
             packages: Vec<Package>,
             workspace_root: PathBuf,
             target_directory: PathBuf,
         }
-        let output = cargo()
+        let output = cargo_command()
             .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
             .output()
             .context("cannot start `cargo metadata`")?;
         let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         ensure!(output.status.success(), "`cargo metadata` failed: {words}");
-        let metadata: Metadata = serde_json::from_slice(&output.stdout)
+        let metadata: WorkspaceMetadata = serde_json::from_slice(&output.stdout)
             .context("cannot read the answer of `cargo metadata`")?;
         Ok(Self {
             root: metadata.workspace_root,
@@ -72,18 +72,18 @@ impl Workspace {
 
     /// The released binary, built anew where a source has changed.
     pub fn build_latput(&self) -> Result<PathBuf> {
-        let mut build = cargo();
+        let mut build = cargo_command();
         build.args(["build", "--quiet", "--release", "-p", "latput"]).current_dir(&self.root);
         ensure!(build.status().context("cannot start cargo")?.success(), "latput cannot be built");
         Ok(self.target.join("release/latput"))
     }
 
     /// Of every file in `sources` (files and folders) but those in `without`: another when one of them changes.
-    pub fn fingerprint(&self, sources: &[&str], without: &[&str]) -> Result<u64> {
+    pub fn hash_sources(&self, sources: &[&str], without: &[&str]) -> Result<u64> {
         let without: Vec<PathBuf> = without.iter().map(|path| self.root.join(path)).collect();
         let mut files = Vec::new();
         for source in sources {
-            collect(&self.root.join(source), &without, &mut files)?;
+            collect_files(&self.root.join(source), &without, &mut files)?;
         }
         files.sort();
         let mut hasher = DefaultHasher::new();
@@ -100,7 +100,7 @@ impl Workspace {
 
     /// The binary that the steps of CI check: optimised, without link-time optimisation. An error that says how to build it
     /// where it is not there.
-    pub fn built(&self) -> Result<PathBuf> {
+    pub fn built_latput(&self) -> Result<PathBuf> {
         let binary = self.guest_latput();
         let shown = binary.display();
         ensure!(binary.is_file(), "{shown} is missing; run `cargo xtask ci --only build`");
@@ -108,7 +108,7 @@ impl Workspace {
     }
 }
 
-fn collect(path: &Path, without: &[PathBuf], files: &mut Vec<PathBuf>) -> Result<()> {
+fn collect_files(path: &Path, without: &[PathBuf], files: &mut Vec<PathBuf>) -> Result<()> {
     if without.iter().any(|other| other == path) {
         return Ok(());
     }
@@ -118,14 +118,14 @@ fn collect(path: &Path, without: &[PathBuf], files: &mut Vec<PathBuf>) -> Result
     }
     let entries = std::fs::read_dir(path).with_context(|| format!("{}", path.display()))?;
     for entry in entries {
-        collect(&entry?.path(), without, files)?;
+        collect_files(&entry?.path(), without, files)?;
     }
     Ok(())
 }
 
 impl Package {
     /// The name in the tables of ARCHITECTURE.md: the folder's.
-    pub fn folder(&self) -> &str {
+    pub fn folder_name(&self) -> &str {
         folder_of(&self.name)
     }
 }
@@ -139,12 +139,12 @@ pub fn folder_of(package: &str) -> &str {
 }
 
 /// The cargo that started us, so that a chosen toolchain stays chosen.
-pub fn cargo() -> Command {
+pub fn cargo_command() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// Runs a command and returns its output; an error with its stderr if it fails.
-pub fn output(command: &mut Command) -> Result<String> {
+pub fn capture_output(command: &mut Command) -> Result<String> {
     let shown = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("cannot start {shown}"))?;
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -172,7 +172,7 @@ pub fn end_within(child: &mut Child, time: Duration) -> Result<ExitStatus> {
 pub fn python_programs(folder: &Path) -> Result<PathBuf> {
     let programs = folder.join("bin");
     if !programs.join("pip").is_file() {
-        output(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+        capture_output(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
     }
     Ok(programs)
 }

@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use latput_sim::Profile;
-use latput_sim::machine::Costs;
+use latput_sim::SystemProfile;
+use latput_sim::machine::CpuCosts;
 use latput_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +79,7 @@ pub enum Parameter {
 /// Treatment of the generators' costs while those of the measured system change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Generators {
+pub enum GeneratorCosts {
     /// They follow: each stays the same multiple.
     #[default]
     Follow,
@@ -90,7 +90,7 @@ pub enum Generators {
 /// A fixed parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fixed {
+pub struct FixedParameter {
     /// The parameter.
     pub parameter: Parameter,
     /// Its value, in its unit.
@@ -100,7 +100,7 @@ pub struct Fixed {
 /// One free parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Free {
+pub struct FreeParameter {
     /// The parameter.
     pub parameter: Parameter,
     /// Start value of searches, and the centre of its prior.
@@ -152,7 +152,7 @@ impl Parameter {
     }
 
     /// The value in a profile, in the parameter's unit.
-    pub fn get(self, profile: &Profile) -> f64 {
+    pub fn get(self, profile: &SystemProfile) -> f64 {
         let mut costs = profile.sut.machine.costs;
         let ns = |time: Nanos| time.as_ns() as f64;
         match self {
@@ -172,7 +172,7 @@ impl Parameter {
 
     /// The cost that equals the parameter; `None` if the parameter is no cost or is divided among
     /// several.
-    const fn own_cost(self, costs: &mut Costs) -> Option<&mut Nanos> {
+    const fn own_cost(self, costs: &mut CpuCosts) -> Option<&mut Nanos> {
         Some(match self {
             Self::Interrupt => &mut costs.interrupt,
             Self::RxFirst => &mut costs.rx_first,
@@ -201,68 +201,72 @@ impl Parameter {
         })
     }
 
-    fn set_cost(self, costs: &mut Costs, value: f64) {
+    fn set_cost(self, costs: &mut CpuCosts, value: f64) {
         if let Some(cost) = self.own_cost(costs) {
-            *cost = nanos(value);
+            *cost = to_nanos(value);
         }
         match self {
             Self::RxPacket => {
-                costs.rx_packet = nanos(value * BARE_SHARE);
-                costs.rx_data = nanos(value * (1.0 - BARE_SHARE));
-                costs.tx_completion = nanos(value * COMPLETION_SHARE);
+                costs.rx_packet = to_nanos(value * BARE_SHARE);
+                costs.rx_data = to_nanos(value * (1.0 - BARE_SHARE));
+                costs.tx_completion = to_nanos(value * COMPLETION_SHARE);
             }
             Self::RxAny => {
-                costs.rx_packet = nanos(value);
+                costs.rx_packet = to_nanos(value);
                 costs.rx_data = Nanos::ZERO;
-                costs.tx_completion = nanos(value * COMPLETION_SHARE);
+                costs.tx_completion = to_nanos(value * COMPLETION_SHARE);
             }
-            Self::Remote => costs.tx_remote = nanos(value * SENT_REMOTE_RATIO),
+            Self::Remote => costs.tx_remote = to_nanos(value * SENT_REMOTE_RATIO),
             Self::App => {
-                costs.syscall = nanos(value * 0.43);
-                costs.user = nanos(value * 0.14);
+                costs.syscall = to_nanos(value * 0.43);
+                costs.user = to_nanos(value * 0.14);
             }
-            Self::TxPacket => costs.ack = nanos(value * ACK_SHARE),
+            Self::TxPacket => costs.ack = to_nanos(value * ACK_SHARE),
             _ => {}
         }
     }
 }
 
 /// Sets parameters in their order.
-pub(crate) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)], generators: Generators) {
+pub(crate) fn set_all(
+    profile: &mut SystemProfile,
+    values: &[(Parameter, f64)],
+    generators: GeneratorCosts,
+) {
     let mut ratio = Parameter::Generator.get(profile);
     for &(parameter, value) in values {
         match parameter {
-            Parameter::Latency => profile.network.latency = nanos(value),
+            Parameter::Latency => profile.network.latency = to_nanos(value),
             Parameter::IdleExit => {
-                profile.sut.machine.idle_exit = nanos(value);
+                profile.sut.machine.idle_exit = to_nanos(value);
                 if let Some(generator) = &mut profile.generator {
-                    generator.machine.idle_exit = nanos(value);
+                    generator.machine.idle_exit = to_nanos(value);
                 }
             }
             Parameter::Generator => ratio = value,
             Parameter::Throttle => {
                 let throttle = &mut profile.sut.nic.coalescing.throttle;
-                *throttle = throttle.with_interval(nanos(value));
+                *throttle = throttle.with_interval(to_nanos(value));
             }
-            Parameter::Window => profile.sut.stack.send_buffer = Bytes::new(whole(value)),
+            Parameter::Window => profile.sut.stack.send_buffer = Bytes::new(round_clamped(value)),
             _ => parameter.set_cost(&mut profile.sut.machine.costs, value),
         }
     }
-    if generators == Generators::Stay {
+    if generators == GeneratorCosts::Stay {
         return;
     }
     if let Some(generator) = &mut profile.generator {
-        let scaled = |cost: Nanos| nanos(cost.as_ns() as f64 * ratio);
+        let scaled = |cost: Nanos| to_nanos(cost.as_ns() as f64 * ratio);
         generator.machine.costs = profile.sut.machine.costs.map(scaled);
     }
 }
 
-fn nanos(value: f64) -> Nanos {
-    Nanos::from_ns(whole(value))
+fn to_nanos(value: f64) -> Nanos {
+    Nanos::from_ns(round_clamped(value))
 }
 
 /// Rounds and limits a value, so that no step of a search makes an invalid profile.
 #[expect(clippy::cast_possible_truncation, reason = "clamped")]
-fn whole(value: f64) -> u64 {
+fn round_clamped(value: f64) -> u64 {
     value.clamp(0.0, 1e8).round() as u64
 }

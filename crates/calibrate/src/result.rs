@@ -20,7 +20,7 @@ pub struct FittedCost {
 
 impl FittedCost {
     /// The cost as a comment line of a profile file.
-    pub fn comment(&self) -> String {
+    pub fn to_comment(&self) -> String {
         let Self { parameter, value, low, high } = self;
         let unit = parameter.unit();
         format!("#   {parameter:<11} {value:>9.2} {unit:<7} {low:.2} to {high:.2}\n")
@@ -29,7 +29,7 @@ impl FittedCost {
 
 /// A product of powers of costs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Combination {
+pub struct CostCombination {
     /// Relative standard deviation with which the figures fix it.
     pub deviation_ratio: f64,
     /// Exponents, in the order of the costs.

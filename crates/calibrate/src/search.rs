@@ -2,14 +2,14 @@
 //! several starts. Huber's rule limits the weight of outliers. Weak priors keep costs near their
 //! start values where the figures do not fix them.
 
-use latput_sim::Profile;
+use latput_sim::SystemProfile;
 use latput_stats::linear;
 use latput_stats::order::middle;
-use latput_units::Rng;
+use latput_units::SeededRng;
 use serde::Deserialize;
 
-use crate::parameter::{self, Fixed, Free, Generators};
-use crate::result::{Combination, FittedCost};
+use crate::parameter::{self, FixedParameter, FreeParameter, GeneratorCosts};
+use crate::result::{CostCombination, FittedCost};
 
 /// Residuals count quadratically up to this size, and linearly above.
 const KNEE: f64 = 0.12;
@@ -28,40 +28,40 @@ const LONGEST: f64 = 0.4;
 
 /// The residual of one figure with its weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Weighed {
+pub struct WeightedResidual {
     /// The weight of the figure.
     pub weight: f64,
     /// Natural logarithm of predicted over measured.
     pub log: f64,
 }
 
-impl Weighed {
+impl WeightedResidual {
     /// The residual of a prediction, limited so that a missing one cannot outweigh all others.
     pub fn new(predicted: f64, measured: f64, weight: f64) -> Self {
         Self { weight, log: (predicted.max(1e-9) / measured).ln().clamp(-5.0, 5.0) }
     }
 
     /// The residual of shares in per cent: five points count like a rate that is 10% off.
-    pub fn points(predicted: f64, measured: f64, weight: f64) -> Self {
+    pub fn from_percentages(predicted: f64, measured: f64, weight: f64) -> Self {
         Self { weight, log: (2.0 * (predicted - measured) / 100.0).clamp(-5.0, 5.0) }
     }
 }
 
 /// Computes the residual of every figure under a profile, simulated with a seed and a share of the
 /// full time (0 to 1).
-pub type Residuals<'a> = &'a dyn Fn(&Profile, u64, f64) -> Vec<Weighed>;
+pub type Residuals<'a> = &'a dyn Fn(&SystemProfile, u64, f64) -> Vec<WeightedResidual>;
 
 /// A search for the `free` parameters of `base`.
 #[expect(missing_debug_implementations, reason = "it holds a function")]
-pub struct Search<'a> {
+pub struct CostSearch<'a> {
     /// The start profile. Fields that are neither fixed nor free stay.
-    pub base: &'a Profile,
+    pub base: &'a SystemProfile,
     /// Parameters with given values.
-    pub fixed: &'a [Fixed],
+    pub fixed: &'a [FixedParameter],
     /// Parameters to search for.
-    pub free: &'a [Free],
+    pub free: &'a [FreeParameter],
     /// Treatment of the generators' costs.
-    pub generators: Generators,
+    pub generators: GeneratorCosts,
     /// The figures' residuals under a profile.
     pub residuals: Residuals<'a>,
     /// Weight of the prior, relative to a figure of weight 1.
@@ -71,7 +71,7 @@ pub struct Search<'a> {
 /// The length of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Effort {
+pub struct SearchEffort {
     /// Number of starts.
     pub starts: usize,
     /// Approximate evaluations from each start.
@@ -81,12 +81,12 @@ pub struct Effort {
     pub last: (usize, f64),
 }
 
-impl Effort {
+impl SearchEffort {
     /// The effort of a fit that starts at the optimum of a fit to more cells.
     pub const PART: Self = Self { starts: 1, first: 24, last: (0, EFFORT) };
 }
 
-impl Default for Effort {
+impl Default for SearchEffort {
     fn default() -> Self {
         Self { starts: 3, first: 22, last: (40, EFFORT) }
     }
@@ -99,19 +99,19 @@ pub struct SearchPoint {
     pub at: Vec<f64>,
     /// The objective, lower is better.
     pub value: f64,
-    residuals: Vec<Weighed>,
+    residuals: Vec<WeightedResidual>,
 }
 
-impl Search<'_> {
-    fn starts(&self, count: usize) -> Vec<Vec<f64>> {
+impl CostSearch<'_> {
+    fn make_starts(&self, count: usize) -> Vec<Vec<f64>> {
         let middle: Vec<f64> = self.free.iter().map(|free| free.start.max(1e-3).ln()).collect();
         let shifted = |sign: f64| -> Vec<f64> {
             let shift = |(idx, log): (usize, &f64)| log + sign * [0.25, -0.2, 0.15][idx % 3];
             middle.iter().enumerate().map(shift).collect()
         };
         let drawn = |start: usize| {
-            let mut rng = Rng::from_seed(start as u64);
-            middle.iter().map(|log| log + FAR * (2.0 * rng.uniform() - 1.0)).collect()
+            let mut rng = SeededRng::from_seed(start as u64);
+            middle.iter().map(|log| log + FAR * (2.0 * rng.next_uniform() - 1.0)).collect()
         };
         let start = |idx| match idx {
             0 => middle.clone(),
@@ -123,7 +123,7 @@ impl Search<'_> {
     }
 
     /// The profile with the costs whose logarithms these are.
-    pub fn profile(&self, logs: &[f64]) -> Profile {
+    pub fn build_profile(&self, logs: &[f64]) -> SystemProfile {
         let mut profile = self.base.clone();
         let fixed = self.fixed.iter().map(|fixed| (fixed.parameter, fixed.value));
         let free = self.free.iter().zip(logs).map(|(free, log)| (free.parameter, log.exp()));
@@ -132,16 +132,16 @@ impl Search<'_> {
         profile
     }
 
-    fn point(&self, at: Vec<f64>, share: f64) -> SearchPoint {
-        let residuals = (self.residuals)(&self.profile(&at), 1, share);
-        let value = self.value(&at, &residuals);
+    fn evaluate_point(&self, at: Vec<f64>, share: f64) -> SearchPoint {
+        let residuals = (self.residuals)(&self.build_profile(&at), 1, share);
+        let value = self.compute_objective(&at, &residuals);
         SearchPoint { at, value, residuals }
     }
 
-    fn value(&self, at: &[f64], residuals: &[Weighed]) -> f64 {
+    fn compute_objective(&self, at: &[f64], residuals: &[WeightedResidual]) -> f64 {
         let weights: f64 = residuals.iter().map(|it| it.weight).sum();
         let prior: f64 = self.off_start(at).map(|off| (off / PRIOR).powi(2)).sum();
-        misfit(residuals) + self.prior_weight * prior / weights
+        compute_misfit(residuals) + self.prior_weight * prior / weights
     }
 
     /// The distance of each cost from its start, as a logarithm.
@@ -151,35 +151,36 @@ impl Search<'_> {
 
     /// Searches from several starts around the plan's values, or from `only`, and continues from
     /// the best one.
-    pub fn best(
+    pub fn find_optimum(
         &self,
         only: Option<&[f64]>,
-        effort: Effort,
+        effort: SearchEffort,
         said: &mut dyn FnMut(String),
     ) -> SearchPoint {
-        let starts = only.map_or_else(|| self.starts(effort.starts), |only| vec![only.to_vec()]);
+        let starts =
+            only.map_or_else(|| self.make_starts(effort.starts), |only| vec![only.to_vec()]);
         let mut best: Option<SearchPoint> = None;
         for (idx, start) in starts.iter().enumerate() {
-            let found = self.descend(start.clone(), (effort.first, EFFORT));
+            let found = self.minimize_from(start.clone(), (effort.first, EFFORT));
             said(format!("start {} of {}: objective {:.5}", idx + 1, starts.len(), found.value));
             if best.as_ref().is_none_or(|best| found.value < best.value) {
                 best = Some(found);
             }
         }
         let best = best.expect("there is a start");
-        let found = self.descend(best.at, effort.last);
+        let found = self.minimize_from(best.at, effort.last);
         said(format!("searched further: objective {:.5}", found.value));
         found
     }
 
     /// Steps of Levenberg (1944) and Marquardt (1963). Each residual is linear in the logarithms of
     /// the costs; Huber's rule reduces the weight of large ones.
-    fn descend(&self, start: Vec<f64>, (evaluations, share): (usize, f64)) -> SearchPoint {
-        let mut best = self.point(start, share);
+    fn minimize_from(&self, start: Vec<f64>, (evaluations, share): (usize, f64)) -> SearchPoint {
+        let mut best = self.evaluate_point(start, share);
         let mut damping = 0.03;
         let mut used = 1;
         while used + self.free.len() < evaluations {
-            let (information, gradient) = self.slopes(&best, share);
+            let (information, gradient) = self.compute_derivatives(&best, share);
             used += self.free.len();
             let before = best.value;
             for _ in 0..3 {
@@ -190,7 +191,7 @@ impl Search<'_> {
                 let step = linear::solve(&damped, &gradient).unwrap_or_default();
                 let step = step.iter().map(|step| step.clamp(-LONGEST, LONGEST));
                 let at = best.at.iter().zip(step).map(|(log, by)| log - by).collect();
-                let tried = self.point(at, share);
+                let tried = self.evaluate_point(at, share);
                 used += 1;
                 if tried.value < best.value {
                     best = tried;
@@ -207,18 +208,20 @@ impl Search<'_> {
     }
 
     /// The curvature of the objective and its gradient.
-    fn slopes(&self, point: &SearchPoint, share: f64) -> (Vec<Vec<f64>>, Vec<f64>) {
+    fn compute_derivatives(&self, point: &SearchPoint, share: f64) -> (Vec<Vec<f64>>, Vec<f64>) {
         let n = point.at.len();
         let columns: Vec<Vec<f64>> = (0..n)
             .map(|axis| {
                 let mut at = point.at.clone();
                 at[axis] += SLOPE_STEP;
-                let moved = self.point(at, share).residuals;
-                let slope = |(to, from): (&Weighed, &Weighed)| (to.log - from.log) / SLOPE_STEP;
+                let moved = self.evaluate_point(at, share).residuals;
+                let slope = |(to, from): (&WeightedResidual, &WeightedResidual)| {
+                    (to.log - from.log) / SLOPE_STEP
+                };
                 moved.iter().zip(&point.residuals).map(slope).collect()
             })
             .collect();
-        let pull = |it: &Weighed| it.weight * (KNEE / it.log.abs().max(KNEE));
+        let pull = |it: &WeightedResidual| it.weight * (KNEE / it.log.abs().max(KNEE));
         let dot = |a: &[f64], b: &mut dyn Iterator<Item = f64>| -> f64 {
             point.residuals.iter().zip(a).zip(b).map(|((it, a), b)| pull(it) * a * b).sum()
         };
@@ -242,13 +245,13 @@ impl Search<'_> {
 
     /// Intervals of the costs from the curvature at the optimum, and the combinations that the
     /// figures fix. `whole` are the residuals there, simulated in full with seed [`OTHER_SEED`].
-    pub fn uncertainty(
+    pub fn estimate_uncertainty(
         &self,
         at: &[f64],
-        whole: &[Weighed],
-    ) -> (Vec<FittedCost>, Vec<Combination>) {
+        whole: &[WeightedResidual],
+    ) -> (Vec<FittedCost>, Vec<CostCombination>) {
         const STEP: f64 = 0.05;
-        let flat = |residuals: &[Weighed]| -> Vec<f64> {
+        let flat = |residuals: &[WeightedResidual]| -> Vec<f64> {
             residuals.iter().map(|it| it.weight.sqrt() * it.log).collect()
         };
         let columns: Vec<Vec<f64>> = (0..at.len())
@@ -256,7 +259,7 @@ impl Search<'_> {
                 let moved = |by: f64| {
                     let mut at = at.to_vec();
                     at[axis] += by;
-                    flat(&(self.residuals)(&self.profile(&at), OTHER_SEED, 2.0 * EFFORT))
+                    flat(&(self.residuals)(&self.build_profile(&at), OTHER_SEED, 2.0 * EFFORT))
                 };
                 let (up, down) = (moved(STEP), moved(-STEP));
                 up.iter().zip(&down).map(|(up, down)| (up - down) / (2.0 * STEP)).collect()
@@ -279,7 +282,7 @@ impl Search<'_> {
             }
         }
         let (values, vectors) = linear::eigen(&information);
-        let combinations = values.iter().zip(&vectors).map(|(value, vector)| Combination {
+        let combinations = values.iter().zip(&vectors).map(|(value, vector)| CostCombination {
             deviation_ratio: 1.0 / value.max(1e-12).sqrt(),
             weights: vector.clone(),
         });
@@ -303,12 +306,12 @@ impl Search<'_> {
 }
 
 /// Weighted mean of the residuals under Huber's rule; not a number without residuals.
-pub fn misfit(residuals: &[Weighed]) -> f64 {
+pub fn compute_misfit(residuals: &[WeightedResidual]) -> f64 {
     let weights: f64 = residuals.iter().map(|it| it.weight).sum();
-    residuals.iter().map(|it| it.weight * huber(it.log)).sum::<f64>() / weights
+    residuals.iter().map(|it| it.weight * huber_loss(it.log)).sum::<f64>() / weights
 }
 
-fn huber(residual: f64) -> f64 {
+fn huber_loss(residual: f64) -> f64 {
     let size = residual.abs();
     if size <= KNEE { size * size / 2.0 } else { KNEE * (size - KNEE / 2.0) }
 }
@@ -321,30 +324,31 @@ mod tests {
     /// A machine whose figures are products of powers of two costs, which are then known.
     #[test]
     fn known_costs_are_found_despite_odd_figure() {
-        let base = Profile::shipped("server-10g").unwrap();
+        let base = SystemProfile::find_shipped("server-10g").unwrap();
         let free = [Parameter::Interrupt, Parameter::Wake];
-        let free = free.map(|parameter| Free { parameter, start: parameter.get(&base) });
+        let free = free.map(|parameter| FreeParameter { parameter, start: parameter.get(&base) });
         let wanted = [1.6, 0.7];
-        let residuals = |profile: &Profile, _: u64, _: f64| -> Vec<Weighed> {
+        let residuals = |profile: &SystemProfile, _: u64, _: f64| -> Vec<WeightedResidual> {
             let [a, b] = free.map(|it| it.parameter.get(profile) / it.start);
             let figures = [(1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (1.0, -1.0), (0.3, 0.7), (0.7, 0.3)];
             let at = |a: f64, b: f64, (p, q): (f64, f64)| a.powf(p) * b.powf(q);
-            let weighed = |it| Weighed::new(at(a, b, it), at(wanted[0], wanted[1], it), 1.0);
-            let mut all: Vec<Weighed> = figures.into_iter().map(weighed).collect();
-            all.push(Weighed::new(at(a, b, (1.0, 0.0)), 3.0, 1.0));
+            let weighed =
+                |it| WeightedResidual::new(at(a, b, it), at(wanted[0], wanted[1], it), 1.0);
+            let mut all: Vec<WeightedResidual> = figures.into_iter().map(weighed).collect();
+            all.push(WeightedResidual::new(at(a, b, (1.0, 0.0)), 3.0, 1.0));
             all
         };
-        let search = Search {
+        let search = CostSearch {
             base: &base,
             fixed: &[],
             free: &free,
-            generators: Generators::Stay,
+            generators: GeneratorCosts::Stay,
             residuals: &residuals,
             prior_weight: 1e-3,
         };
-        let found = search.best(None, Effort::default(), &mut |_| ());
-        let whole = residuals(&search.profile(&found.at), OTHER_SEED, 1.0);
-        let (costs, combinations) = search.uncertainty(&found.at, &whole);
+        let found = search.find_optimum(None, SearchEffort::default(), &mut |_| ());
+        let whole = residuals(&search.build_profile(&found.at), OTHER_SEED, 1.0);
+        let (costs, combinations) = search.estimate_uncertainty(&found.at, &whole);
         assert_eq!(combinations.len(), 2);
         for ((cost, free), wanted) in costs.iter().zip(&free).zip(wanted) {
             let ratio = cost.value / free.start;

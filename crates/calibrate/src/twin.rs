@@ -1,6 +1,6 @@
 //! A twin: a simulator profile of a host pair, calibrated on a few measured rows.
 //!
-//! The twin takes CPUs, MTU, offloads and NAPI from the rows and fits a few costs by [`Search`].
+//! The twin takes CPUs, MTU, offloads and NAPI from the rows and fits a few costs by [`CostSearch`].
 //! Module `figure` lists the fitted figures.
 
 mod figure;
@@ -8,7 +8,7 @@ mod figure;
 use std::collections::BTreeMap;
 
 use latput_knobs::{Knob, Place, Setting, State, Value};
-use latput_sim::Profile;
+use latput_sim::SystemProfile;
 use latput_sim::machine::Qdisc;
 use latput_sim::profile::HostProfile;
 use latput_stats::order::middle;
@@ -17,9 +17,9 @@ use latput_trial::{Results, Workload};
 use latput_units::{BitsPerSecond, Bytes, IntoMap, Nanos};
 
 use self::figure::FittedFigure;
-use crate::parameter::{self, Free, Generators, Parameter};
-use crate::result::{Combination, ErrorSummary, FittedCost};
-use crate::search::{Effort, OTHER_SEED, Search, Weighed};
+use crate::parameter::{self, FreeParameter, GeneratorCosts, Parameter};
+use crate::result::{CostCombination, ErrorSummary, FittedCost};
+use crate::search::{CostSearch, OTHER_SEED, SearchEffort, WeightedResidual};
 
 /// The rows for a calibration, as a plan for hosts with NAPI deferral.
 pub const PLAN: &str = include_str!("../../../examples/twin.toml");
@@ -89,47 +89,49 @@ struct LiveCell {
 
 /// A simulation of one cell under a profile.
 #[derive(Clone, Debug)]
-pub struct Job {
-    profile: Profile,
+pub struct SimulationJob {
+    profile: SystemProfile,
     setting: BTreeMap<Role, Setting>,
     load: Workload,
     seed: u64,
     duration: Nanos,
 }
 
-impl Job {
+impl SimulationJob {
     /// Simulates the cell. `None` if the profile or the setting cannot be simulated.
-    pub fn run(&self) -> Option<Predicted> {
+    pub fn run(&self) -> Option<PredictedFigures> {
         let mut profile = self.profile.clone();
         for (role, setting) in &self.setting {
-            profile.set(*role, setting).ok()?;
+            profile.set_knobs(*role, setting).ok()?;
         }
-        let mut scenario = profile.scenario(&self.load, self.seed, self.duration).ok()?;
+        let mut scenario = profile.build_scenario(&self.load, self.seed, self.duration).ok()?;
         scenario.warmup = WARMUP;
-        let observation = latput_sim::run(&scenario).ok()?.observation(&scenario, 0);
+        let observation = latput_sim::run(&scenario).ok()?.build_observation(&scenario, 0);
         let value = |(figure, _): (FittedFigure, f64)| {
-            Some((figure, figure.predicted(&self.load, &observation)?))
+            Some((figure, figure.predicted_value(&self.load, &observation)?))
         };
-        Some(Predicted(FittedFigure::for_traffic(&self.load.traffic).filter_map(value).into_map()))
+        Some(PredictedFigures(
+            FittedFigure::for_traffic(&self.load.traffic).filter_map(value).into_map(),
+        ))
     }
 }
 
 /// The predicted figures of a cell.
 #[derive(Clone, Debug)]
-pub struct Predicted(BTreeMap<FittedFigure, f64>);
+pub struct PredictedFigures(BTreeMap<FittedFigure, f64>);
 
 /// Runs jobs in any order or in parallel. Returns results in the order of the jobs.
-type RunJobs<'a> = &'a dyn Fn(&[Job]) -> Vec<Option<Predicted>>;
+type RunJobs<'a> = &'a dyn Fn(&[SimulationJob]) -> Vec<Option<PredictedFigures>>;
 
 /// A calibrated profile with its costs and errors.
 #[derive(Clone, Debug)]
 pub struct Twin {
     /// The profile.
-    pub profile: Profile,
+    pub profile: SystemProfile,
     /// Each cost with a 90% interval.
     pub costs: Vec<FittedCost>,
     /// Combinations of costs that the rows fix, best known first.
-    pub combinations: Vec<Combination>,
+    pub combinations: Vec<CostCombination>,
     /// Relative errors of the rates of the fitted rows.
     pub in_sample: Option<ErrorSummary>,
 }
@@ -138,7 +140,7 @@ impl Twin {
     /// The text of the profile's file.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         let mut text = String::from("# Made by `latput model twin`. Fitted, with 90% intervals:\n");
-        text.extend(self.costs.iter().map(FittedCost::comment));
+        text.extend(self.costs.iter().map(FittedCost::to_comment));
         Ok(text + &toml::to_string(&self.profile)?)
     }
 }
@@ -172,13 +174,13 @@ pub enum TwinError {
 }
 
 /// The cells of the rows; each figure is the median over its runs.
-fn cells(results: &Results) -> Vec<LiveCell> {
+fn collect_cells(results: &Results) -> Vec<LiveCell> {
     let mut found = Vec::new();
     for (s, set) in results.settings.iter().enumerate() {
         for (w, load) in results.workloads.iter().enumerate() {
             let rows = || results.rows.iter().filter(|row| (row.setting, row.workload) == (s, w));
             let median = |(figure, weight): (FittedFigure, f64)| {
-                let values = rows().filter_map(|row| figure.measured(load, &row.observation));
+                let values = rows().filter_map(|row| figure.measured_value(load, &row.observation));
                 Some((figure, middle(values)?, weight))
             };
             let figures: Vec<_> =
@@ -194,7 +196,7 @@ fn cells(results: &Results) -> Vec<LiveCell> {
 }
 
 /// Calibrates a profile called `name` on the rows. `said` receives progress texts.
-pub fn twin(
+pub fn calibrate_twin(
     results: &Results,
     name: &str,
     run: RunJobs<'_>,
@@ -203,15 +205,15 @@ pub fn twin(
     if !(1..=MOST_NAME).contains(&name.len()) || name.contains(char::is_control) {
         return Err(TwinError::Name);
     }
-    let cells = cells(results);
+    let cells = collect_cells(results);
     let figures: usize = cells.iter().map(|cell| cell.figures.len()).sum();
     if figures < 8 {
         return Err(TwinError::TooFew { figures, cells: cells.len() });
     }
-    let base = base(results, name)?;
-    let jobs = |profile: &Profile, seed: u64, effort: f64| -> Vec<Job> {
+    let base = build_base_profile(results, name)?;
+    let jobs = |profile: &SystemProfile, seed: u64, effort: f64| -> Vec<SimulationJob> {
         let duration = Nanos::from_secs_f64(DURATION.as_secs_f64() * effort);
-        let job = |cell: &LiveCell| Job {
+        let job = |cell: &LiveCell| SimulationJob {
             profile: profile.clone(),
             setting: cell.setting.clone(),
             load: cell.load.clone(),
@@ -220,12 +222,15 @@ pub fn twin(
         };
         cells.iter().map(job).collect()
     };
-    let residuals = |profile: &Profile, seed: u64, effort: f64| -> Vec<(FittedFigure, Weighed)> {
+    let residuals = |profile: &SystemProfile,
+                     seed: u64,
+                     effort: f64|
+     -> Vec<(FittedFigure, WeightedResidual)> {
         let predicted = run(&jobs(profile, seed, effort));
         let residuals = cells.iter().zip(predicted).flat_map(|(cell, predicted)| {
             let residual = move |&(figure, measured, weight): &(FittedFigure, f64, f64)| {
                 let found = predicted.as_ref().and_then(|of| of.0.get(&figure)).copied();
-                (figure, Weighed::new(found.unwrap_or(0.0), measured, weight))
+                (figure, WeightedResidual::new(found.unwrap_or(0.0), measured, weight))
             };
             cell.figures.iter().map(residual).collect::<Vec<_>>()
         });
@@ -235,36 +240,36 @@ pub fn twin(
     if let Some((cell, _)) = cells.iter().zip(&first).find(|(_, found)| found.is_none()) {
         return Err(TwinError::Unsimulated { label: cell.label.clone() });
     }
-    let base = scaled(base.clone(), &cells, &first);
+    let base = scale_costs(base.clone(), &cells, &first);
     let order = if base.sut.nic.handover { FREE_OF_HANDOVER } else { FREE };
-    let free: Vec<Free> = order[..order.len().min(figures * 3 / 5)]
+    let free: Vec<FreeParameter> = order[..order.len().min(figures * 3 / 5)]
         .iter()
-        .map(|&parameter| Free { parameter, start: parameter.get(&base) })
+        .map(|&parameter| FreeParameter { parameter, start: parameter.get(&base) })
         .collect();
-    let weighed = |profile: &Profile, seed, effort| {
+    let weighed = |profile: &SystemProfile, seed, effort| {
         residuals(profile, seed, effort).into_iter().map(|(_, weighed)| weighed).collect()
     };
-    let search = Search {
+    let search = CostSearch {
         base: &base,
         fixed: &[],
         free: &free,
-        generators: Generators::Follow,
+        generators: GeneratorCosts::Follow,
         residuals: &weighed,
         prior_weight: PRIOR_WEIGHT,
     };
-    let found = search.best(None, Effort::default(), said);
-    let profile = search.profile(&found.at);
+    let found = search.find_optimum(None, SearchEffort::default(), said);
+    let profile = search.build_profile(&found.at);
     let whole = residuals(&profile, OTHER_SEED, 1.0);
-    let all: Vec<Weighed> = whole.iter().map(|(_, weighed)| *weighed).collect();
-    let (costs, combinations) = search.uncertainty(&found.at, &all);
+    let all: Vec<WeightedResidual> = whole.iter().map(|(_, weighed)| *weighed).collect();
+    let (costs, combinations) = search.estimate_uncertainty(&found.at, &all);
     let of_rates = whole.iter().filter(|(figure, _)| *figure == FittedFigure::Rate);
     let in_sample = ErrorSummary::from_errors(of_rates.map(|(_, weighed)| weighed.log.exp() - 1.0));
     Ok(Twin { profile, costs, combinations, in_sample })
 }
 
 /// A start profile with the properties of the rows' hosts.
-fn base(results: &Results, name: &str) -> Result<Profile, TwinError> {
-    let mut profile: Profile = Profile::shipped(BASE).expect("it is shipped");
+fn build_base_profile(results: &Results, name: &str) -> Result<SystemProfile, TwinError> {
+    let mut profile: SystemProfile = SystemProfile::find_shipped(BASE).expect("it is shipped");
     name.clone_into(&mut profile.name);
     profile.source = format!(
         "calibrated on {} rows of `{}` on {}",
@@ -282,14 +287,14 @@ fn base(results: &Results, name: &str) -> Result<Profile, TwinError> {
             _ => profile.generator.as_mut(),
         };
         if let Some(described) = described {
-            describe(described, host);
+            copy_host_properties(described, host);
         }
         let known = [Knob::Mtu, Knob::Gro, Knob::Tso, Knob::Threaded, Knob::RxUsecs, Knob::TxUsecs];
         for (knob, value) in
             known.into_iter().filter_map(|knob| Some((knob, read(&host.state, knob)?)))
         {
             // Settings that are not simulated stay as in the profile.
-            let _unless_refused = profile.set(role, &Setting::from([(knob, value)]));
+            let _unless_refused = profile.set_knobs(role, &Setting::from([(knob, value)]));
         }
     }
     if profile.sut.nic.handover {
@@ -309,7 +314,11 @@ fn base(results: &Results, name: &str) -> Result<Profile, TwinError> {
 /// Scales the costs of `base` by the error of its first predictions, since a search that begins a
 /// factor of ten away does not converge. Transactions scale the costs of wake-ups; bulk scales
 /// those of packets and bytes.
-fn scaled(mut base: Profile, cells: &[LiveCell], first: &[Option<Predicted>]) -> Profile {
+fn scale_costs(
+    mut base: SystemProfile,
+    cells: &[LiveCell],
+    first: &[Option<PredictedFigures>],
+) -> SystemProfile {
     let factor = |is_bulk: bool| {
         let own = cells.iter().zip(first);
         let own = own.filter(|(cell, _)| cell.load.traffic.is_transactional() != is_bulk);
@@ -338,12 +347,12 @@ fn scaled(mut base: Profile, cells: &[LiveCell], first: &[Option<Predicted>]) ->
         (parameter, factor * parameter.get(&base))
     });
     let free: Vec<(Parameter, f64)> = free.collect();
-    parameter::set_all(&mut base, &free, Generators::Follow);
+    parameter::set_all(&mut base, &free, GeneratorCosts::Follow);
     base
 }
 
 /// Copies the properties of an observed host.
-fn describe(profile: &mut HostProfile, host: &HostObservation) {
+fn copy_host_properties(profile: &mut HostProfile, host: &HostObservation) {
     profile.machine.cores = u32::try_from(host.cpus.len()).unwrap_or(1).clamp(1, 1_024);
     let queues = host.state.0.keys().filter_map(|(_, place)| match place {
         Place::Napi(queue) | Place::RxQueue(queue) => Some(queue + 1),

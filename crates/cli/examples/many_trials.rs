@@ -27,13 +27,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let blocks = rows.iter().map(|row| row.block).max().map_or(0, |most| most + 1);
     let header = Results { planned_trials: count as u64, ..results };
     let mut many = ResultsDb::create(Path::new(to))?;
-    let run = many.begin(&header.name, &header.testbed, first.started_unix_ms, &header)?;
+    let run = many.begin_run(&header.name, &header.testbed, first.started_unix_ms, &header)?;
     for (number, row) in rows.iter().cycle().take(count).enumerate() {
         let round = number / rows.len();
         let block = row.block + blocks * u32::try_from(round)?;
         let started_unix_ms = row.started_unix_ms + span_ms * round as u64;
-        many.append(run, &header, &Row { block, started_unix_ms, ..row.clone() })?;
+        many.append_trial(run, &header, &Row { block, started_unix_ms, ..row.clone() })?;
     }
-    many.finish(run, &header)?;
+    many.finish_run(run, &header)?;
     Ok(())
 }

@@ -49,19 +49,19 @@ impl CommandArgs {
     }
 
     /// The workload of the flags, with other fields such as `name`; `None` without a command.
-    pub(crate) fn workload(
+    pub(crate) fn build_workload(
         &self,
         fields: &BTreeMap<String, String>,
     ) -> Result<Option<Workload>, CliError> {
         let Some(command) = &self.command else { return Ok(None) };
-        let command = words("--command", command)?;
+        let command = split_words("--command", command)?;
         let figures = Figures::of_options(&command, &self.metric)
             .map_err(|error| CliError::usage(format!("--metric: {error}")))?;
         let server = match &self.server {
             None => None,
             Some(server) => {
-                let command = ProgramCommand::plain(words("--server", server)?);
-                let ready = self.ready.as_deref().map(ready).transpose()?;
+                let command = ProgramCommand::plain(split_words("--server", server)?);
+                let ready = self.ready.as_deref().map(parse_ready).transpose()?;
                 Some(ServerProgram { ready, ..ServerProgram::plain(command) })
             }
         };
@@ -77,10 +77,15 @@ impl CommandArgs {
     }
 
     /// Puts the command in the place of the plan's workloads. A plan of latput's own gets a goal for it.
-    pub(crate) fn replace(&self, plan: &mut Plan, is_own_plan: bool) -> Result<(), CliError> {
-        let Some(workload) = self.workload(&BTreeMap::new())? else { return Ok(()) };
+    pub(crate) fn replace_workloads(
+        &self,
+        plan: &mut Plan,
+        is_own_plan: bool,
+    ) -> Result<(), CliError> {
+        let Some(workload) = self.build_workload(&BTreeMap::new())? else { return Ok(()) };
         if is_own_plan {
-            plan.goal = workload.program.as_ref().and_then(|program| goal(&program.figures));
+            plan.goal =
+                workload.program.as_ref().and_then(|program| default_goal(&program.figures));
         }
         plan.name = format!("{} with {}", plan.name, workload.name);
         plan.workloads = vec![workload];
@@ -92,40 +97,40 @@ impl CommandArgs {
 
     /// A plan's text with the command in the place of its workloads, and with a goal for it.
     pub(crate) fn in_plan(&self, text: String) -> Result<String, CliError> {
-        let Some(workload) = self.workload(&BTreeMap::new())? else { return Ok(text) };
+        let Some(workload) = self.build_workload(&BTreeMap::new())? else { return Ok(text) };
         let (Some(from), Some(to)) = (text.find("[[workload]]"), text.find("[method]")) else {
             return Ok(text);
         };
-        let goal = workload.program.as_ref().and_then(|program| goal(&program.figures));
+        let goal = workload.program.as_ref().and_then(|program| default_goal(&program.figures));
         let goal =
             goal.map_or_else(String::new, |goal| format!("goal = {}", toml::Value::String(goal)));
         let is_goal = |line: &&str| line.starts_with("goal = ");
         let old = text.lines().find(is_goal).unwrap_or_default();
         let head = text[..from].replacen(old, &goal, usize::from(!old.is_empty()));
-        Ok(format!("{head}{}\n{}", self.table()?, &text[to..]))
+        Ok(format!("{head}{}\n{}", self.render_workload_table()?, &text[to..]))
     }
 
     /// The table `[[workload]]` of a plan.
-    fn table(&self) -> Result<String, CliError> {
+    fn render_workload_table(&self) -> Result<String, CliError> {
         let mut table = toml::Table::new();
-        let list = |flag: &str, line: &str| words(flag, line).map(toml::Value::from);
+        let list = |flag: &str, line: &str| split_words(flag, line).map(toml::Value::from);
         table.insert("kind".to_owned(), KIND.into());
         if let Some(command) = &self.command {
             table.insert("command".to_owned(), list("--command", command)?);
-            let words = words("--command", command)?;
+            let words = split_words("--command", command)?;
             let figures = Figures::of_options(&words, &self.metric)
                 .map_err(|error| CliError::usage(format!("--metric: {error}")))?;
-            let metrics = toml::Value::try_from(&figures).map_err(unwritten)?;
+            let metrics = toml::Value::try_from(&figures).map_err(plan_write_error)?;
             table.insert("metrics".to_owned(), metrics);
         }
         if let Some(count) = self.count {
-            let count = i64::try_from(count).map_err(unwritten)?;
+            let count = i64::try_from(count).map_err(plan_write_error)?;
             table.insert(COUNT.name.to_owned(), count.into());
         }
         if let Some(server) = &self.server {
             let mut of_server = toml::Table::new();
             of_server.insert("command".to_owned(), list("--server", server)?);
-            if let Some(ready) = self.ready.as_deref().map(ready).transpose()? {
+            if let Some(ready) = self.ready.as_deref().map(parse_ready).transpose()? {
                 let (what, value) = match ready {
                     ReadyWhen::Tcp(port) => ("tcp", i64::from(port).into()),
                     ReadyWhen::Output(regex) => ("output", regex.into()),
@@ -137,7 +142,7 @@ impl CommandArgs {
             table.insert("server".to_owned(), of_server.into());
         }
         let all = toml::Table::from_iter([("workload".to_owned(), vec![table].into())]);
-        toml::to_string(&all).map_err(unwritten)
+        toml::to_string(&all).map_err(plan_write_error)
     }
 
     /// Lines of a plan's text that keep the flags, so that another command is another run.
@@ -155,7 +160,7 @@ impl CommandArgs {
 
 /// Goal for these figures where the user names none: the first of the user's own, or less latency for the rate of
 /// today.
-fn goal(figures: &Figures) -> Option<String> {
+fn default_goal(figures: &Figures) -> Option<String> {
     for metric in figures.metrics() {
         match metric.preferred_direction() {
             PreferredDirection::Higher => return Some(format!("maximize {metric}")),
@@ -176,15 +181,15 @@ fn goal(figures: &Figures) -> Option<String> {
     }
 }
 
-fn unwritten(error: impl std::fmt::Display) -> CliError {
+fn plan_write_error(error: impl std::fmt::Display) -> CliError {
     CliError::usage(format!("the command cannot be written into a plan: {error}"))
 }
 
-fn words(flag: &str, line: &str) -> Result<Vec<String>, CliError> {
+fn split_words(flag: &str, line: &str) -> Result<Vec<String>, CliError> {
     split(line).map_err(|error| CliError::usage(format!("{flag} `{line}`: {error}")))
 }
 
-fn ready(text: &str) -> Result<ReadyWhen, CliError> {
+fn parse_ready(text: &str) -> Result<ReadyWhen, CliError> {
     let wrong = || {
         CliError::usage(format!(
             "--ready `{text}`: write `tcp:PORT`, `output:REGEX` or `command:COMMAND`"
@@ -194,7 +199,7 @@ fn ready(text: &str) -> Result<ReadyWhen, CliError> {
     match what {
         "tcp" => Ok(ReadyWhen::Tcp(value.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?)),
         "output" if !value.is_empty() => Ok(ReadyWhen::Output(value.to_owned())),
-        "command" => Ok(ReadyWhen::Command(words("--ready", value)?)),
+        "command" => Ok(ReadyWhen::Command(split_words("--ready", value)?)),
         _ => Err(wrong()),
     }
 }
@@ -218,7 +223,7 @@ mod tests {
         };
         let saved = args.in_plan(latput_trial::plan::BUILT_IN.to_owned()).unwrap();
         let plan = Plan::parse("saved.toml", &saved).unwrap();
-        assert_eq!(plan.workloads, [args.workload(&BTreeMap::new()).unwrap().unwrap()]);
+        assert_eq!(plan.workloads, [args.build_workload(&BTreeMap::new()).unwrap().unwrap()]);
         assert_eq!(plan.goal.as_deref(), Some("maximize rps"));
         assert_eq!(plan.combinations(), 5, "the factors and the method stay");
         let plain = CommandArgs::default().in_plan("x".to_owned()).unwrap();

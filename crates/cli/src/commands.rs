@@ -51,7 +51,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::exit::CliError;
 
 #[derive(Debug, Subcommand)]
@@ -102,7 +102,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         match self {
             Self::Tune(args) => args.run(context),
             Self::Run(args) => args.run(context),

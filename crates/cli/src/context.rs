@@ -1,6 +1,6 @@
 //! The context of every command: the output format and the stop flag.
 
-use latput_experiment::broker::{self, message::Permitted};
+use latput_experiment::broker::{self, message::RunPermissions};
 use latput_linux::confine::{self, UsedFiles};
 use latput_load::Stop;
 use signal_hook::consts::{
@@ -23,18 +23,18 @@ const LOG: &str = "error,latput_moderate=info";
 
 /// The context of every command.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub(crate) struct CliContext {
     /// Whether output is one JSON document instead of text.
     pub(crate) json: bool,
     /// Raised by Ctrl-C and by a termination signal.
     pub(crate) stop: Stop,
 }
 
-impl Context {
+impl CliContext {
     /// Installs the signal handlers and the log.
     pub(crate) fn new(json: bool) -> Result<Self, CliError> {
         tracing_subscriber::registry()
-            .with(tracing_subscriber::fmt::layer().with_writer(|| output::Stderr))
+            .with(tracing_subscriber::fmt::layer().with_writer(|| output::StderrWriter))
             .with(log_filter()?)
             .init();
         let stop = Stop::new();
@@ -55,19 +55,19 @@ impl Context {
     /// before a thread is started.
     pub(crate) fn leave_rights_to_broker(
         &self,
-        permitted: &Permitted,
+        permitted: &RunPermissions,
         files: &UsedFiles<'_>,
     ) -> Result<(), CliError> {
         let stop = self.stop.clone();
         let on_loss = move || {
-            output::remark(
+            output::print_remark(
                 "latput: the process that holds the rights of this run has ended; the run ends as after Ctrl-C",
             );
             stop.raise();
         };
         let barriers = broker::start(permitted, files, on_loss)?;
         if barriers.is_some_and(|barriers| !barriers.close_files()) {
-            output::remark(
+            output::print_remark(
                 "latput: warning: the kernel has no Landlock. The process that reads answers of hosts has no \
                  capability, but can read files of user 0",
             );

@@ -236,43 +236,58 @@ mod tests {
 
     #[test]
     fn schemas_in_docs_are_those_of_the_documents() {
-        agrees("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
-        agrees("metrics", serde_json::to_value(schemars::schema_for!(MetricsDocument)).unwrap());
-        agrees("log", serde_json::to_value(schemars::schema_for!(LogDocument)).unwrap());
+        check_schema("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
+        check_schema(
+            "metrics",
+            serde_json::to_value(schemars::schema_for!(MetricsDocument)).unwrap(),
+        );
+        check_schema("log", serde_json::to_value(schemars::schema_for!(LogDocument)).unwrap());
         let error = serde_json::to_value(schemars::schema_for!(error::ErrorDocument)).unwrap();
-        agrees("error", error);
+        check_schema("error", error);
         let remark = serde_json::to_value(schemars::schema_for!(error::RemarkDocument)).unwrap();
-        agrees("remark", remark);
+        check_schema("remark", remark);
         let of_check = serde_json::to_value(schemars::schema_for!(check::CheckDocument)).unwrap();
-        agrees("check", of_check);
+        check_schema("check", of_check);
         let kept = serde_json::to_value(schemars::schema_for!(keep::KeepCheckDocument)).unwrap();
-        agrees("keep-check", kept);
-        agrees("fleet", serde_json::to_value(schemars::schema_for!(fleet::FleetDocument)).unwrap());
+        check_schema("keep-check", kept);
+        check_schema(
+            "fleet",
+            serde_json::to_value(schemars::schema_for!(fleet::FleetDocument)).unwrap(),
+        );
         let rollout = serde_json::to_value(schemars::schema_for!(fleet::RolloutDocument)).unwrap();
-        agrees("fleet-apply", rollout);
+        check_schema("fleet-apply", rollout);
         let done = serde_json::to_value(schemars::schema_for!(fleet::FleetDoneDocument)).unwrap();
-        agrees("fleet-done", done);
+        check_schema("fleet-done", done);
         let log = serde_json::to_value(schemars::schema_for!(fleet::FleetLogDocument)).unwrap();
-        agrees("fleet-log", log);
+        check_schema("fleet-log", log);
         let pairs = serde_json::to_value(schemars::schema_for!(fleet::PairsDocument)).unwrap();
-        agrees("fleet-pairs", pairs);
+        check_schema("fleet-pairs", pairs);
         let confirm = serde_json::to_value(schemars::schema_for!(fleet::ConfirmDocument)).unwrap();
-        agrees("fleet-confirm", confirm);
-        agrees("merge", serde_json::to_value(schemars::schema_for!(merge::MergeDocument)).unwrap());
+        check_schema("fleet-confirm", confirm);
+        check_schema(
+            "merge",
+            serde_json::to_value(schemars::schema_for!(merge::MergeDocument)).unwrap(),
+        );
         let said =
             serde_json::to_value(schemars::schema_for!(latput_experiment::ask_tell::SearchSaid))
                 .unwrap();
-        agrees("search-said", said);
+        check_schema("search-said", said);
         let answer =
             serde_json::to_value(schemars::schema_for!(latput_experiment::ask_tell::SearchAnswer))
                 .unwrap();
-        agrees("search-answer", answer);
-        agrees("plan", serde_json::to_value(schemars::schema_for!(check::PlanDocument)).unwrap());
+        check_schema("search-answer", answer);
+        check_schema(
+            "plan",
+            serde_json::to_value(schemars::schema_for!(check::PlanDocument)).unwrap(),
+        );
         let flent = serde_json::to_value(schemars::schema_for!(flent::ManifestDocument)).unwrap();
-        agrees("flent-manifest", flent);
-        agrees("systems", serde_json::to_value(schemars::schema_for!(SystemsDocument)).unwrap());
-        agrees("trace", serde_json::to_value(schemars::schema_for!(TraceDocument)).unwrap());
-        agrees(
+        check_schema("flent-manifest", flent);
+        check_schema(
+            "systems",
+            serde_json::to_value(schemars::schema_for!(SystemsDocument)).unwrap(),
+        );
+        check_schema("trace", serde_json::to_value(schemars::schema_for!(TraceDocument)).unwrap());
+        check_schema(
             "fit",
             serde_json::to_value(schemars::schema_for!(latput_report::explained::FitDocument))
                 .unwrap(),
@@ -280,19 +295,19 @@ mod tests {
         let explain =
             serde_json::to_value(schemars::schema_for!(latput_report::explained::ExplainDocument))
                 .unwrap();
-        agrees("explain", explain);
-        agrees(
+        check_schema("explain", explain);
+        check_schema(
             "moderate",
             serde_json::to_value(schemars::schema_for!(latput_moderate::Status)).unwrap(),
         );
-        agrees("results", latput_report::Document::json_schema());
-        agrees("prediction", latput_report::PredictionDocument::json_schema());
-        agrees("history", latput_report::history::json_schema());
-        agrees("comparison", latput_report::ComparisonDocument::json_schema());
+        check_schema("results", latput_report::Document::json_schema());
+        check_schema("prediction", latput_report::PredictionDocument::json_schema());
+        check_schema("history", latput_report::history::json_schema());
+        check_schema("comparison", latput_report::ComparisonDocument::json_schema());
     }
 
     #[track_caller]
-    fn agrees(name: &str, schema: serde_json::Value) {
+    fn check_schema(name: &str, schema: serde_json::Value) {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema");
         let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
         latput_testkit::blessed::file(format!("{folder}/{name}.json"), &text);

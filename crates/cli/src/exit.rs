@@ -26,7 +26,7 @@ Exit codes:
 
 /// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
+pub(crate) enum ExitReason {
     Done = 0,
     Failed = 1,
     Usage = 2,
@@ -38,7 +38,7 @@ pub(crate) enum Code {
     Drifted = 8,
 }
 
-impl Code {
+impl ExitReason {
     /// The word for it in JSON, and what to do then beside what the message says.
     pub(crate) const fn kind_and_remedy(self) -> (&'static str, &'static str) {
         match self {
@@ -89,17 +89,17 @@ impl std::error::Error for CutShort {}
 /// An error with its exit code.
 #[derive(Debug)]
 pub(crate) struct CliError {
-    pub(crate) code: Code,
+    pub(crate) code: ExitReason,
     pub(crate) error: anyhow::Error,
 }
 
 impl CliError {
-    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ExitReason, message: impl Into<String>) -> Self {
         Self { code, error: anyhow::Error::msg(message.into()) }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self::new(Code::Usage, message)
+        Self::new(ExitReason::Usage, message)
     }
 
     /// The error with its causes.
@@ -108,13 +108,13 @@ impl CliError {
     }
 }
 
-impl From<Code> for ExitCode {
-    fn from(code: Code) -> Self {
+impl From<ExitReason> for ExitCode {
+    fn from(code: ExitReason) -> Self {
         Self::from(code as u8)
     }
 }
 
-impl From<ChangeOutcome> for Code {
+impl From<ChangeOutcome> for ExitReason {
     fn from(outcome: ChangeOutcome) -> Self {
         match outcome {
             ChangeOutcome::Unchanged | ChangeOutcome::Done => Self::Done,
@@ -133,23 +133,25 @@ impl From<latput_experiment::Error> for CliError {
     }
 }
 
-impl From<agent::Error> for CliError {
-    fn from(error: agent::Error) -> Self {
+impl From<agent::AgentError> for CliError {
+    fn from(error: agent::AgentError) -> Self {
         let code = match error {
-            agent::Error::Host(_) => Code::Stranded,
-            agent::Error::Line(_) | agent::Error::Rights(_) | agent::Error::Keeper(_) => {
-                Code::Failed
-            }
+            agent::AgentError::Host(_) => ExitReason::Stranded,
+            agent::AgentError::Line(_)
+            | agent::AgentError::Rights(_)
+            | agent::AgentError::Keeper(_) => ExitReason::Failed,
         };
         Self { code, error: error.into() }
     }
 }
 
-impl From<keeper::Error> for CliError {
-    fn from(error: keeper::Error) -> Self {
+impl From<keeper::KeeperError> for CliError {
+    fn from(error: keeper::KeeperError) -> Self {
         let code = match error {
-            keeper::Error::Host(_) => Code::Stranded,
-            keeper::Error::Start(_) | keeper::Error::AgentKilled(_) => Code::Failed,
+            keeper::KeeperError::Host(_) => ExitReason::Stranded,
+            keeper::KeeperError::Start(_) | keeper::KeeperError::AgentKilled(_) => {
+                ExitReason::Failed
+            }
         };
         Self { code, error: error.into() }
     }
@@ -169,15 +171,18 @@ impl From<transaction::RestoreError> for CliError {
 
 impl From<latput_knobs::StoreError> for CliError {
     fn from(error: latput_knobs::StoreError) -> Self {
-        let code = if error.is_permission() { Code::Permission } else { Code::Failed };
+        let code = if error.is_permission() { ExitReason::Permission } else { ExitReason::Failed };
         Self { code, error: error.into() }
     }
 }
 
 impl From<latput_vm::Error> for CliError {
     fn from(error: latput_vm::Error) -> Self {
-        let code =
-            if matches!(error, latput_vm::Error::Spec { .. }) { Code::Usage } else { Code::Failed };
+        let code = if matches!(error, latput_vm::Error::Spec { .. }) {
+            ExitReason::Usage
+        } else {
+            ExitReason::Failed
+        };
         Self { code, error: error.into() }
     }
 }
@@ -190,7 +195,7 @@ impl From<latput_linux::Error> for CliError {
 
 impl From<latput_linux::files::FileError> for CliError {
     fn from(error: latput_linux::files::FileError) -> Self {
-        let code = if error.permission { Code::Permission } else { Code::Failed };
+        let code = if error.permission { ExitReason::Permission } else { ExitReason::Failed };
         Self { code, error: error.into() }
     }
 }
@@ -204,7 +209,7 @@ impl From<latput_moderate::Error> for CliError {
 impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
         let is_denied = error.kind() == std::io::ErrorKind::PermissionDenied;
-        let code = if is_denied { Code::Permission } else { Code::Failed };
+        let code = if is_denied { ExitReason::Permission } else { ExitReason::Failed };
         Self { code, error: error.into() }
     }
 }

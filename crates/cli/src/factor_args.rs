@@ -28,26 +28,28 @@ impl FactorArgs {
     }
 
     /// The factors. The error names the flag.
-    pub(crate) fn factors(&self) -> Result<Vec<Factor>, CliError> {
+    pub(crate) fn parse_factors(&self) -> Result<Vec<Factor>, CliError> {
         if !self.is_given() {
             return Ok(Vec::new());
         }
-        let text = format!("schema = 1\n{}[[workload]]\nkind = \"tcp_rr\"\n", self.table()?);
+        let text =
+            format!("schema = 1\n{}[[workload]]\nkind = \"tcp_rr\"\n", self.render_factor_table()?);
         Ok(read(&text)?.factors)
     }
 
     /// The built-in plan with these factors in the place of its own.
-    pub(crate) fn plan(&self) -> Result<String, CliError> {
+    pub(crate) fn render_plan(&self) -> Result<String, CliError> {
         let (Some(from), Some(to)) = (BUILT_IN.find(FACTORS), BUILT_IN.find(WORKLOADS)) else {
             return Err(CliError::usage("the built-in plan has no factors to replace"));
         };
-        let text = format!("{}{}\n{}", &BUILT_IN[..from], self.table()?, &BUILT_IN[to..]);
+        let text =
+            format!("{}{}\n{}", &BUILT_IN[..from], self.render_factor_table()?, &BUILT_IN[to..]);
         read(&text)?;
         Ok(text)
     }
 
     /// The table `[factors]` of a plan.
-    fn table(&self) -> Result<String, CliError> {
+    fn render_factor_table(&self) -> Result<String, CliError> {
         let mut text = FACTORS.to_owned();
         for factor in &self.factor {
             let (name, levels) = factor.split_once('=').ok_or_else(|| {
@@ -83,23 +85,24 @@ fn read(text: &str) -> Result<Plan, CliError> {
 mod tests {
     use super::*;
 
-    fn args(factors: &[&str]) -> FactorArgs {
+    fn make_args(factors: &[&str]) -> FactorArgs {
         FactorArgs { factor: factors.iter().map(|&factor| factor.to_owned()).collect() }
     }
 
     #[test]
     fn flags_make_the_factors_of_a_plan() {
-        let text =
-            args(&["gro=on,off", "sut.rx-usecs + sut.rx-frames=10us+0, 50us+8"]).plan().unwrap();
+        let text = make_args(&["gro=on,off", "sut.rx-usecs + sut.rx-frames=10us+0, 50us+8"])
+            .render_plan()
+            .unwrap();
         let plan = Plan::parse("p", &text).unwrap();
         assert_eq!(plan.combinations(), 4);
         let names: Vec<String> = plan.factors.iter().map(Factor::name).collect();
         assert_eq!(names, ["gro", "sut.rx-usecs + sut.rx-frames"]);
         let built_in = Plan::parse("p", BUILT_IN).unwrap();
         assert_eq!((plan.workloads, plan.goal), (built_in.workloads, built_in.goal));
-        let cpus = args(&["rps-cpus=none;0,2;0-3"]).factors().unwrap();
+        let cpus = make_args(&["rps-cpus=none;0,2;0-3"]).parse_factors().unwrap();
         assert_eq!(cpus[0].levels.len(), 3);
-        assert_eq!(args(&[]).factors().unwrap(), []);
+        assert_eq!(make_args(&[]).parse_factors().unwrap(), []);
     }
 
     #[test]
@@ -111,7 +114,7 @@ mod tests {
             ("gro=on,on", "are the same (on)"),
             ("gro-flush-timeout+napi-defer-hard-irqs=0us", "needs 2 values"),
         ] {
-            let message = args(&[factor]).factors().unwrap_err().message();
+            let message = make_args(&[factor]).parse_factors().unwrap_err().message();
             assert!(message.contains(expected), "{factor}: {message}");
         }
     }

@@ -3,7 +3,7 @@
 
 use clap::builder::styling::{Effects, Style, Styles};
 use clap::{Arg, Command, CommandFactory};
-use latput_report::lines::{folded, hanging, width};
+use latput_report::lines::{display_width, fold_lines, wrap_hanging};
 
 use crate::output;
 use crate::{Cli, exit};
@@ -44,18 +44,19 @@ const TEMPLATE: &str = "\
 const TIMES: &str = "A TIME has a unit, such as `500ms` or `2min`; a bare number is in seconds.";
 
 /// The command line with its help in two lengths.
-pub(crate) fn command() -> Command {
-    let columns = output::screen().columns.min(WIDEST);
+pub(crate) fn build_command() -> Command {
+    let columns = output::stdout_screen().columns.min(WIDEST);
     let mut built = Cli::command();
     built.build();
-    let short = listed(&built, &FIRST, columns) + "\n" + &others(&built, columns);
+    let short =
+        list_commands(&built, &FIRST, columns) + "\n" + &list_other_commands(&built, columns);
     let groups = GROUPS.iter();
     let long: Vec<String> = groups
-        .map(|(title, names)| format!("{title}:\n{}\n", listed(&built, names, columns)))
+        .map(|(title, names)| format!("{title}:\n{}\n", list_commands(&built, names, columns)))
         .collect();
     let long = long.concat();
     in_two_lengths(Cli::command(), "latput", columns)
-        .styles(styles())
+        .styles(help_styles())
         .term_width(columns)
         .help_template(TEMPLATE)
         .before_help(format!("First:\n{short}"))
@@ -65,7 +66,7 @@ pub(crate) fn command() -> Command {
 }
 
 /// Bold and underlined text, which is readable on every background.
-fn styles() -> Styles {
+fn help_styles() -> Styles {
     let bold = Style::new().effects(Effects::BOLD);
     Styles::plain()
         .header(bold)
@@ -77,7 +78,7 @@ fn styles() -> Styles {
 }
 
 /// A line for each of these commands.
-fn listed(root: &Command, names: &[&str], columns: usize) -> String {
+fn list_commands(root: &Command, names: &[&str], columns: usize) -> String {
     let longest = "export-settings".len();
     let about = |name: &str| {
         let command = root.find_subcommand(name)?;
@@ -85,19 +86,19 @@ fn listed(root: &Command, names: &[&str], columns: usize) -> String {
     };
     let line = |name: &&str| {
         let about = about(name).unwrap_or_default();
-        folded(&format!("  {name:<longest$}  {about}\n"), columns).into_owned()
+        fold_lines(&format!("  {name:<longest$}  {about}\n"), columns).into_owned()
     };
     names.iter().map(line).collect()
 }
 
 /// The names of the commands that are not among the first.
-fn others(root: &Command, columns: usize) -> String {
+fn list_other_commands(root: &Command, columns: usize) -> String {
     let names: Vec<&str> = GROUPS
         .iter()
         .flat_map(|(_, names)| names.iter().copied())
         .filter(|name| !FIRST.contains(name) && root.find_subcommand(name).is_some())
         .collect();
-    hanging(&names.join(", "), "More:", "  ", columns).trim_end().to_owned()
+    wrap_hanging(&names.join(", "), "More:", "  ", columns).trim_end().to_owned()
 }
 
 /// `-h` has the first sentence of each text and no examples, `--help` has all; the same for the commands below.
@@ -115,7 +116,7 @@ fn in_two_lengths(command: Command, name: &str, columns: usize) -> Command {
     let examples = if takes_time { examples + "\n\n" + TIMES } else { examples };
     let pointer = format!("Examples and all options: `{name} --help`");
     command
-        .after_help(folded(&pointer, columns).into_owned())
+        .after_help(fold_lines(&pointer, columns).into_owned())
         .after_long_help(laid_out(&examples, columns))
 }
 
@@ -156,7 +157,7 @@ fn laid_out(text: &str, columns: usize) -> String {
             continue;
         }
         lines += &in_paragraph(&mut paragraph, columns);
-        lines += &example(line, columns);
+        lines += &wrap_example(line, columns);
     }
     lines += &in_paragraph(&mut paragraph, columns);
     lines.trim_end().to_owned()
@@ -171,22 +172,22 @@ fn with_whole_commands(text: &str) -> String {
 
 fn in_paragraph(paragraph: &mut String, columns: usize) -> String {
     let text = std::mem::take(paragraph);
-    if text.is_empty() { text } else { hanging(&text, "", "", columns) }
+    if text.is_empty() { text } else { wrap_hanging(&text, "", "", columns) }
 }
 
-fn example(line: &str, columns: usize) -> String {
-    if width(line) <= columns {
+fn wrap_example(line: &str, columns: usize) -> String {
+    if display_width(line) <= columns {
         return line.to_owned() + "\n";
     }
     let command = line.trim_start_matches(' ');
     if line.len() - command.len() >= FAR {
-        return hanging(command, UNDER_EXAMPLE, UNDER_EXAMPLE, columns); // of the example above
+        return wrap_hanging(command, UNDER_EXAMPLE, UNDER_EXAMPLE, columns); // of the example above
     }
     let explained = command.find("  ").filter(|_| command.starts_with("latput "));
-    let Some(end) = explained else { return folded(line, columns).into_owned() + "\n" };
-    let command = folded(&line[..line.len() - command.len() + end], columns).into_owned();
+    let Some(end) = explained else { return fold_lines(line, columns).into_owned() + "\n" };
+    let command = fold_lines(&line[..line.len() - command.len() + end], columns).into_owned();
     let explanation = line[line.len() - line.trim_start().len() + end..].trim_start();
-    command + "\n" + &hanging(explanation, UNDER_EXAMPLE, UNDER_EXAMPLE, columns)
+    command + "\n" + &wrap_hanging(explanation, UNDER_EXAMPLE, UNDER_EXAMPLE, columns)
 }
 
 #[cfg(test)]

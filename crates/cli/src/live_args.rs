@@ -12,7 +12,7 @@ use latput_trial::workload::of_live;
 use latput_units::Nanos;
 
 use crate::exit::CliError;
-use crate::precision::percent;
+use crate::precision::parse_percent_flag;
 
 /// The goal of live traffic where nobody says another.
 const GOAL: &str = "minimize sut_packet_cpu_ns where tcp_rtt_ns_p99 <= 1.05 today";
@@ -96,7 +96,11 @@ impl LiveArgs {
 
     /// Puts live traffic in the place of the plan's workloads; flags go before what a live plan says. A plan of latput's own
     /// gets a goal for it.
-    pub(crate) fn replace(&self, plan: &mut Plan, is_own_plan: bool) -> Result<(), CliError> {
+    pub(crate) fn replace_workloads(
+        &self,
+        plan: &mut Plan,
+        is_own_plan: bool,
+    ) -> Result<(), CliError> {
         if !self.is_given() {
             return Ok(());
         }
@@ -107,7 +111,7 @@ impl LiveArgs {
                 "the flags of live traffic need --live, or a plan whose workload is `live`",
             ));
         }
-        let live = self.over(was_live.unwrap_or_default())?;
+        let live = self.override_live(was_live.unwrap_or_default())?;
         let workload = of_live(&BTreeMap::new(), live)
             .map_err(|error| CliError::usage(format!("--{}: {error}", error.field)))?;
         plan.workloads = vec![workload];
@@ -120,35 +124,39 @@ impl LiveArgs {
         plan.fit_live().map_err(CliError::usage)
     }
 
-    fn over(&self, plain: Live) -> Result<Live, CliError> {
-        fn or<T: Clone>(given: &[T], plain: Vec<T>) -> Vec<T> {
+    fn override_live(&self, plain: Live) -> Result<Live, CliError> {
+        fn non_empty_or<T: Clone>(given: &[T], plain: Vec<T>) -> Vec<T> {
             if given.is_empty() { plain } else { given.to_vec() }
         }
         Ok(Live {
-            ports: or(&self.port, plain.ports),
-            peers: or(&self.remote, plain.peers),
+            ports: non_empty_or(&self.port, plain.ports),
+            peers: non_empty_or(&self.remote, plain.peers),
             by: self.by.or(plain.by),
-            guards: or(&self.guard, plain.guards),
+            guards: non_empty_or(&self.guard, plain.guards),
             strikes: self.strikes.unwrap_or(plain.strikes),
             slice: self.slice.unwrap_or(plain.slice),
             pause: self.pause.unwrap_or(plain.pause),
             most_per_setting: self.most_per_setting.or(plain.most_per_setting),
-            busy_at_most: share(
+            busy_at_most: parse_share(
                 "--busy-at-most",
                 self.busy_at_most.as_deref(),
                 BUSY_AT_MOST_RANGE,
             )?
             .or(plain.busy_at_most),
-            samples_cpu: share("--samples-cpu", self.samples_cpu.as_deref(), SAMPLES_CPU_RANGE)?
-                .unwrap_or(plain.samples_cpu),
+            samples_cpu: parse_share(
+                "--samples-cpu",
+                self.samples_cpu.as_deref(),
+                SAMPLES_CPU_RANGE,
+            )?
+            .unwrap_or(plain.samples_cpu),
             hours: self.hours.or(plain.hours),
-            disruptive: or(&self.disruptive, plain.disruptive),
+            disruptive: non_empty_or(&self.disruptive, plain.disruptive),
             observe: self.observe || plain.observe,
-            endpoint: self.endpoint()?.or(plain.endpoint),
+            endpoint: self.parse_endpoint()?.or(plain.endpoint),
         })
     }
 
-    fn endpoint(&self) -> Result<Option<Endpoint>, CliError> {
+    fn parse_endpoint(&self) -> Result<Option<Endpoint>, CliError> {
         let Some(url) = &self.endpoint else { return Ok(None) };
         let figure = |text: &String| {
             let (name, source) = text
@@ -177,8 +185,12 @@ impl LiveArgs {
 }
 
 /// The share that a flag gives.
-fn share(flag: &str, text: Option<&str>, (low, high): (f64, f64)) -> Result<Option<f64>, CliError> {
-    text.map(|text| percent(flag, text, 100.0 * low, 100.0 * high)).transpose()
+fn parse_share(
+    flag: &str,
+    text: Option<&str>,
+    (low, high): (f64, f64),
+) -> Result<Option<f64>, CliError> {
+    text.map(|text| parse_percent_flag(flag, text, 100.0 * low, 100.0 * high)).transpose()
 }
 
 #[cfg(test)]
@@ -189,7 +201,7 @@ mod tests {
     fn shares_in_flags_are_bounded_percentages() {
         let busy = |text: &str| {
             let flags = LiveArgs { busy_at_most: Some(text.to_owned()), ..LiveArgs::default() };
-            flags.over(Live::default()).map(|live| live.busy_at_most)
+            flags.override_live(Live::default()).map(|live| live.busy_at_most)
         };
         assert!(busy("80%").is_ok_and(|share| share == Some(0.8)));
         for refused in ["0.8", "80", "0%", "101%", "much"] {

@@ -25,7 +25,7 @@ use clap::{FromArgMatches, Parser};
 use latput_report::printable_lines;
 
 use crate::commands::Command;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::exit::CliError;
 
 /// Find, prove and keep the network settings that a workload needs.
@@ -52,24 +52,26 @@ fn main() -> ExitCode {
     if std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json") {
         output::use_json();
     }
-    let parsed = help::command().try_get_matches().and_then(|it| Cli::from_arg_matches(&it));
+    let parsed = help::build_command().try_get_matches().and_then(|it| Cli::from_arg_matches(&it));
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => return not_understood(&misplaced::with_commands(error, &help::command())),
+        Err(error) => {
+            return not_understood(&misplaced::with_commands(error, &help::build_command()));
+        }
     };
-    let context = match Context::new(cli.json) {
+    let context = match CliContext::new(cli.json) {
         Ok(context) => context,
-        Err(failure) => return report(&failure),
+        Err(failure) => return report_error(&failure),
     };
     match cli.command.run(&context) {
         Ok(code) => code,
-        Err(failure) => report(&failure),
+        Err(failure) => report_error(&failure),
     }
 }
 
 /// Prints the error with its causes and returns the exit code.
-fn report(failure: &CliError) -> ExitCode {
-    output::error(failure);
+fn report_error(failure: &CliError) -> ExitCode {
+    output::print_error(failure);
     failure.code.into()
 }
 
@@ -79,11 +81,11 @@ fn not_understood(error: &clap::Error) -> ExitCode {
     let plain = error.render().to_string();
     if output::is_json() && error.use_stderr() {
         let message = plain.trim_start_matches("error: ").trim_end();
-        return report(&CliError::usage(message));
+        return report_error(&CliError::usage(message));
     }
     if printable_lines(&plain, false) == plain {
         error.exit(); // in colours on a terminal
     }
-    output::remark(plain.trim_end());
-    exit::Code::Usage.into()
+    output::print_remark(plain.trim_end());
+    exit::ExitReason::Usage.into()
 }

@@ -19,25 +19,25 @@ pub(crate) fn with_commands(mut error: Error, root: &Command) -> Error {
         return error;
     };
     let mut commands = Vec::new();
-    collect(root, "latput", option, &mut commands);
-    let Some(tip) = tip(option, &commands) else { return error };
+    collect_commands(root, "latput", option, &mut commands);
+    let Some(tip) = format_tip(option, &commands) else { return error };
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error
 }
 
-fn collect(command: &Command, path: &str, option: &str, into: &mut Vec<String>) {
+fn collect_commands(command: &Command, path: &str, option: &str, into: &mut Vec<String>) {
     for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
         let path = format!("{path} {}", one.get_name());
         let has = |arg: &clap::Arg| !arg.is_hide_set() && arg.get_long() == Some(option);
         if one.get_arguments().any(has) {
             into.push(path.clone());
         }
-        collect(one, &path, option, into);
+        collect_commands(one, &path, option, into);
     }
 }
 
 /// `latput run`, `latput tune` and 2 other commands have `--budget`
-fn tip(option: &str, commands: &[String]) -> Option<String> {
+fn format_tip(option: &str, commands: &[String]) -> Option<String> {
     let named: Vec<String> =
         commands.iter().take(NAMED_MOST).map(|path| format!("`{path}`")).collect();
     let others = commands.len().saturating_sub(NAMED_MOST);
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn misplaced_option_names_its_commands() {
         let said = |words: &[&str]| {
-            let root = crate::help::command();
+            let root = crate::help::build_command();
             let error = root.clone().try_get_matches_from(words).unwrap_err();
             with_commands(error, &root).render().to_string()
         };
@@ -73,7 +73,7 @@ mod tests {
     fn commands_beyond_three_are_counted() {
         let commands = ["latput a", "latput b", "latput c", "latput d", "latput e"];
         let commands = commands.map(str::to_owned);
-        let of = |count: usize| tip("x", &commands[..count]);
+        let of = |count: usize| format_tip("x", &commands[..count]);
         assert_eq!(of(0), None);
         assert_eq!(of(1).unwrap(), "`latput a` has `--x`");
         assert_eq!(of(3).unwrap(), "`latput a`, `latput b` and `latput c` have `--x`");

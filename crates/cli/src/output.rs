@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use latput_linux::files;
-use latput_report::lines::folded;
+use latput_report::lines::fold_lines;
 use latput_report::{Screen, printable_lines};
 use rustix::fd::AsFd;
 use serde::Serialize;
 
 use crate::document::error::{ErrorDocument, RemarkDocument};
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 
 /// Columns of a file or a pipe, where `COLUMNS` does not say another number.
 const PLAIN_COLUMNS: usize = 100;
@@ -21,8 +21,12 @@ const PLAIN_COLUMNS: usize = 100;
 const TERMINAL_COLUMNS: usize = 80;
 
 /// Prints a command's result for people: on a terminal no line is wider than that.
-pub(crate) fn print(text: &str) -> Result<(), CliError> {
-    if io::stdout().is_terminal() { write(&folded(text, screen().columns)) } else { write(text) }
+pub(crate) fn print_text(text: &str) -> Result<(), CliError> {
+    if io::stdout().is_terminal() {
+        write(&fold_lines(text, stdout_screen().columns))
+    } else {
+        write(text)
+    }
 }
 
 /// Prints a command's result for a program or a file, with its lines as they are.
@@ -32,15 +36,21 @@ pub(crate) fn print_data(text: &str) -> Result<(), CliError> {
 
 /// Prints what a change has made. The change stays made: where stdout cannot be written, stderr tells it.
 pub(crate) fn print_change(text: &str) {
-    if let Err(failure) = print(text) {
-        remark(&format!("latput: stdout cannot be written ({}). Done:\n{text}", failure.message()));
+    if let Err(failure) = print_text(text) {
+        print_remark(&format!(
+            "latput: stdout cannot be written ({}). Done:\n{text}",
+            failure.message()
+        ));
     }
 }
 
 /// As [`print_change`], as JSON.
 pub(crate) fn print_change_json<T: Serialize>(document: &T) {
     if let Err(failure) = print_json(document) {
-        remark(&format!("latput: stdout cannot be written ({}). It is done", failure.message()));
+        print_remark(&format!(
+            "latput: stdout cannot be written ({}). It is done",
+            failure.message()
+        ));
     }
 }
 
@@ -64,7 +74,7 @@ pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), CliError> {
 /// Prints a command's result as JSON.
 pub(crate) fn print_json<T: Serialize>(document: &T) -> Result<(), CliError> {
     let text = serde_json::to_string_pretty(document)
-        .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
+        .map_err(|error| CliError { code: ExitReason::Failed, error: error.into() })?;
     write(&text)
 }
 
@@ -82,40 +92,40 @@ pub(crate) fn is_json() -> bool {
 }
 
 /// Prints a remark beside the result to stderr.
-pub(crate) fn remark(text: &str) {
+pub(crate) fn print_remark(text: &str) {
     if is_json() {
         return json_line(&RemarkDocument { schema: 1, remark: text.to_owned() });
     }
-    line(&for_stderr(text));
+    write_line(&for_stderr(text));
 }
 
 /// Prints the error that ends the command to stderr.
-pub(crate) fn error(failure: &CliError) {
+pub(crate) fn print_error(failure: &CliError) {
     if is_json() {
         return json_line(&ErrorDocument::from_error(failure));
     }
-    line(&for_stderr(&format!("latput: error: {}", failure.message())));
+    write_line(&for_stderr(&format!("latput: error: {}", failure.message())));
 }
 
 fn json_line(document: &impl Serialize) {
     // Text and numbers: there is nothing that could fail.
-    line(&printable_lines(&serde_json::to_string(document).unwrap_or_default(), false));
+    write_line(&printable_lines(&serde_json::to_string(document).unwrap_or_default(), false));
 }
 
-fn line(text: &str) {
+fn write_line(text: &str) {
     // A pipe that nobody reads and a full disk end no run: nothing is left to tell it on.
     let _is_told = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Stderr, for writers of whole lines.
 #[derive(Debug)]
-pub(crate) struct Stderr;
+pub(crate) struct StderrWriter;
 
-impl Write for Stderr {
+impl Write for StderrWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         if is_json() {
-            remark(text.trim_end());
+            print_remark(text.trim_end());
         } else {
             io::stderr().write_all(printable_lines(&text, false).as_bytes())?;
         }
@@ -131,17 +141,21 @@ impl Write for Stderr {
 fn for_stderr(text: &str) -> String {
     let text = printable_lines(text, false);
     let err = io::stderr();
-    if err.is_terminal() { folded(&text, columns(&err)).into_owned() } else { text.into_owned() }
+    if err.is_terminal() {
+        fold_lines(&text, stream_columns(&err)).into_owned()
+    } else {
+        text.into_owned()
+    }
 }
 
 /// The device of stdout.
-pub(crate) fn screen() -> Screen {
+pub(crate) fn stdout_screen() -> Screen {
     let out = io::stdout();
-    Screen { columns: columns(&out), is_styled: is_styled(&out) }
+    Screen { columns: stream_columns(&out), is_styled: is_styled(&out) }
 }
 
 /// A file that is written.
-pub(crate) fn plain() -> Screen {
+pub(crate) fn file_screen() -> Screen {
     Screen { columns: wanted_columns().unwrap_or(PLAIN_COLUMNS), is_styled: false }
 }
 
@@ -152,11 +166,11 @@ pub(crate) fn can_move() -> bool {
 
 /// The columns of stderr.
 pub(crate) fn stderr_columns() -> usize {
-    columns(&io::stderr())
+    stream_columns(&io::stderr())
 }
 
 /// `COLUMNS` in the environment decides, as for `ls`; then the window.
-fn columns(stream: &(impl AsFd + IsTerminal)) -> usize {
+fn stream_columns(stream: &(impl AsFd + IsTerminal)) -> usize {
     let window = || match rustix::termios::tcgetwinsize(stream) {
         Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
         _ => TERMINAL_COLUMNS,

@@ -28,12 +28,12 @@ pub(crate) struct JobProgress {
     count: usize,
     /// `None` without a terminal.
     bar: Option<ProgressBar>,
-    lines: Mutex<Lines>,
+    lines: Mutex<ProgressLines>,
 }
 
 /// The jobs that are done, and when that was told last.
 #[derive(Debug)]
-struct Lines {
+struct ProgressLines {
     done: usize,
     begun: Instant,
     last: Instant,
@@ -42,8 +42,8 @@ struct Lines {
 impl JobProgress {
     pub(crate) fn new(count: usize, what: &'static str) -> Self {
         let now = Instant::now();
-        let lines = Mutex::new(Lines { done: 0, begun: now, last: now });
-        Self { what, count, bar: bar(count, what), lines }
+        let lines = Mutex::new(ProgressLines { done: 0, begun: now, last: now });
+        Self { what, count, bar: make_progress_bar(count, what), lines }
     }
 
     /// One more job is done.
@@ -53,19 +53,19 @@ impl JobProgress {
         }
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(text) = lines.add(Instant::now(), self.count, self.what) {
-            output::remark(&text);
+            output::print_remark(&text);
         }
     }
 
     /// All jobs are done, or no more will be.
-    pub(crate) fn end(self) {
+    pub(crate) fn finish_jobs(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
     }
 }
 
-impl Lines {
+impl ProgressLines {
     /// The line that is due after one more job at the time `now`.
     fn add(&mut self, now: Instant, count: usize, what: &str) -> Option<String> {
         self.done += 1;
@@ -82,7 +82,7 @@ impl Lines {
 }
 
 /// A progress bar with the time left; `None` without a terminal.
-pub(crate) fn bar(count: usize, what: &str) -> Option<ProgressBar> {
+pub(crate) fn make_progress_bar(count: usize, what: &str) -> Option<ProgressBar> {
     output::can_move().then(|| {
         let bar = ProgressBar::with_draw_target(
             Some(count as u64),
@@ -104,7 +104,7 @@ mod tests {
     fn only_long_work_shows_progress() {
         let begun = Instant::now();
         let told = |job: Duration| {
-            let mut lines = Lines { done: 0, begun, last: begun };
+            let mut lines = ProgressLines { done: 0, begun, last: begun };
             let all = (1..=100).filter_map(|at| lines.add(begun + job * at, 100, "runs"));
             all.collect::<Vec<String>>()
         };

@@ -24,15 +24,15 @@ pub(crate) struct Precision {
 
 impl Precision {
     /// Replaces the values of a plan by those given.
-    pub(crate) fn apply(&self, method: &mut Method) -> Result<(), CliError> {
+    pub(crate) fn apply_to_method(&self, method: &mut Method) -> Result<(), CliError> {
         if let Some(text) = &self.repetitions {
-            (method.repetitions_min, method.repetitions_max) = repetitions(text)?;
+            (method.repetitions_min, method.repetitions_max) = parse_repetitions(text)?;
         }
         if let Some(text) = &self.confidence {
-            method.confidence = percent("--confidence", text, 50.0, 99.9)?;
+            method.confidence = parse_percent_flag("--confidence", text, 50.0, 99.9)?;
         }
         if let Some(text) = &self.half_width {
-            method.half_width = percent("--half-width", text, 0.1, 50.0)?;
+            method.half_width = parse_percent_flag("--half-width", text, 0.1, 50.0)?;
         }
         Ok(())
     }
@@ -61,7 +61,7 @@ pub(crate) struct FirstArg {
 
 impl FirstArg {
     /// Lets a plan end there. Without a goal there is no answer, and live traffic has rules of its own.
-    pub(crate) fn apply(&self, plan: &mut Plan) -> Result<(), CliError> {
+    pub(crate) fn apply_to_plan(&self, plan: &mut Plan) -> Result<(), CliError> {
         if self.first && plan.goal.is_none() {
             return Err(CliError::usage(
                 "--first needs a goal, and the plan has none: give `--goal latency` or another",
@@ -83,7 +83,12 @@ impl FirstArg {
 }
 
 /// A share as flags write it: `2.5%`. A bare number is refused with both its readings.
-pub(crate) fn percent(flag: &str, text: &str, low: f64, high: f64) -> Result<f64, CliError> {
+pub(crate) fn parse_percent_flag(
+    flag: &str,
+    text: &str,
+    low: f64,
+    high: f64,
+) -> Result<f64, CliError> {
     if let Some(refusal) = refuse_bare_share(text) {
         return Err(CliError::usage(format!("{flag}: {refusal}")));
     }
@@ -95,7 +100,7 @@ pub(crate) fn percent(flag: &str, text: &str, low: f64, high: f64) -> Result<f64
     }
 }
 
-fn repetitions(text: &str) -> Result<(u32, u32), CliError> {
+fn parse_repetitions(text: &str) -> Result<(u32, u32), CliError> {
     let (min, max) = text.split_once("..").unwrap_or((text, text));
     match (min.parse(), max.parse()) {
         (Ok(min), Ok(max)) if min >= 1 && min <= max && max <= 1000 => Ok((min, max)),
@@ -112,11 +117,12 @@ mod tests {
     #[test]
     fn percentages_must_have_their_sign() {
         for text in ["2.5%", concat!("2.5", " %")] {
-            let share = percent("--half-width", text, 0.1, 50.0).map_err(|f| f.error.to_string());
+            let share = parse_percent_flag("--half-width", text, 0.1, 50.0)
+                .map_err(|f| f.error.to_string());
             assert!(share.is_ok_and(|share| (share - 0.025).abs() < 1e-12), "{text}");
         }
         for text in ["", "%", "60%", "0.025", "2.5", "NaN", "2,5%"] {
-            assert!(percent("--half-width", text, 0.1, 50.0).is_err(), "{text}");
+            assert!(parse_percent_flag("--half-width", text, 0.1, 50.0).is_err(), "{text}");
         }
     }
 
@@ -128,14 +134,14 @@ mod tests {
             half_width: Some("5%".to_owned()),
         };
         let mut method = Method { confidence: 0.9, ..Method::default() };
-        assert!(flags.apply(&mut method).is_ok());
+        assert!(flags.apply_to_method(&mut method).is_ok());
         assert_eq!((method.repetitions_min, method.repetitions_max), (3, 30));
         assert!(
             (method.half_width - 0.05).abs() < 1e-12 && (method.confidence - 0.9).abs() < 1e-12
         );
         assert_eq!(flags.plan_lines(), "# --repetitions 3..30\n# --half-width 5%\n");
         for text in ["0..3", "5..3", "3..2000", "a..b", ".."] {
-            assert!(repetitions(text).is_err(), "{text}");
+            assert!(parse_repetitions(text).is_err(), "{text}");
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use latput_experiment::interval::Interval;
-use latput_experiment::session::{Progress, TrialDone};
-use latput_report::lines::cut;
-use latput_report::printable;
+use latput_experiment::interval::IntervalCounts;
+use latput_experiment::session::{RunProgress, TrialDone};
+use latput_report::lines::truncate_text;
+use latput_report::make_printable;
 use latput_units::Nanos;
 
 use crate::exit::CliError;
@@ -29,7 +29,7 @@ pub(crate) struct ProgressArgs {
 
 impl ProgressArgs {
     /// The interval, if it is valid.
-    pub(crate) fn interval(&self) -> Result<Option<Nanos>, CliError> {
+    pub(crate) fn checked_interval(&self) -> Result<Option<Nanos>, CliError> {
         match self.interval {
             Some(interval) if interval < Nanos::from_ms(100) => {
                 Err(CliError::usage("--interval must be at least 100ms"))
@@ -41,12 +41,12 @@ impl ProgressArgs {
 
 /// Shows the progress of a run on stderr.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct ProgressDisplay {
     bar: Option<ProgressBar>,
     last_line: Option<Instant>,
 }
 
-impl Shown {
+impl ProgressDisplay {
     pub(crate) fn new() -> Self {
         let bar = output::can_move().then(|| {
             // Twice a second: the bar must not disturb the measurement.
@@ -60,39 +60,39 @@ impl Shown {
     }
 }
 
-impl Progress for Shown {
-    fn remark(&mut self, text: &str) {
+impl RunProgress for ProgressDisplay {
+    fn report_remark(&mut self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| output::remark(text)),
-            None => output::remark(text),
+            Some(bar) => bar.suspend(|| output::print_remark(text)),
+            None => output::print_remark(text),
         }
     }
 
-    fn interval(&mut self, interval: &Interval) {
-        self.remark(&interval_line(interval));
+    fn report_interval(&mut self, interval: &IntervalCounts) {
+        self.report_remark(&interval_line(interval));
     }
 
-    fn trial(&mut self, done: &TrialDone<'_>) {
+    fn report_trial(&mut self, done: &TrialDone<'_>) {
         let (position, length) = match done.time {
             Some(time) => (time.spent.as_ns().min(time.most.as_ns()), time.most.as_ns()),
             None => (done.finished, done.planned),
         };
-        let (so_far, what) = (so_far(done), printable(done.what));
+        let (so_far, what) = (so_far(done), make_printable(done.what));
         if let Some(bar) = &self.bar {
             bar.set_length(length);
             bar.set_position(position);
             let room = output::stderr_columns().saturating_sub(BAR_COLUMNS + 1);
-            bar.set_message(cut(&format!("{so_far}  {what}"), room).into_owned());
+            bar.set_message(truncate_text(&format!("{so_far}  {what}"), room).into_owned());
             return;
         }
         let is_due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY);
         if is_due || position == length {
-            output::remark(&format!("{so_far}: {what}"));
+            output::print_remark(&format!("{so_far}: {what}"));
             self.last_line = Some(Instant::now());
         }
     }
 
-    fn ended(&mut self) {
+    fn report_end(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -109,19 +109,23 @@ fn so_far(done: &TrialDone<'_>) -> String {
 }
 
 /// `  1.0 s  45.2 k/s | load 90.1 in 90.2 out k/s | sut 90.2 in 90.1 out k/s`.
-fn interval_line(interval: &Interval) -> String {
+fn interval_line(interval: &IntervalCounts) -> String {
     let rate = interval.bits_per_s.map_or_else(
-        || scaled(interval.units_per_s, "/s"),
-        |bits_per_s| scaled(bits_per_s, "bit/s"),
+        || format_scaled(interval.units_per_s, "/s"),
+        |bits_per_s| format_scaled(bits_per_s, "bit/s"),
     );
     let hosts = interval.packets_per_s.iter();
     let hosts = hosts.fold(String::new(), |text, (host, rx, tx)| {
-        text + &format!(" | {host}: {} in, {} out", scaled(*rx, "p/s"), scaled(*tx, "p/s"))
+        text + &format!(
+            " | {host}: {} in, {} out",
+            format_scaled(*rx, "p/s"),
+            format_scaled(*tx, "p/s")
+        )
     });
     format!("{:>7.1} s  {rate:>11}{hosts}", interval.end.as_secs_f64())
 }
 
-fn scaled(figure: f64, unit: &str) -> String {
+fn format_scaled(figure: f64, unit: &str) -> String {
     match figure {
         1e9.. => format!("{:.2} G{unit}", figure / 1e9),
         1e6.. => format!("{:.1} M{unit}", figure / 1e6),

@@ -1,6 +1,6 @@
 //! The flags on other work of the hosts: whether a run needs quiet hosts to begin, and whether that work is part of the case.
 
-use latput_experiment::session::Quiet;
+use latput_experiment::session::QuietPolicy;
 use latput_trial::Plan;
 use latput_trial::plan::Method;
 use latput_units::Nanos;
@@ -29,7 +29,7 @@ pub(crate) struct BesideArg {
 
 impl BesideArg {
     /// Lets other work be part of a plan's case. To be called before [`QuietArgs::for_plan`].
-    pub(crate) const fn apply(self, method: &mut Method) {
+    pub(crate) const fn apply_to_method(self, method: &mut Method) {
         method.beside |= self.beside;
     }
 
@@ -41,11 +41,13 @@ impl BesideArg {
 
 impl QuietArgs {
     /// Whether this plan needs quiet hosts: those whose answer is acted on, unless other work is part of the case.
-    pub(crate) fn for_plan(self, plan: &Plan) -> Quiet {
+    pub(crate) fn for_plan(self, plan: &Plan) -> QuietPolicy {
         match self.quiet_within {
-            Some(within) => Quiet::Within(within),
-            None if self.as_it_is || plan.method.beside || plan.goal.is_none() => Quiet::Anyhow,
-            None => Quiet::Within(Nanos::ZERO),
+            Some(within) => QuietPolicy::Within(within),
+            None if self.as_it_is || plan.method.beside || plan.goal.is_none() => {
+                QuietPolicy::Anyhow
+            }
+            None => QuietPolicy::Within(Nanos::ZERO),
         }
     }
 }
@@ -58,15 +60,15 @@ mod tests {
     fn plan_with_goal_needs_quiet_by_default() {
         let goal = "goal = \"latency\"\n";
         for (args, text, method, quiet) in [
-            (QuietArgs::default(), goal, "", Quiet::Within(Nanos::ZERO)),
-            (QuietArgs::default(), "", "", Quiet::Anyhow),
-            (QuietArgs::default(), goal, "beside = true", Quiet::Anyhow),
-            (QuietArgs { as_it_is: true, ..QuietArgs::default() }, goal, "", Quiet::Anyhow),
+            (QuietArgs::default(), goal, "", QuietPolicy::Within(Nanos::ZERO)),
+            (QuietArgs::default(), "", "", QuietPolicy::Anyhow),
+            (QuietArgs::default(), goal, "beside = true", QuietPolicy::Anyhow),
+            (QuietArgs { as_it_is: true, ..QuietArgs::default() }, goal, "", QuietPolicy::Anyhow),
             (
                 QuietArgs { quiet_within: Some(Nanos::from_s(9)), ..QuietArgs::default() },
                 "",
                 "",
-                Quiet::Within(Nanos::from_s(9)),
+                QuietPolicy::Within(Nanos::from_s(9)),
             ),
         ] {
             let text =
@@ -78,12 +80,13 @@ mod tests {
     #[test]
     fn beside_flag_includes_other_work() {
         let text = "schema = 1\ngoal = \"latency\"\n[[workload]]\nkind = \"tcp_rr\"\n";
-        for (beside, quiet, line) in
-            [(false, Quiet::Within(Nanos::ZERO), ""), (true, Quiet::Anyhow, "# --beside\n")]
-        {
+        for (beside, quiet, line) in [
+            (false, QuietPolicy::Within(Nanos::ZERO), ""),
+            (true, QuietPolicy::Anyhow, "# --beside\n"),
+        ] {
             let mut plan = Plan::parse("p.toml", text).unwrap();
             let args = BesideArg { beside };
-            args.apply(&mut plan.method);
+            args.apply_to_method(&mut plan.method);
             assert_eq!((plan.method.beside, QuietArgs::default().for_plan(&plan)), (beside, quiet));
             assert_eq!(args.plan_line(), line);
         }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use latput_experiment::Testbed;
-use latput_experiment::broker::message::{HostInterface, Permitted, Way};
-use latput_experiment::discover::{self, Discovered};
+use latput_experiment::broker::message::{HostInterface, LaunchCommand, RunPermissions};
+use latput_experiment::discover::{self, DiscoveredHosts};
 use latput_experiment::host_spec::own_way;
-use latput_experiment::target::{At, Reach, Target};
+use latput_experiment::target::{InterfaceSelector, ReachMethod, Target};
 use latput_experiment::testbed::TestbedKind;
 use latput_linux::confine::{self, UsedFiles};
 use latput_linux::files;
@@ -18,7 +18,7 @@ use latput_trial::{Plan, Results};
 use latput_units::IntoSet;
 use latput_vm::GuestSpec;
 
-use crate::context::{Context, keep_only_files};
+use crate::context::{CliContext, keep_only_files};
 use crate::exit::CliError;
 use crate::output;
 
@@ -43,19 +43,23 @@ pub(crate) struct HostArgs {
 
 impl HostArgs {
     /// For hosts that no flag says more of than what to take along.
-    pub(crate) fn bringing(bring: Option<PathBuf>) -> Self {
+    pub(crate) fn with_bring(bring: Option<PathBuf>) -> Self {
         Self { bring, ..Self::default() }
     }
 
     /// The flags that name the same hosts again, as words.
-    pub(crate) fn words(&self) -> Vec<String> {
+    pub(crate) fn to_args(&self) -> Vec<String> {
         let peer = self.peer.iter().flat_map(|peer| ["--peer".to_owned(), peer.clone()]);
         let bring = self.bring.iter().map(|file| file.display().to_string());
         peer.chain(bring.flat_map(|file| ["--bring".to_owned(), file])).collect()
     }
 
     /// The testbed that a word names, for this plan. No host has said anything yet.
-    pub(crate) fn named(&self, word: &str, plan: &Plan) -> Result<NamedTestbed<'_>, CliError> {
+    pub(crate) fn resolve_testbed(
+        &self,
+        word: &str,
+        plan: &Plan,
+    ) -> Result<NamedTestbed<'_>, CliError> {
         let source = if plan.live().is_some() {
             TestbedSource::Alone(self.one_target(word)?)
         } else if let Some(named) = self.named_hosts(word)? {
@@ -66,10 +70,10 @@ impl HostArgs {
         } else {
             let name = (word.strip_prefix(SIMULATED), word.strip_prefix(EMULATED));
             TestbedSource::Testbed(match (word, name) {
-                ("loopback", _) => Testbed::loopback(),
-                ("vm", _) => Testbed::vm(GuestSpec::default()),
-                (_, (Some(system), _)) => Testbed::simulator(system, plan)?,
-                (_, (None, Some(guest))) => Testbed::vm(guest.parse()?),
+                ("loopback", _) => Testbed::create_loopback(),
+                ("vm", _) => Testbed::from_guest(GuestSpec::default()),
+                (_, (Some(system), _)) => Testbed::from_system(system, plan)?,
+                (_, (None, Some(guest))) => Testbed::from_guest(guest.parse()?),
                 (file, (None, None)) => Testbed::from_file(Path::new(file))?,
             })
         };
@@ -80,7 +84,7 @@ impl HostArgs {
     pub(crate) fn named_hosts(&self, word: &str) -> Result<Option<NamedTestbed<'_>>, CliError> {
         let named = |source| Ok(Some(NamedTestbed { args: self, word: word.to_owned(), source }));
         if self.peer.is_some() || is_hosts(word) {
-            let targets = self.targets(word)?;
+            let targets = self.parse_targets(word)?;
             if let Some(path) = &self.save {
                 files::check(path)?;
             }
@@ -125,21 +129,21 @@ impl HostArgs {
         &self,
         word: &str,
         also: Option<&str>,
-    ) -> Result<(Vec<Way>, BTreeSet<HostInterface>), CliError> {
-        if self.peer.is_some() || !is_hosts(word) || Target::split(word).len() > 1 {
+    ) -> Result<(Vec<LaunchCommand>, BTreeSet<HostInterface>), CliError> {
+        if self.peer.is_some() || !is_hosts(word) || Target::split_targets(word).len() > 1 {
             let place = self.hosts_or_file(word)?;
             return Ok((place.ways(), place.interfaces(also)));
         }
-        let here = Target { reach: Reach::Here, at: None, cpus: None };
-        let ways = [Target::parse(word)?, here].map(|target| target.way(self.bring()));
-        let interface = |way: &Way| HostInterface { way: way.clone(), name: None };
+        let here = Target { reach: ReachMethod::Here, at: None, cpus: None };
+        let ways = [Target::parse(word)?, here].map(|target| target.launch_command(self.bring()));
+        let interface = |way: &LaunchCommand| HostInterface { way: way.clone(), name: None };
         let interfaces = ways.iter().map(interface).into_set();
         Ok((ways.into(), interfaces))
     }
 
     /// The way to the host that makes the traffic, where it is named by itself.
-    pub(crate) fn peer_way(&self) -> Result<Option<Way>, CliError> {
-        let way = |peer: &str| Ok(Target::parse(peer)?.way(self.bring.as_deref()));
+    pub(crate) fn peer_way(&self) -> Result<Option<LaunchCommand>, CliError> {
+        let way = |peer: &str| Ok(Target::parse(peer)?.launch_command(self.bring.as_deref()));
         self.peer.as_deref().map(way).transpose()
     }
 
@@ -168,7 +172,7 @@ impl HostArgs {
             let message = "a run on live traffic has one host: leave out --peer and --save";
             return Err(CliError::usage(message));
         }
-        let words = Target::split(word);
+        let words = Target::split_targets(word);
         let [_] = words[..] else { return Err(latput_experiment::Error::NoLiveTraffic.into()) };
         if !is_hosts(word) {
             return Err(latput_experiment::Error::NoLiveTraffic.into());
@@ -176,10 +180,10 @@ impl HostArgs {
         Ok(Target::parse(word)?)
     }
 
-    fn targets(&self, word: &str) -> Result<[Target; 2], CliError> {
-        let mut words = Target::split(word);
+    fn parse_targets(&self, word: &str) -> Result<[Target; 2], CliError> {
+        let mut words = Target::split_targets(word);
         words.extend(self.peer.as_deref());
-        let here = Target { reach: Reach::Here, at: None, cpus: None };
+        let here = Target { reach: ReachMethod::Here, at: None, cpus: None };
         match words.as_slice() {
             [sut, generator] => Ok([Target::parse(sut)?, Target::parse(generator)?]),
             [sut] if Target::is_told_by(sut) => Ok([Target::parse(sut)?, here]),
@@ -192,16 +196,16 @@ impl HostArgs {
         }
     }
 
-    fn tell(&self, found: &Discovered) -> Result<(), CliError> {
+    fn print_discovered(&self, found: &DiscoveredHosts) -> Result<(), CliError> {
         for said in &found.said {
-            output::remark(&format!("latput: {said}"));
+            output::print_remark(&format!("latput: {said}"));
         }
         for warning in &found.warnings {
-            output::remark(&format!("latput: warning: {warning}"));
+            output::print_remark(&format!("latput: warning: {warning}"));
         }
         if let Some(path) = &self.save {
             files::replace(path, found.file.as_bytes())?;
-            output::remark(&format!("latput: testbed: {}", path.display()));
+            output::print_remark(&format!("latput: testbed: {}", path.display()));
         }
         Ok(())
     }
@@ -233,7 +237,7 @@ impl NamedTestbed<'_> {
         &self,
         plan: Option<&Plan>,
         files: &UsedFiles<'_>,
-        context: &Context,
+        context: &CliContext,
     ) -> Result<(), CliError> {
         let outputs = files.outputs.iter().copied().chain(self.args.save.as_deref());
         let files = UsedFiles::new(files.reads.iter().copied(), outputs);
@@ -255,7 +259,7 @@ impl NamedTestbed<'_> {
         let is_here = plan.is_some_and(|plan| plan.programs().any(runs_here));
         ways.extend(is_here.then(own_way));
         let programs = plan.is_some_and(Plan::runs_programs);
-        let permitted = Permitted { ways, lab, guest, programs, ..Permitted::default() };
+        let permitted = RunPermissions { ways, lab, guest, programs, ..RunPermissions::default() };
         context.leave_rights_to_broker(&permitted, &files)
     }
 
@@ -265,29 +269,31 @@ impl NamedTestbed<'_> {
     }
 
     /// How its hosts are reached; empty where latput makes them.
-    pub(crate) fn ways(&self) -> Vec<Way> {
+    pub(crate) fn ways(&self) -> Vec<LaunchCommand> {
         let bring = self.args.bring.as_deref();
         match &self.source {
             TestbedSource::Lab => Vec::new(),
             TestbedSource::Hosts(targets) => {
-                targets.iter().map(|target| target.way(bring)).collect()
+                targets.iter().map(|target| target.launch_command(bring)).collect()
             }
-            TestbedSource::Alone(target) => vec![target.way(bring)],
-            TestbedSource::Testbed(testbed) => testbed.ways(),
+            TestbedSource::Alone(target) => vec![target.launch_command(bring)],
+            TestbedSource::Testbed(testbed) => testbed.launch_commands(),
         }
     }
 
     /// The interfaces of its hosts: those of a testbed file and `also` this one, and any where they are found out.
     pub(crate) fn interfaces(&self, also: Option<&str>) -> BTreeSet<HostInterface> {
-        let interface =
-            |way: Way, name: Option<&str>| HostInterface { way, name: name.map(str::to_owned) };
+        let interface = |way: LaunchCommand, name: Option<&str>| HostInterface {
+            way,
+            name: name.map(str::to_owned),
+        };
         match &self.source {
             TestbedSource::Testbed(Testbed { kind: TestbedKind::Hosts(hosts), .. }) => hosts
                 .iter()
                 .flat_map(|host| {
                     also.into_iter()
                         .chain([host.interface.as_str()])
-                        .map(|name| interface(host.way(), Some(name)))
+                        .map(|name| interface(host.launch_command(), Some(name)))
                 })
                 .into_set(),
             _ => self.ways().into_iter().map(|way| interface(way, None)).into_set(),
@@ -295,24 +301,25 @@ impl NamedTestbed<'_> {
     }
 
     /// The testbed. What was found of hosts is told.
-    pub(crate) fn open(self, context: &Context) -> Result<Testbed, CliError> {
+    pub(crate) fn open(self, context: &CliContext) -> Result<Testbed, CliError> {
         let bring = self.args.bring.as_deref();
         match self.source {
-            TestbedSource::Lab => Ok(Testbed::lab()?),
+            TestbedSource::Lab => Ok(Testbed::create_lab()?),
             TestbedSource::Testbed(testbed) => Ok(testbed),
             TestbedSource::Hosts([sut, generator]) => {
                 let between = format!("{sut} and {generator}");
-                output::remark(&format!("latput: looking for the path between {between}"));
-                let found = discover::discover([&sut, &generator], bring, &context.stop)?;
-                self.args.tell(&found)?;
-                Ok(Testbed::discovered(&found))
+                output::print_remark(&format!("latput: looking for the path between {between}"));
+                let found = discover::discover_hosts([&sut, &generator], bring, &context.stop)?;
+                self.args.print_discovered(&found)?;
+                Ok(Testbed::from_discovered(&found))
             }
             TestbedSource::Alone(target) => {
-                let (host, warnings) = discover::alone(&target, bring, &context.stop)?;
+                let (host, warnings) =
+                    discover::discover_single_host(&target, bring, &context.stop)?;
                 for warning in warnings {
-                    output::remark(&format!("latput: warning: {warning}"));
+                    output::print_remark(&format!("latput: warning: {warning}"));
                 }
-                Ok(Testbed::alone(&self.word, host))
+                Ok(Testbed::from_single_host(&self.word, host))
             }
         }
     }
@@ -337,10 +344,10 @@ pub(crate) fn is_hosts(word: &str) -> bool {
     }
     // The name of an interface alone, without the CPUs behind it.
     let name = |target: Target| match target.at {
-        Some(At::Interface(name)) => Some(name),
+        Some(InterfaceSelector::Interface(name)) => Some(name),
         _ => None,
     };
-    let first = Target::parse(Target::split(word)[0]).ok().and_then(name);
+    let first = Target::parse(Target::split_targets(word)[0]).ok().and_then(name);
     let is_interface =
         || first.is_some_and(|first| Route::open().is_ok_and(|route| route.link(&first).is_ok()));
     !names_testbed(word) && !Path::new(word).exists() && is_interface()

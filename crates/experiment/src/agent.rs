@@ -26,23 +26,23 @@ use latput_load::{
 use latput_trial::{Probe, Workload};
 use latput_units::{CpuSet, Nanos};
 
-use crate::host::{CountedSlice, chain};
+use crate::host::{CountedSlice, format_error_chain};
 use crate::interval::HostInterval;
 use crate::keeper;
-use crate::keeper::operation::{Count, Counted};
+use crate::keeper::operation::{CountRequest, WindowCounts};
 use crate::keeper::rights::KeepersRights;
 use crate::protocol::{
-    Answer, EarlyEnd, Failure, Finished, HostSlice, LineError, Look, Open, Opened, Part, Request,
-    SCHEMA, failed,
+    AgentInfo, Answer, EarlyEnd, Failure, GeneratorPart, HostSlice, HostTrialResult,
+    InspectRequest, LineError, OpenRequest, Request, SCHEMA, make_failure,
 };
 
 use self::keeper_line::KeeperLine;
 use self::line::{ControllerLine, LineEnd};
-use self::live::Application;
+use self::live::ApplicationScraper;
 
 /// The reason why an agent ended without being told to.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum AgentError {
     /// It could not give up its rights, or has no keeper.
     #[error("cannot begin without rights")]
     Rights(#[from] latput_linux::Error),
@@ -50,7 +50,7 @@ pub enum Error {
     #[error("cannot talk to the keeper")]
     Keeper(#[source] io::Error),
     /// The control line failed. The host is as it was.
-    #[error("the controller sent {}; the host was not changed", chain(.0))]
+    #[error("the controller sent {}; the host was not changed", format_error_chain(.0))]
     Line(LineError),
     /// The host could not be put back.
     #[error("{}", .0.message)]
@@ -59,7 +59,12 @@ pub enum Error {
 
 /// Gives up all rights. Then serves one controller until it closes the line, is silent for the lease, asks to end, or
 /// `stop` is raised. `kept` are the sockets to the keeper: its line and its rights.
-pub fn serve<R, W>(input: R, output: W, kept: [RawFd; 2], stop: &Stop) -> Result<(), Error>
+pub fn serve_controller<R, W>(
+    input: R,
+    output: W,
+    kept: [RawFd; 2],
+    stop: &Stop,
+) -> Result<(), AgentError>
 where
     R: Read + Send + 'static,
     W: Write + Send + 'static,
@@ -67,56 +72,56 @@ where
     let barriers = confine::give_up_all()?;
     let [link, rights] = kept;
     let (link, rights) = (process::take_over(link)?, process::take_over(rights)?);
-    let rights = KeepersRights::new(rights).map_err(Error::Keeper)?;
+    let rights = KeepersRights::new(rights).map_err(AgentError::Keeper)?;
     use_rights_of(Box::new(rights.clone()));
-    let mut keeper = KeeperLine::open(link, stop).map_err(Error::Keeper)?;
+    let mut keeper = KeeperLine::open(link, stop).map_err(AgentError::Keeper)?;
     let mut line = ControllerLine::open(input, output, stop);
     let Some(opened) = open(&mut line, &mut keeper)? else { return Ok(()) };
     let mut service = match opened {
         Ok((address, mut opened)) => {
-            opened.notes.extend(remark(barriers));
+            opened.notes.extend(describe_missing_barrier(barriers));
             let cpus = opened.cpus.clone();
             let cpus_at_start = process::allowed_cpus().unwrap_or_else(|_| cpus.clone());
             let _noted_by_the_keeper = process::bind_thread(&cpus);
-            line.send(&Answer::Opened(Box::new(opened)));
-            Service {
+            line.send_answer(&Answer::Opened(Box::new(opened)));
+            AgentService {
                 keeper,
                 address,
                 cpus,
                 cpus_at_start,
                 stop,
-                prepared: Prepared::default(),
+                prepared: PreparedTraffic::default(),
                 has_connected: false,
-                application: Application::new(rights),
+                application: ApplicationScraper::new(rights),
             }
         }
         Err(failure) => {
-            line.end(&Answer::Failed(failure));
+            line.send_last_answer(&Answer::Failed(failure));
             return Ok(());
         }
     };
-    let ended = service.serve(&mut line)?;
+    let ended = service.serve_requests(&mut line)?;
     match service.keeper.close() {
-        Ok(left) => line.end(&Answer::Closed { why: ended.to_string(), left }),
+        Ok(left) => line.send_last_answer(&Answer::Closed { why: ended.to_string(), left }),
         Err(failure) => {
-            line.end(&Answer::Failed(failure.clone()));
-            return Err(Error::Host(failure));
+            line.send_last_answer(&Answer::Failed(failure.clone()));
+            return Err(AgentError::Host(failure));
         }
     }
     match ended {
-        LineEnd::Line(error) => Err(Error::Line(error)),
+        LineEnd::Line(error) => Err(AgentError::Line(error)),
         LineEnd::Closed | LineEnd::Told => Ok(()),
     }
 }
 
 /// The address and the facts of the host that the controller opens, or why it cannot be; `None` if the controller ended
 /// before.
-type OpenedHost = Option<Result<(IpAddr, Opened), Failure>>;
+type OpenedHost = Option<Result<(IpAddr, AgentInfo), Failure>>;
 
 /// Answers what comes before `open`, and opens the host.
-fn open(line: &mut ControllerLine, keeper: &mut KeeperLine) -> Result<OpenedHost, Error> {
+fn open(line: &mut ControllerLine, keeper: &mut KeeperLine) -> Result<OpenedHost, AgentError> {
     let other_version = |version: &str, schema: u32| {
-        Some(Err(failed(format!(
+        Some(Err(make_failure(format!(
             "the controller is latput {version} and speaks schema {schema}, this agent is latput {} \
              and speaks {SCHEMA}: install the same version on both",
             env!("CARGO_PKG_VERSION")
@@ -125,10 +130,10 @@ fn open(line: &mut ControllerLine, keeper: &mut KeeperLine) -> Result<OpenedHost
     let first = loop {
         match line.next() {
             Ok(Request::Look(look)) if look.schema == SCHEMA => {
-                let seen = keeper.ask(Request::Look(look));
-                line.send(&seen.unwrap_or_else(Answer::Failed));
+                let seen = keeper.send_request(Request::Look(look));
+                line.send_answer(&seen.unwrap_or_else(Answer::Failed));
             }
-            Ok(Request::Clock) => line.send(&Answer::Clock { now: latput_load::now() }),
+            Ok(Request::Clock) => line.send_answer(&Answer::Clock { now: latput_load::now() }),
             other => break other,
         }
     };
@@ -137,34 +142,34 @@ fn open(line: &mut ControllerLine, keeper: &mut KeeperLine) -> Result<OpenedHost
             line.set_lease(open.lease);
             keeper.set_lease(open.lease);
             let address = open.address;
-            Some(match keeper.ask(Request::Open(open)) {
+            Some(match keeper.send_request(Request::Open(open)) {
                 Ok(Answer::Opened(opened)) => Ok((address, *opened)),
-                Ok(_) => Err(failed("the keeper has not opened the host")),
+                Ok(_) => Err(make_failure("the keeper has not opened the host")),
                 Err(failure) => Err(failure),
             })
         }
         Ok(
-            Request::Open(Open { version, schema, .. })
-            | Request::Look(Look { version, schema, .. }),
+            Request::Open(OpenRequest { version, schema, .. })
+            | Request::Look(InspectRequest { version, schema, .. }),
         )
         | Err(LineEnd::Line(LineError::OtherVersion { version, schema })) => {
             other_version(&version, schema)
         }
         Ok(Request::Close) | Err(LineEnd::Closed | LineEnd::Told) => None,
-        Ok(_) => Some(Err(failed("the first request must be `open`"))),
-        Err(LineEnd::Line(error)) => return Err(Error::Line(error)),
+        Ok(_) => Some(Err(make_failure("the first request must be `open`"))),
+        Err(LineEnd::Line(error)) => return Err(AgentError::Line(error)),
     })
 }
 
 /// The barrier that is weaker here than elsewhere, in words.
-fn remark(barriers: Barriers) -> Option<String> {
+fn describe_missing_barrier(barriers: Barriers) -> Option<String> {
     let remark = "the kernel has no Landlock. The process that makes the traffic has no capability, but can \
                   read files of user 0";
     (!barriers.close_files()).then(|| remark.to_owned())
 }
 
 /// An agent with an open host.
-struct Service<'a> {
+struct AgentService<'a> {
     keeper: KeeperLine,
     /// The address that the data ports are bound to.
     address: IpAddr,
@@ -172,16 +177,16 @@ struct Service<'a> {
     /// The CPUs that this process was started on, by `taskset` for example.
     cpus_at_start: CpuSet,
     stop: &'a Stop,
-    prepared: Prepared,
+    prepared: PreparedTraffic,
     /// Whether this host has connected to the system under test before.
     has_connected: bool,
     /// The application under live traffic.
-    application: Application,
+    application: ApplicationScraper,
 }
 
 /// Traffic that waits for `go`; empty on a host that only counts.
 #[derive(Default)]
-struct Prepared {
+struct PreparedTraffic {
     receivers: Vec<Reflector>,
     sender: Option<Generator>,
     prober: Option<Prober>,
@@ -196,7 +201,7 @@ struct TrafficResult {
 
 impl TrafficResult {
     /// Joins the counts of the traffic with those of the host, slice by slice.
-    fn beside(self, hosts: Vec<CountedSlice>) -> Vec<HostSlice> {
+    fn join_host_slices(self, hosts: Vec<CountedSlice>) -> Vec<HostSlice> {
         let mut sender = self.sender.map(Vec::into_iter);
         let mut probe = self.probe.map(Vec::into_iter);
         let mut receivers: Vec<_> = self.receivers.into_iter().map(Vec::into_iter).collect();
@@ -211,63 +216,69 @@ impl TrafficResult {
     }
 }
 
-impl Service<'_> {
+impl AgentService<'_> {
     /// Answers requests until there are no more; the reason why. The error is a keeper that is lost.
-    fn serve(&mut self, line: &mut ControllerLine) -> Result<LineEnd, Error> {
+    fn serve_requests(&mut self, line: &mut ControllerLine) -> Result<LineEnd, AgentError> {
         loop {
             match line.next() {
                 Ok(Request::Close) => return Ok(LineEnd::Closed),
                 Ok(request) => {
-                    let answer = self.answer(request, line);
-                    if let Some(failure) = self.keeper.lost() {
-                        line.end(&Answer::Failed(failure.clone()));
-                        return Err(Error::Host(failure.clone()));
+                    let answer = self.handle_request(request, line);
+                    if let Some(failure) = self.keeper.connection_failure() {
+                        line.send_last_answer(&Answer::Failed(failure.clone()));
+                        return Err(AgentError::Host(failure.clone()));
                     }
                     if answer.is_err() && self.stop.is_raised() {
                         // An interrupted read does not know by whom.
                         return Ok(line.next().err().unwrap_or(LineEnd::Closed));
                     }
-                    line.send(&answer.unwrap_or_else(Answer::Failed));
+                    line.send_answer(&answer.unwrap_or_else(Answer::Failed));
                 }
                 Err(ended) => return Ok(ended),
             }
         }
     }
 
-    fn answer(&mut self, request: Request, line: &ControllerLine) -> Result<Answer, Failure> {
+    fn handle_request(
+        &mut self,
+        request: Request,
+        line: &ControllerLine,
+    ) -> Result<Answer, Failure> {
         match request {
             Request::Read { .. }
             | Request::Survey
             | Request::Watch { .. }
             | Request::Set { .. }
             | Request::Rehearse { .. }
-            | Request::Link => self.keeper.ask(request),
+            | Request::Link => self.keeper.send_request(request),
             Request::Clock => Ok(Answer::Clock { now: latput_load::now() }),
-            Request::Receive { parts } => self.receive(parts),
-            Request::Send { workload, key, peer, port } => self.send(&workload, key, (peer, port)),
-            Request::Probe { probe, peer } => self.probe(probe, peer),
-            Request::Go { at, warmup, duration, interval, turns, early_end } => {
-                let wanted = Count { at, warmup, duration, turns, early_end };
-                self.go(keeper::window(&wanted)?, wanted, interval, line)
+            Request::Receive { parts } => self.open_receivers(parts),
+            Request::Send { workload, key, peer, port } => {
+                self.connect_sender(&workload, key, (peer, port))
             }
-            Request::Peer(trial) => self.peer(&trial),
-            Request::Live(block) => self.live(*block),
+            Request::Probe { probe, peer } => self.open_prober(probe, peer),
+            Request::Go { at, warmup, duration, interval, turns, early_end } => {
+                let wanted = CountRequest { at, warmup, duration, turns, early_end };
+                self.run_window(keeper::build_window(&wanted)?, wanted, interval, line)
+            }
+            Request::Peer(trial) => self.run_peer_trial(&trial),
+            Request::Live(block) => self.run_live_block(*block),
             Request::Abort => {
-                self.prepared = Prepared::default();
+                self.prepared = PreparedTraffic::default();
                 Ok(Answer::Aborted)
             }
             Request::Open(_)
             | Request::Look(_)
             | Request::Ping
             | Request::EndWindow
-            | Request::Close => Err(failed("`open` comes once, and first")),
+            | Request::Close => Err(make_failure("`open` comes once, and first")),
         }
     }
 
-    fn receive(&mut self, parts: Vec<Part>) -> Result<Answer, Failure> {
-        self.prepared = Prepared::default(); // a port of a trial that never ran is closed first
+    fn open_receivers(&mut self, parts: Vec<GeneratorPart>) -> Result<Answer, Failure> {
+        self.prepared = PreparedTraffic::default(); // a port of a trial that never ran is closed first
         let any_port = (self.address, 0).into();
-        for Part { workload, key } in parts {
+        for GeneratorPart { workload, key } in parts {
             let cpus = self.cpus.clone();
             let reflector = Reflector::open(any_port, key, &workload, cpus)
                 .map_err(|error| traffic_failed(&error))?;
@@ -277,13 +288,13 @@ impl Service<'_> {
         Ok(Answer::Listening { ports })
     }
 
-    fn send(
+    fn connect_sender(
         &mut self,
         workload: &Workload,
         key: Key,
         (peer, port): (IpAddr, u16),
     ) -> Result<Answer, Failure> {
-        self.prepared = Prepared::default();
+        self.prepared = PreparedTraffic::default();
         let cpus = self.cpus.clone();
         let generator = Generator::connect(peer, port, &key, workload, cpus);
         let generator = generator.map_err(|error| self.connect_failed(&error))?;
@@ -302,31 +313,31 @@ impl Service<'_> {
         failure
     }
 
-    fn probe(&mut self, probe: Probe, peer: IpAddr) -> Result<Answer, Failure> {
-        self.prepared = Prepared::default();
+    fn open_prober(&mut self, probe: Probe, peer: IpAddr) -> Result<Answer, Failure> {
+        self.prepared = PreparedTraffic::default();
         let prober = Prober::open(peer, probe).map_err(|error| traffic_failed(&error))?;
         self.prepared.prober = Some(prober);
         Ok(Answer::Probing)
     }
 
     /// Runs the prepared traffic in other threads while the keeper reads counters.
-    fn go(
+    fn run_window(
         &mut self,
         window: Window,
-        wanted: Count,
+        wanted: CountRequest,
         interval: Option<Nanos>,
         line: &ControllerLine,
     ) -> Result<Answer, Failure> {
         let late = latput_load::now().saturating_sub(window.start());
         if late >= window.length() {
-            return Err(failed(format!(
+            return Err(make_failure(format!(
                 "the order to start came {late} after the start of the window of {}: the control connection is \
                  too slow",
                 window.length()
             )));
         }
         let prepared = std::mem::take(&mut self.prepared);
-        let progress = prepared.progress();
+        let progress = prepared.collect_progress();
         let sent = prepared.sender.as_ref().map(Generator::progress);
         let units = || sent.as_ref().map(Progress::units);
         let stop = self.stop;
@@ -335,10 +346,10 @@ impl Service<'_> {
             let traffic = thread::Builder::new()
                 .name("traffic".to_owned())
                 .spawn_scoped(scope, || prepared.run(window, &cpus, stop))
-                .map_err(|error| failed(format!("cannot start a thread: {error}")))?;
-            let mut tell = |interval| line.send(&Answer::Progress(interval));
+                .map_err(|error| make_failure(format!("cannot start a thread: {error}")))?;
+            let mut tell = |interval| line.send_answer(&Answer::Progress(interval));
             let mut watch = IntervalReporter::new(window, interval, &units, &mut tell);
-            let mut look = |snapshot: &CounterSnapshot| watch.snapshot(snapshot);
+            let mut look = |snapshot: &CounterSnapshot| watch.record_snapshot(snapshot);
             let is_told = wanted.early_end != EarlyEnd::Never;
             let has_count = || progress.iter().any(|part| part.goal().is_some());
             let early_end =
@@ -350,15 +361,17 @@ impl Service<'_> {
                     progress.iter().all(|part| part.ended_early().is_some())
                 }
             };
-            let counted = self.keeper.count(Count { early_end, ..wanted }, &is_over, &mut look);
-            let outcome = traffic.join().unwrap_or_else(|_| Err(failed("the traffic panicked")));
+            let counted =
+                self.keeper.count_window(CountRequest { early_end, ..wanted }, &is_over, &mut look);
+            let outcome =
+                traffic.join().unwrap_or_else(|_| Err(make_failure("the traffic panicked")));
             Ok::<_, Failure>((outcome, counted))
         })?;
         // The traffic's error comes first: it tells more than the counters'.
         let outcome = outcome?;
-        let Counted { slices, drift, held_back, left } = counted?;
-        let slices = outcome.beside(slices);
-        let finished = Finished { slices, late, drift, held_back, left };
+        let WindowCounts { slices, drift, held_back, left } = counted?;
+        let slices = outcome.join_host_slices(slices);
+        let finished = HostTrialResult { slices, late, drift, held_back, left };
         Ok(Answer::Finished(Box::new(finished)))
     }
 }
@@ -385,7 +398,7 @@ impl<'a> IntervalReporter<'a> {
     }
 
     /// Takes a snapshot; an interval ends with the first one after its time.
-    fn snapshot(&mut self, snapshot: &CounterSnapshot) {
+    fn record_snapshot(&mut self, snapshot: &CounterSnapshot) {
         let Some(interval) = self.interval else { return };
         let now = latput_load::now();
         let (rx, tx) = (snapshot.interface.rx_packets, snapshot.interface.tx_packets);
@@ -410,9 +423,9 @@ impl<'a> IntervalReporter<'a> {
     }
 }
 
-impl Prepared {
+impl PreparedTraffic {
     /// The progress of each part of the traffic.
-    fn progress(&self) -> Vec<Progress> {
+    fn collect_progress(&self) -> Vec<Progress> {
         let receivers = self.receivers.iter().map(Reflector::progress);
         receivers.chain(self.sender.iter().map(Generator::progress)).collect()
     }
@@ -428,8 +441,8 @@ impl Prepared {
             let probing = prober
                 .map(|prober| scope.spawn(move || prober.run(window, cpus, || stop.is_raised())));
             let sender = sender.map(|generator| generator.run(window, stop)).transpose();
-            let receivers = receivers.into_iter().map(joined).collect::<Vec<_>>();
-            let probe = probing.map(joined).transpose();
+            let receivers = receivers.into_iter().map(join_traffic_thread).collect::<Vec<_>>();
+            let probe = probing.map(join_traffic_thread).transpose();
             Ok(TrafficResult {
                 sender: sender.map_err(|error| traffic_failed(&error))?,
                 receivers: receivers.into_iter().collect::<Result<_, _>>()?,
@@ -440,10 +453,10 @@ impl Prepared {
 }
 
 /// The result of a traffic thread.
-fn joined<T>(
+fn join_traffic_thread<T>(
     thread: thread::ScopedJoinHandle<'_, Result<T, latput_load::Error>>,
 ) -> Result<T, Failure> {
-    let outcome = thread.join().map_err(|_| failed("the traffic panicked"))?;
+    let outcome = thread.join().map_err(|_| make_failure("the traffic panicked"))?;
     outcome.map_err(|error| traffic_failed(&error))
 }
 
@@ -453,6 +466,6 @@ fn traffic_failed(error: &latput_load::Error) -> Failure {
     Failure {
         outcome: ChangeOutcome::refused(is_permission),
         is_transient: !is_permission && error.is_transient(),
-        message: chain(error),
+        message: format_error_chain(error),
     }
 }

@@ -20,14 +20,16 @@ use latput_units::Nanos;
 
 use crate::checks::{self, HostPart};
 use crate::clock::ClockOffset;
-use crate::combine::{self, Start};
+use crate::combine::{self, HostStart};
 use crate::controller::{ANSWER_WITHIN, Agent, AgentPool};
 use crate::error::Error;
-use crate::host::{LINK_WITHIN, TRACED_ROUNDS, TURN, chain};
-use crate::interval::Joiner;
-use crate::protocol::{Answer, EarlyEnd, Finished, HostSlice, Part, Request, Turns};
+use crate::host::{LINK_WITHIN, TRACED_ROUNDS, TURN, format_error_chain};
+use crate::interval::IntervalJoiner;
+use crate::protocol::{
+    Answer, EarlyEnd, GeneratorPart, HostSlice, HostTrialResult, Request, SettingTurns,
+};
 use crate::read_back;
-use crate::runner::Wanted;
+use crate::runner::PlanPart;
 use crate::runner::{
     LiveRunner, SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial,
 };
@@ -40,19 +42,20 @@ const TRIAL_SLACK: Duration = Duration::from_secs(15);
 const START_AHEAD: Nanos = Nanos::from_ms(5);
 
 impl TrialRunner for AgentPool {
-    fn hosts(&self) -> Vec<HostFacts> {
-        self.opened().map(|opened| opened.facts.clone()).collect()
+    fn host_facts(&self) -> Vec<HostFacts> {
+        self.opened_hosts().map(|opened| opened.facts.clone()).collect()
     }
 
-    fn machine(&self) -> String {
-        let hosts = self.opened().map(|opened| format!("{} {}", opened.facts.host, opened.boot_id));
+    fn machine_id(&self) -> String {
+        let hosts =
+            self.opened_hosts().map(|opened| format!("{} {}", opened.facts.host, opened.boot_id));
         hosts.collect::<Vec<_>>().join(", ")
     }
 
     fn notes(&self) -> Vec<String> {
         // A lack of several hosts is said once.
         let mut of_agents: Vec<(Vec<&str>, &str)> = Vec::new();
-        for opened in self.opened() {
+        for opened in self.opened_hosts() {
             let host = opened.facts.host.as_str();
             for note in &opened.notes {
                 match of_agents.iter_mut().find(|(_, told)| told == note) {
@@ -67,43 +70,47 @@ impl TrialRunner for AgentPool {
     }
 
     fn receive_sides(&self) -> Vec<ReceiveSide> {
-        self.opened().map(|opened| opened.receive.clone()).collect()
+        self.opened_hosts().map(|opened| opened.receive.clone()).collect()
     }
 
-    fn today(&mut self, knobs: &BTreeSet<Knob>, stop: &Stop) -> Result<Vec<HostToday>, Error> {
+    fn read_knob_values(
+        &mut self,
+        knobs: &BTreeSet<Knob>,
+        stop: &Stop,
+    ) -> Result<Vec<HostToday>, Error> {
         if knobs.is_empty() {
             return Ok(Vec::new());
         }
         let mut today = Vec::new();
         for agent in self.agents().iter_mut().filter(|agent| agent.spec.role != Role::Observer) {
             let knobs = knobs.iter().copied().collect();
-            match agent.ask(&Request::Read { knobs }, stop)? {
+            match agent.send_request(&Request::Read { knobs }, stop)? {
                 Answer::Values { values } => {
                     let (host, role) = (agent.spec.name.clone(), agent.spec.role);
                     today.push(HostToday { host, role, values });
                 }
-                other => return Err(agent.unexpected(other)),
+                other => return Err(agent.unexpected_answer(other)),
             }
         }
         Ok(today)
     }
 
-    fn look(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error> {
+    fn watch_surroundings(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error> {
         for agent in self.agents().iter_mut() {
-            agent.send(&Request::Watch { span })?;
+            agent.queue_request(&Request::Watch { span })?;
         }
         let within = span.as_duration() + ANSWER_WITHIN;
         let mut hosts = Vec::new();
         for agent in self.agents() {
-            match agent.receive(within, stop)? {
+            match agent.receive_answer(within, stop)? {
                 Answer::Watched(seen) => hosts.push(*seen),
-                other => return Err(agent.unexpected(other)),
+                other => return Err(agent.unexpected_answer(other)),
             }
         }
         Ok(hosts)
     }
 
-    fn trials(
+    fn run_trials(
         &mut self,
         todo: Vec<Trial>,
         method: &Method,
@@ -116,38 +123,38 @@ impl TrialRunner for AgentPool {
                 set_hosts(self, &trial.set, stop)?;
                 await_links(self, stop)?;
                 if trial.load.traffic == Traffic::Command {
-                    return command::observe(self, trial, method, stop, tell);
+                    return command::run_command_trial(self, trial, method, stop, tell);
                 }
-                let seen = observe(self, &trial.load, method, None, stop, tell)?;
+                let seen = run_traffic(self, &trial.load, method, None, stop, tell)?;
                 Ok(seen.into_iter().next().expect("a window without slices has one observation"))
             })?;
         }
         Ok(())
     }
 
-    fn slices(&mut self) -> Option<&mut dyn SliceRunner> {
+    fn slice_runner(&mut self) -> Option<&mut dyn SliceRunner> {
         Some(self)
     }
 
-    fn live(&mut self) -> Option<&mut dyn LiveRunner> {
+    fn live_runner(&mut self) -> Option<&mut dyn LiveRunner> {
         let is_alone = self.agents().len() == 1;
         if is_alone { Some(self) } else { None }
     }
 
-    fn unsupported(
+    fn explain_unsupported(
         &mut self,
-        wanted: Wanted<'_>,
+        wanted: PlanPart<'_>,
         _: &Method,
         stop: &Stop,
     ) -> Result<Option<String>, Error> {
         let load = match wanted {
-            Wanted::Setting(by_role) => return not_taken(self, by_role, stop),
-            Wanted::Rehearsed(by_role) => return not_possible(self, by_role, stop),
-            Wanted::Load(load) => load,
+            PlanPart::Setting(by_role) => return not_taken(self, by_role, stop),
+            PlanPart::Rehearsed(by_role) => return not_possible(self, by_role, stop),
+            PlanPart::Load(load) => load,
         };
         let binding = &load.binding;
         for (role, wanted) in [(Role::Sut, &binding.sut), (Role::Generator, &binding.generator)] {
-            let of_role = self.opened().filter(|opened| opened.facts.role == role);
+            let of_role = self.opened_hosts().filter(|opened| opened.facts.role == role);
             for opened in of_role {
                 let beyond = |cpu: &latput_units::CpuId| !opened.cpus.contains(*cpu);
                 if let Some(cpu) = wanted.iter().flat_map(latput_units::CpuSet::iter).find(beyond) {
@@ -166,20 +173,20 @@ impl TrialRunner for AgentPool {
         by_role: &BTreeMap<Role, Setting>,
         stop: &Stop,
     ) -> Result<Vec<HostToday>, Error> {
-        self.today(&read_back::knobs_of(by_role), stop)
+        self.read_knob_values(&read_back::knobs_of(by_role), stop)
     }
 
     fn close(self: Box<Self>, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
         Self::close(*self, stop, tell)
     }
 
-    fn abandon(self: Box<Self>, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error {
-        Self::abandon(*self, cause, stop, tell)
+    fn abort_run(self: Box<Self>, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error {
+        Self::abort_agents(*self, cause, stop, tell)
     }
 }
 
 impl SliceRunner for AgentPool {
-    fn stint(
+    fn measure_stint(
         &mut self,
         stint: &Stint,
         method: &Method,
@@ -190,20 +197,20 @@ impl SliceRunner for AgentPool {
         await_links(self, stop)?;
         set_hosts(self, &first.set, stop)?; // the warm-up has the setting of the first slice
         await_links(self, stop)?;
-        let order = Order::from_stint(stint);
-        observe(self, &first.load, method, Some(&order), stop, tell)
+        let order = SliceOrder::from_stint(stint);
+        run_traffic(self, &first.load, method, Some(&order), stop, tell)
     }
 }
 
 /// The setting of each slice.
-struct Order<'a> {
+struct SliceOrder<'a> {
     slices: Slices,
     settings: Vec<&'a LabelledSetting>,
     /// For each slice, the index of its setting in `settings`.
     places: Vec<usize>,
 }
 
-impl<'a> Order<'a> {
+impl<'a> SliceOrder<'a> {
     fn from_stint(stint: &'a Stint) -> Self {
         let mut settings: Vec<&LabelledSetting> = Vec::new();
         let places = stint.trials.iter().map(|trial| {
@@ -229,9 +236,9 @@ impl<'a> Order<'a> {
     }
 
     /// The turns of a host of `role`. A host that no setting names is left alone.
-    fn of_role(&self, role: Role) -> Turns {
+    fn of_role(&self, role: Role) -> SettingTurns {
         let of_role = |set: &&LabelledSetting| set.by_role.get(&role).cloned().unwrap_or_default();
-        Turns {
+        SettingTurns {
             slices: self.slices,
             settings: self.settings.iter().map(of_role).collect(),
             order: self.places.clone(),
@@ -243,12 +250,12 @@ impl<'a> Order<'a> {
 /// a link that went down may have broken the trial before.
 fn await_links(pool: &mut AgentPool, stop: &Stop) -> Result<(), Error> {
     for agent in pool.agents().iter_mut() {
-        agent.send(&Request::Link)?;
+        agent.queue_request(&Request::Link)?;
     }
     for agent in pool.agents() {
-        match agent.receive(LINK_WITHIN + ANSWER_WITHIN, stop)? {
+        match agent.receive_answer(LINK_WITHIN + ANSWER_WITHIN, stop)? {
             Answer::Linked => {}
-            other => return Err(agent.unexpected(other)),
+            other => return Err(agent.unexpected_answer(other)),
         }
     }
     Ok(())
@@ -262,9 +269,9 @@ fn set_hosts(pool: &mut AgentPool, setting: &LabelledSetting, stop: &Stop) -> Re
         if setting.is_empty() && !agent.is_changed() {
             continue;
         }
-        match agent.ask(&Request::Set { setting }, stop)? {
+        match agent.send_request(&Request::Set { setting }, stop)? {
             Answer::Set => {}
-            other => return Err(agent.unexpected(other)),
+            other => return Err(agent.unexpected_answer(other)),
         }
     }
     Ok(())
@@ -301,9 +308,9 @@ fn not_possible(
         if setting.is_empty() {
             continue;
         }
-        match agent.ask(&Request::Rehearse { setting }, stop) {
+        match agent.send_request(&Request::Rehearse { setting }, stop) {
             Ok(Answer::Rehearsed) => {}
-            Ok(other) => return Err(agent.unexpected(other)),
+            Ok(other) => return Err(agent.unexpected_answer(other)),
             Err(Error::Host {
                 host,
                 message,
@@ -318,91 +325,93 @@ fn not_possible(
 
 /// Runs the traffic once and joins the hosts' counts: an observation for each slice of `order`, or
 /// one for a window without slices.
-fn observe(
+fn run_traffic(
     pool: &mut AgentPool,
     workload: &Workload,
     method: &Method,
-    order: Option<&Order<'_>>,
+    order: Option<&SliceOrder<'_>>,
     stop: &Stop,
     tell: &mut Tell<'_>,
 ) -> Result<Vec<Observation>, Error> {
-    let parts = prepare(pool, workload, stop)?;
-    let clocks = pool.clocks(stop)?;
+    let parts = prepare_traffic(pool, workload, stop)?;
+    let clocks = pool.measure_clock_offsets(stop)?;
     let slowest = clocks.iter().map(|clock| clock.round_trip).max().unwrap_or_default();
     let at = latput_load::now() + START_AHEAD + slowest;
-    let interval = pool.interval();
+    let interval = pool.progress_interval();
     let warmup = method.warmup;
     let duration = method.duration;
     for (agent, clock) in pool.agents().iter_mut().zip(&clocks) {
         let turns = order.map(|order| order.of_role(agent.spec.role));
-        let at = clock.there(at);
+        let at = clock.remote_time(at);
         let early_end = EarlyEnd::Never;
-        agent.send(&Request::Go { at, warmup, duration, interval, turns, early_end })?;
+        agent.queue_request(&Request::Go { at, warmup, duration, interval, turns, early_end })?;
     }
     let names = pool.agents().iter().map(|agent| agent.spec.name.clone()).collect();
-    let mut joiner = Joiner::new(names, &workload.traffic);
+    let mut joiner = IntervalJoiner::new(names, &workload.traffic);
     let mut heard = |host, line| {
-        for interval in joiner.enter(host, line) {
+        for interval in joiner.add_interval(host, line) {
             let _only_results_can_fail = tell(TrialEvent::Interval(interval));
         }
     };
     let slices = order.map(|order| order.slices);
     let window = slices.map_or(duration, |slices| slices.total());
     let within = (warmup + window).as_duration() + TRIAL_SLACK;
-    let mut finished = pool.finished(within, stop, &mut heard)?;
+    let mut finished = pool.await_finished(within, stop, &mut heard)?;
     for part in &mut finished {
         let host = part.slices.first().map_or_else(String::new, |slice| slice.host.host.clone());
         for left in std::mem::take(&mut part.left) {
             tell(TrialEvent::Remark(format!("latput: {host}: {left}")))?;
         }
     }
-    let boot_ids: Vec<String> = pool.opened().map(|opened| opened.boot_id.clone()).collect();
-    let joined = Joined { workload, duration, slices, parts, clocks, boot_ids };
-    joined.observations(finished)
+    let boot_ids: Vec<String> = pool.opened_hosts().map(|opened| opened.boot_id.clone()).collect();
+    let joined = TrialContext { workload, duration, slices, parts, clocks, boot_ids };
+    joined.join_observations(finished)
 }
 
 /// Opens the ports, the connections and the probe. Returns the sending hosts, by index in the
 /// testbed and in the order of the far end's ports, each with its part.
-fn prepare(
+fn prepare_traffic(
     pool: &mut AgentPool,
     workload: &Workload,
     stop: &Stop,
 ) -> Result<Vec<(usize, Workload)>, Error> {
-    let (senders, prober) = senders(pool.agents(), &workload.traffic);
+    let (senders, prober) = find_senders(pool.agents(), &workload.traffic);
     let parts = share::parts(workload, senders.len());
     let parts: Vec<(usize, Workload)> = senders.into_iter().zip(parts).collect();
     let mut expected = Vec::new();
     for (_, workload) in parts.iter().cloned() {
         let key = Key::generate().map_err(|error| Error::Traffic {
             workload: workload.name.clone(),
-            problem: chain(&error),
+            problem: format_error_chain(&error),
         })?;
-        expected.push(Part { workload, key });
+        expected.push(GeneratorPart { workload, key });
     }
     let probe = workload.probe;
-    let sut = pool.sut();
+    let sut = pool.sut_agent();
     let peer = sut.spec.address;
-    let ports = match sut.ask(&Request::Receive { parts: expected.clone() }, stop)? {
+    let ports = match sut.send_request(&Request::Receive { parts: expected.clone() }, stop)? {
         Answer::Listening { ports } if ports.len() == expected.len() => ports,
-        other => return Err(sut.unexpected(other)),
+        other => return Err(sut.unexpected_answer(other)),
     };
     let agents = pool.agents();
-    for ((&(idx, _), Part { mut workload, key }), port) in parts.iter().zip(expected).zip(ports) {
+    for ((&(idx, _), GeneratorPart { mut workload, key }), port) in
+        parts.iter().zip(expected).zip(ports)
+    {
         workload.probe = probe.filter(|_| idx == prober);
-        agents[idx].send(&Request::Send { workload, key, peer, port })?;
+        agents[idx].queue_request(&Request::Send { workload, key, peer, port })?;
     }
     let senders: Vec<usize> = parts.iter().map(|(idx, _)| *idx).collect();
     let probe_alone = probe.filter(|_| !senders.contains(&prober));
     if let Some(probe) = probe_alone {
-        agents[prober].send(&Request::Probe { probe, peer })?;
+        agents[prober].queue_request(&Request::Probe { probe, peer })?;
     }
     // Every answer is read, also after a failure, so that the next attempt does not take it for its
     // own.
     let mut failure = None;
     for idx in senders.into_iter().chain(probe_alone.map(|_| prober)) {
-        match agents[idx].receive(ANSWER_WITHIN, stop) {
+        match agents[idx].receive_answer(ANSWER_WITHIN, stop) {
             Ok(Answer::Connected | Answer::Probing) => {}
-            Ok(other) => return Err(agents[idx].unexpected(other)),
+            Ok(other) => return Err(agents[idx].unexpected_answer(other)),
             Err(error) if error.is_transient() => failure = Some(error),
             Err(error) => return Err(error),
         }
@@ -412,7 +421,7 @@ fn prepare(
 
 /// The indices of the generators, and of the host that sends the probe: the observer if there is
 /// one, else the first generator. The observer also sends a `ping` workload.
-fn senders(agents: &[Agent], traffic: &Traffic) -> (Vec<usize>, usize) {
+fn find_senders(agents: &[Agent], traffic: &Traffic) -> (Vec<usize>, usize) {
     let of_role = |role| {
         let agents = agents.iter().enumerate().filter(move |(_, agent)| agent.spec.role == role);
         agents.map(|(idx, _)| idx).collect::<Vec<usize>>()
@@ -428,7 +437,7 @@ fn senders(agents: &[Agent], traffic: &Traffic) -> (Vec<usize>, usize) {
 }
 
 /// The data of a trial beside the hosts' counts.
-struct Joined<'a> {
+struct TrialContext<'a> {
     workload: &'a Workload,
     /// Duration of a window without slices.
     duration: Nanos,
@@ -439,12 +448,15 @@ struct Joined<'a> {
     boot_ids: Vec<String>,
 }
 
-impl Joined<'_> {
+impl TrialContext<'_> {
     /// Joins the hosts' counts, slice by slice, and checks them.
-    fn observations(&self, mut finished: Vec<Finished>) -> Result<Vec<Observation>, Error> {
+    fn join_observations(
+        &self,
+        mut finished: Vec<HostTrialResult>,
+    ) -> Result<Vec<Observation>, Error> {
         let expected = self.slices.map_or(1, |slices| slices.count as usize);
         if finished.iter().any(|part| part.slices.len() != expected) {
-            return Err(self.problem("a host did not answer for every slice".to_owned()));
+            return Err(self.traffic_error("a host did not answer for every slice".to_owned()));
         }
         let of_trial = self.checks_of_trial(&finished);
         let mut by_host: Vec<_> =
@@ -453,7 +465,7 @@ impl Joined<'_> {
             .take(expected)
             .map(|idx| {
                 let slice: Vec<HostSlice> = by_host.iter_mut().filter_map(Iterator::next).collect();
-                let mut observation = self.observation(idx, slice)?;
+                let mut observation = self.join_slice(idx, slice)?;
                 observation.checks.extend(of_trial.iter().cloned());
                 Ok(observation)
             })
@@ -461,14 +473,14 @@ impl Joined<'_> {
     }
 
     /// The checks that are equal for every slice.
-    fn checks_of_trial(&self, finished: &[Finished]) -> Vec<Check> {
-        let host = |part: &Finished| part.slices[0].host.host.clone();
-        let start = |(part, clock): (&Finished, &ClockOffset)| Start {
+    fn checks_of_trial(&self, finished: &[HostTrialResult]) -> Vec<Check> {
+        let host = |part: &HostTrialResult| part.slices[0].host.host.clone();
+        let start = |(part, clock): (&HostTrialResult, &ClockOffset)| HostStart {
             host: host(part),
             clock: *clock,
             late: part.late,
         };
-        let starts: Vec<Start> = finished.iter().zip(&self.clocks).map(start).collect();
+        let starts: Vec<HostStart> = finished.iter().zip(&self.clocks).map(start).collect();
         let drift: Vec<String> = finished
             .iter()
             .flat_map(|part| part.drift.iter().map(|change| format!("{}: {change}", host(part))))
@@ -479,7 +491,7 @@ impl Joined<'_> {
             .iter()
             .flat_map(|part| part.held_back.iter().map(|why| format!("{}: {why}", host(part))))
             .collect();
-        let of_hosts = [checks::knob_drift(&drift), checks::throttled(&held_back)];
+        let of_hosts = [checks::knob_drift(&drift), checks::check_throttling(&held_back)];
         let of_slices = finished.iter().filter(|_| self.slices.is_some()).filter_map(|part| {
             checks::steal_of_slices(part.slices.iter().map(|slice| &slice.host))
         });
@@ -487,13 +499,13 @@ impl Joined<'_> {
     }
 
     /// Joins slice `idx`, or the whole window.
-    fn observation(&self, idx: u32, mut slice: Vec<HostSlice>) -> Result<Observation, Error> {
+    fn join_slice(&self, idx: u32, mut slice: Vec<HostSlice>) -> Result<Observation, Error> {
         let cpus: Vec<Nanos> = slice.iter().map(traffic_cpu).collect();
-        let (flows, mut probe, mut checks) = self.flows(&mut slice)?;
-        let traffic = combine::flows(flows);
+        let (flows, mut probe, mut checks) = self.combine_flows(&mut slice)?;
+        let traffic = combine::merge_flows(flows);
         for part in &mut slice {
             if let Some(outcome) = part.probe.take() {
-                let (alone, on_schedule) = combine::probe(outcome);
+                let (alone, on_schedule) = combine::convert_probe_outcome(outcome);
                 probe = Some(alone);
                 checks.push(on_schedule);
             }
@@ -518,17 +530,17 @@ impl Joined<'_> {
         Ok(Observation { traffic, probe, hosts, checks, ..Observation::default() })
     }
 
-    fn problem(&self, problem: String) -> Error {
+    fn traffic_error(&self, problem: String) -> Error {
         Error::Traffic { workload: self.workload.name.clone(), problem }
     }
 
     /// Each generator's flow with the far end's part of it, and the checks of each.
     #[expect(clippy::type_complexity, reason = "the three things that joining two ends gives")]
-    fn flows(
+    fn combine_flows(
         &self,
         slice: &mut [HostSlice],
     ) -> Result<(Vec<TrafficObservation>, Option<ProbeObservation>, Vec<Check>), Error> {
-        let missing = |end: &str| self.problem(format!("the {end}'s figures are missing"));
+        let missing = |end: &str| self.traffic_error(format!("the {end}'s figures are missing"));
         let receivers: Vec<ReceiverOutcome> =
             slice.iter_mut().flat_map(|part| part.receivers.drain(..)).collect();
         if receivers.len() != self.parts.len() {
@@ -545,7 +557,7 @@ impl Joined<'_> {
             probe = probe.or(beside);
             checks.push((part.host.host.clone(), of_flow));
         }
-        Ok((flows, probe, combine::checks(checks)))
+        Ok((flows, probe, combine::merge_checks(checks)))
     }
 }
 

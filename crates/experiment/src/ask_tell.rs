@@ -11,7 +11,7 @@ use latput_units::IntoMap;
 
 pub use self::lines::{SearchAnswer, SearchSaid, SpaceFactor};
 use crate::error::Error;
-use crate::session::{Ended, Observed, Suggest};
+use crate::session::{ExternalOptimiser, RunOutcome, SettingObservation};
 
 /// Most bytes of a line of the optimiser.
 pub const LONGEST_LINE: u64 = 1 << 20;
@@ -19,13 +19,13 @@ pub const LONGEST_LINE: u64 = 1 << 20;
 /// The way to an optimiser and back.
 pub trait OptimiserLine {
     /// Sends a line to it.
-    fn say(&mut self, said: &SearchSaid) -> Result<(), Error>;
+    fn send_line(&mut self, said: &SearchSaid) -> Result<(), Error>;
     /// Its next line, of at most [`LONGEST_LINE`] bytes and one; `None` when it has hung up.
-    fn hear(&mut self) -> Result<Option<Vec<u8>>, Error>;
+    fn receive_line(&mut self) -> Result<Option<Vec<u8>>, Error>;
 }
 
 /// The plan and its text as a search by another optimiser has them: a run is resumed by the same search only.
-pub fn searched(mut plan: Plan, text: &str) -> (Plan, String) {
+pub fn convert_to_search(mut plan: Plan, text: &str) -> (Plan, String) {
     plan.method.design = Some(Design::Search);
     (plan, format!("{text}\n# search --ask-tell\n"))
 }
@@ -47,11 +47,11 @@ impl<L: OptimiserLine> AskTell<L> {
     }
 
     /// Says the last line, where the search was not cut short.
-    pub fn end(&mut self, ended: &Ended, file: String) -> Result<(), Error> {
+    pub fn finish_search(&mut self, ended: &RunOutcome, file: String) -> Result<(), Error> {
         if ended.cause.is_some() {
             return Ok(());
         }
-        self.line.say(&SearchSaid::Ended {
+        self.line.send_line(&SearchSaid::Ended {
             trials: ended.results.rows.len(),
             file,
             run: ended.run,
@@ -59,49 +59,49 @@ impl<L: OptimiserLine> AskTell<L> {
         })
     }
 
-    fn answer(&self, line: &[u8]) -> Result<SearchAnswer, Error> {
+    fn parse_answer(&self, line: &[u8]) -> Result<SearchAnswer, Error> {
         if line.len() as u64 > LONGEST_LINE {
-            return Err(self.wrong(&format!("it is longer than {LONGEST_LINE} bytes")));
+            return Err(self.line_error(&format!("it is longer than {LONGEST_LINE} bytes")));
         }
         serde_json::from_slice(line).map_err(|error| {
             let example = r#"{"kind":"suggest","settings":[{"mtu":0}]} or {"kind":"done"}"#;
-            self.wrong(&format!("{error}: answer with one line such as {example}"))
+            self.line_error(&format!("{error}: answer with one line such as {example}"))
         })
     }
 
     /// The levels in the plan's order.
-    fn levels(&self, setting: &BTreeMap<String, usize>) -> Result<Vec<usize>, Error> {
+    fn parse_levels(&self, setting: &BTreeMap<String, usize>) -> Result<Vec<usize>, Error> {
         if let Some(name) = setting.keys().find(|name| !self.names.contains(name)) {
-            return Err(self.wrong(&format!(
+            return Err(self.line_error(&format!(
                 "the plan has no factor `{name}`; there are {}",
                 self.names.join(", ")
             )));
         }
         let level = |name: &String| {
-            let missing = || self.wrong(&format!("a setting has no level of `{name}`"));
+            let missing = || self.line_error(&format!("a setting has no level of `{name}`"));
             setting.get(name).copied().ok_or_else(missing)
         };
         self.names.iter().map(level).collect()
     }
 
-    fn named(&self, levels: &[usize]) -> BTreeMap<String, usize> {
+    fn name_levels(&self, levels: &[usize]) -> BTreeMap<String, usize> {
         self.names.iter().cloned().zip(levels.iter().copied()).into_map()
     }
 
-    fn wrong(&self, problem: &str) -> Error {
+    fn line_error(&self, problem: &str) -> Error {
         let problem = format!("said something wrong in its line {}: {problem}", self.heard);
         Error::Optimiser { problem }
     }
 }
 
-impl<L: OptimiserLine> Suggest for AskTell<L> {
-    fn begin(&mut self, plan: &Plan, refused: usize) -> Result<(), Error> {
+impl<L: OptimiserLine> ExternalOptimiser for AskTell<L> {
+    fn start_search(&mut self, plan: &Plan, refused: usize) -> Result<(), Error> {
         self.names = plan.factors.iter().map(Factor::name).collect();
         let factors = plan.factors.iter().map(|factor| SpaceFactor {
             name: factor.name(),
             levels: factor.levels.iter().map(|level| factor.label(level)).collect(),
         });
-        self.line.say(&SearchSaid::Space {
+        self.line.send_line(&SearchSaid::Space {
             schema: 1,
             plan: plan.name.clone(),
             goal: plan.goal.clone(),
@@ -111,7 +111,7 @@ impl<L: OptimiserLine> Suggest for AskTell<L> {
         })
     }
 
-    fn observe(&mut self, one: &Observed<'_>) -> Result<(), Error> {
+    fn record_observation(&mut self, one: &SettingObservation<'_>) -> Result<(), Error> {
         let metrics = one.rows.iter().filter_map(|row| {
             let workload = one.results.workloads.get(row.workload)?;
             let value = |metric: Metric| {
@@ -123,34 +123,34 @@ impl<L: OptimiserLine> Suggest for AskTell<L> {
         });
         let said = SearchSaid::Observe {
             block: one.seen.block,
-            setting: one.levels.as_ref().map(|levels| self.named(levels)),
+            setting: one.levels.as_ref().map(|levels| self.name_levels(levels)),
             label: one.seen.set.label.clone(),
             cost: one.seen.cost_log.map(f64::exp),
             limits_ratio: one.seen.excesses_log.iter().map(|log| log.exp()).collect(),
             metrics: metrics.into_map(),
         };
-        self.line.say(&said)
+        self.line.send_line(&said)
     }
 
-    fn suggest(&mut self) -> Result<Option<Vec<Vec<usize>>>, Error> {
-        self.line.say(&SearchSaid::Ask {})?;
-        let Some(line) = self.line.hear()? else {
+    fn suggest_settings(&mut self) -> Result<Option<Vec<Vec<usize>>>, Error> {
+        self.line.send_line(&SearchSaid::Ask {})?;
+        let Some(line) = self.line.receive_line()? else {
             let problem = "closed stdin before it said `{\"kind\":\"done\"}`".to_owned();
             return Err(Error::Optimiser { problem });
         };
         self.heard += 1;
-        match self.answer(&line)? {
+        match self.parse_answer(&line)? {
             SearchAnswer::Done {} => Ok(None),
             SearchAnswer::Suggest { settings } => settings
                 .iter()
-                .map(|setting| self.levels(setting))
+                .map(|setting| self.parse_levels(setting))
                 .collect::<Result<_, _>>()
                 .map(Some),
         }
     }
 
-    fn refuse(&mut self, levels: &[usize], why: &str) -> Result<(), Error> {
-        let setting = self.named(levels);
-        self.line.say(&SearchSaid::Refused { setting, problem: why.to_owned() })
+    fn reject_setting(&mut self, levels: &[usize], why: &str) -> Result<(), Error> {
+        let setting = self.name_levels(levels);
+        self.line.send_line(&SearchSaid::Refused { setting, problem: why.to_owned() })
     }
 }

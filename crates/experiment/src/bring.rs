@@ -22,11 +22,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use sha2::{Digest, Sha256};
 
-use self::binary::Programs;
+use self::binary::ProgramCandidates;
 use crate::error::Error;
-use crate::host::chain;
-use crate::protocol::printable;
-use crate::target::{Reach, Target};
+use crate::host::format_error_chain;
+use crate::protocol::replace_control_chars;
+use crate::target::{ReachMethod, Target};
 
 /// Runs at the far end; ends with the definition of `main`.
 const SCRIPT: &str = include_str!("bring/there.sh");
@@ -43,7 +43,7 @@ const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Streams of the latput at the far end.
 #[derive(Debug)]
-pub struct Ends {
+pub struct RemoteStreams {
     /// Its stdin.
     pub input: File,
     /// Its stdout.
@@ -55,17 +55,24 @@ pub struct Ends {
 /// Runs latput with `args` on `target`, and brings it where it is missing: `file`, or this program. Gives the exit
 /// code. An agent whose controller goes meanwhile is not started. This process gives up its rights for good before it
 /// reads what the far end says; it must have one thread.
-pub fn run(target: &Target, file: Option<&Path>, args: &[String], ends: Ends) -> Result<u8, Error> {
+pub fn run(
+    target: &Target,
+    file: Option<&Path>,
+    args: &[String],
+    ends: RemoteStreams,
+) -> Result<u8, Error> {
     let failed = |problem| Error::Agent { host: target.to_string(), problem, permission: false };
-    let words =
-        target.command(&["sh".to_owned()]).expect("a host elsewhere is reached by a command");
+    let words = target
+        .remote_command(&["sh".to_owned()])
+        .expect("a host elsewhere is reached by a command");
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let programs = Programs::open(file);
+    let programs = ProgramCandidates::open(file);
     let mut child =
         command.spawn().map_err(|error| failed(not_started(target, &words[0], &error)))?;
-    let end = give_up_rights(&child).map_err(|error| failed(chain(&error)))?;
-    let errors = Errors::pass_on(child.stderr.take().expect("stderr is piped"), ends.errors);
+    let end = give_up_rights(&child).map_err(|error| failed(format_error_chain(&error)))?;
+    let errors =
+        StderrForwarder::pass_on(child.stderr.take().expect("stderr is piped"), ends.errors);
     let mut line = ScriptLine {
         to: child.stdin.take().expect("stdin is piped"),
         from: BufReader::new(child.stdout.take().expect("stdout is piped")),
@@ -75,7 +82,7 @@ pub fn run(target: &Target, file: Option<&Path>, args: &[String], ends: Ends) ->
         let input = ends.input.try_clone().map_err(|error| failed(error.to_string()))?;
         end_without_controller(end, input, Arc::clone(&is_agreed));
     }
-    let agreed = line.agree(programs, args);
+    let agreed = line.negotiate_program(programs, args);
     is_agreed.store(true, Ordering::Relaxed);
     match agreed {
         Ok(()) => {}
@@ -87,12 +94,12 @@ pub fn run(target: &Target, file: Option<&Path>, args: &[String], ends: Ends) ->
         Err(NotThere::Ended) => {
             drop(line);
             let status = child.wait().map_err(|error| failed(error.to_string()))?;
-            return Err(failed(why_it_ended(target, status, &errors.said())));
+            return Err(failed(why_it_ended(target, status, &errors.collect_text())));
         }
     }
     line.pass_on(ends.input, ends.output);
     let status = child.wait().map_err(|error| failed(error.to_string()))?;
-    Ok(code(status))
+    Ok(exit_code(status))
 }
 
 /// Removes the file of this program and its folder, where it was brought. What runs needs neither: it starts
@@ -128,10 +135,14 @@ struct ScriptLine {
 
 impl ScriptLine {
     /// Speaks with the script until latput runs there.
-    fn agree(&mut self, programs: Programs, args: &[String]) -> Result<(), NotThere> {
-        let args: Vec<String> = args.iter().map(|arg| quoted(arg)).collect();
-        self.say(format!("{SCRIPT}\nmain {}\n", args.join(" ")).as_bytes())?;
-        let host = self.hear(&["host"])?.1;
+    fn negotiate_program(
+        &mut self,
+        programs: ProgramCandidates,
+        args: &[String],
+    ) -> Result<(), NotThere> {
+        let args: Vec<String> = args.iter().map(|arg| quote_argument(arg)).collect();
+        self.write_bytes(format!("{SCRIPT}\nmain {}\n", args.join(" ")).as_bytes())?;
+        let host = self.read_reply(&["host"])?.1;
         let mut words = host.split_whitespace();
         let (system, machine) =
             (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -139,11 +150,11 @@ impl ScriptLine {
             return Err(NotThere::Known(format!("it runs {system}, and latput needs Linux")));
         }
         if words.collect::<Vec<_>>() == ["latput", env!("CARGO_PKG_VERSION")] {
-            return self.say(b"use 0\n");
+            return self.write_bytes(b"use 0\n");
         }
         let program = programs.for_machine(machine).map_err(NotThere::Known)?;
-        self.say(format!("bring {}\n", program.len()).as_bytes())?;
-        let (word, rest) = self.hear(&["ready", "nowhere"])?;
+        self.write_bytes(format!("bring {}\n", program.len()).as_bytes())?;
+        let (word, rest) = self.read_reply(&["ready", "nowhere"])?;
         if word == "nowhere" {
             return Err(NotThere::Known(format!(
                 "latput cannot be copied to any folder there:{rest} make room in one of them, or install \
@@ -151,8 +162,8 @@ impl ScriptLine {
                 env!("CARGO_PKG_VERSION")
             )));
         }
-        self.say(&program)?;
-        let there = self.hear(&["sum"])?.1;
+        self.write_bytes(&program)?;
+        let there = self.read_reply(&["sum"])?.1;
         let there = there.split(' ').next().unwrap_or_default();
         let hash = Sha256::digest(&program);
         let here = hash.iter().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"));
@@ -168,15 +179,15 @@ impl ScriptLine {
                 "the copy is damaged (SHA-256 {there}, not {here}) and was removed: try again"
             )));
         }
-        self.say(b"start\n")
+        self.write_bytes(b"start\n")
     }
 
-    fn say(&mut self, bytes: &[u8]) -> Result<(), NotThere> {
+    fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), NotThere> {
         self.to.write_all(bytes).and_then(|()| self.to.flush()).map_err(|_| NotThere::Ended)
     }
 
     /// The next line of the script, which must begin with one of `words`. What else is said before is not ours.
-    fn hear(&mut self, words: &[&str]) -> Result<(String, String), NotThere> {
+    fn read_reply(&mut self, words: &[&str]) -> Result<(String, String), NotThere> {
         let mut from = (&mut self.from).take(NOISE_BYTES_MOST);
         loop {
             let mut line = Vec::new();
@@ -184,7 +195,7 @@ impl ScriptLine {
             if length == 0 || !line.ends_with(b"\n") {
                 return Err(NotThere::Ended);
             }
-            let line = printable(String::from_utf8_lossy(&line).trim_end());
+            let line = replace_control_chars(String::from_utf8_lossy(&line).trim_end());
             let Some(said) = line.strip_prefix(MARK) else { continue };
             let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
             if words.contains(&word) {
@@ -226,12 +237,12 @@ fn end_without_controller(end: ArmedSignal, input: File, is_agreed: Arc<AtomicBo
 }
 
 /// The stderr of the far end and of the way to it: passed on, and its beginning kept.
-struct Errors {
+struct StderrForwarder {
     kept: Arc<Mutex<Vec<u8>>>,
     thread: thread::JoinHandle<()>,
 }
 
-impl Errors {
+impl StderrForwarder {
     fn pass_on(mut from: impl Read + Send + 'static, mut to: File) -> Self {
         let kept = Arc::new(Mutex::new(Vec::new()));
         let keep = Arc::clone(&kept);
@@ -249,7 +260,7 @@ impl Errors {
     }
 
     /// All of it, once the far end has closed it; within a second.
-    fn said(self) -> String {
+    fn collect_text(self) -> String {
         for _ in 0..100 {
             if self.thread.is_finished() {
                 break;
@@ -261,18 +272,18 @@ impl Errors {
 }
 
 /// An argument as a shell takes it for one word.
-fn quoted(arg: &str) -> String {
+fn quote_argument(arg: &str) -> String {
     format!("'{}'", arg.replace('\'', r"'\''"))
 }
 
-fn code(status: ExitStatus) -> u8 {
+fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
 fn not_started(target: &Target, program: &str, error: &io::Error) -> String {
     let mend = match (&target.reach, error.kind()) {
-        (Reach::Ssh { .. }, io::ErrorKind::NotFound) => {
+        (ReachMethod::Ssh { .. }, io::ErrorKind::NotFound) => {
             ": install OpenSSH's client here (`openssh-client`)"
         }
         (_, io::ErrorKind::NotFound) => ": it is not installed here",
@@ -284,9 +295,10 @@ fn not_started(target: &Target, program: &str, error: &io::Error) -> String {
 /// Why the way there ended before latput ran, with the remedy where it is known.
 fn why_it_ended(target: &Target, status: ExitStatus, said: &str) -> String {
     let name = target.name();
-    let Reach::Ssh { destination, port } = &target.reach else {
+    let ReachMethod::Ssh { destination, port } = &target.reach else {
         let last = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
-        let last = last.map_or_else(String::new, |line| format!("; it said: {}", printable(line)));
+        let last = last
+            .map_or_else(String::new, |line| format!("; it said: {}", replace_control_chars(line)));
         return format!(
             "`{name}` ended ({status}) before `sh` ran there: it must give the stdin and stdout of a command{last}"
         );
@@ -372,7 +384,7 @@ mod tests {
     fn quoted_word_is_one_shell_word() {
         let word = "it's; $(x) \"y\" \\";
         let out = Command::new("sh")
-            .args(["-c", &format!("printf %s {}", quoted(word))])
+            .args(["-c", &format!("printf %s {}", quote_argument(word))])
             .output()
             .unwrap();
         assert_eq!(String::from_utf8(out.stdout).unwrap(), word);

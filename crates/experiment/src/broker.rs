@@ -12,6 +12,6 @@ pub mod message;
 pub mod process;
 mod server;
 
-pub use self::admit::admit;
+pub use self::admit::admit_hosts;
 pub use self::client::{COMMAND, start};
-pub use self::server::{Error, serve};
+pub use self::server::{BrokerError, serve_controller};

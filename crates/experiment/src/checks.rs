@@ -12,7 +12,7 @@ use latput_trial::surroundings::SHARED_CPUS;
 use latput_trial::{Check, Traffic};
 use latput_units::Nanos;
 
-pub(crate) use self::beside::{on_schedule, throttled};
+pub(crate) use self::beside::{check_throttling, on_schedule};
 pub(crate) use self::steal::steal_of_slices;
 /// Least change that counts as a step: more than NTP's slewing in a window, and less than a clock
 /// is set by.
@@ -53,28 +53,28 @@ pub fn of_trial(
 ) -> Vec<Check> {
     let mut checks = cpu_parts(hosts, parts);
     for (host, part) in hosts.iter().zip(parts) {
-        checks.push(steal::steal(host));
+        checks.push(steal::check_steal(host));
         checks.extend(cpu_covers_window(host));
         checks.extend(cpu_sources_agree(host, part.traffic_cpu));
         // Beside live traffic as much is read under each setting, and readings are rarer where they cost much.
         if !matches!(traffic, Traffic::Live) {
-            checks.push(sampling(host));
+            checks.push(check_sampling_cost(host));
         }
-        checks.extend(connections::seen(host));
+        checks.extend(connections::check_connections_seen(host));
         checks.extend(wall_clock(host));
         // The work of programs is theirs, and cannot be told from others'.
         if !matches!(traffic, Traffic::Command | Traffic::Live) {
             checks.extend(beside::other_work(part.traffic_cpu, host));
         }
-        checks.extend(effects(host));
+        checks.extend(check_knob_effects(host));
     }
     // Programs may speak to others too.
     if !matches!(traffic, Traffic::Command | Traffic::Live) {
         checks.extend(beside::other_traffic(hosts));
     }
-    checks.extend(phase_lock::check(traffic, flow, hosts));
+    checks.extend(phase_lock::check_phase_lock(traffic, flow, hosts));
     let generator = hosts.iter().find(|host| host.role == Role::Generator);
-    checks.extend(generator.and_then(|host| steady(traffic, host)));
+    checks.extend(generator.and_then(|host| check_steady_load(traffic, host)));
     checks.extend(of_packets(traffic, flow, hosts));
     checks
 }
@@ -86,7 +86,7 @@ pub(crate) fn of_packets(
     hosts: &[HostObservation],
 ) -> Vec<Check> {
     let bundling = packets_per_transaction(traffic, flow, hosts);
-    bundling.into_iter().chain(retransmits(traffic, flow, hosts)).collect()
+    bundling.into_iter().chain(check_retransmits(traffic, flow, hosts)).collect()
 }
 
 /// Whether the CPU time of hosts that share a kernel, plus that of unused CPUs, is the machine's
@@ -213,9 +213,9 @@ fn tick_of_each_cpu(host: &HostObservation) -> f64 {
     CLOCK_TICK.as_secs_f64() * host.cpus.len() as f64
 }
 
-fn sampling(host: &HostObservation) -> Check {
+fn check_sampling_cost(host: &HostObservation) -> Check {
     let [sampling, tracing] = [host.sampling_cpu, host.tracing_cpu.unwrap_or_default()]
-        .map(|time| share(time, host.window));
+        .map(|time| compute_share(time, host.window));
     let of_programs = if host.tracing_cpu.is_some() {
         format!(", and tracing {:.2}%", tracing * 100.0)
     } else {
@@ -250,7 +250,7 @@ fn wall_clock(host: &HostObservation) -> Option<Check> {
 
 /// Whether a moderation knob held polls back: a device may accept a value and ignore it. No check
 /// if the counts decide nothing.
-fn effects(host: &HostObservation) -> Vec<Check> {
+fn check_knob_effects(host: &HostObservation) -> Vec<Check> {
     let Some(napi) = host.napi else { return Vec::new() };
     let seen = Seen {
         window: host.window,
@@ -271,7 +271,7 @@ fn effects(host: &HostObservation) -> Vec<Check> {
 
 /// Whether the load was steady. One that grows or falls through the window is not warmed up, or has
 /// not settled.
-fn steady(traffic: &Traffic, host: &HostObservation) -> Option<Check> {
+fn check_steady_load(traffic: &Traffic, host: &HostObservation) -> Option<Check> {
     let counts = &host.packets_per_interval;
     let (first, second) = counts.split_at(counts.len() / 2);
     if first.len() < STEADY_INTERVALS {
@@ -337,16 +337,16 @@ fn window_ratio(flow: &TrafficObservation, host: &HostObservation) -> f64 {
 }
 
 /// Retransmissions of the connections; for short connections those of the hosts.
-fn retransmits(
+fn check_retransmits(
     traffic: &Traffic,
     flow: &TrafficObservation,
     hosts: &[HostObservation],
 ) -> Option<Check> {
     let retransmits = match traffic {
-        Traffic::TcpCrr { .. } => total(hosts, |host| host.tcp_retransmitted),
+        Traffic::TcpCrr { .. } => sum_counts(hosts, |host| host.tcp_retransmitted),
         _ => flow.retransmits?,
     };
-    let packets = total(hosts, |host| host.interface.tx_packets);
+    let packets = sum_counts(hosts, |host| host.interface.tx_packets);
     let share = retransmits as f64 / (packets.max(1)) as f64;
     Some(Check {
         name: "retransmissions".to_owned(),
@@ -359,11 +359,11 @@ fn retransmits(
 }
 
 /// Sums a count, saturating: a host may report any number.
-fn total(hosts: &[HostObservation], count: fn(&HostObservation) -> u64) -> u64 {
+fn sum_counts(hosts: &[HostObservation], count: fn(&HostObservation) -> u64) -> u64 {
     hosts.iter().map(count).fold(0, u64::saturating_add)
 }
 
-fn share(part: Nanos, whole: Nanos) -> f64 {
+fn compute_share(part: Nanos, whole: Nanos) -> f64 {
     if whole == Nanos::ZERO { 0.0 } else { part.as_secs_f64() / whole.as_secs_f64() }
 }
 
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn clock_step_is_told_ntp_slew_is_not() {
-        let mut hosts = lab();
+        let mut hosts = make_lab_hosts();
         let told = |hosts: &[HostObservation]| wall_clock(&hosts[0]).map(|check| check.detail);
         hosts[0].wall_clock_step_ns = -40_000;
         assert_eq!(told(&hosts), None);
@@ -388,90 +388,111 @@ mod tests {
 
     #[test]
     fn sound_trial_passes_every_check() {
-        for check in checks(&flow(), &lab()) {
+        for check in run_checks(&make_flow(), &make_lab_hosts()) {
             assert!(check.passed, "{check:?}");
         }
     }
 
     #[test]
     fn missing_or_double_cpu_time_is_seen() {
-        let mut missing = lab();
+        let mut missing = make_lab_hosts();
         missing[0].machine.idle = missing[0].machine.idle + Nanos::from_ms(500);
-        check("cpu-parts-add-up", &flow(), &missing, "of the machine's 2.500 s");
-        let mut twice = lab();
+        assert_only_failure("cpu-parts-add-up", &make_flow(), &missing, "of the machine's 2.500 s");
+        let mut twice = make_lab_hosts();
         twice[1].cpus = twice[0].cpus.clone();
-        check("cpu-parts-add-up", &flow(), &twice, SHARED_CPUS);
-        let mut more_than_there_is = lab();
+        assert_only_failure("cpu-parts-add-up", &make_flow(), &twice, SHARED_CPUS);
+        let mut more_than_there_is = make_lab_hosts();
         more_than_there_is[1].accounting.ticks = more_than_there_is[1].cpus.clone();
         more_than_there_is[1].accounting.ticks[0].time.idle = Nanos::from_s(9);
-        check("cpu-parts-add-up", &flow(), &more_than_there_is, "of the machine's 2.000 s");
+        assert_only_failure(
+            "cpu-parts-add-up",
+            &make_flow(),
+            &more_than_there_is,
+            "of the machine's 2.000 s",
+        );
     }
 
     #[test]
     fn partial_cpu_times_mark_the_trial() {
-        let mut unseen = lab();
+        let mut unseen = make_lab_hosts();
         unseen[1].cpus[0].time.idle = Nanos::from_ms(700);
         for host in &mut unseen {
-            host.machine = lab()[1].machine;
-            host.accounting.ticks = lab()[1].cpus.clone();
+            host.machine = make_lab_hosts()[1].machine;
+            host.accounting.ticks = make_lab_hosts()[1].cpus.clone();
         }
         unseen[0].accounting.ticks[0].cpu = CpuId(0);
-        check("cpu-covers-window", &flow(), &unseen, "b: the CPU times by ticks were 15.0% off");
+        assert_only_failure(
+            "cpu-covers-window",
+            &make_flow(),
+            &unseen,
+            "b: the CPU times by ticks were 15.0% off",
+        );
         let traced = |busy_by_idle_ms, napi_ms| {
-            let mut hosts = lab();
+            let mut hosts = make_lab_hosts();
             hosts[1].accounting.source = CpuSource::Trace;
             hosts[1].accounting.busy_by_idle = Some(Nanos::from_ms(busy_by_idle_ms));
             hosts[1].napi_threads_cpu = Some(Nanos::from_ms(napi_ms));
             hosts
         };
-        let agrees = |hosts: &[HostObservation]| checks(&flow(), hosts).iter().all(|c| c.passed);
+        let agrees =
+            |hosts: &[HostObservation]| run_checks(&make_flow(), hosts).iter().all(|c| c.passed);
         assert!(agrees(&traced(150, 20)) && agrees(&traced(185, 20)), "a tick is no difference");
-        check(
+        assert_only_failure(
             "cpu-sources-agree",
-            &flow(),
+            &make_flow(),
             &traced(195, 20),
             "b: the CPUs were busy 15.0% by trace",
         );
-        check("cpu-sources-agree", &flow(), &traced(150, 90), "19.0% by known threads");
+        assert_only_failure(
+            "cpu-sources-agree",
+            &make_flow(),
+            &traced(150, 90),
+            "19.0% by known threads",
+        );
     }
 
     #[test]
     fn separate_kernels_are_checked_separately() {
-        let mut hosts = lab();
+        let mut hosts = make_lab_hosts();
         // Each machine has two CPUs of which one is the host's: nothing of the other host is in it.
         hosts[1].machine = hosts[0].machine;
-        let names = of_trial(&traffic(), &flow(), &hosts, &parts(["one", "two"]));
+        let names = of_trial(&make_traffic(), &make_flow(), &hosts, &make_parts(["one", "two"]));
         let parts: Vec<_> = names.iter().filter(|c| c.name == "cpu-parts-add-up").collect();
         assert!(parts.len() == 2 && parts.iter().all(|check| check.passed), "{parts:?}");
     }
 
     #[test]
     fn what_spoils_a_trial_marks_it() {
-        let mut stolen = lab();
+        let mut stolen = make_lab_hosts();
         stolen[1].cpus[0].time.steal = Nanos::from_ms(100);
         stolen[1].cpus[0].time.idle = Nanos::from_ms(750);
-        check("steal", &flow(), &stolen, "b: the hypervisor took 10.0%");
-        let mut costly = lab();
+        assert_only_failure("steal", &make_flow(), &stolen, "b: the hypervisor took 10.0%");
+        let mut costly = make_lab_hosts();
         costly[0].sampling_cpu = Nanos::from_ms(6);
-        check("sampling-cost", &flow(), &costly, "a: sampling took 0.60%");
-        let mut traced = lab();
+        assert_only_failure("sampling-cost", &make_flow(), &costly, "a: sampling took 0.60%");
+        let mut traced = make_lab_hosts();
         traced[1].tracing_cpu = Some(Nanos::from_ms(6));
-        check("sampling-cost", &flow(), &traced, "of a CPU, and tracing 0.60%");
-        let mut busy = lab();
+        assert_only_failure("sampling-cost", &make_flow(), &traced, "of a CPU, and tracing 0.60%");
+        let mut busy = make_lab_hosts();
         busy[0].cpus[0].time.user = Nanos::from_ms(420);
         busy[0].cpus[0].time.idle = Nanos::from_ms(480);
-        check("other-work", &flow(), &busy, "a: other programs used 40.0% of a CPU");
-        let mut growing = lab();
+        assert_only_failure(
+            "other-work",
+            &make_flow(),
+            &busy,
+            "a: other programs used 40.0% of a CPU",
+        );
+        let mut growing = make_lab_hosts();
         growing[0].packets_per_interval = vec![10, 10, 10, 10, 20, 20, 20, 20];
-        check("steady", &flow(), &growing, "+100.0%");
-        let of_program = steady(&Traffic::Command, &growing[0]).unwrap().detail;
+        assert_only_failure("steady", &make_flow(), &growing, "+100.0%");
+        let of_program = check_steady_load(&Traffic::Command, &growing[0]).unwrap().detail;
         assert!(of_program.ends_with("raise `warmup`"), "{of_program}");
     }
 
     #[test]
     fn timer_that_holds_nothing_back_marks_the_trial() {
         let deferred = |polls| {
-            let mut hosts = lab();
+            let mut hosts = make_lab_hosts();
             for (knob, value) in ["gro-flush-timeout=300us", "napi-defer-hard-irqs=100"]
                 .map(|text| latput_knobs::parse_assignment(text).unwrap())
             {
@@ -482,36 +503,48 @@ mod tests {
             hosts
         };
         let of_effect = |hosts: &[HostObservation]| {
-            checks(&flow(), hosts).into_iter().find(|check| check.name == "knob-without-effect")
+            run_checks(&make_flow(), hosts)
+                .into_iter()
+                .find(|check| check.name == "knob-without-effect")
         };
         assert!(of_effect(&deferred(2_000)).unwrap().passed);
-        check(
+        assert_only_failure(
             "knob-without-effect",
-            &flow(),
+            &make_flow(),
             &deferred(40_000),
             "b: knob gro-flush-timeout is ignored",
         );
-        assert_eq!(of_effect(&lab()), None, "nothing is asked for");
+        assert_eq!(of_effect(&make_lab_hosts()), None, "nothing is asked for");
     }
 
     #[test]
     fn shared_packets_and_retransmits_are_seen() {
-        let mut bundled = lab();
+        let mut bundled = make_lab_hosts();
         bundled[0].interface.tx_packets = 600;
-        check(
+        assert_only_failure(
             "packets-per-transaction",
-            &flow(),
+            &make_flow(),
             &bundled,
             "sent 0.600 packets and received 1.000",
         );
-        let again = TrafficObservation { retransmits: Some(30), ..flow() };
-        check("retransmissions", &again, &lab(), "TCP sent 30 segments again, 1.500%");
+        let again = TrafficObservation { retransmits: Some(30), ..make_flow() };
+        assert_only_failure(
+            "retransmissions",
+            &again,
+            &make_lab_hosts(),
+            "TCP sent 30 segments again, 1.500%",
+        );
     }
 
     /// Exactly the check `name` fails, and says `detail`.
     #[track_caller]
-    fn check(name: &str, flow: &TrafficObservation, hosts: &[HostObservation], detail: &str) {
-        let all = checks(flow, hosts);
+    fn assert_only_failure(
+        name: &str,
+        flow: &TrafficObservation,
+        hosts: &[HostObservation],
+        detail: &str,
+    ) {
+        let all = run_checks(flow, hosts);
         let failed: Vec<&Check> = all.iter().filter(|check| !check.passed).collect();
         assert!(!failed.is_empty(), "nothing failed: {all:#?}");
         for check in failed {
@@ -519,19 +552,19 @@ mod tests {
         }
     }
 
-    fn checks(flow: &TrafficObservation, hosts: &[HostObservation]) -> Vec<Check> {
-        of_trial(&traffic(), flow, hosts, &parts(["boot", "boot"]))
+    fn run_checks(flow: &TrafficObservation, hosts: &[HostObservation]) -> Vec<Check> {
+        of_trial(&make_traffic(), flow, hosts, &make_parts(["boot", "boot"]))
     }
 
-    fn parts(boot_ids: [&str; 2]) -> [HostPart<'_>; 2] {
+    fn make_parts(boot_ids: [&str; 2]) -> [HostPart<'_>; 2] {
         boot_ids.map(|boot_id| HostPart { boot_id, traffic_cpu: Nanos::from_ms(100) })
     }
 
-    const fn traffic() -> Traffic {
+    const fn make_traffic() -> Traffic {
         Traffic::tcp_rr(0)
     }
 
-    fn flow() -> TrafficObservation {
+    fn make_flow() -> TrafficObservation {
         TrafficObservation {
             sender_window: Nanos::from_s(1),
             receiver_window: Nanos::from_s(1),
@@ -544,7 +577,7 @@ mod tests {
     }
 
     /// Two hosts on a machine of two CPUs, a second long.
-    fn lab() -> Vec<HostObservation> {
+    fn make_lab_hosts() -> Vec<HostObservation> {
         let time = CpuTime {
             user: Nanos::from_ms(50),
             system: Nanos::from_ms(100),

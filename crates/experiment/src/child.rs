@@ -61,11 +61,11 @@ impl OwnProcess {
         while !self.has_ended() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
-        self.leave();
+        self.leave_running();
     }
 
     /// Leaves it running; reaps it if it has ended.
-    pub(crate) fn leave(&mut self) {
+    pub(crate) fn leave_running(&mut self) {
         self.is_over = true;
         let _running = self.child.try_wait();
     }

@@ -46,14 +46,14 @@ impl ClockOffset {
     }
 
     /// The other clock's reading at `instant` of this one.
-    pub(crate) fn there(&self, instant: Nanos) -> Nanos {
+    pub(crate) fn remote_time(&self, instant: Nanos) -> Nanos {
         let there = i128::from(instant.as_ns()) + self.offset_ns;
         Nanos::from_ns(u64::try_from(there.max(0)).unwrap_or(u64::MAX))
     }
 }
 
 /// A duration in a readable unit: `12.3 us`, `1.250 ms`, `93784.012345 s`.
-pub(crate) fn rough(time: Nanos) -> String {
+pub(crate) fn format_duration(time: Nanos) -> String {
     match time.as_ns() {
         0 => "0 us".to_owned(),
         ns @ ..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
@@ -63,8 +63,10 @@ pub(crate) fn rough(time: Nanos) -> String {
 }
 
 /// An offset with its sign: `-1.500 ms`, `+3.0 us`, `the same`.
-pub(crate) fn signed(offset_ns: i128) -> String {
-    let size = rough(Nanos::from_ns(u64::try_from(offset_ns.unsigned_abs()).unwrap_or(u64::MAX)));
+pub(crate) fn format_offset(offset_ns: i128) -> String {
+    let size = format_duration(Nanos::from_ns(
+        u64::try_from(offset_ns.unsigned_abs()).unwrap_or(u64::MAX),
+    ));
     match offset_ns {
         0 => "the same".to_owned(),
         ..0 => format!("-{size}"),
@@ -74,30 +76,36 @@ pub(crate) fn signed(offset_ns: i128) -> String {
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
 
     #[test]
     fn quickest_round_trip_sets_the_doubt() {
-        let trips = [trip(0, 5_000, 4_000), trip(10_000, 11_100, 10_200), trip(20_000, 9, 21_000)];
+        let trips = [
+            make_round_trip(0, 5_000, 4_000),
+            make_round_trip(10_000, 11_100, 10_200),
+            make_round_trip(20_000, 9, 21_000),
+        ];
         let offset = ClockOffset::from_round_trips(&trips).unwrap();
         assert_eq!((offset.offset_ns, offset.uncertainty.as_ns()), (1_000, 100));
-        assert_eq!(offset.there(Nanos::from_ns(7)).as_ns(), 1_007);
+        assert_eq!(offset.remote_time(Nanos::from_ns(7)).as_ns(), 1_007);
         assert_eq!(ClockOffset::from_round_trips(&[]), None);
     }
 
     #[test]
     fn true_offset_is_within_the_doubt() {
-        let mut rng = Rng::from_seed(3);
+        let mut rng = SeededRng::from_seed(3);
         for _ in 0..1000 {
-            let truth = i128::try_from(rng.below(2_000_000_000)).unwrap() - 1_000_000_000;
+            let truth = i128::try_from(rng.next_below(2_000_000_000)).unwrap() - 1_000_000_000;
             let mut now = 5_000_000_000_u64;
             let trips: Vec<RoundTrip> = (0..ROUND_TRIPS)
                 .map(|_| {
-                    let (way, back) = (rng.below(1_000_000) as u64, rng.below(1_000_000) as u64);
+                    let (way, back) =
+                        (rng.next_below(1_000_000) as u64, rng.next_below(1_000_000) as u64);
                     let there = i128::from(now + way) + truth;
-                    let made = trip(now, u64::try_from(there).unwrap(), now + way + back);
+                    let made =
+                        make_round_trip(now, u64::try_from(there).unwrap(), now + way + back);
                     now += way + back + 1000;
                     made
                 })
@@ -111,10 +119,10 @@ mod tests {
     #[test]
     fn boot_clock_may_lag_by_any_time() {
         let behind = ClockOffset { offset_ns: -10, ..ClockOffset::default() };
-        assert_eq!(behind.there(Nanos::from_ns(4)), Nanos::ZERO);
-        assert_eq!(behind.there(Nanos::from_ns(14)).as_ns(), 4);
+        assert_eq!(behind.remote_time(Nanos::from_ns(4)), Nanos::ZERO);
+        assert_eq!(behind.remote_time(Nanos::from_ns(14)).as_ns(), 4);
         // An answer that seems to come before its question is no round trip of negative length.
-        let odd = ClockOffset::from_round_trips(&[trip(100, 50, 90)]).unwrap();
+        let odd = ClockOffset::from_round_trips(&[make_round_trip(100, 50, 90)]).unwrap();
         assert_eq!((odd.offset_ns, odd.round_trip), (-50, Nanos::ZERO));
     }
 
@@ -126,11 +134,11 @@ mod tests {
             (-1_500_000, "-1.500 ms"),
             (93_784_012_345_678, "+93784.012346 s"),
         ] {
-            assert_eq!(signed(ns), text);
+            assert_eq!(format_offset(ns), text);
         }
     }
 
-    fn trip(asked: u64, there: u64, answered: u64) -> RoundTrip {
+    fn make_round_trip(asked: u64, there: u64, answered: u64) -> RoundTrip {
         let [asked, there, answered] = [asked, there, answered].map(Nanos::from_ns);
         RoundTrip { asked, there, answered }
     }

@@ -11,50 +11,50 @@ use latput_trial::observation::{
 };
 use latput_units::Nanos;
 
-use crate::clock::{ClockOffset, rough, signed};
+use crate::clock::{ClockOffset, format_duration, format_offset};
 
 /// Merges the flows of several generators. Their windows are equal unless a count ended some early;
 /// then the longest is used.
-pub(crate) fn flows(parts: Vec<TrafficObservation>) -> TrafficObservation {
-    parts.into_iter().reduce(both).unwrap_or_default()
+pub(crate) fn merge_flows(parts: Vec<TrafficObservation>) -> TrafficObservation {
+    parts.into_iter().reduce(merge_pair).unwrap_or_default()
 }
 
-fn both(a: TrafficObservation, b: TrafficObservation) -> TrafficObservation {
+fn merge_pair(a: TrafficObservation, b: TrafficObservation) -> TrafficObservation {
     TrafficObservation {
         sender_window: a.sender_window.max(b.sender_window),
         receiver_window: a.receiver_window.max(b.receiver_window),
         sent_bytes: a.sent_bytes.saturating_add(b.sent_bytes),
         received_bytes: a.received_bytes.saturating_add(b.received_bytes),
-        transactions: joined(a.transactions, b.transactions, u64::saturating_add),
-        reverse: joined(a.reverse, b.reverse, |a, b| FlowObservation {
+        transactions: merge_options(a.transactions, b.transactions, u64::saturating_add),
+        reverse: merge_options(a.reverse, b.reverse, |a, b| FlowObservation {
             sent_bytes: a.sent_bytes.saturating_add(b.sent_bytes),
             received_bytes: a.received_bytes.saturating_add(b.received_bytes),
         }),
-        latency: joined(a.latency, b.latency, merged),
-        latency_raw: joined(a.latency_raw, b.latency_raw, merged),
-        datagrams: joined(a.datagrams, b.datagrams, datagrams),
-        retransmits: joined(a.retransmits, b.retransmits, u64::saturating_add),
-        offered_bps: joined(a.offered_bps, b.offered_bps, |a, b| a + b),
-        offered_per_s: joined(a.offered_per_s, b.offered_per_s, |a, b| a + b),
+        latency: merge_options(a.latency, b.latency, merge_histograms),
+        latency_raw: merge_options(a.latency_raw, b.latency_raw, merge_histograms),
+        datagrams: merge_options(a.datagrams, b.datagrams, merge_datagrams),
+        retransmits: merge_options(a.retransmits, b.retransmits, u64::saturating_add),
+        offered_bps: merge_options(a.offered_bps, b.offered_bps, |a, b| a + b),
+        offered_per_s: merge_options(a.offered_per_s, b.offered_per_s, |a, b| a + b),
         sender_cpu: a.sender_cpu.saturating_add(b.sender_cpu),
         receiver_cpu: a.receiver_cpu.saturating_add(b.receiver_cpu),
-        busiest_ratio: joined(a.busiest_ratio, b.busiest_ratio, f64::max),
+        busiest_ratio: merge_options(a.busiest_ratio, b.busiest_ratio, f64::max),
     }
 }
 
-fn merged(mut all: Histogram, more: Histogram) -> Histogram {
+fn merge_histograms(mut all: Histogram, more: Histogram) -> Histogram {
     all.merge(&more);
     all
 }
 
 /// Joins two optional figures. If one flow lacks a figure, the total is unknown.
-fn joined<T>(a: Option<T>, b: Option<T>, join: impl FnOnce(T, T) -> T) -> Option<T> {
+fn merge_options<T>(a: Option<T>, b: Option<T>, join: impl FnOnce(T, T) -> T) -> Option<T> {
     a.zip(b).map(|(a, b)| join(a, b))
 }
 
 /// Adds datagram counts. Jitter is a mean over datagrams, so that a busier flow has more weight
 /// (RFC 3550 has it by source).
-fn datagrams(a: DatagramObservation, b: DatagramObservation) -> DatagramObservation {
+fn merge_datagrams(a: DatagramObservation, b: DatagramObservation) -> DatagramObservation {
     let weight = |part: &DatagramObservation| part.received as f64;
     let all = weight(&a) + weight(&b);
     let jitter_ns =
@@ -72,7 +72,9 @@ fn datagrams(a: DatagramObservation, b: DatagramObservation) -> DatagramObservat
 
 /// The probe of a host without traffic, with the check on its schedule. (`latput_load::combine`
 /// checks a probe beside traffic.)
-pub(crate) fn probe(outcome: latput_load::ProbeOutcome) -> (ProbeObservation, Check) {
+pub(crate) fn convert_probe_outcome(
+    outcome: latput_load::ProbeOutcome,
+) -> (ProbeObservation, Check) {
     let latput_load::ProbeOutcome { sent, received, skipped, rtt, .. } = outcome;
     let check = Check {
         name: "probe-on-schedule".to_owned(),
@@ -84,7 +86,7 @@ pub(crate) fn probe(outcome: latput_load::ProbeOutcome) -> (ProbeObservation, Ch
 
 /// Merges the checks of several flows by name: a check passes if it passes for all. `hosts` names
 /// each flow.
-pub(crate) fn checks(by_flow: Vec<(String, Vec<Check>)>) -> Vec<Check> {
+pub(crate) fn merge_checks(by_flow: Vec<(String, Vec<Check>)>) -> Vec<Check> {
     let is_single = by_flow.len() == 1;
     let mut all: Vec<Check> = Vec::new();
     for (host, checks) in by_flow {
@@ -106,7 +108,7 @@ pub(crate) fn checks(by_flow: Vec<(String, Vec<Check>)>) -> Vec<Check> {
 
 /// The start of one host.
 #[derive(Clone, Debug)]
-pub(crate) struct Start {
+pub(crate) struct HostStart {
     pub(crate) host: String,
     /// Offset of its clock.
     pub(crate) clock: ClockOffset,
@@ -115,20 +117,24 @@ pub(crate) struct Start {
 }
 
 /// Whether every host started in time, and how well their windows overlap.
-pub(crate) fn started_together(starts: &[Start], window: Nanos) -> Option<Check> {
+pub(crate) fn started_together(starts: &[HostStart], window: Nanos) -> Option<Check> {
     /// Most offset of the windows as a share of their length. Beyond it they measure different
     /// times.
     const APART: f64 = 0.01;
     let widest = starts.iter().map(|start| start.clock.uncertainty).max()?;
     let is_late = starts.iter().any(|start| start.late > Nanos::ZERO);
-    let line = |start: &Start| {
+    let line = |start: &HostStart| {
         let clock = match start.clock {
             ClockOffset { offset_ns: 0, uncertainty: Nanos::ZERO, .. } => "the same".to_owned(),
-            clock => format!("{} ± {}", signed(clock.offset_ns), rough(clock.uncertainty)),
+            clock => format!(
+                "{} ± {}",
+                format_offset(clock.offset_ns),
+                format_duration(clock.uncertainty)
+            ),
         };
         let late = match start.late {
             Nanos::ZERO => String::new(),
-            late => format!(" (started {} late)", rough(late)),
+            late => format!(" (started {} late)", format_duration(late)),
         };
         format!("{} {clock}{late}", start.host)
     };
@@ -148,7 +154,7 @@ mod tests {
 
     #[test]
     fn flows_add_up_and_their_histograms_merge() {
-        let all = flows(vec![flow(10, 100), flow(30, 300)]);
+        let all = merge_flows(vec![make_flow(10, 100), make_flow(30, 300)]);
         assert_eq!((all.transactions, all.received_bytes), (Some(40), 400));
         assert_eq!(all.latency.unwrap().count(), 40);
         assert_eq!((all.sender_window, all.offered_bps), (Nanos::from_s(1), Some(400.0)));
@@ -160,9 +166,9 @@ mod tests {
 
     #[test]
     fn figure_missing_in_one_flow_is_unknown() {
-        let blind = TrafficObservation { retransmits: None, ..flow(1, 1) };
-        assert_eq!(flows(vec![flow(1, 1), blind]).retransmits, None);
-        assert_eq!(flows(vec![]), TrafficObservation::default());
+        let blind = TrafficObservation { retransmits: None, ..make_flow(1, 1) };
+        assert_eq!(merge_flows(vec![make_flow(1, 1), blind]).retransmits, None);
+        assert_eq!(merge_flows(vec![]), TrafficObservation::default());
     }
 
     #[test]
@@ -173,15 +179,15 @@ mod tests {
             detail: detail.to_owned(),
         };
         let flow = |host: &str, check: Check| (host.to_owned(), vec![check]);
-        let one = checks(vec![flow("a", check(true, "none"))]);
+        let one = merge_checks(vec![flow("a", check(true, "none"))]);
         assert_eq!(one, [check(true, "none")]);
-        let two = checks(vec![flow("a", check(true, "none")), flow("b", check(false, "3"))]);
+        let two = merge_checks(vec![flow("a", check(true, "none")), flow("b", check(false, "3"))]);
         assert_eq!(two, [check(false, "a: none; b: 3")]);
     }
 
     #[test]
     fn separate_or_late_windows_are_marked() {
-        let start = |uncertainty, late| Start {
+        let start = |uncertainty, late| HostStart {
             host: "far".to_owned(),
             clock: ClockOffset {
                 offset_ns: -1_500_000,
@@ -190,7 +196,7 @@ mod tests {
             },
             late: Nanos::from_us(late),
         };
-        let check = |starts: &[Start]| started_together(starts, Nanos::from_ms(100)).unwrap();
+        let check = |starts: &[HostStart]| started_together(starts, Nanos::from_ms(100)).unwrap();
         assert!(check(&[start(1000, 0), start(0, 0)]).passed);
         assert!(!check(&[start(1001, 0), start(0, 0)]).passed);
         let late = check(&[start(0, 0), start(10, 7)]);
@@ -201,7 +207,7 @@ mod tests {
         assert_eq!(started_together(&[], Nanos::from_s(1)), None);
     }
 
-    fn flow(transactions: u64, bytes: u64) -> TrafficObservation {
+    fn make_flow(transactions: u64, bytes: u64) -> TrafficObservation {
         let mut latency = Histogram::new();
         latency.record_n(Nanos::from_us(50), transactions);
         TrafficObservation {

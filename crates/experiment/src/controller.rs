@@ -15,16 +15,18 @@ use latput_load::Stop;
 use latput_trial::observation::Role;
 use latput_units::Nanos;
 
-use crate::clock::{ClockOffset, ROUND_TRIPS, RoundTrip, rough, signed};
+use crate::clock::{ClockOffset, ROUND_TRIPS, RoundTrip, format_duration, format_offset};
 use crate::error::Error;
 use crate::host;
 use crate::host_spec::HostSpec;
 use crate::interval::HostInterval;
-use crate::protocol::{Answer, ControllerId, EarlyEnd, Finished, Open, Opened, Request, SCHEMA};
+use crate::protocol::{
+    AgentInfo, Answer, ControllerId, EarlyEnd, HostTrialResult, OpenRequest, Request, SCHEMA,
+};
 
 use self::line::AgentLine;
-pub(crate) use self::programs::{LiveServer, Programs};
-pub(crate) use self::scout::Scout;
+pub(crate) use self::programs::{LiveServer, ProgramHosts};
+pub(crate) use self::scout::HostInspector;
 
 /// Interval at which waits check the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -35,7 +37,7 @@ pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 const DEATHS_WITHIN: Duration = Duration::from_millis(300);
 
 /// Looks at the programs of a trial, and says whether the windows are to end.
-pub(crate) type WindowEnds<'a> = dyn FnMut(&mut Programs) -> Result<bool, Error> + 'a;
+pub(crate) type WindowEnds<'a> = dyn FnMut(&mut ProgramHosts) -> Result<bool, Error> + 'a;
 
 /// The agents of a testbed, in its order. Dropping it ends them all, and each puts its host back.
 #[derive(Debug)]
@@ -45,7 +47,7 @@ pub struct AgentPool {
     clock_notes: Vec<String>,
     /// Interval of the agents' reports during a trial.
     interval: Option<Nanos>,
-    programs: Programs,
+    programs: ProgramHosts,
 }
 
 impl AgentPool {
@@ -55,15 +57,15 @@ impl AgentPool {
             agents: Vec::new(),
             clock_notes: Vec::new(),
             interval: None,
-            programs: Programs::default(),
+            programs: ProgramHosts::default(),
         };
-        match pool.begin(hosts, to_set, stop) {
+        match pool.start_agents(hosts, to_set, stop) {
             Ok(()) => Ok(pool),
-            Err(error) => Err(pool.abandon(error, stop, &mut |_| {})),
+            Err(error) => Err(pool.abort_agents(error, stop, &mut |_| {})),
         }
     }
 
-    fn begin(
+    fn start_agents(
         &mut self,
         hosts: &[HostSpec],
         to_set: &BTreeSet<Role>,
@@ -72,7 +74,7 @@ impl AgentPool {
         for host in hosts {
             self.agents.push(Agent::start(host, to_set.contains(&host.role), stop)?);
         }
-        let clocks = self.clocks(stop)?;
+        let clocks = self.measure_clock_offsets(stop)?;
         let is_other = |(_, clock): &(&Agent, &ClockOffset)| **clock != ClockOffset::default();
         let others = self.agents.iter().zip(&clocks).filter(is_other);
         self.clock_notes = others.map(|(agent, clock)| clock_note(&agent.spec, clock)).collect();
@@ -80,7 +82,7 @@ impl AgentPool {
     }
 
     /// Each agent's answer to `open`, in the testbed's order.
-    pub fn opened(&self) -> impl Iterator<Item = &Opened> {
+    pub fn opened_hosts(&self) -> impl Iterator<Item = &AgentInfo> {
         self.agents.iter().map(|agent| &agent.opened)
     }
 
@@ -91,7 +93,7 @@ impl AgentPool {
     }
 
     /// Interval of the agents' reports during a trial.
-    pub const fn interval(&self) -> Option<Nanos> {
+    pub const fn progress_interval(&self) -> Option<Nanos> {
         self.interval
     }
 
@@ -106,7 +108,7 @@ impl AgentPool {
     }
 
     /// The programs of `command` workloads.
-    pub(crate) fn programs(&mut self) -> &mut Programs {
+    pub(crate) fn programs(&mut self) -> &mut ProgramHosts {
         &mut self.programs
     }
 
@@ -116,13 +118,13 @@ impl AgentPool {
     }
 
     /// The system under test.
-    pub fn sut(&mut self) -> &mut Agent {
+    pub fn sut_agent(&mut self) -> &mut Agent {
         self.of_role(Role::Sut).next().expect("a testbed has one system under test")
     }
 
     /// The offset of each host's clock from this one, in the testbed's order. Hosts that share a
     /// clock share the estimate of the quickest round trip.
-    pub(crate) fn clocks(&mut self, stop: &Stop) -> Result<Vec<ClockOffset>, Error> {
+    pub(crate) fn measure_clock_offsets(&mut self, stop: &Stop) -> Result<Vec<ClockOffset>, Error> {
         let here = latput_linux::process::boot_id().map(|boot_id| host::clock_id(&boot_id)).ok();
         let mut by_clock: BTreeMap<String, Vec<RoundTrip>> = BTreeMap::new();
         for agent in &mut self.agents {
@@ -143,16 +145,16 @@ impl AgentPool {
     /// the wait; if an agent died, its death is the failure.
     ///
     /// `heard` receives each interval that a host sends, with the host's index in the testbed.
-    pub fn finished(
+    pub fn await_finished(
         &mut self,
         within: Duration,
         stop: &Stop,
         heard: &mut dyn FnMut(usize, HostInterval),
-    ) -> Result<Vec<Finished>, Error> {
+    ) -> Result<Vec<HostTrialResult>, Error> {
         self.finished_beside(within, stop, heard, None)
     }
 
-    /// [`Self::finished`] while programs run. `ends` looks at them as often as its second part wants, and says whether
+    /// [`Self::await_finished`] while programs run. `ends` looks at them as often as its second part wants, and says whether
     /// the windows are to end now.
     pub(crate) fn finished_beside(
         &mut self,
@@ -160,10 +162,10 @@ impl AgentPool {
         stop: &Stop,
         heard: &mut dyn FnMut(usize, HostInterval),
         mut ends: Option<(&mut WindowEnds<'_>, EarlyEnd)>,
-    ) -> Result<Vec<Finished>, Error> {
+    ) -> Result<Vec<HostTrialResult>, Error> {
         let begun = Instant::now();
         let deadline = begun + within;
-        let mut finished: Vec<Option<Result<Finished, Error>>> =
+        let mut finished: Vec<Option<Result<HostTrialResult, Error>>> =
             self.agents.iter().map(|_| None).collect();
         while let Some(first) = finished.iter().position(Option::is_none) {
             if stop.is_raised() {
@@ -174,7 +176,7 @@ impl AgentPool {
             {
                 ends = None;
                 for agent in &mut self.agents {
-                    agent.send(&Request::EndWindow)?;
+                    agent.queue_request(&Request::EndWindow)?;
                 }
             }
             let early_end = ends.as_ref().map_or(EarlyEnd::Never, |(_, early_end)| *early_end);
@@ -197,9 +199,9 @@ impl AgentPool {
                     Ok(Some(Answer::Progress(line))) if Instant::now() < deadline => {
                         heard(idx, line);
                     }
-                    Ok(Some(other)) => return Err(agent.unexpected(other)),
+                    Ok(Some(other)) => return Err(agent.unexpected_answer(other)),
                     Err(error) if error.is_transient() => *place = Some(Err(error)),
-                    Err(error) => return Err(self.death().unwrap_or(error)),
+                    Err(error) => return Err(self.find_dead_agent().unwrap_or(error)),
                 }
             }
         }
@@ -207,7 +209,7 @@ impl AgentPool {
     }
 
     /// The end of an agent, if one has ended or does so soon.
-    fn death(&mut self) -> Option<Error> {
+    fn find_dead_agent(&mut self) -> Option<Error> {
         let deadline = Instant::now() + DEATHS_WITHIN;
         loop {
             for agent in &mut self.agents {
@@ -225,7 +227,7 @@ impl AgentPool {
     /// Ends every agent in any state; each puts its host back. If one fails to, `latput restore`
     /// runs in its place. Returns `cause`, with the hosts that may still be changed. `tell`
     /// receives remarks for people. A second raise of `stop` ends the wait.
-    pub fn abandon(mut self, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error {
+    pub fn abort_agents(mut self, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error {
         self.programs.close();
         let hosts = ending::put_back(std::mem::take(&mut self.agents), stop, tell);
         if hosts.is_empty() {
@@ -234,10 +236,10 @@ impl AgentPool {
         Error::Changed { hosts, cause: Some(Box::new(cause)) }
     }
 
-    /// Ends every agent after the last trial, like [`Self::abandon`].
+    /// Ends every agent after the last trial, like [`Self::abort_agents`].
     pub fn close(mut self, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
         for agent in &mut self.agents {
-            let _gone = agent.send(&Request::Close);
+            let _gone = agent.queue_request(&Request::Close);
         }
         self.programs.close();
         let hosts = ending::put_back(std::mem::take(&mut self.agents), stop, tell);
@@ -258,7 +260,7 @@ impl Drop for AgentPool {
 pub struct Agent {
     /// Its host.
     pub spec: HostSpec,
-    opened: Opened,
+    opened: AgentInfo,
     line: AgentLine,
     /// Whether knobs were to be set.
     is_changed: bool,
@@ -277,7 +279,7 @@ impl Agent {
 
     fn start(spec: &HostSpec, will_set: bool, stop: &Stop) -> Result<Self, Error> {
         let mut line = AgentLine::start(spec)?;
-        let open = Request::Open(Open {
+        let open = Request::Open(OpenRequest {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             controller: ControllerId::of_this_process(),
@@ -291,12 +293,12 @@ impl Agent {
             link_reset: spec.link_reset,
             lease: spec.lease,
         });
-        line.send(&open)?;
-        match line.receive(spec.first_answer_within(), stop)? {
+        line.queue_request(&open)?;
+        match line.receive_answer(spec.first_answer_within(), stop)? {
             Answer::Opened(opened) => {
                 Ok(Self { spec: spec.clone(), opened: *opened, line, is_changed: false })
             }
-            other => Err(line.unexpected(other)),
+            other => Err(line.unexpected_answer(other)),
         }
     }
 
@@ -305,40 +307,40 @@ impl Agent {
     }
 
     /// The agent's answer to `open`.
-    pub const fn opened(&self) -> &Opened {
+    pub const fn opened(&self) -> &AgentInfo {
         &self.opened
     }
 
     /// Sends a request without waiting.
-    pub fn send(&mut self, request: &Request) -> Result<(), Error> {
+    pub fn queue_request(&mut self, request: &Request) -> Result<(), Error> {
         self.is_changed |= request.changes_knobs();
-        self.line.send(request)
+        self.line.queue_request(request)
     }
 
     /// Waits for the answer to the last request.
-    pub fn receive(&mut self, within: Duration, stop: &Stop) -> Result<Answer, Error> {
-        self.line.receive(within, stop)
+    pub fn receive_answer(&mut self, within: Duration, stop: &Stop) -> Result<Answer, Error> {
+        self.line.receive_answer(within, stop)
     }
 
     /// Sends a request and waits for its answer.
-    pub fn call(
+    pub fn send_request_within(
         &mut self,
         request: &Request,
         within: Duration,
         stop: &Stop,
     ) -> Result<Answer, Error> {
-        self.send(request)?;
-        self.line.receive(within, stop)
+        self.queue_request(request)?;
+        self.line.receive_answer(within, stop)
     }
 
-    /// [`Agent::call`] with the time limit of requests without traffic.
-    pub fn ask(&mut self, request: &Request, stop: &Stop) -> Result<Answer, Error> {
-        self.call(request, ANSWER_WITHIN, stop)
+    /// [`Agent::send_request_within`] with the time limit of requests without traffic.
+    pub fn send_request(&mut self, request: &Request, stop: &Stop) -> Result<Answer, Error> {
+        self.send_request_within(request, ANSWER_WITHIN, stop)
     }
 
     /// The error for an answer that does not belong to its request.
-    pub fn unexpected(&self, answer: Answer) -> Error {
-        self.line.unexpected(answer)
+    pub fn unexpected_answer(&self, answer: Answer) -> Error {
+        self.line.unexpected_answer(answer)
     }
 }
 
@@ -347,12 +349,12 @@ fn round_trips(line: &mut AgentLine, stop: &Stop) -> Result<Vec<RoundTrip>, Erro
     (0..ROUND_TRIPS)
         .map(|_| {
             let asked = latput_load::now();
-            line.send(&Request::Clock)?;
-            match line.receive(ANSWER_WITHIN, stop)? {
+            line.queue_request(&Request::Clock)?;
+            match line.receive_answer(ANSWER_WITHIN, stop)? {
                 Answer::Clock { now: there } => {
                     Ok(RoundTrip { asked, there, answered: latput_load::now() })
                 }
-                other => Err(line.unexpected(other)),
+                other => Err(line.unexpected_answer(other)),
             }
         })
         .collect()
@@ -363,8 +365,8 @@ fn clock_note(spec: &HostSpec, clock: &ClockOffset) -> String {
         "{}: its clock is {} ± {} against the controller's (quickest of {ROUND_TRIPS} round trips: \
          {}); windows are aligned by an estimate before each trial",
         spec.name,
-        signed(clock.offset_ns),
-        rough(clock.uncertainty),
-        rough(clock.round_trip)
+        format_offset(clock.offset_ns),
+        format_duration(clock.uncertainty),
+        format_duration(clock.round_trip)
     )
 }

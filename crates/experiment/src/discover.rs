@@ -11,17 +11,17 @@ use latput_load::Stop;
 use latput_trial::observation::Role;
 use latput_units::CpuSet;
 
-use self::pair::{End, Pair, Unclear, choose};
-use crate::controller::Scout;
+use self::pair::{HostEnd, InterfacePair, PairingError, choose_pair};
+use crate::controller::HostInspector;
 use crate::error::Error;
 use crate::host_spec::{HostSpec, own_program};
 use crate::host_view::{HostView, InterfaceView};
 use crate::shared_cpus;
-use crate::target::{At, Reach, Target};
+use crate::target::{InterfaceSelector, ReachMethod, Target};
 
 /// Two hosts, and what was found between them.
 #[derive(Clone, Debug)]
-pub struct Discovered {
+pub struct DiscoveredHosts {
     /// The words that they were named by.
     pub name: String,
     /// The system under test and the generator.
@@ -40,19 +40,19 @@ const ROLES: [Role; 2] = [Role::Sut, Role::Generator];
 
 /// Finds the interfaces between the system under test and the generator. `bring` is the latput to take along
 /// where it is missing; without it this program.
-pub fn discover(
+pub fn discover_hosts(
     targets: [&Target; 2],
     bring: Option<&Path>,
     stop: &Stop,
-) -> Result<Discovered, Error> {
-    let names = names(targets);
+) -> Result<DiscoveredHosts, Error> {
+    let names = name_hosts(targets);
     let own = own_program();
     let specs = [0, 1].map(|end| {
-        let reach = targets[end].via(&own, bring);
-        let spec = HostSpec::unknown(&names[end], ROLES[end], reach);
+        let reach = targets[end].via_command(&own, bring);
+        let spec = HostSpec::from_launch_command(&names[end], ROLES[end], reach);
         HostSpec { may_be_brought: targets[end].is_elsewhere(), ..spec }
     });
-    let views = look(&specs, stop)?;
+    let views = inspect_hosts(&specs, stop)?;
     let between = format!("{} and {}", targets[0], targets[1]);
     if views[0].namespace == views[1].namespace {
         return Err(Error::Target {
@@ -62,30 +62,32 @@ pub fn discover(
                     .to_owned(),
         });
     }
-    let ends = [0, 1].map(|end| End {
+    let ends = [0, 1].map(|end| HostEnd {
         name: &names[end],
         view: &views[end],
         at: targets[end].at.as_ref(),
     });
-    let (pair, others) = choose(ends).map_err(|unclear| explained(unclear, targets, between))?;
-    let cpus = cpus(targets, &views)?;
+    let (pair, others) =
+        choose_pair(ends).map_err(|unclear| explain_pairing_error(unclear, targets, between))?;
+    let cpus = assign_cpus(targets, &views)?;
     let hosts = [0, 1].map(|end| {
         let (interface, address) = pair.ends[end].clone();
         HostSpec { interface, address, cpus: cpus[end].clone(), ..specs[end].clone() }
     });
-    let (mut said, mut warnings) = (said(&ends, &pair, &others), warnings(&ends, &pair, targets));
+    let (mut said, mut warnings) =
+        (describe_choice(&ends, &pair, &others), collect_warnings(&ends, &pair, targets));
     if let [Some(sut), Some(generator)] = &cpus
         && views[0].shares_kernel_with(&views[1])
     {
         let [first, second] = &names;
         said.push(format!("both are on one machine: {first} has CPUs {sut}, {second} {generator}"));
-        warnings.extend(shared_cpus::note([sut, generator]));
+        warnings.extend(shared_cpus::note_shared_cpus([sut, generator]));
     }
-    Ok(Discovered {
+    Ok(DiscoveredHosts {
         name: format!("{},{}", targets[0], targets[1]),
         said,
         warnings,
-        file: file(targets, &hosts, bring),
+        file: render_testbed_file(targets, &hosts, bring),
         namespaces: [0, 1].map(|end| views[end].namespace.clone()),
         hosts,
     })
@@ -96,19 +98,20 @@ pub fn discover(
 /// # Errors
 ///
 /// The host cannot be reached, or it is not clear which of its interfaces is meant.
-pub fn alone(
+pub fn discover_single_host(
     target: &Target,
     bring: Option<&Path>,
     stop: &Stop,
 ) -> Result<(HostSpec, Vec<String>), Error> {
     let (own, name) = (own_program(), target.name());
-    let name = if matches!(target.reach, Reach::Command(_)) { "sut".to_owned() } else { name };
-    let spec = HostSpec::unknown(&name, Role::Sut, target.via(&own, bring));
+    let name =
+        if matches!(target.reach, ReachMethod::Command(_)) { "sut".to_owned() } else { name };
+    let spec = HostSpec::from_launch_command(&name, Role::Sut, target.via_command(&own, bring));
     let spec = HostSpec { may_be_brought: target.is_elsewhere(), ..spec };
-    let view = Scout::start(&spec)?.look(&[], None, stop)?;
+    let view = HostInspector::start(&spec)?.inspect_host(&[], None, stop)?;
     let is_meant = |one: &&InterfaceView| match &target.at {
-        Some(At::Interface(name)) => one.name == *name,
-        Some(At::Address(address)) => one.addresses.contains(address),
+        Some(InterfaceSelector::Interface(name)) => one.name == *name,
+        Some(InterfaceSelector::Address(address)) => one.addresses.contains(address),
         None => one.addresses.iter().any(|address| !address.is_loopback()),
     };
     let meant: Vec<&InterfaceView> = view.interfaces.iter().filter(is_meant).collect();
@@ -123,7 +126,7 @@ pub fn alone(
         });
     };
     let address = match &target.at {
-        Some(At::Address(address)) => Some(*address),
+        Some(InterfaceSelector::Address(address)) => Some(*address),
         _ => interface.addresses.first().copied(),
     };
     let warnings = view.missing.iter().map(|missing| format!("{name}: {missing}")).collect();
@@ -133,7 +136,7 @@ pub fn alone(
 }
 
 /// The CPUs of each end: those that its word says; and of two ends on one machine some of its own.
-fn cpus(targets: [&Target; 2], views: &[HostView; 2]) -> Result<[Option<CpuSet>; 2], Error> {
+fn assign_cpus(targets: [&Target; 2], views: &[HostView; 2]) -> Result<[Option<CpuSet>; 2], Error> {
     for (target, view) in targets.into_iter().zip(views) {
         own_cpus(target, view)?;
     }
@@ -141,7 +144,7 @@ fn cpus(targets: [&Target; 2], views: &[HostView; 2]) -> Result<[Option<CpuSet>;
     if !views[0].shares_kernel_with(&views[1]) {
         return Ok(said.map(Option::<&CpuSet>::cloned));
     }
-    Ok(shared_cpus::divided([&views[0].cpus, &views[1].cpus], said).map(Some))
+    Ok(shared_cpus::divide_cpus([&views[0].cpus, &views[1].cpus], said).map(Some))
 }
 
 /// The CPUs that a word says, which the host has.
@@ -156,26 +159,27 @@ fn own_cpus(target: &Target, view: &HostView) -> Result<Option<CpuSet>, Error> {
 }
 
 /// Looks at both hosts, with the ways between them.
-fn look(specs: &[HostSpec; 2], stop: &Stop) -> Result<[HostView; 2], Error> {
+fn inspect_hosts(specs: &[HostSpec; 2], stop: &Stop) -> Result<[HostView; 2], Error> {
     // Both are on their way before the first is waited for.
-    let [mut first, mut second] = [Scout::start(&specs[0])?, Scout::start(&specs[1])?];
+    let [mut first, mut second] =
+        [HostInspector::start(&specs[0])?, HostInspector::start(&specs[1])?];
     let addresses = |view: &HostView| -> Vec<IpAddr> {
         view.interfaces.iter().flat_map(|interface| interface.addresses.clone()).collect()
     };
-    let here = addresses(&first.look(&[], None, stop)?);
-    let there = addresses(&second.look(&here, None, stop)?);
-    Ok([first.look(&there, None, stop)?, second.look(&here, None, stop)?])
+    let here = addresses(&first.inspect_host(&[], None, stop)?);
+    let there = addresses(&second.inspect_host(&here, None, stop)?);
+    Ok([first.inspect_host(&there, None, stop)?, second.inspect_host(&here, None, stop)?])
 }
 
-fn explained(unclear: Unclear, targets: [&Target; 2], between: String) -> Error {
+fn explain_pairing_error(unclear: PairingError, targets: [&Target; 2], between: String) -> Error {
     match unclear {
-        Unclear::None(problem) => Error::NoWay { between, problem },
-        Unclear::Several(pairs) => {
+        PairingError::None(problem) => Error::NoWay { between, problem },
+        PairingError::Several(pairs) => {
             let lines = pairs.iter().map(|pair| {
                 let [first, second] = [0, 1].map(|end| {
                     let interface = &pair.ends[end].0;
                     match &targets[end].reach {
-                        Reach::Here => interface.clone(),
+                        ReachMethod::Here => interface.clone(),
                         _ => format!("{}%{interface}", targets[end].way_there()),
                     }
                 });
@@ -194,9 +198,9 @@ fn explained(unclear: Unclear, targets: [&Target; 2], between: String) -> Error 
 }
 
 /// Names of the two in the testbed.
-fn names(targets: [&Target; 2]) -> [String; 2] {
+fn name_hosts(targets: [&Target; 2]) -> [String; 2] {
     let name = |end: usize| match targets[end].reach {
-        Reach::Command(_) => ROLES[end].name().to_owned(),
+        ReachMethod::Command(_) => ROLES[end].name().to_owned(),
         _ => targets[end].name(),
     };
     let [first, second] = [name(0), name(1)];
@@ -206,12 +210,17 @@ fn names(targets: [&Target; 2]) -> [String; 2] {
     [first, second]
 }
 
-fn said(ends: &[End<'_>; 2], pair: &Pair, others: &[Pair]) -> Vec<String> {
+fn describe_choice(
+    ends: &[HostEnd<'_>; 2],
+    pair: &InterfacePair,
+    others: &[InterfacePair],
+) -> Vec<String> {
     let mut said: Vec<String> = (0..2)
         .map(|end| {
             let (this, other) = (ends[end].name, ends[1 - end].name);
             let ((name, address), to) = (&pair.ends[end], pair.ends[1 - end].1);
-            let about = ends[end].view.interface(name).map_or(String::new(), about);
+            let about =
+                ends[end].view.find_interface(name).map_or(String::new(), describe_interface);
             format!("{this}: {name} {address} ({about}); its route to {other} ({to}) leaves by it")
         })
         .collect();
@@ -232,14 +241,18 @@ fn said(ends: &[End<'_>; 2], pair: &Pair, others: &[Pair]) -> Vec<String> {
     said
 }
 
-fn about(interface: &InterfaceView) -> String {
+fn describe_interface(interface: &InterfaceView) -> String {
     let speed = interface.speed.map_or(String::new(), |speed| format!(", {speed}"));
     format!("{}{speed}, mtu {}", interface.driver, interface.mtu.get())
 }
 
-fn warnings(ends: &[End<'_>; 2], pair: &Pair, targets: [&Target; 2]) -> Vec<String> {
+fn collect_warnings(
+    ends: &[HostEnd<'_>; 2],
+    pair: &InterfacePair,
+    targets: [&Target; 2],
+) -> Vec<String> {
     let mut warnings = Vec::new();
-    let found = [0, 1].map(|end| ends[end].view.interface(&pair.ends[end].0));
+    let found = [0, 1].map(|end| ends[end].view.find_interface(&pair.ends[end].0));
     if let [Some(first), Some(second)] = found
         && first.mtu != second.mtu
     {
@@ -258,7 +271,9 @@ fn warnings(ends: &[End<'_>; 2], pair: &Pair, targets: [&Target; 2]) -> Vec<Stri
         warnings.push("a router is in between: its effect is measured too".to_owned());
     }
     for (end, found) in ends.iter().zip(found) {
-        warnings.extend(found.and_then(stacked).map(|stacked| format!("{}: {stacked}", end.name)));
+        warnings.extend(
+            found.and_then(describe_stacking).map(|stacked| format!("{}: {stacked}", end.name)),
+        );
         if let Some(interface) = found.filter(|interface| !interface.is_up) {
             warnings.push(format!("{}: {} is down or has no carrier", end.name, interface.name));
         }
@@ -266,7 +281,7 @@ fn warnings(ends: &[End<'_>; 2], pair: &Pair, targets: [&Target; 2]) -> Vec<Stri
     for (end, target) in ends.iter().zip(targets) {
         let mend = match (&target.reach, end.view.missing.is_empty()) {
             (_, true) => continue,
-            (Reach::Ssh { destination, .. }, _) => {
+            (ReachMethod::Ssh { destination, .. }, _) => {
                 let host = destination.rsplit('@').next().unwrap_or(destination);
                 format!(" (log in as root, or use `exec:ssh {destination} sudo -n` for {host})")
             }
@@ -280,19 +295,23 @@ fn warnings(ends: &[End<'_>; 2], pair: &Pair, targets: [&Target; 2]) -> Vec<Stri
 }
 
 /// Describes an interface that lies on others, and which of them has the knobs.
-pub(crate) fn stacked(interface: &InterfaceView) -> Option<String> {
+pub(crate) fn describe_stacking(interface: &InterfaceView) -> Option<String> {
     let InterfaceView { name, kind, beneath, is_virtual_function, .. } = interface;
     interfaces::whose_knobs(name, kind.as_deref(), beneath, *is_virtual_function)
 }
 
 /// A testbed file of the two hosts.
-fn file(targets: [&Target; 2], hosts: &[HostSpec; 2], bring: Option<&Path>) -> String {
+fn render_testbed_file(
+    targets: [&Target; 2],
+    hosts: &[HostSpec; 2],
+    bring: Option<&Path>,
+) -> String {
     let mut text = format!("# Found between {} and {}.\nschema = 1\n", targets[0], targets[1]);
     for (target, host) in targets.into_iter().zip(hosts) {
         let string = |text: &str| toml::Value::from(text).to_string();
         let _ =
             write!(text, "\n[host.{}]\nrole = {}\n", string(&host.name), string(host.role.name()));
-        if target.reach != Reach::Here {
+        if target.reach != ReachMethod::Here {
             let reach = target.way_there().to_string();
             let _ = writeln!(text, "target = {}", string(&reach));
         }
@@ -328,18 +347,18 @@ mod tests {
             let targets = words.map(|word| Target::parse(word).unwrap());
             let targets = [&targets[0], &targets[1]];
             let bring = Some(Path::new("a b/latput"));
-            let names = names(targets);
+            let names = name_hosts(targets);
             let hosts = [0, 1].map(|end| {
-                let reach = targets[end].via(&own_program(), bring);
+                let reach = targets[end].via_command(&own_program(), bring);
                 HostSpec {
                     may_be_brought: targets[end].is_elsewhere(),
                     interface: "eth1".to_owned(),
                     address: [10, 0, 0, u8::try_from(end).unwrap()].into(),
                     cpus: targets[end].cpus.clone(),
-                    ..HostSpec::unknown(&names[end], ROLES[end], reach)
+                    ..HostSpec::from_launch_command(&names[end], ROLES[end], reach)
                 }
             });
-            let text = file(targets, &hosts, bring);
+            let text = render_testbed_file(targets, &hosts, bring);
             let testbed = Testbed::parse("saved.toml", &text).unwrap();
             let TestbedKind::Hosts(mut read) = testbed.kind else { panic!("{text}") };
             read.sort_by_key(|host| host.role != Role::Sut);

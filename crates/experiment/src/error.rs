@@ -169,7 +169,7 @@ pub enum Error {
         is_transient: bool,
     },
     /// Some hosts may still be changed.
-    #[error("{}", changed(hosts, cause.as_deref()))]
+    #[error("{}", describe_changed_hosts(hosts, cause.as_deref()))]
     Changed {
         /// The hosts.
         hosts: Vec<LeftChanged>,
@@ -260,7 +260,7 @@ pub struct LeftChanged {
     pub command: String,
 }
 
-fn changed(hosts: &[LeftChanged], cause: Option<&Error>) -> String {
+fn describe_changed_hosts(hosts: &[LeftChanged], cause: Option<&Error>) -> String {
     let hosts = hosts.iter().map(|LeftChanged { host, why, command }| {
         format!("host `{host}` may still be changed ({why}): run `{command}`")
     });

@@ -44,7 +44,7 @@ impl FigureLine {
         Key::generate().map(|key| Self(key.into()))
     }
 
-    fn address(&self) -> io::Result<SocketAddr> {
+    fn socket_address(&self) -> io::Result<SocketAddr> {
         let name = self.0.get(..NAME_DIGITS).ok_or(io::ErrorKind::InvalidInput)?;
         SocketAddr::from_abstract_name(format!("latput-figures-{name}"))
     }
@@ -56,32 +56,32 @@ pub(crate) struct FigureSender {
     socket: UnixDatagram,
     line: FigureLine,
     to: SocketAddr,
-    snapshot: Snapshot,
+    snapshot: SnapshotBuffer,
 }
 
 impl FigureSender {
     pub(crate) fn open(line: &FigureLine) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
-        let to = line.address()?;
-        Ok(Self { socket, line: line.clone(), to, snapshot: Snapshot::default() })
+        let to = line.socket_address()?;
+        Ok(Self { socket, line: line.clone(), to, snapshot: SnapshotBuffer::default() })
     }
 
     /// Sends every snapshot that these bytes end.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         for snapshot in self.snapshot.push(bytes) {
-            self.send(&snapshot);
+            self.send_snapshot(&snapshot);
         }
     }
 
     /// The program writes no more.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn send_last_snapshot(&mut self) {
         if let Some(snapshot) = self.snapshot.take() {
-            self.send(&snapshot);
+            self.send_snapshot(&snapshot);
         }
     }
 
-    fn send(&self, snapshot: &Result<String, String>) {
+    fn send_snapshot(&self, snapshot: &Result<String, String>) {
         let (sign, text) = match snapshot {
             Ok(text) => ('+', text),
             Err(why) => ('-', why),
@@ -94,7 +94,7 @@ impl FigureSender {
 
 /// The bytes since the last end of a snapshot.
 #[derive(Debug, Default)]
-struct Snapshot {
+struct SnapshotBuffer {
     text: Vec<u8>,
     /// Bytes that there was no room for.
     dropped: usize,
@@ -102,7 +102,7 @@ struct Snapshot {
     line: Vec<u8>,
 }
 
-impl Snapshot {
+impl SnapshotBuffer {
     /// Adds bytes. Returns the snapshots that end in them: at an empty line, or at `# EOF` (`OpenMetrics`).
     fn push(&mut self, bytes: &[u8]) -> Vec<Result<String, String>> {
         let mut ended = Vec::new();
@@ -153,10 +153,10 @@ pub(crate) struct FigureInbox {
 impl FigureInbox {
     /// Binds the socket, and reads it in a thread until the process ends.
     pub(crate) fn open(line: &FigureLine) -> io::Result<Self> {
-        let socket = UnixDatagram::bind_addr(&line.address()?)?;
+        let socket = UnixDatagram::bind_addr(&line.socket_address()?)?;
         let latest = Arc::new(Mutex::new(None));
         let (kept, secret) = (Arc::clone(&latest), line.0.clone());
-        let read = move || receive(&socket, &secret, &kept);
+        let read = move || receive_snapshots(&socket, &secret, &kept);
         thread::Builder::new().name("figures".to_owned()).spawn(read)?;
         Ok(Self { line: line.clone(), latest })
     }
@@ -166,7 +166,7 @@ impl FigureInbox {
     /// # Errors
     ///
     /// Why there is none that counts.
-    pub(crate) fn latest(&self) -> Result<(Nanos, String), String> {
+    pub(crate) fn latest_snapshot(&self) -> Result<(Nanos, String), String> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (at, told) = latest.ok_or_else(|| {
             "it has printed no figures: it must print them repeatedly, each time with an empty line after them"
@@ -180,7 +180,7 @@ impl FigureInbox {
     }
 }
 
-fn receive(socket: &UnixDatagram, secret: &str, latest: &Mutex<Latest>) {
+fn receive_snapshots(socket: &UnixDatagram, secret: &str, latest: &Mutex<Latest>) {
     let mut buffer = vec![0; secret.len() + 1 + MOST_BYTES];
     loop {
         let length = match socket.recv(&mut buffer) {
@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    fn pushed(snapshot: &mut Snapshot, bytes: &[u8]) -> Vec<String> {
+    fn push_bytes(snapshot: &mut SnapshotBuffer, bytes: &[u8]) -> Vec<String> {
         snapshot
             .push(bytes)
             .into_iter()
@@ -215,43 +215,43 @@ mod tests {
 
     #[test]
     fn snapshot_ends_at_empty_line_or_eof() {
-        let mut one = Snapshot::default();
-        assert_eq!(pushed(&mut one, b"a 1\nb 2"), [""; 0]);
-        assert_eq!(pushed(&mut one, b"\n\na 3\r\n\r\n\n\n"), ["a 1\nb 2\n\n", "a 3\r\n\r\n"]);
-        assert_eq!(pushed(&mut one, b"a 4\n# EOF\n"), ["a 4\n# EOF\n"]);
-        assert_eq!(pushed(&mut one, b"\xff\x00 5\n\n"), ["\u{fffd}\0 5\n\n"]);
-        assert_eq!(pushed(&mut one, b"a 6"), [""; 0]);
+        let mut one = SnapshotBuffer::default();
+        assert_eq!(push_bytes(&mut one, b"a 1\nb 2"), [""; 0]);
+        assert_eq!(push_bytes(&mut one, b"\n\na 3\r\n\r\n\n\n"), ["a 1\nb 2\n\n", "a 3\r\n\r\n"]);
+        assert_eq!(push_bytes(&mut one, b"a 4\n# EOF\n"), ["a 4\n# EOF\n"]);
+        assert_eq!(push_bytes(&mut one, b"\xff\x00 5\n\n"), ["\u{fffd}\0 5\n\n"]);
+        assert_eq!(push_bytes(&mut one, b"a 6"), [""; 0]);
         assert_eq!(one.take(), Some(Ok("a 6".to_owned())), "the program ended");
         assert_eq!(one.take(), None);
     }
 
     #[test]
     fn flood_takes_a_bounded_space_and_is_told() {
-        let mut one = Snapshot::default();
+        let mut one = SnapshotBuffer::default();
         let mut told = Vec::new();
         for _ in 0..4_000 {
-            told.extend(pushed(&mut one, &[b'x'; 9_999]));
-            told.extend(pushed(&mut one, b"\n# EOF and more\n"));
+            told.extend(push_bytes(&mut one, &[b'x'; 9_999]));
+            told.extend(push_bytes(&mut one, b"\n# EOF and more\n"));
         }
         assert!(one.text.capacity() <= 2 * MOST_BYTES);
         assert_eq!(told.len(), 3, "at first, and each 16 MiB of 38");
-        assert!(pushed(&mut one, b"\n\n")[0].contains("more than 131072 bytes"));
-        assert_eq!(pushed(&mut one, b"a 1\n\n"), ["a 1\n\n"], "the next one is whole again");
+        assert!(push_bytes(&mut one, b"\n\n")[0].contains("more than 131072 bytes"));
+        assert_eq!(push_bytes(&mut one, b"a 1\n\n"), ["a 1\n\n"], "the next one is whole again");
     }
 
     #[test]
     fn snapshots_arrive_and_strangers_are_not_heard() {
         let line = FigureLine::generate().unwrap();
         let inbox = FigureInbox::open(&line).unwrap();
-        assert!(inbox.latest().unwrap_err().contains("printed no figures"));
+        assert!(inbox.latest_snapshot().unwrap_err().contains("printed no figures"));
         assert!(FigureInbox::open(&line).is_err(), "the name is taken");
         let stranger = UnixDatagram::unbound().unwrap();
-        stranger.send_to_addr(b"+evil 1", &line.address().unwrap()).unwrap();
+        stranger.send_to_addr(b"+evil 1", &line.socket_address().unwrap()).unwrap();
         let mut sender = FigureSender::open(&line).unwrap();
         let await_latest = |wanted: &str| {
             let deadline = Instant::now() + Duration::from_secs(60);
-            while inbox.latest().map_or_else(|why| why, |(_, text)| text) != wanted {
-                assert!(Instant::now() < deadline, "{:?}", inbox.latest());
+            while inbox.latest_snapshot().map_or_else(|why| why, |(_, text)| text) != wanted {
+                assert!(Instant::now() < deadline, "{:?}", inbox.latest_snapshot());
                 thread::sleep(Duration::from_millis(1));
             }
         };
@@ -263,7 +263,7 @@ mod tests {
         await_latest(&long);
         // Nobody reads any more: nothing waits, nothing fails.
         sender.push(b"a 2");
-        sender.end();
+        sender.send_last_snapshot();
         await_latest("a 2");
     }
 }

@@ -5,10 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use latput_load::Stop;
-use latput_vm::{Guest, GuestSpec, HOSTS, Line, Output, PROGRAM};
+use latput_vm::{CommandOutput, Guest, GuestCommand, GuestSpec, HOSTS, PROGRAM};
 
-use crate::broker::client::{BrokerLine, client};
-use crate::broker::message::{GuestPlace, Way};
+use crate::broker::client::{BrokerLine, get_broker};
+use crate::broker::message::{GuestPlace, LaunchCommand};
 use crate::error::Error;
 use crate::host_spec::own_program;
 
@@ -20,11 +20,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub struct HeldGuest {
     spec: GuestSpec,
     place: GuestPlace,
-    holder: Holder,
+    holder: GuestOwner,
 }
 
 #[derive(Debug)]
-enum Holder {
+enum GuestOwner {
     Own(Box<OwnGuest>),
     Broker(BrokersGuest),
 }
@@ -36,20 +36,21 @@ impl HeldGuest {
     ///
     /// Why it does not boot; that the user stopped it.
     pub fn start(spec: GuestSpec, stop: &Stop) -> Result<Self, Error> {
-        let mut holder = Holder::boot(spec).map_err(|problem| failed(spec, problem))?;
-        let place = holder.wait(spec, stop)?;
+        let mut holder =
+            GuestOwner::boot_guest(spec).map_err(|problem| guest_error(spec, problem))?;
+        let place = holder.wait_until_ready(spec, stop)?;
         Ok(Self { spec, place, holder })
     }
 
     /// Ends it, and boots another in its place.
     pub(crate) fn start_again(&mut self, stop: &Stop) -> Result<(), Error> {
-        self.end();
+        self.shut_down();
         *self = Self::start(self.spec, stop)?;
         Ok(())
     }
 
     /// Ends it at once. What was set in it is gone with it.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn shut_down(&mut self) {
         self.holder.end();
     }
 
@@ -64,8 +65,8 @@ impl HeldGuest {
     }
 
     /// How latput is started as its hosts, in their order.
-    pub(crate) fn ways(&self) -> [Way; 2] {
-        ways(&self.place.folder)
+    pub(crate) fn launch_commands(&self) -> [LaunchCommand; 2] {
+        build_launch_commands(&self.place.folder)
     }
 
     /// Starts a command in it.
@@ -73,55 +74,60 @@ impl HeldGuest {
     /// # Errors
     ///
     /// It cannot be reached.
-    pub fn line(&self, words: &[String]) -> Result<Line, Error> {
+    pub fn start_command(&self, words: &[String]) -> Result<GuestCommand, Error> {
         let line = match &self.holder {
-            Holder::Own(guest) => guest.line(words).map_err(|error| error.to_string()),
-            Holder::Broker(guest) => guest.line().and_then(|broker| broker.run_in_guest(words)),
+            GuestOwner::Own(guest) => guest.line(words).map_err(|error| error.to_string()),
+            GuestOwner::Broker(guest) => {
+                guest.broker_line().and_then(|broker| broker.run_in_guest(words))
+            }
         };
-        line.map_err(|problem| self.failed(problem))
+        line.map_err(|problem| self.guest_error(problem))
     }
 
     /// Runs a command of latput in it, in the first namespace.
-    pub(crate) fn run(&self, args: &[&str]) -> Result<Output, Error> {
+    pub(crate) fn run(&self, args: &[&str]) -> Result<CommandOutput, Error> {
         let words: Vec<String> =
             [PROGRAM].iter().chain(args).map(|&word| word.to_owned()).collect();
-        self.line(&words)?.output().map_err(|error| self.failed(error.to_string()))
+        self.start_command(&words)?
+            .collect_output()
+            .map_err(|error| self.guest_error(error.to_string()))
     }
 
     /// Loads the driver of the cards anew, with these parameters (`NAME=SUT,GENERATOR`), and connects the hosts again.
     /// What was set on the cards is gone, and so must be whoever uses them.
-    pub(crate) fn reload(&self, parameters: &[String]) -> Result<(), Error> {
+    pub(crate) fn reload_driver(&self, parameters: &[String]) -> Result<(), Error> {
         let args = ["vm", "reload"].into_iter().chain(parameters.iter().map(String::as_str));
         let output = self.run(&args.collect::<Vec<_>>())?;
         if output.is_success() {
             return Ok(());
         }
-        Err(self.failed(format!("the driver was not reloaded: {}", output.error_text().trim())))
+        Err(self
+            .guest_error(format!("the driver was not reloaded: {}", output.error_text().trim())))
     }
 
     /// Whether it ends now or has ended, and what its console ends with.
-    pub(crate) fn look(&mut self) -> (bool, String) {
+    pub(crate) fn check_console(&mut self) -> (bool, String) {
         match &mut self.holder {
-            Holder::Own(guest) => guest.look(),
-            Holder::Broker(guest) => match guest.line() {
+            GuestOwner::Own(guest) => guest.look(),
+            GuestOwner::Broker(guest) => match guest.broker_line() {
                 Ok(broker) => broker.look_at_guest(),
                 Err(ended) => (true, ended),
             },
         }
     }
 
-    fn failed(&self, problem: String) -> Error {
-        failed(self.spec, problem)
+    fn guest_error(&self, problem: String) -> Error {
+        guest_error(self.spec, problem)
     }
 }
 
-fn failed(spec: GuestSpec, problem: String) -> Error {
+fn guest_error(spec: GuestSpec, problem: String) -> Error {
     Error::Guest { testbed: format!("vm:{spec}"), problem }
 }
 
-impl Holder {
-    fn boot(spec: GuestSpec) -> Result<Self, String> {
-        if let Some(broker) = client() {
+impl GuestOwner {
+    fn boot_guest(spec: GuestSpec) -> Result<Self, String> {
+        if let Some(broker) = get_broker() {
             broker.boot_guest()?;
             return Ok(Self::Broker(BrokersGuest(Some(broker))));
         }
@@ -130,13 +136,13 @@ impl Holder {
     }
 
     /// Waits until commands can be run.
-    fn wait(&mut self, spec: GuestSpec, stop: &Stop) -> Result<GuestPlace, Error> {
+    fn wait_until_ready(&mut self, spec: GuestSpec, stop: &Stop) -> Result<GuestPlace, Error> {
         loop {
             let place = match self {
-                Self::Own(guest) => guest.place().map_err(|error| error.to_string()),
-                Self::Broker(guest) => guest.line().and_then(BrokerLine::guest),
+                Self::Own(guest) => guest.poll_ready().map_err(|error| error.to_string()),
+                Self::Broker(guest) => guest.broker_line().and_then(BrokerLine::poll_guest),
             };
-            if let Some(place) = place.map_err(|problem| failed(spec, problem))? {
+            if let Some(place) = place.map_err(|problem| guest_error(spec, problem))? {
                 return Ok(place);
             }
             if stop.is_raised() {
@@ -148,7 +154,7 @@ impl Holder {
 
     fn end(&mut self) {
         match self {
-            Self::Own(guest) => guest.0.end(),
+            Self::Own(guest) => guest.0.terminate(),
             Self::Broker(guest) => guest.end(),
         }
     }
@@ -159,7 +165,7 @@ impl Holder {
 struct BrokersGuest(Option<&'static BrokerLine>);
 
 impl BrokersGuest {
-    fn line(&self) -> Result<&'static BrokerLine, String> {
+    fn broker_line(&self) -> Result<&'static BrokerLine, String> {
         self.0.ok_or_else(|| "the guest has ended".to_owned())
     }
 
@@ -185,7 +191,7 @@ impl OwnGuest {
     }
 
     /// Where it is; `None` until commands can be run in it.
-    pub(crate) fn place(&mut self) -> Result<Option<GuestPlace>, latput_vm::Error> {
+    pub(crate) fn poll_ready(&mut self) -> Result<Option<GuestPlace>, latput_vm::Error> {
         let place = |guest: &Guest| GuestPlace {
             folder: guest.folder().to_owned(),
             description: guest.description(),
@@ -193,25 +199,25 @@ impl OwnGuest {
         Ok(self.0.is_ready()?.then(|| place(&self.0)))
     }
 
-    pub(crate) fn ways(&self) -> [Way; 2] {
-        ways(self.0.folder())
+    pub(crate) fn ways(&self) -> [LaunchCommand; 2] {
+        build_launch_commands(self.0.folder())
     }
 
-    pub(crate) fn line(&self, words: &[String]) -> Result<Line, latput_vm::Error> {
-        Line::open(self.0.folder(), words)
+    pub(crate) fn line(&self, words: &[String]) -> Result<GuestCommand, latput_vm::Error> {
+        GuestCommand::open(self.0.folder(), words)
     }
 
     pub(crate) fn look(&mut self) -> (bool, String) {
-        (self.0.is_ending(), self.0.console())
+        (self.0.is_ending(), self.0.console_tail())
     }
 }
 
 /// How latput is started as the hosts of the guest in this folder, in their order.
-fn ways(folder: &Path) -> [Way; 2] {
+fn build_launch_commands(folder: &Path) -> [LaunchCommand; 2] {
     HOSTS.map(|host| {
         let folder = PathBuf::from(folder).display().to_string();
         let attach = [own_program(), "vm".to_owned(), "attach".to_owned(), folder, "--".to_owned()];
-        Way {
+        LaunchCommand {
             via: attach.into_iter().chain(host.exec_words()).collect(),
             program: PROGRAM.to_owned(),
         }

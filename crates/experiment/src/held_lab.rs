@@ -7,9 +7,9 @@ use latput_linux::lab::{self, Lab, LabOptions};
 use latput_linux::process::Capability;
 use latput_trial::observation::Role;
 
-use crate::broker::message::{LabPlace, Way};
+use crate::broker::message::{LabPlace, LaunchCommand};
 use crate::error::Error;
-use crate::host::{chain, state_dir};
+use crate::host::{format_error_chain, state_dir};
 use crate::host_spec::{HostSpec, own_program};
 use crate::protocol::LinkReset;
 use crate::simulator::Simulator;
@@ -25,8 +25,8 @@ pub(crate) struct OwnLab {
 
 impl OwnLab {
     /// Makes it, for the run with this process id.
-    pub(crate) fn make(run: u32) -> Result<Self, Error> {
-        permission().map_err(|error| Error::Lab {
+    pub(crate) fn build_lab(run: u32) -> Result<Self, Error> {
+        check_permission().map_err(|error| Error::Lab {
             permission: true,
             problem: format!(
                 "{error}. Without root: `latput measure loopback` measures this host, `--on sim:{}` simulates one",
@@ -36,13 +36,13 @@ impl OwnLab {
         let lock = LabLock::take_for(run)?;
         let lab = Lab::build(&LabOptions::default()).map_err(|error| Error::Lab {
             permission: error.is_permission(),
-            problem: chain(&error),
+            problem: format_error_chain(&error),
         })?;
         Ok(Self { lab, _lock: lock })
     }
 
     /// Its hosts, the generator first.
-    pub(crate) fn places(&self) -> [LabPlace; 2] {
+    pub(crate) fn list_hosts(&self) -> [LabPlace; 2] {
         self.lab.hosts().map(|host| LabPlace {
             name: host.name.to_owned(),
             namespace: host.namespace.path(),
@@ -54,24 +54,24 @@ impl OwnLab {
 
 impl LabPlace {
     /// How latput is started there.
-    pub(crate) fn way(&self) -> Way {
+    pub(crate) fn launch_command(&self) -> LaunchCommand {
         let program = own_program();
         let (namespace, cpus) = (self.namespace.display().to_string(), self.cpus.to_string());
         let words: [&str; 8] =
             [&program, "lab", "exec", "--namespace", &namespace, "--cpus", &cpus, "--"];
-        Way { via: words.map(str::to_owned).into(), program }
+        LaunchCommand { via: words.map(str::to_owned).into(), program }
     }
 
     /// It as a host of a testbed.
-    pub(crate) fn host(&self, role: Role) -> HostSpec {
-        let Way { via, program } = self.way();
+    pub(crate) fn to_host_spec(&self, role: Role) -> HostSpec {
+        let LaunchCommand { via, program } = self.launch_command();
         HostSpec {
             interface: lab::INTERFACE.to_owned(),
             address: self.address,
             cpus: Some(self.cpus.clone()),
             binds_napi_threads: true,
             link_reset: LinkReset::AllowedOnControl,
-            ..HostSpec::unknown(&self.name, role, (via, program))
+            ..HostSpec::from_launch_command(&self.name, role, (via, program))
         }
     }
 }
@@ -86,7 +86,7 @@ pub struct LabLock {
 impl LabLock {
     /// Takes the lock; the error names the holder, or the missing privilege.
     pub fn take() -> Result<Self, Error> {
-        permission()
+        check_permission()
             .map_err(|error| Error::Lab { permission: true, problem: error.to_string() })?;
         Self::take_for(std::process::id())
     }
@@ -122,7 +122,7 @@ impl Drop for LabLock {
 }
 
 /// Whether this process may make a lab.
-pub(crate) fn permission() -> Result<(), latput_linux::Error> {
+pub(crate) fn check_permission() -> Result<(), latput_linux::Error> {
     Capability::SysAdmin.require("the lab")?;
     Capability::NetAdmin.require("the lab")
 }

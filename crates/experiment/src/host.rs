@@ -29,10 +29,13 @@ use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, IntoMap, IntoSet, Nanos};
 
-use self::beside::Beside;
-use self::traced::Spans;
+use self::beside::InterferenceMeter;
+use self::traced::TracedSpans;
 pub(crate) use self::traced::{TRACED_ROUNDS, TURN};
-use crate::protocol::{EarlyEnd, Failure, LinkReset, Open, Opened, SCHEMA, Turns, failed, refused};
+use crate::protocol::{
+    AgentInfo, EarlyEnd, Failure, LinkReset, OpenRequest, SCHEMA, SettingTurns,
+    failure_with_outcome, make_failure,
+};
 
 /// Interval of snapshots of the interface's counters in the window. Other counters are read at its
 /// two ends.
@@ -63,7 +66,7 @@ pub(crate) type CountedSlice = (HostObservation, Nanos);
 
 /// Incidents of a host while it was counted, in sentences.
 #[derive(Debug)]
-pub(crate) struct Incidents {
+pub(crate) struct WindowIncidents {
     /// Knobs that changed.
     pub(crate) drift: Vec<String>,
     /// Quotas and heat that held it back.
@@ -80,7 +83,7 @@ pub(crate) struct EndsEarly<'a> {
 /// The host that an agent is for.
 #[derive(Debug)]
 pub(crate) struct HostSession {
-    open: Open,
+    open: OpenRequest,
     cpus: CpuSet,
     kernel: LinuxKernel,
     sampler: Sampler,
@@ -95,20 +98,22 @@ pub(crate) struct HostSession {
     /// Knobs that were left to somebody else or lost since the last report, in sentences.
     left: Vec<String>,
     /// Known connections of live traffic.
-    tcp_known: connections::Known,
+    tcp_known: connections::KnownConnections,
 }
 
 impl HostSession {
     /// Reads the host's facts, and locks its interface if knobs will be set.
-    pub(crate) fn open(open: Open) -> Result<(Self, Opened), Failure> {
-        let broken = |error: latput_linux::Error| refused(error.outcome(), chain(&error));
+    pub(crate) fn open(open: OpenRequest) -> Result<(Self, AgentInfo), Failure> {
+        let broken = |error: latput_linux::Error| {
+            failure_with_outcome(error.outcome(), format_error_chain(&error))
+        };
         let cpus = match &open.cpus {
             Some(cpus) => cpus.clone(),
             None => process::allowed_cpus().map_err(broken)?,
         };
         let mut notes = Vec::new();
         if let Err(error) = process::bind_thread(&cpus) {
-            notes.push(format!("not bound to CPUs {cpus}: {}", chain(&error)));
+            notes.push(format!("not bound to CPUs {cpus}: {}", format_error_chain(&error)));
         }
         let sampler = Sampler::open(&open.interface, &cpus).map_err(broken)?;
         notes.extend(not_traced(&sampler));
@@ -118,7 +123,7 @@ impl HostSession {
             interface: open.interface.clone(),
             facts: latput_linux::facts::collect(&open.interface),
         };
-        let session = if open.will_set { Some(claim(&open)?) } else { None };
+        let session = if open.will_set { Some(claim_interface(&open)?) } else { None };
         let boot_id = process::boot_id().map_err(broken)?;
         let kernel = LinuxKernel::open().map_err(broken)?;
         let receive = ReceiveSide::new(
@@ -127,7 +132,7 @@ impl HostSession {
             latput_linux::facts::link_speed(&open.interface),
             &kernel.read_all(&open.interface),
         );
-        let opened = Opened {
+        let opened = AgentInfo {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             clock: clock_id(&boot_id),
@@ -152,7 +157,7 @@ impl HostSession {
             carrier_changes: None,
             wanted,
             left,
-            tcp_known: connections::Known::default(),
+            tcp_known: connections::KnownConnections::default(),
         };
         Ok((host, opened))
     }
@@ -161,13 +166,15 @@ impl HostSession {
     pub(crate) fn await_link(&self, stop: &Stop) -> Result<(), Failure> {
         let interface = &self.open.interface;
         let begun = Instant::now();
-        while self.was_linked && !is_linked(interface).map_err(|error| failed(chain(&error)))? {
+        while self.was_linked
+            && !is_linked(interface).map_err(|error| make_failure(format_error_chain(&error)))?
+        {
             if stop.is_raised() {
-                return Err(failed("interrupted"));
+                return Err(make_failure("interrupted"));
             }
             if begun.elapsed() > LINK_WITHIN {
                 let seconds = LINK_WITHIN.as_secs();
-                return Err(failed(format!(
+                return Err(make_failure(format!(
                     "the link of {interface} has been down for {seconds} s. Check the cable and the other end, or \
                      bring the interface up"
                 )));
@@ -189,14 +196,18 @@ impl HostSession {
     }
 
     /// Surveys the interface and the knobs that can be set.
-    pub(crate) fn survey(&self) -> Result<Nic, Failure> {
+    pub(crate) fn survey_interface(&self) -> Result<Nic, Failure> {
         let nic = self.kernel.nic(&self.open.interface, &self.cpus);
-        nic.map_err(|error| failed(chain(&error)))
+        nic.map_err(|error| make_failure(format_error_chain(&error)))
     }
 
     /// Watches the host for `span` and tells what could disturb a trial.
-    pub(crate) fn look(&mut self, span: Nanos, stop: &Stop) -> Result<Surroundings, Failure> {
-        let broken = |error: latput_linux::Error| failed(chain(&error));
+    pub(crate) fn watch_surroundings(
+        &mut self,
+        span: Nanos,
+        stop: &Stop,
+    ) -> Result<Surroundings, Failure> {
+        let broken = |error: latput_linux::Error| make_failure(format_error_chain(&error));
         let mut work = OtherWork::sees_all().then(|| OtherWork::begin(&self.cpus));
         let before = work.as_ref().map(OtherWork::read);
         let first = self.sampler.sample().map_err(broken)?;
@@ -204,9 +215,9 @@ impl HostSession {
         let last = self.sampler.sample().map_err(broken)?;
         let others = work.take().zip(before).map(|(work, before)| others_since(work, &before));
         if stop.is_raised() {
-            return Err(failed("interrupted"));
+            return Err(make_failure("interrupted"));
         }
-        let Open { host, role, interface, .. } = &self.open;
+        let OpenRequest { host, role, interface, .. } = &self.open;
         let seen = first.until(&last, host, *role, State::default()).map_err(broken)?;
         let time = seen.cpu();
         let share = |part: Nanos| part.as_secs_f64() / time.total().as_secs_f64().max(f64::EPSILON);
@@ -230,15 +241,16 @@ impl HostSession {
 
     /// Applies a setting, except for knobs that somebody else has changed meanwhile. Returns the
     /// values read back.
-    pub(crate) fn set(&mut self, setting: &Setting) -> Result<State, Failure> {
+    pub(crate) fn apply_setting(&mut self, setting: &Setting) -> Result<State, Failure> {
         self.leave_to_others()?;
         let mut found = State::default();
         self.wanted = setting.keys().copied().into_set();
         let interface = &self.open.interface;
-        let broken = |error: latput_linux::Error| failed(chain(&error));
+        let broken = |error: latput_linux::Error| make_failure(format_error_chain(&error));
         if let Some(session) = &mut self.session {
-            let applied =
-                session.apply(setting).map_err(|error| refused(error.outcome(), chain(&error)))?;
+            let applied = session.apply(setting).map_err(|error| {
+                failure_with_outcome(error.outcome(), format_error_chain(&error))
+            })?;
             let makes_threads = |change: &Change| {
                 change.knob == Knob::Threaded || change.knob.spec().resets.contains(&Knob::Threaded)
             };
@@ -254,18 +266,20 @@ impl HostSession {
             self.carrier_changes = self.kernel.carrier_changes(interface).ok();
             found = applied.found;
         } else if !setting.is_empty() {
-            return Err(failed("the session was opened for reading only"));
+            return Err(make_failure("the session was opened for reading only"));
         }
         Ok(found)
     }
 
     /// Whether a setting could be applied, as far as can be told without a write.
-    pub(crate) fn rehearse(&self, setting: &Setting) -> Result<(), Failure> {
+    pub(crate) fn rehearse_setting(&self, setting: &Setting) -> Result<(), Failure> {
         let Some(session) = &self.session else {
-            return Err(failed("the session was opened for reading only"));
+            return Err(make_failure("the session was opened for reading only"));
         };
         let rehearsed = session.rehearse(setting);
-        rehearsed.map(|_| ()).map_err(|error| refused(error.outcome(), chain(&error)))
+        rehearsed
+            .map(|_| ())
+            .map_err(|error| failure_with_outcome(error.outcome(), format_error_chain(&error)))
     }
 
     /// Stops managing the knobs that somebody else has changed since they were last set: the
@@ -284,7 +298,7 @@ impl HostSession {
                 ));
                 continue;
             }
-            session.give_up(knob).map_err(|error| failed(chain(&error)))?;
+            session.give_up(knob).map_err(|error| make_failure(format_error_chain(&error)))?;
             self.left.push(format!(
                 "another program changed {knob} ({place}) from {from} to {to}: latput leaves it alone from now \
                  on and does not put it back"
@@ -313,16 +327,16 @@ impl HostSession {
 
     /// Counts over the window, and reports the knobs that changed in it and what held the host back. The window may end `early`. `watch` receives each snapshot of the
     /// interface's counters, the first at the window's start and the last at its end.
-    pub(crate) fn observe(
+    pub(crate) fn observe_window(
         &mut self,
         window: Window,
         stop: &Stop,
         early: Option<EndsEarly<'_>>,
         watch: &mut dyn FnMut(&CounterSnapshot),
-    ) -> Result<(HostObservation, Incidents), Failure> {
+    ) -> Result<(HostObservation, WindowIncidents), Failure> {
         let before = self.kernel.read_all(&self.open.interface);
-        let mut beside = Beside::begin(&self.cpus);
-        let broken = |error: latput_linux::Error| failed(chain(&error));
+        let mut beside = InterferenceMeter::start_counting(&self.cpus);
+        let broken = |error: latput_linux::Error| make_failure(format_error_chain(&error));
         let piece = || {
             let elapsed = process::OsClock.now().saturating_sub(window.start());
             early.map_or(GLANCE_EVERY, |early| early.early_end.next_look(elapsed))
@@ -345,9 +359,10 @@ impl HostSession {
         let last = self.sampler.sample().map_err(broken)?;
         watch(&self.sampler.snapshot().map_err(broken)?);
         if stop.is_raised() {
-            return Err(failed("interrupted"));
+            return Err(make_failure("interrupted"));
         }
-        let mut drift = differences(&before, &self.kernel.read_all(&self.open.interface));
+        let mut drift =
+            describe_state_changes(&before, &self.kernel.read_all(&self.open.interface));
         self.leave_to_others()?;
         drift.extend(self.not_in_force());
         let mut observation =
@@ -356,9 +371,9 @@ impl HostSession {
             traced.divide(&mut observation);
         }
         observation.packets_per_interval = packets_per_interval(&snapshots);
-        beside.count(&mut observation);
-        let held_back = beside.end(std::slice::from_mut(&mut observation));
-        Ok((observation, Incidents { drift, held_back }))
+        beside.count_slice(&mut observation);
+        let held_back = beside.finish_counting(std::slice::from_mut(&mut observation));
+        Ok((observation, WindowIncidents { drift, held_back }))
     }
 
     /// Counts in each slice of the window. Each slice's setting is applied at its start, and
@@ -367,29 +382,30 @@ impl HostSession {
     pub(crate) fn take_turns(
         &mut self,
         window: Window,
-        turns: &Turns,
+        turns: &SettingTurns,
         stop: &Stop,
         watch: &mut dyn FnMut(&CounterSnapshot),
-    ) -> Result<(Vec<CountedSlice>, Incidents), Failure> {
-        let broken = |error: latput_linux::Error| failed(chain(&error));
+    ) -> Result<(Vec<CountedSlice>, WindowIncidents), Failure> {
+        let broken = |error: latput_linux::Error| make_failure(format_error_chain(&error));
         // Slices without a cut are steps that look for carry-over: no figures, and too short to look around.
-        let mut beside = (turns.slices.cut > Nanos::ZERO).then(|| Beside::begin(&self.cpus));
+        let mut beside =
+            (turns.slices.cut > Nanos::ZERO).then(|| InterferenceMeter::start_counting(&self.cpus));
         let mut state = self.kernel.read_all(&self.open.interface);
         let mut in_force = None;
         let (mut seen, mut changes) = (Vec::with_capacity(turns.order.len()), Vec::new());
-        let mut spans = Spans::new(turns, self.is_first());
+        let mut spans = TracedSpans::new(turns, self.is_first());
         for (idx, &turn) in (0..).zip(&turns.order) {
             let slice = window.slice(idx);
             let start = slice.start().saturating_sub(turns.slices.cut_of(idx));
             sleep_until(start, GLANCE_EVERY, || stop.is_raised());
             let mut change = Nanos::ZERO;
             if in_force != Some(turn) {
-                state.0.extend(self.set(&turns.settings[turn])?.0);
+                state.0.extend(self.apply_setting(&turns.settings[turn])?.0);
                 change = process::OsClock.now().saturating_sub(start);
                 in_force = Some(turn);
             }
             if spans.is_wanted(idx, turn) {
-                spans.keep(idx, turn, self.trace_before_slice(slice.start(), stop)?);
+                spans.store_span(idx, turn, self.trace_before_slice(slice.start(), stop)?);
             }
             sleep_until(slice.start(), GLANCE_EVERY, || stop.is_raised());
             let first = self.sampler.sample().map_err(broken)?;
@@ -397,24 +413,24 @@ impl HostSession {
             sleep_until(slice.end(), GLANCE_EVERY, || stop.is_raised());
             let last = self.sampler.sample().map_err(broken)?;
             if stop.is_raised() {
-                return Err(failed("interrupted"));
+                return Err(make_failure("interrupted"));
             }
             let host = &self.open.host;
             let role = self.open.role;
             let mut slice = first.until(&last, host, role, state.clone()).map_err(broken)?;
             if let Some(beside) = &mut beside {
-                beside.count(&mut slice);
+                beside.count_slice(&mut slice);
             }
             seen.push(slice);
             changes.push(change);
         }
         watch(&self.sampler.snapshot().map_err(broken)?);
-        spans.divide(&mut seen, &turns.order);
-        let mut drift = differences(&state, &self.kernel.read_all(&self.open.interface));
+        spans.divide_slices(&mut seen, &turns.order);
+        let mut drift = describe_state_changes(&state, &self.kernel.read_all(&self.open.interface));
         self.leave_to_others()?;
         drift.extend(self.not_in_force());
-        let held_back = beside.map_or_else(Vec::new, |beside| beside.end(&mut seen));
-        Ok((seen.into_iter().zip(changes).collect(), Incidents { drift, held_back }))
+        let held_back = beside.map_or_else(Vec::new, |beside| beside.finish_counting(&mut seen));
+        Ok((seen.into_iter().zip(changes).collect(), WindowIncidents { drift, held_back }))
     }
 
     /// Puts every knob back except those that somebody else has changed. Returns those, if they
@@ -423,7 +439,9 @@ impl HostSession {
         self.leave_to_others()?;
         let mut left = self.take_left();
         let Some(session) = self.session.take() else { return Ok(left) };
-        let restored = session.close().map_err(|error| refused(error.outcome(), chain(&error)))?;
+        let restored = session
+            .close()
+            .map_err(|error| failure_with_outcome(error.outcome(), format_error_chain(&error)))?;
         if let Restored::Done { others, .. } = restored {
             left.extend(others.iter().map(|other| format!("{other}; it stays")));
         }
@@ -443,7 +461,7 @@ fn not_traced(sampler: &Sampler) -> Vec<String> {
         let what: Vec<&str> = found.iter().map(|(what, _)| *what).collect();
         return vec![format!("{}: {missing}", what.join("; "))];
     }
-    found.iter().map(|(what, error)| format!("{what}: {}", chain(*error))).collect()
+    found.iter().map(|(what, error)| format!("{what}: {}", format_error_chain(*error))).collect()
 }
 
 /// Consequence where the kernel's record of idle time cannot be read.
@@ -455,10 +473,12 @@ fn no_record(sampler: &Sampler) -> &'static str {
     }
 }
 
-fn claim(open: &Open) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> {
-    let broken = |error: latput_linux::Error| failed(chain(&error));
+fn claim_interface(open: &OpenRequest) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> {
+    let broken = |error: latput_linux::Error| make_failure(format_error_chain(&error));
     let needed = process::Capability::NetAdmin.require(&format!("setting {}", open.interface));
-    needed.map_err(|error| refused(ChangeOutcome::refused(true), chain(&error)))?;
+    needed.map_err(|error| {
+        failure_with_outcome(ChangeOutcome::refused(true), format_error_chain(&error))
+    })?;
     let kernel = LinuxKernel::open().map_err(broken)?;
     let store = FileCheckpoints::new(&checkpoints_dir());
     let mut origin = checkpoint::context().map_err(broken)?;
@@ -472,7 +492,7 @@ fn claim(open: &Open) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> 
         LinkReset::Refused => LinkResets::Refused,
     };
     Session::open(kernel, store, &origin, &open.interface)
-        .map_err(|error| refused(error.outcome(), chain(&error)))
+        .map_err(|error| failure_with_outcome(error.outcome(), format_error_chain(&error)))
 }
 
 impl Drop for HostSession {
@@ -497,7 +517,7 @@ pub(crate) fn clock_id(boot_id: &str) -> String {
 }
 
 /// An error with its causes, in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub fn format_error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -514,7 +534,7 @@ fn packets_per_interval(snapshots: &[CounterSnapshot]) -> Vec<u64> {
     snapshots.windows(2).map(|pair| packets(&pair[1]).saturating_sub(packets(&pair[0]))).collect()
 }
 
-fn differences(before: &State, after: &State) -> Vec<String> {
+fn describe_state_changes(before: &State, after: &State) -> Vec<String> {
     let mut changes = Vec::new();
     for (key, value) in &before.0 {
         let (knob, place) = key;

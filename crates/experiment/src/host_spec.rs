@@ -7,7 +7,7 @@ use latput_trial::Plan;
 use latput_trial::observation::Role;
 use latput_units::{CpuSet, Nanos};
 
-use crate::broker::message::Way;
+use crate::broker::message::LaunchCommand;
 use crate::protocol::{LEASE, LinkReset};
 
 /// One host of a testbed.
@@ -50,7 +50,11 @@ const BROUGHT_WITHIN: Duration = Duration::from_secs(180);
 
 impl HostSpec {
     /// A host of which nothing is known but the way to it.
-    pub(crate) fn unknown(name: &str, role: Role, (via, program): (Vec<String>, String)) -> Self {
+    pub(crate) fn from_launch_command(
+        name: &str,
+        role: Role,
+        (via, program): (Vec<String>, String),
+    ) -> Self {
         Self {
             name: name.to_owned(),
             role,
@@ -68,9 +72,9 @@ impl HostSpec {
     }
 
     /// This host, of which nothing else is known.
-    pub(crate) fn here(name: &str, role: Role) -> Self {
-        let Way { via, program } = own_way();
-        Self::unknown(name, role, (via, program))
+    pub(crate) fn for_this_host(name: &str, role: Role) -> Self {
+        let LaunchCommand { via, program } = own_way();
+        Self::from_launch_command(name, role, (via, program))
     }
 
     /// How long the first answer of its latput may take.
@@ -79,13 +83,13 @@ impl HostSpec {
     }
 
     /// How its latput is started.
-    pub fn way(&self) -> Way {
-        Way { via: self.via.clone(), program: self.program.clone() }
+    pub fn launch_command(&self) -> LaunchCommand {
+        LaunchCommand { via: self.via.clone(), program: self.program.clone() }
     }
 
     /// The command line that runs its latput with these arguments.
-    pub fn words(&self, args: &[impl AsRef<str>]) -> Vec<String> {
-        self.way().words(args)
+    pub fn to_command_line(&self, args: &[impl AsRef<str>]) -> Vec<String> {
+        self.launch_command().to_command_line(args)
     }
 
     /// Whether the way to it enters a network namespace, which has no configuration files of its own.
@@ -102,7 +106,7 @@ impl HostSpec {
     }
 
     /// This host under a plan, which may allow more than the testbed does.
-    pub(crate) fn under(&self, plan: &Plan) -> Self {
+    pub(crate) fn with_plan(&self, plan: &Plan) -> Self {
         let link_reset = match self.link_reset {
             LinkReset::Refused if plan.method.allow_link_reset && self.is_named_twice => {
                 LinkReset::AllowedOnControl
@@ -115,8 +119,8 @@ impl HostSpec {
 }
 
 /// How latput is started on this host.
-pub fn own_way() -> Way {
-    Way { via: Vec::new(), program: own_program() }
+pub fn own_way() -> LaunchCommand {
+    LaunchCommand { via: Vec::new(), program: own_program() }
 }
 
 /// This program, by a path that another namespace of this machine can start.
@@ -143,7 +147,7 @@ mod tests {
             ("docker exec -i a", false),
         ] {
             let via = via.split_whitespace().map(str::to_owned).collect();
-            let host = HostSpec::unknown("a", Role::Sut, (via, "latput".to_owned()));
+            let host = HostSpec::from_launch_command("a", Role::Sut, (via, "latput".to_owned()));
             assert_eq!(host.is_namespace(), expected, "{:?}", host.via);
         }
     }

@@ -18,7 +18,7 @@ pub struct HostView {
     pub is_brought: bool,
     /// Identity of this network namespace: the boot and the namespace's number.
     pub namespace: String,
-    /// As in [`crate::protocol::Opened::clock`].
+    /// As in [`crate::protocol::AgentInfo::clock`].
     pub clock: String,
     /// The kernel's release.
     pub kernel: String,
@@ -29,7 +29,7 @@ pub struct HostView {
     /// Every interface but the loopback.
     pub interfaces: Vec<InterfaceView>,
     /// The ways to the addresses that were asked about, in their order.
-    pub ways: Vec<Way>,
+    pub ways: Vec<RouteView>,
     /// Of the interface that was asked about.
     pub knobs: Option<KnobsView>,
     /// Share of the CPUs' time that was not idle, 0 to 1, where an interface was asked about.
@@ -63,7 +63,7 @@ pub struct InterfaceView {
 /// The way from a host to an address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Way {
+pub struct RouteView {
     /// Where to.
     pub to: IpAddr,
     /// The interface by which packets leave; `None` where there is no way.
@@ -95,7 +95,7 @@ impl HostView {
     }
 
     /// The interface of this name.
-    pub fn interface(&self, name: &str) -> Option<&InterfaceView> {
+    pub fn find_interface(&self, name: &str) -> Option<&InterfaceView> {
         self.interfaces.iter().find(|interface| interface.name == name)
     }
 }

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use latput_load::Stop;
 use latput_trial::observation::Role;
 
-use crate::clock::{rough, signed};
-use crate::controller::Scout;
-use crate::discover::stacked;
+use crate::clock::{format_duration, format_offset};
+use crate::controller::HostInspector;
+use crate::discover::describe_stacking;
 use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::host_view::HostView;
@@ -37,11 +37,11 @@ pub struct HostFound {
 }
 
 /// Looks at every host, also where others fail. All agents start at the same time.
-pub fn check(hosts: &[HostSpec], stop: &Stop) -> Vec<HostCheck> {
-    let scouts: Vec<_> = hosts.iter().map(|host| (host, Scout::start(host))).collect();
+pub fn check_hosts(hosts: &[HostSpec], stop: &Stop) -> Vec<HostCheck> {
+    let scouts: Vec<_> = hosts.iter().map(|host| (host, HostInspector::start(host))).collect();
     let checks = scouts.into_iter().map(|(host, scout)| {
-        let peers: Vec<IpAddr> = peers(hosts, host).map(|peer| peer.address).collect();
-        let found = scout.and_then(|mut scout| look(&mut scout, host, &peers, stop));
+        let peers: Vec<IpAddr> = find_peers(hosts, host).map(|peer| peer.address).collect();
+        let found = scout.and_then(|mut scout| check_host(&mut scout, host, &peers, stop));
         HostCheck { spec: host.clone(), found }
     });
     let mut checks: Vec<HostCheck> = checks.collect();
@@ -50,28 +50,28 @@ pub fn check(hosts: &[HostSpec], stop: &Stop) -> Vec<HostCheck> {
 }
 
 /// The hosts that a host exchanges traffic with.
-fn peers<'a>(hosts: &'a [HostSpec], host: &HostSpec) -> impl Iterator<Item = &'a HostSpec> {
+fn find_peers<'a>(hosts: &'a [HostSpec], host: &HostSpec) -> impl Iterator<Item = &'a HostSpec> {
     let is_sut = host.role == Role::Sut;
     hosts.iter().filter(move |other| (other.role == Role::Sut) != is_sut)
 }
 
-fn look(
-    scout: &mut Scout,
+fn check_host(
+    scout: &mut HostInspector,
     host: &HostSpec,
     peers: &[IpAddr],
     stop: &Stop,
 ) -> Result<HostFound, Error> {
     let interface = host.interface.as_str();
-    let view = scout.look(peers, Some(interface), stop)?;
-    let clock = scout.clock(stop)?;
+    let view = scout.inspect_host(peers, Some(interface), stop)?;
+    let clock = scout.measure_clock_offset(stop)?;
     let clock = format!(
         "{} ± {} (round trip {})",
-        signed(clock.offset_ns),
-        rough(clock.uncertainty),
-        rough(clock.round_trip)
+        format_offset(clock.offset_ns),
+        format_duration(clock.uncertainty),
+        format_duration(clock.round_trip)
     );
     let mut warnings = Vec::new();
-    match view.interface(interface) {
+    match view.find_interface(interface) {
         None if host.address.is_loopback() => {}
         None => {
             let names: Vec<&str> =
@@ -92,7 +92,7 @@ fn look(
             if !found.addresses.contains(&host.address) {
                 warnings.push(format!("{interface} does not have the address {}", host.address));
             }
-            warnings.extend(stacked(found));
+            warnings.extend(describe_stacking(found));
         }
     }
     for way in view.ways.iter().filter(|way| !way.is_local) {
@@ -116,7 +116,7 @@ fn look(
 fn compare_mtu(checks: &mut [HostCheck]) {
     let mtu = |check: &HostCheck| {
         let found = check.found.as_ref().ok()?;
-        found.view.interface(&check.spec.interface).map(|interface| interface.mtu)
+        found.view.find_interface(&check.spec.interface).map(|interface| interface.mtu)
     };
     let sut = checks.iter().find(|check| check.spec.role == Role::Sut);
     let Some((name, expected)) = sut.and_then(|sut| Some((sut.spec.name.clone(), mtu(sut)?)))

@@ -27,10 +27,10 @@ use latput_units::Nanos;
 use rustix::process::{Pid, Signal, kill_process};
 
 use self::agent_line::AgentLine;
-use self::operation::{Count, Counted, Operation, Reply};
-use crate::host::{EndsEarly, HostSession, Incidents, chain};
+use self::operation::{CountRequest, KeeperOperation, KeeperReply, WindowCounts};
+use crate::host::{EndsEarly, HostSession, WindowIncidents, format_error_chain};
 use crate::passing;
-use crate::protocol::{Answer, EarlyEnd, Failure, Request, failed};
+use crate::protocol::{Answer, EarlyEnd, Failure, Request, make_failure};
 
 /// Most time of an agent to end after its host is put back: it writes its last answer.
 const END_WITHIN: Duration = Duration::from_secs(3);
@@ -40,7 +40,7 @@ const SIGNAL_LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Why a keeper could not serve its agent to the end.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum KeeperError {
     /// The agent's process could not be started.
     #[error("cannot start the process that talks to the controller")]
     Start(#[source] io::Error),
@@ -53,27 +53,27 @@ pub enum Error {
 }
 
 /// Starts an agent and keeps its host. Returns the agent's exit code.
-pub fn run(stop: &Stop) -> Result<u8, Error> {
-    let (link, agents_link) = UnixStream::pair().map_err(Error::Start)?;
-    let (rights, agents_rights) = passing::pair().map_err(Error::Start)?;
-    let mut agent = start([agents_link.into(), agents_rights]).map_err(Error::Start)?;
-    let line = AgentLine::open(link).map_err(Error::Start)?;
-    let serving_rights = thread::spawn(move || rights::serve(&rights));
+pub fn run(stop: &Stop) -> Result<u8, KeeperError> {
+    let (link, agents_link) = UnixStream::pair().map_err(KeeperError::Start)?;
+    let (rights, agents_rights) = passing::create_socket_pair().map_err(KeeperError::Start)?;
+    let mut agent = start([agents_link.into(), agents_rights]).map_err(KeeperError::Start)?;
+    let line = AgentLine::open(link).map_err(KeeperError::Start)?;
+    let serving_rights = thread::spawn(move || rights::serve_rights(&rights));
     let is_over = Arc::new(AtomicBool::new(false));
     thread::spawn({
         let (pid, stop, is_over) = (Pid::from_child(&agent), stop.clone(), Arc::clone(&is_over));
         move || tell_of_signal(pid, &stop, &is_over)
     });
-    let served = serve(&line, stop);
+    let served = serve_agent(&line, stop);
     is_over.store(true, Ordering::Relaxed);
-    let ended = end(&mut agent);
+    let ended = await_agent_exit(&mut agent);
     // Its last socket is closed: what was made for it is removed.
     let _removed = serving_rights.join();
     match (served, ended.code().and_then(|code| u8::try_from(code).ok())) {
         (_, Some(code)) if code != 0 => Ok(code), // it has said why
-        (Err(failure), _) => Err(Error::Host(failure)),
+        (Err(failure), _) => Err(KeeperError::Host(failure)),
         (Ok(()), Some(code)) => Ok(code),
-        (Ok(()), None) => Err(Error::AgentKilled(ended)),
+        (Ok(()), None) => Err(KeeperError::AgentKilled(ended)),
     }
 }
 
@@ -98,7 +98,7 @@ fn tell_of_signal(agent: Pid, stop: &Stop, is_over: &AtomicBool) {
 }
 
 /// Waits until the agent has ended, and kills it after a while.
-fn end(agent: &mut Child) -> ExitStatus {
+fn await_agent_exit(agent: &mut Child) -> ExitStatus {
     let deadline = Instant::now() + END_WITHIN;
     loop {
         match agent.try_wait() {
@@ -115,35 +115,40 @@ fn end(agent: &mut Child) -> ExitStatus {
 }
 
 /// Does what the agent asks until it ends, and puts the host back.
-fn serve(line: &AgentLine, stop: &Stop) -> Result<(), Failure> {
+fn serve_agent(line: &AgentLine, stop: &Stop) -> Result<(), Failure> {
     let mut host = None;
     while let Some(operation) = line.next(stop) {
         let reply = match operation {
-            Operation::Host(request) if matches!(*request, Request::Close) => break,
-            Operation::Host(request) => {
-                Reply::Answer(answer(&mut host, *request, line).unwrap_or_else(Answer::Failed))
-            }
-            Operation::Count(wanted) => count(host.as_mut(), &wanted, line)
-                .map_or_else(|failure| Reply::Answer(Answer::Failed(failure)), Reply::Counted),
+            KeeperOperation::Host(request) if matches!(*request, Request::Close) => break,
+            KeeperOperation::Host(request) => KeeperReply::Answer(
+                handle_request(&mut host, *request, line).unwrap_or_else(Answer::Failed),
+            ),
+            KeeperOperation::Count(wanted) => count_window(host.as_mut(), &wanted, line)
+                .map_or_else(
+                    |failure| KeeperReply::Answer(Answer::Failed(failure)),
+                    KeeperReply::Counted,
+                ),
         };
-        line.send(&reply);
+        line.send_reply(&reply);
     }
     let closed = host.map_or_else(|| Ok(Vec::new()), HostSession::close);
     let answer = match &closed {
         Ok(left) => Answer::Closed { why: String::new(), left: left.clone() },
         Err(failure) => Answer::Failed(failure.clone()),
     };
-    line.send(&Reply::Answer(answer));
+    line.send_reply(&KeeperReply::Answer(answer));
     closed.map(drop)
 }
 
-fn answer(
+fn handle_request(
     host: &mut Option<HostSession>,
     request: Request,
     line: &AgentLine,
 ) -> Result<Answer, Failure> {
     match (host, request) {
-        (_, Request::Look(look)) => look::look(&look).map(|seen| Answer::Seen(Box::new(seen))),
+        (_, Request::Look(look)) => {
+            look::inspect_host(&look).map(|seen| Answer::Seen(Box::new(seen)))
+        }
         (host @ None, Request::Open(open)) => {
             line.set_lease(open.lease);
             let (opened_host, opened) = HostSession::open(open)?;
@@ -151,60 +156,63 @@ fn answer(
             Ok(Answer::Opened(Box::new(opened)))
         }
         (Some(host), Request::Read { knobs }) => Ok(Answer::Values { values: host.read(&knobs) }),
-        (Some(host), Request::Survey) => host.survey().map(|nic| Answer::Surveyed(Box::new(nic))),
-        (Some(host), Request::Watch { span }) => {
-            host.look(span, line.halt()).map(|seen| Answer::Watched(Box::new(seen)))
+        (Some(host), Request::Survey) => {
+            host.survey_interface().map(|nic| Answer::Surveyed(Box::new(nic)))
         }
-        (Some(host), Request::Set { setting }) => host.set(&setting).map(|_| Answer::Set),
+        (Some(host), Request::Watch { span }) => host
+            .watch_surroundings(span, line.halt_flag())
+            .map(|seen| Answer::Watched(Box::new(seen))),
+        (Some(host), Request::Set { setting }) => host.apply_setting(&setting).map(|_| Answer::Set),
         (Some(host), Request::Rehearse { setting }) => {
-            host.rehearse(&setting).map(|()| Answer::Rehearsed)
+            host.rehearse_setting(&setting).map(|()| Answer::Rehearsed)
         }
         (Some(host), Request::Live(block)) => {
             line.begin_count();
             let is_told = || line.has_reached_count();
-            let seen = host.live(&block, line.halt(), &is_told)?;
+            let seen = host.run_live_block(&block, line.halt_flag(), &is_told)?;
             Ok(Answer::Lived(Box::new(seen)))
         }
-        (Some(host), Request::Link) => host.await_link(line.halt()).map(|()| Answer::Linked),
-        _ => Err(failed("a keeper does not do this, or not now")),
+        (Some(host), Request::Link) => host.await_link(line.halt_flag()).map(|()| Answer::Linked),
+        _ => Err(make_failure("a keeper does not do this, or not now")),
     }
 }
 
-fn count(
+fn count_window(
     host: Option<&mut HostSession>,
-    wanted: &Count,
+    wanted: &CountRequest,
     line: &AgentLine,
-) -> Result<Counted, Failure> {
-    let host = host.ok_or_else(|| failed("no host is open to be counted"))?;
-    let window = window(wanted)?;
+) -> Result<WindowCounts, Failure> {
+    let host = host.ok_or_else(|| make_failure("no host is open to be counted"))?;
+    let window = build_window(wanted)?;
     line.begin_count();
     let mut tell = |snapshot: &CounterSnapshot| {
         let CounterSnapshot { at, interface } = *snapshot;
-        line.send(&Reply::Snapshot { at, interface });
+        line.send_reply(&KeeperReply::Snapshot { at, interface });
     };
     let is_reached = || line.has_reached_count();
     let is_over = (wanted.early_end != EarlyEnd::Never)
         .then_some(EndsEarly { is_over: &is_reached, early_end: wanted.early_end });
     let (slices, incidents) = if let Some(turns) = &wanted.turns {
-        host.take_turns(window, turns, line.halt(), &mut tell)?
+        host.take_turns(window, turns, line.halt_flag(), &mut tell)?
     } else {
-        let (host, incidents) = host.observe(window, line.halt(), is_over, &mut tell)?;
+        let (host, incidents) =
+            host.observe_window(window, line.halt_flag(), is_over, &mut tell)?;
         (vec![(host, Nanos::ZERO)], incidents)
     };
-    let Incidents { drift, held_back } = incidents;
-    Ok(Counted { slices, drift, held_back, left: host.take_left() })
+    let WindowIncidents { drift, held_back } = incidents;
+    Ok(WindowCounts { slices, drift, held_back, left: host.take_left() })
 }
 
 /// The window of a request to start.
-pub(crate) fn window(wanted: &Count) -> Result<Window, Failure> {
-    let Count { at, warmup, duration, turns, .. } = wanted;
+pub(crate) fn build_window(wanted: &CountRequest) -> Result<Window, Failure> {
+    let CountRequest { at, warmup, duration, turns, .. } = wanted;
     if turns.as_ref().is_some_and(|turns| !turns.is_whole()) {
-        return Err(failed("a slice has no setting"));
+        return Err(make_failure("a slice has no setting"));
     }
     let window = Window::starting_after(*at, *warmup, *duration).and_then(|window| {
         turns.as_ref().map_or(Ok(window), |turns| window.in_slices(turns.slices))
     });
-    window.map_err(|error| failed(chain(&error)))
+    window.map_err(|error| make_failure(format_error_chain(&error)))
 }
 
 #[cfg(test)]
@@ -219,15 +227,16 @@ mod tests {
     use crate::protocol::{read_line, write_line};
 
     /// A keeper in a thread, and the agent's end of the line to it.
-    fn keeper() -> (UnixStream, thread::JoinHandle<Result<(), Failure>>) {
+    fn start_keeper() -> (UnixStream, thread::JoinHandle<Result<(), Failure>>) {
         let (link, agents) = UnixStream::pair().unwrap();
-        let serving = thread::spawn(move || serve(&AgentLine::open(link).unwrap(), &Stop::new()));
+        let serving =
+            thread::spawn(move || serve_agent(&AgentLine::open(link).unwrap(), &Stop::new()));
         (agents, serving)
     }
 
     #[test]
     fn unlisted_request_is_refused_without_change() {
-        let (mut line, serving) = keeper();
+        let (mut line, serving) = start_keeper();
         let mut answers = BufReader::new(line.try_clone().unwrap());
         let key = Key::generate().unwrap();
         let send = Request::Send {
@@ -243,19 +252,22 @@ mod tests {
         } } });
         for message in [host(send), host(Request::Ping), host(Request::Clock), host(set), count] {
             write_line(&mut line, &message).unwrap();
-            let reply: Reply = read_line(&mut answers).unwrap();
-            assert!(matches!(reply, Reply::Answer(Answer::Failed(_))), "{message}: {reply:?}");
+            let reply: KeeperReply = read_line(&mut answers).unwrap();
+            assert!(
+                matches!(reply, KeeperReply::Answer(Answer::Failed(_))),
+                "{message}: {reply:?}"
+            );
         }
         write_line(&mut line, &host(Request::Close)).unwrap();
-        let reply: Reply = read_line(&mut answers).unwrap();
-        assert!(matches!(reply, Reply::Answer(Answer::Closed { .. })), "{reply:?}");
+        let reply: KeeperReply = read_line(&mut answers).unwrap();
+        assert!(matches!(reply, KeeperReply::Answer(Answer::Closed { .. })), "{reply:?}");
         serving.join().unwrap().unwrap();
     }
 
     #[test]
     fn what_is_no_message_ends_the_keeper() {
         for words in ["hello\n", "{\"do\":{\"run\":\"sh\"}}\n", "{\"do\":"] {
-            let (mut line, serving) = keeper();
+            let (mut line, serving) = start_keeper();
             line.write_all(words.as_bytes()).unwrap();
             if !words.ends_with('\n') {
                 line.shutdown(std::net::Shutdown::Write).unwrap();

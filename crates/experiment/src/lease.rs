@@ -18,10 +18,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A lease, and whether the other end was heard. Clones are of the same line.
 #[derive(Clone, Debug)]
-pub(crate) struct Lease(Arc<Shared>);
+pub(crate) struct Lease(Arc<LeaseState>);
 
 #[derive(Debug)]
-struct Shared {
+struct LeaseState {
     length_ns: AtomicU64,
     heard: AtomicBool,
     is_over: AtomicBool,
@@ -29,7 +29,7 @@ struct Shared {
 
 impl Lease {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(LeaseState {
             length_ns: AtomicU64::new(LEASE.as_ns()),
             heard: AtomicBool::new(true),
             is_over: AtomicBool::new(false),
@@ -45,12 +45,12 @@ impl Lease {
     }
 
     /// The other end has said something.
-    pub(crate) fn hear(&self) {
+    pub(crate) fn renew(&self) {
         self.0.heard.store(true, Ordering::Relaxed);
     }
 
     /// The line has ended, and nobody is waited for.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end_lease(&self) {
         self.0.is_over.store(true, Ordering::Relaxed);
     }
 
@@ -59,7 +59,7 @@ impl Lease {
     }
 
     /// Waits until nothing was heard for the lease, and returns it; `None` if the line has ended before.
-    pub(crate) fn outlived(&self) -> Option<Nanos> {
+    pub(crate) fn wait_for_expiry(&self) -> Option<Nanos> {
         let mut silent_parts = 0;
         while silent_parts < PARTS {
             thread::sleep(self.length().as_duration() / PARTS);
@@ -73,7 +73,7 @@ impl Lease {
     }
 
     /// Calls `beat` several times in each lease until it fails or the line has ended.
-    pub(crate) fn keep(&self, mut beat: impl FnMut() -> bool) {
+    pub(crate) fn run_heartbeats(&self, mut beat: impl FnMut() -> bool) {
         while !self.is_over() && beat() {
             let begun = Instant::now();
             // The lease may become shorter meanwhile.
@@ -94,16 +94,16 @@ mod tests {
         let (kept, beats) = (lease.clone(), Arc::new(AtomicU64::new(0)));
         let heard = Arc::clone(&beats);
         let beating = thread::spawn(move || {
-            kept.keep(|| {
-                kept.hear();
+            kept.run_heartbeats(|| {
+                kept.renew();
                 heard.fetch_add(1, Ordering::Relaxed) < 7
             });
         });
         lease.set_length(Nanos::from_ms(800));
-        assert_eq!(lease.outlived(), Some(Nanos::from_ms(800)));
+        assert_eq!(lease.wait_for_expiry(), Some(Nanos::from_ms(800)));
         assert_eq!(beats.load(Ordering::Relaxed), 8, "for longer than a lease");
         beating.join().unwrap();
-        lease.end();
-        assert_eq!(lease.outlived(), None);
+        lease.end_lease();
+        assert_eq!(lease.wait_for_expiry(), None);
     }
 }

@@ -49,6 +49,6 @@ mod vm;
 
 pub use error::Error;
 pub use results_db::ResultsDb;
-pub use session::{Ended, Progress, run};
+pub use session::{RunOutcome, RunProgress, run};
 pub use shard::{RunPart, Shard};
 pub use testbed::Testbed;

@@ -2,7 +2,7 @@
 //! by which a guard is broken.
 
 use latput_knobs::Setting;
-use latput_model::goal::{Bound, Condition, Measure, Reference};
+use latput_model::goal::{BoundSide, GoalCondition, GoalMeasure, LimitReference};
 use latput_model::live::counting_margin;
 use latput_trial::Metric;
 use latput_trial::live::Live;
@@ -44,7 +44,7 @@ pub struct LiveBlock {
 
 /// A window of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct BlockSpan {
     /// When its setting is put in force.
     pub(crate) from: Nanos,
     /// When it is measured from.
@@ -54,11 +54,11 @@ pub(crate) struct Span {
 
 impl LiveBlock {
     /// Today, the other setting, today. Today's halves lie around the other's middle, so that a steady drift cancels out.
-    pub(crate) fn spans(&self) -> [Span; 3] {
+    pub(crate) fn spans(&self) -> [BlockSpan; 3] {
         let half = Nanos::from_ns(self.measured.as_ns() / 2);
         let span = |from: Nanos, cut: Nanos, length: Nanos| {
             let measured_from = from.saturating_add(cut);
-            Span { from, measured_from, to: measured_from.saturating_add(length) }
+            BlockSpan { from, measured_from, to: measured_from.saturating_add(length) }
         };
         let before = span(self.at, Nanos::ZERO, half);
         let slice = span(before.to, self.cut, self.measured);
@@ -118,8 +118,9 @@ impl Guard {
     ///
     /// What is wrong with it, and the remedy.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let limit: Condition = text.parse().map_err(|error| format!("guard `{text}`: {error}"))?;
-        let Measure::Metric(metric) = limit.figure.measure else {
+        let limit: GoalCondition =
+            text.parse().map_err(|error| format!("guard `{text}`: {error}"))?;
+        let GoalMeasure::Metric(metric) = limit.figure.measure else {
             return Err(format!(
                 "guard `{text}`: name a metric; `latput metrics` lists those of `live`"
             ));
@@ -131,14 +132,14 @@ impl Guard {
         }
         let is_of_today = match limit.reference {
             None => false,
-            Some(Reference::Today) => true,
-            Some(Reference::Best) => {
+            Some(LimitReference::Today) => true,
+            Some(LimitReference::Best) => {
                 return Err(format!(
                     "guard `{text}`: a guard compares with `today`, not with `best`"
                 ));
             }
         };
-        let is_most = limit.bound == Bound::AtMost;
+        let is_most = limit.bound == BoundSide::AtMost;
         let number = limit.number;
         if is_of_today && (number <= 0.0 || is_most != (number >= 1.0)) {
             return Err(format!(
@@ -157,7 +158,7 @@ impl Guard {
     }
 
     /// Judges the figure since the change, `tick` ticks after it (from 0), against today's before it.
-    pub(crate) fn judge(
+    pub(crate) fn judge_figure(
         &self,
         tick: usize,
         figure: TimedFigure,
@@ -167,19 +168,19 @@ impl Guard {
         let is_early = tick + 1 < FEWEST_TICKS;
         let is_broken = if self.is_of_today {
             let known = self.margins.get(tick).or(self.margins.last());
-            let limit = self.worse(self.number.ln());
+            let limit = self.signed_difference(self.number.ln());
             match (ratio, known) {
                 (Some((log, counting)), Some(margin)) => log - limit > margin.hypot(counting),
                 _ => false,
             }
         } else {
-            figure.value.is_some_and(|value| self.worse(value - self.number) > 0.0)
+            figure.value.is_some_and(|value| self.signed_difference(value - self.number) > 0.0)
         };
         GuardVerdict { log: ratio.map(|(log, _)| log), is_broken: is_broken && !is_early }
     }
 
     /// Positive where it is worse than nothing.
-    fn worse(&self, difference: f64) -> f64 {
+    fn signed_difference(&self, difference: f64) -> f64 {
         if self.is_most { difference } else { -difference }
     }
 
@@ -190,11 +191,11 @@ impl Guard {
             let [count, counted] = [(value, figure), (todays, today)].map(|(v, f)| v * f.seconds);
             let rate = |count: f64, seconds: f64| ((count + 0.5) / seconds).ln();
             let log = rate(count, figure.seconds) - rate(counted, today.seconds);
-            return Some((self.worse(log), counting_margin(count, counted)))
+            return Some((self.signed_difference(log), counting_margin(count, counted)))
                 .filter(|(log, margin)| log.is_finite() && margin.is_finite());
         }
         let log = (value / todays).ln();
-        log.is_finite().then(|| (self.worse(log), 0.0))
+        log.is_finite().then(|| (self.signed_difference(log), 0.0))
     }
 }
 
@@ -229,7 +230,7 @@ pub struct LiveSeen {
     /// When today's setting was in force again, on the host's own clock.
     pub back_at: Nanos,
     /// The guard that was broken.
-    pub broken: Option<Broken>,
+    pub broken: Option<GuardBreach>,
     /// Whether the traffic or the application fell silent under today's setting.
     pub is_silent_today: bool,
     /// Why the driver or the kernel would not have the other setting. All is as it was.
@@ -259,7 +260,7 @@ pub struct LiveSeen {
 /// A broken guard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Broken {
+pub struct GuardBreach {
     /// Its index.
     pub guard: usize,
     /// The figure that broke it.
@@ -286,7 +287,7 @@ pub struct TickSeen {
 mod tests {
     use super::*;
 
-    fn figure(value: f64) -> TimedFigure {
+    fn make_figure(value: f64) -> TimedFigure {
         TimedFigure { value: Some(value), seconds: 1.0 }
     }
 
@@ -302,7 +303,7 @@ mod tests {
             told_on: None,
         };
         let [before, slice, after] = block.spans();
-        let middle = |span: Span| span.measured_from.as_ns().midpoint(span.to.as_ns());
+        let middle = |span: BlockSpan| span.measured_from.as_ns().midpoint(span.to.as_ns());
         assert_eq!(middle(before).midpoint(middle(after)), middle(slice));
         assert_eq!(block.length(), Nanos::from_ms(4_600));
         assert!(block.is_possible());
@@ -312,8 +313,9 @@ mod tests {
     #[test]
     fn broken_share_needs_known_noise() {
         let mut guard = Guard::parse("tcp_rtt_ns_p99 <= 1.2 today").unwrap();
-        let broken =
-            |guard: &Guard, tick, value| guard.judge(tick, figure(value), figure(100.0)).is_broken;
+        let broken = |guard: &Guard, tick, value| {
+            guard.judge_figure(tick, make_figure(value), make_figure(100.0)).is_broken
+        };
         assert!(!broken(&guard, 9, 900.0), "the noise is not known");
         guard.margins = vec![2.0, 1.0, 1.0, 1.0, 0.1];
         assert!(!broken(&guard, 2, 9000.0), "too early");
@@ -321,26 +323,30 @@ mod tests {
         // ln 1.2 + 0.1: 1.326 times today.
         assert!(broken(&guard, 99, 133.0) && !broken(&guard, 99, 132.0));
         let none = TimedFigure::default();
-        assert_eq!(guard.judge(9, none, figure(1.0)), GuardVerdict { log: None, is_broken: false });
-        assert!(!guard.judge(9, figure(1.0), figure(0.0)).is_broken);
+        assert_eq!(
+            guard.judge_figure(9, none, make_figure(1.0)),
+            GuardVerdict { log: None, is_broken: false }
+        );
+        assert!(!guard.judge_figure(9, make_figure(1.0), make_figure(0.0)).is_broken);
     }
 
     #[test]
     fn lower_limit_and_absolute_limit_are_judged() {
         let mut guard = Guard::parse("tcp_throughput_bps >= 0.9 today").unwrap();
         guard.margins = vec![0.0];
-        assert!(guard.judge(9, figure(89.0), figure(100.0)).is_broken);
-        assert!(!guard.judge(9, figure(900.0), figure(100.0)).is_broken);
+        assert!(guard.judge_figure(9, make_figure(89.0), make_figure(100.0)).is_broken);
+        assert!(!guard.judge_figure(9, make_figure(900.0), make_figure(100.0)).is_broken);
         let guard = Guard::parse("sut_cpu_busy_ratio <= 0.9").unwrap();
-        assert!(guard.judge(9, figure(0.91), TimedFigure::default()).is_broken);
-        assert!(!guard.judge(9, figure(0.9), TimedFigure::default()).is_broken);
+        assert!(guard.judge_figure(9, make_figure(0.91), TimedFigure::default()).is_broken);
+        assert!(!guard.judge_figure(9, make_figure(0.9), TimedFigure::default()).is_broken);
     }
 
     #[test]
     fn rare_events_break_no_limit() {
         let mut guard = Guard::parse("tcp_retransmits_per_s <= 1.05 today").unwrap();
         guard.margins = vec![0.01];
-        let judge = |count: f64, today: f64| guard.judge(9, figure(count), figure(today));
+        let judge =
+            |count: f64, today: f64| guard.judge_figure(9, make_figure(count), make_figure(today));
         assert!(!judge(1.0, 0.0).is_broken && !judge(5.0, 0.0).is_broken);
         assert!(judge(500.0, 100.0).is_broken);
         assert!(judge(0.0, 0.0).log.is_some(), "nothing happened, as before");

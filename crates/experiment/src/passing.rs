@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 const FILES_MOST: usize = 3;
 
 /// The two ends.
-pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn create_socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Sends a message with open files.
-pub(crate) fn send<T: Serialize>(
+pub(crate) fn send_message<T: Serialize>(
     end: &OwnedFd,
     message: &T,
     files: &[BorrowedFd<'_>],
@@ -37,7 +37,7 @@ pub(crate) fn send<T: Serialize>(
 }
 
 /// A message of at most so many bytes, and the open files that came with it. The kernel closes what more came.
-pub(crate) fn receive<T: for<'a> Deserialize<'a>>(
+pub(crate) fn receive_message<T: for<'a> Deserialize<'a>>(
     end: &OwnedFd,
     bytes_most: usize,
 ) -> io::Result<(T, Vec<OwnedFd>)> {

@@ -12,4 +12,4 @@ mod ready;
 mod running;
 mod serve;
 
-pub use serve::serve;
+pub use serve::serve_controller;

@@ -63,9 +63,9 @@ impl EarlyEnd {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// Look at the host; before [`Request::Open`], any number of times.
-    Look(Look),
+    Look(InspectRequest),
     /// Open the host; before all requests that follow.
-    Open(Open),
+    Open(OpenRequest),
     /// Answer once the interface's link is up, if it was up at the start: a cable may be pulled,
     /// and some knobs take a link down for seconds.
     Link,
@@ -96,7 +96,7 @@ pub enum Request {
     /// Be the far end of the next traffic: open a data port for each generator.
     Receive {
         /// The part of each generator.
-        parts: Vec<Part>,
+        parts: Vec<GeneratorPart>,
     },
     /// Be the near end of the next traffic: connect.
     Send {
@@ -127,7 +127,7 @@ pub enum Request {
         /// Report each interval of the window with [`Answer::Progress`]; `None` means no reports.
         interval: Option<Nanos>,
         /// Settings that take turns in the window; its length is then theirs.
-        turns: Option<Turns>,
+        turns: Option<SettingTurns>,
         /// Whether [`Request::EndWindow`] may come, and how soon it is to be heard.
         early_end: EarlyEnd,
     },
@@ -174,7 +174,7 @@ impl Request {
 /// Settings that take turns while traffic flows, one in each slice of the window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Turns {
+pub struct SettingTurns {
     /// The layout of the slices.
     pub slices: Slices,
     /// This host's part of each setting; empty if it is left alone.
@@ -183,7 +183,7 @@ pub struct Turns {
     pub order: Vec<usize>,
 }
 
-impl Turns {
+impl SettingTurns {
     /// Whether each slice has a setting.
     pub fn is_whole(&self) -> bool {
         usize::try_from(self.slices.count).is_ok_and(|count| count == self.order.len())
@@ -194,7 +194,7 @@ impl Turns {
 /// One generator's traffic, as the far end expects it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
+pub struct GeneratorPart {
     /// The traffic to expect.
     pub workload: Workload,
     /// The key that a connection must prove.
@@ -232,7 +232,7 @@ pub struct PeerFinished {
 /// Scope of a look at a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Look {
+pub struct InspectRequest {
     /// [`SCHEMA`] of the controller.
     pub schema: u32,
     /// Version of the controller, for messages.
@@ -246,7 +246,7 @@ pub struct Look {
 /// The role and the limits of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Open {
+pub struct OpenRequest {
     /// [`SCHEMA`] of the controller.
     pub schema: u32,
     /// Version of the controller, for messages.
@@ -321,7 +321,7 @@ pub enum Answer {
     /// Answer to [`Request::Look`].
     Seen(Box<HostView>),
     /// Answer to [`Request::Open`].
-    Opened(Box<Opened>),
+    Opened(Box<AgentInfo>),
     /// Answer to [`Request::Link`]: the link is up, or was down at the start.
     Linked,
     /// Answer to [`Request::Read`].
@@ -354,7 +354,7 @@ pub enum Answer {
     /// Report on an interval during [`Request::Go`], before it has finished.
     Progress(HostInterval),
     /// Answer to [`Request::Go`], after the window and its drain.
-    Finished(Box<Finished>),
+    Finished(Box<HostTrialResult>),
     /// Answer to [`Request::Peer`], after the window and the program's results.
     PeerFinished(Box<PeerFinished>),
     /// Answer to [`Request::Peer`]: there was no trial with the program. This host is ready for another.
@@ -381,7 +381,7 @@ pub enum Answer {
 /// The facts of an agent and its host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Opened {
+pub struct AgentInfo {
     /// [`SCHEMA`] of the agent.
     pub schema: u32,
     /// Version of the agent.
@@ -404,7 +404,7 @@ pub struct Opened {
 /// One host's part of a trial, or of each slice of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Finished {
+pub struct HostTrialResult {
     /// One for each slice of the window; one for a window without slices.
     pub slices: Vec<HostSlice>,
     /// Delay of the start request after this host's window began; zero if in time.
@@ -485,7 +485,7 @@ pub enum LineError {
 }
 
 /// Encodes one message as a line.
-pub fn line<T: Serialize>(message: &T) -> Vec<u8> {
+pub fn encode_line<T: Serialize>(message: &T) -> Vec<u8> {
     let mut line = serde_json::to_vec(message).expect("no message has a part that JSON has not");
     line.push(b'\n');
     line
@@ -493,9 +493,11 @@ pub fn line<T: Serialize>(message: &T) -> Vec<u8> {
 
 /// Writes one message and flushes it.
 pub fn write_line<T: Serialize>(to: &mut impl Write, message: &T) -> Result<(), LineError> {
-    to.write_all(&line(message)).and_then(|()| to.flush()).map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => LineError::Closed,
-        _ => LineError::Io(error),
+    to.write_all(&encode_line(message)).and_then(|()| to.flush()).map_err(|error| {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => LineError::Closed,
+            _ => LineError::Io(error),
+        }
     })
 }
 
@@ -532,13 +534,15 @@ pub fn read_line_within<T: DeserializeOwned>(
     serde_json::from_slice(&line).map_err(|error| {
         other_version(&line).unwrap_or_else(|| LineError::Malformed {
             problem: error.to_string(),
-            start: printable(String::from_utf8_lossy(&line[..line.len().min(80)]).trim_end()),
+            start: replace_control_chars(
+                String::from_utf8_lossy(&line[..line.len().min(80)]).trim_end(),
+            ),
         })
     })
 }
 
 /// A text of another host, without control characters of terminals.
-pub(crate) fn printable(text: &str) -> String {
+pub(crate) fn replace_control_chars(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
@@ -546,7 +550,7 @@ pub(crate) fn printable(text: &str) -> String {
 /// be unknown here.
 fn other_version(line: &[u8]) -> Option<LineError> {
     #[derive(Deserialize)]
-    struct First {
+    struct FirstMessage {
         #[serde(alias = "opened")]
         open: Version,
     }
@@ -555,20 +559,20 @@ fn other_version(line: &[u8]) -> Option<LineError> {
         schema: u32,
         version: String,
     }
-    let first = serde_json::from_slice(line).map(|First { open }| open);
+    let first = serde_json::from_slice(line).map(|FirstMessage { open }| open);
     // Schemas up to 15 have the fields beside the message's name.
     let Version { schema, version } = first.or_else(|_| serde_json::from_slice(line)).ok()?;
-    let version = printable(&version).chars().take(40).collect();
+    let version = replace_control_chars(&version).chars().take(40).collect();
     (schema != SCHEMA).then_some(LineError::OtherVersion { schema, version })
 }
 
 /// A failure that left the host unchanged.
-pub(crate) fn failed(message: impl Into<String>) -> Failure {
-    refused(ChangeOutcome::Refused(Refusal::Failure), message)
+pub(crate) fn make_failure(message: impl Into<String>) -> Failure {
+    failure_with_outcome(ChangeOutcome::Refused(Refusal::Failure), message)
 }
 
 /// A failure that is not transient.
-pub(crate) fn refused(outcome: ChangeOutcome, message: impl Into<String>) -> Failure {
+pub(crate) fn failure_with_outcome(outcome: ChangeOutcome, message: impl Into<String>) -> Failure {
     Failure { outcome, is_transient: false, message: message.into() }
 }
 
@@ -597,25 +601,25 @@ mod tests {
 
     #[test]
     fn garbage_and_cut_lines_are_refused() {
-        check("hello\n", "malformed");
-        check("{\"set\":{\"setting\":{},\"more\":1}}\n", "malformed");
-        check("{\"set\":{}}\n", "malformed");
-        check("\"reboot\"\n", "malformed");
-        check("\"abort\"", "closed");
-        check("", "closed");
+        assert_line_error("hello\n", "malformed");
+        assert_line_error("{\"set\":{\"setting\":{},\"more\":1}}\n", "malformed");
+        assert_line_error("{\"set\":{}}\n", "malformed");
+        assert_line_error("\"reboot\"\n", "malformed");
+        assert_line_error("\"abort\"", "closed");
+        assert_line_error("", "closed");
     }
 
     #[test]
     fn other_version_differs_from_garbage() {
         let of_99 = "{\"schema\":99,\"version\":\"9.1\",\"new\":[]}";
         for end in ["open", "opened"] {
-            check(&format!("{{\"{end}\":{of_99}}}\n"), "schema 99");
+            assert_line_error(&format!("{{\"{end}\":{of_99}}}\n"), "schema 99");
         }
-        check(&format!("{of_99}\n"), "schema 99");
+        assert_line_error(&format!("{of_99}\n"), "schema 99");
         let same = format!("{{\"schema\":{SCHEMA},\"version\":\"9.1\"}}");
-        check(&format!("{{\"open\":{same}}}\n"), "malformed");
-        check(&format!("{same}\n"), "malformed");
-        check("{\"open\":{\"schema\":-1,\"version\":\"9.1\"}}\n", "malformed");
+        assert_line_error(&format!("{{\"open\":{same}}}\n"), "malformed");
+        assert_line_error(&format!("{same}\n"), "malformed");
+        assert_line_error("{\"open\":{\"schema\":-1,\"version\":\"9.1\"}}\n", "malformed");
     }
 
     #[test]
@@ -626,14 +630,14 @@ mod tests {
         assert!(too_long(&error, MAX_LINE_BYTES), "{error}");
         let error = read_line_within::<Request>(&mut endless, || 1000).unwrap_err();
         assert!(too_long(&error, 1000) && error.to_string().contains("1000 bytes"), "{error}");
-        let whole = line(&Request::Abort);
+        let whole = encode_line(&Request::Abort);
         assert!(read_line_within::<Request>(&mut whole.as_slice(), || whole.len()).is_ok());
         let short = read_line_within::<Request>(&mut whole.as_slice(), || whole.len() - 1);
         assert!(too_long(&short.unwrap_err(), whole.len() - 1));
     }
 
     #[track_caller]
-    fn check(line: &str, expected: &str) {
+    fn assert_line_error(line: &str, expected: &str) {
         let found = match read_line::<Request>(&mut line.as_bytes()) {
             Err(LineError::Malformed { .. }) => "malformed",
             Err(LineError::Closed) => "closed",

@@ -15,16 +15,16 @@ pub(crate) fn knobs_of(by_role: &BTreeMap<Role, Setting>) -> BTreeSet<Knob> {
 }
 
 /// A level that is in force, as the hosts read it back.
-pub(crate) struct Level {
+pub(crate) struct ReadBackLevel {
     label: String,
     values: Vec<HostToday>,
 }
 
 /// The levels of a factor that differ.
 #[derive(Default)]
-pub(crate) struct Levels(Vec<Level>);
+pub(crate) struct DistinctLevels(Vec<ReadBackLevel>);
 
-impl Levels {
+impl DistinctLevels {
     /// Takes a level of which the hosts hold `values`. If an earlier one reads alike, it is told and left out: gives the sentence.
     pub(crate) fn take(
         &mut self,
@@ -36,13 +36,13 @@ impl Levels {
             return None;
         }
         if let Some(earlier) = self.0.iter().find(|level| is_same(&level.values, &values)) {
-            let held = words(by_role, &values);
+            let held = describe_values(by_role, &values);
             return Some(format!(
                 "skipped: `{label}`: the host keeps {held}, the same as with `{}`",
                 earlier.label
             ));
         }
-        self.0.push(Level { label, values });
+        self.0.push(ReadBackLevel { label, values });
         None
     }
 }
@@ -77,7 +77,7 @@ fn is_same(one: &[HostToday], other: &[HostToday]) -> bool {
 }
 
 /// The values of a setting's knobs as they are in force: `64us`, `64us and off`.
-fn words(by_role: &BTreeMap<Role, Setting>, values: &[HostToday]) -> String {
+fn describe_values(by_role: &BTreeMap<Role, Setting>, values: &[HostToday]) -> String {
     let is_named = |host: &HostToday, knob: Knob| {
         by_role.get(&host.role).is_some_and(|setting| setting.contains_key(&knob))
     };
@@ -101,8 +101,8 @@ mod tests {
     use super::*;
 
     /// The sentence for the last of these levels; `/` is between what is asked for and what is read back.
-    fn last(levels: &[&str]) -> Option<String> {
-        let mut known = Levels::default();
+    fn take_levels(levels: &[&str]) -> Option<String> {
+        let mut known = DistinctLevels::default();
         let mut said = None;
         for level in levels {
             let (asked, held) = level.split_once('/').unwrap();
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn level_that_reads_as_another_is_told() {
-        let said = last(&[
+        let said = take_levels(&[
             "rx-usecs=16us/rx-usecs=16us adaptive-rx=off",
             "rx-usecs=64us/rx-usecs=64us adaptive-rx=off",
             "rx-usecs=80us/rx-usecs=64us adaptive-rx=off",
@@ -149,7 +149,7 @@ mod tests {
             // The link's other end decides.
             ["pause-rx=on/pause-rx=off", "pause-rx=off/pause-rx=off"],
         ] {
-            assert_eq!(last(&levels), None, "{levels:?}");
+            assert_eq!(take_levels(&levels), None, "{levels:?}");
         }
     }
 }

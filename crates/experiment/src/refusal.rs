@@ -13,7 +13,7 @@ use crate::error::Error;
 
 /// The settings of the plan that would overrun a receive ring, each with the arithmetic. A plan with one
 /// is refused; a search leaves them out. `today` is what the hosts have, if that is known: it is run in any case.
-pub(crate) fn refusals(
+pub(crate) fn find_refused_settings(
     plan: &Plan,
     sides: &[ReceiveSide],
     today: Option<&LabelledSetting>,

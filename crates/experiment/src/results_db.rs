@@ -1,6 +1,6 @@
 //! The results file: one SQLite database, one durable append per trial, many runs to a file.
 //!
-//! Write-ahead log with `synchronous = FULL`: a trial that [`ResultsDb::append`] has stored
+//! Write-ahead log with `synchronous = FULL`: a trial that [`ResultsDb::append_trial`] has stored
 //! survives a kill -9 and a power cut. Others may read the file during a run.
 
 mod merge;
@@ -20,7 +20,7 @@ use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 pub(crate) use self::merge::WITHOUT;
-pub use self::merge::{Merge, Merged, merge};
+pub use self::merge::{MergeInputs, MergeOutcome, merge_shards};
 use crate::error::Error;
 
 /// "latp", which marks an SQLite file as a results file.
@@ -56,7 +56,7 @@ const TABLES: &str = "
 ";
 
 /// The same with names beside the numbers. latput never reads them.
-fn views() -> String {
+fn build_views_sql() -> String {
     let named = "\
         CREATE VIEW IF NOT EXISTS named_trial AS SELECT \
             trial.id AS trial, trial.run AS run, json_extract(run.header, '$.name') AS plan, trial.block AS block, \
@@ -129,7 +129,7 @@ pub struct RunSummary {
 impl ResultsDb {
     /// Opens a results file for appending, and creates it if there is none. Only one process can
     /// have it open this way. A symbolic link or a file that is not regular is refused. Nothing is written before
-    /// [`Self::begin`]; a file that is made here and never written is removed.
+    /// [`Self::begin_run`]; a file that is made here and never written is removed.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let refused = |error: FileError| {
             let place = if error.path == path {
@@ -160,15 +160,15 @@ impl ResultsDb {
             Error::ResultsDb { path: path.to_owned(), problem, refusal }
         })?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
-        let db = Self::connect(path, &real, flags, PATIENCE)?;
+        let db = Self::connect_restricted(path, &real, flags, PATIENCE)?;
         let mut results_db = Self { _made: made, writer: Some(lock), ..db };
         if results_db.is_empty()? {
             results_db.sync_fully()?;
         } else {
-            results_db.verify()?;
+            results_db.verify_file()?;
         }
         let no_bound = results_db.db.progress_handler(0, None::<fn() -> bool>);
-        results_db.sql(no_bound)?;
+        results_db.map_sql_error(no_bound)?;
         Ok(results_db)
     }
 
@@ -180,7 +180,7 @@ impl ResultsDb {
     }
 
     /// Refuses a file that [`Self::create`] would refuse, and makes none.
-    pub fn check(path: &Path) -> Result<(), Error> {
+    pub fn check_path(path: &Path) -> Result<(), Error> {
         let Ok(meta) = path.metadata() else { return Ok(()) };
         if !meta.is_file() {
             let problem = "not a regular file: name another with -o".to_owned();
@@ -191,13 +191,13 @@ impl ResultsDb {
             return Ok(());
         }
         let results_db = Self::connect_any(path)?;
-        if results_db.is_empty()? { Ok(()) } else { results_db.verify() }
+        if results_db.is_empty()? { Ok(()) } else { results_db.verify_file() }
     }
 
     /// Opens a results file for reading.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let results_db = Self::connect_any(path)?;
-        results_db.verify()?;
+        results_db.verify_file()?;
         Ok(results_db)
     }
 
@@ -227,14 +227,14 @@ impl ResultsDb {
         }
         // SQLite does not tell a missing right from the rest.
         File::open(&real).map_err(|error| denied(&error, Refusal::Failure))?;
-        let connect = |flags| Self::connect(path, &real, flags, PATIENCE);
+        let connect = |flags| Self::connect_restricted(path, &real, flags, PATIENCE);
         let opened = connect(OpenFlags::SQLITE_OPEN_READ_WRITE)
             .or_else(|_| connect(OpenFlags::SQLITE_OPEN_READ_ONLY))?;
-        if !opened.needs_its_log() || merge::beside(&real, "-wal").exists() {
+        if !opened.needs_its_log() || merge::path_with_suffix(&real, "-wal").exists() {
             return Ok(opened);
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-        Self::connect(path, &immutable(&real), flags, PATIENCE)
+        Self::connect_restricted(path, &immutable_uri(&real), flags, PATIENCE)
     }
 
     /// Whether it cannot be read because its log, or the log's index, cannot be made beside it: the folder is read-only.
@@ -246,7 +246,7 @@ impl ResultsDb {
 
     /// Opens the database with restrictions that make a hostile file fail harmlessly. `real` is its
     /// name without links.
-    fn connect(
+    fn connect_restricted(
         path: &Path,
         real: &Path,
         flags: OpenFlags,
@@ -279,46 +279,48 @@ impl ResultsDb {
 
     /// Whether it holds nothing yet. A power cut may leave SQLite's head without latput's tables.
     fn is_empty(&self) -> Result<bool, Error> {
-        let number = |query| self.sql(self.db.query_row(query, [], |row| row.get::<_, i64>(0)));
+        let number =
+            |query| self.map_sql_error(self.db.query_row(query, [], |row| row.get::<_, i64>(0)));
         Ok(number("SELECT count(*) FROM sqlite_schema")? == 0
             && number("PRAGMA application_id")? == 0)
     }
 
     fn make_tables(&self) -> Result<(), Error> {
-        self.sql(self.db.pragma_update(None, "journal_mode", "WAL"))?;
+        self.map_sql_error(self.db.pragma_update(None, "journal_mode", "WAL"))?;
         let script = format!(
             "BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA}; \
              {TABLES} COMMIT;"
         );
-        self.sql(self.db.execute_batch(&script))
+        self.map_sql_error(self.db.execute_batch(&script))
     }
 
     fn sync_fully(&self) -> Result<(), Error> {
-        self.sql(self.db.pragma_update(None, "synchronous", "FULL"))
+        self.map_sql_error(self.db.pragma_update(None, "synchronous", "FULL"))
     }
 
     /// Checks that this is a whole results file of this latput's schema.
-    fn verify(&self) -> Result<(), Error> {
+    fn verify_file(&self) -> Result<(), Error> {
         self.sync_fully()?;
-        let pragma = |name| self.sql(self.db.pragma_query_value(None, name, |row| row.get(0)));
+        let pragma =
+            |name| self.map_sql_error(self.db.pragma_query_value(None, name, |row| row.get(0)));
         let application: i32 = pragma("application_id")?;
         if application != APPLICATION_ID {
-            return Err(self.error(
+            return Err(self.file_error(
                 "this is an SQLite file, but not latput's results: name another file".to_owned(),
             ));
         }
         let schema: i32 = pragma("user_version")?;
         if schema != SCHEMA {
-            return Err(self.error(format!(
+            return Err(self.file_error(format!(
                 "its schema is {schema} and this latput reads schema {SCHEMA}: use the latput that \
                  wrote it, or name another file"
             )));
         }
         self.check_tables()?;
         let check: String =
-            self.sql(self.db.query_row("PRAGMA quick_check", [], |row| row.get(0)))?;
+            self.map_sql_error(self.db.query_row("PRAGMA quick_check", [], |row| row.get(0)))?;
         if check != "ok" {
-            return Err(self.error(format!(
+            return Err(self.file_error(format!(
                 "the file is damaged ({}): move it away, or recover it with \
                  `sqlite3 FILE .recover`",
                 check.lines().last().unwrap_or_default()
@@ -330,7 +332,7 @@ impl ResultsDb {
     /// Refuses other tables than those above: a view in place of a table may never end, and a
     /// trigger or a computed column may run any code.
     fn check_tables(&self) -> Result<(), Error> {
-        let foreign: i64 = self.sql(self.db.query_row(
+        let foreign: i64 = self.map_sql_error(self.db.query_row(
             "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' \
              OR (type IN ('table', 'view') AND name IN ('run', 'trial', 'figure') \
                  AND (type <> 'table' OR rootpage = 0 OR instr(?1, sql) = 0))",
@@ -338,7 +340,7 @@ impl ResultsDb {
             |row| row.get(0),
         ))?;
         if foreign > 0 {
-            return Err(self.error(
+            return Err(self.file_error(
                 "its tables are not those that latput makes: name a file that latput wrote"
                     .to_owned(),
             ));
@@ -348,17 +350,25 @@ impl ResultsDb {
 
     /// The newest unfinished run of exactly this plan on exactly these machines since their last
     /// boot, with its finished trials.
-    pub fn resumable(&self, plan: &str, machine: &str) -> Result<Option<(i64, Results)>, Error> {
+    pub fn find_resumable_run(
+        &self,
+        plan: &str,
+        machine: &str,
+    ) -> Result<Option<(i64, Results)>, Error> {
         match self.newest_of(plan, machine)? {
-            Some((run, false)) => Ok(Some((run, self.load(run)?))),
+            Some((run, false)) => Ok(Some((run, self.load_run(run)?))),
             _ => Ok(None),
         }
     }
 
     /// The same, finished or not.
-    pub(crate) fn begun(&self, plan: &str, machine: &str) -> Result<Option<(i64, Results)>, Error> {
+    pub(crate) fn find_begun_run(
+        &self,
+        plan: &str,
+        machine: &str,
+    ) -> Result<Option<(i64, Results)>, Error> {
         let newest = self.newest_of(plan, machine)?;
-        newest.map(|(run, _)| Ok((run, self.load(run)?))).transpose()
+        newest.map(|(run, _)| Ok((run, self.load_run(run)?))).transpose()
     }
 
     /// The newest run of exactly this plan on these machines, and whether it is finished.
@@ -371,12 +381,12 @@ impl ResultsDb {
             params![plan, machine],
             |row| Ok((row.get(0)?, row.get(1)?)),
         );
-        self.sql(newest.optional())
+        self.map_sql_error(newest.optional())
     }
 
     /// The newest run of exactly this plan that ended by its own rules.
-    pub fn finished(&self, plan: &str) -> Result<Option<Results>, Error> {
-        let newest: Option<i64> = self.sql(self.db.query_row(
+    pub fn find_finished_run(&self, plan: &str) -> Result<Option<Results>, Error> {
+        let newest: Option<i64> = self.map_sql_error(self.db.query_row(
             "SELECT max(id) FROM run WHERE plan = ?1 AND finished = 1",
             [plan],
             |row| row.get(0),
@@ -387,21 +397,21 @@ impl ResultsDb {
     /// The text of a run's plan, with the flags that it was started with: of the run of this number, or without a number of
     /// the newest.
     pub fn plan_text(&self, run: Option<i64>) -> Result<String, Error> {
-        let run = run.map_or_else(|| self.newest(), Ok)?;
+        let run = run.map_or_else(|| self.newest_run(), Ok)?;
         let found =
             self.db.query_row("SELECT plan FROM run WHERE id = ?1", [run], |row| row.get(0));
-        self.sql(found.optional())?.ok_or_else(|| self.no_run(run))
+        self.map_sql_error(found.optional())?.ok_or_else(|| self.no_run(run))
     }
 
     fn no_run(&self, run: i64) -> Error {
-        match self.newest() {
-            Ok(newest) => self.error(format!("it has no run {run}: its newest is {newest}")),
+        match self.newest_run() {
+            Ok(newest) => self.file_error(format!("it has no run {run}: its newest is {newest}")),
             Err(error) => error,
         }
     }
 
     /// Starts a run; `header` is the results without rows.
-    pub fn begin(
+    pub fn begin_run(
         &self,
         plan: &str,
         machine: &str,
@@ -412,8 +422,8 @@ impl ResultsDb {
             self.make_tables()?;
         }
         // A file of an older latput has none yet.
-        self.sql(self.db.execute_batch(&views()))?;
-        self.sql(self.db.execute(
+        self.map_sql_error(self.db.execute_batch(&build_views_sql()))?;
+        self.map_sql_error(self.db.execute(
             "INSERT INTO run (started_unix_ms, finished, plan, machine, header) \
              VALUES (?1, 0, ?2, ?3, ?4)",
             params![started_unix_ms.cast_signed(), plan, machine, self.to_json(header)?],
@@ -422,7 +432,7 @@ impl ResultsDb {
     }
 
     /// Adds one finished trial, durably.
-    pub fn append(&mut self, run: i64, results: &Results, row: &Row) -> Result<(), Error> {
+    pub fn append_trial(&mut self, run: i64, results: &Results, row: &Row) -> Result<(), Error> {
         self.append_as(run, results, row, None)
     }
 
@@ -467,12 +477,12 @@ impl ResultsDb {
     }
 
     /// Stores changes of the header: a search adds settings.
-    pub fn update(&self, run: i64, header: &Results) -> Result<(), Error> {
+    pub fn update_header(&self, run: i64, header: &Results) -> Result<(), Error> {
         self.keep_header("UPDATE run SET header = ?2 WHERE id = ?1", run, header)
     }
 
     /// Marks a run as normally ended, with its final remarks.
-    pub fn finish(&self, run: i64, header: &Results) -> Result<(), Error> {
+    pub fn finish_run(&self, run: i64, header: &Results) -> Result<(), Error> {
         self.keep_header("UPDATE run SET finished = 1, header = ?2 WHERE id = ?1", run, header)
     }
 
@@ -481,19 +491,19 @@ impl ResultsDb {
             return Ok(()); // no run has begun
         }
         let header = self.to_json(&Results { rows: Vec::new(), ..header.clone() })?;
-        self.sql(self.db.execute(statement, params![run, header]))?;
+        self.map_sql_error(self.db.execute(statement, params![run, header]))?;
         Ok(())
     }
 
     /// Moves what the log beside the file holds into the file. Where that fails, the newest trials are in both together,
     /// which the error says.
-    pub fn settle(&self) -> Result<(), Error> {
+    pub fn checkpoint_log(&self) -> Result<(), Error> {
         let moved = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         let Err(error) = moved else { return Ok(()) };
         let Error::ResultsDb { path, problem, refusal } = sql_error(&self.path, &error) else {
             unreachable!("it is an error of the file")
         };
-        let log = merge::beside(&path, "-wal");
+        let log = merge::path_with_suffix(&path, "-wal");
         let problem = format!(
             "{problem}. Until then its newest trials are in {}: keep the two files together",
             log.display()
@@ -502,11 +512,11 @@ impl ResultsDb {
     }
 
     /// The runs of the file, oldest first.
-    pub fn runs(&self) -> Result<Vec<RunSummary>, Error> {
+    pub fn list_runs(&self) -> Result<Vec<RunSummary>, Error> {
         if self.is_empty()? {
             return Ok(Vec::new());
         }
-        let rows: Vec<(i64, i64, bool, String, i64)> = self.sql(
+        let rows: Vec<(i64, i64, bool, String, i64)> = self.map_sql_error(
             self.db
                 .prepare(
                     "SELECT id, started_unix_ms, finished, header, \
@@ -535,8 +545,8 @@ impl ResultsDb {
     }
 
     /// A run with its trials in the order in which they ran.
-    pub fn load(&self, run: i64) -> Result<Results, Error> {
-        let header: Option<String> = self.sql(
+    pub fn load_run(&self, run: i64) -> Result<Results, Error> {
+        let header: Option<String> = self.map_sql_error(
             self.db
                 .query_row("SELECT header FROM run WHERE id = ?1", [run], |row| row.get(0))
                 .optional(),
@@ -546,21 +556,22 @@ impl ResultsDb {
         };
         let mut results: Results = self.read_json("header", &header)?;
         results.rows.clear();
-        let mut statement = self.sql(self.db.prepare(
+        let mut statement = self.map_sql_error(self.db.prepare(
             "SELECT block, setting, workload, started_unix_ms, observation FROM trial \
              WHERE run = ?1 ORDER BY id",
         ))?;
-        let mut rows = self.sql(statement.query([run]))?;
-        while let Some(row) = self.sql(rows.next())? {
+        let mut rows = self.map_sql_error(statement.query([run]))?;
+        while let Some(row) = self.map_sql_error(rows.next())? {
             let numbers = || Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
-            let (block, setting, workload, started): (u32, u32, u32, i64) = self.sql(numbers())?;
+            let (block, setting, workload, started): (u32, u32, u32, i64) =
+                self.map_sql_error(numbers())?;
             let (setting, workload) = (setting as usize, workload as usize);
             if setting >= results.settings.len() || workload >= results.workloads.len() {
-                return Err(self.error("a trial names a setting that is not there".to_owned()));
+                return Err(self.file_error("a trial names a setting that is not there".to_owned()));
             }
             // Each is parsed before the next is read, because the text is much larger than its
             // content.
-            let observation = self.sql(row.get_ref(4))?.as_str().unwrap_or_default();
+            let observation = self.map_sql_error(row.get_ref(4))?.as_str().unwrap_or_default();
             let observation = self.read_json("trial", observation)?;
             let started_unix_ms = started.cast_unsigned();
             results.rows.push(Row { block, setting, workload, started_unix_ms, observation });
@@ -570,24 +581,24 @@ impl ResultsDb {
 
     /// The run of this number, or without a number the newest.
     pub fn load_chosen(&self, run: Option<i64>) -> Result<Results, Error> {
-        let results = self.load(run.map_or_else(|| self.newest(), Ok)?)?;
+        let results = self.load_run(run.map_or_else(|| self.newest_run(), Ok)?)?;
         Ok(Results { source: Some(self.path.display().to_string()), ..results })
     }
 
     /// The file that is written, as it was named; `None` for one in memory.
-    pub fn file(&self) -> Option<String> {
+    pub fn file_name(&self) -> Option<String> {
         self.writer.as_ref().map(|_| self.path.display().to_string())
     }
 
     /// The number of the newest run.
-    pub fn newest(&self) -> Result<i64, Error> {
+    pub fn newest_run(&self) -> Result<i64, Error> {
         let newest: Option<i64> =
-            self.sql(self.db.query_row("SELECT max(id) FROM run", [], |row| row.get(0)))?;
-        newest.ok_or_else(|| self.error("it has no run yet".to_owned()))
+            self.map_sql_error(self.db.query_row("SELECT max(id) FROM run", [], |row| row.get(0)))?;
+        newest.ok_or_else(|| self.file_error("it has no run yet".to_owned()))
     }
 
     fn to_json<T: serde::Serialize>(&self, value: &T) -> Result<String, Error> {
-        serde_json::to_string(value).map_err(|error| self.error(error.to_string()))
+        serde_json::to_string(value).map_err(|error| self.file_error(error.to_string()))
     }
 
     fn read_json<T: serde::de::DeserializeOwned>(
@@ -597,15 +608,15 @@ impl ResultsDb {
     ) -> Result<T, Error> {
         // As bytes, like messages of hosts: a reader of each type for texts too would be 0.2 MB of the program.
         serde_json::from_slice(text.as_bytes())
-            .map_err(|error| self.error(format!("a {what} in it cannot be read: {error}")))
+            .map_err(|error| self.file_error(format!("a {what} in it cannot be read: {error}")))
     }
 
-    fn sql<T>(&self, result: rusqlite::Result<T>) -> Result<T, Error> {
+    fn map_sql_error<T>(&self, result: rusqlite::Result<T>) -> Result<T, Error> {
         result.map_err(|error| sql_error(&self.path, &error))
     }
 
     /// The error of a file that is not what it should be, or that lacks what was asked of it.
-    fn error(&self, problem: String) -> Error {
+    fn file_error(&self, problem: String) -> Error {
         Error::ResultsDb { path: self.path.clone(), problem, refusal: Refusal::Usage }
     }
 }
@@ -619,7 +630,7 @@ fn run_of(path: &Path) -> Option<(&Path, i64)> {
 }
 
 /// The name of a file that nobody writes to, by which SQLite reads it without a log (SQLite: URI Filenames, 3.3).
-fn immutable(real: &Path) -> PathBuf {
+fn immutable_uri(real: &Path) -> PathBuf {
     let mut uri = String::from("file:");
     for &byte in real.as_os_str().as_bytes() {
         if byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte) {
@@ -646,7 +657,7 @@ fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
             let kind = files::read(path, TOLD_BY_BYTES).ok().and_then(|it| FileKind::detect(&it));
             let hint = kind.map_or_else(
                 || "name another file".to_owned(),
-                |kind| kind.hint(&path.display().to_string()),
+                |kind| kind.suggest_command(&path.display().to_string()),
             );
             format!("this is not a results file (not an SQLite database): {hint}")
         }

@@ -13,12 +13,12 @@ use latput_trial::{HostToday, Observation, Surroundings, Workload};
 use latput_units::Nanos;
 
 use crate::error::Error;
-use crate::interval::Interval;
+use crate::interval::IntervalCounts;
 use crate::live::{LiveBlock, LiveSeen};
 
 /// A part of a plan that a testbed may not support.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Wanted<'a> {
+pub(crate) enum PlanPart<'a> {
     /// One level of a factor, which is tried out.
     Setting(&'a BTreeMap<Role, Setting>),
     /// A setting, of which only is asked whether it could be set.
@@ -30,10 +30,10 @@ pub(crate) enum Wanted<'a> {
 /// Runs trials: agents on hosts, or the simulator. Dropping it puts everything back.
 pub(crate) trait TrialRunner {
     /// The facts of each host, in the order of each observation.
-    fn hosts(&self) -> Vec<HostFacts>;
+    fn host_facts(&self) -> Vec<HostFacts>;
 
     /// Identity of the hosts: a run is only resumed if this is the same.
-    fn machine(&self) -> String;
+    fn machine_id(&self) -> String;
 
     /// Remarks for every result of this runner.
     fn notes(&self) -> Vec<String>;
@@ -49,14 +49,18 @@ pub(crate) trait TrialRunner {
     }
 
     /// The hosts' values of these knobs; empty if they are not known. No trial has changed one yet.
-    fn today(&mut self, knobs: &BTreeSet<Knob>, stop: &Stop) -> Result<Vec<HostToday>, Error>;
+    fn read_knob_values(
+        &mut self,
+        knobs: &BTreeSet<Knob>,
+        stop: &Stop,
+    ) -> Result<Vec<HostToday>, Error>;
 
     /// Watches the hosts without traffic and tells what could disturb trials; empty if time is simulated.
-    fn look(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error>;
+    fn watch_surroundings(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error>;
 
     /// Runs trials. `tell` receives the trials in this order, each as soon as it and all before it
     /// have ended, and the intervals of the running one.
-    fn trials(
+    fn run_trials(
         &mut self,
         todo: Vec<Trial>,
         method: &Method,
@@ -65,25 +69,25 @@ pub(crate) trait TrialRunner {
     ) -> Result<(), Error>;
 
     /// The runner of slices; `None` if settings cannot take turns while traffic flows.
-    fn slices(&mut self) -> Option<&mut dyn SliceRunner> {
+    fn slice_runner(&mut self) -> Option<&mut dyn SliceRunner> {
         None
     }
 
     /// The runner of blocks on live traffic; `None` where there is none.
-    fn live(&mut self) -> Option<&mut dyn LiveRunner> {
+    fn live_runner(&mut self) -> Option<&mut dyn LiveRunner> {
         None
     }
 
     /// The reason why this testbed does not support a part of a plan; `None` if it does. A knob
     /// that was tried may keep its level.
-    fn unsupported(
+    fn explain_unsupported(
         &mut self,
-        wanted: Wanted<'_>,
+        wanted: PlanPart<'_>,
         method: &Method,
         stop: &Stop,
     ) -> Result<Option<String>, Error>;
 
-    /// The hosts' values of the knobs of a setting that has just been tried ([`Wanted::Setting`]), as far as they can be read; empty
+    /// The hosts' values of the knobs of a setting that has just been tried ([`PlanPart::Setting`]), as far as they can be read; empty
     /// where nothing is set.
     fn in_force(
         &mut self,
@@ -99,13 +103,13 @@ pub(crate) trait TrialRunner {
     fn close(self: Box<Self>, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error>;
 
     /// Puts everything back in any state of the trials. Returns `cause`, or a worse error.
-    fn abandon(self: Box<Self>, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error;
+    fn abort_run(self: Box<Self>, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error;
 }
 
 /// Runs settings that take turns while the traffic of one workload flows.
 pub(crate) trait SliceRunner {
     /// Runs a stint; returns an observation for each of its slices, in their order.
-    fn stint(
+    fn measure_stint(
         &mut self,
         stint: &Stint,
         method: &Method,
@@ -118,7 +122,7 @@ pub(crate) trait SliceRunner {
 pub(crate) trait LiveRunner {
     /// Runs a block, which begins at once, on the system under test. Today's setting is in force before and after, also where
     /// the block fails.
-    fn block(&mut self, block: LiveBlock, stop: &Stop) -> Result<LiveSeen, Error>;
+    fn run_block(&mut self, block: LiveBlock, stop: &Stop) -> Result<LiveSeen, Error>;
 
     /// The kernel's boot id of the host.
     fn boot_id(&mut self) -> String;
@@ -137,7 +141,7 @@ pub(crate) struct Stint {
 
 impl Stint {
     /// Length of the measured traffic, with cuts.
-    pub(crate) fn window(&self) -> Nanos {
+    pub(crate) fn window_length(&self) -> Nanos {
         self.length.saturating_mul(self.trials.len() as u64)
     }
 }
@@ -163,18 +167,18 @@ pub(crate) struct Trial {
 #[derive(Debug)]
 pub(crate) enum TrialEvent {
     /// A trial has ended.
-    Done(Box<Done>),
+    Done(Box<FinishedTrial>),
     /// The traffic of a trial broke, and its figures are dropped.
-    Aborted(Box<Aborted>),
+    Aborted(Box<AbortedTrial>),
     /// An interval of the running trial; it is not stored.
-    Interval(Interval),
+    Interval(IntervalCounts),
     /// A remark for people.
     Remark(String),
 }
 
 /// A finished trial.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct FinishedTrial {
     /// The trial.
     pub trial: Trial,
     /// Start, milliseconds since 1970.
@@ -185,7 +189,7 @@ pub(crate) struct Done {
 
 /// A trial whose traffic broke while every host stayed ready for the next.
 #[derive(Debug)]
-pub(crate) struct Aborted {
+pub(crate) struct AbortedTrial {
     /// The trial.
     pub trial: Trial,
     /// The cause.
@@ -208,7 +212,7 @@ pub(crate) fn run_trial(
         let started_unix_ms = unix_ms();
         match attempt(&trial, tell) {
             Ok(observation) => {
-                return tell(TrialEvent::Done(Box::new(Done {
+                return tell(TrialEvent::Done(Box::new(FinishedTrial {
                     trial,
                     started_unix_ms,
                     observation,
@@ -216,7 +220,7 @@ pub(crate) fn run_trial(
             }
             Err(error) if error.is_transient() => {
                 let given_up = tried == ATTEMPTS;
-                tell(TrialEvent::Aborted(Box::new(Aborted {
+                tell(TrialEvent::Aborted(Box::new(AbortedTrial {
                     trial: trial.clone(),
                     error,
                     given_up,
@@ -246,14 +250,18 @@ pub(crate) fn run_stint(
                     (0..).zip(stint.trials.into_iter().zip(observations))
                 {
                     let started_unix_ms = started_unix_ms + at * length_ms;
-                    tell(TrialEvent::Done(Box::new(Done { trial, started_unix_ms, observation })))?;
+                    tell(TrialEvent::Done(Box::new(FinishedTrial {
+                        trial,
+                        started_unix_ms,
+                        observation,
+                    })))?;
                 }
                 return Ok(());
             }
             Err(error) if error.is_transient() => {
                 let given_up = tried == ATTEMPTS;
                 let first = stint.trials.first().expect("a stint has slices");
-                tell(TrialEvent::Aborted(Box::new(Aborted {
+                tell(TrialEvent::Aborted(Box::new(AbortedTrial {
                     trial: first.clone(),
                     error,
                     given_up,

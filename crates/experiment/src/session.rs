@@ -25,23 +25,23 @@ use latput_trial::surroundings::findings;
 use latput_trial::{Finding, HostToday, Plan, Results, Row};
 use latput_units::Nanos;
 
-pub use self::check::{Checked, MOST_LABELS, check, labels, live_remarks};
-use self::looking::Looking;
+pub use self::check::{CheckReport, MOST_LABELS, check_run, list_labels, live_remarks};
+use self::looking::InterimAnalysis;
 use self::lost::LostTrials;
-pub(crate) use self::order::shuffled;
+pub(crate) use self::order::shuffle_trials;
 use self::order::{group_disruptive, trial_seed};
 pub use self::planned::PlannedRuns;
-pub use self::quiet_start::Quiet;
+pub use self::quiet_start::QuietPolicy;
 use self::search::search_before;
-pub use self::suggested::{Observed, Suggest};
+pub use self::suggested::{ExternalOptimiser, SettingObservation};
 use crate::error::Error;
-use crate::interval::Interval;
-use crate::refusal::{plan_search, refusals};
+use crate::interval::IntervalCounts;
+use crate::refusal::{find_refused_settings, plan_search};
 use crate::results_db::{ResultsDb, WITHOUT};
-use crate::runner::{Done, Trial, TrialEvent, TrialRunner};
+use crate::runner::{FinishedTrial, Trial, TrialEvent, TrialRunner};
 use crate::shard::{RunPart, Shard};
 use crate::testbed::Testbed;
-use crate::unsupported::{By, without_unsupported};
+use crate::unsupported::{SupportCheck, without_unsupported};
 
 /// Usual time of a trial on hosts beyond its traffic.
 const TRIAL_OVERHEAD: Duration = Duration::from_millis(150);
@@ -50,15 +50,15 @@ const TRIAL_OVERHEAD: Duration = Duration::from_millis(150);
 const NOT_BEGUN: i64 = 0;
 
 /// Receives the progress of a run.
-pub trait Progress {
+pub trait RunProgress {
     /// A remark for people.
-    fn remark(&mut self, text: &str);
+    fn report_remark(&mut self, text: &str);
     /// The counts of the running trial in an interval.
-    fn interval(&mut self, interval: &Interval);
+    fn report_interval(&mut self, interval: &IntervalCounts);
     /// One more trial has finished.
-    fn trial(&mut self, done: &TrialDone<'_>);
+    fn report_trial(&mut self, done: &TrialDone<'_>);
     /// The run has ended.
-    fn ended(&mut self);
+    fn report_end(&mut self);
 }
 
 /// The state of a run after a trial.
@@ -87,7 +87,7 @@ pub struct TimeSpent {
 
 /// The inputs of a run.
 #[derive(Debug)]
-pub struct Run<'a> {
+pub struct RunInputs<'a> {
     /// The plan.
     pub plan: &'a Plan,
     /// Text of the plan file: a run is resumed only if it is exactly the same.
@@ -97,7 +97,7 @@ pub struct Run<'a> {
     /// The trials that this process runs.
     pub part: RunPart<'a>,
     /// Whether it needs quiet hosts to begin.
-    pub quiet: Quiet,
+    pub quiet: QuietPolicy,
     /// Interval of reports on a running trial; `None` reports only finished trials.
     pub interval: Option<Nanos>,
     /// Flag that stops the run.
@@ -106,7 +106,7 @@ pub struct Run<'a> {
 
 /// The end of a run. The hosts are as before in every case but a stranded error.
 #[derive(Debug)]
-pub struct Ended {
+pub struct RunOutcome {
     /// Every finished trial.
     pub results: Results,
     /// The run's number in the results file.
@@ -118,34 +118,39 @@ pub struct Ended {
 }
 
 /// Runs every trial of a plan that `db` does not have yet. An error means that no trial ran.
-pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Result<Ended, Error> {
+pub fn run(
+    run: &RunInputs<'_>,
+    db: &mut ResultsDb,
+    progress: &mut dyn RunProgress,
+) -> Result<RunOutcome, Error> {
     run_suggested(run, db, progress, None)
 }
 
 /// As [`run`]; in a plan with `design = "search"` the settings are those of `other` if there is one.
 pub fn run_suggested(
-    run: &Run<'_>,
+    run: &RunInputs<'_>,
     db: &mut ResultsDb,
-    progress: &mut dyn Progress,
-    other: Option<&mut dyn Suggest>,
-) -> Result<Ended, Error> {
-    run.part.check(run.plan, run.testbed)?;
+    progress: &mut dyn RunProgress,
+    other: Option<&mut dyn ExternalOptimiser>,
+) -> Result<RunOutcome, Error> {
+    run.part.check_part(run.plan, run.testbed)?;
     let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
-    let seen = match quiet_start::look(run, &mut *runner, progress) {
+    let seen = match quiet_start::wait_for_quiet_start(run, &mut *runner, progress) {
         Ok(hosts) => findings(&hosts),
-        Err(error) => return Err(abandon(runner, error, run.stop, progress)),
+        Err(error) => return Err(abort_run(runner, error, run.stop, progress)),
     };
     let mut plan = run.plan.clone();
     let mut skipped = Vec::new();
     if plan.method.on_unsupported == OnUnsupported::Skip {
-        let tried = without_unsupported(run.plan, &mut *runner, By::from_plan(run.plan), run.stop);
+        let check = SupportCheck::from_plan(run.plan);
+        let tried = without_unsupported(run.plan, &mut *runner, check, run.stop);
         (plan, skipped) = match tried {
             Ok(found) => found,
-            Err(cause) => return Err(abandon(runner, cause, run.stop, progress)),
+            Err(cause) => return Err(abort_run(runner, cause, run.stop, progress)),
         };
-        runner.close(run.stop, &mut |text| progress.remark(text))?; // puts back what was tried
+        runner.close(run.stop, &mut |text| progress.report_remark(text))?; // puts back what was tried
         for note in &skipped {
-            progress.remark(note);
+            progress.report_remark(note);
         }
         runner = run.testbed.open(&plan, run.interval, run.stop)?;
     }
@@ -153,27 +158,27 @@ pub fn run_suggested(
         RunPart::Shard(shard) => shard.plan_text(run.plan, run.plan_text),
         _ => run.plan_text.to_owned(),
     };
-    let run = &Run { plan: &plan, plan_text: &plan_text, ..*run };
-    let design = match design(run.plan, &mut *runner) {
+    let run = &RunInputs { plan: &plan, plan_text: &plan_text, ..*run };
+    let design = match choose_design(run.plan, &mut *runner) {
         Ok(design) => design,
-        Err(error) => return Err(abandon(runner, error, run.stop, progress)),
+        Err(error) => return Err(abort_run(runner, error, run.stop, progress)),
     };
-    let looked = before(run, &mut *runner).and_then(|found| {
+    let looked = read_hosts(run, &mut *runner).and_then(|found| {
         let planned = planned_trials(run, design, runner.is_simulated(), &found)?;
         Ok((found, planned))
     });
-    let (Before { today, refused }, planned) = match looked {
+    let (InitialReadings { today, refused }, planned) = match looked {
         Ok(looked) => looked,
-        Err(error) => return Err(abandon(runner, error, run.stop, progress)),
+        Err(error) => return Err(abort_run(runner, error, run.stop, progress)),
     };
-    let machine = format!("{}: {}", run.testbed.name, runner.machine());
+    let machine = format!("{}: {}", run.testbed.name, runner.machine_id());
     for finding in &seen {
-        progress.remark(&format!("{}: {}", finding.name, finding.sentence()));
+        progress.report_remark(&format!("{}: {}", finding.name, finding.sentence()));
     }
-    let found = Found { today, seen, skipped, planned };
+    let found = RunFindings { today, seen, skipped, planned };
     let (id, results) = kept_or_begun(run, db, &*runner, (&machine, found), progress)?;
-    let results = Results { source: db.file(), ..results };
-    let mut session = Session {
+    let results = Results { source: db.file_name(), ..results };
+    let mut session = RunSession {
         run,
         db,
         progress,
@@ -189,17 +194,17 @@ pub fn run_suggested(
         lost: LostTrials::default(),
     };
     let cause = match design {
-        Design::Blocks if run.plan.live().is_some() => session.live(&mut *runner).err(),
-        Design::Blocks => session.blocks(&mut *runner).err(),
-        Design::Slices => session.slices(&mut *runner).err(),
-        Design::Search => session.search(&mut *runner, &refused, other).err(),
+        Design::Blocks if run.plan.live().is_some() => session.run_live(&mut *runner).err(),
+        Design::Blocks => session.run_blocks(&mut *runner).err(),
+        Design::Slices => session.run_slices(&mut *runner).err(),
+        Design::Search => session.run_search(&mut *runner, &refused, other).err(),
     };
-    session.end(runner, cause)
+    session.close_run(runner, cause)
 }
 
 /// Counts the trials and the time of a run with this number of settings.
 fn planned_runs(
-    run: &Run<'_>,
+    run: &RunInputs<'_>,
     design: Design,
     (settings, is_simulated): (usize, bool),
     today: &[HostToday],
@@ -216,12 +221,12 @@ fn planned_runs(
 
 /// The fewest trials of a run. A whole run whose budget has no room for an answer is refused.
 fn planned_trials(
-    run: &Run<'_>,
+    run: &RunInputs<'_>,
     design: Design,
     is_simulated: bool,
-    found: &Before,
+    found: &InitialReadings,
 ) -> Result<u64, Error> {
-    let Before { today, refused } = found;
+    let InitialReadings { today, refused } = found;
     let settings = run.plan.settings_from(today).len();
     if let Some(live) = run.plan.live() {
         return Ok(PlannedRuns::of_live(run.plan, live, settings).trials.0);
@@ -234,29 +239,29 @@ fn planned_trials(
 }
 
 /// Readings of the hosts before the first trial.
-struct Before {
+struct InitialReadings {
     today: Vec<HostToday>,
     /// The settings that are refused, by their index in the plan, with the reason.
     refused: BTreeMap<usize, String>,
 }
 
 /// Reads the hosts, and refuses settings and workloads that cannot be.
-fn before(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Before, Error> {
-    let today = runner.today(&run.plan.knobs(), run.stop)?;
+fn read_hosts(run: &RunInputs<'_>, runner: &mut dyn TrialRunner) -> Result<InitialReadings, Error> {
+    let today = runner.read_knob_values(&run.plan.knobs(), run.stop)?;
     let settings = run.plan.settings_from(&today);
     let is_today = usize::from(!today.is_empty());
     check::refuse_unsupported(run, &settings[is_today..], runner)?;
     if let Some(live) = run.plan.live() {
         PlannedRuns::of_live(run.plan, live, settings.len()).check_budget(run.plan)?;
-        return Ok(Before { today, refused: BTreeMap::new() });
+        return Ok(InitialReadings { today, refused: BTreeMap::new() });
     }
     let first = first_of(run.plan, &today);
-    let refused = refusals(run.plan, &runner.receive_sides(), first.as_ref())?;
-    Ok(Before { today, refused })
+    let refused = find_refused_settings(run.plan, &runner.receive_sides(), first.as_ref())?;
+    Ok(InitialReadings { today, refused })
 }
 
 /// Findings before the run is begun.
-struct Found {
+struct RunFindings {
     today: Vec<HostToday>,
     seen: Vec<Finding>,
     /// The parts of the plan that are left out, in sentences.
@@ -267,38 +272,38 @@ struct Found {
 
 /// The run that is resumed, with its trials; or a new one. A shard of a block has that of the blocks before, and no number yet.
 fn kept_or_begun(
-    run: &Run<'_>,
+    run: &RunInputs<'_>,
     db: &ResultsDb,
     runner: &dyn TrialRunner,
-    (machine, found): (&str, Found),
-    progress: &mut dyn Progress,
+    (machine, found): (&str, RunFindings),
+    progress: &mut dyn RunProgress,
 ) -> Result<(i64, Results), Error> {
-    let Found { today, mut seen, mut skipped, planned } = found;
+    let RunFindings { today, mut seen, mut skipped, planned } = found;
     let kept = match run.part {
         RunPart::ShardOfBlock(shard, file) => {
             return Ok((NOT_BEGUN, search_before(run, (shard, file), machine, &today)?));
         }
-        _ => resumable(run, db, machine, &today, progress)?,
+        _ => find_resumable_run(run, db, machine, &today, progress)?,
     };
     if let Some((id, mut results)) = kept {
         let done = results.rows.len();
         let of = match run.plan.live() {
             Some(_) => String::new(), // their number is not known before
-            None => format!(" of {}", share(run, &results)),
+            None => format!(" of {}", planned_share(run, &results)),
         };
-        progress.remark(&format!("resuming run {id}: {done}{of} trials are done"));
+        progress.report_remark(&format!("resuming run {id}: {done}{of} trials are done"));
         seen.retain(|finding| !results.findings.contains(finding));
         results.findings.append(&mut seen);
         return Ok((id, Results { goal: run.plan.goal.clone(), ..results })); // today's goal judges
     }
-    let mut header = header(run, runner, today);
+    let mut header = build_header(run, runner, today);
     header.notes.append(&mut skipped);
     header.findings = seen;
     header.planned_trials = planned;
     if let RunPart::Shard(shard) = run.part {
-        header.notes.push(shard.note());
+        header.notes.push(shard.result_note());
     }
-    Ok((db.begin(run.plan_text, machine, unix_ms(), &header)?, header))
+    Ok((db.begin_run(run.plan_text, machine, unix_ms(), &header)?, header))
 }
 
 /// Today's setting, if the hosts' values are known.
@@ -308,19 +313,21 @@ fn first_of(plan: &Plan, today: &[HostToday]) -> Option<LabelledSetting> {
 
 /// The unfinished run of this plan on these hosts. If their values are others than at its beginning, its
 /// first setting is no longer today's, and a new run begins.
-fn resumable(
-    run: &Run<'_>,
+fn find_resumable_run(
+    run: &RunInputs<'_>,
     db: &ResultsDb,
     machine: &str,
     today: &[HostToday],
-    progress: &mut dyn Progress,
+    progress: &mut dyn RunProgress,
 ) -> Result<Option<(i64, Results)>, Error> {
-    let Some((id, results)) = db.resumable(run.plan_text, machine)? else { return Ok(None) };
+    let Some((id, results)) = db.find_resumable_run(run.plan_text, machine)? else {
+        return Ok(None);
+    };
     if results.today == today {
         return Ok(Some((id, results)));
     }
     let moved = latput_trial::today::differences(&results.today, today);
-    progress.remark(&format!(
+    progress.report_remark(&format!(
         "run {id} is not resumed: the hosts' values have changed since it began ({}); a new run begins",
         moved.first().map_or("it does not have them", String::as_str)
     ));
@@ -328,11 +335,11 @@ fn resumable(
 }
 
 /// The design of a plan on this testbed.
-fn design(plan: &Plan, runner: &mut dyn TrialRunner) -> Result<Design, Error> {
+fn choose_design(plan: &Plan, runner: &mut dyn TrialRunner) -> Result<Design, Error> {
     if plan.live().is_some() {
-        return runner.live().map(|_| Design::Blocks).ok_or(Error::NoLiveTraffic);
+        return runner.live_runner().map(|_| Design::Blocks).ok_or(Error::NoLiveTraffic);
     }
-    let takes_slices = runner.slices().is_some();
+    let takes_slices = runner.slice_runner().is_some();
     match plan.method.design {
         Some(Design::Slices) if !takes_slices => Err(Error::NoSlices),
         Some(design) => Ok(design),
@@ -341,7 +348,7 @@ fn design(plan: &Plan, runner: &mut dyn TrialRunner) -> Result<Design, Error> {
     }
 }
 
-fn header(run: &Run<'_>, runner: &dyn TrialRunner, today: Vec<HostToday>) -> Results {
+fn build_header(run: &RunInputs<'_>, runner: &dyn TrialRunner, today: Vec<HostToday>) -> Results {
     let method = &run.plan.method;
     let mut settings = run.plan.settings_from(&today);
     let is_observed = run.plan.live().is_some_and(|live| live.observe);
@@ -358,7 +365,7 @@ fn header(run: &Run<'_>, runner: &dyn TrialRunner, today: Vec<HostToday>) -> Res
         testbed: run.testbed.name.clone(),
         latput_version: env!("CARGO_PKG_VERSION").to_owned(),
         seed: method.seed.unwrap_or_else(unix_ms),
-        hosts: runner.hosts(),
+        hosts: runner.host_facts(),
         settings,
         workloads: run.plan.workloads.clone(),
         rows: Vec::new(),
@@ -373,10 +380,10 @@ fn header(run: &Run<'_>, runner: &dyn TrialRunner, today: Vec<HostToday>) -> Res
 }
 
 /// The state of a run.
-struct Session<'a> {
-    run: &'a Run<'a>,
+struct RunSession<'a> {
+    run: &'a RunInputs<'a>,
     db: &'a mut ResultsDb,
-    progress: &'a mut dyn Progress,
+    progress: &'a mut dyn RunProgress,
     id: i64,
     /// Key of the testbed in the file.
     machine: String,
@@ -395,17 +402,17 @@ struct Session<'a> {
     lost: LostTrials,
 }
 
-impl Session<'_> {
+impl RunSession<'_> {
     /// Runs every block of the plan, and more while intervals are too wide and the budget allows.
-    fn blocks(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
+    fn run_blocks(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
         let method = self.run.plan.method;
         let settings: Vec<usize> = (0..self.results.settings.len()).collect();
         let every: Vec<usize> = (0..self.results.workloads.len()).collect();
-        let mut patience = self.patience();
-        let mut looking = self.looking(method.repetitions_max)?;
+        let mut patience = self.initial_wait_budget();
+        let mut looking = self.plan_interim_analysis(method.repetitions_max)?;
         for block in 0..method.repetitions_min {
             self.wait_for_quiet(runner, &mut patience)?;
-            self.block(runner, block, &settings, &every)?;
+            self.run_block(runner, block, &settings, &every)?;
             if self.look_after(&mut looking, block) {
                 return Ok(());
             }
@@ -430,11 +437,11 @@ impl Session<'_> {
                 return Ok(());
             }
             if block == method.repetitions_min {
-                self.progress.remark(&self.more_blocks(before, trials));
+                self.progress.report_remark(&self.more_blocks(before, trials));
             }
             self.results.planned_trials = (before + trials) as u64;
             self.wait_for_quiet(runner, &mut patience)?;
-            self.block(runner, block, &settings, &too_wide)?;
+            self.run_block(runner, block, &settings, &too_wide)?;
             if self.look_after(&mut looking, block) {
                 return Ok(());
             }
@@ -443,7 +450,7 @@ impl Session<'_> {
     }
 
     /// Looks for an answer after this block, if a look is due and the whole run is here.
-    fn look_after(&mut self, looking: &mut Looking, block: u32) -> bool {
+    fn look_after(&mut self, looking: &mut InterimAnalysis, block: u32) -> bool {
         let is_whole = matches!(self.run.part, RunPart::Whole);
         let after = block + 1;
         if !is_whole || !looking.looks.is_due(block, after) {
@@ -452,10 +459,11 @@ impl Session<'_> {
         let method = &self.run.plan.method;
         let trials = self.results.settings.len() * self.results.workloads.len();
         let blocks = method.repetitions_max.saturating_sub(after);
-        let longest: Nanos = (self.trial_time() * count(trials).saturating_mul(blocks)).into();
+        let longest: Nanos =
+            (self.trial_time() * clamp_to_u32(trials).saturating_mul(blocks)).into();
         let spent: Nanos = self.begun.elapsed().into();
         let left = method.budget.map_or(longest, |it| longest.min(it.saturating_sub(spent)));
-        self.look(looking, (blocks > 0 && !self.is_simulated).then_some(left))
+        self.check_for_answer(looking, (blocks > 0 && !self.is_simulated).then_some(left))
     }
 
     /// Says that the planned blocks were not enough: how many more the budget has room for, of so many trials each
@@ -465,44 +473,49 @@ impl Session<'_> {
         let fits = |more: &u32| self.fits_budget(before, trials * *more as usize);
         let most = (1..=method.repetitions_max - method.repetitions_min).rev().find(fits);
         let most = most.unwrap_or(1);
-        let percent = latput_units::text::percent(method.half_width);
+        let percent = latput_units::text::format_percent(method.half_width);
         let blocks = if most == 1 { "block" } else { "blocks" };
         let told =
             format!("some intervals are wider than {percent}: up to {most} more {blocks} follow");
         if self.is_simulated {
             return told;
         }
-        let longest = self.trial_time() * count(trials) * most;
+        let longest = self.trial_time() * clamp_to_u32(trials) * most;
         format!("{told}, within {:.0} min", (longest.as_secs_f64() / 60.0).ceil())
     }
 
     /// Reports a remark, and stores it once with the results.
-    fn remark(&mut self, text: String) {
-        self.progress.remark(&text);
+    fn add_remark(&mut self, text: String) {
+        self.progress.report_remark(&text);
         if !self.results.notes.contains(&text) {
             self.results.notes.push(text);
         }
     }
 
     /// Runs one repetition of the given settings under the given workloads, in random order.
-    fn block(
+    fn run_block(
         &mut self,
         runner: &mut dyn TrialRunner,
         block: u32,
         settings: &[usize],
         workloads: &[usize],
     ) -> Result<(), Error> {
-        let mut order = self.order(block, settings, workloads);
+        let mut order = self.order_trials(block, settings, workloads);
         if let RunPart::Shard(shard) = self.run.part {
             let first = u64::from(block) * order.len() as u64;
             order = of_shard(shard, first, order);
         }
-        self.trials(runner, block, order)
+        self.run_trials(runner, block, order)
     }
 
     /// The trials of a block, as setting and workload, in the order in which they run.
-    fn order(&self, block: u32, settings: &[usize], workloads: &[usize]) -> Vec<(usize, usize)> {
-        let mut order = shuffled(self.results.seed, block, settings, workloads);
+    fn order_trials(
+        &self,
+        block: u32,
+        settings: &[usize],
+        workloads: &[usize],
+    ) -> Vec<(usize, usize)> {
+        let mut order = shuffle_trials(self.results.seed, block, settings, workloads);
         if self.run.plan.method.design == Some(Design::Search) {
             group_disruptive(&mut order, &self.results.settings);
         }
@@ -515,21 +528,22 @@ impl Session<'_> {
     }
 
     /// Runs those of the trials that are not done.
-    fn trials(
+    fn run_trials(
         &mut self,
         runner: &mut dyn TrialRunner,
         block: u32,
         mut order: Vec<(usize, usize)>,
     ) -> Result<(), Error> {
         order.retain(|trial| !self.is_done(block, *trial));
-        let todo = order.iter().map(|&(setting, workload)| self.planned(block, setting, workload));
+        let todo =
+            order.iter().map(|&(setting, workload)| self.plan_trial(block, setting, workload));
         let todo = todo.collect();
-        let Run { plan, stop, .. } = self.run;
-        runner.trials(todo, &plan.method, stop, &mut |event| self.hear(event))
+        let RunInputs { plan, stop, .. } = self.run;
+        runner.run_trials(todo, &plan.method, stop, &mut |event| self.handle_event(event))
     }
 
     /// A trial of a block, or a slice of a round.
-    fn planned(&self, block: u32, setting: usize, workload: usize) -> Trial {
+    fn plan_trial(&self, block: u32, setting: usize, workload: usize) -> Trial {
         Trial {
             block,
             setting,
@@ -541,21 +555,21 @@ impl Session<'_> {
     }
 
     /// Stores a finished trial, and reports the other events.
-    fn hear(&mut self, event: TrialEvent) -> Result<(), Error> {
+    fn handle_event(&mut self, event: TrialEvent) -> Result<(), Error> {
         match event {
-            TrialEvent::Done(done) => return self.keep(*done),
+            TrialEvent::Done(done) => return self.store_trial(*done),
             TrialEvent::Aborted(lost) => return self.give_up_on(*lost),
-            TrialEvent::Interval(interval) => self.progress.interval(&interval),
-            TrialEvent::Remark(text) => self.progress.remark(&text),
+            TrialEvent::Interval(interval) => self.progress.report_interval(&interval),
+            TrialEvent::Remark(text) => self.progress.report_remark(&text),
         }
         Ok(())
     }
 
     /// Stores a finished trial, then reports it.
-    fn keep(&mut self, done: Done) -> Result<(), Error> {
+    fn store_trial(&mut self, done: FinishedTrial) -> Result<(), Error> {
         self.end_losses()?;
         let Trial { block, setting, workload, .. } = done.trial;
-        let Done { started_unix_ms, observation, .. } = done;
+        let FinishedTrial { started_unix_ms, observation, .. } = done;
         for check in &observation.checks {
             debug_assert!(CheckRow::find(&check.name).is_some(), "{} has no row", check.name);
         }
@@ -563,7 +577,7 @@ impl Session<'_> {
         let place = self.places.get(&(setting, workload)).copied();
         self.db.append_as(self.id, &self.results, &row, place)?;
         self.results.rows.push(row);
-        self.tell(setting, workload);
+        self.report_finished_trial(setting, workload);
         Ok(())
     }
 
@@ -571,11 +585,11 @@ impl Session<'_> {
     fn fits_budget(&self, before: usize, trials: usize) -> bool {
         let Some(budget) = self.run.plan.method.budget else { return true };
         let spent = if self.is_simulated {
-            self.trial_time() * count(before)
+            self.trial_time() * clamp_to_u32(before)
         } else {
             self.begun.elapsed()
         };
-        spent + self.trial_time() * count(trials) <= budget.as_duration()
+        spent + self.trial_time() * clamp_to_u32(trials) <= budget.as_duration()
     }
 
     /// Time of a trial: its traffic, and on hosts the mean overhead of this session's trials.
@@ -587,44 +601,50 @@ impl Session<'_> {
     }
 
     /// Time until `trials` more trials have ended.
-    fn wait(&self, trials: u32) -> Duration {
-        let done = count(self.results.rows.len() - self.resumed);
+    fn estimate_wait(&self, trials: u32) -> Duration {
+        let done = clamp_to_u32(self.results.rows.len() - self.resumed);
         if !self.is_simulated || done == 0 {
             return self.trial_time() * trials;
         }
         (self.begun.elapsed() / done) * trials
     }
 
-    fn tell(&mut self, setting: usize, workload: usize) {
+    fn report_finished_trial(&mut self, setting: usize, workload: usize) {
         let finished = self.results.rows.len() as u64;
-        let planned = share(self.run, &self.results).max(finished);
-        let left = self.wait(u32::try_from(planned - finished).unwrap_or(u32::MAX));
+        let planned = planned_share(self.run, &self.results).max(finished);
+        let left = self.estimate_wait(u32::try_from(planned - finished).unwrap_or(u32::MAX));
         let what = format!(
             "{}, {}",
             self.results.workloads[workload].name, self.results.settings[setting].label
         );
-        let time = self.run_time.map(|time| time.at(self.begun.elapsed()));
+        let time = self.run_time.map(|time| time.time_spent(self.begun.elapsed()));
         let time_left = time.map_or(left.into(), |time| time.most.saturating_sub(time.spent));
         let done = TrialDone { finished, planned, time_left, time, what: &what };
-        self.progress.trial(&done);
+        self.progress.report_trial(&done);
     }
 
     /// Puts the hosts back and closes the run. A host that could not be put back is a worse error
     /// than the one that ended the run.
-    fn end(mut self, runner: Box<dyn TrialRunner>, cause: Option<Error>) -> Result<Ended, Error> {
-        self.progress.ended();
+    fn close_run(
+        mut self,
+        runner: Box<dyn TrialRunner>,
+        cause: Option<Error>,
+    ) -> Result<RunOutcome, Error> {
+        self.progress.report_end();
         let cause = self.tell_lost("not tried again").err().or(cause);
         let cause = match cause {
-            None => match runner.close(self.run.stop, &mut |text| self.progress.remark(text)) {
-                Ok(()) => self.lost.into_error(),
-                Err(error) => Some(error),
-            },
+            None => {
+                match runner.close(self.run.stop, &mut |text| self.progress.report_remark(text)) {
+                    Ok(()) => self.lost.into_error(),
+                    Err(error) => Some(error),
+                }
+            }
             // An agent may be busy or gone.
-            Some(cause) => Some(abandon(runner, cause, self.run.stop, self.progress)),
+            Some(cause) => Some(abort_run(runner, cause, self.run.stop, self.progress)),
         };
-        let cause = cause.or_else(|| self.db.finish(self.id, &self.results).err());
-        if let Err(error) = self.db.settle() {
-            self.progress.remark(&error.to_string());
+        let cause = cause.or_else(|| self.db.finish_run(self.id, &self.results).err());
+        if let Err(error) = self.db.checkpoint_log() {
+            self.progress.report_remark(&error.to_string());
         }
         match cause {
             Some(cause)
@@ -633,17 +653,18 @@ impl Session<'_> {
                 Err(cause)
             }
             cause => {
-                let planned = share(self.run, &self.results).max(self.results.rows.len() as u64);
-                Ok(Ended { results: self.results, run: self.id, planned, cause })
+                let planned =
+                    planned_share(self.run, &self.results).max(self.results.rows.len() as u64);
+                Ok(RunOutcome { results: self.results, run: self.id, planned, cause })
             }
         }
     }
 }
 
 /// Number of the planned trials that this process is to finish.
-fn share(run: &Run<'_>, results: &Results) -> u64 {
+fn planned_share(run: &RunInputs<'_>, results: &Results) -> u64 {
     match run.part {
-        RunPart::Shard(shard) => shard.share(results.planned_trials),
+        RunPart::Shard(shard) => shard.count_trials(results.planned_trials),
         _ => results.planned_trials,
     }
 }
@@ -651,7 +672,7 @@ fn share(run: &Run<'_>, results: &Results) -> u64 {
 /// The trials of a shard. The first of these has the place `first` in the run, counted from 0.
 fn of_shard(shard: Shard, first: u64, order: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
     let placed = (first..).zip(order);
-    placed.filter(|(place, _)| shard.has(*place)).map(|(_, trial)| trial).collect()
+    placed.filter(|(place, _)| shard.has_trial(*place)).map(|(_, trial)| trial).collect()
 }
 
 /// Time of a trial, the mean over the plan's workloads: its traffic, and on hosts the usual overhead.
@@ -664,20 +685,20 @@ fn trial_time(plan: &Plan, is_simulated: bool) -> Duration {
 /// Runs of settings that the plan's budget allows for exploring.
 fn search_budget(plan: &Plan, search: &PlanSearch, trial_time: Duration) -> usize {
     let Some(budget) = plan.method.budget else { return search.usual_budget() };
-    let run = trial_time * count(plan.workloads.len());
+    let run = trial_time * clamp_to_u32(plan.workloads.len());
     let runs = budget.as_duration().as_nanos() / run.as_nanos().max(1);
     usize::try_from(runs).unwrap_or(usize::MAX).saturating_sub(2 * search.confirmations() as usize)
 }
 
-fn abandon(
+fn abort_run(
     runner: Box<dyn TrialRunner>,
     cause: Error,
     stop: &Stop,
-    progress: &mut dyn Progress,
+    progress: &mut dyn RunProgress,
 ) -> Error {
-    runner.abandon(cause, stop, &mut |text| progress.remark(text))
+    runner.abort_run(cause, stop, &mut |text| progress.report_remark(text))
 }
 
-fn count(trials: usize) -> u32 {
+fn clamp_to_u32(trials: usize) -> u32 {
     u32::try_from(trials).unwrap_or(u32::MAX)
 }

@@ -37,7 +37,7 @@ pub enum RunPart<'a> {
 
 impl RunPart<'_> {
     /// Refuses a plan or a testbed that has no such part.
-    pub fn check(self, plan: &Plan, testbed: &Testbed) -> Result<(), Error> {
+    pub fn check_part(self, plan: &Plan, testbed: &Testbed) -> Result<(), Error> {
         let (shard, is_of_block) = match self {
             Self::Whole | Self::Nothing => return Ok(()),
             Self::Shard(shard) => (shard, false),
@@ -54,7 +54,7 @@ impl RunPart<'_> {
         } else {
             return Ok(());
         };
-        Err(shard.refused(problem))
+        Err(shard.shard_error(problem))
     }
 }
 
@@ -83,17 +83,17 @@ impl Shard {
     }
 
     /// Whether the trial at this place of the run's order, counted from 0, is in this shard.
-    pub const fn has(self, place: u64) -> bool {
+    pub const fn has_trial(self, place: u64) -> bool {
         place % self.count as u64 == self.number as u64 - 1
     }
 
     /// Number of its trials, of `trials` in the run.
-    pub const fn share(self, trials: u64) -> u64 {
+    pub const fn count_trials(self, trials: u64) -> u64 {
         (trials + self.count as u64 - self.number as u64) / self.count as u64
     }
 
     /// The error that refuses it.
-    pub(crate) fn refused(self, problem: impl Into<String>) -> Error {
+    pub(crate) fn shard_error(self, problem: impl Into<String>) -> Error {
         Error::Shard { shard: self.to_string(), problem: problem.into() }
     }
 
@@ -109,7 +109,7 @@ impl Shard {
     }
 
     /// The shard of such a text, if it is one, and what it is a shard of.
-    pub(crate) fn of_plan_text(text: &str) -> Option<(Self, Whole<'_>)> {
+    pub(crate) fn of_plan_text(text: &str) -> Option<(Self, WholeRun<'_>)> {
         let (plan, line) = text.strip_suffix('\n')?.rsplit_once('\n')?;
         let line = line.strip_prefix(LINE)?;
         let (shard, is_least, block) = match (line.strip_suffix(MORE), line.split_once(OF_BLOCK)) {
@@ -117,11 +117,11 @@ impl Shard {
             (None, Some((shard, block))) => (shard, false, Some(block.parse().ok()?)),
             (None, None) => (line, false, None),
         };
-        Some((shard.parse().ok()?, Whole { plan, is_least, block }))
+        Some((shard.parse().ok()?, WholeRun { plan, is_least, block }))
     }
 
     /// The remark in the results of a shard.
-    pub(crate) fn note(self) -> String {
+    pub(crate) fn result_note(self) -> String {
         format!(
             "shard {self} has the trials whose number modulo {} is {}; `latput merge` joins the shards",
             self.count,
@@ -132,7 +132,7 @@ impl Shard {
 
 /// The whole that a shard is a part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Whole<'a> {
+pub(crate) struct WholeRun<'a> {
     /// Text of the run's plan.
     pub(crate) plan: &'a str,
     /// Whether the run may go on after the trials of all shards, by its stopping rule.
@@ -188,11 +188,11 @@ mod tests {
                 let mut seen = vec![0; shards.len()];
                 for place in 0..trials {
                     let owners: Vec<usize> =
-                        (0..shards.len()).filter(|&at| shards[at].has(place)).collect();
+                        (0..shards.len()).filter(|&at| shards[at].has_trial(place)).collect();
                     assert_eq!(owners.len(), 1, "place {place} of {count} shards");
                     seen[owners[0]] += 1;
                 }
-                let shares: Vec<u64> = shards.iter().map(|it| it.share(trials)).collect();
+                let shares: Vec<u64> = shards.iter().map(|it| it.count_trials(trials)).collect();
                 assert_eq!(shares, seen, "{trials} trials in {count} shards");
             }
         }
@@ -234,10 +234,10 @@ mod tests {
             let with_line = shard.plan_text(&plan, &text);
             assert_eq!(
                 Shard::of_plan_text(&with_line),
-                Some((shard, Whole { plan: &text, is_least, block: None }))
+                Some((shard, WholeRun { plan: &text, is_least, block: None }))
             );
             assert_eq!(Shard::of_plan_text(&text), None);
-            let of_block = Whole { plan: &text, is_least: false, block: Some(7) };
+            let of_block = WholeRun { plan: &text, is_least: false, block: Some(7) };
             assert_eq!(Shard::of_plan_text(&shard.block_text(&text, 7)), Some((shard, of_block)));
         }
         for no_shard in ["5/4", "1/4 of block", "1/4 of block -1", "1/4 of block 4294967296"] {

@@ -16,9 +16,9 @@ use latput_knobs::Knob;
 use latput_linux::files;
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
-pub use latput_sim::trace::Trace;
-use latput_sim::validate::Invalid;
-use latput_sim::{Profile, Scenario, facts};
+pub use latput_sim::trace::PacketTrace;
+use latput_sim::validate::InvalidValue;
+use latput_sim::{Scenario, SystemProfile, facts};
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
@@ -27,9 +27,9 @@ use latput_units::{Bytes, Nanos};
 
 use crate::checks;
 use crate::error::Error;
-use crate::refusal::refusals;
-use crate::runner::Wanted;
-use crate::runner::{Done, Trial, TrialEvent, TrialRunner};
+use crate::refusal::find_refused_settings;
+use crate::runner::PlanPart;
+use crate::runner::{FinishedTrial, Trial, TrialEvent, TrialRunner};
 
 /// A small workload that shows whether a setting can be simulated.
 const PING: Traffic = Traffic::Ping { rate_hz: 10, payload_bytes: Bytes::new(56) };
@@ -42,7 +42,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub struct Simulator {
     /// The profile's name or file, as given.
     from: String,
-    profile: Arc<Profile>,
+    profile: Arc<SystemProfile>,
 }
 
 impl Simulator {
@@ -51,13 +51,13 @@ impl Simulator {
 
     /// The simulator of a system: the name of a shipped profile, or the path of one.
     pub fn for_system(system: &str) -> Result<Self, Error> {
-        let profile = Arc::new(profile(system)?);
+        let profile = Arc::new(load_profile(system)?);
         Ok(Self { from: system.to_owned(), profile })
     }
 
     /// The simulator of a profile that is in no file, from its text.
     pub fn of_profile(text: &str) -> Result<Self, Error> {
-        let profile = Profile::parse(text).map_err(|error| Error::Simulator {
+        let profile = SystemProfile::parse(text).map_err(|error| Error::Simulator {
             testbed: "sim".to_owned(),
             problem: error.to_string(),
         })?;
@@ -71,17 +71,17 @@ impl Simulator {
 
     /// Refuses a plan with a knob, value or workload that cannot be simulated, or that needs more
     /// memory than this machine has free. The error names the first.
-    pub fn check(&self, plan: &Plan) -> Result<(), Error> {
+    pub fn check_plan(&self, plan: &Plan) -> Result<(), Error> {
         let free = latput_linux::facts::available_memory();
         for set in plan.settings() {
             for load in &plan.workloads {
-                let scenario = self.scenario(&set, load, &plan.method, 0)?;
-                self.fits(&scenario, load, free)?;
+                let scenario = self.build_scenario(&set, load, &plan.method, 0)?;
+                self.check_memory(&scenario, load, free)?;
             }
         }
         let today = self.values(&plan.knobs());
         let first = plan.settings_from(&today).into_iter().next().filter(|_| !today.is_empty());
-        refusals(plan, &facts::receive_sides(&self.profile), first.as_ref()).map(drop)
+        find_refused_settings(plan, &facts::receive_sides(&self.profile), first.as_ref()).map(drop)
     }
 
     /// The profile's values of these knobs.
@@ -89,7 +89,7 @@ impl Simulator {
         if knobs.is_empty() {
             return Vec::new();
         }
-        let mut today = facts::today(&self.profile);
+        let mut today = facts::list_current_values(&self.profile);
         for host in &mut today {
             host.values.0.retain(|(knob, _), _| knobs.contains(knob));
         }
@@ -97,8 +97,13 @@ impl Simulator {
     }
 
     /// Whether the parallel runs of this scenario fit `free` memory.
-    fn fits(&self, scenario: &Scenario, load: &Workload, free: Option<Bytes>) -> Result<(), Error> {
-        let demand_bytes = scenario.demand().memory_bytes * at_once() as f64;
+    fn check_memory(
+        &self,
+        scenario: &Scenario,
+        load: &Workload,
+        free: Option<Bytes>,
+    ) -> Result<(), Error> {
+        let demand_bytes = scenario.estimate_demand().memory_bytes * at_once() as f64;
         match free {
             Some(free) if demand_bytes > free.get() as f64 => Err(Error::Simulator {
                 testbed: self.name(),
@@ -116,7 +121,7 @@ impl Simulator {
     }
 
     /// The scenario of one trial.
-    fn scenario(
+    fn build_scenario(
         &self,
         set: &LabelledSetting,
         load: &Workload,
@@ -125,25 +130,26 @@ impl Simulator {
     ) -> Result<Scenario, Error> {
         let refused = |problem: String| Error::Simulator { testbed: self.name(), problem };
         let mut profile = (*self.profile).clone();
-        profile.apply(&set.by_role).map_err(|error| refused(error.to_string()))?;
-        let impossible = |invalid: Invalid| {
+        profile.apply_settings(&set.by_role).map_err(|error| refused(error.to_string()))?;
+        let impossible = |invalid: InvalidValue| {
             let (load, set) = (&load.name, &set.label);
-            let why = plain(&invalid);
+            let why = describe_invalid(&invalid);
             refused(format!("workload `{load}` cannot be simulated under `{set}`: {why}"))
         };
-        let mut scenario = profile.scenario(load, seed, method.duration).map_err(impossible)?;
+        let mut scenario =
+            profile.build_scenario(load, seed, method.duration).map_err(impossible)?;
         scenario.warmup = method.warmup;
         scenario.check().map_err(impossible)?;
         Ok(scenario)
     }
 
-    fn observe(&self, trial: &Trial, method: &Method) -> Result<Observation, Error> {
-        let scenario = self.scenario(&trial.set, &trial.load, method, trial.seed)?;
+    fn simulate_trial(&self, trial: &Trial, method: &Method) -> Result<Observation, Error> {
+        let scenario = self.build_scenario(&trial.set, &trial.load, method, trial.seed)?;
         let outcome = latput_sim::run(&scenario).map_err(|invalid| Error::Simulator {
             testbed: self.name(),
             problem: format!("workload `{}`: {invalid}", trial.load.name),
         })?;
-        let mut observation = outcome.observation(&scenario, 0);
+        let mut observation = outcome.build_observation(&scenario, 0);
         if !trial.load.traffic.flows_back() {
             observation.traffic.reverse = None;
         }
@@ -155,26 +161,28 @@ impl Simulator {
 }
 
 /// A trial with a trace of every packet: `system` under a setting, for a duration after a warm-up.
-pub fn trace(
+pub fn trace_trial(
     system: &str,
     set: &LabelledSetting,
     load: &Workload,
     method: &Method,
     seed: u64,
-) -> Result<Trace, Error> {
+) -> Result<PacketTrace, Error> {
     let simulator = Simulator::for_system(system)?;
-    let scenario = simulator.scenario(set, load, method, seed)?;
-    latput_sim::trace::record(&scenario)
-        .map_err(|invalid| Error::Simulator { testbed: simulator.name(), problem: plain(&invalid) })
+    let scenario = simulator.build_scenario(set, load, method, seed)?;
+    latput_sim::trace::record_trace(&scenario).map_err(|invalid| Error::Simulator {
+        testbed: simulator.name(),
+        problem: describe_invalid(&invalid),
+    })
 }
 
 impl TrialRunner for Simulator {
-    fn hosts(&self) -> Vec<HostFacts> {
-        facts::hosts(&self.from, &self.profile)
+    fn host_facts(&self) -> Vec<HostFacts> {
+        facts::describe_hosts(&self.from, &self.profile)
     }
 
     /// The whole profile: a changed cost begins a new run.
-    fn machine(&self) -> String {
+    fn machine_id(&self) -> String {
         serde_json::to_string(&*self.profile).unwrap_or_else(|error| error.to_string())
     }
 
@@ -194,22 +202,26 @@ impl TrialRunner for Simulator {
     }
 
     /// The profile's values.
-    fn today(&mut self, knobs: &BTreeSet<Knob>, _: &Stop) -> Result<Vec<HostToday>, Error> {
+    fn read_knob_values(
+        &mut self,
+        knobs: &BTreeSet<Knob>,
+        _: &Stop,
+    ) -> Result<Vec<HostToday>, Error> {
         Ok(self.values(knobs))
     }
 
-    fn look(&mut self, _: Nanos, _: &Stop) -> Result<Vec<Surroundings>, Error> {
+    fn watch_surroundings(&mut self, _: Nanos, _: &Stop) -> Result<Vec<Surroundings>, Error> {
         Ok(Vec::new())
     }
 
-    fn trials(
+    fn run_trials(
         &mut self,
         todo: Vec<Trial>,
         method: &Method,
         stop: &Stop,
         tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let block = Arc::new(Block {
+        let block = Arc::new(TrialQueue {
             simulator: self.clone(),
             method: *method,
             trials: todo,
@@ -221,26 +233,26 @@ impl TrialRunner for Simulator {
             let to = to.clone();
             // Not joined: a stopped thread may be far from the end of its trial, and leaves nothing
             // behind.
-            thread::spawn(move || block.work(&to));
+            thread::spawn(move || block.run_worker(&to));
         }
         drop(to);
         in_order(&from, block.trials.len(), stop, tell)
     }
 
-    fn unsupported(
+    fn explain_unsupported(
         &mut self,
-        wanted: Wanted<'_>,
+        wanted: PlanPart<'_>,
         method: &Method,
         _: &Stop,
     ) -> Result<Option<String>, Error> {
         let as_it_is =
             LabelledSetting { label: String::from("as it is"), by_role: BTreeMap::new() };
         let found = match wanted {
-            Wanted::Setting(by_role) | Wanted::Rehearsed(by_role) => {
+            PlanPart::Setting(by_role) | PlanPart::Rehearsed(by_role) => {
                 let set = LabelledSetting { by_role: by_role.clone(), ..as_it_is };
-                self.scenario(&set, &Workload::plain("ping", PING), method, 0)
+                self.build_scenario(&set, &Workload::plain("ping", PING), method, 0)
             }
-            Wanted::Load(load) => self.scenario(&as_it_is, load, method, 0),
+            PlanPart::Load(load) => self.build_scenario(&as_it_is, load, method, 0),
         };
         match found {
             Ok(_) => Ok(None),
@@ -253,19 +265,19 @@ impl TrialRunner for Simulator {
         Ok(())
     }
 
-    fn abandon(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
+    fn abort_run(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
         cause
     }
 }
 
 /// The profile of a system: the name of a shipped one, or the path of a file.
-fn profile(system: &str) -> Result<Profile, Error> {
-    if let Some(shipped) = Profile::shipped(system) {
+fn load_profile(system: &str) -> Result<SystemProfile, Error> {
+    if let Some(shipped) = SystemProfile::find_shipped(system) {
         return Ok(shipped);
     }
     let is_path = system.contains('/') || Path::new(system).extension().is_some();
     if !is_path {
-        let names: Vec<&str> = Profile::shipped_names().collect();
+        let names: Vec<&str> = SystemProfile::shipped_names().collect();
         return Err(Error::Simulator {
             testbed: format!("sim:{system}"),
             problem: format!(
@@ -277,7 +289,7 @@ fn profile(system: &str) -> Result<Profile, Error> {
     let error = |problem: String| Error::TestbedFile { file: system.to_owned(), problem };
     let text = files::read_text(Path::new(system), files::TEXT_BYTES_MOST)
         .map_err(|e| error(e.problem))?;
-    Profile::parse(&text).map_err(|e| error(e.to_string()))
+    SystemProfile::parse(&text).map_err(|e| error(e.to_string()))
 }
 
 /// Number of trials that run in parallel.
@@ -286,26 +298,24 @@ fn at_once() -> usize {
 }
 
 /// Trials of a block, taken by threads in turn.
-struct Block {
+struct TrialQueue {
     simulator: Simulator,
     method: Method,
     trials: Vec<Trial>,
     next: AtomicUsize,
 }
 
-type Finished = (usize, Result<Done, Error>);
+type Finished = (usize, Result<FinishedTrial, Error>);
 
-impl Block {
+impl TrialQueue {
     /// Runs trials until none is left, or the receiver is gone.
-    fn work(&self, to: &Sender<Finished>) {
+    fn run_worker(&self, to: &Sender<Finished>) {
         loop {
             let idx = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(trial) = self.trials.get(idx) else { return };
             let started_unix_ms = unix_ms();
-            let done = self.simulator.observe(trial, &self.method).map(|observation| Done {
-                trial: trial.clone(),
-                started_unix_ms,
-                observation,
+            let done = self.simulator.simulate_trial(trial, &self.method).map(|observation| {
+                FinishedTrial { trial: trial.clone(), started_unix_ms, observation }
             });
             if to.send((idx, done)).is_err() {
                 return;
@@ -343,8 +353,8 @@ fn in_order(
 }
 
 /// The error in the words of plans, where a trial has one workload and the probe beside it.
-fn plain(invalid: &Invalid) -> String {
-    let Invalid { key, found, wanted } = invalid;
+fn describe_invalid(invalid: &InvalidValue) -> String {
+    let InvalidValue { key, found, wanted } = invalid;
     let key = key.strip_prefix("load.0.").unwrap_or(key);
     format!("its {key} is {found}, must be {wanted}")
 }
@@ -355,21 +365,21 @@ mod tests {
 
     #[test]
     fn system_keeps_the_name_asked_for() {
-        for name in Profile::shipped_names() {
+        for name in SystemProfile::shipped_names() {
             assert_eq!(Simulator::for_system(name).unwrap().name(), format!("sim:{name}"));
         }
-        assert!(Profile::shipped(Simulator::EXAMPLE).is_some());
+        assert!(SystemProfile::find_shipped(Simulator::EXAMPLE).is_some());
     }
 
     #[test]
     fn run_beyond_free_memory_is_refused() {
         let simulator = Simulator::for_system(Simulator::EXAMPLE).unwrap();
         let load = Workload::plain(String::from("many"), Traffic::tcp_stream(Bytes::new(1), 9_000));
-        let profile = simulator.profile.scenario(&load, 1, latput_units::Nanos::from_ms(1));
+        let profile = simulator.profile.build_scenario(&load, 1, latput_units::Nanos::from_ms(1));
         let scenario = profile.unwrap();
-        assert!(simulator.fits(&scenario, &load, Some(Bytes::new(u64::MAX))).is_ok());
-        assert!(simulator.fits(&scenario, &load, None).is_ok());
-        let refused = simulator.fits(&scenario, &load, Some(Bytes::new(10_000_000)));
+        assert!(simulator.check_memory(&scenario, &load, Some(Bytes::new(u64::MAX))).is_ok());
+        assert!(simulator.check_memory(&scenario, &load, None).is_ok());
+        let refused = simulator.check_memory(&scenario, &load, Some(Bytes::new(10_000_000)));
         let refusal = refused.unwrap_err().to_string();
         assert!(refusal.contains("workload `many`") && refusal.contains("10 MB free"), "{refusal}");
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use latput_units::CpuSet;
 
-use crate::broker::message::Way;
+use crate::broker::message::LaunchCommand;
 use crate::error::Error;
 use crate::host_spec::own_program;
 
@@ -33,16 +33,16 @@ const INTERFACE_BYTES_MOST: usize = 15;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// How to get there.
-    pub reach: Reach,
+    pub reach: ReachMethod,
     /// Interface or address that is meant there; `None`: find out.
-    pub at: Option<At>,
+    pub at: Option<InterfaceSelector>,
     /// The CPUs that are the host's; `None`: all, or a part where the other end is on the same machine.
     pub cpus: Option<CpuSet>,
 }
 
 /// How to get to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum ReachMethod {
     /// By the system's ssh.
     Ssh {
         /// `root@server`.
@@ -60,7 +60,7 @@ pub enum Reach {
 
 /// Interface or address that is meant on a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum InterfaceSelector {
     /// This interface.
     Interface(String),
     /// The interface with this address, and this one of its addresses.
@@ -86,11 +86,11 @@ impl Target {
             if words.is_empty() {
                 return Err(refuse("it names no command"));
             }
-            return Ok(Self { reach: Reach::Command(words), at, cpus });
+            return Ok(Self { reach: ReachMethod::Command(words), at, cpus });
         }
         if let Some(rest) = word.strip_prefix(SSH_SCHEME) {
             let (rest, at) = split_at(rest);
-            let reach = ssh(rest).map_err(refuse)?;
+            let reach = parse_ssh(rest).map_err(refuse)?;
             return Ok(Self { reach, at, cpus });
         }
         if let Some(rest) = word.strip_prefix(NAMESPACE_SCHEME) {
@@ -98,13 +98,14 @@ impl Target {
             if name.is_empty() || name.starts_with('.') || name.contains('/') {
                 return Err(refuse("it names no namespace"));
             }
-            return Ok(Self { reach: Reach::Namespace(name.to_owned()), at, cpus });
+            return Ok(Self { reach: ReachMethod::Namespace(name.to_owned()), at, cpus });
         }
         if word == THIS_HOST {
-            return Ok(Self { reach: Reach::Here, at: None, cpus });
+            return Ok(Self { reach: ReachMethod::Here, at: None, cpus });
         }
-        let at = at(word).ok_or_else(|| refuse("this is neither a host nor an interface"))?;
-        Ok(Self { reach: Reach::Here, at: Some(at), cpus })
+        let at = parse_selector(word)
+            .ok_or_else(|| refuse("this is neither a host nor an interface"))?;
+        Ok(Self { reach: ReachMethod::Here, at: Some(at), cpus })
     }
 
     /// Whether a word can only be a host: it begins as one.
@@ -114,7 +115,7 @@ impl Target {
 
     /// The words of `A,B`. A command may have commas of its own: behind one only what begins as a host ends it. A list
     /// of CPUs may as well: behind one a digit goes on with it.
-    pub fn split(words: &str) -> Vec<&str> {
+    pub fn split_targets(words: &str) -> Vec<&str> {
         let is_end = |place: usize| {
             let rest = &words[place + 1..];
             let is_listing =
@@ -131,42 +132,42 @@ impl Target {
     /// Name of the host in a testbed.
     pub fn name(&self) -> String {
         match &self.reach {
-            Reach::Ssh { destination, .. } => {
+            ReachMethod::Ssh { destination, .. } => {
                 destination.rsplit('@').next().unwrap_or(destination).to_owned()
             }
-            Reach::Namespace(name) => name.clone(),
-            Reach::Command(words) => words.join(" "),
-            Reach::Here => "this-host".to_owned(),
+            ReachMethod::Namespace(name) => name.clone(),
+            ReachMethod::Command(words) => words.join(" "),
+            ReachMethod::Here => "this-host".to_owned(),
         }
     }
 
     /// The command that runs `words` there, without bringing anything; `None` where a process of its own has to
     /// change over first, or need not.
-    pub fn command(&self, words: &[String]) -> Option<Vec<String>> {
+    pub fn remote_command(&self, words: &[String]) -> Option<Vec<String>> {
         let before: Vec<String> = match &self.reach {
-            Reach::Ssh { destination, port } => {
+            ReachMethod::Ssh { destination, port } => {
                 let port = port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]);
                 let ssh = SSH.map(str::to_owned).into_iter().chain(port);
                 ssh.chain(["--".to_owned(), destination.clone()]).collect()
             }
-            Reach::Command(before) => before.clone(),
-            Reach::Namespace(_) | Reach::Here => return None,
+            ReachMethod::Command(before) => before.clone(),
+            ReachMethod::Namespace(_) | ReachMethod::Here => return None,
         };
         Some(before.into_iter().chain(words.iter().cloned()).collect())
     }
 
     /// `via` of a testbed's host, and the latput to start there. `program` is this latput, which finds the way
     /// (`latput lab exec`) and takes itself along, or the `file`.
-    pub fn via(&self, program: &str, file: Option<&Path>) -> (Vec<String>, String) {
+    pub fn via_command(&self, program: &str, file: Option<&Path>) -> (Vec<String>, String) {
         let exec = |options: &[String]| {
             let words = [program, "lab", "exec"].map(str::to_owned).into_iter();
             let reach = self.way_there().to_string();
             words.chain(options.iter().cloned()).chain([reach, "--".to_owned()]).collect()
         };
         match &self.reach {
-            Reach::Here => (Vec::new(), program.to_owned()),
-            Reach::Namespace(_) => (exec(&[]), program.to_owned()),
-            Reach::Ssh { .. } | Reach::Command(_) => {
+            ReachMethod::Here => (Vec::new(), program.to_owned()),
+            ReachMethod::Namespace(_) => (exec(&[]), program.to_owned()),
+            ReachMethod::Ssh { .. } | ReachMethod::Command(_) => {
                 let file = file.map(|file| vec!["--bring".to_owned(), file.display().to_string()]);
                 (exec(&file.unwrap_or_default()), "latput".to_owned())
             }
@@ -179,39 +180,39 @@ impl Target {
         Self { reach: self.reach.clone(), at: None, cpus: None }
     }
 
-    /// How latput is started there, as by [`Self::via`].
-    pub fn way(&self, file: Option<&Path>) -> Way {
-        let (via, program) = self.via(&own_program(), file);
-        Way { via, program }
+    /// How latput is started there, as by [`Self::via_command`].
+    pub fn launch_command(&self, file: Option<&Path>) -> LaunchCommand {
+        let (via, program) = self.via_command(&own_program(), file);
+        LaunchCommand { via, program }
     }
 
     /// Whether latput may have to be taken there.
     pub const fn is_elsewhere(&self) -> bool {
-        matches!(self.reach, Reach::Ssh { .. } | Reach::Command(_))
+        matches!(self.reach, ReachMethod::Ssh { .. } | ReachMethod::Command(_))
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reach {
-            Reach::Ssh { destination, port: None } => write!(f, "{SSH_SCHEME}{destination}"),
-            Reach::Ssh { destination, port: Some(port) } => {
+            ReachMethod::Ssh { destination, port: None } => write!(f, "{SSH_SCHEME}{destination}"),
+            ReachMethod::Ssh { destination, port: Some(port) } => {
                 let (user, host) = destination.rsplit_once('@').unwrap_or(("", destination));
                 let user = if user.is_empty() { String::new() } else { format!("{user}@") };
                 let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
                 write!(f, "{SSH_SCHEME}{user}{host}:{port}")
             }
-            Reach::Namespace(name) => write!(f, "{NAMESPACE_SCHEME}{name}"),
-            Reach::Command(words) => write!(f, "{COMMAND_SCHEME}{}", words.join(" ")),
-            Reach::Here if self.at.is_none() => f.write_str(THIS_HOST),
-            Reach::Here => Ok(()),
+            ReachMethod::Namespace(name) => write!(f, "{NAMESPACE_SCHEME}{name}"),
+            ReachMethod::Command(words) => write!(f, "{COMMAND_SCHEME}{}", words.join(" ")),
+            ReachMethod::Here if self.at.is_none() => f.write_str(THIS_HOST),
+            ReachMethod::Here => Ok(()),
         }?;
-        let is_here = matches!(self.reach, Reach::Here);
+        let is_here = matches!(self.reach, ReachMethod::Here);
         match &self.at {
-            Some(At::Interface(name)) if is_here => f.write_str(name),
-            Some(At::Address(address)) if is_here => write!(f, "{address}"),
-            Some(At::Interface(name)) => write!(f, "{AT}{name}"),
-            Some(At::Address(address)) => write!(f, "{AT}{address}"),
+            Some(InterfaceSelector::Interface(name)) if is_here => f.write_str(name),
+            Some(InterfaceSelector::Address(address)) if is_here => write!(f, "{address}"),
+            Some(InterfaceSelector::Interface(name)) => write!(f, "{AT}{name}"),
+            Some(InterfaceSelector::Address(address)) => write!(f, "{AT}{address}"),
             None => Ok(()),
         }?;
         self.cpus.as_ref().map_or(Ok(()), |cpus| write!(f, "{CPUS}{cpus}"))
@@ -219,7 +220,7 @@ impl fmt::Display for Target {
 }
 
 /// `[USER@]HOST[:PORT]`; an IPv6 address with a port is in brackets.
-fn ssh(text: &str) -> Result<Reach, &'static str> {
+fn parse_ssh(text: &str) -> Result<ReachMethod, &'static str> {
     let (user, host) = match text.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
         None => (None, text),
@@ -250,7 +251,7 @@ fn ssh(text: &str) -> Result<Reach, &'static str> {
         return Err("it names no host");
     }
     let destination = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
-    Ok(Reach::Ssh { destination, port })
+    Ok(ReachMethod::Ssh { destination, port })
 }
 
 /// Takes `?cpus=0-3` off the end. In a command it is that only where a list of CPUs follows.
@@ -264,24 +265,24 @@ fn split_cpus(text: &str) -> Result<(&str, Option<CpuSet>), &'static str> {
 }
 
 /// Takes `%INTERFACE` or `%ADDRESS` off the end.
-fn split_at(text: &str) -> (&str, Option<At>) {
+fn split_at(text: &str) -> (&str, Option<InterfaceSelector>) {
     if text.ends_with(']') {
         return (text, None); // the zone of an address that is in brackets
     }
-    let split = text.rsplit_once(AT).and_then(|(rest, word)| Some((rest, at(word)?)));
+    let split = text.rsplit_once(AT).and_then(|(rest, word)| Some((rest, parse_selector(word)?)));
     split.map_or((text, None), |(rest, at)| (rest, Some(at)))
 }
 
-fn at(word: &str) -> Option<At> {
+fn parse_selector(word: &str) -> Option<InterfaceSelector> {
     if let Ok(address) = word.parse() {
-        return Some(At::Address(address));
+        return Some(InterfaceSelector::Address(address));
     }
     let is_name = !word.is_empty()
         && word.len() <= INTERFACE_BYTES_MOST
         && !matches!(word, "." | "..")
         && !word.contains(['/', ':', AT, ','])
         && !word.contains(char::is_whitespace);
-    is_name.then(|| At::Interface(word.to_owned()))
+    is_name.then(|| InterfaceSelector::Interface(word.to_owned()))
 }
 
 #[cfg(test)]
@@ -290,10 +291,13 @@ mod tests {
 
     #[test]
     fn host_round_trips_as_one_word() {
-        let ssh =
-            |destination: &str, port| Reach::Ssh { destination: destination.to_owned(), port };
-        let command = |words: &str| Reach::Command(words.split(' ').map(str::to_owned).collect());
-        let on = |name: &str| Some(At::Interface(name.to_owned()));
+        let ssh = |destination: &str, port| ReachMethod::Ssh {
+            destination: destination.to_owned(),
+            port,
+        };
+        let command =
+            |words: &str| ReachMethod::Command(words.split(' ').map(str::to_owned).collect());
+        let on = |name: &str| Some(InterfaceSelector::Interface(name.to_owned()));
         for (word, reach, at) in [
             ("ssh://server", ssh("server", None), None),
             ("ssh://root@server:2222", ssh("root@server", Some(2222)), None),
@@ -301,15 +305,15 @@ mod tests {
             (
                 "ssh://root@server%10.0.0.1",
                 ssh("root@server", None),
-                Some(At::Address([10, 0, 0, 1].into())),
+                Some(InterfaceSelector::Address([10, 0, 0, 1].into())),
             ),
             ("ssh://root@[2001:db8::1]:22", ssh("root@2001:db8::1", Some(22)), None),
             ("ssh://2001:db8::1", ssh("2001:db8::1", None), None),
-            ("netns://a%eth0", Reach::Namespace("a".to_owned()), on("eth0")),
+            ("netns://a%eth0", ReachMethod::Namespace("a".to_owned()), on("eth0")),
             ("exec:kubectl exec -i pod --", command("kubectl exec -i pod --"), None),
             ("exec:docker exec -i web%eth0", command("docker exec -i web"), on("eth0")),
-            ("eth0", Reach::Here, on("eth0")),
-            ("this host", Reach::Here, None),
+            ("eth0", ReachMethod::Here, on("eth0")),
+            ("this host", ReachMethod::Here, None),
         ] {
             let target = Target::parse(word).unwrap();
             assert_eq!(target, Target { reach, at, cpus: None }, "{word}");
@@ -339,7 +343,10 @@ mod tests {
         let command = Target::parse("exec:sh -c curl_x?cpus=all").unwrap();
         assert_eq!(
             (command.cpus, command.reach),
-            (None, Reach::Command(["sh", "-c", "curl_x?cpus=all"].map(str::to_owned).to_vec()))
+            (
+                None,
+                ReachMethod::Command(["sh", "-c", "curl_x?cpus=all"].map(str::to_owned).to_vec())
+            )
         );
     }
 
@@ -387,19 +394,19 @@ mod tests {
             ("netns://a?cpus=0,eth0?cpus=1", &["netns://a?cpus=0", "eth0?cpus=1"]),
             ("ssh://a", &["ssh://a"]),
         ] {
-            assert_eq!(Target::split(words), expected);
+            assert_eq!(Target::split_targets(words), expected);
         }
     }
 
     #[test]
     fn host_is_reached_through_latput_without_prompt() {
         let target = Target::parse("ssh://root@server:2222%eth1").unwrap();
-        let (via, latput) = target.via("/opt/latput", Some(Path::new("static")));
+        let (via, latput) = target.via_command("/opt/latput", Some(Path::new("static")));
         let words = "/opt/latput lab exec --bring static ssh://root@server:2222 --";
         assert_eq!((via.join(" ").as_str(), latput.as_str()), (words, "latput"));
-        let ssh = target.command(&["sh".to_owned()]).unwrap().join(" ");
+        let ssh = target.remote_command(&["sh".to_owned()]).unwrap().join(" ");
         assert_eq!(ssh, "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -p 2222 -- root@server sh");
-        let (via, latput) = Target::parse("netns://a").unwrap().via("/opt/latput", None);
+        let (via, latput) = Target::parse("netns://a").unwrap().via_command("/opt/latput", None);
         assert_eq!(
             (via.join(" ").as_str(), latput.as_str()),
             ("/opt/latput lab exec netns://a --", "/opt/latput")

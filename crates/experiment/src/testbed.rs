@@ -20,10 +20,10 @@ use latput_units::{CpuSet, IntoSet, Nanos};
 use latput_vm::GuestSpec;
 use serde::Deserialize;
 
-use crate::broker::client::{BrokerLine, client};
-use crate::broker::message::Way;
+use crate::broker::client::{BrokerLine, get_broker};
+use crate::broker::message::LaunchCommand;
 use crate::controller::AgentPool;
-use crate::discover::Discovered;
+use crate::discover::DiscoveredHosts;
 use crate::error::Error;
 use crate::held_lab::{self, OwnLab};
 pub use crate::held_lab::{LAB_STATE, LabLock};
@@ -35,7 +35,7 @@ use crate::shared_cpus;
 use crate::simulator::Simulator;
 use crate::target::{FORMS, Target};
 use crate::third_party::{self, ThirdParty};
-use crate::vm::Emulated;
+use crate::vm::GuestRunner;
 
 /// Name of the testbed of this host's loopback.
 const LOOPBACK: &str = "loopback";
@@ -82,7 +82,7 @@ impl Testbed {
         }
         match &self.kind {
             TestbedKind::Hosts(hosts) => {
-                let hosts: Vec<HostSpec> = hosts.iter().map(|host| host.under(plan)).collect();
+                let hosts: Vec<HostSpec> = hosts.iter().map(|host| host.with_plan(plan)).collect();
                 let pool = AgentPool::start(&hosts, &roles_set(plan), stop)?;
                 Ok(Box::new(pool.with_progress_interval(interval)))
             }
@@ -93,7 +93,7 @@ impl Testbed {
             }
             TestbedKind::Guest(spec) => {
                 let roles = roles_set(plan);
-                Ok(Box::new(Emulated::start(*spec, &roles, interval, stop)?))
+                Ok(Box::new(GuestRunner::start(*spec, &roles, interval, stop)?))
             }
             TestbedKind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
             TestbedKind::ThirdParty(peer, address) => {
@@ -104,7 +104,7 @@ impl Testbed {
 
     /// Looks at the interface of the system under test, and the knobs that can be set of it. `None` unless the hosts
     /// are the user's own.
-    pub fn nic(&self, stop: &Stop) -> Result<Option<Nic>, Error> {
+    pub fn survey_nic(&self, stop: &Stop) -> Result<Option<Nic>, Error> {
         let TestbedKind::Hosts(hosts) = &self.kind else { return Ok(None) };
         if self.lab.is_some() || self.name == LOOPBACK {
             return Ok(None);
@@ -112,25 +112,25 @@ impl Testbed {
         let sut: Vec<HostSpec> =
             hosts.iter().filter(|host| host.role == Role::Sut).cloned().collect();
         let mut pool = AgentPool::start(&sut, &BTreeSet::new(), stop)?;
-        let agent = pool.sut();
-        let nic = match agent.ask(&Request::Survey, stop)? {
+        let agent = pool.sut_agent();
+        let nic = match agent.send_request(&Request::Survey, stop)? {
             Answer::Surveyed(nic) => *nic,
-            other => return Err(agent.unexpected(other)),
+            other => return Err(agent.unexpected_answer(other)),
         };
         pool.close(stop, &mut |_| {})?;
         Ok(Some(nic))
     }
 
     /// The simulator of `system`, a profile's name or file. A plan that it cannot run is an error.
-    pub fn simulator(system: &str, plan: &Plan) -> Result<Self, Error> {
-        Self::simulated(Simulator::for_system(system)?, plan)
+    pub fn from_system(system: &str, plan: &Plan) -> Result<Self, Error> {
+        Self::from_simulator(Simulator::for_system(system)?, plan)
     }
 
     /// This simulator. A plan that it cannot run is an error.
-    pub fn simulated(simulator: Simulator, plan: &Plan) -> Result<Self, Error> {
+    pub fn from_simulator(simulator: Simulator, plan: &Plan) -> Result<Self, Error> {
         // If the plan skips unsupported parts, they are found when it runs.
         if plan.method.on_unsupported == OnUnsupported::Refuse {
-            simulator.check(plan)?;
+            simulator.check_plan(plan)?;
         }
         Ok(Self {
             name: simulator.name(),
@@ -142,7 +142,7 @@ impl Testbed {
     }
 
     /// A QEMU guest with two network cards; it boots when the trials begin.
-    pub fn vm(spec: GuestSpec) -> Self {
+    pub fn from_guest(spec: GuestSpec) -> Self {
         Self {
             name: format!("vm:{spec}"),
             kind: TestbedKind::Guest(spec),
@@ -155,7 +155,7 @@ impl Testbed {
     /// A third-party program at the far end, as parsed by `latput_peers::Peer::parse`. A plan that
     /// it cannot run is an error.
     pub fn third_party(peer: Peer, plan: &Plan) -> Result<Self, Error> {
-        third_party::check(&peer, plan)?;
+        third_party::check_plan(&peer, plan)?;
         let address = peer.resolve()?;
         Ok(Self {
             name: peer.to_string(),
@@ -167,9 +167,9 @@ impl Testbed {
     }
 
     /// How its hosts are reached; empty where it has none, or makes them itself.
-    pub fn ways(&self) -> Vec<Way> {
+    pub fn launch_commands(&self) -> Vec<LaunchCommand> {
         match &self.kind {
-            TestbedKind::Hosts(hosts) => hosts.iter().map(HostSpec::way).collect(),
+            TestbedKind::Hosts(hosts) => hosts.iter().map(HostSpec::launch_command).collect(),
             TestbedKind::ThirdParty(..) => vec![own_way()],
             TestbedKind::Simulator(_) | TestbedKind::Guest(_) => Vec::new(),
         }
@@ -177,21 +177,23 @@ impl Testbed {
 
     /// Whether this process has the privileges to make a lab.
     pub fn may_make_lab() -> bool {
-        held_lab::permission().is_ok()
+        held_lab::check_permission().is_ok()
     }
 
     /// The lab: two namespaces and a veth pair, removed when the value is dropped.
-    pub fn lab() -> Result<Self, Error> {
-        let (lab, places) = if let Some(broker) = client() {
+    pub fn create_lab() -> Result<Self, Error> {
+        let (lab, places) = if let Some(broker) = get_broker() {
             (HeldLab::Brokers(BrokersLab(broker)), broker.make_lab()?)
         } else {
-            let lab = OwnLab::make(std::process::id())?;
-            let places = lab.places();
+            let lab = OwnLab::build_lab(std::process::id())?;
+            let places = lab.list_hosts();
             (HeldLab::Own(Box::new(lab)), places)
         };
-        let notes = shared_cpus::note([&places[0].cpus, &places[1].cpus]).into_iter().collect();
+        let notes =
+            shared_cpus::note_shared_cpus([&places[0].cpus, &places[1].cpus]).into_iter().collect();
         let roles = [Role::Generator, Role::Sut];
-        let hosts = places.iter().zip(roles).map(|(place, role)| place.host(role)).collect();
+        let hosts =
+            places.iter().zip(roles).map(|(place, role)| place.to_host_spec(role)).collect();
         Ok(Self {
             name: "lab".to_owned(),
             kind: TestbedKind::Hosts(hosts),
@@ -203,10 +205,10 @@ impl Testbed {
 
     /// Both ends on this host's loopback, each on its own CPUs if there are two. It needs no root
     /// and sets nothing.
-    pub fn loopback() -> Self {
+    pub fn create_loopback() -> Self {
         let program = own_program();
         let [generator, sut] = lab::split(&process::allowed_cpus().unwrap_or_default());
-        let notes = shared_cpus::note([&generator, &sut]).into_iter().collect();
+        let notes = shared_cpus::note_shared_cpus([&generator, &sut]).into_iter().collect();
         let host = |name: &str, role, cpus| HostSpec {
             name: name.to_owned(),
             role,
@@ -233,7 +235,7 @@ impl Testbed {
     }
 
     /// Two hosts, with the interfaces that were found between them.
-    pub fn discovered(found: &Discovered) -> Self {
+    pub fn from_discovered(found: &DiscoveredHosts) -> Self {
         Self {
             name: found.name.clone(),
             kind: TestbedKind::Hosts(found.hosts.to_vec()),
@@ -244,7 +246,7 @@ impl Testbed {
     }
 
     /// One host with live traffic.
-    pub fn alone(name: &str, host: HostSpec) -> Self {
+    pub fn from_single_host(name: &str, host: HostSpec) -> Self {
         let kind = TestbedKind::Hosts(vec![host]);
         Self { name: name.to_owned(), kind, notes: Vec::new(), namespaces: Vec::new(), lab: None }
     }
@@ -288,7 +290,7 @@ impl Testbed {
         let hosts: Vec<HostSpec> = parsed
             .host
             .into_iter()
-            .map(|(name, host)| host.spec(name, lease))
+            .map(|(name, host)| host.into_host_spec(name, lease))
             .collect::<Result<_, _>>()
             .map_err(&error)?;
         check_roles(&hosts).map_err(&error)?;
@@ -385,16 +387,17 @@ struct HostFile {
 }
 
 impl HostFile {
-    fn spec(self, name: String, lease: Nanos) -> Result<HostSpec, String> {
+    fn into_host_spec(self, name: String, lease: Nanos) -> Result<HostSpec, String> {
         if self.allow_link_reset.as_ref().is_some_and(|named| *named != self.interface) {
             return Err(format!(
                 "host `{name}`: `allow_link_reset` must repeat `interface`, which is \"{}\"",
                 self.interface
             ));
         }
-        let address = resolve(&self.address).map_err(|why| format!("host `{name}`: {why}"))?;
+        let address =
+            resolve_address(&self.address).map_err(|why| format!("host `{name}`: {why}"))?;
         let (reach, may_be_brought) =
-            self.reach().map_err(|why| format!("host `{name}`: {why}"))?;
+            self.resolve_reach().map_err(|why| format!("host `{name}`: {why}"))?;
         Ok(HostSpec {
             interface: self.interface,
             address,
@@ -402,12 +405,12 @@ impl HostFile {
             is_named_twice: self.allow_link_reset.is_some(),
             lease,
             may_be_brought,
-            ..HostSpec::unknown(&name, self.role, reach)
+            ..HostSpec::from_launch_command(&name, self.role, reach)
         })
     }
 
     /// `via` and the latput there, and whether it may have to be taken along.
-    fn reach(&self) -> Result<((Vec<String>, String), bool), String> {
+    fn resolve_reach(&self) -> Result<((Vec<String>, String), bool), String> {
         let own = own_program();
         let Some(target) = &self.target else {
             if self.bring.is_some() {
@@ -428,12 +431,12 @@ impl HostFile {
         if target.at.is_some() || target.cpus.is_some() {
             return Err("`target` must not repeat `interface`, `address` and `cpus`".to_owned());
         }
-        Ok((target.via(&own, self.bring.as_deref()), target.is_elsewhere()))
+        Ok((target.via_command(&own, self.bring.as_deref()), target.is_elsewhere()))
     }
 }
 
 /// An IP address, or the first address of a host name.
-fn resolve(address: &str) -> Result<IpAddr, String> {
+fn resolve_address(address: &str) -> Result<IpAddr, String> {
     let found = latput_names::resolve(address).map_err(|error| {
         format!(
             "address `{address}` is not an IP address, and it does not resolve as a name: {error}"
@@ -500,7 +503,7 @@ mod tests {
         assert_eq!(sut.via, ["ssh", "root@sut"]);
         assert_eq!(sut.cpus.as_ref().unwrap().len(), 4);
         assert_eq!(sut.lease, LEASE);
-        assert_eq!(sut.words(&["restore"]), ["ssh", "root@sut", "latput", "restore"]);
+        assert_eq!(sut.to_command_line(&["restore"]), ["ssh", "root@sut", "latput", "restore"]);
         let lease = GOOD.replace("schema = 1", "schema = 1\nlease = \"30s\"");
         let testbed = Testbed::parse("rack.toml", &lease).unwrap();
         let TestbedKind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
@@ -513,7 +516,8 @@ mod tests {
         let testbed = Testbed::parse("rack.toml", &twice).unwrap();
         let TestbedKind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
         let mut plan = Plan::parse("built in", latput_trial::plan::BUILT_IN).unwrap();
-        let under = |plan: &Plan| [&hosts[0], &hosts[1]].map(|host| host.under(plan).link_reset);
+        let under =
+            |plan: &Plan| [&hosts[0], &hosts[1]].map(|host| host.with_plan(plan).link_reset);
         assert_eq!(under(&plan), [LinkReset::Refused; 2]);
         plan.method.allow_link_reset = true;
         assert_eq!(under(&plan), [LinkReset::Allowed, LinkReset::AllowedOnControl]);
@@ -549,24 +553,36 @@ mod tests {
 
     #[test]
     fn bad_testbed_is_refused_with_reason() {
-        check(&GOOD.replace("schema = 1", "schema = 2"), "schema must be 1");
-        check(&GOOD.replace("\"generator\"", "\"sut\""), "2 systems under test");
-        check(&GOOD.replace("\"generator\"", "\"observer\""), "0 generators");
-        check(&format!("{GOOD}{OBSERVER}{}", OBSERVER.replace(".eye", ".ear")), "2 observers");
-        check(&GOOD.replace("192.0.2.11", "2001:db8::1"), "must both be IPv4");
-        check(&GOOD.replace("eth1\"", "eth1\"\ncolour = 1"), "colour");
-        check(&GOOD.replace("192.0.2.10", "no where"), "does not resolve");
-        check(&GOOD.replace("0-3", "3-0"), "list of CPUs");
-        check(&GOOD.replace("0-3", "none"), "names no CPU");
+        assert_parse_error(&GOOD.replace("schema = 1", "schema = 2"), "schema must be 1");
+        assert_parse_error(&GOOD.replace("\"generator\"", "\"sut\""), "2 systems under test");
+        assert_parse_error(&GOOD.replace("\"generator\"", "\"observer\""), "0 generators");
+        assert_parse_error(
+            &format!("{GOOD}{OBSERVER}{}", OBSERVER.replace(".eye", ".ear")),
+            "2 observers",
+        );
+        assert_parse_error(&GOOD.replace("192.0.2.11", "2001:db8::1"), "must both be IPv4");
+        assert_parse_error(&GOOD.replace("eth1\"", "eth1\"\ncolour = 1"), "colour");
+        assert_parse_error(&GOOD.replace("192.0.2.10", "no where"), "does not resolve");
+        assert_parse_error(&GOOD.replace("0-3", "3-0"), "list of CPUs");
+        assert_parse_error(&GOOD.replace("0-3", "none"), "names no CPU");
         let twice = |name: &str| format!("eth2\"\nallow_link_reset = \"{name}");
-        check(&GOOD.replace("eth2", &twice("eth1")), "must repeat `interface`, which is \"eth2\"");
-        check(&GOOD.replace("schema = 1", "schema = 1\nlease = \"500ms\""), "lease must be 1s to");
-        check(&GOOD.replace("schema = 1", "schema = 1\nlease = \"10\""), "lease must be 1s to");
-        check("", "schema");
+        assert_parse_error(
+            &GOOD.replace("eth2", &twice("eth1")),
+            "must repeat `interface`, which is \"eth2\"",
+        );
+        assert_parse_error(
+            &GOOD.replace("schema = 1", "schema = 1\nlease = \"500ms\""),
+            "lease must be 1s to",
+        );
+        assert_parse_error(
+            &GOOD.replace("schema = 1", "schema = 1\nlease = \"10\""),
+            "lease must be 1s to",
+        );
+        assert_parse_error("", "schema");
     }
 
     #[track_caller]
-    fn check(text: &str, expected: &str) {
+    fn assert_parse_error(text: &str, expected: &str) {
         let problem = Testbed::parse("rack.toml", text).unwrap_err().to_string();
         assert!(problem.contains(expected) && problem.contains("rack.toml"), "{problem}");
     }

@@ -18,10 +18,10 @@ use latput_units::Nanos;
 use crate::checks::{self, HostPart};
 use crate::controller::AgentPool;
 use crate::error::Error;
-use crate::host::chain;
+use crate::host::format_error_chain;
 use crate::host_spec::HostSpec;
 use crate::protocol::{Answer, PeerFinished, PeerTrial, Request};
-use crate::runner::{Trial, TrialEvent, TrialRunner, Wanted, run_trial};
+use crate::runner::{PlanPart, Trial, TrialEvent, TrialRunner, run_trial};
 
 /// Most time of the dialogue with the program beside the traffic. Each of its steps has a shorter deadline of its own.
 const DIALOGUE_WITHIN: Duration = Duration::from_secs(120);
@@ -47,26 +47,26 @@ impl ThirdParty {
         plan: &Plan,
         stop: &Stop,
     ) -> Result<Self, Error> {
-        check(peer, plan)?;
-        let broken = |error: latput_linux::Error| here(&chain(&error));
+        check_plan(peer, plan)?;
+        let broken = |error: latput_linux::Error| local_error(&format_error_chain(&error));
         let toward = Route::open().and_then(|route| route.toward(address.ip())).map_err(broken)?;
         let host = HostSpec {
             interface: toward.interface,
             address: address.ip(),
             // The whole host is counted, since the kernel may do network work on any CPU.
             cpus: Some(process::online_cpus().map_err(broken)?),
-            ..HostSpec::here(HERE, Role::Generator)
+            ..HostSpec::for_this_host(HERE, Role::Generator)
         };
         let pool = AgentPool::start(&[host], &BTreeSet::new(), stop)?;
         let mut notes: Vec<String> =
-            pool.opened().flat_map(|opened| opened.notes.clone()).collect();
+            pool.opened_hosts().flat_map(|opened| opened.notes.clone()).collect();
         if toward.is_local {
             notes.push(format!("{peer} is on this host: the CPU figures of each end hold both"));
         }
         Ok(Self { peer: peer.clone(), address, pool, notes })
     }
 
-    fn trial(
+    fn run_peer_trial(
         &mut self,
         workload: &Workload,
         method: &Method,
@@ -78,30 +78,30 @@ impl ThirdParty {
         let agent = self.pool.agents().first_mut().expect("this host has an agent");
         let traffic = (warmup + duration).as_duration();
         let request = Request::Peer(Box::new(trial.clone()));
-        match agent.call(&request, DIALOGUE_WITHIN + 2 * traffic, stop)? {
+        match agent.send_request_within(&request, DIALOGUE_WITHIN + 2 * traffic, stop)? {
             Answer::PeerFinished(finished) => {
-                Ok(observation(&trial.workload, *finished, &agent.opened().boot_id))
+                Ok(build_observation(&trial.workload, *finished, &agent.opened().boot_id))
             }
             Answer::PeerFailed(failure) => Err(Error::PeerTrial {
                 message: failure.message,
                 outcome: failure.outcome,
                 is_transient: failure.is_transient,
             }),
-            other => Err(agent.unexpected(other)),
+            other => Err(agent.unexpected_answer(other)),
         }
     }
 }
 
 /// Refuses a plan with factors, or with traffic that the program does not support.
-pub(crate) fn check(peer: &Peer, plan: &Plan) -> Result<(), Error> {
+pub(crate) fn check_plan(peer: &Peer, plan: &Plan) -> Result<(), Error> {
     if plan.factors.iter().any(|factor| !factor.levels.is_empty()) {
         let problem = format!("{peer} cannot be set: leave out the plan's factors");
         return Err(Error::TestbedFile { file: peer.to_string(), problem });
     }
-    plan.workloads.iter().try_for_each(|workload| Ok(peer.check(workload)?))
+    plan.workloads.iter().try_for_each(|workload| Ok(peer.check_workload(workload)?))
 }
 
-fn observation(workload: &Workload, finished: PeerFinished, boot_id: &str) -> Observation {
+fn build_observation(workload: &Workload, finished: PeerFinished, boot_id: &str) -> Observation {
     let PeerFinished { result, host, drift } = finished;
     let PeerResult { traffic, reported_metrics, programs, mut checks } = result;
     let hosts = vec![host];
@@ -111,17 +111,17 @@ fn observation(workload: &Workload, finished: PeerFinished, boot_id: &str) -> Ob
     Observation { traffic, hosts, checks, reported_metrics, programs, ..Observation::default() }
 }
 
-fn here(problem: &str) -> Error {
+fn local_error(problem: &str) -> Error {
     Error::Agent { host: HERE.to_owned(), problem: problem.to_owned(), permission: false }
 }
 
 impl TrialRunner for ThirdParty {
-    fn hosts(&self) -> Vec<HostFacts> {
-        self.pool.hosts()
+    fn host_facts(&self) -> Vec<HostFacts> {
+        self.pool.host_facts()
     }
 
-    fn machine(&self) -> String {
-        self.pool.machine()
+    fn machine_id(&self) -> String {
+        self.pool.machine_id()
     }
 
     fn notes(&self) -> Vec<String> {
@@ -129,15 +129,15 @@ impl TrialRunner for ThirdParty {
     }
 
     /// Its plans set nothing.
-    fn today(&mut self, _: &BTreeSet<Knob>, _: &Stop) -> Result<Vec<HostToday>, Error> {
+    fn read_knob_values(&mut self, _: &BTreeSet<Knob>, _: &Stop) -> Result<Vec<HostToday>, Error> {
         Ok(Vec::new())
     }
 
-    fn look(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error> {
-        self.pool.look(span, stop)
+    fn watch_surroundings(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error> {
+        self.pool.watch_surroundings(span, stop)
     }
 
-    fn trials(
+    fn run_trials(
         &mut self,
         todo: Vec<Trial>,
         method: &Method,
@@ -148,15 +148,15 @@ impl TrialRunner for ThirdParty {
             if stop.is_raised() {
                 return Err(Error::Interrupted);
             }
-            run_trial(trial, tell, &mut |trial, _| self.trial(&trial.load, method, stop))?;
+            run_trial(trial, tell, &mut |trial, _| self.run_peer_trial(&trial.load, method, stop))?;
         }
         Ok(())
     }
 
     /// Plans were checked when the testbed was made.
-    fn unsupported(
+    fn explain_unsupported(
         &mut self,
-        _: Wanted<'_>,
+        _: PlanPart<'_>,
         _: &Method,
         _: &Stop,
     ) -> Result<Option<String>, Error> {
@@ -167,7 +167,7 @@ impl TrialRunner for ThirdParty {
         self.pool.close(stop, tell)
     }
 
-    fn abandon(self: Box<Self>, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error {
-        self.pool.abandon(cause, stop, tell)
+    fn abort_run(self: Box<Self>, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error {
+        self.pool.abort_agents(cause, stop, tell)
     }
 }

@@ -10,27 +10,27 @@ use latput_trial::observation::Role;
 
 use crate::error::Error;
 use crate::read_back;
-use crate::runner::{TrialRunner, Wanted};
+use crate::runner::{PlanPart, TrialRunner};
 
 /// How a level is found to be supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum SupportCheck {
     /// It is put in force.
     Setting,
     /// The host is asked for it.
     Asking,
 }
 
-impl By {
+impl SupportCheck {
     /// How it is found before a run. Live traffic must not meet a level outside of a guarded slice.
     pub(crate) fn from_plan(plan: &Plan) -> Self {
         if plan.live().is_some() { Self::Asking } else { Self::Setting }
     }
 
-    fn wanted(self, by_role: &BTreeMap<Role, Setting>) -> Wanted<'_> {
+    fn to_plan_part(self, by_role: &BTreeMap<Role, Setting>) -> PlanPart<'_> {
         match self {
-            Self::Setting => Wanted::Setting(by_role),
-            Self::Asking => Wanted::Rehearsed(by_role),
+            Self::Setting => PlanPart::Setting(by_role),
+            Self::Asking => PlanPart::Rehearsed(by_role),
         }
     }
 }
@@ -41,7 +41,7 @@ impl By {
 pub(crate) fn without_unsupported(
     plan: &Plan,
     runner: &mut dyn TrialRunner,
-    by: By,
+    by: SupportCheck,
     stop: &Stop,
 ) -> Result<(Plan, Vec<String>), Error> {
     let mut reduced = plan.clone();
@@ -51,12 +51,12 @@ pub(crate) fn without_unsupported(
         let mut refused: Vec<String> = Vec::new();
         let mut reason = None;
         let mut levels = Vec::new();
-        let mut known = read_back::Levels::default();
+        let mut known = read_back::DistinctLevels::default();
         let labels: Vec<String> = factor.levels.iter().map(|level| factor.label(level)).collect();
         for (level, label) in std::mem::take(&mut factor.levels).into_iter().zip(labels) {
             let by_role = factor.setting(&level);
-            match runner.unsupported(by.wanted(&by_role), &plan.method, stop)? {
-                None if by == By::Setting => {
+            match runner.explain_unsupported(by.to_plan_part(&by_role), &plan.method, stop)? {
+                None if by == SupportCheck::Setting => {
                     match known.take(label, &by_role, runner.in_force(&by_role, stop)?) {
                         None => levels.push(level),
                         alike => skipped.extend(alike),
@@ -79,7 +79,9 @@ pub(crate) fn without_unsupported(
     }
     reduced.factors.retain(|factor| !factor.levels.is_empty());
     for load in &plan.workloads {
-        if let Some(reason) = runner.unsupported(Wanted::Load(load), &plan.method, stop)? {
+        if let Some(reason) =
+            runner.explain_unsupported(PlanPart::Load(load), &plan.method, stop)?
+        {
             reduced.workloads.retain(|kept| kept.name != load.name);
             skipped.push(format!("skipped: the workload `{}`: {reason}", load.name));
         }
@@ -121,10 +123,10 @@ mod tests {
 
     #[test]
     fn what_is_lacking_is_skipped_and_said() {
-        let mut bed = Bed::without(&["rx-usecs", "7"]);
+        let mut bed = FakeTestbed::with_missing(&["rx-usecs", "7"]);
         let plan = Plan::parse("p.toml", PLAN).unwrap();
         let (reduced, said) =
-            without_unsupported(&plan, &mut bed, By::Setting, &Stop::new()).unwrap();
+            without_unsupported(&plan, &mut bed, SupportCheck::Setting, &Stop::new()).unwrap();
         let labels: Vec<String> = reduced.settings().into_iter().map(|set| set.label).collect();
         assert_eq!(labels, ["mtu=1500 rps-cpus=0", "mtu=9000 rps-cpus=0"]);
         assert_eq!(reduced.workloads.len(), 1);
@@ -139,15 +141,15 @@ mod tests {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
         for (by, settings, words) in [
             (
-                By::Setting,
+                SupportCheck::Setting,
                 4,
                 "skipped: `mtu=9000`: the host keeps 1500, the same as with `mtu=1500`",
             ),
-            (By::Asking, 8, ""),
+            (SupportCheck::Asking, 8, ""),
         ] {
             let (reduced, said) = without_unsupported(
                 &plan,
-                &mut Bed { lacks: &[], mtu_most: Some(1500) },
+                &mut FakeTestbed { lacks: &[], mtu_most: Some(1500) },
                 by,
                 &Stop::new(),
             )
@@ -159,17 +161,26 @@ mod tests {
     #[test]
     fn testbed_that_supports_everything_skips_nothing() {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
-        let (reduced, said) =
-            without_unsupported(&plan, &mut Bed::without(&[]), By::Setting, &Stop::new()).unwrap();
+        let (reduced, said) = without_unsupported(
+            &plan,
+            &mut FakeTestbed::with_missing(&[]),
+            SupportCheck::Setting,
+            &Stop::new(),
+        )
+        .unwrap();
         assert_eq!((reduced, said), (plan, Vec::new()));
     }
 
     #[test]
     fn plan_with_nothing_supported_is_refused() {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
-        let refusal =
-            without_unsupported(&plan, &mut Bed::without(&["tcp"]), By::Setting, &Stop::new())
-                .unwrap_err();
+        let refusal = without_unsupported(
+            &plan,
+            &mut FakeTestbed::with_missing(&["tcp"]),
+            SupportCheck::Setting,
+            &Stop::new(),
+        )
+        .unwrap_err();
         assert!(refusal.to_string().contains("supports no part of the plan"), "{refusal}");
     }
 
@@ -179,33 +190,33 @@ mod tests {
         assert!(error.problem.contains("must be `refuse` or `skip`"), "{error}");
     }
 
-    struct Bed {
+    struct FakeTestbed {
         /// It lacks whatever has one of these words.
         lacks: &'static [&'static str],
         /// It takes any MTU, and cuts it to this.
         mtu_most: Option<u64>,
     }
 
-    impl Bed {
-        const fn without(lacks: &'static [&'static str]) -> Self {
+    impl FakeTestbed {
+        const fn with_missing(lacks: &'static [&'static str]) -> Self {
             Self { lacks, mtu_most: None }
         }
     }
 
-    impl TrialRunner for Bed {
-        fn unsupported(
+    impl TrialRunner for FakeTestbed {
+        fn explain_unsupported(
             &mut self,
-            wanted: Wanted<'_>,
+            wanted: PlanPart<'_>,
             _: &Method,
             _: &Stop,
         ) -> Result<Option<String>, Error> {
             let text = match wanted {
-                Wanted::Setting(by_role) | Wanted::Rehearsed(by_role) => {
+                PlanPart::Setting(by_role) | PlanPart::Rehearsed(by_role) => {
                     let knobs = by_role.values().flatten();
                     let texts = knobs.map(|(knob, value)| format!("{knob}={value}"));
                     texts.collect::<Vec<_>>().join(" ")
                 }
-                Wanted::Load(load) => load.name.clone(),
+                PlanPart::Load(load) => load.name.clone(),
             };
             Ok(self.lacks.iter().find(|word| text.contains(*word)).map(|word| format!("no {word}")))
         }
@@ -225,10 +236,10 @@ mod tests {
             };
             Ok(by_role.iter().map(of_host).collect())
         }
-        fn hosts(&self) -> Vec<HostFacts> {
+        fn host_facts(&self) -> Vec<HostFacts> {
             Vec::new()
         }
-        fn machine(&self) -> String {
+        fn machine_id(&self) -> String {
             String::new()
         }
         fn notes(&self) -> Vec<String> {
@@ -237,13 +248,17 @@ mod tests {
         fn is_simulated(&self) -> bool {
             true
         }
-        fn today(&mut self, _: &BTreeSet<Knob>, _: &Stop) -> Result<Vec<HostToday>, Error> {
+        fn read_knob_values(
+            &mut self,
+            _: &BTreeSet<Knob>,
+            _: &Stop,
+        ) -> Result<Vec<HostToday>, Error> {
             Ok(Vec::new())
         }
-        fn look(&mut self, _: Nanos, _: &Stop) -> Result<Vec<Surroundings>, Error> {
+        fn watch_surroundings(&mut self, _: Nanos, _: &Stop) -> Result<Vec<Surroundings>, Error> {
             Ok(Vec::new())
         }
-        fn trials(
+        fn run_trials(
             &mut self,
             _: Vec<Trial>,
             _: &Method,
@@ -255,7 +270,7 @@ mod tests {
         fn close(self: Box<Self>, _: &Stop, _: &mut dyn FnMut(&str)) -> Result<(), Error> {
             Ok(())
         }
-        fn abandon(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
+        fn abort_run(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
             cause
         }
     }

@@ -22,36 +22,36 @@ use crate::error::Error;
 use crate::held_guest::HeldGuest;
 use crate::host_spec::HostSpec;
 use crate::protocol::LinkReset;
-use crate::runner::Wanted;
+use crate::runner::PlanPart;
 use crate::runner::{Trial, TrialEvent, TrialRunner};
 
 /// The agents in a guest, and the guest.
 #[derive(Debug)]
-pub(crate) struct Emulated {
+pub(crate) struct GuestRunner {
     // Declared before the guest, so that agents end first. `None` after a failed reload.
     pool: Option<AgentPool>,
     guest: HeldGuest,
     notes: Vec<String>,
     /// The driver's current parameters.
     parameters: Vec<String>,
-    agents: Agents,
+    agents: AgentOptions,
 }
 
 /// The settings for starting agents.
 #[derive(Debug)]
-struct Agents {
+struct AgentOptions {
     to_set: BTreeSet<Role>,
     interval: Option<Nanos>,
 }
 
-impl Agents {
+impl AgentOptions {
     fn start(&self, guest: &HeldGuest, stop: &Stop) -> Result<AgentPool, Error> {
-        let pool = AgentPool::start(&hosts(guest), &self.to_set, stop)?;
+        let pool = AgentPool::start(&build_host_specs(guest), &self.to_set, stop)?;
         Ok(pool.with_progress_interval(self.interval))
     }
 }
 
-impl Emulated {
+impl GuestRunner {
     /// Boots the guest and starts an agent on each of its hosts.
     pub(crate) fn start(
         spec: GuestSpec,
@@ -60,26 +60,26 @@ impl Emulated {
         stop: &Stop,
     ) -> Result<Self, Error> {
         let guest = HeldGuest::start(spec, stop)?;
-        let notes = notes(&guest);
-        let agents = Agents { to_set: to_set.clone(), interval };
+        let notes = collect_notes(&guest);
+        let agents = AgentOptions { to_set: to_set.clone(), interval };
         let pool = Some(agents.start(&guest, stop)?);
         Ok(Self { pool, guest, notes, parameters: Vec::new(), agents })
     }
 
     /// Loads the driver with the parameters of a trial, unless it has them.
-    fn load(&mut self, trial: &Trial, stop: &Stop) -> Result<(), Error> {
+    fn load_driver(&mut self, trial: &Trial, stop: &Stop) -> Result<(), Error> {
         let testbed = format!("vm:{}", self.guest.spec());
         let failed = |problem| Error::Guest { testbed: testbed.clone(), problem };
         let wanted = parameters::module_parameters(&trial.set.by_role).map_err(failed)?;
         if wanted == self.parameters {
             return Ok(());
         }
-        if self.guest.spec().driver.parameters().is_empty() {
+        if self.guest.spec().driver.load_parameters().is_empty() {
             let problem = format!("the driver has no parameter {}", wanted.join(" "));
             return Err(Error::Guest { testbed, problem });
         }
         tracing::info!(parameters = wanted.join(" "), "reloading the guest's driver");
-        self.reload(&wanted, stop)?;
+        self.reload_driver(&wanted, stop)?;
         self.parameters = wanted;
         self.pool = Some(self.agents.start(&self.guest, stop)?);
         Ok(())
@@ -87,26 +87,26 @@ impl Emulated {
 
     /// Ends the agents and loads the driver. Where a guest does not let its agents end, the next boot
     /// takes its place: all guests of a kind are the same machine.
-    fn reload(&mut self, wanted: &[String], stop: &Stop) -> Result<(), Error> {
+    fn reload_driver(&mut self, wanted: &[String], stop: &Stop) -> Result<(), Error> {
         if let Some(pool) = self.pool.take()
             && let Err(stuck) = pool.close(stop, &mut |line| tracing::info!("{line}"))
         {
             if stop.is_raised() {
                 return Err(Error::Interrupted);
             }
-            let (_, console) = self.guest.look();
+            let (_, console) = self.guest.check_console();
             tracing::warn!(%stuck, console, "booting the guest again");
             self.guest.start_again(stop)?;
         }
-        self.guest.reload(wanted)
+        self.guest.reload_driver(wanted)
     }
 
     /// Replaces the error of a broken line by the guest's end, if the guest has ended.
-    fn explained(&mut self, error: Error) -> Error {
+    fn explain_guest_end(&mut self, error: Error) -> Error {
         if !matches!(error, Error::Agent { .. }) {
             return error;
         }
-        let (true, console) = self.guest.look() else { return error };
+        let (true, console) = self.guest.check_console() else { return error };
         let problem =
             format!("the guest ended in the middle of a trial; its console ends with: {console}");
         Error::Guest { testbed: format!("vm:{}", self.guest.spec()), problem }
@@ -114,8 +114,8 @@ impl Emulated {
 }
 
 /// The hosts of a guest, the system under test first.
-fn hosts(guest: &HeldGuest) -> Vec<HostSpec> {
-    let ways = HOSTS.iter().zip(guest.ways());
+fn build_host_specs(guest: &HeldGuest) -> Vec<HostSpec> {
+    let ways = HOSTS.iter().zip(guest.launch_commands());
     let hosts = ways.zip([Role::Sut, Role::Generator]).map(|((host, way), role)| {
         let cpus: CpuSet = [CpuId(host.cpu)].into_iter().collect();
         HostSpec {
@@ -129,21 +129,21 @@ fn hosts(guest: &HeldGuest) -> Vec<HostSpec> {
             // The guest ends with the controller; on a busy machine its agents may be slow to hear it.
             lease: Nanos::from_s(60),
             may_be_brought: false,
-            ..HostSpec::unknown(host.name, role, (way.via, way.program))
+            ..HostSpec::from_launch_command(host.name, role, (way.via, way.program))
         }
     });
     hosts.collect()
 }
 
 /// Remarks on the guest for readers of the figures.
-fn notes(guest: &HeldGuest) -> Vec<String> {
+fn collect_notes(guest: &HeldGuest) -> Vec<String> {
     let mut notes = vec![format!(
         "{}: CPUs and NICs are emulated. Its figures compare settings, they do not show the speed of hardware",
         guest.description()
     )];
     match guest.run(&["vm", "probe"]) {
         Ok(output) if output.is_success() => {
-            notes.extend(output.text().lines().map(str::to_owned));
+            notes.extend(output.stdout_text().lines().map(str::to_owned));
         }
         Ok(output) => notes.push(format!("emulation not probed: {}", output.error_text().trim())),
         Err(error) => notes.push(format!("emulation not probed: {error}")),
@@ -151,14 +151,14 @@ fn notes(guest: &HeldGuest) -> Vec<String> {
     notes
 }
 
-impl TrialRunner for Emulated {
-    fn hosts(&self) -> Vec<HostFacts> {
-        self.pool.as_ref().map(TrialRunner::hosts).unwrap_or_default()
+impl TrialRunner for GuestRunner {
+    fn host_facts(&self) -> Vec<HostFacts> {
+        self.pool.as_ref().map(TrialRunner::host_facts).unwrap_or_default()
     }
 
     /// The guest's kind: all guests of a kind are the same machine, so a run continues in the next
     /// boot.
-    fn machine(&self) -> String {
+    fn machine_id(&self) -> String {
         self.guest.description().to_owned()
     }
 
@@ -172,17 +172,21 @@ impl TrialRunner for Emulated {
         self.pool.as_ref().map(TrialRunner::receive_sides).unwrap_or_default()
     }
 
-    fn today(&mut self, knobs: &BTreeSet<Knob>, stop: &Stop) -> Result<Vec<HostToday>, Error> {
+    fn read_knob_values(
+        &mut self,
+        knobs: &BTreeSet<Knob>,
+        stop: &Stop,
+    ) -> Result<Vec<HostToday>, Error> {
         let Some(pool) = self.pool.as_mut() else { return Ok(Vec::new()) };
-        pool.today(knobs, stop).map_err(|error| self.explained(error))
+        pool.read_knob_values(knobs, stop).map_err(|error| self.explain_guest_end(error))
     }
 
-    fn look(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error> {
+    fn watch_surroundings(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error> {
         let Some(pool) = self.pool.as_mut() else { return Ok(Vec::new()) };
-        pool.look(span, stop).map_err(|error| self.explained(error))
+        pool.watch_surroundings(span, stop).map_err(|error| self.explain_guest_end(error))
     }
 
-    fn trials(
+    fn run_trials(
         &mut self,
         todo: Vec<Trial>,
         method: &Method,
@@ -190,26 +194,27 @@ impl TrialRunner for Emulated {
         tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for mut trial in todo {
-            self.load(&trial, stop).map_err(|error| self.explained(error))?;
-            parameters::strip(&mut trial.set.by_role);
+            self.load_driver(&trial, stop).map_err(|error| self.explain_guest_end(error))?;
+            parameters::remove_reload_knobs(&mut trial.set.by_role);
             let pool = self.pool.as_mut().expect("loading ends with a pool, or with an error");
-            pool.trials(vec![trial], method, stop, tell).map_err(|error| self.explained(error))?;
+            pool.run_trials(vec![trial], method, stop, tell)
+                .map_err(|error| self.explain_guest_end(error))?;
         }
         Ok(())
     }
 
-    fn unsupported(
+    fn explain_unsupported(
         &mut self,
-        wanted: Wanted<'_>,
+        wanted: PlanPart<'_>,
         method: &Method,
         stop: &Stop,
     ) -> Result<Option<String>, Error> {
         let mut without;
         let wanted = match wanted {
-            Wanted::Setting(by_role) | Wanted::Rehearsed(by_role) => {
+            PlanPart::Setting(by_role) | PlanPart::Rehearsed(by_role) => {
                 match parameters::module_parameters(by_role) {
                     Ok(words) if words.is_empty() => {}
-                    Ok(words) if self.guest.spec().driver.parameters().is_empty() => {
+                    Ok(words) if self.guest.spec().driver.load_parameters().is_empty() => {
                         let spec = self.guest.spec();
                         let words = words.join(" ");
                         return Ok(Some(format!("vm:{spec}: the driver has no parameter {words}")));
@@ -218,16 +223,17 @@ impl TrialRunner for Emulated {
                     Err(why) => return Ok(Some(why)),
                 }
                 without = by_role.clone();
-                parameters::strip(&mut without);
+                parameters::remove_reload_knobs(&mut without);
                 match wanted {
-                    Wanted::Rehearsed(_) => Wanted::Rehearsed(&without),
-                    _ => Wanted::Setting(&without),
+                    PlanPart::Rehearsed(_) => PlanPart::Rehearsed(&without),
+                    _ => PlanPart::Setting(&without),
                 }
             }
-            load @ Wanted::Load(_) => load,
+            load @ PlanPart::Load(_) => load,
         };
         let Some(pool) = self.pool.as_mut() else { return Ok(None) };
-        pool.unsupported(wanted, method, stop).map_err(|error| self.explained(error))
+        pool.explain_unsupported(wanted, method, stop)
+            .map_err(|error| self.explain_guest_end(error))
     }
 
     /// Parameters of the driver are not in force before it is loaded with them.
@@ -240,7 +246,7 @@ impl TrialRunner for Emulated {
             parameters::module_parameters(by_role).is_ok_and(|words| !words.is_empty());
         match &mut self.pool {
             Some(pool) if !has_parameters => {
-                pool.in_force(by_role, stop).map_err(|error| self.explained(error))
+                pool.in_force(by_role, stop).map_err(|error| self.explain_guest_end(error))
             }
             _ => Ok(Vec::new()),
         }
@@ -248,12 +254,12 @@ impl TrialRunner for Emulated {
 
     /// Nothing needs to be put back: the guest ends, and its settings with it.
     fn close(mut self: Box<Self>, _: &Stop, _: &mut dyn FnMut(&str)) -> Result<(), Error> {
-        self.guest.end();
+        self.guest.shut_down();
         Ok(())
     }
 
-    fn abandon(mut self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
-        self.guest.end();
+    fn abort_run(mut self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
+        self.guest.shut_down();
         cause
     }
 }

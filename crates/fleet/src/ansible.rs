@@ -10,21 +10,23 @@ use latput_units::IntoSet;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use crate::inventory::{InventoryError, ListedHost, UNGROUPED, check_name, counted, setting_of};
+use crate::inventory::{
+    InventoryError, ListedHost, UNGROUPED, check_host_count, check_name, setting_of,
+};
 
 /// Groups that every inventory has, which say nothing of a host's kind.
 const NO_KIND: [&str; 2] = ["all", "ungrouped"];
 
 #[derive(Deserialize)]
-struct Listing {
+struct AnsibleListing {
     #[serde(rename = "_meta", default)]
-    meta: Meta,
+    meta: ListingMeta,
     #[serde(flatten)]
     groups: BTreeMap<String, ListedGroup>,
 }
 
 #[derive(Default, Deserialize)]
-struct Meta {
+struct ListingMeta {
     #[serde(default)]
     hostvars: BTreeMap<String, BTreeMap<String, Json>>,
 }
@@ -68,9 +70,10 @@ const SUDO: &[&str] = &["sudo", "-n"];
 
 /// Reads the listing. A host's group is the first, in the order of names, that lists it itself.
 pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
-    let Listing { meta, groups } = serde_json::from_slice(text.as_bytes()).map_err(|error| {
-        InventoryError::new(format!("not what `ansible-inventory --list` prints: {error}"))
-    })?;
+    let AnsibleListing { meta, groups } =
+        serde_json::from_slice(text.as_bytes()).map_err(|error| {
+            InventoryError::new(format!("not what `ansible-inventory --list` prints: {error}"))
+        })?;
     let mut group_of: BTreeMap<&str, &str> = BTreeMap::new();
     let mut names: BTreeSet<&str> = meta.hostvars.keys().map(String::as_str).into_set();
     for (group, listed) in &groups {
@@ -85,11 +88,11 @@ pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
     let all_groups = groups_of_hosts(&groups);
     let nothing = BTreeMap::new();
     let hosts = names.into_iter().map(|name| {
-        let variables = Variables(meta.hostvars.get(name).unwrap_or(&nothing));
+        let variables = HostVariables(meta.hostvars.get(name).unwrap_or(&nothing));
         let group = group_of.get(name).copied().unwrap_or(UNGROUPED);
         let groups = all_groups.get(name).cloned().unwrap_or_default();
         // A host that is wrong says nothing of the others, which may be all that are asked for.
-        let host = listed(name, group, &variables).unwrap_or_else(|why| ListedHost {
+        let host = parse_host(name, group, &variables).unwrap_or_else(|why| ListedHost {
             name: Some(name.escape_debug().to_string()),
             group: group.to_owned(),
             left_out: Some(why),
@@ -97,7 +100,7 @@ pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
         });
         ListedHost { groups, ..host }
     });
-    counted(hosts.collect())
+    check_host_count(hosts.collect())
 }
 
 /// Refuses variables of groups: only `ansible-inventory` knows which of several groups gives a host its value.
@@ -142,12 +145,12 @@ fn groups_of_hosts(groups: &BTreeMap<String, ListedGroup>) -> BTreeMap<&str, Vec
     of_hosts
 }
 
-struct Variables<'a>(&'a BTreeMap<String, Json>);
+struct HostVariables<'a>(&'a BTreeMap<String, Json>);
 
-impl Variables<'_> {
+impl HostVariables<'_> {
     /// A text or a number. `ansible-inventory` leaves templates as they are.
-    fn text(&self, name: &str) -> Result<Option<String>, String> {
-        match self.raw(name)? {
+    fn plain_value(&self, name: &str) -> Result<Option<String>, String> {
+        match self.raw_value(name)? {
             Some(text) if is_template(&text) => Err(format!(
                 "its `{name}` is a template, and `ansible-inventory` does not expand it: give it a plain value"
             )),
@@ -156,10 +159,10 @@ impl Variables<'_> {
     }
 
     /// The same where whoever asks can tell a template from others.
-    fn raw(&self, name: &str) -> Result<Option<String>, String> {
+    fn raw_value(&self, name: &str) -> Result<Option<String>, String> {
         match self.0.get(name) {
             None | Some(Json::Null) => Ok(None),
-            Some(value) => scalar(value).map(Some).map_err(|why| format!("{name}: {why}")),
+            Some(value) => scalar_text(value).map(Some).map_err(|why| format!("{name}: {why}")),
         }
     }
 
@@ -171,23 +174,23 @@ impl Variables<'_> {
     }
 
     /// The first of several that is there.
-    fn first(&self, names: &[&str]) -> Result<Option<String>, String> {
+    fn first_value(&self, names: &[&str]) -> Result<Option<String>, String> {
         for name in names {
-            if let Some(text) = self.text(name)? {
+            if let Some(text) = self.plain_value(name)? {
                 return Ok(Some(text));
             }
         }
         Ok(None)
     }
 
-    fn setting(&self) -> Result<Setting, String> {
+    fn parse_setting(&self) -> Result<Setting, String> {
         let values = match self.0.get("latput_settings") {
             None | Some(Json::Null) => return Ok(Setting::new()),
             Some(Json::Object(values)) => values,
             Some(_) => return Err("latput_settings is not a dictionary of knobs".to_owned()),
         };
         let one = |(knob, value): (&'_ String, &Json)| -> Result<(String, String), String> {
-            let text = scalar(value)?;
+            let text = scalar_text(value)?;
             if is_template(&text) {
                 return Err(format!("`{knob}` is a template, which nobody has expanded"));
             }
@@ -206,7 +209,7 @@ fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%")
 }
 
-fn scalar(value: &Json) -> Result<String, String> {
+fn scalar_text(value: &Json) -> Result<String, String> {
     match value {
         Json::String(text) => Ok(text.clone()),
         Json::Number(number) => Ok(number.to_string()),
@@ -215,19 +218,23 @@ fn scalar(value: &Json) -> Result<String, String> {
     }
 }
 
-fn listed(name: &str, group: &str, variables: &Variables<'_>) -> Result<ListedHost, String> {
+fn parse_host(
+    name: &str,
+    group: &str,
+    variables: &HostVariables<'_>,
+) -> Result<ListedHost, String> {
     for part in [name, group] {
         check_name(part).map_err(|error| error.problem)?;
     }
-    let interface = variables.text("latput_interface")?;
-    let way = way(name, interface.as_deref(), variables)?;
+    let interface = variables.plain_value("latput_interface")?;
+    let way = resolve_connection(name, interface.as_deref(), variables)?;
     Ok(ListedHost {
         name: Some(name.to_owned()),
         word: way.word,
         group: group.to_owned(),
         interface,
-        driver: variables.text("latput_driver")?,
-        setting: variables.setting()?,
+        driver: variables.plain_value("latput_driver")?,
+        setting: variables.parse_setting()?,
         not_followed: way.not_followed,
         ..ListedHost::default()
     })
@@ -247,11 +254,15 @@ impl From<String> for WayThere {
 }
 
 /// How to get there: `latput_target`, else by the variables of Ansible's connection. The error says why latput cannot.
-fn way(name: &str, interface: Option<&str>, variables: &Variables<'_>) -> Result<WayThere, String> {
-    if let Some(target) = variables.text("latput_target")? {
+fn resolve_connection(
+    name: &str,
+    interface: Option<&str>,
+    variables: &HostVariables<'_>,
+) -> Result<WayThere, String> {
+    if let Some(target) = variables.plain_value("latput_target")? {
         return Ok(target.into());
     }
-    let connection = variables.text("ansible_connection")?;
+    let connection = variables.plain_value("ansible_connection")?;
     match connection.as_deref().map(|it| it.rsplit('.').next().unwrap_or(it)) {
         Some("local") => {
             return interface
@@ -264,26 +275,26 @@ fn way(name: &str, interface: Option<&str>, variables: &Variables<'_>) -> Result
         }
     }
     let first = |names: &[&str]| {
-        variables.first(names).map_err(|why| format!("{why}, or set latput_target"))
+        variables.first_value(names).map_err(|why| format!("{why}, or set latput_target"))
     };
     let host = first(&["ansible_host", "ansible_ssh_host"])?;
     let host = host.unwrap_or_else(|| name.to_owned());
     let user = first(&["ansible_user", "ansible_ssh_user"])?;
     let port = first(&["ansible_port", "ansible_ssh_port"])?;
-    ssh(&host, user.as_deref(), port.as_deref(), variables)
+    ssh_connection(&host, user.as_deref(), port.as_deref(), variables)
 }
 
 /// The way by ssh. What needs more than user, host and port becomes a command.
-fn ssh(
+fn ssh_connection(
     host: &str,
     user: Option<&str>,
     port: Option<&str>,
-    variables: &Variables<'_>,
+    variables: &HostVariables<'_>,
 ) -> Result<WayThere, String> {
     let mut not_followed: Vec<&'static str> = Vec::new();
     let mut options: Vec<String> = Vec::new();
     for variable in SSH_WORDS {
-        match variables.raw(variable)?.map(|text| ssh_words(&text)) {
+        match variables.raw_value(variable)?.map(|text| ssh_words(&text)) {
             None => {}
             Some(Some(words)) => options.extend(words),
             Some(None) => not_followed.push(variable),
@@ -291,7 +302,7 @@ fn ssh(
     }
     let key = KEYS.iter().find(|variable| variables.is_set(variable));
     if let Some(variable) = key {
-        match variables.raw(variable)?.filter(|file| is_one_word(file)) {
+        match variables.raw_value(variable)?.filter(|file| is_one_word(file)) {
             Some(file) => options.extend(["-i".to_owned(), file]),
             None => not_followed.push(variable),
         }
@@ -305,7 +316,7 @@ fn ssh(
         }
     };
     not_followed.extend(NOT_FOLLOWED.iter().filter(|variable| variables.is_set(variable)));
-    if variables.is_set(PROGRAM) && variables.raw(PROGRAM)?.is_none_or(|it| it != SSH[0]) {
+    if variables.is_set(PROGRAM) && variables.raw_value(PROGRAM)?.is_none_or(|it| it != SSH[0]) {
         not_followed.push(PROGRAM);
     }
     let at_user = user.map_or_else(String::new, |user| format!("{user}@"));
@@ -322,23 +333,23 @@ fn ssh(
 }
 
 /// Whether the user there is to become root by sudo; `None` where it is something else that latput cannot do.
-fn becomes_root(user: Option<&str>, variables: &Variables<'_>) -> Result<Option<bool>, String> {
-    let Some(word) = variables.raw(BECOME)? else { return Ok(Some(false)) };
+fn becomes_root(user: Option<&str>, variables: &HostVariables<'_>) -> Result<Option<bool>, String> {
+    let Some(word) = variables.raw_value(BECOME)? else { return Ok(Some(false)) };
     if user == Some("root") {
         return Ok(Some(false));
     }
     if is_template(&word) {
         return Ok(None);
     }
-    if !truth(&word) {
+    if !is_truthy(&word) {
         return Ok(Some(false));
     }
-    let method = variables.raw("ansible_become_method")?;
+    let method = variables.raw_value("ansible_become_method")?;
     let is_sudo =
         method.is_none_or(|it| it.strip_prefix("ansible.builtin.").unwrap_or(&it) == "sudo");
     let mut is_root = true;
     for variable in ["ansible_become_user", "ansible_sudo_user"] {
-        is_root &= variables.raw(variable)?.is_none_or(|it| it == "root");
+        is_root &= variables.raw_value(variable)?.is_none_or(|it| it == "root");
     }
     Ok((is_sudo && is_root).then_some(true))
 }
@@ -409,7 +420,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// A truth value as Ansible reads it.
-fn truth(text: &str) -> bool {
+fn is_truthy(text: &str) -> bool {
     ["true", "yes", "on", "1", "y", "t"].contains(&text.to_ascii_lowercase().as_str())
 }
 
@@ -487,7 +498,7 @@ mod tests {
     }
 
     /// The word of `web2` with more variables, and those of them that are not followed.
-    fn with(variables: &str) -> (String, Vec<&'static str>) {
+    fn parse_with_variables(variables: &str) -> (String, Vec<&'static str>) {
         let text = LISTING.replace("\"ansible_port\": 2222", variables);
         let host = parse(&text).unwrap().swap_remove(4);
         (host.word, host.not_followed)
@@ -527,7 +538,7 @@ mod tests {
                 format!("{ssh} -i ~/.ssh/id_ops -- {at}"),
             ),
         ] {
-            assert_eq!(with(variables), (way, Vec::new()), "{variables}");
+            assert_eq!(parse_with_variables(variables), (way, Vec::new()), "{variables}");
         }
     }
 
@@ -549,10 +560,11 @@ mod tests {
             (r#""ansible_sudo_pass": "ssh""#, "ansible_sudo_pass"),
             (r#""ansible_ssh_executable": "/opt/ssh""#, PROGRAM),
         ] {
-            let (word, not_followed) = with(variables);
+            let (word, not_followed) = parse_with_variables(variables);
             assert_eq!((word.as_str(), &not_followed[..]), ("ssh://[2001:db8::2]", &[name][..]));
         }
-        let (word, _) = with(r#""ansible_ssh_common_args": "-J gw", "ansible_user": "a b""#);
+        let (word, _) =
+            parse_with_variables(r#""ansible_ssh_common_args": "-J gw", "ansible_user": "a b""#);
         assert_eq!(word, "ssh://a b@[2001:db8::2]", "which is refused");
     }
 

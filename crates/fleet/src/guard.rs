@@ -3,7 +3,7 @@
 use latput_units::Nanos;
 
 use crate::inventory::FleetHost;
-use crate::judge::{differences, told};
+use crate::judge::{describe_differences, find_differences};
 use crate::look::InterfaceLook;
 
 /// The shortest time over which faults are counted: the bound is allowed once at least.
@@ -11,7 +11,7 @@ const FAULTS_OVER_AT_LEAST: Nanos = Nanos::from_s(1);
 
 /// Bounds of the guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guards {
+pub struct GuardLimits {
     /// Errors and drops that are allowed beside those of before the change, packets a second.
     pub faults_most_pps: u64,
 }
@@ -25,10 +25,10 @@ pub struct TimedLook {
     pub look: InterfaceLook,
 }
 
-impl Guards {
+impl GuardLimits {
     /// The guard that is broken on a host, if any. `before` are two looks before the change, `since` the first after
     /// it.
-    pub fn broken(
+    pub fn find_broken_guard(
         self,
         host: &FleetHost,
         before: &[TimedLook; 2],
@@ -45,9 +45,12 @@ impl Guards {
         if was.driver != is.driver || was.index != is.index {
             return Some(format!("{} is not the same interface as before", is.name));
         }
-        let missing = differences(host, is);
+        let missing = find_differences(host, is);
         if !missing.is_empty() {
-            return Some(format!("the setting is no longer in force: {}", told(&missing)));
+            return Some(format!(
+                "the setting is no longer in force: {}",
+                describe_differences(&missing)
+            ));
         }
         self.has_more_faults(before, since, now)
     }
@@ -86,11 +89,11 @@ mod tests {
     use latput_knobs::{Knob, Setting};
 
     use super::*;
-    use crate::look::tests::sample;
+    use crate::look::tests::sample_look;
 
-    const GUARDS: Guards = Guards { faults_most_pps: 10 };
+    const GUARDS: GuardLimits = GuardLimits { faults_most_pps: 10 };
 
-    fn host() -> FleetHost {
+    fn sample_host() -> FleetHost {
         let knob = Knob::Mtu;
         FleetHost {
             name: "a".into(),
@@ -102,26 +105,34 @@ mod tests {
         }
     }
 
-    fn look(at_s: u64, faults: u64) -> TimedLook {
-        let look = sample(Knob::Mtu, "1500").interface.unwrap();
+    fn timed_look(at_s: u64, faults: u64) -> TimedLook {
+        let look = sample_look(Knob::Mtu, "1500").interface.unwrap();
         TimedLook { at: Nanos::from_s(at_s), look: InterfaceLook { faults, ..look } }
     }
 
-    fn broken(before: [TimedLook; 2], since: &TimedLook, now: &TimedLook) -> Option<String> {
-        GUARDS.broken(&host(), &before, since, now)
+    fn find_broken(before: [TimedLook; 2], since: &TimedLook, now: &TimedLook) -> Option<String> {
+        GUARDS.find_broken_guard(&sample_host(), &before, since, now)
     }
 
     #[track_caller]
     fn check_broken(change: impl Fn(&mut InterfaceLook), why: &str) {
-        let mut now = look(20, 0);
+        let mut now = timed_look(20, 0);
         change(&mut now.look);
-        let said = broken([look(0, 0), look(5, 0)], &look(6, 0), &now).unwrap();
+        let said =
+            find_broken([timed_look(0, 0), timed_look(5, 0)], &timed_look(6, 0), &now).unwrap();
         assert!(said.contains(why), "{said}");
     }
 
     #[test]
     fn unchanged_host_passes_each_guard() {
-        assert_eq!(broken([look(0, 0), look(5, 0)], &look(6, 0), &look(20, 0)), None);
+        assert_eq!(
+            find_broken(
+                [timed_look(0, 0), timed_look(5, 0)],
+                &timed_look(6, 0),
+                &timed_look(20, 0)
+            ),
+            None
+        );
         check_broken(|found| found.is_up = false, "is down");
         check_broken(|found| found.has_carrier = Some(false), "no carrier");
         check_broken(|found| found.index = 9, "not the same interface");
@@ -135,23 +146,37 @@ mod tests {
     #[test]
     fn what_was_down_before_may_stay_down() {
         let down = |at_s| {
-            let mut look = look(at_s, 0);
+            let mut look = timed_look(at_s, 0);
             (look.look.is_up, look.look.has_carrier) = (false, Some(false));
             look
         };
-        assert_eq!(broken([down(0), down(5)], &down(6), &down(20)), None);
+        assert_eq!(find_broken([down(0), down(5)], &down(6), &down(20)), None);
     }
 
     #[test]
     fn faults_may_reach_old_count_plus_bound() {
-        let before = || [look(0, 1000), look(10, 2000)]; // 100 a second
-        assert_eq!(broken(before(), &look(11, 2000), &look(21, 3100)), None);
-        let said = broken(before(), &look(11, 2000), &look(21, 3101)).unwrap();
+        let before = || [timed_look(0, 1000), timed_look(10, 2000)]; // 100 a second
+        assert_eq!(find_broken(before(), &timed_look(11, 2000), &timed_look(21, 3100)), None);
+        let said = find_broken(before(), &timed_look(11, 2000), &timed_look(21, 3101)).unwrap();
         assert!(said.contains("1101 errors and drops") && said.contains("100 a second"), "{said}");
         // The counter began anew.
-        assert_eq!(broken(before(), &look(11, 2000), &look(21, 5)), None);
+        assert_eq!(find_broken(before(), &timed_look(11, 2000), &timed_look(21, 5)), None);
         // Two looks at the same time: the bound of one second.
-        assert_eq!(broken([look(5, 0), look(5, 0)], &look(6, 0), &look(6, 10)), None);
-        assert!(broken([look(5, 0), look(5, 0)], &look(6, 0), &look(6, 11)).is_some());
+        assert_eq!(
+            find_broken(
+                [timed_look(5, 0), timed_look(5, 0)],
+                &timed_look(6, 0),
+                &timed_look(6, 10)
+            ),
+            None
+        );
+        assert!(
+            find_broken(
+                [timed_look(5, 0), timed_look(5, 0)],
+                &timed_look(6, 0),
+                &timed_look(6, 11)
+            )
+            .is_some()
+        );
     }
 }

@@ -148,8 +148,9 @@ const WANTED: [(&str, &str); 4] = [
 /// Reads an inventory file: `schema = 1` and tables `[group.NAME]`.
 pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
     let mut hosts = Vec::new();
-    for (group, table) in groups(text)? {
-        let values = table.settings.iter().map(|(knob, value)| Ok((knob.as_str(), scalar(value)?)));
+    for (group, table) in parse_groups(text)? {
+        let values =
+            table.settings.iter().map(|(knob, value)| Ok((knob.as_str(), scalar_text(value)?)));
         let values = values.collect::<Result<Vec<_>, String>>();
         let setting = values.and_then(setting_of);
         let setting = setting
@@ -170,13 +171,13 @@ pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
             });
         }
     }
-    counted(hosts)
+    check_host_count(hosts)
 }
 
 /// Reads the pairs of hosts of an inventory file: `pairs` of its groups.
 pub fn parse_pairs(text: &str) -> Result<Vec<ListedPair>, InventoryError> {
     let mut pairs = Vec::new();
-    for (group, table) in groups(text)? {
+    for (group, table) in parse_groups(text)? {
         for words in table.pairs {
             let words = words.try_into().map_err(|words: Vec<String>| {
                 let count = words.len();
@@ -190,7 +191,7 @@ pub fn parse_pairs(text: &str) -> Result<Vec<ListedPair>, InventoryError> {
     Ok(pairs)
 }
 
-fn groups(text: &str) -> Result<BTreeMap<String, GroupTable>, InventoryError> {
+fn parse_groups(text: &str) -> Result<BTreeMap<String, GroupTable>, InventoryError> {
     let file: InventoryFile = toml::from_str(text).map_err(|error| {
         let at = error.span().map(|span| span.start);
         let problem = problem_of(error.message(), text, at, &WANTED);
@@ -213,7 +214,7 @@ pub fn parse_lines(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
         group: UNGROUPED.to_owned(),
         ..ListedHost::default()
     };
-    counted(words.map(host).collect())
+    check_host_count(words.map(host).collect())
 }
 
 /// The values of a setting, each as `latput set` takes it.
@@ -232,7 +233,7 @@ pub(crate) fn setting_of<'a>(
     Ok(setting)
 }
 
-fn scalar(value: &Toml) -> Result<String, String> {
+fn scalar_text(value: &Toml) -> Result<String, String> {
     match value {
         Toml::String(text) => Ok(text.clone()),
         Toml::Integer(number) => Ok(number.to_string()),
@@ -241,7 +242,7 @@ fn scalar(value: &Toml) -> Result<String, String> {
     }
 }
 
-pub(crate) fn counted(hosts: Vec<ListedHost>) -> Result<Vec<ListedHost>, InventoryError> {
+pub(crate) fn check_host_count(hosts: Vec<ListedHost>) -> Result<Vec<ListedHost>, InventoryError> {
     match hosts.len() {
         0 => Err(InventoryError::new("it names no host")),
         count if count > HOSTS_MOST => {
@@ -404,7 +405,7 @@ mod tests {
         assert!(parse_lines("\n#\n").is_err());
     }
 
-    fn host(name: &str, reach: &str, interface: &str) -> FleetHost {
+    fn sample_host(name: &str, reach: &str, interface: &str) -> FleetHost {
         FleetHost {
             name: name.to_owned(),
             group: "web".to_owned(),
@@ -417,8 +418,9 @@ mod tests {
 
     #[test]
     fn repeated_host_is_taken_once() {
-        let a = || host("a", "ssh://a", "eth0");
-        let (hosts, remarks) = once_each(vec![a(), host("b", "ssh://b", "eth0"), a()]).unwrap();
+        let a = || sample_host("a", "ssh://a", "eth0");
+        let (hosts, remarks) =
+            once_each(vec![a(), sample_host("b", "ssh://b", "eth0"), a()]).unwrap();
         assert_eq!((hosts.len(), remarks.len()), (2, 1));
         assert!(remarks[0].contains("`a` of group `web` is listed twice"), "{remarks:?}");
         let other = FleetHost { driver: Some("ice".to_owned()), ..a() };
@@ -429,10 +431,10 @@ mod tests {
     #[test]
     fn hosts_with_equal_names_get_longer_ones() {
         let hosts = vec![
-            host("a", "ssh://root@a", "eth0"),
-            host("a", "ssh://me@a", "eth0"),
-            host("b", "ssh://b", "eth0"),
-            host("b", "ssh://b", "eth1"),
+            sample_host("a", "ssh://root@a", "eth0"),
+            sample_host("a", "ssh://me@a", "eth0"),
+            sample_host("b", "ssh://b", "eth0"),
+            sample_host("b", "ssh://b", "eth1"),
         ];
         let (hosts, _) = once_each(hosts).unwrap();
         let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();

@@ -42,7 +42,7 @@ pub struct EntryValue {
 }
 
 impl EntryValue {
-    const fn texts(&self) -> [&String; 4] {
+    const fn text_fields(&self) -> [&String; 4] {
         let Self { knob, place, before, written } = self;
         [knob, place, before, written]
     }
@@ -92,7 +92,7 @@ impl HostEntry {
 
     fn texts(&self) -> impl Iterator<Item = &String> {
         let own = [&self.interface, &self.command, &self.user, &self.state];
-        let of_values = self.values.iter().flat_map(EntryValue::texts);
+        let of_values = self.values.iter().flat_map(EntryValue::text_fields);
         own.into_iter().chain(of_values)
     }
 }
@@ -108,7 +108,7 @@ pub fn newest_rollout<'a>(entries: impl IntoIterator<Item = &'a HostEntry>) -> O
 mod tests {
     use super::*;
 
-    fn text(command: &str, state: &str, at: u64) -> String {
+    fn entry_json(command: &str, state: &str, at: u64) -> String {
         format!(
             r#"{{"number":{at},"at_unix_ms":{at},"interface":"eth0","command":"{command}","user":"ann","state":"{state}",
                 "more":1,"values":[{{"knob":"mtu","place":"device","before":"1500","written":"1400"}}]}}"#
@@ -123,10 +123,10 @@ mod tests {
     #[test]
     fn newest_rollout_in_force_is_undone() {
         let entries = read(&[
-            text("set", "in-force", 9),
-            text("fleet-3", "undone", 8),
-            text("fleet-2", "in-part", 7),
-            text("fleet-1", "in-force", 6),
+            entry_json("set", "in-force", 9),
+            entry_json("fleet-3", "undone", 8),
+            entry_json("fleet-2", "in-part", 7),
+            entry_json("fleet-1", "in-force", 6),
         ]);
         let entries = entries.unwrap();
         assert_eq!(newest_rollout(&entries).as_deref(), Some("fleet-2"));
@@ -139,10 +139,12 @@ mod tests {
     #[test]
     fn journal_that_no_latput_sends_is_refused() {
         assert!(
-            read(&[text("se\\u001bt", "in-force", 1)]).unwrap_err().contains("latput never sends")
+            read(&[entry_json("se\\u001bt", "in-force", 1)])
+                .unwrap_err()
+                .contains("latput never sends")
         );
-        assert!(read(&vec![text("set", "undone", 1); 1001]).is_err());
-        let other = text("set", "undone", 1).replace("eth0", "eth1");
+        assert!(read(&vec![entry_json("set", "undone", 1); 1001]).is_err());
+        let other = entry_json("set", "undone", 1).replace("eth0", "eth1");
         assert!(read(&[other]).unwrap_err().contains("answered for another"));
         for text in ["", "[]", "{}", "null"] {
             assert!(HostEntry::read(text.as_bytes(), "eth0").is_err(), "{text}");

@@ -10,7 +10,7 @@ use crate::look::{HostLook, InterfaceLook, KnobLook, PlaceLook, UNREAD};
 
 /// Outcome of a request to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answered {
+pub enum HostAnswer {
     /// It answered.
     Look(Box<HostLook>),
     /// Its latput says that it cannot, and why.
@@ -29,22 +29,22 @@ pub enum HostState {
     /// Every wanted value is there.
     Same,
     /// These are not.
-    Drifted(Vec<Difference>),
+    Drifted(Vec<KnobDifference>),
     /// It is not the host or interface that the inventory means.
     Other(String),
-    /// As [`Answered::Failed`].
+    /// As [`HostAnswer::Failed`].
     Failed(String),
-    /// As [`Answered::Unreachable`].
+    /// As [`HostAnswer::Unreachable`].
     Unreachable(String),
-    /// As [`Answered::TimedOut`].
+    /// As [`HostAnswer::TimedOut`].
     TimedOut(String),
-    /// As [`Answered::NotAsked`].
+    /// As [`HostAnswer::NotAsked`].
     NotAsked,
 }
 
 /// A wanted value that is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct KnobDifference {
     /// The knob.
     pub knob: Knob,
     /// Where: `device`, `rx-0`; empty if the knob could not be read at all.
@@ -59,7 +59,7 @@ pub struct Difference {
 
 /// A host with what is thought of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judged {
+pub struct JudgedHost {
     /// The host.
     pub host: FleetHost,
     /// Its state.
@@ -87,10 +87,10 @@ impl HostState {
     }
 
     /// The reason in a sentence; empty where there is nothing to say.
-    pub fn why(&self) -> String {
+    pub fn explanation(&self) -> String {
         match self {
             Self::Same => String::new(),
-            Self::Drifted(differences) => told(differences),
+            Self::Drifted(differences) => describe_differences(differences),
             Self::NotAsked => "the command was interrupted before it had answered".to_owned(),
             Self::Other(why) | Self::Failed(why) | Self::Unreachable(why) | Self::TimedOut(why) => {
                 why.clone()
@@ -110,9 +110,9 @@ impl HostState {
 }
 
 /// The differences in one sentence; places of one knob that differ alike are told once.
-pub fn told(differences: &[Difference]) -> String {
+pub fn describe_differences(differences: &[KnobDifference]) -> String {
     let mut said: Vec<String> = Vec::new();
-    for Difference { knob, wanted, value, problem, .. } in differences {
+    for KnobDifference { knob, wanted, value, problem, .. } in differences {
         let is = match (value, problem) {
             (Some(value), _) => format!("{knob} is {value}, wanted {wanted}"),
             (None, why) => {
@@ -129,7 +129,7 @@ pub fn told(differences: &[Difference]) -> String {
 
 /// Judges every host by its answer, and by those of its group: hosts of one kind have one driver, and one host has one
 /// name. Without a `driver` in the inventory it is that of more than half of the group's hosts that answered.
-pub fn judge(hosts: &[FleetHost], answers: Vec<Answered>) -> Vec<Judged> {
+pub fn judge_hosts(hosts: &[FleetHost], answers: Vec<HostAnswer>) -> Vec<JudgedHost> {
     assert_eq!(hosts.len(), answers.len(), "an answer for each host");
     let drivers = usual_drivers(hosts, &answers);
     let mut seen: BTreeMap<(String, u64, u32), String> = BTreeMap::new();
@@ -138,11 +138,11 @@ pub fn judge(hosts: &[FleetHost], answers: Vec<Answered>) -> Vec<Judged> {
         let host = host.clone();
         let mut look = None;
         let state = match answer {
-            Answered::Failed(why) => HostState::Failed(why),
-            Answered::Unreachable(why) => HostState::Unreachable(why),
-            Answered::TimedOut(why) => HostState::TimedOut(why),
-            Answered::NotAsked => HostState::NotAsked,
-            Answered::Look(answered) => {
+            HostAnswer::Failed(why) => HostState::Failed(why),
+            HostAnswer::Unreachable(why) => HostState::Unreachable(why),
+            HostAnswer::TimedOut(why) => HostState::TimedOut(why),
+            HostAnswer::NotAsked => HostState::NotAsked,
+            HostAnswer::Look(answered) => {
                 let HostLook { boot_id, network_namespace, interface, others, .. } = *answered;
                 match interface {
                     None => HostState::Other(no_interface(&host.interface, &others)),
@@ -156,7 +156,7 @@ pub fn judge(hosts: &[FleetHost], answers: Vec<Answered>) -> Vec<Judged> {
                             (Some(wanted), _) if *wanted != found.driver => {
                                 HostState::Other(other_driver(&host, &found.driver, wanted))
                             }
-                            _ => compared(&host, &found),
+                            _ => compare_host(&host, &found),
                         };
                         seen.entry(key).or_insert_with(|| host.name.clone());
                         look = Some(found);
@@ -165,7 +165,7 @@ pub fn judge(hosts: &[FleetHost], answers: Vec<Answered>) -> Vec<Judged> {
                 }
             }
         };
-        judged.push(Judged { host, state, look });
+        judged.push(JudgedHost { host, state, look });
     }
     judged
 }
@@ -186,10 +186,10 @@ fn other_driver(host: &FleetHost, found: &str, wanted: &str) -> String {
 }
 
 /// The driver of more than half of the hosts of each group that answered.
-fn usual_drivers<'a>(hosts: &'a [FleetHost], answers: &[Answered]) -> BTreeMap<&'a str, String> {
+fn usual_drivers<'a>(hosts: &'a [FleetHost], answers: &[HostAnswer]) -> BTreeMap<&'a str, String> {
     let mut counts: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
     for (host, answer) in hosts.iter().zip(answers) {
-        if let Answered::Look(look) = answer
+        if let HostAnswer::Look(look) = answer
             && let Some(found) = &look.interface
         {
             let of_group = counts.entry(&host.group).or_default();
@@ -204,9 +204,10 @@ fn usual_drivers<'a>(hosts: &'a [FleetHost], answers: &[Answered]) -> BTreeMap<&
 }
 
 /// Groups whose hosts that answered have several drivers, of which the inventory says nothing and no one is usual.
-pub fn undecided_groups(judged: &[Judged]) -> Vec<String> {
+pub fn undecided_groups(judged: &[JudgedHost]) -> Vec<String> {
     let mut drivers: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
-    for Judged { host, look, .. } in judged.iter().filter(|judged| judged.host.driver.is_none()) {
+    for JudgedHost { host, look, .. } in judged.iter().filter(|judged| judged.host.driver.is_none())
+    {
         if let Some(found) = look {
             let of_group = drivers.entry(&host.group).or_default();
             *of_group.entry(&found.driver).or_default() += 1;
@@ -227,16 +228,16 @@ pub fn undecided_groups(judged: &[Judged]) -> Vec<String> {
 }
 
 /// Compares the wanted values with those of now.
-fn compared(host: &FleetHost, found: &InterfaceLook) -> HostState {
-    let differences = differences(host, found);
+fn compare_host(host: &FleetHost, found: &InterfaceLook) -> HostState {
+    let differences = find_differences(host, found);
     if differences.is_empty() { HostState::Same } else { HostState::Drifted(differences) }
 }
 
 /// The wanted values that an interface does not have. A value that the device has rounded as its knob declares is there.
-pub fn differences(host: &FleetHost, found: &InterfaceLook) -> Vec<Difference> {
+pub fn find_differences(host: &FleetHost, found: &InterfaceLook) -> Vec<KnobDifference> {
     let mut differences = Vec::new();
     for (&knob, wanted) in &host.setting {
-        let difference = |place: &str, wanted: String, value: Option<&str>| Difference {
+        let difference = |place: &str, wanted: String, value: Option<&str>| KnobDifference {
             knob,
             place: place.to_owned(),
             wanted,
@@ -244,11 +245,11 @@ pub fn differences(host: &FleetHost, found: &InterfaceLook) -> Vec<Difference> {
             problem: None,
         };
         let Some(KnobLook { values, problem, .. }) =
-            found.knob(knob).filter(|look| !look.values.is_empty())
+            found.find_knob(knob).filter(|look| !look.values.is_empty())
         else {
-            let problem = found.knob(knob).and_then(|look| look.problem.clone());
+            let problem = found.find_knob(knob).and_then(|look| look.problem.clone());
             let missing = difference("", wanted.to_string(), None);
-            differences.push(Difference { problem, ..missing });
+            differences.push(KnobDifference { problem, ..missing });
             continue;
         };
         debug_assert!(problem.is_none(), "checked when it was read");
@@ -278,9 +279,9 @@ pub(crate) mod tests {
     use latput_knobs::Setting;
 
     use super::*;
-    use crate::look::tests::sample;
+    use crate::look::tests::sample_look;
 
-    pub(crate) fn host(name: &str, wanted: &[(Knob, &str)]) -> FleetHost {
+    pub(crate) fn sample_host(name: &str, wanted: &[(Knob, &str)]) -> FleetHost {
         let value = |(knob, text): &(Knob, &str)| (*knob, knob.parse_value(text).unwrap());
         FleetHost {
             name: name.to_owned(),
@@ -292,35 +293,38 @@ pub(crate) mod tests {
         }
     }
 
-    fn look(namespace: u64, driver: &str, knob: Knob, value: &str) -> Answered {
-        let mut look = sample(knob, value);
+    fn look_answer(namespace: u64, driver: &str, knob: Knob, value: &str) -> HostAnswer {
+        let mut look = sample_look(knob, value);
         look.network_namespace = namespace;
         look.interface.as_mut().unwrap().driver = driver.to_owned();
-        Answered::Look(Box::new(look))
+        HostAnswer::Look(Box::new(look))
     }
 
     #[test]
     fn each_host_gets_its_state() {
         let wanted = [(Knob::RxUsecs, "50us")];
         let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
-        let hosts: Vec<FleetHost> = names.iter().map(|name| host(name, &wanted)).collect();
-        let nowhere =
-            HostLook { interface: None, others: vec!["ens1".into()], ..sample(Knob::Mtu, "1") };
+        let hosts: Vec<FleetHost> = names.iter().map(|name| sample_host(name, &wanted)).collect();
+        let nowhere = HostLook {
+            interface: None,
+            others: vec!["ens1".into()],
+            ..sample_look(Knob::Mtu, "1")
+        };
         let answers = vec![
-            look(1, "ice", Knob::RxUsecs, "50us"),
-            look(2, "ice", Knob::RxUsecs, "48us"),
-            look(3, "ice", Knob::RxUsecs, "8us"),
-            look(4, "veth", Knob::RxUsecs, "50us"),
-            look(1, "ice", Knob::RxUsecs, "50us"),
-            Answered::Look(Box::new(nowhere)),
-            Answered::TimedOut("20 s".into()),
-            look(5, "ice", Knob::RxUsecs, "50us"),
+            look_answer(1, "ice", Knob::RxUsecs, "50us"),
+            look_answer(2, "ice", Knob::RxUsecs, "48us"),
+            look_answer(3, "ice", Knob::RxUsecs, "8us"),
+            look_answer(4, "veth", Knob::RxUsecs, "50us"),
+            look_answer(1, "ice", Knob::RxUsecs, "50us"),
+            HostAnswer::Look(Box::new(nowhere)),
+            HostAnswer::TimedOut("20 s".into()),
+            look_answer(5, "ice", Knob::RxUsecs, "50us"),
         ];
-        let judged = judge(&hosts, answers);
+        let judged = judge_hosts(&hosts, answers);
         let states: Vec<&str> = judged.iter().map(|judged| judged.state.name()).collect();
         let expected = ["same", "same", "drifted", "other", "other", "other", "timed-out", "same"];
         assert_eq!(states, expected);
-        let why = |idx: usize| judged[idx].state.why();
+        let why = |idx: usize| judged[idx].state.explanation();
         assert_eq!(why(2), "rx-usecs is 8us, wanted 50us");
         assert!(
             why(3).contains("its driver is veth, and most of its group have ice"),
@@ -334,38 +338,42 @@ pub(crate) mod tests {
 
     #[test]
     fn inventory_driver_decides_over_usual_one() {
-        let hosts = ["a", "b"].map(|name| host(name, &[]));
-        let answers =
-            || vec![look(1, "ice", Knob::Mtu, "1500"), look(2, "veth", Knob::Mtu, "1500")];
-        let judged = judge(&hosts, answers());
+        let hosts = ["a", "b"].map(|name| sample_host(name, &[]));
+        let answers = || {
+            vec![
+                look_answer(1, "ice", Knob::Mtu, "1500"),
+                look_answer(2, "veth", Knob::Mtu, "1500"),
+            ]
+        };
+        let judged = judge_hosts(&hosts, answers());
         assert!(judged.iter().all(|judged| judged.state == HostState::Same), "{judged:?}");
         assert_eq!(
             undecided_groups(&judged),
             ["group `web` has interfaces of the drivers ice and veth"]
         );
         let hosts = hosts.map(|host| FleetHost { driver: Some("veth".into()), ..host });
-        let judged = judge(&hosts, answers());
-        assert!(judged[0].state.why().contains("the inventory wants veth"), "{judged:?}");
+        let judged = judge_hosts(&hosts, answers());
+        assert!(judged[0].state.explanation().contains("the inventory wants veth"), "{judged:?}");
         assert_eq!(judged[1].state, HostState::Same);
         assert!(undecided_groups(&judged).is_empty());
     }
 
     #[test]
     fn word_means_what_its_host_says() {
-        let max = host("a", &[(Knob::RxRing, "max"), (Knob::Gro, "on")]);
-        let mut found = sample(Knob::RxRing, "512").interface.unwrap();
+        let max = sample_host("a", &[(Knob::RxRing, "max"), (Knob::Gro, "on")]);
+        let mut found = sample_look(Knob::RxRing, "512").interface.unwrap();
         let problem = Some("no such feature".to_owned());
         found.knobs.push(KnobLook { knob: "gro".into(), values: Vec::new(), problem });
         found.knobs[0].values[0].word = Some("4096".into());
-        let said = told(&differences(&max, &found));
+        let said = describe_differences(&find_differences(&max, &found));
         assert_eq!(
             said,
             "rx-ring is 512, wanted 4096; gro cannot be read, wanted on: no such feature"
         );
         found.knobs[0].values[0].value = "4096".into();
-        assert_eq!(differences(&max, &found).len(), 1);
+        assert_eq!(find_differences(&max, &found).len(), 1);
         // A host that does not say what the word stands for has not what is wanted.
         found.knobs[0].values[0].word = None;
-        assert_eq!(differences(&max, &found).len(), 2);
+        assert_eq!(find_differences(&max, &found).len(), 2);
     }
 }

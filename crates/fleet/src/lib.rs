@@ -15,8 +15,8 @@ pub mod rollouts;
 pub mod stages;
 pub mod twins;
 
-pub use guard::Guards;
+pub use guard::GuardLimits;
 pub use inventory::{FleetHost, InventoryError, ListedHost, ListedPair};
-pub use judge::{Answered, Difference, HostState, Judged, judge};
+pub use judge::{HostAnswer, HostState, JudgedHost, KnobDifference, judge_hosts};
 pub use look::{HostLook, InterfaceLook};
-pub use stages::{StageStep, stages};
+pub use stages::{StageStep, plan_stages};

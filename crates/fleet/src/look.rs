@@ -140,7 +140,9 @@ impl HostLook {
                 look.schema
             ));
         }
-        if look.texts().any(|text| text.len() > TEXT_BYTES_MOST || text.contains(char::is_control))
+        if look
+            .text_fields()
+            .any(|text| text.len() > TEXT_BYTES_MOST || text.contains(char::is_control))
         {
             return Err("its answer has a text that latput never sends".to_owned());
         }
@@ -168,7 +170,7 @@ impl HostLook {
         }
     }
 
-    fn texts(&self) -> impl Iterator<Item = &String> {
+    fn text_fields(&self) -> impl Iterator<Item = &String> {
         let of_interface = self.interface.iter().flat_map(|found| {
             let of_knobs = found.knobs.iter().flat_map(|knob| {
                 let of_places = knob.values.iter();
@@ -186,14 +188,14 @@ impl HostLook {
 
 impl InterfaceLook {
     /// The look at a knob, if it was asked for.
-    pub fn knob(&self, knob: Knob) -> Option<&KnobLook> {
+    pub fn find_knob(&self, knob: Knob) -> Option<&KnobLook> {
         self.knobs.iter().find(|look| look.knob == knob.name())
     }
 }
 
 impl KnobLook {
     /// The value in a few words: one for all places if it is the same, else each.
-    pub fn brief(&self) -> String {
+    pub fn summarize_values(&self) -> String {
         match self.values.as_slice() {
             [] => UNREAD.to_owned(),
             [first, rest @ ..] if rest.iter().all(|other| other.value == first.value) => {
@@ -212,7 +214,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// A look at `eth0` of a veth with one knob.
-    pub(crate) fn sample(knob: Knob, value: &str) -> HostLook {
+    pub(crate) fn sample_look(knob: Knob, value: &str) -> HostLook {
         let at = |place: &str| PlaceLook { place: place.into(), value: value.into(), word: None };
         HostLook {
             schema: SCHEMA,
@@ -242,13 +244,13 @@ pub(crate) mod tests {
 
     #[test]
     fn answer_is_read_as_it_was_sent() {
-        let look = sample(Knob::Mtu, "1500");
+        let look = sample_look(Knob::Mtu, "1500");
         assert_eq!(read(&serde_json::to_string(&look).unwrap()).unwrap(), look);
     }
 
     #[test]
     fn answer_that_no_latput_sends_is_refused() {
-        let text = serde_json::to_string(&sample(Knob::Mtu, "1500")).unwrap();
+        let text = serde_json::to_string(&sample_look(Knob::Mtu, "1500")).unwrap();
         for (from, to, problem) in [
             ("\"schema\":1", "\"schema\":2", "answers in form 2"),
             ("eth0", "eth1", "asked for eth0 and answered for eth1"),
@@ -261,7 +263,7 @@ pub(crate) mod tests {
             let said = read(&text.replace(from, to)).unwrap_err();
             assert!(said.contains(problem), "{to}: {said}");
         }
-        let mut look = sample(Knob::Mtu, "1500");
+        let mut look = sample_look(Knob::Mtu, "1500");
         look.interface.as_mut().unwrap().knobs[0].values.clear();
         let said = read(&serde_json::to_string(&look).unwrap()).unwrap_err();
         assert!(said.contains("neither value nor reason"), "{said}");
@@ -278,12 +280,12 @@ pub(crate) mod tests {
 
     #[test]
     fn places_that_agree_are_told_once() {
-        let mut knob = sample(Knob::Mtu, "9").interface.unwrap().knobs.remove(0);
+        let mut knob = sample_look(Knob::Mtu, "9").interface.unwrap().knobs.remove(0);
         knob.values.push(PlaceLook { place: "rx-0".into(), ..knob.values[0].clone() });
-        assert_eq!(knob.brief(), "9");
+        assert_eq!(knob.summarize_values(), "9");
         knob.values[1].value = "8".into();
-        assert_eq!(knob.brief(), "device: 9, rx-0: 8");
+        assert_eq!(knob.summarize_values(), "device: 9, rx-0: 8");
         knob.values.clear();
-        assert_eq!(knob.brief(), UNREAD);
+        assert_eq!(knob.summarize_values(), UNREAD);
     }
 }

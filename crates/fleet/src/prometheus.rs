@@ -5,54 +5,58 @@ use std::fmt::Write as _;
 
 use latput_units::Nanos;
 
-use crate::judge::{HostState, Judged};
+use crate::judge::{HostState, JudgedHost};
 
 /// The states of hosts as metrics. `ended_unix_s` is the end of the look in seconds since 1970.
-pub fn text(judged: &[Judged], ended_unix_s: u64, took: Nanos) -> String {
+pub fn render_metrics(judged: &[JudgedHost], ended_unix_s: u64, took: Nanos) -> String {
     let mut text = String::new();
-    head(&mut text, "latput_fleet_hosts", "Hosts of a group by state.");
+    write_header(&mut text, "latput_fleet_hosts", "Hosts of a group by state.");
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for Judged { host, .. } in judged {
+    for JudgedHost { host, .. } in judged {
         for state in HostState::NAMES {
             counts.entry((&host.group, state)).or_default();
         }
     }
-    for Judged { host, state, .. } in judged {
+    for JudgedHost { host, state, .. } in judged {
         *counts.entry((&host.group, state.name())).or_default() += 1;
     }
     for ((group, state), count) in counts {
-        let group = label(group);
+        let group = escape_label(group);
         let _ = writeln!(text, "latput_fleet_hosts{{group=\"{group}\",state=\"{state}\"}} {count}");
     }
-    head(&mut text, "latput_fleet_host_state", "The state of a host: 1 for the one that it is in.");
-    for Judged { host, state, .. } in judged {
-        let labels = labels(&host.group, &host.name, &host.interface);
+    write_header(
+        &mut text,
+        "latput_fleet_host_state",
+        "The state of a host: 1 for the one that it is in.",
+    );
+    for JudgedHost { host, state, .. } in judged {
+        let labels = format_labels(&host.group, &host.name, &host.interface);
         let state = state.name();
         let _ = writeln!(text, "latput_fleet_host_state{{{labels},state=\"{state}\"}} 1");
     }
-    head(
+    write_header(
         &mut text,
         "latput_fleet_knob_drifted",
         "Places where a knob does not have its wanted value.",
     );
-    for Judged { host, state, .. } in judged {
+    for JudgedHost { host, state, .. } in judged {
         let HostState::Drifted(differences) = state else { continue };
         let mut places: BTreeMap<&str, usize> = BTreeMap::new();
         for difference in differences {
             *places.entry(difference.knob.name()).or_default() += 1;
         }
-        let labels = labels(&host.group, &host.name, &host.interface);
+        let labels = format_labels(&host.group, &host.name, &host.interface);
         for (knob, count) in places {
             let _ = writeln!(text, "latput_fleet_knob_drifted{{{labels},knob=\"{knob}\"}} {count}");
         }
     }
-    head(
+    write_header(
         &mut text,
         "latput_fleet_last_look_timestamp_seconds",
         "End of the last look at the fleet.",
     );
     let _ = writeln!(text, "latput_fleet_last_look_timestamp_seconds {ended_unix_s}");
-    head(
+    write_header(
         &mut text,
         "latput_fleet_look_duration_seconds",
         "Duration of the last look at the fleet.",
@@ -61,17 +65,18 @@ pub fn text(judged: &[Judged], ended_unix_s: u64, took: Nanos) -> String {
     text
 }
 
-fn head(text: &mut String, name: &str, help: &str) {
+fn write_header(text: &mut String, name: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
 }
 
-fn labels(group: &str, host: &str, interface: &str) -> String {
-    let (group, host, interface) = (label(group), label(host), label(interface));
+fn format_labels(group: &str, host: &str, interface: &str) -> String {
+    let (group, host, interface) =
+        (escape_label(group), escape_label(host), escape_label(interface));
     format!("group=\"{group}\",host=\"{host}\",interface=\"{interface}\"")
 }
 
 /// A label's value: backslash, quote and line feed are escaped.
-fn label(text: &str) -> String {
+fn escape_label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
@@ -81,11 +86,11 @@ mod tests {
 
     use super::*;
     use crate::inventory::FleetHost;
-    use crate::judge::Difference;
+    use crate::judge::KnobDifference;
 
     #[test]
     fn every_state_is_counted_even_empty() {
-        let host = |name: &str, state| Judged {
+        let host = |name: &str, state| JudgedHost {
             host: FleetHost {
                 name: name.into(),
                 group: "we\"b".into(),
@@ -97,7 +102,7 @@ mod tests {
             state,
             look: None,
         };
-        let difference = |place: &str| Difference {
+        let difference = |place: &str| KnobDifference {
             knob: Knob::Mtu,
             place: place.into(),
             wanted: "1500".into(),
@@ -106,7 +111,7 @@ mod tests {
         };
         let drifted = HostState::Drifted(vec![difference("device"), difference("rx-0")]);
         let judged = [host("a", HostState::Same), host("b", drifted), host("c", HostState::Same)];
-        let text = text(&judged, 1_790_000_000, Nanos::from_ms(1500));
+        let text = render_metrics(&judged, 1_790_000_000, Nanos::from_ms(1500));
         for line in [
             "latput_fleet_hosts{group=\"we\\\"b\",state=\"same\"} 2",
             "latput_fleet_hosts{group=\"we\\\"b\",state=\"unreachable\"} 0",
@@ -123,7 +128,7 @@ mod tests {
     /// The dashboard and the alerts ask for what is written, and for states that there are.
     #[test]
     fn monitoring_examples_use_known_metrics() {
-        let written = text(&[], 0, Nanos::ZERO);
+        let written = render_metrics(&[], 0, Nanos::ZERO);
         for example in [
             include_str!("../../../examples/grafana/latput.json"),
             include_str!("../../../examples/grafana/rules.yml"),

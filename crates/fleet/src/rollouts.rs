@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::journal::ROLLOUT;
-use crate::judge::Judged;
+use crate::judge::JudgedHost;
 use crate::look::RolloutState;
 
 /// Time after its begin in which a rollout is open where a host does not answer: the longest lease is a day.
@@ -50,9 +50,9 @@ pub struct RolloutHost {
 }
 
 /// The rollouts that are under way, were cut short or may have been, by name.
-pub fn open_rollouts(judged: &[Judged], now_unix_ms: u64) -> Vec<OpenRollout> {
+pub fn open_rollouts(judged: &[JudgedHost], now_unix_ms: u64) -> Vec<OpenRollout> {
     let mut found: BTreeMap<&str, BTreeMap<usize, RolloutHost>> = BTreeMap::new();
-    for (at, Judged { host, look, .. }) in judged.iter().enumerate() {
+    for (at, JudgedHost { host, look, .. }) in judged.iter().enumerate() {
         let rollout = look.as_ref().and_then(|look| look.rollout.as_ref());
         if let Some(rollout) = rollout.filter(|rollout| rollout.name.starts_with(ROLLOUT)) {
             let host = RolloutHost { name: host.name.clone(), state: rollout.state };
@@ -81,7 +81,7 @@ pub fn open_rollouts(judged: &[Judged], now_unix_ms: u64) -> Vec<OpenRollout> {
 }
 
 impl OpenRollout {
-    fn names(&self, is_meant: impl Fn(RolloutState) -> bool) -> Vec<&str> {
+    fn hosts_in_state(&self, is_meant: impl Fn(RolloutState) -> bool) -> Vec<&str> {
         let meant = self.hosts.values().filter(|host| is_meant(host.state));
         meant.map(|host| host.name.as_str()).collect()
     }
@@ -99,9 +99,9 @@ impl OpenRollout {
 impl fmt::Display for OpenRollout {
     /// `rollout fleet-1 is under way or was cut short: confirmed on h1, h2; waits on h3, and goes back in 57 s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let confirmed = self.names(|state| matches!(state, RolloutState::Confirmed(_)));
-        let waits = self.names(|state| matches!(state, RolloutState::Waits(_)));
-        let back = self.names(|state| state == RolloutState::WentBack);
+        let confirmed = self.hosts_in_state(|state| matches!(state, RolloutState::Confirmed(_)));
+        let waits = self.hosts_in_state(|state| matches!(state, RolloutState::Waits(_)));
+        let back = self.hosts_in_state(|state| state == RolloutState::WentBack);
         let how = match (waits.is_empty(), back.is_empty()) {
             (false, _) => "is under way or was cut short",
             (true, false) => "was cut short",
@@ -133,23 +133,23 @@ mod tests {
     use latput_knobs::Knob;
 
     use super::*;
-    use crate::judge::tests::host;
-    use crate::judge::{Answered, judge};
+    use crate::judge::tests::sample_host;
+    use crate::judge::{HostAnswer, judge_hosts};
     use crate::look::RolloutLook;
-    use crate::look::tests::sample;
+    use crate::look::tests::sample_look;
 
     #[test]
     fn split_or_waiting_rollouts_are_open() {
         use RolloutState::{Confirmed, Waits, WentBack};
-        check(&[("a", Confirmed(3)), ("a", Confirmed(1))], &[]);
-        check(&[("a", WentBack), ("b", Confirmed(1))], &[]);
-        check(
+        check_open_rollouts(&[("a", Confirmed(3)), ("a", Confirmed(1))], &[]);
+        check_open_rollouts(&[("a", WentBack), ("b", Confirmed(1))], &[]);
+        check_open_rollouts(
             &[("a", Confirmed(3)), ("a", Waits(Some(56_100))), ("a", Waits(Some(90_000)))],
             &[
                 "rollout fleet-a is under way or was cut short: confirmed on h0; waits on h1, h2, and goes back in 57 s",
             ],
         );
-        check(
+        check_open_rollouts(
             &[("a", Confirmed(3)), ("b", Waits(None)), ("a", WentBack)],
             &[
                 "rollout fleet-a was cut short: confirmed on h0; went back on h2",
@@ -179,7 +179,7 @@ mod tests {
     const NOW_MS: u64 = 1_790_000_000_000;
 
     #[track_caller]
-    fn check(hosts: &[(&str, RolloutState)], expected: &[&str]) {
+    fn check_open_rollouts(hosts: &[(&str, RolloutState)], expected: &[&str]) {
         let hosts: Vec<_> =
             hosts.iter().map(|(name, state)| (format!("fleet-{name}"), *state)).collect();
         assert_eq!(open(&hosts, 0, NOW_MS), expected);
@@ -188,17 +188,17 @@ mod tests {
     /// The open rollouts of these hosts, and of some that do not answer.
     fn open(hosts: &[(String, RolloutState)], silent: usize, now_unix_ms: u64) -> Vec<String> {
         let listed: Vec<_> =
-            (0..hosts.len() + silent).map(|at| host(&format!("h{at}"), &[])).collect();
+            (0..hosts.len() + silent).map(|at| sample_host(&format!("h{at}"), &[])).collect();
         let answers = hosts.iter().enumerate().map(|(at, (name, state))| {
-            let mut look = sample(Knob::Mtu, "1500");
+            let mut look = sample_look(Knob::Mtu, "1500");
             // One host has one boot and namespace.
             look.network_namespace = at as u64;
             let rollout = RolloutLook { name: name.clone(), state: *state };
             look.interface.as_mut().unwrap().rollout = Some(rollout);
-            Answered::Look(Box::new(look))
+            HostAnswer::Look(Box::new(look))
         });
-        let silent = (0..silent).map(|_| Answered::TimedOut("no answer".to_owned()));
-        let judged = judge(&listed, answers.chain(silent).collect());
+        let silent = (0..silent).map(|_| HostAnswer::TimedOut("no answer".to_owned()));
+        let judged = judge_hosts(&listed, answers.chain(silent).collect());
         open_rollouts(&judged, now_unix_ms).iter().map(ToString::to_string).collect()
     }
 }

@@ -52,7 +52,7 @@ impl StageStep {
 
 /// The hosts of each stage, as places in `groups`, which has the group of every host. A step is of each group, with the
 /// hosts of earlier steps counted; stages without a host are left out.
-pub fn stages(groups: &[&str], steps: &[StageStep]) -> Vec<Vec<usize>> {
+pub fn plan_stages(groups: &[&str], steps: &[StageStep]) -> Vec<Vec<usize>> {
     let size = |group: &str| groups.iter().filter(|other| **other == group).count();
     let rank = |idx: usize| groups[..idx].iter().filter(|other| **other == groups[idx]).count();
     let places: Vec<(usize, usize)> =
@@ -97,7 +97,8 @@ mod tests {
     #[test]
     fn every_group_has_one_canary() {
         let groups: Vec<&str> = [["db"; 3].as_slice(), &["web"; 21]].concat();
-        let found = stages(&groups, &[StageStep::Count(1), StageStep::Percent(10), StageStep::All]);
+        let found =
+            plan_stages(&groups, &[StageStep::Count(1), StageStep::Percent(10), StageStep::All]);
         assert_eq!(found[0], [0, 3]);
         assert_eq!(found[1], [4, 5], "3 of 21 are 10%, and 1 of 3 db");
         assert_eq!(found[2].len(), 20);
@@ -109,9 +110,11 @@ mod tests {
     #[test]
     fn empty_stages_are_left_out() {
         let groups = ["web"; 4];
-        let found =
-            stages(&groups, &[StageStep::Count(2), StageStep::Percent(50), StageStep::Count(1)]);
+        let found = plan_stages(
+            &groups,
+            &[StageStep::Count(2), StageStep::Percent(50), StageStep::Count(1)],
+        );
         assert_eq!(found, [[0, 1]]);
-        assert!(stages(&[], &[StageStep::All]).is_empty());
+        assert!(plan_stages(&[], &[StageStep::All]).is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::inventory::FleetHost;
-use crate::judge::{HostState, Judged};
+use crate::judge::{HostState, JudgedHost};
 use crate::look::{InterfaceLook, UNREAD};
 
 /// A knob in which hosts of a group differ.
@@ -19,7 +19,7 @@ pub struct TwinDrift {
 
 /// How many hosts of a group were compared with each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compared {
+pub struct GroupComparison {
     /// The group.
     pub group: String,
     /// The hosts of the group.
@@ -29,32 +29,32 @@ pub struct Compared {
 }
 
 /// The hosts whose values count. Hosts that are not the ones that are meant do not.
-fn counted(judged: &[Judged]) -> impl Iterator<Item = (&FleetHost, &InterfaceLook)> {
-    let is_meant = |one: &&Judged| !matches!(one.state, HostState::Other(_));
+fn comparable_hosts(judged: &[JudgedHost]) -> impl Iterator<Item = (&FleetHost, &InterfaceLook)> {
+    let is_meant = |one: &&JudgedHost| !matches!(one.state, HostState::Other(_));
     judged.iter().filter(is_meant).filter_map(|one| Some((&one.host, one.look.as_ref()?)))
 }
 
 /// The values of each knob of each group with their hosts, the most frequent first (of several, the first in order).
-pub fn values(judged: &[Judged]) -> Vec<TwinDrift> {
+pub fn values(judged: &[JudgedHost]) -> Vec<TwinDrift> {
     let mut by_knob: BTreeMap<(&str, &str), BTreeMap<String, Vec<String>>> = BTreeMap::new();
-    for (host, look) in counted(judged) {
+    for (host, look) in comparable_hosts(judged) {
         for knob in &look.knobs {
             let values = by_knob.entry((&host.group, &knob.knob)).or_default();
-            values.entry(knob.brief()).or_default().push(host.name.clone());
+            values.entry(knob.summarize_values()).or_default().push(host.name.clone());
         }
     }
     let found = by_knob.into_iter().map(|((group, knob), values)| {
         let values = values.into_iter().collect();
-        TwinDrift { group: group.to_owned(), knob: knob.to_owned(), values }.sorted()
+        TwinDrift { group: group.to_owned(), knob: knob.to_owned(), values }.sort_values()
     });
     found.collect()
 }
 
 /// Those of [`values`] in which hosts differ. A host that lacks a knob which others have differs from them.
-pub fn drift(judged: &[Judged]) -> Vec<TwinDrift> {
+pub fn find_drift(judged: &[JudgedHost]) -> Vec<TwinDrift> {
     let mut found = values(judged);
     for knob in &mut found {
-        let of_group = counted(judged).filter(|(host, _)| host.group == knob.group);
+        let of_group = comparable_hosts(judged).filter(|(host, _)| host.group == knob.group);
         let lacks = of_group.filter(|(_, look)| look.knobs.iter().all(|own| own.knob != knob.knob));
         let names: Vec<String> = lacks.map(|(host, _)| host.name.clone()).collect();
         if !names.is_empty() {
@@ -62,20 +62,20 @@ pub fn drift(judged: &[Judged]) -> Vec<TwinDrift> {
         }
     }
     let differing = found.into_iter().filter(|knob| knob.values.len() > 1);
-    differing.map(TwinDrift::sorted).collect()
+    differing.map(TwinDrift::sort_values).collect()
 }
 
-/// Each group, and how many of its hosts [`drift`] compares.
-pub fn compared(judged: &[Judged]) -> Vec<Compared> {
+/// Each group, and how many of its hosts [`find_drift`] compares.
+pub fn count_compared(judged: &[JudgedHost]) -> Vec<GroupComparison> {
     let mut groups: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for one in judged {
         groups.entry(&one.host.group).or_default().0 += 1;
     }
-    for (host, _) in counted(judged) {
+    for (host, _) in comparable_hosts(judged) {
         groups.entry(&host.group).or_default().1 += 1;
     }
     let groups = groups.into_iter();
-    let part = |(group, (hosts, compared)): (&str, _)| Compared {
+    let part = |(group, (hosts, compared)): (&str, _)| GroupComparison {
         group: group.to_owned(),
         hosts,
         compared,
@@ -85,7 +85,7 @@ pub fn compared(judged: &[Judged]) -> Vec<Compared> {
 
 impl TwinDrift {
     /// The same with the most frequent value first.
-    fn sorted(mut self) -> Self {
+    fn sort_values(mut self) -> Self {
         self.values.sort_by_key(|(_, hosts)| std::cmp::Reverse(hosts.len()));
         self
     }
@@ -96,9 +96,9 @@ mod tests {
     use latput_knobs::{Knob, Setting};
 
     use super::*;
-    use crate::look::tests::sample;
+    use crate::look::tests::sample_look;
 
-    fn judged(group: &str, name: &str, value: &str, state: HostState) -> Judged {
+    fn judged_host(group: &str, name: &str, value: &str, state: HostState) -> JudgedHost {
         let host = FleetHost {
             name: name.into(),
             group: group.into(),
@@ -107,21 +107,21 @@ mod tests {
             driver: None,
             setting: Setting::new(),
         };
-        Judged { host, state, look: sample(Knob::Mtu, value).interface }
+        JudgedHost { host, state, look: sample_look(Knob::Mtu, value).interface }
     }
 
     #[test]
     fn hosts_are_compared_within_their_group() {
         let same = || HostState::Same;
         let hosts = [
-            judged("db", "d1", "9000", same()),
-            judged("web", "a", "1400", same()),
-            judged("web", "b", "1500", same()),
-            judged("web", "c", "1500", same()),
-            judged("web", "x", "77", HostState::Other("its driver".into())),
+            judged_host("db", "d1", "9000", same()),
+            judged_host("web", "a", "1400", same()),
+            judged_host("web", "b", "1500", same()),
+            judged_host("web", "c", "1500", same()),
+            judged_host("web", "x", "77", HostState::Other("its driver".into())),
         ];
         assert_eq!(values(&hosts).len(), 2);
-        let found = drift(&hosts);
+        let found = find_drift(&hosts);
         assert_eq!(found.len(), 1);
         let TwinDrift { group, knob, values } = &found[0];
         assert_eq!((group.as_str(), knob.as_str()), ("web", "mtu"));
@@ -133,29 +133,34 @@ mod tests {
 
     #[test]
     fn hosts_without_an_answer_are_not_compared() {
-        let silent = |name: &str, state| Judged { look: None, ..judged("web", name, "", state) };
+        let silent =
+            |name: &str, state| JudgedHost { look: None, ..judged_host("web", name, "", state) };
         let hosts = [
-            judged("db", "d1", "9000", HostState::Same),
-            judged("web", "a", "1500", HostState::Same),
-            judged("web", "x", "77", HostState::Other("its driver".into())),
+            judged_host("db", "d1", "9000", HostState::Same),
+            judged_host("web", "a", "1500", HostState::Same),
+            judged_host("web", "x", "77", HostState::Other("its driver".into())),
             silent("b", HostState::Unreachable("it is off".into())),
             silent("c", HostState::TimedOut("20 s".into())),
             silent("d", HostState::Failed("no latput".into())),
             silent("e", HostState::NotAsked),
         ];
-        assert!(drift(&hosts).is_empty());
-        let of = |group: &str, hosts, compared| Compared { group: group.into(), hosts, compared };
-        assert_eq!(compared(&hosts), [of("db", 1, 1), of("web", 6, 1)]);
+        assert!(find_drift(&hosts).is_empty());
+        let of =
+            |group: &str, hosts, compared| GroupComparison { group: group.into(), hosts, compared };
+        assert_eq!(count_compared(&hosts), [of("db", 1, 1), of("web", 6, 1)]);
     }
 
     #[test]
     fn host_that_lacks_a_knob_differs() {
-        let mut lacking = judged("web", "c", "1500", HostState::Same);
+        let mut lacking = judged_host("web", "c", "1500", HostState::Same);
         lacking.look.as_mut().unwrap().knobs.clear();
         let same = || HostState::Same;
-        let hosts =
-            [lacking, judged("web", "a", "1500", same()), judged("web", "b", "1500", same())];
-        let found = drift(&hosts);
+        let hosts = [
+            lacking,
+            judged_host("web", "a", "1500", same()),
+            judged_host("web", "b", "1500", same()),
+        ];
+        let found = find_drift(&hosts);
         let of = |value: &str, hosts: &[&str]| {
             (value.to_owned(), hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>())
         };

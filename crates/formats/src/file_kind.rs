@@ -84,7 +84,7 @@ impl FileKind {
     }
 
     /// Its name and the command that reads `file`: `it is a report of latput: ...`.
-    pub fn hint(self, file: &str) -> String {
+    pub fn suggest_command(self, file: &str) -> String {
         let (name, remedy) = self.name_and_remedy();
         format!("it is {name}: {}", remedy.replace("FILE", file))
     }
@@ -114,7 +114,7 @@ mod tests {
         ] {
             assert_eq!(FileKind::detect(bytes), expected, "{:?}", String::from_utf8_lossy(bytes));
         }
-        let hint = FileKind::Report.hint("out.html");
+        let hint = FileKind::Report.suggest_command("out.html");
         assert_eq!(hint, "it is a report of latput: `latput import out.html -o RESULTS` reads it");
     }
 }

@@ -6,7 +6,7 @@ mod series;
 mod write;
 
 use latput_units::text;
-pub(crate) use read::tests;
+pub(crate) use read::parse_tests;
 pub use write::{FlentFile, write};
 
 /// The series of the ping that latput reads and writes.
@@ -34,8 +34,8 @@ fn unix_ms(text: &str) -> Option<u64> {
 }
 
 /// Formats milliseconds since 1970 as flent does: `2026-11-21T23:34:29.123000Z`.
-fn utc(unix_ms: u64) -> String {
-    let second = text::utc(unix_ms / 1000).replace(' ', "T").replace("TUTC", "");
+fn format_utc(unix_ms: u64) -> String {
+    let second = text::format_utc(unix_ms / 1000).replace(' ', "T").replace("TUTC", "");
     format!("{second}.{:06}Z", unix_ms % 1000 * 1000)
 }
 
@@ -45,14 +45,14 @@ mod tests {
 
     #[test]
     fn dates_are_right() {
-        assert_eq!(utc(0), "1970-01-01T00:00:00.000000Z");
-        assert_eq!(utc(1_709_208_000_123), "2024-02-29T12:00:00.123000Z");
+        assert_eq!(format_utc(0), "1970-01-01T00:00:00.000000Z");
+        assert_eq!(format_utc(1_709_208_000_123), "2024-02-29T12:00:00.123000Z");
         assert_eq!(
             unix_ms("2024-02-29T12:00:00.123000Z"),
             Some(1_709_208_000_000),
             "whole seconds"
         );
-        assert_eq!(utc(1_795_304_069_000), "2026-11-21T23:34:29.000000Z");
-        assert!(utc(u64::MAX).ends_with('Z'), "a damaged file may hold any time");
+        assert_eq!(format_utc(1_795_304_069_000), "2026-11-21T23:34:29.000000Z");
+        assert!(format_utc(u64::MAX).ends_with('Z'), "a damaged file may hold any time");
     }
 }

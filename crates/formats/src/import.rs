@@ -9,7 +9,7 @@ use latput_trial::figures::decode;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Results, Row};
 
-use crate::parsed::{Problem, Test, Tests};
+use crate::parsed::{ParseProblem, ParsedTest, ParsedTests};
 use crate::{flent, gzip, iperf3, netperf};
 
 /// Largest file, and largest unpacked content.
@@ -45,7 +45,7 @@ impl ImportFormat {
     }
 
     /// The outputs of the program that are read.
-    const fn outputs(self) -> &'static str {
+    const fn readable_outputs(self) -> &'static str {
         match self {
             Self::Iperf3 => "`iperf3 --json` and `--json-stream`",
             Self::Netperf => "`netperf -k`, `-o` and the classic output with its title",
@@ -68,7 +68,7 @@ pub struct ImportError {
 
 /// The tests of some files.
 #[derive(Clone, Debug)]
-pub struct Imported {
+pub struct ImportOutcome {
     /// One run with the tests that could be read.
     pub results: Results,
     /// The record of each row of a file that tells neither a time nor a name of its tests; see [`known_records`].
@@ -83,7 +83,10 @@ pub struct Imported {
 /// # Errors
 ///
 /// No test of any file can be read: the error is of the first one.
-pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Imported, ImportError> {
+pub fn import_files(
+    format: ImportFormat,
+    files: &[(String, Vec<u8>)],
+) -> Result<ImportOutcome, ImportError> {
     let mut results = Results {
         name: format!("imported from {}", format.name()),
         goal: None,
@@ -105,15 +108,15 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
         notes: Vec::new(),
     };
     let mut left_out = Vec::new();
-    let mut known: Vec<Test> = Vec::new();
+    let mut known: Vec<ParsedTest> = Vec::new();
     let mut records = Vec::new();
     for (file, bytes) in files {
-        let error = |problem: Problem| ImportError {
+        let error = |problem: ParseProblem| ImportError {
             file: file.clone(),
             place: problem.place,
             problem: problem.error.to_string(),
         };
-        let tests = match tests(format, bytes) {
+        let tests = match parse_tests(format, bytes) {
             Ok(tests) => tests,
             Err(problem) => {
                 left_out.push(error(problem));
@@ -136,7 +139,8 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
                 }
                 known.push(test.clone());
                 let record = test.record;
-                add(&mut results, test).map_err(|text| Problem::at(format!("test {idx}"), text))?;
+                add(&mut results, test)
+                    .map_err(|text| ParseProblem::at_place(format!("test {idx}"), text))?;
                 records.push(record);
                 Ok(())
             });
@@ -149,7 +153,7 @@ pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Impor
     results.notes.extend(left_out.iter().map(|error| format!("not imported: {error}")));
     results.planned_trials = results.rows.len() as u64;
     results.notes.extend(records_note(&records));
-    Ok(Imported { results, records, left_out })
+    Ok(ImportOutcome { results, records, left_out })
 }
 
 /// The error of the first file that has one, with the notes on that file.
@@ -164,7 +168,7 @@ fn first_error(mut errors: Vec<ImportError>, notes: &[String]) -> ImportError {
 }
 
 /// Whether a test is one of those before it; and a note for each fact in which it differs from others of its workload.
-fn compare_with_known(test: &Test, known: &[Test]) -> (bool, BTreeSet<String>) {
+fn compare_with_known(test: &ParsedTest, known: &[ParsedTest]) -> (bool, BTreeSet<String>) {
     let differing = known.iter().flat_map(|earlier| test.differing_facts(earlier));
     (known.iter().any(|earlier| earlier.is_same(test)), differing.map(differing_note).collect())
 }
@@ -195,36 +199,36 @@ fn add_note(results: &mut Results, note: String) {
     }
 }
 
-fn tests(format: ImportFormat, bytes: &[u8]) -> Result<Tests, Problem> {
+fn parse_tests(format: ImportFormat, bytes: &[u8]) -> Result<ParsedTests, ParseProblem> {
     if bytes.len() > LARGEST {
-        return Err(Problem::new(format!("it has more than {} MiB", LARGEST >> 20)));
+        return Err(ParseProblem::new(format!("it has more than {} MiB", LARGEST >> 20)));
     }
     let unpacked;
     let bytes = if gzip::is_gzip(bytes) {
         unpacked = gzip::unpack(bytes, LARGEST)
-            .map_err(|error| Problem::new(format!("it cannot be unpacked: {error}")))?;
+            .map_err(|error| ParseProblem::new(format!("it cannot be unpacked: {error}")))?;
         unpacked.as_slice()
     } else {
         bytes
     };
     check_encoding(bytes)?;
-    let text = decode(bytes).map_err(Problem::new)?;
+    let text = decode(bytes).map_err(ParseProblem::new)?;
     if text.trim().is_empty() {
-        return Err(Problem::new("it is empty"));
+        return Err(ParseProblem::new("it is empty"));
     }
     if format != ImportFormat::Netperf {
         check_json(text.as_bytes())?;
     }
     let tests = match format {
-        ImportFormat::Iperf3 => iperf3::tests(&text)?,
-        ImportFormat::Netperf => netperf::tests(&text)?,
-        ImportFormat::Flent => flent::tests(&text)?,
+        ImportFormat::Iperf3 => iperf3::parse_tests(&text)?,
+        ImportFormat::Netperf => netperf::parse_tests(&text)?,
+        ImportFormat::Flent => flent::parse_tests(&text)?,
     };
     if tests.tests.is_empty() {
-        return Err(Problem::new(format!(
+        return Err(ParseProblem::new(format!(
             "no test of {} is in it: latput reads {}",
             format.name(),
-            format.outputs()
+            format.readable_outputs()
         )));
     }
     Ok(tests)
@@ -232,7 +236,7 @@ fn tests(format: ImportFormat, bytes: &[u8]) -> Result<Tests, Problem> {
 
 /// Refuses the encodings of Unicode that [`decode`] does not read. In all of them the letters of a program's output have
 /// bytes of 0, which no other text has.
-fn check_encoding(bytes: &[u8]) -> Result<(), Problem> {
+fn check_encoding(bytes: &[u8]) -> Result<(), ParseProblem> {
     let encoding = match bytes {
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] | [0, 0, 0, _, ..] | [_, 0, 0, 0, ..] => {
             "UTF-32"
@@ -240,15 +244,15 @@ fn check_encoding(bytes: &[u8]) -> Result<(), Problem> {
         [0, _, ..] | [_, 0, ..] => "UTF-16 without a byte order mark",
         _ => return Ok(()),
     };
-    Err(Problem::new(format!("it is {encoding}: save it as UTF-8")))
+    Err(ParseProblem::new(format!("it is {encoding}: save it as UTF-8")))
 }
 
 /// Refuses JSON that would take far more memory than the file has bytes. `serde_json` limits the
 /// depth.
-fn check_json(bytes: &[u8]) -> Result<(), Problem> {
+fn check_json(bytes: &[u8]) -> Result<(), ParseProblem> {
     for (what, byte, most) in [("objects", b'{', MOST_OBJECTS), ("values", b',', MOST_COMMAS)] {
         if bytes.split(|it| *it == byte).count() > most + 1 {
-            return Err(Problem::new(format!(
+            return Err(ParseProblem::new(format!(
                 "it has more than {most} JSON {what}: cut it in parts"
             )));
         }
@@ -256,7 +260,7 @@ fn check_json(bytes: &[u8]) -> Result<(), Problem> {
     Ok(())
 }
 
-fn add(results: &mut Results, test: Test) -> Result<(), String> {
+fn add(results: &mut Results, test: ParsedTest) -> Result<(), String> {
     let known = results.workloads.iter().position(|load| load.name == test.workload.name);
     let workload = match known {
         Some(idx) if results.workloads[idx] == test.workload => idx,
@@ -314,7 +318,8 @@ mod tests {
             (wide(json), "it is UTF-32"),
             (wide(&marked), "it is UTF-32"),
         ] {
-            let error = import(ImportFormat::Iperf3, &[("file".to_owned(), bytes)]).unwrap_err();
+            let error =
+                import_files(ImportFormat::Iperf3, &[("file".to_owned(), bytes)]).unwrap_err();
             assert!(error.problem.contains(said), "{error}");
         }
         check_encoding(&units(&marked)).unwrap();
@@ -339,7 +344,7 @@ mod tests {
         let notes = |gso: u8| {
             let files = [test(0, "one"), test(gso, "two"), test(gso, "three")];
             let files = files.map(|bytes| ("udp.json".to_owned(), bytes));
-            import(ImportFormat::Iperf3, &files).unwrap().results.notes
+            import_files(ImportFormat::Iperf3, &files).unwrap().results.notes
         };
         assert_eq!(notes(1), [differing_note("--gsro")]);
         assert_eq!(notes(0), [""; 0]);
@@ -357,7 +362,7 @@ mod tests {
         ] {
             for bytes in [packed(&bytes), bytes] {
                 for format in [ImportFormat::Flent, ImportFormat::Iperf3] {
-                    let text = import(format, &[("bomb".to_owned(), bytes.clone())]);
+                    let text = import_files(format, &[("bomb".to_owned(), bytes.clone())]);
                     let text = text.unwrap_err().to_string();
                     assert!(text.contains("bomb") && text.contains(said), "{text}");
                 }

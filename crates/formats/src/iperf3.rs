@@ -7,17 +7,19 @@ use latput_trial::{Metric, Observation};
 use latput_units::Nanos;
 use serde_json::Value;
 
-use crate::parsed::{Problem, Test, Tests, check_rate, documents, workload};
+use crate::parsed::{
+    ParseProblem, ParsedTest, ParsedTests, check_rate, parse_documents, workload_from_fields,
+};
 use crate::read_error::ReadError;
-use crate::rules::{Arrival, BIN, Beside, COUNTING};
+use crate::rules::{BIN, COUNTING, DeliveryCounts, StatedFigures};
 
 /// Most connections that a note names.
 const MOST_NAMED: usize = 8;
 
 /// Every test of a file.
-pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
-    let found = documents(text).map_err(|error| Problem::new(error.to_string()))?;
-    let mut tests = Tests { notes: found.notes, ..Tests::default() };
+pub(crate) fn parse_tests(text: &str) -> Result<ParsedTests, ParseProblem> {
+    let found = parse_documents(text).map_err(|error| ParseProblem::new(error.to_string()))?;
+    let mut tests = ParsedTests { notes: found.notes, ..ParsedTests::default() };
     // `--json-stream` prints the parts of a test one after another.
     let mut stream = StreamedTest::default();
     let mut versions: Vec<String> = Vec::new();
@@ -37,12 +39,12 @@ pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
             versions.push(version.to_owned());
         }
         if document["event"].is_string() {
-            stream.event(&document, &mut tests);
+            stream.handle_event(&document, &mut tests);
         } else {
-            tests.push(test(&document));
+            tests.push(parse_test(&document));
         }
     }
-    stream.end(&mut tests);
+    stream.finish_test(&mut tests);
     for note in tests.notes.iter_mut().filter(|note| note.contains("`nan`")) {
         if !versions.is_empty() {
             let _infallible = write!(note, "; {} printed it", versions.join(" and "));
@@ -60,21 +62,21 @@ struct StreamedTest {
 }
 
 impl StreamedTest {
-    fn event(&mut self, document: &Value, tests: &mut Tests) {
+    fn handle_event(&mut self, document: &Value, tests: &mut ParsedTests) {
         let data = &document["data"];
         match document["event"].as_str() {
             Some("start") => {
-                self.end(tests);
+                self.finish_test(tests);
                 *self = Self { start: Some(data.clone()), has_failed: false };
             }
             Some("error") => {
                 let text = data.as_str().unwrap_or("no reason is given");
-                tests.push(Err(failed(text)));
+                tests.push(Err(failed_test_error(text)));
                 *self = Self { start: None, has_failed: true };
             }
             Some("end") if self.has_failed => self.has_failed = false,
             Some("end") => tests.push(match self.start.take() {
-                Some(start) => test(&serde_json::json!({ "start": start, "end": data })),
+                Some(start) => parse_test(&serde_json::json!({ "start": start, "end": data })),
                 None => Err("an `end` event without its `start`: the file is cut".into()),
             }),
             _ => {}
@@ -82,14 +84,14 @@ impl StreamedTest {
     }
 
     /// Ends a test whose last event did not come.
-    fn end(&mut self, tests: &mut Tests) {
+    fn finish_test(&mut self, tests: &mut ParsedTests) {
         if self.start.take().is_some() {
             tests.push(Err("the `end` event is missing: the file is cut".into()));
         }
     }
 }
 
-fn failed(text: &str) -> ReadError {
+fn failed_test_error(text: &str) -> ReadError {
     ReadError::Failed(format!("the test failed: {text}"))
 }
 
@@ -104,21 +106,21 @@ const OPTIONS: &[(&str, &str)] = &[
 
 /// The end that wrote a document, and its part in the traffic.
 #[derive(Clone, Copy, Debug)]
-struct Writer {
+struct ReportingEnd {
     is_client: bool,
     is_reverse: bool,
 }
 
-impl Writer {
+impl ReportingEnd {
     /// Whether it received the data. A server is not told what its client counted.
     const fn is_receiver(self) -> bool {
         self.is_client == self.is_reverse
     }
 }
 
-fn test(value: &Value) -> Result<Test, ReadError> {
+fn parse_test(value: &Value) -> Result<ParsedTest, ReadError> {
     if let Some(text) = value["error"].as_str() {
-        return Err(failed(text));
+        return Err(failed_test_error(text));
     }
     let (start, end) = (&value["start"], &value["end"]);
     let asked = &start["test_start"];
@@ -133,8 +135,8 @@ fn test(value: &Value) -> Result<Test, ReadError> {
     if end["streams"].as_array().is_none_or(Vec::is_empty) && end["sum_received"].is_null() {
         return Err("it has no figures of its end: the test was cut short".into());
     }
-    let both = end["sum_received_bidir_reverse"].is_object() || truth(&asked["bidir"]);
-    let reverse = truth(&asked["reverse"]);
+    let both = end["sum_received_bidir_reverse"].is_object() || is_enabled(&asked["bidir"]);
+    let reverse = is_enabled(&asked["reverse"]);
     let kind = match (udp, both, reverse) {
         (true, false, false) => "udp_stream",
         (true, ..) => return Err("latput has no workload for UDP from the server".into()),
@@ -142,12 +144,13 @@ fn test(value: &Value) -> Result<Test, ReadError> {
         (false, false, true) => "tcp_maerts",
         (false, false, false) => "tcp_stream",
     };
-    let writer = Writer { is_client: start["connecting_to"].is_object(), is_reverse: reverse };
+    let writer =
+        ReportingEnd { is_client: start["connecting_to"].is_object(), is_reverse: reverse };
     check_sums(end)?;
     let mut observation =
-        Observation { traffic: traffic(end, udp, both, writer), ..Observation::default() };
+        Observation { traffic: parse_traffic(end, udp, both, writer), ..Observation::default() };
     if both {
-        let sum = |key: &str| number(&end[key], "bits_per_second");
+        let sum = |key: &str| read_number(&end[key], "bits_per_second");
         let parts = sum("sum_received").zip(sum("sum_received_bidir_reverse"));
         let (to, from) = parts.ok_or("it has no figures of both directions")?;
         observation.reported_metrics.insert(Metric::ThroughputBps, to + from);
@@ -156,14 +159,14 @@ fn test(value: &Value) -> Result<Test, ReadError> {
     }
     let mut arrivals = arrived_bytes(asked, end);
     if udp {
-        arrivals.extend(datagrams(end, &mut observation)?);
+        arrivals.extend(parse_datagrams(end, &mut observation)?);
     }
     // The document of a server names the server itself as the host.
     let roles =
         if writer.is_client { [Role::Generator, Role::Sut] } else { [Role::Sut, Role::Generator] };
     for (role, end_name) in roles.into_iter().zip(["host", "remote"]) {
         // An end that moved data has used CPU time: 0 is that of an end that told nothing.
-        let known = cpu(end, role, end_name).filter(|cpu| cpu.busy_ratio > 0.0);
+        let known = parse_cpu(end, role, end_name).filter(|cpu| cpu.busy_ratio > 0.0);
         observation.programs.extend(known);
     }
     let fact = |key: &str| Some((key.to_owned(), start[key].as_str()?.to_owned()));
@@ -173,39 +176,39 @@ fn test(value: &Value) -> Result<Test, ReadError> {
     });
     let notes =
         missing_connections(asked, end).into_iter().chain(ended_early(asked, end)).collect();
-    let test = Test {
-        workload: workload(kind, &fields(asked, udp)?)?,
+    let test = ParsedTest {
+        workload: workload_from_fields(kind, &workload_fields(asked, udp)?)?,
         setting: None,
-        started_unix_ms: started(&start["timestamp"]),
+        started_unix_ms: parse_start_ms(&start["timestamp"]),
         identity: start["cookie"].as_str().filter(|it| !it.is_empty()).map(str::to_owned),
         record: None,
         observation,
-        beside: Beside { arrivals, ..Beside::default() },
+        beside: StatedFigures { arrivals, ..StatedFigures::default() },
         facts: ["version", "system_info"].into_iter().filter_map(fact).chain(options).collect(),
         notes,
     };
-    test.checked()
+    test.into_checked()
 }
 
 /// Compares bytes, time and rate of each sum.
 fn check_sums(end: &Value) -> Result<(), ReadError> {
     for name in ["sum_sent", "sum_received", "sum_sent_bidir_reverse", "sum_received_bidir_reverse"]
     {
-        let of = |key: &str| number(&end[name], key);
+        let of = |key: &str| read_number(&end[name], key);
         check_rate(of("bytes"), of("seconds"), of("bits_per_second"))?;
     }
     Ok(())
 }
 
 /// Bytes that one end sent and the other received, in each direction.
-fn arrived_bytes(asked: &Value, end: &Value) -> Vec<Arrival> {
+fn arrived_bytes(asked: &Value, end: &Value) -> Vec<DeliveryCounts> {
     // With `-O` both ends begin to count anew, each at its own time; and a sender that is ended may not count its last
     // block.
     let slack = if asked["omit"].as_u64().unwrap_or(0) > 0 { COUNTING } else { BIN };
-    let of = |sent: &str, received: &str| -> Option<Arrival> {
-        let bytes = |name: &str| count(&end[name], "bytes").filter(|bytes| *bytes > 0);
+    let of = |sent: &str, received: &str| -> Option<DeliveryCounts> {
+        let bytes = |name: &str| read_count(&end[name], "bytes").filter(|bytes| *bytes > 0);
         let (sent, arrived) = (bytes(sent)? as f64, bytes(received)? as f64);
-        Some(Arrival { counted: "bytes", sent, arrived, stated_loss: None, slack })
+        Some(DeliveryCounts { counted: "bytes", sent, arrived, stated_loss: None, slack })
     };
     [("sum_sent", "sum_received"), ("sum_sent_bidir_reverse", "sum_received_bidir_reverse")]
         .into_iter()
@@ -215,8 +218,8 @@ fn arrived_bytes(asked: &Value, end: &Value) -> Vec<Arrival> {
 
 /// Names a test that was shorter than it was asked to be.
 fn ended_early(asked: &Value, end: &Value) -> Option<String> {
-    let wanted = number(asked, "duration").filter(|seconds| *seconds > 0.0)?;
-    let seconds = |name: &str| number(&end[name], "seconds");
+    let wanted = read_number(asked, "duration").filter(|seconds| *seconds > 0.0)?;
+    let seconds = |name: &str| read_number(&end[name], "seconds");
     let ran = [seconds("sum_sent"), seconds("sum_received"), seconds("sum")];
     let longest = ran.into_iter().flatten().reduce(f64::max)?;
     (longest < wanted * (1.0 - COUNTING)).then(|| {
@@ -229,7 +232,7 @@ fn missing_connections(asked: &Value, end: &Value) -> Option<String> {
     let wanted = asked["num_streams"].as_u64()?;
     let streams = end["streams"].as_array()?;
     let bytes = |stream: &Value| {
-        let of = |part: &str| count(&stream[part], "bytes");
+        let of = |part: &str| read_count(&stream[part], "bytes");
         of("receiver").or_else(|| of("udp")).or_else(|| of("sender"))
     };
     let is_sending = |stream: &&Value| bytes(stream).is_some_and(|bytes| bytes > 0);
@@ -246,7 +249,7 @@ fn missing_connections(asked: &Value, end: &Value) -> Option<String> {
     }
 }
 
-fn fields(asked: &Value, udp: bool) -> Result<Vec<(&'static str, String)>, ReadError> {
+fn workload_fields(asked: &Value, udp: bool) -> Result<Vec<(&'static str, String)>, ReadError> {
     let whole = |key: &str| {
         let known = asked[key].as_u64();
         known.ok_or_else(|| format!("its start.test_start has no number `{key}`"))
@@ -266,66 +269,69 @@ fn fields(asked: &Value, udp: bool) -> Result<Vec<(&'static str, String)>, ReadE
 
 /// The sums of both ends. Before 3.7 UDP had one sum only, that of the sender. A server that sent does not know what
 /// arrived, and one that received does not know what was sent.
-fn traffic(end: &Value, udp: bool, both: bool, writer: Writer) -> TrafficObservation {
+fn parse_traffic(end: &Value, udp: bool, both: bool, writer: ReportingEnd) -> TrafficObservation {
     let seconds = |sum: &Value| {
-        let seconds = number(sum, "seconds").unwrap_or(0.0);
+        let seconds = read_number(sum, "seconds").unwrap_or(0.0);
         Nanos::from_secs_f64(seconds)
     };
     let sent = if end["sum_sent"].is_object() { &end["sum_sent"] } else { &end["sum"] };
     let received = &end["sum_received"];
     let is_told =
         |is_own: bool| move |bytes: &u64| is_own || both || writer.is_client || *bytes > 0;
-    let sent_bytes = count(sent, "bytes").filter(is_told(!writer.is_receiver()));
-    let received_bytes = count(received, "bytes").filter(is_told(writer.is_receiver()));
+    let sent_bytes = read_count(sent, "bytes").filter(is_told(!writer.is_receiver()));
+    let received_bytes = read_count(received, "bytes").filter(is_told(writer.is_receiver()));
     TrafficObservation {
         sender_window: sent_bytes.map_or(Nanos::ZERO, |_| seconds(sent)),
         receiver_window: received_bytes.map_or(Nanos::ZERO, |_| seconds(received)),
         sent_bytes: sent_bytes.unwrap_or(0),
         received_bytes: received_bytes.unwrap_or(0),
-        retransmits: count(sent, "retransmits").filter(|_| !udp),
+        retransmits: read_count(sent, "retransmits").filter(|_| !udp),
         ..TrafficObservation::default()
     }
 }
 
 /// Reads loss and jitter, which are the receiver's in every version; returns what arrived. Fails where nothing did:
 /// before 3.21 iperf3 prints a loss of 0% then.
-fn datagrams(end: &Value, observation: &mut Observation) -> Result<Option<Arrival>, ReadError> {
-    let packets = |sum: &str| count(&end[sum], "packets");
+fn parse_datagrams(
+    end: &Value,
+    observation: &mut Observation,
+) -> Result<Option<DeliveryCounts>, ReadError> {
+    let packets = |sum: &str| read_count(&end[sum], "packets");
     if packets("sum_received").or_else(|| packets("sum")) == Some(0) {
         let sent = packets("sum_sent").unwrap_or(0);
         return Err(ReadError::Failed(format!("no data arrived: {sent} datagrams were sent")));
     }
     let name = if end["sum_received"]["lost_percent"].is_number() { "sum_received" } else { "sum" };
     let sum = &end[name];
-    let stated_loss = number(sum, "lost_percent").map(|percent| percent / 100.0);
-    if let Some(jitter_ms) = number(sum, "jitter_ms") {
+    let stated_loss = read_number(sum, "lost_percent").map(|percent| percent / 100.0);
+    if let Some(jitter_ms) = read_number(sum, "jitter_ms") {
         observation.reported_metrics.insert(Metric::JitterNs, jitter_ms * 1e6);
     }
     let of = |name: &str| {
-        let sent = number(&end[name], "packets").filter(|packets| *packets > 0.0)?;
-        let arrival = Arrival::packets(sent, sent - number(sum, "lost_packets")?);
-        Some(Arrival { stated_loss, ..arrival })
+        let sent = read_number(&end[name], "packets").filter(|packets| *packets > 0.0)?;
+        let arrival = DeliveryCounts::from_packets(sent, sent - read_number(sum, "lost_packets")?);
+        Some(DeliveryCounts { stated_loss, ..arrival })
     };
     // Versions differ in whose packets they take the share of.
     let all = || [name, "sum_sent", "sum"].into_iter().filter_map(of);
-    let arrival = all().find(|arrival| arrival.check().is_ok()).or_else(|| all().next());
+    let arrival = all().find(|arrival| arrival.check_delivery().is_ok()).or_else(|| all().next());
     observation.reported_metrics.extend(stated_loss.map(|loss| (Metric::LossRatio, loss)));
     Ok(arrival)
 }
 
-fn cpu(end: &Value, role: Role, end_name: &str) -> Option<ProgramCpu> {
+fn parse_cpu(end: &Value, role: Role, end_name: &str) -> Option<ProgramCpu> {
     let all = &end["cpu_utilization_percent"];
-    let percent = |part: &str| number(all, &format!("{end_name}_{part}"));
+    let percent = |part: &str| read_number(all, &format!("{end_name}_{part}"));
     Some(process_cpu(role, percent("total")?, percent("user"), percent("system")))
 }
 
-fn started(timestamp: &Value) -> Option<u64> {
+fn parse_start_ms(timestamp: &Value) -> Option<u64> {
     let seconds = || timestamp["timesecs"].as_u64()?.checked_mul(1000);
     timestamp["timemillisecs"].as_u64().or_else(seconds).filter(|ms| *ms < 1 << 62)
 }
 
 /// A switch: a number, or a word in some versions.
-fn truth(value: &Value) -> bool {
+fn is_enabled(value: &Value) -> bool {
     value.as_u64().map_or_else(|| value.as_bool().unwrap_or(false), |number| number != 0)
 }
 
@@ -342,18 +348,18 @@ pub fn process_cpu(role: Role, total: f64, user: Option<f64>, system: Option<f64
 }
 
 /// A share, time or rate in iperf3's JSON: finite and not negative.
-pub fn number(value: &Value, key: &str) -> Option<f64> {
+pub fn read_number(value: &Value, key: &str) -> Option<f64> {
     value[key].as_f64().filter(|number| (0.0..1e18).contains(number))
 }
 
 /// A count in iperf3's JSON. Before 3.14 it prints -1 for "unknown" as 2^64 - 1.
 #[expect(clippy::cast_possible_truncation, reason = "bounded just before")]
-pub fn count(value: &Value, key: &str) -> Option<u64> {
+pub fn read_count(value: &Value, key: &str) -> Option<u64> {
     const LARGEST: f64 = 9e15; // every whole number below is a float
     let known = |count: &u64| *count < u64::MAX / 2;
     value[key]
         .as_u64()
-        .or_else(|| number(value, key).filter(|number| *number < LARGEST).map(|n| n as u64))
+        .or_else(|| read_number(value, key).filter(|number| *number < LARGEST).map(|n| n as u64))
         .filter(known)
 }
 
@@ -377,7 +383,7 @@ mod tests {
 
     #[test]
     fn tcp_test_has_figures_of_both_ends() {
-        let test = one(TCP);
+        let test = parse_one(TCP);
         assert_eq!(test.workload.name, "tcp_stream message_bytes=131072 connections=2");
         let flow = &test.observation.traffic;
         assert_eq!(
@@ -396,26 +402,26 @@ mod tests {
 
     #[test]
     fn server_document_swaps_the_ends() {
-        let test = one(&TCP.replace("connecting_to", "accepted_connection"));
+        let test = parse_one(&TCP.replace("connecting_to", "accepted_connection"));
         assert_eq!(test.observation.programs[0].role, Role::Sut);
     }
 
     #[test]
     fn directions_are_told_apart() {
         assert_eq!(
-            one(&TCP.replace("\"reverse\":0", "\"reverse\":1")).workload.traffic.kind(),
+            parse_one(&TCP.replace("\"reverse\":0", "\"reverse\":1")).workload.traffic.kind(),
             "tcp_maerts"
         );
         let both = TCP
             .replace("\"cpu_", "\"sum_received_bidir_reverse\":{\"bits_per_second\":6000},\"cpu_");
-        let test = one(&both);
+        let test = parse_one(&both);
         assert_eq!(test.workload.traffic.kind(), "tcp_bidir");
         assert_eq!(test.observation.reported_metrics.get(&Metric::ThroughputBps), Some(&10_000.0));
     }
 
     #[test]
     fn old_udp_has_a_loss_and_no_goodput() {
-        let test = one(UDP);
+        let test = parse_one(UDP);
         assert_eq!(test.workload.name, "udp_stream datagram_bytes=1470 rate=1Mbps");
         let value = |metric: Metric| metric.value(&test.workload.traffic, &test.observation);
         assert_eq!(value(Metric::ThroughputBps), None, "the bytes are the sender's");
@@ -444,15 +450,15 @@ mod tests {
 
     #[test]
     fn test_that_ended_early_is_named() {
-        let early = one(&TCP.replace("\"duration\":1", "\"duration\":20"));
+        let early = parse_one(&TCP.replace("\"duration\":1", "\"duration\":20"));
         let said = "iperf3: the test was asked to last 20 s and lasted 2.0 s";
         assert!(early.notes.iter().any(|note| note == said), "{:?}", early.notes);
-        assert_eq!(one(TCP).notes.iter().filter(|note| note.contains("lasted")).count(), 0);
+        assert_eq!(parse_one(TCP).notes.iter().filter(|note| note.contains("lasted")).count(), 0);
     }
 
     #[test]
     fn several_documents_and_event_streams_are_read() {
-        assert_eq!(tests(&format!("{TCP}\n{UDP}\n")).unwrap().tests.len(), 2);
+        assert_eq!(parse_tests(&format!("{TCP}\n{UDP}\n")).unwrap().tests.len(), 2);
         let whole: Value = serde_json::from_str(TCP).unwrap();
         let line = |event: &str, data: &Value| {
             serde_json::json!({"event": event, "data": data}).to_string()
@@ -461,7 +467,7 @@ mod tests {
         let end = line("end", &whole["end"]);
         let interval = line("interval", &Value::Null);
         let text = format!("{start}\n{interval}\n{end}\n");
-        assert_eq!(one(&text).observation, one(TCP).observation);
+        assert_eq!(parse_one(&text).observation, parse_one(TCP).observation);
         check_refused(&format!("{start}\n{interval}\n"), "test 1: ", "`end` event is missing");
         check_refused(&end, "test 1: ", "without its `start`");
         check_refused(&line("error", &"no route".into()), "test 1: ", "no route");
@@ -483,18 +489,18 @@ mod tests {
         check_refused(&TCP.replace("131072", "99999999999"), "test 1: ", "message_bytes");
         check_refused(&"{\"a\":".repeat(100_000), "test 1: ", "recursion limit");
         let hostile = TCP.replace("2.0", "1e999").replace("53.7", "-1");
-        drop(tests(&hostile));
+        drop(parse_tests(&hostile));
     }
 
-    fn one(text: &str) -> Test {
-        let mut tests = tests(text).unwrap().tests;
+    fn parse_one(text: &str) -> ParsedTest {
+        let mut tests = parse_tests(text).unwrap().tests;
         assert_eq!(tests.len(), 1);
         tests.remove(0).unwrap()
     }
 
     #[track_caller]
     fn check_refused(text: &str, place: &str, part: &str) {
-        let problem = tests(text).unwrap().tests.into_iter().find_map(Result::err).unwrap();
+        let problem = parse_tests(text).unwrap().tests.into_iter().find_map(Result::err).unwrap();
         let text = problem.error.to_string();
         assert!(problem.place == place && text.contains(part), "{problem:?}");
     }

@@ -1,7 +1,7 @@
 //! Files of other programs in both directions: reads those of iperf3, netperf and flent as results,
 //! and writes results as flent's data files.
 //!
-//! Pure: bytes in, values out. [`import()`] reads, [`flent::write`] writes. Each program has one
+//! Pure: bytes in, values out. [`import_files`] reads, [`flent::write`] writes. Each program has one
 //! module.
 
 pub mod file_kind;
@@ -19,6 +19,6 @@ mod read_error;
 mod rules;
 
 pub use file_kind::FileKind;
-pub use import::{ImportError, ImportFormat, Imported, LARGEST, import, known_records};
+pub use import::{ImportError, ImportFormat, ImportOutcome, LARGEST, import_files, known_records};
 pub use read_error::ReadError;
 pub use rules::{few_observations, is_same_content};

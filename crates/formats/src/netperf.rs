@@ -7,37 +7,38 @@ use latput_trial::workload::WorkloadKind;
 use latput_trial::{Metric, Observation, Traffic, Workload};
 use latput_units::Bytes;
 
-use self::records::Record;
-use crate::parsed::{Problem, Test, Tests, workload};
+use self::records::NetperfRecord;
+use crate::parsed::{ParseProblem, ParsedTest, ParsedTests, workload_from_fields};
 use crate::read_error::ReadError;
-use crate::rules::{Arrival, Beside};
+use crate::rules::{DeliveryCounts, StatedFigures};
 
 /// Every test of a file. Fails where the file as a whole cannot be told apart into tests.
-pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
+pub(crate) fn parse_tests(text: &str) -> Result<ParsedTests, ParseProblem> {
     let records = records::read(text)?;
     let tests = records.iter().map(|record| {
-        test(record).map_err(|error| Problem::of_test(format!("line {}", record.line), error))
+        parse_test(record)
+            .map_err(|error| ParseProblem::of_test(format!("line {}", record.line), error))
     });
-    Ok(Tests { tests: tests.collect(), ..Tests::default() })
+    Ok(ParsedTests { tests: tests.collect(), ..ParsedTests::default() })
 }
 
-fn test(record: &Record) -> Result<Test, ReadError> {
+fn parse_test(record: &NetperfRecord) -> Result<ParsedTest, ReadError> {
     if let Some(problem) = &record.problem {
         return Err(problem.as_str().into());
     }
-    let kind = kind(record)?;
+    let kind = detect_kind(record)?;
     let mut notes = Vec::new();
     if record.is_uncertain {
         notes.push("netperf warned that it did not reach the wanted confidence".to_owned());
     }
     let mut observation = Observation::default();
-    let mut beside = Beside::default();
+    let mut beside = StatedFigures::default();
     match kind {
         "tcp_rr" | "udp_rr" | "tcp_crr" => {
             request_response(record, &mut observation)?;
-            beside.least_ns = number(record, "MIN_LATENCY").map(|us| us * 1e3);
+            beside.least_ns = read_number(record, "MIN_LATENCY").map(|us| us * 1e3);
         }
-        "udp_stream" => beside.arrivals.extend(datagrams(record, &mut observation)?),
+        "udp_stream" => beside.arrivals.extend(parse_datagrams(record, &mut observation)?),
         _ => {
             let rate = throughput_bps(record, "THROUGHPUT")?;
             let rate = rate.ok_or("it has no THROUGHPUT that is a number")?;
@@ -50,10 +51,10 @@ fn test(record: &Record) -> Result<Test, ReadError> {
             }
         }
     }
-    retransmits(record, kind, &mut observation);
-    cpu(record, kind, &mut observation)?;
-    let test = Test {
-        workload: workload_of(kind, &fields(record, kind, &mut notes))?,
+    add_retransmits(record, kind, &mut observation);
+    add_cpu(record, kind, &mut observation)?;
+    let test = ParsedTest {
+        workload: workload_of(kind, &workload_fields(record, kind, &mut notes))?,
         setting: None,
         started_unix_ms: None,
         identity: None,
@@ -63,7 +64,7 @@ fn test(record: &Record) -> Result<Test, ReadError> {
         facts: Vec::new(),
         notes,
     };
-    test.checked()
+    test.into_checked()
 }
 
 /// The titles of classic output in capitals, as versions differ, and the selectors of the same tests.
@@ -79,7 +80,7 @@ const KINDS: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// The kind of test, from the title or from the selectors.
-fn kind(record: &Record) -> Result<&'static str, String> {
+fn detect_kind(record: &NetperfRecord) -> Result<&'static str, String> {
     let title = record.title.to_ascii_uppercase();
     if let Some((.., kind)) = KINDS.iter().find(|(known, ..)| title.contains(known)) {
         return Ok(kind);
@@ -105,7 +106,11 @@ fn kind(record: &Record) -> Result<&'static str, String> {
     }
 }
 
-fn fields(record: &Record, kind: &str, notes: &mut Vec<String>) -> Vec<(&'static str, String)> {
+fn workload_fields(
+    record: &NetperfRecord,
+    kind: &str,
+    notes: &mut Vec<String>,
+) -> Vec<(&'static str, String)> {
     let wanted: &[(&str, &[&str])] = match kind {
         "tcp_rr" | "udp_rr" | "tcp_crr" => {
             &[("request_bytes", &["REQUEST_SIZE"]), ("response_bytes", &["RESPONSE_SIZE"])]
@@ -116,7 +121,7 @@ fn fields(record: &Record, kind: &str, notes: &mut Vec<String>) -> Vec<(&'static
     };
     let mut fields = Vec::new();
     for (field, selectors) in wanted {
-        match selectors.iter().find_map(|key| whole(record, key)).filter(|size| *size > 0) {
+        match selectors.iter().find_map(|key| read_whole(record, key)).filter(|size| *size > 0) {
             Some(size) => fields.push((*field, size.to_string())),
             None => notes.push(format!(
                 "{kind}: {} is not in the file; latput's default for {field} is shown",
@@ -124,10 +129,10 @@ fn fields(record: &Record, kind: &str, notes: &mut Vec<String>) -> Vec<(&'static
             )),
         }
     }
-    if let Some(burst) = whole(record, "BURST_SIZE").filter(|_| kind.ends_with("_rr")) {
+    if let Some(burst) = read_whole(record, "BURST_SIZE").filter(|_| kind.ends_with("_rr")) {
         fields.push(("burst", burst.to_string()));
     }
-    if kind == "tcp_rr" && whole(record, "LOCAL_NODELAY") == Some(0) {
+    if kind == "tcp_rr" && read_whole(record, "LOCAL_NODELAY") == Some(0) {
         fields.push(("nodelay", "false".to_owned()));
     }
     fields
@@ -151,7 +156,7 @@ fn workload_of(kind: &str, fields: &[(&'static str, String)]) -> Result<Workload
             *size = least.to_string();
         }
     }
-    let mut workload = workload(kind, &raised)?;
+    let mut workload = workload_from_fields(kind, &raised)?;
     for (name, size, least) in smaller {
         workload.name =
             workload.name.replace(&format!("{name}={least}"), &format!("{name}={size}"));
@@ -163,16 +168,19 @@ fn workload_of(kind: &str, fields: &[(&'static str, String)]) -> Result<Workload
     Ok(workload)
 }
 
-fn request_response(record: &Record, observation: &mut Observation) -> Result<(), ReadError> {
+fn request_response(
+    record: &NetperfRecord,
+    observation: &mut Observation,
+) -> Result<(), ReadError> {
     let in_units = record.values.get("THROUGHPUT_UNITS").is_some_and(|unit| unit == "Trans/s");
-    let throughput = needed(record, "THROUGHPUT")?.filter(|_| in_units);
-    let rate = needed(record, "TRANSACTION_RATE")?.or(throughput).ok_or(
+    let throughput = read_required_number(record, "THROUGHPUT")?.filter(|_| in_units);
+    let rate = read_required_number(record, "TRANSACTION_RATE")?.or(throughput).ok_or(
         "it has no transaction rate: add TRANSACTION_RATE, or THROUGHPUT with THROUGHPUT_UNITS, to the \
          selectors",
     )?;
     observation.reported_metrics.insert(Metric::TransactionsPerS, rate);
-    let seconds = number(record, "ELAPSED_TIME").filter(|seconds| *seconds > 0.0);
-    observation.traffic.transactions = seconds.map(|seconds| rounded(rate * seconds));
+    let seconds = read_number(record, "ELAPSED_TIME").filter(|seconds| *seconds > 0.0);
+    observation.traffic.transactions = seconds.map(|seconds| round_count(rate * seconds));
     for (metric, key) in [
         (Metric::LatencyNsMean, "MEAN_LATENCY"),
         (Metric::LatencyNsP50, "P50_LATENCY"),
@@ -182,7 +190,7 @@ fn request_response(record: &Record, observation: &mut Observation) -> Result<()
     ] {
         // Without -j every latency is -1. In a long run the histogram may overflow to negative
         // values.
-        if let Some(us) = number(record, key).filter(|us| *us > 0.0) {
+        if let Some(us) = read_number(record, key).filter(|us| *us > 0.0) {
             observation.reported_metrics.insert(metric, us * 1e3);
         }
     }
@@ -191,21 +199,24 @@ fn request_response(record: &Record, observation: &mut Observation) -> Result<()
 
 /// Reads datagram figures. The sender's THROUGHPUT differs between versions; the received rate has
 /// a name of its own.
-fn datagrams(record: &Record, observation: &mut Observation) -> Result<Option<Arrival>, ReadError> {
+fn parse_datagrams(
+    record: &NetperfRecord,
+    observation: &mut Observation,
+) -> Result<Option<DeliveryCounts>, ReadError> {
     let rate = throughput_bps(record, "REMOTE_RECV_THROUGHPUT")?.ok_or(
         "the receiver's rate is missing: add REMOTE_RECV_THROUGHPUT and THROUGHPUT_UNITS to the selectors",
     )?;
     observation.reported_metrics.insert(Metric::ThroughputBps, rate);
-    let counts = number(record, "LOCAL_OKAY").zip(number(record, "REMOTE_OKAY"));
+    let counts = read_number(record, "LOCAL_OKAY").zip(read_number(record, "REMOTE_OKAY"));
     let counts = counts.filter(|(sent, _)| *sent > 0.0);
-    let arrival = counts.map(|(sent, arrived)| Arrival::packets(sent, arrived));
-    let loss = arrival.map(|arrival| (Metric::LossRatio, arrival.loss()));
+    let arrival = counts.map(|(sent, arrived)| DeliveryCounts::from_packets(sent, arrived));
+    let loss = arrival.map(|arrival| (Metric::LossRatio, arrival.loss_ratio()));
     observation.reported_metrics.extend(loss);
     Ok(arrival)
 }
 
-fn throughput_bps(record: &Record, key: &str) -> Result<Option<f64>, ReadError> {
-    let Some(value) = needed(record, key)? else { return Ok(None) };
+fn throughput_bps(record: &NetperfRecord, key: &str) -> Result<Option<f64>, ReadError> {
+    let Some(value) = read_required_number(record, key)? else { return Ok(None) };
     let unit = record.values.get("THROUGHPUT_UNITS").map_or("", String::as_str);
     // K, M and G byte are powers of 1024 (netperf manual, option -f).
     let factor = match unit.trim_end_matches("/s").trim_end_matches("/sec") {
@@ -223,8 +234,8 @@ fn throughput_bps(record: &Record, key: &str) -> Result<Option<f64>, ReadError> 
     Ok(Some(value * factor))
 }
 
-fn retransmits(record: &Record, kind: &str, observation: &mut Observation) {
-    let count = |key: &str| number(record, key);
+fn add_retransmits(record: &NetperfRecord, kind: &str, observation: &mut Observation) {
+    let count = |key: &str| read_number(record, key);
     let segments = match kind {
         "tcp_stream" => count("LOCAL_TRANSPORT_RETRANS"),
         "tcp_maerts" => count("REMOTE_TRANSPORT_RETRANS"),
@@ -233,13 +244,17 @@ fn retransmits(record: &Record, kind: &str, observation: &mut Observation) {
             .map(|(here, there)| here + there),
         _ => None,
     };
-    let seconds = number(record, "ELAPSED_TIME").filter(|seconds| *seconds > 0.0);
+    let seconds = read_number(record, "ELAPSED_TIME").filter(|seconds| *seconds > 0.0);
     if let Some((segments, seconds)) = segments.zip(seconds) {
         observation.reported_metrics.insert(Metric::RetransmitsPerS, segments / seconds);
     }
 }
 
-fn cpu(record: &Record, kind: &str, observation: &mut Observation) -> Result<(), String> {
+fn add_cpu(
+    record: &NetperfRecord,
+    kind: &str,
+    observation: &mut Observation,
+) -> Result<(), String> {
     let per_transaction = kind.ends_with("rr");
     let unit = record.values.get("SD_UNITS").map(String::as_str);
     for (end, role, busy, demand, program) in [
@@ -252,10 +267,10 @@ fn cpu(record: &Record, kind: &str, observation: &mut Observation) -> Result<(),
         ),
         ("REMOTE", Role::Sut, Metric::SutCpuBusyRatio, Metric::SutServiceDemandUs, "netserver"),
     ] {
-        let Some(percent) = number(record, &format!("{end}_CPU_UTIL")) else { continue };
+        let Some(percent) = read_number(record, &format!("{end}_CPU_UTIL")) else { continue };
         let share = percent / 100.0;
         observation.reported_metrics.insert(busy, share);
-        let part = |name: &str| number(record, &format!("{end}_CPU_PERCENT_{name}"));
+        let part = |name: &str| read_number(record, &format!("{end}_CPU_PERCENT_{name}"));
         observation.programs.push(ProgramCpu {
             role,
             program: program.to_owned(),
@@ -264,7 +279,7 @@ fn cpu(record: &Record, kind: &str, observation: &mut Observation) -> Result<(),
             user_ratio: part("USER").map(|percent| percent / 100.0),
             system_ratio: part("SYSTEM").map(|percent| percent / 100.0),
         });
-        let Some(us) = number(record, &format!("{end}_SD")) else { continue };
+        let Some(us) = read_number(record, &format!("{end}_SD")) else { continue };
         match (unit, per_transaction) {
             (None | Some("usec/Tran" | "us/Tr"), true)
             | (None | Some("usec/KB" | "us/KB"), false) => {
@@ -279,26 +294,26 @@ fn cpu(record: &Record, kind: &str, observation: &mut Observation) -> Result<(),
 }
 
 /// A figure; `None` for -1, which netperf prints for an unmeasured one.
-fn number(record: &Record, key: &str) -> Option<f64> {
+fn read_number(record: &NetperfRecord, key: &str) -> Option<f64> {
     let value: f64 = record.values.get(key)?.trim().parse().ok()?;
     (value.is_finite() && (0.0..1e18).contains(&value)).then_some(value)
 }
 
 /// A figure that the test is about. Fails for `nan` and `inf`, which netperf prints for a share of nothing.
-fn needed(record: &Record, key: &str) -> Result<Option<f64>, ReadError> {
+fn read_required_number(record: &NetperfRecord, key: &str) -> Result<Option<f64>, ReadError> {
     let text = record.values.get(key).map_or("", |text| text.trim());
     if text.parse::<f64>().is_ok_and(|value| !value.is_finite()) {
         return Err(ReadError::Failed(format!("its {key} is `{text}`: netperf measured nothing")));
     }
-    Ok(number(record, key))
+    Ok(read_number(record, key))
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a count; float to int saturates")]
-fn rounded(number: f64) -> u64 {
+fn round_count(number: f64) -> u64 {
     number.round() as u64
 }
 
-fn whole(record: &Record, key: &str) -> Option<u64> {
+fn read_whole(record: &NetperfRecord, key: &str) -> Option<u64> {
     record.values.get(key)?.trim().parse().ok()
 }
 
@@ -325,7 +340,7 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
 
     #[test]
     fn keyval_is_read_minus_one_is_absent() {
-        let test = one(KEYVAL);
+        let test = parse_one(KEYVAL);
         assert_eq!(test.workload.name, "tcp_rr burst=16");
         let value = |metric: Metric| metric.value(&test.workload.traffic, &test.observation);
         assert_eq!(value(Metric::TransactionsPerS), Some(18_983.7));
@@ -343,7 +358,7 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
 
     #[test]
     fn several_tests_without_titles_are_told_apart() {
-        assert_eq!(tests(&KEYVAL.repeat(3)).unwrap().tests.len(), 3);
+        assert_eq!(parse_tests(&KEYVAL.repeat(3)).unwrap().tests.len(), 3);
     }
 
     #[test]
@@ -351,7 +366,7 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
         let text = RR_TITLE.to_owned()
             + "Throughput,Throughput Units,Mean Latency Microseconds,Command Line,Request Size Bytes\n\
                21365.65,Trans/s,46.71,\"netperf -- -o a,b\",1\n21000.00,Trans/s,47.00,\"x\",1\n";
-        let both = all(&text);
+        let both = parse_all(&text);
         assert_eq!(both.len(), 2);
         assert_eq!(
             both[1].observation.reported_metrics.get(&Metric::LatencyNsMean),
@@ -367,7 +382,7 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
 
     #[test]
     fn classic_output_is_read_under_its_title() {
-        let test = one(STREAM);
+        let test = parse_one(STREAM);
         assert_eq!(test.workload.name, "tcp_stream message_bytes=16384");
         assert_eq!(
             test.observation.reported_metrics.get(&Metric::ThroughputBps),
@@ -381,13 +396,13 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
             + "bytes  bytes  bytes   bytes  secs.   per sec\n\n\
                16384  131072 1        1       1.00     25740.94\n16384  131072\n";
         assert_eq!(
-            one(&rr).observation.reported_metrics.get(&Metric::TransactionsPerS),
+            parse_one(&rr).observation.reported_metrics.get(&Metric::TransactionsPerS),
             Some(&25_740.94)
         );
         let udp = "MIGRATED UDP STREAM TEST from a to b\nbytes   bytes    secs   #   #   10^6bits/sec\n\n\
                    212992    1470   1.01        60000      0     720.00\n\
                    212992           1.01        45000            426.03\n";
-        let given = one(udp).observation.reported_metrics;
+        let given = parse_one(udp).observation.reported_metrics;
         assert_eq!(given.get(&Metric::ThroughputBps), Some(&426_030_000.0), "the receiver's rate");
         assert_eq!(given.get(&Metric::LossRatio), Some(&0.25));
     }
@@ -411,7 +426,7 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
         check_refused(&nothing, "line 1: ", "its THROUGHPUT is `nan`");
         let sctp = "PROTOCOL=SCTP\nDIRECTION=Send\nTHROUGHPUT=5\n";
         check_refused(sctp, "line 1: ", "no workload for SCTP");
-        assert!(all("hello\n").is_empty());
+        assert!(parse_all("hello\n").is_empty());
     }
 
     #[test]
@@ -427,7 +442,7 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
         );
         let cut = "MIGRATED TCP STREAM TEST from a to b\n";
         check_refused(cut, "line 1: ", "no figures follow this title: the test was cut short");
-        let read = tests(&[table, STREAM].concat()).unwrap().tests;
+        let read = parse_tests(&[table, STREAM].concat()).unwrap().tests;
         assert!(read.len() == 2 && read[0].is_err() && read[1].is_ok(), "{read:?}");
     }
 
@@ -449,8 +464,9 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
 
     #[test]
     fn small_udp_request_keeps_its_size() {
-        let test =
-            one(&KEYVAL.replace("=TCP", "=UDP").replace("RESPONSE_SIZE=1", "RESPONSE_SIZE=64"));
+        let test = parse_one(
+            &KEYVAL.replace("=TCP", "=UDP").replace("RESPONSE_SIZE=1", "RESPONSE_SIZE=64"),
+        );
         assert_eq!(test.workload.name, "udp_rr request_bytes=1 burst=16");
         assert_eq!(test.workload.traffic.value("request_bytes"), Some(1));
     }
@@ -458,32 +474,32 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
     #[test]
     fn same_record_is_known_by_its_line() {
         let few = "PROTOCOL=TCP\nDIRECTION=Send\nTHROUGHPUT=940.1\nTHROUGHPUT_UNITS=10^6bits/s\n";
-        let (first, again) = (one(few), one(few));
+        let (first, again) = (parse_one(few), parse_one(few));
         assert!(first.is_same(&again));
-        let both = all(&few.repeat(2));
+        let both = parse_all(&few.repeat(2));
         assert!(!both[0].is_same(&both[1]), "two tests may have the same few figures");
-        assert!(!first.is_same(&one(&few.replace("940.1", "940.2"))));
+        assert!(!first.is_same(&parse_one(&few.replace("940.1", "940.2"))));
     }
 
     #[test]
     fn warning_of_netperf_becomes_a_note() {
         let text = format!("!!! WARNING\n!!! Desired confidence was not achieved\n{STREAM}");
-        assert!(one(&text).notes.iter().any(|note| note.contains("did not reach")));
+        assert!(parse_one(&text).notes.iter().any(|note| note.contains("did not reach")));
     }
 
-    fn one(text: &str) -> Test {
-        let mut tests = all(text);
+    fn parse_one(text: &str) -> ParsedTest {
+        let mut tests = parse_all(text);
         assert_eq!(tests.len(), 1, "{tests:?}");
         tests.remove(0)
     }
 
-    fn all(text: &str) -> Vec<Test> {
-        tests(text).unwrap().tests.into_iter().collect::<Result<_, _>>().unwrap()
+    fn parse_all(text: &str) -> Vec<ParsedTest> {
+        parse_tests(text).unwrap().tests.into_iter().collect::<Result<_, _>>().unwrap()
     }
 
     #[track_caller]
     fn check_refused(text: &str, place: &str, part: &str) {
-        let read = tests(text);
+        let read = parse_tests(text);
         let problem =
             read.map_or_else(|problem| problem, |mut read| read.tests.pop().unwrap().unwrap_err());
         let text = problem.error.to_string();

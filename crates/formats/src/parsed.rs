@@ -9,29 +9,29 @@ use latput_trial::{Metric, Observation, Traffic, Workload, workload};
 use latput_units::{Bytes, IntoMap};
 
 use crate::read_error::ReadError;
-use crate::rules::{self, Beside, Claims};
+use crate::rules::{self, StatedFigures, TestFigures};
 
 /// The tests of a file, in its order: each is read, or has a problem of its own.
 #[derive(Debug, Default)]
-pub(crate) struct Tests {
-    pub(crate) tests: Vec<Result<Test, Problem>>,
+pub(crate) struct ParsedTests {
+    pub(crate) tests: Vec<Result<ParsedTest, ParseProblem>>,
     /// Sentences on the whole file.
     pub(crate) notes: Vec<String>,
 }
 
-impl Tests {
+impl ParsedTests {
     /// Adds a test, or the problem with it; the place is `test N`.
-    pub(crate) fn push(&mut self, test: Result<Test, ReadError>) {
+    pub(crate) fn push(&mut self, test: Result<ParsedTest, ReadError>) {
         let place = format!("test {}", self.tests.len() + 1);
-        self.tests.push(test.map_err(|error| Problem::of_test(place, error)));
+        self.tests.push(test.map_err(|error| ParseProblem::of_test(place, error)));
     }
 
     /// Drops each test that stands there once more, as programs print it twice. Returns how many were dropped.
     pub(crate) fn drop_repeated(&mut self) -> usize {
         let before = self.tests.len();
-        let mut kept: Vec<Result<Test, Problem>> = Vec::with_capacity(before);
+        let mut kept: Vec<Result<ParsedTest, ParseProblem>> = Vec::with_capacity(before);
         for test in std::mem::take(&mut self.tests) {
-            let is_known = |known: &Result<Test, Problem>| match (known, &test) {
+            let is_known = |known: &Result<ParsedTest, ParseProblem>| match (known, &test) {
                 (Ok(known), Ok(test)) => known.is_same(test),
                 _ => false,
             };
@@ -46,7 +46,7 @@ impl Tests {
 
 /// One test of a file.
 #[derive(Clone, Debug)]
-pub(crate) struct Test {
+pub(crate) struct ParsedTest {
     pub(crate) workload: Workload,
     /// Label of the setting, where the file names one.
     pub(crate) setting: Option<String>,
@@ -57,13 +57,13 @@ pub(crate) struct Test {
     pub(crate) record: Option<u32>,
     pub(crate) observation: Observation,
     /// Figures that are only compared.
-    pub(crate) beside: Beside,
+    pub(crate) beside: StatedFigures,
     /// Facts of the hosts, and options that no workload has a field for, as the file states them.
     pub(crate) facts: Vec<(String, String)>,
     pub(crate) notes: Vec<String>,
 }
 
-impl Test {
+impl ParsedTest {
     /// Whether both are one test: by the program's own name of it, or by everything that is said of it.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let is_same_case = self.workload == other.workload && self.setting == other.setting;
@@ -89,7 +89,7 @@ impl Test {
     }
 
     /// Applies the rules of all programs' figures, and marks percentiles of too few observations.
-    pub(crate) fn checked(mut self) -> Result<Self, ReadError> {
+    pub(crate) fn into_checked(mut self) -> Result<Self, ReadError> {
         let traffic = &self.workload.traffic;
         let known = |metric: &Metric| Some((*metric, metric.value(traffic, &self.observation)?));
         let metrics: BTreeMap<Metric, f64> = Metric::ALL.iter().filter_map(known).into_map();
@@ -100,13 +100,13 @@ impl Test {
             return Err(ReadError::Failed(why.join("; ")));
         }
         let flow = &self.observation.traffic;
-        let claims = Claims {
+        let claims = TestFigures {
             beside: Some(&self.beside),
             transactions: flow.transactions,
             latency: flow.latency.as_ref(),
-            ..Claims::new(&metrics)
+            ..TestFigures::new(&metrics)
         };
-        claims.check()?;
+        claims.check_all()?;
         let few = rules::few_observations(&metrics, &self.observation);
         self.observation.checks.extend(few);
         Ok(self)
@@ -114,7 +114,7 @@ impl Test {
 }
 
 /// The JSON documents of a text, all of them. Fails where the text has more than are looked at.
-pub(crate) fn documents(text: &str) -> Result<JsonDocuments, ReadError> {
+pub(crate) fn parse_documents(text: &str) -> Result<JsonDocuments, ReadError> {
     let found = JsonDocuments::parse(text);
     if found.documents.len() < MOST_DOCUMENTS {
         return Ok(found);
@@ -135,19 +135,19 @@ pub(crate) fn check_rate(
 
 /// A problem with its place in the file.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub(crate) struct ParseProblem {
     pub(crate) place: String,
     pub(crate) error: ReadError,
 }
 
-impl Problem {
+impl ParseProblem {
     /// A problem of the whole file.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { place: String::new(), error: ReadError::Form(text.into()) }
     }
 
     /// A problem at a place such as `line 3` or `test 2`.
-    pub(crate) fn at(place: impl Into<String>, text: impl Into<String>) -> Self {
+    pub(crate) fn at_place(place: impl Into<String>, text: impl Into<String>) -> Self {
         Self::of_test(place, ReadError::Form(text.into()))
     }
 
@@ -162,14 +162,14 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ParseProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.place, self.error)
     }
 }
 
 /// The traffic with sizes that latput itself could send: over UDP another program's requests may be smaller.
-pub(crate) fn sendable(traffic: &Traffic) -> Traffic {
+pub(crate) fn with_sendable_sizes(traffic: &Traffic) -> Traffic {
     let mut traffic = *traffic;
     let fields = WorkloadKind::find(traffic.kind()).map_or(&[][..], |kind| kind.fields);
     if let Traffic::UdpRr { request_bytes, response_bytes, .. } = &mut traffic {
@@ -182,7 +182,10 @@ pub(crate) fn sendable(traffic: &Traffic) -> Traffic {
 }
 
 /// A workload from field names and values as in plans.
-pub(crate) fn workload(kind: &str, fields: &[(&str, String)]) -> Result<Workload, String> {
+pub(crate) fn workload_from_fields(
+    kind: &str,
+    fields: &[(&str, String)],
+) -> Result<Workload, String> {
     let mut all: BTreeMap<String, String> =
         fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).into_map();
     all.insert("kind".to_owned(), kind.to_owned());
@@ -195,13 +198,13 @@ mod tests {
 
     #[test]
     fn small_udp_request_is_raised_for_check() {
-        let mut traffic = workload("udp_rr", &[]).unwrap().traffic;
+        let mut traffic = workload_from_fields("udp_rr", &[]).unwrap().traffic;
         if let Traffic::UdpRr { request_bytes, .. } = &mut traffic {
             *request_bytes = Bytes::new(1);
         }
         assert!(traffic.check().is_err());
-        sendable(&traffic).check().unwrap();
-        let stream = workload("tcp_stream", &[]).unwrap().traffic;
-        assert_eq!(sendable(&stream), stream);
+        with_sendable_sizes(&traffic).check().unwrap();
+        let stream = workload_from_fields("tcp_stream", &[]).unwrap().traffic;
+        assert_eq!(with_sendable_sizes(&stream), stream);
     }
 }

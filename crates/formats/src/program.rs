@@ -23,7 +23,7 @@ mod uperf;
 mod wrk;
 
 use crate::read_error::ReadError;
-use crate::rules::Claims;
+use crate::rules::TestFigures;
 use latput_trial::figures::{Figures, FiguresError, Output, Parser, ProgramFigures, Source, Text};
 
 /// Reads everything that `figures` asks for. Where several give one metric, the plan's own counts, then the log of
@@ -51,8 +51,8 @@ pub fn read(figures: &Figures, output: &Output) -> Result<ProgramFigures, Figure
     }
     read.metrics.extend(figures.read_own(output)?);
     // A plan's own figures and those of a log keep the rules too.
-    let claims = Claims { transactions: read.transactions, ..Claims::new(&read.metrics) };
-    claims.check().map_err(|problem| {
+    let claims = TestFigures { transactions: read.transactions, ..TestFigures::new(&read.metrics) };
+    claims.check_all().map_err(|problem| {
         FiguresError::new("figures", problem.to_string(), output, &Source::Stdout)
     })?;
     Ok(read)
@@ -66,14 +66,14 @@ fn parse(parser: Parser, text: &Text) -> Result<ProgramFigures, ReadError> {
         Parser::Pgbench => pgbench::read,
         Parser::Fio => fio::read,
         Parser::Sockperf => sockperf::read,
-        Parser::Netperf => shared::netperf,
-        Parser::Iperf3 => shared::iperf3,
+        Parser::Netperf => shared::read_netperf,
+        Parser::Iperf3 => shared::read_iperf3,
         Parser::Ping => ping::read,
         Parser::Hey => hey::read,
         Parser::Oha => oha::read,
         Parser::K6 => k6::read,
-        Parser::OsuLatency => osu::latency,
-        Parser::OsuBandwidth => osu::bandwidth,
+        Parser::OsuLatency => osu::read_latency,
+        Parser::OsuBandwidth => osu::read_bandwidth,
         Parser::Fping => fping::read,
         Parser::Qperf => qperf::read,
         Parser::Neper => neper::read,

@@ -19,12 +19,12 @@ const BOUND: &str = "le";
 /// The series of an endpoint at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scrape {
-    pub(crate) values: Vec<Value>,
+    pub(crate) values: Vec<FigureValue>,
 }
 
 /// Parts of one figure, in seconds or bytes where it has a unit; `None` where the text lacks it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum FigureValue {
     Number(Option<f64>),
     /// Cumulative counts by upper bound, least first.
     Buckets(Vec<(f64, f64)>),
@@ -41,7 +41,7 @@ impl Scrape {
             return Err(format!("it answers more than {MOST_BYTES} bytes"));
         }
         let scales: Vec<f64> =
-            figures.iter().map(|figure| scale(text, figure)).collect::<Result<_, _>>()?;
+            figures.iter().map(|figure| series_scale(text, figure)).collect::<Result<_, _>>()?;
         let mut numbers: Vec<Option<f64>> = vec![None; figures.len()];
         let mut buckets: Vec<BTreeMap<u64, (f64, f64)>> = vec![BTreeMap::new(); figures.len()];
         for line in text.lines() {
@@ -50,13 +50,13 @@ impl Scrape {
                 let Some(series) = figure.source.series() else { continue };
                 if !matches!(figure.source, FigureSource::Quantile(..)) {
                     if sample.series.name == series.name && sample.has_labels(series) {
-                        let value = sample.number()? * scales[idx];
+                        let value = sample.require_number()? * scales[idx];
                         numbers[idx] = Some(numbers[idx].unwrap_or(0.0) + value);
                     }
                     continue;
                 }
                 if sample.series.name == series.name {
-                    sample.number()?;
+                    sample.require_number()?;
                 }
                 if sample.series.name.strip_suffix(BUCKET) != Some(&series.name)
                     || !sample.has_labels(series)
@@ -66,9 +66,9 @@ impl Scrape {
                 let bound = sample.series.labels.get(BOUND).and_then(|bound| bound_of(bound));
                 let Some(bound) = bound else { continue };
                 let known = &mut buckets[idx];
-                if known.len() < MOST_BUCKETS || known.contains_key(&order(bound)) {
-                    let entry = known.entry(order(bound)).or_insert((bound * scales[idx], 0.0));
-                    entry.1 += sample.number()?;
+                if known.len() < MOST_BUCKETS || known.contains_key(&order_key(bound)) {
+                    let entry = known.entry(order_key(bound)).or_insert((bound * scales[idx], 0.0));
+                    entry.1 += sample.require_number()?;
                 }
             }
         }
@@ -87,8 +87,10 @@ impl Scrape {
         let value =
             |((figure, number), buckets): ((&EndpointFigure, Option<f64>), BTreeMap<_, _>)| {
                 match figure.source {
-                    FigureSource::Quantile(..) => Value::Buckets(buckets.into_values().collect()),
-                    _ => Value::Number(number),
+                    FigureSource::Quantile(..) => {
+                        FigureValue::Buckets(buckets.into_values().collect())
+                    }
+                    _ => FigureValue::Number(number),
                 }
             };
         Ok(Self { values: figures.iter().zip(numbers).zip(buckets).map(value).collect() })
@@ -97,28 +99,28 @@ impl Scrape {
 
 /// Growth of an endpoint's series over one or several windows.
 #[derive(Clone, Debug)]
-pub struct Growth<'a> {
+pub struct ScrapeGrowth<'a> {
     figures: &'a [EndpointFigure],
-    grown: Vec<Grown>,
+    grown: Vec<FigureTotal>,
     /// Length of the windows, by figure: a counter that was reset in one has not that window.
     seconds: Vec<f64>,
 }
 
 #[derive(Clone, Debug)]
-enum Grown {
+enum FigureTotal {
     Count(f64),
     /// Sum and number of readings.
     Gauge(f64, f64),
     Buckets(Vec<(f64, f64)>),
 }
 
-impl<'a> Growth<'a> {
+impl<'a> ScrapeGrowth<'a> {
     /// Nothing yet.
     pub fn new(figures: &'a [EndpointFigure]) -> Self {
         let nothing = |figure: &EndpointFigure| match figure.source {
-            FigureSource::Counter(_) => Grown::Count(0.0),
-            FigureSource::Gauge(_) => Grown::Gauge(0.0, 0.0),
-            FigureSource::Quantile(..) => Grown::Buckets(Vec::new()),
+            FigureSource::Counter(_) => FigureTotal::Count(0.0),
+            FigureSource::Gauge(_) => FigureTotal::Gauge(0.0, 0.0),
+            FigureSource::Quantile(..) => FigureTotal::Buckets(Vec::new()),
         };
         Self {
             figures,
@@ -134,19 +136,25 @@ impl<'a> Growth<'a> {
         let values = earlier.values.iter().zip(&later.values);
         for (idx, (earlier, later)) in values.enumerate().take(self.grown.len()) {
             let is_added = match (&mut self.grown[idx], earlier, later) {
-                (Grown::Count(sum), Value::Number(Some(earlier)), Value::Number(Some(later))) => {
+                (
+                    FigureTotal::Count(sum),
+                    FigureValue::Number(Some(earlier)),
+                    FigureValue::Number(Some(later)),
+                ) => {
                     let is_growth = later >= earlier;
                     *sum += if is_growth { later - earlier } else { 0.0 };
                     Some(is_growth)
                 }
-                (Grown::Gauge(sum, count), _, Value::Number(Some(later))) => {
+                (FigureTotal::Gauge(sum, count), _, FigureValue::Number(Some(later))) => {
                     *sum += later;
                     *count += 1.0;
                     Some(true)
                 }
-                (Grown::Buckets(sums), Value::Buckets(earlier), Value::Buckets(later)) => {
-                    add_buckets(sums, earlier, later)
-                }
+                (
+                    FigureTotal::Buckets(sums),
+                    FigureValue::Buckets(earlier),
+                    FigureValue::Buckets(later),
+                ) => add_buckets(sums, earlier, later),
                 _ => None,
             };
             match is_added {
@@ -159,16 +167,16 @@ impl<'a> Growth<'a> {
     }
 
     /// The figures so far, each finite. A quantile has one as soon as the histogram has grown.
-    pub fn figures(&self) -> BTreeMap<CustomMetric, f64> {
+    pub fn compute_figures(&self) -> BTreeMap<CustomMetric, f64> {
         let parts = self.figures.iter().zip(&self.grown).zip(&self.seconds);
-        let figure = |((figure, grown), seconds): ((&EndpointFigure, &Grown), &f64)| {
+        let figure = |((figure, grown), seconds): ((&EndpointFigure, &FigureTotal), &f64)| {
             let value = match (grown, &figure.source) {
-                (Grown::Count(count), _) => count / seconds,
-                (Grown::Gauge(sum, count), _) => sum / count,
-                (Grown::Buckets(buckets), FigureSource::Quantile(share, _)) => {
-                    quantile(buckets, *share)?
+                (FigureTotal::Count(count), _) => count / seconds,
+                (FigureTotal::Gauge(sum, count), _) => sum / count,
+                (FigureTotal::Buckets(buckets), FigureSource::Quantile(share, _)) => {
+                    interpolate_quantile(buckets, *share)?
                 }
-                (Grown::Buckets(_), _) => return None,
+                (FigureTotal::Buckets(_), _) => return None,
             };
             let value = value * of_base(figure.metric.definition().unit);
             value.is_finite().then_some((figure.metric, value))
@@ -207,7 +215,7 @@ fn add_buckets(
 
 /// A quantile of cumulative counts by upper bound, in the unit of the bounds: within its bucket on a straight line, as
 /// `histogram_quantile` of Prometheus has it. `None` if nothing was counted.
-fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
+fn interpolate_quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
     let total = buckets.last()?.1;
     if total <= 0.0 {
         return None;
@@ -233,7 +241,7 @@ const fn of_base(unit: Unit) -> f64 {
 }
 
 /// Factor of a value of a figure's series to seconds or bytes: by the line `# UNIT`, or else by the name.
-fn scale(text: &str, figure: &EndpointFigure) -> Result<f64, String> {
+fn series_scale(text: &str, figure: &EndpointFigure) -> Result<f64, String> {
     let Some(series) = figure.source.series() else { return Ok(1.0) };
     let of_name = series.unit();
     let family = series.name.strip_suffix("_total").unwrap_or(&series.name);
@@ -260,12 +268,12 @@ fn check_buckets(
 ) -> Result<(), String> {
     let is_native = buckets.len() == 1 && buckets.values().all(|(bound, _)| bound.is_infinite());
     match figure.source.series().filter(|_| is_native) {
-        Some(series) => Err(native(&series.name)),
+        Some(series) => Err(native_histogram_error(&series.name)),
         None => Ok(()),
     }
 }
 
-fn native(name: &str) -> String {
+fn native_histogram_error(name: &str) -> String {
     format!(
         "`{name}` is a native histogram: latput reads those with buckets (`{name}_bucket`); let the application \
          have both"
@@ -295,8 +303,8 @@ impl TextSample {
         value.is_finite().then_some(Self { series, value: Some(value) })
     }
 
-    fn number(&self) -> Result<f64, String> {
-        self.value.ok_or_else(|| native(&self.series.name))
+    fn require_number(&self) -> Result<f64, String> {
+        self.value.ok_or_else(|| native_histogram_error(&self.series.name))
     }
 
     fn has_labels(&self, series: &MetricSeries) -> bool {
@@ -312,7 +320,7 @@ fn bound_of(text: &str) -> Option<f64> {
 }
 
 /// Bounds are not below zero, so their bits are in their order.
-const fn order(bound: f64) -> u64 {
+const fn order_key(bound: f64) -> u64 {
     bound.to_bits()
 }
 
@@ -336,7 +344,7 @@ latency_seconds_sum 5.1
 latency_seconds_count 100
 "#;
 
-    fn figures() -> Vec<EndpointFigure> {
+    fn make_figures() -> Vec<EndpointFigure> {
         [
             ("prometheus_test_errors", "counter errors_total{code=\"500\"}"),
             ("prometheus_test_queue", "gauge queue_length"),
@@ -348,13 +356,13 @@ latency_seconds_count 100
         .to_vec()
     }
 
-    fn value(found: &BTreeMap<CustomMetric, f64>, name: &str) -> Option<f64> {
+    fn find_value(found: &BTreeMap<CustomMetric, f64>, name: &str) -> Option<f64> {
         found.iter().find(|(metric, _)| metric.name() == name).map(|(_, value)| *value)
     }
 
     #[test]
     fn counters_become_rates_over_the_window() {
-        let figures = figures();
+        let figures = make_figures();
         let first = Scrape::read(TEXT, &figures).unwrap();
         let later = TEXT
             .replace("path=\"/a\"} 3", "path=\"/a\"} 13")
@@ -362,33 +370,33 @@ latency_seconds_count 100
             .replace("0.1\"} 90", "0.1\"} 110")
             .replace("+Inf\"} 100", "+Inf\"} 120");
         let later = Scrape::read(&later, &figures).unwrap();
-        let mut growth = Growth::new(&figures);
-        assert_eq!(growth.figures(), BTreeMap::new());
+        let mut growth = ScrapeGrowth::new(&figures);
+        assert_eq!(growth.compute_figures(), BTreeMap::new());
         assert!(growth.add(&first, &later, 2.0).is_empty());
-        let found = growth.figures();
-        assert_eq!(value(&found, "prometheus_test_errors"), Some(5.0));
-        assert_eq!(value(&found, "prometheus_test_queue"), Some(7.5));
+        let found = growth.compute_figures();
+        assert_eq!(find_value(&found, "prometheus_test_errors"), Some(5.0));
+        assert_eq!(find_value(&found, "prometheus_test_queue"), Some(7.5));
         // 10 up to 10 ms and 10 up to 100 ms: half of all is at the border.
-        assert_eq!(value(&found, "prometheus_test_p50"), Some(1e7));
-        let p95 = value(&found, "prometheus_test_p95").unwrap();
+        assert_eq!(find_value(&found, "prometheus_test_p50"), Some(1e7));
+        let p95 = find_value(&found, "prometheus_test_p95").unwrap();
         assert!((p95 - 9.1e7).abs() < 1.0, "{p95}");
-        assert_eq!(value(&found, "prometheus_test_none"), None);
+        assert_eq!(find_value(&found, "prometheus_test_none"), None);
     }
 
     /// The figure of this source in a text whose counts were 0 a second before.
-    fn figure(name: &str, source: &str, text: &str) -> Result<Option<f64>, String> {
+    fn compute_figure(name: &str, source: &str, text: &str) -> Result<Option<f64>, String> {
         let figures = [EndpointFigure::parse(name, source).unwrap()];
         let later = Scrape::read(text, &figures)?;
-        let zero = |value: &Value| match value {
-            Value::Number(number) => Value::Number(number.map(|_| 0.0)),
-            Value::Buckets(all) => {
-                Value::Buckets(all.iter().map(|(bound, _)| (*bound, 0.0)).collect())
+        let zero = |value: &FigureValue| match value {
+            FigureValue::Number(number) => FigureValue::Number(number.map(|_| 0.0)),
+            FigureValue::Buckets(all) => {
+                FigureValue::Buckets(all.iter().map(|(bound, _)| (*bound, 0.0)).collect())
             }
         };
         let first = Scrape { values: later.values.iter().map(zero).collect() };
-        let mut growth = Growth::new(&figures);
+        let mut growth = ScrapeGrowth::new(&figures);
         growth.add(&first, &later, 1.0);
-        Ok(value(&growth.figures(), name))
+        Ok(find_value(&growth.compute_figures(), name))
     }
 
     #[test]
@@ -408,12 +416,13 @@ latency_seconds_count 100
             ("a", 1e9),
         ] {
             let source = format!("quantile 0.5 {name}");
-            let found = figure(&format!("unit_test_{name}"), &source, &bounds(name)).unwrap();
+            let found =
+                compute_figure(&format!("unit_test_{name}"), &source, &bounds(name)).unwrap();
             assert!((found.unwrap() - 5.0 * factor).abs() < 1e-6, "{name}: {found:?}");
         }
         let text = "rx_bytes_total 10 1395066363.5\nlag_ms 4\n# EOF\n";
-        assert_eq!(figure("unit_test_rx", "counter rx_bytes_total", text), Ok(Some(80.0)));
-        assert_eq!(figure("unit_test_lag", "gauge lag_ms", text), Ok(Some(4e6)));
+        assert_eq!(compute_figure("unit_test_rx", "counter rx_bytes_total", text), Ok(Some(80.0)));
+        assert_eq!(compute_figure("unit_test_lag", "gauge lag_ms", text), Ok(Some(4e6)));
     }
 
     #[test]
@@ -421,9 +430,9 @@ latency_seconds_count 100
         let text = "# TYPE \"my.wait\" histogram\n# UNIT \"my.wait\" milliseconds\n\
                     {\"my.wait_bucket\",le=\"10\"} 4\n{\"my.wait_bucket\",\"le\"=\"+Inf\"} 4\n# EOF\n";
         let source = "quantile 0.5 {\"my.wait\"}";
-        assert_eq!(figure("quoted_test_wait", source, text), Ok(Some(5e6)));
+        assert_eq!(compute_figure("quoted_test_wait", source, text), Ok(Some(5e6)));
         let bytes = text.replace("milliseconds", "bytes");
-        let problem = figure("quoted_test_wait", source, &bytes).unwrap_err();
+        let problem = compute_figure("quoted_test_wait", source, &bytes).unwrap_err();
         assert_eq!(problem, "`my.wait` is in bytes, which its figure cannot be in");
     }
 
@@ -434,25 +443,26 @@ latency_seconds_count 100
             "wait_seconds_bucket{le=\"+Inf\"} 10\nwait_seconds_sum 1.5\nwait_seconds_count 10\n",
         ];
         for text in texts {
-            let problem = figure("native_test", "quantile 0.5 wait_seconds", text).unwrap_err();
+            let problem =
+                compute_figure("native_test", "quantile 0.5 wait_seconds", text).unwrap_err();
             assert!(problem.starts_with("`wait_seconds` is a native histogram"), "{problem}");
         }
     }
 
     #[test]
     fn reset_is_told_and_adds_nothing() {
-        let figures = figures();
+        let figures = make_figures();
         let first = Scrape::read(TEXT, &figures).unwrap();
         let reset =
             TEXT.replace("path=\"/a\"} 3", "path=\"/a\"} 0").replace("0.01\"} 50", "0.01\"} 1");
         let reset = Scrape::read(&reset, &figures).unwrap();
-        let mut growth = Growth::new(&figures);
+        let mut growth = ScrapeGrowth::new(&figures);
         let told = growth.add(&first, &reset, 1.0);
         let names: Vec<&str> = told.iter().map(|metric| metric.name()).collect();
         assert_eq!(names, ["prometheus_test_errors", "prometheus_test_p50", "prometheus_test_p95"]);
         growth.add(&reset, &first, 1.0);
         assert_eq!(
-            value(&growth.figures(), "prometheus_test_errors"),
+            find_value(&growth.compute_figures(), "prometheus_test_errors"),
             Some(3.0),
             "of the second only"
         );
@@ -460,18 +470,19 @@ latency_seconds_count 100
 
     #[test]
     fn value_above_all_bounds_is_a_bound() {
-        assert_eq!(quantile(&[(0.1, 1.0), (f64::INFINITY, 10.0)], 0.5), Some(0.1));
-        assert_eq!(quantile(&[(f64::INFINITY, 10.0)], 0.5), None);
-        assert_eq!(quantile(&[(0.1, 0.0), (f64::INFINITY, 0.0)], 0.5), None);
-        assert_eq!(quantile(&[], 0.5), None);
+        assert_eq!(interpolate_quantile(&[(0.1, 1.0), (f64::INFINITY, 10.0)], 0.5), Some(0.1));
+        assert_eq!(interpolate_quantile(&[(f64::INFINITY, 10.0)], 0.5), None);
+        assert_eq!(interpolate_quantile(&[(0.1, 0.0), (f64::INFINITY, 0.0)], 0.5), None);
+        assert_eq!(interpolate_quantile(&[], 0.5), None);
     }
 
     #[test]
     fn hostile_text_is_bounded() {
-        let figures = figures();
+        let figures = make_figures();
         let line = |idx: u32| format!("latency_seconds_bucket{{le=\"{idx}\"}} {idx}");
         let many = (0..5_000).map(line).collect::<Vec<String>>().join("\n");
-        let Value::Buckets(buckets) = &Scrape::read(&many, &figures).unwrap().values[2] else {
+        let FigureValue::Buckets(buckets) = &Scrape::read(&many, &figures).unwrap().values[2]
+        else {
             panic!()
         };
         assert_eq!(buckets.len(), MOST_BUCKETS);

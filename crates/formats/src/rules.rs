@@ -62,7 +62,7 @@ const COMPARABLE_SECONDS: f64 = 0.1;
 
 /// Something that was sent, and what of it arrived.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct DeliveryCounts {
     /// The word for it: `packets`.
     pub(crate) counted: &'static str,
     pub(crate) sent: f64,
@@ -73,19 +73,19 @@ pub(crate) struct Arrival {
     pub(crate) slack: f64,
 }
 
-impl Arrival {
+impl DeliveryCounts {
     /// Packets without a stated loss.
-    pub(crate) const fn packets(sent: f64, arrived: f64) -> Self {
+    pub(crate) const fn from_packets(sent: f64, arrived: f64) -> Self {
         Self { counted: "packets", sent, arrived, stated_loss: None, slack: 0.0 }
     }
 
     /// The share that was lost.
-    pub(crate) fn loss(&self) -> f64 {
+    pub(crate) fn loss_ratio(&self) -> f64 {
         (1.0 - self.arrived / self.sent).max(0.0)
     }
 
     /// Refuses more than was sent, and a stated loss that the counts do not give.
-    pub(crate) fn check(&self) -> Result<(), ReadError> {
+    pub(crate) fn check_delivery(&self) -> Result<(), ReadError> {
         let Self { counted, sent, arrived, stated_loss, slack } = *self;
         if !sent.is_finite() || !arrived.is_finite() {
             return Err(format!("a count of its {counted} is no number").into());
@@ -101,7 +101,7 @@ impl Arrival {
                 "{arrived:.0} {counted} arrived of {sent:.0} sent, which is impossible"
             )));
         }
-        let loss = self.loss();
+        let loss = self.loss_ratio();
         match stated_loss.filter(|stated| sent > 0.0 && (stated - loss).abs() > PERCENT) {
             Some(stated) => Err(ReadError::Contradiction(format!(
                 "{arrived:.0} of {sent:.0} {counted} arrived, a loss of {:.1}%, but it states {:.1}%",
@@ -115,20 +115,20 @@ impl Arrival {
 
 /// Figures that a program states beside its metrics, and that the rules compare with them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct StatedFigures {
     /// The shortest latency, in nanoseconds.
     pub(crate) least_ns: Option<f64>,
     /// Counts of what was sent and arrived.
-    pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) arrivals: Vec<DeliveryCounts>,
 }
 
 /// The figures of one test, as the rules read them; what is not known is `None`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Claims<'a> {
+pub(crate) struct TestFigures<'a> {
     /// Figures by metric.
     pub(crate) metrics: &'a BTreeMap<Metric, f64>,
     /// Figures without a metric of their own.
-    pub(crate) beside: Option<&'a Beside>,
+    pub(crate) beside: Option<&'a StatedFigures>,
     /// Completed transactions.
     pub(crate) transactions: Option<u64>,
     /// How long the program measured, in seconds.
@@ -137,14 +137,14 @@ pub(crate) struct Claims<'a> {
     pub(crate) latency: Option<&'a Histogram>,
 }
 
-impl<'a> Claims<'a> {
+impl<'a> TestFigures<'a> {
     /// The figures alone.
     pub(crate) const fn new(metrics: &'a BTreeMap<Metric, f64>) -> Self {
         Self { metrics, beside: None, transactions: None, seconds: None, latency: None }
     }
 
     /// Refuses figures that say nothing, or contradict each other.
-    pub(crate) fn check(&self) -> Result<(), ReadError> {
+    pub(crate) fn check_all(&self) -> Result<(), ReadError> {
         self.check_anything_done()?;
         self.check_arrivals()?;
         self.check_shares()?;
@@ -170,7 +170,7 @@ impl<'a> Claims<'a> {
 
     fn check_arrivals(&self) -> Result<(), ReadError> {
         let arrivals = self.beside.map_or(&[][..], |beside| &beside.arrivals);
-        arrivals.iter().try_for_each(Arrival::check)
+        arrivals.iter().try_for_each(DeliveryCounts::check_delivery)
     }
 
     /// A share of a whole is no more than it.
@@ -192,7 +192,7 @@ impl<'a> Claims<'a> {
         let mut known = others.filter_map(|metric| Some((metric, self.get(metric)?)));
         match known.find(|(_, value)| *value < least * (1.0 - BIN)) {
             Some((metric, value)) => {
-                Err(contradiction(metric, value, "below", "the minimum", least))
+                Err(contradiction_error(metric, value, "below", "the minimum", least))
             }
             None => Ok(()),
         }
@@ -206,7 +206,7 @@ impl<'a> Claims<'a> {
         let arrived = OF_ARRIVED.iter().find_map(|metric| Some((*metric, self.get(*metric)?)));
         match arrived.filter(|_| self.get(Metric::LossRatio) == Some(1.0)) {
             Some((metric, value)) => {
-                Err(contradiction(metric, value, "beside", Metric::LossRatio.name(), 1.0))
+                Err(contradiction_error(metric, value, "beside", Metric::LossRatio.name(), 1.0))
             }
             None => Ok(()),
         }
@@ -243,7 +243,7 @@ impl<'a> Claims<'a> {
                 continue;
             };
             if value < least * (1.0 - BIN) {
-                return Err(contradiction(metric, value, "below", all, least));
+                return Err(contradiction_error(metric, value, "below", all, least));
             }
             let is_wrong = if metric == Metric::LatencyNsMax {
                 value < most * (1.0 - BIN)
@@ -252,7 +252,7 @@ impl<'a> Claims<'a> {
             };
             if is_wrong {
                 let how = if value < most { "below" } else { "above" };
-                return Err(contradiction(metric, value, how, all, most));
+                return Err(contradiction_error(metric, value, how, all, most));
             }
         }
         Ok(())
@@ -265,7 +265,7 @@ impl<'a> Claims<'a> {
             for pair in known.windows(2) {
                 let [(small, less), (large, more)] = [pair[0], pair[1]];
                 if less > more * (1.0 + BIN) {
-                    return Err(contradiction(small, less, "above", large.name(), more));
+                    return Err(contradiction_error(small, less, "above", large.name(), more));
                 }
             }
         }
@@ -276,15 +276,15 @@ impl<'a> Claims<'a> {
         for (mean, least, most) in MEANS {
             let Some(value) = self.get(*mean) else { continue };
             if let Some(most_value) = self.get(*most).filter(|most| value > most * (1.0 + BIN)) {
-                return Err(contradiction(*mean, value, "above", most.name(), most_value));
+                return Err(contradiction_error(*mean, value, "above", most.name(), most_value));
             }
             let least = least.and_then(|least| self.get(least));
             if let Some(least) = least.filter(|least| value < least * (1.0 - BIN)) {
-                return Err(contradiction(*mean, value, "below", "the minimum", least));
+                return Err(contradiction_error(*mean, value, "below", "the minimum", least));
             }
             let zero = ASCENDING[0].iter().find(|metric| self.get(**metric) == Some(0.0));
             if let Some(zero) = zero.filter(|_| *mean == Metric::LatencyNsMean && value > 0.0) {
-                return Err(contradiction(*zero, 0.0, "beside", mean.name(), value));
+                return Err(contradiction_error(*zero, 0.0, "beside", mean.name(), value));
             }
         }
         Ok(())
@@ -323,7 +323,13 @@ pub fn few_observations(
     })
 }
 
-fn contradiction(one: Metric, value: f64, how: &str, other: &str, other_value: f64) -> ReadError {
+fn contradiction_error(
+    one: Metric,
+    value: f64,
+    how: &str,
+    other: &str,
+    other_value: f64,
+) -> ReadError {
     ReadError::Contradiction(format!(
         "`{one}` ({value:.0}) is {how} `{other}` ({other_value:.0}), which is impossible"
     ))
@@ -350,15 +356,19 @@ mod tests {
 
     use super::*;
 
-    fn check(metrics: &[(Metric, f64)], transactions: Option<u64>) -> Result<(), ReadError> {
+    fn check_figures(
+        metrics: &[(Metric, f64)],
+        transactions: Option<u64>,
+    ) -> Result<(), ReadError> {
         let metrics = metrics.iter().copied().collect();
-        let beside = Beside { least_ns: Some(10e3), ..Beside::default() };
-        Claims { beside: Some(&beside), transactions, ..Claims::new(&metrics) }.check()
+        let beside = StatedFigures { least_ns: Some(10e3), ..StatedFigures::default() };
+        TestFigures { beside: Some(&beside), transactions, ..TestFigures::new(&metrics) }
+            .check_all()
     }
 
     #[track_caller]
     fn check_refused(metrics: &[(Metric, f64)], transactions: Option<u64>, part: &str) {
-        let error = check(metrics, transactions).unwrap_err().to_string();
+        let error = check_figures(metrics, transactions).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
 
@@ -371,8 +381,8 @@ mod tests {
             (Metric::LatencyNsMax, 100e3),
             (Metric::LatencyNsMean, 52e3),
         ];
-        check(&metrics, Some(1000)).unwrap();
-        check(&metrics, None).unwrap();
+        check_figures(&metrics, Some(1000)).unwrap();
+        check_figures(&metrics, None).unwrap();
     }
 
     #[test]
@@ -399,21 +409,22 @@ mod tests {
 
     #[test]
     fn more_than_the_whole_is_refused() {
-        let packets = Arrival::packets;
+        let packets = DeliveryCounts::from_packets;
         let metrics = BTreeMap::new();
-        let refused = |arrival: Arrival| {
-            let beside = Beside { arrivals: vec![arrival], ..Beside::default() };
-            let read = Claims { beside: Some(&beside), ..Claims::new(&metrics) }.check();
+        let refused = |arrival: DeliveryCounts| {
+            let beside = StatedFigures { arrivals: vec![arrival], ..StatedFigures::default() };
+            let read =
+                TestFigures { beside: Some(&beside), ..TestFigures::new(&metrics) }.check_all();
             read.map_err(|error| error.to_string()).unwrap_err()
         };
         assert!(refused(packets(100.0, 101.0)).contains("101 packets arrived of 100 sent"));
         assert!(refused(packets(100.0, -150.0)).contains("250 packets were lost of 100 sent"));
-        let stated = Arrival { stated_loss: Some(0.05), ..packets(100.0, 50.0) };
+        let stated = DeliveryCounts { stated_loss: Some(0.05), ..packets(100.0, 50.0) };
         let said = refused(stated);
         assert!(said.contains("50 of 100 packets arrived, a loss of 50.0%, but it states 5.0%"));
         assert_eq!(refused(packets(f64::NAN, 1.0)), "a count of its packets is no number");
-        let rounded = Arrival { stated_loss: Some(0.66), ..packets(3.0, 1.0) };
-        assert!(rounded.check().is_ok() && packets(100.0, 100.0).check().is_ok());
+        let rounded = DeliveryCounts { stated_loss: Some(0.66), ..packets(3.0, 1.0) };
+        assert!(rounded.check_delivery().is_ok() && packets(100.0, 100.0).check_delivery().is_ok());
         let share = [(Metric::SutCpuBusyRatio, 43.5)];
         check_refused(&share, None, "`sut_cpu_busy_ratio` is 43.5000, above");
     }
@@ -425,12 +436,13 @@ mod tests {
         let refused = |metric: Metric, value: f64| {
             let metrics = [(metric, value)].into();
             let (transactions, seconds) = (Some(900), Some(1.0));
-            let claims = Claims { transactions, seconds, latency: None, ..Claims::new(&metrics) };
+            let claims =
+                TestFigures { transactions, seconds, latency: None, ..TestFigures::new(&metrics) };
             let claims = match metric {
                 Metric::TransactionsPerS => claims,
-                _ => Claims { transactions: None, latency: Some(&latency), ..claims },
+                _ => TestFigures { transactions: None, latency: Some(&latency), ..claims },
             };
-            claims.check().map_err(|error| error.to_string()).unwrap_err()
+            claims.check_all().map_err(|error| error.to_string()).unwrap_err()
         };
         let rate = refused(Metric::TransactionsPerS, 9000.0);
         assert_eq!(rate, "its 900 transactions in 1.000 s do not give its 9000.00 /s");
@@ -442,9 +454,12 @@ mod tests {
             assert!(refused(metric, value).contains("its distribution of latency"));
         }
         let metrics = BTreeMap::new();
-        let many =
-            Claims { transactions: Some(800), latency: Some(&latency), ..Claims::new(&metrics) };
-        assert!(many.check().unwrap_err().to_string().contains("1000 latencies of 800"));
+        let many = TestFigures {
+            transactions: Some(800),
+            latency: Some(&latency),
+            ..TestFigures::new(&metrics)
+        };
+        assert!(many.check_all().unwrap_err().to_string().contains("1000 latencies of 800"));
     }
 
     #[test]

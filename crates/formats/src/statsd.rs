@@ -4,7 +4,7 @@
 
 use latput_trial::live::{EndpointFigure, FigurePlace, FigureSource};
 
-use crate::prometheus::{Scrape, Value};
+use crate::prometheus::{FigureValue, Scrape};
 
 /// Most bytes of a datagram that are looked at.
 pub const MOST_BYTES: usize = 65_536;
@@ -18,15 +18,15 @@ const LEAST_RATE: f64 = 1e-6;
 
 /// Totals of the wanted figures so far. Other names are passed over, so it does not grow.
 #[derive(Clone, Debug)]
-pub struct Totals {
+pub struct StatsdTotals {
     names: Vec<String>,
     /// Factor of a figure's counter or gauge to seconds or bytes.
     scales: Vec<f64>,
-    sums: Vec<Total>,
+    sums: Vec<StatsdTotal>,
 }
 
 #[derive(Clone, Debug)]
-enum Total {
+enum StatsdTotal {
     /// Nothing sent is nothing counted.
     Count(f64),
     Gauge(Option<f64>),
@@ -34,14 +34,14 @@ enum Total {
     Timings(Vec<f64>),
 }
 
-impl Totals {
+impl StatsdTotals {
     /// Nothing yet. Figures that are no plain names stay without a value.
     pub fn new(figures: &[EndpointFigure]) -> Self {
         let of_figure = |figure: &EndpointFigure| match &figure.source {
-            FigureSource::Counter(place) => (name(place), Total::Count(0.0)),
-            FigureSource::Gauge(place) => (name(place), Total::Gauge(None)),
+            FigureSource::Counter(place) => (name(place), StatsdTotal::Count(0.0)),
+            FigureSource::Gauge(place) => (name(place), StatsdTotal::Gauge(None)),
             FigureSource::Quantile(_, series) => {
-                (series.name.clone(), Total::Timings(vec![0.0; usize::from(BOUNDS) + 1]))
+                (series.name.clone(), StatsdTotal::Timings(vec![0.0; usize::from(BOUNDS) + 1]))
             }
         };
         let (names, sums) = figures.iter().map(of_figure).unzip();
@@ -54,7 +54,7 @@ impl Totals {
     pub fn add(&mut self, datagram: &[u8]) {
         let text = String::from_utf8_lossy(&datagram[..datagram.len().min(MOST_BYTES)]);
         for line in text.lines() {
-            let Some(sent) = Sent::parse(line.trim()) else { continue };
+            let Some(sent) = StatsdLine::parse(line.trim()) else { continue };
             let known = self.names.iter().zip(&mut self.sums);
             for (_, total) in known.filter(|(name, _)| *name == sent.name) {
                 total.add(&sent);
@@ -63,26 +63,26 @@ impl Totals {
     }
 
     /// The totals as series at this moment.
-    pub fn scrape(&self) -> Scrape {
-        let value = |(total, scale): (&Total, &f64)| match total {
-            Total::Count(count) => Value::Number(Some(count * scale)),
-            Total::Gauge(value) => Value::Number(value.map(|value| value * scale)),
-            Total::Timings(counts) => {
+    pub fn to_scrape(&self) -> Scrape {
+        let value = |(total, scale): (&StatsdTotal, &f64)| match total {
+            StatsdTotal::Count(count) => FigureValue::Number(Some(count * scale)),
+            StatsdTotal::Gauge(value) => FigureValue::Number(value.map(|value| value * scale)),
+            StatsdTotal::Timings(counts) => {
                 let mut sum = 0.0;
                 let bounds = (0..BOUNDS).map(bound_s).chain([f64::INFINITY]);
                 let cumulative = bounds.zip(counts).map(|(bound, count)| {
                     sum += count;
                     (bound, sum)
                 });
-                Value::Buckets(cumulative.collect())
+                FigureValue::Buckets(cumulative.collect())
             }
         };
         Scrape { values: self.sums.iter().zip(&self.scales).map(value).collect() }
     }
 }
 
-impl Total {
-    fn add(&mut self, sent: &Sent<'_>) {
+impl StatsdTotal {
+    fn add(&mut self, sent: &StatsdLine<'_>) {
         match (self, sent.kind) {
             (Self::Count(count), "c") if sent.value >= 0.0 => *count += sent.value / sent.rate,
             (Self::Gauge(value), "g") => {
@@ -102,7 +102,7 @@ impl Total {
 
 /// One line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Sent<'a> {
+struct StatsdLine<'a> {
     name: &'a str,
     value: f64,
     /// Whether it is a change of a gauge: it has a sign.
@@ -111,7 +111,7 @@ struct Sent<'a> {
     rate: f64,
 }
 
-impl<'a> Sent<'a> {
+impl<'a> StatsdLine<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let (name, rest) = line.split_once(':')?;
         let mut parts = rest.split('|');
@@ -143,9 +143,9 @@ fn bound_s(at: u16) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prometheus::Growth;
+    use crate::prometheus::ScrapeGrowth;
 
-    fn figures() -> Vec<EndpointFigure> {
+    fn make_figures() -> Vec<EndpointFigure> {
         [
             ("statsd_test_errors", "counter app.errors"),
             ("statsd_test_queue", "gauge app.queue"),
@@ -156,17 +156,17 @@ mod tests {
     }
 
     /// Growth of the figures over two seconds, by name, with one call for each datagram.
-    fn after(datagrams: &[&str]) -> Vec<(String, f64)> {
-        let figures = figures();
-        let mut totals = Totals::new(&figures);
-        let before = totals.scrape();
+    fn growth_after(datagrams: &[&str]) -> Vec<(String, f64)> {
+        let figures = make_figures();
+        let mut totals = StatsdTotals::new(&figures);
+        let before = totals.to_scrape();
         for datagram in datagrams {
             totals.add(datagram.as_bytes());
         }
-        let mut growth = Growth::new(&figures);
-        growth.add(&before, &totals.scrape(), 2.0);
+        let mut growth = ScrapeGrowth::new(&figures);
+        growth.add(&before, &totals.to_scrape(), 2.0);
         growth
-            .figures()
+            .compute_figures()
             .into_iter()
             .map(|(metric, value)| (metric.name().to_owned(), value))
             .collect()
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn counters_gauges_and_timings_are_kept() {
         let many = "app.time:2.5|ms\n".repeat(98);
-        let told = after(&[
+        let told = growth_after(&[
             "app.errors:2|c\napp.errors:1|c|@0.1",
             "app.queue:7|g\napp.queue:-3|g",
             &many,
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn silence_is_no_error() {
-        assert_eq!(after(&[]), [("statsd_test_errors".to_owned(), 0.0)]);
+        assert_eq!(growth_after(&[]), [("statsd_test_errors".to_owned(), 0.0)]);
     }
 
     #[test]
@@ -212,11 +212,13 @@ mod tests {
             "app.queue:1|c",
             "app.time:-1|ms",
         ];
-        assert_eq!(after(&junk), [("statsd_test_errors".to_owned(), 0.0)]);
-        let mut totals = Totals::new(&figures());
+        assert_eq!(growth_after(&junk), [("statsd_test_errors".to_owned(), 0.0)]);
+        let mut totals = StatsdTotals::new(&make_figures());
         totals.add(&[0xff; 200]);
         totals.add("app.errors:1|c\n".repeat(1 << 20).as_bytes());
-        let Value::Number(Some(count)) = totals.scrape().values[0] else { panic!("a count") };
+        let FigureValue::Number(Some(count)) = totals.to_scrape().values[0] else {
+            panic!("a count")
+        };
         assert!(count < 5_000.0, "no more than a datagram is looked at: {count}");
         totals.add(b"app.time:1e300|ms");
     }

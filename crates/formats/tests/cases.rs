@@ -3,17 +3,17 @@
 use std::path::Path;
 
 use latput_formats::program::read;
-use latput_formats::{ImportError, ImportFormat, Imported, import};
+use latput_formats::{ImportError, ImportFormat, ImportOutcome, import_files};
 use latput_trial::Metric;
 use latput_trial::figures::{Figures, Output, Parser, ProgramFigures, Text};
 
-fn bytes(name: &str) -> Vec<u8> {
+fn read_case(name: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
     std::fs::read(folder.join(name)).expect("a case of this folder")
 }
 
 fn parse(parser: Parser, name: &str) -> Result<ProgramFigures, String> {
-    let text = String::from_utf8(bytes(name)).expect("a case in UTF-8");
+    let text = String::from_utf8(read_case(name)).expect("a case in UTF-8");
     parse_text(parser, &text)
 }
 
@@ -23,20 +23,20 @@ fn parse_text(parser: Parser, text: &str) -> Result<ProgramFigures, String> {
     read(&figures, &output).map_err(|error| error.to_string())
 }
 
-fn imported(format: ImportFormat, names: &[&str]) -> Result<Imported, ImportError> {
+fn import_cases(format: ImportFormat, names: &[&str]) -> Result<ImportOutcome, ImportError> {
     let files: Vec<(String, Vec<u8>)> =
-        names.iter().map(|name| ((*name).to_owned(), bytes(name))).collect();
-    import(format, &files)
+        names.iter().map(|name| ((*name).to_owned(), read_case(name))).collect();
+    import_files(format, &files)
 }
 
 /// The value of a metric in the only row.
-fn value(imported: &Imported, metric: Metric) -> Option<f64> {
+fn find_value(imported: &ImportOutcome, metric: Metric) -> Option<f64> {
     let [row] = &imported.results.rows[..] else { panic!("{} rows", imported.results.rows.len()) };
     metric.value(&imported.results.workloads[row.workload].traffic, &row.observation)
 }
 
 #[track_caller]
-fn check_noted(imported: &Imported, part: &str) {
+fn check_noted(imported: &ImportOutcome, part: &str) {
     let notes = &imported.results.notes;
     assert!(notes.iter().any(|note| note.contains(part)), "{notes:?}");
 }
@@ -57,7 +57,7 @@ fn unanswered_requests_have_no_figures() {
 #[test]
 fn repeated_test_counts_once() {
     for names in [&["iperf3-twice.json"][..], &["iperf3-twice.json", "iperf3-twice.json"]] {
-        let imported = imported(ImportFormat::Iperf3, names).unwrap();
+        let imported = import_cases(ImportFormat::Iperf3, names).unwrap();
         assert_eq!(imported.results.rows.len(), 1);
         check_noted(&imported, "it counts once");
     }
@@ -67,20 +67,20 @@ fn repeated_test_counts_once() {
 
 #[test]
 fn uneven_intervals_are_weighted() {
-    let imported = imported(ImportFormat::Flent, &["flent-uneven.flent"]).unwrap();
-    let mbps = value(&imported, Metric::ThroughputBps).unwrap() / 1e6;
+    let imported = import_cases(ImportFormat::Flent, &["flent-uneven.flent"]).unwrap();
+    let mbps = find_value(&imported, Metric::ThroughputBps).unwrap() / 1e6;
     assert!((mbps - 306.7).abs() < 0.1, "{mbps}");
 }
 
 #[test]
 fn unknown_receiver_has_no_figures() {
-    let reverse = imported(ImportFormat::Iperf3, &["iperf3-server-reverse.json"]).unwrap();
-    assert_eq!(value(&reverse, Metric::ThroughputBps), None);
+    let reverse = import_cases(ImportFormat::Iperf3, &["iperf3-server-reverse.json"]).unwrap();
+    assert_eq!(find_value(&reverse, Metric::ThroughputBps), None);
     assert_eq!(reverse.results.rows[0].observation.programs.len(), 1);
-    let flood = imported(ImportFormat::Flent, &["flent-udp-flood.flent"]).unwrap();
-    assert_eq!(value(&flood, Metric::ThroughputBps), None);
+    let flood = import_cases(ImportFormat::Flent, &["flent-udp-flood.flent"]).unwrap();
+    assert_eq!(find_value(&flood, Metric::ThroughputBps), None);
     check_noted(&flood, "the sender's rate (950 Mbit/s)");
-    let nothing = imported(ImportFormat::Iperf3, &["iperf3-udp-nothing.json"]).unwrap_err();
+    let nothing = import_cases(ImportFormat::Iperf3, &["iperf3-udp-nothing.json"]).unwrap_err();
     assert!(nothing.to_string().contains("no data arrived: 856 datagrams were sent"), "{nothing}");
 }
 
@@ -93,7 +93,7 @@ fn last_document_of_series_is_read() {
 
 #[test]
 fn interrupted_test_leaves_the_others() {
-    let imported = imported(ImportFormat::Iperf3, &["iperf3-one-interrupted.json"]).unwrap();
+    let imported = import_cases(ImportFormat::Iperf3, &["iperf3-one-interrupted.json"]).unwrap();
     assert_eq!((imported.results.rows.len(), imported.left_out.len()), (2, 1));
     assert!(imported.left_out[0].to_string().contains("test 2: the test failed"));
 }
@@ -101,8 +101,8 @@ fn interrupted_test_leaves_the_others() {
 #[test]
 fn text_around_documents_is_noted() {
     for name in ["iperf3-text-behind.json", "iperf3-text-before.json"] {
-        let imported = imported(ImportFormat::Iperf3, &[name]).unwrap();
-        assert!(value(&imported, Metric::ThroughputBps).is_some(), "{name}");
+        let imported = import_cases(ImportFormat::Iperf3, &[name]).unwrap();
+        assert!(find_value(&imported, Metric::ThroughputBps).is_some(), "{name}");
         check_noted(&imported, "outside of the JSON were ignored");
     }
 }
@@ -110,38 +110,39 @@ fn text_around_documents_is_noted() {
 #[test]
 fn byte_order_marks_are_read() {
     for name in ["iperf3-bom.json", "iperf3-utf16.json"] {
-        let imported = imported(ImportFormat::Iperf3, &[name]).unwrap();
-        assert!(value(&imported, Metric::ThroughputBps).is_some(), "{name}");
+        let imported = import_cases(ImportFormat::Iperf3, &[name]).unwrap();
+        assert!(find_value(&imported, Metric::ThroughputBps).is_some(), "{name}");
     }
 }
 
 #[test]
 fn nan_is_absent_with_its_version() {
     // Nothing came: no jitter either.
-    let error = imported(ImportFormat::Iperf3, &["iperf3-nan.json"]).unwrap_err().to_string();
+    let error = import_cases(ImportFormat::Iperf3, &["iperf3-nan.json"]).unwrap_err().to_string();
     let reason = "no data arrived: 0 datagrams were sent; 2 numbers are `nan` or `inf`";
     assert!(error.contains(reason) && error.contains("iperf 3.20 printed it"), "{error}");
-    let came = String::from_utf8(bytes("iperf3-nan.json")).unwrap();
+    let came = String::from_utf8(read_case("iperf3-nan.json")).unwrap();
     let came = came
         .replace("\"packets\":\t0", "\"packets\": 10")
         .replace("\"packets\": 0", "\"packets\": 10");
-    let imported = import(ImportFormat::Iperf3, &[("came".to_owned(), came.into_bytes())]).unwrap();
-    assert_eq!(value(&imported, Metric::LossRatio), None);
+    let imported =
+        import_files(ImportFormat::Iperf3, &[("came".to_owned(), came.into_bytes())]).unwrap();
+    assert_eq!(find_value(&imported, Metric::LossRatio), None);
     check_noted(&imported, "iperf 3.20 printed it");
 }
 
 #[test]
 fn netperf_crr_is_imported() {
     for name in ["netperf-crr-keyval.txt", "netperf-crr-classic.txt"] {
-        let imported = imported(ImportFormat::Netperf, &[name]).unwrap();
+        let imported = import_cases(ImportFormat::Netperf, &[name]).unwrap();
         assert_eq!(imported.results.workloads[0].traffic.kind(), "tcp_crr", "{name}");
-        assert_eq!(value(&imported, Metric::TransactionsPerS), Some(4200.1));
+        assert_eq!(find_value(&imported, Metric::TransactionsPerS), Some(4200.1));
     }
 }
 
 #[test]
 fn interleaved_outputs_are_refused() {
-    let error = imported(ImportFormat::Netperf, &["netperf-interleaved.txt"]).unwrap_err();
+    let error = import_cases(ImportFormat::Netperf, &["netperf-interleaved.txt"]).unwrap_err();
     let said = "line 4: `PROTOCOL` appears again before the first test ended";
     assert!(error.to_string().contains(said), "{error}");
 }
@@ -208,7 +209,7 @@ fn own_figures_keep_the_rules() {
 #[test]
 fn same_netperf_result_counts_once() {
     let twice = &["netperf-crr-keyval.txt", "netperf-crr-keyval.txt"];
-    let imported = imported(ImportFormat::Netperf, twice).unwrap();
+    let imported = import_cases(ImportFormat::Netperf, twice).unwrap();
     assert_eq!(imported.results.rows.len(), 1);
     check_noted(&imported, "it counts once");
 }
@@ -313,7 +314,7 @@ fn contradicting_packet_counts_are_refused() {
 fn copied_file_counts_once() {
     let text = b"PROTOCOL=TCP\nDIRECTION=Send\nTHROUGHPUT=940.1\nTHROUGHPUT_UNITS=10^6bits/s\n";
     let file = |name: &str| (name.to_owned(), text.to_vec());
-    let read = import(ImportFormat::Netperf, &[file("a"), file("copy")]).unwrap();
+    let read = import_files(ImportFormat::Netperf, &[file("a"), file("copy")]).unwrap();
     assert_eq!((read.results.rows.len(), read.records.len()), (1, 1));
     check_noted(&read, "copy: test 1 is there twice; it counts once");
     let known = latput_formats::known_records(&read.results.notes);

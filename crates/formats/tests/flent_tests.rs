@@ -1,7 +1,7 @@
 //! Every test of flent's distribution (`flent-tests.txt`, by `flent-tests.py`): imported with all of its load, or refused by
 //! name. What is load, and of which kind, is known from flent's runners, not from the names that the reader goes by.
 
-use latput_formats::{ImportFormat, import};
+use latput_formats::{ImportFormat, import_files};
 use latput_trial::Metric;
 use serde_json::{Map, json};
 
@@ -48,7 +48,7 @@ impl FlentTest {
     }
 
     /// The data file of a run.
-    fn file(&self) -> Vec<u8> {
+    fn build_file(&self) -> Vec<u8> {
         let (mut raw, mut results) = (Map::new(), Map::new());
         for (name, runner) in &self.sets {
             let val = match *runner {
@@ -67,7 +67,7 @@ impl FlentTest {
     }
 
     /// The workload with its connections that stands for the load; `None` where there is none.
-    fn workload(&self) -> Option<String> {
+    fn expected_workload(&self) -> Option<String> {
         let of = |kind: &str, count: usize| Some(format!("{kind} connections={count}"));
         match (self.uploads, self.downloads, self.datagrams) {
             _ if self.has_other_load => None,
@@ -86,11 +86,12 @@ fn every_flent_test_imports_or_is_named() {
     let mut imported = Vec::new();
     let mut refused = Vec::new();
     for test in TESTS.lines().filter(|line| !line.starts_with('#')).map(FlentTest::new) {
-        match import(ImportFormat::Flent, &[(test.name.to_owned(), test.file())]) {
+        match import_files(ImportFormat::Flent, &[(test.name.to_owned(), test.build_file())]) {
             Ok(read) => {
                 let [row] = &read.results.rows[..] else { panic!("{test:?}") };
                 let workload = &read.results.workloads[row.workload];
-                let wanted = test.workload().map(|name| name.replace(" connections=1", ""));
+                let wanted =
+                    test.expected_workload().map(|name| name.replace(" connections=1", ""));
                 let found = workload.name.replace(" connections=1", "");
                 assert_eq!(Some(found), wanted, "{test:?}");
                 let mbps = (UPLOAD * test.uploads as f64) + (DOWNLOAD * test.downloads as f64);

@@ -9,48 +9,48 @@ use latput_formats::ImportFormat;
 use latput_trial::figures::Parser;
 use proptest::prelude::*;
 
-use figure_rules::{Reader, broken_rule, figures};
+use figure_rules::{FigureReader, broken_rule, read_all_figures};
 
 /// The files of `tests`, and the reader of each.
-const OUTPUTS: &[(Reader, &str)] = &[
-    (Reader::Program(Parser::RedisBenchmark), "program/redis-benchmark-csv.txt"),
-    (Reader::Program(Parser::Memtier), "program/memtier.txt"),
-    (Reader::Program(Parser::Wrk), "program/wrk-errors.txt"),
-    (Reader::Program(Parser::Wrk2), "program/wrk2.txt"),
-    (Reader::Program(Parser::Pgbench), "program/pgbench-rate.txt"),
-    (Reader::Program(Parser::Fio), "program/fio-plus.json"),
-    (Reader::Program(Parser::Fio), "program/fio-jobs.json"),
-    (Reader::Program(Parser::Sockperf), "program/sockperf.txt"),
-    (Reader::Program(Parser::Sockperf), "program/sockperf-tp.txt"),
-    (Reader::Program(Parser::Netperf), "program/netperf.txt"),
-    (Reader::Program(Parser::Netperf), "cases/netperf-crr-keyval.txt"),
-    (Reader::Program(Parser::Iperf3), "program/iperf3.json"),
-    (Reader::Program(Parser::Iperf3), "program/iperf3-udp.json"),
-    (Reader::Program(Parser::Ping), "program/ping.txt"),
-    (Reader::Program(Parser::Ping), "program/ping-q.txt"),
-    (Reader::Program(Parser::Hey), "program/hey-404.txt"),
-    (Reader::Program(Parser::Oha), "program/oha.json"),
-    (Reader::Program(Parser::K6), "program/k6.json"),
-    (Reader::Program(Parser::K6), "cases/k6-machine-readable.json"),
-    (Reader::Program(Parser::OsuLatency), "program/osu_latency.txt"),
-    (Reader::Program(Parser::OsuBandwidth), "program/osu_bw.txt"),
-    (Reader::Program(Parser::Fping), "program/fping.txt"),
-    (Reader::Program(Parser::Fping), "program/fping-count.txt"),
-    (Reader::Program(Parser::Qperf), "program/qperf.txt"),
-    (Reader::Program(Parser::Qperf), "program/qperf-bw.txt"),
-    (Reader::Program(Parser::Neper), "program/neper-rr.txt"),
-    (Reader::Program(Parser::Neper), "program/neper-stream.txt"),
-    (Reader::Program(Parser::Uperf), "program/uperf.txt"),
-    (Reader::Import(ImportFormat::Iperf3), "program/iperf3.json"),
-    (Reader::Import(ImportFormat::Iperf3), "program/iperf3-udp.json"),
-    (Reader::Import(ImportFormat::Iperf3), "cases/iperf3-server-reverse.json"),
-    (Reader::Import(ImportFormat::Netperf), "program/netperf.txt"),
-    (Reader::Import(ImportFormat::Netperf), "cases/netperf-crr-keyval.txt"),
-    (Reader::Import(ImportFormat::Netperf), "cases/netperf-crr-classic.txt"),
-    (Reader::Import(ImportFormat::Netperf), "cases/netperf-rr-keyval.txt"),
-    (Reader::Import(ImportFormat::Netperf), "cases/netperf-udp-stream.txt"),
-    (Reader::Import(ImportFormat::Flent), "cases/flent-uneven.flent"),
-    (Reader::Import(ImportFormat::Flent), "cases/flent-udp-flood.flent"),
+const OUTPUTS: &[(FigureReader, &str)] = &[
+    (FigureReader::Program(Parser::RedisBenchmark), "program/redis-benchmark-csv.txt"),
+    (FigureReader::Program(Parser::Memtier), "program/memtier.txt"),
+    (FigureReader::Program(Parser::Wrk), "program/wrk-errors.txt"),
+    (FigureReader::Program(Parser::Wrk2), "program/wrk2.txt"),
+    (FigureReader::Program(Parser::Pgbench), "program/pgbench-rate.txt"),
+    (FigureReader::Program(Parser::Fio), "program/fio-plus.json"),
+    (FigureReader::Program(Parser::Fio), "program/fio-jobs.json"),
+    (FigureReader::Program(Parser::Sockperf), "program/sockperf.txt"),
+    (FigureReader::Program(Parser::Sockperf), "program/sockperf-tp.txt"),
+    (FigureReader::Program(Parser::Netperf), "program/netperf.txt"),
+    (FigureReader::Program(Parser::Netperf), "cases/netperf-crr-keyval.txt"),
+    (FigureReader::Program(Parser::Iperf3), "program/iperf3.json"),
+    (FigureReader::Program(Parser::Iperf3), "program/iperf3-udp.json"),
+    (FigureReader::Program(Parser::Ping), "program/ping.txt"),
+    (FigureReader::Program(Parser::Ping), "program/ping-q.txt"),
+    (FigureReader::Program(Parser::Hey), "program/hey-404.txt"),
+    (FigureReader::Program(Parser::Oha), "program/oha.json"),
+    (FigureReader::Program(Parser::K6), "program/k6.json"),
+    (FigureReader::Program(Parser::K6), "cases/k6-machine-readable.json"),
+    (FigureReader::Program(Parser::OsuLatency), "program/osu_latency.txt"),
+    (FigureReader::Program(Parser::OsuBandwidth), "program/osu_bw.txt"),
+    (FigureReader::Program(Parser::Fping), "program/fping.txt"),
+    (FigureReader::Program(Parser::Fping), "program/fping-count.txt"),
+    (FigureReader::Program(Parser::Qperf), "program/qperf.txt"),
+    (FigureReader::Program(Parser::Qperf), "program/qperf-bw.txt"),
+    (FigureReader::Program(Parser::Neper), "program/neper-rr.txt"),
+    (FigureReader::Program(Parser::Neper), "program/neper-stream.txt"),
+    (FigureReader::Program(Parser::Uperf), "program/uperf.txt"),
+    (FigureReader::Import(ImportFormat::Iperf3), "program/iperf3.json"),
+    (FigureReader::Import(ImportFormat::Iperf3), "program/iperf3-udp.json"),
+    (FigureReader::Import(ImportFormat::Iperf3), "cases/iperf3-server-reverse.json"),
+    (FigureReader::Import(ImportFormat::Netperf), "program/netperf.txt"),
+    (FigureReader::Import(ImportFormat::Netperf), "cases/netperf-crr-keyval.txt"),
+    (FigureReader::Import(ImportFormat::Netperf), "cases/netperf-crr-classic.txt"),
+    (FigureReader::Import(ImportFormat::Netperf), "cases/netperf-rr-keyval.txt"),
+    (FigureReader::Import(ImportFormat::Netperf), "cases/netperf-udp-stream.txt"),
+    (FigureReader::Import(ImportFormat::Flent), "cases/flent-uneven.flent"),
+    (FigureReader::Import(ImportFormat::Flent), "cases/flent-udp-flood.flent"),
 ];
 
 fn text_of(name: &str) -> String {
@@ -59,7 +59,7 @@ fn text_of(name: &str) -> String {
 }
 
 /// Spans of the numbers of a text.
-fn numbers(text: &str) -> Vec<(usize, usize)> {
+fn find_numbers(text: &str) -> Vec<(usize, usize)> {
     let mut spans = Vec::new();
     let mut start = None;
     for (at, letter) in text.char_indices().chain([(text.len(), ' ')]) {
@@ -76,7 +76,7 @@ fn numbers(text: &str) -> Vec<(usize, usize)> {
 }
 
 /// Replacements of a number.
-fn damaged(number: &str, damage: usize) -> String {
+fn damage_number(number: &str, damage: usize) -> String {
     let scaled = |factor: f64| match number.parse::<f64>() {
         Ok(value) if number.contains('.') => format!("{:.3}", value * factor),
         Ok(value) => format!("{:.0}", value * factor),
@@ -102,7 +102,7 @@ fn damaged(number: &str, damage: usize) -> String {
 #[test]
 fn undamaged_outputs_break_no_rule() {
     for (reader, name) in OUTPUTS {
-        let read = figures(*reader, text_of(name).as_bytes());
+        let read = read_all_figures(*reader, text_of(name).as_bytes());
         assert_eq!(read.len(), 1, "{name}");
         assert_eq!(broken_rule(&read[0]), None, "{name}: {:?}", read[0].metrics);
     }
@@ -114,17 +114,18 @@ fn one_damaged_figure_breaks_no_rule() {
     let mut broken: Vec<String> = Vec::new();
     for (reader, name) in OUTPUTS {
         let text = text_of(name);
-        for (start, end) in numbers(&text) {
+        for (start, end) in find_numbers(&text) {
             for damage in 0..13 {
                 let number = &text[start..end];
-                let hostile = [&text[..start], &damaged(number, damage), &text[end..]].concat();
-                for read in figures(*reader, hostile.as_bytes()) {
+                let hostile =
+                    [&text[..start], &damage_number(number, damage), &text[end..]].concat();
+                for read in read_all_figures(*reader, hostile.as_bytes()) {
                     let line = text[..start].rsplit('\n').next().unwrap_or_default();
                     let why = broken_rule(&read);
                     broken.extend(why.map(|why| {
                         format!(
                             "{reader:?} {name}: {line}[{number} -> {}]: {why}",
-                            damaged(number, damage)
+                            damage_number(number, damage)
                         )
                     }));
                 }
@@ -145,10 +146,10 @@ proptest! {
     ) {
         let mut text = text_of(at.1);
         for (place, damage) in damages {
-            let spans = numbers(&text);
+            let spans = find_numbers(&text);
             if spans.is_empty() { continue }
             let (start, end) = spans[index(place, spans.len())];
-            let instead = damaged(&text[start..end], damage);
+            let instead = damage_number(&text[start..end], damage);
             text.replace_range(start..end, &instead);
         }
         let mut all: Vec<&str> = text.split_inclusive('\n').collect();
@@ -158,7 +159,7 @@ proptest! {
             if is_twice { all.insert(idx, all[idx]) } else { all.remove(idx); }
         }
         let hostile = all.concat();
-        for read in figures(at.0, hostile.as_bytes()) {
+        for read in read_all_figures(at.0, hostile.as_bytes()) {
             let why = broken_rule(&read);
             prop_assert!(why.is_none(), "{} of\n{hostile}\n{:?}", why.unwrap_or_default(), read.metrics);
         }
@@ -168,12 +169,12 @@ proptest! {
     #[test]
     fn encodings_give_the_same_figures(at in proptest::sample::select(OUTPUTS)) {
         let text = text_of(at.1);
-        let plain = figures(at.0, text.as_bytes());
+        let plain = read_all_figures(at.0, text.as_bytes());
         let marked = ["\u{feff}", &text].concat();
         let utf16: Vec<u8> = marked.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let windows = text.replace('\n', "\r\n");
         for bytes in [marked.as_bytes(), &utf16, windows.as_bytes()] {
-            prop_assert_eq!(&figures(at.0, bytes), &plain);
+            prop_assert_eq!(&read_all_figures(at.0, bytes), &plain);
         }
     }
 }

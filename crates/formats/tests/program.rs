@@ -51,7 +51,7 @@ fn parse(parser: Parser, text: &str) -> Result<ProgramFigures, String> {
 }
 
 #[track_caller]
-fn check(parser: Parser, text: &str, expected: &[(&str, f64)]) -> ProgramFigures {
+fn check_figures(parser: Parser, text: &str, expected: &[(&str, f64)]) -> ProgramFigures {
     let read = parse(parser, text).expect("a readable output");
     let names: Vec<&str> = read.metrics.keys().map(|metric| metric.name()).collect();
     for (name, value) in expected {
@@ -65,7 +65,7 @@ fn check(parser: Parser, text: &str, expected: &[(&str, f64)]) -> ProgramFigures
 
 #[test]
 fn request_programs() {
-    check(
+    check_figures(
         Parser::RedisBenchmark,
         include_str!("program/redis-benchmark-csv.txt"),
         &[
@@ -76,7 +76,7 @@ fn request_programs() {
             ("latency_ns_max", 3_031e3),
         ],
     );
-    check(
+    check_figures(
         Parser::Memtier,
         include_str!("program/memtier.txt"),
         &[
@@ -87,7 +87,7 @@ fn request_programs() {
             ("latency_ns_p999", 12_671e3),
         ],
     );
-    let bench = check(
+    let bench = check_figures(
         Parser::Pgbench,
         include_str!("program/pgbench-rate.txt"),
         &[
@@ -114,13 +114,13 @@ fn request_programs() {
 #[track_caller]
 fn check_after_reading(parser: Parser, text: &str, expected: &[(&str, f64)]) {
     parse(parser, text).expect("a readable output");
-    check(parser, text, expected);
+    check_figures(parser, text, expected);
 }
 
 #[test]
 fn web_programs() {
     parse(Parser::Wrk, include_str!("program/wrk.txt")).unwrap();
-    let wrk = check(
+    let wrk = check_figures(
         Parser::Wrk,
         include_str!("program/wrk-errors.txt"),
         &[
@@ -135,7 +135,7 @@ fn web_programs() {
     );
     assert_eq!((wrk.transactions, wrk.errors), (Some(25_612), Some(25_612)));
     assert_eq!(wrk.window.map(latput_units::Nanos::as_ns), Some(1_100_000_000));
-    let wrk2 = check(
+    let wrk2 = check_figures(
         Parser::Wrk2,
         include_str!("program/wrk2.txt"),
         &[
@@ -158,7 +158,7 @@ fn web_programs() {
 #[test]
 fn web_programs_with_errors_of_their_own() {
     parse(Parser::Hey, include_str!("program/hey.txt")).unwrap();
-    let hey = check(
+    let hey = check_figures(
         Parser::Hey,
         include_str!("program/hey-404.txt"),
         &[
@@ -172,7 +172,7 @@ fn web_programs_with_errors_of_their_own() {
         ],
     );
     assert_eq!((hey.transactions, hey.errors), (Some(100), Some(100)));
-    let oha = check(
+    let oha = check_figures(
         Parser::Oha,
         include_str!("program/oha.json"),
         &[
@@ -187,7 +187,7 @@ fn web_programs_with_errors_of_their_own() {
         ],
     );
     assert_eq!(oha.transactions, Some(21_636));
-    let k6 = check(
+    let k6 = check_figures(
         Parser::K6,
         include_str!("program/k6.json"),
         &[
@@ -207,7 +207,7 @@ fn web_programs_with_errors_of_their_own() {
 #[test]
 fn network_and_storage_programs() {
     parse(Parser::Sockperf, include_str!("program/sockperf-tp.txt")).unwrap();
-    let half = check(
+    let half = check_figures(
         Parser::Sockperf,
         include_str!("program/sockperf.txt"),
         &[
@@ -224,12 +224,12 @@ fn network_and_storage_programs() {
     assert_eq!(half.transactions, Some(36_731));
     let whole = parse(Parser::Sockperf, include_str!("program/sockperf-rtt.txt")).unwrap();
     assert!((whole.metrics[&Metric::LatencyNsMean] - 15_399.0).abs() < 1e-6, "not doubled");
-    check(
+    check_figures(
         Parser::Sockperf,
         include_str!("program/sockperf-tp.txt"),
         &[("messages_per_s", 516_247.0), ("sent_bps", 6.893 * 1024.0 * 1024.0 * 8.0)],
     );
-    check(
+    check_figures(
         Parser::Netperf,
         include_str!("program/netperf.txt"),
         &[("transactions_per_s", 22_596.51)],
@@ -238,12 +238,12 @@ fn network_and_storage_programs() {
     assert_eq!(ping.latency.map(|histogram| histogram.count()), Some(20));
     let median = ping.metrics[&Metric::LatencyNsP50];
     assert!((median / 38e3 - 1.0).abs() < 0.001, "{median}");
-    check(
+    check_figures(
         Parser::Ping,
         include_str!("program/ping-q.txt"),
         &[("latency_ns_mean", 38e3), ("latency_ns_max", 45e3), ("loss_ratio", 0.0)],
     );
-    check(
+    check_figures(
         Parser::Iperf3,
         include_str!("program/iperf3.json"),
         &[
@@ -253,7 +253,7 @@ fn network_and_storage_programs() {
     );
     let udp = parse(Parser::Iperf3, include_str!("program/iperf3-udp.json")).unwrap();
     assert!(udp.metrics.contains_key(&Metric::JitterNs), "{udp:?}");
-    let fio = check(
+    let fio = check_figures(
         Parser::Fio,
         include_str!("program/fio.json"),
         &[
@@ -280,7 +280,7 @@ fn network_and_storage_programs() {
 /// The expected values are read in the raw outputs by awk.
 #[test]
 fn programs_between_two_hosts() {
-    check(
+    check_figures(
         Parser::Fping,
         include_str!("program/fping-q.txt"),
         &[("latency_ns_mean", 44e3), ("latency_ns_max", 51e3), ("loss_ratio", 0.0)],
@@ -292,15 +292,19 @@ fn programs_between_two_hosts() {
     let listed = parse(Parser::Fping, &listed).unwrap();
     assert!((listed.metrics[&Metric::LossRatio] - 0.2).abs() < 1e-9);
     assert!((listed.metrics[&Metric::LatencyNsMean] / 40_500.0 - 1.0).abs() < 0.001);
-    check(Parser::Qperf, include_str!("program/qperf.txt"), &[("latency_ns_mean", 73_400.0)]);
+    check_figures(
+        Parser::Qperf,
+        include_str!("program/qperf.txt"),
+        &[("latency_ns_mean", 73_400.0)],
+    );
     let bw = [("throughput_bps", 13.12e9)];
-    check(Parser::Qperf, include_str!("program/qperf-bw.txt"), &bw);
-    check(
+    check_figures(Parser::Qperf, include_str!("program/qperf-bw.txt"), &bw);
+    check_figures(
         Parser::Qperf,
         include_str!("program/qperf-udp.txt"),
         &[("throughput_bps", 24.8e9), ("sent_bps", 25.36e9)],
     );
-    let neper = check(
+    let neper = check_figures(
         Parser::Neper,
         include_str!("program/neper-rr.txt"),
         &[
@@ -318,7 +322,7 @@ fn programs_between_two_hosts() {
     for text in
         [include_str!("program/neper-stream.txt"), include_str!("program/neper-stream-server.txt")]
     {
-        check(Parser::Neper, text, &[("throughput_bps", 18_376_725_786.0)]);
+        check_figures(Parser::Neper, text, &[("throughput_bps", 18_376_725_786.0)]);
     }
     check_after_reading(
         Parser::Uperf,
@@ -387,7 +391,8 @@ fn table_of_parsers_says_what_they_give() {
         let given = |name: &str| read.iter().any(|it| it.metrics.keys().any(|m| m.name() == name));
         for metric in read.iter().flat_map(|read| read.metrics.keys()) {
             let name = metric.name();
-            let general: String = name.split('_').map(general).collect::<Vec<_>>().join("_");
+            let general: String =
+                name.split('_').map(generalize_part).collect::<Vec<_>>().join("_");
             let own = row.own.contains(&name) || row.own.contains(&general.as_str());
             let is_told =
                 if matches!(metric, Metric::Custom(_)) { own } else { row.gives.contains(&name) };
@@ -402,7 +407,7 @@ fn table_of_parsers_says_what_they_give() {
     }
 }
 
-fn general(part: &str) -> &str {
+fn generalize_part(part: &str) -> &str {
     if part.bytes().all(|byte| byte.is_ascii_digit()) { "SIZE" } else { part }
 }
 

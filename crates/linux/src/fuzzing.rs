@@ -55,7 +55,7 @@ pub fn files(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
 
@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn random_bytes_and_texts_never_panic() {
-        let mut rng = Rng::from_seed(6);
+        let mut rng = SeededRng::from_seed(6);
         let mut random = |length: usize, below: usize| -> Vec<u8> {
-            (0..length).map(|_| u8::try_from(rng.below(below)).expect("a byte")).collect()
+            (0..length).map(|_| u8::try_from(rng.next_below(below)).expect("a byte")).collect()
         };
         for length in 0..80 {
             for below in [4, 32, 256] {

@@ -66,7 +66,7 @@ pub fn local_time(seconds: u64) -> String {
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live values of their types.
     if unsafe { libc::localtime_r(&raw const time, &raw mut tm) }.is_null() {
-        return latput_units::text::utc(seconds);
+        return latput_units::text::format_utc(seconds);
     }
     let offset = tm.tm_gmtoff / 60;
     let sign = if offset < 0 { '-' } else { '+' };

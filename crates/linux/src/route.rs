@@ -446,7 +446,7 @@ fn parse_faults(payload: &[u8]) -> Result<u64, Malformed> {
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
 
@@ -491,11 +491,11 @@ mod tests {
 
     #[test]
     fn truncated_and_random_links_never_panic() {
-        let mut rng = Rng::from_seed(3);
+        let mut rng = SeededRng::from_seed(3);
         for length in 0..120_usize {
             for _ in 0..50 {
                 let bytes: Vec<u8> =
-                    (0..length).map(|_| u8::try_from(rng.below(64)).unwrap()).collect();
+                    (0..length).map(|_| u8::try_from(rng.next_below(64)).unwrap()).collect();
                 let _ = (parse_link(&bytes), parse_counters(&bytes));
             }
         }

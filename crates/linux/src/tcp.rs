@@ -198,7 +198,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
     use crate::netlink::attribute::put;
@@ -257,11 +257,11 @@ mod tests {
             let _ = connection(&whole[..length], 4);
             let _ = connection(&whole[..length], 16);
         }
-        let mut rng = Rng::from_seed(5);
+        let mut rng = SeededRng::from_seed(5);
         for _ in 0..2_000 {
-            let length = rng.below(400);
+            let length = rng.next_below(400);
             let bytes: Vec<u8> =
-                (0..length).map(|_| u8::try_from(rng.below(256)).unwrap()).collect();
+                (0..length).map(|_| u8::try_from(rng.next_below(256)).unwrap()).collect();
             let _ = connection(&bytes, 16);
         }
     }

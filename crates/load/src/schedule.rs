@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use latput_trial::{Arrivals, Distribution};
-use latput_units::{Nanos, Rng};
+use latput_units::{Nanos, SeededRng};
 
 /// Seed of the gaps. Every trial has the same gaps, so that settings are compared under the same
 /// load.
@@ -31,7 +31,7 @@ pub(crate) struct Schedule {
     /// Due time of the next request in nanoseconds after the start.
     next_ns: f64,
     /// Draws random gaps; `None` for even gaps.
-    rng: Option<Rng>,
+    rng: Option<SeededRng>,
 }
 
 impl Schedule {
@@ -45,7 +45,10 @@ impl Schedule {
                 Self { start, gap_ns, next_ns, rng: None }
             }
             Distribution::Exponential => {
-                let rng = Some(Rng::split(SEED ^ salt(share.generator), share.thread as u64));
+                let rng = Some(SeededRng::from_seed_and_index(
+                    SEED ^ salt(share.generator),
+                    share.thread as u64,
+                ));
                 let mut schedule = Self { start, gap_ns, next_ns: 0.0, rng };
                 schedule.advance();
                 schedule
@@ -75,7 +78,7 @@ impl Schedule {
         self.next_ns += match &mut self.rng {
             None => self.gap_ns,
             // The inverse of the exponential distribution; 1 - u is never 0.
-            Some(rng) => -(1.0 - rng.uniform()).ln() * self.gap_ns,
+            Some(rng) => -(1.0 - rng.next_uniform()).ln() * self.gap_ns,
         };
     }
 }

@@ -2,15 +2,15 @@
 //! fuzzer is installed.
 
 use latput_load::fuzzing;
-use latput_units::Rng;
+use latput_units::SeededRng;
 
 const RUNS: u64 = 1_000;
 
 #[test]
 fn no_bytes_of_the_network_are_a_crash() {
     for seed in 0..RUNS {
-        let mut rng = Rng::from_seed(seed);
-        let length = rng.below(400);
+        let mut rng = SeededRng::from_seed(seed);
+        let length = rng.next_below(400);
         let mut bytes: Vec<u8> = (0..length).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
         // Small numbers name requests and datagrams that there are.
         if seed % 2 == 0 {

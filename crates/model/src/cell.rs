@@ -6,11 +6,11 @@ use latput_stats::{Estimate, Histogram};
 use latput_trial::metric::{PreferredDirection, Summary};
 use latput_trial::{Metric, Traffic};
 
-use crate::goal::Measure;
+use crate::goal::GoalMeasure;
 
 /// One setting under one workload.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
+pub struct CellSummary {
     /// Index into the settings of the results.
     pub setting: usize,
     /// Index into the workloads of the results.
@@ -31,7 +31,7 @@ pub struct Cell {
     pub too_wide: Vec<Metric>,
 }
 
-impl Cell {
+impl CellSummary {
     /// Whether every interval of the stopping rule is as narrow as wanted.
     pub const fn narrow_enough(&self) -> bool {
         self.too_wide.is_empty()
@@ -41,7 +41,7 @@ impl Cell {
 /// The figures of the stopping rule, as in netperf: throughput and the CPU utilisation of both
 /// ends.
 pub(crate) fn stopping_rule(traffic: &Traffic) -> [Metric; 3] {
-    [Measure::Rate.metric_for(traffic), Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio]
+    [GoalMeasure::Rate.metric_for(traffic), Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio]
 }
 
 /// The plan's own figures that take the place of the rate in the stopping rule where a workload has no rate: those of
@@ -55,17 +55,17 @@ pub(crate) fn own_rates(own: impl IntoIterator<Item = Metric>) -> Vec<Metric> {
 }
 
 /// The figures by which settings are judged: rate, tail latency and CPU cost.
-pub(crate) fn headline(traffic: &Traffic) -> [Metric; 4] {
+pub(crate) fn headline_metrics(traffic: &Traffic) -> [Metric; 4] {
     if matches!(traffic, Traffic::Live) {
         return [
-            Measure::Rate.metric_for(traffic),
+            GoalMeasure::Rate.metric_for(traffic),
             Metric::TcpRttNsP99,
             Metric::SutCpuBusyRatio,
             Metric::SutPacketCpuNs,
         ];
     }
     [
-        Measure::Rate.metric_for(traffic),
+        GoalMeasure::Rate.metric_for(traffic),
         Metric::LatencyNsP99,
         Metric::ProbeNsP99,
         Metric::SutServiceDemandUs,

@@ -15,7 +15,7 @@ use latput_units::IntoMap;
 
 pub use self::origin::OriginDifference;
 pub(crate) use self::origin::differences_of_hosts;
-use crate::runs::{AVERAGE, Runs};
+use crate::runs::{AVERAGE, RunTable};
 
 /// The compared figures, beside the plan's own: rate, latency and CPU cost.
 const COMPARED: &[Metric] = &[
@@ -88,7 +88,7 @@ pub struct FigureComparison {
     /// The chance of a difference at least this large where there is none, not corrected.
     pub p_value: Option<f64>,
     /// The conclusion.
-    pub verdict: Verdict,
+    pub verdict: ComparisonVerdict,
     /// The largest loss, as a share of the base, that is not ruled out at the method's confidence: 0.02 if the other side
     /// may be worse by 2%. One-sided and not corrected: who claims that no figure lost much needs every one of the
     /// claims, each at the whole level (Berger, Technometrics 24, 1982). [`f64::MAX`] if nothing bounds it, `None`
@@ -98,7 +98,7 @@ pub struct FigureComparison {
 
 /// The conclusion of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ComparisonVerdict {
     /// The other side is proven better, by the smallest effect or more.
     Better,
     /// The other side is proven worse, by the smallest effect or more.
@@ -111,7 +111,7 @@ pub enum Verdict {
     NotJudged,
 }
 
-impl Verdict {
+impl ComparisonVerdict {
     /// The name in tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
@@ -126,7 +126,7 @@ impl Verdict {
 
 /// Compares settings of `other` with settings of `base`, each pair given by its indices, in each workload that has the
 /// same name and traffic in both. The correction is over all figures of all pairs together.
-pub fn compare(
+pub fn compare_settings(
     base: &Results,
     other: &Results,
     settings: &[(usize, usize)],
@@ -135,7 +135,7 @@ pub fn compare(
     compare_figures(base, other, settings, COMPARED, method)
 }
 
-/// Like [`compare`], with these figures beside the plan's own.
+/// Like [`compare_settings`], with these figures beside the plan's own.
 pub(crate) fn compare_figures(
     base: &Results,
     other: &Results,
@@ -143,11 +143,11 @@ pub(crate) fn compare_figures(
     figures: &[Metric],
     method: CompareMethod,
 ) -> Vec<Comparison> {
-    let (base_runs, other_runs) = (Runs::from_results(base), Runs::from_results(other));
+    let (base_runs, other_runs) = (RunTable::from_results(base), RunTable::from_results(other));
     let (workloads, mut remarks) = same_workloads(base, other);
     remarks.splice(0..0, [base_runs.remarks.clone(), other_runs.remarks.clone()].concat());
     remarks.dedup();
-    let mut drafts: Vec<Draft> = Vec::new();
+    let mut drafts: Vec<DraftComparison> = Vec::new();
     for (pair, &(of_base, of_other)) in settings.iter().enumerate() {
         let is_paired = are_paired((base, of_base), (other, of_other));
         for &(workload, other_workload) in &workloads {
@@ -155,7 +155,7 @@ pub(crate) fn compare_figures(
                 |metric: &Metric| metric.preferred_direction() != PreferredDirection::Neither;
             let own = base_runs.custom_metrics(workload).into_iter().filter(is_judged);
             for metric in figures.iter().copied().chain(own) {
-                drafts.extend(Draft::new(
+                drafts.extend(DraftComparison::new(
                     pair,
                     (&base_runs, of_base, workload),
                     (&other_runs, of_other, other_workload),
@@ -169,7 +169,7 @@ pub(crate) fn compare_figures(
         let found = results.settings.get(setting);
         found.map_or_else(|| "unknown setting".to_owned(), |set| set.label.clone())
     };
-    let origin = origin::differences(base, other);
+    let origin = origin::find_differences(base, other);
     let mut comparisons: Vec<Comparison> = settings
         .iter()
         .map(|&(of_base, of_other)| Comparison {
@@ -186,10 +186,10 @@ pub(crate) fn compare_figures(
             origin: origin.clone(),
         })
         .collect();
-    let p_values: Vec<Option<f64>> = drafts.iter().map(Draft::p_value).collect();
+    let p_values: Vec<Option<f64>> = drafts.iter().map(DraftComparison::p_value).collect();
     let levels = paired::holm(&p_values, method.confidence);
     for ((draft, p_value), level) in drafts.into_iter().zip(p_values).zip(levels) {
-        let figure = draft.judged(base, p_value, level, method);
+        let figure = draft.judge_figure(base, p_value, level, method);
         comparisons[draft.pair].figures.extend(figure);
     }
     comparisons
@@ -228,32 +228,32 @@ fn are_paired(base: (&Results, usize), other: (&Results, usize)) -> bool {
 }
 
 /// A comparison before Holm's correction.
-struct Draft<'a> {
+struct DraftComparison<'a> {
     pair: usize,
     metric: Metric,
-    base: (&'a Runs<'a>, usize, usize),
-    other: (&'a Runs<'a>, usize, usize),
-    figures: Figures,
+    base: (&'a RunTable<'a>, usize, usize),
+    other: (&'a RunTable<'a>, usize, usize),
+    figures: FigureSamples,
 }
 
 /// The runs' figures behind a comparison: of the base, and of the other side.
-enum Figures {
+enum FigureSamples {
     /// Those of each block that both have.
     Pairs(Vec<(f64, f64)>),
     /// Those of all runs.
     Groups(Vec<f64>, Vec<f64>),
 }
 
-impl<'a> Draft<'a> {
+impl<'a> DraftComparison<'a> {
     /// `None` where a side lacks the figure, or no block has both.
     fn new(
         pair: usize,
-        base: (&'a Runs<'a>, usize, usize),
-        other: (&'a Runs<'a>, usize, usize),
+        base: (&'a RunTable<'a>, usize, usize),
+        other: (&'a RunTable<'a>, usize, usize),
         metric: Metric,
         is_paired: bool,
     ) -> Option<Self> {
-        let of = |(runs, setting, workload): (&Runs<'_>, usize, usize)| {
+        let of = |(runs, setting, workload): (&RunTable<'_>, usize, usize)| {
             let figures = runs.figures(setting, workload, metric);
             (!figures.is_empty()).then_some(figures)
         };
@@ -266,10 +266,10 @@ impl<'a> Draft<'a> {
             if pairs.is_empty() {
                 return None;
             }
-            Figures::Pairs(pairs)
+            FigureSamples::Pairs(pairs)
         } else {
             let values = |figures: Vec<(u32, f64)>| figures.into_iter().map(|(_, v)| v).collect();
-            Figures::Groups(values(of_base), values(of_other))
+            FigureSamples::Groups(values(of_base), values(of_other))
         };
         Some(Self { pair, metric, base, other, figures })
     }
@@ -277,51 +277,55 @@ impl<'a> Draft<'a> {
     /// Where a figure is 0 there is no ratio, and the differences are tested.
     fn p_value(&self) -> Option<f64> {
         match &self.figures {
-            Figures::Pairs(pairs) => {
+            FigureSamples::Pairs(pairs) => {
                 let logs: Option<Vec<f64>> =
                     pairs.iter().map(|&(base, other)| paired::log_ratio(base, other)).collect();
                 let differences = || pairs.iter().map(|(base, other)| other - base).collect();
                 paired::p_value(&logs.unwrap_or_else(differences), AVERAGE)
             }
-            Figures::Groups(base, other) => unpaired::p_value(base, other, AVERAGE)
+            FigureSamples::Groups(base, other) => unpaired::p_value(base, other, AVERAGE)
                 .or_else(|| unpaired::p_value_of_means(base, other, AVERAGE)),
         }
     }
 
-    fn contrast(&self, confidence: f64) -> Option<Contrast> {
+    fn compute_contrast(&self, confidence: f64) -> Option<Contrast> {
         match &self.figures {
-            Figures::Pairs(pairs) => Contrast::paired(pairs, AVERAGE, confidence),
-            Figures::Groups(base, other) => Contrast::of_groups(base, other, AVERAGE, confidence),
+            FigureSamples::Pairs(pairs) => Contrast::paired(pairs, AVERAGE, confidence),
+            FigureSamples::Groups(base, other) => {
+                Contrast::of_groups(base, other, AVERAGE, confidence)
+            }
         }
     }
 
     /// The figures as they are compared.
-    fn compared(&self, contrast: Option<&Contrast>) -> Option<(f64, f64)> {
+    fn compared_figures(&self, contrast: Option<&Contrast>) -> Option<(f64, f64)> {
         match (contrast, &self.figures) {
             (Some(contrast), _) => Some((contrast.base(), contrast.other())),
-            (None, Figures::Pairs(pairs)) => contrast::middle(pairs, AVERAGE),
-            (None, Figures::Groups(base, other)) => {
+            (None, FigureSamples::Pairs(pairs)) => contrast::middle(pairs, AVERAGE),
+            (None, FigureSamples::Groups(base, other)) => {
                 Some((contrast::mean(base, AVERAGE)?, contrast::mean(other, AVERAGE)?))
             }
         }
     }
 
-    fn judged(
+    fn judge_figure(
         &self,
         results: &Results,
         p_value: Option<f64>,
         level: paired::Corrected,
         method: CompareMethod,
     ) -> Option<FigureComparison> {
-        let estimate = |(runs, setting, workload): (&Runs<'_>, usize, usize)| {
-            runs.estimate(setting, workload, self.metric, method.confidence)
+        let estimate = |(runs, setting, workload): (&RunTable<'_>, usize, usize)| {
+            runs.estimate_figure(setting, workload, self.metric, method.confidence)
         };
-        let contrast = self.contrast(level.confidence);
-        let compared = self.compared(contrast.as_ref())?;
+        let contrast = self.compute_contrast(level.confidence);
+        let compared = self.compared_figures(contrast.as_ref())?;
         let ratio = contrast.map(|contrast| contrast.ratio().clone());
         let verdict = match (&ratio, p_value) {
-            (_, None) => Verdict::NotJudged,
-            (Some(ratio), _) => verdict(self.metric, ratio, level.proven, method.smallest_effect),
+            (_, None) => ComparisonVerdict::NotJudged,
+            (Some(ratio), _) => {
+                judge_ratio(self.metric, ratio, level.proven, method.smallest_effect)
+            }
             (None, Some(_)) => verdict_from_zero(self.metric, compared, level.proven),
         };
         let workload_idx = self.base.2;
@@ -341,9 +345,10 @@ impl<'a> Draft<'a> {
     }
 
     /// The worse end of the interval of twice the error, which is one-sided at `confidence`. Figures of 0 have no ratio.
-    fn largest_loss(&self, confidence: f64, verdict: Verdict) -> f64 {
-        let Some(contrast) = self.contrast(2.0 * confidence - 1.0) else {
-            let is_bounded = matches!(verdict, Verdict::Equivalent | Verdict::Better);
+    fn largest_loss(&self, confidence: f64, verdict: ComparisonVerdict) -> f64 {
+        let Some(contrast) = self.compute_contrast(2.0 * confidence - 1.0) else {
+            let is_bounded =
+                matches!(verdict, ComparisonVerdict::Equivalent | ComparisonVerdict::Better);
             return if is_bounded { 0.0 } else { f64::MAX };
         };
         let ratio = contrast.ratio();
@@ -358,51 +363,59 @@ impl<'a> Draft<'a> {
 
 /// Judges a ratio. A proven difference whose whole interval is below the smallest effect counts as
 /// equivalence; one whose estimate is below it shows nothing of interest.
-fn verdict(metric: Metric, ratio: &Estimate, proven: bool, smallest_effect: f64) -> Verdict {
+fn judge_ratio(
+    metric: Metric,
+    ratio: &Estimate,
+    proven: bool,
+    smallest_effect: f64,
+) -> ComparisonVerdict {
     // The same distance up and down on the logarithmic scale: 2% is 1/1.02 to 1.02.
     let is_below =
         |ratio: f64| ratio > 1.0 / (1.0 + smallest_effect) && ratio < 1.0 + smallest_effect;
     if is_below(ratio.low) && is_below(ratio.high) {
-        Verdict::Equivalent
+        ComparisonVerdict::Equivalent
     } else if !proven || is_below(ratio.value) {
-        Verdict::NoDifferenceShown
+        ComparisonVerdict::NoDifferenceShown
     } else {
-        changed(metric, ratio.value > 1.0)
+        judge_direction(metric, ratio.value > 1.0)
     }
 }
 
 /// Judges figures of which some are 0, such as the loss of runs without any. They have no ratio, so that every proven
 /// difference is of interest.
-fn verdict_from_zero(metric: Metric, (base, other): (f64, f64), proven: bool) -> Verdict {
+fn verdict_from_zero(metric: Metric, (base, other): (f64, f64), proven: bool) -> ComparisonVerdict {
     match proven {
-        true => changed(metric, other > base),
-        false if base == 0.0 && other == 0.0 => Verdict::Equivalent,
-        false => Verdict::NoDifferenceShown,
+        true => judge_direction(metric, other > base),
+        false if base == 0.0 && other == 0.0 => ComparisonVerdict::Equivalent,
+        false => ComparisonVerdict::NoDifferenceShown,
     }
 }
 
-fn changed(metric: Metric, is_higher: bool) -> Verdict {
+fn judge_direction(metric: Metric, is_higher: bool) -> ComparisonVerdict {
     match metric.preferred_direction() {
-        PreferredDirection::Higher if is_higher => Verdict::Better,
-        PreferredDirection::Lower if !is_higher => Verdict::Better,
-        _ => Verdict::Worse,
+        PreferredDirection::Higher if is_higher => ComparisonVerdict::Better,
+        PreferredDirection::Lower if !is_higher => ComparisonVerdict::Better,
+        _ => ComparisonVerdict::Worse,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
-    use crate::synthetic::{Figures as Made, noise, own_metric, results, rr, stream};
+    use crate::synthetic::{
+        SyntheticFigures as Made, build_results, noise_factor, own_metric, rr_workload,
+        stream_workload,
+    };
 
     #[test]
     fn settings_of_one_run_compare_in_pairs() {
-        let results = made(3, 8, |setting| [1.0, 1.3][setting]);
-        let found = one(&results, 0, &results, 1, method(0.02));
+        let results = make_results(3, 8, |setting| [1.0, 1.3][setting]);
+        let found = compare_pair(&results, 0, &results, 1, make_method(0.02));
         assert!(found.paired && found.remarks.is_empty(), "{found:?}");
-        let figure = figure(&found, "rr", Metric::TransactionsPerS);
-        assert_eq!(figure.verdict, Verdict::Better);
+        let figure = find_figure(&found, "rr", Metric::TransactionsPerS);
+        assert_eq!(figure.verdict, ComparisonVerdict::Better);
         let ratio = figure.ratio.as_ref().unwrap();
         assert!(ratio.low < 1.3 && 1.3 < ratio.high, "{ratio:?}");
         assert!(ratio.confidence > 0.99, "many comparisons need more: {ratio:?}");
@@ -411,109 +424,115 @@ mod tests {
             (base / 1e6 - 1.0).abs() < 0.01 && (other / 1.3e6 - 1.0).abs() < 0.01,
             "{base} {other}"
         );
-        let back = one(&results, 1, &results, 0, method(0.0));
-        assert_eq!(self::figure(&back, "rr", Metric::TransactionsPerS).verdict, Verdict::Worse);
+        let back = compare_pair(&results, 1, &results, 0, make_method(0.0));
+        assert_eq!(
+            self::find_figure(&back, "rr", Metric::TransactionsPerS).verdict,
+            ComparisonVerdict::Worse
+        );
     }
 
     #[test]
     fn runs_of_other_plans_compare_as_groups() {
-        let (first, second) = (made(3, 8, |_| 1.0), made(4, 12, |_| 1.0));
+        let (first, second) = (make_results(3, 8, |_| 1.0), make_results(4, 12, |_| 1.0));
         let second = Results { seed: first.seed + 1, ..second };
-        let found = one(&first, 0, &second, 0, method(0.05));
+        let found = compare_pair(&first, 0, &second, 0, make_method(0.05));
         assert!(!found.paired);
-        let figure = figure(&found, "rr", Metric::TransactionsPerS);
-        assert_eq!(figure.verdict, Verdict::Equivalent, "{figure:?}");
-        let unsure = one(&first, 0, &second, 0, method(0.0));
-        let figure = self::figure(&unsure, "rr", Metric::TransactionsPerS);
-        assert_eq!(figure.verdict, Verdict::NoDifferenceShown);
+        let figure = find_figure(&found, "rr", Metric::TransactionsPerS);
+        assert_eq!(figure.verdict, ComparisonVerdict::Equivalent, "{figure:?}");
+        let unsure = compare_pair(&first, 0, &second, 0, make_method(0.0));
+        let figure = self::find_figure(&unsure, "rr", Metric::TransactionsPerS);
+        assert_eq!(figure.verdict, ComparisonVerdict::NoDifferenceShown);
     }
 
     #[test]
     fn narrow_interval_is_equivalence() {
         // 2% is from 1 / 1.02 = 0.9804 to 1.02. The estimate alone says nothing.
-        check_verdict((1.0, 0.985, 1.015), false, Verdict::Equivalent);
-        check_verdict((1.01, 1.005, 1.015), true, Verdict::Equivalent);
-        check_verdict((1.0, 0.9, 1.1), false, Verdict::NoDifferenceShown);
-        check_verdict((1.0, 0.985, 1.021), false, Verdict::NoDifferenceShown);
-        check_verdict((1.0, 0.98, 1.015), false, Verdict::NoDifferenceShown);
-        check_verdict((1.025, 1.005, 1.045), true, Verdict::Better);
-        check_verdict((0.975, 0.955, 0.995), true, Verdict::Worse);
+        check_verdict((1.0, 0.985, 1.015), false, ComparisonVerdict::Equivalent);
+        check_verdict((1.01, 1.005, 1.015), true, ComparisonVerdict::Equivalent);
+        check_verdict((1.0, 0.9, 1.1), false, ComparisonVerdict::NoDifferenceShown);
+        check_verdict((1.0, 0.985, 1.021), false, ComparisonVerdict::NoDifferenceShown);
+        check_verdict((1.0, 0.98, 1.015), false, ComparisonVerdict::NoDifferenceShown);
+        check_verdict((1.025, 1.005, 1.045), true, ComparisonVerdict::Better);
+        check_verdict((0.975, 0.955, 0.995), true, ComparisonVerdict::Worse);
         // Proven, and less than what matters: no claim either way.
-        check_verdict((1.015, 1.005, 1.025), true, Verdict::NoDifferenceShown);
-        check_verdict((0.985, 0.975, 0.995), true, Verdict::NoDifferenceShown);
+        check_verdict((1.015, 1.005, 1.025), true, ComparisonVerdict::NoDifferenceShown);
+        check_verdict((0.985, 0.975, 0.995), true, ComparisonVerdict::NoDifferenceShown);
         // Just as large as the smallest effect is not below it.
-        check_verdict((1.0, 1.0 / 1.02, 1.015), false, Verdict::NoDifferenceShown);
-        check_verdict((1.0, 0.985, 1.02), false, Verdict::NoDifferenceShown);
+        check_verdict((1.0, 1.0 / 1.02, 1.015), false, ComparisonVerdict::NoDifferenceShown);
+        check_verdict((1.0, 0.985, 1.02), false, ComparisonVerdict::NoDifferenceShown);
     }
 
     #[test]
     fn noisy_equal_runs_are_not_equivalent() {
-        let mut rng = Rng::from_seed(5);
-        let results = results(&["off", "on"], &[rr("rr")], 30, |_, _| Made {
-            rate: 1e6 * noise(&mut rng, 0.05),
+        let mut rng = SeededRng::from_seed(5);
+        let results = build_results(&["off", "on"], &[rr_workload("rr")], 30, |_, _| Made {
+            rate: 1e6 * noise_factor(&mut rng, 0.05),
             ..Made::default()
         });
-        let found = one(&results, 0, &results, 1, method(0.02));
-        let figure = figure(&found, "rr", Metric::TransactionsPerS);
+        let found = compare_pair(&results, 0, &results, 1, make_method(0.02));
+        let figure = find_figure(&found, "rr", Metric::TransactionsPerS);
         let ratio = figure.ratio.as_ref().unwrap();
         assert!((1.0 / 1.02..1.02).contains(&ratio.value), "the test does not test: {ratio:?}");
         assert!(ratio.low < 1.0 / 1.02 || ratio.high > 1.02, "the test does not test: {ratio:?}");
-        assert_eq!(figure.verdict, Verdict::NoDifferenceShown);
+        assert_eq!(figure.verdict, ComparisonVerdict::NoDifferenceShown);
     }
 
     #[test]
     fn same_plan_and_seed_compare_in_pairs() {
-        let (before, after) = (made(3, 6, |_| 1.0), made(9, 6, |_| 1.1));
-        let found = one(&before, 0, &after, 0, method(0.0));
+        let (before, after) = (make_results(3, 6, |_| 1.0), make_results(9, 6, |_| 1.1));
+        let found = compare_pair(&before, 0, &after, 0, make_method(0.0));
         assert!(found.paired);
-        assert_eq!(figure(&found, "rr", Metric::TransactionsPerS).verdict, Verdict::Better);
+        assert_eq!(
+            find_figure(&found, "rr", Metric::TransactionsPerS).verdict,
+            ComparisonVerdict::Better
+        );
     }
 
     #[test]
     fn imported_runs_are_compared_whatever_their_order() {
         let imported = |seed: u64, rate: f64| Results {
             testbed: Results::testbed_of_program("iperf3"),
-            ..made(seed, 6, |_| rate)
+            ..make_results(seed, 6, |_| rate)
         };
         let (before, after) = (imported(3, 1.0), imported(9, 1.1));
         let mut turned = after.clone();
         for row in &mut turned.rows {
             row.block = 5 - row.block;
         }
-        let found = one(&before, 0, &after, 0, method(0.0));
+        let found = compare_pair(&before, 0, &after, 0, make_method(0.0));
         assert!(!found.paired);
         let ratios = |found: &Comparison| {
-            let figure = figure(found, "rr", Metric::TransactionsPerS);
+            let figure = find_figure(found, "rr", Metric::TransactionsPerS);
             figure
                 .ratio
                 .as_ref()
                 .map(|ratio| [ratio.value, ratio.low, ratio.high].map(|it| (it * 1e9).round()))
         };
-        assert_eq!(ratios(&found), ratios(&one(&before, 0, &turned, 0, method(0.0))));
+        assert_eq!(ratios(&found), ratios(&compare_pair(&before, 0, &turned, 0, make_method(0.0))));
     }
 
     #[test]
     fn unshared_and_unjudged_parts_are_named() {
-        let (first, mut second) = (made(3, 1, |_| 1.0), made(4, 1, |_| 1.0));
+        let (first, mut second) = (make_results(3, 1, |_| 1.0), make_results(4, 1, |_| 1.0));
         second.workloads[1].name = "another".to_owned();
-        let found = one(&first, 0, &second, 0, method(0.0));
+        let found = compare_pair(&first, 0, &second, 0, make_method(0.0));
         assert_eq!(
             found.remarks,
             ["only the first has workload `stream`", "only the second has workload `another`"]
         );
-        assert!(found.figures.iter().all(|figure| figure.verdict == Verdict::NotJudged));
-        assert!(one(&first, 99, &second, 0, method(0.0)).figures.is_empty());
+        assert!(found.figures.iter().all(|figure| figure.verdict == ComparisonVerdict::NotJudged));
+        assert!(compare_pair(&first, 99, &second, 0, make_method(0.0)).figures.is_empty());
     }
 
     #[test]
     fn equal_runs_seldom_claim_a_difference() {
         let claims = (0..120_u64)
             .filter(|seed| {
-                let results = made(1000 + seed, 6, |_| 1.0);
+                let results = make_results(1000 + seed, 6, |_| 1.0);
                 let method = CompareMethod { confidence: 0.95, smallest_effect: 0.0 };
-                let found = one(&results, 0, &results, 1, method);
+                let found = compare_pair(&results, 0, &results, 1, method);
                 let is_claim = |figure: &FigureComparison| {
-                    matches!(figure.verdict, Verdict::Better | Verdict::Worse)
+                    matches!(figure.verdict, ComparisonVerdict::Better | ComparisonVerdict::Worse)
                 };
                 found.figures.iter().any(is_claim)
             })
@@ -527,62 +546,81 @@ mod tests {
         let judged = |before: f64, after: f64, proven: bool| {
             verdict_from_zero(Metric::LossRatio, (before, after), proven)
         };
-        assert_eq!(judged(0.0, 0.01, true), Verdict::Worse);
-        assert_eq!(judged(0.01, 0.0, true), Verdict::Better);
-        assert_eq!(judged(0.0, 0.01, false), Verdict::NoDifferenceShown);
-        assert_eq!(judged(0.0, 0.0, false), Verdict::Equivalent);
+        assert_eq!(judged(0.0, 0.01, true), ComparisonVerdict::Worse);
+        assert_eq!(judged(0.01, 0.0, true), ComparisonVerdict::Better);
+        assert_eq!(judged(0.0, 0.01, false), ComparisonVerdict::NoDifferenceShown);
+        assert_eq!(judged(0.0, 0.0, false), ComparisonVerdict::Equivalent);
         let pairs = vec![(0.0, 0.01), (0.0, 0.012), (0.0, 0.011), (0.0, 0.01)];
         let (base, other) = pairs.iter().copied().unzip();
-        let made = made(3, 1, |_| 1.0);
-        let runs = Runs::from_results(&made);
-        for figures in [Figures::Pairs(pairs), Figures::Groups(base, other)] {
+        let made = make_results(3, 1, |_| 1.0);
+        let runs = RunTable::from_results(&made);
+        for figures in [FigureSamples::Pairs(pairs), FigureSamples::Groups(base, other)] {
             let cell = (&runs, 0, 0);
-            let draft =
-                Draft { pair: 0, metric: Metric::LossRatio, base: cell, other: cell, figures };
+            let draft = DraftComparison {
+                pair: 0,
+                metric: Metric::LossRatio,
+                base: cell,
+                other: cell,
+                figures,
+            };
             assert!(draft.p_value().unwrap() < 0.01);
-            let (before, after) = draft.compared(draft.contrast(0.99).as_ref()).unwrap();
+            let (before, after) =
+                draft.compared_figures(draft.compute_contrast(0.99).as_ref()).unwrap();
             assert!(before == 0.0 && after > 0.009, "{before} {after}");
         }
     }
 
     /// Of a rate's ratio `(value, low, high)` with a smallest effect of 2%.
     #[track_caller]
-    fn check_verdict((value, low, high): (f64, f64, f64), proven: bool, expected: Verdict) {
+    fn check_verdict(
+        (value, low, high): (f64, f64, f64),
+        proven: bool,
+        expected: ComparisonVerdict,
+    ) {
         let method = latput_stats::Method::PairedLogRatio;
         let ratio = Estimate { value, low, high, confidence: 0.99, method, runs: 8 };
-        let found = verdict(Metric::TransactionsPerS, &ratio, proven, 0.02);
+        let found = judge_ratio(Metric::TransactionsPerS, &ratio, proven, 0.02);
         assert_eq!(found, expected, "{ratio:?}");
     }
 
-    const fn method(smallest_effect: f64) -> CompareMethod {
+    const fn make_method(smallest_effect: f64) -> CompareMethod {
         CompareMethod { confidence: 0.99, smallest_effect }
     }
 
-    fn one(
+    fn compare_pair(
         base: &Results,
         of_base: usize,
         other: &Results,
         of_other: usize,
         method: CompareMethod,
     ) -> Comparison {
-        compare(base, other, &[(of_base, of_other)], method).remove(0)
+        compare_settings(base, other, &[(of_base, of_other)], method).remove(0)
     }
 
     #[track_caller]
-    fn figure<'a>(found: &'a Comparison, workload: &str, metric: Metric) -> &'a FigureComparison {
+    fn find_figure<'a>(
+        found: &'a Comparison,
+        workload: &str,
+        metric: Metric,
+    ) -> &'a FigureComparison {
         let is_it =
             |figure: &&FigureComparison| figure.workload == workload && figure.metric == metric;
         found.figures.iter().find(is_it).unwrap_or_else(|| panic!("{found:#?}"))
     }
 
     /// Two settings under two workloads, with 1% of noise and a rate by setting.
-    fn made(seed: u64, blocks: u32, rate: impl Fn(usize) -> f64) -> Results {
-        let mut rng = Rng::from_seed(seed);
-        results(&["off", "on"], &[rr("rr"), stream("stream")], blocks, |setting, _| Made {
-            rate: 1e6 * rate(setting) * noise(&mut rng, 0.01),
-            p99_us: Some(50.0 * noise(&mut rng, 0.01)),
-            service_demand_us: 2.0 * noise(&mut rng, 0.01),
-        })
+    fn make_results(seed: u64, blocks: u32, rate: impl Fn(usize) -> f64) -> Results {
+        let mut rng = SeededRng::from_seed(seed);
+        build_results(
+            &["off", "on"],
+            &[rr_workload("rr"), stream_workload("stream")],
+            blocks,
+            |setting, _| Made {
+                rate: 1e6 * rate(setting) * noise_factor(&mut rng, 0.01),
+                p99_us: Some(50.0 * noise_factor(&mut rng, 0.01)),
+                service_demand_us: 2.0 * noise_factor(&mut rng, 0.01),
+            },
+        )
     }
 
     #[test]
@@ -591,12 +629,12 @@ mod tests {
         let own = |name, better| own_metric(name, better, Summary::Mean);
         let judged = own("compare_judged", PreferredDirection::Higher);
         let shown = own("compare_shown", PreferredDirection::Neither);
-        let mut made = made(3, 3, |_| 1.0);
+        let mut made = make_results(3, 3, |_| 1.0);
         for row in &mut made.rows {
             let value = [10.0, 20.0][row.setting];
             row.observation.figures = BTreeMap::from([(judged, value), (shown, value)]);
         }
-        let found = one(&made, 0, &made, 1, method(0.02));
+        let found = compare_pair(&made, 0, &made, 1, make_method(0.02));
         let own = found.figures.iter().filter(|it| matches!(it.metric, Metric::Custom(_)));
         let own: Vec<_> = own.map(|it| (&*it.workload, it.metric, it.verdict.name())).collect();
         let judged = Metric::Custom(judged);
@@ -605,18 +643,25 @@ mod tests {
 
     #[test]
     fn equal_losses_do_not_differ() {
-        let made = made(3, 1, |_| 1.0);
-        let runs = Runs::from_results(&made);
-        let figures = Figures::Pairs(vec![(0.0, 0.0), (0.02, 0.02), (0.01, 0.01)]);
+        let made = make_results(3, 1, |_| 1.0);
+        let runs = RunTable::from_results(&made);
+        let figures = FigureSamples::Pairs(vec![(0.0, 0.0), (0.02, 0.02), (0.01, 0.01)]);
         let cell = (&runs, 0, 0);
-        let draft = Draft { pair: 0, metric: Metric::LossRatio, base: cell, other: cell, figures };
+        let draft = DraftComparison {
+            pair: 0,
+            metric: Metric::LossRatio,
+            base: cell,
+            other: cell,
+            figures,
+        };
         assert_eq!(draft.p_value(), Some(1.0));
     }
 
     #[test]
     fn each_verdict_has_its_words() {
-        use Verdict::{Better, Equivalent, NoDifferenceShown, NotJudged, Worse};
-        let words = [Better, Worse, Equivalent, NoDifferenceShown, NotJudged].map(Verdict::name);
+        use ComparisonVerdict::{Better, Equivalent, NoDifferenceShown, NotJudged, Worse};
+        let words =
+            [Better, Worse, Equivalent, NoDifferenceShown, NotJudged].map(ComparisonVerdict::name);
         assert_eq!(words, ["better", "worse", "equivalent", "no difference shown", "not judged"]);
     }
 }

@@ -7,7 +7,7 @@ use latput_units::IntoSet;
 
 /// The confirming runs of a search: the settings that were run afresh, today's first, with only
 /// their fresh runs, and the index of each in the results.
-pub(crate) fn confirmation(results: &Results) -> Option<(Results, Vec<usize>)> {
+pub(crate) fn extract_confirmation(results: &Results) -> Option<(Results, Vec<usize>)> {
     let from = results.confirmed_from?;
     let fresh = || results.rows.iter().filter(|row| row.block >= from);
     let mut indices: BTreeSet<usize> = fresh().map(|row| row.setting).into_set();

@@ -13,8 +13,10 @@ use latput_trial::observation::Role;
 use latput_trial::{Metric, Results, Traffic};
 use latput_units::{IntoMap, Nanos};
 
-use crate::fit::{CellFigures, CostModel, FitError, Term, Why, counts_of, fit};
-use crate::runs::{Runs, busy_cells};
+use crate::fit::{
+    CellFigures, CostModel, CostObstacle, CostTerm, FitError, counts_of, fit_cost_models,
+};
+use crate::runs::{RunTable, busy_cells};
 
 /// The knobs that hold packets back, and those that depend on them.
 const MODERATION: &[Knob] = &[
@@ -44,7 +46,7 @@ pub struct Explanation {
     /// trips.
     pub round_trip_ns: Option<f64>,
     /// Parts of the round trip; empty without one.
-    pub time: Vec<(Stage, Amount)>,
+    pub time: Vec<(RoundTripStage, TimePart)>,
     /// Busy CPU nanoseconds of the system under test per second.
     pub busy_ns_per_s: f64,
     /// Other work ran on its CPUs in most runs: the busy time is that work's as well.
@@ -53,17 +55,17 @@ pub struct Explanation {
     pub busiest_cpu_ratio: Option<f64>,
     /// Parts of the CPU time of the system under test, in nanoseconds per second: one for each term
     /// with a known cost.
-    pub cpu: Vec<(Term, Amount)>,
+    pub cpu: Vec<(CostTerm, TimePart)>,
     /// Terms without a known cost, because the plan does not tell them apart. Their costs are in
     /// the unexplained part.
-    pub not_told_apart: Vec<Term>,
+    pub not_told_apart: Vec<CostTerm>,
     /// Unexplained part of the CPU time, 0 to 1.
     pub unexplained_ratio: f64,
 }
 
 /// A stage of a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum RoundTripStage {
     /// Held back by interrupt moderation or deferred polls, at either end.
     Timer,
     /// Wait behind other requests in flight.
@@ -74,7 +76,7 @@ pub enum Stage {
     Rest,
 }
 
-impl Stage {
+impl RoundTripStage {
     /// The description in tables.
     pub const fn describe(self) -> &'static str {
         match self {
@@ -98,7 +100,7 @@ impl Stage {
 
 /// A part with its interval, or why it is not known.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Amount {
+pub enum TimePart {
     /// A known amount.
     Known {
         /// The amount, nanoseconds.
@@ -129,8 +131,8 @@ const OTHER_COSTS: &str = "the fitted costs add up to more than was measured her
 /// Parts of medians may add up to so much of the median of the whole.
 const MOST_TOGETHER: f64 = 1.1;
 
-impl Amount {
-    const fn value(&self) -> Option<f64> {
+impl TimePart {
+    const fn known_ns(&self) -> Option<f64> {
         match self {
             Self::Known { ns, .. } => Some(*ns),
             Self::None(_) => Some(0.0),
@@ -140,7 +142,7 @@ impl Amount {
 
     /// The part, if it can be: not below nothing and not above the whole. The truth lies there, so that the interval
     /// is cut to it.
-    fn within(self, whole_ns: f64, above: &'static str) -> Self {
+    fn clamp_to_whole(self, whole_ns: f64, above: &'static str) -> Self {
         let Self::Known { ns, ns_low, ns_high, confidence } = self else { return self };
         if ns < 0.0 {
             Self::Unknown(BELOW_NOTHING)
@@ -155,14 +157,15 @@ impl Amount {
 
 /// The cost models of the system under test, by kind of workload: a packet of a one-byte request
 /// costs other work than one of a stream.
-pub fn models(
+pub fn fit_models(
     results: &Results,
     wanted: impl Fn(usize) -> bool,
 ) -> Result<BTreeMap<&'static str, CostModel>, FitError> {
     let kind = |load: usize| results.workloads[load].traffic.kind();
     let mut models = BTreeMap::new();
     for of in (0..results.workloads.len()).filter(|load| wanted(*load)).map(kind) {
-        let fitted = fit(results, |load| wanted(load) && kind(load) == of, results.confidence);
+        let fitted =
+            fit_cost_models(results, |load| wanted(load) && kind(load) == of, results.confidence);
         let of_sut = match fitted {
             Err(FitError::NoHosts) => None, // a kind without rows yet
             fitted => fitted?.into_iter().find(|model| model.role == Role::Sut),
@@ -173,8 +176,8 @@ pub fn models(
 }
 
 /// Splits every cell of `results` by the cost models of the system under test.
-pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Explanation> {
-    let runs = Runs::all(results);
+pub fn explain_results(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Explanation> {
+    let runs = RunTable::from_all_rows(results);
     let busy = busy_cells(results);
     let figures: BTreeMap<(usize, usize), CellFigures> = counts_of(results, Role::Sut)
         .into_iter()
@@ -184,19 +187,19 @@ pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Exp
         let figures = figures.get(&(setting, workload));
         let model = models.get(results.workloads[workload].traffic.kind());
         let is_shared = busy.contains(&(setting, workload));
-        let cpu = cpu(model, figures, is_shared);
+        let cpu = split_cpu_time(model, figures, is_shared);
         let busy_ns_per_s = figures.map_or(0.0, |figures| figures.busy);
         let cell = CellParts { results, runs: &runs, busy: &busy, setting, workload };
         Explanation {
             setting,
             workload,
-            round_trip_ns: cell.median(setting, workload, Metric::LatencyNsMean),
-            time: cell.time(),
+            round_trip_ns: cell.median_figure(setting, workload, Metric::LatencyNsMean),
+            time: cell.split_round_trip(),
             busy_ns_per_s,
             is_shared,
-            busiest_cpu_ratio: busiest(results, setting, workload),
+            busiest_cpu_ratio: busiest_cpu_ratio(results, setting, workload),
             not_told_apart: model.map_or_else(Vec::new, not_told_apart),
-            unexplained_ratio: unexplained(&cpu, busy_ns_per_s),
+            unexplained_ratio: unexplained_share(&cpu, busy_ns_per_s),
             cpu,
         }
     };
@@ -204,31 +207,31 @@ pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Exp
 }
 
 /// The share of the busy time that the known parts leave; 0 for an idle host.
-fn unexplained(parts: &[(Term, Amount)], busy_ns_per_s: f64) -> f64 {
-    let known: f64 = parts.iter().filter_map(|(_, amount)| amount.value()).sum();
+fn unexplained_share(parts: &[(CostTerm, TimePart)], busy_ns_per_s: f64) -> f64 {
+    let known: f64 = parts.iter().filter_map(|(_, amount)| amount.known_ns()).sum();
     if busy_ns_per_s > 0.0 { 1.0 - known / busy_ns_per_s } else { 0.0 }
 }
 
 /// `is_shared`: the busy time is other work's as well.
-fn cpu(
+fn split_cpu_time(
     model: Option<&CostModel>,
     figures: Option<&CellFigures>,
     is_shared: bool,
-) -> Vec<(Term, Amount)> {
+) -> Vec<(CostTerm, TimePart)> {
     let (Some(model), Some(figures)) = (model, figures) else { return Vec::new() };
-    let part = |term: Term| {
+    let part = |term: CostTerm| {
         let cost = model.cost(term)?;
         let count = figures.counts[term as usize]?;
         Some((term, [cost.ns, cost.ns_low, cost.ns_high].map(|cost| cost * count)))
     };
-    let parts: Vec<(Term, [f64; 3])> = Term::ALL.into_iter().filter_map(part).collect();
+    let parts: Vec<(CostTerm, [f64; 3])> = CostTerm::ALL.into_iter().filter_map(part).collect();
     // The least that the costs allow must fit in the whole; then the parts themselves are at most that.
     let least: f64 = parts.iter().map(|(_, [_, low, _])| low).sum();
-    let known = |(term, ends): (Term, [f64; 3])| {
+    let known = |(term, ends): (CostTerm, [f64; 3])| {
         let [ns, ns_low, ns_high] = ends.map(|ns| ns.min(figures.busy));
-        (term, Amount::Known { ns, ns_low, ns_high, confidence: model.confidence })
+        (term, TimePart::Known { ns, ns_low, ns_high, confidence: model.confidence })
     };
-    let unknown = |why| move |(term, _)| (term, Amount::Unknown(why));
+    let unknown = |why| move |(term, _)| (term, TimePart::Unknown(why));
     let parts = parts.into_iter();
     match least <= figures.busy {
         _ if is_shared => parts.map(unknown(OTHER_WORK)).collect(),
@@ -237,16 +240,23 @@ fn cpu(
     }
 }
 
-fn not_told_apart(model: &CostModel) -> Vec<Term> {
+fn not_told_apart(model: &CostModel) -> Vec<CostTerm> {
     let refused = model.terms.iter().filter(|fitted| {
         let why = fitted.finding.as_ref().err().map(|refusal| refusal.why);
         !fitted.term.is_extra()
-            && matches!(why, Some(Why::MovesWith(_) | Why::Uncertain | Why::TooFewCells))
+            && matches!(
+                why,
+                Some(
+                    CostObstacle::MovesWith(_)
+                        | CostObstacle::Uncertain
+                        | CostObstacle::TooFewCells
+                )
+            )
     });
     refused.map(|fitted| fitted.term).collect()
 }
 
-fn busiest(results: &Results, setting: usize, workload: usize) -> Option<f64> {
+fn busiest_cpu_ratio(results: &Results, setting: usize, workload: usize) -> Option<f64> {
     let rows = results.rows.iter().filter(|row| (row.setting, row.workload) == (setting, workload));
     let hosts = rows.flat_map(|row| &row.observation.hosts).filter(|host| host.role == Role::Sut);
     let busiest = |host: &latput_trial::observation::HostObservation| {
@@ -262,7 +272,7 @@ fn busiest(results: &Results, setting: usize, workload: usize) -> Option<f64> {
 /// A cell and the results around it.
 struct CellParts<'a> {
     results: &'a Results,
-    runs: &'a Runs<'a>,
+    runs: &'a RunTable<'a>,
     /// Cells whose CPUs were shared with other work.
     busy: &'a BTreeSet<(usize, usize)>,
     setting: usize,
@@ -270,46 +280,49 @@ struct CellParts<'a> {
 }
 
 impl CellParts<'_> {
-    fn time(&self) -> Vec<(Stage, Amount)> {
-        let whole = self.median(self.setting, self.workload, Metric::LatencyNsMean);
+    fn split_round_trip(&self) -> Vec<(RoundTripStage, TimePart)> {
+        let whole = self.median_figure(self.setting, self.workload, Metric::LatencyNsMean);
         let Some(whole) = whole else { return Vec::new() };
         let least = self.least_delay();
-        let timer = match self.timer(least) {
-            Amount::Known { ns_high, .. } if ns_high < 0.0 => Amount::None(SAVES_TIME),
+        let timer = match self.timer_part(least) {
+            TimePart::Known { ns_high, .. } if ns_high < 0.0 => TimePart::None(SAVES_TIME),
             timer => timer,
         };
         let base = least.unwrap_or(self.setting);
-        let single = self.single();
+        let single = self.single_request_workload();
         let queueing = match single {
-            Some(single) if single == self.workload => Amount::None("one request in flight"),
+            Some(single) if single == self.workload => TimePart::None("one request in flight"),
             // The queue is that without the delay, and there it is longer than here.
-            Some(_) if timer == Amount::None(SAVES_TIME) => Amount::Unknown(SHORTER_QUEUE),
-            Some(single) => self.difference((base, self.workload), (base, single)),
-            None => Amount::Unknown("add this workload with one request in flight"),
+            Some(_) if timer == TimePart::None(SAVES_TIME) => TimePart::Unknown(SHORTER_QUEUE),
+            Some(single) => self.round_trip_difference((base, self.workload), (base, single)),
+            None => TimePart::Unknown("add this workload with one request in flight"),
         };
         let why = "add this workload with one request in flight";
-        let unknown = (Amount::Unknown(why), Amount::Unknown(why));
+        let unknown = (TimePart::Unknown(why), TimePart::Unknown(why));
         let (cpu, rest) = single.map_or(unknown, |single| self.cpu_and_rest(base, single));
         let [timer, queueing, rest] =
-            [timer, queueing, rest].map(|part| part.within(whole, ABOVE_THE_WHOLE));
-        let parts = [timer, queueing, cpu.within(whole, CPU_BESIDE), rest];
-        let together: f64 = parts.iter().filter_map(Amount::value).sum();
+            [timer, queueing, rest].map(|part| part.clamp_to_whole(whole, ABOVE_THE_WHOLE));
+        let parts = [timer, queueing, cpu.clamp_to_whole(whole, CPU_BESIDE), rest];
+        let together: f64 = parts.iter().filter_map(TimePart::known_ns).sum();
         let parts = parts.map(|part| match part {
-            Amount::Known { .. } if together > MOST_TOGETHER * whole => {
-                Amount::Unknown(TOO_MUCH_TOGETHER)
+            TimePart::Known { .. } if together > MOST_TOGETHER * whole => {
+                TimePart::Unknown(TOO_MUCH_TOGETHER)
             }
             part => part,
         });
-        [Stage::Timer, Stage::Queueing, Stage::Cpu, Stage::Rest].into_iter().zip(parts).collect()
+        [RoundTripStage::Timer, RoundTripStage::Queueing, RoundTripStage::Cpu, RoundTripStage::Rest]
+            .into_iter()
+            .zip(parts)
+            .collect()
     }
 
-    fn timer(&self, least: Option<usize>) -> Amount {
-        match (least, self.delay(self.setting)) {
-            (_, Some(Nanos::ZERO)) => Amount::None("the setting has no delay"),
-            (Some(least), held @ Some(_)) if self.delay(least) < held => {
-                self.difference((self.setting, self.workload), (least, self.workload))
+    fn timer_part(&self, least: Option<usize>) -> TimePart {
+        match (least, self.longest_delay(self.setting)) {
+            (_, Some(Nanos::ZERO)) => TimePart::None("the setting has no delay"),
+            (Some(least), held @ Some(_)) if self.longest_delay(least) < held => {
+                self.round_trip_difference((self.setting, self.workload), (least, self.workload))
             }
-            _ => Amount::Unknown("add a setting that differs only by a smaller delay"),
+            _ => TimePart::Unknown("add a setting that differs only by a smaller delay"),
         }
     }
 
@@ -324,13 +337,13 @@ impl CellParts<'_> {
         };
         let alike =
             (0..self.results.settings.len()).filter(|it| others(*it) == others(self.setting));
-        let timed = alike.filter_map(|it| Some((self.delay(it)?, it)));
+        let timed = alike.filter_map(|it| Some((self.longest_delay(it)?, it)));
         timed.min().map(|(_, setting)| setting)
     }
 
     /// The longest time that a setting holds packets back at any host, by its own values and those
     /// that the hosts had beside it. `None` where neither gives one.
-    fn delay(&self, setting: usize) -> Option<Nanos> {
+    fn longest_delay(&self, setting: usize) -> Option<Nanos> {
         let set = &self.results.settings[setting].by_role;
         let row = self.results.rows.iter().find(|row| row.setting == setting);
         let found = row.into_iter().flat_map(|row| &row.observation.hosts).filter_map(|host| {
@@ -341,17 +354,17 @@ impl CellParts<'_> {
     }
 
     /// The workload that differs from this one only in having one request in flight.
-    fn single(&self) -> Option<usize> {
-        let wanted = alone(self.results.workloads[self.workload].traffic)?;
+    fn single_request_workload(&self) -> Option<usize> {
+        let wanted = single_request_traffic(self.results.workloads[self.workload].traffic)?;
         let is_wanted = |idx: &usize| self.results.workloads[*idx].traffic == wanted;
         let mut found = (0..self.results.workloads.len()).filter(is_wanted);
         if is_wanted(&self.workload) { Some(self.workload) } else { found.next() }
     }
 
     /// CPU time of both ends per transaction, and the remainder of the round trip.
-    fn cpu_and_rest(&self, setting: usize, workload: usize) -> (Amount, Amount) {
+    fn cpu_and_rest(&self, setting: usize, workload: usize) -> (TimePart, TimePart) {
         if self.busy.contains(&(setting, workload)) {
-            return (Amount::Unknown(OTHER_WORK), Amount::Unknown(OTHER_WORK));
+            return (TimePart::Unknown(OTHER_WORK), TimePart::Unknown(OTHER_WORK));
         }
         let of = |metric| self.runs.figures(setting, workload, metric);
         let (sut, generator) =
@@ -364,37 +377,37 @@ impl CellParts<'_> {
             .into_map();
         let rest = both.iter().filter_map(|(block, cpu)| Some(trips.get(block)? - cpu));
         let rest = rest.collect::<Vec<f64>>();
-        let rest = match self.known(&rest) {
-            Amount::Known { ns_high, .. } if ns_high < 0.0 => {
-                Amount::None("both ends keep working after they have sent")
+        let rest = match self.median_part(&rest) {
+            TimePart::Known { ns_high, .. } if ns_high < 0.0 => {
+                TimePart::None("both ends keep working after they have sent")
             }
             rest => rest,
         };
-        (self.known(&both.into_values().collect::<Vec<f64>>()), rest)
+        (self.median_part(&both.into_values().collect::<Vec<f64>>()), rest)
     }
 
     /// Mean round trip of cell `of` minus that of cell `from`, paired within blocks.
-    fn difference(&self, of: (usize, usize), from: (usize, usize)) -> Amount {
+    fn round_trip_difference(&self, of: (usize, usize), from: (usize, usize)) -> TimePart {
         let trips =
             |(setting, workload)| self.runs.figures(setting, workload, Metric::LatencyNsMean);
         let base: BTreeMap<u32, f64> = trips(from).into_map();
         let pairs = trips(of).into_iter().filter_map(|(block, ns)| Some(ns - base.get(&block)?));
-        self.known(&pairs.collect::<Vec<f64>>())
+        self.median_part(&pairs.collect::<Vec<f64>>())
     }
 
-    fn known(&self, values: &[f64]) -> Amount {
+    fn median_part(&self, values: &[f64]) -> TimePart {
         match order::median(values, self.results.confidence) {
-            Some(found) => Amount::Known {
+            Some(found) => TimePart::Known {
                 ns: found.value,
                 ns_low: found.low,
                 ns_high: found.high,
                 confidence: found.confidence,
             },
-            None => Amount::Unknown("no block has both"),
+            None => TimePart::Unknown("no block has both"),
         }
     }
 
-    fn median(&self, setting: usize, workload: usize, metric: Metric) -> Option<f64> {
+    fn median_figure(&self, setting: usize, workload: usize, metric: Metric) -> Option<f64> {
         let figures = self.runs.figures(setting, workload, metric);
         let values: Vec<f64> = figures.into_iter().map(|(_, value)| value).collect();
         Some(order::median(&values, self.results.confidence)?.value)
@@ -402,7 +415,7 @@ impl CellParts<'_> {
 }
 
 /// The same traffic with one request in flight; `None` where the kind of traffic has no such form.
-fn alone(traffic: Traffic) -> Option<Traffic> {
+fn single_request_traffic(traffic: Traffic) -> Option<Traffic> {
     match traffic {
         Traffic::TcpRr { request_bytes, response_bytes, nodelay, arrivals: None, .. } => {
             Some(Traffic::TcpRr {
@@ -465,15 +478,18 @@ mod tests {
     use latput_trial::observation::CpuTime;
 
     use super::*;
-    use crate::synthetic::{Figures, results};
+    use crate::synthetic::{SyntheticFigures, build_results};
 
     /// Results of one request in flight and of seventeen, under delays of 0 and 50 us.
-    fn delayed(blocks: u32, figures: impl FnMut(usize, usize) -> Figures) -> Results {
+    fn delayed_results(
+        blocks: u32,
+        figures: impl FnMut(usize, usize) -> SyntheticFigures,
+    ) -> Results {
         let loads = [
             Workload::plain("one", Traffic::tcp_rr(0)),
             Workload::plain("many", Traffic::tcp_rr(16)),
         ];
-        let mut made = results(&["0", "50"], &loads, blocks, figures);
+        let mut made = build_results(&["0", "50"], &loads, blocks, figures);
         for (idx, set) in made.settings.iter_mut().enumerate() {
             let value = Value::Time(Nanos::from_us(50 * idx as u64));
             set.by_role.insert(Role::Sut, Setting::from([(Knob::RxUsecs, value)]));
@@ -483,49 +499,50 @@ mod tests {
 
     #[test]
     fn round_trip_is_split_into_four_parts() {
-        let made = delayed(6, |setting, workload| Figures {
+        let made = delayed_results(6, |setting, workload| SyntheticFigures {
             rate: 1000.0,
             // The mean of the made-up round trips is 0.51 of their 99th percentile.
             p99_us: Some((20.0 + 50.0 * setting as f64 + 30.0 * workload as f64) / 0.51),
             service_demand_us: 5.0,
         });
-        let explained = explain(&made, &BTreeMap::new());
+        let explained = explain_results(&made, &BTreeMap::new());
         let many = explained.iter().find(|it| (it.setting, it.workload) == (1, 1)).unwrap();
-        check(many, Stage::Timer, Some(50_000.0));
-        check(many, Stage::Queueing, Some(30_000.0));
+        check_stage(many, RoundTripStage::Timer, Some(50_000.0));
+        check_stage(many, RoundTripStage::Queueing, Some(30_000.0));
         // The made-up results have no generator.
-        check(many, Stage::Cpu, None);
+        check_stage(many, RoundTripStage::Cpu, None);
         let one = explained.iter().find(|it| (it.setting, it.workload) == (0, 0)).unwrap();
-        check(one, Stage::Timer, Some(0.0));
-        let queue = one.time.iter().find(|(stage, _)| *stage == Stage::Queueing).unwrap();
-        assert!(matches!(queue.1, Amount::None(why) if why.contains("one request")), "{queue:?}");
+        check_stage(one, RoundTripStage::Timer, Some(0.0));
+        let queue = one.time.iter().find(|(stage, _)| *stage == RoundTripStage::Queueing).unwrap();
+        assert!(matches!(queue.1, TimePart::None(why) if why.contains("one request")), "{queue:?}");
     }
 
     #[test]
     fn inert_delay_has_no_length() {
-        let made = delayed(6, |_, workload| Figures {
+        let made = delayed_results(6, |_, workload| SyntheticFigures {
             rate: 1000.0,
             p99_us: Some([20.0, 80.0][workload] / 0.51),
             service_demand_us: 5.0,
         });
-        let explained = explain(&made, &BTreeMap::new());
+        let explained = explain_results(&made, &BTreeMap::new());
         let many = explained.iter().find(|it| (it.setting, it.workload) == (1, 1)).unwrap();
-        check(many, Stage::Timer, Some(0.0));
-        check(many, Stage::Queueing, Some(60_000.0));
+        check_stage(many, RoundTripStage::Timer, Some(0.0));
+        check_stage(many, RoundTripStage::Queueing, Some(60_000.0));
     }
 
     #[test]
     fn busiest_cpu_is_of_the_middle_run() {
         let loads = [Workload::plain("one", Traffic::tcp_rr(0))];
-        let figures = Figures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
-        let mut made = results(&["as it is"], &loads, 5, |_, _| figures);
+        let figures =
+            SyntheticFigures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
+        let mut made = build_results(&["as it is"], &loads, 5, |_, _| figures);
         for row in &mut made.rows {
             let cpus = &mut row.observation.hosts[0].cpus;
             let system = Nanos::from_ms(100 * u64::from(row.block + 1));
             let idle = Nanos::from_s(1).saturating_sub(system);
             cpus[0].time = CpuTime { system, idle, ..CpuTime::default() };
         }
-        let busiest = |made: &Results| explain(made, &BTreeMap::new())[0].busiest_cpu_ratio;
+        let busiest = |made: &Results| explain_results(made, &BTreeMap::new())[0].busiest_cpu_ratio;
         assert!((busiest(&made).unwrap() - 0.3).abs() < 1e-9);
         for row in &mut made.rows {
             row.observation.hosts[0].cpus[0].time = CpuTime::default();
@@ -536,37 +553,37 @@ mod tests {
     #[test]
     fn time_saving_delay_is_no_part() {
         // Under many requests in flight the delay of 50 us shortens the round trip from 80 to 60 us.
-        let made = delayed(6, |setting, workload| Figures {
+        let made = delayed_results(6, |setting, workload| SyntheticFigures {
             rate: 1000.0,
             p99_us: Some([[20.0, 80.0], [70.0, 60.0]][setting][workload] / 0.51),
             service_demand_us: 5.0,
         });
-        let explained = explain(&made, &BTreeMap::new());
+        let explained = explain_results(&made, &BTreeMap::new());
         let many = explained.iter().find(|it| (it.setting, it.workload) == (1, 1)).unwrap();
-        check(many, Stage::Timer, Some(0.0));
-        check(many, Stage::Queueing, None);
+        check_stage(many, RoundTripStage::Timer, Some(0.0));
+        check_stage(many, RoundTripStage::Queueing, None);
         let without = explained.iter().find(|it| (it.setting, it.workload) == (0, 1)).unwrap();
-        check(without, Stage::Queueing, Some(60_000.0));
+        check_stage(without, RoundTripStage::Queueing, Some(60_000.0));
     }
 
     #[test]
     fn no_part_exceeds_the_whole() {
-        let mut rng = latput_units::Rng::from_seed(7);
+        let mut rng = latput_units::SeededRng::from_seed(7);
         let (mut known, mut unknown) = (0, 0);
         for seed in 0..60 {
             let blocks = 1 + seed % 6;
-            let made = delayed(blocks, |_, _| Figures {
+            let made = delayed_results(blocks, |_, _| SyntheticFigures {
                 rate: 1000.0,
-                p99_us: Some(100.0 * crate::synthetic::noise(&mut rng, 0.8)),
-                service_demand_us: 5.0 * crate::synthetic::noise(&mut rng, 2.0),
+                p99_us: Some(100.0 * crate::synthetic::noise_factor(&mut rng, 0.8)),
+                service_demand_us: 5.0 * crate::synthetic::noise_factor(&mut rng, 2.0),
             });
-            let models = models(&made, |_| true).unwrap();
-            for it in explain(&made, &models) {
+            let models = fit_models(&made, |_| true).unwrap();
+            for it in explain_results(&made, &models) {
                 let time = it.time.iter().map(|(_, amount)| (amount, it.round_trip_ns.unwrap()));
                 let cpu = it.cpu.iter().map(|(_, amount)| (amount, it.busy_ns_per_s));
                 for (amount, whole) in time.chain(cpu) {
-                    let Amount::Known { ns, ns_low, ns_high, .. } = *amount else {
-                        unknown += usize::from(amount.value().is_none());
+                    let TimePart::Known { ns, ns_low, ns_high, .. } = *amount else {
+                        unknown += usize::from(amount.known_ns().is_none());
                         continue;
                     };
                     known += 1;
@@ -581,11 +598,17 @@ mod tests {
     #[test]
     fn unvaried_parts_are_unknown() {
         let loads = [Workload::plain("many", Traffic::tcp_rr(16))];
-        let figures = Figures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
-        let made = results(&["as it is"], &loads, 3, |_, _| figures);
-        let explained = explain(&made, &BTreeMap::new());
-        for stage in [Stage::Timer, Stage::Queueing, Stage::Cpu, Stage::Rest] {
-            check(&explained[0], stage, None);
+        let figures =
+            SyntheticFigures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
+        let made = build_results(&["as it is"], &loads, 3, |_, _| figures);
+        let explained = explain_results(&made, &BTreeMap::new());
+        for stage in [
+            RoundTripStage::Timer,
+            RoundTripStage::Queueing,
+            RoundTripStage::Cpu,
+            RoundTripStage::Rest,
+        ] {
+            check_stage(&explained[0], stage, None);
         }
         assert!(explained[0].cpu.is_empty());
     }
@@ -593,24 +616,27 @@ mod tests {
     #[test]
     fn cpu_time_shared_by_others_is_unknown() {
         let loads = [Workload::plain("one", Traffic::tcp_rr(0))];
-        let figures = Figures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
-        let mut made = results(&["as it is"], &loads, 4, |_, _| figures);
+        let figures =
+            SyntheticFigures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
+        let mut made = build_results(&["as it is"], &loads, 4, |_, _| figures);
         for row in &mut made.rows {
             let (name, detail) = ("other-work".to_owned(), String::new());
             let passed = row.block == 0;
             row.observation.checks.push(latput_trial::Check { name, passed, detail });
         }
-        let explained = explain(&made, &BTreeMap::new());
-        let cpu = explained[0].time.iter().find(|(stage, _)| *stage == Stage::Cpu).unwrap();
-        assert!(matches!(cpu.1, Amount::Unknown(why) if why.contains("other-work")), "{cpu:?}");
+        let explained = explain_results(&made, &BTreeMap::new());
+        let cpu =
+            explained[0].time.iter().find(|(stage, _)| *stage == RoundTripStage::Cpu).unwrap();
+        assert!(matches!(cpu.1, TimePart::Unknown(why) if why.contains("other-work")), "{cpu:?}");
         assert!(explained[0].is_shared);
     }
 
     #[test]
     fn remainder_excludes_cpu_of_both_ends() {
         let loads = [Workload::plain("one", Traffic::tcp_rr(0))];
-        let figures = Figures { rate: 1000.0, p99_us: Some(100.0 / 0.51), service_demand_us: 12.0 };
-        let mut made = results(&["as it is"], &loads, 6, |_, _| figures);
+        let figures =
+            SyntheticFigures { rate: 1000.0, p99_us: Some(100.0 / 0.51), service_demand_us: 12.0 };
+        let mut made = build_results(&["as it is"], &loads, 6, |_, _| figures);
         for row in &mut made.rows {
             let mut generator = row.observation.hosts[0].clone();
             generator.role = Role::Generator;
@@ -618,9 +644,9 @@ mod tests {
             generator.cpus[0].time.system = Nanos::from_ms(8);
             row.observation.hosts.push(generator);
         }
-        let explained = explain(&made, &BTreeMap::new());
-        check(&explained[0], Stage::Cpu, Some(20_000.0));
-        check(&explained[0], Stage::Rest, Some(80_000.0));
+        let explained = explain_results(&made, &BTreeMap::new());
+        check_stage(&explained[0], RoundTripStage::Cpu, Some(20_000.0));
+        check_stage(&explained[0], RoundTripStage::Rest, Some(80_000.0));
         // Of a CPU that counts a thousand seconds in the window, 12 ms are busy.
         let busiest = explained[0].busiest_cpu_ratio.unwrap();
         assert!((busiest - 0.012 / 1000.0).abs() < 1e-9, "{busiest}");
@@ -630,12 +656,12 @@ mod tests {
     fn what_the_costs_leave_is_unexplained() {
         let term = |term, ns: f64, count: f64| {
             let part = ns * count;
-            (term, Amount::Known { ns: part, ns_low: part, ns_high: part, confidence: 0.99 })
+            (term, TimePart::Known { ns: part, ns_low: part, ns_high: part, confidence: 0.99 })
         };
-        let parts = [term(Term::Packet, 900.0, 1000.0), term(Term::Poll, 500.0, 1000.0)];
-        assert!((unexplained(&parts, 2e6) - 0.3).abs() < 1e-12);
-        assert!((unexplained(&[], 2e6) - 1.0).abs() < 1e-12);
-        assert!(unexplained(&parts, 0.0).abs() < 1e-12);
+        let parts = [term(CostTerm::Packet, 900.0, 1000.0), term(CostTerm::Poll, 500.0, 1000.0)];
+        assert!((unexplained_share(&parts, 2e6) - 0.3).abs() < 1e-12);
+        assert!((unexplained_share(&[], 2e6) - 1.0).abs() < 1e-12);
+        assert!(unexplained_share(&parts, 0.0).abs() < 1e-12);
     }
 
     #[test]
@@ -659,12 +685,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(explained: &Explanation, stage: Stage, wanted: Option<f64>) {
+    fn check_stage(explained: &Explanation, stage: RoundTripStage, wanted: Option<f64>) {
         let (_, amount) = explained.time.iter().find(|(of, _)| *of == stage).unwrap();
         match wanted {
-            None => assert!(matches!(amount, Amount::Unknown(_)), "{amount:?}"),
+            None => assert!(matches!(amount, TimePart::Unknown(_)), "{amount:?}"),
             Some(ns) => {
-                let found = amount.value().unwrap();
+                let found = amount.known_ns().unwrap();
                 assert!((found - ns).abs() <= 0.05 * ns, "{stage:?}: {found} instead of {ns}");
             }
         }

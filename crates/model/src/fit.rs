@@ -18,7 +18,7 @@ pub(crate) use self::cells::CellFigures;
 
 /// One kind of work that costs a host CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Term {
+pub enum CostTerm {
     /// A byte in or out of the measured interface, headers included.
     Byte,
     /// A packet in or out of the measured interface.
@@ -31,7 +31,7 @@ pub enum Term {
     Background,
 }
 
-impl Term {
+impl CostTerm {
     /// All terms, in the order of the formula.
     pub const ALL: [Self; 5] =
         [Self::Byte, Self::Packet, Self::Interrupt, Self::Poll, Self::Background];
@@ -96,7 +96,7 @@ pub struct CostModel {
     /// The largest over the smallest singular value of the columns in the fit, each at unit length
     /// (Belsley, Kuh and Welsch, 1980: above 30 the terms are hard to tell apart). `None` without a fit.
     pub condition_number: Option<f64>,
-    /// Every term, in the order of [`Term::ALL`].
+    /// Every term, in the order of [`CostTerm::ALL`].
     pub terms: Vec<FittedTerm>,
     /// Error of the fit at each cell; empty without a fit.
     pub errors: Vec<CellError>,
@@ -106,14 +106,14 @@ pub struct CostModel {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FittedTerm {
     /// The term.
-    pub term: Term,
+    pub term: CostTerm,
     /// Its cost, or the reason for its absence.
-    pub finding: Result<Cost, Refusal>,
+    pub finding: Result<TermCost, CostRefusal>,
 }
 
 /// The cost of one unit of a term.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost {
+pub struct TermCost {
     /// CPU time of one unit, nanoseconds.
     pub ns: f64,
     /// Lower end of its interval.
@@ -126,16 +126,16 @@ pub struct Cost {
 
 /// The reason why a term has no cost.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
+pub struct CostRefusal {
     /// The obstacle.
-    pub why: Why,
+    pub why: CostObstacle,
     /// The factor that a plan must vary to determine the cost; empty where no plan can.
     pub vary: String,
 }
 
 /// An obstacle to a cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Why {
+pub enum CostObstacle {
     /// The host does not count the term.
     NotCounted,
     /// The count was 0 in every cell.
@@ -143,7 +143,7 @@ pub enum Why {
     /// There are no more cells than terms, so any costs would fit.
     TooFewCells,
     /// It rises and falls with another term in every cell.
-    MovesWith(Term),
+    MovesWith(CostTerm),
     /// It moves slightly apart from the others, but the fit leaves more than that unexplained.
     Uncertain,
 }
@@ -161,7 +161,7 @@ pub struct CellError {
 
 impl CostModel {
     /// The cost of a term, if known.
-    pub fn cost(&self, term: Term) -> Option<Cost> {
+    pub fn cost(&self, term: CostTerm) -> Option<TermCost> {
         self.terms.iter().find(|fitted| fitted.term == term)?.finding.as_ref().ok().copied()
     }
 
@@ -187,7 +187,7 @@ pub enum FitError {
 }
 
 /// Fits the cost model of every host to the rows of the workloads that `wanted` selects by index.
-pub fn fit(
+pub fn fit_cost_models(
     results: &Results,
     wanted: impl Fn(usize) -> bool,
     confidence: f64,
@@ -200,9 +200,11 @@ pub fn fit(
         return Err(FitError::NoHosts);
     }
     let model = |((host, role), cells): (&(String, Role), &Vec<CellFigures>)| {
-        let fitted = solve::fitted(cells, confidence);
-        let refusal =
-            |why: Why, term| Refusal { why, vary: suggestions::factor(term, why, results, *role) };
+        let fitted = solve::fit_costs(cells, confidence);
+        let refusal = |why: CostObstacle, term| CostRefusal {
+            why,
+            vary: suggestions::suggest_factor(term, why, results, *role),
+        };
         CostModel {
             host: host.clone(),
             role: *role,
@@ -231,7 +233,7 @@ pub(crate) fn counts_of(results: &Results, role: Role) -> Vec<CellFigures> {
 
 /// Whether the settings of a plan vary a knob: more than one sets it, and not all to the same
 /// value.
-fn varied(results: &Results, role: Role) -> impl Fn(Knob) -> bool {
+fn knob_variation(results: &Results, role: Role) -> impl Fn(Knob) -> bool {
     let values = move |knob| {
         let of = |setting: &latput_trial::results::LabelledSetting| {
             setting.by_role.get(&role).and_then(|set| set.get(&knob)).cloned()

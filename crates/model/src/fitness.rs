@@ -7,7 +7,7 @@ use latput_trial::observation::{HostObservation, OtherProcess};
 use latput_trial::{Results, Row};
 use latput_units::{CpuSet, IntoMap, IntoSet};
 
-use crate::recommend::{Headline, LARGEST_MISSED, SmallestEffect, missed};
+use crate::recommend::{Headline, LARGEST_MISSED, SmallestEffect, missed_share};
 use crate::words;
 
 /// Most processes and causes that are named.
@@ -19,7 +19,7 @@ const OF_SLICES: &str = "changed-in-cut";
 
 /// How many runs count, and what disturbed the others.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Fitness {
+pub struct RunFitness {
     /// Number of runs: trials, or slices.
     pub runs: usize,
     /// Those that do not count.
@@ -31,7 +31,7 @@ pub struct Fitness {
     /// The checks that took runs out, with the number of these, most first.
     pub causes: Vec<(&'static CheckRow, usize)>,
     /// The other processes on the hosts' CPUs, busiest first.
-    pub disturbers: Vec<Disturber>,
+    pub disturbers: Vec<DisturbingProcess>,
     /// Condition of the answer, if the plan says that other work is part of the case and there was some: `beside 30% of
     /// other work on b`.
     pub condition: Option<String>,
@@ -42,7 +42,7 @@ pub struct Fitness {
 
 /// A process that ran on a host's CPUs beside the trials.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Disturber {
+pub struct DisturbingProcess {
     /// The host.
     pub host: String,
     /// Its name; several of one name are one.
@@ -55,19 +55,19 @@ pub struct Disturber {
     pub switches_per_s: f64,
 }
 
-impl Disturber {
+impl DisturbingProcess {
     /// `sha256sum 38% of CPU 1 on b`.
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         let mut cpus = self.cpus.iter();
         let cpu = match (cpus.next(), cpus.next()) {
             (Some(cpu), None) => format!("CPU {cpu}"),
             _ => "a CPU".to_owned(),
         };
-        format!("{} {} of {cpu} on {}", self.name, share(self.cpu_ratio), self.host)
+        format!("{} {} of {cpu} on {}", self.name, format_share(self.cpu_ratio), self.host)
     }
 }
 
-impl Fitness {
+impl RunFitness {
     /// Of all runs.
     pub fn from_results(results: &Results) -> Self {
         Self::of_workloads(results, |_| true)
@@ -93,15 +93,15 @@ impl Fitness {
         }
         found.causes = causes.into_iter().map(|(place, runs)| (&CHECKS[place], runs)).collect();
         found.causes.sort_by_key(|(_, runs)| std::cmp::Reverse(*runs));
-        found.pairs = pairs(&results.rows, beside, reads);
-        found.disturbers = disturbers(&results.rows);
-        found.condition = condition(results);
+        found.pairs = count_pairs(&results.rows, beside, reads);
+        found.disturbers = collect_disturbers(&results.rows);
+        found.condition = describe_condition(results);
         found
     }
 
     /// Number of runs left out, with the reasons: `31 of 240 slices are out: other programs used the hosts' CPUs (sha256sum 38% of CPU 1 on b)`.
     /// `None` if every run counts.
-    pub fn sentence(&self) -> Option<String> {
+    pub fn describe_unfit(&self) -> Option<String> {
         if self.unfit == 0 {
             return None;
         }
@@ -112,7 +112,7 @@ impl Fitness {
 
     fn causes_in_words(&self) -> String {
         let words = self.causes.iter().take(MOST_NAMED).map(|(check, runs)| {
-            let who = if check.name == OTHER_WORK { self.who() } else { None };
+            let who = if check.name == OTHER_WORK { self.describe_disturbers() } else { None };
             let who = who.map_or_else(String::new, |who| format!(" ({who})"));
             let times = if self.causes.len() > 1 { format!(", in {runs}") } else { String::new() };
             format!("{}{who}{times}", check.meaning)
@@ -121,9 +121,9 @@ impl Fitness {
     }
 
     /// The busiest other processes.
-    pub fn who(&self) -> Option<String> {
+    pub fn describe_disturbers(&self) -> Option<String> {
         let named: Vec<String> =
-            self.disturbers.iter().take(MOST_NAMED).map(Disturber::words).collect();
+            self.disturbers.iter().take(MOST_NAMED).map(DisturbingProcess::describe).collect();
         (!named.is_empty()).then(|| named.join(", "))
     }
 
@@ -142,7 +142,7 @@ impl Fitness {
     }
 
     /// The headline of results whose goal cannot be judged.
-    pub(crate) fn unjudged(&self, why: &str) -> Headline {
+    pub(crate) fn unjudged_headline(&self, why: &str) -> Headline {
         if self.is_unfit_for(None) {
             return Headline::NotQuiet(self.not_quiet());
         }
@@ -173,12 +173,12 @@ impl Fitness {
             return false;
         }
         let Some(objective) = smallest.iter().find(|one| one.limit.is_none()) else { return true };
-        missed(objective.ratio.powf((fit as f64 / all as f64).sqrt())) <= LARGEST_MISSED
+        missed_share(objective.ratio.powf((fit as f64 / all as f64).sqrt())) <= LARGEST_MISSED
     }
 
     /// Why there is no answer, in a sentence.
     pub(crate) fn not_quiet(&self) -> String {
-        let out = self.sentence().unwrap_or_else(|| "too few runs count".to_owned());
+        let out = self.describe_unfit().unwrap_or_else(|| "too few runs count".to_owned());
         let (fit, all) = self.all_pairs();
         let left = format!("{fit} of {all} pairs with today's setting are left");
         let is_forgiven = self.causes.iter().any(|(check, _)| !check.voids_trial(true));
@@ -188,7 +188,7 @@ impl Fitness {
     }
 
     /// Reason of a recommendation from hosts that were not quiet.
-    pub(crate) fn reason() -> Vec<String> {
+    pub(crate) fn disturbed_reason() -> Vec<String> {
         vec!["Disturbed trials do not justify a change.".to_owned()]
     }
 
@@ -197,7 +197,7 @@ impl Fitness {
         let condition = self.condition.as_ref()?;
         let named = self.disturbers.iter().take(MOST_NAMED);
         let named: Vec<String> = named
-            .map(|one| format!("{} ({:.0} switches/s)", one.words(), one.switches_per_s))
+            .map(|one| format!("{} ({:.0} switches/s)", one.describe(), one.switches_per_s))
             .collect();
         let who = if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
         Some(format!("the answer holds only {condition}{who}"))
@@ -205,7 +205,7 @@ impl Fitness {
 }
 
 /// The pairs of each other setting and workload with the first one's runs of the same block.
-fn pairs(
+fn count_pairs(
     rows: &[Row],
     beside: bool,
     reads: impl Fn(usize) -> bool,
@@ -225,15 +225,15 @@ fn pairs(
     pairs
 }
 
-fn disturbers(rows: &[Row]) -> Vec<Disturber> {
-    let mut found: BTreeMap<(&str, &str), (BTreeSet<usize>, Disturber)> = BTreeMap::new();
+fn collect_disturbers(rows: &[Row]) -> Vec<DisturbingProcess> {
+    let mut found: BTreeMap<(&str, &str), (BTreeSet<usize>, DisturbingProcess)> = BTreeMap::new();
     for (place, row) in rows.iter().enumerate() {
         for host in &row.observation.hosts {
             for OtherProcess { name, cpu_ratio, cpus, switches_per_s, .. } in &host.others {
                 let new = || {
-                    let none = Disturber {
+                    let none = DisturbingProcess {
                         host: host.host.clone(),
-                        name: plain(name),
+                        name: sanitize_name(name),
                         cpu_ratio: 0.0,
                         cpus: CpuSet::new(),
                         switches_per_s: 0.0,
@@ -248,26 +248,26 @@ fn disturbers(rows: &[Row]) -> Vec<Disturber> {
             }
         }
     }
-    let mean = |(places, sum): (BTreeSet<usize>, Disturber)| {
+    let mean = |(places, sum): (BTreeSet<usize>, DisturbingProcess)| {
         let times = places.len() as f64;
         let cpu_ratio = sum.cpu_ratio / times;
         (
             times * cpu_ratio,
-            Disturber { cpu_ratio, switches_per_s: sum.switches_per_s / times, ..sum },
+            DisturbingProcess { cpu_ratio, switches_per_s: sum.switches_per_s / times, ..sum },
         )
     };
-    let mut found: Vec<(f64, Disturber)> = found.into_values().map(mean).collect();
+    let mut found: Vec<(f64, DisturbingProcess)> = found.into_values().map(mean).collect();
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
     found.into_iter().map(|(_, one)| one).collect()
 }
 
 /// A process has any name that it likes.
-fn plain(name: &str) -> String {
+fn sanitize_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
 }
 
 /// Other work beside the runs that count, by host.
-fn condition(results: &Results) -> Option<String> {
+fn describe_condition(results: &Results) -> Option<String> {
     if !results.beside {
         return None;
     }
@@ -291,50 +291,53 @@ fn condition(results: &Results) -> Option<String> {
                 .filter(|share| share.is_finite())
         });
         if work >= NAMED_SHARE {
-            parts.push(format!("{} of other work on {name}", share(work)));
+            parts.push(format!("{} of other work on {name}", format_share(work)));
         }
         if stolen >= NAMED_SHARE {
-            parts.push(format!("{} of {name}'s time stolen", share(stolen)));
+            parts.push(format!("{} of {name}'s time stolen", format_share(stolen)));
         }
     }
     (!parts.is_empty()).then(|| format!("beside {}", parts.join(" and ")))
 }
 
-fn share(share: f64) -> String {
-    words::percent((share * 100.0).round() / 100.0)
+fn format_share(share: f64) -> String {
+    words::format_percent((share * 100.0).round() / 100.0)
 }
 
 #[cfg(test)]
 mod tests {
     use latput_trial::Check;
     use latput_trial::check::{KNOB_DRIFT, STEAL};
-    use latput_units::{CpuId, Nanos, Rng};
+    use latput_units::{CpuId, Nanos, SeededRng};
 
     use super::*;
-    use crate::Summary;
-    use crate::synthetic::{Figures, noise, results, rr};
+    use crate::ResultsSummary;
+    use crate::synthetic::{SyntheticFigures, build_results, noise_factor, rr_workload};
 
     /// Forty blocks in which `20us` is a half worse, but looks three times as good as `off` where other work disturbs both.
-    fn faked(seed: u64, share: f64) -> Results {
-        let mut rng = Rng::from_seed(seed);
-        let mut made = results(&["off", "20us"], &[rr("rr")], 40, |setting, _| Figures {
-            rate: 1e5,
-            p99_us: Some([60.0, 90.0][setting] * noise(&mut rng, 0.05)),
-            service_demand_us: 2.0,
+    fn faked_results(seed: u64, share: f64) -> Results {
+        let mut rng = SeededRng::from_seed(seed);
+        let mut made = build_results(&["off", "20us"], &[rr_workload("rr")], 40, |setting, _| {
+            SyntheticFigures {
+                rate: 1e5,
+                p99_us: Some([60.0, 90.0][setting] * noise_factor(&mut rng, 0.05)),
+                service_demand_us: 2.0,
+            }
         });
         for row in &mut made.rows {
-            if Rng::split(seed, u64::from(row.block)).uniform() < share {
-                let p99_us = [3000.0, 1000.0][row.setting] * noise(&mut rng, 0.05);
-                let figures = Figures { rate: 1e5, p99_us: Some(p99_us), service_demand_us: 2.0 };
-                row.observation = crate::synthetic::observation(&rr("rr"), figures);
-                disturb(row, OTHER_WORK);
+            if SeededRng::from_seed_and_index(seed, u64::from(row.block)).next_uniform() < share {
+                let p99_us = [3000.0, 1000.0][row.setting] * noise_factor(&mut rng, 0.05);
+                let figures =
+                    SyntheticFigures { rate: 1e5, p99_us: Some(p99_us), service_demand_us: 2.0 };
+                row.observation = crate::synthetic::build_observation(&rr_workload("rr"), figures);
+                disturb_row(row, OTHER_WORK);
             }
         }
         made.goal = Some("latency".to_owned());
         made
     }
 
-    fn disturb(row: &mut Row, check: &str) {
+    fn disturb_row(row: &mut Row, check: &str) {
         row.observation.checks.push(Check {
             name: check.to_owned(),
             passed: false,
@@ -352,17 +355,17 @@ mod tests {
         }];
     }
 
-    fn headline(results: &Results) -> Headline {
-        Summary::from_results(results).headline.unwrap()
+    fn find_headline(results: &Results) -> Headline {
+        ResultsSummary::from_results(results).headline.unwrap()
     }
 
     #[test]
     fn disturbance_that_fakes_an_answer_never_sets_it() {
         for seed in 0..20 {
             for share in [0.1, 0.3, 0.45, 0.6, 0.9, 1.0] {
-                let made = faked(seed, share);
-                let found = headline(&made);
-                let fitness = Fitness::from_results(&made);
+                let made = faked_results(seed, share);
+                let found = find_headline(&made);
+                let fitness = RunFitness::from_results(&made);
                 if 2 * fitness.unfit > fitness.runs {
                     assert!(matches!(found, Headline::NotQuiet(_)), "{seed} {share}: {found:?}");
                 } else {
@@ -371,14 +374,14 @@ mod tests {
             }
         }
         // The same runs without the check are what the check is for.
-        let mut unchecked = faked(1, 0.9);
+        let mut unchecked = faked_results(1, 0.9);
         unchecked.rows.iter_mut().for_each(|row| row.observation.checks.clear());
-        assert!(matches!(headline(&unchecked), Headline::Set(_)));
+        assert!(matches!(find_headline(&unchecked), Headline::Set(_)));
     }
 
     #[test]
     fn disturber_share_and_remedy_are_told() {
-        let Headline::NotQuiet(sentence) = headline(&faked(1, 1.0)) else { panic!() };
+        let Headline::NotQuiet(sentence) = find_headline(&faked_results(1, 1.0)) else { panic!() };
         let expected = "80 of 80 trials are out: other programs used the hosts' CPUs (sha?sum 30% of CPU 1 on b); 0 of \
                         40 pairs with today's setting are left: run again on quiet hosts, or with `--beside` if that is \
                         part of the case";
@@ -387,32 +390,30 @@ mod tests {
 
     #[test]
     fn answer_beside_other_work_says_so() {
-        let made = Results { beside: true, ..faked(1, 1.0) };
-        assert!(matches!(headline(&made), Headline::Set(_)));
-        let fitness = Summary::from_results(&made).fitness;
+        let made = Results { beside: true, ..faked_results(1, 1.0) };
+        assert!(matches!(find_headline(&made), Headline::Set(_)));
+        let fitness = ResultsSummary::from_results(&made).fitness;
         assert_eq!(fitness.condition.as_deref(), Some("beside 30% of other work on b"));
         let words = fitness.beside_in_words().unwrap();
         assert!(words.ends_with("b: sha?sum 30% of CPU 1 on b (120 switches/s)"), "{words}");
-        let quiet = Results { beside: true, ..faked(1, 0.0) };
-        assert_eq!(Fitness::from_results(&quiet).condition, None);
+        let quiet = Results { beside: true, ..faked_results(1, 0.0) };
+        assert_eq!(RunFitness::from_results(&quiet).condition, None);
     }
 
     #[test]
     fn run_leaves_with_its_pair_only() {
-        let mut made = results(&["off", "on", "up"], &[rr("rr")], 10, |_, _| Figures {
-            rate: 1e5,
-            p99_us: Some(50.0),
-            service_demand_us: 2.0,
+        let mut made = build_results(&["off", "on", "up"], &[rr_workload("rr")], 10, |_, _| {
+            SyntheticFigures { rate: 1e5, p99_us: Some(50.0), service_demand_us: 2.0 }
         });
-        disturb(&mut made.rows[0], STEAL); // `off` in block 0
-        disturb(&mut made.rows[4], KNOB_DRIFT); // `on` in block 1
-        let fitness = Fitness::from_results(&made);
+        disturb_row(&mut made.rows[0], STEAL); // `off` in block 0
+        disturb_row(&mut made.rows[4], KNOB_DRIFT); // `on` in block 1
+        let fitness = RunFitness::from_results(&made);
         assert_eq!((fitness.unfit, fitness.runs), (2, 30));
         assert_eq!(fitness.pairs, BTreeMap::from([((1, 0), (8, 10)), ((2, 0), (9, 10))]));
         let labels = ["off", "on", "up"].map(str::to_owned);
         let words = fitness.by_setting_in_words(&labels).unwrap();
         assert_eq!(words, "1 of 10 with `off`, 1 of 10 with `on`, 0 of 10 with `up`");
-        let cells = Summary::from_results(&made).cells;
+        let cells = ResultsSummary::from_results(&made).cells;
         assert_eq!(cells.iter().map(|cell| cell.runs).collect::<Vec<_>>(), [9, 9, 10]);
         let p99 = latput_trial::Metric::LatencyNsP99;
         assert_eq!(cells[1].against_first[&p99].runs, 8);
@@ -421,18 +422,18 @@ mod tests {
     #[test]
     fn run_with_half_its_trials_is_judged() {
         let judged = |out: u32| {
-            let mut made = faked(3, 0.0);
+            let mut made = faked_results(3, 0.0);
             for row in made.rows.iter_mut().filter(|row| row.block < out) {
-                disturb(row, STEAL);
+                disturb_row(row, STEAL);
             }
-            headline(&made).kind()
+            find_headline(&made).kind()
         };
         assert_eq!((judged(20), judged(21)), ("stay", "no_answer"));
     }
 
     #[test]
     fn void_cpu_time_leaves_the_other_figures() {
-        let mut made = faked(1, 0.0);
+        let mut made = faked_results(1, 0.0);
         for row in &mut made.rows {
             row.observation.checks.push(Check {
                 name: "cpu-parts-add-up".to_owned(),
@@ -440,9 +441,9 @@ mod tests {
                 detail: String::new(),
             });
         }
-        assert!(matches!(headline(&made), Headline::Stay(_)));
+        assert!(matches!(find_headline(&made), Headline::Stay(_)));
         let of_cpu = Results { goal: Some("cpu".to_owned()), ..made };
-        let summary = Summary::from_results(&of_cpu);
+        let summary = ResultsSummary::from_results(&of_cpu);
         assert!(matches!(summary.headline, Some(Headline::NoAnswer(_))), "{:?}", summary.headline);
         let demand = latput_trial::Metric::SutServiceDemandUs;
         assert!(summary.cells[1].metrics.contains_key(&demand), "tables show it");
@@ -452,15 +453,19 @@ mod tests {
     #[test]
     fn noise_is_not_blamed_on_disturbance() {
         let noisy = |out: u32| {
-            let mut rng = Rng::from_seed(4);
-            let mut made = results(&["off", "20us"], &[rr("rr")], 8, |_, _| Figures {
-                rate: 1e5,
-                p99_us: Some(50.0 * noise(&mut rng, 1.5)),
-                service_demand_us: 2.0,
-            });
-            made.rows.iter_mut().filter(|row| row.block < out).for_each(|row| disturb(row, STEAL));
+            let mut rng = SeededRng::from_seed(4);
+            let mut made =
+                build_results(&["off", "20us"], &[rr_workload("rr")], 8, |_, _| SyntheticFigures {
+                    rate: 1e5,
+                    p99_us: Some(50.0 * noise_factor(&mut rng, 1.5)),
+                    service_demand_us: 2.0,
+                });
+            made.rows
+                .iter_mut()
+                .filter(|row| row.block < out)
+                .for_each(|row| disturb_row(row, STEAL));
             made.goal = Some("latency".to_owned());
-            headline(&made)
+            find_headline(&made)
         };
         assert!(matches!(noisy(0), Headline::TooNoisy(_)));
         assert!(matches!(noisy(1), Headline::TooNoisy(_)), "eight would not have been enough");

@@ -31,16 +31,16 @@ pub struct Goal {
     /// The text as written, or the named goal's name and meaning.
     pub text: String,
     /// Whether the objective is minimised or maximised.
-    pub direction: Optimize,
+    pub direction: OptimizeDirection,
     /// The figures to improve. The objective is their product; each has the same weight.
-    pub objective: Vec<Figure>,
+    pub objective: Vec<GoalFigure>,
     /// The limits that a chosen setting must keep.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<GoalCondition>,
 }
 
 /// Whether an objective is minimised or maximised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Optimize {
+pub enum OptimizeDirection {
     /// Smaller is better.
     Minimize,
     /// Larger is better.
@@ -49,16 +49,16 @@ pub enum Optimize {
 
 /// A measure, of one workload or of all that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Figure {
+pub struct GoalFigure {
     /// The measure.
-    pub measure: Measure,
+    pub measure: GoalMeasure,
     /// The name or kind of workload; `None` for every workload that has the measure.
     pub workload: Option<String>,
 }
 
 /// A quantity that a goal can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
+pub enum GoalMeasure {
     /// One metric.
     Metric(Metric),
     /// `rate`: transactions per second of request/response workloads, payload of live TCP connections, goodput of the others.
@@ -67,20 +67,20 @@ pub enum Measure {
 
 /// A limit that a setting must keep.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Condition {
+pub struct GoalCondition {
     /// The limited figure.
-    pub figure: Figure,
+    pub figure: GoalFigure,
     /// The side of the limit.
-    pub bound: Bound,
+    pub bound: BoundSide,
     /// The limit, in the metric's unit or as a share of the reference.
     pub number: f64,
     /// The reference of a relative limit; `None` for an absolute one.
-    pub reference: Option<Reference>,
+    pub reference: Option<LimitReference>,
 }
 
 /// The side of its limit on which a figure must stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum BoundSide {
     /// `>=`
     AtLeast,
     /// `<=`
@@ -89,7 +89,7 @@ pub enum Bound {
 
 /// The setting that a relative limit refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reference {
+pub enum LimitReference {
     /// The setting with the best value in the same workload.
     Best,
     /// The first setting, which has the host's values of today.
@@ -122,7 +122,7 @@ impl Goal {
     /// Reads a goal. The error names the wrong word, its place and the words that are allowed
     /// there.
     pub fn parse(text: &str) -> Result<Self, GoalError> {
-        parse::goal(text)
+        parse::parse_goal(text)
     }
 
     /// Reads the goal of a results file, in which metrics may have names of earlier versions.
@@ -133,11 +133,11 @@ impl Goal {
     }
 }
 
-impl FromStr for Condition {
+impl FromStr for GoalCondition {
     type Err = GoalError;
     /// Reads one limit, as behind `where`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse::limit(text)
+        parse::parse_limit(text)
     }
 }
 
@@ -148,7 +148,7 @@ impl FromStr for Goal {
     }
 }
 
-impl Figure {
+impl GoalFigure {
     /// The indices of its workloads, each with the metric of the measure there. Only the runs can
     /// tell whether a workload has that metric.
     pub fn cells_in(&self, workloads: &[Workload]) -> Vec<(usize, Metric)> {
@@ -163,7 +163,7 @@ impl Figure {
     }
 }
 
-impl Measure {
+impl GoalMeasure {
     /// The metric under `traffic`.
     pub fn metric_for(self, traffic: &Traffic) -> Metric {
         match (self, traffic) {
@@ -175,7 +175,7 @@ impl Measure {
     }
 
     /// The metric, if it is the same under any traffic.
-    pub(crate) const fn metric(self) -> Option<Metric> {
+    pub(crate) const fn fixed_metric(self) -> Option<Metric> {
         match self {
             Self::Metric(metric) => Some(metric),
             Self::Rate => None,
@@ -191,7 +191,7 @@ impl Measure {
     }
 }
 
-impl fmt::Display for Figure {
+impl fmt::Display for GoalFigure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.workload {
             None => f.write_str(self.measure.name()),
@@ -200,17 +200,17 @@ impl fmt::Display for Figure {
     }
 }
 
-impl fmt::Display for Condition {
+impl fmt::Display for GoalCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bound = match self.bound {
-            Bound::AtLeast => ">=",
-            Bound::AtMost => "<=",
+            BoundSide::AtLeast => ">=",
+            BoundSide::AtMost => "<=",
         };
         write!(f, "{} {bound} {}", self.figure, self.number)?;
         f.write_str(match self.reference {
             None => "",
-            Some(Reference::Best) => " best",
-            Some(Reference::Today) => " today",
+            Some(LimitReference::Best) => " best",
+            Some(LimitReference::Today) => " today",
         })
     }
 }
@@ -218,7 +218,7 @@ impl fmt::Display for Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::{rr, stream};
+    use crate::synthetic::{rr_workload, stream_workload};
 
     #[test]
     fn workload_name_precedes_equal_kind() {
@@ -228,7 +228,7 @@ mod tests {
             let found: Vec<usize> = found.into_iter().map(|(workload, _)| workload).collect();
             assert_eq!(found, expected, "{of}");
         };
-        let named = [rr("tcp_stream"), stream("x"), stream("y")];
+        let named = [rr_workload("tcp_stream"), stream_workload("x"), stream_workload("y")];
         check(&named, "tcp_stream", &[0]);
         check(&named, "y", &[2]);
         check(&named, "tcp_rr", &[0]);

@@ -1,7 +1,7 @@
 //! Live traffic by port or by peer: what today's setting has in each group of connections, and what the others change there.
 //!
 //! They are looks, not goals: the guards and the goal are about all connections together. The comparisons are those of
-//! [`crate::compare()`], with the same correction for their number.
+//! [`crate::compare_settings`], with the same correction for their number.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use latput_trial::{Metric, Observation, Results, Row, Traffic, Workload};
 use latput_units::IntoMap;
 
 use crate::compare::{CompareMethod, Comparison, SMALLEST_EFFECT, compare_figures};
-use crate::runs::Runs;
+use crate::runs::RunTable;
 
 /// The figures of a group that are compared. The shortest round trip is of a connection's last minutes, in which other
 /// settings were in force too.
@@ -62,18 +62,18 @@ pub struct ConnectionGroup {
 impl ConnectionGroups {
     /// The groups of these results; `None` if live traffic was not told apart.
     pub fn from_results(results: &Results) -> Option<Self> {
-        let groups = busiest(results);
+        let groups = busiest_groups(results);
         let by = groups.keys().find_map(|group| group.by())?;
         let ordered = in_order(&groups);
-        let apart = apart(results, &ordered);
-        let runs = Runs::from_results(&apart);
+        let apart = split_by_group(results, &ordered);
+        let runs = RunTable::from_results(&apart);
         let told = |(idx, group): (usize, &TcpGroup)| ConnectionGroup {
             name: group.to_string(),
             connections: groups[group].connections,
             today: TOLD
                 .iter()
                 .filter_map(|metric| {
-                    Some((*metric, runs.estimate(0, idx, *metric, results.confidence)?))
+                    Some((*metric, runs.estimate_figure(0, idx, *metric, results.confidence)?))
                 })
                 .into_map(),
         };
@@ -96,14 +96,14 @@ impl ConnectionGroups {
 
 /// Sum of a group over all runs.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct GroupTotals {
     connections: u64,
     payload_bytes: u64,
 }
 
 /// The groups with the most payload under today's setting: a file of another program may have any number.
-fn busiest(results: &Results) -> BTreeMap<TcpGroup, Sum> {
-    let mut sums: BTreeMap<TcpGroup, Sum> = BTreeMap::new();
+fn busiest_groups(results: &Results) -> BTreeMap<TcpGroup, GroupTotals> {
+    let mut sums: BTreeMap<TcpGroup, GroupTotals> = BTreeMap::new();
     for row in &results.rows {
         let hosts = row.observation.hosts.iter();
         for (group, seen) in hosts.flat_map(|host| &host.tcp_groups) {
@@ -121,7 +121,7 @@ fn busiest(results: &Results) -> BTreeMap<TcpGroup, Sum> {
 }
 
 /// The groups by payload, with the others at the end.
-fn in_order(sums: &BTreeMap<TcpGroup, Sum>) -> Vec<TcpGroup> {
+fn in_order(sums: &BTreeMap<TcpGroup, GroupTotals>) -> Vec<TcpGroup> {
     let mut named: Vec<TcpGroup> =
         sums.keys().copied().filter(|it| *it != TcpGroup::Others).collect();
     named.sort_by_key(|group| std::cmp::Reverse(sums[group].payload_bytes));
@@ -131,7 +131,7 @@ fn in_order(sums: &BTreeMap<TcpGroup, Sum>) -> Vec<TcpGroup> {
 }
 
 /// The results with a workload for each group, whose runs have the group's figures only.
-fn apart(results: &Results, groups: &[TcpGroup]) -> Results {
+fn split_by_group(results: &Results, groups: &[TcpGroup]) -> Results {
     let runs = |row: &Row| {
         let of_group = |(workload, group): (usize, &TcpGroup)| {
             let hosts = row.observation.hosts.iter();
@@ -156,24 +156,28 @@ fn apart(results: &Results, groups: &[TcpGroup]) -> Results {
 mod tests {
     use latput_stats::Histogram;
     use latput_trial::observation::TcpObservation;
-    use latput_units::{Nanos, Rng};
+    use latput_units::{Nanos, SeededRng};
 
     use super::*;
-    use crate::compare::Verdict;
-    use crate::synthetic::{Figures, noise, results};
+    use crate::compare::ComparisonVerdict;
+    use crate::synthetic::{SyntheticFigures, build_results, noise_factor};
 
     /// Live traffic whose port 443 has these times today's round trips under setting `b`.
     fn made_up(effect: f64, blocks: u32) -> Results {
-        let mut rng = Rng::from_seed(3);
+        let mut rng = SeededRng::from_seed(3);
         let live = Workload::plain("live", Traffic::Live);
-        let mut found = results(&["a", "b"], &[live], blocks, |_, _| Figures::default());
+        let mut found =
+            build_results(&["a", "b"], &[live], blocks, |_, _| SyntheticFigures::default());
         for row in &mut found.rows {
             let host = &mut row.observation.hosts[0];
             let ports = [(TcpGroup::Local(443), 1000, effect), (TcpGroup::Remote(80), 10, 1.0)];
             for (group, bytes, effect) in ports {
                 let times = if row.setting == 1 { effect } else { 1.0 };
                 let mut rtt = Histogram::new();
-                rtt.record_n(Nanos::from_secs_f64(2e-4 * times * noise(&mut rng, 0.01)), 100);
+                rtt.record_n(
+                    Nanos::from_secs_f64(2e-4 * times * noise_factor(&mut rng, 0.01)),
+                    100,
+                );
                 rtt.pack();
                 let seen = TcpObservation {
                     readings: 20,
@@ -188,7 +192,7 @@ mod tests {
         found
     }
 
-    fn verdicts(found: &ConnectionGroups, group: usize) -> Vec<(Metric, Verdict)> {
+    fn group_verdicts(found: &ConnectionGroups, group: usize) -> Vec<(Metric, ComparisonVerdict)> {
         let (setting, comparison) = &found.comparisons[0];
         assert_eq!(*setting, 1);
         let of_group = comparison.figures.iter().filter(|it| it.workload_idx == group);
@@ -204,18 +208,18 @@ mod tests {
         let today = &found.groups[0].today[&Metric::TcpRttNsP99];
         assert!((today.value / 2e5 - 1.0).abs() < 0.02, "{today:?}");
         let p99 = |group: usize| {
-            let all = verdicts(&found, group);
+            let all = group_verdicts(&found, group);
             all.iter().find(|(metric, _)| *metric == Metric::TcpRttNsP99).unwrap().1
         };
-        assert_eq!(p99(0), Verdict::Worse);
-        assert_ne!(p99(1), Verdict::Worse);
-        assert_eq!(verdicts(&found, 0).len(), COMPARED.len());
+        assert_eq!(p99(0), ComparisonVerdict::Worse);
+        assert_ne!(p99(1), ComparisonVerdict::Worse);
+        assert_eq!(group_verdicts(&found, 0).len(), COMPARED.len());
     }
 
     /// Plain 99% intervals of eight groups would call something different in some 15% of the runs.
     #[test]
     fn many_looks_are_not_many_claims() {
-        let mut rng = Rng::from_seed(9);
+        let mut rng = SeededRng::from_seed(9);
         let plain = made_up(1.0, 5);
         let mut claims = 0;
         for _ in 0..60 {
@@ -223,19 +227,20 @@ mod tests {
             for row in &mut found.rows {
                 let groups = (0..8).map(|port| {
                     let mut rtt = Histogram::new();
-                    rtt.record(Nanos::from_secs_f64(2e-4 * noise(&mut rng, 0.05)));
+                    rtt.record(Nanos::from_secs_f64(2e-4 * noise_factor(&mut rng, 0.05)));
                     rtt.pack();
-                    let acked_bytes = Nanos::from_secs_f64(1e-3 * noise(&mut rng, 0.05)).as_ns();
+                    let acked_bytes =
+                        Nanos::from_secs_f64(1e-3 * noise_factor(&mut rng, 0.05)).as_ns();
                     let seen = TcpObservation { acked_bytes, rtt, ..Default::default() };
                     (TcpGroup::Local(port), seen)
                 });
                 row.observation.hosts[0].tcp_groups = groups.collect();
             }
             let found = ConnectionGroups::from_results(&found).unwrap();
-            let judged: Vec<_> = (0..8).flat_map(|group| verdicts(&found, group)).collect();
+            let judged: Vec<_> = (0..8).flat_map(|group| group_verdicts(&found, group)).collect();
             assert_eq!(judged.len(), 8 * COMPARED.len());
-            let is_claim = |(_, verdict): &(Metric, Verdict)| {
-                matches!(verdict, Verdict::Better | Verdict::Worse)
+            let is_claim = |(_, verdict): &(Metric, ComparisonVerdict)| {
+                matches!(verdict, ComparisonVerdict::Better | ComparisonVerdict::Worse)
             };
             claims += u32::from(judged.iter().any(is_claim));
         }
@@ -245,7 +250,7 @@ mod tests {
     #[test]
     fn groups_are_optional_and_bounded() {
         let live = Workload::plain("live", Traffic::Live);
-        let plain = results(&["a"], &[live], 3, |_, _| Figures::default());
+        let plain = build_results(&["a"], &[live], 3, |_, _| SyntheticFigures::default());
         assert_eq!(ConnectionGroups::from_results(&plain), None);
         let mut many = made_up(1.0, 2);
         for row in &mut many.rows {
@@ -271,7 +276,7 @@ mod tests {
             groups.get_mut(&TcpGroup::Remote(80)).unwrap().acked_bytes = 1_000_000;
         }
         let names: Vec<String> =
-            in_order(&busiest(&found)).iter().map(TcpGroup::to_string).collect();
+            in_order(&busiest_groups(&found)).iter().map(TcpGroup::to_string).collect();
         assert_eq!(names, ["local:443", "remote:80"]);
     }
 }

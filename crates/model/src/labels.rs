@@ -109,16 +109,20 @@ mod tests {
     use latput_trial::HostToday;
 
     use super::*;
-    use crate::synthetic::{Figures, results};
+    use crate::synthetic::{SyntheticFigures, build_results};
 
     #[test]
     fn shared_knobs_are_named_once() {
-        check(&["t=0us", "t=20us"], "t", &["0us", "20us"]);
-        check(&["t=0us mtu=1500", "t=20us mtu=9000"], "t, mtu", &["0us, 1500", "20us, 9000"]);
-        check(&["t=0us", "mtu=1500"], "setting", &["t=0us", "mtu=1500"]);
-        check(&["as found", "t=20us"], "setting", &["as found", "t=20us"]);
-        check(&["", ""], "setting", &["", ""]);
-        check(&[], "setting", &[]);
+        check_labels(&["t=0us", "t=20us"], "t", &["0us", "20us"]);
+        check_labels(
+            &["t=0us mtu=1500", "t=20us mtu=9000"],
+            "t, mtu",
+            &["0us, 1500", "20us, 9000"],
+        );
+        check_labels(&["t=0us", "mtu=1500"], "setting", &["t=0us", "mtu=1500"]);
+        check_labels(&["as found", "t=20us"], "setting", &["as found", "t=20us"]);
+        check_labels(&["", ""], "setting", &["", ""]);
+        check_labels(&[], "setting", &[]);
     }
 
     #[test]
@@ -126,7 +130,7 @@ mod tests {
         for (label, was_read, expected) in
             [(TODAY, true, true), (TODAY, false, false), ("mtu=1500", true, false)]
         {
-            let mut made = results(&[label], &[], 1, |_, _| Figures::default());
+            let mut made = build_results(&[label], &[], 1, |_, _| SyntheticFigures::default());
             if was_read {
                 let (host, role) = ("b".to_owned(), Role::Sut);
                 made.today = vec![HostToday { host, role, values: State::default() }];
@@ -139,7 +143,7 @@ mod tests {
     fn today_is_told_with_its_values() {
         let both = |sut: u64, generator: u64| [(Role::Sut, sut), (Role::Generator, generator)];
         let label = |of_plan: &[&str], values: &[(Role, u64)]| {
-            let mut made = results(of_plan, &[], 1, |_, _| Figures::default());
+            let mut made = build_results(of_plan, &[], 1, |_, _| SyntheticFigures::default());
             let knob = Knob::Txqueuelen;
             made.today = [(Role::Sut, "b"), (Role::Generator, "a")]
                 .map(|(role, host)| HostToday { host: host.into(), role, values: State::default() })
@@ -175,8 +179,10 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(labels: &[&str], knobs: &str, short: &[&str]) {
-        let found = ShortLabels::from_results(&results(labels, &[], 1, |_, _| Figures::default()));
+    fn check_labels(labels: &[&str], knobs: &str, short: &[&str]) {
+        let found = ShortLabels::from_results(&build_results(labels, &[], 1, |_, _| {
+            SyntheticFigures::default()
+        }));
         assert_eq!(
             (found.knobs.as_str(), found.labels.as_slice()),
             (knobs, &*short.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>())

@@ -26,18 +26,18 @@ mod synthetic;
 mod warning;
 mod words;
 
-pub use compare::{Comparison, compare};
-pub use fit::{CostModel, Term, fit};
-pub use fitness::{Disturber, Fitness};
+pub use compare::{Comparison, compare_settings};
+pub use fit::{CostModel, CostTerm, fit_cost_models};
+pub use fitness::{DisturbingProcess, RunFitness};
 pub use goal::{Goal, GoalError};
 pub use groups::ConnectionGroups;
 pub use labels::ShortLabels;
 pub use pairs::{PairsSummary, PairsVerdict};
-pub use predicted::{Prediction, predicted};
+pub use predicted::{PredictionReport, compare_prediction};
 pub use recommend::{
-    EarlyAnswer, Eliminated, Headline, LARGEST_MISSED, Looks, ObjectiveChange, SettingVerdict,
-    SmallestEffect, banned, early_answer, eliminated, objective_center, objective_ratio,
-    objective_scatter, recommendation,
+    EarlyAnswer, EliminatedSetting, Headline, LARGEST_MISSED, ObjectiveChange, PlannedLooks,
+    SettingVerdict, SmallestEffect, banned_settings, early_answer, find_eliminated,
+    objective_center, objective_ratio, objective_scatter, recommend_setting,
 };
 pub use search::Search;
-pub use summary::{Cell, ProvenBy, Recommendation, Summary, too_wide};
+pub use summary::{CellSummary, ProvenBy, Recommendation, ResultsSummary, too_wide};

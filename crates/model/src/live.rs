@@ -21,7 +21,7 @@ const MOST_PAIRS: usize = 1_000_000;
 
 /// Root of the mean square, of all or of the last [`RECENT`], whichever is more: a host may become noisier. `None` with fewer
 /// than [`FEWEST`] logarithms, or with one that is not finite.
-pub fn scale(noise: &[f64]) -> Option<f64> {
+pub fn noise_scale(noise: &[f64]) -> Option<f64> {
     if noise.len() < FEWEST || !noise.iter().all(|log| log.is_finite()) {
         return None;
     }
@@ -34,8 +34,8 @@ pub fn scale(noise: &[f64]) -> Option<f64> {
 }
 
 /// The logarithm of a ratio that noise alone exceeds with the chance [`LEVEL`]; `None` if the noise is not known.
-pub fn margin(noise: &[f64]) -> Option<f64> {
-    let scale = scale(noise)?; // no pair at all has no Student's t
+pub fn noise_margin(noise: &[f64]) -> Option<f64> {
+    let scale = noise_scale(noise)?; // no pair at all has no Student's t
     Some(critical_t(1.0 - 2.0 * LEVEL, noise.len()) * scale)
 }
 
@@ -90,31 +90,31 @@ pub fn smallest_effect(scale: f64, pairs: usize, confidence: f64) -> Option<f64>
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
 
     /// Normally distributed noise of this scale.
-    fn noise(rng: &mut Rng, scale: f64) -> f64 {
+    fn draw_noise(rng: &mut SeededRng, scale: f64) -> f64 {
         // Irwin and Hall: the sum of twelve uniform draws.
-        scale * ((0..12).map(|_| rng.uniform()).sum::<f64>() - 6.0)
+        scale * ((0..12).map(|_| rng.next_uniform()).sum::<f64>() - 6.0)
     }
 
     #[test]
     fn noise_seldom_exceeds_the_margin() {
-        let mut rng = Rng::from_seed(7);
+        let mut rng = SeededRng::from_seed(7);
         for pairs in [FEWEST, 8, 50] {
             let draws = 40_000;
             let exceeded = (0..draws).filter(|_| {
-                let known: Vec<f64> = (0..pairs).map(|_| noise(&mut rng, 0.1)).collect();
-                noise(&mut rng, 0.1) > margin(&known).unwrap()
+                let known: Vec<f64> = (0..pairs).map(|_| draw_noise(&mut rng, 0.1)).collect();
+                draw_noise(&mut rng, 0.1) > noise_margin(&known).unwrap()
             });
             let share = exceeded.count() as f64 / f64::from(draws);
             assert!((0.0004..0.0018).contains(&share), "{share} with {pairs} pairs");
         }
-        assert_eq!(margin(&[]), None);
-        assert_eq!(margin(&[0.1; FEWEST - 1]), None);
-        assert_eq!(margin(&[f64::NAN; FEWEST]), None);
+        assert_eq!(noise_margin(&[]), None);
+        assert_eq!(noise_margin(&[0.1; FEWEST - 1]), None);
+        assert_eq!(noise_margin(&[f64::NAN; FEWEST]), None);
     }
 
     #[test]
@@ -147,11 +147,11 @@ mod tests {
         let before = [0.01; 100];
         let mut noise = before.to_vec();
         noise.extend([0.1; RECENT]);
-        assert!((scale(&noise).unwrap() - 0.1).abs() < 1e-12);
+        assert!((noise_scale(&noise).unwrap() - 0.1).abs() < 1e-12);
         // One that became quieter is known by all: the noise may come back.
         noise.extend([0.0; RECENT]);
         let all = (0.01 * 0.01 * 100.0 + 0.1 * 0.1 * 12.0_f64) / 124.0;
-        assert!((scale(&noise).unwrap() - all.sqrt()).abs() < 1e-12);
+        assert!((noise_scale(&noise).unwrap() - all.sqrt()).abs() < 1e-12);
     }
 
     /// scipy 1.17: `t.ppf(0.999, 12)`.
@@ -174,8 +174,8 @@ mod tests {
             assert!(!is_proven_above(&[far, far, bad], limit, 12), "{bad:?}");
             assert!(!is_proven_above(&[bad], limit, 12), "{bad:?}");
         }
-        assert_eq!(scale(&[3.0, -4.0, 3.0, -4.0]), Some(12.5_f64.sqrt()));
-        let margin = margin(&[0.1; 12]).unwrap();
+        assert_eq!(noise_scale(&[3.0, -4.0, 3.0, -4.0]), Some(12.5_f64.sqrt()));
+        let margin = noise_margin(&[0.1; 12]).unwrap();
         assert!((margin - 0.1 * T_OF_12).abs() < 1e-6, "{margin}");
     }
 

@@ -11,9 +11,9 @@ use latput_trial::{Results, Row};
 
 pub use self::plan::confirming_plan;
 use crate::compare::{OriginDifference, differences_of_hosts};
-use crate::confirmation::confirmation;
-use crate::goal::{Goal, Optimize};
-use crate::recommend::{eliminated, objective_center};
+use crate::confirmation::extract_confirmation;
+use crate::goal::{Goal, OptimizeDirection};
+use crate::recommend::{find_eliminated, objective_center};
 
 /// Summary of the settings that all of several pairs tried.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,13 +88,15 @@ impl PairsSummary {
         let files: Vec<Results> = files
             .iter()
             .map(|results| {
-                confirmation(results).map_or_else(|| results.clone(), |(fresh, _)| fresh)
+                extract_confirmation(results).map_or_else(|| results.clone(), |(fresh, _)| fresh)
             })
             .collect();
         let goal = must_be_alike(&files)?;
         let [first, ..] = files.as_slice() else { return Err("no results are given".to_owned()) };
-        let shared: Vec<(&LabelledSetting, Vec<usize>)> =
-            first.settings[1..].iter().filter_map(|it| Some((it, places(it, &files)?))).collect();
+        let shared: Vec<(&LabelledSetting, Vec<usize>)> = first.settings[1..]
+            .iter()
+            .filter_map(|it| Some((it, find_positions(it, &files)?)))
+            .collect();
         if shared.is_empty() {
             return Err(
                 "no setting but the first is in all results: run the same plan on each pair"
@@ -115,14 +117,14 @@ impl PairsSummary {
             })?;
             let mut worse = None;
             for (pair, two) in twos.iter().enumerate().rev() {
-                let found = eliminated(two, &goal, share)?.into_iter().next();
+                let found = find_eliminated(two, &goal, share)?.into_iter().next();
                 worse = found.map(|one| (pair, one.why)).or(worse);
             }
-            settings.push(judged(label, &centers, worse, goal.direction, level)?);
+            settings.push(judge_setting(label, &centers, worse, goal.direction, level)?);
         }
         let gain = |it: &PairsSetting| match goal.direction {
-            Optimize::Minimize => it.ratio,
-            Optimize::Maximize => -it.ratio,
+            OptimizeDirection::Minimize => it.ratio,
+            OptimizeDirection::Maximize => -it.ratio,
         };
         let stable =
             settings.iter().enumerate().filter(|(_, it)| it.verdict == PairsVerdict::Stable);
@@ -183,7 +185,7 @@ fn first_settings_differ(one: &Results, other: &Results) -> Option<String> {
 }
 
 /// Where each of the results has a setting; `None` if one lacks it.
-fn places(setting: &LabelledSetting, files: &[Results]) -> Option<Vec<usize>> {
+fn find_positions(setting: &LabelledSetting, files: &[Results]) -> Option<Vec<usize>> {
     let is_it =
         |other: &LabelledSetting| other.by_role == setting.by_role && other.label == setting.label;
     files.iter().map(|results| results.settings.iter().position(is_it)).collect()
@@ -220,19 +222,19 @@ pub(crate) fn with_settings(results: &Results, settings: Vec<LabelledSetting>) -
     }
 }
 
-fn judged(
+fn judge_setting(
     label: &str,
     centers: &[Center],
     worse: Option<(usize, String)>,
-    direction: Optimize,
+    direction: OptimizeDirection,
     level: f64,
 ) -> Result<PairsSetting, String> {
     let unusable = || format!("the figures of `{label}` cannot be compared");
     let Agreement { log, p_value, inconsistency } =
         Agreement::from_centers(centers).ok_or_else(unusable)?;
     let p_better = |center: &Center| match direction {
-        Optimize::Minimize => center.p_below(),
-        Optimize::Maximize => center.p_above(),
+        OptimizeDirection::Minimize => center.p_below(),
+        OptimizeDirection::Maximize => center.p_above(),
     };
     let unproven = centers.iter().position(|center| p_better(center) >= level);
     let verdict = match (worse, unproven) {
@@ -258,32 +260,34 @@ mod tests {
     use latput_knobs::{Knob, Qdisc, Setting, Value};
     use latput_trial::observation::Role;
     use latput_trial::results::HostFacts;
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
-    use crate::synthetic::{Figures, noise, results, rr};
+    use crate::synthetic::{SyntheticFigures, build_results, noise_factor, rr_workload};
 
     /// Eight blocks on a pair where settings `b` and `c` have these times the rate of `a`.
-    fn pair(number: u64, rates: [f64; 2]) -> Results {
-        let mut rng = Rng::split(7, number);
+    fn make_pair(number: u64, rates: [f64; 2]) -> Results {
+        let mut rng = SeededRng::from_seed_and_index(7, number);
         let rates = [1.0, rates[0], rates[1]];
-        let mut found = results(&["a", "b", "c"], &[rr("rr")], 8, |setting, _| Figures {
-            rate: 1e4 * (1.0 + number as f64) * rates[setting] * noise(&mut rng, 0.02),
-            ..Figures::default()
+        let mut found = build_results(&["a", "b", "c"], &[rr_workload("rr")], 8, |setting, _| {
+            SyntheticFigures {
+                rate: 1e4 * (1.0 + number as f64) * rates[setting] * noise_factor(&mut rng, 0.02),
+                ..SyntheticFigures::default()
+            }
         });
         found.goal = Some("maximize transactions_per_s".to_owned());
         found
     }
 
-    fn verdicts(rates: [[f64; 2]; 3]) -> PairsSummary {
+    fn summarize_pairs(rates: [[f64; 2]; 3]) -> PairsSummary {
         let files: Vec<Results> =
-            (0..).zip(rates).map(|(number, rates)| pair(number, rates)).collect();
+            (0..).zip(rates).map(|(number, rates)| make_pair(number, rates)).collect();
         PairsSummary::from_results(&files).unwrap()
     }
 
     #[test]
     fn best_setting_of_every_pair_is_recommended() {
-        let found = verdicts([[1.1, 1.3], [1.1, 1.3], [1.1, 1.3]]);
+        let found = summarize_pairs([[1.1, 1.3], [1.1, 1.3], [1.1, 1.3]]);
         let names: Vec<_> = found.settings.iter().map(|it| it.verdict.name()).collect();
         assert_eq!(names, ["stable", "stable"], "{found:?}");
         assert_eq!(found.recommended, Some(1));
@@ -295,7 +299,7 @@ mod tests {
 
     #[test]
     fn differing_fact_of_pair_is_named() {
-        let mut files: Vec<Results> = (0..3).map(|number| pair(number, [1.1, 1.3])).collect();
+        let mut files: Vec<Results> = (0..3).map(|number| make_pair(number, [1.1, 1.3])).collect();
         for (results, driver) in files.iter_mut().zip(["ixgbe", "ixgbe", "ice"]) {
             let facts = vec![("driver".to_owned(), driver.to_owned())];
             let role = Role::Sut;
@@ -311,19 +315,19 @@ mod tests {
 
     #[test]
     fn reversed_pair_makes_setting_unstable() {
-        let found = verdicts([[1.1, 1.3], [1.1, 1.3], [1.1, 0.8]]);
+        let found = summarize_pairs([[1.1, 1.3], [1.1, 1.3], [1.1, 0.8]]);
         assert_eq!(found.settings[1].verdict, PairsVerdict::Unstable, "{found:?}");
         assert!(found.settings[1].inconsistency > 0.9);
         assert_eq!(found.recommended, Some(0), "{found:?}");
         // Also where it helps everywhere, and much more on one pair.
-        let found = verdicts([[1.0, 1.1], [1.0, 1.1], [1.0, 2.0]]);
+        let found = summarize_pairs([[1.0, 1.1], [1.0, 1.1], [1.0, 2.0]]);
         assert_eq!(found.settings[1].verdict, PairsVerdict::Unstable, "{found:?}");
         assert_eq!(found.recommended, None);
     }
 
     #[test]
     fn unproven_and_harmful_settings_are_told_apart() {
-        let found = verdicts([[1.0, 0.8], [1.0, 0.8], [1.0, 0.8]]);
+        let found = summarize_pairs([[1.0, 0.8], [1.0, 0.8], [1.0, 0.8]]);
         assert_eq!(found.settings[0].verdict, PairsVerdict::Unproven(0), "{found:?}");
         assert!(
             matches!(&found.settings[1].verdict, PairsVerdict::Worse(0, why) if why.contains("proven worse")),
@@ -337,7 +341,7 @@ mod tests {
 
     #[test]
     fn results_of_other_plans_are_refused() {
-        let files = || vec![pair(0, [1.0, 1.0]), pair(1, [1.0, 1.0])];
+        let files = || vec![make_pair(0, [1.0, 1.0]), make_pair(1, [1.0, 1.0])];
         let refused = |files: &[Results], words: &str| {
             let error = PairsSummary::from_results(files).unwrap_err();
             assert!(error.contains(words), "{error}");
@@ -347,7 +351,7 @@ mod tests {
         other[1].goal = Some("minimize latency_ns_p99".to_owned());
         refused(&other, "differ in the goal");
         let mut other = files();
-        other[1].workloads = vec![rr("other")];
+        other[1].workloads = vec![rr_workload("other")];
         refused(&other, "differ in the workload");
         let mut other = files();
         other[1].confidence = 0.95;
@@ -359,7 +363,7 @@ mod tests {
         let other = files().into_iter().map(|it| Results { settings: Vec::new(), ..it });
         refused(&other.collect::<Vec<_>>(), "has no setting");
         let mut other = files();
-        other[1].settings[0].by_role = setting("mtu=9000");
+        other[1].settings[0].by_role = parse_setting("mtu=9000");
         refused(
             &other,
             "differ in the first setting, which all others are compared with (sut.mtu=several values, there \
@@ -374,7 +378,7 @@ mod tests {
         refused(&other, "fewer than two blocks");
     }
 
-    fn setting(text: &str) -> std::collections::BTreeMap<Role, Setting> {
+    fn parse_setting(text: &str) -> std::collections::BTreeMap<Role, Setting> {
         let (knob, value) = latput_knobs::parse_assignment(text).unwrap();
         [(Role::Sut, Setting::from([(knob, value)]))].into()
     }
@@ -382,7 +386,7 @@ mod tests {
     /// As each kernel numbers the disciplines that somebody has set.
     #[test]
     fn numbered_qdiscs_are_the_same_setting() {
-        let mut files = vec![pair(0, [1.1, 1.3]), pair(1, [1.1, 1.3])];
+        let mut files = vec![make_pair(0, [1.1, 1.3]), make_pair(1, [1.1, 1.3])];
         for (file, number) in files.iter_mut().zip(1u16..) {
             let qdisc = Qdisc::of_kind("fq_codel").with_handle(number);
             file.settings[0].by_role =
@@ -397,7 +401,7 @@ mod tests {
         let center = |log: f64| Center { log, error: 0.01, degrees_of_freedom: 7, runs: 8 };
         let judged = |level: f64| {
             let centers = [center(0.1), center(0.13), center(0.15)];
-            judged("b", &centers, None, Optimize::Maximize, level).unwrap()
+            judge_setting("b", &centers, None, OptimizeDirection::Maximize, level).unwrap()
         };
         let p_value = judged(0.5).p_value;
         assert!((0.001..0.4).contains(&p_value), "{p_value}");
@@ -407,7 +411,7 @@ mod tests {
 
     #[test]
     fn results_without_runs_confirm_nothing() {
-        let found = Results { confirmed_from: Some(3), ..pair(0, [1.0, 1.0]) };
+        let found = Results { confirmed_from: Some(3), ..make_pair(0, [1.0, 1.0]) };
         let found = with_settings(&found, found.settings.clone());
         assert_eq!((found.confirmed_from, found.rows.len()), (None, 0));
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use latput_trial::metric::PreferredDirection;
 use latput_trial::{Metric, Results, Traffic};
 
-use crate::cell::Cell;
-use crate::goal::Measure;
+use crate::cell::CellSummary;
+use crate::goal::GoalMeasure;
 
 /// Differences of estimates up to this share are ignored.
 const TOLERANCE: f64 = 0.01;
@@ -22,13 +22,13 @@ type Costs = BTreeMap<(usize, Metric), f64>;
 /// order of their mean cost, least first, and each is kept unless one already kept beats it. With a
 /// tolerance three settings may beat each other in a ring; comparing all pairs would then keep
 /// none.
-pub(crate) fn front(results: &Results, cells: &[Cell]) -> Vec<usize> {
+pub(crate) fn pareto_front(results: &Results, cells: &[CellSummary]) -> Vec<usize> {
     let mut settings: BTreeMap<usize, Costs> = BTreeMap::new();
     for cell in cells {
         let costs = settings.entry(cell.setting).or_default();
-        for metric in compared(&results.workloads[cell.workload].traffic) {
+        for metric in compared_metrics(&results.workloads[cell.workload].traffic) {
             if let Some(estimate) = cell.metrics.get(&metric) {
-                costs.insert((cell.workload, metric), cost(metric, estimate.value));
+                costs.insert((cell.workload, metric), log_cost(metric, estimate.value));
             }
         }
     }
@@ -39,7 +39,7 @@ pub(crate) fn front(results: &Results, cells: &[Cell]) -> Vec<usize> {
     complete.sort_by(|a, b| total(&a.1).total_cmp(&total(&b.1)).then(a.0.cmp(&b.0)));
     let mut kept: Vec<(usize, Costs)> = Vec::new();
     for candidate in complete {
-        if !kept.iter().any(|other| beats(&other.1, &candidate.1)) {
+        if !kept.iter().any(|other| dominates(&other.1, &candidate.1)) {
             kept.push(candidate);
         }
     }
@@ -48,21 +48,25 @@ pub(crate) fn front(results: &Results, cells: &[Cell]) -> Vec<usize> {
     front
 }
 
-fn compared(traffic: &Traffic) -> [Metric; 3] {
+fn compared_metrics(traffic: &Traffic) -> [Metric; 3] {
     if matches!(traffic, Traffic::Live) {
-        return [Measure::Rate.metric_for(traffic), Metric::TcpRttNsP99, Metric::SutPacketCpuNs];
+        return [
+            GoalMeasure::Rate.metric_for(traffic),
+            Metric::TcpRttNsP99,
+            Metric::SutPacketCpuNs,
+        ];
     }
     let tail = if traffic.is_transactional() { Metric::LatencyNsP99 } else { Metric::ProbeNsP99 };
-    [Measure::Rate.metric_for(traffic), tail, Metric::SutServiceDemandUs]
+    [GoalMeasure::Rate.metric_for(traffic), tail, Metric::SutServiceDemandUs]
 }
 
-fn cost(metric: Metric, value: f64) -> f64 {
+fn log_cost(metric: Metric, value: f64) -> f64 {
     let log = value.max(f64::MIN_POSITIVE).ln();
     if metric.preferred_direction() == PreferredDirection::Higher { -log } else { log }
 }
 
 /// Whether `a` is better than `b` in some figure and worse in none.
-fn beats(a: &Costs, b: &Costs) -> bool {
+fn dominates(a: &Costs, b: &Costs) -> bool {
     let step = TOLERANCE.ln_1p();
     let differences = || a.iter().filter_map(|(figure, cost)| Some(cost - b.get(figure)?));
     differences().all(|difference| difference <= step) && differences().any(|d| d < -step)
@@ -71,20 +75,22 @@ fn beats(a: &Costs, b: &Costs) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Summary;
-    use crate::synthetic::{Figures, reported, results, rr, stream};
+    use crate::ResultsSummary;
+    use crate::synthetic::{
+        SyntheticFigures, build_results, reported_results, rr_workload, stream_workload,
+    };
 
     #[test]
     fn dominated_setting_is_not_in_set() {
         // Rate, tail, CPU cost.
-        check(&[(1.0, 50.0, 2.0), (1.0, 60.0, 3.0), (0.5, 50.0, 1.0)], &[0, 2]);
-        check(&[(1.0, 50.0, 2.0), (2.0, 40.0, 1.0)], &[1]);
+        check_front(&[(1.0, 50.0, 2.0), (1.0, 60.0, 3.0), (0.5, 50.0, 1.0)], &[0, 2]);
+        check_front(&[(1.0, 50.0, 2.0), (2.0, 40.0, 1.0)], &[1]);
     }
 
     #[test]
     fn differences_below_a_percent_are_ignored() {
-        check(&[(1.0, 50.0, 2.0), (1.005, 49.8, 1.99)], &[0, 1]);
-        check(&[(1.0, 50.0, 2.0), (0.995, 45.0, 2.01)], &[1]);
+        check_front(&[(1.0, 50.0, 2.0), (1.005, 49.8, 1.99)], &[0, 1]);
+        check_front(&[(1.0, 50.0, 2.0), (0.995, 45.0, 2.01)], &[1]);
     }
 
     #[test]
@@ -95,45 +101,53 @@ mod tests {
             (1.0 / 1.018, 50.0 / 1.009, 2.0 / 1.009),
             (1.0 / 1.009, 50.0 * 1.009, 2.0 / 1.018),
         ];
-        assert!(!front(&ring).is_empty());
-        check(&[(1.0, 50.0, 2.0); 3], &[0, 1, 2]);
+        assert!(!find_front(&ring).is_empty());
+        check_front(&[(1.0, 50.0, 2.0); 3], &[0, 1, 2]);
     }
 
     #[test]
     fn setting_without_some_figure_cannot_be_compared() {
         let mut results =
-            results(&["a", "b"], &[rr("rr"), stream("s")], 2, |_, _| figures((1.0, 50.0, 2.0)));
+            build_results(&["a", "b"], &[rr_workload("rr"), stream_workload("s")], 2, |_, _| {
+                make_figures((1.0, 50.0, 2.0))
+            });
         results.rows.retain(|row| row.setting == 0 || row.workload == 0);
-        assert_eq!(Summary::from_results(&results).pareto, [0]);
+        assert_eq!(ResultsSummary::from_results(&results).pareto, [0]);
     }
 
-    fn figures((rate, p99_us, service_demand_us): (f64, f64, f64)) -> Figures {
-        Figures { rate: rate * 1e6, p99_us: Some(p99_us), service_demand_us }
+    fn make_figures((rate, p99_us, service_demand_us): (f64, f64, f64)) -> SyntheticFigures {
+        SyntheticFigures { rate: rate * 1e6, p99_us: Some(p99_us), service_demand_us }
     }
 
-    fn front(settings: &[(f64, f64, f64)]) -> Vec<usize> {
+    fn find_front(settings: &[(f64, f64, f64)]) -> Vec<usize> {
         let labels = vec!["x"; settings.len()];
-        let results = results(&labels, &[rr("rr")], 1, |setting, _| figures(settings[setting]));
-        Summary::from_results(&results).pareto
+        let results = build_results(&labels, &[rr_workload("rr")], 1, |setting, _| {
+            make_figures(settings[setting])
+        });
+        ResultsSummary::from_results(&results).pareto
     }
 
     #[track_caller]
-    fn check(settings: &[(f64, f64, f64)], expected: &[usize]) {
-        assert_eq!(front(settings), expected);
+    fn check_front(settings: &[(f64, f64, f64)], expected: &[usize]) {
+        assert_eq!(find_front(settings), expected);
     }
 
     #[test]
     fn gain_of_exact_tolerance_does_not_win() {
         let costs = |cost| Costs::from([((0, Metric::LatencyNsP99), cost)]);
         let step = TOLERANCE.ln_1p();
-        assert!(!beats(&costs(0.0), &costs(step)));
-        assert!(beats(&costs(0.0), &costs(step * 1.001)));
+        assert!(!dominates(&costs(0.0), &costs(step)));
+        assert!(dominates(&costs(0.0), &costs(step * 1.001)));
     }
 
     #[test]
     fn runs_without_figures_have_no_trade_off() {
-        let made = reported(&[rr("rr")], 2, &[(Metric::LatencyNsP99, &[&[f64::NAN], &[f64::NAN]])]);
-        let summary = Summary::from_results(&made);
+        let made = reported_results(
+            &[rr_workload("rr")],
+            2,
+            &[(Metric::LatencyNsP99, &[&[f64::NAN], &[f64::NAN]])],
+        );
+        let summary = ResultsSummary::from_results(&made);
         assert_eq!((summary.cells.len(), summary.pareto), (2, vec![]));
     }
 }

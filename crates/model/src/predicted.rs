@@ -8,7 +8,7 @@ use latput_stats::order::quantile_of_sorted;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Results, Workload};
 
-use crate::runs::{Runs, busy_cells};
+use crate::runs::{RunTable, busy_cells};
 
 /// The compared figures: rate, latency and CPU cost.
 const COMPARED: &[Metric] = &[
@@ -25,11 +25,11 @@ const RANKED: usize = 3;
 
 /// Every figure that is both measured and predicted.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Prediction {
+pub struct PredictionReport {
     /// Testbed of the predictions.
     pub by: String,
     /// One column for each workload and figure.
-    pub columns: Vec<Column>,
+    pub columns: Vec<PredictionColumn>,
     /// Errors by figure, over the cells that were not fitted.
     pub errors: Vec<PredictionErrors>,
     /// Parts that could not be compared, in sentences.
@@ -38,7 +38,7 @@ pub struct Prediction {
 
 /// One figure in one workload.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Column {
+pub struct PredictionColumn {
     /// Index of the workload in the measured results.
     pub workload: usize,
     /// The figure.
@@ -47,7 +47,7 @@ pub struct Column {
     pub points: Vec<PredictedPoint>,
     /// Rank correlation; `None` of fewer than three settings, or where the measurement tells no two
     /// apart.
-    pub rank: Option<Rank>,
+    pub rank: Option<RankCorrelation>,
 }
 
 /// Measured and predicted value of one cell's figure.
@@ -72,7 +72,7 @@ impl PredictedPoint {
 
 /// Kendall's tau between measured and predicted settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rank {
+pub struct RankCorrelation {
     /// Tau over all pairs of settings.
     pub tau: f64,
     /// Tau over the pairs that the measurement tells apart; `None` where it tells none.
@@ -98,12 +98,12 @@ pub struct PredictionErrors {
 
 /// Compares `predicted` with `measured`. `fitted` has the cells (setting and workload) that the
 /// model was fitted to; they count in no error.
-pub fn predicted(
+pub fn compare_prediction(
     measured: &Results,
     predicted: &Results,
     fitted: &BTreeSet<(usize, usize)>,
-) -> Prediction {
-    let (ours, theirs) = (Runs::all(measured), Runs::all(predicted));
+) -> PredictionReport {
+    let (ours, theirs) = (RunTable::from_all_rows(measured), RunTable::from_all_rows(predicted));
     let mut remarks = ours.remarks.clone();
     let busy = busy_cells(measured);
     let mut columns = Vec::new();
@@ -123,16 +123,23 @@ pub fn predicted(
                 }
                 Some(PredictedPoint {
                     setting,
-                    measured: ours.estimate(setting, workload, metric, measured.confidence)?,
-                    predicted: theirs.estimate(at, other, metric, measured.confidence)?.value,
+                    measured: ours.estimate_figure(
+                        setting,
+                        workload,
+                        metric,
+                        measured.confidence,
+                    )?,
+                    predicted: theirs
+                        .estimate_figure(at, other, metric, measured.confidence)?
+                        .value,
                     is_fitted: fitted.contains(&(setting, workload)),
                 })
             };
             let points: Vec<PredictedPoint> =
                 measured.settings.iter().enumerate().filter_map(point).collect();
             if !points.is_empty() {
-                let rank = rank(&ours, workload, metric, &points, measured.confidence);
-                columns.push(Column { workload, metric, points, rank });
+                let rank = rank_correlation(&ours, workload, metric, &points, measured.confidence);
+                columns.push(PredictionColumn { workload, metric, points, rank });
             }
         }
     }
@@ -142,8 +149,8 @@ pub fn predicted(
             busy.len()
         ));
     }
-    let errors = errors(&columns);
-    Prediction { by: predicted.testbed.clone(), columns, errors, remarks }
+    let errors = prediction_errors(&columns);
+    PredictionReport { by: predicted.testbed.clone(), columns, errors, remarks }
 }
 
 fn is_same(a: &Workload, b: &Workload) -> bool {
@@ -154,13 +161,13 @@ fn is_cpu(metric: Metric) -> bool {
     matches!(metric, Metric::SutServiceDemandUs | Metric::GeneratorServiceDemandUs)
 }
 
-fn rank(
-    runs: &Runs<'_>,
+fn rank_correlation(
+    runs: &RunTable<'_>,
     workload: usize,
     metric: Metric,
     points: &[PredictedPoint],
     confidence: f64,
-) -> Option<Rank> {
+) -> Option<RankCorrelation> {
     if points.len() < RANKED {
         return None;
     }
@@ -172,7 +179,7 @@ fn rank(
         for b in &points[..idx] {
             let measured = a.measured.value.total_cmp(&b.measured.value) as i32;
             let agrees = measured * (a.predicted.total_cmp(&b.predicted) as i32);
-            let ratio = runs.ratio((b.setting, a.setting), workload, metric, confidence);
+            let ratio = runs.paired_ratio((b.setting, a.setting), workload, metric, confidence);
             let is_apart = ratio.is_some_and(|ratio| ratio.excludes(1.0));
             sum += agrees;
             pairs += 1;
@@ -184,11 +191,11 @@ fn rank(
     }
     let tau = |sum: i32, pairs: usize| f64::from(sum) / pairs as f64;
     let tau_apart = (apart > 0).then(|| tau(sum_apart, apart));
-    Some(Rank { tau: tau(sum, pairs), tau_apart, pairs, apart })
+    Some(RankCorrelation { tau: tau(sum, pairs), tau_apart, pairs, apart })
 }
 
 /// The errors of each figure, with the rates of transactions and of bulk together.
-fn errors(columns: &[Column]) -> Vec<PredictionErrors> {
+fn prediction_errors(columns: &[PredictionColumn]) -> Vec<PredictionErrors> {
     let as_one =
         |metric| if metric == Metric::ThroughputBps { Metric::TransactionsPerS } else { metric };
     let of_metric = |&metric: &Metric| {
@@ -213,24 +220,26 @@ fn errors(columns: &[Column]) -> Vec<PredictionErrors> {
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
-    use crate::synthetic::{Figures, noise, results, rr, stream};
+    use crate::synthetic::{
+        SyntheticFigures, build_results, noise_factor, rr_workload, stream_workload,
+    };
 
     const LABELS: [&str; 4] = ["t=0us", "t=20us", "t=50us", "t=125us"];
 
     #[test]
     fn errors_are_of_unfitted_cells() {
-        let live = made(&LABELS, 8, [40e3, 30e3, 20e3, 10e3], 0.01);
+        let live = make_results(&LABELS, 8, [40e3, 30e3, 20e3, 10e3], 0.01);
         // 20us and 50us are in the wrong order; the worst error is on the fitted cell.
-        let model = made(&LABELS, 1, [80e3, 20e3, 22e3, 11e3], 0.0);
-        let found = predicted(&live, &model, &BTreeSet::from([(0, 0), (0, 1)]));
+        let model = make_results(&LABELS, 1, [80e3, 20e3, 22e3, 11e3], 0.0);
+        let found = compare_prediction(&live, &model, &BTreeSet::from([(0, 0), (0, 1)]));
         let rates = found.errors.iter().find(|it| it.metric == Metric::TransactionsPerS).unwrap();
         assert_eq!(rates.cells, 6, "three of each workload: {rates:?}");
         assert!((rates.median_ratio - 0.1).abs() < 0.02, "{rates:?}");
         assert!((0.3..0.35).contains(&rates.p90_ratio), "{rates:?}");
-        let column = column(&found, Metric::TransactionsPerS);
+        let column = find_column(&found, Metric::TransactionsPerS);
         assert!(column.points[0].is_fitted && !column.points[1].is_fitted);
         let rank = column.rank.unwrap();
         assert_eq!((rank.pairs, rank.apart), (6, 6));
@@ -239,17 +248,20 @@ mod tests {
 
     #[test]
     fn indistinct_settings_count_in_no_rank() {
-        let live = made(&LABELS[..3], 8, [30e3, 30.01e3, 10e3, 0.0], 0.05);
-        let model = made(&LABELS[..3], 1, [31e3, 30e3, 10e3, 0.0], 0.0);
-        let rank = column(&predicted(&live, &model, &BTreeSet::new()), Metric::TransactionsPerS)
-            .rank
-            .unwrap();
+        let live = make_results(&LABELS[..3], 8, [30e3, 30.01e3, 10e3, 0.0], 0.05);
+        let model = make_results(&LABELS[..3], 1, [31e3, 30e3, 10e3, 0.0], 0.0);
+        let rank = find_column(
+            &compare_prediction(&live, &model, &BTreeSet::new()),
+            Metric::TransactionsPerS,
+        )
+        .rank
+        .unwrap();
         assert_eq!((rank.pairs, rank.apart, rank.tau_apart), (3, 2, Some(1.0)));
     }
 
     #[test]
     fn unpredicted_and_shared_cpus_are_told() {
-        let mut live = made(&LABELS, 2, [4e3, 3e3, 2e3, 1e3], 0.0);
+        let mut live = make_results(&LABELS, 2, [4e3, 3e3, 2e3, 1e3], 0.0);
         for row in &mut live.rows {
             row.observation.checks.push(latput_trial::Check {
                 name: "other-work".to_owned(),
@@ -257,39 +269,45 @@ mod tests {
                 detail: String::new(),
             });
         }
-        let mut model = made(&LABELS, 1, [4e3, 3e3, 2e3, 1e3], 0.0);
+        let mut model = make_results(&LABELS, 1, [4e3, 3e3, 2e3, 1e3], 0.0);
         model.workloads[1].name = "another".to_owned();
-        let found = predicted(&live, &model, &BTreeSet::new());
-        assert_eq!(column(&found, Metric::SutServiceDemandUs).points.len(), 3);
+        let found = compare_prediction(&live, &model, &BTreeSet::new());
+        assert_eq!(find_column(&found, Metric::SutServiceDemandUs).points.len(), 3);
         assert_eq!(
-            column(&found, Metric::TransactionsPerS).points.len(),
+            find_column(&found, Metric::TransactionsPerS).points.len(),
             4,
             "a rate is no CPU figure"
         );
         assert_eq!(found.remarks.len(), 2, "{:?}", found.remarks);
-        let nothing = predicted(&live, &made(&["u=1"], 1, [1.0; 4], 0.0), &BTreeSet::new());
+        let nothing =
+            compare_prediction(&live, &make_results(&["u=1"], 1, [1.0; 4], 0.0), &BTreeSet::new());
         assert!(nothing.columns.is_empty() && nothing.errors.is_empty());
     }
 
     #[track_caller]
-    fn column(found: &Prediction, metric: Metric) -> Column {
+    fn find_column(found: &PredictionReport, metric: Metric) -> PredictionColumn {
         found.columns.iter().find(|column| column.metric == metric).unwrap().clone()
     }
 
-    fn made(labels: &[&str], blocks: u32, rates: [f64; 4], sd: f64) -> Results {
-        let mut rng = Rng::from_seed(3);
-        results(labels, &[rr("rr"), stream("stream")], blocks, |setting, _| Figures {
-            rate: rates[setting] * noise(&mut rng, sd),
-            p99_us: Some(50.0),
-            service_demand_us: 2.0,
-        })
+    fn make_results(labels: &[&str], blocks: u32, rates: [f64; 4], sd: f64) -> Results {
+        let mut rng = SeededRng::from_seed(3);
+        build_results(
+            labels,
+            &[rr_workload("rr"), stream_workload("stream")],
+            blocks,
+            |setting, _| SyntheticFigures {
+                rate: rates[setting] * noise_factor(&mut rng, sd),
+                p99_us: Some(50.0),
+                service_demand_us: 2.0,
+            },
+        )
     }
 
     #[test]
     fn rank_needs_two_settings_that_differ() {
-        let alike = made(&LABELS[..3], 4, [2e3; 4], 0.0);
-        let found = predicted(&alike, &alike, &BTreeSet::new());
-        let rank = column(&found, Metric::TransactionsPerS).rank.unwrap();
+        let alike = make_results(&LABELS[..3], 4, [2e3; 4], 0.0);
+        let found = compare_prediction(&alike, &alike, &BTreeSet::new());
+        let rank = find_column(&found, Metric::TransactionsPerS).rank.unwrap();
         assert_eq!((rank.pairs, rank.apart, rank.tau_apart), (3, 0, None));
         let error = |value: f64| {
             let measured = Estimate::single(value);

@@ -17,10 +17,10 @@ use latput_trial::live::BAN_CHECK;
 use latput_trial::{Metric, Results};
 use latput_units::{IntoMap, IntoSet};
 
-use crate::fitness::Fitness;
-use crate::goal::{Bound, Goal, Optimize};
+use crate::fitness::RunFitness;
+use crate::goal::{BoundSide, Goal, OptimizeDirection};
 use crate::labels::ShortLabels;
-use crate::runs::Runs;
+use crate::runs::RunTable;
 
 mod change;
 mod comparison;
@@ -34,37 +34,37 @@ pub(crate) mod smallest;
 
 pub use self::change::{ObjectiveChange, SettingVerdict};
 pub use self::recommendation::{Headline, ProvenBy, Recommendation};
-use comparison::{Claim, Comparison, Logs, corrected};
-use condition::Kept;
-pub use elimination::{Eliminated, eliminated};
-pub(crate) use headline::missed;
-pub use looks::{EarlyAnswer, Looks, early_answer};
+use comparison::{CorrectedComparison, LogRatios, TestedClaim, correct_comparisons};
+use condition::LimitCheck;
+pub use elimination::{EliminatedSetting, find_eliminated};
+pub(crate) use headline::missed_share;
+pub use looks::{EarlyAnswer, PlannedLooks, early_answer};
 pub use smallest::{LARGEST_MISSED, SmallestEffect};
 
-/// Judges every setting by `goal`, as [`crate::Summary`] does, and reads only the figures of the
+/// Judges every setting by `goal`, as [`crate::ResultsSummary`] does, and reads only the figures of the
 /// goal. The error is the reason why the goal cannot be judged.
-pub fn recommendation(results: &Results, goal: &Goal) -> Result<Recommendation, String> {
-    recommend(results, &Runs::of_goal(results, goal), goal)
+pub fn recommend_setting(results: &Results, goal: &Goal) -> Result<Recommendation, String> {
+    recommend_from_runs(results, &RunTable::of_goal(results, goal), goal)
 }
 
 /// Judges every setting by `goal`. The error is the reason why the goal cannot be judged.
-pub(crate) fn recommend(
+pub(crate) fn recommend_from_runs(
     results: &Results,
-    runs: &Runs<'_>,
+    runs: &RunTable<'_>,
     goal: &Goal,
 ) -> Result<Recommendation, String> {
-    let judge = Judge::new(results, runs, goal)?;
-    let kept = judge.kept()?;
-    let verdict = judge.verdict(&kept);
-    let smallest = judge.smallest()?;
-    let headline = judge.headline(&kept, &verdict, &smallest);
+    let judge = GoalJudge::new(results, runs, goal)?;
+    let kept = judge.check_limits()?;
+    let verdict = judge.decide_verdict(&kept);
+    let smallest = judge.smallest_effects()?;
+    let headline = judge.build_headline(&kept, &verdict, &smallest);
     if let Headline::NotQuiet(_) = headline {
         return Ok(Recommendation {
             goal: goal.text.clone(),
             setting: 0,
             proven_by: None,
             against_first: None,
-            reason: Fitness::reason(),
+            reason: RunFitness::disturbed_reason(),
             headline,
             smallest,
             objective: judge.objective_column(),
@@ -75,18 +75,18 @@ pub(crate) fn recommend(
         goal: goal.text.clone(),
         setting: verdict.setting(),
         proven_by: match verdict {
-            Verdict::Change { by, .. } => Some(by),
+            GoalVerdict::Change { by, .. } => Some(by),
             _ => None,
         },
         against_first: match &verdict {
-            Verdict::Change { to, .. } => judge.objective_ratios()[to].ratio.clone(),
+            GoalVerdict::Change { to, .. } => judge.objective_ratios()[to].ratio.clone(),
             _ => None,
         },
-        reason: judge.reason(&kept, &verdict),
+        reason: judge.build_reason(&kept, &verdict),
         headline,
         smallest,
         objective: judge.objective_column(),
-        changes: judge.changes(&kept),
+        changes: judge.objective_changes(&kept),
     })
 }
 
@@ -94,16 +94,16 @@ pub(crate) fn recommend(
 /// results shared among the other settings; one pair has no interval. `None` without a pair, or where the goal cannot be
 /// judged.
 pub fn objective_ratio(results: &Results, goal: &Goal, setting: usize) -> Option<Estimate> {
-    let runs = Runs::of_goal(results, goal);
-    let judge = Judge::new(results, &runs, goal).ok()?;
-    let level = (1.0 - judge.objective_confidence()) / judge.others().len().max(1) as f64;
+    let runs = RunTable::of_goal(results, goal);
+    let judge = GoalJudge::new(results, &runs, goal).ok()?;
+    let level = (1.0 - judge.objective_confidence()) / judge.other_settings().len().max(1) as f64;
     judge.objective_logs(0, setting)?.ratio(1.0 - level)
 }
 
 /// The average logarithm of [`objective_ratio`]'s ratio, with its error.
 pub fn objective_center(results: &Results, goal: &Goal, setting: usize) -> Option<Center> {
-    let runs = Runs::of_goal(results, goal);
-    Judge::new(results, &runs, goal).ok()?.objective_logs(0, setting)?.center()
+    let runs = RunTable::of_goal(results, goal);
+    GoalJudge::new(results, &runs, goal).ok()?.objective_logs(0, setting)?.center()
 }
 
 /// The scatter of the objective by workload: the standard deviation of one block's logarithm of the ratio to the first
@@ -114,15 +114,16 @@ pub fn objective_scatter(
     goal: &Goal,
     settings: &[usize],
 ) -> BTreeMap<usize, f64> {
-    let runs = Runs::of_goal(results, goal);
-    let Ok(judge) = Judge::new(results, &runs, goal) else { return BTreeMap::new() };
+    let runs = RunTable::of_goal(results, goal);
+    let Ok(judge) = GoalJudge::new(results, &runs, goal) else { return BTreeMap::new() };
     let workloads: BTreeSet<usize> =
         judge.objective.iter().flatten().map(|(workload, _)| *workload).into_set();
-    let logs: Option<Vec<Logs>> =
+    let logs: Option<Vec<LogRatios>> =
         settings.iter().map(|setting| judge.objective_logs(0, *setting)).collect();
     let Some(logs) = logs.filter(|logs| !logs.is_empty()) else { return BTreeMap::new() };
     let of_part = |part: usize| {
-        let variances: Option<Vec<f64>> = logs.iter().map(|logs| logs.variance(part)).collect();
+        let variances: Option<Vec<f64>> =
+            logs.iter().map(|logs| logs.block_variance(part)).collect();
         let variances = variances?;
         Some((variances.iter().sum::<f64>() / variances.len() as f64).sqrt())
     };
@@ -134,20 +135,20 @@ pub fn objective_scatter(
 type Objective = Vec<Vec<(usize, Metric)>>;
 
 /// The data behind a recommendation.
-struct Judge<'a> {
+struct GoalJudge<'a> {
     results: &'a Results,
-    runs: &'a Runs<'a>,
+    runs: &'a RunTable<'a>,
     goal: &'a Goal,
     objective: Objective,
     labels: Vec<String>,
     /// How many of the runs count.
-    fitness: Fitness,
+    fitness: RunFitness,
     /// One minus the chance of error of each kind of claim.
     confidence: f64,
 }
 
 /// The conclusion about all settings.
-enum Verdict {
+enum GoalVerdict {
     /// `to` is proven better in the objective, or in the limits that the first setting breaks.
     Change { to: usize, by: ProvenBy },
     /// No setting is proven better than the first; `nearest` is the best other candidate.
@@ -156,20 +157,24 @@ enum Verdict {
     NoneKeeps { nearest: usize },
 }
 
-impl Verdict {
+impl GoalVerdict {
     const fn setting(&self) -> usize {
         if let Self::Change { to, .. } = self { *to } else { 0 }
     }
 }
 
-fn objective(results: &Results, runs: &Runs<'_>, goal: &Goal) -> Result<Objective, String> {
+fn resolve_objective(
+    results: &Results,
+    runs: &RunTable<'_>,
+    goal: &Goal,
+) -> Result<Objective, String> {
     let first = results.settings.first().ok_or("the results have no setting")?;
-    let of_figure = |figure: &crate::goal::Figure| {
+    let of_figure = |figure: &crate::goal::GoalFigure| {
         let mut cells = figure.cells_in(&results.workloads);
         cells.retain(|&(workload, metric)| !runs.figures(0, workload, metric).is_empty());
         if cells.is_empty() {
             let is_void = results.rows.iter().any(|row| !row.observation.has_cpu_figures());
-            let why = if is_void && figure.measure.metric().is_some_and(Metric::is_of_cpu) {
+            let why = if is_void && figure.measure.fixed_metric().is_some_and(Metric::is_of_cpu) {
                 " that counts: the checks on CPU time failed"
             } else {
                 ""
@@ -182,7 +187,12 @@ fn objective(results: &Results, runs: &Runs<'_>, goal: &Goal) -> Result<Objectiv
 }
 
 /// How many of the runs count, by the workloads that the goal reads.
-fn fitness(results: &Results, runs: &Runs<'_>, goal: &Goal, objective: &Objective) -> Fitness {
+fn measure_fitness(
+    results: &Results,
+    runs: &RunTable<'_>,
+    goal: &Goal,
+    objective: &Objective,
+) -> RunFitness {
     let of_limits =
         goal.conditions.iter().flat_map(|limit| limit.figure.cells_in(&results.workloads));
     let is_measured = |(workload, metric): &(usize, Metric)| {
@@ -190,21 +200,21 @@ fn fitness(results: &Results, runs: &Runs<'_>, goal: &Goal, objective: &Objectiv
     };
     let cells = objective.iter().flatten().copied().chain(of_limits.filter(is_measured));
     let read: BTreeSet<usize> = cells.map(|(workload, _)| workload).into_set();
-    Fitness::of_workloads(results, |workload| read.contains(&workload))
+    RunFitness::of_workloads(results, |workload| read.contains(&workload))
 }
 
 /// The settings that were banned on live traffic. None of them is recommended, whatever its figures: those of a slice that
 /// was cut short are of its beginning.
-pub fn banned(results: &Results) -> BTreeSet<usize> {
+pub fn banned_settings(results: &Results) -> BTreeSet<usize> {
     let broken = results.rows.iter().filter(|row| row.observation.has_failed(BAN_CHECK));
     broken.map(|row| row.setting).filter(|setting| *setting != 0).into_set()
 }
 
-impl<'a> Judge<'a> {
-    fn new(results: &'a Results, runs: &'a Runs<'a>, goal: &'a Goal) -> Result<Self, String> {
-        let objective = objective(results, runs, goal)?;
+impl<'a> GoalJudge<'a> {
+    fn new(results: &'a Results, runs: &'a RunTable<'a>, goal: &'a Goal) -> Result<Self, String> {
+        let objective = resolve_objective(results, runs, goal)?;
         let labels = ShortLabels::from_results(results).labels;
-        let fitness = fitness(results, runs, goal, &objective);
+        let fitness = measure_fitness(results, runs, goal, &objective);
         Ok(Self { results, runs, goal, objective, labels, fitness, confidence: results.confidence })
     }
 
@@ -213,14 +223,14 @@ impl<'a> Judge<'a> {
     }
 
     /// Every setting but the first.
-    fn others(&self) -> std::ops::Range<usize> {
+    fn other_settings(&self) -> std::ops::Range<usize> {
         1..self.results.settings.len()
     }
 
-    const fn better_objective(&self) -> Claim {
+    const fn better_objective(&self) -> TestedClaim {
         match self.goal.direction {
-            Optimize::Minimize => Claim::Less,
-            Optimize::Maximize => Claim::More,
+            OptimizeDirection::Minimize => TestedClaim::Less,
+            OptimizeDirection::Maximize => TestedClaim::More,
         }
     }
 
@@ -228,20 +238,22 @@ impl<'a> Judge<'a> {
     /// setting can break one.
     fn objective_confidence(&self) -> f64 {
         let confidence = self.confidence;
-        let is_shared = self.goal.conditions.iter().any(crate::goal::Condition::first_can_break);
+        let is_shared =
+            self.goal.conditions.iter().any(crate::goal::GoalCondition::first_can_break);
         if is_shared { f64::midpoint(1.0, confidence) } else { confidence }
     }
 
-    fn verdict(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>) -> Verdict {
-        let banned = banned(self.results);
+    fn decide_verdict(&self, kept: &BTreeMap<usize, Vec<LimitCheck<'_>>>) -> GoalVerdict {
+        let banned = banned_settings(self.results);
         let is_open = |setting: &usize| {
             !kept[setting].iter().any(|kept| kept.broken) && !banned.contains(setting)
         };
         if !kept.keys().any(is_open) {
-            let miss =
-                |setting: &usize| kept[setting].iter().map(Kept::missed_by).fold(0.0, f64::max);
+            let miss = |setting: &usize| {
+                kept[setting].iter().map(LimitCheck::missed_by).fold(0.0, f64::max)
+            };
             let nearest = kept.keys().copied().min_by(|a, b| miss(a).total_cmp(&miss(b)));
-            return Verdict::NoneKeeps { nearest: nearest.unwrap_or(0) };
+            return GoalVerdict::NoneKeeps { nearest: nearest.unwrap_or(0) };
         }
         let ratios = self.objective_ratios();
         let candidates = self.by_score(&ratios, &is_open);
@@ -253,18 +265,18 @@ impl<'a> Judge<'a> {
             (candidates.iter().find(is_better), ProvenBy::Limit)
         };
         let nearest = candidates.first().copied();
-        proven.map_or(Verdict::Stay { nearest }, |&to| Verdict::Change { to, by })
+        proven.map_or(GoalVerdict::Stay { nearest }, |&to| GoalVerdict::Change { to, by })
     }
 
     /// The settings with a ratio of the objective to the first setting's, best first.
     fn by_score(
         &self,
-        ratios: &BTreeMap<usize, Comparison>,
+        ratios: &BTreeMap<usize, CorrectedComparison>,
         is_open: &dyn Fn(&usize) -> bool,
     ) -> Vec<usize> {
         let score = |ratio: &Estimate| match self.goal.direction {
-            Optimize::Minimize => ratio.value,
-            Optimize::Maximize => -ratio.value,
+            OptimizeDirection::Minimize => ratio.value,
+            OptimizeDirection::Maximize => -ratio.value,
         };
         let open = ratios.iter().filter(|(setting, _)| is_open(setting));
         let scored = open.filter_map(|(setting, one)| Some((*setting, score(one.ratio.as_ref()?))));
@@ -277,38 +289,42 @@ impl<'a> Judge<'a> {
     /// other setting to it. The correction is over all limits that the first setting could break.
     fn broken_by_first<'k>(
         &self,
-        kept: &'k BTreeMap<usize, Vec<Kept<'k>>>,
-    ) -> Vec<(&'k Kept<'k>, BTreeMap<usize, Comparison>)> {
-        let breakable: Vec<&Kept> =
+        kept: &'k BTreeMap<usize, Vec<LimitCheck<'k>>>,
+    ) -> Vec<(&'k LimitCheck<'k>, BTreeMap<usize, CorrectedComparison>)> {
+        let breakable: Vec<&LimitCheck> =
             kept[&0].iter().filter(|kept| kept.condition.first_can_break()).collect();
         let confidence = f64::midpoint(1.0, self.confidence);
         let mut found = Vec::new();
         // Each limit has an equal share of the chance of error; Holm divides it among the settings.
         let share = 1.0 - (1.0 - confidence) / breakable.len().max(1) as f64;
         for broken in breakable.into_iter().filter(|kept| kept.broken) {
-            let logs = self.others().map(|s| self.logs(s, broken.workload, broken.metric));
+            let logs =
+                self.other_settings().map(|s| self.figure_logs(s, broken.workload, broken.metric));
             let claim = match broken.condition.bound {
-                Bound::AtLeast => Claim::More,
-                Bound::AtMost => Claim::Less,
+                BoundSide::AtLeast => TestedClaim::More,
+                BoundSide::AtMost => TestedClaim::Less,
             };
-            let compared = corrected(logs.collect(), claim, share);
-            found.push((broken, self.others().zip(compared).into_map()));
+            let compared = correct_comparisons(logs.collect(), claim, share);
+            found.push((broken, self.other_settings().zip(compared).into_map()));
         }
         found
     }
 
-    fn estimate(&self, setting: usize, workload: usize, metric: Metric) -> Option<Estimate> {
-        self.runs.estimate(setting, workload, metric, self.confidence)
+    fn estimate_figure(&self, setting: usize, workload: usize, metric: Metric) -> Option<Estimate> {
+        self.runs.estimate_figure(setting, workload, metric, self.confidence)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
-    use crate::Summary;
-    use crate::synthetic::{Figures, noise, reported, results, rr, stream};
+    use crate::ResultsSummary;
+    use crate::synthetic::{
+        SyntheticFigures, build_results, noise_factor, reported_results, rr_workload,
+        stream_workload,
+    };
 
     const DEFAULT: &str = "minimize latency_ns_p99 where throughput_bps >= 0.95 best";
 
@@ -345,11 +361,13 @@ mod tests {
 
     #[test]
     fn without_a_difference_nothing_is_claimed() {
-        let mut rng = Rng::from_seed(3);
-        let results = results(&["off", "20us", "50us"], &[rr("rr")], 5, |_, _| Figures {
-            rate: 1e5 * noise(&mut rng, 0.03),
-            p99_us: Some(50.0 * noise(&mut rng, 0.05)),
-            service_demand_us: 2.0 * noise(&mut rng, 0.03),
+        let mut rng = SeededRng::from_seed(3);
+        let results = build_results(&["off", "20us", "50us"], &[rr_workload("rr")], 5, |_, _| {
+            SyntheticFigures {
+                rate: 1e5 * noise_factor(&mut rng, 0.03),
+                p99_us: Some(50.0 * noise_factor(&mut rng, 0.05)),
+                service_demand_us: 2.0 * noise_factor(&mut rng, 0.03),
+            }
         });
         let recommended = recommend_for("latency", &results).unwrap();
         assert_eq!((recommended.setting, recommended.is_proven()), (0, false));
@@ -364,10 +382,14 @@ mod tests {
     #[test]
     fn what_is_proven_worse_is_not_chosen() {
         let best_first = |direction: f64| {
-            let mut rng = Rng::from_seed(4);
-            results(&["a", "b", "c"], &[stream("s")], 6, |setting, _| Figures {
-                rate: 1e9 * [1.0, 1.5_f64, 2.0][setting].powf(direction) * noise(&mut rng, 0.01),
-                ..Figures::default()
+            let mut rng = SeededRng::from_seed(4);
+            build_results(&["a", "b", "c"], &[stream_workload("s")], 6, |setting, _| {
+                SyntheticFigures {
+                    rate: 1e9
+                        * [1.0, 1.5_f64, 2.0][setting].powf(direction)
+                        * noise_factor(&mut rng, 0.01),
+                    ..SyntheticFigures::default()
+                }
             })
         };
         for (goal, direction) in
@@ -383,7 +405,8 @@ mod tests {
     #[test]
     fn wrong_claims_stay_within_the_confidence() {
         for goal in ["maximize throughput_bps", "maximize throughput_bps where rate >= 0.99 best"] {
-            let claims = claims(goal, Metric::ThroughputBps, |rng, _| 1e9 * noise(rng, 0.02));
+            let claims =
+                count_claims(goal, Metric::ThroughputBps, |rng, _| 1e9 * noise_factor(rng, 0.02));
             assert!((10..=130).contains(&claims), "{goal}: {claims} of 1000 claims at 90%");
         }
     }
@@ -391,13 +414,13 @@ mod tests {
     #[test]
     fn wrong_claims_stay_rare_despite_outliers() {
         let claims =
-            claims("minimize probe_ns_p99", Metric::ProbeNsP99, |rng, _| with_odd_runs(rng));
+            count_claims("minimize probe_ns_p99", Metric::ProbeNsP99, |rng, _| with_odd_runs(rng));
         assert!((10..=130).contains(&claims), "{claims} of 1000 claims at 90%");
     }
 
     #[test]
     fn shorter_tail_is_found_despite_outliers() {
-        let claims = claims("minimize probe_ns_p99", Metric::ProbeNsP99, |rng, setting| {
+        let claims = count_claims("minimize probe_ns_p99", Metric::ProbeNsP99, |rng, setting| {
             with_odd_runs(rng) * if setting == 3 { 0.8 } else { 1.0 }
         });
         assert!(claims >= 900, "{claims} of 1000 differences found at 90%");
@@ -441,14 +464,18 @@ mod tests {
     fn equal_goodput_leaves_choice_to_objective() {
         // 6% of noise over 8 blocks: by their estimates most first settings are short of the best.
         let of_seed = |seed: u64, goal: &Goal| {
-            let mut rng = Rng::from_seed(seed);
-            let made =
-                results(&["a", "b", "c", "d", "e"], &[rr("rr"), stream("s")], 8, |s, _| Figures {
-                    rate: 1e9 * noise(&mut rng, 0.06),
-                    p99_us: Some([50.0, 49.0, 30.0, 51.0, 52.0][s] * noise(&mut rng, 0.05)),
+            let mut rng = SeededRng::from_seed(seed);
+            let made = build_results(
+                &["a", "b", "c", "d", "e"],
+                &[rr_workload("rr"), stream_workload("s")],
+                8,
+                |s, _| SyntheticFigures {
+                    rate: 1e9 * noise_factor(&mut rng, 0.06),
+                    p99_us: Some([50.0, 49.0, 30.0, 51.0, 52.0][s] * noise_factor(&mut rng, 0.05)),
                     service_demand_us: 2.0,
-                });
-            recommend(&made, &Runs::of_goal(&made, goal), goal).unwrap()
+                },
+            );
+            recommend_from_runs(&made, &RunTable::of_goal(&made, goal), goal).unwrap()
         };
         for base in ["today", "first", "best"] {
             let goal = format!("minimize latency_ns_p99 where throughput_bps >= 0.95 {base}");
@@ -480,12 +507,13 @@ mod tests {
     #[test]
     fn share_of_best_judges_every_setting() {
         // `b` has the most by far: the first is short of 0.9 of it, `c` is not.
-        let mut rng = Rng::from_seed(6);
-        let made = results(&["a", "b", "c"], &[stream("s")], 8, |s, _| Figures {
-            rate: 1e9 * [0.7, 1.0, 0.98][s] * noise(&mut rng, 0.01),
-            p99_us: Some([50.0, 60.0, 40.0][s] * noise(&mut rng, 0.01)),
-            service_demand_us: 2.0,
-        });
+        let mut rng = SeededRng::from_seed(6);
+        let made =
+            build_results(&["a", "b", "c"], &[stream_workload("s")], 8, |s, _| SyntheticFigures {
+                rate: 1e9 * [0.7, 1.0, 0.98][s] * noise_factor(&mut rng, 0.01),
+                p99_us: Some([50.0, 60.0, 40.0][s] * noise_factor(&mut rng, 0.01)),
+                service_demand_us: 2.0,
+            });
         let goal = "minimize probe_ns_p99 where throughput_bps >= 0.9 best";
         let recommended = recommend_for(goal, &made).unwrap();
         assert_eq!((recommended.setting, recommended.proven_by), (2, Some(ProvenBy::Limit)));
@@ -576,10 +604,8 @@ mod tests {
 
     #[test]
     fn zero_figure_has_no_ratio() {
-        let results = results(&["off", "on"], &[stream("s")], 5, |setting, _| Figures {
-            rate: 1e9,
-            p99_us: Some(100.0),
-            service_demand_us: setting as f64,
+        let results = build_results(&["off", "on"], &[stream_workload("s")], 5, |setting, _| {
+            SyntheticFigures { rate: 1e9, p99_us: Some(100.0), service_demand_us: setting as f64 }
         });
         let recommended = recommend_for("cpu", &results).unwrap();
         assert_eq!((recommended.setting, recommended.is_proven()), (0, false));
@@ -592,49 +618,56 @@ mod tests {
     /// Four settings: `20us` halves the latency for 10% more CPU, `50us` takes it to a quarter and
     /// throughput to 60%, `500us` makes everything slower and cheaper.
     fn trade_off(blocks: u32, sd: f64) -> Results {
-        let mut rng = Rng::from_seed(1);
+        let mut rng = SeededRng::from_seed(1);
         let settings = ["off", "20us", "50us", "500us"];
-        results(&settings, &[rr("rr"), stream("stream")], blocks, |setting, workload| {
-            let latency = [50.0, 25.0, 12.5, 500.0][setting];
-            let rate = match workload {
-                0 => [1e5, 1.2e5, 1.3e5, 0.98e5][setting],
-                _ => [1e9, 1.0e9, 0.6e9, 0.97e9][setting],
-            };
-            Figures {
-                rate: rate * noise(&mut rng, sd),
-                p99_us: Some(latency * noise(&mut rng, sd)),
-                service_demand_us: [2.0, 2.2, 9.0, 1.0][setting] * noise(&mut rng, sd),
-            }
-        })
+        build_results(
+            &settings,
+            &[rr_workload("rr"), stream_workload("stream")],
+            blocks,
+            |setting, workload| {
+                let latency = [50.0, 25.0, 12.5, 500.0][setting];
+                let rate = match workload {
+                    0 => [1e5, 1.2e5, 1.3e5, 0.98e5][setting],
+                    _ => [1e9, 1.0e9, 0.6e9, 0.97e9][setting],
+                };
+                SyntheticFigures {
+                    rate: rate * noise_factor(&mut rng, sd),
+                    p99_us: Some(latency * noise_factor(&mut rng, sd)),
+                    service_demand_us: [2.0, 2.2, 9.0, 1.0][setting] * noise_factor(&mut rng, sd),
+                }
+            },
+        )
     }
 
     /// How many of 1000 results with five settings and ten blocks lead to a claim at 90%, with
     /// `figure` drawn for each run.
-    fn claims(goal: &str, metric: Metric, figure: fn(&mut Rng, usize) -> f64) -> usize {
+    fn count_claims(goal: &str, metric: Metric, figure: fn(&mut SeededRng, usize) -> f64) -> usize {
         let settings = ["a", "b", "c", "d", "e"];
-        let mut results = results(&settings, &[stream("s")], 10, |_, _| Figures::default());
+        let mut results = build_results(&settings, &[stream_workload("s")], 10, |_, _| {
+            SyntheticFigures::default()
+        });
         results.confidence = 0.9;
         let goal = Goal::parse(goal).unwrap();
-        let mut runs = Runs::from_results(&results);
+        let mut runs = RunTable::from_results(&results);
         let claims = |&index: &u64| {
-            let mut rng = Rng::split(17, index);
+            let mut rng = SeededRng::from_seed_and_index(17, index);
             runs.replace_figures(metric, |setting| figure(&mut rng, setting));
-            recommend(&results, &runs, &goal).unwrap().is_proven()
+            recommend_from_runs(&results, &runs, &goal).unwrap().is_proven()
         };
         (0..1_000).filter(claims).count()
     }
 
     /// A tail, of which one run in fifteen has 1.1 to 5 times as much.
-    fn with_odd_runs(rng: &mut Rng) -> f64 {
-        let is_odd = rng.uniform() < 1.0 / 15.0;
-        let odd = if is_odd { 1.1 + 3.9 * rng.uniform() } else { 1.0 };
-        1e5 * odd * noise(rng, 0.02)
+    fn with_odd_runs(rng: &mut SeededRng) -> f64 {
+        let is_odd = rng.next_uniform() < 1.0 / 15.0;
+        let odd = if is_odd { 1.1 + 3.9 * rng.next_uniform() } else { 1.0 };
+        1e5 * odd * noise_factor(rng, 0.02)
     }
 
     #[track_caller]
     fn recommend_for(goal: &str, results: &Results) -> Result<Recommendation, String> {
         let results = Results { goal: Some(goal.to_owned()), ..results.clone() };
-        let summary = Summary::from_results(&results);
+        let summary = ResultsSummary::from_results(&results);
         summary.recommendation.ok_or_else(|| summary.warnings.join("\n"))
     }
 
@@ -642,8 +675,9 @@ mod tests {
     fn best_proven_setting_wins_unless_banned() {
         let rates: &[&[f64]] = &[&[1e9], &[1.2e9], &[1.5e9]];
         let goal = Goal::parse("maximize throughput_bps").unwrap();
-        let mut made = reported(&[stream("s")], 5, &[(Metric::ThroughputBps, rates)]);
-        assert_eq!(recommendation(&made, &goal).unwrap().setting, 2);
+        let mut made =
+            reported_results(&[stream_workload("s")], 5, &[(Metric::ThroughputBps, rates)]);
+        assert_eq!(recommend_setting(&made, &goal).unwrap().setting, 2);
         let check = latput_trial::Check {
             name: BAN_CHECK.to_owned(),
             passed: false,
@@ -652,14 +686,14 @@ mod tests {
         for row in made.rows.iter_mut().filter(|row| row.setting != 1) {
             row.observation.checks.push(check.clone());
         }
-        assert_eq!(banned(&made), BTreeSet::from([2]));
-        assert_eq!(recommendation(&made, &goal).unwrap().setting, 1);
+        assert_eq!(banned_settings(&made), BTreeSet::from([2]));
+        assert_eq!(recommend_setting(&made, &goal).unwrap().setting, 1);
     }
 
     #[test]
     fn one_ratio_shares_chance_of_error() {
-        let made = reported(
-            &[stream("s")],
+        let made = reported_results(
+            &[stream_workload("s")],
             5,
             &[
                 (Metric::LatencyNsP99, &[&[8e4], &[4e4], &[2e4]]),
@@ -686,8 +720,8 @@ mod tests {
 
     #[test]
     fn limits_share_half_of_error_chance() {
-        let made = reported(
-            &[stream("s")],
+        let made = reported_results(
+            &[stream_workload("s")],
             5,
             &[
                 (Metric::LatencyNsP99, &[&[8e4], &[8e4]]),
@@ -699,9 +733,9 @@ mod tests {
         // One side of 0.5%, or of 0.25% for each of two, is both sides at 99 and at 99.5%.
         for (limits, confidence) in [(limit, 0.99), (&two, 0.995)] {
             let goal = Goal::parse(&format!("minimize latency_ns_p99 where {limits}")).unwrap();
-            let runs = Runs::of_goal(&made, &goal);
-            let judge = Judge::new(&made, &runs, &goal).unwrap();
-            let kept = judge.kept().unwrap();
+            let runs = RunTable::of_goal(&made, &goal);
+            let judge = GoalJudge::new(&made, &runs, &goal).unwrap();
+            let kept = judge.check_limits().unwrap();
             let found = judge.broken_by_first(&kept);
             assert_eq!(found.len(), goal.conditions.len());
             for (_, comparisons) in found {

@@ -9,11 +9,11 @@ use latput_trial::{Metric, Results, Row, Traffic};
 use latput_units::{IntoMap, IntoSet};
 
 use crate::cell::{own_rates, stopping_rule};
-use crate::goal::{Goal, Measure};
+use crate::goal::{Goal, GoalMeasure};
 
 /// The runs of results, or those of them that count.
 #[derive(Debug)]
-pub(crate) struct Runs<'a> {
+pub(crate) struct RunTable<'a> {
     /// Runs by setting and workload, then by block.
     cells: BTreeMap<(usize, usize), BTreeMap<u32, CellRun<'a>>>,
     /// Rows that could not be used, in sentences.
@@ -35,41 +35,44 @@ impl CellRun<'_> {
     }
 }
 
-impl<'a> Runs<'a> {
+impl<'a> RunTable<'a> {
     /// The runs that count in comparisons: without those that are unfit, and without the figures of CPU time that a
     /// failed check voids. A cell without such runs is empty.
     pub(crate) fn from_results(results: &'a Results) -> Self {
-        Self::all(results).fit(results.beside)
+        Self::from_all_rows(results).fit_runs(results.beside)
     }
 
     /// Sorts the rows of `results`, fit or not. Rows with an unknown setting or workload are left out, and of
     /// two runs of one cell in one block the later counts; a remark tells of both.
-    pub(crate) fn all(results: &'a Results) -> Self {
+    pub(crate) fn from_all_rows(results: &'a Results) -> Self {
         let own = results.custom_metrics().into_iter().map(Metric::Custom);
         let all: Vec<Metric> = Metric::ALL.iter().copied().chain(own).collect();
-        Self::with(results, |_| &all)
+        Self::with_figures(results, |_| &all)
     }
 
     /// Like [`Self::from_results`], with only the figures of the stopping rule: reading quantiles from every
     /// histogram is the main cost.
     pub(crate) fn of_stopping_rule(results: &'a Results) -> Self {
         let own = own_rates(results.custom_metrics().into_iter().map(Metric::Custom));
-        Self::with(results, |traffic| [&stopping_rule(traffic)[..], &own].concat())
-            .fit(results.beside)
+        Self::with_figures(results, |traffic| [&stopping_rule(traffic)[..], &own].concat())
+            .fit_runs(results.beside)
     }
 
     /// Like [`Self::from_results`], with only the figures of a goal.
     pub(crate) fn of_goal(results: &'a Results, goal: &Goal) -> Self {
         let figures =
             goal.objective.iter().chain(goal.conditions.iter().map(|condition| &condition.figure));
-        let measures: Vec<Measure> = figures.map(|figure| figure.measure).collect();
+        let measures: Vec<GoalMeasure> = figures.map(|figure| figure.measure).collect();
         let of_traffic = |traffic: &Traffic| {
             measures.iter().map(|m| m.metric_for(traffic)).collect::<Vec<Metric>>()
         };
-        Self::with(results, of_traffic).fit(results.beside)
+        Self::with_figures(results, of_traffic).fit_runs(results.beside)
     }
 
-    fn with<M: AsRef<[Metric]>>(results: &'a Results, wanted: impl Fn(&Traffic) -> M) -> Self {
+    fn with_figures<M: AsRef<[Metric]>>(
+        results: &'a Results,
+        wanted: impl Fn(&Traffic) -> M,
+    ) -> Self {
         let mut cells: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
         let mut strays = 0;
         let mut repeats = 0;
@@ -104,16 +107,16 @@ impl<'a> Runs<'a> {
     }
 
     /// Those that count in comparisons; `beside` where other work is part of the case.
-    pub(crate) fn fit(&self, beside: bool) -> Self {
-        self.filtered(|cell| {
+    pub(crate) fn fit_runs(&self, beside: bool) -> Self {
+        self.filter_cells(|cell| {
             let fit = cell.iter().filter(|(_, run)| run.row.observation.is_fit(beside));
             fit.map(|(block, run)| (*block, run.without_void_figures())).into_map()
         })
     }
 
     /// Those that tables show: the fit ones of a cell, or all where none is fit.
-    pub(crate) fn shown(&self, beside: bool) -> Self {
-        self.filtered(|cell| {
+    pub(crate) fn shown_runs(&self, beside: bool) -> Self {
+        self.filter_cells(|cell| {
             let is_fit = |run: &CellRun<'_>| run.row.observation.is_fit(beside);
             let any = cell.values().any(is_fit);
             let shown = cell.iter().filter(|(_, run)| !any || is_fit(run));
@@ -121,7 +124,7 @@ impl<'a> Runs<'a> {
         })
     }
 
-    fn filtered(
+    fn filter_cells(
         &self,
         filter: impl Fn(&BTreeMap<u32, CellRun<'a>>) -> BTreeMap<u32, CellRun<'a>>,
     ) -> Self {
@@ -176,7 +179,7 @@ impl<'a> Runs<'a> {
     }
 
     /// The estimate of one figure of a cell over its runs; `None` where no run has it.
-    pub(crate) fn estimate(
+    pub(crate) fn estimate_figure(
         &self,
         setting: usize,
         workload: usize,
@@ -194,7 +197,7 @@ impl<'a> Runs<'a> {
 
     /// The figures `(base, other)` of two settings in one workload, by block. Blocks that only one of them has do
     /// not count.
-    pub(crate) fn pairs(
+    pub(crate) fn paired_figures(
         &self,
         (base, other): (usize, usize),
         workload: usize,
@@ -212,32 +215,33 @@ impl<'a> Runs<'a> {
         workload: usize,
         metric: Metric,
     ) -> Option<BTreeMap<u32, f64>> {
-        let pairs = self.pairs(cells, workload, metric).into_iter();
+        let pairs = self.paired_figures(cells, workload, metric).into_iter();
         let logs = pairs.map(|(block, (a, b))| Some((block, paired::log_ratio(a, b)?)));
         Some(logs.collect::<Option<Vec<_>>>()?.into_map())
     }
 
     /// Two settings in one workload, compared in pairs: both figures and `other / base`.
-    pub(crate) fn contrast(
+    pub(crate) fn contrast_pairs(
         &self,
         cells: (usize, usize),
         workload: usize,
         metric: Metric,
         confidence: f64,
     ) -> Option<Contrast> {
-        let pairs: Vec<(f64, f64)> = self.pairs(cells, workload, metric).into_values().collect();
+        let pairs: Vec<(f64, f64)> =
+            self.paired_figures(cells, workload, metric).into_values().collect();
         Contrast::paired(&pairs, AVERAGE, confidence)
     }
 
     /// The paired ratio `other / base` of two settings in one workload.
-    pub(crate) fn ratio(
+    pub(crate) fn paired_ratio(
         &self,
         cells: (usize, usize),
         workload: usize,
         metric: Metric,
         confidence: f64,
     ) -> Option<Estimate> {
-        Some(self.contrast(cells, workload, metric, confidence)?.ratio().clone())
+        Some(self.contrast_pairs(cells, workload, metric, confidence)?.ratio().clone())
     }
 }
 
@@ -273,26 +277,25 @@ mod tests {
     use latput_trial::metric::PreferredDirection;
 
     use super::*;
-    use crate::synthetic::{Figures, own_metric, results, rr};
+    use crate::synthetic::{SyntheticFigures, build_results, own_metric, rr_workload};
 
     #[test]
     fn intervals_stop_at_what_a_metric_can_be() {
-        check(Metric::SutCpuBusyRatio, (0.38, -0.18, 1.13), (0.0, 1.0));
-        check(Metric::SutServiceDemandUs, (606.0, -1558.0, 2770.0), (0.0, 2770.0));
-        check(Metric::ThroughputBps, (3e9, 1e9, 5e9), (1e9, 5e9));
-        check(Metric::LossRatio, (0.0, 0.0, 0.0), (0.0, 0.0));
-        check(Metric::SutCpuBusyRatio, (1.002, 0.9, 1.1), (0.9, 1.002));
+        check_cut(Metric::SutCpuBusyRatio, (0.38, -0.18, 1.13), (0.0, 1.0));
+        check_cut(Metric::SutServiceDemandUs, (606.0, -1558.0, 2770.0), (0.0, 2770.0));
+        check_cut(Metric::ThroughputBps, (3e9, 1e9, 5e9), (1e9, 5e9));
+        check_cut(Metric::LossRatio, (0.0, 0.0, 0.0), (0.0, 0.0));
+        check_cut(Metric::SutCpuBusyRatio, (1.002, 0.9, 1.1), (0.9, 1.002));
     }
 
     #[test]
     fn later_run_of_a_cell_counts() {
         let mut rates = [1000.0, 2000.0, 3000.0].into_iter();
-        let mut results = results(&["off"], &[rr("rr")], 3, |_, _| Figures {
-            rate: rates.next().unwrap(),
-            ..Figures::default()
+        let mut results = build_results(&["off"], &[rr_workload("rr")], 3, |_, _| {
+            SyntheticFigures { rate: rates.next().unwrap(), ..SyntheticFigures::default() }
         });
         results.rows[2].block = 0;
-        let runs = Runs::from_results(&results);
+        let runs = RunTable::from_results(&results);
         let expected = vec![(0, 3000.0), (1, 2000.0)];
         assert_eq!(runs.figures(0, 0, Metric::TransactionsPerS), expected);
         let rows: Vec<&Row> =
@@ -302,7 +305,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(metric: Metric, (value, low, high): (f64, f64, f64), expected: (f64, f64)) {
+    fn check_cut(metric: Metric, (value, low, high): (f64, f64, f64), expected: (f64, f64)) {
         let method = Method::StudentT;
         let estimate = Estimate { value, low, high, confidence: 0.99, method, runs: 6 };
         let cut = cut_to_possible(metric, estimate);
@@ -311,9 +314,11 @@ mod tests {
 
     #[test]
     fn row_beyond_last_setting_is_ignored() {
-        let mut made = results(&["off", "on"], &[rr("rr")], 1, |_, _| Figures::default());
+        let mut made = build_results(&["off", "on"], &[rr_workload("rr")], 1, |_, _| {
+            SyntheticFigures::default()
+        });
         made.rows[1].setting = 2;
-        let runs = Runs::from_results(&made);
+        let runs = RunTable::from_results(&made);
         assert_eq!(runs.cells().map(|(cell, _)| cell).collect::<Vec<_>>(), [(0, 0)]);
         assert!(
             runs.remarks[0].starts_with("1 runs are left out: their setting or workload"),
@@ -325,11 +330,14 @@ mod tests {
     fn workload_has_metrics_of_its_runs() {
         let own = |name| own_metric(name, PreferredDirection::Higher, Summarised::Mean);
         let (one, two) = (own("runs_one"), own("runs_two"));
-        let mut made = results(&["off"], &[rr("rr"), rr("other")], 2, |_, _| Figures::default());
+        let mut made =
+            build_results(&["off"], &[rr_workload("rr"), rr_workload("other")], 2, |_, _| {
+                SyntheticFigures::default()
+            });
         for row in &mut made.rows {
             row.observation.figures = BTreeMap::from([([one, two][row.workload], 1.0)]);
         }
-        let runs = Runs::from_results(&made);
+        let runs = RunTable::from_results(&made);
         assert_eq!(runs.custom_metrics(0), BTreeSet::from([Metric::Custom(one)]));
         assert_eq!(runs.custom_metrics(1), BTreeSet::from([Metric::Custom(two)]));
     }

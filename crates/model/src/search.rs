@@ -1,6 +1,6 @@
 //! Search: chooses the settings to try next when there are more than can be tried.
 //!
-//! The caller runs the settings that [`Search::step`] returns, block by block, and records the
+//! The caller runs the settings that [`Search::next_step`] returns, block by block, and records the
 //! figures. The first settings are spread over the space and include today's. Each later block has
 //! the settings with the highest promise under the current belief (`surrogate`), tried before or
 //! not. So bad settings are dropped after a run or two and leaders are repeated. The winner must be
@@ -22,11 +22,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use latput_stats::linear::dot;
 use latput_stats::normal;
-use latput_units::{IntoMap, IntoSet, Rng};
+use latput_units::{IntoMap, IntoSet, SeededRng};
 
-use self::space::Space;
-use self::surrogate::{Belief, Place, RunSample, Scales, Surrogate};
-use crate::goal::{Bound, Reference};
+use self::space::SearchSpace;
+use self::surrogate::{Belief, Hyperparameters, RunSample, SettingBelief, Surrogate};
+use crate::goal::{BoundSide, LimitReference};
 
 pub mod of_plan;
 pub mod space;
@@ -63,20 +63,20 @@ pub struct SearchOptions {
     pub doubt: f64,
 }
 
-/// A limit on one figure in one workload, as in [`crate::goal::Condition`].
+/// A limit on one figure in one workload, as in [`crate::goal::GoalCondition`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limit {
+pub struct SearchLimit {
     /// The side of the limit.
-    pub bound: Bound,
+    pub bound: BoundSide,
     /// Natural logarithm of the limit, or of the share of the reference.
     pub number_log: f64,
     /// The reference of a relative limit.
-    pub reference: Option<Reference>,
+    pub reference: Option<LimitReference>,
 }
 
 /// The figures of one setting in one block.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tried {
+pub struct SearchRun {
     /// The setting's index in the space.
     pub setting: usize,
     /// The block it ran in.
@@ -98,12 +98,12 @@ pub enum SearchStep {
         leader: Option<usize>,
     },
     /// Stop the search.
-    Stop(Ending),
+    Stop(StopReason),
 }
 
 /// The reason why a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum StopReason {
     /// A setting that is better by more than the smallest effect is unlikely.
     Settled,
     /// A gain over today's setting of more than the least gain is unlikely.
@@ -114,7 +114,7 @@ pub enum Ending {
 
 /// The winner of a search, before its confirmation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Leader {
+pub struct SearchLeader {
     /// The setting.
     pub setting: usize,
     /// The chance that some setting is better by more than the smallest effect.
@@ -131,28 +131,33 @@ pub struct Leader {
 /// The state of a search.
 #[derive(Clone, Debug)]
 pub struct Search {
-    space: Space,
+    space: SearchSpace,
     today: usize,
-    limits: Vec<Limit>,
+    limits: Vec<SearchLimit>,
     options: SearchOptions,
-    tried: Vec<Tried>,
-    rng: Rng,
+    tried: Vec<SearchRun>,
+    rng: SeededRng,
     /// Hyperparameters of the last fits: of the cost, then of each limit.
-    scales: Vec<Scales>,
+    scales: Vec<Hyperparameters>,
 }
 
 impl Search {
     /// Starts a search of `space` for the least cost within `limits`; `today` is the setting to
     /// beat.
-    pub fn new(space: Space, today: usize, limits: Vec<Limit>, options: SearchOptions) -> Self {
-        let rng = Rng::from_seed(options.seed);
+    pub fn new(
+        space: SearchSpace,
+        today: usize,
+        limits: Vec<SearchLimit>,
+        options: SearchOptions,
+    ) -> Self {
+        let rng = SeededRng::from_seed(options.seed);
         Self { space, today, limits, options, tried: Vec::new(), rng, scales: Vec::new() }
     }
 
     /// Records the figures of a block. Failed runs are omitted.
-    pub fn record(&mut self, tried: impl IntoIterator<Item = Tried>) {
+    pub fn record_runs(&mut self, tried: impl IntoIterator<Item = SearchRun>) {
         let limits = self.limits.len();
-        let is_usable = |tried: &Tried| {
+        let is_usable = |tried: &SearchRun| {
             tried.cost_log.is_finite()
                 && tried.figures_log.len() == limits
                 && tried.figures_log.iter().all(|figure| figure.is_finite())
@@ -161,37 +166,37 @@ impl Search {
     }
 
     /// Number of runs recorded so far.
-    pub fn runs(&self) -> usize {
+    pub fn run_count(&self) -> usize {
         self.tried.len()
     }
 
     /// The next step.
-    pub fn step(&mut self) -> SearchStep {
+    pub fn next_step(&mut self) -> SearchStep {
         let start = self.start_size();
         if self.tried.len() < start {
-            let mut first = self.space.spread(self.today, start - 1, &mut self.rng);
+            let mut first = self.space.choose_spread(self.today, start - 1, &mut self.rng);
             first.insert(0, self.today);
             return SearchStep::Try { settings: first, leader: None };
         }
         if self.tried.len() >= self.options.budget {
-            return SearchStep::Stop(Ending::Budget);
+            return SearchStep::Stop(StopReason::Budget);
         }
         let room = self.options.block.min(self.options.budget - self.tried.len()).max(1);
         let mut rng = self.rng.clone();
-        let view = View::new(self);
-        let leader = view.leader();
+        let view = SearchBelief::new(self);
+        let leader = view.leading_setting();
         let SearchOptions { smallest_effect, least_gain, .. } = self.options;
         let mut is_unlikely = |setting: usize, effect: f64| {
             view.runs_of(setting) >= RUNS_OF_LEADER
-                && view.doubt(setting, effect, &mut rng).0 < self.options.doubt
+                && view.estimate_doubt(setting, effect, &mut rng).0 < self.options.doubt
         };
         if is_unlikely(leader, smallest_effect) {
-            return SearchStep::Stop(Ending::Settled);
+            return SearchStep::Stop(StopReason::Settled);
         }
         if view.is_within(self.today) && is_unlikely(self.today, least_gain) {
-            return SearchStep::Stop(Ending::NothingToGain);
+            return SearchStep::Stop(StopReason::NothingToGain);
         }
-        let mut settings = view.block(leader, room, &mut rng);
+        let mut settings = view.choose_block(leader, room, &mut rng);
         // A gain over today's setting is known no better than that setting.
         if view.runs_of(self.today) < view.runs_of(leader) && !settings.contains(&self.today) {
             settings.pop();
@@ -203,38 +208,44 @@ impl Search {
     }
 
     /// The index of the best setting so far, without its regret; `None` before two runs.
-    pub fn best(&self) -> Option<usize> {
-        (self.tried.len() >= 2).then(|| View::new(self).leader())
+    pub fn best_setting(&self) -> Option<usize> {
+        (self.tried.len() >= 2).then(|| SearchBelief::new(self).leading_setting())
     }
 
     /// The best setting so far with its regret; `None` before two runs.
-    pub fn leader(&self) -> Option<Leader> {
+    pub fn leader(&self) -> Option<SearchLeader> {
         if self.tried.len() < 2 {
             return None;
         }
-        let view = View::new(self);
-        let setting = view.leader();
+        let view = SearchBelief::new(self);
+        let setting = view.leading_setting();
         let effect = self.options.smallest_effect;
-        let (doubt, regret_log) = view.doubt(setting, effect, &mut self.rng.clone());
-        let keeps_limits = view.keeps(setting);
-        Some(Leader { setting, doubt, regret_log, keeps_limits, references: view.references() })
+        let (doubt, regret_log) = view.estimate_doubt(setting, effect, &mut self.rng.clone());
+        let keeps_limits = view.keep_probability(setting);
+        Some(SearchLeader {
+            setting,
+            doubt,
+            regret_log,
+            keeps_limits,
+            references: view.limit_references(),
+        })
     }
 
     /// For each limit the logarithm of the ratio by which a run breaks it, by the means of the figures so far.
-    fn excesses(&self, run: &Tried) -> Vec<f64> {
+    fn limit_excesses(&self, run: &SearchRun) -> Vec<f64> {
         let mean = |setting: usize, at: usize| {
             let of_setting = self.tried.iter().filter(|it| it.setting == setting);
             let (sum, runs) = of_setting
                 .fold((0.0, 0.0), |(sum, runs), it| (sum + it.figures_log[at], runs + 1.0));
             (runs > 0.0).then_some(sum / runs)
         };
-        let of_limit = |(at, limit): (usize, &Limit)| {
+        let of_limit = |(at, limit): (usize, &SearchLimit)| {
             let tried: BTreeSet<usize> = self.tried.iter().map(|it| it.setting).into_set();
-            let towards_best = if limit.bound == Bound::AtLeast { 1.0 } else { -1.0 };
+            let towards_best = if limit.bound == BoundSide::AtLeast { 1.0 } else { -1.0 };
             let reference = match limit.reference {
                 None => Some(0.0),
-                Some(Reference::Today) => mean(self.today, at),
-                Some(Reference::Best) => tried
+                Some(LimitReference::Today) => mean(self.today, at),
+                Some(LimitReference::Best) => tried
                     .iter()
                     .filter_map(|setting| mean(*setting, at))
                     .max_by(|a, b| (towards_best * a).total_cmp(&(towards_best * b))),
@@ -248,29 +259,29 @@ impl Search {
     /// Settings of the first phase: enough to see each axis once, and the corners between them.
     fn start_size(&self) -> usize {
         let axes = self.space.axes().iter().filter(|axis| axis.levels > 1).count();
-        let allowed = self.space.allowed().take(64).count();
+        let allowed = self.space.allowed_settings().take(64).count();
         (axes + 2).min(allowed).min(self.options.budget)
     }
 }
 
 /// The belief at one moment.
-struct View<'a> {
+struct SearchBelief<'a> {
     search: &'a Search,
     cost: Surrogate<'a>,
     limits: Vec<(Surrogate<'a>, f64)>,
     tried: BTreeMap<usize, usize>,
 }
 
-impl<'a> View<'a> {
+impl<'a> SearchBelief<'a> {
     fn new(search: &'a Search) -> Self {
-        let fit = |at: usize, value: &dyn Fn(&Tried) -> f64| {
-            let sample = |tried: &Tried| RunSample {
+        let fit = |at: usize, value: &dyn Fn(&SearchRun) -> f64| {
+            let sample = |tried: &SearchRun| RunSample {
                 setting: tried.setting,
                 block: tried.block,
                 value: value(tried),
             };
             let samples: Vec<RunSample> = search.tried.iter().map(sample).collect();
-            Surrogate::fit(&search.space, &samples, search.scales.get(at))
+            Surrogate::fit_samples(&search.space, &samples, search.scales.get(at))
         };
         let mut tried: BTreeMap<usize, usize> = BTreeMap::new();
         for run in &search.tried {
@@ -285,7 +296,7 @@ impl<'a> View<'a> {
         Self { search, cost: fit(0, &|tried| tried.cost_log), limits, tried }
     }
 
-    fn scales(&self) -> Vec<Scales> {
+    fn scales(&self) -> Vec<Hyperparameters> {
         let limits = self.limits.iter().map(|(fit, _)| fit.scales().clone());
         std::iter::once(self.cost.scales().clone()).chain(limits).collect()
     }
@@ -295,35 +306,36 @@ impl<'a> View<'a> {
     }
 
     /// The chance that a setting keeps every limit.
-    fn keeps(&self, setting: usize) -> f64 {
-        let of_limit = |((fit, at), limit): (&(Surrogate<'_>, f64), &Limit)| {
+    fn keep_probability(&self, setting: usize) -> f64 {
+        let of_limit = |((fit, at), limit): (&(Surrogate<'_>, f64), &SearchLimit)| {
             let Belief { mean, deviation } = fit.belief(setting);
             let above = (mean - at) / deviation.max(1e-6);
-            normal::cdf(if limit.bound == Bound::AtLeast { above } else { -above })
+            normal::cdf(if limit.bound == BoundSide::AtLeast { above } else { -above })
         };
         self.limits.iter().zip(&self.search.limits).map(of_limit).product()
     }
 
     /// Whether a setting probably keeps every limit.
     fn is_within(&self, setting: usize) -> bool {
-        self.keeps(setting) >= 0.5
+        self.keep_probability(setting) >= 0.5
     }
 
     /// For each limit that is a share of the best figure, the tried setting believed to have that
     /// figure.
-    fn references(&self) -> Vec<usize> {
-        let of_limit = |((fit, _), limit): (&(Surrogate<'_>, f64), &Limit)| {
-            (limit.reference == Some(Reference::Best)).then(|| best_of(limit, fit, &self.tried))?
+    fn limit_references(&self) -> Vec<usize> {
+        let of_limit = |((fit, _), limit): (&(Surrogate<'_>, f64), &SearchLimit)| {
+            (limit.reference == Some(LimitReference::Best))
+                .then(|| best_of(limit, fit, &self.tried))?
         };
         self.limits.iter().zip(&self.search.limits).filter_map(of_limit).collect()
     }
 
     /// Of the tried settings that probably keep the limits, the one believed cheapest; if none
     /// does, the one that most likely keeps them.
-    fn leader(&self) -> usize {
+    fn leading_setting(&self) -> usize {
         let cost = |setting: &usize| self.cost.belief(*setting).mean;
         let keeps: BTreeMap<usize, f64> =
-            self.tried.keys().map(|&setting| (setting, self.keeps(setting))).into_map();
+            self.tried.keys().map(|&setting| (setting, self.keep_probability(setting))).into_map();
         let kept = keeps.iter().filter(|(_, keeps)| **keeps >= 0.5).map(|(setting, _)| *setting);
         let cheapest = kept.min_by(|a, b| cost(a).total_cmp(&cost(b)));
         let likeliest =
@@ -333,35 +345,36 @@ impl<'a> View<'a> {
 
     /// The chance that a setting is better than `leader` by more than `effect`, a ratio minus 1, and
     /// the leader's regret.
-    fn doubt(&self, leader: usize, effect: f64, rng: &mut Rng) -> (f64, [f64; 3]) {
+    fn estimate_doubt(&self, leader: usize, effect: f64, rng: &mut SeededRng) -> (f64, [f64; 3]) {
         let effect = effect.ln_1p();
         let base = self.cost.belief(leader).mean;
         let mut rivals: Vec<(f64, usize)> = self
-            .candidates(leader, rng)
+            .list_candidates(leader, rng)
             .into_iter()
             .filter(|setting| *setting != leader)
             .map(|setting| {
                 let Belief { mean, deviation } = self.cost.belief(setting);
                 let better = normal::cdf((base - effect - mean) / deviation.max(1e-9));
-                (better * self.keeps(setting), setting)
+                (better * self.keep_probability(setting), setting)
             })
             .collect();
         rivals.sort_by(|a, b| b.0.total_cmp(&a.0));
         rivals.truncate(RIVALS);
         let settings: Vec<usize> =
             std::iter::once(leader).chain(rivals.iter().map(|(_, setting)| *setting)).collect();
-        let keeps: Vec<f64> = settings.iter().map(|setting| self.keeps(*setting)).collect();
-        let (means, factor) = self.cost.joint(&settings);
+        let keeps: Vec<f64> =
+            settings.iter().map(|setting| self.keep_probability(*setting)).collect();
+        let (means, factor) = self.cost.joint_belief(&settings);
         let mut regrets: Vec<f64> = (0..DRAWS)
             .map(|_| {
-                let normals: Vec<f64> = settings.iter().map(|_| rng.normal()).collect();
+                let normals: Vec<f64> = settings.iter().map(|_| rng.next_normal()).collect();
                 let drawn = |at: usize| {
                     let shift = dot(&factor.rows()[at], &normals);
                     means[at] + shift
                 };
                 let own = drawn(0);
                 let best = (1..settings.len())
-                    .filter(|at| rng.uniform() < keeps[*at])
+                    .filter(|at| rng.next_uniform() < keeps[*at])
                     .map(drawn)
                     .fold(own, f64::min);
                 own - best
@@ -374,36 +387,37 @@ impl<'a> View<'a> {
     }
 
     /// Up to `room` settings with the highest promise. Each counts as known once it is chosen.
-    fn block(&self, leader: usize, room: usize, rng: &mut Rng) -> Vec<usize> {
+    fn choose_block(&self, leader: usize, room: usize, rng: &mut SeededRng) -> Vec<usize> {
         let best = self.cost.belief(leader).mean;
         let is_within = self.is_within(leader);
         let mut left: Vec<Candidate> = self
-            .candidates(leader, rng)
+            .list_candidates(leader, rng)
             .into_iter()
             .map(|setting| Candidate {
                 setting,
-                place: self.cost.place(setting),
-                keeps: self.keeps(setting),
-                weight: if self.disrupts(setting, leader) { 1.0 / DISRUPTION } else { 1.0 },
+                place: self.cost.belief_with_covariance(setting),
+                keeps: self.keep_probability(setting),
+                weight: if self.is_disruptive(setting, leader) { 1.0 / DISRUPTION } else { 1.0 },
             })
             .collect();
-        let noise = self.cost.noise();
+        let noise = self.cost.run_noise();
         let mut block: Vec<usize> = Vec::with_capacity(room);
         while block.len() < room {
-            let promise = |one: &Candidate| one.weight * one.promise(best, is_within, noise);
+            let promise =
+                |one: &Candidate| one.weight * one.compute_promise(best, is_within, noise);
             let promises = left.iter().map(promise).enumerate();
             let Some((at, _)) = promises.max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
             let chosen = left.swap_remove(at);
             block.push(chosen.setting);
-            self.learn(&chosen, &mut left);
+            self.discount_correlated(&chosen, &mut left);
         }
         block
     }
 
     /// Lowers the promise of settings that are correlated with `chosen`, since its run will tell of
     /// them too.
-    fn learn(&self, chosen: &Candidate, left: &mut [Candidate]) {
-        let variance = chosen.place.belief.deviation.powi(2) + self.cost.noise().powi(2);
+    fn discount_correlated(&self, chosen: &Candidate, left: &mut [Candidate]) {
+        let variance = chosen.place.belief.deviation.powi(2) + self.cost.run_noise().powi(2);
         for other in left {
             let shared = self.cost.covariance(&chosen.place, &other.place);
             let belief = &mut other.place.belief;
@@ -412,7 +426,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn disrupts(&self, setting: usize, leader: usize) -> bool {
+    fn is_disruptive(&self, setting: usize, leader: usize) -> bool {
         let space = &self.search.space;
         let (a, b) = (space.levels(setting), space.levels(leader));
         space.axes().iter().zip(a.iter().zip(&b)).any(|(axis, (a, b))| axis.is_disruptive && a != b)
@@ -420,9 +434,9 @@ impl<'a> View<'a> {
 
     /// Every setting or, of a large space, a sample with the tried settings and those near the
     /// leader.
-    fn candidates(&self, leader: usize, rng: &mut Rng) -> BTreeSet<usize> {
+    fn list_candidates(&self, leader: usize, rng: &mut SeededRng) -> BTreeSet<usize> {
         let space = &self.search.space;
-        let mut candidates: BTreeSet<usize> = space.sample(CANDIDATES, rng).into_set();
+        let mut candidates: BTreeSet<usize> = space.sample_settings(CANDIDATES, rng).into_set();
         candidates.extend(self.tried.keys());
         for near in space.neighbours(leader) {
             candidates.extend(space.neighbours(near));
@@ -435,7 +449,7 @@ impl<'a> View<'a> {
 /// A setting that may be in the next block.
 struct Candidate {
     setting: usize,
-    place: Place,
+    place: SettingBelief,
     /// The chance that it keeps the limits.
     keeps: f64,
     /// Factor of its promise.
@@ -445,7 +459,7 @@ struct Candidate {
 impl Candidate {
     /// The promise of a run. `best` is the leader's cost, and `is_within` says whether the leader
     /// is within the limits.
-    fn promise(&self, best: f64, is_within: bool, noise: f64) -> f64 {
+    fn compute_promise(&self, best: f64, is_within: bool, noise: f64) -> f64 {
         let Belief { mean, deviation } = self.place.belief;
         let deviation = deviation.max(1e-9);
         let z = (best - mean) / deviation;
@@ -457,15 +471,15 @@ impl Candidate {
 
 /// The limit on the logarithmic scale, by the current belief.
 fn bound_log(
-    limit: &Limit,
+    limit: &SearchLimit,
     fit: &Surrogate<'_>,
     tried: &BTreeMap<usize, usize>,
     today: usize,
 ) -> f64 {
     let reference = match limit.reference {
         None => 0.0,
-        Some(Reference::Today) => fit.belief(today).mean,
-        Some(Reference::Best) => {
+        Some(LimitReference::Today) => fit.belief(today).mean,
+        Some(LimitReference::Best) => {
             best_of(limit, fit, tried).map_or(0.0, |setting| fit.belief(setting).mean)
         }
     };
@@ -473,8 +487,12 @@ fn bound_log(
 }
 
 /// The tried setting whose figure is believed to be the best on the limited side.
-fn best_of(limit: &Limit, fit: &Surrogate<'_>, tried: &BTreeMap<usize, usize>) -> Option<usize> {
-    let towards_best = if limit.bound == Bound::AtLeast { 1.0 } else { -1.0 };
+fn best_of(
+    limit: &SearchLimit,
+    fit: &Surrogate<'_>,
+    tried: &BTreeMap<usize, usize>,
+) -> Option<usize> {
+    let towards_best = if limit.bound == BoundSide::AtLeast { 1.0 } else { -1.0 };
     let means = tried.keys().map(|&setting| (towards_best * fit.belief(setting).mean, setting));
     means.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, setting)| setting)
 }

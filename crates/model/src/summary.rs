@@ -7,21 +7,21 @@ use latput_stats::{Estimate, Histogram, Method};
 use latput_trial::{Metric, Results, Row, Traffic};
 use latput_units::{IntoMap, IntoSet};
 
-pub use crate::cell::Cell;
-use crate::cell::{headline, own_rates, stopping_rule};
-use crate::confirmation::confirmation;
-use crate::fitness::Fitness;
+pub use crate::cell::CellSummary;
+use crate::cell::{headline_metrics, own_rates, stopping_rule};
+use crate::confirmation::extract_confirmation;
+use crate::fitness::RunFitness;
 use crate::goal::Goal;
-use crate::recommend::{Headline, recommend};
+use crate::recommend::{Headline, recommend_from_runs};
 pub use crate::recommend::{ProvenBy, Recommendation};
-use crate::runs::{CellRun, Runs};
+use crate::runs::{CellRun, RunTable};
 use crate::{pareto, warning};
 
 /// The summary of a results file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Summary {
+pub struct ResultsSummary {
     /// Every setting under every workload with at least one run.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<CellSummary>,
     /// Indices of the settings that no other setting beats on every workload's rate, latency and
     /// CPU cost at once, by their estimates.
     pub pareto: Vec<usize>,
@@ -30,21 +30,21 @@ pub struct Summary {
     /// The answer to the goal in one sentence; `None` without a goal.
     pub headline: Option<Headline>,
     /// Runs far from their cell's others.
-    pub outliers: Vec<Outlier>,
+    pub outliers: Vec<OutlierRun>,
     /// Failed checks of trials, counted by name and cell.
     pub failed_checks: Vec<FailedCheck>,
     /// netperf's kind of warning, one for each cell in which the interval of the rate or of an
     /// end's CPU utilisation is wider than wanted.
     pub too_wide: Vec<String>,
     /// How many runs count, and what disturbed the others.
-    pub fitness: Fitness,
+    pub fitness: RunFitness,
     /// Parts of the results or of their goal that could not be used, in sentences.
     pub warnings: Vec<String>,
 }
 
 /// One run far from the others of its cell.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outlier {
+pub struct OutlierRun {
     /// Index into the settings.
     pub setting: usize,
     /// Index into the workloads.
@@ -74,13 +74,13 @@ pub struct FailedCheck {
     pub detail: String,
 }
 
-impl Summary {
+impl ResultsSummary {
     /// Summarises `results`. Figures that they lack are absent, and a goal that cannot be judged
     /// gives a warning.
     pub fn from_results(results: &Results) -> Self {
-        let all = Runs::all(results);
-        let (runs, shown) = (all.fit(results.beside), all.shown(results.beside));
-        let fitness = Fitness::from_results(results);
+        let all = RunTable::from_all_rows(results);
+        let (runs, shown) = (all.fit_runs(results.beside), all.shown_runs(results.beside));
+        let fitness = RunFitness::from_results(results);
         let mut warnings = runs.remarks.clone();
         if !(results.confidence > 0.0 && results.confidence < 1.0) {
             let confidence = results.confidence;
@@ -88,23 +88,24 @@ impl Summary {
                 "the confidence {confidence} is not between 0 and 1: nothing has an interval"
             ));
         }
-        let cells: Vec<Cell> = shown
+        let cells: Vec<CellSummary> = shown
             .cells()
-            .map(|(at, of_cell)| cell(results, (&runs, &shown), at, of_cell))
+            .map(|(at, of_cell)| summarize_cell(results, (&runs, &shown), at, of_cell))
             .collect();
         let mut unjudged = None;
         let goal = results.goal.as_ref().filter(|_| !results.is_observed());
         let recommendation = goal.and_then(|text| {
             let goal = Goal::parse_kept(text).map_err(|error| error.to_string());
-            goal.and_then(|goal| match confirmation(results) {
-                None => recommend(results, &runs, &goal),
+            goal.and_then(|goal| match extract_confirmation(results) {
+                None => recommend_from_runs(results, &runs, &goal),
                 Some((fresh, settings)) => {
-                    let judged = recommend(&fresh, &Runs::from_results(&fresh), &goal)?;
+                    let judged =
+                        recommend_from_runs(&fresh, &RunTable::from_results(&fresh), &goal)?;
                     Ok(judged.with_settings(&settings))
                 }
             })
             .map_err(|why| {
-                unjudged = Some(fitness.unjudged(&why));
+                unjudged = Some(fitness.unjudged_headline(&why));
                 warnings.push(format!("no recommendation: {why}"));
             })
             .ok()
@@ -115,9 +116,9 @@ impl Summary {
         };
         Self {
             headline,
-            pareto: pareto::front(results, &cells),
+            pareto: pareto::pareto_front(results, &cells),
             recommendation,
-            outliers: outliers(results, &shown),
+            outliers: find_outliers(results, &shown),
             failed_checks: failed_checks(&all),
             too_wide: cells.iter().filter_map(|cell| warning::too_wide(results, cell)).collect(),
             warnings,
@@ -128,11 +129,11 @@ impl Summary {
 }
 
 /// The indices of the workloads that need more runs: some setting has no interval or a wider one
-/// than wanted. Equals [`Cell::narrow_enough`] over a whole summary, but reads no histogram.
+/// than wanted. Equals [`CellSummary::narrow_enough`] over a whole summary, but reads no histogram.
 pub fn too_wide(results: &Results) -> Vec<usize> {
-    let runs = Runs::of_stopping_rule(results);
+    let runs = RunTable::of_stopping_rule(results);
     let is_wide = |&(setting, workload): &(usize, usize)| {
-        let estimate = |metric| runs.estimate(setting, workload, metric, results.confidence);
+        let estimate = |metric| runs.estimate_figure(setting, workload, metric, results.confidence);
         let own = own_rates(runs.custom_metrics(workload));
         !metrics_too_wide(results, workload, &own, estimate).is_empty()
     };
@@ -173,16 +174,18 @@ fn metrics_too_wide(
     [rates, &[sut, generator]].concat().into_iter().filter(is_too_wide).collect()
 }
 
-fn cell(
+fn summarize_cell(
     results: &Results,
-    (runs, shown): (&Runs<'_>, &Runs<'_>),
+    (runs, shown): (&RunTable<'_>, &RunTable<'_>),
     (setting, workload): (usize, usize),
     runs_of_cell: &BTreeMap<u32, CellRun<'_>>,
-) -> Cell {
-    let of = |runs: &Runs<'_>, metric| runs.estimate(setting, workload, metric, results.confidence);
+) -> CellSummary {
+    let of = |runs: &RunTable<'_>, metric| {
+        runs.estimate_figure(setting, workload, metric, results.confidence)
+    };
     let estimate = |metric| of(shown, metric);
     let against_first = |metric| {
-        let ratio = runs.ratio((0, setting), workload, metric, results.confidence)?;
+        let ratio = runs.paired_ratio((0, setting), workload, metric, results.confidence)?;
         (setting != 0).then_some(ratio)
     };
     let known: BTreeSet<Metric> =
@@ -196,33 +199,38 @@ fn cell(
             of(runs, metric)
         });
     let rows = || runs_of_cell.values().map(|run| run.row);
-    Cell {
+    CellSummary {
         setting,
         workload,
         runs: runs_of_cell.len(),
         against_first: of_all(&against_first),
-        latency: pooled(rows().filter_map(|row| row.observation.traffic.latency.as_ref())),
-        probe: pooled(rows().filter_map(|row| Some(&row.observation.probe.as_ref()?.rtt))),
+        latency: merge_histograms(
+            rows().filter_map(|row| row.observation.traffic.latency.as_ref()),
+        ),
+        probe: merge_histograms(
+            rows().filter_map(|row| Some(&row.observation.probe.as_ref()?.rtt)),
+        ),
         too_wide,
         metrics,
     }
 }
 
-fn pooled<'a>(mut histograms: impl Iterator<Item = &'a Histogram>) -> Option<Histogram> {
+fn merge_histograms<'a>(mut histograms: impl Iterator<Item = &'a Histogram>) -> Option<Histogram> {
     let mut all = histograms.next()?.clone();
     histograms.for_each(|histogram| all.merge(histogram));
     Some(all)
 }
 
-fn outliers(results: &Results, runs: &Runs<'_>) -> Vec<Outlier> {
+fn find_outliers(results: &Results, runs: &RunTable<'_>) -> Vec<OutlierRun> {
     let mut found = Vec::new();
     for ((setting, workload), _) in runs.cells() {
         let own = runs.custom_metrics(workload);
-        for metric in headline(&results.workloads[workload].traffic).into_iter().chain(own) {
+        for metric in headline_metrics(&results.workloads[workload].traffic).into_iter().chain(own)
+        {
             let (blocks, values): (Vec<u32>, Vec<f64>) =
                 runs.figures(setting, workload, metric).into_iter().unzip();
             let median = Spread::from_values(&values).map_or(0.0, |spread| spread.median);
-            found.extend(outlier::outliers(&values).into_iter().map(|run| Outlier {
+            found.extend(outlier::outliers(&values).into_iter().map(|run| OutlierRun {
                 setting,
                 workload,
                 block: blocks[run],
@@ -235,12 +243,12 @@ fn outliers(results: &Results, runs: &Runs<'_>) -> Vec<Outlier> {
     found
 }
 
-fn failed_checks(runs: &Runs<'_>) -> Vec<FailedCheck> {
+fn failed_checks(runs: &RunTable<'_>) -> Vec<FailedCheck> {
     let mut found = Vec::new();
     for ((setting, workload), runs_of_cell) in runs.cells() {
         let mut by_name: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
         for run in runs_of_cell.values() {
-            for (name, detail) in failures(run.row) {
+            for (name, detail) in failed_check_details(run.row) {
                 by_name.entry(name).or_insert((0, detail)).0 += 1;
             }
         }
@@ -256,7 +264,7 @@ fn failed_checks(runs: &Runs<'_>) -> Vec<FailedCheck> {
 }
 
 /// The names of a run's failed checks, each once, with the detail of its first failure.
-fn failures(row: &Row) -> BTreeMap<&str, &str> {
+fn failed_check_details(row: &Row) -> BTreeMap<&str, &str> {
     let failed = row.observation.checks.iter().filter(|check| !check.passed);
     // Reversed, so that the first check of a name stays.
     failed.rev().map(|check| (check.name.as_str(), check.detail.as_str())).into_map()
@@ -266,14 +274,17 @@ fn failures(row: &Row) -> BTreeMap<&str, &str> {
 mod tests {
     use latput_trial::Check;
     use latput_trial::observation::{CpuObservation, CpuTime, HostObservation, Role};
-    use latput_units::{CpuId, Nanos, Rng};
+    use latput_units::{CpuId, Nanos, SeededRng};
 
     use super::*;
-    use crate::synthetic::{Figures, noise, reported, results, rr, stream, udp};
+    use crate::synthetic::{
+        SyntheticFigures, build_results, noise_factor, reported_results, rr_workload,
+        stream_workload, udp_workload,
+    };
 
     #[test]
     fn cell_has_every_figure_with_interval() {
-        let summary = Summary::from_results(&steady(6));
+        let summary = ResultsSummary::from_results(&steady_results(6));
         assert_eq!(summary.cells.len(), 6);
         let cell = &summary.cells[0];
         let method = |metric| cell.metrics.get(&metric).map(|estimate| estimate.method);
@@ -288,7 +299,7 @@ mod tests {
 
     #[test]
     fn settings_are_compared_with_the_first_within_blocks() {
-        let summary = Summary::from_results(&steady(6));
+        let summary = ResultsSummary::from_results(&steady_results(6));
         assert!(summary.cells[0].against_first.is_empty());
         let cell =
             summary.cells.iter().find(|cell| cell.setting == 1 && cell.workload == 1).unwrap();
@@ -299,7 +310,7 @@ mod tests {
 
     #[test]
     fn one_run_reports_missing_interval() {
-        let summary = Summary::from_results(&steady(1));
+        let summary = ResultsSummary::from_results(&steady_results(1));
         for cell in &summary.cells {
             assert!(cell.metrics.values().all(|estimate| estimate.method == Method::Single));
             assert!(!cell.narrow_enough());
@@ -310,9 +321,9 @@ mod tests {
 
     #[test]
     fn wide_interval_warns_with_reached_width() {
-        let mut results = steady(6);
+        let mut results = steady_results(6);
         results.half_width = 0.000_1;
-        let summary = Summary::from_results(&results);
+        let summary = ResultsSummary::from_results(&results);
         let warning = &summary.too_wide[0];
         for part in
             ["`off`", "`rr`", "not met", "+/- 0.01% at 99%", "transactions_per_s +/-", "CPU"]
@@ -324,7 +335,7 @@ mod tests {
     #[test]
     fn stopping_rule_sees_what_the_summary_sees() {
         let wide_in_the_second = |blocks, half_width| {
-            let mut results = steady(blocks);
+            let mut results = steady_results(blocks);
             results.half_width = half_width;
             let row =
                 results.rows.iter_mut().find(|row| (row.setting, row.workload) == (1, 1)).unwrap();
@@ -337,7 +348,7 @@ mod tests {
             let results = wide_in_the_second(blocks.max(1), half_width);
             let results =
                 if blocks == 0 { Results { rows: Vec::new(), ..results } } else { results };
-            let summary = Summary::from_results(&results);
+            let summary = ResultsSummary::from_results(&results);
             let wide = summary.cells.iter().filter(|cell| !cell.narrow_enough());
             let of_summary: BTreeSet<usize> = wide.map(|cell| cell.workload).collect();
             assert_eq!(too_wide(&results), expected);
@@ -382,7 +393,7 @@ mod tests {
             let method = Method::StudentT;
             Some(Estimate { value, low, high, confidence: 0.99, method, runs: 6 })
         };
-        let found = metrics_too_wide(&steady(1), 0, &[], |metric| match metric {
+        let found = metrics_too_wide(&steady_results(1), 0, &[], |metric| match metric {
             Metric::TransactionsPerS => known(rate),
             Metric::SutCpuBusyRatio => known(busy),
             _ => None,
@@ -393,7 +404,7 @@ mod tests {
     /// Six runs with this busy share of the generator in each.
     #[track_caller]
     fn check_cpu(busy: impl Fn(f64) -> f64, keeps_going: bool) {
-        let mut results = steady(6);
+        let mut results = steady_results(6);
         results.rows.retain(|row| (row.setting, row.workload) == (0, 0));
         for row in &mut results.rows {
             let block = f64::from(row.block);
@@ -411,7 +422,7 @@ mod tests {
             };
             row.observation.hosts = vec![host(Role::Generator, busy(block)), host(Role::Sut, 0.5)];
         }
-        let summary = Summary::from_results(&results);
+        let summary = ResultsSummary::from_results(&results);
         let expected: &[Metric] = if keeps_going { &[Metric::GeneratorCpuBusyRatio] } else { &[] };
         assert_eq!(summary.cells[0].too_wide, expected);
         assert_eq!(too_wide(&results).is_empty(), !keeps_going);
@@ -421,10 +432,10 @@ mod tests {
 
     #[test]
     fn odd_run_is_listed() {
-        let mut results = steady(8);
+        let mut results = steady_results(8);
         let row = results.rows.iter_mut().find(|row| row.block == 3 && row.setting == 1).unwrap();
         row.observation.traffic.latency.as_mut().unwrap().record_n(Nanos::from_ms(1), 50);
-        let summary = Summary::from_results(&results);
+        let summary = ResultsSummary::from_results(&results);
         let [outlier] = summary.outliers.as_slice() else { panic!("{:?}", summary.outliers) };
         assert_eq!((outlier.setting, outlier.workload, outlier.block), (1, 0, 3));
         assert_eq!(outlier.metric, Metric::LatencyNsP99);
@@ -433,7 +444,7 @@ mod tests {
 
     #[test]
     fn failed_checks_are_counted_by_cell() {
-        let mut results = steady(3);
+        let mut results = steady_results(3);
         let check = |name: &str, passed, detail: &str| Check {
             name: name.to_owned(),
             passed,
@@ -444,7 +455,7 @@ mod tests {
             row.observation.checks =
                 vec![check("steal", row.block == 0, &detail), check("drops", true, "")];
         }
-        let summary = Summary::from_results(&results);
+        let summary = ResultsSummary::from_results(&results);
         let [failed] = summary.failed_checks.as_slice() else {
             panic!("{:?}", summary.failed_checks)
         };
@@ -454,23 +465,28 @@ mod tests {
 
     #[test]
     fn damaged_results_are_summarised_without_crash() {
-        let empty = results(&[], &[], 3, |_, _| Figures::default());
-        let summary = Summary::from_results(&Results { goal: Some("latency".to_owned()), ..empty });
+        let empty = build_results(&[], &[], 3, |_, _| SyntheticFigures::default());
+        let summary =
+            ResultsSummary::from_results(&Results { goal: Some("latency".to_owned()), ..empty });
         assert!(summary.cells.is_empty() && summary.pareto.is_empty());
         assert!(summary.warnings[0].contains("no recommendation"), "{:?}", summary.warnings);
 
         let nothing_measured =
-            results(&["a", "b"], &[rr("rr"), stream("s")], 3, |_, _| Figures::default());
-        let summary =
-            Summary::from_results(&Results { goal: Some("cpu".to_owned()), ..nothing_measured });
+            build_results(&["a", "b"], &[rr_workload("rr"), stream_workload("s")], 3, |_, _| {
+                SyntheticFigures::default()
+            });
+        let summary = ResultsSummary::from_results(&Results {
+            goal: Some("cpu".to_owned()),
+            ..nothing_measured
+        });
         assert_eq!(summary.cells.len(), 4);
 
-        let mut damaged = steady(4);
+        let mut damaged = steady_results(4);
         damaged.rows[0].setting = 99;
         damaged.rows[1].workload = usize::MAX;
         damaged.rows[2].block = damaged.rows[8].block;
         damaged.goal = Some("be quick".to_owned());
-        let summary = Summary::from_results(&damaged);
+        let summary = ResultsSummary::from_results(&damaged);
         for part in ["2 runs are left out", "ran twice", "`be` at column 1"] {
             assert!(
                 summary.warnings.iter().any(|w| w.contains(part)),
@@ -481,7 +497,7 @@ mod tests {
         for confidence in [0.0, 1.0, f64::NAN, 99.0] {
             damaged.confidence = confidence;
             damaged.goal = Some("balanced".to_owned());
-            let summary = Summary::from_results(&damaged);
+            let summary = ResultsSummary::from_results(&damaged);
             assert!(
                 summary.cells.iter().all(|cell| cell.metrics.is_empty() && !cell.narrow_enough())
             );
@@ -490,13 +506,13 @@ mod tests {
     }
 
     /// `on` has 80% of the rate of `off` and otherwise the same, with 0.5% of noise.
-    fn steady(blocks: u32) -> Results {
-        let mut rng = Rng::from_seed(2);
-        let workloads = [rr("rr"), stream("stream"), udp("udp")];
-        results(&["off", "on"], &workloads, blocks, |setting, workload| Figures {
-            rate: 1e6 * [1.0, 0.8][setting] * noise(&mut rng, 0.005),
-            p99_us: (workload != 2).then(|| 50.0 * noise(&mut rng, 0.005)),
-            service_demand_us: 2.0 * noise(&mut rng, 0.005),
+    fn steady_results(blocks: u32) -> Results {
+        let mut rng = SeededRng::from_seed(2);
+        let workloads = [rr_workload("rr"), stream_workload("stream"), udp_workload("udp")];
+        build_results(&["off", "on"], &workloads, blocks, |setting, workload| SyntheticFigures {
+            rate: 1e6 * [1.0, 0.8][setting] * noise_factor(&mut rng, 0.005),
+            p99_us: (workload != 2).then(|| 50.0 * noise_factor(&mut rng, 0.005)),
+            service_demand_us: 2.0 * noise_factor(&mut rng, 0.005),
         })
     }
 
@@ -504,29 +520,29 @@ mod tests {
     fn confirmed_setting_is_judged_by_fresh_runs() {
         let search: &[f64] = &[5e5, 4e5, 3e5, 2e5, 1e5];
         // Block 0 is the search's; today's and `c` run afresh.
-        let mut made = reported(
-            &[rr("rr")],
+        let mut made = reported_results(
+            &[rr_workload("rr")],
             4,
             &[(Metric::LatencyNsP99, &[&[9e5, 4e5, 4e5, 4e5], search, &[1e6, 1e5, 1e5, 1e5]])],
         );
         made.rows.retain(|row| row.setting != 1 || row.block == 0);
         made.goal = Some("latency".to_owned());
-        assert_eq!(confirmation(&made), None);
+        assert_eq!(extract_confirmation(&made), None);
         made.confirmed_from = Some(1);
-        let (fresh, settings) = confirmation(&made).unwrap();
+        let (fresh, settings) = extract_confirmation(&made).unwrap();
         assert_eq!(settings, [0, 2]);
         let labels: Vec<&str> = fresh.settings.iter().map(|set| &*set.label).collect();
         let rows: Vec<(u32, usize)> =
             fresh.rows.iter().map(|row| (row.block, row.setting)).collect();
         assert_eq!(labels, ["a", "c"]);
         assert_eq!(rows, [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1)]);
-        let advice = Summary::from_results(&made).recommendation.unwrap();
+        let advice = ResultsSummary::from_results(&made).recommendation.unwrap();
         assert_eq!((advice.setting, advice.is_proven()), (2, true));
         let ratio = advice.against_first.unwrap();
         assert!((ratio.value - 0.25).abs() < 1e-9 && ratio.runs == 3, "{ratio:?}");
         // Only today's ran afresh: nothing was confirmed.
         made.rows.retain(|row| row.setting != 2 || row.block == 0);
-        assert_eq!(confirmation(&made), None);
+        assert_eq!(extract_confirmation(&made), None);
     }
 
     #[test]
@@ -534,7 +550,8 @@ mod tests {
         for (confidence, is_warned) in
             [(0.99, false), (0.01, false), (0.0, true), (1.0, true), (-1.0, true), (1.5, true)]
         {
-            let warnings = Summary::from_results(&Results { confidence, ..steady(2) }).warnings;
+            let warnings =
+                ResultsSummary::from_results(&Results { confidence, ..steady_results(2) }).warnings;
             let warned = warnings.iter().any(|it| it.contains("nothing has an interval"));
             assert_eq!(warned, is_warned, "{confidence}: {warnings:?}");
         }

@@ -9,11 +9,11 @@ use latput_trial::observation::{
 };
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Observation, Probe, Results, Row, Traffic, Workload};
-use latput_units::{BitsPerSecond, Bytes, CpuId, Nanos, Rng};
+use latput_units::{BitsPerSecond, Bytes, CpuId, Nanos, SeededRng};
 
 /// The figures of one synthetic run; 0 and `None` are not measured.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct SyntheticFigures {
     /// Transactions per second, or bits per second for the other kinds.
     pub(crate) rate: f64,
     /// 99th percentile of the round trip, or of the probe's beside bulk. The median is half of it.
@@ -23,17 +23,17 @@ pub(crate) struct Figures {
 }
 
 /// `blocks` runs of every setting under every workload, at 99% and +/- 2.5%.
-pub(crate) fn results(
+pub(crate) fn build_results(
     settings: &[&str],
     workloads: &[Workload],
     blocks: u32,
-    mut figures: impl FnMut(usize, usize) -> Figures,
+    mut figures: impl FnMut(usize, usize) -> SyntheticFigures,
 ) -> Results {
     let mut rows = Vec::new();
     for block in 0..blocks {
         for setting in 0..settings.len() {
             for (workload, spec) in workloads.iter().enumerate() {
-                let observation = observation(spec, figures(setting, workload));
+                let observation = build_observation(spec, figures(setting, workload));
                 rows.push(Row { block, setting, workload, started_unix_ms: 0, observation });
             }
         }
@@ -64,14 +64,15 @@ pub(crate) fn results(
 
 /// Runs that report these values and nothing else, of the settings `a`, `b` and so on under `workloads`: each setting's
 /// values by block, from the first again where there are more blocks. NaN is not measured.
-pub(crate) fn reported(
+pub(crate) fn reported_results(
     workloads: &[Workload],
     blocks: u32,
     figures: &[(Metric, &[&[f64]])],
 ) -> Results {
     let labels = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
     let settings = figures.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
-    let mut made = results(&labels[..settings], workloads, blocks, |_, _| Figures::default());
+    let mut made =
+        build_results(&labels[..settings], workloads, blocks, |_, _| SyntheticFigures::default());
     for row in &mut made.rows {
         row.observation = Observation::default();
         for (metric, values) in figures {
@@ -91,31 +92,31 @@ pub(crate) fn own_metric(name: &str, better: PreferredDirection, summary: Summar
 }
 
 /// One-byte request/response.
-pub(crate) fn rr(name: &str) -> Workload {
+pub(crate) fn rr_workload(name: &str) -> Workload {
     let traffic = Traffic::tcp_rr(0);
     Workload::plain(name, traffic)
 }
 
 /// Bulk with a probe beside it.
-pub(crate) fn stream(name: &str) -> Workload {
+pub(crate) fn stream_workload(name: &str) -> Workload {
     let traffic = Traffic::tcp_stream(Bytes::new(32_768), 1);
     Workload { probe: Some(Probe { rate_hz: 1000 }), ..Workload::plain(name, traffic) }
 }
 
 /// Paced datagrams.
-pub(crate) fn udp(name: &str) -> Workload {
+pub(crate) fn udp_workload(name: &str) -> Workload {
     let rate = BitsPerSecond::new(100_000_000);
     let traffic = Traffic::udp_stream(Bytes::new(1470), rate);
     Workload::plain(name, traffic)
 }
 
 /// A factor whose logarithm is normal around 0 with standard deviation `sd`.
-pub(crate) fn noise(rng: &mut Rng, sd: f64) -> f64 {
-    (sd * rng.normal()).exp()
+pub(crate) fn noise_factor(rng: &mut SeededRng, sd: f64) -> f64 {
+    (sd * rng.next_normal()).exp()
 }
 
 /// An observation over one second that has `figures`.
-pub(crate) fn observation(workload: &Workload, figures: Figures) -> Observation {
+pub(crate) fn build_observation(workload: &Workload, figures: SyntheticFigures) -> Observation {
     let second = Nanos::from_s(1);
     let is_rr = workload.traffic.is_transactional();
     let count = Nanos::from_secs_f64(figures.rate / 1e9).as_ns();

@@ -4,12 +4,12 @@ use latput_stats::{Estimate, Method};
 use latput_trial::Results;
 use latput_units::text;
 
-use crate::cell::{Cell, own_rates, stopping_rule};
+use crate::cell::{CellSummary, own_rates, stopping_rule};
 use crate::words;
 
 /// The warning for one cell: the wanted confidence, and the reached one of each figure of the
 /// stopping rule (netperf warns of the same three).
-pub(crate) fn too_wide(results: &Results, cell: &Cell) -> Option<String> {
+pub(crate) fn too_wide(results: &Results, cell: &CellSummary) -> Option<String> {
     if cell.narrow_enough() {
         return None;
     }
@@ -26,8 +26,8 @@ pub(crate) fn too_wide(results: &Results, cell: &Cell) -> Option<String> {
     let workload = &results.workloads[cell.workload].name;
     let wanted = format!(
         "+/- {} at {}",
-        text::percent(results.half_width),
-        text::percent(results.confidence)
+        text::format_percent(results.half_width),
+        text::format_percent(results.confidence)
     );
     let place = format!("`{setting}` under `{workload}`");
     if rate.method == Method::Single {
@@ -49,5 +49,8 @@ pub(crate) fn too_wide(results: &Results, cell: &Cell) -> Option<String> {
 
 fn half_width(estimate: Option<&Estimate>) -> String {
     let ratio = estimate.and_then(Estimate::half_width_ratio);
-    ratio.map_or_else(|| "not known".to_owned(), |ratio| format!("+/- {}", words::percent(ratio)))
+    ratio.map_or_else(
+        || "not known".to_owned(),
+        |ratio| format!("+/- {}", words::format_percent(ratio)),
+    )
 }

@@ -14,18 +14,18 @@ use latput_linux::{
 use latput_policy::Decision;
 use latput_units::{Clock, Nanos};
 
-use health::{Fingerprint, HealthCheck, cpu_time};
+use health::{HealthCheck, InterfaceFingerprint, cpu_time};
 
 use crate::delay_knob::{self, DelayKnob};
 use crate::error::Error;
 use crate::goal::Goal;
 use crate::governor::Governor;
 use crate::interface_handle::InterfaceHandle;
-use crate::meter::{Meter, Sample};
-use crate::notify::Notify;
-use crate::proposals::{Proposal, Proposals};
-use crate::sampling::{next_due, timed};
-use crate::serve::{MetricsAddress, Server, socket_path};
+use crate::meter::{MeterSample, TrafficMeter};
+use crate::notify::SystemdNotifier;
+use crate::proposals::{ProposalLog, ProposalVerdict};
+use crate::sampling::{next_due, time_reading};
+use crate::serve::{MetricsAddress, StatusServer, socket_path};
 use crate::status::{Change, SCHEMA, State, Status};
 
 /// Time between two checks of what changes seldom: the interface's name and queues, its knobs, the CPU.
@@ -39,7 +39,7 @@ const MAX_FAILURES_IN_A_ROW: u32 = 5;
 
 /// The interface to moderate, and the options of the moderation.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DaemonOptions {
     /// The interface.
     pub interface: String,
     /// The goal.
@@ -59,25 +59,25 @@ pub struct Options {
 /// One moderated interface.
 #[derive(Debug)]
 pub struct Daemon {
-    options: Options,
+    options: DaemonOptions,
     route: Route,
     /// `None` on kernels without the family.
     netdev: Option<Netdev>,
     hand: InterfaceHandle,
     delay_knob: DelayKnob,
     governor: Governor,
-    meter: Meter,
+    meter: TrafficMeter,
     /// `None` where they cannot be read.
     protocols: Option<ProtocolMeter>,
-    server: Server,
-    notify: Notify,
-    fingerprint: Fingerprint,
+    server: StatusServer,
+    notify: SystemdNotifier,
+    fingerprint: InterfaceFingerprint,
     /// The values of the knobs after our last write.
     written: latput_knobs::State,
     delay: Nanos,
     has_begun_trial: bool,
     failures_in_row: u32,
-    proposals: Proposals,
+    proposals: ProposalLog,
     status: Status,
     since: Nanos,
     last_check: HealthCheck,
@@ -86,11 +86,11 @@ pub struct Daemon {
 impl Daemon {
     /// Moderates an interface until `should_stop`, and puts it back. Options that it cannot fulfil are
     /// refused before anything is changed.
-    pub fn run(options: Options, should_stop: &dyn Fn() -> bool) -> Result<Status, Error> {
+    pub fn run(options: DaemonOptions, should_stop: &dyn Fn() -> bool) -> Result<Status, Error> {
         let mut hold = Self::open(options)?;
-        hold.notify.say("READY=1");
+        hold.notify.send_state("READY=1");
         let ended = hold.run_loop(should_stop);
-        hold.notify.say("STOPPING=1");
+        hold.notify.send_state("STOPPING=1");
         let hand = hold.hand;
         let status = hold.status;
         let interface = status.interface.clone();
@@ -118,7 +118,7 @@ impl Daemon {
         }
     }
 
-    fn open(options: Options) -> Result<Self, Error> {
+    fn open(options: DaemonOptions) -> Result<Self, Error> {
         let route = Route::open()?;
         let link = route.link(&options.interface)?;
         let interface = options.interface.as_str();
@@ -127,40 +127,48 @@ impl Daemon {
             Capability::NetAdmin.require("moderating an interface")?;
         }
         let mut hand = if options.observe {
-            InterfaceHandle::observe()?
+            InterfaceHandle::open_read_only()?
         } else {
             InterfaceHandle::claim(&checkpoints, interface)?
         };
         let netdev = Netdev::open().ok();
-        let candidates = DelayKnob::find(hand.kernel(), interface)?;
+        let candidates = DelayKnob::find_settable(hand.kernel(), interface)?;
         let (delay_knob, governor) = take_over(&mut hand, &options, candidates)?;
-        let server = serve(&options)?;
-        let snapshot = snapshot(&route, link.index, options.every)?;
+        let server = open_server(&options)?;
+        let snapshot = read_snapshot(&route, link.index, options.every)?;
         let now = snapshot.at;
         let mut cpu = CpuMeter::open().ok();
         let mut protocols = ProtocolMeter::open().ok();
         let cpu_time = cpu_time(cpu.as_mut());
         let interrupts = hand.kernel().interrupt_count(interface);
-        let written = delay_knob.read(hand.kernel(), interface).map_err(unread)?;
+        let written = delay_knob.read(hand.kernel(), interface).map_err(unreadable_error)?;
         let delay = delay_knob::delay_in(&delay_knob, &written);
-        let status =
-            first_status(&options, &delay_knob, delay_knob::ring(hand.kernel(), interface), delay);
+        let status = first_status(
+            &options,
+            &delay_knob,
+            delay_knob::read_ring_size(hand.kernel(), interface),
+            delay,
+        );
         let mut hold = Self {
-            fingerprint: Fingerprint::new(&link, None, None),
+            fingerprint: InterfaceFingerprint::new(&link, None, None),
             route,
             netdev,
             hand,
             delay_knob,
             governor,
-            meter: Meter::new(snapshot, protocols.as_mut().and_then(|it| it.read().ok()), link.mtu),
+            meter: TrafficMeter::new(
+                snapshot,
+                protocols.as_mut().and_then(|it| it.read().ok()),
+                link.mtu,
+            ),
             protocols,
             server,
-            notify: Notify::from_environment(),
+            notify: SystemdNotifier::from_environment(),
             written,
             delay,
             has_begun_trial: false,
             failures_in_row: 0,
-            proposals: Proposals::default(),
+            proposals: ProposalLog::default(),
             status,
             since: now,
             last_check: HealthCheck { at: now, snapshot, cpu, cpu_time, interrupts },
@@ -181,10 +189,10 @@ impl Daemon {
             let now = OsClock.now();
             self.status.uptime_s = now.saturating_sub(self.since).as_secs_f64();
             if is_asked {
-                self.server.answer(&self.status);
+                self.server.answer_requests(&self.status);
             }
             if now >= due {
-                self.tick()?;
+                self.run_sample_cycle()?;
                 let after = OsClock.now();
                 due = if std::mem::take(&mut self.has_begun_trial) {
                     after + Nanos::from_ns(self.options.every.as_ns() / TRIAL_SAMPLE_DIVISOR)
@@ -196,20 +204,20 @@ impl Daemon {
                     return Ok(());
                 }
             }
-            is_asked = self.server.wait(due.saturating_sub(OsClock.now()));
+            is_asked = self.server.wait_for_request(due.saturating_sub(OsClock.now()));
         }
         Ok(())
     }
 
     /// Takes one sample and acts on it.
-    fn tick(&mut self) -> Result<(), Error> {
-        let snapshot = match self.snapshot() {
+    fn run_sample_cycle(&mut self) -> Result<(), Error> {
+        let snapshot = match self.read_snapshot() {
             Ok(snapshot) => snapshot,
-            Err(error) if is_no_device(&error) => return Err(self.gone()),
+            Err(error) if is_no_device(&error) => return Err(self.interface_gone_error()),
             Err(error) => return Err(error.into()),
         };
-        let protocols = self.protocols(&snapshot);
-        let sample = self.meter.advance(snapshot, protocols, self.delay);
+        let protocols = self.read_protocols(&snapshot);
+        let sample = self.meter.take_sample(snapshot, protocols, self.delay);
         if snapshot.at.saturating_sub(self.last_check.at) >= HEALTH_INTERVAL {
             self.check_health(snapshot)?;
         }
@@ -219,16 +227,16 @@ impl Daemon {
         if is_late || !matches!(self.status.state, State::Holding | State::Observing) {
             return Ok(());
         }
-        self.decide(&sample)
+        self.handle_sample(&sample)
     }
 
-    fn decide(&mut self, sample: &Sample) -> Result<(), Error> {
+    fn handle_sample(&mut self, sample: &MeterSample) -> Result<(), Error> {
         self.status.decisions += 1;
-        let decision = self.governor.sample(sample);
-        self.follow(decision)
+        let decision = self.governor.observe_sample(sample);
+        self.apply_decision(decision)
     }
 
-    fn follow(&mut self, decision: Decision) -> Result<(), Error> {
+    fn apply_decision(&mut self, decision: Decision) -> Result<(), Error> {
         let Decision::Change { target, reason } = decision else { return Ok(()) };
         if target.delay == self.delay {
             return Ok(());
@@ -243,14 +251,14 @@ impl Daemon {
             return Ok(());
         }
         if let Some(theirs) = self.set_by_others()? {
-            return self.release(&theirs);
+            return self.release_knobs(&theirs);
         }
-        self.change(target.delay, reason)
+        self.change_delay(target.delay, reason)
     }
 
-    fn change(&mut self, to: Nanos, reason: &str) -> Result<(), Error> {
+    fn change_delay(&mut self, to: Nanos, reason: &str) -> Result<(), Error> {
         let interface = self.status.interface.clone();
-        match self.hand.apply(&self.delay_knob.setting(to)) {
+        match self.hand.apply_setting(&self.delay_knob.setting_for(to)) {
             Ok(mut found) => {
                 let ours = self.delay_knob.knobs();
                 found.0.retain(|(knob, _), _| ours.contains(knob));
@@ -279,34 +287,34 @@ impl Daemon {
         let from = std::mem::replace(&mut self.delay, to);
         let knob = self.delay_knob.main().name();
         tracing::info!(interface, knob, from = %from, to = %to, why = reason, "changed");
-        self.record(from, to, reason);
+        self.record_change(from, to, reason);
         self.status.delay_ns = to.as_ns();
         self.has_begun_trial = self.governor.is_on_trial();
-        self.rebase()?;
+        self.restart_sample()?;
         Ok(())
     }
 
     /// A policy without memory.
     fn new_governor(&self) -> Governor {
-        Governor::new(&self.options.goal, self.delay_knob.least(), self.status.ring)
+        Governor::new(&self.options.goal, self.delay_knob.min_delay(), self.status.ring)
     }
 
-    fn snapshot(&self) -> Result<CounterSnapshot, latput_linux::Error> {
-        snapshot(&self.route, self.fingerprint.index, self.options.every)
+    fn read_snapshot(&self) -> Result<CounterSnapshot, latput_linux::Error> {
+        read_snapshot(&self.route, self.fingerprint.index, self.options.every)
     }
 
     /// The protocols' counters, if there is enough traffic to tell requests from bulk.
-    fn protocols(&mut self, snapshot: &CounterSnapshot) -> Option<Protocols> {
+    fn read_protocols(&mut self, snapshot: &CounterSnapshot) -> Option<Protocols> {
         let meter = self.protocols.as_mut().filter(|_| self.meter.is_worth_a_look(snapshot))?;
         meter.read().ok()
     }
 
     /// Starts the next sample here: what came before belongs to another delay.
-    fn rebase(&mut self) -> Result<(), Error> {
-        let snapshot = self.snapshot()?;
-        let protocols = self.protocols(&snapshot);
+    fn restart_sample(&mut self) -> Result<(), Error> {
+        let snapshot = self.read_snapshot()?;
+        let protocols = self.read_protocols(&snapshot);
         self.meter.rebase(snapshot, protocols);
-        self.governor.changed(snapshot.at);
+        self.governor.mark_change(snapshot.at);
         Ok(())
     }
 
@@ -315,7 +323,7 @@ impl Daemon {
     fn would_change(&mut self, to: Nanos, reason: &str) {
         let interface = &self.status.interface;
         let knob = self.delay_knob.main().name();
-        let Proposal { is_new, is_told } = self.proposals.add(to, OsClock.now());
+        let ProposalVerdict { is_new, is_told } = self.proposals.add(to, OsClock.now());
         if is_told {
             tracing::info!(interface, knob, from = %self.delay, to = %to, why = reason, "would change");
         }
@@ -326,7 +334,7 @@ impl Daemon {
         self.governor = self.new_governor();
     }
 
-    fn record(&mut self, from: Nanos, to: Nanos, reason: &str) {
+    fn record_change(&mut self, from: Nanos, to: Nanos, reason: &str) {
         self.status.changes += 1;
         self.status.last_change = Some(change_now(from, to, reason));
     }
@@ -344,23 +352,23 @@ fn change_now(from: Nanos, to: Nanos, reason: &str) -> Change {
 /// Brings the interface to the policy's first delay, by the first knob that its driver accepts.
 fn take_over(
     hand: &mut InterfaceHandle,
-    options: &Options,
+    options: &DaemonOptions,
     candidates: Vec<DelayKnob>,
 ) -> Result<(DelayKnob, Governor), Error> {
     let interface = &options.interface;
     let mut refused = None;
     for delay_knob in candidates {
         let most = options.goal.most;
-        let least = delay_knob.least();
+        let least = delay_knob.min_delay();
         if most > Nanos::ZERO && most < least {
             let interface = interface.clone();
             let knob = delay_knob.main().name();
             refused = Some(Error::TooShort { interface, most, knob, least });
             continue;
         }
-        let ring = delay_knob::ring(hand.kernel(), interface);
+        let ring = delay_knob::read_ring_size(hand.kernel(), interface);
         let governor = Governor::new(&options.goal, least, ring);
-        match hand.apply(&delay_knob.setting(governor.delay())) {
+        match hand.apply_setting(&delay_knob.setting_for(governor.wanted_delay())) {
             Ok(_) => return Ok((delay_knob, governor)),
             Err(error) if error.outcome() == ChangeOutcome::Stranded => {
                 return Err(error.into());
@@ -377,19 +385,24 @@ fn take_over(
 }
 
 /// Opens the sockets. Who only observes may be somebody who cannot make the one for the status.
-fn serve(options: &Options) -> Result<Server, Error> {
-    let Options { interface, folder, metrics, .. } = options;
+fn open_server(options: &DaemonOptions) -> Result<StatusServer, Error> {
+    let DaemonOptions { interface, folder, metrics, .. } = options;
     let path = socket_path(folder, Namespace::current()?.inode()?, interface);
-    match Server::open(interface, Some(path), metrics.as_ref()) {
+    match StatusServer::open(interface, Some(path), metrics.as_ref()) {
         Err(error) if options.observe && error.outcome() == ChangeOutcome::refused(true) => {
             tracing::warn!(interface, "--status cannot ask this observer: {error}");
-            Server::open(interface, None, metrics.as_ref())
+            StatusServer::open(interface, None, metrics.as_ref())
         }
         server => server,
     }
 }
 
-fn first_status(options: &Options, delay_knob: &DelayKnob, ring: u32, delay: Nanos) -> Status {
+fn first_status(
+    options: &DaemonOptions,
+    delay_knob: &DelayKnob,
+    ring: u32,
+    delay: Nanos,
+) -> Status {
     Status {
         schema: SCHEMA,
         interface: options.interface.clone(),
@@ -420,12 +433,12 @@ fn first_status(options: &Options, delay_knob: &DelayKnob, ring: u32, delay: Nan
     }
 }
 
-fn snapshot(
+fn read_snapshot(
     route: &Route,
     index: u32,
     every: Nanos,
 ) -> Result<CounterSnapshot, latput_linux::Error> {
-    let (at, interface) = timed(&OsClock, every, || route.counters(index))?;
+    let (at, interface) = time_reading(&OsClock, every, || route.counters(index))?;
     Ok(CounterSnapshot { at, interface })
 }
 
@@ -434,6 +447,6 @@ fn is_no_device(error: &latput_linux::Error) -> bool {
     error.errno() == Some(rustix::io::Errno::NODEV.raw_os_error())
 }
 
-fn unread(error: latput_knobs::KernelError) -> Error {
+fn unreadable_error(error: latput_knobs::KernelError) -> Error {
     Error::Unreadable(error)
 }

@@ -32,7 +32,10 @@ pub(crate) enum DelayKnob {
 
 impl DelayKnob {
     /// Those of an interface that can be set, the device's own coalescing first.
-    pub(crate) fn find(kernel: &dyn KernelRead, interface: &str) -> Result<Vec<Self>, Error> {
+    pub(crate) fn find_settable(
+        kernel: &dyn KernelRead,
+        interface: &str,
+    ) -> Result<Vec<Self>, Error> {
         let obstacle = |knob: Knob| match kernel.capability(interface, knob) {
             Capability::Settable(_) => None,
             Capability::ReadOnly(reason) | Capability::Absent(reason) => Some((knob, reason)),
@@ -70,11 +73,11 @@ impl DelayKnob {
 
     /// All of its knobs.
     pub(crate) fn knobs(&self) -> Vec<Knob> {
-        self.setting(Nanos::ZERO).into_keys().collect()
+        self.setting_for(Nanos::ZERO).into_keys().collect()
     }
 
     /// The shortest delay that is not none.
-    pub(crate) fn least(&self) -> Nanos {
+    pub(crate) fn min_delay(&self) -> Nanos {
         match self {
             Self::Coalescing { .. } => LEAST_COALESCING,
             Self::Deferral => LEAST_DEFERRAL,
@@ -82,7 +85,7 @@ impl DelayKnob {
     }
 
     /// The setting of a delay.
-    pub(crate) fn setting(&self, delay: Nanos) -> Setting {
+    pub(crate) fn setting_for(&self, delay: Nanos) -> Setting {
         match self {
             Self::Coalescing { has_tx, adaptive } => {
                 // Whole microseconds are what the knob can hold.
@@ -143,7 +146,7 @@ pub(crate) fn delay_in(delay_knob: &DelayKnob, state: &State) -> Nanos {
 }
 
 /// The receive descriptors of a queue.
-pub(crate) fn ring(kernel: &dyn KernelRead, interface: &str) -> u32 {
+pub(crate) fn read_ring_size(kernel: &dyn KernelRead, interface: &str) -> u32 {
     let values = kernel.read(interface, Knob::RxRing).unwrap_or_default();
     match values.first() {
         Some((Place::Device, Value::Count(count))) if *count > 0 => {
@@ -163,31 +166,31 @@ mod tests {
     fn interface_without_coalescing_uses_napi_timer() {
         let whole = FakeInterface::netlink_veth(1);
         let kernel = FakeKernel::with("eth0", whole.clone());
-        let both = DelayKnob::find(&kernel, "eth0").unwrap();
+        let both = DelayKnob::find_settable(&kernel, "eth0").unwrap();
         assert!(
             matches!(both[..], [DelayKnob::Coalescing { .. }, DelayKnob::Deferral]),
             "{both:?}"
         );
         let kernel = FakeKernel::with("eth0", whole.without(Knob::RxUsecs));
-        assert_eq!(DelayKnob::find(&kernel, "eth0").unwrap(), [DelayKnob::Deferral]);
-        let error = DelayKnob::find(&kernel, "eth9").unwrap_err().to_string();
+        assert_eq!(DelayKnob::find_settable(&kernel, "eth0").unwrap(), [DelayKnob::Deferral]);
+        let error = DelayKnob::find_settable(&kernel, "eth9").unwrap_err().to_string();
         assert!(error.contains("rx-usecs") && error.contains("gro-flush-timeout"), "{error}");
     }
 
     #[test]
     fn deferral_ends_a_millisecond_after_the_last_packet() {
-        check(0, 0);
-        check(4_000, 100);
-        check(50_000, 20);
-        check(100_000, 10);
-        check(3_000_000, 2);
+        check_deferral_polls(0, 0);
+        check_deferral_polls(4_000, 100);
+        check_deferral_polls(50_000, 20);
+        check_deferral_polls(100_000, 10);
+        check_deferral_polls(3_000_000, 2);
     }
 
     #[test]
     fn coalescing_switches_adaptive_moderation_off_by_name() {
         let adaptive = vec![Knob::AdaptiveRx];
         let delay_knob = DelayKnob::Coalescing { has_tx: true, adaptive };
-        let setting = delay_knob.setting(Nanos::from_ns(12_500));
+        let setting = delay_knob.setting_for(Nanos::from_ns(12_500));
         let expected = [
             (Knob::AdaptiveRx, Value::Switch(false)),
             (Knob::RxUsecs, Value::Time(Nanos::from_us(12))),
@@ -199,8 +202,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(delay_ns: u64, polls: u64) {
-        let setting = DelayKnob::Deferral.setting(Nanos::from_ns(delay_ns));
+    fn check_deferral_polls(delay_ns: u64, polls: u64) {
+        let setting = DelayKnob::Deferral.setting_for(Nanos::from_ns(delay_ns));
         assert_eq!(setting[&Knob::NapiDeferHardIrqs], Value::Count(polls));
     }
 }

@@ -1,11 +1,11 @@
 //! The goals of moderation: how much of the rate or of the CPU a delay may cost.
 
-use latput_policy::{Bounds, ladder};
+use latput_policy::{DelayBounds, ladder};
 use latput_units::Nanos;
 
 /// A goal by name.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Named {
+pub struct NamedGoal {
     /// Its name. `latput tune` has other goals under other names: it compares measured settings, and the
     /// daemon only bounds what a delay costs.
     pub name: &'static str,
@@ -18,21 +18,26 @@ pub struct Named {
 }
 
 /// Every goal that has a name; the last one is the default.
-pub const NAMED: [Named; 4] = [
-    Named { name: "no-delay", old_name: "latency", max_loss_ratio: None, max_delay: Nanos::ZERO },
-    Named {
+pub const NAMED: [NamedGoal; 4] = [
+    NamedGoal {
+        name: "no-delay",
+        old_name: "latency",
+        max_loss_ratio: None,
+        max_delay: Nanos::ZERO,
+    },
+    NamedGoal {
         name: "keep-rate",
         old_name: "throughput",
         max_loss_ratio: Some(0.005),
         max_delay: Nanos::from_us(100),
     },
-    Named {
+    NamedGoal {
         name: "save-cpu",
         old_name: "cpu",
         max_loss_ratio: Some(0.05),
         max_delay: Nanos::from_us(200),
     },
-    Named {
+    NamedGoal {
         name: "standard",
         old_name: "balanced",
         max_loss_ratio: Some(0.02),
@@ -41,10 +46,10 @@ pub const NAMED: [Named; 4] = [
 ];
 
 /// The goal without a name.
-pub const DEFAULT: &Named = &NAMED[3];
+pub const DEFAULT: &NamedGoal = &NAMED[3];
 
-impl Named {
-    fn find(name: &str) -> Result<&'static Self, GoalError> {
+impl NamedGoal {
+    fn from_name(name: &str) -> Result<&'static Self, GoalError> {
         if let Some(found) = NAMED.iter().find(|goal| goal.name == name) {
             return Ok(found);
         }
@@ -55,7 +60,7 @@ impl Named {
     }
 
     /// The limits that it stands for, with a longest delay of `max_delay`.
-    fn meaning(&self, max_delay: Nanos) -> String {
+    fn describe_limits(&self, max_delay: Nanos) -> String {
         self.max_loss_ratio.map_or_else(
             || "no delay, whatever it costs".to_owned(),
             |loss| {
@@ -74,10 +79,10 @@ pub fn names() -> String {
 }
 
 /// A line for each goal, for help: its name, what it stands for, which is the default.
-pub fn help() -> String {
-    let line = |goal: Named| {
+pub fn help_text() -> String {
+    let line = |goal: NamedGoal| {
         let default = if goal == *DEFAULT { " (the default)" } else { "" };
-        format!("  {:<11}{}{default}", goal.name, goal.meaning(goal.max_delay))
+        format!("  {:<11}{}{default}", goal.name, goal.describe_limits(goal.max_delay))
     };
     NAMED.map(line).join("\n")
 }
@@ -87,14 +92,14 @@ pub fn help() -> String {
 pub struct Goal {
     /// In words, for the log and the status.
     pub text: String,
-    pub(crate) aim: Aim,
+    pub(crate) aim: GoalKind,
     /// The longest delay, whatever the load.
     pub(crate) most: Nanos,
 }
 
 /// The bound that decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Aim {
+pub(crate) enum GoalKind {
     /// No delay.
     LeastDelay,
     /// The longest delay that costs at most this share of the rate.
@@ -159,7 +164,7 @@ impl Goal {
         cpu_budget_ratio: Option<f64>,
     ) -> Result<Self, GoalError> {
         if let Some(most) = max_delay {
-            let least = Bounds::default().least;
+            let least = DelayBounds::default().least;
             let greatest = ladder::GREATEST;
             if !(least..=greatest).contains(&most) {
                 return Err(GoalError::MostDelay { most, least, greatest });
@@ -175,16 +180,16 @@ impl Goal {
             let most = max_delay.unwrap_or(Nanos::from_us(200));
             let text =
                 format!("the least delay within {:.1}% of the CPU, at most {most}", ratio * 100.0);
-            return Ok(Self { text, aim: Aim::CpuBudget { ratio }, most });
+            return Ok(Self { text, aim: GoalKind::CpuBudget { ratio }, most });
         }
-        let named = name.map_or(Ok(DEFAULT), Named::find)?;
+        let named = name.map_or(Ok(DEFAULT), NamedGoal::from_name)?;
         let most = max_delay.unwrap_or(named.max_delay);
         let aim = match named.max_loss_ratio {
             None if max_delay.is_some() => return Err(GoalError::NoDelay),
-            None => Aim::LeastDelay,
-            Some(loss_ratio) => Aim::FullRate { loss_ratio },
+            None => GoalKind::LeastDelay,
+            Some(loss_ratio) => GoalKind::FullRate { loss_ratio },
         };
-        Ok(Self { text: format!("{}: {}", named.name, named.meaning(most)), aim, most })
+        Ok(Self { text: format!("{}: {}", named.name, named.describe_limits(most)), aim, most })
     }
 }
 
@@ -194,20 +199,20 @@ mod tests {
 
     #[test]
     fn names_bounds_and_budgets_make_a_goal() {
-        check(
+        check_goal(
             None,
             None,
             None,
             Ok("standard: the longest delay that costs at most 2% of the rate, at most 100us"),
         );
-        check(
+        check_goal(
             Some("save-cpu"),
             Some(50),
             None,
             Ok("save-cpu: the longest delay that costs at most 5% of the rate, at most 50us"),
         );
-        check(Some("no-delay"), None, None, Ok("no-delay: no delay, whatever it costs"));
-        check(
+        check_goal(Some("no-delay"), None, None, Ok("no-delay: no delay, whatever it costs"));
+        check_goal(
             None,
             Some(80),
             Some(0.3),
@@ -217,19 +222,19 @@ mod tests {
 
     #[test]
     fn what_contradicts_itself_is_refused() {
-        check(Some("save-cpu"), None, Some(0.3), Err("give one of them"));
-        check(Some("no-delay"), Some(50), None, Err("bounds nothing"));
-        check(Some("speed"), None, None, Err("no-delay, keep-rate, save-cpu, standard"));
-        check(Some("balanced"), None, None, Err("is called `standard` now"));
-        check(None, Some(0), None, Err("must be from"));
-        check(None, Some(1_000_000), None, Err("must be from"));
+        check_goal(Some("save-cpu"), None, Some(0.3), Err("give one of them"));
+        check_goal(Some("no-delay"), Some(50), None, Err("bounds nothing"));
+        check_goal(Some("speed"), None, None, Err("no-delay, keep-rate, save-cpu, standard"));
+        check_goal(Some("balanced"), None, None, Err("is called `standard` now"));
+        check_goal(None, Some(0), None, Err("must be from"));
+        check_goal(None, Some(1_000_000), None, Err("must be from"));
         for ratio in [0.0, -0.1, 1.0, 30.0, f64::NAN, f64::INFINITY] {
-            check(None, None, Some(ratio), Err("must be over 0%"));
+            check_goal(None, None, Some(ratio), Err("must be over 0%"));
         }
     }
 
     #[track_caller]
-    fn check(
+    fn check_goal(
         name: Option<&str>,
         us: Option<u64>,
         budget: Option<f64>,

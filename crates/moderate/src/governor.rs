@@ -1,10 +1,10 @@
 //! The policy behind a goal, fed by samples and by looks at the CPU.
 
-use latput_policy::{Bounds, Budget, Decision, Observation, ResponsePolicy};
+use latput_policy::{BudgetPolicy, Decision, DelayBounds, QueueObservation, ResponsePolicy};
 use latput_units::Nanos;
 
-use crate::goal::{Aim, Goal};
-use crate::meter::Sample;
+use crate::goal::{Goal, GoalKind};
+use crate::meter::MeterSample;
 
 /// The policy that a goal asks for.
 #[derive(Clone, Debug)]
@@ -14,35 +14,35 @@ pub(crate) enum Governor {
     /// The longest delay that does not slow the load down.
     FullRate(Box<ResponsePolicy>),
     /// The least delay within a CPU budget, with the packets since the last look.
-    CpuBudget { policy: Box<Budget>, packets: Observation },
+    CpuBudget { policy: Box<BudgetPolicy>, packets: QueueObservation },
 }
 
 impl Governor {
     pub(crate) fn new(goal: &Goal, least: Nanos, ring: u32) -> Self {
-        let bounds = Bounds { least, most: goal.most, ring, ..Bounds::default() };
+        let bounds = DelayBounds { least, most: goal.most, ring, ..DelayBounds::default() };
         match goal.aim {
-            Aim::LeastDelay => Self::LeastDelay,
-            Aim::FullRate { loss_ratio } => {
-                Self::FullRate(Box::new(ResponsePolicy::new(Bounds { loss_ratio, ..bounds })))
+            GoalKind::LeastDelay => Self::LeastDelay,
+            GoalKind::FullRate { loss_ratio } => {
+                Self::FullRate(Box::new(ResponsePolicy::new(DelayBounds { loss_ratio, ..bounds })))
             }
-            Aim::CpuBudget { ratio } => Self::CpuBudget {
-                policy: Box::new(Budget::new(bounds, ratio)),
-                packets: Observation::default(),
+            GoalKind::CpuBudget { ratio } => Self::CpuBudget {
+                policy: Box::new(BudgetPolicy::new(bounds, ratio)),
+                packets: QueueObservation::default(),
             },
         }
     }
 
     /// The delay that it wants now.
-    pub(crate) fn delay(&self) -> Nanos {
+    pub(crate) fn wanted_delay(&self) -> Nanos {
         match self {
             Self::LeastDelay => Nanos::ZERO,
-            Self::FullRate(policy) => policy.current().delay,
-            Self::CpuBudget { policy, .. } => policy.current().delay,
+            Self::FullRate(policy) => policy.current_moderation().delay,
+            Self::CpuBudget { policy, .. } => policy.current_moderation().delay,
         }
     }
 
     /// Takes in one sample.
-    pub(crate) fn sample(&mut self, sample: &Sample) -> Decision {
+    pub(crate) fn observe_sample(&mut self, sample: &MeterSample) -> Decision {
         match self {
             Self::LeastDelay => Decision::Keep,
             Self::FullRate(policy) => policy.step(&sample.observation),
@@ -56,10 +56,10 @@ impl Governor {
     }
 
     /// Says that a new delay holds from `now` on.
-    pub(crate) fn changed(&mut self, now: Nanos) {
+    pub(crate) fn mark_change(&mut self, now: Nanos) {
         if let Self::FullRate(policy) = self {
             // An empty step marks the time; what it decides, the next sample decides again.
-            let _ = policy.step(&Observation { now, ..Observation::default() });
+            let _ = policy.step(&QueueObservation { now, ..QueueObservation::default() });
         }
     }
 
@@ -69,7 +69,7 @@ impl Governor {
     }
 
     /// Takes in how busy the host was since the last look.
-    pub(crate) fn look(&mut self, elapsed: Nanos, busy_ratio: f64) -> Decision {
+    pub(crate) fn observe_cpu(&mut self, elapsed: Nanos, busy_ratio: f64) -> Decision {
         match self {
             Self::CpuBudget { policy, packets } => {
                 let packets = std::mem::take(packets);

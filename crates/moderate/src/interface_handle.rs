@@ -42,7 +42,7 @@ impl InterfaceHandle {
     }
 
     /// Read-only access.
-    pub(crate) fn observe() -> Result<Self, Error> {
+    pub(crate) fn open_read_only() -> Result<Self, Error> {
         Ok(Self::ReadOnly(Box::new(LinuxKernel::open()?)))
     }
 
@@ -54,7 +54,7 @@ impl InterfaceHandle {
     }
 
     /// Applies a setting, unless read-only, and gives what the knobs hold then.
-    pub(crate) fn apply(&mut self, setting: &Setting) -> Result<State, ApplyError> {
+    pub(crate) fn apply_setting(&mut self, setting: &Setting) -> Result<State, ApplyError> {
         match self {
             Self::Session(session) => session.apply(setting).map(|applied| applied.found),
             Self::ReadOnly(_) => Ok(State::default()),

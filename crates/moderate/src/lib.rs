@@ -20,9 +20,9 @@ mod proposals;
 mod sampling;
 mod serve;
 
-pub use daemon::{Daemon, Options};
+pub use daemon::{Daemon, DaemonOptions};
 pub use error::Error;
 pub use goal::{Goal, GoalError};
 pub use metrics_server::serve_metrics;
-pub use serve::{METRICS_SERVER, MetricsAddress, ask};
+pub use serve::{METRICS_SERVER, MetricsAddress, request_status};
 pub use status::Status;

@@ -1,7 +1,7 @@
 //! From an interface's running counters to what a policy is told.
 
 use latput_linux::{CounterSnapshot, Protocols};
-use latput_policy::{Counts, Observation};
+use latput_policy::{QueueObservation, TrafficCounts};
 use latput_units::{Bytes, Nanos};
 
 /// Bytes that drivers count of a frame beside its packet, at most: Ethernet header, VLAN tag, check sequence and
@@ -14,7 +14,7 @@ const MERGED_BYTES: u64 = 65536;
 
 /// The counters as they were at the last sample.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Meter {
+pub(crate) struct TrafficMeter {
     last: CounterSnapshot,
     /// The protocol counters at the last read; `None` if they cannot be read.
     protocols: Option<Protocols>,
@@ -26,13 +26,13 @@ pub(crate) struct Meter {
 
 /// The traffic between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Sample {
-    pub(crate) observation: Observation,
+pub(crate) struct MeterSample {
+    pub(crate) observation: QueueObservation,
     pub(crate) elapsed: Nanos,
     pub(crate) dropped: u64,
 }
 
-impl Meter {
+impl TrafficMeter {
     pub(crate) fn new(first: CounterSnapshot, protocols: Option<Protocols>, mtu: Bytes) -> Self {
         Self { last: first, protocols, mtu, full_bytes: [mtu.get() as f64; 2] }
     }
@@ -57,28 +57,33 @@ impl Meter {
     }
 
     /// The sample since the last one under `delay`; `None` if a counter went back, as it does when a driver is reset.
-    pub(crate) fn advance(
+    pub(crate) fn take_sample(
         &mut self,
         now: CounterSnapshot,
         protocols: Option<Protocols>,
         delay: Nanos,
-    ) -> Option<Sample> {
+    ) -> Option<MeterSample> {
         let before = protocols.and_then(|now| self.protocols.replace(now));
         let last = std::mem::replace(&mut self.last, now);
         let elapsed = now.at.saturating_sub(last.at);
         let a = last.interface;
         let b = now.interface;
-        let rx =
-            counts(b.rx_packets.checked_sub(a.rx_packets)?, b.rx_bytes.checked_sub(a.rx_bytes)?);
-        let tx =
-            counts(b.tx_packets.checked_sub(a.tx_packets)?, b.tx_bytes.checked_sub(a.tx_bytes)?);
+        let rx = saturating_counts(
+            b.rx_packets.checked_sub(a.rx_packets)?,
+            b.rx_bytes.checked_sub(a.rx_bytes)?,
+        );
+        let tx = saturating_counts(
+            b.tx_packets.checked_sub(a.tx_packets)?,
+            b.tx_bytes.checked_sub(a.tx_bytes)?,
+        );
         // Polls are not counted for us without more privilege: at most one a packet, one a delay.
         let polls = elapsed.as_ns() / delay.as_ns().max(1_000);
         let interrupts = rx.packets.min(u32::try_from(polls).unwrap_or(u32::MAX));
-        let rx_small = self.small(0, rx);
-        let tx_small = self.small(1, tx);
-        let answered = before.zip(protocols).and_then(|(before, now)| answered(before, now, rx));
-        let observation = Observation {
+        let rx_small = self.count_small_packets(0, rx);
+        let tx_small = self.count_small_packets(1, tx);
+        let answered =
+            before.zip(protocols).and_then(|(before, now)| count_answered(before, now, rx));
+        let observation = QueueObservation {
             now: now.at,
             rx,
             tx,
@@ -86,16 +91,16 @@ impl Meter {
             are_requests: answered.is_some(),
             tx_small,
             interrupts,
-            ..Observation::default()
+            ..QueueObservation::default()
         };
         let dropped = b.rx_dropped.saturating_sub(a.rx_dropped);
-        Some(Sample { observation, elapsed, dropped })
+        Some(MeterSample { observation, elapsed, dropped })
     }
 
     /// How many packets were small: those that full frames alone would not have needed for these bytes.
     /// None where frames are longer than the link's, because packets were merged before they were
     /// counted.
-    fn small(&mut self, way: usize, counts: Counts) -> u32 {
+    fn count_small_packets(&mut self, way: usize, counts: TrafficCounts) -> u32 {
         let packets = f64::from(counts.packets);
         let bytes = f64::from(counts.bytes);
         let full = &mut self.full_bytes[way];
@@ -110,7 +115,7 @@ impl Meter {
 
 /// How many packets the host's own sockets answered; `None` where most of what was received is not theirs: it is
 /// forwarded, or belongs to another namespace. Segments that were merged count as one.
-fn answered(before: Protocols, now: Protocols, rx: Counts) -> Option<u32> {
+fn count_answered(before: Protocols, now: Protocols, rx: TrafficCounts) -> Option<u32> {
     let received = now.received.checked_sub(before.received)?;
     let answered = now.answered.checked_sub(before.answered)?;
     let at_most = received.saturating_mul(2 * MERGED_BYTES);
@@ -123,9 +128,9 @@ fn saturating_count(number: f64) -> u32 {
     number as u32
 }
 
-fn counts(packets: u64, bytes: u64) -> Counts {
+fn saturating_counts(packets: u64, bytes: u64) -> TrafficCounts {
     let narrow = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-    Counts { packets: narrow(packets), bytes: narrow(bytes) }
+    TrafficCounts { packets: narrow(packets), bytes: narrow(bytes) }
 }
 
 #[cfg(test)]
@@ -136,32 +141,35 @@ mod tests {
 
     #[test]
     fn samples_are_differences() {
-        let mut meter = meter();
-        let sample = meter.advance(snapshot(50, 500), None, Nanos::from_us(100)).unwrap();
-        assert_eq!(sample.observation.rx, Counts { packets: 500, bytes: 50_000 });
+        let mut meter = make_meter();
+        let sample = meter.take_sample(make_snapshot(50, 500), None, Nanos::from_us(100)).unwrap();
+        assert_eq!(sample.observation.rx, TrafficCounts { packets: 500, bytes: 50_000 });
         assert_eq!(sample.observation.interrupts, 500, "50 ms hold 500 delays of 100 us");
-        let sample = meter.advance(snapshot(100, 100_500), None, Nanos::from_us(100)).unwrap();
+        let sample =
+            meter.take_sample(make_snapshot(100, 100_500), None, Nanos::from_us(100)).unwrap();
         assert_eq!(sample.observation.interrupts, 500);
     }
 
     #[test]
     fn counters_that_start_again_are_no_sample() {
-        let mut meter = Meter::new(snapshot(0, 1000), None, Bytes::new(1500));
-        assert_eq!(meter.advance(snapshot(50, 10), None, Nanos::ZERO), None);
-        assert!(meter.advance(snapshot(100, 20), None, Nanos::ZERO).is_some());
+        let mut meter = TrafficMeter::new(make_snapshot(0, 1000), None, Bytes::new(1500));
+        assert_eq!(meter.take_sample(make_snapshot(50, 10), None, Nanos::ZERO), None);
+        assert!(meter.take_sample(make_snapshot(100, 20), None, Nanos::ZERO).is_some());
     }
 
     #[test]
     fn fast_link_does_not_overflow() {
-        let mut meter = meter();
-        let sample = meter.advance(snapshot(50, u64::MAX / 200), None, Nanos::ZERO).unwrap();
+        let mut meter = make_meter();
+        let sample =
+            meter.take_sample(make_snapshot(50, u64::MAX / 200), None, Nanos::ZERO).unwrap();
         assert_eq!(sample.observation.rx.bytes, u32::MAX);
     }
 
     #[test]
     fn small_packets_exceed_full_frames() {
-        let mut meter = meter();
-        let mut small = |packets, bytes| meter.small(0, Counts { packets, bytes });
+        let mut meter = make_meter();
+        let mut small =
+            |packets, bytes| meter.count_small_packets(0, TrafficCounts { packets, bytes });
         assert_eq!(small(1000, 1000 * 66), 956);
         assert_eq!(small(1000, 1000 * 1500), 0);
         // This driver counts the Ethernet header.
@@ -171,16 +179,24 @@ mod tests {
         assert_eq!(small(1000, 1000 * 9000), 0);
         assert_eq!(small(0, 0), 0);
         meter.set_mtu(Bytes::new(9000));
-        assert_eq!(meter.small(0, Counts { packets: 1000, bytes: 1000 * 9000 }), 0);
-        assert_eq!(meter.small(1, Counts { packets: u32::MAX, bytes: 0 }), u32::MAX);
+        assert_eq!(
+            meter.count_small_packets(0, TrafficCounts { packets: 1000, bytes: 1000 * 9000 }),
+            0
+        );
+        assert_eq!(
+            meter.count_small_packets(1, TrafficCounts { packets: u32::MAX, bytes: 0 }),
+            u32::MAX
+        );
     }
 
     #[test]
     fn requests_are_answered_small_packets() {
         let protocols = |received, answered| Some(Protocols { received, answered });
-        let mut meter = Meter::new(bulk(0, 0, 0), None, Bytes::new(1500));
+        let mut meter = TrafficMeter::new(bulk_snapshot(0, 0, 0), None, Bytes::new(1500));
         let mut next = |at, packets, small, protocols| {
-            let sample = meter.advance(bulk(at, packets, small), protocols, Nanos::ZERO).unwrap();
+            let sample = meter
+                .take_sample(bulk_snapshot(at, packets, small), protocols, Nanos::ZERO)
+                .unwrap();
             (sample.observation.rx_small, sample.observation.are_requests)
         };
         assert_eq!(next(50, 1000, 40, protocols(7, 9)), (40, false), "the first reading");
@@ -192,20 +208,20 @@ mod tests {
         assert_eq!(next(350, 7000, 280, protocols(0, 0)), (40, false), "they began anew");
     }
 
-    fn meter() -> Meter {
-        Meter::new(snapshot(0, 0), None, Bytes::new(1500))
+    fn make_meter() -> TrafficMeter {
+        TrafficMeter::new(make_snapshot(0, 0), None, Bytes::new(1500))
     }
 
     /// Full frames, and small ones beside them.
-    fn bulk(at_ms: u64, full: u64, small: u64) -> CounterSnapshot {
-        received(at_ms, full + small, full * 1500)
+    fn bulk_snapshot(at_ms: u64, full: u64, small: u64) -> CounterSnapshot {
+        received_snapshot(at_ms, full + small, full * 1500)
     }
 
-    fn snapshot(at_ms: u64, packets: u64) -> CounterSnapshot {
-        received(at_ms, packets, packets * 100)
+    fn make_snapshot(at_ms: u64, packets: u64) -> CounterSnapshot {
+        received_snapshot(at_ms, packets, packets * 100)
     }
 
-    fn received(at_ms: u64, rx_packets: u64, rx_bytes: u64) -> CounterSnapshot {
+    fn received_snapshot(at_ms: u64, rx_packets: u64, rx_bytes: u64) -> CounterSnapshot {
         let interface = InterfaceCounters { rx_packets, rx_bytes, ..InterfaceCounters::default() };
         CounterSnapshot { at: Nanos::from_ms(at_ms), interface }
     }

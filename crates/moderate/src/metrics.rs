@@ -5,31 +5,40 @@ use std::fmt::Write as _;
 use crate::status::{State, Status};
 
 /// The text format (Prometheus, "Exposition formats", version 0.0.4).
-pub(crate) fn exposition(status: &Status) -> String {
-    let mut text = Text { out: String::new(), interface: escaped(&status.interface) };
+pub(crate) fn render_exposition(status: &Status) -> String {
+    let mut text =
+        ExpositionWriter { out: String::new(), interface: escape_label(&status.interface) };
     let seconds = |ns: u64| ns as f64 / 1e9;
-    text.gauge("delay_seconds", "Delay that holds.", seconds(status.delay_ns));
-    text.gauge("max_delay_seconds", "Longest delay of the goal.", seconds(status.max_delay_ns));
-    text.gauge("uptime_seconds", "Since the start.", status.uptime_s);
-    text.counter("decisions_total", "Samples decided on.", status.decisions);
-    text.counter("changes_total", "Changes of the delay.", status.changes);
-    text.counter("proposals_total", "Changes that an observer would make.", status.proposals);
-    text.counter("failures_total", "Changes that failed.", status.failures);
-    text.counter("rx_dropped_total", "Packets dropped on the way in.", status.rx_dropped);
-    text.gauge("rx_packets_per_second", "Packets in.", status.rx_pps);
-    text.gauge("tx_packets_per_second", "Packets out.", status.tx_pps);
-    text.gauge("rx_bits_per_second", "Bits in.", status.rx_bps);
-    text.gauge("tx_bits_per_second", "Bits out.", status.tx_bps);
+    text.write_gauge("delay_seconds", "Delay that holds.", seconds(status.delay_ns));
+    text.write_gauge(
+        "max_delay_seconds",
+        "Longest delay of the goal.",
+        seconds(status.max_delay_ns),
+    );
+    text.write_gauge("uptime_seconds", "Since the start.", status.uptime_s);
+    text.write_counter("decisions_total", "Samples decided on.", status.decisions);
+    text.write_counter("changes_total", "Changes of the delay.", status.changes);
+    text.write_counter("proposals_total", "Changes that an observer would make.", status.proposals);
+    text.write_counter("failures_total", "Changes that failed.", status.failures);
+    text.write_counter("rx_dropped_total", "Packets dropped on the way in.", status.rx_dropped);
+    text.write_gauge("rx_packets_per_second", "Packets in.", status.rx_pps);
+    text.write_gauge("tx_packets_per_second", "Packets out.", status.tx_pps);
+    text.write_gauge("rx_bits_per_second", "Bits in.", status.rx_bps);
+    text.write_gauge("tx_bits_per_second", "Bits out.", status.tx_bps);
     if let Some(rate) = status.interrupts_per_s {
-        text.gauge("interrupts_per_second", "Interrupts of the interface.", rate);
+        text.write_gauge("interrupts_per_second", "Interrupts of the interface.", rate);
     }
     if let Some(busy) = status.busy_ratio {
-        text.gauge("cpu_busy_ratio", "Share of the machine's CPU time in use.", busy);
+        text.write_gauge("cpu_busy_ratio", "Share of the machine's CPU time in use.", busy);
     }
     if let Some(met) = status.is_budget_met {
-        text.gauge("cpu_budget_met", "Whether the CPU budget is kept.", f64::from(u8::from(met)));
+        text.write_gauge(
+            "cpu_budget_met",
+            "Whether the CPU budget is kept.",
+            f64::from(u8::from(met)),
+        );
     }
-    text.head("state", "gauge", "What the daemon does: 1 for the state it is in.");
+    text.write_header("state", "gauge", "What the daemon does: 1 for the state it is in.");
     for state in [State::Holding, State::Observing, State::Waiting, State::Released] {
         let is = u8::from(state == status.state);
         let interface = &text.interface;
@@ -41,32 +50,32 @@ pub(crate) fn exposition(status: &Status) -> String {
     text.out
 }
 
-struct Text {
+struct ExpositionWriter {
     out: String,
     interface: String,
 }
 
-impl Text {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
+impl ExpositionWriter {
+    fn write_header(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.out, "# HELP latput_moderate_{name} {help}");
         let _ = writeln!(self.out, "# TYPE latput_moderate_{name} {kind}");
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: f64) {
-        self.head(name, "gauge", help);
+    fn write_gauge(&mut self, name: &str, help: &str, value: f64) {
+        self.write_header(name, "gauge", help);
         let interface = &self.interface;
         let _ = writeln!(self.out, "latput_moderate_{name}{{interface=\"{interface}\"}} {value}");
     }
 
-    fn counter(&mut self, name: &str, help: &str, value: u64) {
-        self.head(name, "counter", help);
+    fn write_counter(&mut self, name: &str, help: &str, value: u64) {
+        self.write_header(name, "counter", help);
         let interface = &self.interface;
         let _ = writeln!(self.out, "latput_moderate_{name}{{interface=\"{interface}\"}} {value}");
     }
 }
 
 /// A label's value: names of interfaces may hold quotes and backslashes.
-fn escaped(text: &str) -> String {
+fn escape_label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
@@ -76,7 +85,7 @@ pub(crate) mod tests {
 
     #[test]
     fn every_sample_has_a_type_and_a_value() {
-        let text = exposition(&sample());
+        let text = render_exposition(&sample_status());
         let mut typed = Vec::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -97,7 +106,7 @@ pub(crate) mod tests {
     /// The dashboard and the alerts ask for what is served, and for states that there are.
     #[test]
     fn monitoring_examples_use_known_metrics() {
-        let text = exposition(&sample());
+        let text = render_exposition(&sample_status());
         let served = |name: &str| text.contains(&format!("# TYPE {name} "));
         for example in [
             include_str!("../../../examples/grafana/latput.json"),
@@ -121,7 +130,7 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) fn sample() -> Status {
+    pub(crate) fn sample_status() -> Status {
         Status {
             schema: crate::status::SCHEMA,
             interface: "eth\"0".to_owned(),

@@ -34,12 +34,12 @@ pub fn serve_metrics(listener: impl AsFd, line: impl AsFd) -> Result<(), Error> 
     let (listener, line) = (listener.as_fd(), line.as_fd());
     let mut clients = Vec::new();
     while !has_ended(line) {
-        wait(listener, line, &clients);
+        wait_for_input(listener, line, &clients);
         let now = OsClock.now();
         while let Ok(socket) = accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             if clients.len() < CLIENTS_MOST {
                 let until = now.saturating_add(PATIENCE);
-                clients.push(Client { socket, request: Vec::new(), until });
+                clients.push(MetricsClient { socket, request: Vec::new(), until });
             }
         }
         clients.retain_mut(|client| now < client.until && client.is_asking(line));
@@ -48,7 +48,7 @@ pub fn serve_metrics(listener: impl AsFd, line: impl AsFd) -> Result<(), Error> 
 }
 
 /// Sleeps until a client or the daemon says something, or a client may have been silent for too long.
-fn wait(listener: BorrowedFd<'_>, line: BorrowedFd<'_>, clients: &[Client]) {
+fn wait_for_input(listener: BorrowedFd<'_>, line: BorrowedFd<'_>, clients: &[MetricsClient]) {
     let sockets =
         [listener, line].into_iter().chain(clients.iter().map(|client| client.socket.as_fd()));
     let mut polled: Vec<PollFd<'_>> =
@@ -65,7 +65,7 @@ fn has_ended(line: BorrowedFd<'_>) -> bool {
 }
 
 /// The daemon's metrics; `None` if it does not answer in time.
-fn ask(line: BorrowedFd<'_>) -> Option<String> {
+fn request_metrics(line: BorrowedFd<'_>) -> Option<String> {
     rustix::io::write(line, b"?").ok()?;
     let mut polled = [PollFd::from_borrowed_fd(line, PollFlags::IN)];
     poll(&mut polled, Some(&ANSWER_WITHIN)).ok().filter(|&count| count > 0)?;
@@ -76,13 +76,13 @@ fn ask(line: BorrowedFd<'_>) -> Option<String> {
 }
 
 #[derive(Debug)]
-struct Client {
+struct MetricsClient {
     socket: OwnedFd,
     request: Vec<u8>,
     until: Nanos,
 }
 
-impl Client {
+impl MetricsClient {
     /// Reads what there is; answers a whole request. Whether more is to come.
     fn is_asking(&mut self, line: BorrowedFd<'_>) -> bool {
         let mut buffer = [0; 1024];
@@ -95,7 +95,7 @@ impl Client {
             }
             let is_whole = self.request.windows(4).any(|end| end == b"\r\n\r\n");
             if is_whole || self.request.len() > REQUEST_BYTES_MOST {
-                let text = answer(&self.request, &|| ask(line));
+                let text = build_response(&self.request, &|| request_metrics(line));
                 let _ = rustix::io::write(&self.socket, text.as_bytes());
                 return false;
             }
@@ -104,7 +104,7 @@ impl Client {
 }
 
 /// The answer to one HTTP request. `metrics` gives the daemon's, if it answers.
-fn answer(request: &[u8], metrics: &dyn Fn() -> Option<String>) -> String {
+fn build_response(request: &[u8], metrics: &dyn Fn() -> Option<String>) -> String {
     let line = request.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
@@ -131,23 +131,23 @@ mod tests {
 
     #[test]
     fn whatever_is_sent_is_answered() {
-        check(b"GET /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 200");
-        check(b"GET /metrics?x=1 HTTP/1.1\r\n\r\n", "HTTP/1.1 200");
-        check(b"GET /etc/passwd HTTP/1.1\r\n\r\n", "HTTP/1.1 404");
-        check(b"POST /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 405");
-        check(b"", "HTTP/1.1 405");
-        check(&[0xff; 300], "HTTP/1.1 405");
+        check_response(b"GET /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 200");
+        check_response(b"GET /metrics?x=1 HTTP/1.1\r\n\r\n", "HTTP/1.1 200");
+        check_response(b"GET /etc/passwd HTTP/1.1\r\n\r\n", "HTTP/1.1 404");
+        check_response(b"POST /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 405");
+        check_response(b"", "HTTP/1.1 405");
+        check_response(&[0xff; 300], "HTTP/1.1 405");
     }
 
     #[test]
     fn silent_daemon_is_no_empty_page() {
-        let text = answer(b"GET / HTTP/1.1\r\n\r\n", &|| None);
+        let text = build_response(b"GET / HTTP/1.1\r\n\r\n", &|| None);
         assert!(text.starts_with("HTTP/1.1 503"), "{text}");
     }
 
     #[track_caller]
-    fn check(request: &[u8], start: &str) {
-        let text = answer(request, &|| Some("latput_moderate_up 1\n".to_owned()));
+    fn check_response(request: &[u8], start: &str) {
+        let text = build_response(request, &|| Some("latput_moderate_up 1\n".to_owned()));
         assert!(text.starts_with(start), "{text}");
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");

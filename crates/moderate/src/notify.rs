@@ -7,15 +7,15 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// The socket that systemd gave, if it started us.
 #[derive(Debug)]
-pub(crate) struct Notify(Option<(UnixDatagram, SocketAddr)>);
+pub(crate) struct SystemdNotifier(Option<(UnixDatagram, SocketAddr)>);
 
-impl Notify {
+impl SystemdNotifier {
     /// From `NOTIFY_SOCKET`: a path, or an abstract name after `@`.
     pub(crate) fn from_environment() -> Self {
-        Self::to(std::env::var_os("NOTIFY_SOCKET"))
+        Self::from_socket_name(std::env::var_os("NOTIFY_SOCKET"))
     }
 
-    fn to(name: Option<OsString>) -> Self {
+    fn from_socket_name(name: Option<OsString>) -> Self {
         let address = name.and_then(|name| match name.as_bytes() {
             [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest).ok(),
             _ => SocketAddr::from_pathname(&name).ok(),
@@ -25,7 +25,7 @@ impl Notify {
 
     /// Sends one state, such as `READY=1`. Whether it arrives is systemd's concern: it has its own
     /// timeouts.
-    pub(crate) fn say(&self, state: &str) {
+    pub(crate) fn send_state(&self, state: &str) {
         if let Self(Some((socket, address))) = self {
             let _ = socket.send_to_addr(state.as_bytes(), address);
         }
@@ -41,7 +41,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let systemd = UnixDatagram::bind(&path).unwrap();
-        Notify::to(Some(path.into_os_string())).say("READY=1");
+        SystemdNotifier::from_socket_name(Some(path.into_os_string())).send_state("READY=1");
         let mut buffer = [0; 64];
         let length = systemd.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"READY=1");
@@ -49,8 +49,8 @@ mod tests {
 
     #[test]
     fn without_systemd_nothing_happens() {
-        Notify::to(None).say("READY=1");
-        Notify::to(Some("/nowhere/at/all".into())).say("READY=1");
-        Notify::to(Some("".into())).say("READY=1");
+        SystemdNotifier::from_socket_name(None).send_state("READY=1");
+        SystemdNotifier::from_socket_name(Some("/nowhere/at/all".into())).send_state("READY=1");
+        SystemdNotifier::from_socket_name(Some("".into())).send_state("READY=1");
     }
 }

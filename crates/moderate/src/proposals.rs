@@ -7,7 +7,7 @@ const LINE_EVERY: Nanos = Nanos::from_s(10);
 
 /// Proposals of an observer so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Proposals {
+pub(crate) struct ProposalLog {
     /// The delay that was proposed last.
     last: Option<Nanos>,
     /// The delay of the last line, and its time.
@@ -16,16 +16,16 @@ pub(crate) struct Proposals {
 
 /// How to treat a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Proposal {
+pub(crate) struct ProposalVerdict {
     /// Whether it differs from the one before. Nothing is changed, so the policy repeats itself.
     pub(crate) is_new: bool,
     /// Whether it is worth a line.
     pub(crate) is_told: bool,
 }
 
-impl Proposals {
+impl ProposalLog {
     /// Takes in a proposal of `delay` at the time `now`.
-    pub(crate) fn add(&mut self, delay: Nanos, now: Nanos) -> Proposal {
+    pub(crate) fn add(&mut self, delay: Nanos, now: Nanos) -> ProposalVerdict {
         let is_new = self.last.replace(delay) != Some(delay);
         let is_told = self
             .told
@@ -33,7 +33,7 @@ impl Proposals {
         if is_told {
             self.told = Some((delay, now));
         }
-        Proposal { is_new, is_told }
+        ProposalVerdict { is_new, is_told }
     }
 }
 
@@ -42,25 +42,25 @@ mod tests {
     use super::*;
 
     /// Proposes these delays in turn, 20 times a second for a minute; the new ones and the lines.
-    fn counts(delays: &[u64]) -> (usize, usize) {
-        let mut proposals = Proposals::default();
+    fn count_proposals(delays: &[u64]) -> (usize, usize) {
+        let mut proposals = ProposalLog::default();
         let delays = delays.iter().cycle().take(1200);
-        let all: Vec<Proposal> = (0..)
+        let all: Vec<ProposalVerdict> = (0..)
             .zip(delays)
             .map(|(at, delay)| proposals.add(Nanos::from_us(*delay), Nanos::from_ms(50 * at)))
             .collect();
-        let count = |is: fn(&&Proposal) -> bool| all.iter().filter(is).count();
+        let count = |is: fn(&&ProposalVerdict) -> bool| all.iter().filter(is).count();
         (count(|one| one.is_new), count(|one| one.is_told))
     }
 
     #[test]
     fn proposal_that_repeats_is_told_once() {
-        assert_eq!(counts(&[20]), (1, 1));
+        assert_eq!(count_proposals(&[20]), (1, 1));
     }
 
     #[test]
     fn alternating_proposals_are_seldom_told() {
-        let (new, told) = counts(&[20, 50]);
+        let (new, told) = count_proposals(&[20, 50]);
         assert_eq!(new, 1200);
         assert!((2..=6).contains(&told), "{told}");
     }

@@ -12,7 +12,7 @@ const LONGEST_READING: u64 = 10;
 const READINGS: u32 = 3;
 
 /// The time and the result of `read`. Repeats it if the machine was paused meanwhile.
-pub(crate) fn timed<T, E>(
+pub(crate) fn time_reading<T, E>(
     clock: &impl Clock,
     every: Nanos,
     mut read: impl FnMut() -> Result<T, E>,
@@ -58,10 +58,10 @@ mod tests {
     }
 
     /// The moment and the number of the reading that is taken, if readings take so many milliseconds each.
-    fn taken(took_ms: &[u64]) -> (Nanos, usize) {
+    fn simulate_readings(took_ms: &[u64]) -> (Nanos, usize) {
         let clock = ManualClock(Cell::new(Nanos::ZERO));
         let mut readings = 0;
-        timed(&clock, EVERY, || {
+        time_reading(&clock, EVERY, || {
             clock.0.set(clock.0.get() + Nanos::from_ms(took_ms[readings]));
             readings += 1;
             Ok::<_, Infallible>(readings)
@@ -71,10 +71,14 @@ mod tests {
 
     #[test]
     fn reading_of_a_stalled_machine_repeats() {
-        assert_eq!(taken(&[0]), (Nanos::ZERO, 1));
-        assert_eq!(taken(&[5]), (Nanos::from_ms(5), 1));
-        assert_eq!(taken(&[49, 1]), (Nanos::from_ms(50), 2));
-        assert_eq!(taken(&[20, 20, 20]), (Nanos::from_ms(60), 3), "slow, not interrupted");
+        assert_eq!(simulate_readings(&[0]), (Nanos::ZERO, 1));
+        assert_eq!(simulate_readings(&[5]), (Nanos::from_ms(5), 1));
+        assert_eq!(simulate_readings(&[49, 1]), (Nanos::from_ms(50), 2));
+        assert_eq!(
+            simulate_readings(&[20, 20, 20]),
+            (Nanos::from_ms(60), 3),
+            "slow, not interrupted"
+        );
     }
 
     #[test]

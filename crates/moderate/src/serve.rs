@@ -71,7 +71,7 @@ pub(crate) fn socket_path(folder: &Path, namespace: u64, interface: &str) -> Pat
 }
 
 /// Asks the daemon that holds an interface in the calling thread's namespace how it is.
-pub fn ask(folder: &Path, interface: &str) -> Result<Status, Error> {
+pub fn request_status(folder: &Path, interface: &str) -> Result<Status, Error> {
     if interface.contains('/') {
         let path = folder.display().to_string();
         return Err(Error::NotHeld { interface: interface.to_owned(), path });
@@ -104,7 +104,7 @@ pub fn ask(folder: &Path, interface: &str) -> Result<Status, Error> {
 
 /// The sockets of one daemon.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct StatusServer {
     /// The status socket with its path; `None` where nobody can ask.
     status: Option<(OwnedFd, PathBuf)>,
     metrics: Option<MetricsProcess>,
@@ -120,7 +120,7 @@ struct MetricsProcess {
     path: Option<PathBuf>,
 }
 
-impl Server {
+impl StatusServer {
     /// Binds the sockets; without a `path` none for the status. One that nobody answers at is left over
     /// from a crash, and replaced.
     pub(crate) fn open(
@@ -135,7 +135,7 @@ impl Server {
     }
 
     /// Moves the status socket with the interface's name.
-    pub(crate) fn rename(&mut self, new: PathBuf) {
+    pub(crate) fn rename_socket(&mut self, new: PathBuf) {
         if let Some((_, path)) = &mut self.status
             && fs::rename(&*path, &new).is_ok()
         {
@@ -145,7 +145,7 @@ impl Server {
 
     /// Sleeps until somebody asks something, a signal comes or `timeout` is over. Whether there may be
     /// somebody to answer.
-    pub(crate) fn wait(&self, timeout: Nanos) -> bool {
+    pub(crate) fn wait_for_request(&self, timeout: Nanos) -> bool {
         let status = self.status.as_ref().map(|(socket, _)| socket);
         let line = self.metrics.as_ref().and_then(|metrics| metrics.line.as_ref());
         let mut polled: Vec<PollFd<'_>> = [status, line]
@@ -160,8 +160,10 @@ impl Server {
     }
 
     /// Answers whoever asks.
-    pub(crate) fn answer(&mut self, status: &Status) {
-        while let Some(socket) = self.status.as_ref().and_then(|(socket, _)| accept(socket)) {
+    pub(crate) fn answer_requests(&mut self, status: &Status) {
+        while let Some(socket) =
+            self.status.as_ref().and_then(|(socket, _)| accept_connection(socket))
+        {
             let mut text = serde_json::to_string(status).unwrap_or_default();
             text.push('\n');
             // Bytes that do not fit into the socket's buffer are dropped, without a wait.
@@ -177,11 +179,11 @@ impl MetricsProcess {
     /// Listens, and starts the process, which ends with this thread.
     fn start(interface: &str, address: &MetricsAddress) -> Result<Self, Error> {
         let (listener, path) = match address {
-            MetricsAddress::Unix(path) => (bind(interface, path)?, Some(path.clone())),
+            MetricsAddress::Unix(path) => (bind_listener(interface, path)?, Some(path.clone())),
             MetricsAddress::Loopback(address) => {
                 let listener = TcpListener::bind(address)
                     .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-                    .map_err(failed(&address.to_string(), "listen"))?;
+                    .map_err(socket_error(&address.to_string(), "listen"))?;
                 (listener.into(), None)
             }
         };
@@ -194,7 +196,7 @@ impl MetricsProcess {
             command.stdin(Stdio::from(listener)).stdout(Stdio::from(its_line));
             Ok((process::end_with_this_thread(&mut command).spawn()?, line))
         };
-        let (child, line) = start().map_err(failed("metrics", "start their process"))?;
+        let (child, line) = start().map_err(socket_error("metrics", "start their process"))?;
         Ok(Self { child, line: Some(line), path })
     }
 
@@ -204,7 +206,7 @@ impl MetricsProcess {
         while let Some(line) = &self.line {
             match rustix::io::read(line, &mut question) {
                 Ok(1) => {
-                    let text = metrics::exposition(status);
+                    let text = metrics::render_exposition(status);
                     // It asks again only after an answer, so that there is space.
                     let _ = rustix::io::write(line, text.as_bytes());
                 }
@@ -236,7 +238,7 @@ impl Drop for MetricsProcess {
     }
 }
 
-impl Drop for Server {
+impl Drop for StatusServer {
     fn drop(&mut self) {
         if let Some((_, path)) = &self.status {
             let _ = fs::remove_file(path);
@@ -250,15 +252,15 @@ fn bind_status(interface: &str, path: PathBuf) -> Result<(OwnedFd, PathBuf), Err
         .recursive(true)
         .mode(0o700)
         .create(folder)
-        .map_err(failed(&folder.display().to_string(), "create the folder"))?;
-    Ok((bind(interface, &path)?, path))
+        .map_err(socket_error(&folder.display().to_string(), "create the folder"))?;
+    Ok((bind_listener(interface, &path)?, path))
 }
 
-fn accept(listener: impl AsFd) -> Option<OwnedFd> {
+fn accept_connection(listener: impl AsFd) -> Option<OwnedFd> {
     accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC).ok()
 }
 
-fn bind(interface: &str, path: &Path) -> Result<OwnedFd, Error> {
+fn bind_listener(interface: &str, path: &Path) -> Result<OwnedFd, Error> {
     if UnixStream::connect(path).is_ok() {
         let interface = interface.to_owned();
         let path = path.display().to_string();
@@ -271,11 +273,11 @@ fn bind(interface: &str, path: &Path) -> Result<OwnedFd, Error> {
     }
     let listener = UnixListener::bind(path)
         .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-        .map_err(failed(&path.display().to_string(), "listen"))?;
+        .map_err(socket_error(&path.display().to_string(), "listen"))?;
     Ok(listener.into())
 }
 
-fn failed(path: &str, operation: &'static str) -> impl FnOnce(io::Error) -> Error {
+fn socket_error(path: &str, operation: &'static str) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::Socket { path, operation, source }
 }

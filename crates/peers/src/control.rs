@@ -35,7 +35,7 @@ impl ControlConnection {
         command: &'static str,
         stop: &Stop,
     ) -> Result<Self, Error> {
-        let socket = connect(peer, command)?;
+        let socket = connect_tcp(peer, command)?;
         socket
             .set_nodelay(true)
             .and_then(|()| socket.set_write_timeout(Some(PATIENCE.as_duration())))
@@ -106,7 +106,7 @@ impl ControlConnection {
 }
 
 /// Opens a TCP connection.
-pub(crate) fn connect(peer: SocketAddr, command: &'static str) -> Result<TcpStream, Error> {
+pub(crate) fn connect_tcp(peer: SocketAddr, command: &'static str) -> Result<TcpStream, Error> {
     connect_with(peer, command, &SocketOptions::default())
 }
 

@@ -17,8 +17,8 @@ use latput_trial::workload::Direction;
 use latput_trial::{Traffic, Workload};
 use latput_units::{Bytes, Nanos};
 
-use self::datagrams::Streams;
-use self::message::{ControlState, OwnStream, Results, TestParameters};
+use self::datagrams::UdpStreams;
+use self::message::{ControlState, Iperf3Results, OwnStream, TestParameters};
 use crate::control::{ControlConnection, PATIENCE, connect_with};
 use crate::error::Error;
 use crate::outcome::PeerResult;
@@ -51,7 +51,7 @@ pub struct Iperf3Session {
 #[derive(Debug)]
 enum TestTraffic {
     Tcp { traffic_to_peer: PeerTraffic, direction: Direction, streams: u32 },
-    Udp { streams: Streams, offered_bps: Option<f64> },
+    Udp { streams: UdpStreams, offered_bps: Option<f64> },
 }
 
 impl Iperf3Session {
@@ -63,16 +63,16 @@ impl Iperf3Session {
         duration: Nanos,
         stop: &Stop,
     ) -> Result<Self, Error> {
-        let cookie = cookie()?;
-        let mut line = greet(peer, &cookie, stop)?;
+        let cookie = random_cookie()?;
+        let mut line = connect_to_server(peer, &cookie, stop)?;
         let omit = Nanos::from_s(whole_seconds(warmup));
-        let parameters = parameters(workload, omit, duration);
+        let parameters = build_parameters(workload, omit, duration);
         send_document(&mut line, &parameters.to_json(), "sending the parameters")?;
-        expect(&line, ControlState::CreateStreams, PATIENCE)?;
+        expect_state(&line, ControlState::CreateStreams, PATIENCE)?;
         let flow = TestTraffic::open(peer, workload, &cookie, stop)
-            .map_err(|error| reason(&line, error))?;
-        expect(&line, ControlState::TestStart, PATIENCE)?;
-        expect(&line, ControlState::TestRunning, PATIENCE)?;
+            .map_err(|error| explain_failure(&line, error))?;
+        expect_state(&line, ControlState::TestStart, PATIENCE)?;
+        expect_state(&line, ControlState::TestRunning, PATIENCE)?;
         Ok(Self { line, flow, message: parameters.length, warmup: omit, is_done: false })
     }
 
@@ -89,8 +89,8 @@ impl Iperf3Session {
                 let (direction, streams) = (*direction, *streams);
                 let seen = traffic_to_peer
                     .bulk(direction, self.message, window, stop)
-                    .map_err(|error| reason(&self.line, error.into()))?;
-                let sockets = clones(traffic_to_peer)?;
+                    .map_err(|error| explain_failure(&self.line, error.into()))?;
+                let sockets = clone_sockets(traffic_to_peer)?;
                 let share = |bytes: u64| bytes / u64::from(streams);
                 let stream = |bytes| OwnStream { bytes: share(bytes), packets: 0, seconds };
                 let mut own = Vec::new();
@@ -102,11 +102,18 @@ impl Iperf3Session {
                 }
                 let cpu = 100.0 * seen.cpu.as_secs_f64() / seconds;
                 let results = self.exchange_results(&own, cpu, &sockets)?;
-                joined::tcp(self.line.peer(), direction, streams, &seen, &results, window)?
+                joined::join_tcp_results(
+                    self.line.peer(),
+                    direction,
+                    streams,
+                    &seen,
+                    &results,
+                    window,
+                )?
             }
             TestTraffic::Udp { streams, offered_bps } => {
                 let offered_bps = *offered_bps;
-                let sent = streams.run(window, stop).map_err(|e| reason(&self.line, e))?;
+                let sent = streams.run(window, stop).map_err(|e| explain_failure(&self.line, e))?;
                 let message = self.message;
                 let own: Vec<OwnStream> = sent
                     .of_stream
@@ -115,7 +122,14 @@ impl Iperf3Session {
                     .collect();
                 let cpu = 100.0 * sent.cpu.as_secs_f64() / seconds;
                 let results = self.exchange_results(&own, cpu, &[])?;
-                joined::udp(self.line.peer(), message, offered_bps, &sent, &results, window)?
+                joined::join_udp_results(
+                    self.line.peer(),
+                    message,
+                    offered_bps,
+                    &sent,
+                    &results,
+                    window,
+                )?
             }
         };
         Ok(outcome)
@@ -127,18 +141,18 @@ impl Iperf3Session {
         own: &[OwnStream],
         cpu_percent: f64,
         drained: &[TcpStream],
-    ) -> Result<Results, Error> {
+    ) -> Result<Iperf3Results, Error> {
         let line = &mut self.line;
-        line.send(&[ControlState::TestEnd.byte()], "ending the test")?;
+        line.send(&[ControlState::TestEnd.to_byte()], "ending the test")?;
         expect_while_draining(line, ControlState::ExchangeResults, LAST_WORDS, drained)?;
         let results = message::own_results(own, cpu_percent);
         send_document(line, &results, "sending the results")?;
         let bytes = receive_document(line, drained)?;
         let malformed =
             |problem| Error::Malformed { peer: line.peer(), program: "iperf3", problem };
-        let results = Results::parse(&bytes).map_err(malformed)?;
+        let results = Iperf3Results::parse(&bytes).map_err(malformed)?;
         expect_while_draining(line, ControlState::DisplayResults, PATIENCE, drained)?;
-        line.send(&[ControlState::IperfDone.byte()], "ending the test")?;
+        line.send(&[ControlState::IperfDone.to_byte()], "ending the test")?;
         self.is_done = true;
         Ok(results)
     }
@@ -149,7 +163,7 @@ impl Drop for Iperf3Session {
     fn drop(&mut self) {
         if !self.is_done {
             let _gone =
-                self.line.send(&[ControlState::ClientTerminate.byte()], "giving up the test");
+                self.line.send(&[ControlState::ClientTerminate.to_byte()], "giving up the test");
         }
     }
 }
@@ -168,23 +182,23 @@ impl TestTraffic {
                 // For both directions the server first accepts the streams on which it receives.
                 let ways = if direction == Direction::Both { 2 } else { 1 };
                 let sockets = (0..ways * connections)
-                    .map(|_| introduce(peer, cookie, sockets))
+                    .map(|_| open_tcp_stream(peer, cookie, sockets))
                     .collect::<Result<Vec<TcpStream>, Error>>()?;
                 let cpus = cpus.cloned().unwrap_or_default();
                 let traffic_to_peer = PeerTraffic::new(sockets, false, threads, cpus)?;
                 Ok(Self::Tcp { traffic_to_peer, direction, streams: connections })
             }
             Traffic::UdpStream { datagram_bytes, rate, connections, threads, .. } => {
-                let streams = Streams::open(peer, connections, datagram_bytes, sockets, stop)?;
+                let streams = UdpStreams::open(peer, connections, datagram_bytes, sockets, stop)?;
                 let offered_bps = rate.map(|rate| rate.get() as f64);
-                Ok(Self::Udp { streams: streams.paced(rate, threads, cpus), offered_bps })
+                Ok(Self::Udp { streams: streams.with_rate(rate, threads, cpus), offered_bps })
             }
             _ => unreachable!("support::check lets only bulk and datagram streams through"),
         }
     }
 }
 
-fn parameters(workload: &Workload, omit: Nanos, duration: Nanos) -> TestParameters<'_> {
+fn build_parameters(workload: &Workload, omit: Nanos, duration: Nanos) -> TestParameters<'_> {
     let cpu = workload.binding.sut.as_ref().and_then(|cpus| cpus.iter().next());
     let mut parameters = TestParameters {
         udp: false,
@@ -218,7 +232,7 @@ fn parameters(workload: &Workload, omit: Nanos, duration: Nanos) -> TestParamete
 }
 
 /// Opens one TCP stream.
-fn introduce(
+fn open_tcp_stream(
     peer: SocketAddr,
     cookie: &[u8],
     sockets: &latput_trial::workload::SocketOptions,
@@ -232,11 +246,15 @@ fn introduce(
 /// Connects and receives the request for parameters. A server ends a test after its client has, and calls itself busy
 /// until then. It then closes its listening socket and opens another, and a connection in between is cut off. Both are
 /// tried again.
-fn greet(peer: SocketAddr, cookie: &[u8], stop: &Stop) -> Result<ControlConnection, Error> {
+fn connect_to_server(
+    peer: SocketAddr,
+    cookie: &[u8],
+    stop: &Stop,
+) -> Result<ControlConnection, Error> {
     let attempt = || {
         let mut line = ControlConnection::connect(peer, COMMAND, stop)?;
         line.send(cookie, "sending the cookie")?;
-        expect(&line, ControlState::ParamExchange, PATIENCE)?;
+        expect_state(&line, ControlState::ParamExchange, PATIENCE)?;
         Ok(line)
     };
     let mut line = attempt();
@@ -252,7 +270,11 @@ fn greet(peer: SocketAddr, cookie: &[u8], stop: &Stop) -> Result<ControlConnecti
     line
 }
 
-fn expect(line: &ControlConnection, wanted: ControlState, patience: Nanos) -> Result<(), Error> {
+fn expect_state(
+    line: &ControlConnection,
+    wanted: ControlState,
+    patience: Nanos,
+) -> Result<(), Error> {
     expect_while_draining(line, wanted, patience, &[])
 }
 
@@ -282,7 +304,7 @@ fn expect_while_draining(
             // A server that wants a password closes the connection without the second number.
             let _absent = line.receive(&mut errno, drained, REASON, "its error number");
             let [code, errno] = [code, errno].map(u32::from_be_bytes);
-            Err(Error::Refusal { peer, text: refusal::text(code, errno) })
+            Err(Error::Refusal { peer, text: refusal::error_text(code, errno) })
         }
         other => {
             let found = other
@@ -294,11 +316,11 @@ fn expect_while_draining(
 }
 
 /// The server's reason for a broken connection, if it sent one, or else `error`.
-fn reason(line: &ControlConnection, error: Error) -> Error {
+fn explain_failure(line: &ControlConnection, error: Error) -> Error {
     if !matches!(error, Error::PeerGone { .. } | Error::Traffic(_) | Error::NoAnswer { .. }) {
         return error;
     }
-    match expect(line, ControlState::ServerTerminate, REASON) {
+    match expect_state(line, ControlState::ServerTerminate, REASON) {
         Ok(()) => Error::Terminated { peer: line.peer() },
         Err(said @ (Error::Busy { .. } | Error::Refusal { .. } | Error::Terminated { .. })) => said,
         Err(_) => error,
@@ -329,13 +351,13 @@ fn receive_document(line: &ControlConnection, drained: &[TcpStream]) -> Result<V
 }
 
 /// Copies of the connections, which stay open beside those of the traffic.
-pub(crate) fn clones(traffic_to_peer: &PeerTraffic) -> Result<Vec<TcpStream>, Error> {
+pub(crate) fn clone_sockets(traffic_to_peer: &PeerTraffic) -> Result<Vec<TcpStream>, Error> {
     let sockets = traffic_to_peer.sockets().iter().map(TcpStream::try_clone);
     sockets.collect::<Result<_, _>>().map_err(|source| Error::io("keep a connection open", source))
 }
 
 /// A random cookie: 36 characters of base 32 and a NUL.
-fn cookie() -> Result<[u8; 37], Error> {
+fn random_cookie() -> Result<[u8; 37], Error> {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut bytes = [0_u8; 37];
     rustix::rand::getrandom(&mut bytes[..36], rustix::rand::GetRandomFlags::empty())

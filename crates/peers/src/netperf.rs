@@ -15,11 +15,13 @@ use latput_trial::workload::Direction;
 use latput_trial::{Metric, Traffic, Workload};
 use latput_units::{Bytes, Nanos};
 
-use self::datagrams::{Exchanged, RrParameters};
-use self::wire::{ControlRequest, DataDirection, MESSAGE_BYTES, Ready, Results, Wrong};
+use self::datagrams::{ExchangeCounts, RrParameters};
+use self::wire::{
+    ControlRequest, DataDirection, MESSAGE_BYTES, MessageError, NetperfResults, SetupResponse,
+};
 use crate::control::{ControlConnection, PATIENCE, connect_with};
 use crate::error::Error;
-use crate::iperf3::clones;
+use crate::iperf3::clone_sockets;
 use crate::outcome::PeerResult;
 
 /// netserver's port.
@@ -36,7 +38,7 @@ const OPENING: Nanos = Nanos::from_s(1);
 #[derive(Debug)]
 pub struct NetperfSession {
     lines: Vec<ControlConnection>,
-    data: Data,
+    data: DataChannel,
     traffic: Traffic,
     /// Time from the opening of the session until the servers' own timers end.
     server_time: Nanos,
@@ -45,7 +47,7 @@ pub struct NetperfSession {
 }
 
 #[derive(Debug)]
-enum Data {
+enum DataChannel {
     Streams(PeerTraffic),
     Datagrams(UdpSocket, SocketAddr),
 }
@@ -73,16 +75,16 @@ impl NetperfSession {
             }
             None => 0,
         };
-        let message = request(workload, server_time, peer, port).encode();
+        let message = build_request(workload, server_time, peer, port).encode();
         let mut lines = Vec::new();
         let mut sockets = Vec::new();
         let mut measures_cpu = false;
         let mut data_peer = peer;
-        for _ in 0..connections(&traffic) {
+        for _ in 0..connection_count(&traffic) {
             let mut line = ControlConnection::connect(peer, COMMAND, stop)?;
             line.send(&message, "asking for the test")?;
-            let answer = receive(&line, PATIENCE, "its answer")?;
-            let ready = Ready::parse(&answer).map_err(|wrong| not_done(peer, wrong))?;
+            let answer = receive_message(&line, PATIENCE, "its answer")?;
+            let ready = SetupResponse::parse(&answer).map_err(|wrong| not_done(peer, wrong))?;
             measures_cpu = ready.measures_cpu;
             data_peer.set_port(ready.data_port);
             if datagrams.is_none() {
@@ -92,10 +94,10 @@ impl NetperfSession {
         }
         let cpus = workload.binding.generator.clone().unwrap_or_default();
         let data = match (traffic, datagrams) {
-            (_, Some(socket)) => Data::Datagrams(socket, data_peer),
+            (_, Some(socket)) => DataChannel::Datagrams(socket, data_peer),
             (Traffic::TcpBulk { threads, .. } | Traffic::TcpRr { threads, .. }, None) => {
                 let nodelay = matches!(traffic, Traffic::TcpRr { nodelay: true, .. });
-                Data::Streams(PeerTraffic::new(sockets, nodelay, threads, cpus)?)
+                DataChannel::Streams(PeerTraffic::new(sockets, nodelay, threads, cpus)?)
             }
             _ => unreachable!("support::check lets only these workloads through"),
         };
@@ -111,17 +113,20 @@ impl NetperfSession {
     pub(crate) fn run(self, window: Window, stop: &Stop) -> Result<PeerResult, Error> {
         let mut outcome = PeerResult::default();
         let sockets = match (&self.data, self.traffic) {
-            (Data::Streams(traffic_to_peer), Traffic::TcpBulk { direction, message_bytes, .. }) => {
+            (
+                DataChannel::Streams(traffic_to_peer),
+                Traffic::TcpBulk { direction, message_bytes, .. },
+            ) => {
                 let seen = traffic_to_peer.bulk(direction, message_bytes, window, stop)?;
                 outcome.traffic = of_bulk(direction, &seen, window);
-                clones(traffic_to_peer)?
+                clone_sockets(traffic_to_peer)?
             }
-            (Data::Streams(traffic_to_peer), traffic) => {
-                let exchanged = exchange(traffic_to_peer, &traffic, window, stop)?;
+            (DataChannel::Streams(traffic_to_peer), traffic) => {
+                let exchanged = run_exchange(traffic_to_peer, &traffic, window, stop)?;
                 outcome.traffic = of_exchange(exchanged, window);
-                clones(traffic_to_peer)?
+                clone_sockets(traffic_to_peer)?
             }
-            (Data::Datagrams(socket, peer), traffic) => {
+            (DataChannel::Datagrams(socket, peer), traffic) => {
                 let seen = udp_rr(socket, *peer, &traffic, window, stop)?;
                 of_datagrams(&mut outcome, &seen, window);
                 Vec::new()
@@ -138,7 +143,7 @@ impl NetperfSession {
             .iter()
             .map(|line| {
                 let bytes = receive_while_draining(line, &sockets, patience, "its results")?;
-                Results::parse(&bytes).map_err(|wrong| not_done(line.peer(), wrong))
+                NetperfResults::parse(&bytes).map_err(|wrong| not_done(line.peer(), wrong))
             })
             .collect::<Result<Vec<_>, Error>>()?;
         self.join(&mut outcome, &results);
@@ -146,8 +151,8 @@ impl NetperfSession {
     }
 
     /// Adds the servers' figures.
-    fn join(&self, outcome: &mut PeerResult, results: &[Results]) {
-        let sum = |count: fn(&Results) -> u64| results.iter().map(count).sum::<u64>();
+    fn join(&self, outcome: &mut PeerResult, results: &[NetperfResults]) {
+        let sum = |count: fn(&NetperfResults) -> u64| results.iter().map(count).sum::<u64>();
         let elapsed_s = results.iter().map(|one| one.elapsed_s).fold(0.0, f64::max);
         let again = results.iter().map(|one| one.retransmits.map(u64::from)).sum::<Option<u64>>();
         let traffic = &mut outcome.traffic;
@@ -175,14 +180,14 @@ impl NetperfSession {
         // Each process measured the whole host. The longest measurement has the most clock ticks.
         let longest = results.iter().max_by(|a, b| a.elapsed_s.total_cmp(&b.elapsed_s));
         let Some(cpu) = longest.and_then(|one| one.cpu).filter(|_| self.measures_cpu) else {
-            outcome.check("peer-cpu", false, "netserver measured no CPU time".to_owned());
+            outcome.add_check("peer-cpu", false, "netserver measured no CPU time".to_owned());
             return;
         };
-        outcome.give(Metric::SutCpuBusyRatio, cpu.util / 100.0);
+        outcome.set_metric(Metric::SutCpuBusyRatio, cpu.util / 100.0);
         if let Some(demand) = cpu.service_demand_us(units, elapsed_s) {
-            outcome.give(Metric::SutServiceDemandUs, demand);
+            outcome.set_metric(Metric::SutServiceDemandUs, demand);
         }
-        outcome.check(
+        outcome.add_check(
             "peer-cpu",
             true,
             format!(
@@ -202,7 +207,7 @@ impl NetperfSession {
     }
 }
 
-fn request(
+fn build_request(
     workload: &Workload,
     time: Nanos,
     peer: SocketAddr,
@@ -250,14 +255,14 @@ fn request(
     request
 }
 
-const fn connections(traffic: &Traffic) -> u32 {
+const fn connection_count(traffic: &Traffic) -> u32 {
     match traffic {
         Traffic::TcpRr { connections, .. } | Traffic::TcpBulk { connections, .. } => *connections,
         _ => 1,
     }
 }
 
-fn receive(
+fn receive_message(
     line: &ControlConnection,
     patience: Nanos,
     waiting_for: &'static str,
@@ -287,18 +292,18 @@ fn receive_while_draining(
     }
 }
 
-fn not_done(peer: SocketAddr, wrong: Wrong) -> Error {
+fn not_done(peer: SocketAddr, wrong: MessageError) -> Error {
     match wrong {
-        Wrong::Errno(errno) => {
+        MessageError::Errno(errno) => {
             let errno = i32::try_from(errno).unwrap_or(0);
             let text = format!("it failed: {}", std::io::Error::from_raw_os_error(errno));
             Error::Refusal { peer, text }
         }
-        Wrong::Foreign(problem) => Error::Malformed { peer, program: "netperf", problem },
+        MessageError::Foreign(problem) => Error::Malformed { peer, program: "netperf", problem },
     }
 }
 
-fn exchange(
+fn run_exchange(
     traffic_to_peer: &PeerTraffic,
     traffic: &Traffic,
     window: Window,
@@ -318,7 +323,7 @@ fn udp_rr(
     traffic: &Traffic,
     window: Window,
     stop: &Stop,
-) -> Result<Exchanged, Error> {
+) -> Result<ExchangeCounts, Error> {
     let Traffic::UdpRr { request_bytes, response_bytes, burst, timeout, .. } = *traffic else {
         unreachable!("a datagram socket is opened for udp_rr")
     };
@@ -329,7 +334,7 @@ fn udp_rr(
         in_flight: burst.saturating_add(1),
         timeout,
     };
-    datagrams::exchange(socket, peer, &plan, window, stop)
+    datagrams::exchange_datagrams(socket, peer, &plan, window, stop)
 }
 
 fn of_bulk(direction: Direction, seen: &SenderOutcome, window: Window) -> TrafficObservation {
@@ -357,7 +362,7 @@ fn of_exchange(exchanged: SenderOutcome, window: Window) -> TrafficObservation {
     }
 }
 
-fn of_datagrams(outcome: &mut PeerResult, seen: &Exchanged, window: Window) {
+fn of_datagrams(outcome: &mut PeerResult, seen: &ExchangeCounts, window: Window) {
     outcome.traffic = TrafficObservation {
         sender_window: window.length(),
         transactions: Some(seen.transactions),
@@ -367,9 +372,9 @@ fn of_datagrams(outcome: &mut PeerResult, seen: &Exchanged, window: Window) {
     };
     let all = seen.transactions + seen.lost;
     if all > 0 {
-        outcome.give(Metric::LossRatio, seen.lost as f64 / all as f64);
+        outcome.set_metric(Metric::LossRatio, seen.lost as f64 / all as f64);
     }
-    outcome.check(
+    outcome.add_check(
         "responses-belong",
         seen.lost == 0,
         format!(

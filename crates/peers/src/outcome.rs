@@ -23,13 +23,13 @@ pub struct PeerResult {
 
 impl PeerResult {
     /// Stores a finite figure; other values are absent.
-    pub(crate) fn give(&mut self, metric: Metric, value: f64) {
+    pub(crate) fn set_metric(&mut self, metric: Metric, value: f64) {
         if value.is_finite() && value >= 0.0 {
             self.reported_metrics.insert(metric, value);
         }
     }
 
-    pub(crate) fn check(&mut self, name: &str, passed: bool, detail: String) {
+    pub(crate) fn add_check(&mut self, name: &str, passed: bool, detail: String) {
         self.checks.push(Check { name: name.to_owned(), passed, detail });
     }
 }

@@ -42,8 +42,8 @@ impl Peer {
     }
 
     /// Refuses a workload that the program cannot do.
-    pub fn check(&self, workload: &Workload) -> Result<(), Error> {
-        support::check(self.program, workload)
+    pub fn check_workload(&self, workload: &Workload) -> Result<(), Error> {
+        support::check_workload(self.program, workload)
     }
 
     /// The first address of the host.
@@ -62,7 +62,7 @@ impl Peer {
         duration: Nanos,
         stop: &Stop,
     ) -> Result<PeerSession, Error> {
-        self.check(workload)?;
+        self.check_workload(workload)?;
         Ok(match self.program {
             PeerProgram::Iperf3 => PeerSession::Iperf3(iperf3::Iperf3Session::open(
                 address, workload, warmup, duration, stop,
@@ -131,11 +131,11 @@ mod tests {
 
     #[test]
     fn peer_has_program_host_and_port() {
-        check("iperf3://sut", Ok("iperf3://sut:5201"));
-        check("netperf://192.0.2.7", Ok("netperf://192.0.2.7:12865"));
-        check("netperf://192.0.2.7:99/", Ok("netperf://192.0.2.7:99"));
-        check("iperf3://[2001:db8::7]:7", Ok("iperf3://[2001:db8::7]:7"));
-        check("iperf3://[::1]", Ok("iperf3://[::1]:5201"));
+        check_parse("iperf3://sut", Ok("iperf3://sut:5201"));
+        check_parse("netperf://192.0.2.7", Ok("netperf://192.0.2.7:12865"));
+        check_parse("netperf://192.0.2.7:99/", Ok("netperf://192.0.2.7:99"));
+        check_parse("iperf3://[2001:db8::7]:7", Ok("iperf3://[2001:db8::7]:7"));
+        check_parse("iperf3://[::1]", Ok("iperf3://[::1]:5201"));
     }
 
     #[test]
@@ -143,17 +143,17 @@ mod tests {
         for other in ["lab", "rack.toml", "iperf3", "iperf://host", "sim:x", "http://host"] {
             assert!(Peer::parse(other).is_none(), "{other}");
         }
-        check("iperf3://", Err("a host must follow"));
-        check("iperf3://a/b", Err("a host must follow"));
-        check("iperf3://host:0", Err("from 1 to 65535"));
-        check("iperf3://host:70000", Err("from 1 to 65535"));
-        check("iperf3://[::1", Err("`]` is missing"));
-        check("iperf3://[::1]x", Err("from 1 to 65535"));
-        check("iperf3://::1", Err("needs `[`"));
+        check_parse("iperf3://", Err("a host must follow"));
+        check_parse("iperf3://a/b", Err("a host must follow"));
+        check_parse("iperf3://host:0", Err("from 1 to 65535"));
+        check_parse("iperf3://host:70000", Err("from 1 to 65535"));
+        check_parse("iperf3://[::1", Err("`]` is missing"));
+        check_parse("iperf3://[::1]x", Err("from 1 to 65535"));
+        check_parse("iperf3://::1", Err("needs `[`"));
     }
 
     #[track_caller]
-    fn check(text: &str, expected: Result<&str, &str>) {
+    fn check_parse(text: &str, expected: Result<&str, &str>) {
         match (Peer::parse(text).unwrap(), expected) {
             (Ok(peer), Ok(shown)) => assert_eq!(peer.to_string(), shown),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),

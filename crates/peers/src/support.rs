@@ -17,9 +17,9 @@ const IPERF3_DATAGRAM: u64 = 16;
 const THREADS: u32 = 64;
 
 /// Refuses a workload that the program does not support.
-pub(crate) fn check(program: PeerProgram, workload: &Workload) -> Result<(), Error> {
+pub(crate) fn check_workload(program: PeerProgram, workload: &Workload) -> Result<(), Error> {
     let refused = |problem: String| Err(Error::Unsupported { program: program.name(), problem });
-    if let Err(problem) = traffic(program, &workload.traffic) {
+    if let Err(problem) = check_traffic(program, &workload.traffic) {
         return refused(problem);
     }
     if workload.probe.is_some() {
@@ -46,22 +46,22 @@ pub(crate) fn check(program: PeerProgram, workload: &Workload) -> Result<(), Err
     Ok(())
 }
 
-fn traffic(program: PeerProgram, traffic: &Traffic) -> Result<(), String> {
+fn check_traffic(program: PeerProgram, traffic: &Traffic) -> Result<(), String> {
     match (program, *traffic) {
         (PeerProgram::Iperf3, Traffic::TcpBulk { connections, threads, rate, .. }) => {
             if rate.is_some() {
                 return Err("a TCP rate is not kept by it: leave out rate".to_owned());
             }
-            counts(connections, IPERF3_STREAMS, threads)
+            check_counts(connections, IPERF3_STREAMS, threads)
         }
         (PeerProgram::Iperf3, Traffic::UdpStream { datagram_bytes, connections, threads, .. }) => {
             if datagram_bytes.get() < IPERF3_DATAGRAM {
                 return Err(format!("a datagram has at least {IPERF3_DATAGRAM} byte"));
             }
-            counts(connections, IPERF3_STREAMS, threads)
+            check_counts(connections, IPERF3_STREAMS, threads)
         }
         (PeerProgram::Netperf, Traffic::TcpRr { connections, threads, arrivals: None, .. }) => {
-            counts(connections, NETSERVER_PROCESSES, threads)
+            check_counts(connections, NETSERVER_PROCESSES, threads)
         }
         (
             PeerProgram::Netperf,
@@ -74,7 +74,7 @@ fn traffic(program: PeerProgram, traffic: &Traffic) -> Result<(), String> {
                 rate: None,
                 ..
             },
-        ) => counts(connections, NETSERVER_PROCESSES, threads),
+        ) => check_counts(connections, NETSERVER_PROCESSES, threads),
         (
             PeerProgram::Netperf,
             Traffic::UdpRr { connections: 1, threads: 1, arrivals: None, .. },
@@ -96,7 +96,7 @@ fn traffic(program: PeerProgram, traffic: &Traffic) -> Result<(), String> {
     }
 }
 
-fn counts(connections: u32, limit: u32, threads: u32) -> Result<(), String> {
+fn check_counts(connections: u32, limit: u32, threads: u32) -> Result<(), String> {
     if !(1..=limit).contains(&connections) {
         return Err(format!("connections must be from 1 to {limit}, not {connections}"));
     }

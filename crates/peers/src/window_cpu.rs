@@ -27,7 +27,7 @@ impl WindowCpu {
     }
 
     /// CPU time used in the window; 0 if the window is not over.
-    pub(crate) fn used(&self) -> Nanos {
+    pub(crate) fn cpu_used(&self) -> Nanos {
         let ends = self.at_start.zip(self.at_end);
         ends.map_or(Nanos::ZERO, |(start, end)| end.saturating_sub(start))
     }

@@ -6,7 +6,7 @@
 
 use latput_units::{BitsPerSecond, Nanos};
 
-use crate::{Counts, Decision, Moderation, Observation, change_if_new};
+use crate::{Decision, Moderation, QueueObservation, TrafficCounts, change_if_new};
 
 /// igb's start value, in quarter microseconds.
 const IGB_START: u32 = 648;
@@ -18,7 +18,7 @@ const GIGABIT: u64 = 1_000_000_000;
 
 /// Driver whose rules hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flavour {
+pub enum AimVariant {
     /// Linux igb with `rx-usecs 1`.
     Igb,
     /// Linux igb with `rx-usecs 3`: never faster than 20000/s.
@@ -32,50 +32,50 @@ pub enum Flavour {
 /// The throttle of one vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aim {
-    flavour: Flavour,
+    flavour: AimVariant,
     delay: Nanos,
 }
 
 impl Aim {
     /// As the driver starts.
-    pub fn new(flavour: Flavour) -> Self {
+    pub fn new(flavour: AimVariant) -> Self {
         let delay = match flavour {
-            Flavour::Igb | Flavour::IgbConservative => quarter_microseconds(IGB_START),
-            Flavour::FreeBsd | Flavour::FreeBsdLowLatency => interval(8_000),
+            AimVariant::Igb | AimVariant::IgbConservative => quarter_microseconds(IGB_START),
+            AimVariant::FreeBsd | AimVariant::FreeBsdLowLatency => interval_for_rate(8_000),
         };
         Self { flavour, delay }
     }
 
     /// The present value of the register.
-    pub fn current(&self) -> Moderation {
-        Moderation::delay(self.delay)
+    pub fn current_moderation(&self) -> Moderation {
+        Moderation::from_delay(self.delay)
     }
 
     /// One completed poll.
-    pub fn step(&mut self, observation: &Observation) -> Decision {
-        let before = self.current();
+    pub fn step(&mut self, observation: &QueueObservation) -> Decision {
+        let before = self.current_moderation();
         self.delay = match self.flavour {
-            Flavour::Igb => self.igb(observation, 0),
-            Flavour::IgbConservative => self.igb(observation, IGB_20K),
-            Flavour::FreeBsd => self.free_bsd(observation, 20_000),
-            Flavour::FreeBsdLowLatency => self.free_bsd(observation, 70_000),
+            AimVariant::Igb => self.igb(observation, 0),
+            AimVariant::IgbConservative => self.igb(observation, IGB_20K),
+            AimVariant::FreeBsd => self.free_bsd(observation, 20_000),
+            AimVariant::FreeBsdLowLatency => self.free_bsd(observation, 70_000),
         };
-        change_if_new(before, self.current(), "mean frame size")
+        change_if_new(before, self.current_moderation(), "mean frame size")
     }
 
-    fn igb(&self, observation: &Observation, floor: u32) -> Nanos {
+    fn igb(&self, observation: &QueueObservation, floor: u32) -> Nanos {
         if is_slower_than_gigabit(observation.link) {
             return quarter_microseconds(IGB_4K);
         }
         scaled_frame(observation).map_or(self.delay, |value| quarter_microseconds(value.max(floor)))
     }
 
-    fn free_bsd(&self, observation: &Observation, most_hz: u32) -> Nanos {
+    fn free_bsd(&self, observation: &QueueObservation, most_hz: u32) -> Nanos {
         if is_slower_than_gigabit(observation.link) {
-            return interval(4_000);
+            return interval_for_rate(4_000);
         }
         scaled_frame(observation)
-            .map_or(self.delay, |value| interval((4_000_000 / value).min(most_hz)))
+            .map_or(self.delay, |value| interval_for_rate((4_000_000 / value).min(most_hz)))
     }
 }
 
@@ -85,8 +85,8 @@ fn is_slower_than_gigabit(link: BitsPerSecond) -> bool {
 
 /// The larger mean frame of the two directions with its wire overhead, scaled to a register value;
 /// `None` without traffic.
-fn scaled_frame(observation: &Observation) -> Option<u32> {
-    let mean = |counts: Counts| counts.bytes.checked_div(counts.packets).unwrap_or(0);
+fn scaled_frame(observation: &QueueObservation) -> Option<u32> {
+    let mean = |counts: TrafficCounts| counts.bytes.checked_div(counts.packets).unwrap_or(0);
     let mean = mean(observation.rx).max(mean(observation.tx));
     let frame = (mean + 24).min(3_000);
     let scaled = if frame > 300 && frame < 1_200 { frame / 3 } else { frame / 2 };
@@ -99,7 +99,7 @@ fn quarter_microseconds(value: u32) -> Nanos {
 }
 
 /// The register counts whole microseconds between interrupts.
-fn interval(rate_hz: u32) -> Nanos {
+fn interval_for_rate(rate_hz: u32) -> Nanos {
     Nanos::from_us(1_000_000 / u64::from(rate_hz))
 }
 
@@ -110,46 +110,46 @@ mod tests {
     #[test]
     fn interval_follows_the_larger_mean_frame() {
         // (mean + 24) / 2 or / 3 quarter microseconds, whole microseconds kept.
-        check(Flavour::Igb, (1, 60), (0, 0), 10);
-        check(Flavour::Igb, (10, 6_000), (0, 0), 52);
-        check(Flavour::Igb, (10, 15_140), (10, 600), 192);
-        check(Flavour::Igb, (1, 9_000), (0, 0), 375);
-        check(Flavour::IgbConservative, (1, 60), (0, 0), 49);
+        check_interval(AimVariant::Igb, (1, 60), (0, 0), 10);
+        check_interval(AimVariant::Igb, (10, 6_000), (0, 0), 52);
+        check_interval(AimVariant::Igb, (10, 15_140), (10, 600), 192);
+        check_interval(AimVariant::Igb, (1, 9_000), (0, 0), 375);
+        check_interval(AimVariant::IgbConservative, (1, 60), (0, 0), 49);
     }
 
     #[test]
     fn freebsd_caps_rate_without_floor() {
-        check(Flavour::FreeBsd, (1, 60), (0, 0), 50);
-        check(Flavour::FreeBsdLowLatency, (1, 60), (0, 0), 14);
-        check(Flavour::FreeBsd, (10, 90_000), (0, 0), 375);
+        check_interval(AimVariant::FreeBsd, (1, 60), (0, 0), 50);
+        check_interval(AimVariant::FreeBsdLowLatency, (1, 60), (0, 0), 14);
+        check_interval(AimVariant::FreeBsd, (10, 90_000), (0, 0), 375);
     }
 
     #[test]
     fn without_traffic_the_value_stays() {
-        check(Flavour::Igb, (0, 0), (0, 0), 162);
-        check(Flavour::FreeBsd, (0, 0), (0, 0), 125);
+        check_interval(AimVariant::Igb, (0, 0), (0, 0), 162);
+        check_interval(AimVariant::FreeBsd, (0, 0), (0, 0), 125);
     }
 
     #[test]
     fn slow_links_get_4000_per_second() {
-        let mut policy = Aim::new(Flavour::FreeBsd);
-        policy.step(&observation((1, 60), (0, 0), 100_000_000));
+        let mut policy = Aim::new(AimVariant::FreeBsd);
+        policy.step(&make_observation((1, 60), (0, 0), 100_000_000));
         assert_eq!(policy.delay, Nanos::from_us(250));
     }
 
     #[track_caller]
-    fn check(flavour: Flavour, rx: (u32, u32), tx: (u32, u32), expected_us: u64) {
+    fn check_interval(flavour: AimVariant, rx: (u32, u32), tx: (u32, u32), expected_us: u64) {
         let mut policy = Aim::new(flavour);
-        policy.step(&observation(rx, tx, GIGABIT));
+        policy.step(&make_observation(rx, tx, GIGABIT));
         assert_eq!(policy.delay, Nanos::from_us(expected_us));
     }
 
-    fn observation(rx: (u32, u32), tx: (u32, u32), link_bps: u64) -> Observation {
-        Observation {
-            rx: Counts { packets: rx.0, bytes: rx.1 },
-            tx: Counts { packets: tx.0, bytes: tx.1 },
+    fn make_observation(rx: (u32, u32), tx: (u32, u32), link_bps: u64) -> QueueObservation {
+        QueueObservation {
+            rx: TrafficCounts { packets: rx.0, bytes: rx.1 },
+            tx: TrafficCounts { packets: tx.0, bytes: tx.1 },
             link: BitsPerSecond::new(link_bps),
-            ..Observation::default()
+            ..QueueObservation::default()
         }
     }
 }

@@ -5,8 +5,8 @@
 //! within: by what that step was seen to take, in proportion to the packets of now. A step that broke
 //! the budget is tried again only when the load has fallen by enough, so that it does not swing.
 
-use crate::ladder::{Bounds, STEPS};
-use crate::{Decision, Moderation, Observation};
+use crate::ladder::{DelayBounds, STEPS};
+use crate::{Decision, Moderation, QueueObservation};
 
 /// Looks over the budget in a row before the delay grows: CPU time comes in ticks of 10 ms.
 const OVER: u32 = 2;
@@ -19,8 +19,8 @@ const NEWEST: f64 = 0.4;
 
 /// The policy of one interface.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Budget {
-    bounds: Bounds,
+pub struct BudgetPolicy {
+    bounds: DelayBounds,
     /// The share of the host's CPU time that may be used.
     allowed_ratio: f64,
     step: usize,
@@ -31,9 +31,9 @@ pub struct Budget {
     is_met: bool,
 }
 
-impl Budget {
+impl BudgetPolicy {
     /// Starts without a delay.
-    pub fn new(bounds: Bounds, allowed_ratio: f64) -> Self {
+    pub fn new(bounds: DelayBounds, allowed_ratio: f64) -> Self {
         Self {
             bounds,
             allowed_ratio,
@@ -46,8 +46,8 @@ impl Budget {
     }
 
     /// The delay of the step that holds.
-    pub fn current(&self) -> Moderation {
-        Moderation::delay(self.bounds.delay(self.step))
+    pub fn current_moderation(&self) -> Moderation {
+        Moderation::from_delay(self.bounds.step_delay(self.step))
     }
 
     /// Whether the last look was within the budget.
@@ -58,14 +58,14 @@ impl Budget {
     /// The CPU share that each delay was last seen with: the frontier of this load.
     pub fn frontier(&self) -> impl Iterator<Item = (Moderation, f64)> {
         self.seen.iter().enumerate().filter_map(|(step, seen)| {
-            seen.map(|(cpu, _)| (Moderation::delay(self.bounds.delay(step)), cpu))
+            seen.map(|(cpu, _)| (Moderation::from_delay(self.bounds.step_delay(step)), cpu))
         })
     }
 
     /// One look: what came in `elapsed` since the previous one, and how busy the host was.
     pub fn step(
         &mut self,
-        observation: &Observation,
+        observation: &QueueObservation,
         elapsed: latput_units::Nanos,
         busy_ratio: f64,
     ) -> Decision {
@@ -79,15 +79,18 @@ impl Budget {
         self.seen[self.step] = Some(seen);
         self.is_met = busy_ratio <= self.allowed_ratio;
         self.over = if self.is_met { 0 } else { self.over + 1 };
-        let highest = self.bounds.highest(pps);
+        let highest = self.bounds.highest_step(pps);
         if self.step > highest {
             return self.move_to(highest, "the ring would overrun");
         }
         if self.over >= OVER && self.step < highest && pps > 0.0 {
             return self.move_to(self.step + 1, "the CPU is over its budget: a longer delay");
         }
-        self.under =
-            if self.step > 0 && self.promises(self.step - 1, pps) { self.under + 1 } else { 0 };
+        self.under = if self.step > 0 && self.is_within_budget(self.step - 1, pps) {
+            self.under + 1
+        } else {
+            0
+        };
         if self.under >= UNDER {
             return self.move_to(self.step - 1, "a shorter delay stays within the CPU budget");
         }
@@ -95,7 +98,7 @@ impl Budget {
     }
 
     /// Whether a step would stay within the budget at this rate.
-    fn promises(&self, step: usize, pps: f64) -> bool {
+    fn is_within_budget(&self, step: usize, pps: f64) -> bool {
         let allowed = PROMISE * self.allowed_ratio;
         match self.seen[step] {
             Some((cpu, packets)) if packets > 0.0 => cpu * (pps / packets).min(1.0) <= allowed,
@@ -108,7 +111,7 @@ impl Budget {
         self.step = step;
         self.over = 0;
         self.under = 0;
-        Decision::Change { target: self.current(), reason }
+        Decision::Change { target: self.current_moderation(), reason }
     }
 }
 
@@ -117,12 +120,12 @@ mod tests {
     use latput_units::Nanos;
 
     use super::*;
-    use crate::Counts;
+    use crate::TrafficCounts;
 
     #[test]
     fn least_delay_within_budget_is_kept() {
-        let mut policy = Budget::new(Bounds::default(), 0.30);
-        let delays = drive(&mut policy, 40, 100_000);
+        let mut policy = BudgetPolicy::new(DelayBounds::default(), 0.30);
+        let delays = drive_policy(&mut policy, 40, 100_000);
         // 10% and 40% / (1 + delay / 8 us): 30% at 8 us.
         assert_eq!(delays.last(), Some(&Nanos::from_us(8)), "{delays:?}");
         assert!(policy.is_met());
@@ -131,31 +134,31 @@ mod tests {
 
     #[test]
     fn lighter_load_gets_its_delay_back() {
-        let mut policy = Budget::new(Bounds::default(), 0.30);
-        drive(&mut policy, 40, 100_000);
-        drive(&mut policy, 40, 20_000);
-        assert_eq!(policy.current().delay, Nanos::ZERO);
+        let mut policy = BudgetPolicy::new(DelayBounds::default(), 0.30);
+        drive_policy(&mut policy, 40, 100_000);
+        drive_policy(&mut policy, 40, 20_000);
+        assert_eq!(policy.current_moderation().delay, Nanos::ZERO);
     }
 
     #[test]
     fn impossible_budget_ends_at_longest_delay() {
-        let mut policy = Budget::new(Bounds::default(), 0.05);
-        drive(&mut policy, 60, 100_000);
-        assert_eq!(policy.current().delay, Nanos::from_us(100));
+        let mut policy = BudgetPolicy::new(DelayBounds::default(), 0.05);
+        drive_policy(&mut policy, 60, 100_000);
+        assert_eq!(policy.current_moderation().delay, Nanos::from_us(100));
         assert!(!policy.is_met());
         assert!(policy.frontier().count() >= 6);
     }
 
     /// Looks of 250 ms at a host of which packets take the CPU in proportion, less with delay.
-    fn drive(policy: &mut Budget, looks: u32, pps: u32) -> Vec<Nanos> {
+    fn drive_policy(policy: &mut BudgetPolicy, looks: u32, pps: u32) -> Vec<Nanos> {
         let elapsed = Nanos::from_ms(250);
-        let mut delays = vec![policy.current().delay];
+        let mut delays = vec![policy.current_moderation().delay];
         for _ in 0..looks {
-            let delay = policy.current().delay.as_us_f64();
+            let delay = policy.current_moderation().delay.as_us_f64();
             let share = f64::from(pps) / 100_000.0;
             let busy = share * (0.10 + 0.40 / (1.0 + delay / 8.0)) - 0.001;
-            let rx = Counts { packets: pps / 4, bytes: pps * 25 };
-            let observation = Observation { rx, ..Observation::default() };
+            let rx = TrafficCounts { packets: pps / 4, bytes: pps * 25 };
+            let observation = QueueObservation { rx, ..QueueObservation::default() };
             if let Decision::Change { target, .. } = policy.step(&observation, elapsed, busy) {
                 delays.push(target.delay);
             }

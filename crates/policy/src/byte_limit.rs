@@ -11,7 +11,7 @@ const HOLD: Nanos = Nanos::from_ms(1_000);
 
 /// One completion: what the device finished since the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completion {
+pub struct CompletionEvent {
     /// Bytes finished.
     pub bytes: Bytes,
     /// The time now.
@@ -68,13 +68,13 @@ impl ByteLimit {
     }
 
     /// The stack handed over a packet.
-    pub fn sent(&mut self, bytes: Bytes) {
+    pub fn record_queued(&mut self, bytes: Bytes) {
         self.queued += bytes.get();
         self.last_queued = bytes.get();
     }
 
     /// The device finished some: the limit from now on.
-    pub fn step(&mut self, completion: &Completion) -> Bytes {
+    pub fn step(&mut self, completion: &CompletionEvent) -> Bytes {
         let finished = completion.bytes.get();
         let completed = self.completed + finished;
         assert!(completed <= self.queued, "more bytes completed than were queued");
@@ -89,7 +89,7 @@ impl ByteLimit {
             limit += completed.saturating_sub(self.previous_queued) + self.previous_over;
             self.restart_slack(completion.now);
         } else if in_flight > 0 && was_in_flight && !all_previous_done {
-            self.lowest_slack = self.lowest_slack.min(self.slack(finished));
+            self.lowest_slack = self.lowest_slack.min(self.compute_slack(finished));
             if completion.now > self.slack_since + HOLD {
                 limit = limit.saturating_sub(self.lowest_slack);
                 self.restart_slack(completion.now);
@@ -108,7 +108,7 @@ impl ByteLimit {
     }
 
     /// Bytes that could have been missing without the ring running dry.
-    fn slack(&self, finished: u64) -> u64 {
+    fn compute_slack(&self, finished: u64) -> u64 {
         let unneeded = (self.limit + self.previous_over).saturating_sub(2 * finished);
         let last_packet = match self.previous_over {
             0 => 0,
@@ -141,26 +141,30 @@ mod tests {
     fn surplus_is_given_back_only_after_a_second() {
         let mut queue = ByteLimit::new(Bytes::new(0), Bytes::new(1_000_000));
         queue.limit = 500_000;
-        let before = drive(&mut queue, 30_000, 1_000, Nanos::from_us(240), Nanos::ZERO);
+        let before = drive_queue(&mut queue, 30_000, 1_000, Nanos::from_us(240), Nanos::ZERO);
         assert_eq!(before.get(), 500_000, "within 0.24 s");
-        let after = drive(&mut queue, 30_000, 5_000, Nanos::from_us(240), Nanos::from_ms(240));
+        let after =
+            drive_queue(&mut queue, 30_000, 5_000, Nanos::from_us(240), Nanos::from_ms(240));
         assert!(after.get() < 150_000, "{after}");
     }
 
     #[test]
     fn limit_stays_inside_its_bounds() {
         let mut queue = ByteLimit::new(Bytes::new(3_028), Bytes::new(3_028));
-        assert_eq!(drive(&mut queue, 30_000, 500, Nanos::from_us(240), Nanos::ZERO).get(), 3_028);
+        assert_eq!(
+            drive_queue(&mut queue, 30_000, 500, Nanos::from_us(240), Nanos::ZERO).get(),
+            3_028
+        );
     }
 
     fn run(per_round: u64, rounds: u64, spacing: Nanos) -> ByteLimit {
         let mut queue = ByteLimit::new(Bytes::new(0), Bytes::new(1_000_000));
-        drive(&mut queue, per_round, rounds, spacing, Nanos::ZERO);
+        drive_queue(&mut queue, per_round, rounds, spacing, Nanos::ZERO);
         queue
     }
 
     /// Fills the ring as far as allowed, then completes up to `per_round` bytes, again and again.
-    fn drive(
+    fn drive_queue(
         queue: &mut ByteLimit,
         per_round: u64,
         rounds: u64,
@@ -169,10 +173,10 @@ mod tests {
     ) -> Bytes {
         for round in 0..rounds {
             while queue.is_open() {
-                queue.sent(PACKET);
+                queue.record_queued(PACKET);
             }
             let bytes = Bytes::new(queue.in_flight().get().min(per_round));
-            queue.step(&Completion { bytes, now: from + spacing.saturating_mul(round) });
+            queue.step(&CompletionEvent { bytes, now: from + spacing.saturating_mul(round) });
         }
         queue.limit()
     }

@@ -7,7 +7,7 @@
 
 use latput_units::Nanos;
 
-use crate::{Decision, Moderation, Observation};
+use crate::{Decision, Moderation, QueueObservation};
 
 /// Interrupts in a sample.
 const SAMPLE_INTERRUPTS: u64 = 64;
@@ -45,7 +45,7 @@ impl DimProfile {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Walk {
+enum WalkState {
     ParkingOnTop,
     ParkingTired,
     GoingRight,
@@ -53,7 +53,7 @@ enum Walk {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
+enum RateComparison {
     Better,
     Same,
     Worse,
@@ -61,7 +61,7 @@ enum Comparison {
 
 /// Per millisecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Rates {
+struct DimRates {
     bytes: u64,
     packets: u64,
     interrupts: u64,
@@ -81,11 +81,11 @@ pub struct Dim {
     profile: DimProfile,
     points: [(u32, u32); 5],
     idx: usize,
-    walk: Walk,
+    walk: WalkState,
     steps_left: u32,
     steps_right: u32,
     tired: u32,
-    previous: Rates,
+    previous: DimRates,
     sample: DimSample,
 }
 
@@ -101,23 +101,23 @@ impl Dim {
             profile,
             points,
             idx: 1,
-            walk: Walk::GoingRight,
+            walk: WalkState::GoingRight,
             steps_left: 0,
             steps_right: 0,
             tired: 0,
-            previous: Rates::default(),
+            previous: DimRates::default(),
             sample: DimSample::default(),
         }
     }
 
     /// The point that the walk is at.
-    pub fn current(&self) -> Moderation {
+    pub fn current_moderation(&self) -> Moderation {
         let (delay_us, frames) = self.points[self.idx];
         Moderation { delay: Nanos::from_us(u64::from(delay_us)), frames: Some(frames) }
     }
 
     /// One completed poll.
-    pub fn step(&mut self, observation: &Observation) -> Decision {
+    pub fn step(&mut self, observation: &QueueObservation) -> Decision {
         let counts = if self.profile.is_rx() { observation.rx } else { observation.tx };
         let Some(start) = self.sample.start else {
             self.sample = DimSample { start: Some(observation.now), ..DimSample::default() };
@@ -131,43 +131,43 @@ impl Dim {
             return Decision::Keep;
         }
         let per_ms = |count: u64| (count * 1_000).div_ceil(elapsed_us);
-        let rates = Rates {
+        let rates = DimRates {
             bytes: per_ms(self.sample.bytes),
             packets: per_ms(self.sample.packets),
             interrupts: per_ms(SAMPLE_INTERRUPTS),
         };
-        let changed = self.decide(rates);
+        let changed = self.update_walk(rates);
         // After a change the library waits for its worker, then starts a fresh sample; otherwise the
         // next sample begins where this one ended.
         let start = if changed { None } else { Some(observation.now) };
         self.sample = DimSample { start, ..DimSample::default() };
         if changed {
-            Decision::Change { target: self.current(), reason: "five-point walk" }
+            Decision::Change { target: self.current_moderation(), reason: "five-point walk" }
         } else {
             Decision::Keep
         }
     }
 
     /// Moves the walk by one sample; true if it is at another point now.
-    fn decide(&mut self, rates: Rates) -> bool {
+    fn update_walk(&mut self, rates: DimRates) -> bool {
         let old_walk = self.walk;
         let old_idx = self.idx;
-        let verdict = compare(rates, self.previous);
+        let verdict = compare_rates(rates, self.previous);
         match self.walk {
-            Walk::ParkingOnTop => {
-                if verdict != Comparison::Same {
+            WalkState::ParkingOnTop => {
+                if verdict != RateComparison::Same {
                     self.exit_parking();
                 }
             }
-            Walk::ParkingTired => {
+            WalkState::ParkingTired => {
                 self.tired -= 1;
                 if self.tired == 0 {
                     self.exit_parking();
                 }
             }
-            Walk::GoingRight | Walk::GoingLeft => {
-                if verdict != Comparison::Better {
-                    self.turn();
+            WalkState::GoingRight | WalkState::GoingLeft => {
+                if verdict != RateComparison::Better {
+                    self.reverse_walk();
                 }
                 if self.is_on_top() {
                     self.park_on_top();
@@ -176,7 +176,7 @@ impl Dim {
                 }
             }
         }
-        if !(old_walk == Walk::ParkingOnTop && self.walk == Walk::ParkingOnTop) {
+        if !(old_walk == WalkState::ParkingOnTop && self.walk == WalkState::ParkingOnTop) {
             self.previous = rates;
         }
         self.idx != old_idx
@@ -184,7 +184,7 @@ impl Dim {
 
     fn walk_on(&mut self) {
         if self.tired == TIRED {
-            self.walk = Walk::ParkingTired;
+            self.walk = WalkState::ParkingTired;
             (self.steps_left, self.steps_right) = (0, 0);
         } else if !self.step_once() {
             self.park_on_top();
@@ -194,51 +194,57 @@ impl Dim {
     /// One point further; false at the edge.
     fn step_once(&mut self) -> bool {
         match self.walk {
-            Walk::GoingRight if self.idx == LAST => return false,
-            Walk::GoingLeft if self.idx == 0 => return false,
-            Walk::GoingRight => (self.idx, self.steps_right) = (self.idx + 1, self.steps_right + 1),
-            Walk::GoingLeft => (self.idx, self.steps_left) = (self.idx - 1, self.steps_left + 1),
-            Walk::ParkingOnTop | Walk::ParkingTired => {}
+            WalkState::GoingRight if self.idx == LAST => return false,
+            WalkState::GoingLeft if self.idx == 0 => return false,
+            WalkState::GoingRight => {
+                (self.idx, self.steps_right) = (self.idx + 1, self.steps_right + 1);
+            }
+            WalkState::GoingLeft => {
+                (self.idx, self.steps_left) = (self.idx - 1, self.steps_left + 1);
+            }
+            WalkState::ParkingOnTop | WalkState::ParkingTired => {}
         }
         self.tired += 1;
         true
     }
 
-    fn turn(&mut self) {
+    fn reverse_walk(&mut self) {
         match self.walk {
-            Walk::GoingRight => (self.walk, self.steps_left) = (Walk::GoingLeft, 0),
-            Walk::GoingLeft => (self.walk, self.steps_right) = (Walk::GoingRight, 0),
-            Walk::ParkingOnTop | Walk::ParkingTired => {}
+            WalkState::GoingRight => (self.walk, self.steps_left) = (WalkState::GoingLeft, 0),
+            WalkState::GoingLeft => (self.walk, self.steps_right) = (WalkState::GoingRight, 0),
+            WalkState::ParkingOnTop | WalkState::ParkingTired => {}
         }
     }
 
     /// One step back after at least two forth: the point before was the best.
     fn is_on_top(&self) -> bool {
         match self.walk {
-            Walk::ParkingOnTop | Walk::ParkingTired => true,
-            Walk::GoingRight => self.steps_left > 1 && self.steps_right == 1,
-            Walk::GoingLeft => self.steps_right > 1 && self.steps_left == 1,
+            WalkState::ParkingOnTop | WalkState::ParkingTired => true,
+            WalkState::GoingRight => self.steps_left > 1 && self.steps_right == 1,
+            WalkState::GoingLeft => self.steps_right > 1 && self.steps_left == 1,
         }
     }
 
     fn park_on_top(&mut self) {
         (self.steps_left, self.steps_right, self.tired) = (0, 0, 0);
-        self.walk = Walk::ParkingOnTop;
+        self.walk = WalkState::ParkingOnTop;
     }
 
     fn exit_parking(&mut self) {
-        self.walk = if self.idx == 0 { Walk::GoingRight } else { Walk::GoingLeft };
+        self.walk = if self.idx == 0 { WalkState::GoingRight } else { WalkState::GoingLeft };
         self.step_once();
     }
 }
 
 /// The first of bytes, packets and interrupts that differs by more than 10% decides.
-fn compare(now: Rates, before: Rates) -> Comparison {
+fn compare_rates(now: DimRates, before: DimRates) -> RateComparison {
     let more = |now: u64, before: u64| match (now, before) {
-        (0, 0) => Some(Comparison::Same),
-        (_, 0) => Some(Comparison::Better),
+        (0, 0) => Some(RateComparison::Same),
+        (_, 0) => Some(RateComparison::Better),
         (now, before) if 100 * now.abs_diff(before) / before <= 10 => None,
-        (now, before) => Some(if now > before { Comparison::Better } else { Comparison::Worse }),
+        (now, before) => {
+            Some(if now > before { RateComparison::Better } else { RateComparison::Worse })
+        }
     };
     if let Some(verdict) =
         more(now.bytes, before.bytes).or_else(|| more(now.packets, before.packets))
@@ -246,41 +252,45 @@ fn compare(now: Rates, before: Rates) -> Comparison {
         return verdict;
     }
     match more(now.interrupts, before.interrupts) {
-        Some(_) if before.interrupts == 0 => Comparison::Same,
-        Some(Comparison::Better) => Comparison::Worse,
-        Some(Comparison::Worse) => Comparison::Better,
-        _ => Comparison::Same,
+        Some(_) if before.interrupts == 0 => RateComparison::Same,
+        Some(RateComparison::Better) => RateComparison::Worse,
+        Some(RateComparison::Worse) => RateComparison::Better,
+        _ => RateComparison::Same,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Counts;
+    use crate::TrafficCounts;
 
     #[test]
     fn differences_above_ten_percent_count() {
         for (now, before, expected) in [
-            ((100, 10, 10), (0, 0, 0), Comparison::Better),
-            ((0, 0, 10), (0, 0, 10), Comparison::Same),
-            ((110, 10, 10), (100, 10, 10), Comparison::Same),
-            ((111, 1, 99), (100, 10, 10), Comparison::Better),
-            ((88, 99, 1), (100, 10, 10), Comparison::Worse),
-            ((100, 12, 99), (100, 10, 10), Comparison::Better),
-            ((100, 10, 5), (100, 10, 10), Comparison::Better),
-            ((100, 10, 12), (100, 10, 10), Comparison::Worse),
+            ((100, 10, 10), (0, 0, 0), RateComparison::Better),
+            ((0, 0, 10), (0, 0, 10), RateComparison::Same),
+            ((110, 10, 10), (100, 10, 10), RateComparison::Same),
+            ((111, 1, 99), (100, 10, 10), RateComparison::Better),
+            ((88, 99, 1), (100, 10, 10), RateComparison::Worse),
+            ((100, 12, 99), (100, 10, 10), RateComparison::Better),
+            ((100, 10, 5), (100, 10, 10), RateComparison::Better),
+            ((100, 10, 12), (100, 10, 10), RateComparison::Worse),
         ] {
-            let rates = |(bytes, packets, interrupts)| Rates { bytes, packets, interrupts };
-            assert_eq!(compare(rates(now), rates(before)), expected, "{now:?} against {before:?}");
+            let rates = |(bytes, packets, interrupts)| DimRates { bytes, packets, interrupts };
+            assert_eq!(
+                compare_rates(rates(now), rates(before)),
+                expected,
+                "{now:?} against {before:?}"
+            );
         }
     }
 
     #[test]
     fn nothing_is_decided_before_64_interrupts() {
         let mut dim = Dim::new(DimProfile::RxEqe);
-        assert_eq!(feed(&mut dim, 64, 100), Vec::<u64>::new());
+        assert_eq!(feed_polls(&mut dim, 64, 100), Vec::<u64>::new());
         // The first poll only starts the sample: the 65th completes it.
-        assert_eq!(feed(&mut dim, 1, 100), [64]);
+        assert_eq!(feed_polls(&mut dim, 1, 100), [64]);
     }
 
     #[test]
@@ -288,9 +298,9 @@ mod tests {
         // Each verdict after the first is "same", which turns the walk: right, left, right ... until
         // it is tired. This is the library's documented zig-zag on a load that ignores the delay.
         let mut dim = Dim::new(DimProfile::RxEqe);
-        let visited = feed(&mut dim, 65 * 14, 100);
+        let visited = feed_polls(&mut dim, 65 * 14, 100);
         assert_eq!(visited, [64, 8, 64, 8, 64, 8, 64, 8, 64, 8]);
-        assert_eq!(dim.walk, Walk::ParkingTired);
+        assert_eq!(dim.walk, WalkState::ParkingTired);
     }
 
     #[test]
@@ -304,7 +314,7 @@ mod tests {
             assert_eq!(profile.points()[idx], expected, "{profile:?}");
         }
         assert_eq!(
-            Dim::new(DimProfile::TxCqe).current(),
+            Dim::new(DimProfile::TxCqe).current_moderation(),
             Moderation { delay: Nanos::from_us(8), frames: Some(64) }
         );
     }
@@ -313,30 +323,36 @@ mod tests {
     fn other_points_are_walked_as_the_librarys_are() {
         let points = [(2, 0), (4, 0), (20, 0), (40, 0), (50, 0)];
         let mut dim = Dim::with_points(DimProfile::RxEqe, points);
-        assert_eq!(dim.current(), Moderation { delay: Nanos::from_us(4), frames: Some(0) });
+        assert_eq!(
+            dim.current_moderation(),
+            Moderation { delay: Nanos::from_us(4), frames: Some(0) }
+        );
         let place = |points: [(u32, u32); 5], delay_us: u64| {
             points.iter().position(|point| u64::from(point.0) == delay_us)
         };
-        let walked = feed(&mut dim, 65 * 4, 100).into_iter().map(|it| place(points, it));
-        let library = feed(&mut Dim::new(DimProfile::RxEqe), 65 * 4, 100).into_iter();
+        let walked = feed_polls(&mut dim, 65 * 4, 100).into_iter().map(|it| place(points, it));
+        let library = feed_polls(&mut Dim::new(DimProfile::RxEqe), 65 * 4, 100).into_iter();
         let library = library.map(|it| place(DimProfile::RxEqe.points(), it));
         assert_eq!(walked.collect::<Vec<_>>(), library.collect::<Vec<_>>());
-        assert_eq!(dim.current(), Moderation { delay: Nanos::from_us(4), frames: Some(0) });
+        assert_eq!(
+            dim.current_moderation(),
+            Moderation { delay: Nanos::from_us(4), frames: Some(0) }
+        );
     }
 
     /// Polls at a fixed pace with fixed counts; gives the delay in microseconds after each change.
-    fn feed(dim: &mut Dim, polls: u64, spacing_us: u64) -> Vec<u64> {
+    fn feed_polls(dim: &mut Dim, polls: u64, spacing_us: u64) -> Vec<u64> {
         let mut visited = Vec::new();
         let start_us = dim
             .sample
             .start
             .map_or(0, |start| start.as_ns() / 1_000 + dim.sample.interrupts * spacing_us);
         for poll in 1..=polls {
-            let decision = dim.step(&Observation {
+            let decision = dim.step(&QueueObservation {
                 now: Nanos::from_us(start_us + poll * spacing_us),
-                rx: Counts { packets: 10, bytes: 15_000 },
+                rx: TrafficCounts { packets: 10, bytes: 15_000 },
                 interrupts: 1,
-                ..Observation::default()
+                ..QueueObservation::default()
             });
             if let Decision::Change { target, .. } = decision {
                 visited.push(target.delay.as_ns() / 1_000);

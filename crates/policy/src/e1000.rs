@@ -7,7 +7,7 @@
 
 use latput_units::{BitsPerSecond, Nanos};
 
-use crate::{Counts, Decision, Moderation, Observation, change_if_new};
+use crate::{Decision, Moderation, QueueObservation, TrafficCounts, change_if_new};
 
 /// Interrupts per second of each class, slowest reaction last.
 const RATES_HZ: [u32; 3] = [70_000, 20_000, 4_000];
@@ -19,7 +19,7 @@ const GIGABIT: BitsPerSecond = BitsPerSecond::new(1_000_000_000);
 
 /// The values of `InterruptThrottleRate` that mean an algorithm rather than a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum ThrottleMode {
     /// 1: all three classes.
     Dynamic,
     /// 3: never the lowest latency class; the drivers' default.
@@ -29,7 +29,7 @@ pub enum Mode {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Class {
+enum TrafficClass {
     Lowest,
     Low,
     Bulk,
@@ -38,9 +38,9 @@ enum Class {
 /// The throttle of one adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct E1000 {
-    mode: Mode,
-    rx: Class,
-    tx: Class,
+    mode: ThrottleMode,
+    rx: TrafficClass,
+    tx: TrafficClass,
     rate_hz: u32,
     watchdog_at: Nanos,
     received: u64,
@@ -49,11 +49,11 @@ pub struct E1000 {
 
 impl E1000 {
     /// As the driver starts: 20000 interrupts/s, both directions in the low latency class.
-    pub const fn new(mode: Mode) -> Self {
+    pub const fn new(mode: ThrottleMode) -> Self {
         Self {
             mode,
-            rx: Class::Low,
-            tx: Class::Low,
+            rx: TrafficClass::Low,
+            tx: TrafficClass::Low,
             rate_hz: 20_000,
             watchdog_at: WATCHDOG,
             received: 0,
@@ -64,69 +64,69 @@ impl E1000 {
     /// As a hiccup during bulk traffic leaves it: in the bulk class, which a gigabit stream then never leaves,
     /// while small packets leave it at once. From the start it would stay in the low latency class: four
     /// frames in 50 us are too few bytes for bulk.
-    pub const fn after_bulk(mode: Mode) -> Self {
+    pub const fn after_bulk(mode: ThrottleMode) -> Self {
         Self {
-            rx: Class::Bulk,
-            tx: Class::Bulk,
-            rate_hz: RATES_HZ[Class::Bulk as usize],
+            rx: TrafficClass::Bulk,
+            tx: TrafficClass::Bulk,
+            rate_hz: RATES_HZ[TrafficClass::Bulk as usize],
             ..Self::new(mode)
         }
     }
 
     /// As connections being made leave it, a packet at a time: in the fastest class of its mode, which small
     /// packets then never leave (four of them are less than 512 bytes).
-    pub const fn after_single_packets(mode: Mode) -> Self {
+    pub const fn after_single_packets(mode: ThrottleMode) -> Self {
         match mode {
-            Mode::Dynamic => Self {
-                rx: Class::Lowest,
-                tx: Class::Lowest,
-                rate_hz: RATES_HZ[Class::Lowest as usize],
+            ThrottleMode::Dynamic => Self {
+                rx: TrafficClass::Lowest,
+                tx: TrafficClass::Lowest,
+                rate_hz: RATES_HZ[TrafficClass::Lowest as usize],
                 ..Self::new(mode)
             },
-            Mode::Conservative | Mode::Simplified => Self::new(mode),
+            ThrottleMode::Conservative | ThrottleMode::Simplified => Self::new(mode),
         }
     }
 
     /// The present value of the register.
-    pub fn current(&self) -> Moderation {
-        Moderation::delay(throttle_interval(self.rate_hz))
+    pub fn current_moderation(&self) -> Moderation {
+        Moderation::from_delay(throttle_interval(self.rate_hz))
     }
 
     /// One completed poll.
-    pub fn step(&mut self, observation: &Observation) -> Decision {
-        let before = self.current();
+    pub fn step(&mut self, observation: &QueueObservation) -> Decision {
+        let before = self.current_moderation();
         let reason = match self.mode {
-            Mode::Simplified => self.step_simplified(observation),
-            Mode::Dynamic | Mode::Conservative => self.step_by_class(observation),
+            ThrottleMode::Simplified => self.step_simplified(observation),
+            ThrottleMode::Dynamic | ThrottleMode::Conservative => self.step_by_class(observation),
         };
-        change_if_new(before, self.current(), reason)
+        change_if_new(before, self.current_moderation(), reason)
     }
 
-    fn step_by_class(&mut self, observation: &Observation) -> &'static str {
+    fn step_by_class(&mut self, observation: &QueueObservation) -> &'static str {
         if observation.link != GIGABIT {
             // Slower links have no use for the fast classes.
             self.rate_hz = 4_000;
             return "the link is not at 1 Gbit/s";
         }
-        self.rx = self.limited(reclass(self.rx, observation.rx));
-        self.tx = self.limited(reclass(self.tx, observation.tx));
+        self.rx = self.limit_class(classify_traffic(self.rx, observation.rx));
+        self.tx = self.limit_class(classify_traffic(self.tx, observation.tx));
         let class = self.rx.max(self.tx);
         let wanted = RATES_HZ[class as usize];
         // The rate drops at once and rises in steps, so that one small sample does not end batching.
         self.rate_hz =
             if wanted > self.rate_hz { (self.rate_hz + wanted / 4).min(wanted) } else { wanted };
         match class {
-            Class::Lowest => "lowest latency class",
-            Class::Low => "low latency class",
-            Class::Bulk => "bulk class",
+            TrafficClass::Lowest => "lowest latency class",
+            TrafficClass::Low => "low latency class",
+            TrafficClass::Bulk => "bulk class",
         }
     }
 
-    fn limited(&self, class: Class) -> Class {
-        if self.mode == Mode::Conservative { class.max(Class::Low) } else { class }
+    fn limit_class(&self, class: TrafficClass) -> TrafficClass {
+        if self.mode == ThrottleMode::Conservative { class.max(TrafficClass::Low) } else { class }
     }
 
-    fn step_simplified(&mut self, observation: &Observation) -> &'static str {
+    fn step_simplified(&mut self, observation: &QueueObservation) -> &'static str {
         self.received += u64::from(observation.rx.bytes);
         self.sent += u64::from(observation.tx.bytes);
         if observation.now >= self.watchdog_at {
@@ -153,23 +153,26 @@ pub fn throttle_interval(rate_hz: u32) -> Nanos {
     }
 }
 
-fn reclass(class: Class, Counts { packets, bytes }: Counts) -> Class {
+fn classify_traffic(
+    class: TrafficClass,
+    TrafficCounts { packets, bytes }: TrafficCounts,
+) -> TrafficClass {
     if packets == 0 {
         return class;
     }
     let mean = bytes / packets;
     match class {
-        Class::Lowest if mean > 8_000 => Class::Bulk,
-        Class::Lowest if packets < 5 && bytes > 512 => Class::Low,
-        Class::Low if bytes > 10_000 => match () {
-            () if mean > 8_000 || packets < 10 || mean > 1_200 => Class::Bulk,
-            () if packets > 35 => Class::Lowest,
-            () => Class::Low,
+        TrafficClass::Lowest if mean > 8_000 => TrafficClass::Bulk,
+        TrafficClass::Lowest if packets < 5 && bytes > 512 => TrafficClass::Low,
+        TrafficClass::Low if bytes > 10_000 => match () {
+            () if mean > 8_000 || packets < 10 || mean > 1_200 => TrafficClass::Bulk,
+            () if packets > 35 => TrafficClass::Lowest,
+            () => TrafficClass::Low,
         },
-        Class::Low if mean > 2_000 => Class::Bulk,
-        Class::Low if packets <= 2 && bytes < 512 => Class::Lowest,
-        Class::Bulk if bytes > 25_000 && packets > 35 => Class::Low,
-        Class::Bulk if bytes < 6_000 => Class::Low,
+        TrafficClass::Low if mean > 2_000 => TrafficClass::Bulk,
+        TrafficClass::Low if packets <= 2 && bytes < 512 => TrafficClass::Lowest,
+        TrafficClass::Bulk if bytes > 25_000 && packets > 35 => TrafficClass::Low,
+        TrafficClass::Bulk if bytes < 6_000 => TrafficClass::Low,
         class => class,
     }
 }
@@ -189,7 +192,7 @@ mod tests {
 
     #[test]
     fn classes_follow_the_drivers_table() {
-        use Class::{Bulk, Low, Lowest};
+        use TrafficClass::{Bulk, Low, Lowest};
         for (class, packets, bytes, expected) in [
             (Lowest, 1, 9_000, Bulk),
             (Lowest, 4, 600, Low),
@@ -207,26 +210,32 @@ mod tests {
             (Bulk, 4, 6_000, Bulk),
             (Bulk, 0, 0, Bulk),
         ] {
-            assert_eq!(reclass(class, Counts { packets, bytes }), expected, "{class:?} {packets}");
+            assert_eq!(
+                classify_traffic(class, TrafficCounts { packets, bytes }),
+                expected,
+                "{class:?} {packets}"
+            );
         }
     }
 
     #[test]
     fn small_requests_ramp_up_and_bulk_drops() {
-        let small = Counts { packets: 1, bytes: 67 };
-        let bulk = Counts { packets: 20, bytes: 30_000 };
-        check(Mode::Dynamic, &[(small, 37_500), (small, 55_000), (small, 70_000)]);
-        check(
-            Mode::Conservative,
+        let small = TrafficCounts { packets: 1, bytes: 67 };
+        let bulk = TrafficCounts { packets: 20, bytes: 30_000 };
+        check_rates(ThrottleMode::Dynamic, &[(small, 37_500), (small, 55_000), (small, 70_000)]);
+        check_rates(
+            ThrottleMode::Conservative,
             &[(small, 20_000), (bulk, 4_000), (small, 9_000), (small, 14_000)],
         );
     }
 
     #[test]
     fn slow_link_gets_the_bulk_rate() {
-        let mut policy = E1000::new(Mode::Dynamic);
-        let observation =
-            Observation { link: BitsPerSecond::new(100_000_000), ..Observation::default() };
+        let mut policy = E1000::new(ThrottleMode::Dynamic);
+        let observation = QueueObservation {
+            link: BitsPerSecond::new(100_000_000),
+            ..QueueObservation::default()
+        };
         policy.step(&observation);
         assert_eq!(policy.rate_hz, 4_000);
     }
@@ -239,12 +248,12 @@ mod tests {
             (500_000, 1_500_000, 5_000),
             (0, 0, 8_000),
         ] {
-            let mut policy = E1000::new(Mode::Simplified);
-            policy.step(&Observation {
+            let mut policy = E1000::new(ThrottleMode::Simplified);
+            policy.step(&QueueObservation {
                 now: Nanos::from_s(2),
-                rx: Counts { packets: 1, bytes: rx },
-                tx: Counts { packets: 1, bytes: tx },
-                ..Observation::default()
+                rx: TrafficCounts { packets: 1, bytes: rx },
+                tx: TrafficCounts { packets: 1, bytes: tx },
+                ..QueueObservation::default()
             });
             assert_eq!(policy.rate_hz, expected, "{rx} {tx}");
         }
@@ -252,11 +261,15 @@ mod tests {
 
     /// Feeds the counts in both directions and checks the rate after each.
     #[track_caller]
-    fn check(mode: Mode, steps: &[(Counts, u32)]) {
+    fn check_rates(mode: ThrottleMode, steps: &[(TrafficCounts, u32)]) {
         let mut policy = E1000::new(mode);
         for (idx, (counts, rate_hz)) in steps.iter().enumerate() {
-            let observation =
-                Observation { rx: *counts, tx: *counts, link: GIGABIT, ..Observation::default() };
+            let observation = QueueObservation {
+                rx: *counts,
+                tx: *counts,
+                link: GIGABIT,
+                ..QueueObservation::default()
+            };
             policy.step(&observation);
             assert_eq!(policy.rate_hz, *rate_hz, "step {idx}");
         }

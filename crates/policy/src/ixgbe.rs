@@ -6,7 +6,7 @@
 
 use latput_units::{BitsPerSecond, Nanos};
 
-use crate::{Counts, Decision, Moderation, Observation, change_if_new};
+use crate::{Decision, Moderation, QueueObservation, TrafficCounts, change_if_new};
 
 const STEP_US: u32 = 2;
 const SHORTEST_US: u32 = 10;
@@ -17,7 +17,7 @@ const STALE: Nanos = Nanos::from_ms(4);
 
 /// Which code base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub enum IxgbeVersion {
     /// The out-of-tree driver: at most 84 us, and the stored byte is clamped.
     OutOfTree,
     /// Linux before the two fixes: at most 126 us, and the stored byte wraps, so that a long interval
@@ -35,7 +35,7 @@ struct RingState {
 /// The throttle of one vector with a receive and a transmit ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ixgbe {
-    version: Version,
+    version: IxgbeVersion,
     rx: RingState,
     tx: RingState,
     /// Microseconds.
@@ -44,45 +44,51 @@ pub struct Ixgbe {
 
 impl Ixgbe {
     /// As the driver starts: both rings in latency mode at the shortest interval.
-    pub const fn new(version: Version) -> Self {
+    pub const fn new(version: IxgbeVersion) -> Self {
         let ring = RingState { interval: SHORTEST_US | LATENCY, fresh_until: Nanos::ZERO };
         Self { version, rx: ring, tx: ring, vector: SHORTEST_US }
     }
 
     /// The present value of the register.
-    pub fn current(&self) -> Moderation {
-        Moderation::delay(Nanos::from_us(u64::from(self.vector)))
+    pub fn current_moderation(&self) -> Moderation {
+        Moderation::from_delay(Nanos::from_us(u64::from(self.vector)))
     }
 
     /// One completed poll.
-    pub fn step(&mut self, observation: &Observation) -> Decision {
-        let before = self.current();
-        let rx = self.wish(self.rx, observation.rx, observation, true);
-        let tx = self.wish(self.tx, observation.tx, observation, false);
-        self.rx = self.stored(rx, observation.now);
-        self.tx = self.stored(tx, observation.now);
+    pub fn step(&mut self, observation: &QueueObservation) -> Decision {
+        let before = self.current_moderation();
+        let rx = self.wanted_interval(self.rx, observation.rx, observation, true);
+        let tx = self.wanted_interval(self.tx, observation.tx, observation, false);
+        self.rx = self.store_interval(rx, observation.now);
+        self.tx = self.store_interval(tx, observation.now);
         self.vector = self.rx.interval.min(self.tx.interval) & 0x7e;
-        change_if_new(before, self.current(), "packets per interrupt")
+        change_if_new(before, self.current_moderation(), "packets per interrupt")
     }
 
     fn longest_us(&self) -> u32 {
         match self.version {
-            Version::OutOfTree => 84,
-            Version::Mainline => 126,
+            IxgbeVersion::OutOfTree => 84,
+            IxgbeVersion::Mainline => 126,
         }
     }
 
-    fn stored(&self, interval: u32, now: Nanos) -> RingState {
+    fn store_interval(&self, interval: u32, now: Nanos) -> RingState {
         let interval = match self.version {
-            Version::OutOfTree => interval.min(255),
-            Version::Mainline => interval & 0xff,
+            IxgbeVersion::OutOfTree => interval.min(255),
+            IxgbeVersion::Mainline => interval & 0xff,
         };
         RingState { interval, fresh_until: now + STALE }
     }
 
     /// The interval that a ring asks for after a sample.
-    fn wish(&self, ring: RingState, counts: Counts, observation: &Observation, is_rx: bool) -> u32 {
-        let Counts { packets, bytes } = counts;
+    fn wanted_interval(
+        &self,
+        ring: RingState,
+        counts: TrafficCounts,
+        observation: &QueueObservation,
+        is_rx: bool,
+    ) -> u32 {
+        let TrafficCounts { packets, bytes } = counts;
         if observation.now > ring.fresh_until {
             return SHORTEST_US | LATENCY;
         }
@@ -154,54 +160,74 @@ mod tests {
     #[test]
     fn full_ring_follows_the_frame_size() {
         // ceil(29990 / 512) * 2 = 118 us at 10 Gbit/s for 1514-byte frames.
-        check(&[(300, 300 * 1_514)], TEN_GIGABIT, Version::OutOfTree, 118);
+        check_interval(&[(300, 300 * 1_514)], TEN_GIGABIT, IxgbeVersion::OutOfTree, 118);
     }
 
     #[test]
     fn packets_above_96_halve_the_interval() {
-        check(&[(300, 300 * 1_514), (60, 60 * 1_514)], TEN_GIGABIT, Version::OutOfTree, 118);
-        check(&[(300, 300 * 1_514), (100, 100 * 1_514)], TEN_GIGABIT, Version::OutOfTree, 58);
+        check_interval(
+            &[(300, 300 * 1_514), (60, 60 * 1_514)],
+            TEN_GIGABIT,
+            IxgbeVersion::OutOfTree,
+            118,
+        );
+        check_interval(
+            &[(300, 300 * 1_514), (100, 100 * 1_514)],
+            TEN_GIGABIT,
+            IxgbeVersion::OutOfTree,
+            58,
+        );
     }
 
     #[test]
     fn few_packets_lengthen_to_version_limit() {
         let start = (300, 300 * 1_514);
         let few = (40, 40 * 1_514);
-        check(&[start, few], TEN_GIGABIT, Version::OutOfTree, 84);
-        check(&[start, few], TEN_GIGABIT, Version::Mainline, 120);
-        check(&[start, few, few, few, few, few], TEN_GIGABIT, Version::Mainline, 126);
+        check_interval(&[start, few], TEN_GIGABIT, IxgbeVersion::OutOfTree, 84);
+        check_interval(&[start, few], TEN_GIGABIT, IxgbeVersion::Mainline, 120);
+        check_interval(&[start, few, few, few, few, few], TEN_GIGABIT, IxgbeVersion::Mainline, 126);
     }
 
     #[test]
     fn gigabit_interval_wraps_in_mainline_only() {
         // 12800 / 128 * 2 = 200, plus the flag 0x80 = 328, which does not fit a byte.
         let sample = [(20, 12_000)];
-        check(&sample, 1_000_000_000, Version::OutOfTree, 0xff & 0x7e);
-        check(&sample, 1_000_000_000, Version::Mainline, 0x148 & 0x7e);
+        check_interval(&sample, 1_000_000_000, IxgbeVersion::OutOfTree, 0xff & 0x7e);
+        check_interval(&sample, 1_000_000_000, IxgbeVersion::Mainline, 0x148 & 0x7e);
     }
 
     #[test]
     fn stale_ring_starts_again() {
-        let mut policy = Ixgbe::new(Version::OutOfTree);
+        let mut policy = Ixgbe::new(IxgbeVersion::OutOfTree);
         policy.vector = 84;
-        policy.step(&Observation { now: Nanos::from_s(1), ..Observation::default() });
+        policy.step(&QueueObservation { now: Nanos::from_s(1), ..QueueObservation::default() });
         assert_eq!(policy.vector, SHORTEST_US);
     }
 
     /// Feeds receive samples, the transmit ring asking for the longest there is, and checks the end.
     #[track_caller]
-    fn check(samples: &[(u32, u32)], link_bps: u64, version: Version, expected_us: u32) {
+    fn check_interval(
+        samples: &[(u32, u32)],
+        link_bps: u64,
+        version: IxgbeVersion,
+        expected_us: u32,
+    ) {
         let mut policy = Ixgbe::new(version);
         for &(packets, bytes) in samples {
             policy.tx.interval = 0x7e;
-            let rx = policy.wish(policy.rx, Counts { packets, bytes }, &at(link_bps), true);
-            policy.rx = policy.stored(rx, Nanos::ZERO);
+            let rx = policy.wanted_interval(
+                policy.rx,
+                TrafficCounts { packets, bytes },
+                &make_observation(link_bps),
+                true,
+            );
+            policy.rx = policy.store_interval(rx, Nanos::ZERO);
             policy.vector = policy.rx.interval & 0x7e;
         }
         assert_eq!(policy.vector, expected_us);
     }
 
-    fn at(link_bps: u64) -> Observation {
-        Observation { link: BitsPerSecond::new(link_bps), ..Observation::default() }
+    fn make_observation(link_bps: u64) -> QueueObservation {
+        QueueObservation { link: BitsPerSecond::new(link_bps), ..QueueObservation::default() }
     }
 }

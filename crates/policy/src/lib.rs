@@ -5,7 +5,7 @@
 //! run the same code, so a policy can be proven on simulated loads before it touches a NIC.
 //!
 //! [`Policy`] covers interrupt moderation by traffic alone. Three control loops of the same kind have
-//! their own observation: [`Budget`] (moderation to a CPU budget), [`Polling`] (packets per FreeBSD
+//! their own observation: [`BudgetPolicy`] (moderation to a CPU budget), [`DevicePolling`] (packets per FreeBSD
 //! poll) and [`ByteLimit`] (BQL).
 
 pub mod aim;
@@ -19,25 +19,25 @@ pub mod polling;
 pub mod response;
 
 pub use aim::Aim;
-pub use budget::Budget;
+pub use budget::BudgetPolicy;
 pub use byte_limit::ByteLimit;
 pub use dim::Dim;
 pub use e1000::E1000;
 pub use ixgbe::Ixgbe;
-pub use ladder::Bounds;
+pub use ladder::DelayBounds;
 use latput_units::{BitsPerSecond, Nanos};
-pub use polling::Polling;
+pub use polling::DevicePolling;
 pub use response::ResponsePolicy;
 
 /// The counts of one interrupt vector since the previous step: drivers step once per completed poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Observation {
+pub struct QueueObservation {
     /// The time now.
     pub now: Nanos,
     /// Received since the previous step.
-    pub rx: Counts,
+    pub rx: TrafficCounts,
     /// Transmit completions since the previous step.
-    pub tx: Counts,
+    pub tx: TrafficCounts,
     /// How many of the received packets were [small](SMALL_BYTES).
     pub rx_small: u32,
     /// Whether only those were counted that the host answered: requests.
@@ -58,7 +58,7 @@ pub const SMALL_BYTES: u32 = 256;
 
 /// Packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct TrafficCounts {
     /// How many packets.
     pub packets: u32,
     /// Their bytes, headers included.
@@ -76,7 +76,7 @@ pub struct Moderation {
 
 impl Moderation {
     /// A delay without a limit on frames.
-    pub const fn delay(delay: Nanos) -> Self {
+    pub const fn from_delay(delay: Nanos) -> Self {
         Self { delay, frames: None }
     }
 }
@@ -114,19 +114,19 @@ pub enum Policy {
 
 impl Policy {
     /// The moderation of the queue before the first step.
-    pub fn initial(&self) -> Moderation {
+    pub fn initial_moderation(&self) -> Moderation {
         match self {
             Self::Fixed(moderation) => *moderation,
-            Self::E1000(policy) => policy.current(),
-            Self::Aim(policy) => policy.current(),
-            Self::Ixgbe(policy) => policy.current(),
-            Self::Dim(policy) => policy.current(),
-            Self::Response(policy) => policy.current(),
+            Self::E1000(policy) => policy.current_moderation(),
+            Self::Aim(policy) => policy.current_moderation(),
+            Self::Ixgbe(policy) => policy.current_moderation(),
+            Self::Dim(policy) => policy.current_moderation(),
+            Self::Response(policy) => policy.current_moderation(),
         }
     }
 
     /// Takes in what the queue did since the previous step and decides what holds from now on.
-    pub fn step(&mut self, observation: &Observation) -> Decision {
+    pub fn step(&mut self, observation: &QueueObservation) -> Decision {
         match self {
             Self::Fixed(_) => Decision::Keep,
             Self::E1000(policy) => policy.step(observation),
@@ -151,11 +151,11 @@ mod tests {
     fn fixed_policy_never_moves() {
         let moderation = Moderation { delay: Nanos::from_us(50), frames: Some(32) };
         let mut policy = Policy::Fixed(moderation);
-        assert_eq!(policy.initial(), moderation);
-        let busy = Observation {
-            rx: Counts { packets: 1000, bytes: 1_500_000 },
+        assert_eq!(policy.initial_moderation(), moderation);
+        let busy = QueueObservation {
+            rx: TrafficCounts { packets: 1000, bytes: 1_500_000 },
             interrupts: 1,
-            ..Observation::default()
+            ..QueueObservation::default()
         };
         assert_eq!(policy.step(&busy), Decision::Keep);
     }

@@ -9,7 +9,7 @@ use latput_units::Nanos;
 
 /// The sysctls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sysctls {
+pub struct PollingSysctls {
     /// Clock ticks per second (`hz`).
     pub hz: u32,
     /// `burst_max`: most packets per tick and driver.
@@ -20,7 +20,7 @@ pub struct Sysctls {
     pub user_frac: u32,
 }
 
-impl Default for Sysctls {
+impl Default for PollingSysctls {
     fn default() -> Self {
         Self { hz: 1_000, burst_max: 150, each_burst: 5, user_frac: 50 }
     }
@@ -28,7 +28,7 @@ impl Default for Sysctls {
 
 /// One finished round of polling: what the loop needs to know at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Round {
+pub struct PollRound {
     /// From the round's start to its end.
     pub elapsed: Nanos,
     /// Whether another clock tick came before the round was over.
@@ -37,19 +37,19 @@ pub struct Round {
 
 /// The loop's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Polling {
-    sysctls: Sysctls,
+pub struct DevicePolling {
+    sysctls: PollingSysctls,
     burst: u32,
 }
 
-impl Polling {
+impl DevicePolling {
     /// As the kernel starts: a burst of 5.
-    pub fn new(sysctls: Sysctls) -> Self {
+    pub fn new(sysctls: PollingSysctls) -> Self {
         Self { sysctls, burst: 5.min(sysctls.burst_max) }
     }
 
     /// The sysctls in force.
-    pub fn sysctls(&self) -> Sysctls {
+    pub fn sysctls(&self) -> PollingSysctls {
         self.sysctls
     }
 
@@ -59,7 +59,7 @@ impl Polling {
     }
 
     /// A round is over: the burst of the next.
-    pub fn step(&mut self, round: &Round) -> u32 {
+    pub fn step(&mut self, round: &PollRound) -> u32 {
         let elapsed_us = round.elapsed.as_ns() / 1_000;
         let load_percent = elapsed_us.saturating_mul(u64::from(self.sysctls.hz)) / 10_000;
         if load_percent > u64::from(100 - self.sysctls.user_frac.min(100)) {
@@ -80,30 +80,30 @@ mod tests {
 
     #[test]
     fn burst_climbs_by_one_per_tick() {
-        check(200, (300, false), 150);
-        check(10, (300, false), 15);
+        check_burst(200, (300, false), 150);
+        check_burst(10, (300, false), 15);
     }
 
     #[test]
     fn it_shrinks_when_users_lose_their_share() {
         // 510 us of a 1000 us tick is 51%, more than the 50% that polling may use.
-        check(200, (510, false), 1);
-        check(1, (509, false), 6);
+        check_burst(200, (510, false), 1);
+        check_burst(1, (509, false), 6);
     }
 
     #[test]
     fn missed_tick_costs_an_eighth() {
-        let mut polling = Polling::new(Sysctls::default());
+        let mut polling = DevicePolling::new(PollingSysctls::default());
         polling.burst = 80;
-        let round = Round { elapsed: Nanos::from_us(1_100), tick_missed: true };
+        let round = PollRound { elapsed: Nanos::from_us(1_100), tick_missed: true };
         assert_eq!(polling.step(&round), 79 - 79 / 8);
     }
 
     #[track_caller]
-    fn check(rounds: u32, (elapsed_us, tick_missed): (u64, bool), expected: u32) {
-        let mut polling = Polling::new(Sysctls::default());
+    fn check_burst(rounds: u32, (elapsed_us, tick_missed): (u64, bool), expected: u32) {
+        let mut polling = DevicePolling::new(PollingSysctls::default());
         for _ in 0..rounds {
-            polling.step(&Round { elapsed: Nanos::from_us(elapsed_us), tick_missed });
+            polling.step(&PollRound { elapsed: Nanos::from_us(elapsed_us), tick_missed });
         }
         assert_eq!(polling.burst(), expected);
     }

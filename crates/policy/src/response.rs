@@ -21,7 +21,7 @@
 //! bulk are a thousandth of its bytes, so that they are counted apart. Two bounds always hold: the longest
 //! delay that the owner allows, and what half of the ring absorbs at the packet rate seen.
 //!
-//! All tuning constants are in [`Params`].
+//! All tuning constants are in [`ResponseParams`].
 
 mod jump;
 mod load;
@@ -32,26 +32,26 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-use jump::{Expected, RateJump};
+use jump::{ExpectedLoad, RateJump};
 use latput_units::Nanos;
-use load::{Load, Step, distance};
-use memory::{Memory, Remembered};
-pub use params::Params;
-use search::{DelaySearch, Test};
-use slot::{Seen, Slot};
+use load::{LoadProfile, StepRates, load_distance};
+use memory::{LoadMemory, RememberedLoad};
+pub use params::ResponseParams;
+use search::{DelaySearch, StepTest};
+use slot::{SlotRates, TrafficSlot};
 
-use crate::ladder::{Bounds, STEPS};
-use crate::{Decision, Moderation, Observation};
+use crate::ladder::{DelayBounds, STEPS};
+use crate::{Decision, Moderation, QueueObservation};
 
 /// The policy of one queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResponsePolicy {
-    bounds: Bounds,
-    params: Params,
+    bounds: DelayBounds,
+    params: ResponseParams,
     step: usize,
     /// The delay of the last decision.
     applied: Nanos,
-    slot: Slot,
+    slot: TrafficSlot,
     /// Detects a jump of the rate.
     jump: RateJump,
     /// Time of the previous call of `step`.
@@ -60,11 +60,11 @@ pub struct ResponsePolicy {
     sample: Nanos,
     /// How long the load has been idle.
     idle_for: Nanos,
-    load: Load,
+    load: LoadProfile,
     /// Whether `load` was restored from memory and no slot has confirmed it yet.
     is_restored: bool,
     /// The last slot, if it deviated from its step.
-    outlier: Option<Seen>,
+    outlier: Option<SlotRates>,
     /// Number of slots in a row that deviated.
     outlier_slots: u32,
     search: DelaySearch,
@@ -74,53 +74,53 @@ pub struct ResponsePolicy {
     up: bool,
     /// The step at which the search ended, once a slot there has confirmed it.
     settled_at: Option<usize>,
-    memory: Memory,
+    memory: LoadMemory,
 }
 
 impl ResponsePolicy {
     /// Starts without a delay.
-    pub fn new(bounds: Bounds) -> Self {
-        Self::with_params(bounds, Params::DEFAULT)
+    pub fn new(bounds: DelayBounds) -> Self {
+        Self::with_params(bounds, ResponseParams::DEFAULT)
     }
 
     /// The same with other constants.
-    pub fn with_params(bounds: Bounds, params: Params) -> Self {
+    pub fn with_params(bounds: DelayBounds, params: ResponseParams) -> Self {
         Self {
             bounds,
             params,
             step: 0,
             applied: Nanos::ZERO,
-            slot: Slot::after_change(bounds.vectors, &params),
+            slot: TrafficSlot::after_change(bounds.vectors, &params),
             jump: RateJump::default(),
             last: None,
             sample: Nanos::ZERO,
             idle_for: Nanos::ZERO,
-            load: Load::new(&params),
+            load: LoadProfile::new(&params),
             is_restored: false,
             outlier: None,
             outlier_slots: 0,
-            search: DelaySearch::Test(Test::new(0, 1, STEPS)),
+            search: DelaySearch::Test(StepTest::new(0, 1, STEPS)),
             hold_slots: params.hold_slots_first,
             up: false,
             settled_at: None,
-            memory: Memory::default(),
+            memory: LoadMemory::default(),
         }
     }
 
     /// The delay of the step that holds.
-    pub fn current(&self) -> Moderation {
-        Moderation::delay(self.bounds.within(self.step, self.load.peak_pps))
+    pub fn current_moderation(&self) -> Moderation {
+        Moderation::from_delay(self.bounds.capped_delay(self.step, self.load.peak_pps))
     }
 
     /// Whether the current delay is on trial, and longer than the one found good. A daemon may then give a part of the
     /// next sample early: a closed loop shows its loss at once, and its requests are spared the rest.
     pub fn is_on_trial(&self) -> bool {
-        matches!(self.search, DelaySearch::Test(Test { high, from, .. })
+        matches!(self.search, DelaySearch::Test(StepTest { high, from, .. })
             if self.step == high && from != Some(high))
     }
 
     /// Takes in one completed poll, or a sample of `interrupts` polls.
-    pub fn step(&mut self, observation: &Observation) -> Decision {
+    pub fn step(&mut self, observation: &QueueObservation) -> Decision {
         let now = observation.now;
         let Some(before) = self.last.replace(now) else { return Decision::Keep };
         let is_sampled = self.is_sampled();
@@ -140,37 +140,37 @@ impl ResponsePolicy {
         let is_full = if is_part {
             self.is_on_trial_harmful(now)
         } else {
-            self.slot.is_full(now, self.patience(), is_sampled, &self.params)
+            self.slot.is_full(now, self.expected_scatter(), is_sampled, &self.params)
         };
         let polls = observation.interrupts.max(1);
         if polls >= self.params.sample_polls && !self.is_on_trial() {
             self.sample = gap;
         }
         let step = self.load.steps[self.step];
-        let expected = Expected { delay: self.applied, seen: step.seen };
+        let expected = ExpectedLoad { delay: self.applied, seen: step.seen };
         if !is_sampled
             && step.slots > 0
             && self.jump.add(observation, before, &expected, &mut self.load, &self.params)
         {
-            return self.forget("the rate jumped: another load");
+            return self.forget_load("the rate jumped: another load");
         }
         if !is_full {
             return Decision::Keep;
         }
-        let slot = std::mem::replace(&mut self.slot, Slot::from(now));
-        let Some(seen) = slot.seen(now, self.load.has_small_packets, &self.params) else {
+        let slot = std::mem::replace(&mut self.slot, TrafficSlot::from(now));
+        let Some(seen) = slot.measure_rates(now, self.load.has_small_packets, &self.params) else {
             return Decision::Keep;
         };
         self.load.peak_pps = self.load.peak_pps.max(seen.busiest_pps);
-        let decision = self.learn(&seen, polls >= 4 * self.params.slot_polls, now);
-        if decision == Decision::Keep && self.current().delay < self.applied {
-            return self.change("the ring would overrun");
+        let decision = self.learn_slot(&seen, polls >= 4 * self.params.slot_polls, now);
+        if decision == Decision::Keep && self.current_moderation().delay < self.applied {
+            return self.change_delay("the ring would overrun");
         }
         decision
     }
 
     /// Takes in a poll after a gap in which a driver would have polled; `None` if it is like any other sample of a daemon.
-    fn take_gap(&mut self, observation: &Observation, gap: Nanos) -> Option<Decision> {
+    fn take_gap(&mut self, observation: &QueueObservation, gap: Nanos) -> Option<Decision> {
         let packets = f64::from(observation.rx.packets);
         let is_idle = packets < self.idle_packets(gap);
         // A delay on trial that leaves too few packets for a slot has failed: a slot would never fill.
@@ -184,7 +184,7 @@ impl ResponsePolicy {
         // One sample of a daemon may be empty because the machine was paused.
         if self.idle_for.saturating_mul(2) < self.sample.saturating_mul(3) {
             if is_idle {
-                self.slot = Slot::from(observation.now);
+                self.slot = TrafficSlot::from(observation.now);
             }
             return Some(Decision::Keep);
         }
@@ -200,7 +200,7 @@ impl ResponsePolicy {
     /// Fewer packets than this in a span count as idle: a share of the usual number, and never more than a slot
     /// needs. A slow load's samples may be small by chance, or because the machine was paused.
     fn idle_packets(&self, span: Nanos) -> f64 {
-        let seen = |step: &Step| (step.slots > 0).then(|| step.seen.packets_log.exp());
+        let seen = |step: &StepRates| (step.slots > 0).then(|| step.seen.packets_log.exp());
         let usual = seen(&self.load.steps[self.step])
             .or_else(|| self.load.steps.iter().filter_map(seen).reduce(f64::max));
         let few = usual.map(|pps| pps * span.as_secs_f64() * self.params.idle_ratio);
@@ -210,26 +210,27 @@ impl ResponsePolicy {
     /// Almost no packet came. If a delay is on trial, the delay is the cause.
     fn handle_idle(&mut self) -> Decision {
         match self.search {
-            DelaySearch::Test(Test { low, high, .. }) if self.step == high => {
-                self.slot = Slot::after_change(self.bounds.vectors, &self.params);
+            DelaySearch::Test(StepTest { low, high, .. }) if self.step == high => {
+                self.slot = TrafficSlot::after_change(self.bounds.vectors, &self.params);
                 if high == low + 1 {
-                    return self.settle(low, "the traffic stops with more delay");
+                    return self.hold_step(low, "the traffic stops with more delay");
                 }
                 let middle = usize::midpoint(low, high);
                 self.test_steps(low, middle, high, "the traffic stops: a shorter delay")
             }
-            _ => self.forget("idle: back to the safe side"),
+            _ => self.forget_load("idle: back to the safe side"),
         }
     }
 
     /// Whether a partial sample already proves that the delay on trial slows a closed loop.
     fn is_on_trial_harmful(&self, now: Nanos) -> bool {
-        let DelaySearch::Test(Test { low, high, .. }) = self.search else { return false };
+        let DelaySearch::Test(StepTest { low, high, .. }) = self.search else { return false };
         let good = &self.load.steps[low];
         if !self.is_on_trial() || good.slots == 0 {
             return false;
         }
-        let Some(seen) = self.slot.seen(now, self.load.has_small_packets, &self.params) else {
+        let Some(seen) = self.slot.measure_rates(now, self.load.has_small_packets, &self.params)
+        else {
             return false;
         };
         let loss = good.seen.bytes_log - seen.bytes_log;
@@ -243,25 +244,26 @@ impl ResponsePolicy {
 
     /// The scatter that sets the length of slots. After an outlier slots are short: it may have been the first of
     /// another load.
-    fn patience(&self) -> f64 {
+    fn expected_scatter(&self) -> f64 {
         if self.outlier.is_some() { 0.0 } else { self.load.scatter[0] }
     }
 
     /// Takes in one slot. A `coarse` one, a sample of many polls, can show another load by itself.
-    fn learn(&mut self, seen: &Seen, coarse: bool, now: Nanos) -> Decision {
+    fn learn_slot(&mut self, seen: &SlotRates, coarse: bool, now: Nanos) -> Decision {
         self.load.is_sampled = self.is_sampled();
         let first = self.load.steps[0];
         let has_grown =
             first.slots == 1 && seen.bytes_log - first.seen.bytes_log > self.params.jump_log[0];
         if self.is_sampled() && self.step == 0 && has_grown {
             // A load begins within a sample, which shows a part of its rate; its rate may also grow at first.
-            self.load.steps[0] = Step::default();
+            self.load.steps[0] = StepRates::default();
         }
         let step = self.load.steps[self.step];
         if step.slots > 0 {
             // A driver's polls count frames. A daemon's samples count packets after merging.
-            let apart =
-                |other: &Seen| distance(seen, other, &self.load, !self.is_sampled(), &self.params);
+            let apart = |other: &SlotRates| {
+                load_distance(seen, other, &self.load, !self.is_sampled(), &self.params)
+            };
             let deviation = apart(&step.seen);
             if deviation > 1.0 {
                 // Two outliers that agree are another load. Two that do not are scatter.
@@ -269,7 +271,7 @@ impl ResponsePolicy {
                 // A mean of one slot under a delay may itself be wrong.
                 let is_known = self.step == 0 || step.slots > 1;
                 if agree || (coarse && is_known && deviation > 2.0) {
-                    return self.forget("the rate jumped: another load");
+                    return self.forget_load("the rate jumped: another load");
                 }
                 // The first slot of another load is partly of the previous one.
                 self.outlier = Some(*seen);
@@ -295,9 +297,9 @@ impl ResponsePolicy {
         self.load.steps[self.step].take(seen, &self.params);
         if self.step == 0
             && self.settled_at.is_none()
-            && let Some(known) = self.memory.recall(seen, &self.params)
+            && let Some(known) = self.memory.recall_load(seen, &self.params)
         {
-            return self.restore(known);
+            return self.restore_load(known);
         }
         // The first sample of a load may be wrong.
         if self.is_sampled()
@@ -311,8 +313,8 @@ impl ResponsePolicy {
     }
 
     /// Restores an earlier load. Its rates hold until a slot contradicts them.
-    fn restore(&mut self, known: Remembered) -> Decision {
-        let Remembered { mut load, step, mut search, mut hold_slots } = known;
+    fn restore_load(&mut self, known: RememberedLoad) -> Decision {
+        let RememberedLoad { mut load, step, mut search, mut hold_slots } = known;
         load.peak_pps = load.peak_pps.max(self.load.peak_pps);
         if load.requests.is_some() {
             // The requests beside this bulk may have gone, or be new.
@@ -325,12 +327,12 @@ impl ResponsePolicy {
         }
         (self.load, self.search, self.hold_slots) = (load, search, hold_slots);
         self.is_restored = true;
-        self.move_to(step.min(self.highest()), "an earlier load is back")
+        self.move_to(step.min(self.highest_step()), "an earlier load is back")
     }
 
     /// The highest step that the bounds allow.
-    fn highest(&self) -> usize {
-        self.bounds.reach(self.load.peak_pps)
+    fn highest_step(&self) -> usize {
+        self.bounds.highest_capped_step(self.load.peak_pps)
     }
 
     fn move_to(&mut self, step: usize, reason: &'static str) -> Decision {
@@ -338,19 +340,19 @@ impl ResponsePolicy {
             return Decision::Keep;
         }
         self.step = step;
-        self.change(reason)
+        self.change_delay(reason)
     }
 
-    fn change(&mut self, reason: &'static str) -> Decision {
-        let target = self.current();
+    fn change_delay(&mut self, reason: &'static str) -> Decision {
+        let target = self.current_moderation();
         self.applied = target.delay;
-        self.slot = Slot::after_change(self.bounds.vectors, &self.params);
+        self.slot = TrafficSlot::after_change(self.bounds.vectors, &self.params);
         self.jump = RateJump::default();
         Decision::Change { target, reason }
     }
 
     /// Starts again for another load. This one is kept in memory.
-    fn forget(&mut self, reason: &'static str) -> Decision {
+    fn forget_load(&mut self, reason: &'static str) -> Decision {
         let mut new = Self::with_params(self.bounds, self.params);
         std::mem::swap(self, &mut new);
         let Self {
@@ -378,7 +380,7 @@ impl ResponsePolicy {
         };
         // A restored load that no slot confirmed is dropped.
         if !is_restored {
-            self.memory.keep(Remembered { load, step, search, hold_slots }, &self.params);
+            self.memory.store_load(RememberedLoad { load, step, search, hold_slots }, &self.params);
         }
         self.move_to(0, reason)
     }

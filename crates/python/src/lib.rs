@@ -10,11 +10,13 @@ mod twin;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use latput_experiment::host::chain;
+use latput_experiment::host::format_error_chain;
 use latput_experiment::{Error, ResultsDb};
-use latput_model::{Goal, Summary};
-use latput_report::explained::{ExplainError, Explained};
-use latput_report::{Screen, csv, html, json, markdown, picture, terminal};
+use latput_model::{Goal, ResultsSummary};
+use latput_report::explained::{ExplainError, RunExplanation};
+use latput_report::{
+    Screen, render_csv, render_html, render_json, render_markdown, render_picture, render_terminal,
+};
 use latput_trial::Results;
 use pyo3::exceptions::{PyException, PyIndexError};
 use pyo3::prelude::*;
@@ -97,34 +99,36 @@ struct NativeRun {
 impl NativeRun {
     /// The document of `latput report --format json`.
     fn json(&self, py: Python<'_>) -> String {
-        py.detach(|| json(&self.results, &Summary::from_results(&self.results)))
+        py.detach(|| render_json(&self.results, &ResultsSummary::from_results(&self.results)))
     }
 
     /// The rows of `latput report --format csv`.
     fn csv(&self, py: Python<'_>) -> String {
-        py.detach(|| csv(&self.results))
+        py.detach(|| render_csv(&self.results))
     }
 
     /// The page of `latput report -o report.html`.
     fn html(&self, py: Python<'_>) -> String {
-        py.detach(|| html(&self.results, &Summary::from_results(&self.results), None))
+        py.detach(|| render_html(&self.results, &ResultsSummary::from_results(&self.results), None))
     }
 
     /// The first trade-off of that page, as an SVG image.
     fn picture(&self, py: Python<'_>) -> Option<String> {
-        py.detach(|| picture(&self.results, &Summary::from_results(&self.results)))
+        py.detach(|| render_picture(&self.results, &ResultsSummary::from_results(&self.results)))
     }
 
     /// The tables of `latput report`.
     #[pyo3(signature = (columns = 100))]
     fn text(&self, py: Python<'_>, columns: usize) -> String {
         let screen = Screen { columns, is_styled: false };
-        py.detach(|| terminal(&self.results, &Summary::from_results(&self.results), screen))
+        py.detach(|| {
+            render_terminal(&self.results, &ResultsSummary::from_results(&self.results), screen)
+        })
     }
 
     /// The tables of `latput report --format markdown`.
     fn markdown(&self, py: Python<'_>) -> String {
-        py.detach(|| markdown(&self.results, &Summary::from_results(&self.results)))
+        py.detach(|| render_markdown(&self.results, &ResultsSummary::from_results(&self.results)))
     }
 
     /// The JSON and the words of `latput explain`.
@@ -136,8 +140,8 @@ impl NativeRun {
         setting: Option<String>,
     ) -> PyResult<(String, String)> {
         let explained = || {
-            let explained = Explained::new(&self.results, &workloads, setting.as_deref())?;
-            Ok((serde_json::to_string(&explained.document()), explained.words()))
+            let explained = RunExplanation::new(&self.results, &workloads, setting.as_deref())?;
+            Ok((serde_json::to_string(&explained.to_document()), explained.to_text()))
         };
         let (json, words) = py
             .detach(explained)
@@ -209,7 +213,7 @@ type RunLine = (i64, String, u64, u64, bool);
 /// The runs of a results file.
 #[pyfunction]
 fn runs(py: Python<'_>, path: PathBuf) -> PyResult<Vec<RunLine>> {
-    let runs = py.detach(|| ResultsDb::open(&path)?.runs()).map_err(refused)?;
+    let runs = py.detach(|| ResultsDb::open(&path)?.list_runs()).map_err(refused)?;
     let run = |it: latput_experiment::results_db::RunSummary| {
         (it.id, it.name, it.started_unix_ms, it.trials, it.finished)
     };
@@ -227,16 +231,16 @@ fn load(py: Python<'_>, path: PathBuf, run: Option<i64>) -> PyResult<NativeRun> 
 fn saved(results: &Results, path: &Path) -> Result<(), Error> {
     let mut db = ResultsDb::create(path)?;
     let started = results.rows.iter().map(|row| row.started_unix_ms).min().unwrap_or(0);
-    let run = db.begin("", "", started, results)?;
+    let run = db.begin_run("", "", started, results)?;
     for row in &results.rows {
-        db.append(run, results, row)?;
+        db.append_trial(run, results, row)?;
     }
-    db.finish(run, results)?;
-    db.settle()
+    db.finish_run(run, results)?;
+    db.checkpoint_log()
 }
 
 fn refused(error: Error) -> PyErr {
-    let text = chain(&error);
+    let text = format_error_chain(&error);
     match error {
         Error::Plan(_) => PlanError::new_err(text),
         _ => LatputError::new_err(text),

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use latput_experiment::ask_tell::{AskTell, OptimiserLine, SearchSaid, searched};
-use latput_experiment::session::{self, Ended};
+use latput_experiment::ask_tell::{AskTell, OptimiserLine, SearchSaid, convert_to_search};
+use latput_experiment::session::{self, RunOutcome};
 use latput_experiment::{Error, RunPart};
 use latput_load::Stop;
 use pyo3::prelude::*;
@@ -29,7 +29,7 @@ pub(crate) struct NativeSearch {
 
 #[derive(Debug)]
 enum SearchThread {
-    Working(JoinHandle<Result<Ended, Error>>),
+    Working(JoinHandle<Result<RunOutcome, Error>>),
     /// The run, once it was asked for or not.
     Ended(Option<NativeRun>),
 }
@@ -137,23 +137,23 @@ fn search(
     text: &str,
     place: &SimulatedOn,
     line: Channels,
-) -> Result<Ended, Error> {
-    let (plan, text) = searched(plan, text);
+) -> Result<RunOutcome, Error> {
+    let (plan, text) = convert_to_search(plan, text);
     let (testbed, mut db) = place.open(&plan)?;
     let stop = line.stop.clone();
-    let run = session::Run {
+    let run = session::RunInputs {
         plan: &plan,
         plan_text: &text,
         testbed: &testbed,
         part: RunPart::Whole,
-        quiet: session::Quiet::Anyhow,
+        quiet: session::QuietPolicy::Anyhow,
         interval: None,
         stop: &stop,
     };
     let mut other = AskTell::new(line);
     let ended = session::run_suggested(&run, &mut db, &mut Silent, Some(&mut other))?;
     let file = place.output.as_ref().map_or_else(String::new, |path| path.display().to_string());
-    other.end(&ended, file)?;
+    other.finish_search(&ended, file)?;
     Ok(ended)
 }
 
@@ -165,7 +165,7 @@ struct Channels {
 }
 
 impl OptimiserLine for Channels {
-    fn say(&mut self, said: &SearchSaid) -> Result<(), Error> {
+    fn send_line(&mut self, said: &SearchSaid) -> Result<(), Error> {
         let mut line = serde_json::to_string(said)
             .map_err(|error| Error::Optimiser { problem: error.to_string() })?;
         // Whoever closes the search does not read any more.
@@ -180,7 +180,7 @@ impl OptimiserLine for Channels {
         Err(Error::Interrupted)
     }
 
-    fn hear(&mut self) -> Result<Option<Vec<u8>>, Error> {
+    fn receive_line(&mut self) -> Result<Option<Vec<u8>>, Error> {
         loop {
             if self.stop.is_raised() {
                 return Err(Error::Interrupted);

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use latput_experiment::interval::Interval;
-use latput_experiment::session::{self, Progress, TrialDone};
+use latput_experiment::interval::IntervalCounts;
+use latput_experiment::session::{self, RunProgress, TrialDone};
 use latput_experiment::simulator::Simulator;
 use latput_experiment::{Error, ResultsDb, RunPart, Testbed};
 use latput_load::Stop;
@@ -31,8 +31,8 @@ impl SimulatedOn {
     /// The testbed and the results file of a plan.
     pub(crate) fn open(&self, plan: &latput_trial::Plan) -> Result<(Testbed, ResultsDb), Error> {
         let testbed = match &self.profile {
-            Some(text) => Testbed::simulated(Simulator::of_profile(text)?, plan)?,
-            None => Testbed::simulator(&self.system, plan)?,
+            Some(text) => Testbed::from_simulator(Simulator::of_profile(text)?, plan)?,
+            None => Testbed::from_system(&self.system, plan)?,
         };
         let db = self
             .output
@@ -95,12 +95,12 @@ fn simulated(
     stop: &Stop,
 ) -> Result<Results, Error> {
     let (testbed, mut db) = place.open(plan)?;
-    let run = session::Run {
+    let run = session::RunInputs {
         plan,
         plan_text: text,
         testbed: &testbed,
         part: RunPart::Whole,
-        quiet: session::Quiet::Anyhow,
+        quiet: session::QuietPolicy::Anyhow,
         interval: None,
         stop,
     };
@@ -114,9 +114,9 @@ fn simulated(
 /// Nobody watches.
 pub(crate) struct Silent;
 
-impl Progress for Silent {
-    fn remark(&mut self, _: &str) {}
-    fn interval(&mut self, _: &Interval) {}
-    fn trial(&mut self, _: &TrialDone<'_>) {}
-    fn ended(&mut self) {}
+impl RunProgress for Silent {
+    fn report_remark(&mut self, _: &str) {}
+    fn report_interval(&mut self, _: &IntervalCounts) {}
+    fn report_trial(&mut self, _: &TrialDone<'_>) {}
+    fn report_end(&mut self) {}
 }

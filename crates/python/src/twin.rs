@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use latput_calibrate::{Job, Twin, TwinError, twin};
+use latput_calibrate::{SimulationJob, Twin, TwinError, calibrate_twin};
 use latput_experiment::parallel;
 use latput_load::Stop;
 use latput_trial::Results;
@@ -38,10 +38,11 @@ impl NativeTwin {
 }
 
 fn calibrated(results: &Results, name: &str, stop: &Stop) -> Result<Twin, TwinError> {
-    let run = |jobs: &[Job]| {
-        parallel::map(jobs, stop, || {}, Job::run).unwrap_or_else(|| vec![None; jobs.len()])
+    let run = |jobs: &[SimulationJob]| {
+        parallel::map(jobs, stop, || {}, SimulationJob::run)
+            .unwrap_or_else(|| vec![None; jobs.len()])
     };
-    twin(results, name, &run, &mut |_| {})
+    calibrate_twin(results, name, &run, &mut |_| {})
 }
 
 #[pymethods]

@@ -1,85 +1,89 @@
 //! One measured workload in five lines: what, rate, latency, CPU, and whether the figures can be trusted.
 
-use latput_model::{Cell, Summary};
+use latput_model::{CellSummary, ResultsSummary};
 use latput_trial::metric::Scale;
 use latput_trial::{Metric, Results};
 
-use crate::lines::hanging;
+use crate::lines::wrap_hanging;
 use crate::screen::Screen;
 use crate::single::only_cell;
-use crate::table::terminal;
-use crate::view::{View, estimate, rate_metric};
+use crate::table::render_terminal;
+use crate::view::{ReportView, finite_estimate, rate_metric};
 use crate::{failed, format};
 
 /// Width of the names before the lines.
 const NAME_WIDTH: usize = 8;
 
 /// The five lines of `latput measure`, and the plan's own figures and the run's notes if it has any. Results with several cells, or with none, are shown in full.
-pub fn brief(results: &Results, summary: &Summary, screen: Screen) -> String {
-    let view = View::new(results, summary);
-    let only = only_cell(&view).and_then(|(setting, workload)| view.cell(setting, workload));
-    let Some(cell) = only else { return terminal(results, summary, screen) };
-    let runs = format::count(cell.runs, "run");
+pub fn render_brief(results: &Results, summary: &ResultsSummary, screen: Screen) -> String {
+    let view = ReportView::new(results, summary);
+    let only = only_cell(&view).and_then(|(setting, workload)| view.find_cell(setting, workload));
+    let Some(cell) = only else { return render_terminal(results, summary, screen) };
+    let runs = format::format_count(cell.runs, "run");
     let setting = view.full_label(cell.setting);
     let workload = view.workload_name(cell.workload);
-    let rate = rate_metric(&view.traffic(cell.workload));
+    let rate = rate_metric(&view.workload_traffic(cell.workload));
     let own = view.custom_metrics(cell.workload);
-    let has_rate = estimate(cell, rate).is_some();
+    let has_rate = finite_estimate(cell, rate).is_some();
     let rate = own.first().filter(|_| !has_rate).copied().unwrap_or(rate);
     let mut lines = vec![
         ("what", format!("{workload} on {}, {setting}: {runs}", results.testbed)),
-        ("rate", figure(&view, cell, rate).unwrap_or_else(|| "not known".to_owned())),
-        ("latency", latency(&view, cell)),
-        ("CPU", cpu(&view, cell)),
-        ("trust", trust(&view, cell, rate)),
+        ("rate", format_figure(&view, cell, rate).unwrap_or_else(|| "not known".to_owned())),
+        ("latency", format_latency(&view, cell)),
+        ("CPU", format_cpu(&view, cell)),
+        ("trust", assess_trust(&view, cell, rate)),
     ];
     if !own.is_empty() {
-        lines.insert(2, ("figures", figures(&view, cell, &own).join(", ")));
+        lines.insert(2, ("figures", format_figures(&view, cell, &own).join(", ")));
     }
     lines.extend(results.notes.iter().map(|note| ("note", note.clone())));
     let indent = " ".repeat(NAME_WIDTH + 1);
     lines
         .iter()
-        .map(|(name, line)| hanging(line, &format!("{name:<NAME_WIDTH$}"), &indent, screen.columns))
+        .map(|(name, line)| {
+            wrap_hanging(line, &format!("{name:<NAME_WIDTH$}"), &indent, screen.columns)
+        })
         .collect()
 }
 
 /// `49.8 us (38.1 to 63.2)`.
-fn figure(view: &View<'_>, cell: &Cell, metric: Metric) -> Option<String> {
-    let estimate = estimate(cell, metric)?;
-    let scale = Scale::choose(metric, &view.traffic(cell.workload), estimate.value);
+fn format_figure(view: &ReportView<'_>, cell: &CellSummary, metric: Metric) -> Option<String> {
+    let estimate = finite_estimate(cell, metric)?;
+    let scale = Scale::choose(metric, &view.workload_traffic(cell.workload), estimate.value);
     let value = scale.with_unit(estimate.value);
-    let Some((low, high)) = format::interval(estimate) else { return Some(value) };
+    let Some((low, high)) = format::interval_bounds(estimate) else { return Some(value) };
     Some(format!("{value} ({} to {})", scale.number(low), scale.number(high)))
 }
 
 /// The figures that are there, each after its name in tables.
-fn figures(view: &View<'_>, cell: &Cell, metrics: &[Metric]) -> Vec<String> {
-    let named =
-        |&metric: &Metric| Some(format!("{} {}", metric.column(), figure(view, cell, metric)?));
+fn format_figures(view: &ReportView<'_>, cell: &CellSummary, metrics: &[Metric]) -> Vec<String> {
+    let named = |&metric: &Metric| {
+        Some(format!("{} {}", metric.column(), format_figure(view, cell, metric)?))
+    };
     metrics.iter().filter_map(named).collect()
 }
 
-fn latency(view: &View<'_>, cell: &Cell) -> String {
+fn format_latency(view: &ReportView<'_>, cell: &CellSummary) -> String {
     let of_transactions = [Metric::LatencyNsP50, Metric::LatencyNsP99];
     let of_probe = [Metric::ProbeNsP50, Metric::ProbeNsP99];
     let of_datagrams = [Metric::LossRatio, Metric::JitterNs];
     let of_live = [Metric::TcpRttNsP50, Metric::TcpRttNsP99];
     let found = [&of_transactions, &of_probe, &of_datagrams, &of_live]
-        .map(|metrics| figures(view, cell, metrics))
+        .map(|metrics| format_figures(view, cell, metrics))
         .into_iter()
         .find(|figures| !figures.is_empty());
     found.map_or_else(|| "not measured: add probe_hz=100".to_owned(), |figures| figures.join(", "))
 }
 
-fn cpu(view: &View<'_>, cell: &Cell) -> String {
+fn format_cpu(view: &ReportView<'_>, cell: &CellSummary) -> String {
     let ends = [
         ("SUT", Metric::SutCpuBusyRatio, Metric::SutServiceDemandUs),
         ("generator", Metric::GeneratorCpuBusyRatio, Metric::GeneratorServiceDemandUs),
     ];
     let of_end = |(end, busy, demand): (&str, Metric, Metric)| {
-        let busy = figure(view, cell, busy)?;
-        let demand = figure(view, cell, demand).map_or_else(String::new, |it| format!(", {it}"));
+        let busy = format_figure(view, cell, busy)?;
+        let demand =
+            format_figure(view, cell, demand).map_or_else(String::new, |it| format!(", {it}"));
         Some(format!("{end} {busy}{demand}"))
     };
     let known: Vec<String> = ends.into_iter().filter_map(of_end).collect();
@@ -87,26 +91,27 @@ fn cpu(view: &View<'_>, cell: &Cell) -> String {
 }
 
 /// `yes`, or the reasons why not.
-fn trust(view: &View<'_>, cell: &Cell, rate: Metric) -> String {
+fn assess_trust(view: &ReportView<'_>, cell: &CellSummary, rate: Metric) -> String {
     let results = view.results;
     let wanted = format!(
         "±{} at {}",
-        format::percent(results.half_width),
-        format::percent(results.confidence)
+        format::format_percent(results.half_width),
+        format::format_percent(results.confidence)
     );
     let mut doubts = Vec::new();
     if !cell.narrow_enough() {
-        let reached = estimate(cell, rate).and_then(latput_stats::Estimate::half_width_ratio);
+        let reached =
+            finite_estimate(cell, rate).and_then(latput_stats::Estimate::half_width_ratio);
         doubts.push(match reached {
             Some(ratio) => {
                 format!("The rate is known to ±{}, not to {wanted}.", format::rough_percent(ratio))
             }
             None if cell.runs == 1 => "One run has no interval: run more.".to_owned(),
-            None => format!("{} give no interval.", format::count(cell.runs, "run")),
+            None => format!("{} give no interval.", format::format_count(cell.runs, "run")),
         });
     }
     for check in &view.summary.failed_checks {
-        doubts.extend(failed::sentence(view, &[check]));
+        doubts.extend(failed::describe_failures(view, &[check]));
     }
     if doubts.is_empty() {
         format!("yes: rate and CPU are within {wanted}, and no check failed")

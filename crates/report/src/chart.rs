@@ -13,14 +13,14 @@ pub(crate) mod tradeoff;
 /// The screen that a picture is drawn for. Text keeps its size, so a phone gets its own drawing
 /// instead of a shrunken one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Size {
+pub(crate) enum ChartSize {
     /// A desktop, or paper.
     Wide,
     /// A phone: 360 pixels.
     Narrow,
 }
 
-impl Size {
+impl ChartSize {
     pub(crate) const ALL: [Self; 2] = [Self::Wide, Self::Narrow];
 
     pub(crate) const fn width(self) -> f64 {
@@ -31,7 +31,7 @@ impl Size {
     }
 
     /// The class by which the style sheet shows one of the two.
-    pub(crate) const fn class(self) -> &'static str {
+    pub(crate) const fn css_class(self) -> &'static str {
         match self {
             Self::Wide => "wide",
             Self::Narrow => "narrow",
@@ -40,8 +40,8 @@ impl Size {
 }
 
 /// The drawing for each size, one after the other.
-pub(crate) fn both(draw: impl Fn(Size) -> String) -> String {
-    Size::ALL.map(draw).concat()
+pub(crate) fn draw_all_sizes(draw: impl Fn(ChartSize) -> String) -> String {
+    ChartSize::ALL.map(draw).concat()
 }
 
 /// Colours of the style sheet for settings. Further settings have dashed lines and hollow marks.

@@ -13,7 +13,7 @@ mod run;
 
 use std::collections::BTreeMap;
 
-use latput_model::{Cell, Disturber, Fitness, Headline, Summary};
+use latput_model::{CellSummary, DisturbingProcess, Headline, ResultsSummary, RunFitness};
 use latput_stats as stats;
 use latput_trial::metric::CustomMetric;
 use latput_trial::results::LabelledSetting;
@@ -22,11 +22,11 @@ use latput_units::IntoMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::format::interval;
-use crate::view::View;
+use crate::format::interval_bounds;
+use crate::view::ReportView;
 pub use groups::{GroupComparison, GroupDocument, GroupsDocument, RunGroup};
-pub(crate) use parameters::parameters;
-use recommendation::recommendation;
+pub(crate) use parameters::collect_parameters;
+use recommendation::build_recommendation;
 pub use recommendation::{NextStep, ObjectiveChange, Recommendation, SmallestEffect};
 use run::run;
 
@@ -498,14 +498,14 @@ impl Serialize for LazyRuns<'_> {
 
 impl<'a> Document<LazyRuns<'a>> {
     /// The document of these results, for one serialisation.
-    pub(crate) fn lazy(results: &'a Results, summary: &Summary) -> Self {
+    pub(crate) fn with_lazy_runs(results: &'a Results, summary: &ResultsSummary) -> Self {
         Self::with_runs(results, summary, LazyRuns(results))
     }
 }
 
 impl Document {
     /// The document of these results.
-    pub fn new(results: &Results, summary: &Summary) -> Self {
+    pub fn new(results: &Results, summary: &ResultsSummary) -> Self {
         let runs = results.rows.iter().map(|row| run(results, row)).collect();
         Self::with_runs(results, summary, runs)
     }
@@ -517,24 +517,27 @@ impl Document {
 }
 
 impl<R> Document<R> {
-    fn with_runs(results: &Results, summary: &Summary, runs: R) -> Self {
-        let view = View::new(results, summary);
+    fn with_runs(results: &Results, summary: &ResultsSummary, runs: R) -> Self {
+        let view = ReportView::new(results, summary);
         Self {
             schema: SCHEMA,
             latput_version: results.latput_version.clone(),
             name: results.name.clone(),
             testbed: results.testbed.clone(),
             goal: results.goal.clone(),
-            confidence: finite(results.confidence),
-            half_width_ratio: finite(results.half_width),
+            confidence: finite_or_none(results.confidence),
+            half_width_ratio: finite_or_none(results.half_width),
             seed: results.seed.to_string(),
             planned_trials_count: results.planned_trials,
-            hosts: results.hosts.iter().map(host).collect(),
-            settings: (0..).zip(&results.settings).map(|one| setting(results, one)).collect(),
-            workloads: results.workloads.iter().map(workload).collect(),
+            hosts: results.hosts.iter().map(convert_host).collect(),
+            settings: (0..)
+                .zip(&results.settings)
+                .map(|one| convert_setting(results, one))
+                .collect(),
+            workloads: results.workloads.iter().map(convert_workload).collect(),
             plan_metrics: results.custom_metrics().into_iter().map(plan_metric).collect(),
             runs,
-            cells: summary.cells.iter().map(cell).collect(),
+            cells: summary.cells.iter().map(convert_cell).collect(),
             tcp_groups: GroupsDocument::from_results(results),
             pareto_settings: summary.pareto.clone(),
             headline: summary.headline.as_ref().map(|headline| HeadlineDocument {
@@ -543,18 +546,18 @@ impl<R> Document<R> {
                 disturbed: matches!(headline, Headline::NotQuiet(_)),
                 condition: summary.fitness.condition.clone(),
             }),
-            fitness: fitness(&summary.fitness),
-            recommendation: recommendation(&view),
-            outliers: summary.outliers.iter().map(outlier).collect(),
+            fitness: convert_fitness(&summary.fitness),
+            recommendation: build_recommendation(&view),
+            outliers: summary.outliers.iter().map(convert_outlier).collect(),
             failed_checks: summary.failed_checks.iter().map(failed_check).collect(),
             warnings: [&*summary.too_wide, &*summary.warnings].concat(),
             notes: results.notes.clone(),
-            findings: results.findings.iter().map(finding).collect(),
+            findings: results.findings.iter().map(convert_finding).collect(),
         }
     }
 }
 
-fn host(facts: &latput_trial::results::HostFacts) -> HostDocument {
+fn convert_host(facts: &latput_trial::results::HostFacts) -> HostDocument {
     let fact = |(key, value): &(String, String)| Fact { key: key.clone(), value: value.clone() };
     HostDocument {
         host: facts.host.clone(),
@@ -564,7 +567,7 @@ fn host(facts: &latput_trial::results::HostFacts) -> HostDocument {
     }
 }
 
-fn setting(results: &Results, (idx, setting): (usize, &LabelledSetting)) -> Setting {
+fn convert_setting(results: &Results, (idx, setting): (usize, &LabelledSetting)) -> Setting {
     let values = |setting: &latput_knobs::Setting| {
         setting.iter().map(|(knob, value)| (knob.to_string(), value.to_string())).into_map()
     };
@@ -576,48 +579,50 @@ fn setting(results: &Results, (idx, setting): (usize, &LabelledSetting)) -> Sett
     }
 }
 
-fn fitness(fitness: &Fitness) -> FitnessDocument {
+fn convert_fitness(fitness: &RunFitness) -> FitnessDocument {
     let of_setting = |(setting, (unfit_runs, runs)): (&usize, &(usize, usize))| SettingFitness {
         setting: *setting,
         runs: *runs,
         unfit_runs: *unfit_runs,
     };
-    let other = |one: &Disturber| OtherProcessDocument {
+    let other = |one: &DisturbingProcess| OtherProcessDocument {
         host: one.host.clone(),
         name: one.name.clone(),
-        cpu_ratio: finite(one.cpu_ratio),
+        cpu_ratio: finite_or_none(one.cpu_ratio),
         cpus: one.cpus.to_string(),
-        switches_per_s: finite(one.switches_per_s),
+        switches_per_s: finite_or_none(one.switches_per_s),
     };
     FitnessDocument {
         runs: fitness.runs,
         unfit_runs: fitness.unfit,
-        sentence: fitness.sentence(),
+        sentence: fitness.describe_unfit(),
         by_setting: fitness.by_setting.iter().map(of_setting).collect(),
         others: fitness.disturbers.iter().map(other).collect(),
     }
 }
 
-fn finding(finding: &latput_trial::Finding) -> FindingDocument {
+fn convert_finding(finding: &latput_trial::Finding) -> FindingDocument {
     let latput_trial::Finding { name, hosts, seen, meaning, remedy } = finding.clone();
     FindingDocument { name, hosts, seen, meaning, remedy }
 }
 
-fn workload(workload: &latput_trial::Workload) -> Workload {
+fn convert_workload(workload: &latput_trial::Workload) -> Workload {
     let program = workload.program.as_ref();
     Workload {
         command: program.map(|program| program.command.in_words()),
         server: program.and_then(|program| Some(program.server.as_ref()?.command.in_words())),
         name: workload.name.clone(),
         kind: workload.traffic.kind().to_owned(),
-        parameters: parameters(workload).into_map(),
+        parameters: collect_parameters(workload).into_map(),
     }
 }
 
-fn cell(cell: &Cell) -> CellDocument {
+fn convert_cell(cell: &CellSummary) -> CellDocument {
     let estimates = |estimates: &BTreeMap<Metric, stats::Estimate>| {
         let known = estimates.iter();
-        known.filter_map(|(metric, e)| Some((metric.name().to_owned(), estimate(e)?))).into_map()
+        known
+            .filter_map(|(metric, e)| Some((metric.name().to_owned(), convert_estimate(e)?)))
+            .into_map()
     };
     CellDocument {
         setting: cell.setting,
@@ -626,13 +631,13 @@ fn cell(cell: &Cell) -> CellDocument {
         metrics: estimates(&cell.metrics),
         against_first_ratio: estimates(&cell.against_first),
         narrow_enough: cell.narrow_enough(),
-        latency_histogram: cell.latency.as_ref().map(histogram),
-        probe_histogram: cell.probe.as_ref().map(histogram),
+        latency_histogram: cell.latency.as_ref().map(convert_histogram),
+        probe_histogram: cell.probe.as_ref().map(convert_histogram),
     }
 }
 
 /// An estimate in JSON; `None` if the figure is no number.
-pub(crate) fn estimate(estimate: &stats::Estimate) -> Option<Estimate> {
+pub(crate) fn convert_estimate(estimate: &stats::Estimate) -> Option<Estimate> {
     let method = match estimate.method {
         stats::Method::StudentT => "student_t",
         stats::Method::OrderStatistic => "order_statistic",
@@ -640,18 +645,18 @@ pub(crate) fn estimate(estimate: &stats::Estimate) -> Option<Estimate> {
         stats::Method::WelchLogRatio => "welch_log_ratio",
         stats::Method::Single => "single",
     };
-    let ends = interval(estimate);
+    let ends = interval_bounds(estimate);
     estimate.value.is_finite().then(|| Estimate {
         value: estimate.value,
         low: ends.map(|(low, _)| low),
         high: ends.map(|(_, high)| high),
-        confidence: finite(estimate.confidence),
+        confidence: finite_or_none(estimate.confidence),
         method: method.to_owned(),
         runs_count: estimate.runs,
     })
 }
 
-fn histogram(histogram: &stats::Histogram) -> Histogram {
+fn convert_histogram(histogram: &stats::Histogram) -> Histogram {
     let (upper_ns, count) =
         histogram.buckets().map(|(upper, count)| (upper.as_ns(), count)).unzip();
     Histogram { upper_ns, count }
@@ -667,14 +672,14 @@ fn plan_metric(metric: CustomMetric) -> PlanMetric {
     }
 }
 
-fn outlier(outlier: &latput_model::summary::Outlier) -> Outlier {
+fn convert_outlier(outlier: &latput_model::summary::OutlierRun) -> Outlier {
     Outlier {
         setting: outlier.setting,
         workload: outlier.workload,
         block: outlier.block,
         metric: outlier.metric.name().to_owned(),
-        value: finite(outlier.value),
-        median: finite(outlier.median),
+        value: finite_or_none(outlier.value),
+        median: finite_or_none(outlier.median),
     }
 }
 
@@ -690,6 +695,6 @@ fn failed_check(check: &latput_model::summary::FailedCheck) -> FailedCheck {
 
 /// A number in JSON, which has no NaN and no infinity. Such values are absent, because 0 would be a
 /// claim.
-fn finite(value: f64) -> Option<f64> {
+fn finite_or_none(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }

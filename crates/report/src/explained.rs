@@ -5,13 +5,13 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use latput_model::explain::{Amount, Explanation};
-use latput_model::fit::{CostModel, FittedTerm, Why};
+use latput_model::explain::{Explanation, TimePart};
+use latput_model::fit::{CostModel, CostObstacle, FittedTerm};
 use latput_trial::Results;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use self::cells::{ExplainError, Explained, wanted};
+pub use self::cells::{ExplainError, RunExplanation, select_workloads};
 use self::words::in_words;
 
 /// The CPU cost model of every host of a run.
@@ -139,9 +139,9 @@ impl TermModel {
             cost_ns_low: cost.map(|cost| cost.ns_low),
             cost_ns_high: cost.map(|cost| cost.ns_high),
             share_ratio: cost.map(|cost| cost.share),
-            refused: refusal.map(|refusal| word(refusal.why).to_owned()),
+            refused: refusal.map(|refusal| reason_name(refusal.why).to_owned()),
             moves_with: refusal.and_then(|refusal| match refusal.why {
-                Why::MovesWith(term) => Some(term.name().to_owned()),
+                CostObstacle::MovesWith(term) => Some(term.name().to_owned()),
                 _ => None,
             }),
             vary: refusal.map(|refusal| refusal.vary.clone()).filter(|vary| !vary.is_empty()),
@@ -149,13 +149,13 @@ impl TermModel {
     }
 }
 
-const fn word(why: Why) -> &'static str {
+const fn reason_name(why: CostObstacle) -> &'static str {
     match why {
-        Why::NotCounted => "not_counted",
-        Why::NeverHappened => "never_happened",
-        Why::TooFewCells => "too_few_cells",
-        Why::MovesWith(_) => "moves_with",
-        Why::Uncertain => "uncertain",
+        CostObstacle::NotCounted => "not_counted",
+        CostObstacle::NeverHappened => "never_happened",
+        CostObstacle::TooFewCells => "too_few_cells",
+        CostObstacle::MovesWith(_) => "moves_with",
+        CostObstacle::Uncertain => "uncertain",
     }
 }
 
@@ -249,17 +249,21 @@ impl ExplainedCell {
             setting: results.settings[cell.setting].label.clone(),
             workload: results.workloads[cell.workload].name.clone(),
             round_trip_ns: cell.round_trip_ns,
-            time: cell.time.iter().map(|(stage, amount)| part(stage.name(), amount)).collect(),
+            time: cell
+                .time
+                .iter()
+                .map(|(stage, amount)| convert_part(stage.name(), amount))
+                .collect(),
             busy_ns_per_s: cell.busy_ns_per_s,
             busiest_cpu_ratio: cell.busiest_cpu_ratio,
-            cpu: cell.cpu.iter().map(|(term, amount)| part(term.name(), amount)).collect(),
+            cpu: cell.cpu.iter().map(|(term, amount)| convert_part(term.name(), amount)).collect(),
             not_told_apart: cell.not_told_apart.iter().map(|term| term.name().to_owned()).collect(),
             unexplained_ratio: cell.unexplained_ratio,
         }
     }
 }
 
-fn part(name: &str, amount: &Amount) -> ExplainedPart {
+fn convert_part(name: &str, amount: &TimePart) -> ExplainedPart {
     let mut part = ExplainedPart {
         part: name.to_owned(),
         amount_ns: None,
@@ -269,17 +273,17 @@ fn part(name: &str, amount: &Amount) -> ExplainedPart {
         why: None,
     };
     match amount {
-        Amount::Known { ns, ns_low, ns_high, confidence } => {
+        TimePart::Known { ns, ns_low, ns_high, confidence } => {
             part.amount_ns = Some(*ns);
             part.amount_ns_low = Some(*ns_low);
             part.amount_ns_high = Some(*ns_high);
             part.confidence = Some(*confidence);
         }
-        Amount::None(why) => {
+        TimePart::None(why) => {
             part.amount_ns = Some(0.0);
             part.why = Some((*why).to_owned());
         }
-        Amount::Unknown(why) => part.why = Some((*why).to_owned()),
+        TimePart::Unknown(why) => part.why = Some((*why).to_owned()),
     }
     part
 }

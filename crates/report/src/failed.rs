@@ -6,12 +6,12 @@ use latput_model::summary::FailedCheck;
 use latput_units::IntoSet;
 
 use crate::format;
-use crate::view::{View, capitalised};
+use crate::view::{ReportView, capitalize_first};
 
 /// The failures of one check as a sentence: the first clause of its detail, the number of runs in which it failed, and the
 /// cell in which it failed most often. What the detail says behind the first clause follows. A detail that ends with
 /// a full stop holds for all runs, and stands alone. `None` without a failure.
-pub(crate) fn sentence(view: &View<'_>, checks: &[&FailedCheck]) -> Option<String> {
+pub(crate) fn describe_failures(view: &ReportView<'_>, checks: &[&FailedCheck]) -> Option<String> {
     let most = checks.iter().rev().max_by_key(|check| check.runs)?;
     if most.detail.ends_with('.') {
         return Some(most.detail.clone());
@@ -21,28 +21,28 @@ pub(crate) fn sentence(view: &View<'_>, checks: &[&FailedCheck]) -> Option<Strin
     let known: BTreeSet<&str> =
         rows.flat_map(|row| &row.observation.hosts).map(|host| host.host.as_str()).into_set();
     let (host, clause) = split_host(&known, first);
-    let cell = cell(view, most);
+    let cell = format_cell(view, most);
     let place: Vec<&str> = [cell.as_str()].into_iter().chain(host).collect();
     let place = place.join(", ");
     let place = if checks.len() > 1 { format!("most: {place}") } else { place };
     let runs: usize = checks.iter().map(|check| check.runs).sum();
-    let all = format::count(view.results.rows.len(), "run");
+    let all = format::format_count(view.results.rows.len(), "run");
     let more = match split_host(&known, more) {
         (_, "") => String::new(),
         (Some(_), _) => format!(" {more}."),
-        (None, clause) => format!(" {}.", capitalised(clause)),
+        (None, clause) => format!(" {}.", capitalize_first(clause)),
     };
     let clause = if clause.is_empty() { &most.name } else { clause };
-    Some(format!("{} in {runs} of {all} ({place}).{more}", capitalised(clause)))
+    Some(format!("{} in {runs} of {all} ({place}).{more}", capitalize_first(clause)))
 }
 
 /// The cell of a failure: the workload, after the setting where there are several.
-fn cell(view: &View<'_>, check: &FailedCheck) -> String {
+fn format_cell(view: &ReportView<'_>, check: &FailedCheck) -> String {
     let workload = view.workload_name(check.workload);
     if view.results.settings.len() == 1 {
         return workload;
     }
-    format!("{}, {workload}", view.label(check.setting))
+    format!("{}, {workload}", view.short_label(check.setting))
 }
 
 /// The hosts before a detail's colon, and the rest: `a: slow` and `a and b: slow`.

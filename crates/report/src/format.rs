@@ -5,22 +5,22 @@ use std::fmt::Display;
 
 use latput_stats::{Estimate, Method};
 use latput_trial::metric::Scale;
-use latput_units::text::decimals;
-pub use latput_units::text::{factor, number, percent};
+use latput_units::text::count_decimals;
+pub use latput_units::text::{format_factor, format_number, format_percent};
 
 /// Half the interval's width in `scale`, for `45.6 ±0.3`, with the decimals of the figure; `None`
 /// where there is no interval.
 pub fn half_width(estimate: &Estimate, scale: &Scale) -> Option<String> {
-    let (low, high) = interval(estimate)?;
+    let (low, high) = interval_bounds(estimate)?;
     let half = (high - low) / 2.0 / scale.divisor;
-    let decimals = decimals(estimate.value / scale.divisor);
+    let decimals = count_decimals(estimate.value / scale.divisor);
     let text = format!("{half:.decimals$}");
     let is_lost = half > 0.0 && text.chars().all(|c| c == '0' || c == '.');
-    Some(if is_lost { number(half) } else { text })
+    Some(if is_lost { format_number(half) } else { text })
 }
 
 /// The interval; `None` for a single run or ends that are no numbers.
-pub fn interval(estimate: &Estimate) -> Option<(f64, f64)> {
+pub fn interval_bounds(estimate: &Estimate) -> Option<(f64, f64)> {
     let known = estimate.method != Method::Single
         && estimate.low.is_finite()
         && estimate.high.is_finite()
@@ -32,12 +32,12 @@ pub fn interval(estimate: &Estimate) -> Option<(f64, f64)> {
 const FACTOR_FROM: f64 = 3.0;
 
 /// A ratio as a change: `-41.2%`, `+3.10%`, and `x16.9` for large ones.
-pub fn change(ratio: f64) -> String {
+pub fn format_change(ratio: f64) -> String {
     if !ratio.is_finite() {
         return "n/a".to_owned();
     }
     if ratio >= FACTOR_FROM {
-        return factor(ratio);
+        return format_factor(ratio);
     }
     let percent = (ratio - 1.0) * 100.0;
     let text = if percent.abs() < 0.05 { "0.0".to_owned() } else { format!("{percent:+.1}") };
@@ -48,17 +48,17 @@ pub fn change(ratio: f64) -> String {
 pub fn interval_kind(estimate: &Estimate) -> String {
     match method_name(estimate.method) {
         Some(name) => {
-            let runs = count(estimate.runs, "run");
-            format!("{} interval, {name} of {runs}", percent(estimate.confidence))
+            let runs = format_count(estimate.runs, "run");
+            format!("{} interval, {name} of {runs}", format_percent(estimate.confidence))
         }
         None => "one run, no interval".to_owned(),
     }
 }
 
 /// Confidence and method without the number of runs: `96.87%, order statistics`.
-pub fn method(estimate: &Estimate) -> String {
+pub fn format_method(estimate: &Estimate) -> String {
     match method_name(estimate.method) {
-        Some(name) => format!("{}, {name}", percent(estimate.confidence)),
+        Some(name) => format!("{}, {name}", format_percent(estimate.confidence)),
         None => "one run, no interval".to_owned(),
     }
 }
@@ -76,12 +76,12 @@ fn method_name(method: Method) -> Option<&'static str> {
 /// The interval of a ratio, in the form of its change: `-43.0 to -39.4%`, `x15.1 to x18.2`, or
 /// `-94.6% to x64.4` if only one end is a percentage.
 pub fn change_interval(estimate: &Estimate) -> Option<String> {
-    let (low, high) = interval(estimate)?;
+    let (low, high) = interval_bounds(estimate)?;
     if estimate.value >= FACTOR_FROM {
-        return Some(format!("{} to {}", factor(low), factor(high)));
+        return Some(format!("{} to {}", format_factor(low), format_factor(high)));
     }
     if high >= FACTOR_FROM {
-        return Some(format!("{} to {}", change(low), change(high)));
+        return Some(format!("{} to {}", format_change(low), format_change(high)));
     }
     let percent = |ratio: f64| {
         let percent = (ratio - 1.0) * 100.0;
@@ -92,11 +92,11 @@ pub fn change_interval(estimate: &Estimate) -> Option<String> {
 
 /// A share as a percentage with three significant digits: `117%`, `4.63%`.
 pub fn rough_percent(ratio: f64) -> String {
-    format!("{}%", number(ratio * 100.0))
+    format!("{}%", format_number(ratio * 100.0))
 }
 
 /// `1 run`, `3 runs`.
-pub fn count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+pub fn format_count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     let plural = if number == N::from(1) { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
@@ -115,7 +115,7 @@ mod tests {
             (1.4e20, "over x1000"),
             (f64::NAN, "n/a"),
         ] {
-            assert_eq!(change(ratio), text);
+            assert_eq!(format_change(ratio), text);
         }
         let ends = |value, low, high| {
             let method = Method::PairedLogRatio;

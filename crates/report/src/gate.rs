@@ -1,8 +1,8 @@
 //! The rule by which a comparison passes or fails in CI. HTML, `JUnit`, KTAP and the exit code read it here.
 
 use latput_model::Comparison;
-use latput_model::compare::{FigureComparison, Verdict};
-use latput_units::text::{number, percent};
+use latput_model::compare::{ComparisonVerdict, FigureComparison};
+use latput_units::text::{format_number, format_percent};
 
 /// Rule by which a gate fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,15 +26,19 @@ pub enum JudgedFigure {
 
 impl Gate {
     /// Judges a figure.
-    pub fn judge(self, figure: &FigureComparison) -> JudgedFigure {
+    pub fn judge_figure(self, figure: &FigureComparison) -> JudgedFigure {
         match (self, figure.verdict, figure.largest_loss) {
-            (_, Verdict::NotJudged, _) | (Self::Unproven(_), _, None) => JudgedFigure::Skipped,
-            (Self::Worse, Verdict::Worse, _) => JudgedFigure::Failed("worse", String::new()),
+            (_, ComparisonVerdict::NotJudged, _) | (Self::Unproven(_), _, None) => {
+                JudgedFigure::Skipped
+            }
+            (Self::Worse, ComparisonVerdict::Worse, _) => {
+                JudgedFigure::Failed("worse", String::new())
+            }
             (Self::Unproven(margin), _, Some(loss)) if loss >= margin => {
                 let loss = if loss > 10.0 {
                     "any size".to_owned()
                 } else {
-                    format!("{}%", number(100.0 * loss))
+                    format!("{}%", format_number(100.0 * loss))
                 };
                 JudgedFigure::Failed("unproven", format!("; a loss of {loss} is not ruled out"))
             }
@@ -45,7 +49,7 @@ impl Gate {
 
 impl JudgedFigure {
     /// The words in a table.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             Self::Passed => "passed".to_owned(),
             Self::Failed(_, why) => format!("failed{why}"),
@@ -80,7 +84,7 @@ impl GateAnswer {
         let mut answer = Self { gate, all: 0, failed: 0, skipped: 0 };
         for figure in figures {
             answer.all += 1;
-            match gate.judge(figure) {
+            match gate.judge_figure(figure) {
                 JudgedFigure::Passed => {}
                 JudgedFigure::Failed(..) => answer.failed += 1,
                 JudgedFigure::Skipped => answer.skipped += 1,
@@ -110,7 +114,7 @@ impl GateAnswer {
                 };
                 Some(format!(
                     "a loss of {} is not ruled out in {} of {all} figures{unjudged}",
-                    percent(margin),
+                    format_percent(margin),
                     failed + skipped
                 ))
             }
@@ -127,7 +131,7 @@ impl GateAnswer {
         match gate {
             Gate::Unproven(margin) => format!(
                 "The gate passed: a loss of {} is ruled out in all of {all} figures.",
-                percent(margin)
+                format_percent(margin)
             ),
             Gate::Worse if skipped > 0 => format!(
                 "The gate passed: none of {all} figures is proven worse, {skipped} could not be judged."
@@ -144,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    fn figure(verdict: Verdict, largest_loss: Option<f64>) -> FigureComparison {
+    fn make_figure(verdict: ComparisonVerdict, largest_loss: Option<f64>) -> FigureComparison {
         FigureComparison {
             workload: "rr".to_owned(),
             workload_idx: 0,
@@ -162,20 +166,29 @@ mod tests {
     #[test]
     fn unproven_fails_what_no_interval_rules_out() {
         let gate = Gate::Unproven(0.02);
-        let same = Verdict::NoDifferenceShown;
-        assert_eq!(gate.judge(&figure(same, Some(0.019))), JudgedFigure::Passed);
+        let same = ComparisonVerdict::NoDifferenceShown;
+        assert_eq!(gate.judge_figure(&make_figure(same, Some(0.019))), JudgedFigure::Passed);
         let said = "; a loss of 3.10% is not ruled out".to_owned();
-        assert_eq!(gate.judge(&figure(same, Some(0.031))), JudgedFigure::Failed("unproven", said));
-        let endless = gate.judge(&figure(same, Some(f64::MAX)));
+        assert_eq!(
+            gate.judge_figure(&make_figure(same, Some(0.031))),
+            JudgedFigure::Failed("unproven", said)
+        );
+        let endless = gate.judge_figure(&make_figure(same, Some(f64::MAX)));
         assert!(matches!(endless, JudgedFigure::Failed(_, text) if text.contains("any size")));
-        assert_eq!(gate.judge(&figure(Verdict::NotJudged, None)), JudgedFigure::Skipped);
+        assert_eq!(
+            gate.judge_figure(&make_figure(ComparisonVerdict::NotJudged, None)),
+            JudgedFigure::Skipped
+        );
         // A proven loss below the margin passes.
-        assert_eq!(gate.judge(&figure(Verdict::Worse, Some(0.015))), JudgedFigure::Passed);
+        assert_eq!(
+            gate.judge_figure(&make_figure(ComparisonVerdict::Worse, Some(0.015))),
+            JudgedFigure::Passed
+        );
     }
 
     #[test]
     fn answer_counts_what_could_not_be_judged() {
-        let same = |loss| figure(Verdict::NoDifferenceShown, loss);
+        let same = |loss| make_figure(ComparisonVerdict::NoDifferenceShown, loss);
         let said = |gate, figures: Vec<FigureComparison>| {
             let method =
                 latput_model::compare::CompareMethod { confidence: 0.99, smallest_effect: 0.01 };
@@ -190,7 +203,7 @@ mod tests {
             };
             GateAnswer::new(gate, &[comparison]).sentence()
         };
-        let unjudged = || figure(Verdict::NotJudged, None);
+        let unjudged = || make_figure(ComparisonVerdict::NotJudged, None);
         let gate = Gate::Unproven(0.02);
         for (gate, figures, expected) in [
             (
@@ -211,7 +224,7 @@ mod tests {
             ),
             (
                 Gate::Worse,
-                vec![figure(Verdict::Worse, None)],
+                vec![make_figure(ComparisonVerdict::Worse, None)],
                 "failed: 1 of 1 figures are proven worse.",
             ),
             (Gate::Worse, Vec::new(), "failed: no figure could be judged."),
@@ -223,9 +236,9 @@ mod tests {
 
     #[test]
     fn worse_fails_only_what_is_proven_worse() {
-        let judge = |verdict| Gate::Worse.judge(&figure(verdict, Some(9.0)));
-        assert_eq!(judge(Verdict::Worse), JudgedFigure::Failed("worse", String::new()));
-        assert_eq!(judge(Verdict::NoDifferenceShown), JudgedFigure::Passed);
-        assert_eq!(judge(Verdict::NotJudged), JudgedFigure::Skipped);
+        let judge = |verdict| Gate::Worse.judge_figure(&make_figure(verdict, Some(9.0)));
+        assert_eq!(judge(ComparisonVerdict::Worse), JudgedFigure::Failed("worse", String::new()));
+        assert_eq!(judge(ComparisonVerdict::NoDifferenceShown), JudgedFigure::Passed);
+        assert_eq!(judge(ComparisonVerdict::NotJudged), JudgedFigure::Skipped);
     }
 }

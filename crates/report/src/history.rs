@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use comfy_table::Table;
-use latput_model::history::{RunFigure, figures};
+use latput_model::history::{RunFigure, run_figures};
 use latput_trial::metric::Scale;
 use latput_trial::{Metric, Results, Traffic};
-use latput_units::{IntoMap, text::utc};
+use latput_units::{IntoMap, text::format_utc};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::document::{Estimate, estimate};
+use crate::document::{Estimate, convert_estimate};
 use crate::export::csv_line;
 use crate::format;
-use crate::lines::wrapped;
-use crate::plain::plain;
-use crate::printable::printable;
+use crate::lines::wrap_text;
+use crate::plain::render_plain_table;
+use crate::printable::make_printable;
 use crate::screen::Screen;
 
 /// The version of the document's schema.
@@ -130,7 +130,10 @@ impl HistoryRun {
             hosts: results.hosts.iter().map(|host| host.host.clone()).collect(),
             kernels,
         };
-        Self { source, figures: figures(results, wanted).into_iter().filter_map(figure).collect() }
+        Self {
+            source,
+            figures: run_figures(results, wanted).into_iter().filter_map(figure).collect(),
+        }
     }
 
     /// Whether it has no figure that was wanted.
@@ -138,30 +141,33 @@ impl HistoryRun {
         self.figures.is_empty()
     }
 
-    fn date(&self) -> String {
-        utc(self.source.started_unix_ms / 1000)
+    fn format_start(&self) -> String {
+        format_utc(self.source.started_unix_ms / 1000)
     }
 
-    fn by_series(&self) -> BTreeMap<Series<'_>, &latput_stats::Estimate> {
-        self.figures.iter().map(|figure| (Series::from_figure(figure), &figure.estimate)).into_map()
+    fn by_series(&self) -> BTreeMap<SeriesKey<'_>, &latput_stats::Estimate> {
+        self.figures
+            .iter()
+            .map(|figure| (SeriesKey::from_figure(figure), &figure.estimate))
+            .into_map()
     }
 }
 
 /// The name of one figure over all runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Series<'a> {
+struct SeriesKey<'a> {
     workload: &'a str,
     setting: &'a str,
     metric: Metric,
 }
 
-impl<'a> Series<'a> {
+impl<'a> SeriesKey<'a> {
     fn from_figure(figure: &'a HistoryFigure) -> Self {
         Self { workload: &figure.workload, setting: &figure.setting, metric: figure.metric }
     }
 
     /// Every series with its traffic, in the order of its first run.
-    fn all(runs: &'a [HistoryRun]) -> Vec<(Self, Traffic)> {
+    fn collect_from_runs(runs: &'a [HistoryRun]) -> Vec<(Self, Traffic)> {
         let mut all: Vec<(Self, Traffic)> = Vec::new();
         let mut seen = BTreeSet::new();
         for figure in runs.iter().flat_map(|run| &run.figures) {
@@ -174,17 +180,17 @@ impl<'a> Series<'a> {
 }
 
 /// Sorts the runs by their start, oldest first.
-pub fn sort(runs: &mut [HistoryRun]) {
+pub fn sort_runs(runs: &mut [HistoryRun]) {
     runs.sort_by(|a, b| {
         (a.source.started_unix_ms, &a.source.run).cmp(&(b.source.started_unix_ms, &b.source.run))
     });
 }
 
 /// A table for each figure, with a line to a run.
-pub fn terminal(runs: &[HistoryRun], screen: Screen) -> String {
+pub fn render_terminal(runs: &[HistoryRun], screen: Screen) -> String {
     let mut text = String::new();
     let figures: Vec<_> = runs.iter().map(|run| (run, run.by_series())).collect();
-    for (series, traffic) in Series::all(runs) {
+    for (series, traffic) in SeriesKey::collect_from_runs(runs) {
         let of_run = |(run, own): &(_, BTreeMap<_, _>)| Some((*run, *own.get(&series)?));
         let found: Vec<(&HistoryRun, &latput_stats::Estimate)> =
             figures.iter().filter_map(of_run).collect();
@@ -197,32 +203,32 @@ pub fn terminal(runs: &[HistoryRun], screen: Screen) -> String {
             series.setting,
             scale.unit
         );
-        text += &wrapped(&title, "", screen.columns);
+        text += &wrap_text(&title, "", screen.columns);
         let mut table = Table::new();
         table.set_header(["started (UTC)", "run", "hosts", "kernel", "figure", ""]);
         table.add_rows(found.into_iter().map(|(run, estimate)| {
             let half = format::half_width(estimate, &scale);
             [
-                run.date().trim_end_matches(" UTC").to_owned(),
-                printable(&run.source.run),
-                printable(&run.source.hosts.join(", ")),
-                printable(&run.source.kernels.join(", ")),
+                run.format_start().trim_end_matches(" UTC").to_owned(),
+                make_printable(&run.source.run),
+                make_printable(&run.source.hosts.join(", ")),
+                make_printable(&run.source.kernels.join(", ")),
                 scale.number(estimate.value),
                 half.map_or_else(String::new, |half| format!("±{half}")),
             ]
         }));
-        let _ = writeln!(text, "{}\n", plain(table, 4..=4, screen.columns).join("\n"));
+        let _ = writeln!(text, "{}\n", render_plain_table(table, 4..=4, screen.columns).join("\n"));
     }
     text.trim_end().to_owned() + "\n"
 }
 
 /// The document of `latput history --json`.
-pub fn document(runs: &[HistoryRun]) -> HistoryDocument {
+pub fn build_document(runs: &[HistoryRun]) -> HistoryDocument {
     let figure = |figure: &HistoryFigure| FigureDocument {
         setting: figure.setting.clone(),
         workload: figure.workload.clone(),
         metric: figure.metric.name().to_owned(),
-        estimate: estimate(&figure.estimate),
+        estimate: convert_estimate(&figure.estimate),
     };
     let run = |run: &HistoryRun| RunDocument {
         source: run.source.clone(),
@@ -238,13 +244,13 @@ pub fn json_schema() -> serde_json::Value {
 
 /// One line to a run and one column to a figure, as Apache Otava reads series (type `csv`, time column `time`). A figure
 /// that a run lacks is an empty field.
-pub fn csv(runs: &[HistoryRun]) -> String {
-    let series = Series::all(runs);
+pub fn render_csv(runs: &[HistoryRun]) -> String {
+    let series = SeriesKey::collect_from_runs(runs);
     let mut header: Vec<String> = ["time", "run", "name", "testbed", "hosts", "kernels", "latput"]
         .map(str::to_owned)
         .to_vec();
     header.extend(series.iter().map(|(series, _)| {
-        let Series { workload, setting, metric } = series;
+        let SeriesKey { workload, setting, metric } = series;
         format!("{workload}@{setting}/{metric}")
     }));
     let mut text = csv_line(&header);
@@ -252,7 +258,7 @@ pub fn csv(runs: &[HistoryRun]) -> String {
         let source = &run.source;
         let figures = run.by_series();
         let mut fields = vec![
-            run.date(),
+            run.format_start(),
             source.run.clone(),
             source.name.clone(),
             source.testbed.clone(),

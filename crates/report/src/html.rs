@@ -14,12 +14,12 @@ mod prose;
 mod tables;
 mod trade_offs;
 
-use latput_model::{Prediction, Summary};
+use latput_model::{PredictionReport, ResultsSummary};
 use latput_trial::Results;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
-use crate::view::View;
+use crate::view::ReportView;
 
 pub use comparison::comparison_html;
 pub use embedded::{LARGEST_REPORT, ReportError, read_report};
@@ -35,22 +35,26 @@ const MOST_EMBEDDED_BYTES: usize = 800_000;
 
 /// The whole report, with the prediction of these results if there is one. The trials are in it if they
 /// take little room.
-pub fn html(results: &Results, summary: &Summary, predicted: Option<&Prediction>) -> String {
+pub fn render_html(
+    results: &Results,
+    summary: &ResultsSummary,
+    predicted: Option<&PredictionReport>,
+) -> String {
     let are_few = results.rows.len() <= MOST_EMBEDDED;
-    let trials = are_few.then(|| embedded::element(results));
+    let trials = are_few.then(|| embedded::render_element(results));
     let trials = trials.filter(|trials| trials.len() <= MOST_EMBEDDED_BYTES);
-    page(results, summary, predicted, &trials.unwrap_or_default())
+    render_page(results, summary, predicted, &trials.unwrap_or_default())
 }
 
 /// The whole report with all trials, to be passed on and imported.
-pub fn html_with_trials(results: &Results, summary: &Summary) -> String {
-    page(results, summary, None, &embedded::element(results))
+pub fn html_with_trials(results: &Results, summary: &ResultsSummary) -> String {
+    render_page(results, summary, None, &embedded::render_element(results))
 }
 
 /// The first trade-off of the report as an SVG image that stands alone; `None` where no setting has both figures.
-pub fn picture(results: &Results, summary: &Summary) -> Option<String> {
+pub fn render_picture(results: &Results, summary: &ResultsSummary) -> Option<String> {
     const END: &str = "</svg>";
-    let both = trade_offs::first_trade_off(&View::new(results, summary))?;
+    let both = trade_offs::first_trade_off(&ReportView::new(results, summary))?;
     let (wide, _) = both.split_once(END)?;
     let (head, marks) = wide.split_once('>')?;
     let head = head.replacen("<svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"", 1);
@@ -59,14 +63,14 @@ pub fn picture(results: &Results, summary: &Summary) -> Option<String> {
     ))
 }
 
-fn page(
+fn render_page(
     results: &Results,
-    summary: &Summary,
-    predicted: Option<&Prediction>,
+    summary: &ResultsSummary,
+    predicted: Option<&PredictionReport>,
     trials: &str,
 ) -> String {
-    let view = View::new(results, summary);
-    let page = page::Page::new(&view, predicted);
+    let view = ReportView::new(results, summary);
+    let page = page::ReportPage::new(&view, predicted);
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);

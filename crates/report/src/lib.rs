@@ -30,18 +30,20 @@ mod remarks;
 mod single;
 mod view;
 
-pub use brief::brief;
+pub use brief::render_brief;
 pub use document::Document;
 pub use export::{
-    ComparisonDocument, comparison_csv, comparison_json, csv, json, junit, ktap, markdown,
+    ComparisonDocument, comparison_csv, comparison_json, render_csv, render_json, render_junit,
+    render_ktap, render_markdown,
 };
 pub use gate::{Gate, GateAnswer, JudgedFigure};
 pub use html::{
-    LARGEST_REPORT, ReportError, comparison_html, html, html_with_trials, picture, read_report,
+    LARGEST_REPORT, ReportError, comparison_html, html_with_trials, read_report, render_html,
+    render_picture,
 };
 pub use next::{NO_KEEP, shell_word};
 pub use prediction::PredictionDocument;
-pub use printable::{printable, printable_lines};
+pub use printable::{make_printable, printable_lines};
 pub use screen::Screen;
-pub use share::{is_shared_fact, shared};
-pub use table::terminal;
+pub use share::{is_shared_fact, redact_results};
+pub use table::render_terminal;

@@ -2,7 +2,7 @@
 
 use latput_trial::Results;
 
-use crate::printable::printable;
+use crate::printable::make_printable;
 
 /// Testbeds that exist only while they are measured, or that have no setting of their own.
 pub(crate) const SIMULATED: &str = "sim:";
@@ -29,14 +29,14 @@ pub(crate) struct NextLine {
 
 impl NextLine {
     /// The command and the note as text.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         self.command.as_deref().into_iter().chain(self.note).collect::<Vec<_>>().join(", ")
     }
 }
 
 /// The lines under a recommendation of `results` that changes something. Empty for results that were not
 /// loaded from a file.
-pub(crate) fn lines(results: &Results) -> Vec<NextLine> {
+pub(crate) fn build_next_lines(results: &Results) -> Vec<NextLine> {
     let testbed = if results.is_imported() { LAB } else { &results.testbed };
     let place = if results.hosts.len() == 1 { ON_IT } else { EACH };
     results.source.as_ref().map_or_else(Vec::new, |file| lines_of(file, testbed, place))
@@ -68,20 +68,20 @@ pub fn shell_word(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }
-    format!("'{}'", printable(word).replace('\'', r"'\''"))
+    format!("'{}'", make_printable(word).replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::{EACH, NO_KEEP, NextLine, ON_IT, lines_of};
 
-    fn joined(lines: &[NextLine]) -> Vec<String> {
-        lines.iter().map(|line| format!("{}: {}", line.name, line.text())).collect()
+    fn format_lines(lines: &[NextLine]) -> Vec<String> {
+        lines.iter().map(|line| format!("{}: {}", line.name, line.to_text())).collect()
     }
 
     #[test]
     fn next_lines_name_file_and_hosts() {
-        let lines = joined(&lines_of("my results.db", "rack.toml", EACH));
+        let lines = format_lines(&lines_of("my results.db", "rack.toml", EACH));
         assert_eq!(
             lines,
             [
@@ -90,17 +90,17 @@ mod tests {
                 "keep: latput keep, on each host (`apply` prints the whole line)"
             ]
         );
-        let of_one_host = joined(&lines_of("r.db", "ssh://b%eth0", ON_IT));
+        let of_one_host = format_lines(&lines_of("r.db", "ssh://b%eth0", ON_IT));
         assert!(of_one_host[1].contains("latput undo, on that host"), "{of_one_host:?}");
         for hosts in ["netns://a,netns://b", "netns://a?cpus=0,2,netns://b", "netns://a"] {
-            let lines = joined(&lines_of("r.db", hosts, EACH));
+            let lines = format_lines(&lines_of("r.db", hosts, EACH));
             assert_eq!(lines[2], format!("keep: {NO_KEEP}"), "{hosts}");
         }
         // The system under test has files of its own.
-        let of_server = joined(&lines_of("r.db", "ssh://s,netns://b", EACH));
+        let of_server = format_lines(&lines_of("r.db", "ssh://s,netns://b", EACH));
         assert!(of_server[2].starts_with("keep: latput keep"));
         for gone in ["lab", "sim:server-10g", "vm:igb"] {
-            let lines = joined(&lines_of("r.db", gone, ON_IT));
+            let lines = format_lines(&lines_of("r.db", gone, ON_IT));
             assert!(
                 lines.len() == 1 && lines[0].contains("Measure your hosts"),
                 "{gone}: {lines:?}"

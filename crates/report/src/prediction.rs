@@ -1,17 +1,17 @@
 //! Predicted and measured figures, for a terminal and as a JSON document; `html` shows them too.
 
 use comfy_table::Table;
-use latput_model::{Prediction, ShortLabels, predicted};
+use latput_model::{PredictionReport, ShortLabels, predicted};
 use latput_trial::Results;
 use latput_trial::metric::Scale;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::document::{Estimate, estimate};
+use crate::document::{Estimate, convert_estimate};
 use crate::format;
-use crate::lines::wrapped;
-use crate::plain::plain;
-use crate::printable::printable;
+use crate::lines::wrap_text;
+use crate::plain::render_plain_table;
+use crate::printable::make_printable;
 use crate::screen::Screen;
 
 /// The version of the document's schema.
@@ -86,15 +86,15 @@ pub struct ErrorsDocument {
 
 impl PredictionDocument {
     /// The document of this prediction of `measured`.
-    pub fn new(prediction: &Prediction, measured: &Results) -> Self {
+    pub fn new(prediction: &PredictionReport, measured: &Results) -> Self {
         let point = |point: &predicted::PredictedPoint| PointDocument {
             setting: measured.settings[point.setting].label.clone(),
-            measured: estimate(&point.measured),
+            measured: convert_estimate(&point.measured),
             predicted: point.predicted,
             error_ratio: point.error_ratio(),
             fitted: point.is_fitted,
         };
-        let column = |column: &predicted::Column| ColumnDocument {
+        let column = |column: &predicted::PredictionColumn| ColumnDocument {
             workload: measured.workloads[column.workload].name.clone(),
             metric: column.metric.name().to_owned(),
             points: column.points.iter().map(point).collect(),
@@ -125,38 +125,46 @@ impl PredictionDocument {
 }
 
 /// The JSON document, schema 1, with a line feed at its end.
-pub fn json(prediction: &Prediction, measured: &Results) -> String {
+pub fn render_json(prediction: &PredictionReport, measured: &Results) -> String {
     let text = serde_json::to_string(&PredictionDocument::new(prediction, measured));
     text.expect("a document has text keys and finite numbers only, so it always serialises") + "\n"
 }
 
 /// A table for each workload, the ranks, and the errors over all.
-pub fn terminal(prediction: &Prediction, measured: &Results, screen: Screen) -> String {
+pub fn render_terminal(
+    prediction: &PredictionReport,
+    measured: &Results,
+    screen: Screen,
+) -> String {
     let heading = format!("{} on {}, beside {}", measured.name, measured.testbed, prediction.by);
-    let mut text = wrapped(&heading, "", screen.columns) + "\n";
+    let mut text = wrap_text(&heading, "", screen.columns) + "\n";
     let labels = ShortLabels::from_results(measured).labels;
     for columns in prediction.columns.chunk_by(|a, b| a.workload == b.workload) {
         let mut table = Table::new();
-        let name = printable(&measured.workloads[columns[0].workload].name);
+        let name = make_printable(&measured.workloads[columns[0].workload].name);
         table.set_header([name.as_str(), "", "measured", "predicted", "error"]);
-        for line in columns.iter().flat_map(|column| lines(column, measured, &labels)) {
+        for line in columns.iter().flat_map(|column| build_rows(column, measured, &labels)) {
             table.add_row(line);
         }
-        text += &(plain(table, 2..=4, screen.columns).join("\n") + "\n");
+        text += &(render_plain_table(table, 2..=4, screen.columns).join("\n") + "\n");
         for column in columns {
-            text += &ranked(column)
-                .map_or_else(String::new, |ranks| wrapped(&ranks, "  ", screen.columns));
+            text += &format_rank(column)
+                .map_or_else(String::new, |ranks| wrap_text(&ranks, "  ", screen.columns));
         }
         text.push('\n');
     }
-    for line in conclusion(prediction) {
-        text += &wrapped(&line, "", screen.columns);
+    for line in summarize_prediction(prediction) {
+        text += &wrap_text(&line, "", screen.columns);
     }
     text
 }
 
 /// The rows of one figure, with its name in the first.
-fn lines(column: &predicted::Column, measured: &Results, labels: &[String]) -> Vec<[String; 5]> {
+fn build_rows(
+    column: &predicted::PredictionColumn,
+    measured: &Results,
+    labels: &[String],
+) -> Vec<[String; 5]> {
     let traffic = &measured.workloads[column.workload].traffic;
     let sizes = column.points.iter().flat_map(|point| [point.measured.value, point.predicted]);
     let scale = Scale::choose(column.metric, traffic, sizes.fold(0.0, f64::max));
@@ -167,22 +175,22 @@ fn lines(column: &predicted::Column, measured: &Results, labels: &[String]) -> V
         let mark = if point.is_fitted { "*" } else { "" };
         [
             name.to_owned(),
-            format!("{}{mark}", printable(&labels[point.setting])),
+            format!("{}{mark}", make_printable(&labels[point.setting])),
             scale.add_unit(&format!("{}{half}", scale.number(point.measured.value))),
             scale.with_unit(point.predicted),
-            error(point),
+            format_error(point),
         ]
     };
     column.points.iter().enumerate().map(line).collect()
 }
 
 /// The error of a prediction, as text.
-pub(crate) fn error(point: &predicted::PredictedPoint) -> String {
-    point.error_ratio().map_or_else(|| "n/a".to_owned(), |error| format::change(1.0 + error))
+pub(crate) fn format_error(point: &predicted::PredictedPoint) -> String {
+    point.error_ratio().map_or_else(|| "n/a".to_owned(), |error| format::format_change(1.0 + error))
 }
 
 /// The rank correlation as text; `None` without one.
-pub(crate) fn ranked(column: &predicted::Column) -> Option<String> {
+pub(crate) fn format_rank(column: &predicted::PredictionColumn) -> Option<String> {
     let rank = column.rank?;
     let of_apart = match rank.tau_apart {
         Some(tau) if rank.apart < rank.pairs => {
@@ -199,7 +207,7 @@ pub(crate) fn ranked(column: &predicted::Column) -> Option<String> {
 }
 
 /// The errors over all cells, and the remarks.
-pub(crate) fn conclusion(prediction: &Prediction) -> Vec<String> {
+pub(crate) fn summarize_prediction(prediction: &PredictionReport) -> Vec<String> {
     let mut lines: Vec<String> = prediction
         .errors
         .iter()
@@ -208,12 +216,13 @@ pub(crate) fn conclusion(prediction: &Prediction) -> Vec<String> {
                 "{}: error at most {} in half of {}, at most {} in nine of ten",
                 figure_name(errors),
                 format::rough_percent(errors.median_ratio),
-                format::count(errors.cells, "cell"),
+                format::format_count(errors.cells, "cell"),
                 format::rough_percent(errors.p90_ratio)
             )
         })
         .collect();
-    let is_fitted = |column: &predicted::Column| column.points.iter().any(|point| point.is_fitted);
+    let is_fitted =
+        |column: &predicted::PredictionColumn| column.points.iter().any(|point| point.is_fitted);
     if prediction.columns.iter().any(is_fitted) {
         lines.push("* the model was fitted to this cell; it is left out of the errors".to_owned());
     }

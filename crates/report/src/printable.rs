@@ -11,14 +11,14 @@ pub(crate) const PLAIN: &str = "\u{1b}[0m";
 
 /// A text of one line without control and format characters; each is shown as JSON escapes it
 /// (`\u001b`).
-pub fn printable(text: &str) -> String {
-    escaped(text, |_, _| 0).into_owned()
+pub fn make_printable(text: &str) -> String {
+    escape_unprintable(text, |_, _| 0).into_owned()
 }
 
-/// Like [`printable`], for text of many lines: tabs and ends of lines stay, and with `keeps_paint`
+/// Like [`make_printable`], for text of many lines: tabs and ends of lines stay, and with `keeps_paint`
 /// also the terminal styles of this crate.
 pub fn printable_lines(text: &str, keeps_paint: bool) -> Cow<'_, str> {
-    escaped(text, |rest, c| match c {
+    escape_unprintable(text, |rest, c| match c {
         '\n' | '\t' => 1,
         '\r' if rest.starts_with("\r\n") => 1,
         '\u{1b}' if keeps_paint => {
@@ -31,7 +31,7 @@ pub fn printable_lines(text: &str, keeps_paint: bool) -> Cow<'_, str> {
 
 /// Escapes unprintable characters. `kept` returns the number of bytes, from such a character on,
 /// that are kept.
-fn escaped(text: &str, kept: impl Fn(&str, char) -> usize) -> Cow<'_, str> {
+fn escape_unprintable(text: &str, kept: impl Fn(&str, char) -> usize) -> Cow<'_, str> {
     let mut shown = String::new();
     let mut copied = 0;
     let mut at = 0;
@@ -72,7 +72,7 @@ fn is_unprintable(c: char) -> bool {
 /// Text escaped for Markdown, inside and outside of a table.
 pub(crate) fn markdown_escaped(text: &str) -> String {
     let mut escaped = String::new();
-    for c in printable(text).chars() {
+    for c in make_printable(text).chars() {
         match c {
             '<' => escaped += "&lt;",
             '>' => escaped += "&gt;",
@@ -104,10 +104,10 @@ mod tests {
             ("µs ±5%, ─", "µs ±5%, ─"),
         ] {
             assert_eq!(lines(text), shown);
-            assert_eq!(printable(text), shown);
+            assert_eq!(make_printable(text), shown);
         }
         assert_eq!(lines("a\tb\r\nc\n"), "a\tb\r\nc\n");
-        assert_eq!(printable("a\tb\n"), r"a\u0009b\u000a");
+        assert_eq!(make_printable("a\tb\n"), r"a\u0009b\u000a");
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_model::summary::{FailedCheck, Outlier};
-use latput_model::{Cell, SmallestEffect};
+use latput_model::summary::{FailedCheck, OutlierRun};
+use latput_model::{CellSummary, SmallestEffect};
 use latput_stats::Estimate;
 use latput_trial::metric::Scale;
 use latput_trial::{Finding, Metric};
 use latput_units::IntoSet;
 
-use crate::view::{View, estimate, rate_metric};
+use crate::view::{ReportView, finite_estimate, rate_metric};
 use crate::{failed, format};
 
 /// The warning about one kind of problem.
@@ -29,7 +29,7 @@ pub(crate) const INTERVALS: &str = "intervals";
 const WORST_OUTLIERS: usize = 2;
 
 /// All remarks on the results, most severe first.
-pub(crate) fn remarks(view: &View<'_>) -> Vec<Remark> {
+pub(crate) fn collect_remarks(view: &ReportView<'_>) -> Vec<Remark> {
     let plain = |title: &str, line: &String| Remark {
         title: title.to_owned(),
         digest: line.clone(),
@@ -37,10 +37,10 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<Remark> {
     };
     let mut remarks: Vec<Remark> =
         view.summary.warnings.iter().map(|line| plain("warning", line)).collect();
-    remarks.extend(fitness(view));
+    remarks.extend(fitness_remarks(view));
     remarks.extend(too_wide(view));
     remarks.extend(failed_checks(view));
-    remarks.extend(outliers(view));
+    remarks.extend(outlier_remark(view));
     let found = |finding: &Finding| plain(&finding.name, &finding.sentence());
     remarks.extend(view.results.findings.iter().map(found));
     remarks.extend(view.results.notes.iter().map(|line| plain("note", line)));
@@ -48,16 +48,17 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<Remark> {
 }
 
 /// Slices and trials that are out of the comparisons, by setting, and the conditions of the answer.
-fn fitness(view: &View<'_>) -> Vec<Remark> {
+fn fitness_remarks(view: &ReportView<'_>) -> Vec<Remark> {
     let fitness = &view.summary.fitness;
-    let labels: Vec<String> =
-        (0..view.results.settings.len()).map(|setting| view.label(setting).to_owned()).collect();
+    let labels: Vec<String> = (0..view.results.settings.len())
+        .map(|setting| view.short_label(setting).to_owned())
+        .collect();
     let beside = fitness.beside_in_words().map(|digest| Remark {
         title: "other work".to_owned(),
         digest,
         full: Vec::new(),
     });
-    let out = fitness.sentence().map(|digest| Remark {
+    let out = fitness.describe_unfit().map(|digest| Remark {
         title: "disturbed".to_owned(),
         digest,
         full: fitness.by_setting_in_words(&labels).into_iter().collect(),
@@ -68,12 +69,12 @@ fn fitness(view: &View<'_>) -> Vec<Remark> {
 /// The remark on wide intervals: with a judged goal the smallest effects that the run could have
 /// proven, else netperf's warning for all cells at once: the wanted width, and the widest that was
 /// reached.
-fn too_wide(view: &View<'_>) -> Option<Remark> {
+fn too_wide(view: &ReportView<'_>) -> Option<Remark> {
     let cells = &view.summary.cells;
-    let wide: Vec<&Cell> = cells.iter().filter(|cell| !cell.narrow_enough()).collect();
-    let rate = |cell: &Cell| {
-        let metric = rate_metric(&view.traffic(cell.workload));
-        Some((metric, estimate(cell, metric)?.half_width_ratio()?))
+    let wide: Vec<&CellSummary> = cells.iter().filter(|cell| !cell.narrow_enough()).collect();
+    let rate = |cell: &CellSummary| {
+        let metric = rate_metric(&view.workload_traffic(cell.workload));
+        Some((metric, finite_estimate(cell, metric)?.half_width_ratio()?))
     };
     let widest = wide.iter().filter_map(|cell| Some((cell, rate(cell)?)));
     let widest = widest.max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
@@ -83,13 +84,13 @@ fn too_wide(view: &View<'_>) -> Option<Remark> {
     if let Some(remark) = smallest_effect(view) {
         return Some(remark);
     }
-    let cpu = |cell, metric| half_width_words(estimate(cell, metric));
+    let cpu = |cell, metric| half_width_words(finite_estimate(cell, metric));
     let worst = widest.map_or_else(
         || "none of them has an interval".to_owned(),
         |(cell, (metric, half_width))| {
             format!(
                 "the widest, {}: {} ±{}, CPU of the SUT {}, of the generator {}",
-                place(view, cell.setting, cell.workload),
+                format_cell(view, cell.setting, cell.workload),
                 metric.column(),
                 format::rough_percent(half_width),
                 cpu(cell, Metric::SutCpuBusyRatio),
@@ -100,16 +101,16 @@ fn too_wide(view: &View<'_>) -> Option<Remark> {
     let digest = format!(
         "{} of {} are not within ±{} at {}; {worst}",
         wide.len(),
-        format::count(cells.len(), "cell"),
-        format::percent(view.results.half_width),
-        format::percent(view.results.confidence),
+        format::format_count(cells.len(), "cell"),
+        format::format_percent(view.results.half_width),
+        format::format_percent(view.results.confidence),
     );
     Some(Remark { title: INTERVALS.to_owned(), digest, full: view.summary.too_wide.clone() })
 }
 
 /// The objective's smallest effect, or the largest of the limits'; behind it all of them, each with its value for
 /// four times the time.
-fn smallest_effect(view: &View<'_>) -> Option<Remark> {
+fn smallest_effect(view: &ReportView<'_>) -> Option<Remark> {
     let all = &view.summary.recommendation.as_ref()?.smallest;
     let (limits, objective): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.limit.is_some());
     let size = |one: &&&SmallestEffect| one.ratio.ln().abs();
@@ -118,7 +119,7 @@ fn smallest_effect(view: &View<'_>) -> Option<Remark> {
     let digest = format!(
         "This run could detect {} changes of {} or more.",
         changed_figure(told),
-        effect(told.ratio)
+        format_effect(told.ratio)
     );
     let line = |one: &SmallestEffect| {
         let base = one.limit.as_ref().map_or_else(
@@ -128,9 +129,9 @@ fn smallest_effect(view: &View<'_>) -> Option<Remark> {
         format!(
             "{}: a run like this proves a difference of {} {base} with a chance of 80%. Four times the blocks \
              prove {}.",
-            figures(view, one),
-            effect(one.ratio),
-            effect(one.ratio_in_four_times),
+            describe_figures(view, one),
+            format_effect(one.ratio),
+            format_effect(one.ratio_in_four_times),
         )
     };
     let full = all.iter().map(line).collect();
@@ -145,7 +146,7 @@ fn changed_figure(one: &SmallestEffect) -> &'static str {
 }
 
 /// `p99 of tcp_rr`, `p99 of 2 workloads`; `objective` if it is made of several metrics.
-fn figures(view: &View<'_>, one: &SmallestEffect) -> String {
+fn describe_figures(view: &ReportView<'_>, one: &SmallestEffect) -> String {
     let metrics: BTreeSet<Metric> = one.figures.iter().map(|(_, metric)| *metric).into_set();
     let Some(metric) = metrics.first().filter(|_| metrics.len() == 1) else {
         return "objective".to_owned();
@@ -163,7 +164,7 @@ fn is_factor(ratio: f64) -> bool {
 }
 
 /// `12%`, from a ratio of 0.88 or of 1.12. Changes above a factor of 10 have no percentage.
-fn effect(ratio: f64) -> String {
+fn format_effect(ratio: f64) -> String {
     let percent = (ratio - 1.0).abs() * 100.0;
     match percent {
         _ if is_factor(ratio) => "a factor of 10".to_owned(),
@@ -180,16 +181,16 @@ fn half_width_words(estimate: Option<&Estimate>) -> String {
 }
 
 /// One remark for each check that failed; behind it each cell in which it failed.
-fn failed_checks(view: &View<'_>) -> Vec<Remark> {
+fn failed_checks(view: &ReportView<'_>) -> Vec<Remark> {
     let mut by_name: BTreeMap<&str, Vec<&FailedCheck>> = BTreeMap::new();
     for check in &view.summary.failed_checks {
         by_name.entry(&check.name).or_default().push(check);
     }
     let remark = |(name, checks): (&str, Vec<&FailedCheck>)| {
-        let digest = failed::sentence(view, &checks)?;
+        let digest = failed::describe_failures(view, &checks)?;
         let line = |check: &FailedCheck| {
-            let place = place(view, check.setting, check.workload);
-            format!("{place} ({}): {}", format::count(check.runs, "run"), check.detail)
+            let place = format_cell(view, check.setting, check.workload);
+            format!("{place} ({}): {}", format::format_count(check.runs, "run"), check.detail)
         };
         let mut full: Vec<String> = checks.iter().map(|check| line(check)).collect();
         if full.len() == 1 {
@@ -201,20 +202,20 @@ fn failed_checks(view: &View<'_>) -> Vec<Remark> {
 }
 
 /// The number of outlier runs, and the farthest of them.
-fn outliers(view: &View<'_>) -> Option<Remark> {
+fn outlier_remark(view: &ReportView<'_>) -> Option<Remark> {
     let outliers = &view.summary.outliers;
     let runs: BTreeSet<(usize, usize, u32)> =
         outliers.iter().map(|o| (o.setting, o.workload, o.block)).into_set();
-    let distance = |outlier: &Outlier| {
+    let distance = |outlier: &OutlierRun| {
         let log = (outlier.value / outlier.median).ln().abs();
         if log.is_nan() { 0.0 } else { log }
     };
-    let line = |outlier: &Outlier| {
-        let traffic = view.traffic(outlier.workload);
+    let line = |outlier: &OutlierRun| {
+        let traffic = view.workload_traffic(outlier.workload);
         let scale = Scale::choose(outlier.metric, &traffic, outlier.value.max(outlier.median));
         format!(
             "{}, block {}: {} {}, median of its cell {}",
-            place(view, outlier.setting, outlier.workload),
+            format_cell(view, outlier.setting, outlier.workload),
             outlier.block,
             outlier.metric.column(),
             scale.with_unit(outlier.value),
@@ -224,7 +225,7 @@ fn outliers(view: &View<'_>) -> Option<Remark> {
     if outliers.is_empty() {
         return None;
     }
-    let mut farthest: Vec<&Outlier> = outliers.iter().collect();
+    let mut farthest: Vec<&OutlierRun> = outliers.iter().collect();
     farthest.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
     // An outlier in one figure is often one in others, so each run is named once.
     let mut named = BTreeSet::new();
@@ -234,12 +235,12 @@ fn outliers(view: &View<'_>) -> Option<Remark> {
     let digest = format!(
         "{} of {} are far from the others of their cell. Farthest: {}",
         runs.len(),
-        format::count(view.results.rows.len(), "run"),
+        format::format_count(view.results.rows.len(), "run"),
         farthest.join("; ")
     );
     Some(Remark { title: "outliers".to_owned(), digest, full: outliers.iter().map(line).collect() })
 }
 
-fn place(view: &View<'_>, setting: usize, workload: usize) -> String {
-    format!("{}, {}", view.label(setting), view.workload_name(workload))
+fn format_cell(view: &ReportView<'_>, setting: usize, workload: usize) -> String {
+    format!("{}, {}", view.short_label(setting), view.workload_name(workload))
 }

@@ -47,7 +47,7 @@ const SHARED_TESTBEDS: [&str; 3] = ["lab", "loopback", "vm"];
 const SHARED_KINDS: [&str; 3] = ["sim:", "vm:", "import:"];
 
 /// The results without names and addresses. The kernel's release, models and drivers stay.
-pub fn shared(results: &Results) -> Results {
+pub fn redact_results(results: &Results) -> Results {
     let names = filter_of(results);
     let Results {
         name,
@@ -69,14 +69,14 @@ pub fn shared(results: &Results) -> Results {
         findings,
         beside,
     } = results;
-    let without_names = |text: &String| names.without(text);
+    let without_names = |text: &String| names.redact_text(text);
     Results {
-        name: names.without(name),
+        name: names.redact_text(name),
         goal: goal.as_ref().map(without_names),
         confidence: *confidence,
         half_width: *half_width,
         testbed: shared_testbed(testbed),
-        latput_version: names.without(latput_version),
+        latput_version: names.redact_text(latput_version),
         seed: *seed,
         hosts: hosts.iter().map(|host| shared_host(host, &names)).collect(),
         settings: settings.iter().map(|setting| shared_setting(setting, &names)).collect(),
@@ -84,7 +84,7 @@ pub fn shared(results: &Results) -> Results {
             .iter()
             // A command has paths, addresses and perhaps passwords, and live traffic has peers and an endpoint.
             .map(|load| Workload {
-                name: names.without(&load.name),
+                name: names.redact_text(&load.name),
                 program: None,
                 live: None,
                 ..load.clone()
@@ -97,7 +97,10 @@ pub fn shared(results: &Results) -> Results {
         source: None,
         today: today
             .iter()
-            .map(|host| HostToday { host: names.host(&host.host, host.role), ..host.clone() })
+            .map(|host| HostToday {
+                host: names.lookup_host(&host.host, host.role),
+                ..host.clone()
+            })
             .collect(),
         findings: findings.iter().map(|finding| shared_finding(finding, &names)).collect(),
         beside: *beside,
@@ -112,13 +115,13 @@ fn filter_of(results: &Results) -> NameFilter {
             results.hosts.iter().filter(|host| host.role == role).collect();
         for (number, host) in (1..).zip(&hosts) {
             let number = if hosts.len() == 1 { String::new() } else { format!("-{number}") };
-            names.rename(&host.host, &format!("{}{number}", role.name()));
-            names.hide(&host.interface, "IFACE");
+            names.rename_host(&host.host, &format!("{}{number}", role.name()));
+            names.hide_name(&host.interface, "IFACE");
         }
     }
     if shared_testbed(&results.testbed) != results.testbed {
         let parts = results.testbed.split(|c: char| !(c.is_alphanumeric() || "-_.".contains(c)));
-        parts.for_each(|part| names.hide(part, "NAME"));
+        parts.for_each(|part| names.hide_name(part, "NAME"));
     }
     names
 }
@@ -139,10 +142,10 @@ fn shared_host(host: &HostFacts, names: &NameFilter) -> HostFacts {
     let is_shared = |(key, _): &&(String, String)| is_shared_fact(key);
     let shared = facts.iter().filter(is_shared);
     HostFacts {
-        host: names.host(name, *role),
+        host: names.lookup_host(name, *role),
         role: *role,
         interface: "IFACE".to_owned(),
-        facts: shared.map(|(key, value)| (key.clone(), names.without(value))).collect(),
+        facts: shared.map(|(key, value)| (key.clone(), names.redact_text(value))).collect(),
     }
 }
 
@@ -153,22 +156,22 @@ pub fn is_shared_fact(name: &str) -> bool {
 
 fn shared_setting(setting: &LabelledSetting, names: &NameFilter) -> LabelledSetting {
     let LabelledSetting { label, by_role } = setting;
-    LabelledSetting { label: names.without(label), by_role: by_role.clone() }
+    LabelledSetting { label: names.redact_text(label), by_role: by_role.clone() }
 }
 
 fn shared_row(row: &Row, names: &NameFilter) -> Row {
     let Observation { traffic, probe, hosts, checks, reported_metrics, figures, programs, live } =
         &row.observation;
     let host = |host: &HostObservation| HostObservation {
-        host: names.host(&host.host, host.role),
+        host: names.lookup_host(&host.host, host.role),
         tcp_groups: of_ports(&host.tcp_groups),
         others: Vec::new(), // names of somebody's programs
         ..host.clone()
     };
     let check = |check: &Check| Check {
-        name: names.without(&check.name),
+        name: names.redact_text(&check.name),
         passed: check.passed,
-        detail: names.without(&check.detail),
+        detail: names.redact_text(&check.detail),
     };
     let observation = Observation {
         traffic: traffic.clone(),
@@ -179,7 +182,7 @@ fn shared_row(row: &Row, names: &NameFilter) -> Row {
         figures: figures.clone(),
         programs: programs.clone(),
         live: live.as_ref().map(|slice| LiveSlice {
-            banned: slice.banned.as_ref().map(|why| names.without(why)),
+            banned: slice.banned.as_ref().map(|why| names.redact_text(why)),
             ..slice.clone()
         }),
     };
@@ -198,11 +201,11 @@ fn shared_finding(finding: &Finding, names: &NameFilter) -> Finding {
     let figure = seen.split(" (").next().unwrap_or_default();
     let seen: &str = if name == OTHER_LOAD { figure } else { seen };
     Finding {
-        name: names.without(name),
-        hosts: hosts.iter().map(|host| names.host(host, Role::Sut)).collect(),
-        seen: names.without(seen),
-        meaning: names.without(meaning),
-        remedy: names.without(remedy),
+        name: names.redact_text(name),
+        hosts: hosts.iter().map(|host| names.lookup_host(host, Role::Sut)).collect(),
+        seen: names.redact_text(seen),
+        meaning: names.redact_text(meaning),
+        remedy: names.redact_text(remedy),
     }
 }
 

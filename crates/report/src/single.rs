@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use comfy_table::Table;
-use latput_model::Cell;
+use latput_model::CellSummary;
 use latput_stats::{Estimate, order};
 use latput_trial::metric::{self, Scale};
 use latput_trial::observation::{CpuMethod, CpuTime, HostObservation, Role};
@@ -13,13 +13,13 @@ use latput_trial::results::HostFacts;
 use latput_trial::{Metric, Observation};
 
 use crate::format;
-use crate::lines::width;
-use crate::plain::plain;
-use crate::printable::printable;
-use crate::view::{CPU_PARTS, View, cpu_shares, estimate, is_too_wide, rate_metric};
+use crate::lines::display_width;
+use crate::plain::render_plain_table;
+use crate::printable::make_printable;
+use crate::view::{CPU_PARTS, ReportView, cpu_shares, finite_estimate, is_too_wide, rate_metric};
 
 /// The only cell of the results; `None` if there are several.
-pub(crate) fn only_cell(view: &View<'_>) -> Option<(usize, usize)> {
+pub(crate) fn only_cell(view: &ReportView<'_>) -> Option<(usize, usize)> {
     match view.summary.cells.as_slice() {
         [cell] if view.results.settings.len() == 1 && view.results.workloads.len() == 1 => {
             Some((cell.setting, cell.workload))
@@ -30,15 +30,15 @@ pub(crate) fn only_cell(view: &View<'_>) -> Option<(usize, usize)> {
 
 /// The figures, then CPU time and packets. Figures have short names if lines of `columns` have no
 /// room for phrases.
-pub(crate) fn figures(
-    view: &View<'_>,
+pub(crate) fn render_figures(
+    view: &ReportView<'_>,
     (setting, workload): (usize, usize),
     columns: usize,
 ) -> String {
-    let Some(cell) = view.cell(setting, workload) else { return String::new() };
-    let long = lines(view, cell, Metric::phrase, usize::MAX);
-    let fits = long.iter().all(|line| width(line) <= columns);
-    let short = || lines(view, cell, Metric::column, columns);
+    let Some(cell) = view.find_cell(setting, workload) else { return String::new() };
+    let long = figure_lines(view, cell, Metric::phrase, usize::MAX);
+    let fits = long.iter().all(|line| display_width(line) <= columns);
+    let short = || figure_lines(view, cell, Metric::column, columns);
     let mut text = if fits { long } else { short() }.join("\n") + "\n\n";
     for role in [Role::Sut, Role::Generator, Role::Observer] {
         for host in view.results.hosts.iter().filter(|host| host.role == role) {
@@ -51,7 +51,7 @@ pub(crate) fn figures(
 
 /// netperf's warning block: the wanted precision, and the reached one of each figure of the
 /// stopping rule.
-fn not_narrow_enough(view: &View<'_>, cell: &Cell) -> String {
+fn not_narrow_enough(view: &ReportView<'_>, cell: &CellSummary) -> String {
     if cell.narrow_enough() {
         return String::new();
     }
@@ -61,13 +61,13 @@ fn not_narrow_enough(view: &View<'_>, cell: &Cell) -> String {
     }
     let mut text = format!(
         "\nWARNING: ±{} at {} was not reached in {}. Find what varies before you use the figures.\n",
-        format::percent(view.results.half_width),
-        format::percent(view.results.confidence),
-        format::count(cell.runs, "run"),
+        format::format_percent(view.results.half_width),
+        format::format_percent(view.results.confidence),
+        format::format_count(cell.runs, "run"),
     );
-    let rate = rate_metric(&view.traffic(cell.workload));
+    let rate = rate_metric(&view.workload_traffic(cell.workload));
     for metric in [rate, Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio] {
-        let reached = estimate(cell, metric).and_then(Estimate::half_width_ratio);
+        let reached = finite_estimate(cell, metric).and_then(Estimate::half_width_ratio);
         let reached = reached.map_or_else(
             || "no interval".to_owned(),
             |ratio| format!("±{}", format::rough_percent(ratio)),
@@ -80,21 +80,21 @@ fn not_narrow_enough(view: &View<'_>, cell: &Cell) -> String {
 }
 
 /// One line for each figure.
-fn lines(
-    view: &View<'_>,
-    cell: &Cell,
+fn figure_lines(
+    view: &ReportView<'_>,
+    cell: &CellSummary,
     name: fn(Metric) -> &'static str,
     columns: usize,
 ) -> Vec<String> {
-    let traffic = view.traffic(cell.workload);
+    let traffic = view.workload_traffic(cell.workload);
     let mut table = Table::new();
-    for metric in view.metrics(cell.workload) {
-        let Some(estimate) = estimate(cell, metric) else { continue };
+    for metric in view.workload_metrics(cell.workload) {
+        let Some(estimate) = finite_estimate(cell, metric) else { continue };
         let scale = Scale::choose(metric, &traffic, estimate.value);
         // One run tells nothing of others; its percentiles have an interval of its own samples.
         let within = within_run(cell, metric, view.results.confidence);
         let estimate = within.as_ref().unwrap_or(estimate);
-        let interval = format::interval(estimate).map_or_else(String::new, |(low, high)| {
+        let interval = format::interval_bounds(estimate).map_or_else(String::new, |(low, high)| {
             format!("{} to {}", scale.number(low), scale.number(high))
         });
         let wide = if is_too_wide(cell, metric) { "~" } else { "" };
@@ -104,30 +104,30 @@ fn lines(
             scale.unit.to_owned(),
             format!("{interval}{wide}"),
             if within.is_some() {
-                format!("{}, within the run", format::method(estimate))
+                format!("{}, within the run", format::format_method(estimate))
             } else {
-                format::method(estimate)
+                format::format_method(estimate)
             },
         ]);
     }
-    plain(table, 1..=1, columns)
+    render_plain_table(table, 1..=1, columns)
 }
 
 /// The distribution-free interval of a percentile from a run's own samples, if there is only one
 /// run.
-fn within_run(cell: &Cell, metric: Metric, confidence: f64) -> Option<Estimate> {
+fn within_run(cell: &CellSummary, metric: Metric, confidence: f64) -> Option<Estimate> {
     let histogram = if metric.is_of_probe() { &cell.probe } else { &cell.latency };
     let histogram = histogram.as_ref().filter(|_| cell.runs == 1)?;
     order::quantile_within(histogram, metric.quantile()?, confidence)
 }
 
 /// One host's CPU time by kind, its service demand and its packets, over all runs.
-fn host_lines(view: &View<'_>, cell: (usize, usize), facts: &HostFacts) -> String {
+fn host_lines(view: &ReportView<'_>, cell: (usize, usize), facts: &HostFacts) -> String {
     let mut text = String::new();
     let name = match facts.role {
         Role::Sut => "SUT".to_owned(),
         role if facts.host == role.name() => facts.host.clone(),
-        role => format!("{} {}", role.name(), printable(&facts.host)),
+        role => format!("{} {}", role.name(), make_printable(&facts.host)),
     };
     let runs = || view.results.rows.iter().map(|row| &row.observation);
     let hosts: Vec<&HostObservation> =
@@ -138,7 +138,7 @@ fn host_lines(view: &View<'_>, cell: (usize, usize), facts: &HostFacts) -> Strin
         let parts: Vec<String> =
             parts.map(|(part, share)| format!("{part} {}", format::rough_percent(share))).collect();
         let _ = write!(text, "CPU of the {name}: {}", parts.join(", "));
-        let traffic = view.traffic(cell.1);
+        let traffic = view.workload_traffic(cell.1);
         let of_host = |run| metric::service_demand_us(&traffic, run, hosts_named(run, &facts.host));
         let demands: Vec<f64> = runs().filter_map(of_host).collect();
         if let Some(demand) = order::median(&demands, 0.5) {
@@ -147,7 +147,11 @@ fn host_lines(view: &View<'_>, cell: (usize, usize), facts: &HostFacts) -> Strin
             let _ = write!(text, "; service demand {figure}");
         }
         if let Some(ratio) = view.sampling_ratio(&facts.host).filter(|ratio| *ratio > 0.0) {
-            let _ = write!(text, "; latput's counting takes {} of a CPU", format::percent(ratio));
+            let _ = write!(
+                text,
+                "; latput's counting takes {} of a CPU",
+                format::format_percent(ratio)
+            );
         }
         text.push('\n');
     }
@@ -168,7 +172,7 @@ fn host_lines(view: &View<'_>, cell: (usize, usize), facts: &HostFacts) -> Strin
 }
 
 /// The CPU time that other programs reported for their end, with their method.
-fn program_lines(view: &View<'_>, role: Role) -> String {
+fn program_lines(view: &ReportView<'_>, role: Role) -> String {
     let mut shares: BTreeMap<(&str, &str, &str), Vec<f64>> = BTreeMap::new();
     let rows = view.results.rows.iter();
     for told in rows.flat_map(|row| &row.observation.programs).filter(|told| told.role == role) {
@@ -182,7 +186,7 @@ fn program_lines(view: &View<'_>, role: Role) -> String {
     let mut text = String::new();
     for ((program, base, method), shares) in shares {
         let mean = shares.iter().sum::<f64>() / shares.len() as f64;
-        let program = printable(program);
+        let program = make_printable(program);
         let share = format::rough_percent(mean);
         let _ = writeln!(
             text,

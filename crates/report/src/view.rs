@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use latput_model::labels::full_label;
-use latput_model::{Cell, Headline, ShortLabels, Summary};
+use latput_model::{CellSummary, Headline, ResultsSummary, ShortLabels};
 use latput_stats::Estimate;
 use latput_trial::metric::Scale;
 use latput_trial::observation::{CpuSource, CpuTime, HostObservation, Role};
@@ -13,15 +13,15 @@ use latput_trial::workload::Direction;
 use latput_trial::{Metric, Results, Traffic, Workload};
 use latput_units::IntoSet;
 
-use crate::format::{self, interval};
+use crate::format::{self, interval_bounds};
 use crate::next::shell_word;
-use crate::printable::printable;
+use crate::printable::make_printable;
 
 /// Results and their summary, with derived values.
 #[derive(Debug)]
-pub(crate) struct View<'a> {
+pub(crate) struct ReportView<'a> {
     pub(crate) results: &'a Results,
-    pub(crate) summary: &'a Summary,
+    pub(crate) summary: &'a ResultsSummary,
     /// Title of the column of settings: the knobs, if every label names the same ones.
     pub(crate) knobs: String,
     /// Labels without the part that all of them share.
@@ -40,32 +40,32 @@ pub(crate) struct SetCommand {
     pub(crate) line: String,
 }
 
-impl<'a> View<'a> {
-    pub(crate) fn new(results: &'a Results, summary: &'a Summary) -> Self {
+impl<'a> ReportView<'a> {
+    pub(crate) fn new(results: &'a Results, summary: &'a ResultsSummary) -> Self {
         let ShortLabels { knobs, labels } = ShortLabels::from_results(results);
-        let labels = labels.iter().map(|label| printable(label)).collect();
-        Self { results, summary, knobs: printable(&knobs), labels }
+        let labels = labels.iter().map(|label| make_printable(label)).collect();
+        Self { results, summary, knobs: make_printable(&knobs), labels }
     }
 
     /// The short name of a setting. A damaged file may refer to a missing one.
-    pub(crate) fn label(&self, setting: usize) -> &str {
+    pub(crate) fn short_label(&self, setting: usize) -> &str {
         self.labels.get(setting).map_or("unknown setting", String::as_str)
     }
 
     /// The whole name of a setting.
     pub(crate) fn full_label(&self, setting: usize) -> String {
         let label = full_label(self.results, setting);
-        printable(label.as_deref().unwrap_or("unknown setting"))
+        make_printable(label.as_deref().unwrap_or("unknown setting"))
     }
 
     /// The name of a workload.
     pub(crate) fn workload_name(&self, workload: usize) -> String {
         let name = self.results.workloads.get(workload).map(|workload| workload.name.as_str());
-        printable(name.unwrap_or("unknown workload"))
+        make_printable(name.unwrap_or("unknown workload"))
     }
 
     /// The workloads that have at least one finished run, with their index.
-    pub(crate) fn workloads(&self) -> impl Iterator<Item = (usize, &'a Workload)> + '_ {
+    pub(crate) fn measured_workloads(&self) -> impl Iterator<Item = (usize, &'a Workload)> + '_ {
         self.results
             .workloads
             .iter()
@@ -74,9 +74,9 @@ impl<'a> View<'a> {
     }
 
     /// The cells of one workload, by setting.
-    pub(crate) fn cells(&self, workload: usize) -> Vec<&'a Cell> {
+    pub(crate) fn workload_cells(&self, workload: usize) -> Vec<&'a CellSummary> {
         let settings = self.results.settings.len();
-        let mut cells: Vec<&Cell> = self
+        let mut cells: Vec<&CellSummary> = self
             .summary
             .cells
             .iter()
@@ -87,12 +87,12 @@ impl<'a> View<'a> {
     }
 
     /// One setting under one workload.
-    pub(crate) fn cell(&self, setting: usize, workload: usize) -> Option<&'a Cell> {
+    pub(crate) fn find_cell(&self, setting: usize, workload: usize) -> Option<&'a CellSummary> {
         self.summary.cells.iter().find(|cell| cell.setting == setting && cell.workload == workload)
     }
 
     /// The settings that have at least one cell.
-    pub(crate) fn settings(&self) -> Vec<usize> {
+    pub(crate) fn measured_settings(&self) -> Vec<usize> {
         let measured: BTreeSet<usize> = self
             .summary
             .cells
@@ -104,8 +104,8 @@ impl<'a> View<'a> {
     }
 
     /// The metrics that at least one cell of a workload has, in the order of tables.
-    pub(crate) fn metrics(&self, workload: usize) -> Vec<Metric> {
-        let cells = self.cells(workload);
+    pub(crate) fn workload_metrics(&self, workload: usize) -> Vec<Metric> {
+        let cells = self.workload_cells(workload);
         let figures = cells.iter().flat_map(|cell| &cell.metrics);
         let known = figures.filter(|(_, estimate)| estimate.value.is_finite());
         known.map(|(metric, _)| *metric).into_set().into_iter().collect()
@@ -114,45 +114,45 @@ impl<'a> View<'a> {
     /// The metrics of the plan's own that at least one cell of a workload has, by name.
     pub(crate) fn custom_metrics(&self, workload: usize) -> Vec<Metric> {
         let is_custom = |metric: &Metric| matches!(metric, Metric::Custom(_));
-        self.metrics(workload).into_iter().filter(is_custom).collect()
+        self.workload_metrics(workload).into_iter().filter(is_custom).collect()
     }
 
     /// The main figures of a workload, most important first: the plan's own, then those of its kind that at least one
     /// cell has.
     pub(crate) fn main_metrics(&self, workload: usize) -> Vec<Metric> {
-        let present = self.metrics(workload);
+        let present = self.workload_metrics(workload);
         let of_kind = self.results.workloads.get(workload).map(main_metrics).unwrap_or_default();
         let of_kind = of_kind.into_iter().filter(|metric| present.contains(metric));
         self.custom_metrics(workload).into_iter().chain(of_kind).collect()
     }
 
     /// The unit for all figures of one metric of one workload.
-    pub(crate) fn scale(&self, workload: usize, metric: Metric) -> Scale {
-        let figures = self.cells(workload);
+    pub(crate) fn choose_scale(&self, workload: usize, metric: Metric) -> Scale {
+        let figures = self.workload_cells(workload);
         let largest = figures
             .iter()
             .filter_map(|cell| cell.metrics.get(&metric))
             .map(|estimate| estimate.value.abs())
             .filter(|value| value.is_finite())
             .fold(0.0, f64::max);
-        Scale::choose(metric, &self.traffic(workload), largest)
+        Scale::choose(metric, &self.workload_traffic(workload), largest)
     }
 
     /// The traffic of a workload. A missing one gets a default, which only affects units.
-    pub(crate) fn traffic(&self, workload: usize) -> Traffic {
+    pub(crate) fn workload_traffic(&self, workload: usize) -> Traffic {
         let any = Traffic::tcp_stream(latput_units::Bytes::new(0), 1);
         self.results.workloads.get(workload).map_or(any, |workload| workload.traffic)
     }
 
     /// The answer in a few words, and its setting: `Recommended: set`, `Recommended: stay with`, or
     /// `No answer` without one. `None` without a goal.
-    pub(crate) fn verdict(&self) -> Option<(String, Option<String>)> {
+    pub(crate) fn short_answer(&self) -> Option<(String, Option<String>)> {
         let headline = self.summary.headline.as_ref()?;
         let setting =
             self.summary.recommendation.as_ref().map(|advice| self.full_label(advice.setting));
         let condition = self.summary.fitness.condition.as_deref();
         let words = |change: &str| match condition {
-            Some(condition) => format!("{}: {change}", capitalised(condition)),
+            Some(condition) => format!("{}: {change}", capitalize_first(condition)),
             None => format!("Recommended: {change}"),
         };
         Some(match headline {
@@ -166,7 +166,7 @@ impl<'a> View<'a> {
     /// The commands that apply the recommended setting; none if that is to change nothing.
     pub(crate) fn recommended_commands(&self) -> Vec<SetCommand> {
         match (&self.summary.headline, &self.summary.recommendation) {
-            (Some(Headline::Set(_)), Some(advice)) => self.commands(advice.setting),
+            (Some(Headline::Set(_)), Some(advice)) => self.commands_for_setting(advice.setting),
             _ => Vec::new(),
         }
     }
@@ -185,7 +185,7 @@ impl<'a> View<'a> {
 
     /// Whether every setting is in the Pareto set, which then tells nothing.
     pub(crate) fn is_every_setting_pareto(&self) -> bool {
-        self.settings().iter().all(|setting| self.summary.pareto.contains(setting))
+        self.measured_settings().iter().all(|setting| self.summary.pareto.contains(setting))
     }
 
     /// Whether a check failed in a run of this cell.
@@ -195,7 +195,7 @@ impl<'a> View<'a> {
     }
 
     /// Repetitions of the plan that have at least one finished trial.
-    pub(crate) fn blocks(&self) -> usize {
+    pub(crate) fn count_blocks(&self) -> usize {
         self.results.rows.iter().map(|row| row.block).into_set().len()
     }
 
@@ -220,7 +220,7 @@ impl<'a> View<'a> {
 
     /// The commands that apply a setting: one for all hosts if it is the same on each. Hosts of the
     /// lab no longer exist when this is read, so there the reader names an interface.
-    pub(crate) fn commands(&self, setting: usize) -> Vec<SetCommand> {
+    pub(crate) fn commands_for_setting(&self, setting: usize) -> Vec<SetCommand> {
         let mut commands: Vec<SetCommand> = Vec::new();
         let Some(setting) = self.results.settings.get(setting) else { return commands };
         for host in &self.results.hosts {
@@ -233,7 +233,7 @@ impl<'a> View<'a> {
             let values: Vec<String> =
                 values.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
             let line = format!("latput set {interface} {}", values.join(" "));
-            let name = printable(&host.host);
+            let name = make_printable(&host.host);
             match commands.iter_mut().find(|command| command.line == line) {
                 Some(command) => command.hosts = format!("{} and {name}", command.hosts),
                 None => commands.push(SetCommand { hosts: name, line }),
@@ -280,7 +280,7 @@ impl<'a> View<'a> {
     pub(crate) fn cost_of_counting(&self) -> Option<String> {
         let of_host = |host: &HostFacts| {
             let ratio = self.sampling_ratio(&host.host).filter(|ratio| *ratio > 0.0)?;
-            Some((format::percent(ratio), printable(&host.host)))
+            Some((format::format_percent(ratio), make_printable(&host.host)))
         };
         let mut costs = self.results.hosts.iter().filter_map(of_host);
         let (share, host) = costs.next()?;
@@ -293,24 +293,26 @@ impl<'a> View<'a> {
 
     /// The confidence of the intervals, and of those below the wanted one: with few runs an
     /// order-statistic interval cannot reach every confidence.
-    pub(crate) fn confidence(&self) -> String {
+    pub(crate) fn describe_confidence(&self) -> String {
         let wanted = self.results.confidence;
         let estimates = self.summary.cells.iter().flat_map(|cell| cell.metrics.values());
         let weakest = estimates
-            .filter(|estimate| interval(estimate).is_some() && estimate.confidence < wanted - 1e-6)
+            .filter(|estimate| {
+                interval_bounds(estimate).is_some() && estimate.confidence < wanted - 1e-6
+            })
             .min_by(|a, b| a.confidence.total_cmp(&b.confidence));
-        let text = format!("{} interval", format::percent(wanted));
+        let text = format!("{} interval", format::format_percent(wanted));
         weakest.map_or(text.clone(), |weakest| {
             format!(
                 "{text} (of medians {}: {} allow no more)",
-                format::percent(weakest.confidence),
-                format::count(weakest.runs, "run")
+                format::format_percent(weakest.confidence),
+                format::format_count(weakest.runs, "run")
             )
         })
     }
 
     /// A sentence on missing trials, if there are any.
-    pub(crate) fn shortage(&self) -> Option<String> {
+    pub(crate) fn describe_shortage(&self) -> Option<String> {
         let rows = self.results.rows.len();
         if rows == 0 || self.summary.cells.is_empty() {
             return Some(format!(
@@ -331,7 +333,7 @@ impl<'a> View<'a> {
 }
 
 /// A sentence's beginning with a capital letter.
-pub(crate) fn capitalised(words: &str) -> String {
+pub(crate) fn capitalize_first(words: &str) -> String {
     let mut chars = words.chars();
     let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
     first + chars.as_str()
@@ -391,12 +393,12 @@ fn main_metrics(workload: &Workload) -> Vec<Metric> {
 }
 
 /// Whether the interval of this figure is wider than wanted; only for figures of the stopping rule.
-pub(crate) fn is_too_wide(cell: &Cell, metric: Metric) -> bool {
+pub(crate) fn is_too_wide(cell: &CellSummary, metric: Metric) -> bool {
     cell.too_wide.contains(&metric)
 }
 
 /// The estimate of a figure, unless it is no number.
-pub(crate) fn estimate(cell: &Cell, metric: Metric) -> Option<&Estimate> {
+pub(crate) fn finite_estimate(cell: &CellSummary, metric: Metric) -> Option<&Estimate> {
     cell.metrics.get(&metric).filter(|estimate| estimate.value.is_finite())
 }
 

@@ -8,15 +8,18 @@ mod recompute;
 #[expect(dead_code, reason = "other tests use the rest of it")]
 mod synthetic;
 
-use latput_model::Summary;
-use latput_model::compare::{CompareMethod, compare};
-use latput_report::{Gate, Screen, comparison, html, junit, ktap, markdown, terminal};
+use latput_model::ResultsSummary;
+use latput_model::compare::{CompareMethod, compare_settings};
+use latput_report::{
+    Gate, Screen, comparison, render_html, render_junit, render_ktap, render_markdown,
+    render_terminal,
+};
 use latput_trial::{Metric, Results, Row};
-use latput_units::Rng;
+use latput_units::SeededRng;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use recompute::{page_differences, plain_text, rows, sentences, verdicts};
-use synthetic::{Figures, noise, results, rr, stream};
+use recompute::{check_rows, check_sentences, check_verdicts, page_differences, plain_text};
+use synthetic::{SyntheticFigures, build_results, noise_factor, rr_workload, stream_workload};
 
 /// Wide enough for every sentence to stay on its line.
 const SCREEN: Screen = Screen { columns: 1_000_000, is_styled: false };
@@ -29,7 +32,7 @@ const GOALS: &[&str] = &[
 ];
 
 #[derive(Clone, Debug)]
-struct Case {
+struct GeneratedCase {
     effects: Vec<f64>,
     blocks: u32,
     sd: f64,
@@ -38,25 +41,32 @@ struct Case {
     lost: bool,
 }
 
-fn cases() -> impl Strategy<Value = Case> {
+fn case_strategy() -> impl Strategy<Value = GeneratedCase> {
     let effects = prop::collection::vec(-1.5..1.5_f64, 1..4);
     (effects, 1..13_u32, 0.0..0.7_f64, any::<u64>(), 0..GOALS.len(), any::<bool>()).prop_map(
-        |(effects, blocks, sd, seed, goal, lost)| Case { effects, blocks, sd, seed, goal, lost },
+        |(effects, blocks, sd, seed, goal, lost)| GeneratedCase {
+            effects,
+            blocks,
+            sd,
+            seed,
+            goal,
+            lost,
+        },
     )
 }
 
 /// A run in which the settings differ by `effects`, on a logarithmic scale, with noise.
-fn made(case: &Case) -> Results {
+fn make_case_results(case: &GeneratedCase) -> Results {
     let labels: Vec<String> = (0..=case.effects.len()).map(|idx| format!("t={idx}us")).collect();
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-    let mut rng = Rng::from_seed(case.seed);
-    let workloads = [rr("rr"), rr("other"), stream("stream")];
-    let mut made = results(&labels, &workloads, case.blocks, |setting, _| {
+    let mut rng = SeededRng::from_seed(case.seed);
+    let workloads = [rr_workload("rr"), rr_workload("other"), stream_workload("stream")];
+    let mut made = build_results(&labels, &workloads, case.blocks, |setting, _| {
         let effect = if setting == 0 { 1.0 } else { case.effects[setting - 1].exp() };
-        Figures {
-            rate: 1e5 * effect * noise(&mut rng, case.sd),
-            p99_us: Some(50.0 / effect * noise(&mut rng, case.sd)),
-            service_demand_us: 2.0 * effect.sqrt() * noise(&mut rng, case.sd),
+        SyntheticFigures {
+            rate: 1e5 * effect * noise_factor(&mut rng, case.sd),
+            p99_us: Some(50.0 / effect * noise_factor(&mut rng, case.sd)),
+            service_demand_us: 2.0 * effect.sqrt() * noise_factor(&mut rng, case.sd),
         }
     });
     if case.lost {
@@ -68,7 +78,7 @@ fn made(case: &Case) -> Results {
 
 /// The geometric mean, over blocks, of the ratio to the first setting; from six blocks on without the smallest and
 /// the largest fifth, as scipy's `trim_mean(logs, 0.2)`.
-fn paired(results: &Results, load: &str, label: &str, metric: Metric) -> Option<f64> {
+fn paired_ratio(results: &Results, load: &str, label: &str, metric: Metric) -> Option<f64> {
     let load = results.workloads.iter().position(|it| it.name == load)?;
     let setting = results.settings.iter().position(|it| it.label == format!("t={label}"))?;
     let figure = |block: u32, setting: usize| {
@@ -87,7 +97,7 @@ fn paired(results: &Results, load: &str, label: &str, metric: Metric) -> Option<
 }
 
 /// Computes the changes of a goal for a tail again, and counts them.
-fn recomputed_changes(results: &Results, summary: &Summary) -> usize {
+fn recomputed_changes(results: &Results, summary: &ResultsSummary) -> usize {
     let advice = summary.recommendation.as_ref();
     let changes = advice.filter(|advice| advice.goal.starts_with("minimize latency_ns_p99"));
     let mut counted = 0;
@@ -98,7 +108,8 @@ fn recomputed_changes(results: &Results, summary: &Summary) -> usize {
         let mut product = 1.0;
         for (&workload, shown) in &change.by_workload {
             let name = &results.workloads[workload].name;
-            let again = paired(results, name, label, Metric::LatencyNsP99).expect("both were run");
+            let again =
+                paired_ratio(results, name, label, Metric::LatencyNsP99).expect("both were run");
             assert!((shown / again - 1.0).abs() < 1e-9, "{name} {label}: {shown} {again}");
             product *= again;
             counted += 1;
@@ -115,38 +126,42 @@ fn change_is_made_of_the_figures_beside_it() {
     let cases = std::env::var_os("PROPTEST_CASES").map_or(16, |_| Config::default().cases);
     let mut runner =
         TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
-    let counts = std::cell::Cell::new(Counts::default());
-    let checked = runner.run(&self::cases(), |case| {
-        let results = made(&case);
-        let summary = Summary::from_results(&results);
+    let counts = std::cell::Cell::new(CheckCounts::default());
+    let checked = runner.run(&self::case_strategy(), |case| {
+        let results = make_case_results(&case);
+        let summary = ResultsSummary::from_results(&results);
         let mut found = counts.get();
         found.changes += recomputed_changes(&results, &summary);
         // Of every case once with a goal whose changes are computed again, so that none runs without.
-        let of_tail = made(&Case { goal: 0, lost: false, ..case.clone() });
-        found.changes += recomputed_changes(&of_tail, &Summary::from_results(&of_tail));
-        let page = html(&results, &summary, None);
+        let of_tail = make_case_results(&GeneratedCase { goal: 0, lost: false, ..case.clone() });
+        found.changes += recomputed_changes(&of_tail, &ResultsSummary::from_results(&of_tail));
+        let page = render_html(&results, &summary, None);
         for text in [
-            terminal(&results, &summary, SCREEN),
-            markdown(&results, &summary).replace('\\', ""),
+            render_terminal(&results, &summary, SCREEN),
+            render_markdown(&results, &summary).replace('\\', ""),
             plain_text(&page),
         ] {
-            found.sentences += sentences(&text);
+            found.sentences += check_sentences(&text);
         }
-        found.cells +=
-            page_differences(&page, |load, label, metric| paired(&results, load, label, metric));
+        found.cells += page_differences(&page, |load, label, metric| {
+            paired_ratio(&results, load, label, metric)
+        });
         let method = CompareMethod { confidence: 0.9, smallest_effect: 0.01 };
-        let again = made(&Case { seed: case.seed ^ 1, ..case.clone() });
+        let again = make_case_results(&GeneratedCase { seed: case.seed ^ 1, ..case.clone() });
         let other = Results { seed: 1, ..again };
         let all: Vec<(usize, usize)> = (0..results.settings.len()).map(|it| (it, it)).collect();
         for compared in [
-            compare(&results, &results, &[(0, 1)], method),
-            compare(&results, &other, &all, method),
+            compare_settings(&results, &results, &[(0, 1)], method),
+            compare_settings(&results, &other, &all, method),
         ] {
-            found.rows += rows(&comparison::terminal(&compared, &results, SCREEN));
-            found.rows += rows(&comparison::markdown(&compared, &results).replace('\\', ""));
+            found.rows += check_rows(&comparison::render_terminal(&compared, &results, SCREEN));
+            found.rows +=
+                check_rows(&comparison::render_markdown(&compared, &results).replace('\\', ""));
             let gate = Gate::Worse;
-            for text in [junit(&compared, &results, gate), ktap(&compared, &results, gate)] {
-                found.verdicts += verdicts(&text);
+            for text in
+                [render_junit(&compared, &results, gate), render_ktap(&compared, &results, gate)]
+            {
+                found.verdicts += check_verdicts(&text);
             }
         }
         counts.set(found);
@@ -155,7 +170,7 @@ fn change_is_made_of_the_figures_beside_it() {
     if let Err(error) = checked {
         panic!("{error}");
     }
-    let Counts { sentences, rows, verdicts, cells, changes } = counts.get();
+    let CheckCounts { sentences, rows, verdicts, cells, changes } = counts.get();
     println!(
         "{sentences} sentences, {rows} rows, {verdicts} verdicts and {cells} cells were computed again"
     );
@@ -171,7 +186,7 @@ fn change_is_made_of_the_figures_beside_it() {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct CheckCounts {
     sentences: usize,
     rows: usize,
     verdicts: usize,

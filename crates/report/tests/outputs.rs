@@ -5,10 +5,10 @@ mod results;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use latput_model::{Headline, Summary};
+use latput_model::{Headline, ResultsSummary};
 use latput_report::{
-    Document, ReportError, Screen, brief, csv, html, html_with_trials, json, markdown, read_report,
-    shared, terminal,
+    Document, ReportError, Screen, html_with_trials, read_report, redact_results, render_brief,
+    render_csv, render_html, render_json, render_markdown, render_terminal,
 };
 use latput_stats::Histogram;
 use latput_trial::live::TcpGroup;
@@ -22,39 +22,39 @@ const HOSTILE: &str = "</script><script>alert('x')</script>\",|\n\u{1b}[31m`*";
 
 #[test]
 fn terminal_table_fits_80_columns() {
-    insta::assert_snapshot!(text(80));
+    insta::assert_snapshot!(render_checked_text(80));
 }
 
 #[test]
 fn terminal_table_fits_100_columns() {
-    insta::assert_snapshot!(text(100));
+    insta::assert_snapshot!(render_checked_text(100));
 }
 
 #[test]
 fn terminal_table_fits_160_columns() {
-    insta::assert_snapshot!(text(160));
+    insta::assert_snapshot!(render_checked_text(160));
 }
 
 #[test]
 fn only_a_terminal_gets_colours() {
-    let (results, summary) = demo();
+    let (results, summary) = build_demo();
     let escape = '\u{1b}';
-    assert!(!text(100).contains(escape));
-    let coloured = terminal(&results, &summary, Screen { columns: 100, is_styled: true });
+    assert!(!render_checked_text(100).contains(escape));
+    let coloured = render_terminal(&results, &summary, Screen { columns: 100, is_styled: true });
     assert!(coloured.contains(escape));
 }
 
 #[test]
 fn markdown_is_the_same_table() {
-    let (results, summary) = demo();
-    insta::assert_snapshot!(markdown(&results, &summary));
+    let (results, summary) = build_demo();
+    insta::assert_snapshot!(render_markdown(&results, &summary));
 }
 
 #[test]
 fn csv_has_line_per_run() {
-    let (mut results, _) = demo();
+    let (mut results, _) = build_demo();
     results.settings[1].label = HOSTILE.to_owned();
-    let lines = parse_csv(&csv(&results));
+    let lines = parse_csv(&render_csv(&results));
     assert_eq!(lines.len(), results.rows.len() + 1);
     let header = &lines[0];
     let column = |name: &str| header.iter().position(|other| other == name).expect(name);
@@ -74,9 +74,9 @@ fn csv_has_line_per_run() {
 
 #[test]
 fn json_follows_its_schema() {
-    let (results, summary) = demo();
+    let (results, summary) = build_demo();
     check_json(&results, &summary);
-    let text = json(&results, &summary);
+    let text = render_json(&results, &summary);
     let read: Document = serde_json::from_str(&text).unwrap();
     assert_eq!(read, Document::new(&results, &summary));
     assert_eq!(read.schema, latput_report::document::SCHEMA);
@@ -88,12 +88,16 @@ fn json_follows_its_schema() {
 
 #[test]
 fn wide_intervals_are_told_under_a_goal() {
-    let (mut results, summary) = demo();
+    let (mut results, summary) = build_demo();
     let effects = Document::new(&results, &summary).recommendation.unwrap().smallest_effects;
     let of = |idx: usize| (effects[idx].figures.len(), effects[idx].limit.as_deref());
     assert_eq!(of(0), (2, None));
     assert_eq!(of(1), (1, Some("throughput_bps >= 0.95 today")));
-    for text in [text(100), markdown(&results, &summary), html(&results, &summary, None)] {
+    for text in [
+        render_checked_text(100),
+        render_markdown(&results, &summary),
+        render_html(&results, &summary, None),
+    ] {
         assert!(
             text.contains("smallest effect")
                 && text.contains("This run could detect p99 changes of")
@@ -107,19 +111,19 @@ fn wide_intervals_are_told_under_a_goal() {
     assert!(old.recommendation.unwrap().smallest_effects.is_empty());
     // Of single runs there is nothing to tell, and without a goal nobody to tell it to.
     let check = |results: &Results| {
-        let text = markdown(results, &Summary::from_results(results));
+        let text = render_markdown(results, &ResultsSummary::from_results(results));
         assert!(text.contains("not within ±") && !text.contains("smallest effect"), "{text}");
     };
     results.goal = None;
     check(&results);
-    let (mut results, _) = demo();
+    let (mut results, _) = build_demo();
     results.rows.retain(|row| row.block == 0);
     check(&results);
 }
 
 #[test]
 fn schema_refuses_a_document_of_another_shape() {
-    let (results, summary) = demo();
+    let (results, summary) = build_demo();
     let validator = jsonschema::validator_for(&Document::json_schema()).unwrap();
     let mut document = serde_json::to_value(Document::new(&results, &summary)).unwrap();
     document["cells"][0]["metrics"]["latency_ns_p99"]["value"] = "fast".into();
@@ -128,7 +132,7 @@ fn schema_refuses_a_document_of_another_shape() {
 
 #[test]
 fn non_finite_figures_keep_json_valid() {
-    let (mut results, mut summary) = demo();
+    let (mut results, mut summary) = build_demo();
     results.half_width = f64::NAN;
     for estimate in summary.cells.iter_mut().flat_map(|cell| cell.metrics.values_mut()) {
         estimate.low = f64::NEG_INFINITY;
@@ -144,8 +148,8 @@ fn non_finite_figures_keep_json_valid() {
 
 #[test]
 fn page_has_everything_and_asks_for_nothing() {
-    let (results, summary) = demo();
-    let page = html(&results, &summary, None);
+    let (results, summary) = build_demo();
+    let page = render_html(&results, &summary, None);
     check_page(&results, &summary);
     for wanted in [
         "latput set IFACE napi-defer-hard-irqs=100 gro-flush-timeout=20us",
@@ -165,7 +169,7 @@ fn page_has_everything_and_asks_for_nothing() {
 
 #[test]
 fn hostile_names_stay_text_everywhere() {
-    let (mut results, mut summary) = demo();
+    let (mut results, mut summary) = build_demo();
     results.name = HOSTILE.to_owned();
     results.testbed = HOSTILE.to_owned();
     results.goal = Some(HOSTILE.to_owned());
@@ -190,9 +194,9 @@ fn hostile_names_stay_text_everywhere() {
 
     check_page(&results, &summary);
     check_json(&results, &summary);
-    let plain = terminal(&results, &summary, Screen { columns: 100, is_styled: false });
+    let plain = render_terminal(&results, &summary, Screen { columns: 100, is_styled: false });
     assert!(!plain.contains('\u{1b}'), "an escape sequence reaches the terminal");
-    let text = markdown(&results, &summary);
+    let text = render_markdown(&results, &summary);
     // An indented line is code, in which Markdown shows everything as it is.
     let is_prose = |line: &&str| !line.starts_with("    ");
     let leak = text.lines().filter(is_prose).find(|line| line.contains("<script"));
@@ -201,9 +205,9 @@ fn hostile_names_stay_text_everywhere() {
 
 #[test]
 fn shared_report_is_imported_with_the_same_tables() {
-    let (results, _) = demo();
-    let results = shared(&results);
-    let page = html_with_trials(&results, &Summary::from_results(&results));
+    let (results, _) = build_demo();
+    let results = redact_results(&results);
+    let page = html_with_trials(&results, &ResultsSummary::from_results(&results));
     let imported = read_report(page.as_bytes()).unwrap();
     assert!(imported.is_imported() && !results.is_imported());
     let mut again = imported.clone();
@@ -211,22 +215,22 @@ fn shared_report_is_imported_with_the_same_tables() {
     assert_eq!(again, imported, "the mark is made once");
     let screen = Screen { columns: 120, is_styled: false };
     let tables = |results: &Results| {
-        let text = terminal(results, &Summary::from_results(results), screen);
+        let text = render_terminal(results, &ResultsSummary::from_results(results), screen);
         let note = |line: &&str| !line.contains("imported from a report");
         text.lines().filter(note).map(str::to_owned).collect::<Vec<_>>()
     };
     let (before, after) = (tables(&results), tables(&imported));
     let lost: Vec<_> = before.iter().filter(|line| !after.contains(line)).collect();
     assert!(lost.is_empty() && before.len() > 20, "{lost:?}");
-    assert_eq!(csv(&results), csv(&imported));
-    let page = html(&imported, &Summary::from_results(&imported), None);
+    assert_eq!(render_csv(&results), render_csv(&imported));
+    let page = render_html(&imported, &ResultsSummary::from_results(&imported), None);
     assert!(page.contains("<b>Imported from a report.</b>"));
 }
 
 #[test]
 fn edited_report_is_refused_by_fault() {
-    let (results, summary) = demo();
-    let page = html(&results, &summary, None);
+    let (results, summary) = build_demo();
+    let page = render_html(&results, &summary, None);
     let (before, after) = page.split_once("id=\"trials\">").unwrap();
     let refused = |page: String| match read_report(page.as_bytes()) {
         Err(error) => error.to_string(),
@@ -275,7 +279,7 @@ const SECRETS: [&str; 7] = [
 
 #[test]
 fn shared_report_has_no_name_or_address() {
-    let (mut results, _) = demo();
+    let (mut results, _) = build_demo();
     let [host, interface, user, v4, v6, mac, path] = SECRETS;
     let all = format!(
         "{host}: {user}@{host} on {interface}: from {v4}:5201 to [{v6}]:22, {mac}, `{path}/plan.toml`"
@@ -309,13 +313,13 @@ fn shared_report_has_no_name_or_address() {
         row.observation.checks.iter_mut().for_each(|check| check.detail.clone_from(&all));
     }
     let before = serde_json::to_string(&results).unwrap();
-    let results = shared(&results);
+    let results = redact_results(&results);
     let after = serde_json::to_string(&results).unwrap();
-    let page = html_with_trials(&results, &Summary::from_results(&results));
+    let page = html_with_trials(&results, &ResultsSummary::from_results(&results));
     let (visible, trials) = page.split_once("id=\"trials\">").unwrap();
-    let texts = terminal(
+    let texts = render_terminal(
         &results,
-        &Summary::from_results(&results),
+        &ResultsSummary::from_results(&results),
         Screen { columns: 200, is_styled: false },
     );
     for secret in SECRETS.into_iter().chain(["4c8b9a70"]) {
@@ -342,7 +346,7 @@ fn shared_report_has_no_name_or_address() {
 
 #[test]
 fn hundreds_of_marked_up_settings_render() {
-    let (mut results, _) = demo();
+    let (mut results, _) = build_demo();
     let one = results.settings[1].clone();
     let label = |idx| format!("<script>alert({idx})</script>");
     results.settings = (0..300)
@@ -350,9 +354,9 @@ fn hundreds_of_marked_up_settings_render() {
         .collect();
     let row = results.rows.iter().find(|row| row.workload == 3).unwrap().clone();
     results.rows = (0..300).map(|setting| latput_trial::Row { setting, ..row.clone() }).collect();
-    let summary = Summary::from_results(&results);
+    let summary = ResultsSummary::from_results(&results);
     check_page(&results, &summary);
-    let page = html(&results, &summary, None);
+    let page = render_html(&results, &summary, None);
     let escaped = "&lt;script&gt;alert(299)&lt;&#x2f;script&gt;";
     assert_eq!(page.matches(&format!("<span class=\"swatch\"></span>{escaped}")).count(), 3);
     assert!(page.len() < 300 * 15_000, "{} bytes", page.len());
@@ -360,9 +364,9 @@ fn hundreds_of_marked_up_settings_render() {
 
 #[test]
 fn without_results_every_output_says_so() {
-    let (mut results, _) = demo();
+    let (mut results, _) = build_demo();
     results.rows.clear();
-    let summary = Summary::from_results(&results);
+    let summary = ResultsSummary::from_results(&results);
     check_shortage(&results, &summary, "No trial has finished (120 planned)");
     results.settings.clear();
     results.workloads.clear();
@@ -372,11 +376,11 @@ fn without_results_every_output_says_so() {
 
 #[test]
 fn single_runs_have_no_intervals() {
-    let (mut results, _) = demo();
+    let (mut results, _) = build_demo();
     results.rows.retain(|row| row.block == 0);
-    let summary = Summary::from_results(&results);
+    let summary = ResultsSummary::from_results(&results);
     check_shortage(&results, &summary, "one run: nothing has an interval");
-    let text = terminal(&results, &summary, Screen { columns: 80, is_styled: false });
+    let text = render_terminal(&results, &summary, Screen { columns: 80, is_styled: false });
     let row = text.lines().find(|line| line.contains(" 20us ")).unwrap();
     assert!(!row.contains('±'), "{row}");
 }
@@ -384,7 +388,7 @@ fn single_runs_have_no_intervals() {
 #[test]
 fn no_width_hides_a_figure() {
     let figures = |columns| {
-        let text = text(columns);
+        let text = render_checked_text(columns);
         let table = text.lines().skip(1).take_while(|line| !line.starts_with("> recommended"));
         let words =
             table.flat_map(str::split_whitespace).filter(|word| word.contains(char::is_numeric));
@@ -403,12 +407,16 @@ fn no_width_hides_a_figure() {
 #[test]
 fn brief_has_rate_latency_cpu_and_trust() {
     let (results, summary) = one_cell(6);
-    insta::assert_snapshot!(brief(&results, &summary, Screen { columns: 100, is_styled: false }));
+    insta::assert_snapshot!(render_brief(
+        &results,
+        &summary,
+        Screen { columns: 100, is_styled: false }
+    ));
 }
 
 #[test]
 fn single_cell_has_line_per_figure() {
-    insta::assert_snapshot!(measured(6));
+    insta::assert_snapshot!(render_measured(6));
 }
 
 #[test]
@@ -433,25 +441,25 @@ fn failed_check_is_a_sentence_with_its_place() {
             let check = &mut row.observation.checks[0];
             (check.passed, check.detail) = (false, detail.to_owned());
         }
-        let summary = Summary::from_results(&results);
+        let summary = ResultsSummary::from_results(&results);
         for text in [
-            terminal(&results, &summary, Screen { columns: 1000, is_styled: false }),
-            brief(&results, &summary, Screen { columns: 1000, is_styled: false }),
-            markdown(&results, &summary).replace('\\', ""),
+            render_terminal(&results, &summary, Screen { columns: 1000, is_styled: false }),
+            render_brief(&results, &summary, Screen { columns: 1000, is_styled: false }),
+            render_markdown(&results, &summary).replace('\\', ""),
         ] {
             assert!(text.contains(said), "{said}: {text}");
         }
     }
     // With several settings the cell with most failures is named.
-    let (results, summary) = demo();
-    let text = terminal(&results, &summary, Screen { columns: 1000, is_styled: false });
+    let (results, summary) = build_demo();
+    let text = render_terminal(&results, &summary, Screen { columns: 1000, is_styled: false });
     let said = "A transaction sent 0.410 packets and received 0.410 in 6 of 120 runs (500us, tcp_rr burst=16).";
     assert!(text.contains(said), "{text}");
 }
 
 #[test]
 fn single_measurement_has_sample_intervals_only() {
-    let text = measured(1);
+    let text = render_measured(1);
     let has_interval = |line: &&str| line.contains(" to ");
     let within = text.lines().filter(has_interval).all(|line| line.contains("within the run"));
     assert!(text.contains("one run, no interval") && within, "{text}");
@@ -459,15 +467,15 @@ fn single_measurement_has_sample_intervals_only() {
 
 #[test]
 fn single_run_of_all_is_shown() {
-    let (mut results, _) = demo();
+    let (mut results, _) = build_demo();
     results.rows.truncate(1);
-    let summary = Summary::from_results(&results);
+    let summary = ResultsSummary::from_results(&results);
     check_shortage(&results, &summary, "one run: nothing has an interval");
 }
 
 #[test]
 fn indices_of_a_damaged_file_do_not_panic() {
-    let (mut results, mut summary) = demo();
+    let (mut results, mut summary) = build_demo();
     results.rows[0].setting = 99;
     results.rows[1].workload = 99;
     summary.cells[0].setting = 99;
@@ -478,14 +486,14 @@ fn indices_of_a_damaged_file_do_not_panic() {
     summary.recommendation.as_mut().unwrap().setting = 99;
     check_page(&results, &summary);
     check_json(&results, &summary);
-    csv(&results);
-    markdown(&results, &summary);
-    terminal(&results, &summary, Screen { columns: 100, is_styled: false });
+    render_csv(&results);
+    render_markdown(&results, &summary);
+    render_terminal(&results, &summary, Screen { columns: 100, is_styled: false });
 }
 
 #[test]
 fn many_settings_on_narrow_screen_render() {
-    let (mut results, _) = demo();
+    let (mut results, _) = build_demo();
     for copy in 0..40 {
         let mut setting = results.settings[copy % 5].clone();
         setting.label = format!("gro-flush-timeout={}us mtu=9000", 1000 + copy);
@@ -494,10 +502,10 @@ fn many_settings_on_narrow_screen_render() {
     for (idx, row) in results.rows.iter_mut().enumerate() {
         row.setting = idx % 45;
     }
-    let summary = Summary::from_results(&results);
+    let summary = ResultsSummary::from_results(&results);
     check_page(&results, &summary);
     for columns in [0, 1, 20, 500] {
-        terminal(&results, &summary, Screen { columns, is_styled: true });
+        render_terminal(&results, &summary, Screen { columns, is_styled: true });
     }
 }
 
@@ -521,7 +529,7 @@ fn check_headline(
     label: &str,
     has_command: bool,
 ) {
-    let (mut results, mut summary) = demo();
+    let (mut results, mut summary) = build_demo();
     results.today = vec![HostToday {
         host: "a".to_owned(),
         role: latput_trial::observation::Role::Sut,
@@ -544,9 +552,9 @@ fn check_headline(
     let sentence = headline.sentence().replace("<&", "&lt;&amp;").replace('`', "");
     summary.headline = Some(headline);
     let title = format!("{words} {label}").trim_end().to_owned();
-    let text = terminal(&results, &summary, Screen { columns: 400, is_styled: false });
-    let marked = markdown(&results, &summary).replace("\\_", "_").replace("\\`", "");
-    let page = html(&results, &summary, None);
+    let text = render_terminal(&results, &summary, Screen { columns: 400, is_styled: false });
+    let marked = render_markdown(&results, &summary).replace("\\_", "_").replace("\\`", "");
+    let page = render_html(&results, &summary, None);
     let document = Document::new(&results, &summary);
     assert!(text.contains(&format!("\n{title}\n")), "{text}");
     assert!(marked.contains(&format!("**{title}**")), "{marked}");
@@ -573,18 +581,23 @@ fn check_headline(
 
 #[test]
 fn less_sure_intervals_say_so() {
-    let (results, summary) = demo();
+    let (results, summary) = build_demo();
     let said = "99% interval (of medians 96.87%: 6 runs allow no more)";
     let screen = Screen { columns: 400, is_styled: false };
-    for output in [html(&results, &summary, None), terminal(&results, &summary, screen)] {
+    for output in
+        [render_html(&results, &summary, None), render_terminal(&results, &summary, screen)]
+    {
         assert!(output.contains(said));
     }
-    assert!(html(&results, &summary, None).contains("96.87% interval, order statistics of 6 runs"));
+    assert!(
+        render_html(&results, &summary, None)
+            .contains("96.87% interval, order statistics of 6 runs")
+    );
 }
 
 /// The demo with connections that are told apart.
 fn with_groups(groups: [TcpGroup; 2]) -> Results {
-    let (mut results, _) = demo();
+    let (mut results, _) = build_demo();
     for row in &mut results.rows {
         let host = row
             .observation
@@ -607,8 +620,8 @@ fn with_groups(groups: [TcpGroup; 2]) -> Results {
 #[test]
 fn port_effects_stand_beside_the_whole() {
     let results = with_groups(["local:443", "remote:5432"].map(|it| it.parse().unwrap()));
-    let summary = Summary::from_results(&results);
-    let text = terminal(&results, &summary, Screen { columns: 100, is_styled: false });
+    let summary = ResultsSummary::from_results(&results);
+    let text = render_terminal(&results, &summary, Screen { columns: 100, is_styled: false });
     let line = |start: &str| text.lines().find(|line| line.starts_with(start)).expect(start);
     assert!(line("local:443 ").contains(" 8 "), "{text}");
     let worse = |line: &&str| line.starts_with("remote:5432") && line.ends_with("worse");
@@ -616,7 +629,8 @@ fn port_effects_stand_beside_the_whole() {
     assert!(!text.lines().any(|it| it.starts_with("local:443") && it.ends_with("worse")), "{text}");
     assert!(text.contains("The goal is about all traffic, not groups."), "{text}");
     check_json(&results, &summary);
-    let document: serde_json::Value = serde_json::from_str(&json(&results, &summary)).unwrap();
+    let document: serde_json::Value =
+        serde_json::from_str(&render_json(&results, &summary)).unwrap();
     let groups = &document["tcp_groups"];
     assert_eq!(
         (&groups["by"], &groups["groups"][1]["group"]),
@@ -634,28 +648,28 @@ fn port_effects_stand_beside_the_whole() {
 #[test]
 fn peers_are_not_passed_on() {
     let results = with_groups(["203.0.113.7", "others"].map(|it| it.parse().unwrap()));
-    assert!(json(&results, &Summary::from_results(&results)).contains("203.0.113.7"));
-    let passed_on = shared(&results);
-    let summary = Summary::from_results(&passed_on);
-    for text in [json(&passed_on, &summary), html_with_trials(&passed_on, &summary)] {
+    assert!(render_json(&results, &ResultsSummary::from_results(&results)).contains("203.0.113.7"));
+    let passed_on = redact_results(&results);
+    let summary = ResultsSummary::from_results(&passed_on);
+    for text in [render_json(&passed_on, &summary), html_with_trials(&passed_on, &summary)] {
         assert!(!text.contains("203.0.113"));
     }
 }
 
-fn demo() -> (Results, Summary) {
-    let results = results::demo();
-    let summary = Summary::from_results(&results);
+fn build_demo() -> (Results, ResultsSummary) {
+    let results = results::build_demo_results();
+    let summary = ResultsSummary::from_results(&results);
     (results, summary)
 }
 
 /// Output of `latput measure` for the demo's second setting under its third workload.
-fn measured(blocks: u32) -> String {
+fn render_measured(blocks: u32) -> String {
     let (results, summary) = one_cell(blocks);
-    terminal(&results, &summary, Screen { columns: 100, is_styled: false })
+    render_terminal(&results, &summary, Screen { columns: 100, is_styled: false })
 }
 
-fn one_cell(blocks: u32) -> (Results, Summary) {
-    let (mut results, _) = demo();
+fn one_cell(blocks: u32) -> (Results, ResultsSummary) {
+    let (mut results, _) = build_demo();
     results.goal = None;
     results.settings = vec![results.settings[1].clone()];
     results.workloads = vec![results.workloads[2].clone()];
@@ -664,15 +678,15 @@ fn one_cell(blocks: u32) -> (Results, Summary) {
         (row.setting, row.workload) = (0, 0);
     }
     results.planned_trials = results.rows.len() as u64;
-    let summary = Summary::from_results(&results);
+    let summary = ResultsSummary::from_results(&results);
     (results, summary)
 }
 
 /// The plain text, after a look at the width of its lines.
 #[track_caller]
-fn text(columns: usize) -> String {
-    let (results, summary) = demo();
-    let text = terminal(&results, &summary, Screen { columns, is_styled: false });
+fn render_checked_text(columns: usize) -> String {
+    let (results, summary) = build_demo();
+    let text = render_terminal(&results, &summary, Screen { columns, is_styled: false });
     let is_command = |line: &str| line.contains("latput set");
     for line in text.lines().filter(|line| !is_command(line)) {
         assert!(line.chars().count() <= columns, "wider than {columns}: {line}");
@@ -681,9 +695,9 @@ fn text(columns: usize) -> String {
 }
 
 #[track_caller]
-fn check_json(results: &Results, summary: &Summary) {
+fn check_json(results: &Results, summary: &ResultsSummary) {
     let document: serde_json::Value =
-        serde_json::from_str(&json(results, summary)).expect("the export is JSON");
+        serde_json::from_str(&render_json(results, summary)).expect("the export is JSON");
     let validator = jsonschema::validator_for(&Document::json_schema()).expect("the schema is one");
     let errors: Vec<String> =
         validator.iter_errors(&document).map(|error| error.to_string()).collect();
@@ -692,8 +706,8 @@ fn check_json(results: &Results, summary: &Summary) {
 
 /// No request, two scripts and no more, and the data in it readable.
 #[track_caller]
-fn check_page(results: &Results, summary: &Summary) {
-    let page = html(results, summary, None);
+fn check_page(results: &Results, summary: &ResultsSummary) {
+    let page = render_html(results, summary, None);
     for forbidden in ["http://", "https://", "//cdn", "@import", "url(", "src=", "<link", "<img"] {
         assert!(!page.contains(forbidden), "the page has {forbidden}");
     }
@@ -712,19 +726,19 @@ fn check_page(results: &Results, summary: &Summary) {
 }
 
 #[track_caller]
-fn check_shortage(results: &Results, summary: &Summary, said: &str) {
+fn check_shortage(results: &Results, summary: &ResultsSummary, said: &str) {
     check_page(results, summary);
     check_json(results, summary);
     let screen = Screen { columns: 400, is_styled: false };
     let outputs = [
-        html(results, summary, None),
-        markdown(results, summary),
-        terminal(results, summary, screen),
+        render_html(results, summary, None),
+        render_markdown(results, summary),
+        render_terminal(results, summary, screen),
     ];
     for output in outputs {
         assert!(output.contains(said), "{said} is not said in {output}");
     }
-    assert_eq!(parse_csv(&csv(results)).len(), results.rows.len() + 1);
+    assert_eq!(parse_csv(&render_csv(results)).len(), results.rows.len() + 1);
 }
 
 /// RFC 4180 by its grammar, strictly: it panics at a quote that should not be there.

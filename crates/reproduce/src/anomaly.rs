@@ -12,7 +12,7 @@ const SHIPPED: &str = include_str!("../../../data/anomalies.toml");
 /// The list.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Anomalies {
+pub struct AnomalyList {
     anomaly: Vec<Anomaly>,
 }
 
@@ -26,14 +26,14 @@ pub struct Anomaly {
     pub reason: String,
 }
 
-impl Anomalies {
+impl AnomalyList {
     /// The shipped list.
-    pub fn shipped() -> Self {
+    pub fn load_shipped() -> Self {
         read_toml(SHIPPED).expect("the list is shipped and tested")
     }
 
     /// The entry for this row.
-    pub fn find(&self, row: &CsvRow<'_>) -> Option<&Anomaly> {
+    pub fn find_for_row(&self, row: &CsvRow<'_>) -> Option<&Anomaly> {
         self.anomaly
             .iter()
             .find(|anomaly| anomaly.cells.iter().all(|(column, value)| row.text(column) == value))

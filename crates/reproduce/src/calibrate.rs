@@ -9,20 +9,21 @@ mod plan;
 mod validate;
 
 use latput_calibrate::{
-    Combination, Effort, ErrorSummary, FittedCost, Fixed, OTHER_SEED, Search, SearchPoint, Weighed,
+    CostCombination, CostSearch, ErrorSummary, FittedCost, FixedParameter, OTHER_SEED,
+    SearchEffort, SearchPoint, WeightedResidual,
 };
-use latput_sim::Profile;
+use latput_sim::SystemProfile;
 use latput_units::IntoSet;
 
 pub use self::plan::{FitPlan, PlanError};
-pub use self::validate::{FitHeldOut, HeldOut, PartOfFits, Split, errors_held_out};
-use crate::anomaly::Anomalies;
+pub use self::validate::{FitHeldOut, HeldOut, HeldOutSplit, PartOfFits, errors_held_out};
+use crate::anomaly::AnomalyList;
 use crate::experiment::{Experiment, SimulatedFigure};
 use crate::files::{scale_of, table_of};
-use crate::kind::{ExperimentKind, Measured, Scale};
+use crate::kind::{ErrorScale, ExperimentKind, MeasuredColumn};
 use crate::row::{CsvRow, RowError, RowErrorKind};
-use crate::setting::Moderation;
-use crate::system::Systems;
+use crate::setting::ModerationSetting;
+use crate::system::SystemCatalog;
 use crate::table::CsvTable;
 
 /// CPU figures count half as much as rates.
@@ -101,9 +102,8 @@ struct PublishedCell {
 }
 
 /// Cells of one machine.
-#[expect(clippy::struct_field_names, reason = "they are its cells")]
 #[derive(Clone, Debug)]
-pub struct Cells {
+pub struct PublishedCells {
     tables: Vec<CsvTable>,
     cells: Vec<PublishedCell>,
     /// Number of cells left out as anomalies.
@@ -113,14 +113,14 @@ pub struct Cells {
 /// Runs experiments with their seeds, in any order or in parallel.
 pub type RunAll<'a> = &'a dyn Fn(&[(Experiment, u64)]) -> Vec<Vec<Option<SimulatedFigure>>>;
 
-impl Cells {
+impl PublishedCells {
     /// The cells of `profile` in files, given as names with tables.
     pub fn from_tables(
         files: Vec<(String, CsvTable)>,
         profile: &str,
-        systems: &Systems,
+        systems: &SystemCatalog,
     ) -> Result<Self, CalibrateError> {
-        let anomalies = Anomalies::shipped();
+        let anomalies = AnomalyList::load_shipped();
         let mut this = Self { tables: Vec::new(), cells: Vec::new(), anomalies: 0 };
         for (file, table) in files {
             let kind =
@@ -131,11 +131,11 @@ impl Cells {
                 if systems.profile_of(kind, &row).map_err(at_row)? != profile {
                     continue;
                 }
-                let published = published(kind, &row).map_err(at_row)?;
+                let published = read_published_figures(kind, &row).map_err(at_row)?;
                 if published.is_empty() || is_arithmetic(kind, &row, systems) {
                     continue;
                 }
-                if anomalies.find(&row).is_some() {
+                if anomalies.find_for_row(&row).is_some() {
                     this.anomalies += 1;
                     continue;
                 }
@@ -156,7 +156,7 @@ impl Cells {
     /// The profile of all rows of these files.
     pub fn machine_of(
         files: &[(String, CsvTable)],
-        systems: &Systems,
+        systems: &SystemCatalog,
     ) -> Result<String, CalibrateError> {
         let mut wanted: Option<String> = None;
         for (file, table) in files {
@@ -183,33 +183,33 @@ impl Cells {
     }
 
     /// Number of published figures.
-    pub fn figures(&self) -> usize {
+    pub fn count_figures(&self) -> usize {
         self.cells.iter().map(|cell| cell.published.len()).sum()
     }
 
     /// The cells that `plan` asks for.
     pub(crate) fn asked_by(&self, plan: &FitPlan) -> Self {
-        self.select(|_, cell| plan.only.is_empty() || plan.only.contains(&cell.group))
+        self.select_cells(|_, cell| plan.only.is_empty() || plan.only.contains(&cell.group))
     }
 
     /// The row numbers of the cells in their files, from 1.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn row_numbers(&self) -> impl Iterator<Item = usize> {
         self.cells.iter().map(|cell| cell.row + 1)
     }
 
     /// The table, run, test, section or row name of each cell.
     #[cfg(test)]
-    fn groups(&self) -> impl Iterator<Item = &str> {
+    fn group_names(&self) -> impl Iterator<Item = &str> {
         self.cells.iter().map(|cell| cell.group.as_str())
     }
 
-    fn settings(&self) -> Vec<&str> {
+    fn setting_names(&self) -> Vec<&str> {
         let settings: std::collections::BTreeSet<&str> =
             self.cells.iter().map(|cell| cell.setting.as_str()).into_set();
         settings.into_iter().collect()
     }
 
-    fn select(&self, keep: impl Fn(usize, &PublishedCell) -> bool) -> Self {
+    fn select_cells(&self, keep: impl Fn(usize, &PublishedCell) -> bool) -> Self {
         let cells = self.cells.iter().enumerate().filter(|(idx, cell)| keep(*idx, cell));
         Self {
             tables: self.tables.clone(),
@@ -220,36 +220,41 @@ impl Cells {
 }
 
 /// Whether the text computes the row instead of reporting a run.
-fn is_arithmetic(kind: ExperimentKind, row: &CsvRow<'_>, systems: &Systems) -> bool {
+fn is_arithmetic(kind: ExperimentKind, row: &CsvRow<'_>, systems: &SystemCatalog) -> bool {
     let error = Experiment::from_row(kind, row, systems).err();
     error.is_some_and(|error| error.kind == RowErrorKind::NotSimulated)
 }
 
 /// The figures of a row: index, value and weight. Utilisation and service demand are one figure.
-fn published(kind: ExperimentKind, row: &CsvRow<'_>) -> Result<Vec<(usize, f64, f64)>, RowError> {
+fn read_published_figures(
+    kind: ExperimentKind,
+    row: &CsvRow<'_>,
+) -> Result<Vec<(usize, f64, f64)>, RowError> {
     let mut figures = Vec::new();
-    for (idx, measured) in kind.measured().iter().enumerate() {
+    for (idx, measured) in kind.measured_columns().iter().enumerate() {
         let weight = match scale_of(kind, measured.scale, row) {
-            Scale::Time if kind == ExperimentKind::DevicePolling => continue,
+            ErrorScale::Time if kind == ExperimentKind::DevicePolling => continue,
             // The least and the largest of many pings are single events.
-            Scale::Time if kind == ExperimentKind::FqCodel && measured.column != "ping_avg_ms" => {
+            ErrorScale::Time
+                if kind == ExperimentKind::FqCodel && measured.column != "ping_avg_ms" =>
+            {
                 continue;
             }
-            Scale::Rate | Scale::Time => 1.0,
-            Scale::Cpu
+            ErrorScale::Rate | ErrorScale::Time => 1.0,
+            ErrorScale::Cpu
                 if measured.column.starts_with("util") && kind != ExperimentKind::TwoConcurrent =>
             {
                 continue;
             }
-            Scale::Cpu => CPU_WEIGHT,
-            Scale::Points
+            ErrorScale::Cpu => CPU_WEIGHT,
+            ErrorScale::Points
                 if kind == ExperimentKind::PingIdle || is_fitted_share(row, measured.column) =>
             {
                 1.0
             }
-            Scale::Points => continue,
+            ErrorScale::Points => continue,
         };
-        if let Some(value) = row.figure(measured.column)?.filter(|value| *value > 0.0) {
+        if let Some(value) = row.parse_figure(measured.column)?.filter(|value| *value > 0.0) {
             figures.push((idx, value, weight));
         }
     }
@@ -263,7 +268,7 @@ fn is_fitted_share(row: &CsvRow<'_>, column: &str) -> bool {
 }
 
 fn setting_of(row: &CsvRow<'_>) -> Result<String, RowError> {
-    let moderation = Moderation::from_row(row)?;
+    let moderation = ModerationSetting::from_row(row)?;
     Ok(match (moderation.throttle, moderation.rx_delay) {
         (_, Some(delay)) => {
             format!("rx {delay}, {} frames", moderation.rx_frames.unwrap_or(0))
@@ -275,17 +280,17 @@ fn setting_of(row: &CsvRow<'_>) -> Result<String, RowError> {
 
 /// A fit with its errors.
 #[derive(Clone, Debug)]
-pub struct Fit {
+pub struct FitResult {
     /// The profile with the fitted costs.
-    pub profile: Profile,
+    pub profile: SystemProfile,
     /// The system in a few words.
     pub about: String,
     /// The fixed costs.
-    pub fixed: Vec<Fixed>,
+    pub fixed: Vec<FixedParameter>,
     /// Each fitted cost with a 90% interval.
     pub costs: Vec<FittedCost>,
     /// Combinations of log costs, best known first, with relative standard deviations and weights.
-    pub combinations: Vec<Combination>,
+    pub combinations: Vec<CostCombination>,
     /// Objective, lower is better.
     pub objective: f64,
     /// In-sample errors by table, and over all (the last).
@@ -294,7 +299,7 @@ pub struct Fit {
     pub validation: Vec<FitHeldOut>,
 }
 
-impl Fit {
+impl FitResult {
     /// The text of a file for `data/systems`.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         let about = &self.about;
@@ -302,11 +307,11 @@ impl Fit {
             "# {about}\n# Made by `latput calibrate` with its plan in data/calibration.toml; what is neither fitted nor \
              fixed was in the\n# profile before. Fitted, with 90% intervals:\n"
         );
-        text.extend(self.costs.iter().map(FittedCost::comment));
+        text.extend(self.costs.iter().map(FittedCost::to_comment));
         if !self.fixed.is_empty() {
             text.push_str("# Fixed:\n");
         }
-        for Fixed { parameter, value } in &self.fixed {
+        for FixedParameter { parameter, value } in &self.fixed {
             let _ = writeln!(text, "#   {parameter:<11} {value:>9.2} {}", parameter.unit());
         }
         if self.profile.sut.machine.clock_ppm != 0 {
@@ -319,39 +324,40 @@ impl Fit {
 /// A fit in progress.
 #[derive(Clone, Copy)]
 struct CellFit<'a> {
-    systems: &'a Systems,
-    base: &'a Profile,
+    systems: &'a SystemCatalog,
+    base: &'a SystemProfile,
     plan: &'a FitPlan,
     run_all: RunAll<'a>,
 }
 
 /// Fits `plan`'s costs to `cells`. With `validate`, also fits without parts of them, as far as the fits are of that
 /// part. `said` receives progress texts.
-pub fn calibrate(
+pub fn calibrate_profile(
     plan: &FitPlan,
-    cells: &Cells,
-    systems: &Systems,
+    cells: &PublishedCells,
+    systems: &SystemCatalog,
     validate: Option<PartOfFits>,
     run_all: RunAll<'_>,
     said: &mut dyn FnMut(String),
-) -> Result<Fit, CalibrateError> {
+) -> Result<FitResult, CalibrateError> {
     let cells = &cells.asked_by(plan);
     let free = plan.free.len();
-    if cells.figures() < 2 * free {
-        let (profile, cells) = (plan.profile.clone(), cells.figures());
+    if cells.count_figures() < 2 * free {
+        let (profile, cells) = (plan.profile.clone(), cells.count_figures());
         return Err(CalibrateError::TooFew { profile, cells, free });
     }
-    plan.check_profile(systems.named(&plan.profile))?;
-    let fit = CellFit { systems, base: systems.named(&plan.profile), plan, run_all };
-    let found = fit.best(cells, None, plan.effort, said);
-    let profile = fit.with_search(cells, |search| search.profile(&found.at));
-    let residuals = fit.residuals(&profile, cells, OTHER_SEED, 1.0);
-    let whole: Vec<Weighed> = residuals.iter().flatten().map(|residual| residual.weighed).collect();
+    plan.check_profile(systems.expect_profile(&plan.profile))?;
+    let fit = CellFit { systems, base: systems.expect_profile(&plan.profile), plan, run_all };
+    let found = fit.find_best(cells, None, plan.effort, said);
+    let profile = fit.with_search(cells, |search| search.build_profile(&found.at));
+    let residuals = fit.compute_residuals(&profile, cells, OTHER_SEED, 1.0);
+    let whole: Vec<WeightedResidual> =
+        residuals.iter().flatten().map(|residual| residual.weighed).collect();
     let (costs, combinations) =
-        fit.with_search(cells, |search| search.uncertainty(&found.at, &whole));
+        fit.with_search(cells, |search| search.estimate_uncertainty(&found.at, &whole));
     let validation =
-        validate.map_or_else(Vec::new, |part| fit.validate(cells, &found.at, part, said));
-    Ok(Fit {
+        validate.map_or_else(Vec::new, |part| fit.validate_folds(cells, &found.at, part, said));
+    Ok(FitResult {
         about: plan.about.clone(),
         fixed: plan.fixed.clone(),
         in_sample: by_group(cells, &residuals),
@@ -367,10 +373,10 @@ pub fn calibrate(
 #[derive(Clone, Copy, Debug)]
 struct Residual {
     column: &'static str,
-    scale: Scale,
+    scale: ErrorScale,
     published: f64,
     predicted: f64,
-    weighed: Weighed,
+    weighed: WeightedResidual,
 }
 
 impl Residual {
@@ -384,12 +390,13 @@ type Residuals = Vec<Vec<Residual>>;
 
 impl CellFit<'_> {
     /// Runs a search over the residuals of `cells`.
-    fn with_search<R>(&self, cells: &Cells, run: impl FnOnce(&Search<'_>) -> R) -> R {
-        let residuals = |profile: &Profile, seed: u64, effort: f64| -> Vec<Weighed> {
-            let residuals = self.residuals(profile, cells, seed, effort);
-            residuals.into_iter().flatten().map(|residual| residual.weighed).collect()
-        };
-        run(&Search {
+    fn with_search<R>(&self, cells: &PublishedCells, run: impl FnOnce(&CostSearch<'_>) -> R) -> R {
+        let residuals =
+            |profile: &SystemProfile, seed: u64, effort: f64| -> Vec<WeightedResidual> {
+                let residuals = self.compute_residuals(profile, cells, seed, effort);
+                residuals.into_iter().flatten().map(|residual| residual.weighed).collect()
+            };
+        run(&CostSearch {
             base: self.base,
             fixed: &self.plan.fixed,
             free: &self.plan.free,
@@ -399,9 +406,15 @@ impl CellFit<'_> {
         })
     }
 
-    fn residuals(&self, profile: &Profile, cells: &Cells, seed: u64, effort: f64) -> Residuals {
+    fn compute_residuals(
+        &self,
+        profile: &SystemProfile,
+        cells: &PublishedCells,
+        seed: u64,
+        effort: f64,
+    ) -> Residuals {
         let mut systems = self.systems.clone();
-        systems.replace(profile.clone());
+        systems.replace_profile(profile.clone());
         let runs = self.plan.runs;
         let jobs: Vec<(Experiment, u64)> = cells
             .cells
@@ -410,7 +423,7 @@ impl CellFit<'_> {
                 let row = CsvRow::new(&cells.tables[cell.table], cell.row);
                 let experiment = Experiment::from_row(cell.kind, &row, &systems)
                     .expect("rows were read once when the cells were collected");
-                let experiment = experiment.shortened(effort);
+                let experiment = experiment.shorten_run(effort);
                 // Each cell has its own start phases, so that the cells together cover them.
                 let seed = seed * 1_000 + cell.row as u64;
                 (0..runs).map(move |run| (experiment.clone(), seed + run * RUN_APART))
@@ -425,11 +438,13 @@ impl CellFit<'_> {
                     figures.get(idx).copied().flatten().map_or(0.0, |figure| figure.value)
                 };
                 let predicted = runs.iter().map(of_run).sum::<f64>() / runs.len() as f64;
-                let Measured { column, scale } = cell.kind.measured()[idx];
+                let MeasuredColumn { column, scale } = cell.kind.measured_columns()[idx];
                 let scale = scale_of(cell.kind, scale, &row);
                 let weighed = match scale {
-                    Scale::Points => Weighed::points(predicted, published, weight),
-                    _ => Weighed::new(predicted, published, weight),
+                    ErrorScale::Points => {
+                        WeightedResidual::from_percentages(predicted, published, weight)
+                    }
+                    _ => WeightedResidual::new(predicted, published, weight),
                 };
                 Residual { column, scale, published, predicted, weighed }
             };
@@ -438,25 +453,25 @@ impl CellFit<'_> {
         residuals.collect()
     }
 
-    fn best(
+    fn find_best(
         &self,
-        cells: &Cells,
+        cells: &PublishedCells,
         only: Option<&[f64]>,
-        effort: Effort,
+        effort: SearchEffort,
         said: &mut dyn FnMut(String),
     ) -> SearchPoint {
-        self.with_search(cells, |search| search.best(only, effort, said))
+        self.with_search(cells, |search| search.find_optimum(only, effort, said))
     }
 }
 
-fn by_group(cells: &Cells, residuals: &Residuals) -> Vec<(String, ErrorSummary)> {
+fn by_group(cells: &PublishedCells, residuals: &Residuals) -> Vec<(String, ErrorSummary)> {
     let mut groups = std::collections::BTreeMap::<String, Vec<f64>>::new();
     for (cell, residuals) in cells.cells.iter().zip(residuals) {
         for residual in residuals {
             let (part, error) = match residual.scale {
-                Scale::Cpu => ("CPU", residual.error_ratio()),
-                Scale::Points => ("points", (residual.predicted - residual.published) / 100.0),
-                Scale::Rate | Scale::Time => ("rate", residual.error_ratio()),
+                ErrorScale::Cpu => ("CPU", residual.error_ratio()),
+                ErrorScale::Points => ("points", (residual.predicted - residual.published) / 100.0),
+                ErrorScale::Rate | ErrorScale::Time => ("rate", residual.error_ratio()),
             };
             groups.entry(format!("{} {part}", cell.group)).or_default().push(error);
             groups.entry(format!("~ all {part}")).or_default().push(error);

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use latput_units::IntoMap;
 
 use crate::experiment::Experiment;
-use crate::kind::{ExperimentKind, Measured};
-use crate::predict::Prediction;
+use crate::kind::{ExperimentKind, MeasuredColumn};
+use crate::predict::FigurePrediction;
 use crate::row::{CsvRow, RowError, RowErrorKind};
-use crate::system::Systems;
+use crate::system::SystemCatalog;
 use crate::table::{CsvTable, TableError};
 
 /// The column with the reason why a row has no prediction.
@@ -26,11 +26,11 @@ pub enum CellsError {
     #[error("no kind of published file has these columns; {0}")]
     Kind(String),
     /// Rows have invalid values.
-    #[error("{}", list(.0))]
+    #[error("{}", format_errors(.0))]
     Impossible(Vec<RowError>),
 }
 
-fn list(errors: &[RowError]) -> String {
+fn format_errors(errors: &[RowError]) -> String {
     let mut text: Vec<String> = errors.iter().take(NAMED).map(ToString::to_string).collect();
     if errors.len() > NAMED {
         text.push(format!("and {} rows more", errors.len() - NAMED));
@@ -52,11 +52,11 @@ pub struct CellFile {
 }
 
 /// The predictions of a row, one per measured column.
-pub type RowPrediction = Vec<Option<Prediction>>;
+pub type RowPrediction = Vec<Option<FigurePrediction>>;
 
 impl CellFile {
     /// Reads a file. An invalid value in any row is an error.
-    pub fn read(text: &str, systems: &Systems) -> Result<Self, CellsError> {
+    pub fn read(text: &str, systems: &SystemCatalog) -> Result<Self, CellsError> {
         let table = CsvTable::parse(text)?;
         let kind = ExperimentKind::detect(&table)
             .ok_or_else(|| CellsError::Kind(missing_columns(&table)))?;
@@ -85,11 +85,11 @@ impl CellFile {
             })
         };
         let is_kept: Vec<bool> = (0..self.rows.len()).map(is_named).collect();
-        self.keep(|place| is_kept[place]);
+        self.keep_rows(|place| is_kept[place]);
     }
 
     /// Keeps only the rows at these places, counted from 0.
-    pub fn keep(&mut self, is_kept: impl Fn(usize) -> bool) {
+    pub fn keep_rows(&mut self, is_kept: impl Fn(usize) -> bool) {
         let kept = |place: &mut usize| {
             *place += 1;
             is_kept(*place - 1)
@@ -101,17 +101,17 @@ impl CellFile {
     }
 
     /// The names of the columns that a prediction of each measured column adds.
-    fn added(&self) -> BTreeMap<usize, [String; 3]> {
-        let names = |measured: &Measured| {
+    fn added_columns(&self) -> BTreeMap<usize, [String; 3]> {
+        let names = |measured: &MeasuredColumn| {
             let name = self.kind.predicted_column(measured);
             [name.clone(), format!("{name}_lo"), format!("{name}_hi")]
         };
-        self.kind.measured().iter().map(names).enumerate().into_map()
+        self.kind.measured_columns().iter().map(names).enumerate().into_map()
     }
 
     /// The rows without the columns of an earlier prediction.
-    pub fn plain(&self) -> CsvTable {
-        let added = self.added();
+    pub fn without_predictions(&self) -> CsvTable {
+        let added = self.added_columns();
         let is_old = |name: &str| {
             name == ERROR_COLUMN || added.values().flatten().any(|column| column == name)
         };
@@ -126,10 +126,10 @@ impl CellFile {
 
     /// The rows with their predictions in new columns, which replace those of an earlier
     /// prediction.
-    pub fn predicted(&self, predictions: &[Option<RowPrediction>]) -> CsvTable {
+    pub fn with_predictions(&self, predictions: &[Option<RowPrediction>]) -> CsvTable {
         assert_eq!(predictions.len(), self.rows.len(), "one prediction for each row");
-        let added = self.added();
-        let CsvTable { mut header, rows: plain } = self.plain();
+        let added = self.added_columns();
+        let CsvTable { mut header, rows: plain } = self.without_predictions();
         header.extend(added.values().flatten().cloned());
         header.push(ERROR_COLUMN.to_owned());
         let rows = plain.into_iter().zip(&self.rows).zip(predictions);
@@ -138,7 +138,7 @@ impl CellFile {
                 let figure = predicted.as_ref().and_then(|row| row.get(idx).copied().flatten());
                 let values = figure.map(|it| [it.value, it.low, it.high]);
                 fields
-                    .extend((0..3).map(|at| values.map_or_else(String::new, |it| digits(it[at]))));
+                    .extend((0..3).map(|at| values.map_or_else(String::new, |it| format_digits(it[at]))));
             }
             fields.push(match (experiment, predicted) {
                 (Err(error), _) => format!("column `{}`: {}", error.column, error.problem),
@@ -157,7 +157,11 @@ impl CellFile {
 /// The columns that the most similar kind lacks.
 fn missing_columns(table: &CsvTable) -> String {
     let lacking = |kind: &ExperimentKind| -> Vec<&str> {
-        kind.distinctive().iter().copied().filter(|name| table.column(name).is_none()).collect()
+        kind.distinctive_columns()
+            .iter()
+            .copied()
+            .filter(|name| table.column_index(name).is_none())
+            .collect()
     };
     let nearest = ExperimentKind::ALL.iter().min_by_key(|kind| lacking(kind).len());
     let nearest = nearest.expect("there are kinds");
@@ -170,7 +174,7 @@ fn missing_columns(table: &CsvTable) -> String {
 
 /// Formats five significant digits without an exponent.
 #[expect(clippy::cast_possible_truncation, reason = "the logarithm of a double is small")]
-fn digits(value: f64) -> String {
+fn format_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { String::from("0") } else { String::new() };
     }
@@ -188,7 +192,7 @@ mod tests {
     #[test]
     fn unpublished_row_is_predicted_with_columns() {
         let text = format!("{CELL}rx1620,e1000,6.0.54,2.6.12,0,1,0,,kept\n");
-        let table = predicted(&text);
+        let table = predict_table(&text);
         assert_eq!(
             table.header[8..],
             ["mark", "predicted", "predicted_lo", "predicted_hi", ERROR_COLUMN]
@@ -201,50 +205,57 @@ mod tests {
     #[test]
     fn predictions_do_not_look_at_published_values() {
         let row = "rx1620,e1000,6.0.54,2.6.12,4,2,8000";
-        let without = predicted(&format!("{CELL}{row},,\n"));
-        let with = predicted(&format!("{CELL}{row},123,\n"));
+        let without = predict_table(&format!("{CELL}{row},,\n"));
+        let with = predict_table(&format!("{CELL}{row},123,\n"));
         assert_eq!(without.rows[0][9..], with.rows[0][9..]);
     }
 
     #[test]
     fn unknown_machine_becomes_error_row() {
         let text = format!("{CELL}rx9,e1000,6.0,2.6,0,1,0,,\nrx1620,e1000,6.0,2.6,0,1,0,,\n");
-        let table = predicted(&text);
+        let table = predict_table(&text);
         assert!(table.rows[0][12].contains("no profile for the machine `rx9`"), "{table:?}");
         assert!(table.rows[0][9].is_empty() && !table.rows[1][9].is_empty(), "{table:?}");
     }
 
     #[test]
     fn impossible_values_are_named_by_cell() {
-        check(
+        check_error(
             "rx1620,e1000,6.0,2.6,-1,1,0,,",
             "row 1, column `first_burst`: `-1` must be a whole number",
         );
-        check("rx1620,e1000,6.0,2.6,0,,0,,", "row 1, column `concurrent`: is empty");
-        check("rx1620,e1000,6.0,2.6,0,1,x,,", "column `itr_hz`: `x` must be");
-        check("rx1620,e1000,6.0,2.6,0,1,0,NaN,", "column `trans_per_s`: `NaN` must be a number");
+        check_error("rx1620,e1000,6.0,2.6,0,,0,,", "row 1, column `concurrent`: is empty");
+        check_error("rx1620,e1000,6.0,2.6,0,1,x,,", "column `itr_hz`: `x` must be");
+        check_error(
+            "rx1620,e1000,6.0,2.6,0,1,0,NaN,",
+            "column `trans_per_s`: `NaN` must be a number",
+        );
     }
 
     #[test]
     fn missing_columns_are_named() {
-        let error = CellFile::read("first_burst,concurrent,system\n0,1,x\n", &Systems::shipped());
+        let error = CellFile::read(
+            "first_burst,concurrent,system\n0,1,x\n",
+            &SystemCatalog::load_shipped(),
+        );
         let error = error.unwrap_err().to_string();
         assert!(error.contains("needs the columns driver"), "{error}");
     }
 
     #[track_caller]
-    fn check(row: &str, message: &str) {
-        let error = CellFile::read(&format!("{CELL}{row}\n"), &Systems::shipped()).unwrap_err();
+    fn check_error(row: &str, message: &str) {
+        let error =
+            CellFile::read(&format!("{CELL}{row}\n"), &SystemCatalog::load_shipped()).unwrap_err();
         assert!(error.to_string().contains(message), "{error}");
     }
 
-    fn predicted(text: &str) -> CsvTable {
-        let file = CellFile::read(text, &Systems::shipped()).unwrap();
+    fn predict_table(text: &str) -> CsvTable {
+        let file = CellFile::read(text, &SystemCatalog::load_shipped()).unwrap();
         let predict = |row: &Result<Experiment, RowError>| {
-            let experiment = row.as_ref().ok()?.clone().shortened(0.2);
-            Some(crate::predict::predict(&experiment, 2).unwrap())
+            let experiment = row.as_ref().ok()?.clone().shorten_run(0.2);
+            Some(crate::predict::predict_figures(&experiment, 2).unwrap())
         };
         let predictions: Vec<_> = file.rows.iter().map(predict).collect();
-        file.predicted(&predictions)
+        file.with_predictions(&predictions)
     }
 }

@@ -10,7 +10,7 @@ mod scenario;
 
 use std::collections::BTreeMap;
 
-use latput_sim::{Invalid, Profile};
+use latput_sim::{InvalidValue, SystemProfile};
 use latput_trial::observation::Observation;
 use latput_units::{IntoMap, Nanos};
 use schemars::JsonSchema;
@@ -52,7 +52,7 @@ pub enum SweepTraffic {
 
 /// The interrupt moderation of the measured host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Moderation {
+pub enum SweepModeration {
     /// `RxAbsIntDelay`, in units of 1.024 us.
     Delay(u64),
     /// The driver's own dynamic throttle.
@@ -67,7 +67,7 @@ pub struct SweepCell {
     /// The MTU in bytes.
     pub mtu: u64,
     /// The moderation of the measured host.
-    pub moderation: Moderation,
+    pub moderation: SweepModeration,
 }
 
 /// Figures of the measured host in one run.
@@ -128,23 +128,27 @@ pub fn has_row(id: &str) -> bool {
 }
 
 /// All runs that the claims need.
-pub fn cells() -> Vec<SweepCell> {
+pub fn list_cells() -> Vec<SweepCell> {
     let grid = |flow: SweepTraffic, most: u64| {
         MTUS.into_iter().flat_map(move |mtu| {
             let delays = DELAYS.into_iter().filter(move |delay| *delay <= most);
-            delays.map(move |delay| SweepCell { flow, mtu, moderation: Moderation::Delay(delay) })
+            delays.map(move |delay| SweepCell {
+                flow,
+                mtu,
+                moderation: SweepModeration::Delay(delay),
+            })
         })
     };
     let dynamic = MTUS.map(|mtu| SweepCell {
         flow: SweepTraffic::Tcp10,
         mtu,
-        moderation: Moderation::Dynamic,
+        moderation: SweepModeration::Dynamic,
     });
     // At 4000 units a full ring loses datagrams. No claim is about that.
     let slow = SweepCell {
         flow: SweepTraffic::NfsSlowDisk,
         mtu: 1_500,
-        moderation: Moderation::Delay(40),
+        moderation: SweepModeration::Delay(40),
     };
     grid(SweepTraffic::Udp10, 2_800)
         .chain(grid(SweepTraffic::Tcp10, 4_000))
@@ -157,31 +161,40 @@ pub fn cells() -> Vec<SweepCell> {
 
 impl SweepCell {
     /// Simulates the run.
-    pub fn run(&self, profile: &Profile, seed: u64) -> Result<SweepResult, Invalid> {
+    pub fn run(&self, profile: &SystemProfile, seed: u64) -> Result<SweepResult, InvalidValue> {
         scenario::run(self, profile, seed)
     }
 }
 
 impl Sweep {
-    /// Combines results in the order of [`cells`].
+    /// Combines results in the order of [`list_cells`].
     pub fn from_results(seen: impl IntoIterator<Item = SweepResult>) -> Self {
-        Self(cells().into_iter().zip(seen).into_map())
+        Self(list_cells().into_iter().zip(seen).into_map())
     }
 
     /// Every claim with its verdict, in the order of the file.
-    pub fn claims(&self, profile: &Profile, provenance: &Provenance) -> Vec<PublishedClaim> {
-        claims::all(self, profile, provenance)
+    pub fn check_claims(
+        &self,
+        profile: &SystemProfile,
+        provenance: &Provenance,
+    ) -> Vec<PublishedClaim> {
+        claims::check_claims(self, profile, provenance)
     }
 
     /// The result of one run.
-    fn at(&self, flow: SweepTraffic, mtu: u64, moderation: Moderation) -> &SweepResult {
+    fn find_result(
+        &self,
+        flow: SweepTraffic,
+        mtu: u64,
+        moderation: SweepModeration,
+    ) -> &SweepResult {
         self.0
             .get(&SweepCell { flow, mtu, moderation })
             .expect("`cells` has every run that claims ask for")
     }
 
     /// A figure by delay, in order of delays, up to `most` units.
-    fn curve(
+    fn figure_by_delay(
         &self,
         flow: SweepTraffic,
         mtu: u64,
@@ -190,7 +203,7 @@ impl Sweep {
     ) -> Vec<(u64, f64)> {
         let is_there = |cell: &&SweepCell| cell.flow == flow && cell.mtu == mtu;
         let point = |cell: &SweepCell| match cell.moderation {
-            Moderation::Delay(delay) if delay <= most => Some((delay, figure(&self.0[cell]))),
+            SweepModeration::Delay(delay) if delay <= most => Some((delay, figure(&self.0[cell]))),
             _ => None,
         };
         self.0.keys().filter(is_there).filter_map(point).collect()

@@ -7,16 +7,16 @@ mod rr;
 mod stream;
 
 use latput_sim::outcome::HostOutcome;
-use latput_sim::profile::{HostProfile, Profile};
-use latput_sim::scenario::{Adaptive, Host, Load, Network, Scenario};
-use latput_sim::{Invalid, Outcome};
+use latput_sim::profile::{HostProfile, SystemProfile};
+use latput_sim::scenario::{AdaptivePolicies, Host, Load, Network, Scenario};
+use latput_sim::{InvalidValue, SimulationOutcome};
 use latput_trial::observation::Role;
-use latput_units::{Bytes, Nanos, Rng};
+use latput_units::{Bytes, Nanos, SeededRng};
 
 use crate::kind::ExperimentKind;
 use crate::row::{CsvRow, RowError};
-use crate::setting::Moderation;
-use crate::system::{Machine, Systems};
+use crate::setting::ModerationSetting;
+use crate::system::{PublishedMachine, SystemCatalog};
 
 /// Buffer of a port of the switch between the hosts.
 const SWITCH_BUFFER: Bytes = Bytes::new(10_000_000);
@@ -33,7 +33,7 @@ const MOST_PACKETS: f64 = 1e6;
 #[derive(Clone, Debug)]
 pub struct Experiment {
     scenario: Scenario,
-    reading: Reading,
+    reading: ReportedFigures,
 }
 
 /// A figure of one run.
@@ -47,14 +47,14 @@ pub struct SimulatedFigure {
 
 impl SimulatedFigure {
     /// A figure of a whole run.
-    pub const fn plain(value: f64) -> Self {
+    pub const fn from_value(value: f64) -> Self {
         Self { value, within: None }
     }
 }
 
-/// The figures that a row reports, in the order of [`ExperimentKind::measured`].
+/// The figures that a row reports, in the order of [`ExperimentKind::measured_columns`].
 #[derive(Clone, Debug, PartialEq)]
-enum Reading {
+enum ReportedFigures {
     /// Transactions per second of all instances, and CPU per transaction at both ends.
     Transactions,
     /// Transactions per second of one of the instances (or all), and the CPU of the hosts.
@@ -70,7 +70,7 @@ enum Reading {
     /// The server's rate by `sar`, and the summary of an observer's pings.
     Matrix,
     /// One report of iperf, with `top` on one host.
-    Iperf(freebsd::Report),
+    Iperf(freebsd::IperfReport),
 }
 
 impl Experiment {
@@ -78,32 +78,32 @@ impl Experiment {
     pub fn from_row(
         kind: ExperimentKind,
         row: &CsvRow<'_>,
-        systems: &Systems,
+        systems: &SystemCatalog,
     ) -> Result<Self, RowError> {
-        for measured in kind.measured() {
-            row.figure(measured.column)?;
+        for measured in kind.measured_columns() {
+            row.parse_figure(measured.column)?;
         }
         match kind {
-            ExperimentKind::RrAggregate => rr::aggregate(row, systems),
-            ExperimentKind::RrSingle => rr::single(row, systems),
-            ExperimentKind::Stream => stream::stream(row, systems),
-            ExperimentKind::Binding => stream::binding(row, systems),
+            ExperimentKind::RrAggregate => rr::build_aggregate_experiment(row, systems),
+            ExperimentKind::RrSingle => rr::build_single_experiment(row, systems),
+            ExperimentKind::Stream => stream::build_stream_experiment(row, systems),
+            ExperimentKind::Binding => stream::build_binding_experiment(row, systems),
             ExperimentKind::TwoConcurrent => rr::two_concurrent(row, systems),
             ExperimentKind::PingIdle => freebsd::ping_idle(row, systems),
             ExperimentKind::DevicePolling => freebsd::device_polling(row, systems),
-            ExperimentKind::FqCodel => fq_codel::matrix(row, systems),
+            ExperimentKind::FqCodel => fq_codel::build_matrix_experiment(row, systems),
         }
     }
 
-    /// The figures of one run, in the order of [`ExperimentKind::measured`]. Each seed has its own
+    /// The figures of one run, in the order of [`ExperimentKind::measured_columns`]. Each seed has its own
     /// start phases, arrival order and costs.
-    pub fn run(&self, seed: u64) -> Result<Vec<Option<SimulatedFigure>>, Invalid> {
+    pub fn run(&self, seed: u64) -> Result<Vec<Option<SimulatedFigure>>, InvalidValue> {
         let mut scenario = self.scenario.clone();
-        scenario.seed = Rng::split(seed, 0).next_u64();
+        scenario.seed = SeededRng::from_seed_and_index(seed, 0).next_u64();
         let mut outcome = latput_sim::run(&scenario)?;
-        if let Some(times) = self.stretch(&scenario, &outcome) {
+        if let Some(times) = self.stretch_factor(&scenario, &outcome) {
             (scenario.warmup, scenario.duration) =
-                (stretched(scenario.warmup, times), stretched(scenario.duration, times));
+                (scale_duration(scenario.warmup, times), scale_duration(scenario.duration, times));
             outcome = latput_sim::run(&scenario)?;
         }
         Ok(self.read(&outcome))
@@ -112,13 +112,13 @@ impl Experiment {
     /// Factor by which a run must be longer to cover enough periods of its slowest timer; a shorter
     /// run depends on their phases. `None` if it is long enough, or if frame limits act before the
     /// timer.
-    fn stretch(&self, scenario: &Scenario, outcome: &Outcome) -> Option<f64> {
-        if matches!(self.reading, Reading::Matrix | Reading::Iperf(_)) {
+    fn stretch_factor(&self, scenario: &Scenario, outcome: &SimulationOutcome) -> Option<f64> {
+        if matches!(self.reading, ReportedFigures::Matrix | ReportedFigures::Iperf(_)) {
             return None;
         }
         let slowest = scenario.hosts.iter().map(slowest_timer).max()?;
         let wanted = PERIODS * slowest.as_secs_f64() / scenario.duration.as_secs_f64();
-        let nics = || outcome.hosts.iter().map(HostOutcome::nic);
+        let nics = || outcome.hosts.iter().map(HostOutcome::nic_totals);
         let interrupts = nics().map(|nic| nic.interrupts).min()?;
         if wanted <= 1.0 || interrupts as f64 >= PERIODS {
             return None;
@@ -128,55 +128,57 @@ impl Experiment {
     }
 
     /// Number of runs for `asked` runs. One run with a thousand flows averages more than others.
-    pub const fn runs(&self, asked: u64) -> u64 {
+    pub const fn run_count(&self, asked: u64) -> u64 {
         match self.reading {
-            Reading::Matrix => asked.div_ceil(2),
+            ReportedFigures::Matrix => asked.div_ceil(2),
             _ => asked,
         }
     }
 
     /// The experiment with a shorter run, for searches. Device polling keeps its length, since its
     /// burst adapts over many ticks.
-    pub fn shortened(mut self, share: f64) -> Self {
-        if matches!(self.reading, Reading::Iperf(_)) {
+    pub fn shorten_run(mut self, share: f64) -> Self {
+        if matches!(self.reading, ReportedFigures::Iperf(_)) {
             return self;
         }
-        self.scenario.warmup = stretched(self.scenario.warmup, share);
-        self.scenario.duration = stretched(self.scenario.duration, share);
+        self.scenario.warmup = scale_duration(self.scenario.warmup, share);
+        self.scenario.duration = scale_duration(self.scenario.duration, share);
         self
     }
 
-    fn read(&self, outcome: &Outcome) -> Vec<Option<SimulatedFigure>> {
+    fn read(&self, outcome: &SimulationOutcome) -> Vec<Option<SimulatedFigure>> {
         let busy = |host: usize| busy_ratio(&outcome.hosts[host]);
         let cores = |host: usize| outcome.hosts[host].cores.len() as f64;
         let rr_rate = |idx: usize| outcome.per_second(outcome.loads[idx].received);
         let all_rr = || (0..outcome.loads.len()).map(rr_rate).sum::<f64>();
         let payload = |idx: usize| 8e-6 * outcome.per_second(outcome.loads[idx].received_bytes);
         match &self.reading {
-            Reading::Transactions => {
+            ReportedFigures::Transactions => {
                 let rate = all_rr();
                 with_cpu(rate, [busy(SUT), busy(OTHER)], [cores(SUT), cores(OTHER)], rate)
             }
-            Reading::Instance(which) => {
+            ReportedFigures::Instance(which) => {
                 let rate = which.map_or_else(all_rr, rr_rate);
-                plain([rate, 100.0 * busy(SUT), 100.0 * busy(OTHER)])
+                figures_from_values([rate, 100.0 * busy(SUT), 100.0 * busy(OTHER)])
             }
-            Reading::Bytes => {
+            ReportedFigures::Bytes => {
                 let bytes: u64 = outcome.loads.iter().map(|load| load.received_bytes).sum();
                 let per_second = outcome.per_second(bytes);
                 let both = [busy(SUT), busy(OTHER)];
                 with_cpu(8e-6 * per_second, both, [cores(SUT), cores(OTHER)], per_second / 1_024.0)
             }
-            Reading::Ping(unit) => vec![freebsd::ping(&outcome.loads[0].latency, *unit)],
-            Reading::Idle => plain([100.0 * (1.0 - busy(SUT))]),
-            Reading::Payload(factor) => plain([payload(0) * factor]),
-            Reading::Matrix => fq_codel::read(outcome),
-            Reading::Iperf(report) => report.read(outcome),
+            ReportedFigures::Ping(unit) => {
+                vec![freebsd::summarize_pings(&outcome.loads[0].latency, *unit)]
+            }
+            ReportedFigures::Idle => figures_from_values([100.0 * (1.0 - busy(SUT))]),
+            ReportedFigures::Payload(factor) => figures_from_values([payload(0) * factor]),
+            ReportedFigures::Matrix => fq_codel::read(outcome),
+            ReportedFigures::Iperf(report) => report.read(outcome),
         }
     }
 }
 
-fn stretched(span: Nanos, times: f64) -> Nanos {
+fn scale_duration(span: Nanos, times: f64) -> Nanos {
     Nanos::from_secs_f64(span.as_secs_f64() * times)
 }
 
@@ -202,29 +204,29 @@ fn with_cpu(
         return vec![None; 5];
     }
     let demand = |host: usize| busy[host] * cores[host] * 1e6 / units;
-    plain([rate, 100.0 * busy[0], 100.0 * busy[1], demand(0), demand(1)])
+    figures_from_values([rate, 100.0 * busy[0], 100.0 * busy[1], demand(0), demand(1)])
 }
 
-fn plain<const N: usize>(values: [f64; N]) -> Vec<Option<SimulatedFigure>> {
-    values.map(|value| Some(SimulatedFigure::plain(value))).to_vec()
+fn figures_from_values<const N: usize>(values: [f64; N]) -> Vec<Option<SimulatedFigure>> {
+    values.map(|value| Some(SimulatedFigure::from_value(value))).to_vec()
 }
 
 fn busy_ratio(host: &HostOutcome) -> f64 {
-    let cpu = host.cpu();
+    let cpu = host.cpu_totals();
     let busy = (cpu.user + cpu.system + cpu.irq + cpu.softirq).as_secs_f64();
     busy / (busy + cpu.idle.as_secs_f64())
 }
 
 /// The measured host and one load generator, with the row's setting.
-fn hosts(
+fn build_hosts(
     row: &CsvRow<'_>,
-    (machine, profile): (&Machine, &Profile),
+    (machine, profile): (&PublishedMachine, &SystemProfile),
     is_bulk: bool,
 ) -> Result<[Host; 2], RowError> {
-    let mut moderation = Moderation::from_row(row)?;
+    let mut moderation = ModerationSetting::from_row(row)?;
     let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
-    let mut sut = host("sut", Role::Sut, &profile.sut);
-    let mut other = host("generator", Role::Generator, generator);
+    let mut sut = build_host("sut", Role::Sut, &profile.sut);
+    let mut other = build_host("generator", Role::Generator, generator);
     if moderation.throttle.is_none() {
         moderation.throttle = machine.default_throttle();
     }
@@ -233,9 +235,9 @@ fn hosts(
             host.nic.coalescing.tx = delay;
         }
     }
-    moderation.apply(&mut sut, is_bulk);
+    moderation.apply_to_host(&mut sut, is_bulk);
     if moderation.on_both.unwrap_or(machine.set_alike) {
-        moderation.apply(&mut other, is_bulk);
+        moderation.apply_to_host(&mut other, is_bulk);
     } else if let Some(frames) = machine.others_rx_frames
         && moderation.rx_delay.is_some_and(|delay| delay != profile.sut.nic.coalescing.rx.delay)
     {
@@ -244,19 +246,19 @@ fn hosts(
     Ok([sut, other])
 }
 
-pub(crate) fn host(name: &str, role: Role, profile: &HostProfile) -> Host {
+pub(crate) fn build_host(name: &str, role: Role, profile: &HostProfile) -> Host {
     Host {
         name: name.to_owned(),
         role,
         machine: profile.machine,
         nic: profile.nic.clone(),
         stack: profile.stack.clone(),
-        adaptive: Adaptive::default(),
+        adaptive: AdaptivePolicies::default(),
     }
 }
 
 /// The hosts at one switch. The profile's latency is that between hosts.
-fn behind_switch(profile: &Profile, hosts: Vec<Host>, loads: Vec<Load>) -> Scenario {
+fn behind_switch(profile: &SystemProfile, hosts: Vec<Host>, loads: Vec<Load>) -> Scenario {
     Scenario {
         seed: 0,
         warmup: Nanos::from_ms(30),

@@ -1,6 +1,6 @@
 //! The published files and the names of their rows.
 
-use crate::kind::{ExperimentKind, Scale};
+use crate::kind::{ErrorScale, ExperimentKind};
 use crate::row::CsvRow;
 
 /// The published files of cells, by name. They are only printed beside predictions.
@@ -42,8 +42,12 @@ const TELLING: [&str; 16] = [
 ];
 
 /// The scale of a figure. Idle time is a share although its column also has times.
-pub(crate) fn scale_of(kind: ExperimentKind, scale: Scale, row: &CsvRow<'_>) -> Scale {
-    if kind == ExperimentKind::PingIdle && row.text("unit") == "%" { Scale::Points } else { scale }
+pub(crate) fn scale_of(kind: ExperimentKind, scale: ErrorScale, row: &CsvRow<'_>) -> ErrorScale {
+    if kind == ExperimentKind::PingIdle && row.text("unit") == "%" {
+        ErrorScale::Points
+    } else {
+        scale
+    }
 }
 
 /// The table, run, test or section of a row, or its own name; empty without any.
@@ -53,7 +57,7 @@ pub(crate) fn table_of<'a>(row: &CsvRow<'a>) -> &'a str {
 }
 
 /// A text that distinguishes a row from its neighbours.
-pub(crate) fn words(row: &CsvRow<'_>) -> String {
+pub(crate) fn describe_row(row: &CsvRow<'_>) -> String {
     let named = |column: &&str| {
         let value = row.text(column);
         (!value.is_empty()).then(|| format!("{column} {value}"))

@@ -9,7 +9,7 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 use serde::Serialize;
 
-use self::mechanism::mechanism;
+use self::mechanism::find_mechanism;
 use crate::delay_mtu::{self, PublishedClaim};
 use crate::published::{
     AccuracyTarget, FILES, ReproducedFigure, Reproduction, TableErrors, scale_name,
@@ -23,17 +23,17 @@ const SIDE: f64 = 420.0;
 const MARGIN: f64 = 46.0;
 
 /// The page.
-pub fn page(reproduction: &Reproduction) -> String {
+pub fn render_page(reproduction: &Reproduction) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    let page = Page {
+    let page = ReproductionPage {
         style: STYLE,
         figures: reproduction.figures.len(),
         targets: reproduction.targets.iter().map(|it| (it, it.label.name())).collect(),
-        files: files(reproduction),
+        files: build_file_sections(reproduction),
         claims: &reproduction.claims,
-        slides: (delay_mtu::FILE, mechanism(delay_mtu::FILE)),
+        slides: (delay_mtu::FILE, find_mechanism(delay_mtu::FILE)),
         side: SIDE,
         margin: MARGIN,
     };
@@ -42,12 +42,12 @@ pub fn page(reproduction: &Reproduction) -> String {
 }
 
 #[derive(Debug, Serialize)]
-struct Page<'a> {
+struct ReproductionPage<'a> {
     style: &'static str,
     figures: usize,
     /// Each target with its label as text.
     targets: Vec<(&'a AccuracyTarget, &'static str)>,
-    files: Vec<File>,
+    files: Vec<FileSection>,
     claims: &'a [PublishedClaim],
     /// The file that has claims instead of cells, and its mechanism.
     slides: (&'static str, &'static str),
@@ -57,29 +57,29 @@ struct Page<'a> {
 
 /// The section of one file.
 #[derive(Debug, Serialize)]
-struct File {
+struct FileSection {
     name: &'static str,
     mechanism: &'static str,
-    scatter: Option<Scatter>,
+    scatter: Option<ScatterPlot>,
     errors: Vec<ErrorRates>,
-    strips: Vec<Strip>,
+    strips: Vec<ErrorStrip>,
     columns: Vec<String>,
     rows: Vec<ErrorRow>,
 }
 
-fn files(reproduction: &Reproduction) -> Vec<File> {
+fn build_file_sections(reproduction: &Reproduction) -> Vec<FileSection> {
     let file = |&(name, _): &(&'static str, &str)| {
         let figures: Vec<&ReproducedFigure> =
             reproduction.figures.iter().filter(|it| it.file == name).collect();
-        let columns = distinct(figures.iter().map(|it| it.column.as_str()));
+        let columns = collect_distinct(figures.iter().map(|it| it.column.as_str()));
         let tables = reproduction.tables.iter().filter(|it| it.file == name);
-        (!figures.is_empty()).then(|| File {
+        (!figures.is_empty()).then(|| FileSection {
             name,
-            mechanism: mechanism(name),
-            scatter: Scatter::from_figures(&figures),
+            mechanism: find_mechanism(name),
+            scatter: ScatterPlot::from_figures(&figures),
             errors: tables.map(ErrorRates::from_errors).collect(),
-            strips: strips(&figures),
-            rows: rows(&figures, &columns),
+            strips: build_strips(&figures),
+            rows: build_rows(&figures, &columns),
             columns: columns.into_iter().map(str::to_owned).collect(),
         })
     };
@@ -87,7 +87,7 @@ fn files(reproduction: &Reproduction) -> Vec<File> {
 }
 
 /// The distinct items in order of their first occurrence.
-fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+fn collect_distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for one in all {
         if !found.contains(&one) {
@@ -126,7 +126,7 @@ const NARROWEST: f64 = 0.5;
 
 /// Predicted over published rates (or times), both on log axes.
 #[derive(Debug, Serialize)]
-struct Scatter {
+struct ScatterPlot {
     ticks: Vec<PlotMark>,
     dots: Vec<PlotMark>,
 }
@@ -140,7 +140,7 @@ struct PlotMark {
     is_odd: bool,
 }
 
-impl Scatter {
+impl ScatterPlot {
     /// `None` if no figure fits log axes.
     fn from_figures(figures: &[&ReproducedFigure]) -> Option<Self> {
         let shown: Vec<&&ReproducedFigure> = figures
@@ -175,14 +175,14 @@ impl Scatter {
             mark((it.published, it.predicted), tip, it.anomaly.is_some())
         };
         Some(Self {
-            ticks: ticks(low, high).into_iter().map(tick).collect(),
+            ticks: choose_ticks(low, high).into_iter().map(tick).collect(),
             dots: shown.into_iter().map(dot).collect(),
         })
     }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "decades of doubles are few")]
-fn ticks(low: f64, high: f64) -> Vec<f64> {
+fn choose_ticks(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.floor() as i32, high.ceil() as i32);
     let steps: &[f64] = match high - low {
         span if span < 0.7 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0],
@@ -199,7 +199,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
 const FULL_PERCENT: f64 = 30.0;
 
 /// Red where the prediction is too large, blue where it is too small.
-fn colour(error_ratio: f64) -> String {
+fn error_colour(error_ratio: f64) -> String {
     let percent = 100.0 * error_ratio;
     let strength = (percent.abs() / FULL_PERCENT).min(1.0) * 0.85;
     let colour = if percent > 0.0 { "222,72,48" } else { "46,110,222" };
@@ -208,7 +208,7 @@ fn colour(error_ratio: f64) -> String {
 
 /// Signed errors of one column of one table, one square for each cell.
 #[derive(Debug, Serialize)]
-struct Strip {
+struct ErrorStrip {
     name: String,
     cells: Vec<ErrorCell>,
 }
@@ -221,24 +221,24 @@ struct ErrorCell {
     is_odd: bool,
 }
 
-fn strips(figures: &[&ReproducedFigure]) -> Vec<Strip> {
-    let places = distinct(figures.iter().map(|it| (it.table.as_str(), it.column.as_str())));
+fn build_strips(figures: &[&ReproducedFigure]) -> Vec<ErrorStrip> {
+    let places = collect_distinct(figures.iter().map(|it| (it.table.as_str(), it.column.as_str())));
     // Tables of one row share a strip for each column.
     let alone = places.len() == figures.len();
     let named = |(table, column)| if alone { ("", column) } else { (table, column) };
     let strip = |(table, column): (&str, &str)| {
         let is_in = |it: &&&ReproducedFigure| it.column == column && (alone || it.table == table);
         let cell = |it: &&ReproducedFigure| ErrorCell {
-            colour: colour(it.error_ratio),
+            colour: error_colour(it.error_ratio),
             text: format!("{} {}: {:+.1}%", it.table, it.what, 100.0 * it.error_ratio),
             is_odd: it.anomaly.is_some(),
         };
-        Strip {
+        ErrorStrip {
             name: format!("{table} {column}"),
             cells: figures.iter().filter(is_in).map(cell).collect(),
         }
     };
-    distinct(places.into_iter().map(named)).into_iter().map(strip).collect()
+    collect_distinct(places.into_iter().map(named)).into_iter().map(strip).collect()
 }
 
 /// The errors of one cell of the file, one for each column.
@@ -248,12 +248,16 @@ struct ErrorRow {
     errors: Vec<Option<ErrorCell>>,
 }
 
-fn rows(figures: &[&ReproducedFigure], columns: &[&str]) -> Vec<ErrorRow> {
+fn build_rows(figures: &[&ReproducedFigure], columns: &[&str]) -> Vec<ErrorRow> {
     let row = |cells: &[&ReproducedFigure]| {
         let error = |column: &&str| {
             let it = cells.iter().find(|it| it.column == *column)?;
             let text = format!("{:+.1}", 100.0 * it.error_ratio);
-            Some(ErrorCell { colour: colour(it.error_ratio), text, is_odd: it.anomaly.is_some() })
+            Some(ErrorCell {
+                colour: error_colour(it.error_ratio),
+                text,
+                is_odd: it.anomaly.is_some(),
+            })
         };
         ErrorRow {
             name: format!("{} {}", cells[0].table, cells[0].what),
@@ -271,42 +275,42 @@ mod tests {
 
     #[test]
     fn every_branch_is_rendered_and_escaped() {
-        let judged = || Judged { wanted: hostile(), seen: hostile(), holds: false };
+        let judged = || Judged { wanted: hostile_text(), seen: hostile_text(), holds: false };
         let target = |alone: Option<Judged>| AccuracyTarget {
-            name: hostile(),
+            name: hostile_text(),
             label: Label::HandSet,
             rows: RowCounts::default(),
-            wanted: hostile(),
-            seen: hostile(),
+            wanted: hostile_text(),
+            seen: hostile_text(),
             holds: true,
             predicted_alone: alone,
             profiles: Vec::new(),
         };
         let claim = PublishedClaim {
-            file: hostile(),
-            id: hostile(),
-            kind: hostile(),
-            claim: hostile(),
-            wanted: hostile(),
-            seen: hostile(),
+            file: hostile_text(),
+            id: hostile_text(),
+            kind: hostile_text(),
+            claim: hostile_text(),
+            wanted: hostile_text(),
+            seen: hostile_text(),
             holds: false,
             label: Label::Predicted,
         };
         let errors = TableErrors {
             file: String::from("tcp_stream"),
-            table: hostile(),
+            table: hostile_text(),
             scale: String::from("points"),
             figures: 1,
             median_error_ratio: 0.1,
             p90_error_ratio: 0.1,
         };
         // The second file has nothing that log axes can show.
-        let text = page(&Reproduction {
+        let text = render_page(&Reproduction {
             schema: 1,
             figures: vec![
-                figure("tcp_stream", 1, 5.0),
-                figure("tcp_stream", 2, 50.0),
-                figure("two_concurrent", 1, 0.0),
+                make_figure("tcp_stream", 1, 5.0),
+                make_figure("tcp_stream", 2, 50.0),
+                make_figure("two_concurrent", 1, 0.0),
             ],
             tables: vec![errors],
             claims: vec![claim],
@@ -329,17 +333,17 @@ mod tests {
         }
     }
 
-    fn hostile() -> String {
+    fn hostile_text() -> String {
         String::from("a <b> & \"c\"")
     }
 
     /// The second row of a file is an anomaly.
-    fn figure(file: &str, row: usize, published: f64) -> ReproducedFigure {
+    fn make_figure(file: &str, row: usize, published: f64) -> ReproducedFigure {
         ReproducedFigure {
             file: file.to_owned(),
-            table: hostile(),
+            table: hostile_text(),
             row,
-            what: hostile(),
+            what: hostile_text(),
             column: String::from("rate_tps"),
             profile: String::new(),
             label: Label::Fitted,
@@ -348,7 +352,7 @@ mod tests {
             predicted_lo: published,
             predicted_hi: published,
             error_ratio: 0.1,
-            anomaly: (row == 2).then(hostile),
+            anomaly: (row == 2).then(hostile_text),
         }
     }
 }

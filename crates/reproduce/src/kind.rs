@@ -25,16 +25,16 @@ pub enum ExperimentKind {
 
 /// A measured column with its scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measured {
+pub struct MeasuredColumn {
     /// The column in the published file.
     pub column: &'static str,
     /// The scale.
-    pub scale: Scale,
+    pub scale: ErrorScale,
 }
 
 /// The comparison of a figure with its prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
+pub enum ErrorScale {
     /// A rate: relative error.
     Rate,
     /// CPU time or utilisation: relative error.
@@ -45,20 +45,20 @@ pub enum Scale {
     Points,
 }
 
-const fn rate(column: &'static str) -> Measured {
-    Measured { column, scale: Scale::Rate }
+const fn rate_column(column: &'static str) -> MeasuredColumn {
+    MeasuredColumn { column, scale: ErrorScale::Rate }
 }
 
-const fn cpu(column: &'static str) -> Measured {
-    Measured { column, scale: Scale::Cpu }
+const fn cpu_column(column: &'static str) -> MeasuredColumn {
+    MeasuredColumn { column, scale: ErrorScale::Cpu }
 }
 
-const fn time(column: &'static str) -> Measured {
-    Measured { column, scale: Scale::Time }
+const fn time_column(column: &'static str) -> MeasuredColumn {
+    MeasuredColumn { column, scale: ErrorScale::Time }
 }
 
-const fn points(column: &'static str) -> Measured {
-    Measured { column, scale: Scale::Points }
+const fn points_column(column: &'static str) -> MeasuredColumn {
+    MeasuredColumn { column, scale: ErrorScale::Points }
 }
 
 impl ExperimentKind {
@@ -76,18 +76,20 @@ impl ExperimentKind {
 
     /// The kind of a file with this header.
     pub fn detect(table: &CsvTable) -> Option<Self> {
-        let has = |columns: &[&str]| columns.iter().all(|column| table.column(column).is_some());
+        let has =
+            |columns: &[&str]| columns.iter().all(|column| table.column_index(column).is_some());
         let single = ["util_local_pct", "run_id", "test_len_s", "predicted_util_local_pct"];
         Self::ALL.into_iter().find(|kind| match kind {
             Self::RrSingle => {
-                has(kind.distinctive()) && single.iter().any(|name| has(std::slice::from_ref(name)))
+                has(kind.distinctive_columns())
+                    && single.iter().any(|name| has(std::slice::from_ref(name)))
             }
-            _ => has(kind.distinctive()),
+            _ => has(kind.distinctive_columns()),
         })
     }
 
     /// The columns that identify a file of this kind.
-    pub const fn distinctive(self) -> &'static [&'static str] {
+    pub const fn distinctive_columns(self) -> &'static [&'static str] {
         match self {
             Self::PingIdle => &["section", "moderation_hz", "quantity"],
             Self::FqCodel => &["codel", "bql", "smp_affinity", "rps"],
@@ -116,67 +118,73 @@ impl ExperimentKind {
     }
 
     /// The measured columns, in the order of an experiment's figures.
-    pub const fn measured(self) -> &'static [Measured] {
+    pub const fn measured_columns(self) -> &'static [MeasuredColumn] {
         match self {
-            Self::RrAggregate => const { &[rate("trans_per_s")] },
+            Self::RrAggregate => const { &[rate_column("trans_per_s")] },
             Self::RrSingle => {
                 const {
                     &[
-                        rate("trans_per_s"),
-                        cpu("util_local_pct"),
-                        cpu("util_remote_pct"),
-                        cpu("sd_local_us_per_tran"),
-                        cpu("sd_remote_us_per_tran"),
+                        rate_column("trans_per_s"),
+                        cpu_column("util_local_pct"),
+                        cpu_column("util_remote_pct"),
+                        cpu_column("sd_local_us_per_tran"),
+                        cpu_column("sd_remote_us_per_tran"),
                     ]
                 }
             }
             Self::Stream => {
                 const {
                     &[
-                        rate("throughput_mbit_s"),
-                        cpu("util_local_pct"),
-                        cpu("util_remote_pct"),
-                        cpu("sd_local_us_per_kb"),
-                        cpu("sd_remote_us_per_kb"),
+                        rate_column("throughput_mbit_s"),
+                        cpu_column("util_local_pct"),
+                        cpu_column("util_remote_pct"),
+                        cpu_column("sd_local_us_per_kb"),
+                        cpu_column("sd_remote_us_per_kb"),
                     ]
                 }
             }
             Self::Binding => {
                 const {
                     &[
-                        rate("rate"),
-                        cpu("util_local_pct"),
-                        cpu("util_remote_pct"),
-                        cpu("sd_local"),
-                        cpu("sd_remote"),
+                        rate_column("rate"),
+                        cpu_column("util_local_pct"),
+                        cpu_column("util_remote_pct"),
+                        cpu_column("sd_local"),
+                        cpu_column("sd_remote"),
                     ]
                 }
             }
             Self::TwoConcurrent => {
-                const { &[rate("trans_per_s"), cpu("util_local_pct"), cpu("util_remote_pct")] }
+                const {
+                    &[
+                        rate_column("trans_per_s"),
+                        cpu_column("util_local_pct"),
+                        cpu_column("util_remote_pct"),
+                    ]
+                }
             }
             Self::FqCodel => {
                 const {
                     &[
-                        rate("bw_kbytes_s"),
-                        time("ping_min_ms"),
-                        time("ping_avg_ms"),
-                        time("ping_max_ms"),
-                        time("ping_mdev_ms"),
+                        rate_column("bw_kbytes_s"),
+                        time_column("ping_min_ms"),
+                        time_column("ping_avg_ms"),
+                        time_column("ping_max_ms"),
+                        time_column("ping_mdev_ms"),
                     ]
                 }
             }
-            Self::PingIdle => const { &[time("value")] },
+            Self::PingIdle => const { &[time_column("value")] },
             Self::DevicePolling => {
                 const {
                     &[
-                        rate("throughput_mbit_s"),
-                        points("loss_pct"),
-                        points("cpu_user_pct"),
-                        points("cpu_system_pct"),
-                        points("cpu_interrupt_pct"),
-                        points("cpu_idle_pct"),
-                        time("jitter_ms"),
+                        rate_column("throughput_mbit_s"),
+                        points_column("loss_pct"),
+                        points_column("cpu_user_pct"),
+                        points_column("cpu_system_pct"),
+                        points_column("cpu_interrupt_pct"),
+                        points_column("cpu_idle_pct"),
+                        time_column("jitter_ms"),
                     ]
                 }
             }
@@ -184,8 +192,8 @@ impl ExperimentKind {
     }
 
     /// The name of the column for a prediction of `measured`.
-    pub fn predicted_column(self, measured: &Measured) -> String {
-        if self.measured().len() == 1 {
+    pub fn predicted_column(self, measured: &MeasuredColumn) -> String {
+        if self.measured_columns().len() == 1 {
             String::from("predicted")
         } else {
             format!("predicted_{}", measured.column)

@@ -43,7 +43,7 @@ pub struct RowCounts {
 
 impl RowCounts {
     /// Counts the labels of single rows.
-    pub fn count(labels: impl IntoIterator<Item = Label>) -> Self {
+    pub fn from_labels(labels: impl IntoIterator<Item = Label>) -> Self {
         let mut counts = Self::default();
         for label in labels {
             match label {
@@ -56,7 +56,7 @@ impl RowCounts {
     }
 
     /// The common label of all rows.
-    pub const fn label(self) -> Label {
+    pub const fn common_label(self) -> Label {
         match (self.fitted, self.hand_set, self.predicted) {
             (0, 0, _) => Label::Predicted,
             (_, 0, 0) => Label::Fitted,

@@ -29,5 +29,5 @@ pub use experiment::Experiment;
 pub use kind::ExperimentKind;
 pub use provenance::Provenance;
 pub use row::{CsvRow, RowError};
-pub use system::Systems;
+pub use system::SystemCatalog;
 pub use table::CsvTable;

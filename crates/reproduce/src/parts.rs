@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::cells::CellFile;
-use crate::system::Systems;
+use crate::system::SystemCatalog;
 use crate::table::CsvTable;
 
 /// The column that only parts have.
@@ -23,14 +23,14 @@ pub struct JoinError {
 }
 
 /// Origin of predictions beside the cells, in words: version, runs of each cell, profiles.
-pub fn made_by(seeds: u64, systems: &Systems) -> String {
-    let profiles = systems.names().filter_map(|name| systems.profile(name));
-    let hash = fingerprint(profiles.map(|profile| format!("{profile:?}")));
+pub fn made_by(seeds: u64, systems: &SystemCatalog) -> String {
+    let profiles = systems.profile_names().filter_map(|name| systems.find_profile(name));
+    let hash = hash_texts(profiles.map(|profile| format!("{profile:?}")));
     format!("latput {} --seeds {seeds} profiles {hash:016x}", env!("CARGO_PKG_VERSION"))
 }
 
 /// The table of part `number`, from 1, of `count`.
-pub fn marked(mut table: CsvTable, number: u32, count: u32, made_by: &str) -> CsvTable {
+pub fn mark_part(mut table: CsvTable, number: u32, count: u32, made_by: &str) -> CsvTable {
     table.header.push(PART_COLUMN.to_owned());
     for row in &mut table.rows {
         row.push(format!("{number}/{count} {made_by}"));
@@ -39,14 +39,14 @@ pub fn marked(mut table: CsvTable, number: u32, count: u32, made_by: &str) -> Cs
 }
 
 /// The whole file of its parts, in any order; each has a name for errors. Its bytes are those of one process.
-pub fn joined(
+pub fn join_parts(
     file: &CellFile,
     parts: &[(String, CsvTable)],
     made_by: &str,
 ) -> Result<CsvTable, JoinError> {
     let (found, mut problems) = in_places(parts, |table| number_of(table, made_by));
     let count = found.len();
-    let plain = file.plain();
+    let plain = file.without_predictions();
     for (idx, part) in found.iter().enumerate() {
         let Some((name, table)) = part else { continue };
         let own = plain.rows.iter().skip(idx).step_by(count);
@@ -118,7 +118,7 @@ pub(crate) fn in_places<T>(
 }
 
 /// FNV-1a over texts.
-pub(crate) fn fingerprint(texts: impl IntoIterator<Item = String>) -> u64 {
+pub(crate) fn hash_texts(texts: impl IntoIterator<Item = String>) -> u64 {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let of_text = |hash, text: String| text.bytes().fold(hash, mix);
     texts.into_iter().fold(0xcbf2_9ce4_8422_2325, of_text)
@@ -155,39 +155,43 @@ mod tests {
     const CELLS: &str =
         "system,driver,driver_version,kernel,first_burst,concurrent,itr_hz,trans_per_s\n";
 
-    fn file(rows: usize) -> CellFile {
+    fn make_file(rows: usize) -> CellFile {
         let rows = (0..rows).map(|row| format!("rx1620,e1000,6.0.54,2.6.12,0,1,{},\n", 1000 * row));
         let text = CELLS.to_owned() + &rows.collect::<String>();
-        CellFile::read(&text, &Systems::shipped()).unwrap()
+        CellFile::read(&text, &SystemCatalog::load_shipped()).unwrap()
     }
 
-    fn parts(whole: &CsvTable, count: u32) -> Vec<(String, CsvTable)> {
+    fn split_table(whole: &CsvTable, count: u32) -> Vec<(String, CsvTable)> {
         let part = |number: u32| {
             let own = whole.rows.iter().skip(number as usize - 1).step_by(count as usize);
             let table = CsvTable { header: whole.header.clone(), rows: own.cloned().collect() };
-            (format!("part{number}"), marked(table, number, count, "us"))
+            (format!("part{number}"), mark_part(table, number, count, "us"))
         };
         (1..=count).map(part).collect()
     }
 
     #[test]
     fn parts_join_in_any_order() {
-        let file = file(7);
-        let whole = file.predicted(&vec![None; 7]);
+        let file = make_file(7);
+        let whole = file.with_predictions(&vec![None; 7]);
         for count in [1, 2, 3, 7] {
-            let mut parts = parts(&whole, count);
+            let mut parts = split_table(&whole, count);
             parts.reverse();
-            assert_eq!(joined(&file, &parts, "us").unwrap().to_csv(), whole.to_csv(), "{count}");
+            assert_eq!(
+                join_parts(&file, &parts, "us").unwrap().to_csv(),
+                whole.to_csv(),
+                "{count}"
+            );
         }
         let refused = |parts: &[(String, CsvTable)], made_by: &str, what: &str| {
-            let error = joined(&file, parts, made_by).unwrap_err().to_string();
+            let error = join_parts(&file, parts, made_by).unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
         };
-        let good = parts(&whole, 3);
+        let good = split_table(&whole, 3);
         refused(&good[..2], "us", "part 3 of 3 is missing: make it with `--shard 3/3`");
         refused(&[good.clone(), good[..1].to_vec()].concat(), "us", "part 1, as part1");
         refused(&good, "others", "made by `us`");
-        refused(&[good.clone(), parts(&whole, 2)].concat(), "us", "one of 2 parts");
+        refused(&[good.clone(), split_table(&whole, 2)].concat(), "us", "one of 2 parts");
         refused(&[("x".to_owned(), whole.clone())], "us", "no part that `--shard` made");
         let mut damaged = good.clone();
         damaged[1].1.rows[0][6] = "9".to_owned();
@@ -200,6 +204,6 @@ mod tests {
             *row.last_mut().unwrap() = "0/3 us".to_owned();
         }
         refused(&strange, "us", "`0/3 us` names no part");
-        assert!(joined(&file, &[], "us").is_err());
+        assert!(join_parts(&file, &[], "us").is_err());
     }
 }

@@ -4,7 +4,7 @@ use crate::experiment::{Experiment, SimulatedFigure};
 
 /// A predicted figure with the range of nine in ten runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prediction {
+pub struct FigurePrediction {
     /// Mean over the seeds.
     pub value: f64,
     /// Lower end of the 90% range over seeds and start phases.
@@ -22,22 +22,24 @@ const T90: [f64; 30] = [
 
 /// Summarises the runs of one experiment under several seeds. Returns one prediction per measured
 /// column, `None` for a column that the row does not measure.
-pub fn summarise(runs: &[Vec<Option<SimulatedFigure>>]) -> Vec<Option<Prediction>> {
+pub fn summarize_runs(runs: &[Vec<Option<SimulatedFigure>>]) -> Vec<Option<FigurePrediction>> {
     let columns = runs.first().map_or(0, Vec::len);
-    (0..columns).map(|column| prediction(runs.iter().map(|run| run[column]))).collect()
+    (0..columns).map(|column| summarize_figure(runs.iter().map(|run| run[column]))).collect()
 }
 
 /// Runs an experiment with seeds 0 to `seeds` in sequence.
-pub fn predict(
+pub fn predict_figures(
     experiment: &Experiment,
     seeds: u64,
-) -> Result<Vec<Option<Prediction>>, latput_sim::Invalid> {
+) -> Result<Vec<Option<FigurePrediction>>, latput_sim::InvalidValue> {
     let runs: Result<Vec<_>, _> =
-        (0..experiment.runs(seeds)).map(|seed| experiment.run(seed)).collect();
-    Ok(summarise(&runs?))
+        (0..experiment.run_count(seeds)).map(|seed| experiment.run(seed)).collect();
+    Ok(summarize_runs(&runs?))
 }
 
-fn prediction(figures: impl Iterator<Item = Option<SimulatedFigure>>) -> Option<Prediction> {
+fn summarize_figure(
+    figures: impl Iterator<Item = Option<SimulatedFigure>>,
+) -> Option<FigurePrediction> {
     let figures: Vec<SimulatedFigure> = figures.collect::<Option<Vec<SimulatedFigure>>>()?;
     let count = figures.len() as f64;
     let mean_of =
@@ -47,13 +49,17 @@ fn prediction(figures: impl Iterator<Item = Option<SimulatedFigure>>) -> Option<
         let end = |pick: fn((f64, f64)) -> f64| {
             mean_of(&|figure| figure.within.map_or(figure.value, pick))
         };
-        return Some(Prediction { value: mean, low: end(|ends| ends.0), high: end(|ends| ends.1) });
+        return Some(FigurePrediction {
+            value: mean,
+            low: end(|ends| ends.0),
+            high: end(|ends| ends.1),
+        });
     }
     let Some(freedom) = figures.len().checked_sub(2) else {
-        return Some(Prediction { value: mean, low: mean, high: mean });
+        return Some(FigurePrediction { value: mean, low: mean, high: mean });
     };
     let squares = figures.iter().map(|figure| (figure.value - mean).powi(2)).sum::<f64>();
     let deviation = (squares / (count - 1.0)).sqrt();
     let half = T90[freedom.min(T90.len() - 1)] * deviation * (1.0 + 1.0 / count).sqrt();
-    Some(Prediction { value: mean, low: (mean - half).max(0.0), high: mean + half })
+    Some(FigurePrediction { value: mean, low: (mean - half).max(0.0), high: mean + half })
 }

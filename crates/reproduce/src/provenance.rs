@@ -12,10 +12,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use self::hand_set::HandSet;
-use crate::calibrate::{Cells, FitPlan};
+use crate::calibrate::{FitPlan, PublishedCells};
 use crate::files;
 pub use crate::label::{Label, RowCounts};
-use crate::system::Systems;
+use crate::system::SystemCatalog;
 use crate::table::CsvTable;
 
 /// Origins of the numbers of a profile.
@@ -42,14 +42,14 @@ pub struct Provenance {
 
 impl Provenance {
     /// The origins of the shipped profiles and plans.
-    pub fn shipped(systems: &Systems) -> Self {
-        Self::new(&FitPlan::all().expect("the plans are shipped and tested"), systems)
+    pub fn load_shipped(systems: &SystemCatalog) -> Self {
+        Self::new(&FitPlan::load_shipped().expect("the plans are shipped and tested"), systems)
     }
 
     /// The origins of profiles with these plans. A profile without a plan has no fitted cost.
-    pub fn new(plans: &[FitPlan], systems: &Systems) -> Self {
+    pub fn new(plans: &[FitPlan], systems: &SystemCatalog) -> Self {
         let mut this = Self { profiles: Vec::new(), fitted: BTreeSet::new() };
-        for name in systems.names() {
+        for name in systems.profile_names() {
             let plan = plans.iter().find(|plan| plan.profile == name);
             let before = this.fitted.len();
             this.fitted.extend(plan.into_iter().flat_map(|plan| fitted_rows(plan, systems)));
@@ -58,7 +58,7 @@ impl Provenance {
                 profile: name.to_owned(),
                 free_costs: free.map(|free| free.parameter.to_string()).collect(),
                 fitted_rows: this.fitted.len() - before,
-                hand_set: hand_set::hand_set_keys(systems.named(name), plan, systems),
+                hand_set: hand_set::hand_set_keys(systems.expect_profile(name), plan, systems),
             });
         }
         this
@@ -91,7 +91,7 @@ impl Provenance {
 }
 
 /// The files and rows of a plan's fit.
-fn fitted_rows(plan: &FitPlan, systems: &Systems) -> Vec<(String, usize)> {
+fn fitted_rows(plan: &FitPlan, systems: &SystemCatalog) -> Vec<(String, usize)> {
     let of_file = |name: &String| {
         let file = name.trim_end_matches(".csv");
         let (_, text) = files::FILES
@@ -99,10 +99,11 @@ fn fitted_rows(plan: &FitPlan, systems: &Systems) -> Vec<(String, usize)> {
             .find(|(published, _)| *published == file)
             .expect("plans name published files; a test sees to it");
         let table = CsvTable::parse(text).expect("the file is shipped and tested");
-        let cells = Cells::from_tables(vec![(name.clone(), table)], &plan.profile, systems)
-            .expect("the file is shipped and tested")
-            .asked_by(plan);
-        cells.rows().map(|row| (file.to_owned(), row)).collect::<Vec<_>>()
+        let cells =
+            PublishedCells::from_tables(vec![(name.clone(), table)], &plan.profile, systems)
+                .expect("the file is shipped and tested")
+                .asked_by(plan);
+        cells.row_numbers().map(|row| (file.to_owned(), row)).collect::<Vec<_>>()
     };
     plan.cells.iter().flat_map(of_file).collect()
 }

@@ -4,16 +4,16 @@ use latput_calibrate::ErrorSummary;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::anomaly::Anomalies;
+use crate::anomaly::AnomalyList;
 use crate::cells::{CellFile, CellsError, RowPrediction};
 use crate::delay_mtu::PublishedClaim;
 pub use crate::figure::{AccuracyTarget, Judged, ReproducedFigure, TableErrors, scale_name};
 pub use crate::files::FILES;
-use crate::files::{scale_of, table_of, words};
-use crate::kind::Scale;
+use crate::files::{describe_row, scale_of, table_of};
+use crate::kind::ErrorScale;
 use crate::provenance::{ProfileOrigin, Provenance};
 use crate::row::CsvRow;
-use crate::system::Systems;
+use crate::system::SystemCatalog;
 
 /// Every published figure with its prediction.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -42,18 +42,18 @@ impl Reproduction {
 }
 
 /// A published file with the experiments of its rows.
-pub fn file(name: &str, systems: &Systems) -> Option<Result<CellFile, CellsError>> {
+pub fn load_cell_file(name: &str, systems: &SystemCatalog) -> Option<Result<CellFile, CellsError>> {
     let (_, text) = FILES.iter().find(|(file, _)| *file == name)?;
     Some(CellFile::read(text, systems))
 }
 
 /// Compares published figures with predictions.
-pub fn compare(
+pub fn compare_predictions(
     files: &[(&str, &CellFile, &[Option<RowPrediction>])],
-    systems: &Systems,
+    systems: &SystemCatalog,
     provenance: &Provenance,
 ) -> Reproduction {
-    let anomalies = Anomalies::shipped();
+    let anomalies = AnomalyList::load_shipped();
     let mut figures = Vec::new();
     for (name, file, predictions) in files {
         for (idx, predicted) in predictions.iter().enumerate() {
@@ -61,22 +61,22 @@ pub fn compare(
             let Some(predicted) = predicted else { continue };
             let profile = systems.profile_of(file.kind, &row).unwrap_or_default();
             let label = provenance.of_row(name, file.numbers[idx], table_of(&row));
-            for (measured, prediction) in file.kind.measured().iter().zip(predicted) {
-                let published = row.figure(measured.column).ok().flatten();
+            for (measured, prediction) in file.kind.measured_columns().iter().zip(predicted) {
+                let published = row.parse_figure(measured.column).ok().flatten();
                 let (Some(published), Some(prediction)) = (published, prediction) else { continue };
                 let scale = scale_of(file.kind, measured.scale, &row);
-                if published <= 0.0 && scale != Scale::Points {
+                if published <= 0.0 && scale != ErrorScale::Points {
                     continue;
                 }
                 let error_ratio = match scale {
-                    Scale::Points => (prediction.value - published) / 100.0,
+                    ErrorScale::Points => (prediction.value - published) / 100.0,
                     _ => prediction.value / published - 1.0,
                 };
                 figures.push(ReproducedFigure {
                     file: (*name).to_owned(),
                     table: table_of(&row).to_owned(),
                     row: file.numbers[idx],
-                    what: words(&row),
+                    what: describe_row(&row),
                     column: measured.column.to_owned(),
                     profile: profile.to_owned(),
                     label,
@@ -85,18 +85,18 @@ pub fn compare(
                     predicted_lo: prediction.low,
                     predicted_hi: prediction.high,
                     error_ratio,
-                    anomaly: anomalies.find(&row).map(|anomaly| anomaly.reason.clone()),
+                    anomaly: anomalies.find_for_row(&row).map(|anomaly| anomaly.reason.clone()),
                 });
             }
         }
     }
-    let tables = tables(&figures);
-    let targets = crate::target::all(&figures);
+    let tables = summarize_tables(&figures);
+    let targets = crate::target::build_targets(&figures);
     let profiles = provenance.profiles().to_vec();
     Reproduction { schema: 1, figures, tables, claims: Vec::new(), targets, profiles }
 }
 
-fn tables(figures: &[ReproducedFigure]) -> Vec<TableErrors> {
+fn summarize_tables(figures: &[ReproducedFigure]) -> Vec<TableErrors> {
     let mut groups = std::collections::BTreeMap::<(usize, &str, &str), Vec<f64>>::new();
     for figure in figures.iter().filter(|figure| figure.anomaly.is_none()) {
         let file = FILES.iter().position(|(name, _)| *name == figure.file).unwrap_or(FILES.len());
@@ -137,9 +137,10 @@ mod tests {
 
     #[test]
     fn every_published_row_is_simulated_or_explained() {
-        let systems = Systems::shipped();
+        let systems = SystemCatalog::load_shipped();
         for (name, _) in FILES {
-            let file = file(name, &systems).unwrap().unwrap_or_else(|e| panic!("{name}: {e}"));
+            let file =
+                load_cell_file(name, &systems).unwrap().unwrap_or_else(|e| panic!("{name}: {e}"));
             let errors = file.rows.iter().filter_map(|row| row.as_ref().err());
             for error in errors {
                 let is_arithmetic = error.kind == crate::row::RowErrorKind::NotSimulated;

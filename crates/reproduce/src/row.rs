@@ -44,11 +44,11 @@ impl<'a> CsvRow<'a> {
 
     /// A trimmed field; empty if the column is missing.
     pub fn text(&self, column: &str) -> &'a str {
-        self.table.column(column).map_or("", |idx| self.table.rows[self.idx][idx].trim())
+        self.table.column_index(column).map_or("", |idx| self.table.rows[self.idx][idx].trim())
     }
 
     /// An error of this row.
-    pub fn error(&self, column: &str, problem: impl Into<String>) -> RowError {
+    pub fn field_error(&self, column: &str, problem: impl Into<String>) -> RowError {
         self.error_of(RowErrorKind::Impossible, column, problem)
     }
 
@@ -68,7 +68,7 @@ impl<'a> CsvRow<'a> {
     }
 
     /// A whole number in a range; `None` if the field is empty.
-    pub fn whole(
+    pub fn parse_whole(
         &self,
         column: &str,
         range: std::ops::RangeInclusive<u32>,
@@ -81,31 +81,33 @@ impl<'a> CsvRow<'a> {
             Some(value) if range.contains(&value) => Ok(Some(value)),
             _ => {
                 let (low, high) = range.into_inner();
-                Err(self
-                    .error(column, format!("`{text}` must be a whole number from {low} to {high}")))
+                Err(self.field_error(
+                    column,
+                    format!("`{text}` must be a whole number from {low} to {high}"),
+                ))
             }
         }
     }
 
     /// A required whole number.
-    pub fn needed(
+    pub fn parse_required_whole(
         &self,
         column: &str,
         range: std::ops::RangeInclusive<u32>,
     ) -> Result<u32, RowError> {
-        self.whole(column, range)?
-            .ok_or_else(|| self.error(column, "is empty; the cell is not defined without it"))
+        self.parse_whole(column, range)?
+            .ok_or_else(|| self.field_error(column, "is empty; the cell is not defined without it"))
     }
 
     /// A published figure: finite and not negative; `None` if empty.
-    pub fn figure(&self, column: &str) -> Result<Option<f64>, RowError> {
+    pub fn parse_figure(&self, column: &str) -> Result<Option<f64>, RowError> {
         let text = self.text(column);
         if text.is_empty() {
             return Ok(None);
         }
         match text.parse::<f64>() {
             Ok(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
-            _ => Err(self.error(
+            _ => Err(self.field_error(
                 column,
                 format!("`{text}` must be a number that is not negative, or empty"),
             )),

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use latput_sim::Profile;
+use latput_sim::SystemProfile;
 use latput_sim::profile::read_toml;
-use latput_sim::vector::Delay;
+use latput_sim::vector::InterruptDelay;
 use latput_units::{IntoMap, IntoSet};
 use serde::Deserialize;
 
 use crate::kind::ExperimentKind;
 use crate::row::{CsvRow, RowError};
-use crate::setting::Throttling;
+use crate::setting::ThrottleSetting;
 
 /// The shipped profile of no published machine.
 const UNPUBLISHED: &str = "server-10g";
@@ -18,15 +18,15 @@ const MACHINES: &str = include_str!("../../../data/machines.toml");
 
 /// The published machines and their profiles.
 #[derive(Clone, Debug)]
-pub struct Systems {
-    machines: Vec<Machine>,
-    profiles: BTreeMap<String, Profile>,
+pub struct SystemCatalog {
+    machines: Vec<PublishedMachine>,
+    profiles: BTreeMap<String, SystemProfile>,
 }
 
 /// One published machine with its names in rows.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Machine {
+pub struct PublishedMachine {
     /// The column `system`.
     pub system: String,
     /// The column `driver`.
@@ -47,7 +47,7 @@ pub struct Machine {
     pub others_rx_frames: Option<u32>,
     /// The driver's default transmit delay (TIDV, TADV), if it is not the profile's.
     #[serde(default)]
-    pub default_tx: Option<Delay>,
+    pub default_tx: Option<InterruptDelay>,
     /// The driver's default `InterruptThrottleRate`, if it is not the profile's.
     #[serde(default)]
     pub default_throttle: Option<u32>,
@@ -59,46 +59,49 @@ const fn one() -> u32 {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Machines {
-    machine: Vec<Machine>,
+struct MachineFile {
+    machine: Vec<PublishedMachine>,
 }
 
-impl Systems {
+impl SystemCatalog {
     /// The shipped machines and profiles.
-    pub fn shipped() -> Self {
-        let machines: Machines =
+    pub fn load_shipped() -> Self {
+        let machines: MachineFile =
             read_toml(MACHINES).expect("the table of machines is shipped and tested");
-        let published = Profile::shipped_names().filter(|name| *name != UNPUBLISHED);
+        let published = SystemProfile::shipped_names().filter(|name| *name != UNPUBLISHED);
         let profiles = published
-            .filter_map(|name| Some((name.to_owned(), Profile::shipped(name)?)))
+            .filter_map(|name| Some((name.to_owned(), SystemProfile::find_shipped(name)?)))
             .into_map();
         Self { machines: machines.machine, profiles }
     }
 
     /// Replaces the shipped profile of the same name.
-    pub fn replace(&mut self, profile: Profile) {
+    pub fn replace_profile(&mut self, profile: SystemProfile) {
         self.profiles.insert(profile.name.clone(), profile);
     }
 
     /// A profile by name.
-    pub fn profile(&self, name: &str) -> Option<&Profile> {
+    pub fn find_profile(&self, name: &str) -> Option<&SystemProfile> {
         self.profiles.get(name)
     }
 
     /// The names of the profiles.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn profile_names(&self) -> impl Iterator<Item = &str> {
         self.profiles.keys().map(String::as_str)
     }
 
     /// The machines.
-    pub fn machines(&self) -> impl Iterator<Item = &Machine> {
+    pub fn machines(&self) -> impl Iterator<Item = &PublishedMachine> {
         self.machines.iter()
     }
 
     /// The machine of a row and its profile.
-    pub fn for_row(&self, row: &CsvRow<'_>) -> Result<(&Machine, &Profile), RowError> {
+    pub fn for_row(
+        &self,
+        row: &CsvRow<'_>,
+    ) -> Result<(&PublishedMachine, &SystemProfile), RowError> {
         let [system, driver, version] = ["system", "driver", "driver_version"].map(|c| row.text(c));
-        let matches = |machine: &&Machine| {
+        let matches = |machine: &&PublishedMachine| {
             let any = machine.driver_versions.is_empty();
             machine.system == system
                 && machine.driver == driver
@@ -117,7 +120,7 @@ impl Systems {
                 ),
             )
         })?;
-        Ok((machine, self.named(&machine.profile)))
+        Ok((machine, self.expect_profile(&machine.profile)))
     }
 
     /// The name of the profile for a row of this kind.
@@ -131,14 +134,14 @@ impl Systems {
     }
 
     /// The profile for a file without machine columns.
-    pub fn named(&self, name: &str) -> &Profile {
+    pub fn expect_profile(&self, name: &str) -> &SystemProfile {
         self.profiles.get(name).expect("every machine's profile is shipped; a test sees to it")
     }
 }
 
-impl Machine {
+impl PublishedMachine {
     /// The driver's default throttle, if it is not the profile's.
-    pub fn default_throttle(&self) -> Option<Throttling> {
-        self.default_throttle.map(Throttling::from_parameter)
+    pub fn default_throttle(&self) -> Option<ThrottleSetting> {
+        self.default_throttle.map(ThrottleSetting::from_parameter)
     }
 }

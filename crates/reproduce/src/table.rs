@@ -57,7 +57,7 @@ impl CsvTable {
             return Err(TableError::TooLarge(text.len()));
         }
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut records = Records { rest: text, line: 1 };
+        let mut records = RecordReader { rest: text, line: 1 };
         let (_, header) = records.next_record()?.ok_or(TableError::Empty)?;
         let header: Vec<String> = header.iter().map(|name| name.trim().to_owned()).collect();
         let mut seen = std::collections::BTreeSet::new();
@@ -78,7 +78,7 @@ impl CsvTable {
     }
 
     /// The index of a column.
-    pub fn column(&self, name: &str) -> Option<usize> {
+    pub fn column_index(&self, name: &str) -> Option<usize> {
         self.header.iter().position(|column| column == name)
     }
 
@@ -102,12 +102,12 @@ impl CsvTable {
     }
 }
 
-struct Records<'a> {
+struct RecordReader<'a> {
     rest: &'a str,
     line: usize,
 }
 
-impl Records<'_> {
+impl RecordReader<'_> {
     /// The next record that is not empty, with its line number.
     fn next_record(&mut self) -> Result<Option<(usize, Vec<String>)>, TableError> {
         loop {
@@ -115,17 +115,17 @@ impl Records<'_> {
                 return Ok(None);
             }
             let line = self.line;
-            let record = self.record()?;
+            let record = self.parse_record()?;
             if record.len() > 1 || !record[0].trim().is_empty() {
                 return Ok(Some((line, record)));
             }
         }
     }
 
-    fn record(&mut self) -> Result<Vec<String>, TableError> {
+    fn parse_record(&mut self) -> Result<Vec<String>, TableError> {
         let mut fields = Vec::new();
         loop {
-            let (field, ended_by) = self.field()?;
+            let (field, ended_by) = self.parse_field()?;
             fields.push(field);
             if ended_by != Some(',') {
                 return Ok(fields);
@@ -134,7 +134,7 @@ impl Records<'_> {
     }
 
     /// One field with the separator after it.
-    fn field(&mut self) -> Result<(String, Option<char>), TableError> {
+    fn parse_field(&mut self) -> Result<(String, Option<char>), TableError> {
         let mut field = String::new();
         let began = self.line;
         let mut quoted = false;
@@ -192,17 +192,17 @@ mod tests {
 
     #[test]
     fn malformed_table_is_refused_by_place() {
-        check("", "the file is empty");
-        check(" \n\n", "the file is empty");
-        check("a,b\n1,2\n3\n", "row 2 (line 3) has 1 fields, the header has 2");
-        check("a,b,a\n", "names column `a` twice");
-        check("a,b\n1,\"2\n3", "line 2: a quoted field does not end");
-        check("a,b\r1,2\r", "line 1 has a carriage return without a line feed");
-        check("a,b\n1,2\n3,4\r5,6\n", "line 3 has a carriage return without a line feed");
+        check_error("", "the file is empty");
+        check_error(" \n\n", "the file is empty");
+        check_error("a,b\n1,2\n3\n", "row 2 (line 3) has 1 fields, the header has 2");
+        check_error("a,b,a\n", "names column `a` twice");
+        check_error("a,b\n1,\"2\n3", "line 2: a quoted field does not end");
+        check_error("a,b\r1,2\r", "line 1 has a carriage return without a line feed");
+        check_error("a,b\n1,2\n3,4\r5,6\n", "line 3 has a carriage return without a line feed");
     }
 
     #[track_caller]
-    fn check(text: &str, message: &str) {
+    fn check_error(text: &str, message: &str) {
         let error = CsvTable::parse(text).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }

@@ -16,7 +16,7 @@ use crate::label::{Label, RowCounts};
 type TargetFigures<'a> = [&'a ReproducedFigure];
 
 /// Every target of these figures.
-pub fn all(figures: &[ReproducedFigure]) -> Vec<AccuracyTarget> {
+pub fn build_targets(figures: &[ReproducedFigure]) -> Vec<AccuracyTarget> {
     let mut targets = of_rates_and_cpu(figures);
     targets.extend(of_bsd(figures));
     targets.extend(of_matrix(figures));
@@ -31,23 +31,23 @@ fn of_rates_and_cpu(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>>
     let is_large = |figure: &ReproducedFigure| figure.file.contains("32k_bidir");
     let scale = |figure: &ReproducedFigure, name: &str| scale_name(figure) == name;
     vec![
-        demand(
+        build_target(
             "request/response rates",
             figures,
             &|it| rr(it) && !is_large(it) && scale(it, "rate"),
-            &|picked| relative(picked, (0.04, 0.10)),
+            &|picked| judge_relative_errors(picked, (0.04, 0.10)),
         ),
-        demand(
+        build_target(
             "CPU of request/response and bulk runs",
             figures,
             &|it| (rr(it) || is_bulk(it)) && scale(it, "cpu"),
-            &|picked| relative(picked, (0.08, 0.20)),
+            &|picked| judge_relative_errors(picked, (0.08, 0.20)),
         ),
-        demand(
+        build_target(
             "bulk and 32 KB rates",
             figures,
             &|it| (is_bulk(it) || is_large(it)) && scale(it, "rate"),
-            &|picked| relative(picked, (0.02, 0.05)),
+            &|picked| judge_relative_errors(picked, (0.02, 0.05)),
         ),
     ]
 }
@@ -57,41 +57,41 @@ fn of_bsd(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
     let is_server = |it: &ReproducedFigure| it.what.contains("role server");
     let is_rate = |it: &ReproducedFigure| it.column == "throughput_mbit_s";
     vec![
-        demand(
+        build_target(
             "ping by moderation frequency inside the 5-95% band",
             figures,
             &|it| it.what.contains("round trip time"),
             &inside_bands,
         ),
-        demand(
+        build_target(
             "idle CPU by moderation frequency",
             figures,
             &|it| it.what.contains("CPU idle"),
-            &|picked| within(picked, 3.0),
+            &|picked| judge_points(picked, 3.0),
         ),
-        demand(
+        build_target(
             "UDP delivered, polling on and off",
             figures,
             &|it| polling(it) && it.table == "udp_uni" && is_server(it) && is_rate(it),
-            &|picked| most(picked, 0.10),
+            &|picked| judge_largest_error(picked, 0.10),
         ),
-        demand(
+        build_target(
             "UDP loss, polling on and off",
             figures,
             &|it| polling(it) && is_server(it) && it.column == "loss_pct",
-            &|picked| within(picked, 6.0),
+            &|picked| judge_points(picked, 6.0),
         ),
-        demand(
+        build_target(
             "TCP rates, polling on and off",
             figures,
             &|it| polling(it) && it.table != "udp_uni" && is_rate(it),
-            &|picked| most(picked, 0.20),
+            &|picked| judge_largest_error(picked, 0.20),
         ),
-        demand(
+        build_target(
             "interrupt share of the server's CPU",
             figures,
             &|it| polling(it) && is_server(it) && it.column == "cpu_interrupt_pct",
-            &|picked| within(picked, 10.0),
+            &|picked| judge_points(picked, 10.0),
         ),
     ]
 }
@@ -101,14 +101,25 @@ fn of_matrix(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
     let ping = |it: &ReproducedFigure| it.column == "ping_avg_ms";
     // Gbit/s from `sar`'s thousands of bytes, and milliseconds.
     let rates = |picked: &TargetFigures<'_>| {
-        classes(picked, |it| it * 1_024.0 * 8e-9, [4.0, 5.0, 9.0, f64::MAX])
+        judge_classes(picked, |it| it * 1_024.0 * 8e-9, [4.0, 5.0, 9.0, f64::MAX])
     };
-    let pings = |picked: &TargetFigures<'_>| classes(picked, |it| it, [3.0, 10.0, 40.0, 60.0]);
+    let pings =
+        |picked: &TargetFigures<'_>| judge_classes(picked, |it| it, [3.0, 10.0, 40.0, 60.0]);
     vec![
-        demand("classes of the fq_codel matrix: rate", figures, &rate, &rates),
-        demand("classes of the fq_codel matrix: mean ping", figures, &ping, &pings),
-        demand("rank correlation of the fq_codel matrix: rate", figures, &rate, &ranks),
-        demand("rank correlation of the fq_codel matrix: mean ping", figures, &ping, &ranks),
+        build_target("classes of the fq_codel matrix: rate", figures, &rate, &rates),
+        build_target("classes of the fq_codel matrix: mean ping", figures, &ping, &pings),
+        build_target(
+            "rank correlation of the fq_codel matrix: rate",
+            figures,
+            &rate,
+            &judge_rank_correlation,
+        ),
+        build_target(
+            "rank correlation of the fq_codel matrix: mean ping",
+            figures,
+            &ping,
+            &judge_rank_correlation,
+        ),
     ]
 }
 
@@ -122,9 +133,9 @@ pub fn of_claims(claims: &[PublishedClaim]) -> Vec<AccuracyTarget> {
     let target = |(kind, name): (&str, &str)| {
         let of_kind: Vec<&PublishedClaim> =
             claims.iter().filter(|claim| claim.kind == kind).collect();
-        let rows = RowCounts::count(of_kind.iter().map(|claim| claim.label));
+        let rows = RowCounts::from_labels(of_kind.iter().map(|claim| claim.label));
         let profiles = vec![String::from(delay_mtu::PROFILE)];
-        labelled(
+        label_target(
             name,
             &of_kind,
             |claim| claim.label,
@@ -144,7 +155,7 @@ pub fn of_claims(claims: &[PublishedClaim]) -> Vec<AccuracyTarget> {
 }
 
 /// A target on the figures that `pick` accepts, without anomalies.
-fn demand(
+fn build_target(
     name: &str,
     figures: &[ReproducedFigure],
     pick: &dyn Fn(&ReproducedFigure) -> bool,
@@ -156,11 +167,18 @@ fn demand(
         picked.iter().map(|it| ((it.file.as_str(), it.row), it.label)).into_map();
     let profiles: BTreeSet<&str> = picked.iter().map(|it| it.profile.as_str()).into_set();
     let profiles = profiles.into_iter().map(str::to_owned).collect();
-    labelled(name, &picked, |it| it.label, RowCounts::count(rows.into_values()), profiles, judge)
+    label_target(
+        name,
+        &picked,
+        |it| it.label,
+        RowCounts::from_labels(rows.into_values()),
+        profiles,
+        judge,
+    )
 }
 
 /// A target on `items`, with `rows` by origin; `None` without items.
-fn labelled<'a, T>(
+fn label_target<'a, T>(
     name: &str,
     items: &[&'a T],
     label: impl Fn(&T) -> Label,
@@ -174,7 +192,7 @@ fn labelled<'a, T>(
     let is_mixed = !predicted.is_empty() && predicted.len() < items.len();
     Some(AccuracyTarget {
         name: name.to_owned(),
-        label: rows.label(),
+        label: rows.common_label(),
         rows,
         wanted,
         seen,
@@ -184,14 +202,14 @@ fn labelled<'a, T>(
     })
 }
 
-fn errors(figures: &TargetFigures<'_>) -> Option<(ErrorSummary, f64)> {
+fn summarize_errors(figures: &TargetFigures<'_>) -> Option<(ErrorSummary, f64)> {
     let errors: Vec<f64> = figures.iter().map(|it| it.error_ratio.abs()).collect();
     let largest = errors.iter().copied().fold(0.0, f64::max);
     Some((ErrorSummary::from_errors(errors)?, largest))
 }
 
-fn relative(figures: &TargetFigures<'_>, (median, p90): (f64, f64)) -> Option<Judged> {
-    let (seen, _) = errors(figures)?;
+fn judge_relative_errors(figures: &TargetFigures<'_>, (median, p90): (f64, f64)) -> Option<Judged> {
+    let (seen, _) = summarize_errors(figures)?;
     Some(Judged {
         wanted: format!("{:.0}% / {:.0}%", 100.0 * median, 100.0 * p90),
         seen: format!("{:.1}% / {:.1}% of {}", 100.0 * seen.median, 100.0 * seen.p90, seen.count),
@@ -199,8 +217,8 @@ fn relative(figures: &TargetFigures<'_>, (median, p90): (f64, f64)) -> Option<Ju
     })
 }
 
-fn most(figures: &TargetFigures<'_>, limit: f64) -> Option<Judged> {
-    let (_, largest) = errors(figures)?;
+fn judge_largest_error(figures: &TargetFigures<'_>, limit: f64) -> Option<Judged> {
+    let (_, largest) = summarize_errors(figures)?;
     Some(Judged {
         wanted: format!("within {:.0}%", 100.0 * limit),
         seen: format!("largest error {:.1}%", 100.0 * largest),
@@ -208,8 +226,8 @@ fn most(figures: &TargetFigures<'_>, limit: f64) -> Option<Judged> {
     })
 }
 
-fn within(figures: &TargetFigures<'_>, points: f64) -> Option<Judged> {
-    let (_, largest) = errors(figures)?;
+fn judge_points(figures: &TargetFigures<'_>, points: f64) -> Option<Judged> {
+    let (_, largest) = summarize_errors(figures)?;
     Some(Judged {
         wanted: format!("within {points:.0} points"),
         seen: format!("largest difference {:.1} points", 100.0 * largest),
@@ -233,7 +251,7 @@ fn inside_bands(figures: &TargetFigures<'_>) -> Option<Judged> {
 
 /// Classifies figures into three classes with gaps, by the ends of each: below the first, from the
 /// second to the third, above the last. A published figure in a gap has the gap as its class.
-fn classes(
+fn judge_classes(
     figures: &TargetFigures<'_>,
     scale: impl Fn(f64) -> f64,
     ends: [f64; 4],
@@ -252,13 +270,13 @@ fn classes(
 }
 
 /// Spearman's rank correlation of predicted and published; ties share their mean rank.
-fn ranks(figures: &TargetFigures<'_>) -> Option<Judged> {
+fn judge_rank_correlation(figures: &TargetFigures<'_>) -> Option<Judged> {
     if figures.len() < 3 {
         return None;
     }
-    let published = ranked(figures.iter().map(|it| it.published));
-    let predicted = ranked(figures.iter().map(|it| it.predicted));
-    let seen = correlation(&published, &predicted);
+    let published = rank_values(figures.iter().map(|it| it.published));
+    let predicted = rank_values(figures.iter().map(|it| it.predicted));
+    let seen = pearson_correlation(&published, &predicted);
     Some(Judged {
         wanted: String::from("at least 0.8"),
         seen: format!("{seen:.2} of {}", figures.len()),
@@ -267,7 +285,7 @@ fn ranks(figures: &TargetFigures<'_>) -> Option<Judged> {
 }
 
 /// Values within a thousandth are ties, since the text prints them equally.
-fn ranked(values: impl Iterator<Item = f64>) -> Vec<f64> {
+fn rank_values(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let values: Vec<f64> = values.collect();
     let rank = |value: &f64| {
         let slack = 1e-3 * value.abs();
@@ -278,7 +296,7 @@ fn ranked(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values.iter().map(rank).collect()
 }
 
-fn correlation(a: &[f64], b: &[f64]) -> f64 {
+fn pearson_correlation(a: &[f64], b: &[f64]) -> f64 {
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
     let (mean_a, mean_b) = (mean(a), mean(b));
     let sum = |f: &dyn Fn(f64, f64) -> f64| {
@@ -294,9 +312,11 @@ mod tests {
 
     #[test]
     fn ranks_share_ties() {
-        assert_eq!(ranked([3.0, 1.0, 3.001, 9.0].into_iter()), [2.5, 1.0, 2.5, 4.0]);
+        assert_eq!(rank_values([3.0, 1.0, 3.001, 9.0].into_iter()), [2.5, 1.0, 2.5, 4.0]);
         // One swap of neighbours among four: 1 - 6 * 2 / (4 * 15).
-        assert!((correlation(&[1.0, 2.0, 3.0, 4.0], &[2.0, 1.0, 3.0, 4.0]) - 0.8).abs() < 1e-12);
-        assert!(correlation(&[1.0, 1.0], &[1.0, 2.0]).abs() < 1e-12);
+        assert!(
+            (pearson_correlation(&[1.0, 2.0, 3.0, 4.0], &[2.0, 1.0, 3.0, 4.0]) - 0.8).abs() < 1e-12
+        );
+        assert!(pearson_correlation(&[1.0, 1.0], &[1.0, 2.0]).abs() < 1e-12);
     }
 }

@@ -4,8 +4,8 @@
 
 use latput_calibrate::ErrorSummary;
 use latput_reproduce::cells::{CellFile, RowPrediction};
-use latput_reproduce::predict::predict;
-use latput_reproduce::{Provenance, Systems, published};
+use latput_reproduce::predict::predict_figures;
+use latput_reproduce::{Provenance, SystemCatalog, published};
 
 const CELL: &str = "system,driver,driver_version,first_burst,concurrent,itr_hz,rx_usecs,rx_frames,tx_usecs,tx_frames\n";
 
@@ -37,11 +37,14 @@ fn more_in_flight_never_gives_much_less() {
 
 #[track_caller]
 fn check_file(name: &str, column: &str, (median, p90): (f64, f64)) {
-    let systems = Systems::shipped();
-    let file = published::file(name, &systems).unwrap().unwrap();
-    let predicted = predicted(&file);
-    let compared =
-        published::compare(&[(name, &file, &predicted)], &systems, &Provenance::shipped(&systems));
+    let systems = SystemCatalog::load_shipped();
+    let file = published::load_cell_file(name, &systems).unwrap().unwrap();
+    let predicted = predict_rows(&file);
+    let compared = published::compare_predictions(
+        &[(name, &file, &predicted)],
+        &systems,
+        &Provenance::load_shipped(&systems),
+    );
     let figures = compared.figures.iter().filter(|it| it.column == column && it.anomaly.is_none());
     let errors = ErrorSummary::from_errors(figures.map(|it| it.error_ratio)).unwrap();
     assert!(errors.median <= median && errors.p90 <= p90, "{name}: {errors:?}");
@@ -51,8 +54,8 @@ fn check_file(name: &str, column: &str, (median, p90): (f64, f64)) {
 #[track_caller]
 fn check_order(rows: impl Iterator<Item = String>) {
     let text = rows.fold(CELL.to_owned(), |text, row| text + &row + "\n");
-    let file = CellFile::read(&text, &Systems::shipped()).unwrap();
-    let rates: Vec<f64> = predicted(&file)
+    let file = CellFile::read(&text, &SystemCatalog::load_shipped()).unwrap();
+    let rates: Vec<f64> = predict_rows(&file)
         .into_iter()
         .map(|row| {
             let rate = row.unwrap()[0].unwrap();
@@ -64,7 +67,8 @@ fn check_order(rows: impl Iterator<Item = String>) {
     assert!(rates.windows(2).all(|pair| pair[1] > 0.97 * pair[0]), "{rates:?}");
 }
 
-fn predicted(file: &CellFile) -> Vec<Option<RowPrediction>> {
+fn predict_rows(file: &CellFile) -> Vec<Option<RowPrediction>> {
     let rows = file.rows.iter();
-    rows.map(|row| Some(predict(&row.as_ref().ok()?.clone().shortened(0.5), 2).unwrap())).collect()
+    rows.map(|row| Some(predict_figures(&row.as_ref().ok()?.clone().shorten_run(0.5), 2).unwrap()))
+        .collect()
 }

@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use latput_reproduce::delay_mtu::{
-    self, Moderation, PublishedClaim, Sweep, SweepCell, SweepTraffic,
+    self, PublishedClaim, Sweep, SweepCell, SweepModeration, SweepTraffic,
 };
 use latput_reproduce::provenance::Label;
-use latput_reproduce::{CsvTable, Provenance, Systems, target};
+use latput_reproduce::{CsvTable, Provenance, SystemCatalog, target};
 use latput_sim::bus::Bus;
-use latput_sim::machine::Costs;
+use latput_sim::machine::CpuCosts;
 use latput_units::{Bytes, Nanos};
 
 /// Rows that are no claim: the testbed and the loads (T001 to T057 but for losses, frame rate and disks), the formula
@@ -19,10 +19,10 @@ const MISSED: [&str; 2] = ["T062", "T108"];
 
 #[test]
 fn every_claim_has_verdict_all_but_two() {
-    let claims = claims();
+    let claims = simulate_claims();
     let text = include_str!("../../../data/published/coalescing_mtu.csv");
     let table = CsvTable::parse(text).unwrap();
-    let column = table.column("claim_id").unwrap();
+    let column = table.column_index("claim_id").unwrap();
     for id in table.rows.iter().map(|row| row[column].as_str()) {
         let is_claim = (id >= "T058" && !NO_CLAIMS.contains(&id)) || CLAIMS_OF_SET_UP.contains(&id);
         let verdicts = claims.iter().filter(|claim| claim.id == id).count();
@@ -51,15 +51,15 @@ fn every_claim_has_verdict_all_but_two() {
 fn profile_costs_equal_the_slides() {
     let table =
         CsvTable::parse(include_str!("../../../data/published/coalescing_mtu.csv")).unwrap();
-    let [id, value] = ["claim_id", "value"].map(|name| table.column(name).unwrap());
+    let [id, value] = ["claim_id", "value"].map(|name| table.column_index(name).unwrap());
     let printed = |claim: &str, ns: f64| {
         let row = table.rows.iter().find(|row| row[id] == claim).unwrap();
         row[value].parse::<f64>().unwrap() * ns
     };
     // A jiffy of 10 ms (T089) for a million bytes, a thousand packets and a thousand interrupts.
     let wanted = [printed("T083", 10.0 * 1_024.0), printed("T084", 1e4), printed("T085", 1e4)];
-    let systems = Systems::shipped();
-    let profile = systems.named(delay_mtu::PROFILE);
+    let systems = SystemCatalog::load_shipped();
+    let profile = systems.expect_profile(delay_mtu::PROFILE);
     let is_close =
         |cost: Nanos, ns: f64| assert!((cost.as_ns() as f64 - ns).abs() < 1.0, "{cost} {ns}");
     for host in [&profile.sut, profile.generator.as_ref().unwrap()] {
@@ -70,8 +70,8 @@ fn profile_costs_equal_the_slides() {
     }
     let sink = &profile.sut.machine.costs;
     is_close(sink.backlog_packet + sink.rx_merged, wanted[1]);
-    let nothing = Costs { jitter_ratio: sink.jitter_ratio, ..Costs::default() };
-    let others = Costs {
+    let nothing = CpuCosts { jitter_ratio: sink.jitter_ratio, ..CpuCosts::default() };
+    let others = CpuCosts {
         copy_per_kib: Nanos::ZERO,
         tx_packet: Nanos::ZERO,
         ack: Nanos::ZERO,
@@ -86,7 +86,7 @@ fn profile_costs_equal_the_slides() {
 /// Which it does not in the shipped profile: with a bus, NFS loses rate with the MTU (T105).
 #[test]
 fn slow_bus_hurts_tcp_at_short_delays() {
-    let mut profile = Systems::shipped().named(delay_mtu::PROFILE).clone();
+    let mut profile = SystemCatalog::load_shipped().expect_profile(delay_mtu::PROFILE).clone();
     let nic = &mut profile.sut.nic;
     (nic.bus, nic.fifo, nic.pause) = (Some(Bus::default()), Bytes::new(48 << 10), true);
     let seen = |flow, moderation| {
@@ -97,22 +97,22 @@ fn slow_bus_hurts_tcp_at_short_delays() {
     let line = 975.0;
     let full = 0.997 * line..1.003 * line;
     for delay in [10, 640] {
-        let datagrams = seen(SweepTraffic::Udp10, Moderation::Delay(delay));
+        let datagrams = seen(SweepTraffic::Udp10, SweepModeration::Delay(delay));
         assert!(full.contains(&datagrams), "datagrams at {delay}: {datagrams}");
     }
     let [short, middle, long] =
-        [10, 320, 640].map(|it| seen(SweepTraffic::Tcp10, Moderation::Delay(it)));
+        [10, 320, 640].map(|it| seen(SweepTraffic::Tcp10, SweepModeration::Delay(it)));
     assert!(full.contains(&long), "TCP at 640: {long}");
     assert!(short < 0.98 * middle && middle < 0.99 * long, "TCP: {short} {middle} {long}");
-    let dynamic = seen(SweepTraffic::Tcp10, Moderation::Dynamic);
+    let dynamic = seen(SweepTraffic::Tcp10, SweepModeration::Dynamic);
     assert!(dynamic < 0.97 * long, "TCP in dynamic mode: {dynamic}");
 }
 
 /// On two threads: the grid is as much work as all other tests of this crate.
-fn claims() -> Vec<PublishedClaim> {
-    let systems = Systems::shipped();
-    let profile = systems.named(delay_mtu::PROFILE);
-    let cells = delay_mtu::cells();
+fn simulate_claims() -> Vec<PublishedClaim> {
+    let systems = SystemCatalog::load_shipped();
+    let profile = systems.expect_profile(delay_mtu::PROFILE);
+    let cells = delay_mtu::list_cells();
     let run = |cells: &[delay_mtu::SweepCell]| -> Vec<_> {
         cells.iter().map(|cell| cell.run(profile, 0).unwrap()).collect()
     };
@@ -122,5 +122,5 @@ fn claims() -> Vec<PublishedClaim> {
         let second = run(second);
         first.join().unwrap().into_iter().chain(second).collect()
     });
-    Sweep::from_results(seen).claims(profile, &Provenance::shipped(&systems))
+    Sweep::from_results(seen).check_claims(profile, &Provenance::load_shipped(&systems))
 }

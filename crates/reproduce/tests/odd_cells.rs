@@ -2,13 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use latput_reproduce::cells::{CellFile, CellsError};
-use latput_reproduce::published::{FILES, file};
-use latput_reproduce::{CsvTable, Systems, predict::predict};
+use latput_reproduce::published::{FILES, load_cell_file};
+use latput_reproduce::{CsvTable, SystemCatalog, predict::predict_figures};
 
 #[test]
 fn slow_timers_give_proportional_rates() {
     let one_in_flight = |hz: u32| {
-        rate("A05", &[("itr_hz", &hz.to_string()), ("first_burst", "0"), ("concurrent", "1")])
+        predict_rate(
+            "A05",
+            &[("itr_hz", &hz.to_string()), ("first_burst", "0"), ("concurrent", "1")],
+        )
     };
     for hz in [5, 20, 200] {
         let rate = one_in_flight(hz);
@@ -20,7 +23,7 @@ fn slow_timers_give_proportional_rates() {
 fn early_frames_shorten_a_long_delay() {
     let with_frames = |frames: &str| {
         let delay = [("rx_usecs", "1000000"), ("tx_usecs", "1000000"), ("rx_frames", frames)];
-        rate("A11", &[&delay[..], &[("first_burst", "0"), ("concurrent", "1")]].concat())
+        predict_rate("A11", &[&delay[..], &[("first_burst", "0"), ("concurrent", "1")]].concat())
     };
     assert!(with_frames("1") > 10_000.0);
     // Both hosts wait a second.
@@ -29,8 +32,12 @@ fn early_frames_shorten_a_long_delay() {
 
 #[test]
 fn too_late_traffic_is_reported() {
-    let odd = edited("tcp_rr_single", "R10", &[("rx_usecs", "10000000"), ("tx_usecs", "10000000")]);
-    let row = &predicted(&odd).rows[0];
+    let odd = edit_first_row(
+        "tcp_rr_single",
+        "R10",
+        &[("rx_usecs", "10000000"), ("tx_usecs", "10000000")],
+    );
+    let row = &predict_table(&odd).rows[0];
     let error = row.last().unwrap();
     let has_rate = row[row.len() - 16..].iter().any(|field| !field.is_empty());
     assert!(has_rate || error.contains("nothing arrived"), "{row:?}");
@@ -66,7 +73,7 @@ fn ends_of_what_is_allowed_are_predicted() {
         ("moderation_ping_idle", "iperf_p10", vec![("moderation_hz", "max")]),
     ];
     for (name, table, changes) in rows {
-        let table = predicted(&edited(name, table, &changes));
+        let table = predict_table(&edit_first_row(name, table, &changes));
         let columns = table.header.iter().zip(&table.rows[0]);
         let mut told = columns.filter(|(name, _)| name.starts_with("predicted"));
         assert!(
@@ -80,8 +87,8 @@ fn ends_of_what_is_allowed_are_predicted() {
 fn small_message_stream_has_rate_or_reason() {
     for (hz, bytes) in [("100", "1"), ("20", "1"), ("100", "100"), ("100", "1447"), ("8000", "1")] {
         let changes = [("itr_hz", hz), ("send_msg_bytes", bytes)];
-        let table = predicted(&edited("tcp_stream", "S01", &changes));
-        let at = table.column("predicted_throughput_mbit_s").unwrap();
+        let table = predict_table(&edit_first_row("tcp_stream", "S01", &changes));
+        let at = table.column_index("predicted_throughput_mbit_s").unwrap();
         let rate: f64 = table.rows[0][at].parse().unwrap_or(0.0);
         let error = table.rows[0].last().unwrap();
         assert!(
@@ -90,9 +97,12 @@ fn small_message_stream_has_rate_or_reason() {
         );
     }
     // Nagle's algorithm makes full segments of them, so it is the sender's CPU that limits.
-    let hundred =
-        predicted(&edited("tcp_stream", "S01", &[("itr_hz", "100"), ("send_msg_bytes", "1")]));
-    let at = hundred.column("predicted_throughput_mbit_s").unwrap();
+    let hundred = predict_table(&edit_first_row(
+        "tcp_stream",
+        "S01",
+        &[("itr_hz", "100"), ("send_msg_bytes", "1")],
+    ));
+    let at = hundred.column_index("predicted_throughput_mbit_s").unwrap();
     let rate: f64 = hundred.rows[0][at].parse().unwrap();
     assert!((0.1..10.0).contains(&rate), "{rate} Mbit/s");
 }
@@ -102,8 +112,12 @@ fn slow_throttle_delays_ping_a_period() {
     // Half a period more or less, by how the clocks of the two hosts stand: two runs are few.
     for hz in [2.0, 30.0, 1_000.0_f64] {
         let text = hz.to_string();
-        let table = predicted(&edited("moderation_ping_idle", "ping", &[("moderation_hz", &text)]));
-        let at = table.column("predicted").unwrap();
+        let table = predict_table(&edit_first_row(
+            "moderation_ping_idle",
+            "ping",
+            &[("moderation_hz", &text)],
+        ));
+        let at = table.column_index("predicted").unwrap();
         let ms: f64 = table.rows[0][at].parse().unwrap();
         assert!((0.5..1.5).contains(&(ms * hz * 1e-3)), "{hz}/s: {ms} ms");
     }
@@ -119,7 +133,7 @@ fn extreme_polling_and_queues_have_rates() {
         ("fq_codel_matrix", "Q01", vec![("codel", "on"), ("bql", "1073741824"), ("rps", "ffff")]),
     ];
     for (name, table, changes) in rows {
-        let table = predicted(&edited(name, table, &changes));
+        let table = predict_table(&edit_first_row(name, table, &changes));
         let column = table.header.iter().position(|name| name.starts_with("predicted")).unwrap();
         let rate: f64 = table.rows[0][column].parse().unwrap();
         assert!(rate.is_finite() && rate >= 0.0, "{name}: {changes:?} {table:?}");
@@ -129,15 +143,19 @@ fn extreme_polling_and_queues_have_rates() {
 #[test]
 fn file_is_equal_in_every_dialect() {
     for (name, text) in FILES {
-        let plain = meaning(text);
-        assert_eq!(meaning(&format!("\u{feff}{}", text.replace('\n', "\r\n"))), plain, "{name}");
-        assert_eq!(meaning(&text.replace('\n', "\n\n")), plain, "{name}");
+        let plain = describe_rows(text);
+        assert_eq!(
+            describe_rows(&format!("\u{feff}{}", text.replace('\n', "\r\n"))),
+            plain,
+            "{name}"
+        );
+        assert_eq!(describe_rows(&text.replace('\n', "\n\n")), plain, "{name}");
         let mut table = CsvTable::parse(text).unwrap();
         for row in &mut table.rows {
             row.reverse();
         }
         table.header.reverse();
-        assert_eq!(meaning(&table.to_csv()), plain, "{name}: columns in another order");
+        assert_eq!(describe_rows(&table.to_csv()), plain, "{name}: columns in another order");
         table.header.iter_mut().for_each(|name| *name = format!(" {name} "));
         for (idx, row) in table.rows.iter_mut().enumerate() {
             row.extend([
@@ -148,7 +166,7 @@ fn file_is_equal_in_every_dialect() {
             ]);
         }
         table.header.extend(["mine", "long", "", ""].map(String::from));
-        assert_eq!(meaning(&table.to_csv()), plain, "{name}: more columns");
+        assert_eq!(describe_rows(&table.to_csv()), plain, "{name}: more columns");
         let mut table = CsvTable::parse(text).unwrap();
         let is_number = |name: &String| {
             name.ends_with("usecs") || name.ends_with("_cpu") || name.contains("itr_hz")
@@ -161,7 +179,7 @@ fn file_is_equal_in_every_dialect() {
                 field.push_str(".0");
             }
         }
-        assert_eq!(meaning(&table.to_csv()), plain, "{name}: numbers with a point");
+        assert_eq!(describe_rows(&table.to_csv()), plain, "{name}: numbers with a point");
     }
 }
 
@@ -169,50 +187,50 @@ fn file_is_equal_in_every_dialect() {
 fn bound_workload_may_be_options_only() {
     for (name, text) in FILES.iter().filter(|(name, _)| name.starts_with("binding")) {
         let mut table = CsvTable::parse(text).unwrap();
-        let column = table.column("workload").unwrap();
+        let column = table.column_index("workload").unwrap();
         table.rows.iter_mut().for_each(|row| row[column].clear());
-        assert_eq!(meaning(&table.to_csv()), meaning(text), "{name}");
+        assert_eq!(describe_rows(&table.to_csv()), describe_rows(text), "{name}");
     }
 }
 
 /// The measured rows of a text.
 #[track_caller]
-fn meaning(text: &str) -> Vec<String> {
-    let file: Result<CellFile, CellsError> = CellFile::read(text, &Systems::shipped());
+fn describe_rows(text: &str) -> Vec<String> {
+    let file: Result<CellFile, CellsError> = CellFile::read(text, &SystemCatalog::load_shipped());
     file.unwrap().rows.iter().map(|row| format!("{row:?}")).collect()
 }
 
 /// The first row of a table with other values, and its published ones left out.
-fn edited(name: &str, table: &str, changes: &[(&str, &str)]) -> CsvTable {
-    let mut file = file(name, &Systems::shipped()).unwrap().unwrap();
+fn edit_first_row(name: &str, table: &str, changes: &[(&str, &str)]) -> CsvTable {
+    let mut file = load_cell_file(name, &SystemCatalog::load_shipped()).unwrap().unwrap();
     file.keep_tables(&[table.to_owned()]);
     let mut table = file.table;
     assert!(!table.rows.is_empty(), "{name}");
     table.rows.truncate(1);
-    for measured in file.kind.measured() {
-        if let Some(column) = table.column(measured.column) {
+    for measured in file.kind.measured_columns() {
+        if let Some(column) = table.column_index(measured.column) {
             table.rows[0][column].clear();
         }
     }
     for (name, value) in changes {
-        let column = table.column(name).unwrap_or_else(|| panic!("no column {name}"));
+        let column = table.column_index(name).unwrap_or_else(|| panic!("no column {name}"));
         (*value).clone_into(&mut table.rows[0][column]);
     }
     table
 }
 
 #[track_caller]
-fn rate(table: &str, changes: &[(&str, &str)]) -> f64 {
-    let table = predicted(&edited("tcp_rr_aggregate", table, changes));
-    table.rows[0][table.column("predicted").unwrap()].parse().unwrap()
+fn predict_rate(table: &str, changes: &[(&str, &str)]) -> f64 {
+    let table = predict_table(&edit_first_row("tcp_rr_aggregate", table, changes));
+    table.rows[0][table.column_index("predicted").unwrap()].parse().unwrap()
 }
 
 #[track_caller]
-fn predicted(table: &CsvTable) -> CsvTable {
-    let file = CellFile::read(&table.to_csv(), &Systems::shipped()).unwrap();
+fn predict_table(table: &CsvTable) -> CsvTable {
+    let file = CellFile::read(&table.to_csv(), &SystemCatalog::load_shipped()).unwrap();
     let rows = file.rows.iter().map(|row| {
         let experiment = row.as_ref().unwrap().clone();
-        Some(predict(&experiment.shortened(0.3), 2).unwrap())
+        Some(predict_figures(&experiment.shorten_run(0.3), 2).unwrap())
     });
-    file.predicted(&rows.collect::<Vec<_>>())
+    file.with_predictions(&rows.collect::<Vec<_>>())
 }

@@ -8,7 +8,9 @@
 mod scenarios;
 
 use latput_sim::outcome::QueueOutcome;
-use latput_sim::scenario::{Arrivals, Load, Scenario, Spacing, Traffic, Transport};
+use latput_sim::scenario::{
+    ArrivalProcess, GapDistribution, Load, Scenario, TrafficKind, Transport,
+};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use scenarios::{datagrams, free, hold_off, modern, requests, run};
 
@@ -35,7 +37,7 @@ pub(crate) fn main() {
     let packets: f64 =
         arguments.next().map_or(3e6, |text| text.parse().expect("a number of packets"));
     for name in NAMES.into_iter().filter(|name| wanted == "all" || wanted == *name) {
-        let scenario = scenario(name, packets);
+        let scenario = build_scenario(name, packets);
         let began = cpu_seconds();
         let outcome = run(&scenario);
         let seconds = cpu_seconds() - began;
@@ -46,7 +48,7 @@ pub(crate) fn main() {
             // Each packet once, where it ended: received, or dropped.
             _ => {
                 let ended = |nic: QueueOutcome| nic.rx_packets + nic.rx_dropped + nic.tx_dropped;
-                let of_hosts: u64 = outcome.hosts.iter().map(|host| ended(host.nic())).sum();
+                let of_hosts: u64 = outcome.hosts.iter().map(|host| ended(host.nic_totals())).sum();
                 of_hosts + outcome.switch_dropped
             }
         };
@@ -66,29 +68,35 @@ fn cpu_seconds() -> f64 {
     on_cpu_ns.expect("the kernel counts the CPU time of processes") / 1e9
 }
 
-fn scenario(name: &str, packets: f64) -> Scenario {
-    let stream =
-        |connections| Load::new(0, 1, Traffic::Stream { message: Bytes::new(32_768), connections });
+fn build_scenario(name: &str, packets: f64) -> Scenario {
+    let stream = |connections| {
+        Load::new(0, 1, TrafficKind::Stream { message: Bytes::new(32_768), connections })
+    };
     let asked = || {
         let mut load = requests(Transport::Udp, 0);
-        let (rate_hz, spacing) = (1e5, Spacing::Even);
-        load.form.arrivals = Some(Arrivals { rate_hz, spacing });
+        let (rate_hz, spacing) = (1e5, GapDistribution::Even);
+        load.form.arrivals = Some(ArrivalProcess { rate_hz, spacing });
         load
     };
     let (loads, expected_pps) = match name {
-        "udp" => (vec![datagrams(5e5, Spacing::Even)], 5e5),
+        "udp" => (vec![datagrams(5e5, GapDistribution::Even)], 5e5),
         // As latput's own engine sends and receives at high rates.
         "udp-batched" => {
-            let (size, spacing) = (Bytes::new(64), Spacing::Even);
-            let traffic =
-                Traffic::Datagrams { size, rate_pps: 1e6, spacing, group: 32, receive_batch: 32 };
+            let (size, spacing) = (Bytes::new(64), GapDistribution::Even);
+            let traffic = TrafficKind::Datagrams {
+                size,
+                rate_pps: 1e6,
+                spacing,
+                group: 32,
+                receive_batch: 32,
+            };
             (vec![Load::new(0, 1, traffic)], 1e6)
         }
         // As `xtask/src/sim_peers/ns3.cc` has it: 128 KiB windows; 100 000 requests a second.
         "peer-bulk" => (vec![stream(1)], 8.1e5),
         "peer-rr" => (vec![asked()], 2e5),
         "peer-both" => (vec![stream(1), asked()], 9e5),
-        "udp-poisson" => (vec![datagrams(5e5, Spacing::Poisson)], 5e5),
+        "udp-poisson" => (vec![datagrams(5e5, GapDistribution::Poisson)], 5e5),
         "rr" => (vec![requests(Transport::Tcp { nodelay: true }, 16)], 4e5),
         "rr-1" => (vec![requests(Transport::Tcp { nodelay: true }, 0)], 1e5),
         "tcp" | "tcp-tso" => (vec![stream(1)], 6e5),

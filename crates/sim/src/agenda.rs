@@ -55,14 +55,14 @@ impl Agenda {
             unknown: 0,
         };
         for slot in 0..slots {
-            agenda.set(slot, NEVER);
+            agenda.set_due_time(slot, NEVER);
         }
         agenda
     }
 
     /// Sets the time at which `slot` is due; [`NEVER`] cancels it.
     #[inline]
-    pub(crate) fn set(&mut self, slot: usize, time: Time) {
+    pub(crate) fn set_due_time(&mut self, slot: usize, time: Time) {
         debug_assert!(time <= NEVER, "time {time} does not fit");
         self.keys[slot] = time << SLOT_BITS | slot as u64;
         self.unknown |= 1 << (slot / WIDTH % BITS);
@@ -70,7 +70,7 @@ impl Agenda {
 
     /// The due time of `slot`.
     #[inline]
-    pub(crate) fn time(&self, slot: usize) -> Time {
+    pub(crate) fn due_time(&self, slot: usize) -> Time {
         self.keys[slot] >> SLOT_BITS
     }
 
@@ -117,7 +117,7 @@ fn least_of(group: &[u64; WIDTH]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
 
@@ -126,25 +126,25 @@ mod tests {
         let mut agenda = Agenda::new(5);
         assert_eq!(agenda.next().0, NEVER);
         for (slot, time) in [(4, 10), (1, 20), (3, 10)] {
-            agenda.set(slot, time);
+            agenda.set_due_time(slot, time);
         }
         assert_eq!(agenda.next(), (10, 3));
-        agenda.set(3, NEVER);
+        agenda.set_due_time(3, NEVER);
         assert_eq!(agenda.next(), (10, 4));
-        agenda.set(4, 30);
+        agenda.set_due_time(4, 30);
         assert_eq!(agenda.next(), (20, 1));
     }
 
     #[test]
     fn it_agrees_with_a_linear_scan() {
         for slots in [1, 2, 5, 16, 17, 64, 100, 1_024, 1_025, MOST_SLOTS] {
-            let mut rng = Rng::from_seed(slots as u64);
+            let mut rng = SeededRng::from_seed(slots as u64);
             let mut agenda = Agenda::new(slots);
             let mut times = vec![NEVER; slots];
             for _ in 0..2_000 {
-                let slot = rng.below(slots);
-                let time = if rng.below(4) == 0 { NEVER } else { rng.below(50) as Time };
-                agenda.set(slot, time);
+                let slot = rng.next_below(slots);
+                let time = if rng.next_below(4) == 0 { NEVER } else { rng.next_below(50) as Time };
+                agenda.set_due_time(slot, time);
                 times[slot] = time;
                 let earliest = *times.iter().min().unwrap();
                 let first = times.iter().position(|time| *time == earliest).unwrap();

@@ -50,41 +50,43 @@ impl Default for Bus {
 
 impl Bus {
     /// Clocks of a transfer of `bytes`.
-    fn data(&self, bytes: u32) -> u64 {
+    fn data_clocks(&self, bytes: u32) -> u64 {
         u64::from(bytes).div_ceil(self.width.get())
     }
 
     /// Bus time of a received packet: its data, the write of its descriptor, and its share of
     /// fetching and returning descriptors.
-    fn received(&self, bytes: u32) -> Time {
+    fn receive_time(&self, bytes: u32) -> Time {
         let (write, read) = (u64::from(self.write_clocks), u64::from(self.read_clocks));
         let written = (bytes + CHECK_SEQUENCE).next_multiple_of(WRITTEN_IN);
-        let own = self.data(written) + write + self.data(DESCRIPTOR) + write;
+        let own = self.data_clocks(written) + write + self.data_clocks(DESCRIPTOR) + write;
         let (fetched, given) = (u64::from(FETCHED_TOGETHER), u64::from(GIVEN_TOGETHER));
-        let fetch = self.data(FETCHED_TOGETHER * DESCRIPTOR) + read;
+        let fetch = self.data_clocks(FETCHED_TOGETHER * DESCRIPTOR) + read;
         let shared = fetch * given + (1 + write) * fetched;
         self.clock.as_ns() * (own * fetched * given + shared) / (fetched * given)
     }
 
     /// Bus time of a sent packet: the write of the tail register, the reads of descriptor and data,
     /// the write of the descriptor.
-    fn sent(&self, bytes: u32) -> Time {
+    fn send_time(&self, bytes: u32) -> Time {
         let (write, read) = (u64::from(self.write_clocks), u64::from(self.read_clocks));
-        let descriptor = self.data(DESCRIPTOR);
-        let clocks =
-            (1 + write) + (descriptor + read) + (self.data(bytes) + read) + (descriptor + write);
+        let descriptor = self.data_clocks(DESCRIPTOR);
+        let clocks = (1 + write)
+            + (descriptor + read)
+            + (self.data_clocks(bytes) + read)
+            + (descriptor + write);
         self.clock.as_ns() * clocks
     }
 
     /// Bus time of an interrupt: its handler reads the cause register.
-    fn interrupt(&self) -> Time {
+    fn interrupt_time(&self) -> Time {
         self.clock.as_ns() * (1 + u64::from(self.read_clocks))
     }
 }
 
 /// A packet whose transactions are in progress or queued.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Transfer {
+pub(crate) struct BusTransfer {
     /// End of its last transaction.
     at: Time,
     pub(crate) frame: Frame,
@@ -98,7 +100,7 @@ pub(crate) struct Transfer {
 pub(crate) struct BusQueue {
     bus: Bus,
     free_at: Time,
-    transfers: Fifo<Transfer>,
+    transfers: Fifo<BusTransfer>,
     /// Link time in bytes of the received packets that still wait in the NIC.
     pub(crate) received_bytes: u64,
 }
@@ -114,21 +116,21 @@ impl BusQueue {
     }
 
     /// Queues a packet from the wire.
-    pub(crate) fn receive(&mut self, queue: u32, frame: Frame, now: Time) {
-        let at = self.take(now, self.bus.received(frame.counted_bytes()));
+    pub(crate) fn queue_receive(&mut self, queue: u32, frame: Frame, now: Time) {
+        let at = self.take(now, self.bus.receive_time(frame.counted_bytes()));
         self.received_bytes += u64::from(frame.wire_bytes());
-        self.transfers.push(Transfer { at, frame, queue, is_received: true });
+        self.transfers.push(BusTransfer { at, frame, queue, is_received: true });
     }
 
     /// Queues a packet (with TSO a chunk) of the driver.
-    pub(crate) fn send(&mut self, queue: u32, frame: Frame, now: Time) {
-        let at = self.take(now, self.bus.sent(frame.counted_bytes()));
-        self.transfers.push(Transfer { at, frame, queue, is_received: false });
+    pub(crate) fn queue_send(&mut self, queue: u32, frame: Frame, now: Time) {
+        let at = self.take(now, self.bus.send_time(frame.counted_bytes()));
+        self.transfers.push(BusTransfer { at, frame, queue, is_received: false });
     }
 
     /// Queues the register read of an interrupt handler.
-    pub(crate) fn interrupt(&mut self, now: Time) {
-        self.take(now, self.bus.interrupt());
+    pub(crate) fn queue_interrupt(&mut self, now: Time) {
+        self.take(now, self.bus.interrupt_time());
     }
 
     /// When the next packet is transferred.
@@ -137,7 +139,7 @@ impl BusQueue {
     }
 
     /// Removes the packet that is transferred now.
-    pub(crate) fn finish(&mut self) -> Transfer {
+    pub(crate) fn pop_transfer(&mut self) -> BusTransfer {
         let transfer = self.transfers.pop().expect("a bus is due with a transfer on it");
         if transfer.is_received {
             self.received_bytes -= u64::from(transfer.frame.wire_bytes());
@@ -146,7 +148,7 @@ impl BusQueue {
     }
 
     #[cfg(test)]
-    pub(crate) fn transfers(&self) -> impl Iterator<Item = &Transfer> {
+    pub(crate) fn transfers(&self) -> impl Iterator<Item = &BusTransfer> {
         self.transfers.iter()
     }
 }
@@ -163,11 +165,11 @@ mod tests {
     fn packet_takes_the_clocks_of_its_transactions() {
         let bus = Bus::default();
         // 380 of data, 4 of a descriptor back, 3 for each; 256 + 16 for 64 descriptors, 1 + 3 for 16.
-        check(bus.received(1_514), 380.0 + 4.0 + 6.0 + 272.0 / 64.0 + 4.0 / 16.0);
-        check(bus.received(6_014), 1_506.0 + 4.0 + 6.0 + 272.0 / 64.0 + 4.0 / 16.0);
+        assert_clocks(bus.receive_time(1_514), 380.0 + 4.0 + 6.0 + 272.0 / 64.0 + 4.0 / 16.0);
+        assert_clocks(bus.receive_time(6_014), 1_506.0 + 4.0 + 6.0 + 272.0 / 64.0 + 4.0 / 16.0);
         // An acknowledgement: 66 bytes are 17 clocks.
-        check(bus.sent(66), 4.0 + 20.0 + 33.0 + 7.0);
-        check(bus.interrupt(), 17.0);
+        assert_clocks(bus.send_time(66), 4.0 + 20.0 + 33.0 + 7.0);
+        assert_clocks(bus.interrupt_time(), 17.0);
     }
 
     #[test]
@@ -175,30 +177,34 @@ mod tests {
         let bus = Bus::default();
         let wide = Bus { width: Bytes::new(8), ..bus };
         let fast = Bus { clock: Nanos::from_ns(15), ..bus };
-        check(wide.received(1_514), 190.0 + 2.0 + 6.0 + 144.0 / 64.0 + 4.0 / 16.0);
-        check(fast.received(1_514), 0.5 * (380.0 + 4.0 + 6.0 + 272.0 / 64.0 + 4.0 / 16.0));
+        assert_clocks(wide.receive_time(1_514), 190.0 + 2.0 + 6.0 + 144.0 / 64.0 + 4.0 / 16.0);
+        assert_clocks(
+            fast.receive_time(1_514),
+            0.5 * (380.0 + 4.0 + 6.0 + 272.0 / 64.0 + 4.0 / 16.0),
+        );
     }
 
     #[test]
     fn both_directions_and_registers_take_turns() {
         let frame = Frame { kind: FrameKind::Tcp, ..Frame::default() };
         let bus = Bus::default();
-        let (rx, tx) = (bus.received(frame.counted_bytes()), bus.sent(frame.counted_bytes()));
+        let (rx, tx) =
+            (bus.receive_time(frame.counted_bytes()), bus.send_time(frame.counted_bytes()));
         let mut server = BusQueue::new(bus);
-        server.receive(0, frame, 1_000);
-        server.interrupt(1_000);
-        server.send(0, frame, 1_000);
+        server.queue_receive(0, frame, 1_000);
+        server.queue_interrupt(1_000);
+        server.queue_send(0, frame, 1_000);
         assert_eq!(server.next(), 1_000 + rx);
         assert_eq!(server.received_bytes, u64::from(frame.wire_bytes()));
-        assert!(server.finish().is_received);
+        assert!(server.pop_transfer().is_received);
         assert_eq!(server.received_bytes, 0);
-        assert_eq!(server.next(), 1_000 + rx + bus.interrupt() + tx);
-        assert!(!server.finish().is_received);
+        assert_eq!(server.next(), 1_000 + rx + bus.interrupt_time() + tx);
+        assert!(!server.pop_transfer().is_received);
         assert_eq!(server.next(), NEVER);
     }
 
     #[track_caller]
-    fn check(takes: Time, clocks: f64) {
+    fn assert_clocks(takes: Time, clocks: f64) {
         assert!((takes as f64 - clocks * CLOCK as f64).abs() <= 1.0, "{takes} {clocks}");
     }
 }

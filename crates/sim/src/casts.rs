@@ -11,7 +11,7 @@ pub(crate) const fn id(index: usize) -> u32 {
 /// A size as 32 bits, for sizes that a scenario's check keeps below 2^30.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the check of a scenario bounds every size")]
-pub(crate) const fn size(bytes: u64) -> u32 {
+pub(crate) const fn narrow_size(bytes: u64) -> u32 {
     debug_assert!(bytes <= u32::MAX as u64);
     bytes as u32
 }
@@ -19,7 +19,7 @@ pub(crate) const fn size(bytes: u64) -> u32 {
 /// A count as 16 bits, for counts that are known to be smaller.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "bursts are cut to fit")]
-pub(crate) const fn short(count: u32) -> u16 {
+pub(crate) const fn narrow_count(count: u32) -> u16 {
     debug_assert!(count <= u16::MAX as u32);
     count as u16
 }

@@ -3,7 +3,7 @@
 //! Left out: `HyStart`, pacing.
 
 use crate::agenda::{NEVER, Time};
-use crate::machine::Congestion;
+use crate::machine::CongestionControl;
 
 /// Segments at the start (RFC 6928).
 const INITIAL_SEGMENTS: f64 = 10.0;
@@ -13,8 +13,8 @@ const CUBIC_BETA: f64 = 0.7;
 
 /// Constants of a connection, kept apart so that the window itself stays small.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
-    pub(crate) algorithm: Congestion,
+pub(crate) struct CongestionParams {
+    pub(crate) algorithm: CongestionControl,
     /// Bytes of a full segment.
     pub(crate) mss: f64,
 }
@@ -22,17 +22,17 @@ pub(crate) struct Rules {
 /// The congestion window of one connection, and its state after a loss.
 #[derive(Clone, Debug)]
 #[repr(C)]
-pub(crate) struct Window {
+pub(crate) struct CongestionWindow {
     /// Bytes that may be in flight.
     size: f64,
     /// Below this the window doubles per round trip.
     threshold: f64,
-    cubic: Cubic,
+    cubic: CubicCurve,
 }
 
 /// The curve since the last loss.
 #[derive(Clone, Copy, Debug)]
-struct Cubic {
+struct CubicCurve {
     /// The window before the loss, in segments.
     most: f64,
     /// Start of the curve; [`NEVER`] until the next acknowledgement.
@@ -43,12 +43,12 @@ struct Cubic {
     friendly: f64,
 }
 
-impl Window {
-    pub(crate) fn new(rules: Rules) -> Self {
+impl CongestionWindow {
+    pub(crate) fn new(rules: CongestionParams) -> Self {
         Self {
             size: rules.mss * INITIAL_SEGMENTS,
             threshold: f64::INFINITY,
-            cubic: Cubic { most: 0.0, began: NEVER, plateau_s: 0.0, friendly: 0.0 },
+            cubic: CubicCurve { most: 0.0, began: NEVER, plateau_s: 0.0, friendly: 0.0 },
         }
     }
 
@@ -61,9 +61,9 @@ impl Window {
 
     /// Grows the window after `acked` new bytes were acknowledged while `in_flight` were out. An
     /// unused window does not grow (RFC 7661).
-    pub(crate) fn acked(
+    pub(crate) fn grow_on_ack(
         &mut self,
-        rules: Rules,
+        rules: CongestionParams,
         acked: u64,
         in_flight: u64,
         now: Time,
@@ -76,8 +76,8 @@ impl Window {
             }
         } else if in_flight + rules.mss >= self.size {
             match rules.algorithm {
-                Congestion::Reno => self.size += rules.mss * acked / self.size,
-                Congestion::Cubic => self.grow_cubic(rules.mss, acked, now, round_trip),
+                CongestionControl::Reno => self.size += rules.mss * acked / self.size,
+                CongestionControl::Cubic => self.grow_cubic(rules.mss, acked, now, round_trip),
             }
         }
     }
@@ -100,10 +100,10 @@ impl Window {
     }
 
     /// Reacts to a lost segment. Returns the window in use from now on.
-    pub(crate) fn lost(&mut self, rules: Rules, in_flight: u64) {
+    pub(crate) fn reduce_on_loss(&mut self, rules: CongestionParams, in_flight: u64) {
         let kept = match rules.algorithm {
-            Congestion::Reno => 0.5 * in_flight as f64,
-            Congestion::Cubic => CUBIC_BETA * self.size,
+            CongestionControl::Reno => 0.5 * in_flight as f64,
+            CongestionControl::Cubic => CUBIC_BETA * self.size,
         };
         let segments = self.size / rules.mss;
         // Fast convergence: release bandwidth to new flows.
@@ -115,23 +115,23 @@ impl Window {
     }
 
     /// Restarts from one segment after a timeout.
-    pub(crate) fn timed_out(&mut self, rules: Rules, in_flight: u64) {
-        self.lost(rules, in_flight);
+    pub(crate) fn timed_out(&mut self, rules: CongestionParams, in_flight: u64) {
+        self.reduce_on_loss(rules, in_flight);
         self.size = rules.mss;
     }
 
     /// `NewReno`'s artificial inflation during recovery.
-    pub(crate) fn inflate(&mut self, rules: Rules, segments: u32) {
+    pub(crate) fn inflate(&mut self, rules: CongestionParams, segments: u32) {
         self.size += f64::from(segments) * rules.mss;
     }
 
     /// `NewReno`'s deflation by what a partial acknowledgement took out of flight.
-    pub(crate) fn deflate(&mut self, rules: Rules, acked: u64) {
+    pub(crate) fn deflate(&mut self, rules: CongestionParams, acked: u64) {
         self.size = (self.size - acked as f64).max(rules.mss) + rules.mss;
     }
 
     /// Ends recovery.
-    pub(crate) fn recovered(&mut self) {
+    pub(crate) fn end_recovery(&mut self) {
         self.size = self.threshold;
     }
 }
@@ -141,49 +141,51 @@ mod tests {
     use super::*;
 
     const ROUND_TRIP: Time = 10_000_000;
-    const RENO: Rules = Rules { algorithm: Congestion::Reno, mss: 1_000.0 };
-    const CUBIC: Rules = Rules { algorithm: Congestion::Cubic, mss: 1_000.0 };
+    const RENO: CongestionParams =
+        CongestionParams { algorithm: CongestionControl::Reno, mss: 1_000.0 };
+    const CUBIC: CongestionParams =
+        CongestionParams { algorithm: CongestionControl::Cubic, mss: 1_000.0 };
 
     #[test]
     fn slow_start_doubles_per_round_trip() {
-        let mut window = Window::new(RENO);
+        let mut window = CongestionWindow::new(RENO);
         for _ in 0..3 {
             let size = window.bytes();
-            window.acked(RENO, size, size, 0, ROUND_TRIP);
+            window.grow_on_ack(RENO, size, size, 0, ROUND_TRIP);
             assert_eq!(window.bytes(), 2 * size);
         }
     }
 
     #[test]
     fn reno_halves_then_adds_one_segment() {
-        let mut window = Window::new(RENO);
-        window.lost(RENO, 40_000);
+        let mut window = CongestionWindow::new(RENO);
+        window.reduce_on_loss(RENO, 40_000);
         assert_eq!(window.bytes(), 20_000);
         for _ in 0..20 {
-            window.acked(RENO, 1_000, window.bytes(), 0, ROUND_TRIP);
+            window.grow_on_ack(RENO, 1_000, window.bytes(), 0, ROUND_TRIP);
         }
         assert!((20_950..=21_000).contains(&window.bytes()), "{}", window.bytes());
     }
 
     #[test]
     fn cubic_regains_window_after_plateau() {
-        let mut window = Window::new(CUBIC);
+        let mut window = CongestionWindow::new(CUBIC);
         window.size = 1e6;
-        window.lost(CUBIC, 1_000_000);
+        window.reduce_on_loss(CUBIC, 1_000_000);
         assert_eq!(window.bytes(), 700_000);
         // cbrt(300 / 0.4) = 9.09 s; one acknowledgement per round trip of 100 ms, long enough for the
         // curve to be above what Reno would have.
         for round in 0..91 {
             let size = window.bytes();
-            window.acked(CUBIC, size, size, round * 10 * ROUND_TRIP, 10 * ROUND_TRIP);
+            window.grow_on_ack(CUBIC, size, size, round * 10 * ROUND_TRIP, 10 * ROUND_TRIP);
         }
         assert!((990_000..=1_010_000).contains(&window.bytes()), "{}", window.bytes());
     }
 
     #[test]
     fn unused_window_does_not_grow() {
-        let mut window = Window::new(CUBIC);
-        window.acked(CUBIC, 1_000, 1_000, 0, ROUND_TRIP);
+        let mut window = CongestionWindow::new(CUBIC);
+        window.grow_on_ack(CUBIC, 1_000, 1_000, 0, ROUND_TRIP);
         assert_eq!(window.bytes(), 10_000);
     }
 }

@@ -8,7 +8,7 @@ use crate::fifo::Fifo;
 
 /// The priority level of work on a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
+pub(crate) enum PriorityLevel {
     Idle,
     Process,
     Softirq,
@@ -34,7 +34,7 @@ pub(crate) enum Irq {
 
 /// A source that a soft interrupt polls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Poll {
+pub(crate) enum PollSource {
     /// This core's backlog.
     #[default]
     Backlog,
@@ -44,7 +44,7 @@ pub(crate) enum Poll {
 
 /// The current item of soft interrupt work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Work {
+pub(crate) enum SoftirqWork {
     /// Consumes time only.
     #[default]
     Nothing,
@@ -56,14 +56,14 @@ pub(crate) enum Work {
 
 /// Time by use, in nanoseconds. The rest of wall time is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spent {
+pub(crate) struct CpuUsage {
     pub(crate) user: u64,
     pub(crate) system: u64,
     pub(crate) irq: u64,
     pub(crate) softirq: u64,
 }
 
-impl Spent {
+impl CpuUsage {
     pub(crate) const fn total(&self) -> u64 {
         self.user + self.system + self.irq + self.softirq
     }
@@ -79,7 +79,7 @@ pub(crate) struct Core {
     pub(crate) may_look: bool,
     /// Random variation of its host's costs, in 1/65536.
     pub(crate) jitter: u64,
-    pub(crate) level: Level,
+    pub(crate) level: PriorityLevel,
     /// Time up to which the running item is charged, and its end.
     since: Time,
     ends: Time,
@@ -95,8 +95,8 @@ pub(crate) struct Core {
     pub(crate) user_left: Time,
     pub(crate) irqs: Fifo<Irq>,
     pub(crate) irq: Irq,
-    pub(crate) polls: Fifo<Poll>,
-    pub(crate) work: Work,
+    pub(crate) polls: Fifo<PollSource>,
+    pub(crate) work: SoftirqWork,
     /// Start of the current softirq run, for its limits.
     pub(crate) softirq_since: Option<Time>,
     pub(crate) softirq_packets: u32,
@@ -115,7 +115,7 @@ pub(crate) struct Core {
     /// Work of the last item beyond its charge, to be charged next.
     pub(crate) softirq_debt: Time,
     pub(crate) process_debt: Time,
-    pub(crate) spent: Spent,
+    pub(crate) spent: CpuUsage,
     /// Time at the process level not yet added to a process.
     pub(crate) process_time: Time,
 }
@@ -127,7 +127,7 @@ impl Core {
             others: Box::default(),
             may_look: false,
             jitter,
-            level: Level::Idle,
+            level: PriorityLevel::Idle,
             since: 0,
             ends: 0,
             awake_at: 0,
@@ -138,7 +138,7 @@ impl Core {
             irqs: Fifo::with_capacity(16),
             irq: Irq::None,
             polls: Fifo::with_capacity(16),
-            work: Work::Nothing,
+            work: SoftirqWork::Nothing,
             softirq_since: None,
             softirq_packets: 0,
             softirq_runs: 0,
@@ -149,14 +149,14 @@ impl Core {
             item_cost: 0,
             softirq_debt: 0,
             process_debt: 0,
-            spent: Spent::default(),
+            spent: CpuUsage::default(),
             process_time: 0,
         }
     }
 
     /// Starts an item. Returns its end.
     #[inline]
-    pub(crate) fn start(&mut self, level: Level, now: Time, cost: Time) -> Time {
+    pub(crate) fn start(&mut self, level: PriorityLevel, now: Time, cost: Time) -> Time {
         self.level = level;
         self.since = now.max(self.awake_at);
         self.ends = self.since + cost;
@@ -167,51 +167,51 @@ impl Core {
     #[inline]
     pub(crate) fn preempt(&mut self, now: Time) {
         let left = self.ends.saturating_sub(now.max(self.since));
-        self.charge(now);
+        self.charge_item(now);
         match self.level {
-            Level::Process => self.process_left = Some(left),
-            Level::Softirq => self.softirq_left = Some(left),
-            Level::Idle | Level::Hardirq | Level::Switching => {}
+            PriorityLevel::Process => self.process_left = Some(left),
+            PriorityLevel::Softirq => self.softirq_left = Some(left),
+            PriorityLevel::Idle | PriorityLevel::Hardirq | PriorityLevel::Switching => {}
         }
-        self.level = Level::Switching;
+        self.level = PriorityLevel::Switching;
     }
 
     /// Ends the running item. Charges it and returns its level.
     #[inline]
-    pub(crate) fn finish(&mut self, now: Time) -> Level {
-        let elapsed = self.stop(now);
-        let level = std::mem::replace(&mut self.level, Level::Switching);
+    pub(crate) fn finish_item(&mut self, now: Time) -> PriorityLevel {
+        let elapsed = self.take_elapsed(now);
+        let level = std::mem::replace(&mut self.level, PriorityLevel::Switching);
         self.charge_to(level, elapsed);
         level
     }
 
     /// The running level, the time up to which it is charged, and the process.
-    pub(crate) fn running(&self) -> (Level, Time, Option<u32>) {
+    pub(crate) fn running_item(&self) -> (PriorityLevel, Time, Option<u32>) {
         (self.level, self.since, self.task)
     }
 
     /// Charges the running item up to `now`.
     #[inline]
-    pub(crate) fn charge(&mut self, now: Time) {
-        let elapsed = self.stop(now);
+    pub(crate) fn charge_item(&mut self, now: Time) {
+        let elapsed = self.take_elapsed(now);
         self.charge_to(self.level, elapsed);
     }
 
     /// Charges the running item. Returns the time since its last charge.
     #[inline]
-    fn stop(&mut self, now: Time) -> Time {
+    fn take_elapsed(&mut self, now: Time) -> Time {
         let elapsed = now.saturating_sub(self.since);
         self.since += elapsed;
         elapsed
     }
 
     #[inline]
-    fn charge_to(&mut self, level: Level, elapsed: Time) {
+    fn charge_to(&mut self, level: PriorityLevel, elapsed: Time) {
         match level {
-            Level::Hardirq => self.spent.irq += elapsed,
-            Level::Softirq => self.spent.softirq += elapsed,
-            Level::Process => self.charge_process(elapsed),
-            Level::Idle | Level::Switching => {}
+            PriorityLevel::Hardirq => self.spent.irq += elapsed,
+            PriorityLevel::Softirq => self.spent.softirq += elapsed,
+            PriorityLevel::Process => self.charge_process(elapsed),
+            PriorityLevel::Idle | PriorityLevel::Switching => {}
         }
     }
 
@@ -236,21 +236,21 @@ mod tests {
     fn interrupted_item_is_charged_once() {
         let mut core = Core::new(0, 0);
         core.user_left = 30;
-        assert_eq!(core.start(Level::Process, 100, 100), 200);
+        assert_eq!(core.start(PriorityLevel::Process, 100, 100), 200);
         core.preempt(140);
         assert_eq!(core.process_left, Some(60));
-        core.start(Level::Hardirq, 140, 10);
-        assert_eq!(core.finish(150), Level::Hardirq);
-        core.start(Level::Process, 150, 60);
-        core.finish(210);
-        assert_eq!(core.spent, Spent { user: 30, system: 70, irq: 10, softirq: 0 });
+        core.start(PriorityLevel::Hardirq, 140, 10);
+        assert_eq!(core.finish_item(150), PriorityLevel::Hardirq);
+        core.start(PriorityLevel::Process, 150, 60);
+        core.finish_item(210);
+        assert_eq!(core.spent, CpuUsage { user: 30, system: 70, irq: 10, softirq: 0 });
     }
 
     #[test]
     fn leaving_idle_is_not_busy_time() {
         let mut core = Core::new(0, 0);
         core.awake_at = 50;
-        assert_eq!(core.start(Level::Softirq, 10, 5), 55);
+        assert_eq!(core.start(PriorityLevel::Softirq, 10, 5), 55);
         core.preempt(20);
         assert_eq!(core.softirq_left, Some(5));
         assert_eq!(core.spent.total(), 0);

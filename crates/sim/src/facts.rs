@@ -7,19 +7,19 @@ use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
 use latput_units::Nanos;
 
-use crate::machine::{Congestion, Driver, Machine, Nic, Qdisc, Stack};
+use crate::machine::{CongestionControl, DriverMode, Machine, NetworkStack, Nic, Qdisc};
 use crate::profile::text::any_workload;
-use crate::profile::{HostProfile, Profile};
+use crate::profile::{HostProfile, SystemProfile};
 use crate::scenario::Host;
-use crate::setting::state;
-use crate::vector::{Delay, Throttle};
+use crate::setting::read_knob_state;
+use crate::vector::{InterruptDelay, Throttle};
 
 /// Interface name in the commands of a report. There is no real interface.
 pub const INTERFACE: &str = "IFACE";
 
 /// All hosts in the order of observations. `from` is the name or the file of the profile.
-pub fn hosts(from: &str, profile: &Profile) -> Vec<HostFacts> {
-    let scenario = profile.scenario(&any_workload(), 0, Nanos::from_ms(1));
+pub fn describe_hosts(from: &str, profile: &SystemProfile) -> Vec<HostFacts> {
+    let scenario = profile.build_scenario(&any_workload(), 0, Nanos::from_ms(1));
     let hosts = scenario.map(|scenario| scenario.hosts).unwrap_or_default();
     let of = |role| match role {
         Role::Sut => &profile.sut,
@@ -30,13 +30,13 @@ pub fn hosts(from: &str, profile: &Profile) -> Vec<HostFacts> {
         host: host.name.clone(),
         role: host.role,
         interface: INTERFACE.to_owned(),
-        facts: facts(from, profile, of(host.role)),
+        facts: describe_host(from, profile, of(host.role)),
     };
     hosts.iter().map(described).collect()
 }
 
 /// The receive capacity of each host, in the order of observations.
-pub fn receive_sides(profile: &Profile) -> Vec<ReceiveSide> {
+pub fn receive_sides(profile: &SystemProfile) -> Vec<ReceiveSide> {
     let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
     let side = |(role, host): (Role, &HostProfile)| {
         let mut today = Setting::from([
@@ -54,19 +54,19 @@ pub fn receive_sides(profile: &Profile) -> Vec<ReceiveSide> {
 }
 
 /// The values of every knob that the hosts have, in the order of observations.
-pub fn today(profile: &Profile) -> Vec<HostToday> {
-    let scenario = profile.scenario(&any_workload(), 0, Nanos::from_ms(1));
+pub fn list_current_values(profile: &SystemProfile) -> Vec<HostToday> {
+    let scenario = profile.build_scenario(&any_workload(), 0, Nanos::from_ms(1));
     let Ok(scenario) = scenario else { return Vec::new() };
     let set = scenario.hosts.iter().filter(|host| host.role != Role::Observer);
     set.map(|host| HostToday {
         host: host.name.clone(),
         role: host.role,
-        values: state(host, &scenario.network),
+        values: read_knob_state(host, &scenario.network),
     })
     .collect()
 }
 
-fn facts(from: &str, profile: &Profile, host: &HostProfile) -> Vec<(String, String)> {
+fn describe_host(from: &str, profile: &SystemProfile, host: &HostProfile) -> Vec<(String, String)> {
     let HostProfile { machine, nic, stack } = host;
     let network = &profile.network;
     [
@@ -76,9 +76,9 @@ fn facts(from: &str, profile: &Profile, host: &HostProfile) -> Vec<(String, Stri
         ("profile from", from.to_owned()),
         ("source of its figures", profile.source.clone()),
         ("cpu cores", machine.cores.to_string()),
-        ("cpu costs", costs(machine)),
+        ("cpu costs", describe_costs(machine)),
         ("nic", nic_in_words(nic)),
-        ("interrupt moderation", moderation(nic)),
+        ("interrupt moderation", describe_moderation(nic)),
         ("network stack", stack_in_words(stack)),
         ("link", format!("{}, {} one way, MTU {}", network.rate, network.latency, network.mtu)),
     ]
@@ -86,8 +86,8 @@ fn facts(from: &str, profile: &Profile, host: &HostProfile) -> Vec<(String, Stri
     .to_vec()
 }
 
-fn costs(machine: &Machine) -> String {
-    let named = machine.costs.named().into_iter().filter(|(_, cost)| *cost > Nanos::ZERO);
+fn describe_costs(machine: &Machine) -> String {
+    let named = machine.costs.named_costs().into_iter().filter(|(_, cost)| *cost > Nanos::ZERO);
     let costs: Vec<String> = named.map(|(name, cost)| format!("{name} {}", cost.as_ns())).collect();
     let jitter = machine.costs.jitter_ratio * 100.0;
     if costs.is_empty() { "none".to_owned() } else { format!("{} ±{jitter}%", costs.join(", ")) }
@@ -95,9 +95,9 @@ fn costs(machine: &Machine) -> String {
 
 fn nic_in_words(nic: &Nic) -> String {
     let driver = match nic.driver {
-        Driver::Napi => "NAPI",
-        Driver::Interrupt => "an interrupt handler without NAPI",
-        Driver::Polling => "FreeBSD's device polling",
+        DriverMode::Napi => "NAPI",
+        DriverMode::Interrupt => "an interrupt handler without NAPI",
+        DriverMode::Polling => "FreeBSD's device polling",
     };
     let queues = nic.queues;
     if nic.handover {
@@ -112,14 +112,14 @@ fn nic_in_words(nic: &Nic) -> String {
     )
 }
 
-fn moderation(nic: &Nic) -> String {
+fn describe_moderation(nic: &Nic) -> String {
     let coalescing = &nic.coalescing;
     let throttle = match coalescing.throttle {
         Throttle::None => "no throttle".to_owned(),
         Throttle::HoldOff { interval } => format!("at least {interval} between interrupts"),
         Throttle::Gate { interval } => format!("interrupts at ticks of {interval}"),
     };
-    let delay = |name: &str, delay: &Delay| {
+    let delay = |name: &str, delay: &InterruptDelay| {
         let start = if delay.restarts { "last" } else { "first" };
         let irq = match (delay.delay_irq, delay.frames_irq) {
             (None, None) => String::new(),
@@ -134,7 +134,7 @@ fn moderation(nic: &Nic) -> String {
     format!("{throttle}; {}; {}", delay("rx", &coalescing.rx), delay("tx", &coalescing.tx))
 }
 
-fn stack_in_words(stack: &Stack) -> String {
+fn stack_in_words(stack: &NetworkStack) -> String {
     let qdisc = match stack.qdisc {
         Qdisc::Pfifo { limit_packets } => format!("pfifo of {limit_packets} packets"),
         Qdisc::Bfifo { limit_bytes } => format!("bfifo of {limit_bytes}"),
@@ -143,8 +143,8 @@ fn stack_in_words(stack: &Stack) -> String {
         }
     };
     let congestion = match stack.congestion {
-        Congestion::Reno => "reno",
-        Congestion::Cubic => "cubic",
+        CongestionControl::Reno => "reno",
+        CongestionControl::Cubic => "cubic",
     };
     format!("{qdisc}; TCP {congestion}")
 }
@@ -155,11 +155,11 @@ mod tests {
 
     #[test]
     fn more_hosts_stand_around_a_switch() {
-        let mut profile = Profile::shipped("server-10g").unwrap();
+        let mut profile = SystemProfile::find_shipped("server-10g").unwrap();
         profile.generators = 3;
         profile.network.switch_buffer = Some(latput_units::Bytes::new(200_000));
         profile.observer = Some(HostProfile::default());
-        let facts = hosts("rack.toml", &profile);
+        let facts = describe_hosts("rack.toml", &profile);
         let names: Vec<&str> = facts.iter().map(|facts| facts.host.as_str()).collect();
         assert_eq!(names, ["generator", "sut", "generator-2", "generator-3", "observer"]);
     }

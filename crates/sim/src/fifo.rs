@@ -36,7 +36,7 @@ impl<T: Copy + Default> Fifo<T> {
 
     /// The slot of a position. Positions wrap; the ring has room for at least one item.
     #[inline]
-    const fn slot(&self, position: usize) -> usize {
+    const fn slot_index(&self, position: usize) -> usize {
         self.head.wrapping_add(position) & self.items.len().wrapping_sub(1)
     }
 
@@ -46,7 +46,7 @@ impl<T: Copy + Default> Fifo<T> {
         if self.len == self.items.len() {
             self.grow();
         }
-        let slot = self.slot(self.len);
+        let slot = self.slot_index(self.len);
         self.items[slot] = item;
         self.len += 1;
     }
@@ -68,7 +68,7 @@ impl<T: Copy + Default> Fifo<T> {
         debug_assert!(self.len > 0);
         self.len -= 1;
         // Reset when empty, so that short queues stay in the same cache lines.
-        self.head = if self.len == 0 { 0 } else { self.slot(1) };
+        self.head = if self.len == 0 { 0 } else { self.slot_index(1) };
     }
 
     /// The item at the front.
@@ -87,20 +87,20 @@ impl<T: Copy + Default> Fifo<T> {
     #[inline]
     pub(crate) fn back_mut(&mut self) -> Option<&mut T> {
         let last = self.len.checked_sub(1)?;
-        let slot = self.slot(last);
+        let slot = self.slot_index(last);
         Some(&mut self.items[slot])
     }
 
     /// The items from front to end.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        (0..self.len).map(|position| &self.items[self.slot(position)])
+        (0..self.len).map(|position| &self.items[self.slot_index(position)])
     }
 
     #[cold]
     fn grow(&mut self) {
         let mut larger = Self::with_capacity(self.items.len() * 2);
         for position in 0..self.len {
-            larger.items[position] = self.items[self.slot(position)];
+            larger.items[position] = self.items[self.slot_index(position)];
         }
         self.items = larger.items;
         self.head = 0;
@@ -111,18 +111,18 @@ impl<T: Copy + Default> Fifo<T> {
 mod tests {
     use std::collections::VecDeque;
 
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
 
     #[test]
     fn fifo_equals_a_deque() {
-        let mut rng = Rng::from_seed(3);
+        let mut rng = SeededRng::from_seed(3);
         let mut fifo = Fifo::empty();
         let mut model = VecDeque::new();
         for value in 0..5_000_u64 {
             // Slightly more pushes than pops, so that it grows while wrapped.
-            if rng.below(100) < 52 {
+            if rng.next_below(100) < 52 {
                 fifo.push(value);
                 model.push_back(value);
             } else {

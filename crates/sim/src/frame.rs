@@ -1,7 +1,7 @@
 //! Packets: one or a burst of equal ones, small enough to be copied between queues.
 
 use crate::agenda::Time;
-use crate::casts::short;
+use crate::casts::narrow_count;
 
 /// Preamble 8, header 14, check sequence 4 and gap 12 bytes around every Ethernet payload.
 const ETHERNET_OVERHEAD: u32 = 38;
@@ -52,7 +52,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    const fn headers(&self) -> u32 {
+    const fn header_bytes(&self) -> u32 {
         match self.kind {
             FrameKind::Tcp | FrameKind::Control => TCP_HEADERS,
             FrameKind::Udp | FrameKind::EchoRequest | FrameKind::EchoReply | FrameKind::Pause => {
@@ -69,7 +69,7 @@ impl Frame {
 
     /// Number of packets on the wire.
     #[inline]
-    pub(crate) fn packets(&self, mss: u32) -> u64 {
+    pub(crate) fn wire_packets(&self, mss: u32) -> u64 {
         if self.is_chunk(mss) {
             u64::from(self.payload.div_ceil(mss))
         } else {
@@ -101,16 +101,16 @@ impl Frame {
 
     /// The first `count` packets, as a burst of their own.
     #[inline]
-    pub(crate) const fn first(&self, count: u32) -> Self {
+    pub(crate) const fn first_packets(&self, count: u32) -> Self {
         debug_assert!(0 < count && count <= self.count());
-        Self { more: short(count - 1), ..*self }
+        Self { more: narrow_count(count - 1), ..*self }
     }
 
     /// The packets after the first `count`. There must be some.
     #[inline]
-    pub(crate) const fn after(&self, count: u32) -> Self {
+    pub(crate) const fn packets_after(&self, count: u32) -> Self {
         debug_assert!(count < self.count());
-        let mut rest = Self { more: self.more - short(count), ..*self };
+        let mut rest = Self { more: self.more - narrow_count(count), ..*self };
         match self.kind {
             FrameKind::Tcp => rest.seq += count as u64 * self.payload as u64,
             FrameKind::Udp => {
@@ -124,8 +124,8 @@ impl Frame {
 
     /// Its packets, one by one.
     #[inline]
-    pub(crate) fn each(self) -> impl Iterator<Item = Self> {
-        (0..self.count()).map(move |idx| self.after(idx).first(1))
+    pub(crate) fn iter_packets(self) -> impl Iterator<Item = Self> {
+        (0..self.count()).map(move |idx| self.packets_after(idx).first_packets(1))
     }
 
     /// Whether `next` can extend this burst.
@@ -171,7 +171,7 @@ impl Frame {
     /// and padding.
     #[inline]
     pub(crate) fn counted_bytes(&self) -> u32 {
-        self.payload + self.headers() + ETHERNET_HEADER
+        self.payload + self.header_bytes() + ETHERNET_HEADER
     }
 }
 

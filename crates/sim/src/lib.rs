@@ -1,6 +1,6 @@
 //! A packet-level simulator of hosts, NICs and links: interrupt moderation, NAPI, CPU cost, TCP.
 //!
-//! [`run`] simulates a [`Scenario`] and returns an [`Outcome`]. Time is in whole nanoseconds. Every
+//! [`run`] simulates a [`Scenario`] and returns an [`SimulationOutcome`]. Time is in whole nanoseconds. Every
 //! component has one slot with the time of its next action (`agenda`); packets have no event
 //! objects. The same scenario gives the same outcome, bit by bit. Pure: no I/O, no clock, no
 //! threads.
@@ -41,13 +41,13 @@ pub mod vector;
 mod workload;
 mod world;
 
-use canonical::Canonical;
+use canonical::CanonicalScenario;
 use latput_units::Nanos;
-pub use outcome::Outcome;
-pub use profile::Profile;
+pub use outcome::SimulationOutcome;
+pub use profile::SystemProfile;
 pub use scenario::Scenario;
-pub use setting::Refused;
-pub use validate::Invalid;
+pub use setting::UnsupportedSetting;
+pub use validate::InvalidValue;
 use vector::Coalescing;
 
 /// Time after a window in which packets in flight may arrive, as in latput's receiver.
@@ -59,16 +59,16 @@ const DRAIN_STEP: Nanos = Nanos::from_us(200);
 #[derive(Debug)]
 pub struct Simulation {
     scenario: Scenario,
-    order: Canonical,
+    order: CanonicalScenario,
     world: world::World,
     now: Nanos,
 }
 
 impl Simulation {
     /// A run at time zero. Refuses a scenario with an impossible value or one that would take days.
-    pub fn new(scenario: &Scenario) -> Result<Self, Invalid> {
+    pub fn new(scenario: &Scenario) -> Result<Self, InvalidValue> {
         scenario.check()?;
-        let order = Canonical::from_scenario(scenario);
+        let order = CanonicalScenario::from_scenario(scenario);
         let world = world::build(&order.scenario);
         Ok(Self { scenario: scenario.clone(), order, world, now: Nanos::ZERO })
     }
@@ -79,17 +79,22 @@ impl Simulation {
     }
 
     /// Continues for `span`. Returns the outcome of that span.
-    pub fn advance(&mut self, span: Nanos) -> Outcome {
+    pub fn advance(&mut self, span: Nanos) -> SimulationOutcome {
         let from = self.world.start_window();
         let until = self.now + span;
         self.now = Nanos::from_ns(self.world.run_until(until.as_ns()));
-        let to = self.world.snapshot();
-        self.order.restore(outcome::collect(&self.world, &self.order.scenario, &from, &to))
+        let to = self.world.take_snapshot();
+        self.order.restore_order(outcome::collect_outcome(
+            &self.world,
+            &self.order.scenario,
+            &from,
+            &to,
+        ))
     }
 
     /// Continues until datagrams and echoes sent in the window have arrived or are lost, and counts
     /// them. Nothing else in `outcome` changes.
-    fn drain(&mut self, outcome: &mut Outcome) {
+    fn drain_in_flight(&mut self, outcome: &mut SimulationOutcome) {
         self.world.end_window();
         let mut waited = Nanos::ZERO;
         while waited < LONGEST_DRAIN && self.world.awaits_late() {
@@ -97,15 +102,19 @@ impl Simulation {
             waited = waited + DRAIN_STEP;
             self.world.run_until(self.now.as_ns());
         }
-        for (load, place) in outcome.loads.iter_mut().zip(self.order.loads()) {
-            load.late = self.world.tallies()[*place].late;
+        for (load, place) in outcome.loads.iter_mut().zip(self.order.load_indices()) {
+            load.late = self.world.load_counters()[*place].late;
         }
     }
 
     /// Sets the moderation of every vector of a host, as `ethtool -C` does.
-    pub fn set_coalescing(&mut self, host: usize, coalescing: Coalescing) -> Result<(), Invalid> {
+    pub fn set_coalescing(
+        &mut self,
+        host: usize,
+        coalescing: Coalescing,
+    ) -> Result<(), InvalidValue> {
         validate::check_coalescing("coalescing", &coalescing)?;
-        self.world.set_coalescing(self.order.host(host), coalescing);
+        self.world.set_coalescing(self.order.host_index(host), coalescing);
         Ok(())
     }
 
@@ -115,24 +124,24 @@ impl Simulation {
         host: usize,
         hard_irqs: u32,
         timeout: Nanos,
-    ) -> Result<(), Invalid> {
+    ) -> Result<(), InvalidValue> {
         let mut changed = self.scenario.clone();
         let stack = &mut changed.hosts[host].stack;
         (stack.defer_hard_irqs, stack.gro_flush_timeout) = (hard_irqs, timeout);
         changed.check()?;
         self.scenario = changed;
-        self.world.set_deferral(self.order.host(host), hard_irqs, timeout);
+        self.world.set_deferral(self.order.host_index(host), hard_irqs, timeout);
         Ok(())
     }
 }
 
 /// Simulates `scenario` from its start to the end of its window. Refuses a scenario with an
 /// impossible value or one that would take days.
-pub fn run(scenario: &Scenario) -> Result<Outcome, Invalid> {
+pub fn run(scenario: &Scenario) -> Result<SimulationOutcome, InvalidValue> {
     let mut simulation = Simulation::new(scenario)?;
     simulation.advance(scenario.warmup);
     simulation.world.stop_at_counts(&simulation.order.scenario);
     let mut outcome = simulation.advance(scenario.duration);
-    simulation.drain(&mut outcome);
+    simulation.drain_in_flight(&mut outcome);
     Ok(outcome)
 }

@@ -3,7 +3,7 @@
 //! A system profile (`data/systems/*.toml`) or a test fills these structs.
 
 use latput_policy::dim;
-use latput_policy::polling::Sysctls;
+use latput_policy::polling::PollingSysctls;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::vector::Coalescing;
 /// CPU time of each operation of a host. An operation that a profile does not name costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, bound(serialize = "T: Default + PartialEq + Serialize"))]
-pub struct Costs<T = Nanos> {
+pub struct CpuCosts<T = Nanos> {
     /// One hardware interrupt: entry, acknowledge, schedule the poll, exit.
     #[serde(rename = "interrupt_ns")]
     pub interrupt: T,
@@ -91,10 +91,10 @@ pub struct Costs<T = Nanos> {
     pub jitter_ratio: f64,
 }
 
-impl<T: Copy> Costs<T> {
+impl<T: Copy> CpuCosts<T> {
     /// The same costs in another unit or at another scale.
-    pub fn map<U>(&self, convert: impl Fn(T) -> U) -> Costs<U> {
-        Costs {
+    pub fn map<U>(&self, convert: impl Fn(T) -> U) -> CpuCosts<U> {
+        CpuCosts {
             interrupt: convert(self.interrupt),
             poll: convert(self.poll),
             rx_packet: convert(self.rx_packet),
@@ -130,7 +130,7 @@ fn is_nothing<T: Default + PartialEq>(cost: &T) -> bool {
 /// Placement of a woken process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Placement {
+pub enum WakePlacement {
     /// The core that takes the interrupt if no process is there, else its last one, else any free one.
     #[default]
     InterruptCoreFirst,
@@ -145,7 +145,7 @@ pub struct Machine {
     /// Number of cores.
     pub cores: u32,
     /// CPU costs.
-    pub costs: Costs,
+    pub costs: CpuCosts,
     /// Start time of an idle core (C-state exit); counted as idle.
     #[serde(rename = "idle_exit_ns")]
     pub idle_exit: Nanos,
@@ -153,7 +153,7 @@ pub struct Machine {
     #[serde(rename = "time_slice_ns")]
     pub time_slice: Nanos,
     /// Placement of woken processes.
-    pub placement: Placement,
+    pub placement: WakePlacement,
     /// How long a process waits for its own core and that of the interrupt if both are busy, before
     /// an idle core takes it at its next load balancing. It moves at once if absent.
     #[serde(rename = "steal_after_ns", skip_serializing_if = "Option::is_none")]
@@ -171,10 +171,10 @@ impl Default for Machine {
     fn default() -> Self {
         Self {
             cores: 1,
-            costs: Costs::default(),
+            costs: CpuCosts::default(),
             idle_exit: Nanos::ZERO,
             time_slice: Nanos::from_ms(3),
-            placement: Placement::default(),
+            placement: WakePlacement::default(),
             steal_after: None,
             clock_ppm: 0,
         }
@@ -184,7 +184,7 @@ impl Default for Machine {
 /// How the driver learns of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Driver {
+pub enum DriverMode {
     /// Interrupt, mask, poll with a budget, unmask.
     #[default]
     Napi,
@@ -197,7 +197,7 @@ pub enum Driver {
 /// The adaptive moderation of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Adaptation {
+pub enum AdaptiveModeration {
     /// Linux's library for NICs with a delay of each direction.
     Dim,
     /// The classes of e1000 and e1000e (`InterruptThrottleRate` 3, their default).
@@ -229,7 +229,7 @@ pub struct DriverParameters {
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of a NIC by itself")]
 pub struct Nic {
     /// How the driver learns of packets.
-    pub driver: Driver,
+    pub driver: DriverMode,
     /// Pairs of a receive and a transmit queue, each with its vector.
     pub queues: u32,
     /// Receive descriptors per queue.
@@ -239,7 +239,7 @@ pub struct Nic {
     /// The moderation of every vector.
     pub coalescing: Coalescing,
     /// The adaptive moderation of the driver.
-    pub adaptation: Option<Adaptation>,
+    pub adaptation: Option<AdaptiveModeration>,
     /// Whether it adapts the receive side, or the vector's throttle (`adaptive-rx`).
     pub adaptive_rx: bool,
     /// Whether it adapts the transmit side (`adaptive-tx`; DIM only).
@@ -287,7 +287,7 @@ impl Nic {
 impl Default for Nic {
     fn default() -> Self {
         Self {
-            driver: Driver::Napi,
+            driver: DriverMode::Napi,
             queues: 1,
             rx_ring: 256,
             tx_ring: 256,
@@ -349,7 +349,7 @@ impl Qdisc {
 /// Limits of BQL, if the driver has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Bql {
+pub struct BqlLimits {
     /// `limit_min`.
     #[serde(rename = "least_bytes")]
     pub least: Bytes,
@@ -362,7 +362,7 @@ pub struct Bql {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of a host")]
-pub struct Stack {
+pub struct NetworkStack {
     /// Most packets of one poll (`NAPI_POLL_WEIGHT`).
     pub napi_weight: u32,
     /// Most packets of one softirq run before ksoftirqd takes over.
@@ -400,7 +400,7 @@ pub struct Stack {
     /// The queue discipline of every transmit queue.
     pub qdisc: Qdisc,
     /// Byte queue limits.
-    pub bql: Option<Bql>,
+    pub bql: Option<BqlLimits>,
     /// Socket receive buffer.
     #[serde(rename = "receive_buffer_bytes")]
     pub receive_buffer: Bytes,
@@ -412,16 +412,16 @@ pub struct Stack {
     /// interrupts deliver many segments at once.
     pub acks_when_read: bool,
     /// TCP's congestion control.
-    pub congestion: Congestion,
+    pub congestion: CongestionControl,
     /// The sysctls of FreeBSD device polling.
     #[serde(skip)]
-    pub polling: Sysctls,
+    pub polling: PollingSysctls,
 }
 
 /// TCP congestion control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Congestion {
+pub enum CongestionControl {
     /// RFC 5681 and RFC 6582.
     Reno,
     /// RFC 9438; Linux's default.
@@ -429,7 +429,7 @@ pub enum Congestion {
     Cubic,
 }
 
-impl Stack {
+impl NetworkStack {
     /// Whether processes prefer to poll and a timer takes over when they stop.
     pub(crate) fn prefers_with_timer(&self) -> bool {
         let defers = self.defer_hard_irqs > 0 && self.gro_flush_timeout > Nanos::ZERO;
@@ -437,7 +437,7 @@ impl Stack {
     }
 }
 
-impl Default for Stack {
+impl Default for NetworkStack {
     fn default() -> Self {
         Self {
             napi_weight: 64,
@@ -459,8 +459,8 @@ impl Default for Stack {
             receive_buffer: Bytes::new(212_992),
             send_buffer: Bytes::new(212_992),
             acks_when_read: false,
-            congestion: Congestion::default(),
-            polling: Sysctls::default(),
+            congestion: CongestionControl::default(),
+            polling: PollingSysctls::default(),
         }
     }
 }

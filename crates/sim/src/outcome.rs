@@ -9,16 +9,16 @@ use latput_trial::observation::{
 use latput_units::{CpuId, Nanos};
 
 use crate::casts::id;
-use crate::core::Spent;
-use crate::queue::Counters;
-use crate::scenario::{Load, Scenario, Traffic, Transport};
-use crate::setting::state;
-use crate::tally::Tally;
-use crate::world::{Snapshot, World};
+use crate::core::CpuUsage;
+use crate::queue::QueueCounters;
+use crate::scenario::{Load, Scenario, TrafficKind, Transport};
+use crate::setting::read_knob_state;
+use crate::tally::LoadCounters;
+use crate::world::{CounterSnapshot, World};
 
 /// The outcome of one run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct SimulationOutcome {
     /// Length of the measured window.
     pub window: Nanos,
     /// The outcome of each load, in the scenario's order.
@@ -111,12 +111,12 @@ pub struct QueueOutcome {
 
 impl HostOutcome {
     /// The sum over all cores.
-    pub fn cpu(&self) -> CpuTime {
+    pub fn cpu_totals(&self) -> CpuTime {
         self.cores.iter().copied().sum()
     }
 
     /// The sum over all queues.
-    pub fn nic(&self) -> QueueOutcome {
+    pub fn nic_totals(&self) -> QueueOutcome {
         self.queues.iter().fold(QueueOutcome::default(), |sum, queue| QueueOutcome {
             interrupts: sum.interrupts + queue.interrupts,
             polls: sum.polls + queue.polls,
@@ -132,7 +132,7 @@ impl HostOutcome {
     }
 }
 
-impl Outcome {
+impl SimulationOutcome {
     /// A count as a rate.
     pub fn per_second(&self, count: u64) -> f64 {
         count as f64 / self.window.as_secs_f64()
@@ -140,23 +140,25 @@ impl Outcome {
 
     /// The observation of load `load` of `scenario`, as on every testbed, with the first probe of
     /// the scenario, if any.
-    pub fn observation(&self, scenario: &Scenario, load: usize) -> Observation {
+    pub fn build_observation(&self, scenario: &Scenario, load: usize) -> Observation {
         let probe = scenario
             .loads
             .iter()
             .enumerate()
-            .position(|(idx, probe)| idx != load && matches!(probe.traffic, Traffic::Probe { .. }))
-            .map(|probe| self.probe(probe));
+            .position(|(idx, probe)| {
+                idx != load && matches!(probe.traffic, TrafficKind::Probe { .. })
+            })
+            .map(|probe| self.build_probe(probe));
         Observation {
-            traffic: self.traffic(scenario, load),
+            traffic: self.build_traffic(scenario, load),
             probe,
-            hosts: (0..self.hosts.len()).map(|host| self.host(scenario, host)).collect(),
-            checks: self.checks(),
+            hosts: (0..self.hosts.len()).map(|host| self.build_host(scenario, host)).collect(),
+            checks: self.build_checks(),
             ..Observation::default()
         }
     }
 
-    fn traffic(&self, scenario: &Scenario, idx: usize) -> TrafficObservation {
+    fn build_traffic(&self, scenario: &Scenario, idx: usize) -> TrafficObservation {
         let load = &self.loads[idx];
         let mut traffic = TrafficObservation {
             sender_window: self.window,
@@ -173,18 +175,18 @@ impl Outcome {
             ..TrafficObservation::default()
         };
         match scenario.loads[idx].traffic {
-            Traffic::RequestResponse { .. } => {
+            TrafficKind::RequestResponse { .. } => {
                 traffic.transactions = Some(load.received);
                 traffic.latency = Some(load.latency.clone());
                 traffic.latency_raw.clone_from(&load.raw_latency);
                 self.add_exchange(scenario, idx, &mut traffic);
             }
-            Traffic::Probe { .. } => {
+            TrafficKind::Probe { .. } => {
                 traffic.retransmits = None;
                 traffic.transactions = Some(load.received);
                 traffic.latency = Some(load.latency.clone());
             }
-            Traffic::Datagrams { .. } => {
+            TrafficKind::Datagrams { .. } => {
                 traffic.retransmits = None;
                 traffic.offered_bps = scenario.offered_bps(idx);
                 traffic.datagrams = Some(DatagramObservation {
@@ -197,8 +199,8 @@ impl Outcome {
                     jitter_ns: load.jitter_ns,
                 });
             }
-            Traffic::Stream { .. } => traffic.offered_bps = scenario.offered_bps(idx),
-            Traffic::Compute => {}
+            TrafficKind::Stream { .. } => traffic.offered_bps = scenario.offered_bps(idx),
+            TrafficKind::Compute => {}
         }
         traffic
     }
@@ -206,8 +208,10 @@ impl Outcome {
     /// Adds the parts of open loops and datagrams.
     fn add_exchange(&self, scenario: &Scenario, idx: usize, traffic: &mut TrafficObservation) {
         let (load, described) = (&self.loads[idx], &scenario.loads[idx]);
-        let is_udp =
-            matches!(described.traffic, Traffic::RequestResponse { transport: Transport::Udp, .. });
+        let is_udp = matches!(
+            described.traffic,
+            TrafficKind::RequestResponse { transport: Transport::Udp, .. }
+        );
         if is_udp {
             traffic.retransmits = None;
             traffic.datagrams = Some(DatagramObservation {
@@ -232,15 +236,15 @@ impl Outcome {
             .fold(Nanos::ZERO, |sum, (_, host)| sum.saturating_add(host.traffic_cpu))
     }
 
-    fn probe(&self, idx: usize) -> ProbeObservation {
+    fn build_probe(&self, idx: usize) -> ProbeObservation {
         let load = &self.loads[idx];
         let received = load.matched + load.late;
         ProbeObservation { sent: load.sent, received, rtt: load.latency.clone() }
     }
 
-    fn host(&self, scenario: &Scenario, idx: usize) -> HostObservation {
+    fn build_host(&self, scenario: &Scenario, idx: usize) -> HostObservation {
         let (host, described) = (&self.hosts[idx], &scenario.hosts[idx]);
-        let nic = host.nic();
+        let nic = host.nic_totals();
         let cpu =
             |(idx, time): (usize, &CpuTime)| CpuObservation { cpu: CpuId(id(idx)), time: *time };
         HostObservation {
@@ -249,7 +253,7 @@ impl Outcome {
             window: self.window,
             cpus: host.cores.iter().enumerate().map(cpu).collect(),
             accounting: CpuAccounting { source: CpuSource::Simulated, ..CpuAccounting::default() },
-            machine: host.cpu(),
+            machine: host.cpu_totals(),
             napi: Some(NapiObservation {
                 polls: nic.polls,
                 packets: nic.polled_packets,
@@ -257,7 +261,7 @@ impl Outcome {
             }),
             softirqs: host.softirqs,
             interrupts: nic.interrupts,
-            state: state(described, &scenario.network),
+            state: read_knob_state(described, &scenario.network),
             interface: InterfaceCounters {
                 rx_packets: nic.rx_packets,
                 rx_bytes: nic.rx_bytes,
@@ -279,8 +283,8 @@ impl Outcome {
         loads.filter(|(load, _)| load.to == host).map(|(_, outcome)| outcome.socket_dropped).sum()
     }
 
-    fn checks(&self) -> Vec<Check> {
-        let dropped: u64 = self.hosts.iter().map(|host| host.nic().rx_dropped).sum();
+    fn build_checks(&self) -> Vec<Check> {
+        let dropped: u64 = self.hosts.iter().map(|host| host.nic_totals().rx_dropped).sum();
         vec![Check {
             name: String::from("ring-drops"),
             passed: dropped == 0,
@@ -298,11 +302,11 @@ impl Scenario {
         parts
             .filter(of_load)
             .map(|(_, part)| match part.traffic {
-                Traffic::Datagrams { .. } if part.form.floods => None,
-                Traffic::Datagrams { size, rate_pps, .. } => {
+                TrafficKind::Datagrams { .. } if part.form.floods => None,
+                TrafficKind::Datagrams { size, rate_pps, .. } => {
                     Some(size.get() as f64 * 8.0 * rate_pps)
                 }
-                Traffic::Stream { message, .. } => {
+                TrafficKind::Stream { message, .. } => {
                     part.form.arrivals.map(|arrivals| message.get() as f64 * 8.0 * arrivals.rate_hz)
                 }
                 _ => None,
@@ -312,12 +316,12 @@ impl Scenario {
 }
 
 /// The difference of two snapshots of a finished run.
-pub(crate) fn collect(
+pub(crate) fn collect_outcome(
     world: &World,
     scenario: &Scenario,
-    from: &Snapshot,
-    to: &Snapshot,
-) -> Outcome {
+    from: &CounterSnapshot,
+    to: &CounterSnapshot,
+) -> SimulationOutcome {
     let window = Nanos::from_ns(to.at - from.at);
     let host = |idx: usize| {
         let (cores, queues) = world.parts(idx);
@@ -328,7 +332,7 @@ pub(crate) fn collect(
                 .map(|core| cpu_time(&from.spent[core], &to.spent[core], window))
                 .collect(),
             queues: queues
-                .map(|queue| counted(&from.counters[queue], &to.counters[queue]))
+                .map(|queue| diff_counters(&from.counters[queue], &to.counters[queue]))
                 .collect(),
             traffic_cpu: Nanos::from_ns(traffic_cpu),
             napi_cpu: napi_cpu.map(Nanos::from_ns),
@@ -342,9 +346,9 @@ pub(crate) fn collect(
         }
     };
     let retransmits = to.retransmits.iter().zip(&from.retransmits).map(|(to, from)| to - from);
-    Outcome {
+    SimulationOutcome {
         window,
-        loads: world.tallies().iter().zip(retransmits.clone()).map(load).collect(),
+        loads: world.load_counters().iter().zip(retransmits.clone()).map(collect_load).collect(),
         hosts: (0..scenario.hosts.len()).map(host).collect(),
         retransmits: retransmits.sum(),
         switch_dropped: to.switch_dropped - from.switch_dropped,
@@ -352,10 +356,10 @@ pub(crate) fn collect(
     }
 }
 
-fn load((tally, retransmits): (&Tally, u64)) -> LoadOutcome {
+fn collect_load((tally, retransmits): (&LoadCounters, u64)) -> LoadOutcome {
     LoadOutcome {
-        latency: tally.latency.histogram(),
-        raw_latency: tally.raw_latency.as_ref().map(|raw| raw.histogram()),
+        latency: tally.latency.to_histogram(),
+        raw_latency: tally.raw_latency.as_ref().map(|raw| raw.to_histogram()),
         lost: tally.lost,
         sent: tally.sent,
         sent_bytes: tally.sent_bytes,
@@ -371,7 +375,7 @@ fn load((tally, retransmits): (&Tally, u64)) -> LoadOutcome {
     }
 }
 
-fn cpu_time(from: &Spent, to: &Spent, window: Nanos) -> CpuTime {
+fn cpu_time(from: &CpuUsage, to: &CpuUsage, window: Nanos) -> CpuTime {
     let busy = to.total() - from.total();
     CpuTime {
         user: Nanos::from_ns(to.user - from.user),
@@ -383,7 +387,7 @@ fn cpu_time(from: &Spent, to: &Spent, window: Nanos) -> CpuTime {
     }
 }
 
-fn counted(from: &Counters, to: &Counters) -> QueueOutcome {
+fn diff_counters(from: &QueueCounters, to: &QueueCounters) -> QueueOutcome {
     QueueOutcome {
         interrupts: to.interrupts - from.interrupts,
         polls: to.polls - from.polls,

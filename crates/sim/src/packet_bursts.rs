@@ -1,7 +1,7 @@
 //! Packets in order, in rings and in time. Equal packets in sequence share an entry.
 
 use crate::agenda::Time;
-use crate::casts::short;
+use crate::casts::narrow_count;
 use crate::fifo::Fifo;
 use crate::frame::Frame;
 
@@ -45,7 +45,7 @@ impl PacketBursts {
     fn joins_last(&mut self, frame: &Frame) -> bool {
         match self.entries.back_mut() {
             Some(last) if last.keeps_pace_with(frame) => {
-                last.more += short(frame.count());
+                last.more += narrow_count(frame.count());
                 true
             }
             _ => false,
@@ -68,8 +68,8 @@ impl PacketBursts {
     #[inline(never)]
     fn take_part(&mut self, most: u32) -> Frame {
         let front = self.entries.front_mut().expect("the caller saw that something waits");
-        let frame = front.first(most);
-        *front = front.after(most);
+        let frame = front.first_packets(most);
+        *front = front.packets_after(most);
         self.packets -= most as usize;
         frame
     }
@@ -107,7 +107,7 @@ pub(crate) struct BurstPace {
 impl BurstPace {
     /// When packet `idx` passes.
     #[inline]
-    pub(crate) const fn nth(&self, idx: u32, step: BurstStep) -> Time {
+    pub(crate) const fn packet_time(&self, idx: u32, step: BurstStep) -> Time {
         if idx == 0 {
             return self.at;
         }
@@ -119,13 +119,13 @@ impl BurstPace {
 
     #[inline(never)]
     const fn nth_apart(&self, idx: u32, step: BurstStep) -> Time {
-        self.at + idx as u64 * step.gap as u64 + self.carry(idx, step) - self.carry(0, step)
+        self.at + idx as u64 * step.gap as u64 + self.carry_ns(idx, step) - self.carry_ns(0, step)
     }
 
     /// The pace from packet `idx` on.
     #[inline]
     pub(crate) const fn from(&self, idx: u32, step: BurstStep) -> Self {
-        Self { at: self.nth(idx, step), fraction: self.fraction_after(idx, step) }
+        Self { at: self.packet_time(idx, step), fraction: self.fraction_after(idx, step) }
     }
 
     /// The fraction of a nanosecond that packet `idx` leaves to the next.
@@ -136,16 +136,16 @@ impl BurstPace {
 
     /// Whether the fractions before packet `idx` and its own exceed a nanosecond.
     #[inline]
-    const fn carry(&self, idx: u32, step: BurstStep) -> Time {
+    const fn carry_ns(&self, idx: u32, step: BurstStep) -> Time {
         (self.fraction_after(idx, step) < (step.link & WHOLE)) as Time
     }
 
     /// The number of packets, of `count`, that pass before `until`. The first does.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "at most `count`")]
-    pub(crate) const fn before(&self, until: Time, count: u32, step: BurstStep) -> u32 {
+    pub(crate) const fn count_before(&self, until: Time, count: u32, step: BurstStep) -> u32 {
         debug_assert!(self.at < until);
-        if count == 1 || self.nth(count - 1, step) < until {
+        if count == 1 || self.packet_time(count - 1, step) < until {
             return count;
         }
         // The last packet is not before `until`, so the span is no longer than the burst.
@@ -160,10 +160,10 @@ impl BurstPace {
     #[expect(clippy::cast_possible_truncation, reason = "at most `count`")]
     const fn before_apart(&self, until: Time, count: u32, step: BurstStep) -> u32 {
         let mut before = ((until - self.at) / step.gap as u64 + 1) as u32;
-        while before < count && self.nth(before, step) < until {
+        while before < count && self.packet_time(before, step) < until {
             before += 1;
         }
-        while self.nth(before - 1, step) >= until {
+        while self.packet_time(before - 1, step) >= until {
             before -= 1;
         }
         before
@@ -174,7 +174,7 @@ impl BurstPace {
 mod tests {
     #![allow(clippy::cast_possible_truncation, reason = "small draws")]
 
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
     use crate::frame::FrameKind;
@@ -199,39 +199,43 @@ mod tests {
 
     #[test]
     fn count_before_a_time_agrees_with_the_times() {
-        let mut rng = Rng::from_seed(4);
+        let mut rng = SeededRng::from_seed(4);
         for _ in 0..20_000 {
             let link = 1 + rng.next_u64() % (1 << 24);
             let least = (link >> FRACTION) as u32 + 2;
-            let gap = [0, least + rng.below(40) as u32][rng.below(2)];
-            let (step, count) = (BurstStep { link, gap }, 1 + rng.below(50) as u32);
+            let gap = [0, least + rng.next_below(40) as u32][rng.next_below(2)];
+            let (step, count) = (BurstStep { link, gap }, 1 + rng.next_below(50) as u32);
             let pace =
-                BurstPace { at: rng.next_u64() % 1_000, fraction: rng.below(1 << 20) as u64 };
+                BurstPace { at: rng.next_u64() % 1_000, fraction: rng.next_below(1 << 20) as u64 };
             let until = pace.at + 1 + rng.next_u64() % 800;
-            let expected = (0..count).filter(|idx| pace.nth(*idx, step) < until).count();
-            assert_eq!(pace.before(until, count, step) as usize, expected, "{pace:?} {step:?}");
-            let idx = rng.below(count as usize) as u32;
+            let expected = (0..count).filter(|idx| pace.packet_time(*idx, step) < until).count();
+            assert_eq!(
+                pace.count_before(until, count, step) as usize,
+                expected,
+                "{pace:?} {step:?}"
+            );
+            let idx = rng.next_below(count as usize) as u32;
             let rest = pace.from(idx, step);
             for later in idx..count {
-                assert_eq!(rest.nth(later - idx, step), pace.nth(later, step));
+                assert_eq!(rest.packet_time(later - idx, step), pace.packet_time(later, step));
             }
         }
     }
 
     #[test]
     fn packets_with_gaps_pass_alone() {
-        let mut rng = Rng::from_seed(5);
+        let mut rng = SeededRng::from_seed(5);
         for _ in 0..1_000 {
             let link = rng.next_u64() % (1 << 26);
-            let gap = (link >> FRACTION) as u32 + 2 + rng.below(1_000) as u32;
+            let gap = (link >> FRACTION) as u32 + 2 + rng.next_below(1_000) as u32;
             let alone = BurstStep { link, gap: 0 };
-            let begins = BurstPace { at: 1_000, fraction: rng.below(1 << 20) as u64 };
+            let begins = BurstPace { at: 1_000, fraction: rng.next_below(1 << 20) as u64 };
             let burst = begins.from(1, alone);
             let mut fraction = begins.fraction;
             for idx in 0..100 {
                 let at = begins.at + u64::from(idx) * u64::from(gap);
                 let one = BurstPace { at, fraction }.from(1, alone);
-                assert_eq!(burst.nth(idx, BurstStep { link, gap }), one.at);
+                assert_eq!(burst.packet_time(idx, BurstStep { link, gap }), one.at);
                 fraction = one.fraction;
             }
         }

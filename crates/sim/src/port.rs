@@ -1,10 +1,10 @@
 //! A port with its wire. It serializes frames at its rate and delivers them in order after the
 //! latency.
 
-use latput_units::{BitsPerSecond, Nanos, Rng};
+use latput_units::{BitsPerSecond, Nanos, SeededRng};
 
 use crate::agenda::{NEVER, Time};
-use crate::casts::short;
+use crate::casts::narrow_count;
 use crate::fifo::Fifo;
 use crate::frame::{Frame, on_wire};
 use crate::packet_bursts::{BurstPace, BurstStep, FRACTION};
@@ -12,14 +12,14 @@ use crate::timed_queue::{Timed, TimedQueue};
 
 /// The far end of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Far {
+pub(crate) enum FarEnd {
     Host(usize),
     Switch,
 }
 
 /// The source of a port's frames.
 #[derive(Debug)]
-pub(crate) enum Feed {
+pub(crate) enum FrameSource {
     /// The transmit rings of a host, in turn.
     Rings { first: usize, count: usize, turn: usize },
     /// The output buffer of a switch port.
@@ -28,7 +28,7 @@ pub(crate) enum Feed {
 
 /// A frame that is being sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sending {
+pub(crate) struct OutgoingFrame {
     /// The packet, or the current packet of a chunk.
     pub(crate) frame: Frame,
     /// The ring of the frame.
@@ -39,7 +39,7 @@ pub(crate) struct Sending {
 
 /// Packets on a wire, and when they arrive.
 #[derive(Clone, Copy, Debug, Default)]
-struct Travelling {
+struct InFlightBurst {
     pace: BurstPace,
     frame: Frame,
 }
@@ -47,9 +47,9 @@ struct Travelling {
 /// One direction of a link.
 #[derive(Debug)]
 pub(crate) struct Port {
-    pub(crate) feed: Feed,
-    pub(crate) far: Far,
-    pub(crate) sending: Option<Sending>,
+    pub(crate) feed: FrameSource,
+    pub(crate) far: FarEnd,
+    pub(crate) sending: Option<OutgoingFrame>,
     /// End of a pause that the far end asked for (802.3x).
     pub(crate) paused_until: Time,
     per_byte: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Port {
     last_arrival: Time,
     /// 512 bit times, the unit of pause frames.
     quantum: Time,
-    wire: TimedQueue<Travelling>,
+    wire: TimedQueue<InFlightBurst>,
     /// Packets of the longest burst whose times cannot overflow.
     longest_train: u32,
     pub(crate) dropped: u64,
@@ -69,12 +69,12 @@ pub(crate) struct Port {
     pub(crate) foreseen: Option<usize>,
     busy_until: Time,
     /// Known departures that were not reported to the ring.
-    departures: TimedQueue<Departures>,
+    departures: TimedQueue<DepartureBurst>,
 }
 
 /// Frames that leave at times known in advance.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Departures {
+pub(crate) struct DepartureBurst {
     pub(crate) pace: BurstPace,
     /// Bytes of each frame in interface counters.
     pub(crate) bytes: u32,
@@ -85,22 +85,22 @@ pub(crate) struct Departures {
     pub(crate) completes: Option<u32>,
 }
 
-impl Timed for Travelling {
+impl Timed for InFlightBurst {
     #[inline]
     fn at(&self) -> Time {
         self.pace.at
     }
 }
 
-impl Timed for Departures {
+impl Timed for DepartureBurst {
     #[inline]
     fn at(&self) -> Time {
         self.pace.at
     }
 }
 
-impl Departures {
-    pub(crate) const fn one(at: Time, bytes: u32, completes: Option<u32>) -> Self {
+impl DepartureBurst {
+    pub(crate) const fn from_single_frame(at: Time, bytes: u32, completes: Option<u32>) -> Self {
         Self { pace: BurstPace { at, fraction: 0 }, bytes, gap: 0, more: 0, completes }
     }
 
@@ -111,8 +111,8 @@ impl Departures {
 
 impl Port {
     pub(crate) fn new(
-        feed: Feed,
-        far: Far,
+        feed: FrameSource,
+        far: FarEnd,
         rate: BitsPerSecond,
         latency: Nanos,
         jitter: f64,
@@ -142,7 +142,7 @@ impl Port {
 
     /// The distance between packets of a burst.
     #[inline]
-    pub(crate) fn step(&self, counted_bytes: u32, gap: u32) -> BurstStep {
+    pub(crate) fn burst_step(&self, counted_bytes: u32, gap: u32) -> BurstStep {
         BurstStep { link: u64::from(on_wire(counted_bytes)) * self.per_byte, gap }
     }
 
@@ -150,7 +150,7 @@ impl Port {
     #[inline]
     pub(crate) fn serialize(&mut self, frame: &Frame) -> Time {
         let pace = BurstPace { at: 0, fraction: self.fraction };
-        let BurstPace { at, fraction } = pace.from(1, self.step(frame.counted_bytes(), 0));
+        let BurstPace { at, fraction } = pace.from(1, self.burst_step(frame.counted_bytes(), 0));
         self.fraction = fraction;
         at
     }
@@ -158,7 +158,7 @@ impl Port {
     /// Sends a burst, or the packets of a chunk, on a port with known departures: after earlier
     /// frames, from now on.
     #[inline]
-    pub(crate) fn foresee(&mut self, frame: &Frame, mss: u32, now: Time) {
+    pub(crate) fn foresee_frame(&mut self, frame: &Frame, mss: u32, now: Time) {
         if frame.is_chunk(mss) || frame.count() > self.longest_train {
             return self.foresee_parts(frame, mss, now);
         }
@@ -172,7 +172,7 @@ impl Port {
             return self.foresee_train(frame, bytes, now);
         }
         let full = (frame.payload - 1) / mss;
-        let packets = Frame { payload: mss, more: short(full - 1), ..*frame };
+        let packets = Frame { payload: mss, more: narrow_count(full - 1), ..*frame };
         self.foresee_train(&packets, None, now);
         let last = Frame {
             payload: frame.payload - full * mss,
@@ -186,8 +186,8 @@ impl Port {
     fn foresee_train(&mut self, frame: &Frame, completes: Option<u32>, now: Time) {
         let mut rest = *frame;
         while rest.count() > self.longest_train {
-            self.foresee_part(&rest.first(self.longest_train), completes, now);
-            rest = rest.after(self.longest_train);
+            self.foresee_part(&rest.first_packets(self.longest_train), completes, now);
+            rest = rest.packets_after(self.longest_train);
         }
         self.foresee_part(&rest, completes, now);
     }
@@ -195,7 +195,7 @@ impl Port {
     #[inline]
     fn foresee_part(&mut self, frame: &Frame, completes: Option<u32>, now: Time) {
         let bytes = frame.counted_bytes();
-        let step = self.step(bytes, 0);
+        let step = self.burst_step(bytes, 0);
         // An equal burst without a gap joins the last one, at whose end it begins.
         let is_behind = self.busy_until >= now;
         let before = self.busy_until.max(now);
@@ -210,20 +210,20 @@ impl Port {
             && last.completes == completes
             && last.count() <= longest
         {
-            last.more += short(frame.count());
+            last.more += narrow_count(frame.count());
         } else {
             let more = frame.more;
-            self.departures.push(Departures { pace, bytes, gap: 0, more, completes });
+            self.departures.push(DepartureBurst { pace, bytes, gap: 0, more, completes });
         }
         if is_behind
             && let Some(last) = self.wire.back_mut()
             && last.frame.is_followed_by(frame)
             && last.frame.count() <= longest
         {
-            last.frame.more += short(frame.count());
+            last.frame.more += narrow_count(frame.count());
         } else {
             let pace = BurstPace { at: pace.at + self.latency, ..pace };
-            self.wire.push(Travelling { pace, frame: *frame });
+            self.wire.push(InFlightBurst { pace, frame: *frame });
         }
     }
 
@@ -231,7 +231,7 @@ impl Port {
     /// one burst.
     #[inline]
     pub(crate) fn most_apart(&self, frame: &Frame, gap: u32, first: Time) -> u32 {
-        let link_ns = (self.step(frame.counted_bytes(), 0).link >> FRACTION) + 1;
+        let link_ns = (self.burst_step(frame.counted_bytes(), 0).link >> FRACTION) + 1;
         let is_free = self.busy_until < first && link_ns < u64::from(gap);
         if is_free { self.longest_train } else { 0 }
     }
@@ -241,13 +241,14 @@ impl Port {
     #[inline]
     pub(crate) fn foresee_apart(&mut self, frame: &Frame, first: Time) {
         let (bytes, gap) = (frame.counted_bytes(), frame.gap());
-        let pace = BurstPace { at: first, fraction: self.fraction }.from(1, self.step(bytes, 0));
-        let last = pace.from(u32::from(frame.more), self.step(bytes, gap));
+        let pace =
+            BurstPace { at: first, fraction: self.fraction }.from(1, self.burst_step(bytes, 0));
+        let last = pace.from(u32::from(frame.more), self.burst_step(bytes, gap));
         (self.busy_until, self.fraction) = (last.at, last.fraction);
         let (more, completes) = (frame.more, Some(bytes));
-        self.departures.push(Departures { pace, bytes, gap, more, completes });
+        self.departures.push(DepartureBurst { pace, bytes, gap, more, completes });
         let pace = BurstPace { at: pace.at + self.latency, ..pace };
-        self.wire.push(Travelling { pace, frame: *frame });
+        self.wire.push(InFlightBurst { pace, frame: *frame });
     }
 
     /// When the next departure completes a descriptor.
@@ -276,7 +277,7 @@ impl Port {
     pub(crate) fn depart_before(
         &mut self,
         until: Time,
-        mut hear: impl FnMut(&Departures, BurstStep),
+        mut hear: impl FnMut(&DepartureBurst, BurstStep),
     ) {
         while self.departures.next() < until {
             let front = self.departures.front();
@@ -292,18 +293,18 @@ impl Port {
 
     /// The part of the next burst that departs before `until`. There is some.
     #[inline(never)]
-    fn part_before(&mut self, until: Time) -> (Departures, BurstStep) {
+    fn part_before(&mut self, until: Time) -> (DepartureBurst, BurstStep) {
         let per_byte = self.per_byte;
         let all = *self.departures.front();
         let step = BurstStep { link: u64::from(on_wire(all.bytes)) * per_byte, gap: all.gap };
-        let count = all.pace.before(until, all.count(), step);
+        let count = all.pace.count_before(until, all.count(), step);
         if count == all.count() {
             self.departures.drop_front();
             return (all, step);
         }
-        let (pace, more) = (all.pace.from(count, step), all.more - short(count));
-        self.departures.set_front(Departures { pace, more, ..all });
-        (Departures { more: short(count - 1), ..all }, step)
+        let (pace, more) = (all.pace.from(count, step), all.more - narrow_count(count));
+        self.departures.set_front(DepartureBurst { pace, more, ..all });
+        (DepartureBurst { more: narrow_count(count - 1), ..all }, step)
     }
 
     /// Whether any departure is unreported.
@@ -315,18 +316,18 @@ impl Port {
     /// The last bit of `frame` leaves now.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a jitter of a latency is a latency")]
-    pub(crate) fn depart(&mut self, frame: Frame, now: Time, rng: &mut Rng) {
+    pub(crate) fn put_on_wire(&mut self, frame: Frame, now: Time, rng: &mut SeededRng) {
         let mut at = now + self.latency;
         if self.jitter > 0.0 {
-            at += (rng.uniform() * self.jitter * self.latency as f64) as Time;
+            at += (rng.next_uniform() * self.jitter * self.latency as f64) as Time;
             at = at.max(self.last_arrival);
             self.last_arrival = at;
         }
-        self.wire.push(Travelling { pace: BurstPace { at, fraction: 0 }, frame });
+        self.wire.push(InFlightBurst { pace: BurstPace { at, fraction: 0 }, frame });
     }
 
     /// The far end asks for a pause of `quanta`; 0 ends an earlier one.
-    pub(crate) fn pause(&mut self, quanta: u32, now: Time) {
+    pub(crate) fn set_pause(&mut self, quanta: u32, now: Time) {
         self.paused_until = now + u64::from(quanta) * self.quantum;
     }
 
@@ -338,7 +339,7 @@ impl Port {
 
     /// Removes the frame that arrives now.
     #[inline]
-    pub(crate) fn arrive(&mut self) -> Frame {
+    pub(crate) fn pop_arrival(&mut self) -> Frame {
         let at = self.next_arrival();
         let (_, frame) = self.arrive_before(at + 1, 1).expect("a wire is due with a frame on it");
         frame
@@ -350,7 +351,7 @@ impl Port {
         if self.wire.next() >= until {
             return None;
         }
-        let Travelling { pace, frame } = self.wire.front();
+        let InFlightBurst { pace, frame } = self.wire.front();
         (frame.more == 0).then_some((*pace, frame))
     }
 
@@ -373,15 +374,18 @@ impl Port {
     #[inline(never)]
     fn take_arrivals(&mut self, until: Time, most: u32) -> (BurstPace, Frame) {
         let per_byte = self.per_byte;
-        let Travelling { pace, frame } = *self.wire.front();
+        let InFlightBurst { pace, frame } = *self.wire.front();
         let step = BurstStep { link: u64::from(frame.wire_bytes()) * per_byte, gap: frame.gap() };
-        let count = pace.before(until, frame.count(), step).min(most);
+        let count = pace.count_before(until, frame.count(), step).min(most);
         if count == frame.count() {
             self.wire.drop_front();
             return (pace, frame);
         }
-        self.wire.set_front(Travelling { pace: pace.from(count, step), frame: frame.after(count) });
-        (pace, frame.first(count))
+        self.wire.set_front(InFlightBurst {
+            pace: pace.from(count, step),
+            frame: frame.packets_after(count),
+        });
+        (pace, frame.first_packets(count))
     }
 
     #[cfg(test)]
@@ -419,9 +423,9 @@ mod tests {
             (10_000_000_000, 1_000, 67_200),
             (100_000_000_000, 10_000, 67_200),
         ] {
-            let feed = Feed::Rings { first: 0, count: 1, turn: 0 };
+            let feed = FrameSource::Rings { first: 0, count: 1, turn: 0 };
             let rate = BitsPerSecond::new(rate_bps);
-            let mut port = Port::new(feed, Far::Host(0), rate, Nanos::ZERO, 0.0);
+            let mut port = Port::new(feed, FarEnd::Host(0), rate, Nanos::ZERO, 0.0);
             let total: Time = (0..frames).map(|_| port.serialize(&Frame::default())).sum();
             assert!(total.abs_diff(expected_ns) <= 1, "{rate_bps}: {total}");
         }
@@ -429,18 +433,18 @@ mod tests {
 
     #[test]
     fn jitter_never_reorders() {
-        let feed = Feed::Rings { first: 0, count: 1, turn: 0 };
+        let feed = FrameSource::Rings { first: 0, count: 1, turn: 0 };
         let rate = BitsPerSecond::new(1_000_000_000);
-        let mut port = Port::new(feed, Far::Host(0), rate, Nanos::from_us(10), 0.5);
-        let mut rng = Rng::from_seed(1);
+        let mut port = Port::new(feed, FarEnd::Host(0), rate, Nanos::from_us(10), 0.5);
+        let mut rng = SeededRng::from_seed(1);
         for now in 0..1_000 {
-            port.depart(Frame { seq: now, ..Frame::default() }, now * 100, &mut rng);
+            port.put_on_wire(Frame { seq: now, ..Frame::default() }, now * 100, &mut rng);
         }
         let mut last = 0;
         for seq in 0..1_000 {
             assert!(port.next_arrival() >= last);
             last = port.next_arrival();
-            assert_eq!(port.arrive().seq, seq);
+            assert_eq!(port.pop_arrival().seq, seq);
         }
     }
 }

@@ -11,9 +11,9 @@ use latput_trial::workload::Workload;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{Adaptation, Machine, Nic, Stack};
-use crate::scenario::{Adaptive, Host, Network, Scenario};
-use crate::validate::Invalid;
+use crate::machine::{AdaptiveModeration, Machine, NetworkStack, Nic};
+use crate::scenario::{AdaptivePolicies, Host, Network, Scenario};
+use crate::validate::InvalidValue;
 use crate::workload;
 
 pub use self::text::{TextError, read_toml};
@@ -27,7 +27,7 @@ const MOST_GENERATORS: u32 = 64;
 /// A system: the machine under test, its load generators, and the network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Profile {
+pub struct SystemProfile {
     /// Must be [`SCHEMA`].
     pub schema: u32,
     /// The name, as in `sim:NAME`.
@@ -56,7 +56,7 @@ pub struct HostProfile {
     /// NIC and driver.
     pub nic: Nic,
     /// Network stack.
-    pub stack: Stack,
+    pub stack: NetworkStack,
 }
 
 /// The network of a profile.
@@ -88,24 +88,24 @@ const fn ethernet_mtu() -> Bytes {
     Bytes::new(1_500)
 }
 
-impl Profile {
+impl SystemProfile {
     /// The checked scenario of one trial: `workload` between the generators and the system under
     /// test. Host 0 is the first generator and host 1 the system under test. Further generators
     /// follow; the observer is last.
-    pub fn scenario(
+    pub fn build_scenario(
         &self,
         workload: &Workload,
         seed: u64,
         duration: Nanos,
-    ) -> Result<Scenario, Invalid> {
+    ) -> Result<Scenario, InvalidValue> {
         if self.schema != SCHEMA {
-            return Err(Invalid {
+            return Err(InvalidValue {
                 key: String::from("schema"),
                 found: self.schema.to_string(),
                 wanted: format!("{SCHEMA}, the schema that this version reads"),
             });
         }
-        let mut hosts = self.hosts()?;
+        let mut hosts = self.build_hosts()?;
         for host in &mut hosts {
             workload::set_options(&mut host.stack, &workload.sockets, &workload.traffic)?;
         }
@@ -114,7 +114,7 @@ impl Profile {
             of_role.map(|(idx, _)| idx)
         };
         let generators: Vec<usize> = by_role(Role::Generator).collect();
-        let loads = workload::loads(workload, &generators, by_role(Role::Observer).next())?;
+        let loads = workload::build_loads(workload, &generators, by_role(Role::Observer).next())?;
         let scenario = Scenario {
             seed,
             warmup: Nanos::from_ns(duration.as_ns() / 10),
@@ -133,8 +133,8 @@ impl Profile {
         Ok(scenario)
     }
 
-    fn hosts(&self) -> Result<Vec<Host>, Invalid> {
-        let refused = |key: &str, found: String, wanted: &str| Invalid {
+    fn build_hosts(&self) -> Result<Vec<Host>, InvalidValue> {
+        let refused = |key: &str, found: String, wanted: &str| InvalidValue {
             key: key.to_owned(),
             found,
             wanted: wanted.to_owned(),
@@ -149,24 +149,26 @@ impl Profile {
             return Err(refused("network.switch_buffer_bytes", String::from("absent"), wanted));
         }
         let generator = self.generator.as_ref().unwrap_or(&self.sut);
-        let mut hosts =
-            vec![host("generator", Role::Generator, generator), host("sut", Role::Sut, &self.sut)];
+        let mut hosts = vec![
+            build_host("generator", Role::Generator, generator),
+            build_host("sut", Role::Sut, &self.sut),
+        ];
         for number in 2..=self.generators {
-            hosts.push(host(&format!("generator-{number}"), Role::Generator, generator));
+            hosts.push(build_host(&format!("generator-{number}"), Role::Generator, generator));
         }
-        hosts.extend(self.observer.iter().map(|it| host("observer", Role::Observer, it)));
+        hosts.extend(self.observer.iter().map(|it| build_host("observer", Role::Observer, it)));
         Ok(hosts)
     }
 }
 
-fn host(name: &str, role: Role, profile: &HostProfile) -> Host {
+fn build_host(name: &str, role: Role, profile: &HostProfile) -> Host {
     Host {
         name: name.to_owned(),
         role,
         machine: profile.machine,
         nic: profile.nic.clone(),
         stack: profile.stack.clone(),
-        adaptive: adaptive(&profile.nic),
+        adaptive: build_adaptive_policies(&profile.nic),
     }
 }
 
@@ -174,23 +176,30 @@ fn host(name: &str, role: Role, profile: &HostProfile) -> Host {
 const DIM_LATENCY: Nanos = Nanos::from_us(50);
 
 /// The policies of a NIC with adaptive moderation.
-fn adaptive(nic: &Nic) -> Adaptive {
+fn build_adaptive_policies(nic: &Nic) -> AdaptivePolicies {
     let dim = |is_on: bool, profile, points| {
         is_on.then(|| Policy::Dim(Dim::with_points(profile, points)))
     };
     let throttle = match nic.adaptation {
-        Some(Adaptation::Dim) => {
-            return Adaptive {
+        Some(AdaptiveModeration::Dim) => {
+            return AdaptivePolicies {
                 rx: dim(nic.adaptive_rx, dim::DimProfile::RxEqe, nic.rx_points()),
                 tx: dim(nic.adaptive_tx, dim::DimProfile::TxEqe, nic.tx_points()),
                 latency: DIM_LATENCY,
-                ..Adaptive::default()
+                ..AdaptivePolicies::default()
             };
         }
-        Some(Adaptation::E1000) => Policy::E1000(E1000::new(nic.parameters.mode())),
-        Some(Adaptation::Igb) => Policy::Aim(Aim::new(aim::Flavour::IgbConservative)),
-        Some(Adaptation::Ixgbe) => Policy::Ixgbe(Ixgbe::new(ixgbe::Version::OutOfTree)),
-        None => return Adaptive::default(),
+        Some(AdaptiveModeration::E1000) => {
+            Policy::E1000(E1000::new(nic.parameters.throttle_mode()))
+        }
+        Some(AdaptiveModeration::Igb) => Policy::Aim(Aim::new(aim::AimVariant::IgbConservative)),
+        Some(AdaptiveModeration::Ixgbe) => {
+            Policy::Ixgbe(Ixgbe::new(ixgbe::IxgbeVersion::OutOfTree))
+        }
+        None => return AdaptivePolicies::default(),
     };
-    Adaptive { throttle: Some(throttle).filter(|_| nic.adaptive_rx), ..Adaptive::default() }
+    AdaptivePolicies {
+        throttle: Some(throttle).filter(|_| nic.adaptive_rx),
+        ..AdaptivePolicies::default()
+    }
 }

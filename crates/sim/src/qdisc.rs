@@ -19,7 +19,7 @@ const QUANTUM: i64 = 1_514;
 /// The queue discipline of one transmit queue.
 #[derive(Debug)]
 pub(crate) enum Qdisc {
-    Plain(Plain),
+    Plain(FifoQdisc),
     FqCodel(Box<FqCodel>),
 }
 
@@ -28,10 +28,10 @@ impl Qdisc {
     pub(crate) fn new(settings: machine::Qdisc, mss: u32) -> Self {
         match settings {
             machine::Qdisc::Pfifo { limit_packets } => {
-                Self::Plain(Plain::new(limit_packets as usize, u64::MAX, mss))
+                Self::Plain(FifoQdisc::new(limit_packets as usize, u64::MAX, mss))
             }
             machine::Qdisc::Bfifo { limit_bytes } => {
-                Self::Plain(Plain::new(usize::MAX, limit_bytes.get(), mss))
+                Self::Plain(FifoQdisc::new(usize::MAX, limit_bytes.get(), mss))
             }
             machine::Qdisc::FqCodel { limit_packets, target, interval } => Self::FqCodel(Box::new(
                 FqCodel::new(limit_packets as usize, target.as_ns(), interval.as_ns(), mss),
@@ -66,7 +66,9 @@ impl Qdisc {
     pub(crate) fn push(&mut self, now: Time, burst: &Frame) -> u64 {
         match self {
             Self::Plain(plain) => plain.push(burst),
-            Self::FqCodel(queues) => burst.each().map(|packet| queues.push(now, packet)).sum(),
+            Self::FqCodel(queues) => {
+                burst.iter_packets().map(|packet| queues.push(now, packet)).sum()
+            }
         }
     }
 
@@ -82,7 +84,7 @@ impl Qdisc {
 
 /// First in, first out, with tail drop.
 #[derive(Debug)]
-pub(crate) struct Plain {
+pub(crate) struct FifoQdisc {
     frames: PacketBursts,
     bytes: u64,
     most: usize,
@@ -90,7 +92,7 @@ pub(crate) struct Plain {
     mss: u32,
 }
 
-impl Plain {
+impl FifoQdisc {
     fn new(most: usize, most_bytes: u64, mss: u32) -> Self {
         Self { frames: PacketBursts::with_capacity(64), bytes: 0, most, most_bytes, mss }
     }
@@ -107,10 +109,10 @@ impl Plain {
             return 0;
         }
         if fits == 0 {
-            return burst.packets(self.mss);
+            return burst.wire_packets(self.mss);
         }
-        self.frames.push(&burst.first(fits));
-        burst.after(fits).packets(self.mss)
+        self.frames.push(&burst.first_packets(fits));
+        burst.packets_after(fits).wire_packets(self.mss)
     }
 
     /// Dequeues the next burst, at most `most` packets. The queue must not be empty.
@@ -125,7 +127,7 @@ impl Plain {
 /// The flows of `fq_codel`.
 #[derive(Debug)]
 pub(crate) struct FqCodel {
-    flows: Vec<Flow>,
+    flows: Vec<CodelFlow>,
     new: Fifo<u32>,
     old: Fifo<u32>,
     len: usize,
@@ -136,7 +138,7 @@ pub(crate) struct FqCodel {
 }
 
 #[derive(Debug)]
-struct Flow {
+struct CodelFlow {
     frames: Fifo<(Time, Frame)>,
     bytes: u64,
     deficit: i64,
@@ -151,7 +153,7 @@ struct Flow {
 
 impl FqCodel {
     fn new(limit: usize, target: Time, interval: Time, mss: u32) -> Self {
-        let flow = |_| Flow {
+        let flow = |_| CodelFlow {
             frames: Fifo::empty(), // most of a thousand flows never have one
             bytes: 0,
             deficit: 0,
@@ -191,11 +193,11 @@ impl FqCodel {
 
     fn drop_from_fattest(&mut self) -> u64 {
         let fattest = self.flows.iter_mut().max_by_key(|flow| flow.bytes);
-        let Some((_, frame)) = fattest.and_then(Flow::take) else {
+        let Some((_, frame)) = fattest.and_then(CodelFlow::take) else {
             return 0;
         };
         self.len -= 1;
-        frame.packets(self.mss)
+        frame.wire_packets(self.mss)
     }
 
     /// Dequeues the next packet. Returns it with the number of drops.
@@ -251,7 +253,7 @@ struct CodelControl {
     dropped: u64,
 }
 
-impl Flow {
+impl CodelFlow {
     fn take(&mut self) -> Option<(Time, Frame)> {
         let (since, frame) = self.frames.pop()?;
         self.bytes -= u64::from(frame.counted_bytes());
@@ -280,7 +282,7 @@ impl Flow {
         if self.dropping {
             while late && now >= self.drop_next {
                 self.count += 1;
-                control.dropped += frame.packets(mss);
+                control.dropped += frame.wire_packets(mss);
                 let Some(next) = self.take_and_judge(control) else {
                     self.dropping = false;
                     return None;
@@ -290,7 +292,7 @@ impl Flow {
             }
             self.dropping = late;
         } else if late {
-            control.dropped += frame.packets(mss);
+            control.dropped += frame.wire_packets(mss);
             self.dropping = true;
             let recent = now < self.drop_next + 16 * interval;
             let delta = self.count - self.last_count;
@@ -324,18 +326,18 @@ mod tests {
 
     #[test]
     fn train_fills_room_and_leaves_in_parts() {
-        let bytes = latput_units::Bytes::new(5 * u64::from(packet(1).counted_bytes()) + 1);
+        let bytes = latput_units::Bytes::new(5 * u64::from(build_packet(1).counted_bytes()) + 1);
         for settings in [
             machine::Qdisc::Pfifo { limit_packets: 5 },
             machine::Qdisc::Bfifo { limit_bytes: bytes },
         ] {
             let mut qdisc = Qdisc::new(settings, 1_448);
-            assert_eq!(qdisc.push(0, &Frame { more: 2, ..packet(1) }), 0);
-            assert_eq!(qdisc.push(0, &Frame { more: 3, ..packet(2) }), 2);
-            assert_eq!(qdisc.push(0, &packet(3)), 1);
+            assert_eq!(qdisc.push(0, &Frame { more: 2, ..build_packet(1) }), 0);
+            assert_eq!(qdisc.push(0, &Frame { more: 3, ..build_packet(2) }), 2);
+            assert_eq!(qdisc.push(0, &build_packet(3)), 1);
             let parts = [2, 8, 8].map(|most| qdisc.pop(0, most).0.unwrap());
             assert_eq!(parts.map(|part| (part.end, part.count())), [(1, 2), (1, 1), (2, 2)]);
-            assert!(qdisc.is_empty() && qdisc.push(0, &Frame { more: 4, ..packet(4) }) == 0);
+            assert!(qdisc.is_empty() && qdisc.push(0, &Frame { more: 4, ..build_packet(4) }) == 0);
         }
     }
 
@@ -343,9 +345,9 @@ mod tests {
     fn thin_flow_overtakes_a_fat_one() {
         let mut qdisc = Qdisc::new(machine::Qdisc::FQ_CODEL, 1_448);
         for _ in 0..100 {
-            qdisc.push(0, &packet(1));
+            qdisc.push(0, &build_packet(1));
         }
-        qdisc.push(0, &packet(2));
+        qdisc.push(0, &build_packet(2));
         let order: Vec<u32> = (0..4).map(|_| qdisc.pop(0, 1).0.unwrap().end).collect();
         assert_eq!(order, [1, 2, 1, 1]);
     }
@@ -354,9 +356,9 @@ mod tests {
     fn flows_share_by_bytes() {
         let mut qdisc = Qdisc::new(machine::Qdisc::FQ_CODEL, 1_448);
         for _ in 0..300 {
-            qdisc.push(0, &packet(1));
+            qdisc.push(0, &build_packet(1));
             for _ in 0..5 {
-                qdisc.push(0, &Frame { payload: 258, ..packet(2) });
+                qdisc.push(0, &Frame { payload: 258, ..build_packet(2) });
             }
         }
         let mut bytes = [0; 3];
@@ -389,7 +391,7 @@ mod tests {
         for round in 0..10_000_u64 {
             for end in 0..3 {
                 pushed += 1;
-                dropped += qdisc.push(round * MS, &packet(end));
+                dropped += qdisc.push(round * MS, &build_packet(end));
             }
             let (frame, lost) = qdisc.pop(round * MS, 1);
             out += u64::from(frame.is_some());
@@ -405,14 +407,14 @@ mod tests {
         for now in (0..2_000).map(|ms| ms * MS + delay) {
             // Keep the backlog at `delay` of one packet per millisecond.
             while (qdisc.len() as u64) < delay / MS {
-                qdisc.push(now, &packet(1));
+                qdisc.push(now, &build_packet(1));
             }
             drops += qdisc.pop(now, 1).1;
         }
         drops
     }
 
-    fn packet(end: u32) -> Frame {
+    fn build_packet(end: u32) -> Frame {
         Frame { end, payload: 1_472, kind: FrameKind::Udp, ..Frame::default() }
     }
 }

@@ -1,22 +1,22 @@
 //! A pair of NIC rings with their interrupt vector, shared by driver and hardware.
 
-use latput_policy::{ByteLimit, Decision, Observation, Policy, SMALL_BYTES};
+use latput_policy::{ByteLimit, Decision, Policy, QueueObservation, SMALL_BYTES};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use crate::agenda::Time;
 use crate::casts::id;
 use crate::fifo::Fifo;
 use crate::frame::Frame;
-use crate::machine::Driver;
+use crate::machine::DriverMode;
 use crate::packet_bursts::{BurstPace, BurstStep, PacketBursts};
-use crate::port::{Departures, Port};
+use crate::port::{DepartureBurst, Port};
 use crate::qdisc::Qdisc;
-use crate::scenario::{Adaptive, Host};
-use crate::vector::{Coalescing, Vector};
+use crate::scenario::{AdaptivePolicies, Host};
+use crate::vector::{Coalescing, InterruptVector};
 
 /// Counts of a queue since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counters {
+pub(crate) struct QueueCounters {
     pub(crate) interrupts: u64,
     pub(crate) polls: u64,
     pub(crate) empty_polls: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Counters {
 
 /// Properties of a queue's link.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wire {
+pub(crate) struct LinkProperties {
     pub(crate) rate: BitsPerSecond,
     /// Largest payload of a TCP segment.
     pub(crate) mss: u32,
@@ -40,7 +40,7 @@ pub(crate) struct Wire {
 /// A receive ring, a transmit ring and their vector.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "who polls and how far, each by itself")]
-pub(crate) struct Queue {
+pub(crate) struct NicQueue {
     pub(crate) host: usize,
     /// The port whose wire carries packets for this queue only. Arrivals that change nothing stay
     /// there until the ring is read.
@@ -51,10 +51,10 @@ pub(crate) struct Queue {
     /// The core of the interrupts.
     pub(crate) core: usize,
     pub(crate) port: usize,
-    pub(crate) driver: Driver,
+    pub(crate) driver: DriverMode,
     /// The thread that polls it, with threaded NAPI.
     pub(crate) poll_thread: Option<usize>,
-    pub(crate) vector: Vector,
+    pub(crate) vector: InterruptVector,
     /// Received packets in descriptors. The host sees the first `visible` of them.
     pub(crate) rx: PacketBursts,
     pub(crate) rx_limit: usize,
@@ -89,18 +89,24 @@ pub(crate) struct Queue {
     pub(crate) blocked: Vec<(u32, u32)>,
     /// Whether a policy samples its polls, its own or one shared by all queues of the host.
     pub(crate) is_sampled: bool,
-    adaptive: Adaptive,
+    adaptive: AdaptivePolicies,
     /// A decided setting with the time at which it applies.
     pending: Option<(Time, Coalescing)>,
     wanted: Coalescing,
-    sample: Observation,
-    pub(crate) counters: Counters,
+    sample: QueueObservation,
+    pub(crate) counters: QueueCounters,
 }
 
-impl Queue {
-    pub(crate) fn new(host_idx: usize, host: &Host, core: usize, phase: Time, wire: &Wire) -> Self {
+impl NicQueue {
+    pub(crate) fn new(
+        host_idx: usize,
+        host: &Host,
+        core: usize,
+        phase: Time,
+        wire: &LinkProperties,
+    ) -> Self {
         let mut wanted = host.nic.coalescing;
-        let initial = |policy: &Option<Policy>| policy.as_ref().map(Policy::initial);
+        let initial = |policy: &Option<Policy>| policy.as_ref().map(Policy::initial_moderation);
         if let Some(target) = initial(&host.adaptive.throttle) {
             wanted.throttle = wanted.throttle.with_interval(target.delay);
         }
@@ -114,8 +120,8 @@ impl Queue {
         if adaptive.shares_throttle {
             adaptive.throttle = None;
         }
-        let mut vector = Vector::new(wanted, phase, i64::from(host.machine.clock_ppm));
-        if host.nic.driver == Driver::Polling {
+        let mut vector = InterruptVector::new(wanted, phase, i64::from(host.machine.clock_ppm));
+        if host.nic.driver == DriverMode::Polling {
             vector.mask();
         }
         Self {
@@ -152,8 +158,8 @@ impl Queue {
             adaptive,
             pending: None,
             wanted,
-            sample: Observation { link: wire.rate, ..Observation::default() },
-            counters: Counters::default(),
+            sample: QueueObservation { link: wire.rate, ..QueueObservation::default() },
+            counters: QueueCounters::default(),
         }
     }
 
@@ -181,7 +187,7 @@ impl Queue {
             let most = count;
             count = 0;
             while count < most && limit.is_open() {
-                limit.sent(bytes);
+                limit.record_queued(bytes);
                 count += 1;
             }
         }
@@ -195,7 +201,7 @@ impl Queue {
     pub(crate) fn arrival_ahead(&self, wire: &Port, due: &mut Time) -> Time {
         let arrival = wire.next_arrival();
         let foresees = self.foresees && self.rx.len() < self.rx_limit;
-        self.vector.rx_ahead(arrival).merge(foresees, arrival, due)
+        self.vector.rx_ahead(arrival).merge_due(foresees, arrival, due)
     }
 
     /// When the next departure of a port with known departures must be processed; see
@@ -203,13 +209,13 @@ impl Queue {
     #[inline]
     pub(crate) fn departure_ahead(&self, port: &Port, due: &mut Time) -> Time {
         let sent = port.next_completion();
-        self.vector.tx_ahead(sent).merge(self.foresees, sent, due)
+        self.vector.tx_ahead(sent).merge_due(self.foresees, sent, due)
     }
 
     /// Adds a burst to the receive ring at this pace. Returns whether the vector's due time may
     /// have changed.
     #[inline]
-    pub(crate) fn received(&mut self, frame: &Frame, pace: BurstPace, step: BurstStep) -> bool {
+    pub(crate) fn add_received(&mut self, frame: &Frame, pace: BurstPace, step: BurstStep) -> bool {
         let count = frame.count();
         self.counters.rx_packets += u64::from(count);
         self.counters.rx_bytes += u64::from(count) * u64::from(frame.counted_bytes());
@@ -217,21 +223,21 @@ impl Queue {
         if !self.vector.coalescing().status_block {
             self.visible += count as usize;
         }
-        self.vector.rx(count, |idx| pace.nth(idx, step))
+        self.vector.add_received(count, |idx| pace.packet_time(idx, step))
     }
 
     /// Processes departures of its port before `until`.
     #[inline]
     pub(crate) fn settle_departures(&mut self, port: &mut Port, until: Time) {
         port.depart_before(until, |departures, step| {
-            self.sent(departures, step);
+            self.record_sent(departures, step);
         });
     }
 
     /// Packets have left. Returns whether the vector's due time may have changed.
     #[inline]
-    pub(crate) fn sent(&mut self, departures: &Departures, step: BurstStep) -> bool {
-        let Departures { pace, bytes, completes, .. } = departures;
+    pub(crate) fn record_sent(&mut self, departures: &DepartureBurst, step: BurstStep) -> bool {
+        let DepartureBurst { pace, bytes, completes, .. } = departures;
         let count = departures.count();
         self.counters.tx_packets += u64::from(count);
         self.counters.tx_bytes += u64::from(count) * u64::from(*bytes);
@@ -239,7 +245,7 @@ impl Queue {
             Some(completed) if !self.hands_over => {
                 self.done += count;
                 self.done_bytes += u64::from(count) * u64::from(*completed);
-                self.vector.tx(count, |idx| pace.nth(idx, step))
+                self.vector.add_completions(count, |idx| pace.packet_time(idx, step))
             }
             _ => false,
         }
@@ -247,12 +253,12 @@ impl Queue {
 
     /// Packets (or chunks) from the stack that the driver has not reaped.
     #[inline]
-    pub(crate) fn unsent(&self) -> u32 {
+    pub(crate) fn unreaped_packets(&self) -> u32 {
         self.tx_used + id(self.qdisc.len())
     }
 
     /// The driver reaps `count` sent packets.
-    pub(crate) fn reap(&mut self, count: u32, now: Time) {
+    pub(crate) fn reap_completions(&mut self, count: u32, now: Time) {
         // Bytes of the reaped completions, in proportion if some came after the poll counted.
         let bytes = if count == self.done {
             self.done_bytes
@@ -264,11 +270,14 @@ impl Queue {
         self.tx_used -= count;
         if self.is_sampled {
             self.sample.tx.packets += count;
-            self.sample.tx.bytes = self.sample.tx.bytes.saturating_add(clamp(bytes));
+            self.sample.tx.bytes = self.sample.tx.bytes.saturating_add(clamp_to_u32(bytes));
         }
         if let Some(limit) = &mut self.byte_limit {
             let now = Nanos::from_ns(now);
-            limit.step(&latput_policy::byte_limit::Completion { bytes: Bytes::new(bytes), now });
+            limit.step(&latput_policy::byte_limit::CompletionEvent {
+                bytes: Bytes::new(bytes),
+                now,
+            });
         }
     }
 
@@ -295,21 +304,21 @@ impl Queue {
 
     /// The vector fired.
     #[inline]
-    pub(crate) fn interrupted(&mut self) {
+    pub(crate) fn count_interrupt(&mut self) {
         self.counters.interrupts += 1;
         self.sample.interrupts += 1;
     }
 
     /// The counts since the last sample.
-    pub(crate) fn take_sample(&mut self, now: Time) -> Observation {
-        let fresh = Observation { link: self.sample.link, ..Observation::default() };
-        Observation { now: Nanos::from_ns(now), ..std::mem::replace(&mut self.sample, fresh) }
+    pub(crate) fn take_sample(&mut self, now: Time) -> QueueObservation {
+        let fresh = QueueObservation { link: self.sample.link, ..QueueObservation::default() };
+        QueueObservation { now: Nanos::from_ns(now), ..std::mem::replace(&mut self.sample, fresh) }
     }
 
     /// Ends a poll: the policies decide, and earlier decisions are applied.
-    pub(crate) fn adapt(&mut self, sample: &Observation) {
+    pub(crate) fn adapt_moderation(&mut self, sample: &QueueObservation) {
         let now = sample.now.as_ns();
-        self.decide(sample);
+        self.decide_moderation(sample);
         if let Some((from, coalescing)) = self.pending
             && from <= now
         {
@@ -324,7 +333,7 @@ impl Queue {
         self.pending = Some((now + self.adaptive.latency.as_ns(), self.wanted));
     }
 
-    fn decide(&mut self, sample: &Observation) {
+    fn decide_moderation(&mut self, sample: &QueueObservation) {
         let before = self.wanted;
         let step = |policy: &mut Option<Policy>| match policy.as_mut()?.step(sample) {
             Decision::Keep => None,
@@ -348,6 +357,6 @@ impl Queue {
     }
 }
 
-fn clamp(bytes: u64) -> u32 {
+fn clamp_to_u32(bytes: u64) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }

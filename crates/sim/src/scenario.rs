@@ -4,7 +4,7 @@ use latput_policy::Policy;
 use latput_trial::observation::Role;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
-use crate::machine::{Machine, Nic, Stack};
+use crate::machine::{Machine, NetworkStack, Nic};
 
 /// The complete input of one run. The same scenario gives the same outcome, bit by bit.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,9 +35,9 @@ pub struct Host {
     /// NIC and driver.
     pub nic: Nic,
     /// Network stack.
-    pub stack: Stack,
+    pub stack: NetworkStack,
     /// Policies that adapt the moderation of each vector during the run.
-    pub adaptive: Adaptive,
+    pub adaptive: AdaptivePolicies,
 }
 
 impl Default for Host {
@@ -48,15 +48,15 @@ impl Default for Host {
             role: Role::Sut,
             machine: Machine::default(),
             nic: Nic::default(),
-            stack: Stack::default(),
-            adaptive: Adaptive::default(),
+            stack: NetworkStack::default(),
+            adaptive: AdaptivePolicies::default(),
         }
     }
 }
 
 /// Policies. Each vector has a copy unless they share one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Adaptive {
+pub struct AdaptivePolicies {
     /// Adapts the throttle's interval.
     pub throttle: Option<Policy>,
     /// Whether one copy samples all vectors of the host and decides for all: a daemon, or a device
@@ -70,7 +70,7 @@ pub struct Adaptive {
     pub latency: Nanos,
 }
 
-impl Adaptive {
+impl AdaptivePolicies {
     /// Whether there is any policy.
     pub fn is_active(&self) -> bool {
         self.throttle.is_some() || self.rx.is_some() || self.tx.is_some()
@@ -112,7 +112,7 @@ pub struct Load {
     /// The host that answers or receives.
     pub to: usize,
     /// The kind of traffic.
-    pub traffic: Traffic,
+    pub traffic: TrafficKind,
     /// The core that the process at `from` is bound to.
     pub from_core: Option<u32>,
     /// The core that the process at `to` is bound to.
@@ -122,7 +122,7 @@ pub struct Load {
     /// The time after which it sends nothing new.
     pub stop: Option<Nanos>,
     /// Options of its traffic.
-    pub form: Form,
+    pub form: TrafficOptions,
     /// An earlier load whose counts include this one's: threads of one workload.
     pub counted_with: Option<usize>,
 }
@@ -130,9 +130,9 @@ pub struct Load {
 /// Options of a load's traffic. The default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of one traffic by itself")]
-pub struct Form {
+pub struct TrafficOptions {
     /// Open loop: the times at which requests (or a stream's messages) leave.
-    pub arrivals: Option<Arrivals>,
+    pub arrivals: Option<ArrivalProcess>,
     /// Whether think times are exponentially distributed.
     pub think_varies: bool,
     /// Requests and responses on UDP: the timeout after which a transaction is lost and the next
@@ -152,16 +152,16 @@ pub struct Form {
 
 /// An open loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Arrivals {
+pub struct ArrivalProcess {
     /// Requests per second over all connections of the load.
     pub rate_hz: f64,
     /// Distribution of the gaps.
-    pub spacing: Spacing,
+    pub spacing: GapDistribution,
 }
 
 impl Load {
     /// Traffic of unbound processes for the whole run.
-    pub const fn new(from: usize, to: usize, traffic: Traffic) -> Self {
+    pub const fn new(from: usize, to: usize, traffic: TrafficKind) -> Self {
         Self {
             from,
             to,
@@ -170,7 +170,7 @@ impl Load {
             to_core: None,
             start: Nanos::ZERO,
             stop: None,
-            form: Form {
+            form: TrafficOptions {
                 arrivals: None,
                 think_varies: false,
                 timeout: Nanos::ZERO,
@@ -185,7 +185,7 @@ impl Load {
     }
 
     /// The same traffic within a span of the run.
-    pub const fn between(mut self, start: Nanos, stop: Nanos) -> Self {
+    pub const fn with_time_span(mut self, start: Nanos, stop: Nanos) -> Self {
         self.start = start;
         self.stop = Some(stop);
         self
@@ -194,7 +194,7 @@ impl Load {
 
 /// The gaps between an open-loop sender's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spacing {
+pub enum GapDistribution {
     /// Evenly.
     Even,
     /// Exponentially distributed gaps.
@@ -215,7 +215,7 @@ pub enum Transport {
 
 /// The kind of traffic between two hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Traffic {
+pub enum TrafficKind {
     /// Datagrams at a rate.
     Datagrams {
         /// Payload of one.
@@ -223,7 +223,7 @@ pub enum Traffic {
         /// Datagrams per second.
         rate_pps: f64,
         /// Even or Poisson.
-        spacing: Spacing,
+        spacing: GapDistribution,
         /// Datagrams of one send call (`sendmmsg`). The gaps between calls grow with it.
         group: u32,
         /// Most datagrams of one receive call (`recvmmsg`).

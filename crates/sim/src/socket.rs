@@ -7,28 +7,28 @@ use crate::agenda::{NEVER, Time};
 use crate::casts::id;
 use crate::fifo::Fifo;
 use crate::frame::Frame;
-use crate::tcp::Tcp;
+use crate::tcp::TcpEndpoint;
 
 /// The protocol of a socket.
 #[derive(Debug)]
 #[repr(u8)]
-pub(crate) enum Protocol {
+pub(crate) enum SocketProtocol {
     /// Datagrams that wait for the process.
-    Datagrams(Inbox),
-    Tcp(Tcp),
+    Datagrams(DatagramQueue),
+    Tcp(TcpEndpoint),
 }
 
 /// Datagrams waiting in a socket.
 #[derive(Debug)]
-pub(crate) struct Inbox {
-    waiting: Fifo<Datagrams>,
+pub(crate) struct DatagramQueue {
+    waiting: Fifo<DatagramBurst>,
     len: u32,
     limit: u32,
 }
 
 /// Equal datagrams with their send times and size.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Datagrams {
+pub(crate) struct DatagramBurst {
     pub(crate) sent_at: Time,
     /// Of responses: send time of the request.
     pub(crate) echo: Time,
@@ -38,7 +38,7 @@ pub(crate) struct Datagrams {
     pub(crate) gap: u32,
 }
 
-impl Inbox {
+impl DatagramQueue {
     pub(crate) fn new(limit: u32) -> Self {
         Self { waiting: Fifo::with_capacity(16), len: 0, limit }
     }
@@ -57,7 +57,7 @@ impl Inbox {
 
     /// Stores the packets of a burst that have room. Returns how many.
     #[inline]
-    pub(crate) fn put(&mut self, frame: &Frame) -> u32 {
+    pub(crate) fn push_burst(&mut self, frame: &Frame) -> u32 {
         let count = frame.count().min(self.limit - self.len);
         if count == 0 {
             return 0;
@@ -67,7 +67,13 @@ impl Inbox {
             Some(last) if last.is_followed_by(frame) => last.count += count,
             _ => {
                 let Frame { sent_at, echo, payload, .. } = *frame;
-                self.waiting.push(Datagrams { sent_at, echo, payload, count, gap: frame.gap() });
+                self.waiting.push(DatagramBurst {
+                    sent_at,
+                    echo,
+                    payload,
+                    count,
+                    gap: frame.gap(),
+                });
             }
         }
         count
@@ -75,14 +81,14 @@ impl Inbox {
 
     /// Removes the first equal datagrams, at most `most`.
     #[inline]
-    pub(crate) fn take(&mut self, most: u32) -> Option<Datagrams> {
+    pub(crate) fn take(&mut self, most: u32) -> Option<DatagramBurst> {
         let first = self.waiting.front_mut()?;
         if first.count <= most {
             self.len -= first.count;
             return self.waiting.pop();
         }
         self.len -= most;
-        let taken = Datagrams { count: most, ..*first };
+        let taken = DatagramBurst { count: most, ..*first };
         let later = u64::from(most) * u64::from(first.gap);
         first.count -= most;
         (first.sent_at, first.echo) = (first.sent_at + later, first.echo + later);
@@ -90,7 +96,7 @@ impl Inbox {
     }
 }
 
-impl Datagrams {
+impl DatagramBurst {
     /// Whether a burst continues these datagrams.
     #[inline]
     fn is_followed_by(&self, burst: &Frame) -> bool {
@@ -104,7 +110,7 @@ impl Datagrams {
 
 /// A request in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Start {
+pub(crate) struct PendingRequest {
     /// Due time of the request.
     pub(crate) due: Time,
     /// Send time of the request.
@@ -113,7 +119,7 @@ pub(crate) struct Start {
 
 /// The state of a socket's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Link {
+pub(crate) enum ConnectionState {
     /// Open from the start to the end of the run.
     Lasting,
     /// One connection per transaction: none now.
@@ -146,24 +152,24 @@ pub(crate) struct SocketEnd {
     /// Whether it is in its process's list of ready sockets.
     pub(crate) is_ready: bool,
     /// The state of its connection.
-    pub(crate) link: Link,
+    pub(crate) link: ConnectionState,
     /// Its earliest entry in the host's timers.
     pub(crate) timer_at: Time,
     /// State of requests and responses, kept apart from streams.
-    pub(crate) exchange: Exchanges,
-    pub(crate) protocol: Protocol,
+    pub(crate) exchange: LazyExchange,
+    pub(crate) protocol: SocketProtocol,
 }
 
 /// The requests and responses of a socket.
 #[derive(Debug)]
-pub(crate) struct Exchange {
+pub(crate) struct ExchangeState {
     /// Of a client: requests in flight.
-    pub(crate) starts: Fifo<Start>,
+    pub(crate) starts: Fifo<PendingRequest>,
     /// Requests without an answer that wait for their timeout.
-    pub(crate) missing: Fifo<Start>,
+    pub(crate) missing: Fifo<PendingRequest>,
     /// Of a server: requests being answered, now or after thinking.
-    pub(crate) answering: Fifo<Start>,
-    pub(crate) thinking: Vec<(Time, Start)>,
+    pub(crate) answering: Fifo<PendingRequest>,
+    pub(crate) thinking: Vec<(Time, PendingRequest)>,
     /// The number of the current connection.
     pub(crate) connection: u64,
     /// Start of the current connection.
@@ -174,28 +180,28 @@ pub(crate) struct Exchange {
     pub(crate) timeout: Time,
 }
 
-/// An [`Exchange`] that is allocated at its first use.
+/// An [`ExchangeState`] that is allocated at its first use.
 #[derive(Debug, Default)]
-pub(crate) struct Exchanges(OnceCell<Box<Exchange>>);
+pub(crate) struct LazyExchange(OnceCell<Box<ExchangeState>>);
 
-impl Deref for Exchanges {
-    type Target = Exchange;
+impl Deref for LazyExchange {
+    type Target = ExchangeState;
 
     #[inline]
-    fn deref(&self) -> &Exchange {
-        self.0.get_or_init(|| Box::new(Exchange::new()))
+    fn deref(&self) -> &ExchangeState {
+        self.0.get_or_init(|| Box::new(ExchangeState::new()))
     }
 }
 
-impl DerefMut for Exchanges {
+impl DerefMut for LazyExchange {
     #[inline]
-    fn deref_mut(&mut self) -> &mut Exchange {
-        self.0.get_or_init(|| Box::new(Exchange::new()));
+    fn deref_mut(&mut self) -> &mut ExchangeState {
+        self.0.get_or_init(|| Box::new(ExchangeState::new()));
         self.0.get_mut().expect("it was made just now")
     }
 }
 
-impl Exchange {
+impl ExchangeState {
     fn new() -> Self {
         Self {
             starts: Fifo::empty(),
@@ -210,7 +216,7 @@ impl Exchange {
     }
 
     /// Removes the datagram request sent at this time. Earlier unanswered ones count as missing.
-    pub(crate) fn take_start(&mut self, sent: Time) -> Option<Start> {
+    pub(crate) fn take_start(&mut self, sent: Time) -> Option<PendingRequest> {
         while let Some(start) = self.starts.front()
             && start.sent <= sent
         {
@@ -226,25 +232,25 @@ impl Exchange {
 
 impl SocketEnd {
     /// Bytes that can be read at once; for datagrams, of whole messages.
-    pub(crate) fn readable(&self) -> u64 {
+    pub(crate) fn readable_bytes(&self) -> u64 {
         match &self.protocol {
-            Protocol::Datagrams(inbox) => {
+            SocketProtocol::Datagrams(inbox) => {
                 inbox.first_payload().map_or(0, |payload| u64::from(payload.max(1)))
             }
-            Protocol::Tcp(tcp) => tcp.readable(),
+            SocketProtocol::Tcp(tcp) => tcp.readable_bytes(),
         }
     }
 
     /// Reads each of its cache lines.
     #[inline]
-    pub(crate) fn fetch(&self) -> u64 {
+    pub(crate) fn touch_cache_lines(&self) -> u64 {
         match &self.protocol {
-            Protocol::Datagrams(_) => self.timer_at,
-            Protocol::Tcp(tcp) => self.timer_at ^ tcp.fetch(),
+            SocketProtocol::Datagrams(_) => self.timer_at,
+            SocketProtocol::Tcp(tcp) => self.timer_at ^ tcp.touch_cache_lines(),
         }
     }
 
-    pub(crate) fn new(host: usize, load: usize, queue: usize, protocol: Protocol) -> Self {
+    pub(crate) fn new(host: usize, load: usize, queue: usize, protocol: SocketProtocol) -> Self {
         Self {
             host: id(host),
             load: id(load),
@@ -256,9 +262,9 @@ impl SocketEnd {
             is_ready: false,
             consumed: 0,
             owed: 0,
-            link: Link::Lasting,
+            link: ConnectionState::Lasting,
             timer_at: NEVER,
-            exchange: Exchanges::default(),
+            exchange: LazyExchange::default(),
         }
     }
 }
@@ -271,7 +277,7 @@ mod tests {
     fn socket_stays_small() {
         // With ten thousand streams the caches hold only so many; each part begins with a line of its own.
         assert_eq!(size_of::<SocketEnd>(), 256);
-        assert_eq!(size_of::<Tcp>(), 192);
+        assert_eq!(size_of::<TcpEndpoint>(), 192);
         assert_eq!(std::mem::offset_of!(SocketEnd, protocol), 56);
     }
 }

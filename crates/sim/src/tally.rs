@@ -1,16 +1,16 @@
 //! Counts and latencies of a load.
 
 use crate::agenda::Time;
-use crate::recorder::Recorder;
-use crate::socket::{Datagrams, Start};
+use crate::recorder::LatencyRecorder;
+use crate::socket::{DatagramBurst, PendingRequest};
 
 /// Counts of one load in the measured window.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct LoadCounters {
     /// Round-trip times of transactions and probes; one-way delay of datagrams from their due time.
-    pub(crate) latency: Recorder,
+    pub(crate) latency: LatencyRecorder,
     /// Round-trip times from the send time, in an open loop.
-    pub(crate) raw_latency: Option<Box<Recorder>>,
+    pub(crate) raw_latency: Option<Box<LatencyRecorder>>,
     /// Timed-out transactions.
     pub(crate) lost: u64,
     pub(crate) sent: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Tally {
     last_transit: Option<Time>,
 }
 
-impl Tally {
+impl LoadCounters {
     /// An empty tally; with `keeps_raw`, for an open loop.
     pub(crate) fn new(keeps_raw: bool) -> Self {
         Self { raw_latency: keeps_raw.then(Box::default), ..Self::default() }
@@ -51,7 +51,7 @@ impl Tally {
 
     /// Counts bytes received by a process, of the generator or not.
     #[inline]
-    pub(crate) fn got(&mut self, is_generator: bool, bytes: u64) {
+    pub(crate) fn count_received(&mut self, is_generator: bool, bytes: u64) {
         self.received_bytes += bytes;
         if is_generator {
             self.reverse_received_bytes += bytes;
@@ -59,13 +59,13 @@ impl Tally {
     }
 
     /// An empty tally of the same load.
-    pub(crate) fn cleared(&self) -> Self {
+    pub(crate) fn clone_empty(&self) -> Self {
         Self::new(self.raw_latency.is_some())
     }
 
     /// Counts a complete transaction.
     #[inline]
-    pub(crate) fn transaction(&mut self, start: Start, now: Time) {
+    pub(crate) fn count_transaction(&mut self, start: PendingRequest, now: Time) {
         self.received += 1;
         self.latency.record(now - start.due, 1);
         if let Some(raw) = &mut self.raw_latency {
@@ -75,7 +75,13 @@ impl Tally {
 
     /// Counts datagrams or echoes sent at `sent` that arrived in the window or late.
     #[inline]
-    pub(crate) fn arrived(&mut self, sent: Time, count: u64, now: Time, (from, to): (Time, Time)) {
+    pub(crate) fn count_arrival(
+        &mut self,
+        sent: Time,
+        count: u64,
+        now: Time,
+        (from, to): (Time, Time),
+    ) {
         if sent <= from || sent > to {
             return;
         }
@@ -87,14 +93,19 @@ impl Tally {
     }
 
     /// Counts datagrams that reached their process.
-    pub(crate) fn datagrams(&mut self, datagrams: &Datagrams, now: Time, window: (Time, Time)) {
+    pub(crate) fn count_datagrams(
+        &mut self,
+        datagrams: &DatagramBurst,
+        now: Time,
+        window: (Time, Time),
+    ) {
         if datagrams.gap == 0 || datagrams.count == 1 {
             return self.datagrams_together(datagrams, now, window);
         }
         for idx in 0..u64::from(datagrams.count) {
             let later = idx * u64::from(datagrams.gap);
             let (sent_at, echo) = (datagrams.sent_at + later, datagrams.echo + later);
-            let one = Datagrams { sent_at, echo, count: 1, ..*datagrams };
+            let one = DatagramBurst { sent_at, echo, count: 1, ..*datagrams };
             self.datagrams_together(&one, now, window);
         }
     }
@@ -103,12 +114,12 @@ impl Tally {
     /// at `first`, the others `every` nanoseconds apart.
     pub(crate) fn datagrams_apart(
         &mut self,
-        datagrams: &Datagrams,
+        datagrams: &DatagramBurst,
         first: Time,
         every: Time,
         from: Time,
     ) {
-        let Datagrams { payload, count, gap, .. } = *datagrams;
+        let DatagramBurst { payload, count, gap, .. } = *datagrams;
         let (many, gap) = (u64::from(count), u64::from(gap));
         self.received += many;
         self.received_bytes += many * u64::from(payload);
@@ -130,13 +141,13 @@ impl Tally {
     }
 
     #[inline]
-    fn datagrams_together(&mut self, datagrams: &Datagrams, now: Time, window: (Time, Time)) {
-        let Datagrams { sent_at, echo, payload, count, .. } = *datagrams;
+    fn datagrams_together(&mut self, datagrams: &DatagramBurst, now: Time, window: (Time, Time)) {
+        let DatagramBurst { sent_at, echo, payload, count, .. } = *datagrams;
         let transit = now.saturating_sub(sent_at);
         let many = u64::from(count);
         self.received += many;
         self.received_bytes += many * u64::from(payload);
-        self.arrived(echo, many, now, window);
+        self.count_arrival(echo, many, now, window);
         self.latency.record(transit, many);
         if let Some(last) = self.last_transit {
             self.jitter_ns += (transit.abs_diff(last) as f64 - self.jitter_ns) / 16.0;

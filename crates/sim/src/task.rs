@@ -1,11 +1,11 @@
 //! Processes: their programs and their state.
 
-use latput_units::Rng;
+use latput_units::SeededRng;
 
 use crate::agenda::{NEVER, Time};
-use crate::core::Work;
+use crate::core::SoftirqWork;
 use crate::fifo::Fifo;
-use crate::scenario::Spacing;
+use crate::scenario::GapDistribution;
 
 /// The program of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,7 +15,14 @@ pub(crate) enum TaskProgram {
     /// Polls one NIC queue (threaded NAPI).
     PollThread(usize),
     /// Sends datagrams (or echo requests) at a pace.
-    Source { end: usize, size: u32, group: u32, gap_ns: f64, spacing: Spacing, next_at: f64 },
+    Source {
+        end: usize,
+        size: u32,
+        group: u32,
+        gap_ns: f64,
+        spacing: GapDistribution,
+        next_at: f64,
+    },
     /// Receives datagrams, up to `batch` at a time.
     Sink { batch: u32 },
     /// Receives a stream, `message` bytes at a time.
@@ -23,7 +30,7 @@ pub(crate) enum TaskProgram {
     /// Sends a request, awaits the response.
     Client { request: u32, response: u32 },
     /// Answers requests, `think` after each.
-    Server { request: u32, response: u32, think: Think },
+    Server { request: u32, response: u32, think: ThinkTime },
     /// Sends without end.
     Writer { message: u32 },
     /// Computes without end.
@@ -32,28 +39,28 @@ pub(crate) enum TaskProgram {
 
 /// Time until a server answers, without CPU use.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Think {
+pub(crate) struct ThinkTime {
     pub(crate) mean: Time,
     pub(crate) varies: bool,
 }
 
 /// Send times of a process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Schedule {
+pub(crate) struct SendSchedule {
     pub(crate) gap_ns: f64,
-    pub(crate) spacing: Spacing,
+    pub(crate) spacing: GapDistribution,
     pub(crate) next_at: f64,
 }
 
-impl Schedule {
+impl SendSchedule {
     /// Removes the next time. Evenly spaced times advance by `share` of a gap.
     #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
-    pub(crate) fn take(&mut self, share: f64, rng: &mut Rng) -> Time {
+    pub(crate) fn take(&mut self, share: f64, rng: &mut SeededRng) -> Time {
         let at = self.next_at as Time;
         self.next_at += share
             * match self.spacing {
-                Spacing::Even => self.gap_ns,
-                Spacing::Poisson => exponential(rng, self.gap_ns),
+                GapDistribution::Even => self.gap_ns,
+                GapDistribution::Poisson => draw_exponential(rng, self.gap_ns),
             };
         at
     }
@@ -65,8 +72,8 @@ impl Schedule {
 }
 
 /// A draw from the exponential distribution.
-pub(crate) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
-    -(1.0 - rng.uniform()).ln() * mean
+pub(crate) fn draw_exponential(rng: &mut SeededRng, mean: f64) -> f64 {
+    -(1.0 - rng.next_uniform()).ln() * mean
 }
 
 /// The scheduling state of a process.
@@ -81,17 +88,17 @@ pub(crate) enum TaskState {
 
 /// One item of process work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Item {
+pub(crate) enum WorkItem {
     #[default]
     Nothing,
     /// Poll work of a kernel thread.
-    Kernel(Work),
+    Kernel(SoftirqWork),
     /// A group of a source's datagrams.
     Emit,
     /// `count` datagrams received.
     Drain { end: u32, count: u32 },
     /// Poll work of a process that waits for its socket.
-    Spin(Work),
+    Spin(SoftirqWork),
     /// A request without a response before it: the first ones, and those of an open loop with their
     /// due time.
     Start { end: u32, due: Option<Time> },
@@ -131,11 +138,11 @@ pub(crate) struct Task {
     pub(crate) retires: bool,
     /// Its sockets with work.
     pub(crate) ready: Fifo<u32>,
-    pub(crate) item: Item,
+    pub(crate) item: WorkItem,
     /// The agenda slot of its timer, if any.
     pub(crate) slot: Option<usize>,
     /// Send times of an open loop.
-    pub(crate) schedule: Option<Schedule>,
+    pub(crate) schedule: Option<SendSchedule>,
     /// Whether an open loop sent last, so that sending and reading alternate.
     pub(crate) sent_last: bool,
     /// Whether it may hold its core until its next request without a visible effect.
@@ -172,7 +179,7 @@ impl Task {
             woken_by: None,
             retires: false,
             ready: Fifo::with_capacity(4),
-            item: Item::Nothing,
+            item: WorkItem::Nothing,
             slot: None,
             schedule: None,
             sent_last: false,

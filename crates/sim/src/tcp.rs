@@ -12,8 +12,8 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use crate::agenda::{NEVER, Time};
-use crate::casts::{short, size};
-use crate::congestion::Window;
+use crate::casts::{narrow_count, narrow_size};
+use crate::congestion::CongestionWindow;
 use crate::frame::{Frame, FrameKind};
 pub(crate) use options::TcpOptions;
 use out_of_order::OutOfOrder;
@@ -29,7 +29,7 @@ const FIRST_TIMEOUT: Time = 1_000_000_000;
 /// data, and fields of senders.
 #[derive(Clone, Debug)]
 #[repr(C)]
-pub(crate) struct Tcp {
+pub(crate) struct TcpEndpoint {
     // The sending side: acknowledged <= next <= furthest <= written.
     acknowledged: u64,
     next: u64,
@@ -65,12 +65,12 @@ pub(crate) struct Tcp {
 
     smoothed: Time,
     variation: Time,
-    window: Window,
+    window: CongestionWindow,
 }
 
 /// Segments to send, before their frames are made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Train {
+pub(crate) struct SegmentTrain {
     /// Number of the first byte, and bytes of each segment.
     seq: u64,
     payload: u32,
@@ -80,7 +80,7 @@ pub(crate) struct Train {
     pub(crate) has_more: bool,
 }
 
-impl Tcp {
+impl TcpEndpoint {
     pub(crate) fn new(options: impl Into<Arc<TcpOptions>>) -> Self {
         let options = options.into();
         Self {
@@ -106,36 +106,36 @@ impl Tcp {
             recover: None,
             smoothed: 0,
             variation: 0,
-            window: Window::new(options.rules()),
+            window: CongestionWindow::new(options.congestion_params()),
             options,
         }
     }
 
     /// Reads each of its cache lines.
     #[inline]
-    pub(crate) fn fetch(&self) -> u64 {
+    pub(crate) fn touch_cache_lines(&self) -> u64 {
         self.acknowledged ^ self.furthest ^ self.smoothed
     }
 
     /// Starts a new connection with the same options.
-    pub(crate) fn reopen(&mut self) {
+    pub(crate) fn reset_connection(&mut self) {
         let options = Arc::clone(&self.options);
         *self = Self { retransmits: self.retransmits, ..Self::new(options) };
     }
 
     /// Bytes that the process can read.
-    pub(crate) fn readable(&self) -> u64 {
+    pub(crate) fn readable_bytes(&self) -> u64 {
         u64::from(self.unread)
     }
 
     /// Free bytes of the send buffer.
-    pub(crate) fn writable(&self) -> u64 {
+    pub(crate) fn writable_bytes(&self) -> u64 {
         u64::from(self.options.send_buffer).saturating_sub(self.written - self.acknowledged)
     }
 
     /// Whether to wake a process that waits for room: a third of the buffer is free.
     pub(crate) fn wakes_writer(&self) -> bool {
-        self.writable() * 3 >= u64::from(self.options.send_buffer)
+        self.writable_bytes() * 3 >= u64::from(self.options.send_buffer)
     }
 
     /// Bytes received in order since the start.
@@ -144,15 +144,15 @@ impl Tcp {
         self.received
     }
 
-    /// The process writes `bytes`, at most [`Self::writable`].
+    /// The process writes `bytes`, at most [`Self::writable_bytes`].
     pub(crate) fn write(&mut self, bytes: u64) {
         self.written += bytes;
     }
 
     /// The process reads `bytes`. A small window is advertised again.
     pub(crate) fn read(&mut self, bytes: u64) {
-        assert!(bytes <= self.readable(), "read beyond what was received");
-        self.unread -= size(bytes);
+        assert!(bytes <= self.readable_bytes(), "read beyond what was received");
+        self.unread -= narrow_size(bytes);
         self.acknowledge_now |= self.tells_of_reading(self.unread);
     }
 
@@ -160,7 +160,7 @@ impl Tcp {
     /// false.
     #[inline]
     pub(crate) fn read_silently(&mut self, bytes: u64) -> bool {
-        let unread = self.unread - size(bytes);
+        let unread = self.unread - narrow_size(bytes);
         let is_silent = self.is_silent() && !self.tells_of_reading(unread);
         if is_silent {
             self.unread = unread;
@@ -185,7 +185,7 @@ impl Tcp {
 
     /// Handles a received segment (or several, merged by GRO). Returns whether room to send became
     /// free.
-    pub(crate) fn receive(&mut self, now: Time, frame: &Frame) -> bool {
+    pub(crate) fn receive_segment(&mut self, now: Time, frame: &Frame) -> bool {
         let freed = self.take_acknowledgement(now, frame);
         if frame.payload > 0 {
             self.take_data(now, frame);
@@ -207,12 +207,12 @@ impl Tcp {
             && self.furthest > self.acknowledged;
         if is_duplicate {
             self.duplicates = self.duplicates.saturating_add(1);
-            let rules = self.options.rules();
+            let rules = self.options.congestion_params();
             if self.recover.is_some() {
                 self.window.inflate(rules, 1);
             } else if self.duplicates == 3 {
                 self.recover = NonZero::new(self.furthest);
-                self.window.lost(rules, self.in_flight());
+                self.window.reduce_on_loss(rules, self.in_flight());
                 self.window.inflate(rules, 3);
                 self.resend_first = true;
             }
@@ -229,17 +229,17 @@ impl Tcp {
         self.acknowledged = frame.ack;
         self.next = self.next.max(frame.ack);
         self.duplicates = 0;
-        let rules = self.options.rules();
+        let rules = self.options.congestion_params();
         match self.recover {
             Some(recover) if frame.ack >= recover.get() => {
                 self.recover = None;
-                self.window.recovered();
+                self.window.end_recovery();
             }
             Some(_) => {
                 self.window.deflate(rules, acked);
                 self.resend_first = true;
             }
-            None => self.window.acked(rules, acked, in_flight, now, self.smoothed),
+            None => self.window.grow_on_ack(rules, acked, in_flight, now, self.smoothed),
         }
         self.timeout_at = if self.in_flight() > 0 { now + self.timeout } else { NEVER };
     }
@@ -261,7 +261,7 @@ impl Tcp {
         let end = frame.seq + u64::from(frame.payload);
         if frame.seq > self.received {
             match &mut self.out_of_order {
-                Some(ranges) => ranges.keep(frame.seq, end),
+                Some(ranges) => ranges.insert_range(frame.seq, end),
                 None => self.out_of_order = Some(Box::new(OutOfOrder::new(frame.seq, end))),
             }
             self.acknowledge_now = true;
@@ -283,7 +283,7 @@ impl Tcp {
             }
             self.acknowledge_now = true;
         }
-        let new = size(self.received - before);
+        let new = narrow_size(self.received - before);
         self.unread += new;
         self.unacknowledged += new;
         let is_due = self.unacknowledged >= 2 * self.options.mss;
@@ -304,7 +304,7 @@ impl Tcp {
     #[cfg(test)]
     pub(crate) fn next_frame(&mut self, now: Time) -> Option<Frame> {
         let (seq, payload) = self.next_segment(now)?;
-        Some(self.frame(now, 0, &Train { seq, payload, more: 0, has_more: true }))
+        Some(self.build_frame(now, 0, &SegmentTrain { seq, payload, more: 0, has_more: true }))
     }
 
     /// The first byte and the length of the next segment.
@@ -315,20 +315,20 @@ impl Tcp {
             if bytes > 0 {
                 self.retransmits += 1;
                 self.timeout_at = now + self.timeout;
-                return Some((self.acknowledged, size(bytes)));
+                return Some((self.acknowledged, narrow_size(bytes)));
             }
         }
-        if let Some(bytes) = self.sendable() {
+        if let Some(bytes) = self.sendable_bytes() {
             let seq = self.next;
             if seq < self.furthest {
-                self.retransmits += size(bytes.div_ceil(u64::from(self.options.mss)));
+                self.retransmits += narrow_size(bytes.div_ceil(u64::from(self.options.mss)));
             }
             self.next += bytes;
             self.furthest = self.furthest.max(self.next);
             if self.timeout_at == NEVER {
                 self.timeout_at = now + self.timeout;
             }
-            return Some((seq, size(bytes)));
+            return Some((seq, narrow_size(bytes)));
         }
         if self.timeout_at == NEVER && self.next < self.written && self.in_flight() == 0 {
             // Only the other end's window limits sending: probe it, in case its update gets lost.
@@ -339,7 +339,7 @@ impl Tcp {
 
     /// The next segment, with the full segments of new data that may follow at once.
     #[inline]
-    pub(crate) fn next_train(&mut self, now: Time) -> Option<Train> {
+    pub(crate) fn next_train(&mut self, now: Time) -> Option<SegmentTrain> {
         if self.is_silent() {
             return None;
         }
@@ -348,7 +348,7 @@ impl Tcp {
         let is_new = seq + u64::from(mss) == self.furthest && self.next == self.furthest;
         if payload != mss || self.options.chunk != mss || !is_new || self.probe {
             // An acknowledgement leaves if nothing else can.
-            return Some(Train { seq, payload, more: 0, has_more: payload > 0 });
+            return Some(SegmentTrain { seq, payload, more: 0, has_more: payload > 0 });
         }
         let mss = u64::from(mss);
         let limit = self.edge.min(self.acknowledged + self.window.bytes());
@@ -359,11 +359,16 @@ impl Tcp {
         // The rest fills no segment, or the window is too small for one.
         let left = self.written - self.next;
         let is_last = left == 0 || limit.saturating_sub(self.next) < left.min(mss);
-        Some(Train { seq, payload, more: short(size(more)), has_more: !is_last })
+        Some(SegmentTrain {
+            seq,
+            payload,
+            more: narrow_count(narrow_size(more)),
+            has_more: !is_last,
+        })
     }
 
     /// The number of bytes that may leave now.
-    fn sendable(&mut self) -> Option<u64> {
+    fn sendable_bytes(&mut self) -> Option<u64> {
         let unsent = self.written - self.next;
         if unsent == 0 {
             return None;
@@ -389,8 +394,9 @@ impl Tcp {
 
     /// Makes packets for the socket `end`, with the newest acknowledgement and window.
     #[inline]
-    pub(crate) fn frame(&mut self, now: Time, end: u32, burst: &Train) -> Frame {
-        let possible = self.received + u64::from(self.options.receive_buffer) - self.readable();
+    pub(crate) fn build_frame(&mut self, now: Time, end: u32, burst: &SegmentTrain) -> Frame {
+        let possible =
+            self.received + u64::from(self.options.receive_buffer) - self.readable_bytes();
         self.advertised = self.advertised.max(possible);
         self.unacknowledged = 0;
         self.acknowledge_now = false;
@@ -409,7 +415,7 @@ impl Tcp {
     }
 
     /// Handles an expired timer. [`Self::next_train`] must be called after it.
-    pub(crate) fn tick(&mut self, now: Time) {
+    pub(crate) fn handle_tick(&mut self, now: Time) {
         if self.acknowledge_at <= now {
             self.acknowledge_at = NEVER;
             self.acknowledge_now = true;
@@ -420,7 +426,7 @@ impl Tcp {
             if self.in_flight() == 0 {
                 self.probe = self.next < self.written;
             } else {
-                self.window.timed_out(self.options.rules(), self.in_flight());
+                self.window.timed_out(self.options.congestion_params(), self.in_flight());
                 self.next = self.acknowledged;
                 self.duplicates = 0;
                 self.recover = None;
@@ -428,7 +434,7 @@ impl Tcp {
         }
     }
 
-    /// When [`Self::tick`] is due.
+    /// When [`Self::handle_tick`] is due.
     pub(crate) fn next_tick(&self) -> Time {
         self.timeout_at.min(self.acknowledge_at)
     }

@@ -20,7 +20,7 @@ const SPANS: u64 = 256;
 
 /// Timers in order of their time.
 #[derive(Debug)]
-pub(crate) struct Timers {
+pub(crate) struct TimerQueue {
     first: Timer,
     /// Sorted timers of spans before `edge`, the next one last.
     near: Vec<Timer>,
@@ -31,7 +31,7 @@ pub(crate) struct Timers {
     far: BinaryHeap<Reverse<Timer>>,
 }
 
-impl Timers {
+impl TimerQueue {
     pub(crate) fn new() -> Self {
         Self {
             first: (NEVER, u32::MAX),
@@ -118,20 +118,20 @@ const fn list_of(span: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
 
     #[test]
     fn timers_fire_in_order() {
         for seed in 0..50 {
-            let mut rng = Rng::from_seed(seed);
-            let (mut timers, mut heap) = (Timers::new(), BinaryHeap::<Reverse<Timer>>::new());
+            let mut rng = SeededRng::from_seed(seed);
+            let (mut timers, mut heap) = (TimerQueue::new(), BinaryHeap::<Reverse<Timer>>::new());
             let mut now = 0;
             // Thousands of them or, as a rule, very few.
-            let most = [3, 5_000][rng.below(2)];
+            let most = [3, 5_000][rng.next_below(2)];
             for _ in 0..20_000 {
-                now += rng.next_u64() % [10, 100_000, 50_000_000][rng.below(3)];
+                now += rng.next_u64() % [10, 100_000, 50_000_000][rng.next_below(3)];
                 while let Some(&Reverse(first)) = heap.peek()
                     && first.0 <= now
                 {
@@ -144,10 +144,10 @@ mod tests {
                 assert_eq!(timers.next(), next);
                 if heap.len() < most {
                     let ahead = [1, 1_000_000, 40_000_000, 200_000_000, 120_000_000_000];
-                    let at = now + rng.next_u64() % ahead[rng.below(5)];
+                    let at = now + rng.next_u64() % ahead[rng.next_below(5)];
                     // Some at the same time, to the nanosecond.
-                    let at = [at, at & !0xf_ffff][rng.below(2)].max(now);
-                    let number = u32::try_from(rng.below(8)).unwrap();
+                    let at = [at, at & !0xf_ffff][rng.next_below(2)].max(now);
+                    let number = u32::try_from(rng.next_below(8)).unwrap();
                     timers.push(at, number);
                     heap.push(Reverse((at, number)));
                 }
@@ -157,14 +157,14 @@ mod tests {
 
     #[test]
     fn postponed_event_is_never_late() {
-        let mut rng = Rng::from_seed(6);
-        let (mut timers, mut due, mut now) = (Timers::new(), Vec::new(), 0);
+        let mut rng = SeededRng::from_seed(6);
+        let (mut timers, mut due, mut now) = (TimerQueue::new(), Vec::new(), 0);
         let (mut on_time, mut early) = (0, 0);
         for _ in 0..50_000 {
             // Set for a time; before it comes it is known to be later, or not to come at all.
             let set = now + rng.next_u64() % 200_000_000;
-            let later = [0, 5_000, 3_000_000, 400_000_000][rng.below(4)];
-            due.push(if rng.below(5) == 0 { NEVER } else { set + later });
+            let later = [0, 5_000, 3_000_000, 400_000_000][rng.next_below(4)];
+            due.push(if rng.next_below(5) == 0 { NEVER } else { set + later });
             timers.push(set, u32::try_from(due.len() - 1).unwrap());
             now += rng.next_u64() % 200_000;
             while let Some((at, number)) =

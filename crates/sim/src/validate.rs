@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use latput_units::Nanos;
 
 use crate::agenda::{FARTHEST_AHEAD, LONGEST, MOST_SLOTS};
-use crate::scenario::{Host, Network, Scenario, Traffic};
+use crate::scenario::{Host, Network, Scenario, TrafficKind};
 pub(crate) use host::check_coalescing;
 use host::{check_bus, check_host};
 
@@ -25,7 +25,7 @@ const MOST_MEMORY_BYTES: f64 = 8e9;
 /// A value that cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key} is {found}, must be {wanted}")]
-pub struct Invalid {
+pub struct InvalidValue {
     /// The key as a path: `host.0.nic.rx_ring`.
     pub key: String,
     /// The value.
@@ -36,7 +36,7 @@ pub struct Invalid {
 
 /// Upper bounds of a run's resources.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Demand {
+pub struct ResourceDemand {
     /// Packets over all links, warm-up included.
     pub packets: f64,
     /// Memory of the run.
@@ -45,23 +45,25 @@ pub struct Demand {
 
 impl Scenario {
     /// The upper bounds of this run. A load without a rate counts as filling the link.
-    pub fn demand(&self) -> Demand {
+    pub fn estimate_demand(&self) -> ResourceDemand {
         let seconds = (self.warmup.as_secs_f64()) + self.duration.as_secs_f64();
         let line_pps = |payload: u64| self.network.rate.get() as f64 / 8.0 / (payload + 90) as f64;
         let mut packets = 0.0;
         let mut connections = 0.0;
         for load in &self.loads {
             let (rate_pps, count) = match load.traffic {
-                Traffic::Datagrams { size, .. } if load.form.floods => (line_pps(size.get()), 1.0),
-                Traffic::Datagrams { rate_pps, .. } => (rate_pps, 1.0),
-                Traffic::Probe { rate_hz } => (2.0 * rate_hz, 1.0),
-                Traffic::RequestResponse { request, connections, .. } => {
+                TrafficKind::Datagrams { size, .. } if load.form.floods => {
+                    (line_pps(size.get()), 1.0)
+                }
+                TrafficKind::Datagrams { rate_pps, .. } => (rate_pps, 1.0),
+                TrafficKind::Probe { rate_hz } => (2.0 * rate_hz, 1.0),
+                TrafficKind::RequestResponse { request, connections, .. } => {
                     (2.0 * line_pps(request.get()), f64::from(connections))
                 }
-                Traffic::Stream { connections, .. } => {
+                TrafficKind::Stream { connections, .. } => {
                     (1.5 * line_pps(self.network.mtu.get()), f64::from(connections))
                 }
-                Traffic::Compute => (0.0, 0.0),
+                TrafficKind::Compute => (0.0, 0.0),
             };
             packets += rate_pps * seconds;
             connections += count;
@@ -75,16 +77,16 @@ impl Scenario {
         // The two ends of a connection take less than 2 KiB each, a histogram 200 KiB, and constant
         // parts a MB (`tests/memory.rs`).
         let fixed = 1e6 + self.loads.len() as f64 * 2e5;
-        Demand { packets, memory_bytes: connections * 4_096.0 + rings.sum::<f64>() + fixed }
+        ResourceDemand { packets, memory_bytes: connections * 4_096.0 + rings.sum::<f64>() + fixed }
     }
 
     /// Checks the scenario. The error names the first invalid value.
-    pub fn check(&self) -> Result<(), Invalid> {
-        within("duration", self.duration, Nanos::from_ns(1)..=LONGEST)?;
-        within("warmup", self.warmup, Nanos::ZERO..=LONGEST.saturating_sub(self.duration))?;
-        within("hosts", self.hosts.len(), 1..=MOST_SLOTS / 8)?;
+    pub fn check(&self) -> Result<(), InvalidValue> {
+        check_range("duration", self.duration, Nanos::from_ns(1)..=LONGEST)?;
+        check_range("warmup", self.warmup, Nanos::ZERO..=LONGEST.saturating_sub(self.duration))?;
+        check_range("hosts", self.hosts.len(), 1..=MOST_SLOTS / 8)?;
         if self.network.switch.is_none() && self.hosts.len() > 2 {
-            return invalid("hosts", self.hosts.len(), "at most 2 without a switch");
+            return reject_value("hosts", self.hosts.len(), "at most 2 without a switch");
         }
         check_network(&self.network)?;
         for (idx, host) in self.hosts.iter().enumerate() {
@@ -98,7 +100,7 @@ impl Scenario {
     }
 
     /// The departure times of a full transmit ring must fit the agenda.
-    fn check_rings(&self) -> Result<(), Invalid> {
+    fn check_rings(&self) -> Result<(), InvalidValue> {
         for (idx, host) in self.hosts.iter().enumerate() {
             let largest = if host.stack.tso { LARGEST_CHUNK } else { self.network.mtu.get() };
             let bytes = f64::from(host.nic.tx_ring) * (largest + 100) as f64;
@@ -107,58 +109,62 @@ impl Scenario {
             if seconds > FARTHEST_AHEAD.as_secs_f64() / 2.0 {
                 let wanted =
                     "smaller, or the link faster: to send it once would take more than a day";
-                return invalid(&format!("host.{idx}.nic.tx_ring"), host.nic.tx_ring, wanted);
+                return reject_value(&format!("host.{idx}.nic.tx_ring"), host.nic.tx_ring, wanted);
             }
         }
         Ok(())
     }
 
-    fn check_size(&self) -> Result<(), Invalid> {
+    fn check_size(&self) -> Result<(), InvalidValue> {
         self.check_rings()?;
         let parts = |host: &Host| host.machine.cores + 2 * host.nic.queues + 8;
         let slots = self.hosts.iter().map(parts).sum::<u32>() as usize + self.loads.len();
         if slots > MOST_SLOTS {
-            return invalid("components", slots, &format!("at most {MOST_SLOTS}"));
+            return reject_value("components", slots, &format!("at most {MOST_SLOTS}"));
         }
-        let demand = self.demand();
+        let demand = self.estimate_demand();
         if demand.packets > MOST_PACKETS {
             let wanted = format!("at most {MOST_PACKETS:e}: shorten the run or slow the link");
-            return invalid("packets to simulate", format!("{:.1e}", demand.packets), &wanted);
+            return reject_value("packets to simulate", format!("{:.1e}", demand.packets), &wanted);
         }
         if demand.memory_bytes > MOST_MEMORY_BYTES {
             let wanted = format!("at most {MOST_MEMORY_BYTES:e}: fewer connections or descriptors");
-            return invalid("memory in bytes", format!("{:.1e}", demand.memory_bytes), &wanted);
+            return reject_value(
+                "memory in bytes",
+                format!("{:.1e}", demand.memory_bytes),
+                &wanted,
+            );
         }
         Ok(())
     }
 }
 
-fn mtu(network: &Network) -> u32 {
+fn mtu_bytes(network: &Network) -> u32 {
     u32::try_from(network.mtu.get()).unwrap_or(u32::MAX)
 }
 
-fn check_network(network: &Network) -> Result<(), Invalid> {
-    within("network.rate", network.rate.get(), LINK_BPS)?;
-    within("network.latency", network.latency, Nanos::ZERO..=Nanos::from_s(10))?;
-    within("network.latency_jitter_ratio", network.latency_jitter_ratio, 0.0..=10.0)?;
-    within("network.mtu", network.mtu.get(), 576..=65_535)?;
+fn check_network(network: &Network) -> Result<(), InvalidValue> {
+    check_range("network.rate", network.rate.get(), LINK_BPS)?;
+    check_range("network.latency", network.latency, Nanos::ZERO..=Nanos::from_s(10))?;
+    check_range("network.latency_jitter_ratio", network.latency_jitter_ratio, 0.0..=10.0)?;
+    check_range("network.mtu", network.mtu.get(), 576..=65_535)?;
     let buffer = network.switch.map_or(1 << 20, latput_units::Bytes::get);
-    within("network.switch", buffer, 1_600..=1 << 40)
+    check_range("network.switch", buffer, 1_600..=1 << 40)
 }
 
-fn within<T: PartialOrd + Display>(
+fn check_range<T: PartialOrd + Display>(
     key: &str,
     value: T,
     range: RangeInclusive<T>,
-) -> Result<(), Invalid> {
+) -> Result<(), InvalidValue> {
     if range.contains(&value) {
         return Ok(());
     }
-    invalid(key, value, &format!("{} to {}", range.start(), range.end()))
+    reject_value(key, value, &format!("{} to {}", range.start(), range.end()))
 }
 
-fn invalid<T: Display>(key: &str, found: T, wanted: &str) -> Result<(), Invalid> {
-    Err(Invalid { key: key.to_owned(), found: found.to_string(), wanted: wanted.to_owned() })
+fn reject_value<T: Display>(key: &str, found: T, wanted: &str) -> Result<(), InvalidValue> {
+    Err(InvalidValue { key: key.to_owned(), found: found.to_string(), wanted: wanted.to_owned() })
 }
 
 #[cfg(test)]

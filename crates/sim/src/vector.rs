@@ -14,7 +14,7 @@ use crate::agenda::{NEVER, Time};
 /// How packets of one direction become an interrupt cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Delay {
+pub struct InterruptDelay {
     /// From the first waiting packet, or from the last with `restarts` (`rx-usecs`, RADV, RDTR).
     #[serde(rename = "delay_ns")]
     pub delay: Nanos,
@@ -33,7 +33,7 @@ pub struct Delay {
     pub frames_irq: Option<u32>,
 }
 
-impl Delay {
+impl InterruptDelay {
     /// The delay while an interrupt is being served.
     #[must_use]
     pub fn in_irq(self) -> Self {
@@ -90,9 +90,9 @@ impl Throttle {
 #[serde(deny_unknown_fields, default)]
 pub struct Coalescing {
     /// Receive side.
-    pub rx: Delay,
+    pub rx: InterruptDelay,
     /// Transmit completions.
-    pub tx: Delay,
+    pub tx: InterruptDelay,
     /// The rule between interrupts of both directions.
     pub throttle: Throttle,
     /// Whether a cause that came while the vector was masked stays after the poll took its packets.
@@ -112,23 +112,23 @@ pub struct Coalescing {
 
 /// One direction's cause.
 #[derive(Clone, Copy, Debug)]
-struct Cause {
+struct InterruptCause {
     due: Time,
     first: Time,
     frames: u32,
 }
 
-const NO_CAUSE: Cause = Cause { due: NEVER, first: NEVER, frames: 0 };
+const NO_CAUSE: InterruptCause = InterruptCause { due: NEVER, first: NEVER, frames: 0 };
 
 /// The state of one vector.
 #[derive(Clone, Debug)]
-pub(crate) struct Vector {
+pub(crate) struct InterruptVector {
     coalescing: Coalescing,
     /// The settings of `rx` and `tx` while an interrupt is being served.
-    rx_in_irq: Delay,
-    tx_in_irq: Delay,
-    rx: Cause,
-    tx: Cause,
+    rx_in_irq: InterruptDelay,
+    tx_in_irq: InterruptDelay,
+    rx: InterruptCause,
+    tx: InterruptCause,
     masked: bool,
     last_interrupt: Option<Time>,
     gate_phase: Time,
@@ -138,7 +138,7 @@ pub(crate) struct Vector {
 
 /// The action of a vector that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum VectorAction {
     /// Interrupt the CPU and mask the vector.
     Interrupt,
     /// Write the status block: packets become visible, but the vector is masked.
@@ -147,7 +147,7 @@ pub(crate) enum Event {
 
 /// The effect of a packet that has not arrived yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ahead {
+pub(crate) enum ArrivalEffect {
     /// No earlier due time.
     Nothing,
     /// The packet must be processed at its arrival.
@@ -156,11 +156,11 @@ pub(crate) enum Ahead {
     Due(Time),
 }
 
-impl Ahead {
+impl ArrivalEffect {
     /// The time at which the packet, which arrives `at`, must be processed. Moves `due` to an
     /// earlier known time, if the queue `foresees` such times.
     #[inline]
-    pub(crate) fn merge(self, foresees: bool, at: Time, due: &mut Time) -> Time {
+    pub(crate) fn merge_due(self, foresees: bool, at: Time, due: &mut Time) -> Time {
         match self {
             Self::Nothing => NEVER,
             Self::Due(time) if foresees => {
@@ -172,13 +172,13 @@ impl Ahead {
     }
 }
 
-impl Vector {
+impl InterruptVector {
     /// An unmasked vector without causes. `gate_phase` is the first tick of a gate's clock.
     pub(crate) fn new(coalescing: Coalescing, gate_phase: Time, clock_ppm: i64) -> Self {
         let mut vector = Self {
             coalescing,
-            rx_in_irq: Delay::default(),
-            tx_in_irq: Delay::default(),
+            rx_in_irq: InterruptDelay::default(),
+            tx_in_irq: InterruptDelay::default(),
             rx: NO_CAUSE,
             tx: NO_CAUSE,
             masked: false,
@@ -197,7 +197,7 @@ impl Vector {
 
     /// Sets the moderation. Waiting causes keep their times.
     pub(crate) fn set_coalescing(&mut self, coalescing: Coalescing) {
-        let scale = |span: Nanos, unit: Nanos| scaled(in_units(span, unit), self.clock_ppm);
+        let scale = |span: Nanos, unit: Nanos| scale_by_ppm(in_units(span, unit), self.clock_ppm);
         let (mut scaled, unit) = (coalescing, coalescing.delay_unit);
         for delay in [&mut scaled.rx, &mut scaled.tx] {
             delay.delay = scale(delay.delay, unit);
@@ -213,57 +213,62 @@ impl Vector {
     /// Adds received packets, each `at` its time. Returns whether [`Self::next_event`] may have
     /// changed.
     #[inline]
-    pub(crate) fn rx(&mut self, count: u32, at: impl Fn(u32) -> Time) -> bool {
+    pub(crate) fn add_received(&mut self, count: u32, at: impl Fn(u32) -> Time) -> bool {
         let delay = if self.masked { &self.rx_in_irq } else { &self.coalescing.rx };
-        self.rx.add_all(delay, count, at) && self.acts()
+        self.rx.add_all(delay, count, at) && self.is_active()
     }
 
     /// Adds transmit completions, each `at` its time. Returns whether [`Self::next_event`] may have
     /// changed.
     #[inline]
-    pub(crate) fn tx(&mut self, count: u32, at: impl Fn(u32) -> Time) -> bool {
+    pub(crate) fn add_completions(&mut self, count: u32, at: impl Fn(u32) -> Time) -> bool {
         let delay = if self.masked { &self.tx_in_irq } else { &self.coalescing.tx };
-        self.tx.add_all(delay, count, at) && self.acts()
+        self.tx.add_all(delay, count, at) && self.is_active()
     }
 
     /// The effect of the next received packet, which arrives `at`.
     #[inline]
-    pub(crate) fn rx_ahead(&self, at: Time) -> Ahead {
+    pub(crate) fn rx_ahead(&self, at: Time) -> ArrivalEffect {
         let delay = if self.masked { &self.rx_in_irq } else { &self.coalescing.rx };
-        self.ahead(&self.rx, delay, at)
+        self.predict_effect(&self.rx, delay, at)
     }
 
     /// The effect of the next transmit completion, which comes `at`.
     #[inline]
-    pub(crate) fn tx_ahead(&self, at: Time) -> Ahead {
+    pub(crate) fn tx_ahead(&self, at: Time) -> ArrivalEffect {
         let delay = if self.masked { &self.tx_in_irq } else { &self.coalescing.tx };
-        self.ahead(&self.tx, delay, at)
+        self.predict_effect(&self.tx, delay, at)
     }
 
     #[inline]
-    fn ahead(&self, cause: &Cause, delay: &Delay, at: Time) -> Ahead {
+    fn predict_effect(
+        &self,
+        cause: &InterruptCause,
+        delay: &InterruptDelay,
+        at: Time,
+    ) -> ArrivalEffect {
         if at == NEVER || !cause.heeds(delay) {
-            return Ahead::Nothing;
+            return ArrivalEffect::Nothing;
         }
         let is_plain = cause.due == NEVER && delay.frames == 0 && !delay.restarts;
         if !is_plain || self.masked {
-            return Ahead::Heeded;
+            return ArrivalEffect::Heeded;
         }
-        let due = self.throttled(at + delay.delay.as_ns());
+        let due = self.apply_throttle(at + delay.delay.as_ns());
         // An event at that very time keeps its order among others.
-        if due > at { Ahead::Due(due) } else { Ahead::Heeded }
+        if due > at { ArrivalEffect::Due(due) } else { ArrivalEffect::Heeded }
     }
 
     /// Whether the next transmit completion has an effect at its time.
     #[inline]
     pub(crate) fn heeds_tx(&self) -> bool {
         let delay = if self.masked { &self.tx_in_irq } else { &self.coalescing.tx };
-        self.acts() && self.tx.heeds(delay)
+        self.is_active() && self.tx.heeds(delay)
     }
 
     /// Whether a cause has an effect now.
     #[inline]
-    pub(crate) fn acts(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         !self.masked || self.coalescing.status_block
     }
 
@@ -271,14 +276,14 @@ impl Vector {
     #[inline]
     pub(crate) fn next_event(&self, now: Time) -> Time {
         let due = self.rx.due.min(self.tx.due);
-        if due == NEVER || !self.acts() {
+        if due == NEVER || !self.is_active() {
             return NEVER;
         }
-        if self.masked { due.max(now) } else { self.throttled(due.max(now)) }
+        if self.masked { due.max(now) } else { self.apply_throttle(due.max(now)) }
     }
 
     /// The first allowed interrupt time from `due` on.
-    fn throttled(&self, due: Time) -> Time {
+    fn apply_throttle(&self, due: Time) -> Time {
         match self.coalescing.throttle {
             Throttle::None => due,
             Throttle::HoldOff { interval } => {
@@ -294,15 +299,15 @@ impl Vector {
 
     /// Handles a vector that is due.
     #[inline]
-    pub(crate) fn fire(&mut self, now: Time) -> Event {
+    pub(crate) fn fire(&mut self, now: Time) -> VectorAction {
         self.rx = NO_CAUSE;
         self.tx = NO_CAUSE;
         if self.masked {
-            return Event::StatusOnly;
+            return VectorAction::StatusOnly;
         }
         self.last_interrupt = Some(now);
         self.masked = true;
-        Event::Interrupt
+        VectorAction::Interrupt
     }
 
     /// Unmasks the vector. With `is_drained` the rings are empty, so an unlatched cause disappears.
@@ -321,16 +326,16 @@ impl Vector {
     }
 }
 
-impl Cause {
+impl InterruptCause {
     #[inline]
-    fn heeds(&self, delay: &Delay) -> bool {
+    fn heeds(&self, delay: &InterruptDelay) -> bool {
         // A cause that waits for the delay of a served interrupt yields to an immediate one.
         let overtakes = delay.delay == Nanos::ZERO && self.first != NEVER;
         self.due == NEVER || delay.frames > 0 || delay.restarts || overtakes
     }
 
     #[inline]
-    fn add_all(&mut self, delay: &Delay, count: u32, at: impl Fn(u32) -> Time) -> bool {
+    fn add_all(&mut self, delay: &InterruptDelay, count: u32, at: impl Fn(u32) -> Time) -> bool {
         if !self.heeds(delay) {
             self.frames = self.frames.saturating_add(count);
             return false;
@@ -342,7 +347,7 @@ impl Cause {
     }
 
     #[inline(never)]
-    fn add_heeded(&mut self, delay: &Delay, count: u32, at: impl Fn(u32) -> Time) -> bool {
+    fn add_heeded(&mut self, delay: &InterruptDelay, count: u32, at: impl Fn(u32) -> Time) -> bool {
         let mut changed = false;
         let mut idx = 0;
         while idx < count && self.heeds(delay) {
@@ -353,7 +358,7 @@ impl Cause {
         changed
     }
 
-    fn add(&mut self, delay: &Delay, now: Time) -> bool {
+    fn add(&mut self, delay: &InterruptDelay, now: Time) -> bool {
         let before = self.due;
         self.frames = self.frames.saturating_add(1);
         if delay.delay == Nanos::ZERO || (delay.frames > 0 && self.frames >= delay.frames) {
@@ -381,7 +386,7 @@ fn in_units(span: Nanos, unit: Nanos) -> Nanos {
 }
 
 /// Converts a span of a NIC's clock to true time.
-fn scaled(span: Nanos, ppm: i64) -> Nanos {
+fn scale_by_ppm(span: Nanos, ppm: i64) -> Nanos {
     let scaled = i128::from(span.as_ns()) * i128::from(1_000_000 + ppm) / 1_000_000;
     Nanos::from_ns(u64::try_from(scaled).unwrap_or(0))
 }

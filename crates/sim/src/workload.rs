@@ -7,9 +7,11 @@ use latput_trial::workload::{
 };
 use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
 
-use crate::machine::{Congestion, Stack};
-use crate::scenario::{Arrivals, Form, Load, Spacing, Traffic, Transport};
-use crate::validate::Invalid;
+use crate::machine::{CongestionControl, NetworkStack};
+use crate::scenario::{
+    ArrivalProcess, GapDistribution, Load, TrafficKind, TrafficOptions, Transport,
+};
+use crate::validate::InvalidValue;
 
 /// Host indices in a scenario of a profile.
 pub(crate) const GENERATOR: usize = 0;
@@ -24,23 +26,23 @@ const REQUEST: Bytes = Bytes::new(128);
 
 /// The loads of a workload, divided among the generators, and its probe, which the observer sends
 /// if there is one.
-pub(crate) fn loads(
+pub(crate) fn build_loads(
     workload: &Workload,
     generators: &[usize],
     observer: Option<usize>,
-) -> Result<Vec<Load>, Invalid> {
+) -> Result<Vec<Load>, InvalidValue> {
     if workload.count == Some(0) {
-        return Err(refused("count", "0", "at least 1"));
+        return Err(invalid_option("count", "0", "at least 1"));
     }
     if matches!(workload.traffic, Wanted::Command | Wanted::Live) {
         let wanted = "traffic of latput's own, since a simulated host runs no programs and has no live traffic: use hosts";
-        return Err(refused("workload", &workload.name, wanted));
+        return Err(invalid_option("workload", &workload.name, wanted));
     }
     let prober = observer.unwrap_or(GENERATOR);
     let mut loads = Vec::new();
     for (part, &generator) in share::parts(workload, generators.len()).iter().zip(generators) {
-        let mut own = traffic(&part.traffic);
-        bind(&mut own, workload);
+        let mut own = convert_traffic(&part.traffic);
+        bind_threads(&mut own, workload);
         let is_ping = matches!(part.traffic, Wanted::Ping { .. });
         let place = |host| match host {
             GENERATOR if is_ping => prober,
@@ -57,7 +59,7 @@ pub(crate) fn loads(
     }
     loads[0].form.count = workload.count;
     if let Some(probe) = workload.probe {
-        let traffic = Traffic::Probe { rate_hz: f64::from(probe.rate_hz) };
+        let traffic = TrafficKind::Probe { rate_hz: f64::from(probe.rate_hz) };
         loads.push(Load::new(prober, SUT, traffic));
     }
     Ok(loads)
@@ -65,10 +67,10 @@ pub(crate) fn loads(
 
 /// Sets a host's stack to the workload's socket options.
 pub(crate) fn set_options(
-    stack: &mut Stack,
+    stack: &mut NetworkStack,
     options: &SocketOptions,
     traffic: &Wanted,
-) -> Result<(), Invalid> {
+) -> Result<(), InvalidValue> {
     // The kernel doubles a requested size. TCP uses half for overhead (`tcp_adv_win_scale` 1);
     // datagrams are counted with their overhead.
     let is_udp = matches!(traffic, Wanted::UdpStream { .. } | Wanted::UdpRr { .. });
@@ -81,9 +83,9 @@ pub(crate) fn set_options(
     }
     match options.congestion.as_deref() {
         None => {}
-        Some("reno") => stack.congestion = Congestion::Reno,
-        Some("cubic") => stack.congestion = Congestion::Cubic,
-        Some(other) => return Err(refused("congestion", other, "`reno` or `cubic`")),
+        Some("reno") => stack.congestion = CongestionControl::Reno,
+        Some("cubic") => stack.congestion = CongestionControl::Cubic,
+        Some(other) => return Err(invalid_option("congestion", other, "`reno` or `cubic`")),
     }
     if let Some(busy_poll) = options.busy_poll {
         stack.busy_poll = busy_poll;
@@ -92,12 +94,12 @@ pub(crate) fn set_options(
     Ok(())
 }
 
-fn refused(key: &str, found: &str, wanted: &str) -> Invalid {
-    Invalid { key: key.to_owned(), found: found.to_owned(), wanted: wanted.to_owned() }
+fn invalid_option(key: &str, found: &str, wanted: &str) -> InvalidValue {
+    InvalidValue { key: key.to_owned(), found: found.to_owned(), wanted: wanted.to_owned() }
 }
 
 /// Binds thread n of each end to the n-th CPU of its set, in turn.
-fn bind(loads: &mut [Load], workload: &Workload) {
+fn bind_threads(loads: &mut [Load], workload: &Workload) {
     let nth = |cpus: &Option<CpuSet>, idx: usize| {
         let cpus: Vec<u32> = cpus.iter().flat_map(CpuSet::iter).map(|cpu| cpu.0).collect();
         (!cpus.is_empty()).then(|| cpus[idx % cpus.len()])
@@ -112,10 +114,10 @@ fn bind(loads: &mut [Load], workload: &Workload) {
 }
 
 #[expect(clippy::too_many_lines, reason = "one arm for each kind")]
-fn traffic(wanted: &Wanted) -> Vec<Load> {
-    let requests = |transport, request, response, burst, think, form: Form| {
+fn convert_traffic(wanted: &Wanted) -> Vec<Load> {
+    let requests = |transport, request, response, burst, think, form: TrafficOptions| {
         move |connections: u32| {
-            let traffic = Traffic::RequestResponse {
+            let traffic = TrafficKind::RequestResponse {
                 transport,
                 request,
                 response,
@@ -126,7 +128,7 @@ fn traffic(wanted: &Wanted) -> Vec<Load> {
             Load { form, ..Load::new(GENERATOR, SUT, traffic) }
         }
     };
-    let (now, plain) = (Nanos::ZERO, Form::default());
+    let (now, plain) = (Nanos::ZERO, TrafficOptions::default());
     match *wanted {
         Wanted::TcpRr {
             request_bytes,
@@ -138,16 +140,19 @@ fn traffic(wanted: &Wanted) -> Vec<Load> {
             arrivals,
         } => {
             let tcp = Transport::Tcp { nodelay };
-            spread(connections, threads, |some| {
-                let form = Form { arrivals: share(arrivals, some, connections), ..plain };
+            spread_over_threads(connections, threads, |some| {
+                let form = TrafficOptions {
+                    arrivals: share_arrivals(arrivals, some, connections),
+                    ..plain
+                };
                 requests(tcp, request_bytes, response_bytes, burst, now, form)(some)
             })
         }
         Wanted::TcpCrr { request_bytes, response_bytes, connections, threads, nodelay } => {
-            let form = Form { connects: true, ..plain };
+            let form = TrafficOptions { connects: true, ..plain };
             let tcp = Transport::Tcp { nodelay };
             let load = requests(tcp, request_bytes, response_bytes, 0, now, form);
-            spread(connections, threads, load)
+            spread_over_threads(connections, threads, load)
         }
         Wanted::UdpRr {
             request_bytes,
@@ -157,13 +162,21 @@ fn traffic(wanted: &Wanted) -> Vec<Load> {
             threads,
             timeout,
             arrivals,
-        } => spread(connections, threads, |some| {
-            let form = Form { arrivals: share(arrivals, some, connections), timeout, ..plain };
+        } => spread_over_threads(connections, threads, |some| {
+            let form = TrafficOptions {
+                arrivals: share_arrivals(arrivals, some, connections),
+                timeout,
+                ..plain
+            };
             requests(Transport::Udp, request_bytes, response_bytes, burst, now, form)(some)
         }),
         Wanted::Fetch { object_bytes, connections, threads } => {
             let tcp = Transport::Tcp { nodelay: true };
-            spread(connections, threads, requests(tcp, REQUEST, object_bytes, 0, now, plain))
+            spread_over_threads(
+                connections,
+                threads,
+                requests(tcp, REQUEST, object_bytes, 0, now, plain),
+            )
         }
         Wanted::RpcRead {
             clients,
@@ -171,24 +184,25 @@ fn traffic(wanted: &Wanted) -> Vec<Load> {
             read_bytes,
             think: Think { mean, distribution },
         } => {
-            let form = Form { think_varies: distribution == Distribution::Exponential, ..plain };
+            let form =
+                TrafficOptions { think_varies: distribution == Distribution::Exponential, ..plain };
             let tcp = Transport::Tcp { nodelay: true };
-            spread(
+            spread_over_threads(
                 clients,
                 clients,
                 requests(tcp, REQUEST, read_bytes, outstanding - 1, mean, form),
             )
         }
         Wanted::TcpBulk { direction, message_bytes, connections, threads, rate, .. } => {
-            bulk(direction, message_bytes, connections, threads, rate)
+            build_bulk_loads(direction, message_bytes, connections, threads, rate)
         }
         Wanted::UdpStream { datagram_bytes, rate, connections, .. } => {
-            let load = |_| datagrams(datagram_bytes, rate, connections);
-            spread(connections, connections, load)
+            let load = |_| build_datagram_load(datagram_bytes, rate, connections);
+            spread_over_threads(connections, connections, load)
         }
         Wanted::Ping { rate_hz, payload_bytes } => {
-            let form = Form { payload: Some(payload_bytes), ..plain };
-            let traffic = Traffic::Probe { rate_hz: f64::from(rate_hz) };
+            let form = TrafficOptions { payload: Some(payload_bytes), ..plain };
+            let traffic = TrafficKind::Probe { rate_hz: f64::from(rate_hz) };
             vec![Load { form, ..Load::new(GENERATOR, SUT, traffic) }]
         }
         Wanted::Command | Wanted::Live => Vec::new(), // refused by `loads`
@@ -197,7 +211,7 @@ fn traffic(wanted: &Wanted) -> Vec<Load> {
 
 /// One load for each thread that has a connection. The first threads have one more if the division
 /// leaves a rest.
-fn spread(connections: u32, threads: u32, load: impl Fn(u32) -> Load) -> Vec<Load> {
+fn spread_over_threads(connections: u32, threads: u32, load: impl Fn(u32) -> Load) -> Vec<Load> {
     let threads = threads.min(connections).max(1);
     (0..threads)
         .map(|thread| connections / threads + u32::from(thread < connections % threads))
@@ -206,17 +220,17 @@ fn spread(connections: u32, threads: u32, load: impl Fn(u32) -> Load) -> Vec<Loa
 }
 
 /// The part of the arrivals for a thread with `some` of `all` connections.
-fn share(arrivals: Option<WantedArrivals>, some: u32, all: u32) -> Option<Arrivals> {
-    arrivals.map(|arrivals| Arrivals {
+fn share_arrivals(arrivals: Option<WantedArrivals>, some: u32, all: u32) -> Option<ArrivalProcess> {
+    arrivals.map(|arrivals| ArrivalProcess {
         rate_hz: f64::from(arrivals.rate_per_s) * f64::from(some) / f64::from(all),
         spacing: match arrivals.gaps {
-            Distribution::Fixed => Spacing::Even,
-            Distribution::Exponential => Spacing::Poisson,
+            Distribution::Fixed => GapDistribution::Even,
+            Distribution::Exponential => GapDistribution::Poisson,
         },
     })
 }
 
-fn bulk(
+fn build_bulk_loads(
     direction: Direction,
     message: Bytes,
     connections: u32,
@@ -232,31 +246,36 @@ fn bulk(
         let arrivals = rate.map(|rate| {
             let messages = rate.get() as f64 / 8.0 / message.get() as f64;
             let rate_hz = messages * f64::from(some) / f64::from(connections);
-            Arrivals { rate_hz, spacing: Spacing::Even }
+            ArrivalProcess { rate_hz, spacing: GapDistribution::Even }
         });
-        let traffic = Traffic::Stream { message, connections: some };
-        Load { form: Form { arrivals, ..Form::default() }, ..Load::new(from, to, traffic) }
+        let traffic = TrafficKind::Stream { message, connections: some };
+        Load {
+            form: TrafficOptions { arrivals, ..TrafficOptions::default() },
+            ..Load::new(from, to, traffic)
+        }
     };
-    ways.iter().flat_map(|way| spread(connections, threads, |some| load(some, *way))).collect()
+    ways.iter()
+        .flat_map(|way| spread_over_threads(connections, threads, |some| load(some, *way)))
+        .collect()
 }
 
 /// The load of one of `senders`.
-fn datagrams(size: Bytes, rate: Option<BitsPerSecond>, senders: u32) -> Load {
+fn build_datagram_load(size: Bytes, rate: Option<BitsPerSecond>, senders: u32) -> Load {
     let rate_pps =
         rate.map_or(1.0, |rate| rate.get() as f64 / 8.0 / size.get() as f64 / f64::from(senders));
-    let traffic = Traffic::Datagrams {
+    let traffic = TrafficKind::Datagrams {
         size,
         rate_pps,
-        spacing: Spacing::Even,
-        group: if rate.is_some() { group(rate_pps) } else { LARGEST_GROUP },
+        spacing: GapDistribution::Even,
+        group: if rate.is_some() { send_group_size(rate_pps) } else { LARGEST_GROUP },
         receive_batch: RECEIVE_BATCH,
     };
-    let form = Form { floods: rate.is_none(), ..Form::default() };
+    let form = TrafficOptions { floods: rate.is_none(), ..TrafficOptions::default() };
     Load { form, ..Load::new(GENERATOR, SUT, traffic) }
 }
 
 /// Datagrams that latput's sender sends together: those due in 50 us, at most 64.
 #[expect(clippy::cast_possible_truncation, reason = "clamped")]
-fn group(rate_pps: f64) -> u32 {
+fn send_group_size(rate_pps: f64) -> u32 {
     (rate_pps * 50e-6).clamp(1.0, f64::from(LARGEST_GROUP)) as u32
 }

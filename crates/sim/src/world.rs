@@ -15,9 +15,9 @@ mod snapshot;
 mod streams;
 mod transactions;
 
-use latput_units::{Nanos, Rng};
+use latput_units::{Nanos, SeededRng};
 
-pub(crate) use snapshot::Snapshot;
+pub(crate) use snapshot::CounterSnapshot;
 
 use crate::agenda::{Agenda, NEVER, Time};
 use crate::bus::BusQueue;
@@ -25,17 +25,17 @@ use crate::casts::id;
 use crate::core::{Core, Irq};
 use crate::fifo::Fifo;
 use crate::frame::Frame;
-use crate::machine::{Costs, Driver, Placement, Stack};
+use crate::machine::{CpuCosts, DriverMode, NetworkStack, WakePlacement};
 use crate::port::Port;
-use crate::queue::Queue;
-use crate::scenario::{Load, Scenario, Traffic};
+use crate::queue::NicQueue;
+use crate::scenario::{Load, Scenario, TrafficKind};
 use crate::socket::SocketEnd;
-use crate::tally::Tally;
+use crate::tally::LoadCounters;
 use crate::task::{Task, TaskProgram};
-use crate::timers::Timers;
-use crate::trace::log::Log;
+use crate::timers::TimerQueue;
+use crate::trace::log::TraceLog;
 use crate::vector::Coalescing;
-use latput_policy::{Policy, Polling};
+use latput_policy::{DevicePolling, Policy};
 
 /// Component that a slot of the agenda stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,17 +64,17 @@ enum Component {
 #[derive(Debug)]
 struct HostState {
     /// CPU costs in nanoseconds.
-    costs: Costs<Time>,
+    costs: CpuCosts<Time>,
     /// Random part of each cost, in 1/65536 of it.
     cost_jitter: u64,
-    stack: Stack,
+    stack: NetworkStack,
     first_core: usize,
     cores: usize,
     first_queue: usize,
     queues: usize,
     port: usize,
-    driver: Driver,
-    placement: Placement,
+    driver: DriverMode,
+    placement: WakePlacement,
     idle_exit: Time,
     time_slice: Time,
     steal_after: Time,
@@ -85,24 +85,24 @@ struct HostState {
     bus_slot: usize,
     /// Processes that found no free core.
     run_queue: Fifo<(u32, Time)>,
-    timers: Timers,
+    timers: TimerQueue,
     timers_slot: usize,
     /// Everything in the agenda that acts on this host.
     slots: Vec<u32>,
     /// The port whose wire brings packets to this host, if anybody sends it any.
     hears: Option<usize>,
-    polling: Polling,
+    polling: DevicePolling,
     /// The policy that all queues share.
     throttle: Option<Policy>,
     tick: Time,
-    round: poll::Round,
+    round: poll::PollingRound,
     /// Device polling: a tick came while the last round was still under way.
     tick_missed: bool,
 }
 
 /// Packets waiting for a core's own processing (RPS, or drivers without NAPI).
 #[derive(Debug)]
-struct Backlog {
+struct CoreBacklog {
     frames: Fifo<Frame>,
     scheduled: bool,
     dropped: u64,
@@ -123,8 +123,8 @@ pub(crate) struct World {
     deferral_slots: usize,
     hosts: Vec<HostState>,
     cores: Vec<Core>,
-    backlogs: Vec<Backlog>,
-    queues: Vec<Queue>,
+    backlogs: Vec<CoreBacklog>,
+    queues: Vec<NicQueue>,
     ports: Vec<Port>,
     tasks: Vec<Task>,
     /// For each port, the only queue at the end of its wire, if arrivals there may wait to be seen.
@@ -132,8 +132,8 @@ pub(crate) struct World {
     /// Largest payload of a TCP segment.
     mss: u32,
     ends: Vec<SocketEnd>,
-    tallies: Vec<Tally>,
-    rng: Rng,
+    tallies: Vec<LoadCounters>,
+    rng: SeededRng,
     window_from: Time,
     /// When it ended; [`NEVER`] while it goes on.
     window_to: Time,
@@ -150,7 +150,7 @@ pub(crate) struct World {
     /// Events handled.
     pub(crate) events: u64,
     /// Log of a traced run.
-    pub(crate) log: Option<Box<Log>>,
+    pub(crate) log: Option<Box<TraceLog>>,
 }
 
 impl World {
@@ -167,7 +167,7 @@ impl World {
             assert!(time >= self.now, "time went back from {} to {time}", self.now);
             (self.now, self.reached) = (time, time);
             self.events += 1;
-            self.act(slot);
+            self.handle_event(slot);
             if !self.quotas.is_empty() && self.has_enough() {
                 until = self.now;
             }
@@ -178,7 +178,7 @@ impl World {
         }
         self.now = until;
         for queue in 0..self.queues.len() {
-            self.settle(queue, until + 1);
+            self.settle_queue(queue, until + 1);
         }
         until
     }
@@ -243,7 +243,7 @@ impl World {
     pub(crate) fn stop_at_counts(&mut self, scenario: &Scenario) {
         let quota = |(idx, load): (usize, &Load)| {
             let unit = match load.traffic {
-                Traffic::Stream { message, .. } => message.get(),
+                TrafficKind::Stream { message, .. } => message.get(),
                 _ => 0,
             };
             load.form.count.map(|count| (idx, count, unit))
@@ -260,7 +260,7 @@ impl World {
     }
 
     #[inline]
-    fn act(&mut self, slot: usize) {
+    fn handle_event(&mut self, slot: usize) {
         match self.components[slot] {
             Component::Core(core) => self.core_due(core as usize),
             Component::Vector(queue) => self.vector_due(queue as usize),
@@ -275,21 +275,21 @@ impl World {
     }
 
     fn deferral_due(&mut self, queue: usize, slot: usize) {
-        self.agenda.set(slot, NEVER);
-        self.interrupt(self.queues[queue].core, Irq::Deferral(id(queue)));
+        self.agenda.set_due_time(slot, NEVER);
+        self.raise_interrupt(self.queues[queue].core, Irq::Deferral(id(queue)));
     }
 
     /// Forgets what was counted so far: the warm-up is over.
-    pub(crate) fn start_window(&mut self) -> Snapshot {
+    pub(crate) fn start_window(&mut self) -> CounterSnapshot {
         self.window_from = self.now;
-        self.tallies = self.tallies.iter().map(Tally::cleared).collect();
-        self.snapshot()
+        self.tallies = self.tallies.iter().map(LoadCounters::clone_empty).collect();
+        self.take_snapshot()
     }
 
     /// Sets the moderation of every vector of a host.
     pub(crate) fn set_coalescing(&mut self, host: usize, coalescing: Coalescing) {
         for queue in self.parts(host).1 {
-            self.settle(queue, self.now + 1);
+            self.settle_queue(queue, self.now + 1);
             self.queues[queue].vector.set_coalescing(coalescing);
             self.update_vector(queue);
         }
@@ -302,7 +302,7 @@ impl World {
     }
 
     /// Tallies of the loads in the window.
-    pub(crate) fn tallies(&self) -> &[Tally] {
+    pub(crate) fn load_counters(&self) -> &[LoadCounters] {
         &self.tallies
     }
 
@@ -318,7 +318,7 @@ impl World {
 
 /// A world ready to run.
 pub(crate) fn build(scenario: &Scenario) -> World {
-    build::build(scenario)
+    build::build_world(scenario)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 #[path = "common/scenarios.rs"]
 mod scenarios;
 
-use latput_sim::machine::{Costs, Driver, Stack};
-use latput_sim::scenario::{Load, Network, Spacing, Traffic, Transport};
+use latput_sim::machine::{CpuCosts, DriverMode, NetworkStack};
+use latput_sim::scenario::{GapDistribution, Load, Network, TrafficKind, Transport};
 use latput_sim::vector::Coalescing;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use scenarios::{
@@ -52,7 +52,7 @@ fn window_limited_stream_fills_its_window() {
     // 45 segments of 1448 bytes fit the 65536-byte window and take less time than the delay, which each
     // end adds to the round trip. The receiver reads all at once: after smaller reads the offered window
     // lags behind.
-    let traffic = Traffic::Stream { message: Bytes::new(65_536), connections: 1 };
+    let traffic = TrafficKind::Stream { message: Bytes::new(65_536), connections: 1 };
     for us in [700, 1_000, 2_000] {
         let mut scenario = free(vec![Load::new(0, 1, traffic)]);
         scenario.duration = Nanos::from_s(3);
@@ -81,12 +81,12 @@ fn unlimited_stream_fills_the_line() {
 fn ring_overflows_beyond_its_descriptors() {
     // 256 descriptors at 1 Mpps last for 256 us; a first-packet delay of T collects T x 1 Mpps + 1.
     for (us, lost_ratio) in [(250, 0.0), (512, 1.0 - 256.0 / 513.0)] {
-        let mut scenario = free(vec![datagrams(1e6, Spacing::Even)]);
+        let mut scenario = free(vec![datagrams(1e6, GapDistribution::Even)]);
         scenario.duration = Nanos::from_ms(200);
         scenario.hosts[1].nic.coalescing = rx_delay(us);
         scenario.hosts[1].stack.receive_buffer = Bytes::new(10_000_000);
         let outcome = run(&scenario);
-        let nic = outcome.hosts[1].nic();
+        let nic = outcome.hosts[1].nic_totals();
         let arrived = nic.rx_packets + nic.rx_dropped;
         let seen = nic.rx_dropped as f64 / arrived as f64;
         assert!((seen - lost_ratio).abs() < 0.005, "{us} us: lost {seen}, expected {lost_ratio}");
@@ -97,34 +97,35 @@ fn ring_overflows_beyond_its_descriptors() {
 fn single_queue_waits_as_m_d_1() {
     // Each packet needs 10 us in softirq and nothing else; interrupts are free.
     for utilisation in [0.3, 0.6, 0.8] {
-        let mut scenario = free(vec![datagrams(utilisation * 1e5, Spacing::Poisson)]);
+        let mut scenario = free(vec![datagrams(utilisation * 1e5, GapDistribution::Poisson)]);
         scenario.duration = Nanos::from_secs_f64(20.0 / utilisation);
         // The receiving process has a core of its own, or packets would wait for the softirq to end.
         scenario.loads[0].to_core = Some(1);
         scenario.hosts[1].machine.cores = 2;
         scenario.hosts[1].machine.costs =
-            Costs { rx_packet: Nanos::from_us(10), ..Costs::default() };
+            CpuCosts { rx_packet: Nanos::from_us(10), ..CpuCosts::default() };
         let outcome = run(&scenario);
         let base_ns = 1_000.0 + 10_000.0 + 9.0;
         let wait_ns = outcome.loads[0].latency.mean_ns().unwrap() - base_ns;
         let expected = 10_000.0 * utilisation / (2.0 * (1.0 - utilisation));
 
         near(wait_ns, expected, 0.01, &format!("wait at {utilisation}"));
-        let busy = outcome.hosts[1].cpu().softirq.as_secs_f64() / scenario.duration.as_secs_f64();
+        let busy =
+            outcome.hosts[1].cpu_totals().softirq.as_secs_f64() / scenario.duration.as_secs_f64();
         near(busy, utilisation, 0.01, "utilisation");
     }
 }
 
 #[test]
 fn device_polling_waits_half_a_tick() {
-    let mut scenario = free(vec![datagrams(5e4, Spacing::Poisson)]);
+    let mut scenario = free(vec![datagrams(5e4, GapDistribution::Poisson)]);
     scenario.warmup = Nanos::from_ms(500);
-    scenario.hosts[1].nic.driver = Driver::Polling;
+    scenario.hosts[1].nic.driver = DriverMode::Polling;
     let outcome = run(&scenario);
     let wait_ns = outcome.loads[0].latency.mean_ns().unwrap() - 1_009.0;
     near(wait_ns, 500_000.0, 0.01, "wait");
 
-    scenario.loads = vec![datagrams(5e5, Spacing::Even)];
+    scenario.loads = vec![datagrams(5e5, GapDistribution::Even)];
     scenario.hosts[1].stack.receive_buffer = Bytes::new(10_000_000);
     near(rate(&run(&scenario), 0), 150_000.0, 0.01, "cap");
 }
@@ -142,28 +143,29 @@ fn overload_without_napi_starves_the_process() {
 }
 
 fn livelock(pps: f64) -> latput_sim::Scenario {
-    let mut scenario = free(vec![datagrams(pps, Spacing::Even)]);
+    let mut scenario = free(vec![datagrams(pps, GapDistribution::Even)]);
     scenario.warmup = Nanos::from_ms(100);
     let host = &mut scenario.hosts[1];
-    host.nic.driver = Driver::Interrupt;
+    host.nic.driver = DriverMode::Interrupt;
     host.nic.rx_ring = 4_096;
-    host.machine.costs = Costs {
+    host.machine.costs = CpuCosts {
         interrupt: Nanos::from_us(2),
         backlog_packet: Nanos::from_us(1),
         syscall: Nanos::from_us(3),
-        ..Costs::default()
+        ..CpuCosts::default()
     };
     scenario
 }
 
 #[track_caller]
 fn check_moderation(coalescing: Coalescing, pps: f64, interrupts_hz: f64, wait_ns: f64) {
-    let mut scenario = free(vec![datagrams(pps, Spacing::Poisson)]);
+    let mut scenario = free(vec![datagrams(pps, GapDistribution::Poisson)]);
     scenario.duration = Nanos::from_secs_f64(1e6 / pps);
     scenario.hosts[1].nic.coalescing = coalescing;
-    scenario.hosts[1].stack = Stack { receive_buffer: Bytes::new(10_000_000), ..Stack::default() };
+    scenario.hosts[1].stack =
+        NetworkStack { receive_buffer: Bytes::new(10_000_000), ..NetworkStack::default() };
     let outcome = run(&scenario);
-    let nic = outcome.hosts[1].nic();
+    let nic = outcome.hosts[1].nic_totals();
     near(outcome.per_second(nic.interrupts), interrupts_hz, 0.01, "interrupts");
     near(nic.rx_packets as f64 / nic.interrupts as f64, pps / interrupts_hz, 0.01, "batch");
     // 1 us of latency and 9.36 ns of wire for 130 bytes.

@@ -6,10 +6,12 @@ mod scenarios;
 use latput_policy::{Dim, E1000, Policy, dim, e1000};
 use latput_sim::Simulation;
 use latput_sim::bus::Bus;
-use latput_sim::machine::{Bql, Costs, Driver, Machine, Qdisc};
-use latput_sim::outcome::Outcome;
-use latput_sim::scenario::{Arrivals, Load, Scenario, Spacing, Traffic, Transport};
-use latput_sim::vector::{Coalescing, Delay, Throttle};
+use latput_sim::machine::{BqlLimits, CpuCosts, DriverMode, Machine, Qdisc};
+use latput_sim::outcome::SimulationOutcome;
+use latput_sim::scenario::{
+    ArrivalProcess, GapDistribution, Load, Scenario, TrafficKind, Transport,
+};
+use latput_sim::vector::{Coalescing, InterruptDelay, Throttle};
 use latput_trial::observation::CpuTime;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use scenarios::{
@@ -43,7 +45,7 @@ fn concurrency_hides_a_hold_off() {
         }
         let outcome = run(&scenario);
         let seen = rate(&outcome, 0);
-        let interrupts = outcome.per_second(outcome.hosts[1].nic().interrupts);
+        let interrupts = outcome.per_second(outcome.hosts[1].nic_totals().interrupts);
         assert!(seen > 1.4 * last, "burst {burst}: {seen} after {last}");
         assert!(interrupts < 8_001.0, "burst {burst}: {interrupts} interrupts/s");
         last = seen;
@@ -54,25 +56,25 @@ fn concurrency_hides_a_hold_off() {
 #[test]
 fn livelock_is_cured_by_napi_or_polling() {
     let delivered = |driver| {
-        let mut scenario = free(vec![datagrams(1e6, Spacing::Even)]);
+        let mut scenario = free(vec![datagrams(1e6, GapDistribution::Even)]);
         scenario.warmup = Nanos::from_ms(500);
         let host = &mut scenario.hosts[1];
         host.nic.driver = driver;
-        host.machine.costs = Costs {
+        host.machine.costs = CpuCosts {
             interrupt: Nanos::from_us(2),
             backlog_packet: Nanos::from_us(1),
             rx_packet: Nanos::from_us(1),
             syscall: Nanos::from_us(3),
-            ..Costs::default()
+            ..CpuCosts::default()
         };
-        if driver == Driver::Interrupt {
+        if driver == DriverMode::Interrupt {
             host.machine.costs.rx_packet = Nanos::ZERO;
         }
         rate(&run(&scenario), 0)
     };
-    let interrupts = delivered(Driver::Interrupt);
-    let napi = delivered(Driver::Napi);
-    let polling = delivered(Driver::Polling);
+    let interrupts = delivered(DriverMode::Interrupt);
+    let napi = delivered(DriverMode::Napi);
+    let polling = delivered(DriverMode::Polling);
     assert!(interrupts < 1_000.0, "livelock: {interrupts}");
     assert!(napi > 100_000.0, "NAPI: {napi}");
     assert!(polling > 100_000.0, "polling: {polling}");
@@ -91,10 +93,10 @@ fn stream_decays_beyond_its_window() {
 fn more_delay_never_means_more_interrupts() {
     let mut last = f64::INFINITY;
     for us in [1, 10, 50, 100, 250, 500, 1_000] {
-        let mut scenario = modern_pair(vec![datagrams(1e5, Spacing::Poisson)]);
+        let mut scenario = modern_pair(vec![datagrams(1e5, GapDistribution::Poisson)]);
         scenario.hosts[1].nic.coalescing = rx_delay(us);
         let outcome = run(&scenario);
-        let interrupts = outcome.per_second(outcome.hosts[1].nic().interrupts);
+        let interrupts = outcome.per_second(outcome.hosts[1].nic_totals().interrupts);
         assert!(interrupts < last, "{us} us: {interrupts} after {last}");
         last = interrupts;
     }
@@ -105,8 +107,9 @@ fn frames_in_flight_end_long_delay() {
     // The published jump at rx-usecs 1000, rx-frames 100: with fewer in flight every round waits.
     let throughput = |burst| {
         let mut scenario = modern_pair(vec![requests(TCP, burst)]);
-        let rx = Delay { delay: Nanos::from_ms(1), frames: 100, ..Delay::default() };
-        let tx = Delay { delay: Nanos::from_ms(10), ..Delay::default() };
+        let rx =
+            InterruptDelay { delay: Nanos::from_ms(1), frames: 100, ..InterruptDelay::default() };
+        let tx = InterruptDelay { delay: Nanos::from_ms(10), ..InterruptDelay::default() };
         scenario.hosts[1].nic.coalescing = Coalescing { rx, tx, ..Coalescing::default() };
         rate(&run(&scenario), 0)
     };
@@ -128,7 +131,7 @@ fn fq_codel_keeps_probe_fast() {
 
 #[test]
 fn byte_queue_limits_empty_the_ring() {
-    let bql = Some(Bql { least: Bytes::new(0), most: Bytes::new(1_879_048_192) });
+    let bql = Some(BqlLimits { least: Bytes::new(0), most: Bytes::new(1_879_048_192) });
     let p99_us = |bql| {
         let outcome = bloated(Qdisc::FQ_CODEL, bql);
         near(goodput_bps(&outcome, 0), 1e9 * 1_448.0 / 1_538.0, 0.03, "goodput");
@@ -141,22 +144,23 @@ fn byte_queue_limits_empty_the_ring() {
 #[test]
 fn pause_turns_loss_into_a_slower_sender() {
     let outcome_of = |pause| {
-        let mut scenario = modern_pair(vec![datagrams(1e6, Spacing::Even)]);
+        let mut scenario = modern_pair(vec![datagrams(1e6, GapDistribution::Even)]);
         scenario.network.rate = BitsPerSecond::new(1_000_000_000);
         scenario.hosts[0].machine = Machine::default();
         let host = &mut scenario.hosts[1];
         // One packet every 2 us, offered one every microsecond.
-        host.machine.costs = Costs { rx_packet: Nanos::from_us(2), ..Costs::default() };
+        host.machine.costs = CpuCosts { rx_packet: Nanos::from_us(2), ..CpuCosts::default() };
         host.nic.fifo = Bytes::new(48 * 1_024);
         host.nic.pause = pause;
         run(&scenario)
     };
     let (lossy, paused) = (outcome_of(false), outcome_of(true));
-    assert!(lossy.hosts[1].nic().rx_dropped > 100_000, "{:?}", lossy.hosts[1].nic());
-    assert_eq!(paused.hosts[1].nic().rx_dropped, 0);
-    let sent = |outcome: &Outcome| outcome.per_second(outcome.hosts[0].nic().tx_packets);
+    assert!(lossy.hosts[1].nic_totals().rx_dropped > 100_000, "{:?}", lossy.hosts[1].nic_totals());
+    assert_eq!(paused.hosts[1].nic_totals().rx_dropped, 0);
+    let sent =
+        |outcome: &SimulationOutcome| outcome.per_second(outcome.hosts[0].nic_totals().tx_packets);
     near(sent(&paused), 500_000.0, 0.02, "the sender's pace");
-    assert!(paused.hosts[0].nic().tx_dropped > 100_000, "its queue overflows instead");
+    assert!(paused.hosts[0].nic_totals().tx_dropped > 100_000, "its queue overflows instead");
 }
 
 #[test]
@@ -172,12 +176,12 @@ fn nearly_full_bus_cannot_carry_acknowledgements() {
         nic.coalescing.tx.delay = Nanos::from_s(10);
         scenario.hosts[1].stack.receive_buffer = Bytes::new(131_072);
         let outcome = run(&scenario);
-        assert_eq!(outcome.hosts[1].nic().rx_dropped, 0);
-        outcome.per_second(outcome.hosts[1].nic().rx_packets)
+        assert_eq!(outcome.hosts[1].nic_totals().rx_dropped, 0);
+        outcome.per_second(outcome.hosts[1].nic_totals().rx_packets)
     };
     let line = 1e9 / 8.0 / 1_538.0;
-    let mut large = datagrams(line, Spacing::Even);
-    if let Traffic::Datagrams { size, .. } = &mut large.traffic {
+    let mut large = datagrams(line, GapDistribution::Even);
+    if let TrafficKind::Datagrams { size, .. } = &mut large.traffic {
         *size = Bytes::new(1_472);
     }
     near(on_bus(large, 100), line, 0.001, "datagrams");
@@ -185,7 +189,7 @@ fn nearly_full_bus_cannot_carry_acknowledgements() {
     let limit = 1e9 / 30.0 / (394.5 + 64.0 / 2.0 + 17.0 / 8.5);
     near(on_bus(stream(), 100), limit, 0.005, "a stream");
     // Of 64 bytes: 42.5 clocks, and 31 on the line. They are held back, not lost.
-    let small = datagrams(9e5, Spacing::Even);
+    let small = datagrams(9e5, GapDistribution::Even);
     near(on_bus(small, 100), 1e9 / 30.0 / (42.5 + 17.0 / 78.0), 0.005, "small datagrams");
 }
 
@@ -204,10 +208,10 @@ fn dim_walks_where_small_delay_is_inert() {
         }
         host.nic.coalescing.tx.delay = Nanos::from_ms(10);
         let outcome = run(&scenario);
-        outcome.per_second(outcome.hosts[1].nic().interrupts)
+        outcome.per_second(outcome.hosts[1].nic_totals().interrupts)
     };
     let dim = adaptive(Policy::Dim(Dim::new(dim::DimProfile::RxEqe)), false);
-    let e1000 = adaptive(Policy::E1000(E1000::new(e1000::Mode::Dynamic)), true);
+    let e1000 = adaptive(Policy::E1000(E1000::new(e1000::ThrottleMode::Dynamic)), true);
     // DIM prefers fewer interrupts at equal throughput: it ends at a long delay, 4000 to 16000/s.
     assert!((3_000.0..20_000.0).contains(&dim), "DIM: {dim}");
     // Four 1500-byte frames per interrupt are under the 10000 bytes that would make it bulk.
@@ -216,8 +220,10 @@ fn dim_walks_where_small_delay_is_inert() {
 
 #[test]
 fn rps_and_threaded_napi_move_work() {
-    let offered = || modern_pair(vec![datagrams(4e5, Spacing::Even)]);
-    let busy = |outcome: &Outcome, core: usize| outcome.hosts[1].cores[core].softirq.as_secs_f64();
+    let offered = || modern_pair(vec![datagrams(4e5, GapDistribution::Even)]);
+    let busy = |outcome: &SimulationOutcome, core: usize| {
+        outcome.hosts[1].cores[core].softirq.as_secs_f64()
+    };
 
     let mut scenario = offered();
     scenario.hosts[1].machine.costs.rx_merged = Nanos::from_ns(800);
@@ -232,16 +238,16 @@ fn rps_and_threaded_napi_move_work() {
     scenario.hosts[1].stack.threaded = true;
     let threaded = run(&scenario);
     near(rate(&threaded, 0), 4e5, 0.01, "rate");
-    assert_eq!(threaded.hosts[1].cpu().softirq, Nanos::ZERO);
+    assert_eq!(threaded.hosts[1].cpu_totals().softirq, Nanos::ZERO);
 }
 
 #[test]
 fn deferral_replaces_interrupts_by_timer_polls() {
-    let mut scenario = modern_pair(vec![datagrams(1e5, Spacing::Poisson)]);
+    let mut scenario = modern_pair(vec![datagrams(1e5, GapDistribution::Poisson)]);
     let stack = &mut scenario.hosts[1].stack;
     (stack.defer_hard_irqs, stack.gro_flush_timeout) = (100, Nanos::from_us(50));
     let outcome = run(&scenario);
-    let nic = outcome.hosts[1].nic();
+    let nic = outcome.hosts[1].nic_totals();
     assert!(outcome.per_second(nic.interrupts) < 10.0, "{nic:?}");
     near(outcome.per_second(nic.polls), 1e6 / 52.2, 0.02, "polls");
     // A packet waits half of a poll interval, then for its poll and its process.
@@ -252,7 +258,7 @@ fn deferral_replaces_interrupts_by_timer_polls() {
 #[test]
 fn arming_deferral_timer_costs_poller_and_process() {
     let run_with = |arm_us| {
-        let mut scenario = modern_pair(vec![datagrams(1e4, Spacing::Even)]);
+        let mut scenario = modern_pair(vec![datagrams(1e4, GapDistribution::Even)]);
         let host = &mut scenario.hosts[1];
         (host.stack.defer_hard_irqs, host.stack.gro_flush_timeout) = (100, Nanos::from_us(50));
         host.machine.cores = 1;
@@ -260,19 +266,19 @@ fn arming_deferral_timer_costs_poller_and_process() {
         run(&scenario)
     };
     let (free, dear) = (run_with(0), run_with(10));
-    let busy = |outcome: &Outcome| {
+    let busy = |outcome: &SimulationOutcome| {
         outcome.hosts[1].cores[0].busy().as_secs_f64() / outcome.window.as_secs_f64()
     };
-    let polls = dear.per_second(dear.hosts[1].nic().polls);
+    let polls = dear.per_second(dear.hosts[1].nic_totals().polls);
     near(busy(&dear) - busy(&free), polls * 10e-6, 0.05, "busy");
-    let waits_us = |outcome: &Outcome| outcome.loads[0].latency.mean_ns().unwrap() / 1e3;
+    let waits_us = |outcome: &SimulationOutcome| outcome.loads[0].latency.mean_ns().unwrap() / 1e3;
     near(waits_us(&dear) - waits_us(&free), 10.0, 0.1, "wait");
 }
 
 #[test]
 fn deep_idle_wake_up_dominates_slow_load() {
     let p50_us = |pps| {
-        let mut scenario = modern_pair(vec![datagrams(pps, Spacing::Poisson)]);
+        let mut scenario = modern_pair(vec![datagrams(pps, GapDistribution::Poisson)]);
         scenario.hosts[1].machine.cores = 1;
         scenario.hosts[1].machine.idle_exit = Nanos::from_us(40);
         run(&scenario).loads[0].latency.quantile(0.5).unwrap().as_us_f64()
@@ -300,11 +306,12 @@ fn shared_switch_port_drops_the_excess() {
 #[test]
 fn busy_process_shares_with_kernel_thread() {
     // Overload on a single core with a process that only computes: each gets what a scheduler gives.
-    let mut scenario = free(vec![datagrams(1e6, Spacing::Even), Load::new(1, 1, Traffic::Compute)]);
+    let mut scenario =
+        free(vec![datagrams(1e6, GapDistribution::Even), Load::new(1, 1, TrafficKind::Compute)]);
     scenario.hosts[1].machine = modern();
     scenario.hosts[1].machine.cores = 1;
     scenario.hosts[1].machine.costs.rx_packet = Nanos::from_us(2);
-    let time = run(&scenario).hosts[1].cpu();
+    let time = run(&scenario).hosts[1].cpu_totals();
     let user = time.user.as_secs_f64();
     assert!((0.2..0.8).contains(&user), "{time:?}");
     near(time.busy().as_secs_f64(), 1.0, 0.001, "busy");
@@ -313,7 +320,8 @@ fn busy_process_shares_with_kernel_thread() {
 #[test]
 fn gates_delay_ping_at_both_ends() {
     let latency = |throttle| {
-        let mut scenario = modern_pair(vec![Load::new(0, 1, Traffic::Probe { rate_hz: 997.0 })]);
+        let mut scenario =
+            modern_pair(vec![Load::new(0, 1, TrafficKind::Probe { rate_hz: 997.0 })]);
         scenario.duration = Nanos::from_s(5);
         for (host, ppm) in scenario.hosts.iter_mut().zip([-3_000, 4_000]) {
             host.nic.coalescing.throttle = throttle;
@@ -338,10 +346,10 @@ fn published_livelock_is_cured_by_polling() {
     // FreeBSD 6.1, iperf UDP at 18760/s into one CPU: 50% lost with interrupts, 60% of the CPU in them;
     // 4% lost with polling. The costs are fitted by hand to the first row; the cure follows.
     let received = |driver, preempted_us| {
-        let datagrams = Traffic::Datagrams {
+        let datagrams = TrafficKind::Datagrams {
             size: Bytes::new(1_470),
             rate_pps: 18_760.0,
-            spacing: Spacing::Poisson,
+            spacing: GapDistribution::Poisson,
             group: 1,
             receive_batch: 1,
         };
@@ -351,26 +359,26 @@ fn published_livelock_is_cured_by_polling() {
         scenario.network.rate = BitsPerSecond::new(1_000_000_000);
         let host = &mut scenario.hosts[1];
         host.nic.driver = driver;
-        host.machine.costs = Costs {
+        host.machine.costs = CpuCosts {
             interrupt: Nanos::from_us(40),
             backlog_packet: Nanos::from_us(15),
-            rx_packet: Nanos::from_us(if driver == Driver::Polling { 15 } else { 0 }),
-            poll: Nanos::from_us(if driver == Driver::Polling { 5 } else { 0 }),
+            rx_packet: Nanos::from_us(if driver == DriverMode::Polling { 15 } else { 0 }),
+            poll: Nanos::from_us(if driver == DriverMode::Polling { 5 } else { 0 }),
             syscall: Nanos::from_us(25),
             wake: Nanos::from_us(5),
             preempted: Nanos::from_us(preempted_us),
-            ..Costs::default()
+            ..CpuCosts::default()
         };
         let outcome = run(&scenario);
-        let cpu = outcome.hosts[1].cpu();
+        let cpu = outcome.hosts[1].cpu_totals();
         (rate(&outcome, 0) / 18_760.0, (cpu.irq + cpu.softirq).as_secs_f64() / 5.0)
     };
-    let (interrupts, irq_share) = received(Driver::Interrupt, 10);
+    let (interrupts, irq_share) = received(DriverMode::Interrupt, 10);
     assert!((0.45..0.55).contains(&interrupts), "received {interrupts}");
     assert!((0.5..0.75).contains(&irq_share), "in interrupts {irq_share}");
-    let (untouched, _) = received(Driver::Interrupt, 0);
+    let (untouched, _) = received(DriverMode::Interrupt, 0);
     assert!(untouched > interrupts + 0.05, "without cold caches: {untouched}");
-    let (polling, _) = received(Driver::Polling, 10);
+    let (polling, _) = received(DriverMode::Polling, 10);
     assert!(polling > 0.95, "received with polling: {polling}");
 }
 
@@ -394,9 +402,14 @@ fn busy_polling_removes_interrupt_and_wake_up() {
         rate(&spinning, 0),
         rate(&asleep, 0)
     );
-    assert!(spinning.hosts[1].nic().interrupts < 100, "{:?}", spinning.hosts[1].nic());
-    let busiest =
-        |outcome: &Outcome| outcome.hosts[1].cores.iter().map(CpuTime::busy).max().expect("a core");
+    assert!(
+        spinning.hosts[1].nic_totals().interrupts < 100,
+        "{:?}",
+        spinning.hosts[1].nic_totals()
+    );
+    let busiest = |outcome: &SimulationOutcome| {
+        outcome.hosts[1].cores.iter().map(CpuTime::busy).max().expect("a core")
+    };
     assert!(busiest(&spinning) > Nanos::from_ms(990), "a core spins all the time");
     assert!(busiest(&asleep) < Nanos::from_ms(500), "a core sleeps between transactions");
 }
@@ -406,7 +419,8 @@ fn polling_process_suspends_interrupts_until_sleep() {
     // Requests come 16 at a time; the server needs 80 us for them, four times the deferral timer.
     let outcome_of = |suspend: Nanos, burst: u32, rate_hz: Option<f64>| {
         let mut load = requests(Transport::Udp, burst);
-        load.form.arrivals = rate_hz.map(|rate_hz| Arrivals { rate_hz, spacing: Spacing::Even });
+        load.form.arrivals =
+            rate_hz.map(|rate_hz| ArrivalProcess { rate_hz, spacing: GapDistribution::Even });
         let mut scenario = modern_pair(vec![load]);
         scenario.hosts[0].nic.coalescing = hold_off(100);
         scenario.hosts[1].machine.costs.user = Nanos::from_us(5);
@@ -420,8 +434,8 @@ fn polling_process_suspends_interrupts_until_sleep() {
         run(&scenario)
     };
     let [with, without] = [Nanos::from_ms(20), Nanos::ZERO].map(|it| outcome_of(it, 15, None));
-    let share = |outcome: &Outcome| {
-        let cpu = outcome.hosts[1].cpu();
+    let share = |outcome: &SimulationOutcome| {
+        let cpu = outcome.hosts[1].cpu_totals();
         (cpu.irq + cpu.softirq).as_secs_f64() / outcome.window.as_secs_f64()
     };
     assert!(share(&without) > 0.05, "the timer polls beside the process: {}", share(&without));
@@ -429,14 +443,14 @@ fn polling_process_suspends_interrupts_until_sleep() {
     assert!(rate(&with, 0) >= rate(&without, 0));
     // With little to do it sleeps, and interrupts are back.
     let idle = outcome_of(Nanos::from_ms(20), 0, Some(1_000.0));
-    let interrupts = idle.per_second(idle.hosts[1].nic().interrupts);
+    let interrupts = idle.per_second(idle.hosts[1].nic_totals().interrupts);
     assert!(interrupts > 500.0, "{interrupts}");
 }
 
 #[test]
 fn thinking_server_hides_small_delay() {
     let requests = |think| {
-        let traffic = Traffic::RequestResponse {
+        let traffic = TrafficKind::RequestResponse {
             transport: TCP,
             request: Bytes::new(128),
             response: Bytes::new(65_536),
@@ -451,16 +465,20 @@ fn thinking_server_hides_small_delay() {
     // 5 ms of thinking and some 60 us of transfer; 65536 bytes are 46 segments.
     assert!((190.0..199.0).contains(&rate(&slow, 0)), "{}", rate(&slow, 0));
     assert!(rate(&quick, 0) > 5_000.0, "{}", rate(&quick, 0));
-    assert!(slow.hosts[1].cpu().busy() < Nanos::from_ms(30), "{:?}", slow.hosts[1].cpu());
+    assert!(
+        slow.hosts[1].cpu_totals().busy() < Nanos::from_ms(30),
+        "{:?}",
+        slow.hosts[1].cpu_totals()
+    );
 }
 
 #[test]
 fn running_simulation_can_be_moderated() {
     let second = Nanos::from_s(1);
-    let on_off = datagrams(1e5, Spacing::Even).between(second, Nanos::from_s(3));
+    let on_off = datagrams(1e5, GapDistribution::Even).with_time_span(second, Nanos::from_s(3));
     let mut simulation = Simulation::new(&modern_pair(vec![on_off])).expect("a sound scenario");
-    let seen = |outcome: &Outcome| {
-        let interrupts = outcome.hosts[1].nic().interrupts as f64;
+    let seen = |outcome: &SimulationOutcome| {
+        let interrupts = outcome.hosts[1].nic_totals().interrupts as f64;
         (outcome.loads[0].received as f64, interrupts)
     };
     assert_eq!(seen(&simulation.advance(second)), (0.0, 0.0));
@@ -511,8 +529,8 @@ fn delayed_stream(us: u64, window: u64) -> f64 {
 }
 
 /// A stream with a large window and a probe beside it, sharing the sender's queue and its one core.
-fn bloated(qdisc: Qdisc, bql: Option<Bql>) -> Outcome {
-    let probe = Load::new(0, 1, Traffic::Probe { rate_hz: 1_000.0 });
+fn bloated(qdisc: Qdisc, bql: Option<BqlLimits>) -> SimulationOutcome {
+    let probe = Load::new(0, 1, TrafficKind::Probe { rate_hz: 1_000.0 });
     let mut scenario = modern_pair(vec![stream(), probe]);
     scenario.network.rate = BitsPerSecond::new(1_000_000_000);
     scenario.warmup = Nanos::from_s(1);

@@ -3,13 +3,13 @@
 #[path = "common/scenarios.rs"]
 mod scenarios;
 
-use latput_sim::scenario::{Load, Traffic};
+use latput_sim::scenario::{Load, TrafficKind};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use scenarios::{free, goodput_bps, hold_off, modern, run};
 
 #[test]
 fn thousand_streams_stay_below_memory_estimate() {
-    let traffic = Traffic::Stream { message: Bytes::new(32_768), connections: 1_000 };
+    let traffic = TrafficKind::Stream { message: Bytes::new(32_768), connections: 1_000 };
     let mut scenario = free(vec![Load::new(0, 1, traffic)]);
     scenario.network.rate = BitsPerSecond::new(10_000_000_000);
     scenario.duration = Nanos::from_ms(300);
@@ -24,7 +24,7 @@ fn thousand_streams_stay_below_memory_estimate() {
     assert!(goodput_bps(&run(&scenario), 0) > 1e9);
     let peak = peak_bytes().expect("it was there before");
     assert!(peak < 100e6, "{peak} bytes");
-    let demand = scenario.demand().memory_bytes;
+    let demand = scenario.estimate_demand().memory_bytes;
     assert!(peak - before < demand, "{} bytes, {demand} were estimated", peak - before);
 }
 

@@ -6,7 +6,7 @@ mod scenarios;
 
 use std::path::Path;
 
-use latput_sim::Profile;
+use latput_sim::SystemProfile;
 use latput_sim::scenario::{Host, Load, Scenario, Transport};
 use latput_sim::vector::Throttle;
 use latput_trial::{Metric, Probe, Traffic, Workload};
@@ -20,13 +20,13 @@ fn every_profile_runs_every_workload() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        let profile: Profile =
+        let profile: SystemProfile =
             toml::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"));
         assert_eq!(Some(profile.name.as_str()), path.file_stem().and_then(|stem| stem.to_str()));
         for workload in workloads() {
-            let scenario = profile.scenario(&workload, 1, Nanos::from_ms(50)).unwrap();
+            let scenario = profile.build_scenario(&workload, 1, Nanos::from_ms(50)).unwrap();
             let outcome = run(&scenario);
-            let observation = outcome.observation(&scenario, 0);
+            let observation = outcome.build_observation(&scenario, 0);
             let what = format!("{} {}", profile.name, workload.name);
             assert!(
                 observation.traffic.received_bytes > 0
@@ -54,7 +54,8 @@ fn unknown_profile_key_is_refused_by_name() {
         ("[network]", "[net]", "net"),
         ("wake_ns = ", "wake_ns = \"2487\" # ", "2487"),
     ] {
-        let error = toml::from_str::<Profile>(&text.replacen(from, to, 1)).unwrap_err().to_string();
+        let error =
+            toml::from_str::<SystemProfile>(&text.replacen(from, to, 1)).unwrap_err().to_string();
         assert!(error.contains(named), "{to}: {error}");
     }
     for (from, to, named) in [
@@ -62,9 +63,9 @@ fn unknown_profile_key_is_refused_by_name() {
         ("wake_ns = ", "wake_ns = 2_000_000_000 # ", "host.1.machine.costs.wake_ns is 2s"),
         ("irq_cores = [1]", "irq_cores = [2]", "host.1.nic.irq_cores is 2, must be 0 to 1"),
     ] {
-        let profile: Profile = toml::from_str(&text.replacen(from, to, 1)).unwrap();
+        let profile: SystemProfile = toml::from_str(&text.replacen(from, to, 1)).unwrap();
         let error =
-            profile.scenario(&workloads()[0], 1, Nanos::from_ms(1)).unwrap_err().to_string();
+            profile.build_scenario(&workloads()[0], 1, Nanos::from_ms(1)).unwrap_err().to_string();
         assert!(error.contains(named), "{error}");
     }
 }
@@ -156,7 +157,7 @@ struct Errors {
 
 /// Relative errors of all cells; `unmoderate` makes the second setting out of the first, on every host.
 fn errors(text: &str, cells: &[Cell], generators: u32, unmoderate: fn(&mut Host)) -> Errors {
-    let profile: Profile = toml::from_str(text).expect("the shipped profile is sound");
+    let profile: SystemProfile = toml::from_str(text).expect("the shipped profile is sound");
     let mut absolute = Vec::new();
     let mut lines = Vec::new();
     for &(moderated, burst, instances, published) in cells {
@@ -179,9 +180,9 @@ fn errors(text: &str, cells: &[Cell], generators: u32, unmoderate: fn(&mut Host)
 
 /// The system under test with several generators behind a switch, as published; the latency is that of
 /// both links together.
-fn pair(profile: &Profile, burst: u32, instances: u32, generators: u32) -> Scenario {
+fn pair(profile: &SystemProfile, burst: u32, instances: u32, generators: u32) -> Scenario {
     let mut scenario = profile
-        .scenario(&workloads()[0], 7, Nanos::from_ms(300))
+        .build_scenario(&workloads()[0], 7, Nanos::from_ms(300))
         .expect("the shipped profile is sound");
     scenario.network.switch = Some(Bytes::new(10_000_000));
     scenario.network.latency = Nanos::from_ns(scenario.network.latency.as_ns() / 2);

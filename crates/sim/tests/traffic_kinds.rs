@@ -2,9 +2,9 @@
 //! definition says.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use latput_sim::Profile;
-use latput_sim::machine::Adaptation;
-use latput_sim::outcome::Outcome;
+use latput_sim::SystemProfile;
+use latput_sim::machine::AdaptiveModeration;
+use latput_sim::outcome::SimulationOutcome;
 use latput_sim::profile::{HostProfile, NetworkProfile};
 use latput_sim::scenario::Scenario;
 use latput_sim::vector::Throttle;
@@ -21,7 +21,7 @@ fn connection_per_transaction_takes_two_trips() {
     let seen = run("kind=tcp_crr connections=4", |_| {});
     near(rate(&seen), 4.0 / (4.0 * LATENCY.as_secs_f64()), 0.02);
     // Three segments open, three close, two carry data; acknowledgements may come beside them.
-    let packets: u64 = seen.hosts.iter().map(|host| host.nic().tx_packets).sum();
+    let packets: u64 = seen.hosts.iter().map(|host| host.nic_totals().tx_packets).sum();
     let each = packets as f64 / seen.loads[0].received as f64;
     assert!((8.0..10.1).contains(&each), "{each} packets per transaction");
 }
@@ -38,7 +38,7 @@ fn bulk_flows_where_its_name_says() {
     }
     let towards = |kind: &str| {
         let seen = run(&format!("kind={kind}"), |_| {});
-        seen.hosts[1].nic().rx_bytes > seen.hosts[1].nic().tx_bytes
+        seen.hosts[1].nic_totals().rx_bytes > seen.hosts[1].nic_totals().tx_bytes
     };
     assert!(towards("tcp_stream") && !towards("tcp_maerts"));
 }
@@ -112,11 +112,11 @@ fn objects_are_fetched_again_and_again() {
 #[test]
 fn echo_takes_a_round_trip() {
     let (scenario, seen) = both("kind=ping rate_hz=1000 payload_bytes=100", |_| {});
-    let observation = seen.observation(&scenario, 0);
+    let observation = seen.build_observation(&scenario, 0);
     assert_eq!(observation.probe, None, "nothing is beside it");
     near(observation.traffic.transactions.expect("echoes are counted") as f64, 200.0, 0.02);
     near(mean_us(&seen.loads[0].latency), 100.0, 0.02);
-    let bytes = seen.hosts[0].nic().tx_bytes / seen.hosts[0].nic().tx_packets;
+    let bytes = seen.hosts[0].nic_totals().tx_bytes / seen.hosts[0].nic_totals().tx_packets;
     assert_eq!(bytes, 142);
 }
 
@@ -127,7 +127,7 @@ fn unlimited_datagrams_fill_the_line() {
             run(&format!("kind=udp_stream datagram_bytes=1400 connections={senders}"), |_| {});
         near(8.0 * seen.per_second(seen.loads[0].received_bytes), 1e10 * 1_400.0 / 1_466.0, 0.02);
         assert_eq!(
-            seen.hosts[0].nic().tx_dropped,
+            seen.hosts[0].nic_totals().tx_dropped,
             0,
             "a full send buffer blocks, it does not drop"
         );
@@ -153,7 +153,7 @@ fn count_ends_the_window() {
 
 #[test]
 fn generators_share_workload_beside_observer() {
-    let rack = |profile: &mut Profile| {
+    let rack = |profile: &mut SystemProfile| {
         profile.generators = 3;
         profile.observer = Some(HostProfile::default());
         profile.network.switch_buffer = Some(Bytes::new(1 << 20));
@@ -161,11 +161,11 @@ fn generators_share_workload_beside_observer() {
     let (scenario, outcome) = both("kind=tcp_bidir connections=8 probe_hz=1000", rack);
     let from: Vec<_> = scenario.loads.iter().map(|load| (load.from, load.to)).collect();
     assert_eq!(from, [(0, 1), (1, 0), (2, 1), (1, 2), (3, 1), (1, 3), (4, 1)]);
-    let seen = outcome.observation(&scenario, 0);
+    let seen = outcome.build_observation(&scenario, 0);
     assert_eq!(seen.hosts.len(), 5);
     assert!(seen.probe.unwrap().received > 0);
     let back = seen.traffic.reverse.unwrap().received_bytes;
-    let sut = outcome.hosts[1].nic();
+    let sut = outcome.hosts[1].nic_totals();
     near(back as f64 / sut.tx_bytes as f64, 0.95, 0.05);
     near(seen.traffic.received_bytes as f64 / sut.rx_bytes as f64, 0.95, 0.05);
     let (scenario, outcome) = both("kind=ping rate_hz=1000", rack);
@@ -181,14 +181,14 @@ fn adaptive_driver_moves_profile_moderation() {
             nic.coalescing.throttle = throttle;
             (nic.adaptation, nic.adaptive_rx) = (Some(adaptation), is_on);
         });
-        outcome.per_second(outcome.hosts[1].nic().interrupts)
+        outcome.per_second(outcome.hosts[1].nic_totals().interrupts)
     };
     let interval = Nanos::from_us(500);
     for (adaptation, throttle) in [
-        (Adaptation::E1000, Throttle::HoldOff { interval }),
-        (Adaptation::Igb, Throttle::HoldOff { interval }),
-        (Adaptation::Ixgbe, Throttle::HoldOff { interval }),
-        (Adaptation::Dim, Throttle::None),
+        (AdaptiveModeration::E1000, Throttle::HoldOff { interval }),
+        (AdaptiveModeration::Igb, Throttle::HoldOff { interval }),
+        (AdaptiveModeration::Ixgbe, Throttle::HoldOff { interval }),
+        (AdaptiveModeration::Dim, Throttle::None),
     ] {
         let [on, off] = [true, false].map(|is_on| interrupts(adaptation, is_on, throttle));
         assert!((on - off).abs() > 0.2 * off, "{adaptation:?}: {on} and {off}");
@@ -203,7 +203,7 @@ fn socket_options_and_bindings_reach_the_hosts() {
         |profile| profile.sut.machine.cores = 4,
     );
     for host in &scenario.hosts {
-        assert_eq!(host.stack.congestion, latput_sim::machine::Congestion::Reno);
+        assert_eq!(host.stack.congestion, latput_sim::machine::CongestionControl::Reno);
         assert_eq!(host.stack.receive_buffer, Bytes::new(65_536));
         assert_eq!(host.stack.busy_poll, Nanos::from_us(20));
     }
@@ -220,20 +220,20 @@ fn unsimulated_parts_are_refused_by_name() {
 
 #[track_caller]
 fn check(fields: &str, message: &str) {
-    let error = profile().scenario(&workload(fields), 1, Nanos::from_ms(1)).unwrap_err();
+    let error = profile().build_scenario(&workload(fields), 1, Nanos::from_ms(1)).unwrap_err();
     assert!(error.to_string().contains(message), "{error}");
 }
 
-fn run(fields: &str, change: impl Fn(&mut Profile)) -> Outcome {
+fn run(fields: &str, change: impl Fn(&mut SystemProfile)) -> SimulationOutcome {
     both(fields, change).1
 }
 
 #[track_caller]
-fn both(fields: &str, change: impl Fn(&mut Profile)) -> (Scenario, Outcome) {
+fn both(fields: &str, change: impl Fn(&mut SystemProfile)) -> (Scenario, SimulationOutcome) {
     let mut profile = profile();
     change(&mut profile);
     let duration = Nanos::from_secs_f64(SECONDS);
-    let scenario = profile.scenario(&workload(fields), 1, duration).expect("sound");
+    let scenario = profile.build_scenario(&workload(fields), 1, duration).expect("sound");
     let outcome = latput_sim::run(&scenario).expect("sound");
     (scenario, outcome)
 }
@@ -245,8 +245,8 @@ fn workload(fields: &str) -> Workload {
         .unwrap_or_else(|error| panic!("{fields}: {error}"))
 }
 
-fn profile() -> Profile {
-    Profile {
+fn profile() -> SystemProfile {
+    SystemProfile {
         schema: 1,
         name: String::from("free"),
         source: String::from("nothing costs anything"),
@@ -264,7 +264,7 @@ fn profile() -> Profile {
     }
 }
 
-fn rate(outcome: &Outcome) -> f64 {
+fn rate(outcome: &SimulationOutcome) -> f64 {
     outcome.per_second(outcome.loads[0].received)
 }
 

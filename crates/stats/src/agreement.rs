@@ -66,7 +66,7 @@ impl Agreement {
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
     use crate::paired::Average;
@@ -77,7 +77,7 @@ mod tests {
     }
 
     /// The average of blocks at a place whose scatter is `noise`.
-    fn measured(truth: f64, noise: f64, blocks: usize, rng: &mut Rng) -> Center {
+    fn measured(truth: f64, noise: f64, blocks: usize, rng: &mut SeededRng) -> Center {
         let logs: Vec<f64> = (0..blocks).map(|_| truth + noise * normal(rng)).collect();
         Center::from_logs(&logs, Average::Plain).unwrap()
     }
@@ -86,7 +86,7 @@ mod tests {
     fn alarms(truths: [f64; 3], blocks: usize) -> f64 {
         const DRAWS: u64 = 2_000;
         let is_alarm = |index: &u64| {
-            let mut rng = Rng::split(0xa9_2ee, *index);
+            let mut rng = SeededRng::from_seed_and_index(0xa9_2ee, *index);
             let places = [(truths[0], 0.02), (truths[1], 0.05), (truths[2], 0.03)];
             let centers = places.map(|(truth, noise)| measured(truth, noise, blocks, &mut rng));
             Agreement::from_centers(&centers).unwrap().p_value < 0.05

@@ -103,14 +103,14 @@ fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
     use crate::testing::normal;
 
     #[test]
     fn ratio_is_that_of_the_figures_beside_it() {
-        let mut rng = Rng::from_seed(3);
+        let mut rng = SeededRng::from_seed(3);
         for runs in (1..40).chain(1..40) {
             let mut draw = |middle: f64| middle * (0.5 * normal(&mut rng)).exp();
             let pairs: Vec<(f64, f64)> = (0..runs).map(|_| (draw(50.0), draw(80.0))).collect();

@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn packed_one_has_the_same_quantiles() {
-        let mut rng = latput_units::Rng::from_seed(41);
+        let mut rng = latput_units::SeededRng::from_seed(41);
         for samples in [0, 1, 2, 99, 100, 101, 5_000] {
             let mut open = Histogram::new();
             (0..samples).for_each(|_| open.record(Nanos::from_ns(1 + rng.next_u64() % 10_000_000)));

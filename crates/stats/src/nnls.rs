@@ -125,7 +125,7 @@ impl Products {
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
 
@@ -184,10 +184,10 @@ mod tests {
     /// The conditions of Karush, Kuhn and Tucker say of any problem whether its solution is the best.
     #[test]
     fn no_step_from_a_solution_leaves_less() {
-        let mut rng = Rng::from_seed(1);
+        let mut rng = SeededRng::from_seed(1);
         for _ in 0..300 {
-            let (rows, n) = (3 + rng.below(12), 1 + rng.below(6));
-            let mut draw = || (0..rows).map(|_| rng.normal()).collect::<Vec<f64>>();
+            let (rows, n) = (3 + rng.next_below(12), 1 + rng.next_below(6));
+            let mut draw = || (0..rows).map(|_| rng.next_normal()).collect::<Vec<f64>>();
             let columns: Vec<Vec<f64>> = (0..n).map(|_| draw()).collect();
             let target = draw();
             let problem = Products::new(&columns, &target);

@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn p_value_and_the_interval_agree() {
-        let mut rng = latput_units::Rng::from_seed(5);
+        let mut rng = latput_units::SeededRng::from_seed(5);
         for average in [Average::Plain, Average::Trimmed].into_iter().cycle().take(600) {
             let logs: Vec<f64> = (0..7).map(|_| 0.1 + 0.1 * normal(&mut rng)).collect();
             let excludes = ratio_of_logs(&logs, average, 0.95).unwrap().excludes(1.0);
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn holm_bounds_chance_of_false_claim() {
-        let mut rng = latput_units::Rng::from_seed(11);
+        let mut rng = latput_units::SeededRng::from_seed(11);
         let claims = (0..2_000)
             .filter(|_| {
                 let p: Vec<Option<f64>> = (0..6)
@@ -396,8 +396,8 @@ mod tests {
         for outliers in [0.0, 1.0 / 15.0] {
             assert_coverage(0.95, 1.3, |rng| {
                 let mut run = || {
-                    let is_odd = rng.uniform() < outliers;
-                    let odd = if is_odd { 1.1 + 3.9 * rng.uniform() } else { 1.0 };
+                    let is_odd = rng.next_uniform() < outliers;
+                    let odd = if is_odd { 1.1 + 3.9 * rng.next_uniform() } else { 1.0 };
                     odd * (0.02 * normal(rng)).exp()
                 };
                 let logs: Vec<f64> = (0..10).map(|_| (1.3 * run() / run()).ln()).collect();
@@ -439,7 +439,7 @@ mod tests {
                     let shared: Vec<f64> = (0..40).map(|_| in_common * normal(rng)).collect();
                     let mut part = |blocks: u32| {
                         let mut log = |block: u32| {
-                            let is_odd = rng.uniform() < 1.0 / 15.0;
+                            let is_odd = rng.next_uniform() < 1.0 / 15.0;
                             let own = normal(rng) * if is_odd { 10.0 } else { 1.0 };
                             1.3_f64.ln() / 2.0 + 0.02 * (own + shared[block as usize])
                         };
@@ -454,12 +454,12 @@ mod tests {
 
     #[test]
     fn outlier_in_one_part_hides_nothing() {
-        let mut rng = latput_units::Rng::from_seed(3);
+        let mut rng = latput_units::SeededRng::from_seed(3);
         let mut proven = [0, 0];
         for _ in 0..200 {
             let mut part = || -> BTreeMap<u32, f64> {
                 let mut log = || {
-                    let odd = if rng.uniform() < 0.15 { 3.0 * normal(&mut rng) } else { 0.0 };
+                    let odd = if rng.next_uniform() < 0.15 { 3.0 * normal(&mut rng) } else { 0.0 };
                     -0.02 + 0.02 * normal(&mut rng) + odd
                 };
                 (0..40).map(|block| (block, log())).collect()

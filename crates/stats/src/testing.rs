@@ -1,13 +1,13 @@
 //! Shared by this crate's tests: normal deviates and the check of an interval's coverage.
 
-use latput_units::Rng;
+use latput_units::SeededRng;
 
 use crate::estimate::Estimate;
 
 /// A standard normal deviate (Box and Muller 1958).
-pub(crate) fn normal(rng: &mut Rng) -> f64 {
-    let radius = (-2.0 * (1.0 - rng.uniform()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * rng.uniform()).cos()
+pub(crate) fn normal(rng: &mut SeededRng) -> f64 {
+    let radius = (-2.0 * (1.0 - rng.next_uniform()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * rng.next_uniform()).cos()
 }
 
 /// Draws 2000 estimates from fixed seeds and checks that the share of intervals that hold `truth`
@@ -16,12 +16,13 @@ pub(crate) fn normal(rng: &mut Rng) -> f64 {
 pub(crate) fn assert_coverage(
     confidence: f64,
     truth: f64,
-    mut draw: impl FnMut(&mut Rng) -> Option<Estimate>,
+    mut draw: impl FnMut(&mut SeededRng) -> Option<Estimate>,
 ) {
     const DRAWS: u64 = 2_000;
     let held = (0..DRAWS)
         .filter(|&index| {
-            let estimate = draw(&mut Rng::split(0x1a7_9072, index)).expect("the draw is usable");
+            let estimate = draw(&mut SeededRng::from_seed_and_index(0x1a7_9072, index))
+                .expect("the draw is usable");
             !estimate.excludes(truth)
         })
         .count();

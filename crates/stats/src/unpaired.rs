@@ -83,7 +83,7 @@ impl Gap {
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
     use crate::testing::{assert_coverage, normal};
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn p_value_and_the_interval_agree() {
-        let mut rng = Rng::from_seed(8);
+        let mut rng = SeededRng::from_seed(8);
         for average in [Average::Plain, Average::Trimmed].into_iter().cycle().take(600) {
             let mut group = |shift: f64, runs: usize| -> Vec<f64> {
                 (0..runs).map(|_| (shift + 0.1 * normal(&mut rng)).exp()).collect()

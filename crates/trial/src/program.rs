@@ -243,7 +243,7 @@ impl Program {
         }
         if self.figures.is_empty() {
             let name = self.name();
-            let near = spelling::nearest(name, Parser::ALL.iter().map(|parser| parser.name()));
+            let near = spelling::nearest_name(name, Parser::ALL.iter().map(|parser| parser.name()));
             let hint =
                 near.map_or_else(String::new, |near| format!("did you mean `{near}`? Else "));
             let problem = format!(

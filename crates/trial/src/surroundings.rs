@@ -284,7 +284,7 @@ fn running(host: &Surroundings, names: &[&str]) -> Option<String> {
 }
 
 fn percent(share: f64) -> String {
-    text::percent((share * 1000.0).round() / 1000.0)
+    text::format_percent((share * 1000.0).round() / 1000.0)
 }
 
 #[cfg(test)]

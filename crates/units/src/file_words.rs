@@ -21,7 +21,7 @@ pub fn problem_of(problem: &str, text: &str, at: Option<usize>, wanted: &[(&str,
         let name = name.map_or_else(String::new, |name| format!("`{name}` "));
         return format!("{name}must be {known}, not {found}");
     }
-    let (found, takes) = match mismatch(problem) {
+    let (found, takes) = match split_mismatch(problem) {
         Some(mismatch) => mismatch,
         None if problem.starts_with("data did not match any variant") => ("", "something else"),
         None => return path.map_or(problem.to_owned(), |path| format!("`{path}`: {problem}")),
@@ -40,7 +40,7 @@ fn unknown_word(problem: &str) -> Option<(&str, &str)> {
 }
 
 /// The value found and the value expected, of an error that names both.
-fn mismatch(problem: &str) -> Option<(&str, &str)> {
+fn split_mismatch(problem: &str) -> Option<(&str, &str)> {
     let starts = ["invalid type: ", "invalid value: ", "invalid length "];
     let rest = starts.iter().find_map(|start| problem.strip_prefix(start))?;
     let found = rest.rsplit_once(", expected ")?;

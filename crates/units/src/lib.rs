@@ -13,7 +13,7 @@ pub mod text;
 pub use collect::{IntoMap, IntoSet};
 pub use cpu::{CpuId, CpuSet};
 pub use quantity::{BitsPerSecond, Bytes, Nanos, ParseQuantityError};
-pub use rng::Rng;
+pub use rng::SeededRng;
 
 /// A source of monotonic time. The operating system's is in `latput-linux`, the simulator has its
 /// own; everything that decides is told the time and never asks for it.

@@ -168,9 +168,9 @@ impl FromStr for Nanos {
             ("min", 60e9),
             ("h", 3600e9),
         ];
-        parse_scaled(text, UNITS)
-            .map(Self)
-            .ok_or_else(|| error(text, "duration with its unit, such as `50us`, `1.5ms` or `2s`"))
+        parse_scaled(text, UNITS).map(Self).ok_or_else(|| {
+            parse_error(text, "duration with its unit, such as `50us`, `1.5ms` or `2s`")
+        })
     }
 }
 
@@ -223,7 +223,7 @@ impl FromStr for Bytes {
         ];
         parse_scaled(text, UNITS)
             .map(Self)
-            .ok_or_else(|| error(text, "size in bytes, such as `1470`, `64k` or `32KiB`"))
+            .ok_or_else(|| parse_error(text, "size in bytes, such as `1470`, `64k` or `32KiB`"))
     }
 }
 
@@ -290,11 +290,11 @@ impl FromStr for BitsPerSecond {
         ];
         parse_scaled(text, UNITS)
             .map(Self)
-            .ok_or_else(|| error(text, "bit rate, such as `1G`, `500Mbps` or `2.5Gbit/s`"))
+            .ok_or_else(|| parse_error(text, "bit rate, such as `1G`, `500Mbps` or `2.5Gbit/s`"))
     }
 }
 
-fn error(text: &str, wanted: &'static str) -> ParseQuantityError {
+fn parse_error(text: &str, wanted: &'static str) -> ParseQuantityError {
     ParseQuantityError { text: text.chars().take(80).collect(), wanted }
 }
 
@@ -323,35 +323,35 @@ mod tests {
 
     #[test]
     fn durations_are_read_with_their_unit() {
-        check::<Nanos>("50us", Some(50_000));
-        check::<Nanos>("1.5 ms", Some(1_500_000));
-        check::<Nanos>("1_000ns", Some(1_000));
-        check::<Nanos>("0", Some(0));
-        check::<Nanos>("3min", Some(180_000_000_000));
+        check_parsed::<Nanos>("50us", Some(50_000));
+        check_parsed::<Nanos>("1.5 ms", Some(1_500_000));
+        check_parsed::<Nanos>("1_000ns", Some(1_000));
+        check_parsed::<Nanos>("0", Some(0));
+        check_parsed::<Nanos>("3min", Some(180_000_000_000));
     }
 
     #[test]
     fn unitless_number_is_refused() {
         for text in ["50", "50parsec", "-1us", "us", "", "1e99s", "0.5ns", "9999999999h", "5 0us"] {
-            check::<Nanos>(text, None);
+            check_parsed::<Nanos>(text, None);
         }
-        check::<BitsPerSecond>("50us", None);
-        check::<BitsPerSecond>("100mbps", None);
-        check::<Bytes>("50Mbps", None);
+        check_parsed::<BitsPerSecond>("50us", None);
+        check_parsed::<BitsPerSecond>("100mbps", None);
+        check_parsed::<Bytes>("50Mbps", None);
         for text in ["", ".", "_", "-1", "k", "1kk", "1 000", "0.5"] {
-            check::<Bytes>(text, None);
+            check_parsed::<Bytes>(text, None);
         }
     }
 
     #[test]
     fn quantities_parse_as_other_tools_write_them() {
-        check::<Bytes>("1470", Some(1470));
-        check::<Bytes>("64k", Some(65_536));
-        check::<Bytes>("1M", Some(1_048_576));
-        check::<BitsPerSecond>("1000000", Some(1_000_000));
-        check::<BitsPerSecond>("1G", Some(1_000_000_000));
-        check::<BitsPerSecond>("100mbit", Some(100_000_000));
-        check::<Nanos>("5msec", Some(5_000_000));
+        check_parsed::<Bytes>("1470", Some(1470));
+        check_parsed::<Bytes>("64k", Some(65_536));
+        check_parsed::<Bytes>("1M", Some(1_048_576));
+        check_parsed::<BitsPerSecond>("1000000", Some(1_000_000));
+        check_parsed::<BitsPerSecond>("1G", Some(1_000_000_000));
+        check_parsed::<BitsPerSecond>("100mbit", Some(100_000_000));
+        check_parsed::<Nanos>("5msec", Some(5_000_000));
         let seconds = |text| Nanos::from_text_or_seconds(text).ok().map(Nanos::as_ns);
         assert_eq!(seconds("10"), Some(10_000_000_000));
         assert_eq!(seconds("0.5"), Some(500_000_000));
@@ -362,10 +362,10 @@ mod tests {
 
     #[test]
     fn decimal_and_binary_sizes_differ() {
-        check::<Bytes>("32KiB", Some(32_768));
-        check::<Bytes>("32kB", Some(32_000));
-        check::<BitsPerSecond>("2.5Gbps", Some(2_500_000_000));
-        check::<BitsPerSecond>("500Mbit/s", Some(500_000_000));
+        check_parsed::<Bytes>("32KiB", Some(32_768));
+        check_parsed::<Bytes>("32kB", Some(32_000));
+        check_parsed::<BitsPerSecond>("2.5Gbps", Some(2_500_000_000));
+        check_parsed::<BitsPerSecond>("500Mbit/s", Some(500_000_000));
     }
 
     #[test]
@@ -379,25 +379,25 @@ mod tests {
     }
 
     #[track_caller]
-    fn check<T: FromStr + Base>(text: &str, expected: Option<u64>) {
-        assert_eq!(text.parse::<T>().ok().map(Base::base), expected, "{text}");
+    fn check_parsed<T: FromStr + BaseUnits>(text: &str, expected: Option<u64>) {
+        assert_eq!(text.parse::<T>().ok().map(BaseUnits::to_base_units), expected, "{text}");
     }
 
-    trait Base {
-        fn base(self) -> u64;
+    trait BaseUnits {
+        fn to_base_units(self) -> u64;
     }
-    impl Base for Nanos {
-        fn base(self) -> u64 {
+    impl BaseUnits for Nanos {
+        fn to_base_units(self) -> u64 {
             self.as_ns()
         }
     }
-    impl Base for Bytes {
-        fn base(self) -> u64 {
+    impl BaseUnits for Bytes {
+        fn to_base_units(self) -> u64 {
             self.get()
         }
     }
-    impl Base for BitsPerSecond {
-        fn base(self) -> u64 {
+    impl BaseUnits for BitsPerSecond {
+        fn to_base_units(self) -> u64 {
             self.get()
         }
     }

@@ -6,16 +6,16 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// A reproducible generator (xoshiro256++, Blackman and Vigna 2019). Not for keys: those come from
 /// the operating system.
 #[derive(Clone, Debug)]
-pub struct Rng(Xoshiro256PlusPlus);
+pub struct SeededRng(Xoshiro256PlusPlus);
 
-impl Rng {
+impl SeededRng {
     /// The stream that belongs to `seed`.
     pub fn from_seed(seed: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
     /// An independent stream for part `index` of the work, so that parts may run in any order.
-    pub fn split(seed: u64, index: u64) -> Self {
+    pub fn from_seed_and_index(seed: u64, index: u64) -> Self {
         // SplitMix64's increment keeps neighbouring indices apart (Steele et al. 2014).
         Self::from_seed(seed ^ index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
@@ -26,25 +26,25 @@ impl Rng {
     }
 
     /// Uniform in [0, 1).
-    pub fn uniform(&mut self) -> f64 {
+    pub fn next_uniform(&mut self) -> f64 {
         self.0.random()
     }
 
     /// Uniform in 0..`bound`; `bound` must not be 0.
-    pub fn below(&mut self, bound: usize) -> usize {
+    pub fn next_below(&mut self, bound: usize) -> usize {
         self.0.random_range(0..bound)
     }
 
     /// A standard normal value (Box and Muller, Annals of Mathematical Statistics 29, 1958).
-    pub fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    pub fn next_normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.next_uniform()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.next_uniform()).cos()
     }
 
     /// A random order of `items` (Fisher-Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
-            items.swap(last, self.below(last + 1));
+            items.swap(last, self.next_below(last + 1));
         }
     }
 }
@@ -57,9 +57,9 @@ mod tests {
 
     #[test]
     fn seed_names_one_stream() {
-        let mut first = Rng::from_seed(7);
-        let mut second = Rng::from_seed(7);
-        let mut other = Rng::split(7, 1);
+        let mut first = SeededRng::from_seed(7);
+        let mut second = SeededRng::from_seed(7);
+        let mut other = SeededRng::from_seed_and_index(7, 1);
         let drawn: Vec<u64> = (0..8).map(|_| first.next_u64()).collect();
         assert!(drawn.iter().all(|value| *value == second.next_u64()));
         assert!(drawn.iter().any(|value| *value != other.next_u64()));
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn shuffle_keeps_every_item() {
         let mut items: Vec<u32> = (0..100).collect();
-        Rng::from_seed(1).shuffle(&mut items);
+        SeededRng::from_seed(1).shuffle(&mut items);
         assert_ne!(items, (0..100).collect::<Vec<_>>());
         items.sort_unstable();
         assert_eq!(items, (0..100).collect::<Vec<_>>());
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn every_order_is_equally_likely() {
-        let mut rng = Rng::from_seed(3);
+        let mut rng = SeededRng::from_seed(3);
         let mut counts = BTreeMap::new();
         for _ in 0..6_000 {
             let mut items = [0, 1, 2];

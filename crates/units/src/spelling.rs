@@ -1,7 +1,7 @@
 //! The name that was probably meant by one that nothing has.
 
 /// The known name that is nearest to a misspelt one, if one is near.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = known.into_iter().filter_map(|known| {
         let distance = strsim::osa_distance(name, known);
         (distance <= known.len().div_ceil(3)).then_some((distance, known))
@@ -22,7 +22,7 @@ pub fn with_parts<'a>(name: &str, known: &[&'a str], most: usize) -> Vec<&'a str
         known.iter().map(|of| (shared(of), *of)).filter(|(shared, _)| *shared > 0).collect();
     found.sort_by_key(|(shared, _)| std::cmp::Reverse(*shared));
     if found.is_empty() {
-        return nearest(name, known.iter().copied()).into_iter().collect();
+        return nearest_name(name, known.iter().copied()).into_iter().collect();
     }
     let best = found[0].0;
     found.into_iter().filter(|(shared, _)| *shared == best).map(|(_, of)| of).take(most).collect()
@@ -35,9 +35,9 @@ mod tests {
     #[test]
     fn misspelt_name_finds_the_one_that_was_meant() {
         let known = ["burst", "connections", "threads"];
-        assert_eq!(nearest("bursts", known), Some("burst"));
-        assert_eq!(nearest("conections", known), Some("connections"));
-        assert_eq!(nearest("colour", known), None);
+        assert_eq!(nearest_name("bursts", known), Some("burst"));
+        assert_eq!(nearest_name("conections", known), Some("connections"));
+        assert_eq!(nearest_name("colour", known), None);
     }
 
     #[test]

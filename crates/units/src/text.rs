@@ -2,7 +2,7 @@
 
 /// Three significant digits, no exponent: `0.012`, `1.23`, `45.6`, `789`, `12346`. `n/a` where it is
 /// no number.
-pub fn number(value: f64) -> String {
+pub fn format_number(value: f64) -> String {
     if !value.is_finite() {
         return "n/a".to_owned();
     }
@@ -13,13 +13,13 @@ pub fn number(value: f64) -> String {
     if size < 0.0005 {
         return if value < 0.0 { ">-0.001" } else { "<0.001" }.to_owned();
     }
-    let decimals = decimals(value);
+    let decimals = count_decimals(value);
     format!("{value:.decimals$}")
 }
 
 /// Decimals for three significant digits, at most 3. The limits are where rounding would add a digit:
 /// 9.996 is 10.0, not 10.00.
-pub fn decimals(value: f64) -> usize {
+pub fn count_decimals(value: f64) -> usize {
     match value.abs() {
         size if size >= 99.95 => 0,
         size if size >= 9.995 => 1,
@@ -60,7 +60,7 @@ fn plain_number(text: &str) -> Option<f64> {
 
 /// A share as per cent, with two decimals, or four where it would be 0 or 100% else: `99%`, `2.5%`,
 /// `99.9975%`.
-pub fn percent(share: f64) -> String {
+pub fn format_percent(share: f64) -> String {
     let percent = share * 100.0;
     let margin = percent.abs().min((100.0 - percent).abs());
     let decimals = if margin < 0.01 { 4 } else { 2 };
@@ -72,15 +72,19 @@ pub fn percent(share: f64) -> String {
 pub const LARGEST_FACTOR: f64 = 1000.0;
 
 /// A ratio as a factor: `x3.10`, and `over x1000` for what is not known better.
-pub fn factor(ratio: f64) -> String {
-    if ratio > LARGEST_FACTOR { "over x1000".to_owned() } else { format!("x{}", number(ratio)) }
+pub fn format_factor(ratio: f64) -> String {
+    if ratio > LARGEST_FACTOR {
+        "over x1000".to_owned()
+    } else {
+        format!("x{}", format_number(ratio))
+    }
 }
 
 /// A ratio as a change with its sign and two digits: `-41%`, `+4.8%`, and `x3.10` for large ones.
 pub fn signed_change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     if ratio >= 3.0 {
-        factor(ratio)
+        format_factor(ratio)
     } else if percent.abs() < 0.05 {
         "0%".to_owned()
     } else if percent.abs() < 9.95 {
@@ -100,7 +104,7 @@ pub fn signed_interval(low: f64, high: f64) -> String {
 /// A time in seconds since 1970 as `2026-11-24 02:30:00 UTC`.
 ///
 /// The civil date is that of the proleptic Gregorian calendar, by the days of its 400-year cycle.
-pub fn utc(seconds: u64) -> String {
+pub fn format_utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Days since 0000-03-01: a year that begins in March has its leap day last.
     let days = days + 719_468;
@@ -132,7 +136,7 @@ mod tests {
             (4_107_542_399, "2100-02-28 23:59:59 UTC"),
             (4_107_542_400, "2100-03-01 00:00:00 UTC"),
         ] {
-            assert_eq!(utc(seconds), text);
+            assert_eq!(format_utc(seconds), text);
         }
     }
 
@@ -153,7 +157,7 @@ mod tests {
             (f64::NAN, "n/a"),
             (f64::INFINITY, "n/a"),
         ] {
-            assert_eq!(number(value), text, "{value}");
+            assert_eq!(format_number(value), text, "{value}");
         }
     }
 
@@ -180,7 +184,7 @@ mod tests {
     fn shares_keep_apart_from_none_and_all() {
         let shares = [0.99, 0.9687, 0.025, 0.999_975, 0.0, 1.0, 1.4];
         let texts = ["99%", "96.87%", "2.5%", "99.9975%", "0%", "100%", "140%"];
-        assert_eq!(shares.map(percent), texts);
+        assert_eq!(shares.map(format_percent), texts);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) fn read() -> Result<Vec<u8>, Error> {
         ),
     };
     if let Some(path) = std::env::var_os(VARIABLE).map(PathBuf::from) {
-        let program = load(&path)?;
+        let program = read_file(&path)?;
         if is_static(&program) != Some(true) {
             return Err(missing(format!("{VARIABLE} is {}: not static", path.display())));
         }
@@ -32,7 +32,7 @@ pub(crate) fn read() -> Result<Vec<u8>, Error> {
     }
     let own = std::env::current_exe().map_err(|source| Error::io("find this program", source))?;
     for path in [Some(own), beside_program("latput")].into_iter().flatten() {
-        let program = load(&path)?;
+        let program = read_file(&path)?;
         if is_static(&program) == Some(true) {
             return Ok(program);
         }
@@ -40,7 +40,7 @@ pub(crate) fn read() -> Result<Vec<u8>, Error> {
     Err(missing("this latput needs libraries".to_owned()))
 }
 
-fn load(path: &Path) -> Result<Vec<u8>, Error> {
+fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
     fs::read(path).map_err(|source| Error::io(format!("read {}", path.display()), source))
 }
 
@@ -76,9 +76,9 @@ mod tests {
 
     #[test]
     fn program_with_loader_is_not_static() {
-        check(&[1, 2], true);
-        check(&[1, INTERPRETER, 2], false);
-        check(&[], true);
+        check_static(&[1, 2], true);
+        check_static(&[1, INTERPRETER, 2], false);
+        check_static(&[], true);
     }
 
     #[test]
@@ -86,14 +86,14 @@ mod tests {
         for bytes in [&b""[..], b"#!/bin/sh", b"\x7fELF", &[0; 64], b"\x7fELF\x01"] {
             assert!(is_static(bytes).is_none(), "{bytes:?}");
         }
-        let whole = program(&[1, 2]);
+        let whole = build_program(&[1, 2]);
         for end in 0..whole.len() - 4 {
             assert_ne!(is_static(&whole[..end]), Some(true), "{end}");
         }
     }
 
     /// A header and program headers of 8 bytes, of which only the kind counts here.
-    fn program(kinds: &[u32]) -> Vec<u8> {
+    fn build_program(kinds: &[u32]) -> Vec<u8> {
         let mut bytes = vec![0; 64];
         bytes[..5].copy_from_slice(b"\x7fELF\x02");
         bytes[32] = 64;
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(kinds: &[u32], expected: bool) {
-        assert_eq!(is_static(&program(kinds)), Some(expected), "{kinds:?}");
+    fn check_static(kinds: &[u32], expected: bool) {
+        assert_eq!(is_static(&build_program(kinds)), Some(expected), "{kinds:?}");
     }
 }

@@ -72,7 +72,7 @@ impl GuestHost {
 /// The instructions for process 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Config {
+pub(crate) struct GuestConfig {
     /// Modules, each after those it depends on; a file of [`MODULES`] each.
     pub(crate) modules: Vec<String>,
     /// The one among them that drives the two cards.

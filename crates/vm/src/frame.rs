@@ -25,13 +25,13 @@ pub(crate) enum Frame {
     /// To the host: from its stderr.
     Errors(Vec<u8>),
     /// To the host: how it ended; the last.
-    Ended(Ended),
+    Ended(CommandExit),
 }
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Ended {
+pub enum CommandExit {
     /// By itself, with this exit code.
     Code(i32),
     /// By this signal.
@@ -64,7 +64,7 @@ impl Frame {
     /// The next one; `None` where the line ends, also in the middle of a frame.
     pub(crate) fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
         let mut head = [0; 5];
-        if !fill(from, &mut head)? {
+        if !fill_buffer(from, &mut head)? {
             return Ok(None);
         }
         let [tag, length @ ..] = head;
@@ -73,7 +73,7 @@ impl Frame {
             return Err(io::Error::other(format!("a frame of {length} bytes")));
         }
         let mut payload = vec![0; length as usize];
-        if !fill(from, &mut payload)? {
+        if !fill_buffer(from, &mut payload)? {
             return Ok(None);
         }
         Ok(Some(match tag {
@@ -90,7 +90,7 @@ impl Frame {
 }
 
 /// Fills the buffer; false where the stream ends first.
-fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
+fn fill_buffer(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     match from.read_exact(buffer) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
@@ -111,8 +111,8 @@ mod tests {
             Frame::Kill,
             Frame::Output(vec![0; PIECE]),
             Frame::Errors(Vec::new()),
-            Frame::Ended(Ended::Code(3)),
-            Frame::Ended(Ended::Failed("no such file".into())),
+            Frame::Ended(CommandExit::Code(3)),
+            Frame::Ended(CommandExit::Failed("no such file".into())),
         ];
         let mut bytes = Vec::new();
         for frame in &frames {
@@ -132,13 +132,13 @@ mod tests {
         for end in 0..bytes.len() {
             assert_eq!(Frame::read(&mut &bytes[..end]).unwrap(), None, "{end}");
         }
-        check(b"?\0\0\0\0", "unknown kind");
-        check(b"i\xff\xff\xff\xff", "frame of 4294967295");
-        check(b"r\x01\0\0\0[", "EOF");
+        check_read_error(b"?\0\0\0\0", "unknown kind");
+        check_read_error(b"i\xff\xff\xff\xff", "frame of 4294967295");
+        check_read_error(b"r\x01\0\0\0[", "EOF");
     }
 
     #[track_caller]
-    fn check(bytes: &[u8], expected: &str) {
+    fn check_read_error(bytes: &[u8], expected: &str) {
         let problem = Frame::read(&mut &bytes[..]).unwrap_err().to_string();
         assert!(problem.contains(expected), "{problem}");
     }

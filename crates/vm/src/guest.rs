@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::binary;
-use crate::config::{CONFIG, Config, MODULES, PROGRAM};
-use crate::console::Console;
+use crate::config::{CONFIG, GuestConfig, MODULES, PROGRAM};
+use crate::console::SerialConsole;
 use crate::error::Error;
-use crate::initramfs::Initramfs;
-use crate::kernel::{self, Kernel};
-use crate::line::{Line, Output};
-use crate::modules::Modules;
-use crate::qemu::{self, Files, Qmp};
+use crate::initramfs::InitramfsBuilder;
+use crate::kernel::{self, KernelPackage};
+use crate::line::{CommandOutput, GuestCommand};
+use crate::modules::KernelModules;
+use crate::qemu::{self, GuestFiles, QmpMonitor};
 use crate::spec::GuestSpec;
 
 /// A quiet machine needs six seconds; a busy one may need many times that.
@@ -42,8 +42,8 @@ pub struct Guest {
     /// Words that were added to the kernel's command line.
     parameters: String,
     qemu: String,
-    folder: Folder,
-    console: Console,
+    folder: GuestFolder,
+    console: SerialConsole,
     /// Output of QEMU.
     log: File,
     child: Child,
@@ -67,24 +67,24 @@ impl Guest {
 
     /// The same, without waiting: no command can be run until [`Self::is_ready`].
     pub fn boot(spec: GuestSpec) -> Result<Self, Error> {
-        let program = qemu::find()?;
-        let kernel = Kernel::find()?;
-        let parameters = kernel::parameters()?;
-        let initramfs = initramfs(spec, &kernel)?;
-        let folder = Folder::make()?;
+        let program = qemu::find_qemu()?;
+        let kernel = KernelPackage::find()?;
+        let parameters = kernel::read_parameters()?;
+        let initramfs = build_initramfs(spec, &kernel)?;
+        let folder = GuestFolder::create()?;
         let files = &folder.files;
         write(&files.initramfs(), &initramfs)?;
-        write(&files.kernel(), &kernel.image()?)?;
+        write(&files.kernel(), &kernel.read_image()?)?;
         let failed =
             |what: PathBuf| move |source| Error::io(format!("create {}", what.display()), source);
-        let console = Console::create(&files.console()).map_err(failed(files.console()))?;
-        folder.give(&files.console())?;
-        let log = files.log();
+        let console = SerialConsole::create(&files.console()).map_err(failed(files.console()))?;
+        folder.chown_to_qemu(&files.console())?;
+        let log = files.log_file();
         let mut options = File::options();
         let log =
             options.read(true).write(true).create_new(true).open(&log).map_err(failed(log))?;
         let errors = log.try_clone().map_err(|source| Error::io("start QEMU", source))?;
-        let mut command = qemu::command(&program, spec, &parameters, files);
+        let mut command = qemu::build_command(&program, spec, &parameters, files);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
         folder.as_user(&mut command);
         latput_linux::process::end_with_this_thread(&mut command);
@@ -101,10 +101,10 @@ impl Guest {
         }
         if self.console.is_ready() {
             tracing::info!(seconds = self.begun.elapsed().as_secs_f64(), "the guest is ready");
-            self.monitor()?.version().clone_into(&mut self.qemu);
+            self.open_monitor()?.version().clone_into(&mut self.qemu);
             return Ok(true);
         }
-        let problem = if let Some(problem) = self.console.failure() {
+        let problem = if let Some(problem) = self.console.failure_reason() {
             format!("gave up: {problem}")
         } else if let Ok(Some(status)) = self.child.try_wait() {
             format!("ended ({status}; QEMU said: {})", self.said_by_qemu())
@@ -117,7 +117,7 @@ impl Guest {
     }
 
     fn not_booted(&self, problem: &str) -> Error {
-        Error::Boot { problem: problem.to_owned(), console: self.console() }
+        Error::Boot { problem: problem.to_owned(), console: self.console_tail() }
     }
 
     fn said_by_qemu(&self) -> String {
@@ -128,10 +128,10 @@ impl Guest {
 
     /// Whether this host has what a guest is made of; the error names what is missing.
     pub fn check_host() -> Result<(), Error> {
-        qemu::find()?;
+        qemu::find_qemu()?;
         binary::read()?;
-        kernel::parameters()?;
-        Kernel::find().map(drop)
+        kernel::read_parameters()?;
+        KernelPackage::find().map(drop)
     }
 
     /// The options of the guest.
@@ -147,7 +147,7 @@ impl Guest {
         format!("Linux {release}{with} on QEMU {qemu}, {spec}")
     }
 
-    /// The folder that [`Line::open`] finds it by.
+    /// The folder that [`GuestCommand::open`] finds it by.
     pub fn folder(&self) -> &Path {
         &self.folder.files.0
     }
@@ -172,23 +172,23 @@ impl Guest {
     }
 
     /// The last lines of its console.
-    pub fn console(&self) -> String {
-        self.console.end()
+    pub fn console_tail(&self) -> String {
+        self.console.last_lines()
     }
 
     /// QEMU's monitor.
-    pub fn monitor(&self) -> Result<Qmp, Error> {
-        Qmp::open(&self.folder.files)
+    pub fn open_monitor(&self) -> Result<QmpMonitor, Error> {
+        QmpMonitor::open(&self.folder.files)
     }
 
     /// Runs a command inside, in the first namespace, and returns what it said.
-    pub fn run(&self, words: &[&str]) -> Result<Output, Error> {
+    pub fn run(&self, words: &[&str]) -> Result<CommandOutput, Error> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        Line::open(self.folder(), &words)?.output()
+        GuestCommand::open(self.folder(), &words)?.collect_output()
     }
 
     /// Ends it at once. What was set in it is gone with it.
-    pub fn end(&mut self) {
+    pub fn terminate(&mut self) {
         // Both fail only where it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -198,24 +198,24 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        self.end();
+        self.terminate();
     }
 }
 
 /// Everything that the guest has.
-fn initramfs(spec: GuestSpec, kernel: &Kernel) -> Result<Vec<u8>, Error> {
+fn build_initramfs(spec: GuestSpec, kernel: &KernelPackage) -> Result<Vec<u8>, Error> {
     let mut wanted = OTHER_MODULES.to_vec();
-    wanted.push(spec.driver.module());
-    let modules = Modules::read(&kernel.modules)?.with_dependencies(&wanted)?;
+    wanted.push(spec.driver.kernel_module());
+    let modules = KernelModules::read(&kernel.modules)?.with_dependencies(&wanted)?;
     let names = modules.iter().map(|module| module.name.clone());
-    let parameters = spec.driver.parameters().iter();
-    let config = Config {
+    let parameters = spec.driver.load_parameters().iter();
+    let config = GuestConfig {
         modules: names.collect(),
-        cards: spec.driver.module().to_owned(),
+        cards: spec.driver.kernel_module().to_owned(),
         parameters: parameters.map(|(name, value)| ((*name).to_owned(), *value)).collect(),
     };
     let config = serde_json::to_vec(&config).expect("names are strings");
-    let mut archive = Initramfs::default();
+    let mut archive = InitramfsBuilder::default();
     let folders = [
         "/bin",
         "/dev",
@@ -229,12 +229,12 @@ fn initramfs(spec: GuestSpec, kernel: &Kernel) -> Result<Vec<u8>, Error> {
         "/tmp",
     ];
     for folder in folders {
-        archive.folder(folder);
+        archive.add_folder(folder);
     }
-    archive.file(PROGRAM, &binary::read()?);
-    archive.file(CONFIG, &config);
+    archive.add_file(PROGRAM, &binary::read()?);
+    archive.add_file(CONFIG, &config);
     for module in modules {
-        archive.file(&format!("{MODULES}/{}.ko", module.name), &module.code);
+        archive.add_file(&format!("{MODULES}/{}.ko", module.name), &module.code);
     }
     Ok(archive.finish())
 }
@@ -248,18 +248,18 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 
 /// The folder of one guest, and the user who runs it. It is removed when this value is dropped.
 #[derive(Debug)]
-struct Folder {
-    files: Files,
+struct GuestFolder {
+    files: GuestFiles,
     /// QEMU's user, if it is not this process's.
     user: Option<u32>,
 }
 
-impl Folder {
+impl GuestFolder {
     /// Makes it. What killed processes left is removed first.
-    fn make() -> Result<Self, Error> {
+    fn create() -> Result<Self, Error> {
         static GUESTS: AtomicU32 = AtomicU32::new(0);
         let user = latput_linux::confine::emulators_user();
-        let parent = parent(user.is_some());
+        let parent = parent_folder(user.is_some());
         remove_left(&parent);
         let number = GUESTS.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("{FOLDER_PREFIX}{}-{number}", std::process::id()));
@@ -272,14 +272,14 @@ impl Folder {
         };
         // Only this user may speak to the guest; QEMU's passes through to its own folder.
         make(&path, if user.is_some() { 0o711 } else { 0o700 })?;
-        let folder = Self { files: Files(path), user };
-        make(&folder.files.own(), 0o700)?;
-        folder.give(&folder.files.own())?;
+        let folder = Self { files: GuestFiles(path), user };
+        make(&folder.files.qemu_folder(), 0o700)?;
+        folder.chown_to_qemu(&folder.files.qemu_folder())?;
         Ok(folder)
     }
 
     /// Makes QEMU the owner of this file.
-    fn give(&self, path: &Path) -> Result<(), Error> {
+    fn chown_to_qemu(&self, path: &Path) -> Result<(), Error> {
         let Some(user) = self.user else { return Ok(()) };
         chown(path, Some(user), Some(user))
             .map_err(|source| Error::io(format!("give {} to QEMU's user", path.display()), source))
@@ -298,14 +298,14 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for GuestFolder {
     fn drop(&mut self) {
         self.remove();
     }
 }
 
 /// Where guests' folders are made: the folder for temporary files, if another user who runs QEMU can reach it.
-fn parent(is_for_another: bool) -> PathBuf {
+fn parent_folder(is_for_another: bool) -> PathBuf {
     let temporary = std::env::temp_dir();
     let is_open = |folder: &Path| fs::metadata(folder).is_ok_and(|meta| meta.mode() & 0o001 != 0);
     if is_for_another && !temporary.ancestors().all(is_open) {

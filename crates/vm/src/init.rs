@@ -13,10 +13,10 @@ use rustix::mount::MountFlags;
 use rustix::system::RebootCommand;
 use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
 
-use crate::config::{CONFIG, Config, FAILED, HOSTS, MODULES, OPTIONS, READY};
+use crate::config::{CONFIG, FAILED, GuestConfig, HOSTS, MODULES, OPTIONS, READY};
 use crate::error::Error;
 
-pub(crate) use network::interrupts;
+pub(crate) use network::list_interrupts;
 
 /// `O_NONBLOCK`: a module that somebody uses is an error, and not waited for (`delete_module(2)`).
 const NOT_WAITING: i32 = 0o4000;
@@ -25,7 +25,7 @@ const NOT_WAITING: i32 = 0o4000;
 /// fails it says so on the console and turns the guest off.
 pub fn run(console: &mut impl Write) -> ! {
     let failed = match set_up(console) {
-        Ok(()) => service::serve(),
+        Ok(()) => service::serve_ports(),
         Err(error) => Err(error),
     };
     if let Err(error) = failed {
@@ -48,8 +48,8 @@ pub fn require_process_1() -> Result<(), Error> {
 
 /// Unloads the driver of the cards, loads it with these parameters and connects the hosts again. Works
 /// in a guest only, where there is a `CONFIG`.
-pub fn reload(parameters: &[String]) -> Result<(), Error> {
-    let config = config()?;
+pub fn reload_driver(parameters: &[String]) -> Result<(), Error> {
+    let config = read_config()?;
     let module = CString::new(config.cards.as_str()).map_err(|_| {
         Error::damaged(Path::new(CONFIG), "a NUL in the name of a module".to_owned())
     })?;
@@ -61,7 +61,7 @@ pub fn reload(parameters: &[String]) -> Result<(), Error> {
 
 /// Sets the wall clock forward, or back by a negative number. Works in a guest only.
 pub fn step_wall_clock(seconds: i64) -> Result<(), Error> {
-    config()?;
+    read_config()?;
     let now = clock_gettime(ClockId::Realtime);
     let then = Timespec { tv_sec: now.tv_sec.saturating_add(seconds), ..now };
     clock_settime(ClockId::Realtime, then)
@@ -70,19 +70,19 @@ pub fn step_wall_clock(seconds: i64) -> Result<(), Error> {
 
 fn set_up(console: &mut impl Write) -> Result<(), Error> {
     mount_all()?;
-    let config = config()?;
+    let config = read_config()?;
     for module in config.modules.iter().filter(|module| **module != config.cards) {
-        load(module, "")?;
+        load_module(module, "")?;
     }
     load_cards(&config, &[])?;
-    let _ = writeln!(console, "latput: drivers after {}", uptime());
+    let _ = writeln!(console, "latput: drivers after {}", format_uptime());
     network::make_hosts()?;
-    let _ = writeln!(console, "{READY} after {}", uptime());
+    let _ = writeln!(console, "{READY} after {}", format_uptime());
     let _ = console.flush();
     Ok(())
 }
 
-fn config() -> Result<Config, Error> {
+fn read_config() -> Result<GuestConfig, Error> {
     let text = fs::read(CONFIG).map_err(|source| Error::io(format!("read {CONFIG}"), source))?;
     serde_json::from_slice(&text)
         .map_err(|error| Error::damaged(Path::new(CONFIG), error.to_string()))
@@ -104,7 +104,7 @@ fn mount_all() -> Result<(), Error> {
 
 /// Loads the driver of the cards, and writes down with what: it does not show it. What is not given is
 /// given as the driver would take it.
-fn load_cards(config: &Config, given: &[String]) -> Result<(), Error> {
+fn load_cards(config: &GuestConfig, given: &[String]) -> Result<(), Error> {
     let name = |word: &str| word.split('=').next().map(str::to_owned);
     let missing = config.parameters.iter().filter(|(parameter, _)| {
         !given.iter().any(|word| name(word).as_deref() == Some(parameter))
@@ -113,12 +113,12 @@ fn load_cards(config: &Config, given: &[String]) -> Result<(), Error> {
         format!("{parameter}={}", HOSTS.map(|_| value.to_string()).join(","))
     });
     let words: Vec<String> = given.iter().cloned().chain(by_itself).collect();
-    load(&config.cards, &words.join(" "))?;
+    load_module(&config.cards, &words.join(" "))?;
     let options = format!("options {} {}\n", config.cards, words.join(" "));
     fs::write(OPTIONS, options).map_err(|source| Error::io(format!("write {OPTIONS}"), source))
 }
 
-fn load(module: &str, parameters: &str) -> Result<(), Error> {
+fn load_module(module: &str, parameters: &str) -> Result<(), Error> {
     let failed = |source: io::Error| Error::io(format!("load the module {module}"), source);
     let file = File::open(format!("{MODULES}/{module}.ko")).map_err(failed)?;
     let parameters = CString::new(parameters).map_err(|error| failed(error.into()))?;
@@ -126,7 +126,7 @@ fn load(module: &str, parameters: &str) -> Result<(), Error> {
 }
 
 /// Seconds since the kernel started, as it tells them.
-fn uptime() -> String {
+fn format_uptime() -> String {
     let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
     format!("{} s", text.split(' ').next().unwrap_or_default())
 }

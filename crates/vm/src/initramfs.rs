@@ -11,19 +11,19 @@ const TRAILER: &str = "TRAILER!!!";
 
 /// An archive in the making.
 #[derive(Debug, Default)]
-pub(crate) struct Initramfs {
+pub(crate) struct InitramfsBuilder {
     bytes: Vec<u8>,
     entries: u32,
 }
 
-impl Initramfs {
+impl InitramfsBuilder {
     /// Adds a folder; those above it must have been added before.
-    pub(crate) fn folder(&mut self, path: &str) {
+    pub(crate) fn add_folder(&mut self, path: &str) {
         self.entry(path, FOLDER | 0o755, &[]);
     }
 
     /// Adds a file that everybody may read and run.
-    pub(crate) fn file(&mut self, path: &str, contents: &[u8]) {
+    pub(crate) fn add_file(&mut self, path: &str, contents: &[u8]) {
         self.entry(path, FILE | 0o755, contents);
     }
 
@@ -47,12 +47,12 @@ impl Initramfs {
         }
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.push(0);
-        self.pad();
+        self.pad_entry();
         self.bytes.extend_from_slice(contents);
-        self.pad();
+        self.pad_entry();
     }
 
-    fn pad(&mut self) {
+    fn pad_entry(&mut self) {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 }
@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn archive_is_what_the_kernel_expects() {
-        let mut archive = Initramfs::default();
-        archive.folder("/etc");
-        archive.file("/etc/name", b"hello");
+        let mut archive = InitramfsBuilder::default();
+        archive.add_folder("/etc");
+        archive.add_file("/etc/name", b"hello");
         let bytes = archive.finish();
         let text = String::from_utf8(bytes).unwrap();
         let head = |inode: u32, mode: &str, size: u32, name: u32| {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::modules::{ELF_MAGIC, unpacked};
+use crate::modules::{ELF_MAGIC, decompress_file};
 
 /// Names the folder that the kernel package is unpacked in.
 const VARIABLE: &str = "LATPUT_VM_KERNEL";
@@ -18,7 +18,7 @@ const MEND: &str = "install your distribution's kernel package (on Debian `linux
     LATPUT_VM_KERNEL";
 
 /// The kernel parameters of `LATPUT_VM_PARAMETERS`, such as `threadirqs`; empty where it is not set.
-pub(crate) fn parameters() -> Result<String, Error> {
+pub(crate) fn read_parameters() -> Result<String, Error> {
     let given = std::env::var_os(PARAMETERS).unwrap_or_default();
     checked_parameters(&given.to_string_lossy())
 }
@@ -44,7 +44,7 @@ fn checked_parameters(given: &str) -> Result<String, Error> {
 
 /// A kernel and its modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kernel {
+pub(crate) struct KernelPackage {
     /// As `uname -r` has it.
     pub(crate) release: String,
     /// The kernel image that a boot loader would load.
@@ -53,12 +53,12 @@ pub(crate) struct Kernel {
     pub(crate) modules: PathBuf,
 }
 
-impl Kernel {
+impl KernelPackage {
     /// The newest kernel in the folder of `LATPUT_VM_KERNEL`, else beside this program (`vm/kernel`,
     /// where `cargo xtask vm` puts it), else the newest that is installed.
     pub(crate) fn find() -> Result<Self, Error> {
         if let Some(folder) = std::env::var_os(VARIABLE).map(PathBuf::from) {
-            return Self::newest(&folder).ok_or_else(|| Error::Missing {
+            return Self::find_newest(&folder).ok_or_else(|| Error::Missing {
                 what: format!("{VARIABLE} is {}, which holds no kernel", folder.display()),
                 mend:
                     "it must hold `boot/vmlinuz-VERSION` and `lib/modules/VERSION` of one version"
@@ -66,7 +66,7 @@ impl Kernel {
             });
         }
         let places = beside_program("kernel").into_iter().chain([PathBuf::from("/")]);
-        places.map(|place| Self::newest(&place)).find_map(|kernel| kernel).ok_or_else(|| {
+        places.map(|place| Self::find_newest(&place)).find_map(|kernel| kernel).ok_or_else(|| {
             Error::Missing {
                 what: "no kernel for the guest: none in /boot with its modules".to_owned(),
                 mend: MEND.to_owned(),
@@ -75,7 +75,7 @@ impl Kernel {
     }
 
     /// The newest below a folder that stands for `/`, of which both parts are there.
-    fn newest(root: &Path) -> Option<Self> {
+    fn find_newest(root: &Path) -> Option<Self> {
         let images = fs::read_dir(root.join("boot")).ok()?.filter_map(Result::ok);
         let kernels = images.filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
@@ -86,26 +86,26 @@ impl Kernel {
                 .find(|folder| folder.join("kernel").is_dir())?;
             Some(Self { release, image: entry.path(), modules })
         });
-        kernels.max_by_key(|kernel| version(&kernel.release))
+        kernels.max_by_key(|kernel| version_numbers(&kernel.release))
     }
 
     /// The image without its compression, which an emulated CPU needs ten seconds to undo: QEMU starts
     /// a bare kernel by the PVH entry that its ELF notes name. An image that cannot be unpacked here is
     /// booted as it is.
-    pub(crate) fn image(&self) -> Result<Vec<u8>, Error> {
+    pub(crate) fn read_image(&self) -> Result<Vec<u8>, Error> {
         let image = fs::read(&self.image)
             .map_err(|source| Error::io(format!("read {}", self.image.display()), source))?;
         if image.starts_with(ELF_MAGIC) {
             return Ok(image);
         }
-        let bare = payload(&image).and_then(|payload| unpacked(payload).ok().flatten());
+        let bare = find_payload(&image).and_then(|payload| decompress_file(payload).ok().flatten());
         Ok(bare.filter(|bare| bare.starts_with(ELF_MAGIC)).unwrap_or(image))
     }
 }
 
 /// The compressed kernel in a bzImage (`Documentation/arch/x86/boot.rst`: `setup_sects`, `header`,
 /// `payload_offset`, `payload_length`).
-fn payload(image: &[u8]) -> Option<&[u8]> {
+fn find_payload(image: &[u8]) -> Option<&[u8]> {
     let number = |at: usize| {
         let bytes = image.get(at..at + 4)?;
         usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
@@ -130,7 +130,7 @@ pub fn beside_program(name: &str) -> Option<PathBuf> {
 }
 
 /// Numbers compare as numbers: 6.1.0-56 is newer than 6.1.0-9.
-fn version(release: &str) -> Vec<u64> {
+fn version_numbers(release: &str) -> Vec<u64> {
     let parts = release.split(|c: char| !c.is_ascii_digit());
     parts.filter_map(|digits| digits.parse().ok()).collect()
 }
@@ -158,12 +158,12 @@ mod tests {
             fs::create_dir_all(image.parent().unwrap()).unwrap();
             fs::write(image, "").unwrap();
         }
-        assert_eq!(Kernel::newest(root.path()), None);
+        assert_eq!(KernelPackage::find_newest(root.path()), None);
         for (folder, release) in [("lib", "6.1.0-9-amd64"), ("usr/lib", "6.1.0-56-amd64")] {
             let modules = root.path().join(folder).join("modules").join(release);
             fs::create_dir_all(modules.join("kernel")).unwrap();
         }
-        assert_eq!(Kernel::newest(root.path()).unwrap().release, "6.1.0-56-amd64");
+        assert_eq!(KernelPackage::find_newest(root.path()).unwrap().release, "6.1.0-56-amd64");
     }
 
     #[test]
@@ -174,27 +174,27 @@ mod tests {
         image[0x248] = 10;
         image[0x24c] = 20;
         image[0x40a..0x40a + 20].fill(7);
-        assert_eq!(payload(&image), Some(&[7; 20][..]));
+        assert_eq!(find_payload(&image), Some(&[7; 20][..]));
         for end in 0..0x400 + 30 {
-            assert_eq!(payload(&image[..end]), None, "{end}");
+            assert_eq!(find_payload(&image[..end]), None, "{end}");
         }
         image[0x202] = 0;
-        assert_eq!(payload(&image), None);
+        assert_eq!(find_payload(&image), None);
     }
 
     #[test]
     fn non_kernel_image_boots_unchanged() {
         let root = tempfile::tempdir().unwrap();
         let image = root.path().join("vmlinuz");
-        let kernel = |image: &Path| Kernel {
+        let kernel = |image: &Path| KernelPackage {
             release: "1".into(),
             image: image.to_owned(),
             modules: PathBuf::new(),
         };
         fs::write(&image, "no kernel").unwrap();
-        assert_eq!(kernel(&image).image().unwrap(), b"no kernel");
+        assert_eq!(kernel(&image).read_image().unwrap(), b"no kernel");
         fs::write(&image, ELF_MAGIC).unwrap();
-        assert_eq!(kernel(&image).image().unwrap(), ELF_MAGIC);
-        assert!(kernel(&root.path().join("none")).image().is_err());
+        assert_eq!(kernel(&image).read_image().unwrap(), ELF_MAGIC);
+        assert!(kernel(&root.path().join("none")).read_image().is_err());
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::config::PORTS;
 use crate::error::Error;
-use crate::frame::{Ended, Frame, PIECE};
-use crate::qemu::Files;
+use crate::frame::{CommandExit, Frame, PIECE};
+use crate::qemu::GuestFiles;
 
 /// A short command that is silent for longer hangs.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -19,7 +19,7 @@ const SILENCE: Duration = Duration::from_secs(120);
 /// One command that runs in the guest. Dropping it closes the command's stdin, and ends it if it then
 /// does not end by itself.
 #[derive(Debug)]
-pub struct Line {
+pub struct GuestCommand {
     stream: UnixStream,
     /// Held for as long as the port is in use.
     lock: File,
@@ -27,30 +27,30 @@ pub struct Line {
 
 /// The output of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum CommandEvent {
     /// On its stdout.
     Output(Vec<u8>),
     /// On its stderr.
     Errors(Vec<u8>),
     /// With its end.
-    Ended(Ended),
+    Ended(CommandExit),
 }
 
 /// All that a command said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Output {
+pub struct CommandOutput {
     /// Its stdout.
     pub stdout: Vec<u8>,
     /// Its stderr.
     pub stderr: Vec<u8>,
     /// How it ended.
-    pub ended: Ended,
+    pub ended: CommandExit,
 }
 
-impl Line {
+impl GuestCommand {
     /// Starts a command in the guest that has this folder.
     pub fn open(folder: &Path, words: &[String]) -> Result<Self, Error> {
-        let files = Files(folder.to_owned());
+        let files = GuestFiles(folder.to_owned());
         for idx in 0..PORTS {
             let path = files.lock(idx);
             let mut options = OpenOptions::new();
@@ -68,9 +68,9 @@ impl Line {
             }
             let failed = |source| Error::io(format!("use {}", path.display()), source);
             lock.write_all(b"in use").map_err(failed)?;
-            let stream = UnixStream::connect(files.port(idx)).map_err(gone)?;
+            let stream = UnixStream::connect(files.port_socket(idx)).map_err(gone_error)?;
             let mut line = Self { stream, lock };
-            line.send(&Frame::Run(words.to_vec()))?;
+            line.send_frame(&Frame::Run(words.to_vec()))?;
             return Ok(line);
         }
         Err(Error::Line(format!("all its {PORTS} ports are in use")))
@@ -87,29 +87,29 @@ impl Line {
     }
 
     /// Writes to the command's stdin.
-    pub fn input(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        bytes.chunks(PIECE).try_for_each(|piece| self.send(&Frame::Input(piece.to_vec())))
+    pub fn write_input(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        bytes.chunks(PIECE).try_for_each(|piece| self.send_frame(&Frame::Input(piece.to_vec())))
     }
 
     /// Closes the command's stdin.
     pub fn end_input(&mut self) -> Result<(), Error> {
-        self.send(&Frame::EndOfInput)
+        self.send_frame(&Frame::EndOfInput)
     }
 
     /// Ends the command by SIGKILL.
     pub fn kill(&mut self) -> Result<(), Error> {
-        self.send(&Frame::Kill)
+        self.send_frame(&Frame::Kill)
     }
 
     /// Waits for what the command says next.
-    pub fn receive(&mut self) -> Result<Said, Error> {
-        match Frame::read(&mut self.stream).map_err(gone)? {
-            Some(Frame::Output(bytes)) => Ok(Said::Output(bytes)),
-            Some(Frame::Errors(bytes)) => Ok(Said::Errors(bytes)),
+    pub fn receive_event(&mut self) -> Result<CommandEvent, Error> {
+        match Frame::read(&mut self.stream).map_err(gone_error)? {
+            Some(Frame::Output(bytes)) => Ok(CommandEvent::Output(bytes)),
+            Some(Frame::Errors(bytes)) => Ok(CommandEvent::Errors(bytes)),
             Some(Frame::Ended(ended)) => {
                 // The port can be used again. If not, it just stays out of use.
                 let _ = self.lock.set_len(0);
-                Ok(Said::Ended(ended))
+                Ok(CommandEvent::Ended(ended))
             }
             Some(other) => Err(Error::Line(format!("the guest sent {other:?}"))),
             None => Err(Error::Line("the guest is gone".to_owned())),
@@ -118,16 +118,16 @@ impl Line {
 
     /// Closes the command's stdin and collects what it says until it ends. One that says nothing for
     /// two minutes is an error.
-    pub fn output(mut self) -> Result<Output, Error> {
-        self.stream.set_read_timeout(Some(SILENCE)).map_err(gone)?;
+    pub fn collect_output(mut self) -> Result<CommandOutput, Error> {
+        self.stream.set_read_timeout(Some(SILENCE)).map_err(gone_error)?;
         self.end_input()?;
         let mut stdout = Vec::new();
         let mut stderr = Vec::new();
         loop {
-            match self.receive()? {
-                Said::Output(bytes) => stdout.extend(bytes),
-                Said::Errors(bytes) => stderr.extend(bytes),
-                Said::Ended(ended) => return Ok(Output { stdout, stderr, ended }),
+            match self.receive_event()? {
+                CommandEvent::Output(bytes) => stdout.extend(bytes),
+                CommandEvent::Errors(bytes) => stderr.extend(bytes),
+                CommandEvent::Ended(ended) => return Ok(CommandOutput { stdout, stderr, ended }),
             }
         }
     }
@@ -138,8 +138,8 @@ impl Line {
         mut input: impl Read + Send + 'static,
         mut output: impl Write,
         mut errors: impl Write,
-    ) -> Result<Ended, Error> {
-        let mut to = self.stream.try_clone().map_err(gone)?;
+    ) -> Result<CommandExit, Error> {
+        let mut to = self.stream.try_clone().map_err(gone_error)?;
         // A thread that may outlive this call: nobody can interrupt its reading.
         thread::spawn(move || {
             let mut buffer = vec![0; PIECE];
@@ -156,29 +156,29 @@ impl Line {
         });
         let failed = |source| Error::io("pass on what the command in the guest says", source);
         loop {
-            match self.receive()? {
-                Said::Output(bytes) => {
+            match self.receive_event()? {
+                CommandEvent::Output(bytes) => {
                     output.write_all(&bytes).and_then(|()| output.flush()).map_err(failed)?;
                 }
-                Said::Errors(bytes) => errors.write_all(&bytes).map_err(failed)?,
-                Said::Ended(ended) => return Ok(ended),
+                CommandEvent::Errors(bytes) => errors.write_all(&bytes).map_err(failed)?,
+                CommandEvent::Ended(ended) => return Ok(ended),
             }
         }
     }
 
-    fn send(&mut self, frame: &Frame) -> Result<(), Error> {
-        frame.write(&mut self.stream).map_err(gone)
+    fn send_frame(&mut self, frame: &Frame) -> Result<(), Error> {
+        frame.write(&mut self.stream).map_err(gone_error)
     }
 }
 
-impl Output {
+impl CommandOutput {
     /// Whether the command ended well.
     pub fn is_success(&self) -> bool {
-        self.ended == Ended::Code(0)
+        self.ended == CommandExit::Code(0)
     }
 
     /// Its stdout as text.
-    pub fn text(&self) -> String {
+    pub fn stdout_text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
@@ -188,7 +188,7 @@ impl Output {
     }
 }
 
-fn gone(error: io::Error) -> Error {
+fn gone_error(error: io::Error) -> Error {
     Error::Line(format!("the guest is gone: {error}"))
 }
 
@@ -201,20 +201,20 @@ mod tests {
     #[test]
     fn port_serves_one_command_at_once() {
         let folder = tempfile::tempdir().unwrap();
-        let files = files(&folder);
+        let files = create_files(&folder);
         let ports: Vec<UnixListener> =
-            (0..PORTS).map(|idx| UnixListener::bind(files.port(idx)).unwrap()).collect();
-        let open = || Line::open(folder.path(), &["true".to_owned()]);
+            (0..PORTS).map(|idx| UnixListener::bind(files.port_socket(idx)).unwrap()).collect();
+        let open = || GuestCommand::open(folder.path(), &["true".to_owned()]);
         let mut first = open().unwrap();
         let _second = open().unwrap();
         let (mut guest, _) = ports[0].accept().unwrap();
         assert_eq!(Frame::read(&mut guest).unwrap(), Some(Frame::Run(vec!["true".into()])));
-        Frame::Ended(Ended::Code(0)).write(&mut guest).unwrap();
-        assert_eq!(first.receive().unwrap(), Said::Ended(Ended::Code(0)));
+        Frame::Ended(CommandExit::Code(0)).write(&mut guest).unwrap();
+        assert_eq!(first.receive_event().unwrap(), CommandEvent::Ended(CommandExit::Code(0)));
         drop((first, guest));
         drop(open().unwrap()); // on the first port again, and cut off
         ports[0].accept().unwrap();
-        let rest: Vec<Line> = (2..PORTS).map(|_| open().unwrap()).collect();
+        let rest: Vec<GuestCommand> = (2..PORTS).map(|_| open().unwrap()).collect();
         let problem = open().unwrap_err().to_string();
         assert!(problem.contains("all its"), "{problem}");
         drop(rest);
@@ -223,21 +223,21 @@ mod tests {
     #[test]
     fn guest_that_is_gone_is_told() {
         let folder = tempfile::tempdir().unwrap();
-        let files = files(&folder);
-        let problem = Line::open(folder.path(), &[]).unwrap_err().to_string();
+        let files = create_files(&folder);
+        let problem = GuestCommand::open(folder.path(), &[]).unwrap_err().to_string();
         assert!(problem.contains("gone"), "{problem}");
-        let port = UnixListener::bind(files.port(1)).unwrap();
-        let mut line = Line::open(folder.path(), &[]).unwrap();
+        let port = UnixListener::bind(files.port_socket(1)).unwrap();
+        let mut line = GuestCommand::open(folder.path(), &[]).unwrap();
         drop(port.accept().unwrap());
-        let problem = line.receive().unwrap_err().to_string();
+        let problem = line.receive_event().unwrap_err().to_string();
         assert!(problem.contains("gone"), "{problem}");
-        let problem = Line::open(&folder.path().join("none"), &[]).unwrap_err().to_string();
+        let problem = GuestCommand::open(&folder.path().join("none"), &[]).unwrap_err().to_string();
         assert!(problem.contains("there is no guest"), "{problem}");
     }
 
-    fn files(folder: &tempfile::TempDir) -> Files {
-        let files = Files(folder.path().to_owned());
-        std::fs::create_dir(files.own()).unwrap();
+    fn create_files(folder: &tempfile::TempDir) -> GuestFiles {
+        let files = GuestFiles(folder.path().to_owned());
+        std::fs::create_dir(files.qemu_folder()).unwrap();
         files
     }
 }

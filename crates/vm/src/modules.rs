@@ -13,7 +13,7 @@ use crate::error::Error;
 
 /// The modules of one kernel.
 #[derive(Debug)]
-pub(crate) struct Modules {
+pub(crate) struct KernelModules {
     folder: PathBuf,
     files: BTreeMap<String, PathBuf>,
     builtin: BTreeSet<String>,
@@ -21,14 +21,14 @@ pub(crate) struct Modules {
 
 /// A module to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Module {
+pub(crate) struct KernelModule {
     /// Its name, with underscores.
     pub(crate) name: String,
     /// Its code, not compressed.
     pub(crate) code: Vec<u8>,
 }
 
-impl Modules {
+impl KernelModules {
     /// Looks through the folder of a kernel's modules.
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
         let mut files = BTreeMap::new();
@@ -52,7 +52,7 @@ impl Modules {
     }
 
     /// The wanted modules, each after those it depends on. What is built into the kernel is left out.
-    pub(crate) fn with_dependencies(&self, wanted: &[&str]) -> Result<Vec<Module>, Error> {
+    pub(crate) fn with_dependencies(&self, wanted: &[&str]) -> Result<Vec<KernelModule>, Error> {
         let mut modules = Vec::new();
         let mut under_way = BTreeSet::new();
         for name in wanted {
@@ -65,7 +65,7 @@ impl Modules {
         &self,
         name: &str,
         under_way: &mut BTreeSet<String>,
-        modules: &mut Vec<Module>,
+        modules: &mut Vec<KernelModule>,
     ) -> Result<(), Error> {
         if self.builtin.contains(name) || !under_way.insert(name.to_owned()) {
             return Ok(());
@@ -78,12 +78,12 @@ impl Modules {
         })?;
         let packed = fs::read(path)
             .map_err(|source| Error::io(format!("read {}", path.display()), source))?;
-        let code = unpacked(&packed)?
+        let code = decompress_file(&packed)?
             .ok_or_else(|| Error::damaged(path, "is neither a module nor a compressed one"))?;
-        for dependency in dependencies(&code) {
+        for dependency in parse_dependencies(&code) {
             self.add(&dependency, under_way, modules)?;
         }
-        modules.push(Module { name: name.to_owned(), code });
+        modules.push(KernelModule { name: name.to_owned(), code });
         Ok(())
     }
 }
@@ -96,7 +96,7 @@ fn module_name(path: &Path) -> Option<String> {
 }
 
 /// The modules that a module's code says it depends on.
-fn dependencies(code: &[u8]) -> Vec<String> {
+fn parse_dependencies(code: &[u8]) -> Vec<String> {
     // The entries of .modinfo end with a NUL each.
     let mut entries = code.split(|&byte| byte == 0);
     let list = entries.find_map(|entry| entry.strip_prefix(b"depends="));
@@ -118,7 +118,7 @@ pub(crate) const ELF_MAGIC: &[u8] = b"\x7fELF";
 
 /// A file of the kernel package without its compression; as it is if it has none that is known and is
 /// an ELF file, and `None` if it is something else.
-pub(crate) fn unpacked(packed: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+pub(crate) fn decompress_file(packed: &[u8]) -> Result<Option<Vec<u8>>, Error> {
     if packed.starts_with(ELF_MAGIC) {
         return Ok(Some(packed.to_owned()));
     }
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn module_follows_its_dependencies_once() {
         let root = kernel_folder();
-        let modules = Modules::read(root.path()).unwrap();
+        let modules = KernelModules::read(root.path()).unwrap();
         let found = modules.with_dependencies(&["net-failover", "virtio_net"]);
         assert!(found.unwrap_err().to_string().contains("`net-failover`"), "names are as in lsmod");
         let found = modules.with_dependencies(&["virtio_net", "net_failover"]).unwrap();
@@ -165,17 +165,17 @@ mod tests {
     #[test]
     fn bad_module_is_told_with_remedy() {
         let root = kernel_folder();
-        let modules = Modules::read(root.path()).unwrap();
-        check(&modules, "e1000e", "linux-image-amd64");
-        check(&modules, "broken", "neither a module nor a compressed one");
-        assert!(Modules::read(&root.path().join("none")).is_err());
+        let modules = KernelModules::read(root.path()).unwrap();
+        check_module_error(&modules, "e1000e", "linux-image-amd64");
+        check_module_error(&modules, "broken", "neither a module nor a compressed one");
+        assert!(KernelModules::read(&root.path().join("none")).is_err());
     }
 
     #[test]
     fn dependencies_are_read_from_the_module() {
-        assert_eq!(dependencies(b"ELF\0depends=ptp,pps-core\0name=x\0"), ["ptp", "pps_core"]);
-        assert!(dependencies(b"ELF\0depends=\0").is_empty());
-        assert!(dependencies(b"").is_empty());
+        assert_eq!(parse_dependencies(b"ELF\0depends=ptp,pps-core\0name=x\0"), ["ptp", "pps_core"]);
+        assert!(parse_dependencies(b"ELF\0depends=\0").is_empty());
+        assert!(parse_dependencies(b"").is_empty());
     }
 
     fn kernel_folder() -> tempfile::TempDir {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(modules: &Modules, name: &str, expected: &str) {
+    fn check_module_error(modules: &KernelModules, name: &str, expected: &str) {
         let problem = modules.with_dependencies(&[name]).unwrap_err().to_string();
         assert!(problem.contains(expected) && problem.contains(name), "{problem}");
     }

@@ -11,7 +11,7 @@ use latput_linux::Namespace;
 
 use crate::config::{GuestHost, HOSTS};
 use crate::error::Error;
-use crate::init::interrupts;
+use crate::init::list_interrupts;
 
 /// The discard service (RFC 863).
 const PORT: u16 = 9;
@@ -34,28 +34,28 @@ pub fn run() -> Result<Vec<String>, Error> {
         .map_err(|source| Error::io(format!("listen on port {PORT}"), source))?;
     let folder = Path::new(latput_linux::namespace::PIN_FOLDER);
     let there = Namespace::open(&folder.join(generator.name))?;
-    let send = |flood| there.run_in(|| send(generator, sut, flood));
-    let (lone, interrupts) = counted(sut, || send(false))?;
+    let send = |flood| there.run_in(|| send_packets(generator, sut, flood));
+    let (lone, interrupts) = count_interrupts(sut, || send(false))?;
     let mut found = vec![of_lone_packets(lone, interrupts)];
     let begun = Instant::now();
-    let (packets, interrupts) = counted(sut, || send(true))?;
+    let (packets, interrupts) = count_interrupts(sut, || send(true))?;
     found.push(of_flood(packets, interrupts, begun.elapsed()));
     drop(receiver);
     Ok(found)
 }
 
 /// The result of an action, and the interrupts of the host's card meanwhile.
-fn counted(
+fn count_interrupts(
     host: GuestHost,
     action: impl FnOnce() -> Result<Result<u64, Error>, latput_linux::Error>,
 ) -> Result<(u64, u64), Error> {
-    let before = count(host)?;
+    let before = read_interrupt_count(host)?;
     let sent = action()??;
     thread::sleep(SETTLE);
-    Ok((sent, count(host)?.saturating_sub(before)))
+    Ok((sent, read_interrupt_count(host)?.saturating_sub(before)))
 }
 
-fn send(from: GuestHost, to: GuestHost, flood: bool) -> Result<u64, Error> {
+fn send_packets(from: GuestHost, to: GuestHost, flood: bool) -> Result<u64, Error> {
     let failed = |source| Error::io("send packets on the hub", source);
     let socket = UdpSocket::bind((from.address, 0)).map_err(failed)?;
     socket.connect((to.address, PORT)).map_err(failed)?;
@@ -72,11 +72,11 @@ fn send(from: GuestHost, to: GuestHost, flood: bool) -> Result<u64, Error> {
 }
 
 /// All interrupts of a host's card so far, on whatever CPU.
-fn count(host: GuestHost) -> Result<u64, Error> {
+fn read_interrupt_count(host: GuestHost) -> Result<u64, Error> {
     let path = "/proc/interrupts";
     let text =
         fs::read_to_string(path).map_err(|source| Error::io(format!("read {path}"), source))?;
-    Ok(sum(&text, &interrupts(host.interface)))
+    Ok(sum(&text, &list_interrupts(host.interface)))
 }
 
 /// Sums the rows of these interrupts over all CPUs.
@@ -127,14 +127,14 @@ mod tests {
 
     #[test]
     fn faults_differ_from_real_card_behaviour() {
-        check(&of_lone_packets(20, 23), "interrupts once more");
-        check(&of_lone_packets(20, 21), "as on a real card");
-        check(&of_flood(9000, 2000, Duration::from_secs(1)), "no more than");
-        check(&of_flood(9000, 8000, Duration::from_secs(1)), "has none");
+        check_sentence(&of_lone_packets(20, 23), "interrupts once more");
+        check_sentence(&of_lone_packets(20, 21), "as on a real card");
+        check_sentence(&of_flood(9000, 2000, Duration::from_secs(1)), "no more than");
+        check_sentence(&of_flood(9000, 8000, Duration::from_secs(1)), "has none");
     }
 
     #[track_caller]
-    fn check(sentence: &str, expected: &str) {
+    fn check_sentence(sentence: &str, expected: &str) {
         assert!(sentence.contains(expected), "{sentence}");
     }
 }

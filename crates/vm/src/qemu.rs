@@ -20,11 +20,11 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// The files of one guest, all in one folder. QEMU may write in its own folder below that, and nowhere else.
 #[derive(Clone, Debug)]
-pub(crate) struct Files(pub(crate) PathBuf);
+pub(crate) struct GuestFiles(pub(crate) PathBuf);
 
-impl Files {
+impl GuestFiles {
     /// QEMU's own.
-    pub(crate) fn own(&self) -> PathBuf {
+    pub(crate) fn qemu_folder(&self) -> PathBuf {
         self.0.join("qemu")
     }
 
@@ -38,22 +38,22 @@ impl Files {
     }
 
     pub(crate) fn console(&self) -> PathBuf {
-        self.own().join("console")
+        self.qemu_folder().join("console")
     }
 
     /// The file with QEMU's output.
-    pub(crate) fn log(&self) -> PathBuf {
+    pub(crate) fn log_file(&self) -> PathBuf {
         self.0.join("qemu.log")
     }
 
     /// Where QEMU takes orders.
-    pub(crate) fn orders(&self) -> PathBuf {
-        self.own().join("orders")
+    pub(crate) fn monitor_socket(&self) -> PathBuf {
+        self.qemu_folder().join("orders")
     }
 
     /// The host's end of a virtio port.
-    pub(crate) fn port(&self, idx: usize) -> PathBuf {
-        self.own().join(format!("port-{idx}"))
+    pub(crate) fn port_socket(&self, idx: usize) -> PathBuf {
+        self.qemu_folder().join(format!("port-{idx}"))
     }
 
     /// Locked by whoever uses that port.
@@ -63,7 +63,7 @@ impl Files {
 }
 
 /// Where QEMU is.
-pub(crate) fn find() -> Result<PathBuf, Error> {
+pub(crate) fn find_qemu() -> Result<PathBuf, Error> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(QEMU)).find(|path| path.is_file()).ok_or(
         Error::Missing {
@@ -74,7 +74,12 @@ pub(crate) fn find() -> Result<PathBuf, Error> {
 }
 
 /// The whole command line.
-pub(crate) fn command(program: &Path, spec: GuestSpec, parameters: &str, files: &Files) -> Command {
+pub(crate) fn build_command(
+    program: &Path,
+    spec: GuestSpec,
+    parameters: &str,
+    files: &GuestFiles,
+) -> Command {
     let mut command = Command::new(program);
     let memory = ["-m", "512", "-smp", "2", "-nodefaults", "-no-reboot", "-display", "none"];
     // Never KVM: the same on every machine, and in CI. Both CPUs of the guest run in one thread: with a thread
@@ -84,8 +89,8 @@ pub(crate) fn command(program: &Path, spec: GuestSpec, parameters: &str, files: 
     command.args(["-M", "q35", "-cpu", "max", "-accel", "tcg,thread=single"]).args(memory);
     command.arg("-kernel").arg(files.kernel()).arg("-initrd").arg(files.initramfs());
     command.arg("-append").arg(kernel_words(parameters));
-    command.args([OsString::from("-serial"), option("file:", &files.console())]);
-    let orders = option("socket,id=orders,server=on,wait=off,path=", &files.orders());
+    command.args([OsString::from("-serial"), path_option("file:", &files.console())]);
+    let orders = path_option("socket,id=orders,server=on,wait=off,path=", &files.monitor_socket());
     command
         .args([OsString::from("-chardev"), orders])
         .args(["-mon", "chardev=orders,mode=control"]);
@@ -98,7 +103,7 @@ pub(crate) fn command(program: &Path, spec: GuestSpec, parameters: &str, files: 
     command.arg("-device").arg(format!("virtio-serial-pci,id=ports,max_ports={ports}"));
     for idx in 0..PORTS {
         let socket = format!("socket,id=port{idx},server=on,wait=off,path=");
-        command.arg("-chardev").arg(option(&socket, &files.port(idx)));
+        command.arg("-chardev").arg(path_option(&socket, &files.port_socket(idx)));
         let device = format!("virtserialport,bus=ports.0,nr={},chardev=port{idx}", idx + 1);
         command.arg("-device").arg(format!("{device},name={PORT_PREFIX}{idx}"));
     }
@@ -108,7 +113,7 @@ pub(crate) fn command(program: &Path, spec: GuestSpec, parameters: &str, files: 
 /// Nothing but the two cards is on the hub.
 fn network_card(spec: GuestSpec, host: GuestHost) -> [String; 4] {
     let name = host.name;
-    let device = spec.driver.device();
+    let device = spec.driver.qemu_device();
     let mac = host.mac.map(|byte| format!("{byte:02x}")).join(":");
     [
         "-netdev".to_owned(),
@@ -130,28 +135,28 @@ fn kernel_words(more: &str) -> String {
 }
 
 /// A comma in a path is doubled, as QEMU's options have it.
-fn option(before: &str, path: &Path) -> OsString {
+fn path_option(before: &str, path: &Path) -> OsString {
     OsString::from(format!("{before}{}", path.display().to_string().replace(',', ",,")))
 }
 
 /// QEMU's monitor (`docs/interop/qmp-spec.rst` of QEMU): for what happens to machines, such as a
 /// pulled cable or a power cut.
 #[derive(Debug)]
-pub struct Qmp {
+pub struct QmpMonitor {
     stream: BufReader<UnixStream>,
     version: String,
 }
 
-impl Qmp {
-    pub(crate) fn open(files: &Files) -> Result<Self, Error> {
+impl QmpMonitor {
+    pub(crate) fn open(files: &GuestFiles) -> Result<Self, Error> {
         let failed = |source| Error::io("speak to QEMU's monitor", source);
-        let stream = UnixStream::connect(files.orders()).map_err(failed)?;
+        let stream = UnixStream::connect(files.monitor_socket()).map_err(failed)?;
         stream.set_read_timeout(Some(ANSWER_WITHIN)).map_err(failed)?;
         let mut monitor = Self { stream: BufReader::new(stream), version: String::new() };
         let greeting = monitor.read()?;
         let version = &greeting["QMP"]["version"]["qemu"];
         monitor.version = format!("{}.{}.{}", version["major"], version["minor"], version["micro"]);
-        monitor.order("qmp_capabilities", json!({}))?;
+        monitor.execute_command("qmp_capabilities", json!({}))?;
         Ok(monitor)
     }
 
@@ -161,7 +166,7 @@ impl Qmp {
     }
 
     /// Gives an order and returns its answer.
-    pub fn order(&mut self, command: &str, arguments: Value) -> Result<Value, Error> {
+    pub fn execute_command(&mut self, command: &str, arguments: Value) -> Result<Value, Error> {
         let order = json!({ "execute": command, "arguments": arguments });
         let written = writeln!(self.stream.get_mut(), "{order}");
         written.map_err(|source| Error::io("speak to QEMU's monitor", source))?;
@@ -190,18 +195,19 @@ impl Qmp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::Driver;
+    use crate::spec::CardDriver;
 
     #[test]
     fn only_cards_are_on_the_hub() {
-        for driver in Driver::ALL {
-            let words = words(GuestSpec { driver });
+        for driver in CardDriver::ALL {
+            let words = command_words(GuestSpec { driver });
             let networks: Vec<&String> = words
                 .iter()
                 .filter(|word| word.contains("hubport") || word.contains("user"))
                 .collect();
             assert_eq!(networks, ["hubport,id=sut,hubid=0", "hubport,id=generator,hubid=0"]);
-            let card = format!("{},netdev=sut,romfile=,mac=52:54:00:00:00:02", driver.device());
+            let card =
+                format!("{},netdev=sut,romfile=,mac=52:54:00:00:00:02", driver.qemu_device());
             assert!(words.contains(&card), "{words:?}");
             assert!(!words.iter().any(|word| word.contains("kvm")), "{words:?}");
         }
@@ -209,12 +215,12 @@ mod tests {
 
     #[test]
     fn comma_in_path_ends_no_option() {
-        assert_eq!(option("path=", Path::new("/a,b")), "path=/a,,b");
+        assert_eq!(path_option("path=", Path::new("/a,b")), "path=/a,,b");
     }
 
-    fn words(spec: GuestSpec) -> Vec<String> {
-        let files = Files("/tmp/guest".into());
-        let command = command(Path::new("qemu"), spec, "threadirqs", &files);
+    fn command_words(spec: GuestSpec) -> Vec<String> {
+        let files = GuestFiles("/tmp/guest".into());
+        let command = build_command(Path::new("qemu"), spec, "threadirqs", &files);
         command.get_args().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 }

@@ -12,12 +12,12 @@ use crate::error::Error;
 #[serde(deny_unknown_fields)]
 pub struct GuestSpec {
     /// Of both network cards.
-    pub driver: Driver,
+    pub driver: CardDriver,
 }
 
 /// A network card that QEMU emulates and Linux has a driver for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Driver {
+pub enum CardDriver {
     /// Intel 82574L: several vectors (MSI-X), interrupt throttling.
     #[default]
     E1000e,
@@ -36,7 +36,7 @@ pub const E1000_PARAMETERS: [(&str, u64); 5] = [
     ("TxAbsIntDelay", 32),
 ];
 
-impl Driver {
+impl CardDriver {
     /// Every one.
     pub const ALL: [Self; 3] = [Self::E1000e, Self::E1000, Self::VirtioNet];
 
@@ -50,7 +50,7 @@ impl Driver {
     }
 
     /// The parameters on interrupts that it reads when it is loaded, with what it takes by itself.
-    pub const fn parameters(self) -> &'static [(&'static str, u64)] {
+    pub const fn load_parameters(self) -> &'static [(&'static str, u64)] {
         match self {
             Self::E1000e | Self::E1000 => &E1000_PARAMETERS,
             Self::VirtioNet => &[],
@@ -58,7 +58,7 @@ impl Driver {
     }
 
     /// QEMU's name of the card.
-    pub(crate) const fn device(self) -> &'static str {
+    pub(crate) const fn qemu_device(self) -> &'static str {
         match self {
             Self::E1000e => "e1000e",
             Self::E1000 => "e1000",
@@ -67,7 +67,7 @@ impl Driver {
     }
 
     /// The kernel's module.
-    pub(crate) const fn module(self) -> &'static str {
+    pub(crate) const fn kernel_module(self) -> &'static str {
         match self {
             Self::E1000e => "e1000e",
             Self::E1000 => "e1000",
@@ -81,9 +81,9 @@ impl FromStr for GuestSpec {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let refused = |problem: String| Error::Spec { name: text.to_owned(), problem };
-        let driver = Driver::ALL.into_iter().find(|known| known.name() == text);
+        let driver = CardDriver::ALL.into_iter().find(|known| known.name() == text);
         let driver = driver.ok_or_else(|| {
-            let names = Driver::ALL.map(Driver::name).join(", ");
+            let names = CardDriver::ALL.map(CardDriver::name).join(", ");
             refused(format!("the driver must be one of {names}"))
         })?;
         Ok(Self { driver })
@@ -109,13 +109,13 @@ mod tests {
 
     #[test]
     fn unknown_guest_is_refused_with_list() {
-        check("igb", "e1000e, e1000, virtio-net");
-        check("", "e1000e, e1000, virtio-net");
-        check("e1000e,kvm", "e1000e, e1000, virtio-net");
+        check_refused("igb", "e1000e, e1000, virtio-net");
+        check_refused("", "e1000e, e1000, virtio-net");
+        check_refused("e1000e,kvm", "e1000e, e1000, virtio-net");
     }
 
     #[track_caller]
-    fn check(name: &str, expected: &str) {
+    fn check_refused(name: &str, expected: &str) {
         let problem = name.parse::<GuestSpec>().unwrap_err().to_string();
         assert!(problem.contains(expected) && problem.contains(name), "{problem}");
     }

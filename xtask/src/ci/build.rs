@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::tally::Tally;
 use crate::vm;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_command};
 
 /// Always of the whole workspace: for one package, features and so every crate would be built anew.
 /// No crate has a documentation test (tidy sees to it), so that none is looked for, which takes cargo a second per crate.
@@ -17,7 +17,7 @@ const WRAPPER: &str = "xtask/rustc.sh";
 
 /// `cargo test` of these targets of all crates.
 pub fn cargo_test(workspace: &Workspace, targets: &str) -> Command {
-    let mut command = cargo();
+    let mut command = cargo_command();
     command.args(["test", "--locked", "--workspace"]).args(targets.split(' '));
     command.current_dir(&workspace.root);
     command.env("RUSTC_WORKSPACE_WRAPPER", workspace.root.join(WRAPPER));
@@ -25,7 +25,7 @@ pub fn cargo_test(workspace: &Workspace, targets: &str) -> Command {
 }
 
 /// Builds the tests and the static latput that later steps check and guests run; fetches the guest's kernel.
-pub fn build(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+pub fn build_test_artifacts(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     vm::fetch_kernel(workspace, tally)?;
     tally.run(cargo_test(workspace, "--all-targets").arg("--no-run"))?;
     let (built, to) = (workspace.target.join("debug/deps/latput-static"), workspace.guest_latput());

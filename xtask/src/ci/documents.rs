@@ -14,7 +14,7 @@ pub fn check_examples(root: &Path, binary: &Path, tally: &mut Tally) -> Result<(
     for example in examples {
         let name = example.strip_prefix(root).unwrap_or(&example).display().to_string();
         let text = read(&example)?;
-        note(tally, &name, check_toml(&text, &example, binary));
+        record_result(tally, &name, check_toml(&text, &example, binary));
     }
     ensure!(tally.failed == 0, "{} examples are wrong", tally.failed);
     Ok(())
@@ -27,22 +27,22 @@ pub fn check_snippets(root: &Path, binary: &Path, tally: &mut Tally) -> Result<(
     for document in documents {
         let text = read(&document)?;
         let name = document.strip_prefix(root).unwrap_or(&document).display().to_string();
-        for block in blocks(&text) {
+        for block in find_code_blocks(&text) {
             let place = format!("{name}:{}", block.line);
             match block.language {
                 "json" => {
                     let parsed: Result<serde_json::Value, _> = serde_json::from_str(&block.text);
-                    note(tally, &place, parsed.map(drop).context("is not JSON"));
+                    record_result(tally, &place, parsed.map(drop).context("is not JSON"));
                 }
                 "toml" => {
                     std::fs::write(&scratch, &block.text)
                         .with_context(|| format!("cannot write {}", scratch.display()))?;
-                    note(tally, &place, check_toml(&block.text, &scratch, binary));
+                    record_result(tally, &place, check_toml(&block.text, &scratch, binary));
                 }
                 "sh" | "console" => {
                     for arguments in latput_lines(&block.text) {
                         let place = format!("{place}: latput {}", arguments.join(" "));
-                        note(tally, &place, check_arguments(&arguments, binary));
+                        record_result(tally, &place, check_arguments(&arguments, binary));
                     }
                 }
                 _ => {}
@@ -62,12 +62,13 @@ pub(super) fn documents_of(root: &Path) -> Result<Vec<PathBuf>> {
 
 /// The blocks of a document that show commands, with their lines.
 pub(super) fn printed_blocks(text: &str) -> Vec<(usize, String)> {
-    let shows =
-        blocks(text).into_iter().filter(|block| ["sh", "console"].contains(&block.language));
+    let shows = find_code_blocks(text)
+        .into_iter()
+        .filter(|block| ["sh", "console"].contains(&block.language));
     shows.map(|block| (block.line, block.text)).collect()
 }
 
-fn note(tally: &mut Tally, name: &str, result: Result<()>) {
+fn record_result(tally: &mut Tally, name: &str, result: Result<()>) {
     match result {
         Ok(()) => {
             tally.passed += 1;
@@ -86,7 +87,7 @@ fn check_toml(text: &str, path: &Path, binary: &Path) -> Result<()> {
     if !table.contains_key("workload") {
         return Ok(());
     }
-    answer(Command::new(binary).arg("run").arg(path).arg("--check=plan"))
+    run_checked(Command::new(binary).arg("run").arg(path).arg("--check=plan"))
 }
 
 /// With `--help` at its end a command line is parsed and then nothing is done.
@@ -94,10 +95,10 @@ pub(super) fn check_arguments(arguments: &[String], binary: &Path) -> Result<()>
     // The words that follow are the command of somebody else.
     let stop = arguments.iter().position(|word| word == "--");
     let ours = &arguments[..stop.unwrap_or(arguments.len())];
-    answer(Command::new(binary).args(ours).arg("--help"))
+    run_checked(Command::new(binary).args(ours).arg("--help"))
 }
 
-fn answer(command: &mut Command) -> Result<()> {
+fn run_checked(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output().context("cannot start latput")?;
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
@@ -128,15 +129,15 @@ fn files_in(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
 
 /// A fenced block of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Block<'a> {
+struct CodeBlock<'a> {
     line: usize,
     language: &'a str,
     text: String,
 }
 
 /// Fenced blocks, and indented ones that start latput.
-fn blocks(text: &str) -> Vec<Block<'_>> {
-    let mut blocks: Vec<Block<'_>> = Vec::new();
+fn find_code_blocks(text: &str) -> Vec<CodeBlock<'_>> {
+    let mut blocks: Vec<CodeBlock<'_>> = Vec::new();
     let mut fenced = false;
     // An indented block begins after an empty line; else it belongs to a paragraph.
     let mut may_be_indented = true;
@@ -145,7 +146,7 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
             fenced = !fenced;
             if fenced {
                 let language = language.trim();
-                blocks.push(Block { line: idx + 1, language, text: String::new() });
+                blocks.push(CodeBlock { line: idx + 1, language, text: String::new() });
             }
         } else if let Some(block) = blocks.last_mut().filter(|_| fenced) {
             block.text.push_str(line);
@@ -155,7 +156,7 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
                 // The words apart behind it explain it.
                 let command = code.split("  ").next().unwrap_or_default();
                 let text = format!("{command}\n");
-                blocks.push(Block { line: idx + 1, language: "sh", text });
+                blocks.push(CodeBlock { line: idx + 1, language: "sh", text });
             }
         } else {
             may_be_indented = line.trim().is_empty();
@@ -167,7 +168,7 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
 /// The arguments of each line that starts latput, also behind `$`, `#` (a root prompt) and `sudo`.
 pub(super) fn latput_lines(text: &str) -> Vec<Vec<String>> {
     let joined = text.replace("\\\n", " ");
-    let lines = joined.lines().map(words);
+    let lines = joined.lines().map(split_shell_words);
     lines
         .filter_map(|words| {
             let prompts =
@@ -179,7 +180,7 @@ pub(super) fn latput_lines(text: &str) -> Vec<Vec<String>> {
 }
 
 /// Splits as a shell does: quotes keep words together, a comment, pipe or redirection ends the line.
-fn words(line: &str) -> Vec<String> {
+fn split_shell_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -208,12 +209,12 @@ mod tests {
     fn blocks_have_language_and_line() {
         let text = "# A\n\n```toml\na = 1\n```\ntext\n```\nplain\n```\n";
         let expected = [(3, "toml", "a = 1\n"), (7, "", "plain\n")]
-            .map(|(line, language, text)| Block { line, language, text: text.to_owned() });
-        assert_eq!(blocks(text), expected);
+            .map(|(line, language, text)| CodeBlock { line, language, text: text.to_owned() });
+        assert_eq!(find_code_blocks(text), expected);
         let text =
             "Say:\n\n    latput tune   the main job\n    ls\n\nor\n    latput is text here\n";
-        let tune = Block { line: 3, language: "sh", text: "latput tune\n".to_owned() };
-        assert_eq!(blocks(text), [tune]);
+        let tune = CodeBlock { line: 3, language: "sh", text: "latput tune\n".to_owned() };
+        assert_eq!(find_code_blocks(text), [tune]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Result;
 use rustix::process::setpriority_process;
 
-use super::steps::{Lane, Priority, Step, StepGroup};
+use super::steps::{LanePriority, Step, StepGroup, StepLane};
 use super::tally::Tally;
 use crate::workspace::Workspace;
 
@@ -26,11 +26,11 @@ pub fn run(
     group: &StepGroup,
     chosen: &[&'static Step],
     keep_going: bool,
-    apart: impl Fn(&'static Step) -> Apart + Sync,
+    apart: impl Fn(&'static Step) -> CapturedStep + Sync,
     mut run: impl FnMut(&'static Step) -> StepResult,
 ) -> Vec<StepResult> {
     let is_chosen = |step: &&Step| chosen.iter().any(|it| it.name == step.name);
-    let of = |lane: &Lane| lane.steps.iter().filter(is_chosen).collect::<Vec<&'static Step>>();
+    let of = |lane: &StepLane| lane.steps.iter().filter(is_chosen).collect::<Vec<&'static Step>>();
     let lanes = group.lanes.iter().map(|lane| (lane.priority, of(lane)));
     let mut lanes = lanes.filter(|(_, steps)| !steps.is_empty());
     let Some((_, first)) = lanes.next() else { return Vec::new() };
@@ -42,15 +42,15 @@ pub fn run(
     };
     std::thread::scope(|scope| {
         let (goes_on, note, apart) = (&goes_on, &note, &apart);
-        let in_lane = |(priority, steps): (Priority, Vec<&'static Step>)| {
+        let in_lane = |(priority, steps): (LanePriority, Vec<&'static Step>)| {
             scope.spawn(move || {
-                if priority == Priority::Lowest {
+                if priority == LanePriority::Lowest {
                     lower_priority();
                 }
                 let steps = steps.into_iter().take_while(|_| goes_on());
                 let ran = steps.map(|step| {
-                    let Apart { said, ended } = apart(step);
-                    Apart { said, ended: note(ended) }
+                    let CapturedStep { said, ended } = apart(step);
+                    CapturedStep { said, ended: note(ended) }
                 });
                 ran.collect::<Vec<_>>()
             })
@@ -70,7 +70,7 @@ pub fn run(
 
 /// A step that ran in a process of its own.
 #[derive(Debug)]
-pub struct Apart {
+pub struct CapturedStep {
     /// All that it said.
     pub said: String,
     /// Its result.
@@ -85,19 +85,24 @@ fn lower_priority() {
 }
 
 /// Runs `cargo xtask ci --only STEP`, which leaves its counts in a file.
-pub fn run_apart(workspace: &Workspace, step: &'static Step, is_timed: bool) -> Apart {
+pub fn run_apart(workspace: &Workspace, step: &'static Step, is_timed: bool) -> CapturedStep {
     let started = Instant::now();
     let mut said = Vec::new();
-    let tally = ask(workspace, step, is_timed, &mut said).unwrap_or_else(|error| {
+    let tally = run_step_process(workspace, step, is_timed, &mut said).unwrap_or_else(|error| {
         println!("error: {}: {error:#}", step.name);
-        Tally::failed()
+        Tally::with_failed_step()
     });
     let seconds = started.elapsed().as_secs_f64();
     let said = String::from_utf8_lossy(&said).into_owned();
-    Apart { said, ended: StepResult { step, tally, seconds } }
+    CapturedStep { said, ended: StepResult { step, tally, seconds } }
 }
 
-fn ask(workspace: &Workspace, step: &Step, is_timed: bool, said: &mut Vec<u8>) -> Result<Tally> {
+fn run_step_process(
+    workspace: &Workspace,
+    step: &Step,
+    is_timed: bool,
+    said: &mut Vec<u8>,
+) -> Result<Tally> {
     let file = workspace.target.join(format!("ci-{}.json", step.name));
     if file.exists() {
         fs::remove_file(&file)?;
@@ -123,12 +128,12 @@ mod tests {
     const NOTHING: Run = |_, _| Ok(());
     static GROUP: StepGroup = StepGroup {
         lanes: &[
-            Lane::new(&[
+            StepLane::new(&[
                 Step::new("first", "fails", NOTHING),
                 Step::new("second", "is not chosen", NOTHING),
                 Step::new("third", "follows", NOTHING),
             ]),
-            Lane::new(&[Step::new("beside", "in a process of its own", NOTHING)]),
+            StepLane::new(&[Step::new("beside", "in a process of its own", NOTHING)]),
         ],
     };
 
@@ -137,10 +142,11 @@ mod tests {
         let chosen: Vec<_> = GROUP.steps().filter(|step| step.name != "second").collect();
         let ended = |chosen: &[&'static Step], keep_going| -> Vec<&str> {
             let end = |step: &'static Step| {
-                let tally = if step.name == "first" { Tally::failed() } else { Tally::default() };
+                let tally =
+                    if step.name == "first" { Tally::with_failed_step() } else { Tally::default() };
                 StepResult { step, tally, seconds: 0.0 }
             };
-            let apart = |step| Apart { said: String::new(), ended: end(step) };
+            let apart = |step| CapturedStep { said: String::new(), ended: end(step) };
             let ended = run(&GROUP, chosen, keep_going, apart, end);
             ended.iter().map(|it| it.step.name).collect()
         };

@@ -137,12 +137,12 @@ const WORLD: &str = "mount -t tmpfs tmpfs /run; mount -t sysfs sysfs /sys; ip li
     ip address add 192.0.2.1/24 dev eth0; ethtool -K eth0 gro on\n";
 
 /// A command that is printed somewhere.
-struct Printed {
+struct PrintedCommand {
     place: String,
     words: Vec<String>,
 }
 
-impl Printed {
+impl PrintedCommand {
     fn name(&self) -> String {
         format!("{}: latput {}", self.place, self.words.join(" "))
     }
@@ -154,8 +154,8 @@ pub fn check_printed(root: &Path, binary: &Path, tally: &mut Tally) -> Result<()
         rustix::process::geteuid().is_root(),
         "printed commands are run in namespaces, which need root"
     );
-    let mut not_run: BTreeMap<&str, Vec<Printed>> = BTreeMap::new();
-    for (page, commands) in pages(root, binary)? {
+    let mut not_run: BTreeMap<&str, Vec<PrintedCommand>> = BTreeMap::new();
+    for (page, commands) in collect_commands(root, binary)? {
         let mut run = Vec::new();
         for printed in commands {
             match why_not(&printed.words) {
@@ -173,7 +173,11 @@ pub fn check_printed(root: &Path, binary: &Path, tally: &mut Tally) -> Result<()
 }
 
 /// Lets latput parse the commands that are not run, and says why they are not. Their list is beside the binary.
-fn parse(not_run: &BTreeMap<&str, Vec<Printed>>, binary: &Path, tally: &mut Tally) -> Result<()> {
+fn parse(
+    not_run: &BTreeMap<&str, Vec<PrintedCommand>>,
+    binary: &Path,
+    tally: &mut Tally,
+) -> Result<()> {
     let list = binary.with_file_name("xtask-printed-not-run.txt");
     let mut text = String::new();
     for (reason, commands) in not_run {
@@ -192,7 +196,7 @@ fn parse(not_run: &BTreeMap<&str, Vec<Printed>>, binary: &Path, tally: &mut Tall
 }
 
 /// The commands of each page of help and of each document.
-fn pages(root: &Path, binary: &Path) -> Result<Vec<(String, Vec<Printed>)>> {
+fn collect_commands(root: &Path, binary: &Path) -> Result<Vec<(String, Vec<PrintedCommand>)>> {
     let mut pages = Vec::new();
     let verbs = RUN.iter().copied().chain(NOT_RUN.iter().map(|(verb, _)| *verb));
     for name in std::iter::once("").chain(verbs) {
@@ -207,7 +211,7 @@ fn pages(root: &Path, binary: &Path) -> Result<Vec<(String, Vec<Printed>)>> {
         let mut commands = Vec::new();
         for (line, block) in printed_blocks(&text) {
             for words in latput_lines(&block) {
-                commands.push(Printed { place: format!("{name}:{line}"), words });
+                commands.push(PrintedCommand { place: format!("{name}:{line}"), words });
             }
         }
         pages.push((name, commands));
@@ -216,21 +220,21 @@ fn pages(root: &Path, binary: &Path) -> Result<Vec<(String, Vec<Printed>)>> {
 }
 
 /// The examples of a help: lines that begin with two spaces and latput, with what follows behind `\`.
-fn commands_of(help: &str, place: &str) -> Vec<Printed> {
+fn commands_of(help: &str, place: &str) -> Vec<PrintedCommand> {
     let joined = help.replace(" \\\n", " ");
     let examples = joined
         .lines()
         .filter_map(|line| line.strip_prefix("  "))
         .filter(|line| line.starts_with("latput "));
     let lines = examples.map(|line| {
-        let command = unexplained(line);
+        let command = strip_explanation(line);
         latput_lines(&command)
     });
-    lines.flatten().map(|words| Printed { place: place.to_owned(), words }).collect()
+    lines.flatten().map(|words| PrintedCommand { place: place.to_owned(), words }).collect()
 }
 
 /// An example without what explains it, which stands apart. Within a command two spaces are between joined lines only.
-fn unexplained(line: &str) -> String {
+fn strip_explanation(line: &str) -> String {
     let parts: Vec<&str> = line.split("  ").collect();
     let is_word = |part: &&str| part.trim_start().starts_with(['-', '\'']);
     let mut command = parts[0].to_owned();
@@ -281,7 +285,7 @@ fn why_not(words: &[String]) -> Option<&'static str> {
 }
 
 /// The command that is run for a printed one: a measurement is checked, or runs for a moment.
-fn bounded(words: &[String]) -> Vec<String> {
+fn bound_command(words: &[String]) -> Vec<String> {
     let mut words = words.to_vec();
     let is_of_program = words.iter().any(|word| word == "--command");
     if is_of_program && words[0] == "tune" {
@@ -315,15 +319,21 @@ fn bounded(words: &[String]) -> Vec<String> {
     words
 }
 
-fn run_page(page: &str, commands: &[Printed], binary: &Path, tally: &mut Tally) -> Result<()> {
+fn run_page(
+    page: &str,
+    commands: &[PrintedCommand],
+    binary: &Path,
+    tally: &mut Tally,
+) -> Result<()> {
     let folder = binary.with_file_name("xtask-printed");
     let _gone = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("bin"))?;
     std::os::unix::fs::symlink(binary, folder.join("bin/latput"))?;
-    prepare(&folder, commands, binary)?;
+    write_input_files(&folder, commands, binary)?;
     let mut script = String::from(WORLD);
     for (idx, printed) in commands.iter().enumerate() {
-        let words: Vec<String> = bounded(&printed.words).iter().map(|word| quoted(word)).collect();
+        let words: Vec<String> =
+            bound_command(&printed.words).iter().map(|word| quote_word(word)).collect();
         let words = words.join(" ");
         let line = format!("timeout {LONGEST} latput {words} >out.{idx} 2>err.{idx} </dev/null");
         script.push_str(&line);
@@ -362,7 +372,7 @@ fn run_page(page: &str, commands: &[Printed], binary: &Path, tally: &mut Tally) 
 }
 
 /// Writes the files that the commands read: plans, an inventory of this host, and results of the simulator.
-fn prepare(folder: &Path, commands: &[Printed], binary: &Path) -> Result<()> {
+fn write_input_files(folder: &Path, commands: &[PrintedCommand], binary: &Path) -> Result<()> {
     let inventory = "schema = 1\n[group.web]\nhosts = [\"eth0\"]\nsettings = { mtu = 1400 }\n";
     fs::write(folder.join("inventory.toml"), inventory)?;
     fs::write(folder.join("plan.toml"), PLAN)?;
@@ -412,7 +422,7 @@ fn make_report(folder: &Path, file: &Path, binary: &Path) -> Result<()> {
     Ok(())
 }
 
-fn quoted(word: &str) -> String {
+fn quote_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
@@ -420,7 +430,7 @@ fn quoted(word: &str) -> String {
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Vec<String> {
+    fn split_words(line: &str) -> Vec<String> {
         line.split(' ').map(str::to_owned).collect()
     }
 
@@ -447,20 +457,23 @@ mod tests {
             ("run twin.toml --on sim:x", Some(FILES)),
             ("no-such-verb", Some("are of no subcommand that this step knows")),
         ] {
-            assert_eq!(why_not(&words(line)), why, "{line}");
+            assert_eq!(why_not(&split_words(line)), why, "{line}");
         }
     }
 
     #[test]
     fn what_measures_is_bounded() {
-        assert_eq!(bounded(&words("tune --goal cpu")).join(" "), "tune --goal cpu --check");
         assert_eq!(
-            bounded(&words("tune --command x")).join(" "),
+            bound_command(&split_words("tune --goal cpu")).join(" "),
+            "tune --goal cpu --check"
+        );
+        assert_eq!(
+            bound_command(&split_words("tune --command x")).join(" "),
             "measure lab --command x --repetitions 2..2"
         );
-        assert_eq!(bounded(&words("show eth0")).join(" "), "show eth0");
+        assert_eq!(bound_command(&split_words("show eth0")).join(" "), "show eth0");
         let shard = "run p.toml --on sim:x --shard 1/2";
-        assert_eq!(bounded(&words(shard)).join(" "), shard);
+        assert_eq!(bound_command(&split_words(shard)).join(" "), shard);
         // Never the files of this host.
         for (line, expected) in [
             ("keep --remove eth0", "keep --remove eth0 --root image --yes"),
@@ -468,7 +481,7 @@ mod tests {
             ("keep eth0 --root /mnt --yes", "keep eth0 --root image --yes"),
             ("keep --check", "keep --check --root image"),
         ] {
-            assert_eq!(bounded(&words(line)).join(" "), expected);
+            assert_eq!(bound_command(&split_words(line)).join(" "), expected);
         }
     }
 }

@@ -38,7 +38,7 @@ pub fn each_line(
                     return Ok(());
                 }
                 for process in leaves_below(child.id()) {
-                    line(format!("{silent}killed: {}\n", told(process)).as_bytes())?;
+                    line(format!("{silent}killed: {}\n", describe_process(process)).as_bytes())?;
                     let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
                     // It may have ended by itself meanwhile.
                     let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
@@ -67,7 +67,7 @@ fn lines_of(output: PipeReader) -> Receiver<Result<Vec<u8>>> {
 
 /// The processes below this one that have no child; itself where there is none.
 fn leaves_below(root: u32) -> Vec<u32> {
-    let parents = parents();
+    let parents = read_process_parents();
     let children_of = |parent: u32| parents.iter().filter(move |(_, of)| *of == parent);
     let (mut leaves, mut left) = (Vec::new(), vec![root]);
     while let Some(process) = left.pop() {
@@ -81,7 +81,7 @@ fn leaves_below(root: u32) -> Vec<u32> {
 }
 
 /// Every process that has not ended, and its parent (`proc_pid_stat(5)`).
-fn parents() -> Vec<(u32, u32)> {
+fn read_process_parents() -> Vec<(u32, u32)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let parent = |id: u32| {
@@ -96,7 +96,7 @@ fn parents() -> Vec<(u32, u32)> {
 }
 
 /// A process with its command line and where each of its threads waits in the kernel.
-fn told(process: u32) -> String {
+fn describe_process(process: u32) -> String {
     let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&words).replace('\0', " ");
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    fn said(script: &str) -> (String, bool) {
+    fn capture_script_output(script: &str) -> (String, bool) {
         let (output, input) = std::io::pipe().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", script]).stdin(Stdio::null()).stdout(input);
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn hung_step_is_named_and_killed() {
-        let (said, is_well) = said("echo first; sleep 600; echo \"ended by $?\"");
+        let (said, is_well) = capture_script_output("echo first; sleep 600; echo \"ended by $?\"");
         assert!(is_well, "{said}");
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!((lines[0], lines[2]), ("first", "ended by 137"));
@@ -152,13 +152,13 @@ mod tests {
 
     #[test]
     fn held_output_is_not_waited_for() {
-        let (said, is_well) = said("sleep 4 & echo last");
+        let (said, is_well) = capture_script_output("sleep 4 & echo last");
         assert!(is_well && said.starts_with("last\n"), "{said}");
         assert!(said.ends_with("another process holds its output open\n"), "{said}");
     }
 
     #[test]
     fn talking_step_is_left_alone() {
-        assert_eq!(said("echo a; sleep 0.2; printf b"), ("a\nb".to_owned(), true));
+        assert_eq!(capture_script_output("echo a; sleep 0.2; printf b"), ("a\nb".to_owned(), true));
     }
 }

@@ -19,7 +19,7 @@ use crate::readers;
 use crate::scale_out;
 use crate::tidy;
 use crate::vm;
-use crate::workspace::{Workspace, cargo, missing_for_root};
+use crate::workspace::{Workspace, cargo_command, missing_for_root};
 
 /// Work of a step; it counts its tests as it goes.
 pub type Run = fn(&Workspace, &mut Tally) -> Result<()>;
@@ -43,29 +43,29 @@ impl Step {
 
 /// Steps that run one after the other.
 #[derive(Clone, Copy, Debug)]
-pub struct Lane {
+pub struct StepLane {
     /// The steps.
     pub steps: &'static [Step],
     /// Of no effect in a group's first lane, which runs in this process and is shown as it runs.
-    pub priority: Priority,
+    pub priority: LanePriority,
 }
 
 /// How much CPU time a lane gets beside others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Priority {
+pub enum LanePriority {
     /// Its share.
     Usual,
     /// CPU time that others leave idle: for steps that only compute.
     Lowest,
 }
 
-impl Lane {
+impl StepLane {
     pub const fn new(steps: &'static [Step]) -> Self {
-        Self { steps, priority: Priority::Usual }
+        Self { steps, priority: LanePriority::Usual }
     }
 
-    const fn behind(steps: &'static [Step]) -> Self {
-        Self { steps, priority: Priority::Lowest }
+    const fn with_lowest_priority(steps: &'static [Step]) -> Self {
+        Self { steps, priority: LanePriority::Lowest }
     }
 }
 
@@ -73,7 +73,7 @@ impl Lane {
 #[derive(Clone, Copy, Debug)]
 pub struct StepGroup {
     /// The lanes.
-    pub lanes: &'static [Lane],
+    pub lanes: &'static [StepLane],
 }
 
 impl StepGroup {
@@ -86,96 +86,116 @@ impl StepGroup {
 /// Steps of CI.
 pub const GROUPS: &[StepGroup] = &[
     StepGroup {
-        lanes: &[Lane::new(&[
+        lanes: &[StepLane::new(&[
             Step::new("fmt", "the layout of Rust files", fmt),
-            Step::new("tidy", "rules that no compiler checks", tidy),
+            Step::new("tidy", "rules that no compiler checks", check_tidy),
             Step::new(
                 "build",
                 "all tests, linted and documented; the static binary; what a guest is made of",
-                build::build,
+                build::build_test_artifacts,
             ),
-            Step::new("alone", "tests that measure, one after the other", alone),
+            Step::new("alone", "tests that measure, one after the other", run_serial_tests),
         ])],
     },
     StepGroup {
         lanes: &[
-            Lane::new(&[
-                Step::new("guest", "the tests of the vm testbed, in a guest", guest),
+            StepLane::new(&[
+                Step::new("guest", "the tests of the vm testbed, in a guest", run_guest_tests),
                 Step::new(
                     "uppers",
                     "undo on a kernel with bonds, teams and RSS, in a guest",
-                    uppers,
+                    run_upper_device_tests,
                 ),
-                Step::new("test", "the tests of every crate but the long ones", test),
+                Step::new("test", "the tests of every crate but the long ones", run_short_tests),
             ]),
-            Lane::behind(&[
-                Step::new("prepare", "what the steps fuzz, dist and python are made of", prepare),
+            StepLane::with_lowest_priority(&[
+                Step::new(
+                    "prepare",
+                    "what the steps fuzz, dist and python are made of",
+                    prepare_artifacts,
+                ),
                 Step::new(
                     "accuracy",
                     "the published figures: no demand that held is lost",
-                    accuracy,
+                    check_accuracy,
                 ),
             ]),
         ],
     },
     StepGroup {
-        lanes: &[Lane::new(&[
-            Step::new("fuzz", "half a minute of made-up bytes for all that strangers send", fuzz),
-            Step::new("kills", "kill -9 of whoever changes, watches or undoes", kills),
-            Step::new("dist", "packages, the same bytes twice, in a clean root", dist::check),
-            Step::new("examples", "each example, checked by the binary", examples),
-            Step::new("printed", "commands of help and documents, run as printed", printed),
-            Step::new("snippets", "what documents show, checked by the binary", snippets),
+        lanes: &[StepLane::new(&[
+            Step::new(
+                "fuzz",
+                "half a minute of made-up bytes for all that strangers send",
+                run_fuzz_sample,
+            ),
+            Step::new("kills", "kill -9 of whoever changes, watches or undoes", run_kills_sample),
+            Step::new(
+                "dist",
+                "packages, the same bytes twice, in a clean root",
+                dist::check_packages,
+            ),
+            Step::new("examples", "each example, checked by the binary", check_examples),
+            Step::new(
+                "printed",
+                "commands of help and documents, run as printed",
+                check_printed_commands,
+            ),
+            Step::new("snippets", "what documents show, checked by the binary", check_snippets),
         ])],
     },
     StepGroup {
         lanes: &[
-            Lane::new(&[Step::new(
+            StepLane::new(&[Step::new(
                 "python",
                 "the Python package, installed from its wheel, against the binary",
-                python::check,
+                python::check_package,
             )]),
-            Lane::new(&[Step::new(
+            StepLane::new(&[Step::new(
                 "scale-out",
                 "shards by four engines; a search by Optuna; a DaemonSet; alerts",
-                scale_out::check,
+                scale_out::check_recipes,
             )]),
-            Lane::new(&[Step::new("browser", "the report of a short tune, in a browser", browser)]),
+            StepLane::new(&[Step::new(
+                "browser",
+                "the report of a short tune, in a browser",
+                check_browser_report,
+            )]),
         ],
     },
 ];
 
 /// Steps that take too long for CI: `cargo xtask ci --full` runs them after all others.
 pub const SLOW: &[StepGroup] = &[StepGroup {
-    lanes: &[Lane::new(&[
+    lanes: &[StepLane::new(&[
         Step::new(
             "deny",
             "licences, bans and sources of other crates (no advisories: they need the network)",
-            deny,
+            check_dependencies,
         ),
         Step::new("long", "the tests that take long", long_tests),
         Step::new("long-guest", "the same in a guest", long_guest),
         Step::new(
             "programs",
             "what latput reads of programs of others, against another reader",
-            programs,
+            check_programs,
         ),
         Step::new(
             "readers",
             "the readers of what latput writes, as Debian 13 and the next have them",
-            readers::check,
+            readers::check_readers,
         ),
-        Step::new("fleet", "24 hosts, some dead, slow or lying", fleet),
-        Step::new("release", "the binary with link-time optimisation", release),
-        Step::new("shipped", "the static binary of the packages", dist::build),
+        Step::new("fleet", "24 hosts, some dead, slow or lying", run_fleet_sample),
+        Step::new("release", "the binary with link-time optimisation", build_release),
+        Step::new("shipped", "the static binary of the packages", dist::build_release_binary),
         Step::new(
             "oldest",
             "the static binary on the oldest kernel that is claimed, in a guest",
-            vm::oldest,
+            vm::check_oldest_kernel,
         ),
-        Step::new("power", "the chance to prove a known effect on recorded noise", power),
-        Step::new("profiles", "each calibrated profile, made again", profiles),
-        Step::new("mutants", "breaks of the code that no test sees", mutants),
+        Step::new("power", "the chance to prove a known effect on recorded noise", run_power_bench),
+        Step::new("profiles", "each calibrated profile, made again", check_profiles),
+        Step::new("mutants", "breaks of the code that no test sees", run_mutants),
     ])],
 }];
 
@@ -183,32 +203,32 @@ fn fmt(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.run(&mut cargo_line(workspace, "fmt --all --check -- --color never"))
 }
 
-fn tidy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
+fn check_tidy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     tidy::run(workspace)
 }
 
 /// A sample of `bench-kills`.
-fn kills(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+fn run_kills_sample(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     as_root(tally, "kills", || {
-        let latput = workspace.built()?;
+        let latput = workspace.built_latput()?;
         kills::run(workspace, &latput, &kills::Options::sample())?;
         kills::run(workspace, &latput, &kills::Options::sample_of_faults())
     })
 }
 
 /// Real programs between two namespaces, good and broken runs.
-fn programs(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+fn check_programs(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
-        tally.feed("skipped: programs: needs root");
+        tally.record_line("skipped: programs: needs root");
         return Ok(());
     }
-    programs::check(workspace, tally)
+    programs::check_programs(workspace, tally)
 }
 
 /// A small `bench-fleet`.
-fn fleet(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+fn run_fleet_sample(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     as_root(tally, "fleet", || {
-        fleet::run(workspace, &workspace.built()?, &fleet::Options::sample())
+        fleet::run(workspace, &workspace.built_latput()?, &fleet::Options::sample())
     })
 }
 
@@ -217,14 +237,14 @@ fn is_skipped(tally: &mut Tally, programs: &[&'static str]) -> bool {
     let Some(missing) = missing_for_root(programs) else { return false };
     let line = format!("skipped: needs {missing}");
     println!("{line}");
-    tally.feed(&line);
+    tally.record_line(&line);
     true
 }
 
 /// Runs a bench that needs root, or says that it is skipped.
 fn as_root(tally: &mut Tally, name: &str, bench: impl FnOnce() -> Result<()>) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
-        tally.feed(&format!("skipped: {name}: needs root"));
+        tally.record_line(&format!("skipped: {name}: needs root"));
         return Ok(());
     }
     bench()?;
@@ -232,13 +252,13 @@ fn as_root(tally: &mut Tally, name: &str, bench: impl FnOnce() -> Result<()>) ->
     Ok(())
 }
 
-fn fuzz(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+fn run_fuzz_sample(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     fuzz::run(workspace, &fuzz::Options::sample())?;
     tally.passed += 1;
     Ok(())
 }
 
-fn deny(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+fn check_dependencies(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let version = cargo_line(workspace, "deny --version").output();
     let present = version.is_ok_and(|it| it.status.success());
     ensure!(present, "cargo-deny is missing; install it with `cargo install --locked cargo-deny`");
@@ -246,28 +266,28 @@ fn deny(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 }
 
 /// It is the code of the step `build`, optimised once more for three minutes: no test asks for it.
-fn release(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+fn build_release(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.run(&mut cargo_line(workspace, "build --locked --release --package latput"))
 }
 
-fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    Tests::beside(Length::Short)?.run(workspace, tally)
+fn run_short_tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    TestSelection::in_parallel(TestLength::Short)?.run(workspace, tally)
 }
 
 fn long_tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    Tests::beside(Length::Long)?.run(workspace, tally)
+    TestSelection::in_parallel(TestLength::Long)?.run(workspace, tally)
 }
 
-fn alone(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    Tests::one_by_one("::alone::", Length::Short).run(workspace, tally)
+fn run_serial_tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    TestSelection::one_by_one("::alone::", TestLength::Short).run(workspace, tally)
 }
 
-fn guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    Tests::one_by_one("vm_", Length::Short).run(workspace, tally)
+fn run_guest_tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    TestSelection::one_by_one("vm_", TestLength::Short).run(workspace, tally)
 }
 
 /// Tests of the undo on the guest's kernel, which has more kinds of interfaces and cards than a machine's may have.
-fn uppers(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+fn run_upper_device_tests(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     if is_skipped(tally, &["busybox", "depmod", "modprobe", "qemu-system-x86_64", "unshare"]) {
         return Ok(());
     }
@@ -275,7 +295,7 @@ fn uppers(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let mut cargo = cargo_test(workspace, "--test it");
     let script = workspace.root.join("xtask/guest.sh");
     let runner = format!("target.\"cfg(all())\".runner='{}'", script.display());
-    cargo.env("LATPUT_TESTED", workspace.built()?).env("LATPUT_HAS_UPPERS", "1");
+    cargo.env("LATPUT_TESTED", workspace.built_latput()?).env("LATPUT_HAS_UPPERS", "1");
     cargo.args(["--config", &runner]);
     tally.run_tests(cargo, "root_uppers:: guest_cards:: --test-threads=2")?;
     ensure!(tally.skipped.len() == skipped, "the guest has all that these tests need");
@@ -284,29 +304,29 @@ fn uppers(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 
 /// Each of those steps makes it where it is not there. First what takes no cargo: another cargo, which begins a step in
 /// front, would wait for it.
-fn prepare(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    dist::prepare(workspace, tally)?;
-    python::environment(workspace)?;
+fn prepare_artifacts(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    dist::prepare_clean_root(workspace, tally)?;
+    python::make_environment(workspace)?;
     fuzz::build_sample(workspace)?;
-    python::prepare(workspace)
+    python::prepare_wheel(workspace)
 }
 
 fn long_guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    Tests::one_by_one("vm_", Length::Long).run(workspace, tally)
+    TestSelection::one_by_one("vm_", TestLength::Long).run(workspace, tally)
 }
 
 /// Which tests cargo runs, and how.
-struct Tests {
+struct TestSelection {
     targets: &'static str,
     /// As libtest takes it.
     filter: &'static str,
     threads: usize,
-    length: Length,
+    length: TestLength,
 }
 
 /// A long test has `#[ignore = "long: ..."]`: CI leaves it out, and `--full` runs it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Length {
+enum TestLength {
     Short,
     Long,
 }
@@ -314,16 +334,16 @@ enum Length {
 /// A test of the lab waits for most of its time: for a trial, a deadline, a process that ends.
 const TEST_THREADS_PER_CPU: usize = 3;
 
-impl Tests {
+impl TestSelection {
     /// Several at a time.
-    fn beside(length: Length) -> Result<Self> {
+    fn in_parallel(length: TestLength) -> Result<Self> {
         let threads = TEST_THREADS_PER_CPU * std::thread::available_parallelism()?.get();
         let filter = "--skip vm_effects:: --skip vm_knobs:: --skip vm_moderate:: --skip vm_runs:: --skip guest_cards:: --skip ::alone:: --skip _of_another_test";
         Ok(Self { targets: ALL_TESTS, filter, threads, length })
     }
 
     /// Tests of the command line with nothing beside them.
-    fn one_by_one(filter: &'static str, length: Length) -> Self {
+    fn one_by_one(filter: &'static str, length: TestLength) -> Self {
         Self { targets: "--test it", filter, threads: 1, length }
     }
 
@@ -361,8 +381,8 @@ impl Tests {
         how: &str,
     ) -> Result<()> {
         let mut cargo = cargo_test(workspace, targets);
-        cargo.env("LATPUT_TESTED", workspace.built()?);
-        let length = if self.length == Length::Long { " --ignored" } else { "" };
+        cargo.env("LATPUT_TESTED", workspace.built_latput()?);
+        let length = if self.length == TestLength::Long { " --ignored" } else { "" };
         tally.run_tests(cargo, &format!("{how}{length}"))
     }
 }
@@ -370,29 +390,29 @@ impl Tests {
 /// More failed tests than this are no accident, and not run again.
 const FEW: usize = 5;
 
-fn accuracy(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    profiles::check_accuracy(workspace, &workspace.built()?)?;
+fn check_accuracy(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    profiles::check_accuracy(workspace, &workspace.built_latput()?)?;
     tally.passed += 1;
     Ok(())
 }
 
-fn examples(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    documents::check_examples(&workspace.root, &workspace.built()?, tally)
+fn check_examples(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    documents::check_examples(&workspace.root, &workspace.built_latput()?, tally)
 }
 
-fn snippets(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    documents::check_snippets(&workspace.root, &workspace.built()?, tally)
+fn check_snippets(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    documents::check_snippets(&workspace.root, &workspace.built_latput()?, tally)
 }
 
-fn printed(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    printed::check_printed(&workspace.root, &workspace.built()?, tally)
+fn check_printed_commands(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    printed::check_printed(&workspace.root, &workspace.built_latput()?, tally)
 }
 
-fn browser(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+fn check_browser_report(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     if is_skipped(tally, &["chromium", "chromedriver"]) {
         return Ok(());
     }
-    let binary = workspace.built()?;
+    let binary = workspace.built_latput()?;
     let folder = workspace.target.join("xtask-browser");
     if folder.exists() {
         std::fs::remove_dir_all(&folder)
@@ -412,21 +432,21 @@ fn browser(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-fn power(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+fn run_power_bench(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.run(&mut cargo_line(workspace, "xtask bench-power"))
 }
 
-fn profiles(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+fn check_profiles(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.run(&mut cargo_line(workspace, "xtask profiles --check"))
 }
 
-fn mutants(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+fn run_mutants(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.run(&mut cargo_line(workspace, "xtask mutants"))
 }
 
 /// Cargo at the root of the repository, with the words of `line`.
 fn cargo_line(workspace: &Workspace, line: &str) -> Command {
-    let mut command = cargo();
+    let mut command = cargo_command();
     command.args(line.split(' ')).current_dir(&workspace.root);
     command
 }

@@ -19,11 +19,11 @@ pub struct Tally {
     /// Arms that did not run, each with its test where that is known, and what it needs.
     pub skipped: Vec<String>,
     /// The tests that failed and have a name.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<TestFailure>,
     /// Targets of the failed tests, as cargo names them at the end behind the package: `--test it`.
     pub failed_targets: Vec<String>,
     /// Tests that failed beside others and passed alone.
-    pub unsteady: Vec<Failure>,
+    pub unsteady: Vec<TestFailure>,
     /// How long each test took, where it is asked for.
     pub times: Option<Vec<TestTime>>,
     /// The test program that runs, as cargo names it.
@@ -37,7 +37,7 @@ pub struct Tally {
 
 /// A test that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct TestFailure {
     /// With its modules.
     pub name: String,
     /// Its output, [`SAID_LINES`] at most.
@@ -67,7 +67,7 @@ impl Tally {
     }
 
     /// The tally of a step that failed without a test.
-    pub fn failed() -> Self {
+    pub fn with_failed_step() -> Self {
         Self { failed: 1, ..Self::default() }
     }
 
@@ -78,7 +78,7 @@ impl Tally {
 
     /// As [`Self::run`], with the output shown elsewhere.
     pub fn run_to(&mut self, command: &mut Command, screen: &mut impl Write) -> Result<()> {
-        self.watch(command, ANY_SILENT, screen)
+        self.run_with_limit(command, ANY_SILENT, screen)
     }
 
     /// Runs `cargo test` with these words for the test programs, and shows what tests say that pass.
@@ -94,16 +94,16 @@ impl Tally {
         if self.times.is_some() {
             cargo.args(["-Zunstable-options", "--report-time"]);
         }
-        self.watch(&mut cargo, TESTS_SILENT, &mut std::io::stdout())
+        self.run_with_limit(&mut cargo, TESTS_SILENT, &mut std::io::stdout())
     }
 
-    fn watch(
+    fn run_with_limit(
         &mut self,
         command: &mut Command,
         limit: Duration,
         screen: &mut impl Write,
     ) -> Result<()> {
-        let line = shown(command);
+        let line = format_command(command);
         writeln!(screen, "$ {line}").context("cannot show its output")?;
         // One pipe for both streams: what is said in order is shown in order.
         let (output, input) = std::io::pipe().context("cannot make a pipe")?;
@@ -114,7 +114,7 @@ impl Tally {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = child.with_context(|| format!("cannot start `{line}`"))?;
         silence::each_line(&mut child, output, limit, |bytes| {
-            self.feed(&String::from_utf8_lossy(bytes));
+            self.record_line(&String::from_utf8_lossy(bytes));
             screen.write_all(bytes).context("cannot show its output")
         })?;
         let status = child.wait().context("cannot wait for it")?;
@@ -125,7 +125,7 @@ impl Tally {
     }
 
     /// Takes note of one line of output.
-    pub fn feed(&mut self, line: &str) {
+    pub fn record_line(&mut self, line: &str) {
         let line = line.trim();
         let of_test = self.test.as_deref();
         if let Some(failure) = self.failures.iter_mut().find(|it| Some(&*it.name) == of_test)
@@ -136,11 +136,11 @@ impl Tally {
             failure.said.push(line.to_owned());
         }
         if let Some(times) = &mut self.times
-            && let Some((name, seconds)) = timed(line)
+            && let Some((name, seconds)) = parse_test_time(line)
         {
             times.push(TestTime { seconds, name: format!("{} {name}", self.program) });
         }
-        if let Some(program) = line.strip_prefix("Running ").and_then(program) {
+        if let Some(program) = line.strip_prefix("Running ").and_then(parse_program_name) {
             program.clone_into(&mut self.program);
         } else if let Some(counts) = line.strip_prefix("test result: ") {
             self.passed += count_before(counts, " passed");
@@ -158,7 +158,7 @@ impl Tally {
         {
             self.test = Some(name.to_owned());
             if self.is_of_failures {
-                self.failures.push(Failure { name: name.to_owned(), said: Vec::new() });
+                self.failures.push(TestFailure { name: name.to_owned(), said: Vec::new() });
             }
         } else if let Some((before, need)) = line.split_once("skipped: needs ") {
             // An arm may name itself: `lab_comes_and_goes: skipped: needs root`.
@@ -185,14 +185,14 @@ impl Tally {
 }
 
 /// `test a::b ... ok <1.234s>`. What a test writes past libtest may tear the line; then it is not among the times.
-fn timed(line: &str) -> Option<(&str, f64)> {
+fn parse_test_time(line: &str) -> Option<(&str, f64)> {
     let (name, verdict) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let (_, seconds) = verdict.strip_suffix("s>")?.rsplit_once('<')?;
     Some((name, seconds.parse().ok()?))
 }
 
 /// `unittests src/lib.rs (target/debug/deps/latput_sim-0123456789abcdef)`: what is between the last `/` and the last `-`.
-fn program(rest: &str) -> Option<&str> {
+fn parse_program_name(rest: &str) -> Option<&str> {
     let (_, path) = rest.strip_suffix(')')?.rsplit_once('(')?;
     Some(path.rsplit('/').next()?.rsplit_once('-')?.0)
 }
@@ -205,7 +205,7 @@ fn count_before(text: &str, label: &str) -> usize {
 }
 
 /// A command as it would be typed.
-fn shown(command: &Command) -> String {
+fn format_command(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| {
         Some(format!("{}={:?}", name.to_string_lossy(), value?.to_string_lossy()))
     });
@@ -222,19 +222,21 @@ mod tests {
     #[test]
     fn closing_lines_are_added_up() {
         let mut tally = Tally::default();
-        tally.feed("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n");
-        tally.feed("test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured\n");
-        tally.feed("the test result: ok. 9 passed; is not a closing line");
+        tally.record_line(
+            "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n",
+        );
+        tally.record_line("test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured\n");
+        tally.record_line("the test result: ok. 9 passed; is not a closing line");
         assert_eq!((tally.passed, tally.failed), (15, 2));
     }
 
     #[test]
     fn skipped_arm_is_named_with_its_test() {
         let mut tally = Tally::default();
-        tally.feed("skipped: needs chromium");
-        tally.feed("---- comes_and_goes stdout ----");
-        tally.feed("  skipped: needs root");
-        tally.feed("test tests::lab ... tests::lab: skipped: needs two CPUs");
+        tally.record_line("skipped: needs chromium");
+        tally.record_line("---- comes_and_goes stdout ----");
+        tally.record_line("  skipped: needs root");
+        tally.record_line("test tests::lab ... tests::lab: skipped: needs two CPUs");
         let expected =
             ["needs chromium", "comes_and_goes: needs root", "tests::lab: needs two CPUs"];
         assert_eq!(tally.skipped, expected);
@@ -251,13 +253,13 @@ mod tests {
         ];
         let mut tally = Tally::new(true);
         for line in lines {
-            tally.feed(line);
+            tally.record_line(line);
         }
         let time = |seconds, name: &str| TestTime { seconds, name: name.to_owned() };
         assert_eq!(tally.times, Some(vec![time(1.25, "it root_a::goes"), time(2.0, "it c")]));
         let mut tally = Tally::default();
         for line in lines {
-            tally.feed(line);
+            tally.record_line(line);
         }
         assert_eq!(tally.times, None);
     }
@@ -269,9 +271,9 @@ mod tests {
                       failures:\n\n---- a::breaks stdout ----\n\nthread 'a::breaks' panicked\nleft: 1\n\n\nfailures:\n    \
                       a::breaks\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored;\n\nerror: 1 target failed:\n    \
                       `-p latput-peers --test third_party`\n";
-        output.lines().for_each(|line| tally.feed(line));
+        output.lines().for_each(|line| tally.record_line(line));
         let said = ["thread 'a::breaks' panicked", "left: 1"].map(str::to_owned).to_vec();
-        assert_eq!(tally.failures, [Failure { name: "a::breaks".into(), said }]);
+        assert_eq!(tally.failures, [TestFailure { name: "a::breaks".into(), said }]);
         assert_eq!(tally.failed_targets, ["--test third_party"]);
     }
 
@@ -281,7 +283,7 @@ mod tests {
         let said = "echo 'test result: ok. 1 passed; 0 failed;'; exit 3";
         let mut screen = Vec::new();
         let mut run = |command: &mut Command| {
-            tally.watch(command, ANY_SILENT, &mut screen).unwrap_err().to_string()
+            tally.run_with_limit(command, ANY_SILENT, &mut screen).unwrap_err().to_string()
         };
         let error = run(Command::new("sh").args(["-c", said]));
         assert!(error.contains("exit status: 3"), "{error}");

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::ci::Tally;
-use crate::workspace::{Workspace, cargo, output};
+use crate::workspace::{Workspace, capture_output, cargo_command};
 
 const PROFILE: &str = "dist";
 const BYTES_MOST: usize = 12_000_000;
@@ -20,27 +20,27 @@ const NSS_CALLS: &[&str] =
 const REMEDY: &str = "resolve names by latput-names; nothing may call getaddrinfo or getpwuid_r";
 
 /// Builds it and holds it to what is promised.
-pub fn build(workspace: &Workspace, tally: &mut Tally) -> Result<PathBuf> {
+pub fn build_static_binary(workspace: &Workspace, tally: &mut Tally) -> Result<PathBuf> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let places = Places::from_workspace(workspace)?;
-    let mut build = cargo();
+    let places = PathRemaps::from_workspace(workspace)?;
+    let mut build = cargo_command();
     build.args(["build", "--locked", "--package", "latput", "--profile", PROFILE]);
-    build.args(["--target", &target]).env("CARGO_ENCODED_RUSTFLAGS", places.flags());
+    build.args(["--target", &target]).env("CARGO_ENCODED_RUSTFLAGS", places.rust_flags());
     // SQLite, the only C.
     build.env("CFLAGS", places.c_flags());
     tally.run(build.current_dir(&workspace.root))?;
     let binary = workspace.target.join(target).join(PROFILE).join("latput");
-    check(&binary, &places)?;
+    check_binary(&binary, &places)?;
     tally.passed += 1;
     Ok(binary)
 }
 
 /// Folders of this machine, each with the name that stands for it in the binary.
-struct Places(Vec<(PathBuf, &'static str)>);
+struct PathRemaps(Vec<(PathBuf, &'static str)>);
 
-impl Places {
+impl PathRemaps {
     fn from_workspace(workspace: &Workspace) -> Result<Self> {
-        let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
+        let sysroot = capture_output(Command::new("rustc").args(["--print", "sysroot"]))?;
         let home = std::env::home_dir().context("HOME is not set")?;
         let cargo_home = std::env::var_os("CARGO_HOME").map_or(home.join(".cargo"), PathBuf::from);
         Ok(Self(vec![
@@ -52,7 +52,7 @@ impl Places {
     }
 
     /// As `CARGO_ENCODED_RUSTFLAGS` has them: each flag behind a character that no path has.
-    fn flags(&self) -> String {
+    fn rust_flags(&self) -> String {
         let remap =
             self.0.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
         // Relative relocations in their packed form: 0.6 MB less. The libc within can read them (glibc 2.36).
@@ -73,16 +73,16 @@ impl Places {
     }
 }
 
-fn check(binary: &Path, places: &Places) -> Result<()> {
+fn check_binary(binary: &Path, places: &PathRemaps) -> Result<()> {
     let shown = binary.display();
     check_static(binary)?;
     let bytes = fs::read(binary)?;
     ensure!(bytes.len() <= BYTES_MOST, "{shown} has {} bytes: too large", bytes.len());
     for (place, _) in &places.0 {
         let place = place.display().to_string();
-        ensure!(!holds(&bytes, &place), "{shown} names a folder of this machine: {place}");
+        ensure!(!contains_text(&bytes, &place), "{shown} names a folder of this machine: {place}");
     }
-    ensure!(!holds(&bytes, RESOLVER), "{shown} has the C library's resolver: {REMEDY}");
+    ensure!(!contains_text(&bytes, RESOLVER), "{shown} has the C library's resolver: {REMEDY}");
     println!("{shown}: static, stripped, {} bytes", bytes.len());
     Ok(())
 }
@@ -90,9 +90,9 @@ fn check(binary: &Path, places: &Places) -> Result<()> {
 /// It needs no loader and no library of the host.
 pub fn check_static(binary: &Path) -> Result<()> {
     let shown = binary.display();
-    let segments = output(Command::new("readelf").arg("-Wl").arg(binary))?;
+    let segments = capture_output(Command::new("readelf").arg("-Wl").arg(binary))?;
     ensure!(!segments.contains("INTERP"), "{shown} is not static: it asks for a loader");
-    let sections = output(Command::new("readelf").arg("-WS").arg(binary))?;
+    let sections = capture_output(Command::new("readelf").arg("-WS").arg(binary))?;
     ensure!(!sections.contains(".symtab"), "{shown} is not stripped");
     Ok(())
 }
@@ -101,7 +101,7 @@ pub fn check_static(binary: &Path) -> Result<()> {
 /// for the tests.
 pub fn check_calls(workspace: &Workspace) -> Result<()> {
     let binary = workspace.target.join("debug/latput");
-    let symbols = output(Command::new("nm").args(["-D", "--undefined-only"]).arg(&binary))?;
+    let symbols = capture_output(Command::new("nm").args(["-D", "--undefined-only"]).arg(&binary))?;
     let called = |line: &&str| NSS_CALLS.iter().any(|call| line.contains(&format!(" {call}")));
     let found: Vec<&str> = symbols.lines().filter(called).map(str::trim).collect();
     ensure!(found.is_empty(), "{} calls {}: {REMEDY}", binary.display(), found.join(", "));
@@ -109,6 +109,6 @@ pub fn check_calls(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-fn holds(bytes: &[u8], text: &str) -> bool {
+fn contains_text(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }

@@ -7,9 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Release, put};
+use super::{ReleaseInfo, write_file};
 use crate::ci::Tally;
-use crate::workspace::{missing_for_root, output};
+use crate::workspace::{capture_output, missing_for_root};
 
 const PROGRAMS: &[&str] =
     &["apt-get", "chroot", "debootstrap", "systemd-nspawn", "timeout", "unshare"];
@@ -68,21 +68,26 @@ const SERVICE: &str = "[Service]\nType=oneshot\nExecStart=/bin/sh /try/script\n\
     StandardOutput=journal+console\nStandardError=journal+console\n";
 
 /// Installs, uses and purges the `.deb`; then asks the binary alone for a name.
-pub fn check(release: &Release, folder: &Path, base: &Path, tally: &mut Tally) -> Result<()> {
+pub fn check_clean_root(
+    release: &ReleaseInfo,
+    folder: &Path,
+    base: &Path,
+    tally: &mut Tally,
+) -> Result<()> {
     let clean = folder.join("root");
-    empty(&clean)?;
-    output(Command::new("cp").args(["-a", "--reflink=auto"]).arg(base).arg(&clean))?;
-    package(release, &clean)?;
+    remove_folder(&clean)?;
+    capture_output(Command::new("cp").args(["-a", "--reflink=auto"]).arg(base).arg(&clean))?;
+    check_deb_lifecycle(release, &clean)?;
     tally.passed += 1;
-    alone(release, &folder.join("alone"))?;
+    check_binary_alone(release, &folder.join("alone"))?;
     tally.passed += 1;
-    empty(&clean)
+    remove_folder(&clean)
 }
 
 /// The name of this machine's Debian, and the first place that apt has it from.
 pub fn first_source() -> Result<(String, String)> {
     let format = ["indextargets", "--format", "$(CODENAME) $(REPO_URI)", "Created-By: Packages"];
-    let sources = output(Command::new("apt-get").args(format))?;
+    let sources = capture_output(Command::new("apt-get").args(format))?;
     let first = sources.lines().find_map(|line| line.split_once(' '));
     let (suite, from) = first.context("apt has no sources; run `apt-get update`")?;
     Ok((suite.to_owned(), from.to_owned()))
@@ -90,9 +95,9 @@ pub fn first_source() -> Result<(String, String)> {
 
 /// A fresh Debian of this machine's version, from the first source that apt has for it; made once. `None` where something is
 /// missing for it, which is said.
-pub fn base(folder: &Path, tally: &mut Tally) -> Result<Option<PathBuf>> {
+pub fn make_base_root(folder: &Path, tally: &mut Tally) -> Result<Option<PathBuf>> {
     if let Some(missing) = missing_for_root(PROGRAMS) {
-        tally.feed(&format!("skipped: the package in a clean root: needs {missing}"));
+        tally.record_line(&format!("skipped: the package in a clean root: needs {missing}"));
         return Ok(None);
     }
     let (suite, _) = first_source()?;
@@ -110,23 +115,25 @@ pub fn make_debian(
         return Ok(root);
     }
     let partial = root.with_extension("partial");
-    empty(&partial)?;
+    remove_folder(&partial)?;
     let mut make = Command::new("debootstrap");
     make.arg("--variant=minbase").args(included.map(|packages| format!("--include={packages}")));
-    output(make.arg(suite).arg(&partial).args([first_source()?.1.as_str(), DEBOOTSTRAP_SCRIPT]))?;
+    capture_output(
+        make.arg(suite).arg(&partial).args([first_source()?.1.as_str(), DEBOOTSTRAP_SCRIPT]),
+    )?;
     fill(&partial)?;
     // Only a whole one has the name.
     fs::rename(&partial, &root)?;
     Ok(root)
 }
 
-fn package(release: &Release, root: &Path) -> Result<()> {
+fn check_deb_lifecycle(release: &ReleaseInfo, root: &Path) -> Result<()> {
     let deb = format!("latput_{}_{}.deb", release.version, release.debian_arch);
-    put(&root.join("try/latput.deb"), &fs::read(release.out.join(deb))?, 0o644)?;
+    write_file(&root.join("try/latput.deb"), &fs::read(release.out.join(deb))?, 0o644)?;
     let plan = fs::read(release.workspace.root.join("xtask/short-plan.toml"))?;
-    put(&root.join("try/plan.toml"), &plan, 0o644)?;
-    put(&root.join("try/script"), SCRIPT.as_bytes(), 0o644)?;
-    put(&root.join("etc/systemd/system/try.service"), SERVICE.as_bytes(), 0o644)?;
+    write_file(&root.join("try/plan.toml"), &plan, 0o644)?;
+    write_file(&root.join("try/script"), SCRIPT.as_bytes(), 0o644)?;
+    write_file(&root.join("etc/systemd/system/try.service"), SERVICE.as_bytes(), 0o644)?;
     let mut boot = Command::new("timeout");
     boot.args(["-k", "5", "120", "systemd-nspawn", "--quiet", "--private-network"]);
     boot.args(["--register=no", "--keep-unit", "--boot", "--directory"]).arg(root);
@@ -155,15 +162,15 @@ fn package(release: &Release, root: &Path) -> Result<()> {
 }
 
 /// Nothing but the binary, a hosts file and `/dev/null`: no library, no NSS, no `getent`.
-fn alone(release: &Release, folder: &Path) -> Result<()> {
-    empty(folder)?;
-    put(&folder.join("latput"), &fs::read(&release.binary)?, 0o755)?;
-    put(&folder.join("etc/hosts"), b"127.0.0.9 far.test\n", 0o644)?;
+fn check_binary_alone(release: &ReleaseInfo, folder: &Path) -> Result<()> {
+    remove_folder(folder)?;
+    write_file(&folder.join("latput"), &fs::read(&release.binary)?, 0o755)?;
+    write_file(&folder.join("etc/hosts"), b"127.0.0.9 far.test\n", 0o644)?;
     for name in ["tmp", "proc", "sys", "dev"] {
         fs::create_dir(folder.join(name))?;
     }
     // A run with rights starts a process, and Rust's library gives that `/dev/null`.
-    put(&folder.join("dev/null"), b"", 0o644)?;
+    write_file(&folder.join("dev/null"), b"", 0o644)?;
     // Port 9 (discard): nothing listens there. The mounts end with the namespace.
     let script = "mount -t proc proc \"$0/proc\" && mount --bind /sys \"$0/sys\" && \
         mount --bind /dev/null \"$0/dev/null\" && \
@@ -173,11 +180,11 @@ fn alone(release: &Release, folder: &Path) -> Result<()> {
     let said = String::from_utf8_lossy(&ran.stderr);
     ensure!(said.contains("127.0.0.9:9 refuses"), "the binary alone: {}: {said}", ran.status);
     println!("alone in a root, the binary resolves a name");
-    empty(folder)
+    remove_folder(folder)
 }
 
 /// Removes a folder with all that is in it, where it is there.
-pub fn empty(folder: &Path) -> Result<()> {
+pub fn remove_folder(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder)
             .with_context(|| format!("cannot remove {}", folder.display()))?;

@@ -7,33 +7,38 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::tree::{self, LICENCES};
-use super::{Release, SMALLEST, gzip, put};
-use crate::workspace::output;
+use super::{ReleaseInfo, SMALLEST, compress_file, write_file};
+use crate::workspace::capture_output;
 
 /// The scripts of the maintainer, in `packaging/deb`.
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
 /// Makes `latput_VERSION_ARCH.deb`.
-pub fn make(release: &Release, parts: &Path) -> Result<PathBuf> {
+pub fn make_deb(release: &ReleaseInfo, parts: &Path) -> Result<PathBuf> {
     let folder = parts.join("deb");
-    tree::make(release, &folder.join("usr"), "share/zsh/vendor-completions")?;
-    documents(release, &folder.join("usr/share/doc/latput"))?;
-    let files = output(Command::new("find").args(["usr", "-type", "f"]).current_dir(&folder))?;
+    tree::install_files(release, &folder.join("usr"), "share/zsh/vendor-completions")?;
+    write_documents(release, &folder.join("usr/share/doc/latput"))?;
+    let files =
+        capture_output(Command::new("find").args(["usr", "-type", "f"]).current_dir(&folder))?;
     let mut files: Vec<&str> = files.lines().collect();
     files.sort_unstable();
     let mut sums = Command::new("md5sum");
-    let sums = output(sums.args(&files).current_dir(&folder))?;
+    let sums = capture_output(sums.args(&files).current_dir(&folder))?;
     let bytes: u64 = files
         .iter()
         .map(|file| fs::metadata(folder.join(file)).map(|it| it.len()))
         .sum::<Result<_, _>>()?;
     let control = folder.join("DEBIAN");
-    put(&control.join("control"), fields(release, bytes.div_ceil(1024)).as_bytes(), 0o644)?;
-    put(&control.join("md5sums"), sums.as_bytes(), 0o644)?;
+    write_file(
+        &control.join("control"),
+        render_control(release, bytes.div_ceil(1024)).as_bytes(),
+        0o644,
+    )?;
+    write_file(&control.join("md5sums"), sums.as_bytes(), 0o644)?;
     for name in SCRIPTS {
         let file = release.workspace.root.join("packaging/deb").join(name);
         let script = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        put(&control.join(name), &script, 0o755)?;
+        write_file(&control.join(name), &script, 0o755)?;
     }
     let package =
         release.out.join(format!("latput_{}_{}.deb", release.version, release.debian_arch));
@@ -42,12 +47,12 @@ pub fn make(release: &Release, parts: &Path) -> Result<PathBuf> {
     build.args(["--root-owner-group", "-Zxz", "--threads-max=1"]);
     build.arg(format!("-z{}", release.compression)).arg("--build");
     build.arg(&folder).arg(&package).env("SOURCE_DATE_EPOCH", release.epoch.to_string());
-    output(&mut build)?;
+    capture_output(&mut build)?;
     Ok(package)
 }
 
 /// Documents that the policy of Debian wants beside the guide (sections 12.5 and 12.7).
-fn documents(release: &Release, doc: &Path) -> Result<()> {
+fn write_documents(release: &ReleaseInfo, doc: &Path) -> Result<()> {
     let root = &release.workspace.root;
     let mut text = "Licensed under either of the MIT licence, below, or the Apache Licence 2.0, which Debian has in\n\
         /usr/share/common-licenses/Apache-2.0, at your option.\n\n"
@@ -56,11 +61,11 @@ fn documents(release: &Release, doc: &Path) -> Result<()> {
     for name in LICENCES {
         fs::remove_file(doc.join(name))?;
     }
-    put(&doc.join("copyright"), text.as_bytes(), 0o644)?;
-    gzip(&root.join("CHANGELOG.md"), &doc.join("CHANGELOG.md.gz"), SMALLEST)
+    write_file(&doc.join("copyright"), text.as_bytes(), 0o644)?;
+    compress_file(&root.join("CHANGELOG.md"), &doc.join("CHANGELOG.md.gz"), SMALLEST)
 }
 
-fn fields(release: &Release, kibibytes: u64) -> String {
+fn render_control(release: &ReleaseInfo, kibibytes: u64) -> String {
     format!(
         "\
 Package: latput

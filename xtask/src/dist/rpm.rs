@@ -6,15 +6,15 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Release, put, tree};
-use crate::workspace::output;
+use super::{ReleaseInfo, tree, write_file};
+use crate::workspace::capture_output;
 
 /// Makes `latput-VERSION-1.ARCH.rpm`.
-pub fn make(release: &Release, parts: &Path) -> Result<PathBuf> {
+pub fn make_rpm(release: &ReleaseInfo, parts: &Path) -> Result<PathBuf> {
     let folder = parts.join("rpm");
-    tree::make(release, &folder.join("usr"), "share/zsh/site-functions")?;
+    tree::install_files(release, &folder.join("usr"), "share/zsh/site-functions")?;
     let spec = parts.join("latput.spec");
-    put(&spec, text(release).as_bytes(), 0o644)?;
+    write_file(&spec, render_spec(release).as_bytes(), 0o644)?;
     let top = parts.join("rpmbuild");
     let mut build = Command::new("rpmbuild");
     build.arg("-bb").args(["--target", &format!("{}-linux", release.arch)]);
@@ -35,14 +35,14 @@ pub fn make(release: &Release, parts: &Path) -> Result<PathBuf> {
     ] {
         build.arg("--define").arg(format!("{name} {value}"));
     }
-    output(build.arg(&spec).env("SOURCE_DATE_EPOCH", release.epoch.to_string()))?;
+    capture_output(build.arg(&spec).env("SOURCE_DATE_EPOCH", release.epoch.to_string()))?;
     let name = format!("latput-{}-1.{}.rpm", release.version, release.arch);
     let package = release.out.join(&name);
     fs::rename(top.join("RPMS").join(release.arch).join(name), &package)?;
     Ok(package)
 }
 
-fn text(release: &Release) -> String {
+fn render_spec(release: &ReleaseInfo) -> String {
     format!(
         "\
 Name: latput

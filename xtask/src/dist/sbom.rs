@@ -8,46 +8,46 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Release, put};
-use crate::workspace::{cargo, output};
+use super::{ReleaseInfo, write_file};
+use crate::workspace::{capture_output, cargo_command};
 
 /// The binary's package.
 const ROOT: &str = "latput";
 
 #[derive(Debug, Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-    resolve: Resolve,
+struct ResolvedMetadata {
+    packages: Vec<ResolvedPackage>,
+    resolve: DependencyGraph,
 }
 
 #[derive(Debug, Deserialize)]
-struct Package {
+struct ResolvedPackage {
     id: String,
     name: String,
     version: String,
     license: Option<String>,
     source: Option<String>,
-    targets: Vec<Target>,
+    targets: Vec<PackageTarget>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Target {
+struct PackageTarget {
     kind: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
+struct DependencyGraph {
+    nodes: Vec<GraphNode>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Node {
+struct GraphNode {
     id: String,
-    deps: Vec<Edge>,
+    deps: Vec<GraphEdge>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Edge {
+struct GraphEdge {
     pkg: String,
     dep_kinds: Vec<EdgeKind>,
 }
@@ -58,31 +58,31 @@ struct EdgeKind {
 }
 
 /// Makes `latput-VERSION-ARCH-linux.cdx.json`.
-pub fn make(release: &Release) -> Result<PathBuf> {
-    let mut ask = cargo();
+pub fn make_sbom(release: &ReleaseInfo) -> Result<PathBuf> {
+    let mut ask = cargo_command();
     ask.args(["metadata", "--locked", "--format-version", "1", "--filter-platform"]);
     ask.arg(format!("{}-unknown-linux-gnu", release.arch)).current_dir(&release.workspace.root);
-    let metadata: Metadata = serde_json::from_str(&output(&mut ask)?)
+    let metadata: ResolvedMetadata = serde_json::from_str(&capture_output(&mut ask)?)
         .context("cannot read the answer of `cargo metadata`")?;
-    let document = document(&metadata, release)?;
-    let file = release.file("", ".cdx.json");
-    put(&file, &serde_json::to_vec_pretty(&document)?, 0o644)?;
+    let document = build_document(&metadata, release)?;
+    let file = release.package_path("", ".cdx.json");
+    write_file(&file, &serde_json::to_vec_pretty(&document)?, 0o644)?;
     Ok(file)
 }
 
-fn document(metadata: &Metadata, release: &Release) -> Result<Value> {
-    let packages: BTreeMap<&str, &Package> =
+fn build_document(metadata: &ResolvedMetadata, release: &ReleaseInfo) -> Result<Value> {
+    let packages: BTreeMap<&str, &ResolvedPackage> =
         metadata.packages.iter().map(|it| (it.id.as_str(), it)).collect();
-    let linked = linked(metadata, &packages)?;
+    let linked = find_linked_packages(metadata, &packages)?;
     let (mut components, mut dependencies) = (Vec::new(), Vec::new());
     for (id, needs) in &linked {
         let package = packages[id];
         if package.name != ROOT {
-            components.push(component(package));
+            components.push(describe_component(package));
         }
-        let mut needs: Vec<String> = needs.iter().map(|id| reference(packages[id])).collect();
+        let mut needs: Vec<String> = needs.iter().map(|id| package_url(packages[id])).collect();
         needs.sort();
-        dependencies.push(json!({ "ref": reference(package), "dependsOn": needs }));
+        dependencies.push(json!({ "ref": package_url(package), "dependsOn": needs }));
     }
     components.extend(of_toolchain()?);
     components.sort_by_key(|it| it["bom-ref"].to_string());
@@ -94,10 +94,10 @@ fn document(metadata: &Metadata, release: &Release) -> Result<Value> {
         "specVersion": "1.5",
         "version": 1,
         "metadata": {
-            "timestamp": release.created()?,
+            "timestamp": release.format_commit_time()?,
             "component": {
                 "type": "application",
-                "bom-ref": reference(root),
+                "bom-ref": package_url(root),
                 "name": ROOT,
                 "version": root.version,
                 "licenses": [{ "expression": "Apache-2.0 OR MIT" }],
@@ -110,11 +110,11 @@ fn document(metadata: &Metadata, release: &Release) -> Result<Value> {
 
 /// The packages whose code is in the binary, each with those it needs. Procedural macros and build scripts only
 /// run when it is built.
-fn linked<'a>(
-    metadata: &'a Metadata,
-    packages: &BTreeMap<&str, &Package>,
+fn find_linked_packages<'a>(
+    metadata: &'a ResolvedMetadata,
+    packages: &BTreeMap<&str, &ResolvedPackage>,
 ) -> Result<BTreeMap<&'a str, BTreeSet<&'a str>>> {
-    let nodes: BTreeMap<&str, &Node> =
+    let nodes: BTreeMap<&str, &GraphNode> =
         metadata.resolve.nodes.iter().map(|it| (it.id.as_str(), it)).collect();
     let is_macro = |id: &str| {
         packages[id].targets.iter().any(|target| target.kind.iter().any(|it| it == "proc-macro"))
@@ -136,10 +136,10 @@ fn linked<'a>(
     Ok(linked)
 }
 
-fn component(package: &Package) -> Value {
+fn describe_component(package: &ResolvedPackage) -> Value {
     let mut component = json!({
         "type": "library",
-        "bom-ref": reference(package),
+        "bom-ref": package_url(package),
         "name": package.name,
         "version": package.version,
     });
@@ -147,20 +147,20 @@ fn component(package: &Package) -> Value {
         component["licenses"] = json!([{ "expression": license.replace('/', " OR ") }]);
     }
     if package.source.is_some() {
-        component["purl"] = json!(reference(package));
+        component["purl"] = json!(package_url(package));
     }
     component
 }
 
 /// A package URL for what is from a registry; crates of this repository are named alike.
-fn reference(package: &Package) -> String {
+fn package_url(package: &ResolvedPackage) -> String {
     format!("pkg:cargo/{}@{}", package.name, package.version)
 }
 
 /// Libraries that the toolchain links into every static program.
 fn of_toolchain() -> Result<Vec<Value>> {
-    let libc = output(Command::new("getconf").arg("GNU_LIBC_VERSION"))?;
-    let rust = output(Command::new("rustc").arg("--version"))?;
+    let libc = capture_output(Command::new("getconf").arg("GNU_LIBC_VERSION"))?;
+    let rust = capture_output(Command::new("rustc").arg("--version"))?;
     let word = |text: &str| text.split_whitespace().nth(1).unwrap_or_default().to_owned();
     let library = |name: &str, version: String, license: &str| {
         json!({

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{Release, SMALLEST, gzip, put};
-use crate::workspace::output;
+use super::{ReleaseInfo, SMALLEST, compress_file, write_file};
+use crate::workspace::capture_output;
 
 const UNIT: &str = "packaging/latput-moderate@.service";
 /// The files of licences, at the root of the repository.
@@ -22,18 +22,18 @@ const COMPLETIONS: [(&str, &str); 2] = [
 const GUIDE: [&str; 2] = ["", "owners"];
 
 /// Puts them into `usr`; zsh looks for completions in `zsh_folder`, which distributions call differently.
-pub fn make(release: &Release, usr: &Path, zsh_folder: &str) -> Result<()> {
+pub fn install_files(release: &ReleaseInfo, usr: &Path, zsh_folder: &str) -> Result<()> {
     let root = &release.workspace.root;
     let read =
         |name: &str| fs::read(root.join(name)).with_context(|| format!("cannot read {name}"));
-    put(&usr.join("bin/latput"), &fs::read(&release.binary)?, 0o755)?;
-    put(&usr.join("lib/systemd/system/latput-moderate@.service"), &read(UNIT)?, 0o644)?;
+    write_file(&usr.join("bin/latput"), &fs::read(&release.binary)?, 0o755)?;
+    write_file(&usr.join("lib/systemd/system/latput-moderate@.service"), &read(UNIT)?, 0o644)?;
     let zsh = format!("{zsh_folder}/_latput");
     for (shell, file) in COMPLETIONS.into_iter().chain([("zsh", zsh.as_str())]) {
-        let script = output(Command::new(&release.binary).args(["completions", shell]))?;
-        put(&usr.join(file), script.as_bytes(), 0o644)?;
+        let script = capture_output(Command::new(&release.binary).args(["completions", shell]))?;
+        write_file(&usr.join(file), script.as_bytes(), 0o644)?;
     }
-    manual(release, usr)?;
+    write_manual_pages(release, usr)?;
     // The unit and the help refer to the guide.
     let doc = usr.join("share/doc/latput");
     for folder in GUIDE {
@@ -41,27 +41,27 @@ pub fn make(release: &Release, usr: &Path, zsh_folder: &str) -> Result<()> {
             let entry = entry?;
             let name = entry.file_name();
             if Path::new(&name).extension().is_some_and(|it| it == "md") {
-                put(&doc.join(folder).join(name), &fs::read(entry.path())?, 0o644)?;
+                write_file(&doc.join(folder).join(name), &fs::read(entry.path())?, 0o644)?;
             }
         }
     }
     for licence in LICENCES {
-        put(&doc.join(licence), &read(licence)?, 0o644)?;
+        write_file(&doc.join(licence), &read(licence)?, 0o644)?;
     }
     Ok(())
 }
 
 /// Every page, compressed as distributions have them.
-fn manual(release: &Release, usr: &Path) -> Result<()> {
+fn write_manual_pages(release: &ReleaseInfo, usr: &Path) -> Result<()> {
     let plain = release.out.join("parts/man");
     fs::create_dir_all(&plain)?;
-    output(Command::new(&release.binary).args(["man", "--output-dir"]).arg(&plain))?;
+    capture_output(Command::new(&release.binary).args(["man", "--output-dir"]).arg(&plain))?;
     for entry in fs::read_dir(&plain)? {
         let page = entry?;
         let name = format!("{}.gz", page.file_name().display());
         let file = usr.join("share/man/man1").join(name);
-        put(&file, &[], 0o644)?;
-        gzip(&page.path(), &file, SMALLEST)?;
+        write_file(&file, &[], 0o644)?;
+        compress_file(&page.path(), &file, SMALLEST)?;
     }
     Ok(())
 }

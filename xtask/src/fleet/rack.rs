@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Options;
-use crate::kills::pair::{kill, processes_of};
+use crate::kills::pair::{kill_process, processes_of};
 
 /// Txqueuelen that is wanted; a veth begins with 1000.
 pub const WANTED_LENGTH: &str = "700";
@@ -34,7 +34,7 @@ const NAMESPACES_EVERY: usize = 8;
 
 /// Kind of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum HostKind {
     /// It refuses at once.
     Refusing,
     /// It says nothing.
@@ -51,9 +51,9 @@ pub enum Kind {
     Well,
 }
 
-impl Kind {
+impl HostKind {
     /// State that `latput fleet verify` must give it before the wanted values are there.
-    pub const fn state(self) -> &'static str {
+    pub const fn expected_state(self) -> &'static str {
         match self {
             Self::Refusing => "unreachable",
             Self::Silent => "timed-out",
@@ -74,7 +74,7 @@ impl Kind {
 pub struct Rack {
     holder: Child,
     /// Kind of each host, in the order of the inventory: the dead, the slow, the well, those that lie.
-    pub hosts: Vec<(String, Kind)>,
+    pub hosts: Vec<(String, HostKind)>,
     /// Where the inventories are.
     pub folder: PathBuf,
     latput: PathBuf,
@@ -99,16 +99,16 @@ impl Rack {
         let out = holder.stdout.take().context("no output")?;
         BufReader::new(out).read_line(&mut line)?;
         let (folder, latput) = (folder.to_owned(), latput.to_owned());
-        let rack = Self { holder, hosts: hosts(options), folder, latput };
+        let rack = Self { holder, hosts: list_hosts(options), folder, latput };
         ensure!(line == "ready\n", "no namespace can be made: run as root");
-        rack.make()?;
+        rack.create_namespaces()?;
         rack.write_inventories(options.slow_answer_s)?;
         Ok(rack)
     }
 
-    fn make(&self) -> Result<()> {
+    fn create_namespaces(&self) -> Result<()> {
         let lines = self.hosts.iter().map(|(host, kind)| {
-            let link = if *kind == Kind::OtherDriver {
+            let link = if *kind == HostKind::OtherDriver {
                 format!("link add eth0 netns {host} type bridge")
             } else {
                 format!(
@@ -118,7 +118,7 @@ impl Rack {
             format!("netns add {host}\n{link}\n")
         });
         let batch: String = lines.collect();
-        let mut ip = self.inside("ip");
+        let mut ip = self.namespace_command("ip");
         let mut ip = ip.args(["-batch", "-"]).stdin(Stdio::piped()).spawn()?;
         ip.stdin.take().context("no input")?.write_all(batch.as_bytes())?;
         ensure!(ip.wait()?.success(), "the namespaces cannot be made");
@@ -127,7 +127,7 @@ impl Rack {
     }
 
     /// A program beside the hosts, with our state folder.
-    pub fn inside(&self, program: &str) -> Command {
+    pub fn namespace_command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         let pid = self.holder.id().to_string();
         command.args(["-t", &pid, "-n", "-m", program]);
@@ -138,13 +138,13 @@ impl Rack {
     }
 
     /// A file of the bench, for a command line.
-    pub fn path(&self, name: &str) -> String {
+    pub fn file_path(&self, name: &str) -> String {
         self.folder.join(name).display().to_string()
     }
 
     /// Runs a shell script on every host; what it printed, by host.
     fn in_all(&self, script: &str) -> Result<BTreeMap<String, String>> {
-        let mut ip = self.inside("ip");
+        let mut ip = self.namespace_command("ip");
         let ran = ip.args(["-all", "netns", "exec", "sh", "-c", script]).output()?;
         ensure!(ran.status.success(), "ip: {}", String::from_utf8_lossy(&ran.stderr));
         let said = String::from_utf8(ran.stdout).context("ip printed no text")?;
@@ -156,13 +156,13 @@ impl Rack {
     }
 
     /// Every host's interface as foreign tools show it.
-    pub fn look(&self) -> Result<BTreeMap<String, String>> {
+    pub fn read_interfaces(&self) -> Result<BTreeMap<String, String>> {
         self.in_all(LOOK)
     }
 
     /// The hosts whose interface is another than before, by foreign tools.
-    pub fn different(&self, before: &BTreeMap<String, String>) -> Result<Vec<String>> {
-        let now = self.look()?;
+    pub fn find_changed_hosts(&self, before: &BTreeMap<String, String>) -> Result<Vec<String>> {
+        let now = self.read_interfaces()?;
         let differ = before.iter().filter(|(host, said)| now.get(*host) != Some(said));
         Ok(differ.map(|(host, _)| host.clone()).collect())
     }
@@ -175,24 +175,27 @@ impl Rack {
     /// Sets a value on one host, by a foreign tool.
     pub fn set_length(&self, host: &str, length: &str) -> Result<()> {
         let words = ["-n", host, "link", "set", "eth0", "txqueuelen", length];
-        ensure!(self.inside("ip").args(words).status()?.success(), "ip cannot set {host}");
+        ensure!(
+            self.namespace_command("ip").args(words).status()?.success(),
+            "ip cannot set {host}"
+        );
         Ok(())
     }
 
     /// The names of the hosts that are meant.
-    pub fn names(&self, is_meant: impl Fn(Kind) -> bool) -> BTreeSet<String> {
+    pub fn host_names(&self, is_meant: impl Fn(HostKind) -> bool) -> BTreeSet<String> {
         let meant = self.hosts.iter().filter(|(_, kind)| is_meant(*kind));
         meant.map(|(host, _)| host.clone()).collect()
     }
 
     /// The last of the well hosts: in the last stage.
     pub fn last_well(&self) -> Result<&str> {
-        let mut well = self.hosts.iter().filter(|(_, kind)| *kind == Kind::Well);
+        let mut well = self.hosts.iter().filter(|(_, kind)| *kind == HostKind::Well);
         well.next_back().map(|(host, _)| host.as_str()).context("no host is well")
     }
 
     /// How many hosts have a change that is not confirmed.
-    pub fn checkpoints(&self) -> usize {
+    pub fn count_checkpoints(&self) -> usize {
         let state = self.folder.join("state");
         let own = self.hosts.iter().map(|(host, _)| state.join(host).join("checkpoints"));
         let folders = std::iter::once(state.join("checkpoints")).chain(own);
@@ -240,31 +243,32 @@ impl Rack {
         let version = version.split_whitespace().last().unwrap_or_default();
         let (there, lie) = (THERE.replace("VERSION", version), LIE.replace("VERSION", version));
         let end = "code=$?; cut -d ' ' -f 1 /proc/uptime >>done/$host; exit $code";
-        self.script("refusing", "echo 'connection refused' >&2; exit 255")?;
-        self.script("silent", "exec sleep 1000")?;
+        self.write_script("refusing", "echo 'connection refused' >&2; exit 255")?;
+        self.write_script("silent", "exec sleep 1000")?;
         // Each host has a state folder of its own, as on a machine of its own.
         let own = "LATPUT_STATE_DIR=$LATPUT_STATE_DIR/$1; export LATPUT_STATE_DIR";
-        self.script("slow", &format!("{own}; sleep {slow_s}; exec ip netns exec \"$@\""))?;
-        self.script("lying", &format!("echo {there}; cat >/dev/null; echo '{lie}'"))?;
-        self.script("way", &format!("{own}; host=$1; ip netns exec \"$@\"; {end}"))?;
+        self.write_script("slow", &format!("{own}; sleep {slow_s}; exec ip netns exec \"$@\""))?;
+        self.write_script("lying", &format!("echo {there}; cat >/dev/null; echo '{lie}'"))?;
+        self.write_script("way", &format!("{own}; host=$1; ip netns exec \"$@\"; {end}"))?;
         let last = self.last_well()?;
-        let word = |(at, (host, kind)): (usize, &(String, Kind))| {
+        let word = |(at, (host, kind)): (usize, &(String, HostKind))| {
             let path = self.folder.display();
             let target = match kind {
-                Kind::Refusing => format!("exec:{path}/refusing {host}"),
-                Kind::Silent => format!("exec:{path}/silent {host}"),
-                Kind::Slow => format!("exec:{path}/slow {host}"),
-                Kind::OtherAnswer => format!("exec:{path}/lying {host}"),
-                Kind::OtherHost => format!("exec:ip netns exec {last}"),
-                Kind::Well if at % NAMESPACES_EVERY == 0 => format!("netns://{host}"),
-                Kind::Well => format!("exec:{path}/way {host}"),
-                Kind::OtherDriver => format!("netns://{host}"),
+                HostKind::Refusing => format!("exec:{path}/refusing {host}"),
+                HostKind::Silent => format!("exec:{path}/silent {host}"),
+                HostKind::Slow => format!("exec:{path}/slow {host}"),
+                HostKind::OtherAnswer => format!("exec:{path}/lying {host}"),
+                HostKind::OtherHost => format!("exec:ip netns exec {last}"),
+                HostKind::Well if at % NAMESPACES_EVERY == 0 => format!("netns://{host}"),
+                HostKind::Well => format!("exec:{path}/way {host}"),
+                HostKind::OtherDriver => format!("netns://{host}"),
             };
             format!("    {{ name = \"{host}\", target = \"{target}\" }},\n")
         };
         for name in ["all", "well"] {
-            let is_meant = |kind: Kind| {
-                name == "all" || !matches!(kind, Kind::Refusing | Kind::Silent | Kind::Slow)
+            let is_meant = |kind: HostKind| {
+                name == "all"
+                    || !matches!(kind, HostKind::Refusing | HostKind::Silent | HostKind::Slow)
             };
             let hosts = self.hosts.iter().enumerate().filter(|(_, (_, kind))| is_meant(*kind));
             let text = format!(
@@ -278,7 +282,7 @@ impl Rack {
     }
 
     /// A program in the bench's folder.
-    pub fn script(&self, name: &str, body: &str) -> Result<()> {
+    pub fn write_script(&self, name: &str, body: &str) -> Result<()> {
         let path = self.folder.join(name);
         std::fs::write(&path, format!("#!/bin/sh\ncd {}\n{body}\n", self.folder.display()))?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
@@ -288,19 +292,20 @@ impl Rack {
 
 impl Drop for Rack {
     fn drop(&mut self) {
-        processes_of(&self.folder.join("state")).into_iter().for_each(kill);
+        processes_of(&self.folder.join("state")).into_iter().for_each(kill_process);
         let _it_ended = self.holder.kill();
         let _it_ended = self.holder.wait();
     }
 }
 
-fn hosts(options: &Options) -> Vec<(String, Kind)> {
-    let dead = (0..options.dead).map(|at| if at % 2 == 0 { Kind::Silent } else { Kind::Refusing });
-    let slow = (0..options.slow).map(|_| Kind::Slow);
-    let lies = [Kind::OtherHost, Kind::OtherDriver, Kind::OtherAnswer];
+fn list_hosts(options: &Options) -> Vec<(String, HostKind)> {
+    let dead =
+        (0..options.dead).map(|at| if at % 2 == 0 { HostKind::Silent } else { HostKind::Refusing });
+    let slow = (0..options.slow).map(|_| HostKind::Slow);
+    let lies = [HostKind::OtherHost, HostKind::OtherDriver, HostKind::OtherAnswer];
     let lying = (0..options.lying).map(|at| lies[at % lies.len()]);
     let well = options.hosts.saturating_sub(options.dead + options.slow + options.lying);
-    let kinds = dead.chain(slow).chain((0..well).map(|_| Kind::Well)).chain(lying);
+    let kinds = dead.chain(slow).chain((0..well).map(|_| HostKind::Well)).chain(lying);
     kinds.enumerate().map(|(at, kind)| (format!("h{}", at + 1), kind)).collect()
 }
 
@@ -310,12 +315,12 @@ mod tests {
 
     #[test]
     fn rack_has_as_many_as_asked() {
-        let hosts = hosts(&Options::sample());
-        let count = |kinds: &[Kind]| hosts.iter().filter(|(_, it)| kinds.contains(it)).count();
+        let hosts = list_hosts(&Options::sample());
+        let count = |kinds: &[HostKind]| hosts.iter().filter(|(_, it)| kinds.contains(it)).count();
         assert_eq!(hosts.len(), 24);
-        assert_eq!(count(&[Kind::Silent, Kind::Refusing]), 3);
-        assert_eq!(count(&[Kind::Slow]), 2);
-        assert_eq!(count(&[Kind::Well]), 18);
-        assert_eq!(hosts[23], ("h24".to_owned(), Kind::OtherHost));
+        assert_eq!(count(&[HostKind::Silent, HostKind::Refusing]), 3);
+        assert_eq!(count(&[HostKind::Slow]), 2);
+        assert_eq!(count(&[HostKind::Well]), 18);
+        assert_eq!(hosts[23], ("h24".to_owned(), HostKind::OtherHost));
     }
 }

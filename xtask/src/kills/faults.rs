@@ -9,9 +9,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use latput_units::Rng;
+use latput_units::SeededRng;
 
-use super::{Bench, Case, Count, Victim, difference, finish, pick};
+use super::{
+    KillBench, KillCase, KillVictim, VictimCounts, diff_lines, pick_random, wait_for_exit,
+};
 
 /// Kinds of system calls that a change, its watchers, a restore and a confirmation are made of.
 const CALLS: &[&str] = &[
@@ -52,7 +54,7 @@ const NEIGHBOUR_WAITS: Duration = Duration::from_secs(15);
 
 /// A fault of a process and those that it starts.
 #[derive(Debug)]
-struct Fault {
+struct SyscallFault {
     calls: &'static str,
     /// `error=EIO`, or a stall.
     what: String,
@@ -60,18 +62,18 @@ struct Fault {
     last: usize,
 }
 
-impl Fault {
-    fn draw(rng: &mut Rng) -> Self {
-        let calls = *pick(rng, CALLS);
-        let is_stall = rng.below(12) == 0 && !CALLS_OF_THREADS.contains(&calls);
-        let within = if rng.below(2) == 0 { 12 } else { 150 };
-        let first = 1 + rng.below(within);
+impl SyscallFault {
+    fn from_rng(rng: &mut SeededRng) -> Self {
+        let calls = *pick_random(rng, CALLS);
+        let is_stall = rng.next_below(12) == 0 && !CALLS_OF_THREADS.contains(&calls);
+        let within = if rng.next_below(2) == 0 { 12 } else { 150 };
+        let first = 1 + rng.next_below(within);
         let what = if is_stall {
             "delay_enter=10s".to_owned()
         } else {
-            format!("error={}", pick(rng, ERRORS))
+            format!("error={}", pick_random(rng, ERRORS))
         };
-        let length = if is_stall { 1 } else { *pick(rng, SERIES) };
+        let length = if is_stall { 1 } else { *pick_random(rng, SERIES) };
         Self { calls, what, first, last: first + length - 1 }
     }
 
@@ -81,39 +83,48 @@ impl Fault {
     }
 
     /// strace before a command.
-    fn before(&self, bench: &Bench) -> Command {
+    fn strace_command(&self, bench: &KillBench) -> Command {
         let Self { calls, what, first, last } = self;
-        let mut command = bench.pair.program(0, Path::new("strace"));
+        let mut command = bench.pair.namespace_command(0, Path::new("strace"));
         command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
         command.args(["-e", &format!("inject={calls}:{what}:when={first}..{last}")]);
-        command.arg(bench.latput());
+        command.arg(bench.latput_path());
         command
     }
 }
 
-impl Bench {
+impl KillBench {
     /// Has a fault hit one party, and compares; gives the fault's name.
     pub(super) fn fault_one(
         &self,
-        case: &Case,
-        rng: &mut Rng,
-        count: &mut Count,
+        case: &KillCase,
+        rng: &mut SeededRng,
+        count: &mut VictimCounts,
     ) -> Result<String> {
-        let fault = Fault::draw(rng);
-        let result = if case.victim == Victim::BesideFault {
-            let victims =
-                [Victim::SetFault, Victim::RestoreFault, Victim::ConfirmFault, Victim::UndoFault];
-            let own = Case { victim: *pick(rng, &victims), ..case.clone() };
+        let fault = SyscallFault::from_rng(rng);
+        let result = if case.victim == KillVictim::BesideFault {
+            let victims = [
+                KillVictim::SetFault,
+                KillVictim::RestoreFault,
+                KillVictim::ConfirmFault,
+                KillVictim::UndoFault,
+            ];
+            let own = KillCase { victim: *pick_random(rng, &victims), ..case.clone() };
             self.fault_beside(&own, &fault, count).with_context(|| format!("{:?}", own.victim))
         } else {
-            before_of(self, case).and_then(|before| self.fault(case, &fault, before, count))
+            before_of(self, case).and_then(|before| self.inject_fault(case, &fault, before, count))
         };
         result.with_context(|| format!("{fault:?}"))?;
         Ok(fault.name().to_owned())
     }
 
     /// Another owner's change of another interface waits meanwhile, and goes back at its deadline.
-    fn fault_beside(&self, case: &Case, fault: &Fault, count: &mut Count) -> Result<()> {
+    fn fault_beside(
+        &self,
+        case: &KillCase,
+        fault: &SyscallFault,
+        count: &mut VictimCounts,
+    ) -> Result<()> {
         let before = before_of(self, case)?;
         self.pair.add_neighbour()?;
         let neighbour_before = self.pair.look_at_neighbour()?;
@@ -121,17 +132,17 @@ impl Bench {
         let words = ["set", "w0", "mtu=1400", "txqueuelen=700", "gro=off", "--confirm-within"];
         let mut words: Vec<String> = words.map(str::to_owned).into();
         words.push(format!("{}s", NEIGHBOUR_WAITS.as_secs()));
-        let set = self.pair.latput(&words).env("SUDO_USER", "neighbour").spawn()?;
-        ensure!(finish(set)? == Some(0), "the other owner's change failed");
+        let set = self.pair.latput_command(&words).env("SUDO_USER", "neighbour").spawn()?;
+        ensure!(wait_for_exit(set)? == Some(0), "the other owner's change failed");
         let waiting = self.pair.look_at_neighbour()?;
         ensure!(waiting != neighbour_before, "the other owner's change changed nothing");
-        self.fault(case, fault, before, count)?;
+        self.inject_fault(case, fault, before, count)?;
         let now = self.pair.look_at_neighbour()?;
         if began.elapsed() < NEIGHBOUR_WAITS {
             ensure!(
                 now == waiting && self.pair.has_neighbour_checkpoint(),
                 "the other owner's change did not stay:\n{}",
-                difference(&waiting, &now)
+                diff_lines(&waiting, &now)
             );
             count.beside += 1;
         }
@@ -141,86 +152,95 @@ impl Bench {
         ensure!(
             after == neighbour_before,
             "the other owner's change did not go back:\n{}",
-            difference(&neighbour_before, &after)
+            diff_lines(&neighbour_before, &after)
         );
         Ok(())
     }
 
-    fn fault(&self, case: &Case, fault: &Fault, before: String, count: &mut Count) -> Result<()> {
+    fn inject_fault(
+        &self,
+        case: &KillCase,
+        fault: &SyscallFault,
+        before: String,
+        count: &mut VictimCounts,
+    ) -> Result<()> {
         let word = match case.victim {
-            Victim::SetFault if fault.first.is_multiple_of(3) => {
-                let code = self.run_faulty(fault, &case.set(&[]), count)?;
+            KillVictim::SetFault if fault.first.is_multiple_of(3) => {
+                let code = self.run_faulty(fault, &case.set_arguments(&[]), count)?;
                 if code == Some(0) {
                     count.committed += 1;
                     return Ok(());
                 }
-                return self.check(case, &before, count);
+                return self.restore_and_compare(case, &before, count);
             }
-            Victim::SetFault => {
-                self.run_faulty(fault, &case.set(&["--confirm-within", "1s"]), count)?;
+            KillVictim::SetFault => {
+                self.run_faulty(fault, &case.set_arguments(&["--confirm-within", "1s"]), count)?;
                 self.pair.settle()?;
                 ensure!(!self.pair.has_checkpoint(), "the watchers left a checkpoint");
-                return self.same(&before, "without `latput restore`");
+                return self.check_unchanged(&before, "without `latput restore`");
             }
-            Victim::UndoFault => return self.fault_undo(case, fault, &before, count),
-            Victim::RestoreFault => "restore",
+            KillVictim::UndoFault => return self.fault_undo(case, fault, &before, count),
+            KillVictim::RestoreFault => "restore",
             _ => "confirm",
         };
-        if !self.whole(&case.set(&["--confirm-within", "60s"]))? {
+        if !self.run_latput(&case.set_arguments(&["--confirm-within", "60s"]))? {
             count.refused += 1;
-            return self.same(&before, "after a refusal");
+            return self.check_unchanged(&before, "after a refusal");
         }
         self.run_faulty(fault, &[word.to_owned()], count)?;
-        self.check(case, &before, count)
+        self.restore_and_compare(case, &before, count)
     }
 
     /// An undo is whole or not at all; with a deadline it goes forward again.
     fn fault_undo(
         &self,
-        case: &Case,
-        fault: &Fault,
+        case: &KillCase,
+        fault: &SyscallFault,
         before: &str,
-        count: &mut Count,
+        count: &mut VictimCounts,
     ) -> Result<()> {
-        if !self.whole(&case.set(&[]))? {
+        if !self.run_latput(&case.set_arguments(&[]))? {
             count.refused += 1;
-            return self.same(before, "after a refusal");
+            return self.check_unchanged(before, "after a refusal");
         }
-        let made = self.pair.look()?;
+        let made = self.pair.read_interfaces()?;
         let waits = case.setting.len().is_multiple_of(2);
         let words = ["undo", "--confirm-within", "1s"].map(str::to_owned);
         let code = self.run_faulty(fault, if waits { &words } else { &words[..1] }, count)?;
         if !waits {
             ensure!(
-                finish(self.pair.latput(&["restore".to_owned()]).spawn()?)? == Some(0),
+                wait_for_exit(self.pair.latput_command(&["restore".to_owned()]).spawn()?)?
+                    == Some(0),
                 "restore"
             );
         }
         self.pair.settle()?;
         ensure!(!self.pair.has_checkpoint(), "a checkpoint of the undo is left");
-        let after = self.pair.look()?;
+        let after = self.pair.read_interfaces()?;
         if after == made && (waits || code != Some(0) || made == before) {
             return Ok(());
         }
-        ensure!(!waits, "the undo did not go forward again:\n{}", difference(&made, &after));
+        ensure!(!waits, "the undo did not go forward again:\n{}", diff_lines(&made, &after));
         count.committed += 1;
-        self.same(before, "by an undo")
+        self.check_unchanged(before, "by an undo")
     }
 
     /// Runs latput with the fault to its end; its exit code.
     fn run_faulty(
         &self,
-        fault: &Fault,
+        fault: &SyscallFault,
         words: &[String],
-        count: &mut Count,
+        count: &mut VictimCounts,
     ) -> Result<Option<i32>> {
-        let code = finish(fault.before(self).args(words).spawn().context("cannot start strace")?)?;
+        let code = wait_for_exit(
+            fault.strace_command(self).args(words).spawn().context("cannot start strace")?,
+        )?;
         count.in_the_middle += u64::from(code != Some(0));
         Ok(code)
     }
 }
 
-fn before_of(bench: &Bench, case: &Case) -> Result<String> {
+fn before_of(bench: &KillBench, case: &KillCase) -> Result<String> {
     bench.pair.new_pair(case.baseline)?;
-    bench.pair.look()
+    bench.pair.read_interfaces()
 }

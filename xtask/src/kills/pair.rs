@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::workspace::output;
+use crate::workspace::capture_output;
 
 const NAPI: &str = include_str!("napi.py");
 /// Everything that a knob of a veth could have moved, as others than latput see it.
@@ -43,8 +43,9 @@ impl VethPair {
         std::fs::create_dir_all(folder).context("cannot make the folder of the bench")?;
         let napi = folder.join("napi.py");
         std::fs::write(&napi, NAPI).context("cannot write the script")?;
-        let python =
-            output(Command::new("python3").args(["-c", "import sys; print(sys.executable)"]))?;
+        let python = capture_output(
+            Command::new("python3").args(["-c", "import sys; print(sys.executable)"]),
+        )?;
         let hold = || {
             let script = "mount -t sysfs sysfs /sys && echo ready && exec cat";
             let mut child = Command::new("unshare")
@@ -69,22 +70,22 @@ impl VethPair {
     }
 
     /// The words before a command that runs in the first or the second namespace.
-    pub fn via(&self, host: usize) -> [String; 5] {
+    pub fn nsenter_arguments(&self, host: usize) -> [String; 5] {
         let pid = self.holders[host].id().to_string();
         ["nsenter", "-t", &pid, "-n", "-m"].map(str::to_owned)
     }
 
     /// A program in the first or the second namespace, with our state folder and without output.
-    pub fn program(&self, host: usize, program: &Path) -> Command {
-        let [nsenter, words @ ..] = self.via(host);
+    pub fn namespace_command(&self, host: usize, program: &Path) -> Command {
+        let [nsenter, words @ ..] = self.nsenter_arguments(host);
         let mut command = Command::new(nsenter);
         command.args(words).arg(program);
-        self.ours(&mut command);
+        self.configure_command(&mut command);
         command
     }
 
     /// Gives a command our state folder, and no input and output.
-    pub fn ours<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+    pub fn configure_command<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command
             .env("LATPUT_STATE_DIR", &self.state)
             .env_remove("SUDO_USER")
@@ -104,15 +105,15 @@ impl VethPair {
     }
 
     /// latput in the first namespace.
-    pub fn latput(&self, words: &[String]) -> Command {
-        let mut command = self.program(0, &self.latput);
+    pub fn latput_command(&self, words: &[String]) -> Command {
+        let mut command = self.namespace_command(0, &self.latput);
         command.args(words);
         command
     }
 
     /// A shell script in one of them; its output. Fails where the script does.
-    pub fn script(&self, host: usize, script: &str) -> Result<String> {
-        let mut command = self.program(host, Path::new("sh"));
+    pub fn run_script(&self, host: usize, script: &str) -> Result<String> {
+        let mut command = self.namespace_command(host, Path::new("sh"));
         let ran = command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let ran = ran.output().context("cannot start nsenter")?;
         let error = String::from_utf8_lossy(&ran.stderr);
@@ -122,10 +123,10 @@ impl VethPair {
 
     /// A new pair, `v0` in each namespace, with addresses, after `before` in the first.
     pub fn new_pair(&self, before: &str) -> Result<()> {
-        let _none_yet = self.script(0, "ip link del v0");
+        let _none_yet = self.run_script(0, "ip link del v0");
         let _none_yet = std::fs::remove_dir_all(&self.state);
         let other = self.holders[1].id();
-        self.script(
+        self.run_script(
             0,
             &format!(
                 "ip link add v0 numtxqueues 2 numrxqueues 2 type veth \
@@ -133,15 +134,15 @@ impl VethPair {
                  ip addr add 10.77.0.1/24 dev v0; ip link set v0 up; ethtool -K v0 gro on"
             ),
         )?;
-        self.script(1, "ip addr add 10.77.0.2/24 dev v0; ip link set v0 up")?;
-        self.script(0, before)?;
+        self.run_script(1, "ip addr add 10.77.0.2/24 dev v0; ip link set v0 up")?;
+        self.run_script(0, before)?;
         Ok(())
     }
 
     /// Adds `w0` to the first namespace, beside `v0`.
     pub fn add_neighbour(&self) -> Result<()> {
-        let _none_yet = self.script(0, "ip link del w0");
-        self.script(
+        let _none_yet = self.run_script(0, "ip link del w0");
+        self.run_script(
             0,
             &format!(
                 "ip link add w0 index {NEIGHBOUR} numtxqueues 2 numrxqueues 2 type veth peer name w1; \
@@ -152,45 +153,45 @@ impl VethPair {
     }
 
     /// State of `v0` by foreign tools, in both namespaces.
-    pub fn look(&self) -> Result<String> {
+    pub fn read_interfaces(&self) -> Result<String> {
         let script = format!("{LOOK}{LOOK_ABOVE}");
-        Ok(format!("{}{}", self.script(0, &script)?, self.script(1, &script)?))
+        Ok(format!("{}{}", self.run_script(0, &script)?, self.run_script(1, &script)?))
     }
 
     /// State of `w0` by foreign tools.
     pub fn look_at_neighbour(&self) -> Result<String> {
-        self.script(0, &LOOK.replace("v0", "w0"))
+        self.run_script(0, &LOOK.replace("v0", "w0"))
     }
 
     /// Whether latput has a checkpoint of another interface than `w0`.
     pub fn has_checkpoint(&self) -> bool {
-        self.checkpoints().iter().any(|name| !is_of_neighbour(name))
+        self.list_checkpoints().iter().any(|name| !is_of_neighbour(name))
     }
 
     /// Whether latput has a checkpoint of `w0`.
     pub fn has_neighbour_checkpoint(&self) -> bool {
-        self.checkpoints().iter().any(|name| is_of_neighbour(name))
+        self.list_checkpoints().iter().any(|name| is_of_neighbour(name))
     }
 
-    fn checkpoints(&self) -> Vec<String> {
+    fn list_checkpoints(&self) -> Vec<String> {
         let files = std::fs::read_dir(self.state.join("checkpoints")).into_iter().flatten();
         let names = files.flatten().filter_map(|file| file.file_name().into_string().ok());
         names.filter_map(|name| Some(name.strip_suffix(".json")?.to_owned())).collect()
     }
 
     /// The processes with our state folder in their environment: latputs, and what stands before them.
-    pub fn processes(&self) -> Vec<u32> {
+    pub fn list_processes(&self) -> Vec<u32> {
         processes_of(&self.state)
     }
 
     /// Those of them that run latput with this as a word of their command.
-    pub fn latputs(&self, word: &str) -> Vec<u32> {
+    pub fn find_latput_processes(&self, word: &str) -> Vec<u32> {
         let runs = |pid: &u32| {
             let words = words_of(*pid);
             words.first().is_some_and(|program| !program.ends_with("nsenter"))
                 && words.iter().skip(1).any(|one| one == word)
         };
-        let mut found = self.processes();
+        let mut found = self.list_processes();
         found.retain(runs);
         found
     }
@@ -208,7 +209,7 @@ impl VethPair {
     fn settle_but(&self, may_stay: impl Fn(u32) -> bool) -> Result<()> {
         let deadline = Instant::now() + END;
         loop {
-            let mut left = self.processes();
+            let mut left = self.list_processes();
             left.retain(|pid| !may_stay(*pid));
             if left.is_empty() {
                 return Ok(());
@@ -228,8 +229,8 @@ impl VethPair {
 
 impl Drop for VethPair {
     fn drop(&mut self) {
-        for pid in self.processes() {
-            kill(pid);
+        for pid in self.list_processes() {
+            kill_process(pid);
         }
         for holder in &mut self.holders {
             let _it_ended = holder.kill();
@@ -268,7 +269,7 @@ fn has_state(pid: u32, state: &Path) -> bool {
 }
 
 /// `kill -9`.
-pub fn kill(pid: u32) {
+pub fn kill_process(pid: u32) {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {
         let _it_ended = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

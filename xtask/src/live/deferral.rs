@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail};
 use latput_stats::order::middle;
 
-use super::traffic::{ForeignTraffic, POLLS, Shown};
+use super::traffic::{ForeignTraffic, POLLS, TrafficFigures};
 
 /// The deferrals that are tried first, in percent of today's.
 const TRIED_PERCENT: &[u32] = &[105, 110, 120, 135, 150, 200, 300, 400];
@@ -31,7 +31,7 @@ pub(super) enum OutsideFigure {
 }
 
 impl OutsideFigure {
-    fn read(self, shown: &Shown) -> f64 {
+    fn read(self, shown: &TrafficFigures) -> f64 {
         match self {
             Self::Tail => shown.p99_ns,
             Self::PacketCpu => shown.packet_cpu_ns,
@@ -58,7 +58,7 @@ pub(super) struct Deferral {
 
 impl Deferral {
     /// A factor of so many settings that all defer so, beside today's.
-    pub(super) fn factor(&self, settings: u32) -> String {
+    pub(super) fn format_factor(&self, settings: u32) -> String {
         let level = |us, polls| format!("[\"{us}us\", {polls}]");
         let others = (POLLS + 1..=POLLS + settings).map(|polls| level(self.microseconds, polls));
         let levels: Vec<String> =
@@ -75,13 +75,13 @@ impl Deferral {
 }
 
 /// The effects of today's deferral, which has none, and of each that is tried first.
-pub(super) struct Sweep(Vec<(u32, [f64; 2])>);
+pub(super) struct DeferralSweep(Vec<(u32, [f64; 2])>);
 
-impl Sweep {
+impl DeferralSweep {
     pub(super) fn run(traffic: &ForeignTraffic<'_>) -> Result<Self> {
         let one = |percent: &u32| {
             let microseconds = traffic.today_us * percent / 100;
-            let logs = effects(traffic, microseconds, 1)?;
+            let logs = measure_effects(traffic, microseconds, 1)?;
             let [tail, cpu] = logs.map(|log| 100.0 * log.exp_m1());
             println!(
                 "deferral of {microseconds} us: p99 {tail:+.0}%, CPU time of a packet {cpu:+.0}%"
@@ -95,14 +95,14 @@ impl Sweep {
     }
 
     /// The deferral after which a figure is so many times today's.
-    pub(super) fn find(
+    pub(super) fn find_deferral(
         &self,
         traffic: &ForeignTraffic<'_>,
         figure: OutsideFigure,
         wanted: f64,
     ) -> Result<Deferral> {
         let wanted_log = wanted.ln();
-        let [mut low, mut high] = self.around(figure, wanted_log).with_context(|| {
+        let [mut low, mut high] = self.bracket_effect(figure, wanted_log).with_context(|| {
             format!(
                 "no deferral that was tried makes the {} {wanted} times as large",
                 figure.name()
@@ -117,7 +117,7 @@ impl Sweep {
                 reason = "a part of microseconds"
             )]
             let between = low.0 + (width * part.clamp(0.1, 0.9)).round() as u32;
-            let found = Deferral::measured(traffic, figure, between)?;
+            let found = Deferral::from_measurement(traffic, figure, between)?;
             if (found.ratio - wanted).abs() <= TOLERANCE {
                 return Ok(found);
             }
@@ -135,7 +135,7 @@ impl Sweep {
     }
 
     /// The last deferral with less than the wanted effect, and the first with more.
-    fn around(&self, figure: OutsideFigure, wanted_log: f64) -> Option<[(u32, f64); 2]> {
+    fn bracket_effect(&self, figure: OutsideFigure, wanted_log: f64) -> Option<[(u32, f64); 2]> {
         let of_figure =
             |(microseconds, logs): &(u32, [f64; 2])| (*microseconds, logs[figure as usize]);
         let mut neighbours =
@@ -146,12 +146,12 @@ impl Sweep {
 
 impl Deferral {
     /// True effect of a deferral on a figure.
-    pub(super) fn measured(
+    pub(super) fn from_measurement(
         traffic: &ForeignTraffic<'_>,
         figure: OutsideFigure,
         microseconds: u32,
     ) -> Result<Self> {
-        let log = effects(traffic, microseconds, TURNS)?[figure as usize];
+        let log = measure_effects(traffic, microseconds, TURNS)?[figure as usize];
         let found = Self { microseconds, today_us: traffic.today_us, figure, ratio: log.exp() };
         println!("measured: {}", found.in_words());
         Ok(found)
@@ -159,12 +159,16 @@ impl Deferral {
 }
 
 /// The logarithms of the figures under a deferral over today's: the medians of turns of both.
-fn effects(traffic: &ForeignTraffic<'_>, microseconds: u32, turns: u32) -> Result<[f64; 2]> {
+fn measure_effects(
+    traffic: &ForeignTraffic<'_>,
+    microseconds: u32,
+    turns: u32,
+) -> Result<[f64; 2]> {
     let mut logs = [Vec::new(), Vec::new()];
     for turn in 0..turns {
         let under = |deferral| {
-            traffic.defer(deferral)?;
-            traffic.shown(LOOK_S)
+            traffic.set_deferral(deferral)?;
+            traffic.measure_figures(LOOK_S)
         };
         // The order changes, so that a steady drift of the load cancels out.
         let (today, other) = if turn % 2 == 0 {
@@ -178,14 +182,14 @@ fn effects(traffic: &ForeignTraffic<'_>, microseconds: u32, turns: u32) -> Resul
             logs.push((figure.read(&other) / figure.read(&today)).ln());
         }
     }
-    traffic.defer(traffic.today_us)?;
+    traffic.set_deferral(traffic.today_us)?;
     Ok(logs.map(|logs| middle(logs).expect("there are turns")))
 }
 
 /// The slice that shows a longer tail, in seconds, by how much the tail varies from second to second.
 pub(super) fn slice_for_tail(traffic: &ForeignTraffic<'_>) -> Result<f64> {
-    let looks = (0..NOISE_LOOKS).map(|_| Ok(traffic.shown(1)?.p99_ns));
-    let noise_1s = noise(&looks.collect::<Result<Vec<f64>>>()?);
+    let looks = (0..NOISE_LOOKS).map(|_| Ok(traffic.measure_figures(1)?.p99_ns));
+    let noise_1s = estimate_noise(&looks.collect::<Result<Vec<f64>>>()?);
     let seconds = slice_s(noise_1s);
     println!(
         "p99 of requests differs by {:.1}% between neighbouring seconds: slices of {seconds:.1} s",
@@ -195,7 +199,7 @@ pub(super) fn slice_for_tail(traffic: &ForeignTraffic<'_>) -> Result<f64> {
 }
 
 /// Root of the mean square of the logarithms of ratios of neighbours, of which every other is used.
-fn noise(looks: &[f64]) -> f64 {
+fn estimate_noise(looks: &[f64]) -> f64 {
     let logs: Vec<f64> = looks.chunks_exact(2).map(|pair| (pair[1] / pair[0]).ln()).collect();
     (logs.iter().map(|log| log * log).sum::<f64>() / logs.len().max(1) as f64).sqrt()
 }
@@ -210,17 +214,24 @@ mod tests {
 
     #[test]
     fn slice_length_follows_the_noise() {
-        assert!(noise(&[100.0, 110.0, 90.0, 99.0]) > 0.09);
+        assert!(estimate_noise(&[100.0, 110.0, 90.0, 99.0]) > 0.09);
         assert!((slice_s(0.044) - 4.0).abs() < 1e-9);
         assert!((slice_s(0.0) - 1.0).abs() < 1e-9 && (slice_s(9.0) - 6.0).abs() < 1e-9);
     }
 
     #[test]
     fn deferrals_surround_the_effect() {
-        let sweep =
-            Sweep(vec![(10, [0.0; 2]), (20, [0.0, 0.01]), (40, [0.1, -0.05]), (80, [0.3, -0.2])]);
-        assert_eq!(sweep.around(OutsideFigure::Tail, 0.2), Some([(40, 0.1), (80, 0.3)]));
-        assert_eq!(sweep.around(OutsideFigure::PacketCpu, -0.1), Some([(40, -0.05), (80, -0.2)]));
-        assert_eq!(sweep.around(OutsideFigure::Tail, 0.5), None);
+        let sweep = DeferralSweep(vec![
+            (10, [0.0; 2]),
+            (20, [0.0, 0.01]),
+            (40, [0.1, -0.05]),
+            (80, [0.3, -0.2]),
+        ]);
+        assert_eq!(sweep.bracket_effect(OutsideFigure::Tail, 0.2), Some([(40, 0.1), (80, 0.3)]));
+        assert_eq!(
+            sweep.bracket_effect(OutsideFigure::PacketCpu, -0.1),
+            Some([(40, -0.05), (80, -0.2)])
+        );
+        assert_eq!(sweep.bracket_effect(OutsideFigure::Tail, 0.5), None);
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::WARMUP;
-use crate::peers::lab::{CLIENT, INTERFACE, Lab, Running, SERVER, SERVER_ADDRESS};
+use crate::peers::lab::{CLIENT, INTERFACE, Lab, RunningProcess, SERVER, SERVER_ADDRESS};
 
 const SCRIPT: &str = include_str!("traffic.py");
 /// The client's address: its histogram is served there.
@@ -26,13 +26,13 @@ pub(super) struct ForeignTraffic<'a> {
     script: String,
     /// Today's deferral of the server's NAPI, microseconds.
     pub(super) today_us: u32,
-    _server: Running,
-    _client: Running,
+    _server: RunningProcess,
+    _client: RunningProcess,
 }
 
 /// Figures of a stretch of time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shown {
+pub(super) struct TrafficFigures {
     /// 99th percentile of the requests' times, as the client tells it.
     pub(super) p99_ns: f64,
     /// Busy time of the server's CPU for a packet that it took or sent.
@@ -58,14 +58,14 @@ impl<'a> ForeignTraffic<'a> {
         let client =
             lab.start_in(CLIENT, &words("client", &[&at[..], &load, &metrics].concat()))?;
         client.wait_until_listening(METRICS_PORT)?;
-        lab.sleep(WARMUP)?;
+        lab.sleep_interruptible(WARMUP)?;
         let traffic = Self { lab, script, today_us, _server: server, _client: client };
-        traffic.defer(today_us)?;
+        traffic.set_deferral(today_us)?;
         Ok(traffic)
     }
 
     /// Figures of the next seconds.
-    pub(super) fn shown(&self, seconds: u32) -> Result<Shown> {
+    pub(super) fn measure_figures(&self, seconds: u32) -> Result<TrafficFigures> {
         let counts = || {
             let idle = idle_us(&self.lab.server_cpus)?;
             Ok::<_, anyhow::Error>((Instant::now(), idle, self.lab.packets_sent()?))
@@ -84,18 +84,18 @@ impl<'a> ForeignTraffic<'a> {
         let busy_us = (ended - begun).as_micros() as f64 - later_idle.saturating_sub(idle) as f64;
         // The server takes what the client sends, and answers each.
         let packet_cpu_ns = 1e3 * busy_us / (2.0 * later_packets.saturating_sub(packets) as f64);
-        Ok(Shown { p99_ns, packet_cpu_ns })
+        Ok(TrafficFigures { p99_ns, packet_cpu_ns })
     }
 
     /// Puts a deferral of the server's NAPI in force.
-    pub(super) fn defer(&self, microseconds: u32) -> Result<()> {
+    pub(super) fn set_deferral(&self, microseconds: u32) -> Result<()> {
         let [latput, timeout, defer] = [
-            self.lab.latput(),
+            self.lab.latput_path(),
             format!("gro-flush-timeout={microseconds}us"),
             format!("napi-defer-hard-irqs={POLLS}"),
         ];
         self.lab.output_of(SERVER, [&latput, "set", INTERFACE, &timeout, &defer])?;
-        self.lab.sleep(Duration::from_millis(300))
+        self.lab.sleep_interruptible(Duration::from_millis(300))
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Tuner<'a> {
 
 impl Tuner<'_> {
     /// Tunes a factor of one of the lab's hosts, and gives what became of each setting but today's.
-    pub(super) fn tuned(
+    pub(super) fn run_tune(
         &self,
         host: &str,
         factor: &str,
@@ -62,11 +62,11 @@ impl Tuner<'_> {
         let deadline = Instant::now() + RUN_WITHIN;
         let tune = ["tune", &plan, &host, "-o", &results, "--report", &page];
         self.lab.run_latput(&tune, deadline)?;
-        let report = self.lab.report(&results, deadline)?;
+        let report = self.lab.read_report(&results, deadline)?;
         for note in report_notes(&report) {
             println!("  {note}");
         }
-        let found = comparisons(&report)?;
+        let found = parse_comparisons(&report)?;
         for one in &found {
             println!("  {one:?}");
         }
@@ -79,7 +79,7 @@ fn report_notes(report: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// Reads each setting but today's from the document of a run.
-fn comparisons(report: &Value) -> Result<Vec<TunedSetting>> {
+fn parse_comparisons(report: &Value) -> Result<Vec<TunedSetting>> {
     let list = |value: &Value| value.as_array().cloned();
     let runs = list(&report["runs"]).context("the report has no runs")?;
     let cells = list(&report["cells"]).context("the report has no cells")?;
@@ -139,11 +139,13 @@ mod tests {
                 { "setting": 2, "against_first_ratio": { "sut_packet_cpu_ns": { "low": 0.8, "high": 0.9 } } },
             ],
         });
-        let [banned, set] = &comparisons(&report).unwrap()[..] else { panic!("two settings") };
+        let [banned, set] = &parse_comparisons(&report).unwrap()[..] else {
+            panic!("two settings")
+        };
         assert!(banned.is_banned && banned.difference.is_none() && !banned.is_set);
         assert_eq!((banned.slices, banned.broken, &banned.back_ms[..]), (1, 1, &[4.5][..]));
         assert!(set.difference == Some(Ordering::Less) && set.is_set && !set.is_banned);
         assert_eq!((set.slices, set.broken), (2, 0));
-        assert!(comparisons(&json!({})).is_err());
+        assert!(parse_comparisons(&json!({})).is_err());
     }
 }

@@ -7,23 +7,23 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use latput_stats::order::middle;
-use latput_units::Rng;
+use latput_units::SeededRng;
 use serde_json::Value;
 
 use super::{
-    INTERFACE, Load, Phase, Running, Sample, ask, beside, measure, start_daemon, status,
-    wait_for_rest,
+    INTERFACE, LoadPhase, LoadSample, RunningProcess, TrafficLoad, measure_fixed_delay,
+    measure_loads, read_status, run_latput, start_daemon, wait_for_rest,
 };
 use crate::peers::lab::Lab;
 
 /// Phases to draw from: silence, one load, or both.
-const PHASES: [&[Load]; 6] = [
+const PHASES: [&[TrafficLoad]; 6] = [
     &[],
-    &[Load::Requests],
-    &[Load::Requests],
-    &[Load::Bulk],
-    &[Load::Bulk],
-    &[Load::Requests, Load::Bulk],
+    &[TrafficLoad::Requests],
+    &[TrafficLoad::Requests],
+    &[TrafficLoad::Bulk],
+    &[TrafficLoad::Bulk],
+    &[TrafficLoad::Requests, TrafficLoad::Bulk],
 ];
 const PHASE_SECONDS: [u32; 4] = [1, 2, 3, 4];
 /// A process that grows by less has not grown: the allocator keeps a page or two.
@@ -33,7 +33,7 @@ const DRIFT: f64 = 0.1;
 
 /// Share of the machine that a daemon holds.
 #[derive(Clone, Copy, Debug)]
-struct Footprint {
+struct ProcessFootprint {
     resident_bytes: u64,
     descriptors: usize,
     threads: usize,
@@ -43,37 +43,39 @@ struct Footprint {
 
 /// A phase of requests under the daemon, and one as long without it.
 #[derive(Clone, Copy, Debug)]
-struct Turns {
+struct PairedRates {
     at: Duration,
     rate: f64,
     without: f64,
 }
 
 /// Runs the soak and says what it found.
-pub(super) fn run(lab: &Lab, binary: &Path, length: Duration, rng: &mut Rng) -> Result<()> {
-    let knobs = || ask(lab, binary, &["show", INTERFACE, "--json"]).map(|text| settings(&text));
+pub(super) fn run(lab: &Lab, binary: &Path, length: Duration, rng: &mut SeededRng) -> Result<()> {
+    let knobs = || {
+        run_latput(lab, binary, &["show", INTERFACE, "--json"]).map(|text| parse_settings(&text))
+    };
     let before = knobs()??;
     let daemon = start_daemon(lab, binary, "standard")?;
     let begun = Instant::now();
-    let pid = number(&status(lab, binary)?, "pid")?;
-    let mut prints = vec![footprint(pid)?];
+    let pid = read_status_number(&read_status(lab, binary)?, "pid")?;
+    let mut prints = vec![read_footprint(pid)?];
     let mut turns = Vec::new();
     let mut failed = 0;
     while begun.elapsed() < length {
-        let phase = PHASES[rng.below(PHASES.len())];
-        let seconds = PHASE_SECONDS[rng.below(PHASE_SECONDS.len())];
+        let phase = PHASES[rng.next_below(PHASES.len())];
+        let seconds = PHASE_SECONDS[rng.next_below(PHASE_SECONDS.len())];
         if phase.is_empty() {
-            lab.sleep(Duration::from_secs(seconds.into()))?;
+            lab.sleep_interruptible(Duration::from_secs(seconds.into()))?;
         } else {
             let at = begun.elapsed();
-            let measured = if phase == [Load::Requests] {
+            let measured = if phase == [TrafficLoad::Requests] {
                 in_turns(lab, binary, &daemon, seconds, rng)
             } else {
-                measure(lab, phase, seconds).map(|_| None)
+                measure_loads(lab, phase, seconds).map(|_| None)
             };
             match measured {
                 Ok(rates) => {
-                    turns.extend(rates.map(|(rate, without)| Turns { at, rate, without }));
+                    turns.extend(rates.map(|(rate, without)| PairedRates { at, rate, without }));
                 }
                 // A load that does not start on a busy machine says nothing of the daemon.
                 Err(error) => {
@@ -83,16 +85,16 @@ pub(super) fn run(lab: &Lab, binary: &Path, length: Duration, rng: &mut Rng) -> 
                 }
             }
         }
-        prints.push(footprint(pid)?);
-        let status = status(lab, binary)?;
+        prints.push(read_footprint(pid)?);
+        let status = read_status(lab, binary)?;
         let state = status["state"].as_str().unwrap_or_default();
         ensure!(state == "holding", "after {:?} it is {state}: {status}", begun.elapsed());
-        ensure!(number(&status, "failures")? == 0, "changes have failed: {status}");
+        ensure!(read_status_number(&status, "failures")? == 0, "changes have failed: {status}");
     }
-    let status = status(lab, binary)?;
+    let status = read_status(lab, binary)?;
     drop(daemon); // tells it to end, and waits
     let after = knobs()??;
-    report(&prints, &turns, &status, begun.elapsed())?;
+    check_footprints(&prints, &turns, &status, begun.elapsed())?;
     ensure!(after == before, "the setting is not as before: {before:?} and now {after:?}");
     println!("the setting is as it was before");
     Ok(())
@@ -102,17 +104,17 @@ pub(super) fn run(lab: &Lab, binary: &Path, length: Duration, rng: &mut Rng) -> 
 fn in_turns(
     lab: &Lab,
     binary: &Path,
-    daemon: &Running,
+    daemon: &RunningProcess,
     seconds: u32,
-    rng: &mut Rng,
+    rng: &mut SeededRng,
 ) -> Result<Option<(f64, f64)>> {
-    let rate = |samples: Vec<Sample>| samples.first().map(|sample| sample.rate);
-    let with = || measure(lab, &[Load::Requests], seconds).map(rate);
+    let rate = |samples: Vec<LoadSample>| samples.first().map(|sample| sample.rate);
+    let with = || measure_loads(lab, &[TrafficLoad::Requests], seconds).map(rate);
     let without = || {
         wait_for_rest(lab, binary)?;
-        beside(lab, daemon, 0, Phase::Requests, seconds).map(rate)
+        measure_fixed_delay(lab, daemon, 0, LoadPhase::Requests, seconds).map(rate)
     };
-    let (rate, without) = if rng.below(2) == 0 {
+    let (rate, without) = if rng.next_below(2) == 0 {
         let without = without()?;
         (with()?, without)
     } else {
@@ -121,7 +123,12 @@ fn in_turns(
     Ok(rate.zip(without))
 }
 
-fn report(prints: &[Footprint], turns: &[Turns], status: &Value, length: Duration) -> Result<()> {
+fn check_footprints(
+    prints: &[ProcessFootprint],
+    turns: &[PairedRates],
+    status: &Value,
+    length: Duration,
+) -> Result<()> {
     // The first phases fill buffers and tables.
     let settled = prints.get(prints.len() / 5).context("no footprint")?;
     let (first, last) = (prints.first().context("none")?, prints.last().context("none")?);
@@ -133,7 +140,7 @@ fn report(prints: &[Footprint], turns: &[Turns], status: &Value, length: Duratio
         status["changes"],
         status["rx_dropped"]
     );
-    let kib = |print: &Footprint| print.resident_bytes / 1024;
+    let kib = |print: &ProcessFootprint| print.resident_bytes / 1024;
     println!(
         "resident memory {} KiB at the start, {} after a fifth of the time, {} at the end; file descriptors \
          {} to {}; threads {} to {}",
@@ -172,18 +179,18 @@ fn report(prints: &[Footprint], turns: &[Turns], status: &Value, length: Duratio
     Ok(())
 }
 
-fn number(status: &Value, name: &str) -> Result<u64> {
+fn read_status_number(status: &Value, name: &str) -> Result<u64> {
     status[name].as_u64().with_context(|| format!("the status has no {name}"))
 }
 
 /// The knobs of `latput show --json` with their values.
-fn settings(text: &str) -> Result<Vec<(Value, Value)>> {
+fn parse_settings(text: &str) -> Result<Vec<(Value, Value)>> {
     let mut document: Value = serde_json::from_str(text).context("`latput show --json`")?;
     let knobs = document["knobs"].as_array_mut().context("`latput show --json` has no knobs")?;
     Ok(knobs.iter_mut().map(|knob| (knob["name"].take(), knob["values"].take())).collect())
 }
 
-fn footprint(pid: u64) -> Result<Footprint> {
+fn read_footprint(pid: u64) -> Result<ProcessFootprint> {
     let read = |name: &str| {
         let path = format!("/proc/{pid}/{name}");
         fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
@@ -192,20 +199,21 @@ fn footprint(pid: u64) -> Result<Footprint> {
         let path = format!("/proc/{pid}/{name}");
         Ok::<_, anyhow::Error>(fs::read_dir(&path).with_context(|| path)?.count())
     };
-    let (resident_bytes, ticks) = (resident(&read("status")?)?, ticks(&read("stat")?)?);
+    let (resident_bytes, ticks) =
+        (parse_resident_bytes(&read("status")?)?, parse_cpu_ticks(&read("stat")?)?);
     let (descriptors, threads) = (entries("fd")?, entries("task")?);
-    Ok(Footprint { resident_bytes, descriptors, threads, ticks })
+    Ok(ProcessFootprint { resident_bytes, descriptors, threads, ticks })
 }
 
 /// `VmRSS` of `/proc/PID/status`.
-fn resident(text: &str) -> Result<u64> {
+fn parse_resident_bytes(text: &str) -> Result<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
     Ok(number.context("no VmRSS in its status")? * 1024)
 }
 
 /// User and system time of `/proc/PID/stat`, columns 14 and 15; the name before may hold anything.
-fn ticks(text: &str) -> Result<u64> {
+fn parse_cpu_ticks(text: &str) -> Result<u64> {
     let (_, columns) = text.rsplit_once(')').context("no name in its stat")?;
     let mut columns =
         columns.split_whitespace().skip(11).map_while(|word| word.parse::<u64>().ok());
@@ -218,18 +226,18 @@ mod tests {
 
     #[test]
     fn proc_figures_are_read_despite_name() {
-        assert_eq!(resident("Name:\tx\nVmRSS:\t    1234 kB\n").unwrap(), 1234 * 1024);
-        assert!(resident("VmRSS:\t1234\n").is_err());
+        assert_eq!(parse_resident_bytes("Name:\tx\nVmRSS:\t    1234 kB\n").unwrap(), 1234 * 1024);
+        assert!(parse_resident_bytes("VmRSS:\t1234\n").is_err());
         let stat = "7 (a) b c) S 1 2 3 4 5 6 7 8 9 10 40 2 0 0 20";
-        assert_eq!(ticks(stat).unwrap(), 42);
-        assert!(ticks("7 (a) S 1").is_err());
-        let own = footprint(u64::from(std::process::id())).unwrap();
+        assert_eq!(parse_cpu_ticks(stat).unwrap(), 42);
+        assert!(parse_cpu_ticks("7 (a) S 1").is_err());
+        let own = read_footprint(u64::from(std::process::id())).unwrap();
         assert!(own.resident_bytes > 0 && own.descriptors > 0 && own.threads > 0);
     }
 
     #[test]
     fn growth_and_leaks_fail() {
-        let at = |resident_bytes, descriptors| Footprint {
+        let at = |resident_bytes, descriptors| ProcessFootprint {
             resident_bytes,
             descriptors,
             threads: 1,
@@ -238,7 +246,7 @@ mod tests {
         let check = |last| {
             let settled = at(5 << 20, 8);
             let prints = [at(1 << 20, 8), settled, settled, settled, settled, last];
-            report(&prints, &[], &Value::Null, Duration::from_secs(60))
+            check_footprints(&prints, &[], &Value::Null, Duration::from_secs(60))
         };
         check(at(5 << 20, 8)).unwrap();
         assert!(check(at(6 << 20, 8)).unwrap_err().to_string().contains("memory"));

@@ -3,17 +3,17 @@
 use latput_stats::order::middle;
 use latput_stats::{Estimate, paired};
 
-use super::{Candidate, Load, PHASES, Phase, Round, Sample};
+use super::{Candidate, LoadPhase, LoadSample, PHASES, Round, TrafficLoad};
 
 const CONFIDENCE: f64 = 0.95;
 /// Most by which the daemon may be worse than the best fixed delay of a phase.
 const WITHIN: f64 = 0.1;
 
 /// The table, and which goals are kept.
-pub(super) fn compare(rounds: &[Round], candidates: &[Candidate]) -> String {
+pub(super) fn render_table(rounds: &[Round], candidates: &[Candidate]) -> String {
     let fixed = |c: &&Candidate| matches!(c, Candidate::Fixed(_));
     let fixed: Vec<Candidate> = candidates.iter().filter(fixed).copied().collect();
-    let single = best(rounds, &fixed, &PHASES);
+    let single = find_best_delay(rounds, &fixed, &PHASES);
     let mut text = format!(
         "\nmedians, and ratios to the fixed delay that was best in the other rounds, with 95% intervals over {} rounds; \
          *: the best over all; the best single delay is {}\n{:<18} {:<14} {:>11} {:>20} {:>9} {:>20} {:>6}\n",
@@ -29,14 +29,14 @@ pub(super) fn compare(rounds: &[Round], candidates: &[Candidate]) -> String {
     );
     let mut missed = Vec::new();
     for phase in PHASES {
-        let oracle = Oracle::new(rounds, &fixed, phase);
+        let oracle = DelayOracle::new(rounds, &fixed, phase);
         for load in phase.loads() {
             for candidate in candidates {
-                let (line, is_within) = row(rounds, *candidate, &oracle, phase, *load);
+                let (line, is_within) = render_row(rounds, *candidate, &oracle, phase, *load);
                 text.push_str(&line);
                 let is_ours = matches!(candidate, Candidate::Goal(_));
                 if is_ours && !is_within {
-                    missed.push(format!("{} in {}", name(*candidate), title(phase, *load)));
+                    missed.push(format!("{} in {}", name(*candidate), format_title(phase, *load)));
                 }
             }
         }
@@ -49,31 +49,31 @@ pub(super) fn compare(rounds: &[Round], candidates: &[Candidate]) -> String {
 }
 
 /// The best fixed delay of a phase.
-struct Oracle {
+struct DelayOracle {
     over_all: Candidate,
     /// For each round the one that was best in the others: among several that are alike, the best of a round is so by
     /// chance too, and would win every comparison there.
     in_others: Vec<Candidate>,
 }
 
-impl Oracle {
-    fn new(rounds: &[Round], fixed: &[Candidate], phase: Phase) -> Self {
+impl DelayOracle {
+    fn new(rounds: &[Round], fixed: &[Candidate], phase: LoadPhase) -> Self {
         let in_others = (0..rounds.len()).map(|left_out| {
             let others = rounds.iter().enumerate().filter(|(idx, _)| *idx != left_out);
-            best(others.map(|(_, round)| round), fixed, &[phase])
+            find_best_delay(others.map(|(_, round)| round), fixed, &[phase])
         });
-        Self { over_all: best(rounds, fixed, &[phase]), in_others: in_others.collect() }
+        Self { over_all: find_best_delay(rounds, fixed, &[phase]), in_others: in_others.collect() }
     }
 }
 
-fn row(
+fn render_row(
     rounds: &[Round],
     candidate: Candidate,
-    oracle: &Oracle,
-    phase: Phase,
-    load: Load,
+    oracle: &DelayOracle,
+    phase: LoadPhase,
+    load: TrafficLoad,
 ) -> (String, bool) {
-    let pairs: Vec<(Sample, Sample)> = rounds
+    let pairs: Vec<(LoadSample, LoadSample)> = rounds
         .iter()
         .zip(&oracle.in_others)
         .filter_map(|(round, oracle)| {
@@ -82,8 +82,8 @@ fn row(
         })
         .collect();
     let own =
-        |figure: fn(&Sample) -> Option<f64>| middle(pairs.iter().filter_map(|p| figure(&p.1)));
-    let ratio = |figure: fn(&Sample) -> Option<f64>| {
+        |figure: fn(&LoadSample) -> Option<f64>| middle(pairs.iter().filter_map(|p| figure(&p.1)));
+    let ratio = |figure: fn(&LoadSample) -> Option<f64>| {
         let both = pairs.iter().filter_map(|(base, own)| figure(base).zip(figure(own)));
         paired::ratio(&both.collect::<Vec<_>>(), CONFIDENCE)
     };
@@ -95,7 +95,7 @@ fn row(
     let tail_us = own(|s| s.tail).map_or_else(|| "-".to_owned(), |ns| format!("{:.0}", ns / 1e3));
     let line = format!(
         "{:<18} {:<14} {:>11.4e} {:>20} {:>9} {:>20} {:>6.2}\n",
-        title(phase, load),
+        format_title(phase, load),
         name(candidate) + if candidate == oracle.over_all { " *" } else { "" },
         own(|s| Some(s.rate)).unwrap_or(0.0),
         shown(&rate),
@@ -109,10 +109,10 @@ fn row(
 }
 
 /// The fixed delay with the highest rates over these phases: by the mean of the logarithms of the medians.
-fn best<'a>(
+fn find_best_delay<'a>(
     rounds: impl IntoIterator<Item = &'a Round>,
     fixed: &[Candidate],
-    phases: &[Phase],
+    phases: &[LoadPhase],
 ) -> Candidate {
     let rounds: Vec<&Round> = rounds.into_iter().collect();
     let score = |candidate: &Candidate| {
@@ -126,7 +126,7 @@ fn best<'a>(
     *best.expect("there are fixed delays")
 }
 
-fn title(phase: Phase, load: Load) -> String {
+fn format_title(phase: LoadPhase, load: TrafficLoad) -> String {
     if phase.loads().len() > 1 {
         format!("{}: {}", phase.name(), load.name())
     } else {
@@ -151,10 +151,11 @@ mod tests {
     #[test]
     fn best_of_phase_is_the_measure() {
         // Requests want no delay, bulk wants some; the daemon does both, or stays at none.
-        let text = table(|phase| if phase == Phase::Bulk { 1.0 } else { 0.99 });
+        let text =
+            render_table_for_share(|phase| if phase == LoadPhase::Bulk { 1.0 } else { 0.99 });
         assert!(text.contains("every phase is within 10%"), "{text}");
         assert!(!text.contains("missed"), "{text}");
-        let text = table(|phase| if phase == Phase::Bulk { 0.7 } else { 1.0 });
+        let text = render_table_for_share(|phase| if phase == LoadPhase::Bulk { 0.7 } else { 1.0 });
         assert!(text.ends_with("missed: goal standard in bulk\n"), "{text}");
     }
 
@@ -163,40 +164,44 @@ mod tests {
         // Two delays that are alike on the whole: each is best in a round of its own.
         let round = |rates: [f64; 3]| {
             let samples = CANDIDATES.iter().zip(rates).map(|(candidate, rate)| {
-                ((*candidate, Phase::Bulk, Load::Bulk), Sample { rate, tail: None, cpu: 0.5 })
+                (
+                    (*candidate, LoadPhase::Bulk, TrafficLoad::Bulk),
+                    LoadSample { rate, tail: None, cpu: 0.5 },
+                )
             });
             samples.collect::<Round>()
         };
         let rounds = [round([130.0, 100.0, 100.0]), round([100.0, 130.0, 100.0])];
-        let oracle = Oracle::new(&rounds, &CANDIDATES[..2], Phase::Bulk);
+        let oracle = DelayOracle::new(&rounds, &CANDIDATES[..2], LoadPhase::Bulk);
         assert_eq!(oracle.in_others, [Candidate::Fixed(100), Candidate::Fixed(0)]);
-        let (line, is_within) = row(&rounds, CANDIDATES[2], &oracle, Phase::Bulk, Load::Bulk);
+        let (line, is_within) =
+            render_row(&rounds, CANDIDATES[2], &oracle, LoadPhase::Bulk, TrafficLoad::Bulk);
         assert!(is_within && line.contains("1.00 [1.00, 1.00]"), "{line}");
     }
 
     /// Three rounds with a little scatter; the daemon has `share` of the best delay's rate.
     #[track_caller]
-    fn table(share: impl Fn(Phase) -> f64) -> String {
+    fn render_table_for_share(share: impl Fn(LoadPhase) -> f64) -> String {
         let mut rounds = Vec::new();
         for scatter in [0.99, 1.0, 1.01] {
             let mut round = Round::new();
             for phase in PHASES {
                 for load in phase.loads() {
                     let of = |candidate| match (candidate, load, phase) {
-                        (Candidate::Fixed(0), Load::Bulk, _) => 50.0,
-                        (Candidate::Fixed(_), Load::Requests, _) => 10.0,
+                        (Candidate::Fixed(0), TrafficLoad::Bulk, _) => 50.0,
+                        (Candidate::Fixed(_), TrafficLoad::Requests, _) => 10.0,
                         (Candidate::Fixed(_), ..) => 100.0,
                         (Candidate::Goal(_), ..) => 100.0 * share(phase) * scatter,
                     };
                     for candidate in CANDIDATES {
                         let rate = of(candidate);
-                        let sample = Sample { rate, tail: Some(1e6 / rate), cpu: 0.5 };
+                        let sample = LoadSample { rate, tail: Some(1e6 / rate), cpu: 0.5 };
                         round.insert((candidate, phase, *load), sample);
                     }
                 }
             }
             rounds.push(round);
         }
-        compare(&rounds, &CANDIDATES)
+        render_table(&rounds, &CANDIDATES)
     }
 }

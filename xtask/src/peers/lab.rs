@@ -37,7 +37,7 @@ pub struct Lab {
     /// Set by Ctrl-C.
     pub stop: Arc<AtomicBool>,
     /// Idles in the sending host, so that its counters can be read from outside.
-    guest: Option<Running>,
+    guest: Option<RunningProcess>,
 }
 
 impl Lab {
@@ -70,10 +70,10 @@ impl Lab {
     }
 
     /// Starts a command as one of the hosts, in a process group of its own.
-    pub fn start_in(&self, host: &str, command: &[String]) -> Result<Running> {
+    pub fn start_in(&self, host: &str, command: &[String]) -> Result<RunningProcess> {
         let mut inside = Command::new(&self.binary);
         inside.args(["lab", "exec", host, "--"]).args(command);
-        Running::start(inside)
+        RunningProcess::start(inside)
     }
 
     /// Whether Linux may hold small sends back and put several into one segment, `TCP_NODELAY` or not
@@ -95,31 +95,31 @@ impl Lab {
     }
 
     /// The path of latput, for commands that run it as one of the hosts.
-    pub fn latput(&self) -> String {
+    pub fn latput_path(&self) -> String {
         self.binary.display().to_string()
     }
 
     /// Starts latput itself on the testbed that the lab is.
-    pub fn start_latput(&self, arguments: &[String]) -> Result<Running> {
+    pub fn start_latput(&self, arguments: &[String]) -> Result<RunningProcess> {
         let mut command = Command::new(&self.binary);
         command.args(arguments);
-        Running::start(command)
+        RunningProcess::start(command)
     }
 
     /// Runs latput itself to its end and gives what it prints.
     pub fn run_latput(&self, words: &[&str], deadline: Instant) -> Result<String> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        self.start_latput(&words)?.finish(&self.stop, deadline)
+        self.start_latput(&words)?.wait_for_output(&self.stop, deadline)
     }
 
     /// The document of a results file.
-    pub fn report(&self, results: &str, deadline: Instant) -> Result<serde_json::Value> {
+    pub fn read_report(&self, results: &str, deadline: Instant) -> Result<serde_json::Value> {
         let text = self.run_latput(&["report", results, "--json"], deadline)?;
         serde_json::from_str(&text).context("the report is no JSON")
     }
 
     /// Sleeps unless asked to stop.
-    pub fn sleep(&self, time: Duration) -> Result<()> {
+    pub fn sleep_interruptible(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         while Instant::now() < end {
             ensure!(!self.is_stopped(), "stopped");
@@ -143,7 +143,7 @@ impl Lab {
     /// Output of a short command as one of the hosts.
     pub fn output_of<const N: usize>(&self, host: &str, command: [&str; N]) -> Result<String> {
         let deadline = Instant::now() + Duration::from_secs(10);
-        self.start_in(host, &command.map(str::to_owned))?.finish(&self.stop, deadline)
+        self.start_in(host, &command.map(str::to_owned))?.wait_for_output(&self.stop, deadline)
     }
 
     fn testbed_text(&self) -> String {
@@ -173,12 +173,12 @@ impl Drop for Lab {
 
 /// A process of ours; dropping it ends it and whatever it started.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningProcess {
     child: Child,
     name: String,
 }
 
-impl Running {
+impl RunningProcess {
     /// Starts a command in a process group of its own.
     pub fn start(mut command: Command) -> Result<Self> {
         use std::os::unix::process::CommandExt as _;
@@ -198,7 +198,7 @@ impl Running {
         loop {
             let text = std::fs::read_to_string(&table)
                 .with_context(|| format!("`{}` has ended already", self.name))?;
-            if listens(&text, port) {
+            if has_listener(&text, port) {
                 return Ok(());
             }
             ensure!(Instant::now() < deadline, "`{}` does not listen on {port}", self.name);
@@ -207,15 +207,15 @@ impl Running {
     }
 
     /// Stops the process, and lets it go on when the value is dropped.
-    pub fn pause(&self) -> Paused<'_> {
-        self.signal(Signal::STOP);
-        Paused(self)
+    pub fn pause(&self) -> PauseGuard<'_> {
+        self.send_signal(Signal::STOP);
+        PauseGuard(self)
     }
 
     /// Waits for the end and gives what the process printed.
-    pub fn finish(self, stop: &AtomicBool, deadline: Instant) -> Result<String> {
+    pub fn wait_for_output(self, stop: &AtomicBool, deadline: Instant) -> Result<String> {
         let name = self.name.clone();
-        let Finished { status, output, errors } = self.wait(stop, deadline)?;
+        let ProcessOutput { status, output, errors } = self.wait_for_exit(stop, deadline)?;
         if !status.success() {
             bail!("`{name}` ended with {status}: {} {}", errors.trim(), output.trim());
         }
@@ -223,7 +223,7 @@ impl Running {
     }
 
     /// Waits for the end, however it is.
-    pub fn wait(mut self, stop: &AtomicBool, deadline: Instant) -> Result<Finished> {
+    pub fn wait_for_exit(mut self, stop: &AtomicBool, deadline: Instant) -> Result<ProcessOutput> {
         let output = read_beside(self.child.stdout.take());
         let errors = read_beside(self.child.stderr.take());
         let status = loop {
@@ -235,7 +235,7 @@ impl Running {
             thread::sleep(POLL);
         };
         let [output, errors] = [output, errors].map(|it| it.join().unwrap_or_default());
-        Ok(Finished { status, output, errors })
+        Ok(ProcessOutput { status, output, errors })
     }
 
     /// Its process id, which is that of its group.
@@ -244,13 +244,13 @@ impl Running {
     }
 
     /// Asks the process to end, and gives what it printed.
-    pub fn end(self, stop: &AtomicBool, deadline: Instant) -> Result<String> {
-        self.signal(Signal::TERM);
-        self.finish(stop, deadline)
+    pub fn terminate_and_wait(self, stop: &AtomicBool, deadline: Instant) -> Result<String> {
+        self.send_signal(Signal::TERM);
+        self.wait_for_output(stop, deadline)
     }
 
     /// Signals the process and what it started.
-    pub fn signal(&self, signal: Signal) {
+    pub fn send_signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         // Gone already is what is wanted.
         let _ = id.map(|id| rustix::process::kill_process_group(id, signal));
@@ -259,7 +259,7 @@ impl Running {
 
 /// How a process ended.
 #[derive(Debug)]
-pub struct Finished {
+pub struct ProcessOutput {
     /// Its exit code or signal.
     pub status: ExitStatus,
     /// Its stdout.
@@ -271,21 +271,21 @@ pub struct Finished {
 /// A process that is stopped while the value lives.
 #[derive(Debug)]
 #[must_use]
-pub struct Paused<'a>(&'a Running);
+pub struct PauseGuard<'a>(&'a RunningProcess);
 
-impl Drop for Paused<'_> {
+impl Drop for PauseGuard<'_> {
     fn drop(&mut self) {
-        self.0.signal(Signal::CONT);
+        self.0.send_signal(Signal::CONT);
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(Some(_))) {
             return;
         }
         // latput puts its hosts back when asked to end; five seconds are ample.
-        self.signal(Signal::TERM);
+        self.send_signal(Signal::TERM);
         let deadline = Instant::now() + Duration::from_secs(5);
         while Instant::now() < deadline {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
@@ -293,7 +293,7 @@ impl Drop for Running {
             }
             thread::sleep(POLL);
         }
-        self.signal(Signal::KILL);
+        self.send_signal(Signal::KILL);
         let _ = self.child.wait();
     }
 }
@@ -318,7 +318,7 @@ fn packets_sent(table: &str) -> Option<u64> {
 }
 
 /// Whether a `/proc/net/tcp` has a listener (state 0A) on `port`.
-fn listens(table: &str, port: u16) -> bool {
+fn has_listener(table: &str, port: u16) -> bool {
     let wanted = format!(":{port:04X}");
     table.lines().skip(1).any(|line| {
         let mut columns = line.split_whitespace().skip(1);
@@ -337,9 +337,9 @@ mod tests {
 
     #[test]
     fn listener_is_found_by_port() {
-        assert!(listens(TABLE, 0x3249));
-        assert!(!listens(TABLE, 0x1451));
-        assert!(!listens("", 1));
+        assert!(has_listener(TABLE, 0x3249));
+        assert!(!has_listener(TABLE, 0x1451));
+        assert!(!has_listener("", 1));
     }
 
     #[test]
@@ -354,7 +354,7 @@ mod tests {
     fn process_is_ended_with_what_it_started() {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 60 & echo $!; wait"]);
-        let mut running = Running::start(command).unwrap();
+        let mut running = RunningProcess::start(command).unwrap();
         let mut line = [0; 16];
         let length = running.child.stdout.as_mut().unwrap().read(&mut line).unwrap();
         let sleep: i32 = String::from_utf8_lossy(&line[..length]).trim().parse().unwrap();
@@ -373,7 +373,7 @@ mod tests {
         let run = |script: &str, limit| {
             let mut command = Command::new("sh");
             command.args(["-c", script]);
-            Running::start(command).unwrap().finish(&stop, Instant::now() + limit)
+            RunningProcess::start(command).unwrap().wait_for_output(&stop, Instant::now() + limit)
         };
         let long = Duration::from_secs(20);
         assert_eq!(run("echo fine", long).unwrap(), "fine\n");

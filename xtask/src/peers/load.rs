@@ -6,7 +6,7 @@ use super::lab::SERVER_ADDRESS;
 
 /// A workload that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Load {
+pub enum PeerWorkload {
     /// One byte each way, one transaction in flight.
     Rr,
     /// The same, with 16 more in flight.
@@ -36,7 +36,7 @@ const DATAGRAM_BYTES: f64 = 1470.0;
 
 /// Unit of a load's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum WorkUnit {
     /// Requests and responses.
     Transactions,
     /// Bytes in order.
@@ -45,7 +45,7 @@ pub enum Work {
     Datagrams,
 }
 
-impl Load {
+impl PeerWorkload {
     /// All of them, in the order of tables.
     pub const ALL: &[Self] = &[
         Self::Rr,
@@ -77,40 +77,40 @@ impl Load {
     }
 
     /// Unit of its work.
-    pub const fn work(self) -> Work {
+    pub const fn work_unit(self) -> WorkUnit {
         match self {
             Self::Rr | Self::Burst16 | Self::Burst128 | Self::Rr100 | Self::Rr1000 => {
-                Work::Transactions
+                WorkUnit::Transactions
             }
-            Self::Stream | Self::Stream8 | Self::Fetch => Work::Bulk,
-            Self::Udp | Self::UdpUncut => Work::Datagrams,
+            Self::Stream | Self::Stream8 | Self::Fetch => WorkUnit::Bulk,
+            Self::Udp | Self::UdpUncut => WorkUnit::Datagrams,
         }
     }
 
     /// The unit of the rate, and the unit of work whose CPU cost is told.
-    pub const fn units(self) -> (&'static str, &'static str) {
-        match self.work() {
-            Work::Transactions => ("1/s", "us/transaction"),
-            Work::Bulk => ("bit/s", "us/KB"),
-            Work::Datagrams => ("pkt/s", "us/packet"),
+    pub const fn unit_labels(self) -> (&'static str, &'static str) {
+        match self.work_unit() {
+            WorkUnit::Transactions => ("1/s", "us/transaction"),
+            WorkUnit::Bulk => ("bit/s", "us/KB"),
+            WorkUnit::Datagrams => ("pkt/s", "us/packet"),
         }
     }
 
     /// Units of work per second at a rate: transactions, datagrams, or KB of 1024 byte.
     pub fn units_per_s(self, rate: f64) -> f64 {
-        match self.work() {
-            Work::Transactions | Work::Datagrams => rate,
-            Work::Bulk => rate / 8.0 / 1024.0,
+        match self.work_unit() {
+            WorkUnit::Transactions | WorkUnit::Datagrams => rate,
+            WorkUnit::Bulk => rate / 8.0 / 1024.0,
         }
     }
 
     /// The rate that goodput in bit/s is.
     pub fn rate_of_goodput(self, bps: f64) -> f64 {
-        if self.work() == Work::Datagrams { bps / 8.0 / DATAGRAM_BYTES } else { bps }
+        if self.work_unit() == WorkUnit::Datagrams { bps / 8.0 / DATAGRAM_BYTES } else { bps }
     }
 
     /// How many connections it has.
-    pub const fn connections(self) -> u32 {
+    pub const fn connection_count(self) -> u32 {
         match self {
             Self::Rr100 => 100,
             Self::Rr1000 | Self::Fetch => 1000,
@@ -132,10 +132,10 @@ impl Load {
             Self::Udp => "udp_stream datagram_bytes=1470 rate=max",
             Self::UdpUncut => "udp_stream datagram_bytes=1470 rate=max segmentation=false",
             Self::Fetch => {
-                return words(&format!("fetch connections=1000 object_bytes={OBJECT_BYTES}"));
+                return split_words(&format!("fetch connections=1000 object_bytes={OBJECT_BYTES}"));
             }
         };
-        words(line)
+        split_words(line)
     }
 
     /// netperf's test. `-D` sets `TCP_NODELAY` at both ends, as latput does; `-b 16` is 16 more requests
@@ -147,7 +147,9 @@ impl Load {
             Self::Stream => "-t TCP_STREAM -f m -- -m 32768",
             _ => "-t TCP_RR -- -r 1,1 -D",
         };
-        words(&format!("-H {SERVER_ADDRESS} -4 -p {port} -l {seconds} -P 0 {test} -o THROUGHPUT"))
+        split_words(&format!(
+            "-H {SERVER_ADDRESS} -4 -p {port} -l {seconds} -P 0 {test} -o THROUGHPUT"
+        ))
     }
 
     /// iperf3's options; `-b 0` is no limit, which datagrams have otherwise.
@@ -157,16 +159,16 @@ impl Load {
             Self::Stream8 => "-l 32K -P 8",
             _ => "-l 32K",
         };
-        words(&format!("-c {SERVER_ADDRESS} -4 -p {port} -t {seconds} {test} -J"))
+        split_words(&format!("-c {SERVER_ADDRESS} -4 -p {port} -t {seconds} {test} -J"))
     }
 }
 
 /// The words of a line without quotes.
-pub fn words(line: &str) -> Vec<String> {
+pub fn split_words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-impl fmt::Display for Load {
+impl fmt::Display for PeerWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Rr => "tcp_rr",

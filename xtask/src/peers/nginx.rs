@@ -10,12 +10,12 @@ use super::lab::SERVER_ADDRESS;
 use super::load::OBJECT_BYTES;
 
 /// Writes the object and the configuration; returns their folder.
-pub fn prepare(scratch: &Path, port: u16) -> Result<PathBuf> {
+pub fn prepare_nginx(scratch: &Path, port: u16) -> Result<PathBuf> {
     let folder = scratch.join("bench-nginx");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let size = usize::try_from(OBJECT_BYTES).context("an object larger than memory")?;
     let files =
-        [("object", vec![b'x'; size]), ("nginx.conf", configuration(&folder, port).into_bytes())];
+        [("object", vec![b'x'; size]), ("nginx.conf", render_config(&folder, port).into_bytes())];
     for (name, bytes) in files {
         let path = folder.join(name);
         fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
@@ -24,7 +24,7 @@ pub fn prepare(scratch: &Path, port: u16) -> Result<PathBuf> {
 }
 
 /// One worker without a master, as latput has one thread at each end.
-fn configuration(folder: &Path, port: u16) -> String {
+fn render_config(folder: &Path, port: u16) -> String {
     let folder = folder.display();
     format!(
         "daemon off;\nmaster_process off;\nuser root;\npid {folder}/pid;\n\
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn everything_that_nginx_writes_is_in_the_folder() {
-        let text = configuration(Path::new("/somewhere"), 8080);
+        let text = render_config(Path::new("/somewhere"), 8080);
         for line in text.lines().filter(|line| line.contains("_path") || line.contains("pid ")) {
             assert!(line.contains("/somewhere/"), "{line}");
         }

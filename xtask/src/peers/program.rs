@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::lab::{CLIENT, Lab, Running, SERVER, SERVER_ADDRESS};
-use super::load::{Load, Work, words};
+use super::lab::{CLIENT, Lab, RunningProcess, SERVER, SERVER_ADDRESS};
+use super::load::{PeerWorkload, WorkUnit, split_words};
 
 /// A program with its two ends.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct PeerProgram {
     /// Which.
-    pub kind: Kind,
+    pub kind: ProgramKind,
     /// Its sending end.
     pub client: PathBuf,
     /// Its answering end.
@@ -22,7 +22,7 @@ pub struct Program {
 
 /// Which program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ProgramKind {
     /// Ours.
     Latput,
     /// <https://github.com/HewlettPackard/netperf>
@@ -39,23 +39,23 @@ pub enum Kind {
 
 /// One run of a workload.
 #[derive(Clone, Copy, Debug)]
-pub struct Bench {
+pub struct ProgramRun {
     /// Its load.
-    pub load: Load,
+    pub load: PeerWorkload,
     /// How long.
     pub seconds: u32,
 }
 
 /// Figures of a program for one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Told {
+pub struct MeasuredRate {
     /// Transactions, datagrams or bits per second.
     pub rate: f64,
     /// Share of datagrams that were lost.
     pub loss_ratio: Option<f64>,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ProgramKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Latput => "latput",
@@ -68,30 +68,30 @@ impl fmt::Display for Kind {
     }
 }
 
-impl Kind {
+impl ProgramKind {
     /// All of them, ours first.
     pub const ALL: &[Self] =
         &[Self::Latput, Self::Netperf, Self::Iperf3, Self::Sockperf, Self::Neper, Self::Wrk];
 
     /// The peers of latput that have the workload too, in the sense that is compared.
-    const fn for_load(load: Load) -> &'static [Self] {
+    const fn for_load(load: PeerWorkload) -> &'static [Self] {
         match load {
-            Load::Rr => &[Self::Netperf, Self::Sockperf],
-            Load::Burst16 | Load::Burst128 => &[Self::Netperf],
-            Load::Rr100 | Load::Rr1000 => &[Self::Neper],
-            Load::Stream => &[Self::Netperf, Self::Iperf3],
-            Load::Stream8 | Load::Udp | Load::UdpUncut => &[Self::Iperf3],
-            Load::Fetch => &[Self::Wrk],
+            PeerWorkload::Rr => &[Self::Netperf, Self::Sockperf],
+            PeerWorkload::Burst16 | PeerWorkload::Burst128 => &[Self::Netperf],
+            PeerWorkload::Rr100 | PeerWorkload::Rr1000 => &[Self::Neper],
+            PeerWorkload::Stream => &[Self::Netperf, Self::Iperf3],
+            PeerWorkload::Stream8 | PeerWorkload::Udp | PeerWorkload::UdpUncut => &[Self::Iperf3],
+            PeerWorkload::Fetch => &[Self::Wrk],
         }
     }
 
     /// Whether the program is compared in the workload.
-    pub fn can(self, load: Load) -> bool {
+    pub fn supports_load(self, load: PeerWorkload) -> bool {
         self == Self::Latput || Self::for_load(load).contains(&self)
     }
 
     /// Where its server listens.
-    pub const fn port(self) -> u16 {
+    pub const fn server_port(self) -> u16 {
         match self {
             Self::Latput => 0,
             Self::Netperf => 12_865,
@@ -119,7 +119,7 @@ impl Kind {
     }
 
     /// Reads the figures that the program printed.
-    pub fn read(self, load: Load, output: &str) -> Result<Told> {
+    pub fn read(self, load: PeerWorkload, output: &str) -> Result<MeasuredRate> {
         let told = match self {
             Self::Latput => read_latput(load, output),
             Self::Netperf => read_netperf(load, output),
@@ -133,54 +133,63 @@ impl Kind {
     }
 }
 
-impl Program {
+impl PeerProgram {
     /// Starts its server in the lab and waits until it listens; none where there is none. `scratch` is a
     /// folder for its files.
-    pub fn start_server(&self, lab: &Lab, bench: Bench, scratch: &Path) -> Result<Option<Running>> {
+    pub fn start_server(
+        &self,
+        lab: &Lab,
+        bench: ProgramRun,
+        scratch: &Path,
+    ) -> Result<Option<RunningProcess>> {
         let Some(server) = &self.server else { return Ok(None) };
-        let port = self.kind.port();
+        let port = self.kind.server_port();
         let line = match self.kind {
-            Kind::Latput => return Ok(None),
-            Kind::Netperf => format!("-D -4 -L {SERVER_ADDRESS} -p {port}"),
-            Kind::Iperf3 => format!("-s -4 -B {SERVER_ADDRESS} -p {port}"),
-            Kind::Sockperf => format!("server --tcp -i {SERVER_ADDRESS} -p {port}"),
-            Kind::Neper => {
-                format!("-F {} -l {} -C {port} --nolog", bench.load.connections(), bench.seconds)
+            ProgramKind::Latput => return Ok(None),
+            ProgramKind::Netperf => format!("-D -4 -L {SERVER_ADDRESS} -p {port}"),
+            ProgramKind::Iperf3 => format!("-s -4 -B {SERVER_ADDRESS} -p {port}"),
+            ProgramKind::Sockperf => format!("server --tcp -i {SERVER_ADDRESS} -p {port}"),
+            ProgramKind::Neper => {
+                format!(
+                    "-F {} -l {} -C {port} --nolog",
+                    bench.load.connection_count(),
+                    bench.seconds
+                )
             }
-            Kind::Wrk => {
-                let folder = super::nginx::prepare(scratch, port)?;
+            ProgramKind::Wrk => {
+                let folder = super::nginx::prepare_nginx(scratch, port)?;
                 format!("-p {0} -c {0}/nginx.conf -e stderr", folder.display())
             }
         };
         let mut command = vec![server.display().to_string()];
-        command.extend(words(&line));
+        command.extend(split_words(&line));
         let running = lab.start_in(SERVER, &command)?;
         running.wait_until_listening(port)?;
         Ok(Some(running))
     }
 
     /// Starts one run.
-    pub fn start_client(&self, lab: &Lab, bench: Bench) -> Result<Running> {
-        let Bench { load, seconds } = bench;
-        let port = self.kind.port();
+    pub fn start_client(&self, lab: &Lab, bench: ProgramRun) -> Result<RunningProcess> {
+        let ProgramRun { load, seconds } = bench;
+        let port = self.kind.server_port();
         let arguments = match self.kind {
-            Kind::Latput => {
+            ProgramKind::Latput => {
                 let testbed = lab.testbed.display().to_string();
                 return lab.start_latput(&latput_arguments(&testbed, bench));
             }
-            Kind::Netperf => load.for_netperf(port, seconds),
-            Kind::Iperf3 => load.for_iperf3(port, seconds),
+            ProgramKind::Netperf => load.for_netperf(port, seconds),
+            ProgramKind::Iperf3 => load.for_iperf3(port, seconds),
             // 14 byte is the least that it sends.
-            Kind::Sockperf => words(&format!(
+            ProgramKind::Sockperf => split_words(&format!(
                 "ping-pong --tcp -i {SERVER_ADDRESS} -p {port} -m 14 -t {seconds} --tcp-avoid-nodelay"
             )),
-            Kind::Neper => words(&format!(
+            ProgramKind::Neper => split_words(&format!(
                 "-c -H {SERVER_ADDRESS} -C {port} -F {} -l {seconds} --nolog",
-                load.connections()
+                load.connection_count()
             )),
-            Kind::Wrk => words(&format!(
+            ProgramKind::Wrk => split_words(&format!(
                 "-t 1 -c {} -d {seconds}s http://{SERVER_ADDRESS}:{port}/object",
-                load.connections()
+                load.connection_count()
             )),
         };
         let mut command = vec![self.client.display().to_string()];
@@ -190,60 +199,64 @@ impl Program {
 }
 
 /// The one place that knows latput's command line.
-fn latput_arguments(testbed: &str, bench: Bench) -> Vec<String> {
+fn latput_arguments(testbed: &str, bench: ProgramRun) -> Vec<String> {
     let duration = format!("{}s", bench.seconds);
-    let mut arguments = words("measure");
+    let mut arguments = split_words("measure");
     arguments.push(testbed.to_owned());
     arguments.push("--workload".to_owned());
     arguments.extend(bench.load.for_latput());
-    arguments.extend(words("--warmup 200ms --repetitions 1..1 --json --duration"));
+    arguments.extend(split_words("--warmup 200ms --repetitions 1..1 --json --duration"));
     arguments.push(duration);
     arguments
 }
 
-fn read_latput(load: Load, output: &str) -> Option<Told> {
+fn read_latput(load: PeerWorkload, output: &str) -> Option<MeasuredRate> {
     let document: serde_json::Value = serde_json::from_str(output).ok()?;
     let metrics = &document["runs"][0]["metrics"];
-    let rate = match load.work() {
-        Work::Transactions => metrics["transactions_per_s"].as_f64()?,
-        Work::Bulk | Work::Datagrams => load.rate_of_goodput(metrics["throughput_bps"].as_f64()?),
+    let rate = match load.work_unit() {
+        WorkUnit::Transactions => metrics["transactions_per_s"].as_f64()?,
+        WorkUnit::Bulk | WorkUnit::Datagrams => {
+            load.rate_of_goodput(metrics["throughput_bps"].as_f64()?)
+        }
     };
-    Some(Told { rate, loss_ratio: metrics["loss_ratio"].as_f64() })
+    Some(MeasuredRate { rate, loss_ratio: metrics["loss_ratio"].as_f64() })
 }
 
-fn read_netperf(load: Load, output: &str) -> Option<Told> {
+fn read_netperf(load: PeerWorkload, output: &str) -> Option<MeasuredRate> {
     let line = output.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     let rate: f64 = line.parse().ok()?;
-    Some(told(if load.work() == Work::Bulk { rate * 1e6 } else { rate }))
+    Some(rate_without_loss(if load.work_unit() == WorkUnit::Bulk { rate * 1e6 } else { rate }))
 }
 
 /// Reads the receiver's figures.
-fn read_iperf3(load: Load, output: &str) -> Option<Told> {
+fn read_iperf3(load: PeerWorkload, output: &str) -> Option<MeasuredRate> {
     let document: serde_json::Value = serde_json::from_str(output).ok()?;
     let received = &document["end"]["sum_received"];
     let bps = received["bits_per_second"].as_f64()?;
     let loss_ratio = received["lost_percent"].as_f64().map(|percent| percent / 100.0);
-    Some(Told { rate: load.rate_of_goodput(bps), loss_ratio })
+    Some(MeasuredRate { rate: load.rate_of_goodput(bps), loss_ratio })
 }
 
 /// `sockperf: [Valid Duration] RunTime=0.550 sec; SentMessages=14771; ReceivedMessages=14771`
-fn read_sockperf(output: &str) -> Option<Told> {
+fn read_sockperf(output: &str) -> Option<MeasuredRate> {
     let line = output.lines().find(|line| line.contains("[Valid Duration]"))?;
     let field = |name: &str| {
         let rest = line.split_once(name)?.1.trim_start_matches('=');
         rest.split([' ', ';']).next()?.parse::<f64>().ok()
     };
-    Some(told(field("ReceivedMessages")? / field("RunTime").filter(|time| *time > 0.0)?))
+    Some(rate_without_loss(
+        field("ReceivedMessages")? / field("RunTime").filter(|time| *time > 0.0)?,
+    ))
 }
 
 /// `throughput=12354.01`
-fn read_neper(output: &str) -> Option<Told> {
+fn read_neper(output: &str) -> Option<MeasuredRate> {
     let rate = output.lines().find_map(|line| line.strip_prefix("throughput="))?;
-    rate.trim().parse().ok().map(told)
+    rate.trim().parse().ok().map(rate_without_loss)
 }
 
 /// `Transfer/sec:      1.23GB`, in powers of 1024.
-fn read_wrk(output: &str) -> Option<Told> {
+fn read_wrk(output: &str) -> Option<MeasuredRate> {
     let text = output.lines().find_map(|line| line.trim().strip_prefix("Transfer/sec:"))?.trim();
     let digits = text.find(|c: char| c.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(digits);
@@ -254,11 +267,11 @@ fn read_wrk(output: &str) -> Option<Told> {
         "GB" => 1_073_741_824.0,
         _ => return None,
     };
-    Some(told(number.trim().parse::<f64>().ok()? * scale * 8.0))
+    Some(rate_without_loss(number.trim().parse::<f64>().ok()? * scale * 8.0))
 }
 
-fn told(rate: f64) -> Told {
-    Told { rate, loss_ratio: None }
+fn rate_without_loss(rate: f64) -> MeasuredRate {
+    MeasuredRate { rate, loss_ratio: None }
 }
 
 #[cfg(test)]
@@ -268,24 +281,24 @@ mod tests {
     #[test]
     fn rate_is_read_from_each_program() {
         let ours = r#"{"runs": [{"metrics": {"transactions_per_s": 5.5, "throughput_bps": 44}}]}"#;
-        check_rate(Kind::Latput, Load::Rr, ours, 5.5);
-        check_rate(Kind::Latput, Load::Stream, ours, 44.0);
-        check_rate(Kind::Netperf, Load::Burst16, "70787.12\n", 70_787.12);
-        check_rate(Kind::Netperf, Load::Stream, "\n9412.5 \n", 9.4125e9);
+        check_rate(ProgramKind::Latput, PeerWorkload::Rr, ours, 5.5);
+        check_rate(ProgramKind::Latput, PeerWorkload::Stream, ours, 44.0);
+        check_rate(ProgramKind::Netperf, PeerWorkload::Burst16, "70787.12\n", 70_787.12);
+        check_rate(ProgramKind::Netperf, PeerWorkload::Stream, "\n9412.5 \n", 9.4125e9);
         let theirs = r#"{"end": {"sum_received": {"bits_per_second": 1.6e10}}}"#;
-        check_rate(Kind::Iperf3, Load::Stream8, theirs, 1.6e10);
+        check_rate(ProgramKind::Iperf3, PeerWorkload::Stream8, theirs, 1.6e10);
         let line = "sockperf: [Total Run] RunTime=9.0 sec; SentMessages=1; ReceivedMessages=1\n\
             sockperf: [Valid Duration] RunTime=0.550 sec; SentMessages=14771; ReceivedMessages=11000\n";
-        check_rate(Kind::Sockperf, Load::Rr, line, 20_000.0);
+        check_rate(ProgramKind::Sockperf, PeerWorkload::Rr, line, 20_000.0);
         check_rate(
-            Kind::Neper,
-            Load::Rr100,
+            ProgramKind::Neper,
+            PeerWorkload::Rr100,
             "local_throughput=1\nthroughput=12354.01\n",
             12_354.01,
         );
         check_rate(
-            Kind::Wrk,
-            Load::Fetch,
+            ProgramKind::Wrk,
+            PeerWorkload::Fetch,
             "Requests/sec: 9\nTransfer/sec:      1.50GB\n",
             1.5 * 8.0 * 1024f64.powi(3),
         );
@@ -295,31 +308,31 @@ mod tests {
     fn datagrams_are_counted_with_their_loss() {
         let theirs =
             r#"{"end": {"sum_received": {"bits_per_second": 11760000, "lost_percent": 25}}}"#;
-        let told = Kind::Iperf3.read(Load::Udp, theirs).unwrap();
-        assert_eq!(told, Told { rate: 1000.0, loss_ratio: Some(0.25) });
+        let told = ProgramKind::Iperf3.read(PeerWorkload::Udp, theirs).unwrap();
+        assert_eq!(told, MeasuredRate { rate: 1000.0, loss_ratio: Some(0.25) });
         let ours = r#"{"runs": [{"metrics": {"throughput_bps": 11760000, "loss_ratio": 0.5}}]}"#;
-        let told = Kind::Latput.read(Load::UdpUncut, ours).unwrap();
-        assert_eq!(told, Told { rate: 1000.0, loss_ratio: Some(0.5) });
+        let told = ProgramKind::Latput.read(PeerWorkload::UdpUncut, ours).unwrap();
+        assert_eq!(told, MeasuredRate { rate: 1000.0, loss_ratio: Some(0.5) });
     }
 
     #[test]
     fn what_cannot_be_read_is_shown() {
-        for kind in Kind::ALL {
-            let error = kind.read(Load::Stream, "cannot connect").unwrap_err().to_string();
+        for kind in ProgramKind::ALL {
+            let error = kind.read(PeerWorkload::Stream, "cannot connect").unwrap_err().to_string();
             assert!(error.contains("cannot connect"), "{error}");
         }
     }
 
     #[test]
     fn every_load_has_somebody_to_compare_with() {
-        for load in Load::ALL {
-            assert!(!Kind::for_load(*load).is_empty());
-            assert!(Kind::Latput.can(*load));
+        for load in PeerWorkload::ALL {
+            assert!(!ProgramKind::for_load(*load).is_empty());
+            assert!(ProgramKind::Latput.supports_load(*load));
         }
     }
 
     #[track_caller]
-    fn check_rate(kind: Kind, load: Load, output: &str, expected: f64) {
+    fn check_rate(kind: ProgramKind, load: PeerWorkload, output: &str, expected: f64) {
         let rate = kind.read(load, output).unwrap().rate;
         assert!((rate / expected - 1.0).abs() < 1e-9, "{rate}");
     }

@@ -6,25 +6,25 @@ use anyhow::{Result, ensure};
 use latput_stats::order::middle;
 use latput_stats::{Estimate, paired};
 
-use super::load::{Load, Work};
-use super::program::Kind;
-use crate::goal::Verdict;
+use super::load::{PeerWorkload, WorkUnit};
+use super::program::ProgramKind;
+use crate::goal::GoalVerdict;
 
 const CONFIDENCE: f64 = 0.95;
 /// The peer whose rate at depth 1 is to be reached: neither program does more than the calls that it must.
-const GOAL: (Load, Kind) = (Load::Rr, Kind::Netperf);
+const GOAL: (PeerWorkload, ProgramKind) = (PeerWorkload::Rr, ProgramKind::Netperf);
 /// The least ratio of rates: 1.00, to within 1%.
 const LEAST_RATE: f64 = 0.99;
 
 /// One run of one program.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
+pub struct PeerSample {
     /// Which round.
     pub round: u32,
     /// Program of the row.
-    pub program: Kind,
+    pub program: ProgramKind,
     /// Load of the row.
-    pub load: Load,
+    pub load: PeerWorkload,
     /// Transactions or bits per second.
     pub rate: f64,
     /// CPU time of the whole machine, microseconds per transaction or KB.
@@ -36,32 +36,32 @@ pub struct Sample {
 }
 
 /// The table; a ratio above 1 means that latput does more, or needs more CPU.
-pub fn compare(samples: &[Sample]) -> String {
+pub fn render_table(samples: &[PeerSample]) -> String {
     let percent = CONFIDENCE * 100.0;
     let mut table = format!(
         "\n{:<17} {:<9} {:>14} {:<6} {:>9} {:<15} rate latput/peer [{percent}%]  CPU latput/peer [{percent}%]\n",
         "workload", "program", "median rate", "", "CPU", ""
     );
-    for &load in Load::ALL {
+    for &load in PeerWorkload::ALL {
         let of =
             |program| samples.iter().filter(move |it| it.load == load && it.program == program);
-        for &program in Kind::ALL {
+        for &program in ProgramKind::ALL {
             let rate = middle(of(program).map(|sample| sample.rate));
             let cost = middle(of(program).map(|sample| sample.cpu_us));
             let (Some(rate), Some(cost)) = (rate, cost) else { continue };
-            let (rate_unit, cost_unit) = load.units();
-            let ours: Vec<&Sample> = of(Kind::Latput).collect();
-            let theirs: Vec<&Sample> = of(program).collect();
-            let (rates, costs) = if program == Kind::Latput {
+            let (rate_unit, cost_unit) = load.unit_labels();
+            let ours: Vec<&PeerSample> = of(ProgramKind::Latput).collect();
+            let theirs: Vec<&PeerSample> = of(program).collect();
+            let (rates, costs) = if program == ProgramKind::Latput {
                 (String::new(), String::new())
             } else {
-                let rate = |sample: &Sample| sample.rate;
-                let cost = |sample: &Sample| sample.cpu_us;
-                (ratio(&ours, &theirs, rate), ratio(&ours, &theirs, cost))
+                let rate = |sample: &PeerSample| sample.rate;
+                let cost = |sample: &PeerSample| sample.cpu_us;
+                (format_ratio(&ours, &theirs, rate), format_ratio(&ours, &theirs, cost))
             };
-            let packets = match load.work() {
-                Work::Transactions => middle(of(program).map(|sample| sample.packets)),
-                Work::Bulk | Work::Datagrams => None,
+            let packets = match load.work_unit() {
+                WorkUnit::Transactions => middle(of(program).map(|sample| sample.packets)),
+                WorkUnit::Bulk | WorkUnit::Datagrams => None,
             };
             let packets = packets.map_or_else(String::new, |it| format!("  packets sent {it:.2}"));
             let lost = middle(of(program).filter_map(|sample| sample.loss_ratio));
@@ -76,7 +76,11 @@ pub fn compare(samples: &[Sample]) -> String {
 }
 
 /// Ours over theirs, in words.
-fn ratio(ours: &[&Sample], theirs: &[&Sample], figure: impl Fn(&Sample) -> f64) -> String {
+fn format_ratio(
+    ours: &[&PeerSample],
+    theirs: &[&PeerSample],
+    figure: impl Fn(&PeerSample) -> f64,
+) -> String {
     paired_ratio(ours, theirs, figure).map_or_else(
         || "unknown".to_owned(),
         |it| format!("{:.3} [{:.3}, {:.3}]", it.value, it.low, it.high),
@@ -85,11 +89,11 @@ fn ratio(ours: &[&Sample], theirs: &[&Sample], figure: impl Fn(&Sample) -> f64) 
 
 /// Ours over theirs, paired by round.
 fn paired_ratio(
-    ours: &[&Sample],
-    theirs: &[&Sample],
-    figure: impl Fn(&Sample) -> f64,
+    ours: &[&PeerSample],
+    theirs: &[&PeerSample],
+    figure: impl Fn(&PeerSample) -> f64,
 ) -> Option<Estimate> {
-    let pair = |our: &&Sample| {
+    let pair = |our: &&PeerSample| {
         let their = theirs.iter().find(|their| their.round == our.round)?;
         Some((figure(their), figure(our)))
     };
@@ -102,15 +106,15 @@ fn paired_ratio(
 /// # Errors
 ///
 /// The whole interval is below the goal.
-pub fn judge(samples: &[Sample]) -> Result<()> {
+pub fn check_goal(samples: &[PeerSample]) -> Result<()> {
     let (load, peer) = GOAL;
     let of = |program| {
         let samples = samples.iter().filter(|it| it.load == load && it.program == program);
         samples.collect::<Vec<_>>()
     };
-    let (ours, theirs) = (of(Kind::Latput), of(peer));
+    let (ours, theirs) = (of(ProgramKind::Latput), of(peer));
     let Some(rate) = paired_ratio(&ours, &theirs, |sample| sample.rate) else { return Ok(()) };
-    let verdict = verdict(rate.low, rate.high);
+    let verdict = judge_rate(rate.low, rate.high);
     println!(
         "\n{load}: rate latput/{peer} {:.3} [{:.3}, {:.3}], wanted >= {LEAST_RATE}: {}",
         rate.value,
@@ -118,12 +122,12 @@ pub fn judge(samples: &[Sample]) -> Result<()> {
         rate.high,
         verdict.describe("rounds")
     );
-    ensure!(verdict != Verdict::Missed, "the rate at depth 1 is below that of {peer}");
+    ensure!(verdict != GoalVerdict::Missed, "the rate at depth 1 is below that of {peer}");
     Ok(())
 }
 
-fn verdict(low: f64, high: f64) -> Verdict {
-    Verdict::of_interval((low, high), &(LEAST_RATE..=f64::INFINITY))
+fn judge_rate(low: f64, high: f64) -> GoalVerdict {
+    GoalVerdict::of_interval((low, high), &(LEAST_RATE..=f64::INFINITY))
 }
 
 #[cfg(test)]
@@ -133,20 +137,20 @@ mod tests {
     #[test]
     fn ratios_are_paired_within_rounds() {
         // The machine is four times as fast in round 2; latput is 1.1 times as fast in both.
-        let sample = |round, program, rate, cpu_us| Sample {
+        let sample = |round, program, rate, cpu_us| PeerSample {
             round,
             program,
-            load: Load::Rr,
+            load: PeerWorkload::Rr,
             rate,
             cpu_us,
             packets: 1.0,
             loss_ratio: None,
         };
-        let table = compare(&[
-            sample(1, Kind::Latput, 1100.0, 9.0),
-            sample(1, Kind::Netperf, 1000.0, 18.0),
-            sample(2, Kind::Netperf, 4000.0, 4.0),
-            sample(2, Kind::Latput, 4400.0, 2.0),
+        let table = render_table(&[
+            sample(1, ProgramKind::Latput, 1100.0, 9.0),
+            sample(1, ProgramKind::Netperf, 1000.0, 18.0),
+            sample(2, ProgramKind::Netperf, 4000.0, 4.0),
+            sample(2, ProgramKind::Latput, 4400.0, 2.0),
         ]);
         assert!(table.contains("1.100 [1.100, 1.100]"), "{table}");
         assert!(table.contains("0.500 [0.500, 0.500]"), "{table}");
@@ -159,22 +163,23 @@ mod tests {
         for (low, high, expected) in
             [(0.995, 1.02, "met"), (0.95, 1.01, "open: too few rounds"), (0.9, 0.98, "missed")]
         {
-            assert_eq!(verdict(low, high).describe("rounds"), expected);
+            assert_eq!(judge_rate(low, high).describe("rounds"), expected);
         }
     }
 
     #[test]
     fn cost_below_clock_grain_has_no_ratio() {
-        let sample = |program, cpu_us| Sample {
+        let sample = |program, cpu_us| PeerSample {
             round: 1,
             program,
-            load: Load::Stream,
+            load: PeerWorkload::Stream,
             rate: 1e9,
             cpu_us,
             packets: 1.0,
             loss_ratio: None,
         };
-        let table = compare(&[sample(Kind::Latput, 1.0), sample(Kind::Iperf3, 0.0)]);
+        let table =
+            render_table(&[sample(ProgramKind::Latput, 1.0), sample(ProgramKind::Iperf3, 0.0)]);
         assert!(table.contains("unknown"), "{table}");
     }
 }

@@ -19,8 +19,8 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::judge::{Said, print};
-use self::load::{Lacks, Load};
+use self::judge::{RunAnswer, print_table};
+use self::load::{BackgroundLoad, LoadLimitation};
 use super::Options;
 use crate::peers::lab::Lab;
 use crate::workspace::Workspace;
@@ -43,7 +43,7 @@ const REFUSED: i32 = 1;
 
 /// A run, as it is kept for `--resume`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Kept {
+struct SavedRun {
     /// The fingerprint of the latput that ran.
     binary: u64,
     seconds: u32,
@@ -52,17 +52,17 @@ struct Kept {
     /// Whether it judges the others.
     is_long: bool,
     load: String,
-    said: Said,
+    said: RunAnswer,
 }
 
 /// The bench while it runs.
-struct Bench<'a> {
+struct DisturbedBench<'a> {
     lab: Lab,
     options: &'a Options,
     binary: u64,
-    /// The file of [`Kept`] runs.
+    /// The file of [`SavedRun`] runs.
     file: PathBuf,
-    runs: Vec<Kept>,
+    runs: Vec<SavedRun>,
 }
 
 /// Runs every load so many times, and prints what came of it.
@@ -72,25 +72,25 @@ struct Bench<'a> {
 /// A goal is missed, beyond what so few runs leave open; or the quiet runs have no answer.
 pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.beside_work.loads.iter().any(|name| name == "list") {
-        for load in load::all() {
+        for load in load::all_loads() {
             println!("{}", load.name());
         }
         return Ok(());
     }
-    let mut loads = load::named(&options.beside_work.loads)?;
+    let mut loads = load::select_loads(&options.beside_work.loads)?;
     loads.retain(is_possible);
     let latput = workspace.given_latput(options.beside_work.binary.as_deref())?;
     let folder = workspace.target.join("bench-power");
     std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
-    let binary = fingerprint(&latput)?;
+    let binary = hash_binary(&latput)?;
     let file = folder.join("disturbed.jsonl");
     let kept = if options.beside_work.resume { read(&file)? } else { Vec::new() };
-    let is_same = |run: &Kept| {
+    let is_same = |run: &SavedRun| {
         (run.binary, run.seconds, run.beside)
             == (binary, options.seconds, options.beside_work.beside)
     };
     let runs = kept.into_iter().filter(is_same).collect();
-    let mut bench = Bench { lab: Lab::up(&latput, &folder)?, options, binary, file, runs };
+    let mut bench = DisturbedBench { lab: Lab::up(&latput, &folder)?, options, binary, file, runs };
     for _ in 0..options.runs {
         if !options.beside_work.beside {
             bench.run(None, false)?;
@@ -102,39 +102,39 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             bench.run(Some(load), false)?;
         }
     }
-    let Bench { runs, lab, .. } = bench;
+    let DisturbedBench { runs, lab, .. } = bench;
     drop(lab);
-    print(&runs, options.seconds)
+    print_table(&runs, options.seconds)
 }
 
 /// Whether a load can be here; what is missing is told.
-fn is_possible(load: &Load) -> bool {
-    match load.lacks() {
+fn is_possible(load: &BackgroundLoad) -> bool {
+    match load.find_limitation() {
         None => true,
-        Some(Lacks::Replaced(why)) => {
+        Some(LoadLimitation::Replaced(why)) => {
             println!("{}: {why}", load.name());
             true
         }
-        Some(Lacks::Skipped(why)) => {
+        Some(LoadLimitation::Skipped(why)) => {
             println!("{}: skipped, {why}", load.name());
             false
         }
     }
 }
 
-impl Bench<'_> {
-    fn has_long(&self, load: &Load) -> bool {
+impl DisturbedBench<'_> {
+    fn has_long(&self, load: &BackgroundLoad) -> bool {
         self.runs.iter().any(|run| run.is_long && run.load == load.name())
     }
 
     /// One run, which is kept at once.
-    fn run(&mut self, load: Option<&Load>, is_long: bool) -> Result<()> {
-        let name = load.map_or_else(|| QUIET.to_owned(), Load::name);
+    fn run(&mut self, load: Option<&BackgroundLoad>, is_long: bool) -> Result<()> {
+        let name = load.map_or_else(|| QUIET.to_owned(), BackgroundLoad::name);
         let seconds = self.options.seconds * if is_long { LONG } else { 1 };
-        let said = self.said(load, seconds)?;
+        let said = self.measure_answer(load, seconds)?;
         println!("{name}{}: {said}", if is_long { ", long" } else { "" });
         let (seconds, beside) = (self.options.seconds, self.options.beside_work.beside);
-        let kept = Kept { binary: self.binary, seconds, beside, is_long, load: name, said };
+        let kept = SavedRun { binary: self.binary, seconds, beside, is_long, load: name, said };
         let mut file = File::options().create(true).append(true).open(&self.file);
         let file = file.as_mut().map_err(|error| anyhow::anyhow!("{error}"));
         let file = file.with_context(|| format!("cannot open {}", self.file.display()))?;
@@ -145,7 +145,7 @@ impl Bench<'_> {
     }
 
     /// The answer of a run beside a load.
-    fn said(&self, load: Option<&Load>, seconds: u32) -> Result<Said> {
+    fn measure_answer(&self, load: Option<&BackgroundLoad>, seconds: u32) -> Result<RunAnswer> {
         let lab = &self.lab;
         let [plan, results] = ["disturbed.toml", "disturbed.db"].map(|name| lab.scratch.join(name));
         std::fs::write(&plan, plan_text(seconds)?).context("cannot write the plan")?;
@@ -159,15 +159,15 @@ impl Bench<'_> {
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         let run = lab.start_latput(&words)?;
         let id = run.id();
-        lab.sleep(BEGINS_AFTER)?;
+        lab.sleep_interruptible(BEGINS_AFTER)?;
         let beside = load.map(|load| load.start(lab, id, longest)).transpose()?;
-        let ended = run.wait(&lab.stop, deadline)?;
+        let ended = run.wait_for_exit(&lab.stop, deadline)?;
         drop(beside);
         match ended.status.code() {
             Some(code) if ENDED.contains(&code) => {
-                Said::from_report(&lab.report(&results, deadline)?)
+                RunAnswer::from_report(&lab.read_report(&results, deadline)?)
             }
-            Some(REFUSED) => Ok(Said::refused(ended.errors.trim())),
+            Some(REFUSED) => Ok(RunAnswer::from_refusal(ended.errors.trim())),
             _ => Err(anyhow::anyhow!("the run ended with {}: {}", ended.status, ended.errors)),
         }
     }
@@ -179,14 +179,14 @@ fn plan_text(seconds: u32) -> Result<String> {
     Ok(PLAN.replace(BUDGET, &format!("budget = \"{seconds}s\"")))
 }
 
-fn fingerprint(binary: &Path) -> Result<u64> {
+fn hash_binary(binary: &Path) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     hasher.write(&std::fs::read(binary).with_context(|| format!("{}", binary.display()))?);
     Ok(hasher.finish())
 }
 
 /// The runs of earlier calls; none where there is no file.
-fn read(file: &Path) -> Result<Vec<Kept>> {
+fn read(file: &Path) -> Result<Vec<SavedRun>> {
     let text = match std::fs::read_to_string(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         text => text.with_context(|| format!("cannot read {}", file.display()))?,
@@ -196,7 +196,7 @@ fn read(file: &Path) -> Result<Vec<Kept>> {
 }
 
 /// An array of the document.
-fn list<'a>(document: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
+fn read_array<'a>(document: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
     document[name].as_array().with_context(|| format!("the report has no {name}"))
 }
 

@@ -30,7 +30,7 @@ const OVERHEAD: Duration = Duration::from_secs(120);
 const MOST_FALSE: f64 = 0.01;
 
 /// A known effect, and how often it should be proven.
-struct Case {
+struct EffectCase {
     name: &'static str,
     goal: &'static str,
     /// The metric of the goal.
@@ -45,13 +45,13 @@ const P99: &str = "minimize latency_ns_p99";
 const RATE: &str = "maximize rate";
 const DEMAND: &str = "minimize sut_service_demand_us where rate >= 0.5 today";
 
-const CASES: [Case; 6] = [
-    Case::new("p99 -10%", P99, "latency_ns_p99", [200, 166], None),
-    Case::new("p99 -20%", P99, "latency_ns_p99", [200, 132], Some(0.7)),
-    Case::new("p99 -30%", P99, "latency_ns_p99", [200, 98], Some(0.95)),
-    Case::new("rate +11%", RATE, "transactions_per_s", [200, 180], Some(0.9)),
-    Case::new("demand, a longer timer", DEMAND, "sut_service_demand_us", [20, 30], Some(0.8)),
-    Case::new("none", P99, "latency_ns_p99", [200, 200], None),
+const CASES: [EffectCase; 6] = [
+    EffectCase::new("p99 -10%", P99, "latency_ns_p99", [200, 166], None),
+    EffectCase::new("p99 -20%", P99, "latency_ns_p99", [200, 132], Some(0.7)),
+    EffectCase::new("p99 -30%", P99, "latency_ns_p99", [200, 98], Some(0.95)),
+    EffectCase::new("rate +11%", RATE, "transactions_per_s", [200, 180], Some(0.9)),
+    EffectCase::new("demand, a longer timer", DEMAND, "sut_service_demand_us", [20, 30], Some(0.8)),
+    EffectCase::new("none", P99, "latency_ns_p99", [200, 200], None),
 ];
 
 /// Result of one run.
@@ -63,7 +63,7 @@ struct LabRun {
     ratio: Option<f64>,
 }
 
-impl Case {
+impl EffectCase {
     const fn new(
         name: &'static str,
         goal: &'static str,
@@ -78,7 +78,7 @@ impl Case {
         self.timers[0] != self.timers[1]
     }
 
-    fn plan(&self, seconds: u32) -> String {
+    fn render_plan(&self, seconds: u32) -> String {
         let [today, other] = self.timers.map(|microseconds| 1000 * microseconds);
         let other = if self.has_effect() { other } else { today + LIKE_TODAY + 1 };
         let like_today = (1..=LIKE_TODAY).map(|more| today + more);
@@ -98,15 +98,15 @@ impl Case {
     fn run(&self, lab: &Lab, seconds: u32) -> Result<LabRun> {
         let timer = format!("gro-flush-timeout={}us", self.timers[0]);
         let polls = format!("napi-defer-hard-irqs={POLLS}");
-        lab.output_of(SERVER, [&lab.latput(), "set", INTERFACE, &timer, &polls])?;
+        lab.output_of(SERVER, [&lab.latput_path(), "set", INTERFACE, &timer, &polls])?;
         let [plan, results] = ["power.toml", "power.db"].map(|name| lab.scratch.join(name));
-        std::fs::write(&plan, self.plan(seconds)).context("cannot write the plan")?;
+        std::fs::write(&plan, self.render_plan(seconds)).context("cannot write the plan")?;
         let _unless_there_is_none = std::fs::remove_file(&results);
         let [plan, results, testbed] =
             [&plan, &results, &lab.testbed].map(|path| path.display().to_string());
         let deadline = Instant::now() + Duration::from_secs(seconds.into()) + OVERHEAD;
         lab.run_latput(&["run", &plan, "--on", &testbed, "-o", &results], deadline)?;
-        came_of(&lab.report(&results, deadline)?, self.metric)
+        came_of(&lab.read_report(&results, deadline)?, self.metric)
     }
 }
 
@@ -128,10 +128,10 @@ pub(super) fn run(workspace: &Workspace, runs: u32, seconds: u32) -> Result<()> 
             found.push(run);
         }
     }
-    print(&found, seconds)
+    print_table(&found, seconds)
 }
 
-fn print(found: &[Vec<LabRun>], seconds: u32) -> Result<()> {
+fn print_table(found: &[Vec<LabRun>], seconds: u32) -> Result<()> {
     println!(
         "\n{seconds} s of tcp_rr, today's setting and {} others; 95% intervals (Wilson)\n",
         LIKE_TODAY + 1
@@ -139,7 +139,7 @@ fn print(found: &[Vec<LabRun>], seconds: u32) -> Result<()> {
     println!("{:24} {:>8} {:>24} {:>24}   measured", "effect", "goal", "proven", "false changes");
     let mut missed = Vec::new();
     for (case, runs) in CASES.iter().zip(found) {
-        let [proven, wrong] = counts(case, runs);
+        let [proven, wrong] = count_outcomes(case, runs);
         let goal = case.at_least.map(|least| format!(">= {:.0}%", 100.0 * least));
         let mut ratios: Vec<f64> = runs.iter().filter_map(|run| run.ratio).collect();
         ratios.sort_unstable_by(f64::total_cmp);
@@ -147,8 +147,8 @@ fn print(found: &[Vec<LabRun>], seconds: u32) -> Result<()> {
             "{:24} {:>8} {:>24} {:>24}   {}",
             case.name,
             goal.unwrap_or_default(),
-            if case.has_effect() { share(proven, runs.len()) } else { "-".to_owned() },
-            share(wrong, runs.len()),
+            if case.has_effect() { format_share(proven, runs.len()) } else { "-".to_owned() },
+            format_share(wrong, runs.len()),
             match &ratios[..] {
                 [] => "-".to_owned(),
                 some => format!(
@@ -172,14 +172,14 @@ fn print(found: &[Vec<LabRun>], seconds: u32) -> Result<()> {
 }
 
 /// Runs that set what has the effect, and runs that set another.
-fn counts(case: &Case, runs: &[LabRun]) -> [u64; 2] {
+fn count_outcomes(case: &EffectCase, runs: &[LabRun]) -> [u64; 2] {
     let is_right = |run: &&LabRun| case.has_effect() && run.set == Some(CHANGED);
     let proven = runs.iter().filter(is_right).count();
     let set = runs.iter().filter(|run| run.set.is_some()).count();
     [proven as u64, (set - proven) as u64]
 }
 
-fn share(count: u64, of: usize) -> String {
+fn format_share(count: u64, of: usize) -> String {
     let (low, high) = wilson(count, of as u64);
     format!("{count} of {of} [{:.0}%, {:.0}%]", 100.0 * low, 100.0 * high)
 }
@@ -220,8 +220,12 @@ mod tests {
         assert_eq!(run("stay", 0).set, None);
         assert!(came_of(&json!({}), "rate").is_err());
         let runs = [run("set", 1), run("set", 3), run("stay", 0)];
-        assert_eq!(counts(&CASES[0], &runs), [1, 1]);
+        assert_eq!(count_outcomes(&CASES[0], &runs), [1, 1]);
         let none = CASES.iter().find(|case| !case.has_effect()).unwrap();
-        assert_eq!(counts(none, &runs), [0, 2], "where nothing is better every change is false");
+        assert_eq!(
+            count_outcomes(none, &runs),
+            [0, 2],
+            "where nothing is better every change is false"
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::RECORDED;
-use crate::workspace::{Workspace, output};
+use crate::workspace::{Workspace, capture_output};
 
 /// Plan that is measured.
 const PLAN: &str = "data/search/lab.toml";
@@ -20,10 +20,10 @@ pub(super) fn run(workspace: &Workspace, folder: &Path, bench: &Path) -> Result<
     run.arg("run").arg(workspace.root.join(PLAN)).arg("-o").arg(&results);
     ensure!(run.status().context("cannot start latput")?.success(), "the run has failed");
     let mut told = Command::new(&latput);
-    let text = output(told.arg("report").arg(&results).arg("--json"))?;
+    let text = capture_output(told.arg("report").arg(&results).arg("--json"))?;
     std::fs::write(&report, text).context("cannot write the report")?;
     let file = workspace.root.join(RECORDED);
-    output(Command::new(bench).args(["recorded", "tabulate"]).arg(&file).arg(&report))?;
+    capture_output(Command::new(bench).args(["recorded", "tabulate"]).arg(&file).arg(&report))?;
     println!("{RECORDED} is what every setting did");
     Ok(())
 }

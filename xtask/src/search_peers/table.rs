@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 /// One search, as both programs print it.
 #[derive(Debug, Deserialize)]
-struct Ended {
+struct SearchRecord {
     case: String,
     method: String,
     found: Option<usize>,
@@ -17,17 +17,17 @@ struct Ended {
     trials: usize,
     ends_near: bool,
     excess: Option<f64>,
-    claim: Option<Claim>,
+    claim: Option<SearchClaim>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Claim {
+struct SearchClaim {
     is_wrong: bool,
 }
 
 /// Fields of a case that the table needs.
 #[derive(Debug, Deserialize)]
-struct Described {
+struct CaseDescription {
     case: String,
     near: Vec<bool>,
 }
@@ -37,10 +37,11 @@ const METHODS: [&str; 5] = ["latput", "random", "tpe", "smac", "ax"];
 const NEVER: f64 = 1.0;
 
 /// The table and the four figures that are wanted.
-pub fn compare(lines: &str, described: &str) -> Result<String> {
+pub fn render_table(lines: &str, described: &str) -> Result<String> {
     let ended = lines.lines().map(serde_json::from_str);
-    let ended: Vec<Ended> = ended.collect::<Result<_, _>>().context("a search printed nonsense")?;
-    let described: Vec<Described> =
+    let ended: Vec<SearchRecord> =
+        ended.collect::<Result<_, _>>().context("a search printed nonsense")?;
+    let described: Vec<CaseDescription> =
         serde_json::from_str(described).context("the cases cannot be read")?;
     let grids: BTreeMap<&str, &[bool]> =
         described.iter().map(|one| (one.case.as_str(), one.near.as_slice())).collect();
@@ -49,13 +50,13 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
         "{:<34} {:>5} {:>6}  {names}   within 3% at the end\n",
         "case (trials to lead within 3%)", "grid", "near"
     );
-    let mut hard = Tally::default();
-    let mut every = Tally::default();
+    let mut hard = MethodTally::default();
+    let mut every = MethodTally::default();
     let mut rows = Vec::new();
     for (case, near) in &grids {
         let of = |method: &str| {
             let own = ended.iter().filter(|one| one.case == *case && one.method == method);
-            own.collect::<Vec<&Ended>>()
+            own.collect::<Vec<&SearchRecord>>()
         };
         let count = near.iter().filter(|near| **near).count();
         let mut row = format!("{case:<34} {:>5} {count:>6} ", near.len());
@@ -63,7 +64,8 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
         let mut medians = Vec::new();
         for method in METHODS {
             let own = of(method);
-            let trials = |one: &&Ended| one.found.map_or(NEVER * near.len() as f64, |n| n as f64);
+            let trials =
+                |one: &&SearchRecord| one.found.map_or(NEVER * near.len() as f64, |n| n as f64);
             let median = middle(own.iter().map(trials));
             medians.extend(median);
             let shown = median.map_or("-".to_owned(), |median| format!("{median:.0}"));
@@ -86,10 +88,10 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
     text.extend(rows.into_iter().map(|(_, row)| row));
     let names = [("all cases", &every), ("hard cases: at most a tenth near, today's not", &hard)];
     for (name, tally) in names {
-        writeln!(text, "\n{name}: {} searches by latput", tally.count("latput"))?;
-        text += &tally.words()?;
+        writeln!(text, "\n{name}: {} searches by latput", tally.count_searches("latput"))?;
+        text += &tally.render_summary()?;
     }
-    let claims: Vec<&Claim> = ended.iter().filter_map(|one| one.claim.as_ref()).collect();
+    let claims: Vec<&SearchClaim> = ended.iter().filter_map(|one| one.claim.as_ref()).collect();
     let wrong = claims.iter().filter(|claim| claim.is_wrong).count();
     writeln!(
         text,
@@ -102,15 +104,15 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
 
 /// Searches of several cases.
 #[derive(Debug, Default)]
-struct Tally {
+struct MethodTally {
     /// By method: trials to lead with something near, and to try something near, as shares of the
     /// grid; trials in all; whether it ended near; whether it ended within 10% and the limit.
     /// Beside each is its case.
     shares: BTreeMap<String, Vec<(String, [f64; 5])>>,
 }
 
-impl Tally {
-    fn add(&mut self, method: &str, own: &[&Ended], grid: usize) {
+impl MethodTally {
+    fn add(&mut self, method: &str, own: &[&SearchRecord], grid: usize) {
         let share = |trials: Option<usize>| trials.map_or(NEVER, |n| n as f64 / grid as f64);
         let all = self.shares.entry(method.to_owned()).or_default();
         all.extend(own.iter().map(|one| {
@@ -121,11 +123,11 @@ impl Tally {
         }));
     }
 
-    fn count(&self, method: &str) -> usize {
+    fn count_searches(&self, method: &str) -> usize {
         self.shares.get(method).map_or(0, Vec::len)
     }
 
-    fn median(&self, method: &str, at: usize) -> Option<f64> {
+    fn median_share(&self, method: &str, at: usize) -> Option<f64> {
         middle(self.shares.get(method)?.iter().map(|(_, one)| one[at]))
     }
 
@@ -137,12 +139,12 @@ impl Tally {
         middle(ours.filter(|(case, _)| cases.contains(case.as_str())).map(|(_, one)| one[0]))
     }
 
-    fn words(&self) -> Result<String> {
+    fn render_summary(&self) -> Result<String> {
         let mut text = String::new();
         for method in METHODS {
-            let Some(lead) = self.median(method, 0) else { continue };
-            let tried = self.median(method, 1).unwrap_or(NEVER);
-            let total = self.median(method, 2).unwrap_or(NEVER);
+            let Some(lead) = self.median_share(method, 0) else { continue };
+            let tried = self.median_share(method, 1).unwrap_or(NEVER);
+            let total = self.median_share(method, 2).unwrap_or(NEVER);
             let all = &self.shares[method];
             let mean =
                 |at: usize| all.iter().map(|(_, one)| one[at]).sum::<f64>() / all.len() as f64;
@@ -191,7 +193,7 @@ mod tests {
         let described = format!(
             "[{{\"case\":\"a/b/c\",\"near\":{near:?}}},{{\"case\":\"d/e/f\",\"near\":{near:?}}}]"
         );
-        let text = compare(&lines.concat(), &described).unwrap();
+        let text = render_table(&lines.concat(), &described).unwrap();
         assert!(text.contains("claimed 2 times and wrong 1 times (50.0%"), "{text}");
         // Of 10, 12, 90 and 90.
         assert!(text.contains("after  51.0% of the grid"), "{text}");
@@ -203,6 +205,6 @@ mod tests {
         );
         // The one that never got near counts as the whole grid: (40 + 100) / 2.
         assert!(text.contains("latput takes 0.16 of it"), "{text}");
-        assert!(compare("nonsense", &described).is_err());
+        assert!(render_table("nonsense", &described).is_err());
     }
 }

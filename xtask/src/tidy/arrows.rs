@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Finding;
-use super::tree::Tree;
+use super::tree::SourceTree;
 use crate::workspace::{Dependency, Package, folder_of};
 
 /// The crates that do no I/O, read no clock, use no threads; the table must say the same of them.
@@ -49,8 +49,8 @@ const REASONS: &str = "docs/adr/003-dependencies.md";
 const KINDS: &[&str] = &["pure", "world", "edge", "dev"];
 
 /// Every violation of these rules.
-pub fn check(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
-    let mut findings = match tree.file(MAP).map(|file| read_map(&file.text)) {
+pub fn check_crate_map(tree: &SourceTree, packages: &[Package]) -> Vec<Finding> {
+    let mut findings = match tree.find_file(MAP).map(|file| read_map(&file.text)) {
         None => vec![Finding::new(MAP, 0, "is missing; it holds the table of crates")],
         Some(rows) if rows.is_empty() => {
             let header = MAP_HEADER.join(" | ");
@@ -70,7 +70,7 @@ pub fn check(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
 
 /// One row of the table of crates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Row {
+struct CrateRow {
     line: usize,
     name: String,
     uses: BTreeSet<String>,
@@ -78,15 +78,15 @@ struct Row {
 }
 
 /// The rows of the table of crates; empty if there is no such table.
-fn read_map(text: &str) -> Vec<Row> {
+fn read_map(text: &str) -> Vec<CrateRow> {
     let mut lines = text.lines().enumerate();
-    let is_header = |line: &str| cells(line).is_some_and(|cells| cells == MAP_HEADER);
+    let is_header = |line: &str| split_cells(line).is_some_and(|cells| cells == MAP_HEADER);
     if !lines.any(|(_, line)| is_header(line)) {
         return Vec::new();
     }
-    let rows = lines.map_while(|(idx, line)| Some((idx + 1, cells(line)?)));
+    let rows = lines.map_while(|(idx, line)| Some((idx + 1, split_cells(line)?)));
     rows.filter(|(_, cells)| cells.len() == MAP_HEADER.len() && !cells[0].starts_with("--"))
-        .map(|(line, cells)| Row {
+        .map(|(line, cells)| CrateRow {
             line,
             name: cells[0].trim_matches('`').to_owned(),
             uses: words_in_ticks(cells[2]).map(str::to_owned).collect(),
@@ -95,7 +95,7 @@ fn read_map(text: &str) -> Vec<Row> {
         .collect()
 }
 
-fn cells(line: &str) -> Option<Vec<&str>> {
+fn split_cells(line: &str) -> Option<Vec<&str>> {
     let inside = line.trim().strip_prefix('|')?.strip_suffix('|')?;
     Some(inside.split('|').map(str::trim).collect())
 }
@@ -104,7 +104,7 @@ fn words_in_ticks(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-fn map_is_in_order(rows: &[Row]) -> Vec<Finding> {
+fn map_is_in_order(rows: &[CrateRow]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (idx, row) in rows.iter().enumerate() {
         let above: BTreeSet<&str> = rows[..idx].iter().map(|row| row.name.as_str()).collect();
@@ -122,15 +122,15 @@ fn map_is_in_order(rows: &[Row]) -> Vec<Finding> {
     findings
 }
 
-fn arrows_are_those_of_the_map(rows: &[Row], packages: &[Package]) -> Vec<Finding> {
+fn arrows_are_those_of_the_map(rows: &[CrateRow], packages: &[Package]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in packages {
-        let name = package.folder();
+        let name = package.folder_name();
         let Some(row) = rows.iter().find(|row| row.name == name) else {
             findings.push(Finding::new(MAP, 0, format!("the table has no row for `{name}`")));
             continue;
         };
-        let built: BTreeSet<String> = ours(package).map(str::to_owned).collect();
+        let built: BTreeSet<String> = internal_dependencies(package).map(str::to_owned).collect();
         for extra in built.difference(&row.uses) {
             let message = format!("`{name}` depends on `{extra}`, which the table does not allow");
             findings.push(Finding::new(MAP, row.line, message));
@@ -140,7 +140,7 @@ fn arrows_are_those_of_the_map(rows: &[Row], packages: &[Package]) -> Vec<Findin
             findings.push(Finding::new(MAP, row.line, message));
         }
     }
-    for row in rows.iter().filter(|row| !packages.iter().any(|one| one.folder() == row.name)) {
+    for row in rows.iter().filter(|row| !packages.iter().any(|one| one.folder_name() == row.name)) {
         findings.push(Finding::new(MAP, row.line, format!("there is no crate `{}`", row.name)));
     }
     findings
@@ -148,15 +148,15 @@ fn arrows_are_those_of_the_map(rows: &[Row], packages: &[Package]) -> Vec<Findin
 
 fn pure_crates_stand_on_pure_ones(packages: &[Package]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for package in packages.iter().filter(|package| PURE.contains(&package.folder())) {
-        for dependency in shipped(package) {
+    for package in packages.iter().filter(|package| PURE.contains(&package.folder_name())) {
+        for dependency in shipped_dependencies(package) {
             let folder = folder_of(&dependency.name);
             let pure = match dependency.path {
                 Some(_) => PURE.contains(&folder),
                 None => PURE_THIRD_PARTY.contains(&dependency.name.as_str()),
             };
             if !pure {
-                let path = format!("crates/{}/Cargo.toml", package.folder());
+                let path = format!("crates/{}/Cargo.toml", package.folder_name());
                 let message = format!("a pure crate must not depend on `{}`", dependency.name);
                 findings.push(Finding::new(&path, 0, message));
             }
@@ -166,22 +166,22 @@ fn pure_crates_stand_on_pure_ones(packages: &[Package]) -> Vec<Finding> {
 }
 
 /// Dependencies that end up in the product; tests may lean on anything.
-fn shipped(package: &Package) -> impl Iterator<Item = &Dependency> {
+fn shipped_dependencies(package: &Package) -> impl Iterator<Item = &Dependency> {
     package.dependencies.iter().filter(|one| one.kind.as_deref() != Some("dev"))
 }
 
-fn ours(package: &Package) -> impl Iterator<Item = &str> {
-    shipped(package).filter(|one| one.path.is_some()).map(|one| folder_of(&one.name))
+fn internal_dependencies(package: &Package) -> impl Iterator<Item = &str> {
+    shipped_dependencies(package).filter(|one| one.path.is_some()).map(|one| folder_of(&one.name))
 }
 
-fn third_party_crates_have_reasons(tree: &Tree) -> Vec<Finding> {
-    let manifest = tree.file("Cargo.toml").map_or("", |file| &file.text);
+fn third_party_crates_have_reasons(tree: &SourceTree) -> Vec<Finding> {
+    let manifest = tree.find_file("Cargo.toml").map_or("", |file| &file.text);
     let used = match third_party_crates(manifest) {
         Ok(used) => used,
         Err(error) => return vec![Finding::new("Cargo.toml", 0, error.to_string())],
     };
-    let reasons = tree.file(REASONS).map_or("", |file| &file.text);
-    let rows = reasons.lines().filter_map(cells);
+    let reasons = tree.find_file(REASONS).map_or("", |file| &file.text);
+    let rows = reasons.lines().filter_map(split_cells);
     let explained: BTreeSet<String> = rows
         .flat_map(|cells| words_in_ticks(cells[0]).map(str::to_owned).collect::<Vec<_>>())
         .collect();
@@ -190,8 +190,8 @@ fn third_party_crates_have_reasons(tree: &Tree) -> Vec<Finding> {
     missing.chain(stale).map(|message| Finding::new(REASONS, 0, message)).collect()
 }
 
-fn third_party_crates_are_used(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
-    let manifest = tree.file("Cargo.toml").map_or("", |file| &file.text);
+fn third_party_crates_are_used(tree: &SourceTree, packages: &[Package]) -> Vec<Finding> {
+    let manifest = tree.find_file("Cargo.toml").map_or("", |file| &file.text);
     let listed = third_party_crates(manifest).unwrap_or_default();
     let names = packages.iter().flat_map(|package| &package.dependencies).map(|one| &one.name);
     let used: BTreeSet<String> = names.cloned().collect();
@@ -219,17 +219,25 @@ mod tests {
 
     #[test]
     fn mapped_tree_is_clean() {
-        check_map(TABLE, &[package("latput-units", &[]), linux(&["latput-units"])], &[]);
+        check_map(
+            TABLE,
+            &[make_package("latput-units", &[]), linux_package(&["latput-units"])],
+            &[],
+        );
     }
 
     #[test]
     fn arrows_must_be_those_of_the_map() {
-        let units = package("latput-units", &[]);
-        check_map(TABLE, &[units.clone(), linux(&[])], &["`linux` does not depend on `units`"]);
-        let arrow = linux(&["latput-units", "latput-load"]);
+        let units = make_package("latput-units", &[]);
+        check_map(
+            TABLE,
+            &[units.clone(), linux_package(&[])],
+            &["`linux` does not depend on `units`"],
+        );
+        let arrow = linux_package(&["latput-units", "latput-load"]);
         check_map(TABLE, &[units.clone(), arrow], &["`linux` depends on `load`, which the table"]);
-        let new = package("latput-new", &[]);
-        let linux = linux(&["latput-units"]);
+        let new = make_package("latput-new", &[]);
+        let linux = linux_package(&["latput-units"]);
         check_map(TABLE, &[units.clone(), linux, new], &["no row for `new`"]);
         check_map(TABLE, &[units], &["there is no crate `linux`"]);
     }
@@ -238,12 +246,12 @@ mod tests {
     fn map_must_be_there_and_in_order() {
         let upside_down = "| crate | one line | uses | kind |\n|---|---|---|---|\n\
             | `linux` | b | `units` | world |\n| `units` | a | - | world |\n";
-        let packages = [package("latput-units", &[]), linux(&["latput-units"])];
+        let packages = [make_package("latput-units", &[]), linux_package(&["latput-units"])];
         let expected = ["`units`, which is not above it", "kind of `units` must be pure"];
         check_map(upside_down, &packages, &expected);
         check_map("# Map\n", &[], &["has no table"]);
         assert_eq!(
-            check(&tree_of(&[]), &[])[0].message,
+            check_crate_map(&tree_of(&[]), &[])[0].message,
             "is missing; it holds the table of crates"
         );
     }
@@ -251,9 +259,9 @@ mod tests {
     #[test]
     fn pure_crates_must_stand_on_pure_ones() {
         let check_pure = |package: Package| pure_crates_stand_on_pure_ones(&[package]);
-        assert!(check_pure(package("latput-model", &["latput-stats"])).is_empty());
-        assert_eq!(check_pure(package("latput-model", &["latput-linux"])).len(), 1);
-        let mut rustix = package("latput-model", &["rustix"]);
+        assert!(check_pure(make_package("latput-model", &["latput-stats"])).is_empty());
+        assert_eq!(check_pure(make_package("latput-model", &["latput-linux"])).len(), 1);
+        let mut rustix = make_package("latput-model", &["rustix"]);
         rustix.dependencies[0].path = None;
         assert_eq!(check_pure(rustix.clone()).len(), 1);
         rustix.dependencies[0].kind = Some("dev".into());
@@ -278,12 +286,12 @@ mod tests {
     #[test]
     fn every_third_party_crate_must_be_used() {
         let tree = tree_of(&[("Cargo.toml", "[workspace.dependencies]\nlibc = \"0.2\"\n")]);
-        assert!(third_party_crates_are_used(&tree, &[linux(&["libc"])]).is_empty());
-        let findings = third_party_crates_are_used(&tree, &[linux(&["rustix"])]);
+        assert!(third_party_crates_are_used(&tree, &[linux_package(&["libc"])]).is_empty());
+        let findings = third_party_crates_are_used(&tree, &[linux_package(&["rustix"])]);
         assert_eq!(findings[0].message, "no crate uses `libc`; take it from the table");
     }
 
-    fn package(name: &str, uses: &[&str]) -> Package {
+    fn make_package(name: &str, uses: &[&str]) -> Package {
         let dependency = |name: &&str| Dependency {
             name: (*name).to_owned(),
             kind: None,
@@ -292,13 +300,13 @@ mod tests {
         Package { name: name.to_owned(), dependencies: uses.iter().map(dependency).collect() }
     }
 
-    fn linux(uses: &[&str]) -> Package {
-        package("latput-linux", uses)
+    fn linux_package(uses: &[&str]) -> Package {
+        make_package("latput-linux", uses)
     }
 
     #[track_caller]
     fn check_map(map: &str, packages: &[Package], expected: &[&str]) {
-        let findings = check(&tree_of(&[(MAP, map)]), packages);
+        let findings = check_crate_map(&tree_of(&[(MAP, map)]), packages);
         assert_eq!(findings.len(), expected.len(), "{findings:?}");
         for (finding, expected) in findings.iter().zip(expected) {
             assert!(finding.message.contains(expected), "{findings:?}");

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Finding;
 use super::code::find_word;
-use super::tree::{File, Tree};
+use super::tree::{SourceFile, SourceTree};
 
 /// Most files in a circle.
 const MOST_FILES: usize = 2;
@@ -22,11 +22,12 @@ type Path = Vec<String>;
 type Arrows = BTreeMap<(usize, usize), String>;
 
 /// Every circle that is too large, and each if there are too many.
-pub fn check(tree: &Tree) -> Vec<Finding> {
-    let circles: Vec<Circle> = crates(tree).iter().flat_map(House::circles).collect();
+pub fn check_circles(tree: &SourceTree) -> Vec<Finding> {
+    let circles: Vec<FileCycle> =
+        collect_crates(tree).iter().flat_map(CrateFiles::find_cycles).collect();
     let too_many = circles.len() > MOST_CIRCLES;
-    let is_wrong = |circle: &&Circle| too_many || circle.files.len() > MOST_FILES;
-    let finding = |circle: &Circle| {
+    let is_wrong = |circle: &&FileCycle| too_many || circle.files.len() > MOST_FILES;
+    let finding = |circle: &FileCycle| {
         let message = format!(
             "{} files use each other in a circle (at most {MOST_FILES} files, {MOST_CIRCLES} circles; there are {}): {}",
             circle.files.len(),
@@ -39,15 +40,15 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Files that use each other, and how.
-struct Circle {
+struct FileCycle {
     files: Vec<String>,
     arrows: Vec<String>,
 }
 
 /// The files of one crate.
 #[derive(Default)]
-struct House<'a> {
-    files: Vec<&'a File>,
+struct CrateFiles<'a> {
+    files: Vec<&'a SourceFile>,
     modules: BTreeMap<Path, usize>,
     /// Their code without tests and without `use`.
     code: Vec<String>,
@@ -55,8 +56,8 @@ struct House<'a> {
     imports: Vec<Vec<(String, Path)>>,
 }
 
-fn crates(tree: &Tree) -> Vec<House<'_>> {
-    let mut houses = BTreeMap::<&str, House<'_>>::new();
+fn collect_crates(tree: &SourceTree) -> Vec<CrateFiles<'_>> {
+    let mut houses = BTreeMap::<&str, CrateFiles<'_>>::new();
     for file in tree.files.iter().filter(|file| file.is(&["rs"])) {
         let Some((root, inside)) = file.path.split_once("/src/") else { continue };
         let house = houses.entry(root).or_default();
@@ -67,16 +68,16 @@ fn crates(tree: &Tree) -> Vec<House<'_>> {
         house.modules.insert(path, house.files.len());
         house.files.push(file);
         let code = file.product_code();
-        let (imports, rest) = imports(&code);
+        let (imports, rest) = extract_imports(&code);
         house.imports.push(imports);
         house.code.push(rest);
     }
     houses.into_values().collect()
 }
 
-impl House<'_> {
-    fn circles(&self) -> Vec<Circle> {
-        let arrows = self.arrows();
+impl CrateFiles<'_> {
+    fn find_cycles(&self) -> Vec<FileCycle> {
+        let arrows = self.find_arrows();
         let count = self.files.len();
         let mut reaches: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); count];
         for (from, reached) in reaches.iter_mut().enumerate() {
@@ -90,7 +91,7 @@ impl House<'_> {
             let is_in = |other: &usize| reaches[*other].contains(&first);
             let members: Vec<usize> = reaches[first].iter().copied().filter(is_in).collect();
             let name = |idx: usize| self.files[idx].path.clone();
-            (members.len() > 1 && members[0] == first).then(|| Circle {
+            (members.len() > 1 && members[0] == first).then(|| FileCycle {
                 arrows: arrows
                     .iter()
                     .filter(|((from, to), _)| members.contains(from) && members.contains(to))
@@ -104,13 +105,15 @@ impl House<'_> {
         (0..count).filter_map(circle).collect()
     }
 
-    fn arrows(&self) -> Arrows {
+    fn find_arrows(&self) -> Arrows {
         let mut arrows = Arrows::new();
         for (module, from) in &self.modules {
             let imported = self.imports[*from].iter().map(|(_, path)| path.clone());
             let in_code = self.paths_in_code(module, *from);
             for path in imported.chain(in_code) {
-                let Some((place, to)) = self.resolve(module, &path, FOLLOWED) else { continue };
+                let Some((place, to)) = self.resolve_module(module, &path, FOLLOWED) else {
+                    continue;
+                };
                 if !module.starts_with(&place) {
                     let taken = path.last().cloned().unwrap_or_default();
                     arrows.entry((*from, to)).or_insert(taken);
@@ -132,7 +135,7 @@ impl House<'_> {
         let mut found = Vec::new();
         for root in roots {
             for at in find_word(code, &root) {
-                let path: Path = words(&code[at..]);
+                let path: Path = parse_path(&code[at..]);
                 let is_start = !code[..at].ends_with("::") && !code[..at].ends_with('.');
                 if is_start && path.len() > 1 {
                     found.push(path);
@@ -143,7 +146,12 @@ impl House<'_> {
     }
 
     /// The module that has what `path` names, seen from `module`.
-    fn resolve(&self, module: &Path, path: &[String], follow: usize) -> Option<(Path, usize)> {
+    fn resolve_module(
+        &self,
+        module: &Path,
+        path: &[String],
+        follow: usize,
+    ) -> Option<(Path, usize)> {
         let mut rest = path;
         let mut at: Path = module.clone();
         match rest.first()?.as_str() {
@@ -175,14 +183,14 @@ impl House<'_> {
         let file = *self.modules.get(&at)?;
         let handed_on = rest.first().filter(|_| follow > 0).and_then(|name| {
             let (_, path) = self.imports[file].iter().find(|(known, _)| known == name)?;
-            self.resolve(&at, path, follow - 1)
+            self.resolve_module(&at, path, follow - 1)
         });
         Some(handed_on.unwrap_or((at, file)))
     }
 }
 
 /// The words of a path at the start of `code`.
-fn words(code: &str) -> Path {
+fn parse_path(code: &str) -> Path {
     let mut path = Path::new();
     let mut rest = code;
     loop {
@@ -197,13 +205,13 @@ fn words(code: &str) -> Path {
 }
 
 /// Reads the `use` items of a file, and returns the code without them.
-fn imports(code: &str) -> (Vec<(String, Path)>, String) {
+fn extract_imports(code: &str) -> (Vec<(String, Path)>, String) {
     let mut found = Vec::new();
     let mut rest = String::new();
     let mut end = 0;
     for at in find_word(code, "use") {
         let item = code[at + 3..].split(';').next().unwrap_or_default();
-        spread(&Path::new(), item.trim(), &mut found);
+        expand_use_tree(&Path::new(), item.trim(), &mut found);
         rest += &code[end..at];
         end = at + 3 + item.len();
     }
@@ -211,10 +219,10 @@ fn imports(code: &str) -> (Vec<(String, Path)>, String) {
 }
 
 /// Takes a tree of `use` apart.
-fn spread(before: &Path, tree: &str, found: &mut Vec<(String, Path)>) {
+fn expand_use_tree(before: &Path, tree: &str, found: &mut Vec<(String, Path)>) {
     if let Some((root, group)) = tree.split_once('{') {
         let mut path = before.clone();
-        path.extend(words(root.trim()));
+        path.extend(parse_path(root.trim()));
         let group = group.trim_end().strip_suffix('}').unwrap_or(group);
         let mut depth = 0_usize;
         let parts = group.split(|c: char| {
@@ -226,13 +234,13 @@ fn spread(before: &Path, tree: &str, found: &mut Vec<(String, Path)>) {
             c == ',' && depth == 0
         });
         for part in parts.map(str::trim).filter(|part| !part.is_empty()) {
-            spread(&path, part, found);
+            expand_use_tree(&path, part, found);
         }
         return;
     }
     let (taken, alias) = tree.split_once(" as ").unwrap_or((tree, ""));
     let mut path = before.clone();
-    path.extend(words(taken.trim()));
+    path.extend(parse_path(taken.trim()));
     if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
         path.pop();
     }
@@ -257,7 +265,7 @@ mod tests {
             ("b/part.rs", "use super::B;\npub struct P(crate::c::C, B);\n"),
             ("c.rs", "pub struct C(crate::A);\n"),
         ];
-        let [finding] = check(&tree(&files)).try_into().unwrap();
+        let [finding] = check_circles(&make_tree(&files)).try_into().unwrap();
         assert_eq!(finding.path, "crates/x/src/a.rs");
         for part in ["4 files", "a.rs -> crates/x/src/b.rs (b)", "c.rs -> crates/x/src/a.rs (A)"] {
             assert!(finding.message.contains(part), "{part}: {}", finding.message);
@@ -272,7 +280,7 @@ mod tests {
             ("a/b.rs", "use super::A;\n#[cfg(test)]\nmod tests { use crate::c::C; }\n"),
             ("c.rs", "use crate::a;\nstruct C(a::A);\n"),
         ];
-        assert_eq!(check(&tree(&files)), []);
+        assert_eq!(check_circles(&make_tree(&files)), []);
     }
 
     #[test]
@@ -287,16 +295,16 @@ mod tests {
             let files: Vec<(String, String)> = (0..count).flat_map(pair).collect();
             let files: Vec<(&str, &str)> =
                 files.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
-            check(&tree(&files)).len()
+            check_circles(&make_tree(&files)).len()
         };
         assert_eq!((found(MOST_CIRCLES), found(MOST_CIRCLES + 1)), (0, MOST_CIRCLES + 1));
     }
 
-    fn tree(files: &[(&str, &str)]) -> Tree {
-        let file = |(path, text): &(&str, &str)| File {
+    fn make_tree(files: &[(&str, &str)]) -> SourceTree {
+        let file = |(path, text): &(&str, &str)| SourceFile {
             path: format!("crates/x/src/{path}"),
             text: (*text).to_owned(),
         };
-        Tree { files: files.iter().map(file).collect() }
+        SourceTree { files: files.iter().map(file).collect() }
     }
 }

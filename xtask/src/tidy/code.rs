@@ -4,7 +4,7 @@ use std::iter::Peekable;
 use std::str::CharIndices;
 
 /// Blanks comments and the insides of string and character literals; every line stays where it was.
-pub fn mask(text: &str) -> String {
+pub fn mask_non_code(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut chars = text.char_indices().peekable();
     let mut before = ' ';
@@ -26,7 +26,7 @@ pub fn mask(text: &str) -> String {
         if skip == 0 {
             masked.push(char);
         } else {
-            blank(&mut masked, char);
+            push_blank(&mut masked, char);
             skip_to(&mut chars, at + skip, &mut masked);
         }
         before = char;
@@ -34,7 +34,7 @@ pub fn mask(text: &str) -> String {
     masked
 }
 
-/// Blanks every item under `#[cfg(test)]`; `masked` must come from [`mask`].
+/// Blanks every item under `#[cfg(test)]`; `masked` must come from [`mask_non_code`].
 pub fn without_tests(masked: &str) -> String {
     const MARK: &str = "#[cfg(test)]";
     let mut product = String::with_capacity(masked.len());
@@ -42,7 +42,7 @@ pub fn without_tests(masked: &str) -> String {
     while let Some(start) = rest.find(MARK) {
         product.push_str(&rest[..start]);
         let end = start + MARK.len() + item_len(&rest[start + MARK.len()..]);
-        rest[start..end].chars().for_each(|char| blank(&mut product, char));
+        rest[start..end].chars().for_each(|char| push_blank(&mut product, char));
         rest = &rest[end..];
     }
     product.push_str(rest);
@@ -144,11 +144,11 @@ fn raw_string_len(text: &str) -> usize {
 
 fn skip_to(chars: &mut Peekable<CharIndices<'_>>, end: usize, masked: &mut String) {
     while let Some((_, char)) = chars.next_if(|&(at, _)| at < end) {
-        blank(masked, char);
+        push_blank(masked, char);
     }
 }
 
-fn blank(masked: &mut String, char: char) {
+fn push_blank(masked: &mut String, char: char) {
     masked.push(if char == '\n' { '\n' } else { ' ' });
 }
 
@@ -169,7 +169,7 @@ mod tests {
             ("let quote = '\\''; real<'a>(\"std::fs\")", "real<'a>(", "std::fs"),
             ("for r in 0..1 { real } // std::fs", "for r in 0..1 { real }", "std::fs"),
         ] {
-            let masked = mask(text);
+            let masked = mask_non_code(text);
             assert!(masked.contains(kept), "{text:?} became {masked:?}");
             assert!(!masked.contains(lost), "{text:?} became {masked:?}");
             assert_eq!(masked.lines().count(), text.lines().count());

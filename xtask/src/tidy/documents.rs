@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::prose::by_line;
-use super::tree::{File, Tree};
+use super::tree::{SourceFile, SourceTree};
 
 /// A guide of more words is refused: the rest is a design page's, or another guide's.
 const GUIDE_WORDS: usize = 1500;
@@ -23,7 +23,7 @@ const OUR_OWN_WORDS: &[(&str, &str)] = &[
 ];
 
 /// Every violation of these rules.
-pub fn check(tree: &Tree) -> Vec<Finding> {
+pub fn check_documents(tree: &SourceTree) -> Vec<Finding> {
     let documents = || tree.files.iter().filter(|file| file.is(&["md"]));
     let mut findings: Vec<Finding> = documents()
         .flat_map(|file| {
@@ -43,7 +43,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn has_a_title(file: &File) -> Vec<Finding> {
+fn has_a_title(file: &SourceFile) -> Vec<Finding> {
     if file.text.starts_with("# ") || is_a_template(file) {
         return Vec::new();
     }
@@ -51,12 +51,12 @@ fn has_a_title(file: &File) -> Vec<Finding> {
 }
 
 /// GitHub puts these into a text that somebody else writes.
-fn is_a_template(file: &File) -> bool {
+fn is_a_template(file: &SourceFile) -> bool {
     file.path.starts_with(".github/")
 }
 
 /// A guide is read from top to bottom; what stands between two HTML comments is generated and looked up.
-fn is_short(file: &File) -> Vec<Finding> {
+fn is_short(file: &SourceFile) -> Vec<Finding> {
     if folder_of(&file.path) != "docs" {
         return Vec::new();
     }
@@ -79,7 +79,7 @@ fn is_short(file: &File) -> Vec<Finding> {
 }
 
 /// A diff shows the changed sentence where lines are short.
-fn lines_are_short(file: &File) -> Vec<Finding> {
+fn lines_are_short(file: &SourceFile) -> Vec<Finding> {
     let mut is_code = false;
     let lines = file.text.lines().enumerate().filter(|(_, line)| {
         let is_fence = line.trim_start().starts_with("```");
@@ -93,7 +93,7 @@ fn lines_are_short(file: &File) -> Vec<Finding> {
     lines.map(|(idx, _)| message(idx)).collect()
 }
 
-fn words_are_plain(file: &File) -> Vec<Finding> {
+fn words_are_plain(file: &SourceFile) -> Vec<Finding> {
     by_line(file, |line| {
         // "There is ..." is anybody's English.
         let line = line.replace(concat!("there is", " none"), "").to_lowercase();
@@ -103,14 +103,14 @@ fn words_are_plain(file: &File) -> Vec<Finding> {
 }
 
 /// Each page of a folder stands in its README.
-fn is_indexed(tree: &Tree, folder: &str) -> Vec<Finding> {
+fn is_indexed(tree: &SourceTree, folder: &str) -> Vec<Finding> {
     let path = format!("{folder}/README.md");
-    let Some(index) = tree.file(&path) else { return Vec::new() };
+    let Some(index) = tree.find_file(&path) else { return Vec::new() };
     let pages = tree
         .files
         .iter()
         .filter(|file| file.is(&["md"]) && folder_of(&file.path) == folder && file.path != path);
-    let is_absent = |file: &&File| {
+    let is_absent = |file: &&SourceFile| {
         let name = file.path.rsplit('/').next().unwrap_or_default();
         !index.text.contains(&format!("]({name})"))
     };
@@ -119,7 +119,7 @@ fn is_indexed(tree: &Tree, folder: &str) -> Vec<Finding> {
 }
 
 /// A link to a file of ours, or to a heading in one, must lead to one.
-fn links_lead_somewhere(tree: &Tree, file: &File) -> Vec<Finding> {
+fn links_lead_somewhere(tree: &SourceTree, file: &SourceFile) -> Vec<Finding> {
     by_line(file, |line| {
         let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let mut ours = targets.filter(|one| !one.contains("://"));
@@ -128,20 +128,21 @@ fn links_lead_somewhere(tree: &Tree, file: &File) -> Vec<Finding> {
     })
 }
 
-fn leads_somewhere(tree: &Tree, file: &File, target: &str) -> bool {
+fn leads_somewhere(tree: &SourceTree, file: &SourceFile, target: &str) -> bool {
     let (page, heading) = target.split_once('#').map_or((target, None), |(a, b)| (a, Some(b)));
-    let page = if page.is_empty() { Some(file.path.clone()) } else { resolve(&file.path, page) };
+    let page =
+        if page.is_empty() { Some(file.path.clone()) } else { resolve_link(&file.path, page) };
     let Some(page) = page else { return false };
     let folder = format!("{page}/");
-    match (tree.file(&page), heading) {
-        (Some(file), Some(heading)) => headings(&file.text).any(|one| one == heading),
+    match (tree.find_file(&page), heading) {
+        (Some(file), Some(heading)) => list_headings(&file.text).any(|one| one == heading),
         (Some(_), None) => true,
         (None, _) => tree.files.iter().any(|file| file.path.starts_with(&folder)),
     }
 }
 
 /// Where `target` leads from the file at `from`; `None` out of the tree.
-fn resolve(from: &str, target: &str) -> Option<String> {
+fn resolve_link(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
     for part in target.split('/') {
@@ -155,7 +156,7 @@ fn resolve(from: &str, target: &str) -> Option<String> {
 }
 
 /// The headings of a document as GitHub makes anchors of them.
-fn headings(text: &str) -> impl Iterator<Item = String> {
+fn list_headings(text: &str) -> impl Iterator<Item = String> {
     let lines = text.lines().filter(|line| line.starts_with('#'));
     lines.map(|line| {
         let title = line.trim_start_matches('#').trim().to_lowercase();
@@ -209,15 +210,17 @@ mod tests {
     #[test]
     fn pages_must_be_in_their_index() {
         let tree = |index| tree_of(&[("docs/adr/README.md", index), ("docs/adr/a.md", "# A\n")]);
-        assert!(check(&tree("# I\n[a](a.md)\n")).is_empty());
-        assert!(check(&tree("# I\n"))[0].message.contains("lacks a link to docs/adr/a.md"));
+        assert!(check_documents(&tree("# I\n[a](a.md)\n")).is_empty());
+        assert!(
+            check_documents(&tree("# I\n"))[0].message.contains("lacks a link to docs/adr/a.md")
+        );
     }
 
     #[test]
     fn links_must_lead_somewhere() {
         let documents =
             |text| tree_of(&[("README.md", "# A\n## To `b`: c, d\n"), ("docs/x/a.md", text)]);
-        let check = |text| check(&documents(text));
+        let check = |text| check_documents(&documents(text));
         let good =
             "# A [b](../../README.md#to-b-c-d) [d](a.md) [e](https://f.g#h) [j](..) [k](#k)\n# K\n";
         assert!(check(good).is_empty(), "{:?}", check(good));
@@ -228,7 +231,7 @@ mod tests {
 
     #[track_caller]
     fn check_one(path: &str, text: &str, expected: &[&str]) {
-        let findings = check(&tree_of(&[(path, text)]));
+        let findings = check_documents(&tree_of(&[(path, text)]));
         assert_eq!(findings.len(), expected.len(), "{findings:?}");
         for (finding, expected) in findings.iter().zip(expected) {
             assert!(finding.message.contains(expected), "{findings:?}");

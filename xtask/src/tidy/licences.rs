@@ -9,7 +9,7 @@ use serde::Deserialize;
 use spdx::{Expression, Licensee, ParseMode};
 
 use super::Finding;
-use crate::workspace::{cargo, output};
+use crate::workspace::{capture_output, cargo_command};
 
 const DEMANDS: &str = "deny.toml";
 const LOCK: &str = "Cargo.lock";
@@ -18,23 +18,23 @@ const REGISTRY: &str = "registry+";
 
 /// `deny.toml`, as far as it is read here.
 #[derive(Debug, Deserialize)]
-struct Demands {
-    licenses: Licences,
-    bans: Bans,
+struct DenyConfig {
+    licenses: LicenceConfig,
+    bans: BanConfig,
 }
 
 #[derive(Debug, Deserialize)]
-struct Licences {
+struct LicenceConfig {
     allow: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Bans {
-    deny: Vec<Ban>,
+struct BanConfig {
+    deny: Vec<BannedCrate>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Ban {
+struct BannedCrate {
     #[serde(rename = "crate")]
     name: String,
     reason: String,
@@ -42,7 +42,7 @@ struct Ban {
 
 /// A crate, as `cargo metadata` has it.
 #[derive(Clone, Debug, Deserialize)]
-struct Crate {
+struct CrateInfo {
     name: String,
     version: String,
     /// SPDX; old ones have `/` for `OR`.
@@ -52,31 +52,33 @@ struct Crate {
 }
 
 /// Every crate of others that is not as demanded.
-pub fn check(root: &Path) -> Result<Vec<Finding>> {
+pub fn check_licences(root: &Path) -> Result<Vec<Finding>> {
     #[derive(Deserialize)]
-    struct Metadata {
-        packages: Vec<Crate>,
+    struct CrateMetadata {
+        packages: Vec<CrateInfo>,
     }
     let text = std::fs::read_to_string(root.join(DEMANDS)).context(DEMANDS)?;
-    let demands: Demands = toml::from_str(&text).context(DEMANDS)?;
-    let mut metadata = cargo();
+    let demands: DenyConfig = toml::from_str(&text).context(DEMANDS)?;
+    let mut metadata = cargo_command();
     metadata.args(["metadata", "--locked", "--format-version", "1"]).current_dir(root);
-    let metadata: Metadata = serde_json::from_str(&output(&mut metadata)?)?;
+    let metadata: CrateMetadata = serde_json::from_str(&capture_output(&mut metadata)?)?;
     let allowed = demands.licenses.allow.iter().map(|licence| {
         Licensee::parse(licence).with_context(|| format!("{DEMANDS}: `{licence}` is no licence"))
     });
     let allowed = allowed.collect::<Result<Vec<_>>>()?;
     let others = metadata.packages.iter().filter(|it| it.source.is_some());
-    let wrong = others.filter_map(|it| Some((it, it.fault(&allowed, &demands.bans.deny)?)));
-    Ok(wrong.map(|(it, why)| Finding::new(LOCK, 0, format!("{} {why}", it.shown()))).collect())
+    let wrong = others.filter_map(|it| Some((it, it.find_fault(&allowed, &demands.bans.deny)?)));
+    Ok(wrong
+        .map(|(it, why)| Finding::new(LOCK, 0, format!("{} {why}", it.format_name())))
+        .collect())
 }
 
-impl Crate {
-    fn shown(&self) -> String {
+impl CrateInfo {
+    fn format_name(&self) -> String {
         format!("{} {}", self.name, self.version)
     }
 
-    fn fault(&self, allowed: &[Licensee], banned: &[Ban]) -> Option<String> {
+    fn find_fault(&self, allowed: &[Licensee], banned: &[BannedCrate]) -> Option<String> {
         if let Some(ban) = banned.iter().find(|ban| ban.name == self.name) {
             return Some(format!("may not come in: {}", ban.reason));
         }
@@ -100,9 +102,9 @@ mod tests {
     fn crate_needs_an_allowed_licence_and_the_registry() {
         let allowed = ["MIT", "Apache-2.0 WITH LLVM-exception"];
         let allowed = allowed.map(|it| Licensee::parse(it).unwrap());
-        let banned = [Ban { name: "tokio".into(), reason: "no async runtime".into() }];
+        let banned = [BannedCrate { name: "tokio".into(), reason: "no async runtime".into() }];
         let check = |licence: &str, source: &str, expected: Option<&str>| {
-            let it = Crate {
+            let it = CrateInfo {
                 name: if source == "banned" { "tokio" } else { "one" }.into(),
                 version: "1.0.0".into(),
                 license: Some(licence.to_owned()).filter(|it| !it.is_empty()),
@@ -111,7 +113,7 @@ mod tests {
                         .into(),
                 ),
             };
-            let fault = it.fault(&allowed, &banned);
+            let fault = it.find_fault(&allowed, &banned);
             match expected {
                 None => assert_eq!(fault, None),
                 Some(words) => assert!(fault.as_ref().unwrap().contains(words), "{fault:?}"),

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Finding;
-use super::code::{is_word, line_of, mask};
-use super::tree::Tree;
+use super::code::{is_word, line_of, mask_non_code};
+use super::tree::SourceTree;
 
 /// Most crates with a type of the same name.
 const MOST_CRATES: usize = 2;
@@ -16,14 +16,14 @@ const COMMON: &[&str] = &["Error", "Result"];
 const KEYWORDS: &[&str] = &["struct ", "enum ", "trait ", "type ", "union "];
 
 /// The types whose name stands in too many crates, and the tests whose name is too long.
-pub fn check(tree: &Tree) -> Vec<Finding> {
+pub fn check_names(tree: &SourceTree) -> Vec<Finding> {
     let mut findings = types_of_many_crates(tree);
     let rust = tree.files.iter().filter(|file| file.is(&["rs"]));
-    findings.extend(rust.flat_map(|file| long_test_names(&file.path, &mask(&file.text))));
+    findings.extend(rust.flat_map(|file| long_test_names(&file.path, &mask_non_code(&file.text))));
     findings
 }
 
-fn types_of_many_crates(tree: &Tree) -> Vec<Finding> {
+fn types_of_many_crates(tree: &SourceTree) -> Vec<Finding> {
     let mut types = BTreeMap::<String, Vec<(&str, &str, usize)>>::new();
     let rust =
         tree.files.iter().filter(|file| file.is(&["rs"]) && file.path.starts_with("crates/"));
@@ -105,20 +105,20 @@ mod tests {
             ("pub enum Error {}", "pub enum Error {}", "pub struct Error;", 0),
         ];
         for (first, second, third, count) in cases {
-            let findings = check(&tree_of(&[(a, first), (b, second), (c, third)]));
+            let findings = check_names(&tree_of(&[(a, first), (b, second), (c, third)]));
             assert_eq!(findings.len(), count, "{first} {second} {third}: {findings:?}");
             assert!(findings.iter().all(|it| it.message.contains("3 crates (at most 2): a, b, c")));
         }
         let one_crate =
             [(a, "struct Step;"), ("crates/a/src/b.rs", "struct Step;"), (b, "struct Step;")];
-        assert_eq!(check(&tree_of(&one_crate)), []);
+        assert_eq!(check_names(&tree_of(&one_crate)), []);
     }
 
     #[test]
     fn long_name_of_a_test_is_found() {
         let long = "a_b_c_d_e_f_g_h_i";
         let file = |attribute: &str, name: &str| format!("{attribute}\n    fn {name}() {{}}\n");
-        let findings = |text: &str| check(&tree_of(&[("crates/a/tests/a.rs", text)]));
+        let findings = |text: &str| check_names(&tree_of(&[("crates/a/tests/a.rs", text)]));
         let found = findings(&file("#[test]\n    #[ignore]", long));
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].message.contains("9 words (at most 8)") && found[0].line == 3);

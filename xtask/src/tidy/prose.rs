@@ -2,16 +2,16 @@
 //! anybody else.
 
 use super::Finding;
-use super::code::mask;
-use super::tree::{File, Tree};
+use super::code::mask_non_code;
+use super::tree::{SourceFile, SourceTree};
 
 /// Files that are kept as their authors made them.
 const KEPT_AS_MADE: &[&str] =
     &["Cargo.lock", "fuzz/Cargo.lock", "xtask/nmstate/Cargo.lock", "LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Every violation of these rules.
-pub fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: &[fn(&File) -> Vec<Finding>] = &[
+pub fn check_prose(tree: &SourceTree) -> Vec<Finding> {
+    let rules: &[fn(&SourceFile) -> Vec<Finding>] = &[
         white_space_is_plain,
         nothing_is_left_to_do,
         paths_mean_something_elsewhere,
@@ -23,13 +23,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Lock files, licences, and what others wrote and we only ship.
-fn is_kept_as_made(file: &File) -> bool {
+fn is_kept_as_made(file: &SourceFile) -> bool {
     KEPT_AS_MADE.contains(&file.path.as_str())
         || file.path.contains("/vendor/")
         || file.path.ends_with(".min.js")
 }
 
-fn white_space_is_plain(file: &File) -> Vec<Finding> {
+fn white_space_is_plain(file: &SourceFile) -> Vec<Finding> {
     if !file.is(&["rs", "toml", "md"]) {
         return Vec::new();
     }
@@ -48,7 +48,7 @@ fn white_space_is_plain(file: &File) -> Vec<Finding> {
     findings
 }
 
-fn nothing_is_left_to_do(file: &File) -> Vec<Finding> {
+fn nothing_is_left_to_do(file: &SourceFile) -> Vec<Finding> {
     // In two parts, or this file would break its own rule.
     let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:")];
     by_line(file, |line| {
@@ -57,7 +57,7 @@ fn nothing_is_left_to_do(file: &File) -> Vec<Finding> {
     })
 }
 
-fn paths_mean_something_elsewhere(file: &File) -> Vec<Finding> {
+fn paths_mean_something_elsewhere(file: &SourceFile) -> Vec<Finding> {
     let folders = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
     let hosts = [
         concat!("crates", ".io"),
@@ -80,12 +80,12 @@ fn paths_mean_something_elsewhere(file: &File) -> Vec<Finding> {
 
 /// `5%`, as flags and plans take it, in all that may be printed: texts and comments of Rust (its help is made of some of
 /// them), templates and scripts of the report.
-fn shares_are_written_one_way(file: &File) -> Vec<Finding> {
+fn shares_are_written_one_way(file: &SourceFile) -> Vec<Finding> {
     if !file.is(&["rs", "html", "js"]) {
         return Vec::new();
     }
     // The mask leaves the sign where it is an operator.
-    let code = if file.is(&["rs"]) { mask(&file.text) } else { String::new() };
+    let code = if file.is(&["rs"]) { mask_non_code(&file.text) } else { String::new() };
     let code: Vec<char> = code.chars().collect();
     let chars: Vec<char> = file.text.chars().collect();
     let is_split = |at: &usize| {
@@ -102,7 +102,7 @@ fn shares_are_written_one_way(file: &File) -> Vec<Finding> {
 }
 
 /// A comment opens with a verb or a noun phrase, never with a question whose answer is the item below.
-fn comments_name_their_subject(file: &File) -> Vec<Finding> {
+fn comments_name_their_subject(file: &SourceFile) -> Vec<Finding> {
     const RIDDLES: [&str; 5] = ["What", "Whose", "Who", "That", "So"];
     if !file.is(&["rs"]) {
         return Vec::new();
@@ -126,7 +126,7 @@ fn starts_a_path(before: &str) -> bool {
 }
 
 /// A finding for each line of which `rule` has something to say.
-pub fn by_line(file: &File, rule: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
+pub fn by_line(file: &SourceFile, rule: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
     let lines = file.text.split('\n').enumerate();
     lines
         .filter_map(|(idx, line)| rule(line).map(|said| Finding::new(&file.path, idx + 1, said)))
@@ -182,7 +182,7 @@ mod tests {
 
     #[track_caller]
     fn check_one(path: &str, text: &str, expected: &[&str]) {
-        let findings = check(&tree_of(&[(path, text)]));
+        let findings = check_prose(&tree_of(&[(path, text)]));
         assert_eq!(findings.len(), expected.len(), "{findings:?}");
         for (finding, expected) in findings.iter().zip(expected) {
             assert!(finding.message.contains(expected), "{findings:?}");

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::code::{find_word, line_of};
-use super::tree::{File, Tree};
+use super::tree::{SourceFile, SourceTree};
 
 /// Lines that a file should stay within.
 pub const AIM_LINES: usize = 400;
@@ -28,8 +28,8 @@ const PRINTING: &[&str] =
     &["print!", "println!", "eprint!", "eprintln!", "dbg!", "io::stdout", "io::stderr"];
 
 /// Every violation of these rules.
-pub fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: &[fn(&File) -> Vec<Finding>] = &[
+pub fn check_sources(tree: &SourceTree) -> Vec<Finding> {
+    let rules: &[fn(&SourceFile) -> Vec<Finding>] = &[
         opens_with_its_purpose,
         is_not_too_long,
         pure_crates_do_not_touch_the_world,
@@ -44,20 +44,20 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Files that are longer than they should be, with their lines.
-pub fn long_files(tree: &Tree) -> Vec<(&str, usize)> {
+pub fn long_files(tree: &SourceTree) -> Vec<(&str, usize)> {
     let rust = tree.files.iter().filter(|file| file.is(&["rs"]));
     let lengths = rust.map(|file| (file.path.as_str(), file.text.lines().count()));
     lengths.filter(|&(_, lines)| lines > AIM_LINES).collect()
 }
 
-fn opens_with_its_purpose(file: &File) -> Vec<Finding> {
+fn opens_with_its_purpose(file: &SourceFile) -> Vec<Finding> {
     if file.text.starts_with("//! ") {
         return Vec::new();
     }
     vec![Finding::new(&file.path, 1, "must open with `//!` and say what the file is for")]
 }
 
-fn is_not_too_long(file: &File) -> Vec<Finding> {
+fn is_not_too_long(file: &SourceFile) -> Vec<Finding> {
     let lines = file.text.lines().count();
     if lines <= MOST_LINES {
         return Vec::new();
@@ -65,7 +65,7 @@ fn is_not_too_long(file: &File) -> Vec<Finding> {
     vec![Finding::new(&file.path, 0, format!("{lines} lines; split it (at most {MOST_LINES})"))]
 }
 
-fn pure_crates_do_not_touch_the_world(file: &File) -> Vec<Finding> {
+fn pure_crates_do_not_touch_the_world(file: &SourceFile) -> Vec<Finding> {
     let pure = file.crate_folder().is_some_and(|folder| super::arrows::PURE.contains(&folder));
     if !pure {
         return Vec::new();
@@ -86,16 +86,16 @@ fn pure_crates_do_not_touch_the_world(file: &File) -> Vec<Finding> {
     findings
 }
 
-fn unsafe_stays_in_its_crates(file: &File) -> Vec<Finding> {
+fn unsafe_stays_in_its_crates(file: &SourceFile) -> Vec<Finding> {
     if file.crate_folder().is_some_and(|folder| UNSAFE_CRATES.contains(&folder)) {
         return Vec::new();
     }
-    find_all(file, &super::code::mask(&file.text), &["unsafe"], |_| {
+    find_all(file, &super::code::mask_non_code(&file.text), &["unsafe"], |_| {
         format!("`unsafe` belongs in {} only", UNSAFE_CRATES.join(" and "))
     })
 }
 
-fn only_the_edge_prints(file: &File) -> Vec<Finding> {
+fn only_the_edge_prints(file: &SourceFile) -> Vec<Finding> {
     if file.crate_folder().is_some_and(|folder| PRINTING_CRATES.contains(&folder)) {
         return Vec::new();
     }
@@ -105,14 +105,14 @@ fn only_the_edge_prints(file: &File) -> Vec<Finding> {
 }
 
 /// Clippy's `disallowed_types` misses the fully qualified path in an expression.
-fn iteration_order_is_fixed(file: &File) -> Vec<Finding> {
+fn iteration_order_is_fixed(file: &SourceFile) -> Vec<Finding> {
     find_all(file, &file.product_code(), &["HashMap", "HashSet"], |word| {
         format!("`{word}` has no fixed order; use `BTree{}`", &word["Hash".len()..])
     })
 }
 
 /// `cargo xtask ci` runs none: cargo takes a second per crate to look for them.
-fn has_no_documentation_test(file: &File) -> Vec<Finding> {
+fn has_no_documentation_test(file: &SourceFile) -> Vec<Finding> {
     let mut is_fenced = false;
     let mut findings = Vec::new();
     for (idx, line) in file.text.lines().enumerate() {
@@ -131,7 +131,7 @@ fn has_no_documentation_test(file: &File) -> Vec<Finding> {
 }
 
 /// `cargo xtask ci --full` runs the long tests of the command line. Others start a test of this ending.
-fn ignored_tests_are_run_by_somebody(file: &File) -> Vec<Finding> {
+fn ignored_tests_are_run_by_somebody(file: &SourceFile) -> Vec<Finding> {
     let lines: Vec<&str> = file.text.lines().map(str::trim_start).collect();
     let mut findings = Vec::new();
     for (idx, line) in lines.iter().enumerate().filter(|(_, line)| line.starts_with(IGNORE)) {
@@ -149,7 +149,7 @@ fn ignored_tests_are_run_by_somebody(file: &File) -> Vec<Finding> {
 const IGNORE: &str = concat!("#[", "ignore");
 
 fn find_all(
-    file: &File,
+    file: &SourceFile,
     code: &str,
     words: &[&str],
     message: impl Fn(&str) -> String,
@@ -241,7 +241,7 @@ mod tests {
 
     #[track_caller]
     fn check_one(path: &str, text: &str, expected: &[&str]) {
-        let findings = check(&tree_of(&[(path, text)]));
+        let findings = check_sources(&tree_of(&[(path, text)]));
         assert_eq!(findings.len(), expected.len(), "{findings:?}");
         for (finding, expected) in findings.iter().zip(expected) {
             assert!(finding.message.contains(expected), "{findings:?}");

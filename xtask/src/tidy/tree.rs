@@ -12,21 +12,21 @@ const BYTES_MOST: usize = 1 << 20;
 
 /// The text files of the repository.
 #[derive(Clone, Debug, Default)]
-pub struct Tree {
+pub struct SourceTree {
     /// In ascending order of path.
-    pub files: Vec<File>,
+    pub files: Vec<SourceFile>,
 }
 
 /// One text file.
 #[derive(Clone, Debug)]
-pub struct File {
+pub struct SourceFile {
     /// From the root, with forward slashes.
     pub path: String,
     /// Its whole text.
     pub text: String,
 }
 
-impl Tree {
+impl SourceTree {
     /// Reads every text file that git tracks or would add; files that are not UTF-8 are left out.
     pub fn read(root: &Path) -> Result<Self> {
         let output = Command::new("git")
@@ -55,7 +55,7 @@ impl Tree {
                 bytes.len()
             );
             if let Ok(text) = String::from_utf8(bytes) {
-                files.push(File { path: path.to_owned(), text });
+                files.push(SourceFile { path: path.to_owned(), text });
             }
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -63,12 +63,12 @@ impl Tree {
     }
 
     /// The file at `path`.
-    pub fn file(&self, path: &str) -> Option<&File> {
+    pub fn find_file(&self, path: &str) -> Option<&SourceFile> {
         self.files.iter().find(|file| file.path == path)
     }
 }
 
-impl File {
+impl SourceFile {
     /// Whether the name ends in one of `extensions`.
     pub fn is(&self, extensions: &[&str]) -> bool {
         self.path.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
@@ -95,12 +95,13 @@ impl File {
         if self.is_for_development() {
             return String::new();
         }
-        code::without_tests(&code::mask(&self.text))
+        code::without_tests(&code::mask_non_code(&self.text))
     }
 }
 
 #[cfg(test)]
-pub fn tree_of(files: &[(&str, &str)]) -> Tree {
-    let file = |(path, text): &(&str, &str)| File { path: (*path).into(), text: (*text).into() };
-    Tree { files: files.iter().map(file).collect() }
+pub fn tree_of(files: &[(&str, &str)]) -> SourceTree {
+    let file =
+        |(path, text): &(&str, &str)| SourceFile { path: (*path).into(), text: (*text).into() };
+    SourceTree { files: files.iter().map(file).collect() }
 }

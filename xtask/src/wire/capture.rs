@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::peers::lab::{INTERFACE, Lab, Running, SERVER_ADDRESS};
-use crate::workspace::output;
+use crate::peers::lab::{INTERFACE, Lab, RunningProcess, SERVER_ADDRESS};
+use crate::workspace::capture_output;
 
 /// Until tcpdump listens; and until the kernel has given it the last packets.
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -15,14 +15,14 @@ const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 /// tcpdump, running on a host's interface.
 #[derive(Debug)]
-pub struct Capture {
-    tcpdump: Running,
+pub struct PacketCapture {
+    tcpdump: RunningProcess,
     file: PathBuf,
 }
 
 /// One packet on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Packet {
+pub struct CapturedPacket {
     /// Microseconds since 1970.
     pub at_us: u64,
     /// Whether the system under test sent it; else it is on its way there.
@@ -31,7 +31,7 @@ pub struct Packet {
     pub text: String,
 }
 
-impl Capture {
+impl PacketCapture {
     /// Starts on one of the lab's hosts.
     pub fn start(lab: &Lab, host: &str) -> Result<Self> {
         let file = lab.scratch.join("wire.pcap");
@@ -40,17 +40,17 @@ impl Capture {
             format!("exec tcpdump -i {INTERFACE} -n -s 64 -B 65536 -Z root -w \"$0\" 2>&1");
         let command = ["sh".to_owned(), "-c".to_owned(), script, file.display().to_string()];
         let tcpdump = lab.start_in(host, &command)?;
-        lab.sleep(SETTLE)?;
+        lab.sleep_interruptible(SETTLE)?;
         Ok(Self { tcpdump, file })
     }
 
     /// Ends tcpdump, and reads what it recorded.
-    pub fn finish(self, lab: &Lab) -> Result<Vec<Packet>> {
-        lab.sleep(SETTLE)?;
-        let said = self.tcpdump.end(&lab.stop, Instant::now() + ENDS_WITHIN)?;
+    pub fn stop_capture(self, lab: &Lab) -> Result<Vec<CapturedPacket>> {
+        lab.sleep_interruptible(SETTLE)?;
+        let said = self.tcpdump.terminate_and_wait(&lab.stop, Instant::now() + ENDS_WITHIN)?;
         ensure!(said.contains("\n0 packets dropped by kernel"), "tcpdump lost packets: {said}");
         let mut read = Command::new("tcpdump");
-        let text = output(read.args(["-n", "-tt", "-q", "-r"]).arg(&self.file))
+        let text = capture_output(read.args(["-n", "-tt", "-q", "-r"]).arg(&self.file))
             .context("tcpdump(8) is needed")?;
         Ok(text.lines().filter_map(parse).collect())
     }
@@ -58,14 +58,14 @@ impl Capture {
 
 /// A line such as `1795559986.848123 IP 198.18.0.1 > 198.18.0.2: ICMP echo request, ...`; `None` for what is not
 /// between the two hosts.
-fn parse(line: &str) -> Option<Packet> {
+fn parse(line: &str) -> Option<CapturedPacket> {
     let (at, rest) = line.split_once(" IP ")?;
     let (seconds, micros) = at.split_once('.').filter(|(_, micros)| micros.len() == 6)?;
     let at_us = seconds.parse::<u64>().ok()? * 1_000_000 + micros.parse::<u64>().ok()?;
     let (ends, text) = rest.split_once(": ")?;
     let (from, to) = ends.split_once(" > ")?;
     let (from_sut, to_sut) = (is_sut(from), is_sut(to));
-    (from_sut != to_sut).then(|| Packet { at_us, from_sut, text: text.to_owned() })
+    (from_sut != to_sut).then(|| CapturedPacket { at_us, from_sut, text: text.to_owned() })
 }
 
 /// Whether an end, with or without a port, is the system under test.

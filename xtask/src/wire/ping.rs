@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use latput_stats::{Estimate, paired};
 use serde::Deserialize;
 
-use super::capture::{Capture, Packet};
+use super::capture::{CapturedPacket, PacketCapture};
 use crate::peers::lab::{CLIENT, Lab, SERVER_ADDRESS};
 
 /// How far latput's ratio may be from ping's.
@@ -21,31 +21,34 @@ const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
 /// The mean that each program printed, over the mean on the wire; one of each pair of runs.
 #[derive(Debug)]
-pub struct Pings {
+pub struct PingRatios {
     /// Of ping, and of latput.
     ratios: Vec<(f64, f64)>,
 }
 
 /// Runs both in turns.
-pub fn compare(lab: &Lab, pairs: u32) -> Result<Pings> {
+pub fn measure_pings(lab: &Lab, pairs: u32) -> Result<PingRatios> {
     let mut ratios = Vec::new();
     for _ in 0..pairs {
         let whole = Duration::ZERO..Duration::MAX;
-        let (ping_us, packets) = recorded(lab, ping_us)?;
+        let (ping_us, packets) = run_with_capture(lab, ping_us)?;
         let ping = ping_us / wire_us(&packets, whole).context("ping has no packets")?;
-        let (latput_us, packets) = recorded(lab, latput_us)?;
+        let (latput_us, packets) = run_with_capture(lab, latput_us)?;
         let window = WARMUP..WARMUP + WINDOW;
         let latput = latput_us / wire_us(&packets, window).context("latput has no packets")?;
         ratios.push((ping, latput));
     }
-    Ok(Pings { ratios })
+    Ok(PingRatios { ratios })
 }
 
 /// Output of a program, and the packets on the generator's interface meanwhile.
-fn recorded(lab: &Lab, program: fn(&Lab) -> Result<f64>) -> Result<(f64, Vec<Packet>)> {
-    let capture = Capture::start(lab, CLIENT)?;
+fn run_with_capture(
+    lab: &Lab,
+    program: fn(&Lab) -> Result<f64>,
+) -> Result<(f64, Vec<CapturedPacket>)> {
+    let capture = PacketCapture::start(lab, CLIENT)?;
     let mean_us = program(lab)?;
-    Ok((mean_us, capture.finish(lab)?))
+    Ok((mean_us, capture.stop_capture(lab)?))
 }
 
 fn ping_us(lab: &Lab) -> Result<f64> {
@@ -53,7 +56,8 @@ fn ping_us(lab: &Lab) -> Result<f64> {
     let count = (WARMUP + WINDOW).as_millis() * u128::from(PER_SECOND) / 1000;
     let command = format!("ping -q -i {gap} -c {count} {SERVER_ADDRESS}");
     let command: Vec<String> = command.split(' ').map(str::to_owned).collect();
-    let said = lab.start_in(CLIENT, &command)?.finish(&lab.stop, Instant::now() + ENDS_WITHIN)?;
+    let said =
+        lab.start_in(CLIENT, &command)?.wait_for_output(&lab.stop, Instant::now() + ENDS_WITHIN)?;
     mean_of_ping(&said).with_context(|| format!("ping printed no mean: {said}"))
 }
 
@@ -65,15 +69,15 @@ fn mean_of_ping(said: &str) -> Option<f64> {
 
 fn latput_us(lab: &Lab) -> Result<f64> {
     #[derive(Deserialize)]
-    struct Document {
-        runs: Vec<Run>,
+    struct PingReport {
+        runs: Vec<PingRun>,
     }
     #[derive(Deserialize)]
-    struct Run {
-        metrics: Metrics,
+    struct PingRun {
+        metrics: PingMetrics,
     }
     #[derive(Deserialize)]
-    struct Metrics {
+    struct PingMetrics {
         latency_ns_mean: f64,
     }
     let command = format!(
@@ -83,14 +87,15 @@ fn latput_us(lab: &Lab) -> Result<f64> {
         WINDOW.as_millis()
     );
     let command: Vec<String> = command.split(' ').map(str::to_owned).collect();
-    let text = lab.start_latput(&command)?.finish(&lab.stop, Instant::now() + ENDS_WITHIN)?;
-    let document: Document = serde_json::from_str(&text).context("cannot read latput's JSON")?;
-    let [Run { metrics }] = &document.runs[..] else { anyhow::bail!("not one run: {text}") };
+    let text =
+        lab.start_latput(&command)?.wait_for_output(&lab.stop, Instant::now() + ENDS_WITHIN)?;
+    let document: PingReport = serde_json::from_str(&text).context("cannot read latput's JSON")?;
+    let [PingRun { metrics }] = &document.runs[..] else { anyhow::bail!("not one run: {text}") };
     Ok(metrics.latency_ns_mean / 1e3)
 }
 
 /// The mean time from request to reply on the wire, of requests in a span that begins with the first of them.
-fn wire_us(packets: &[Packet], span: std::ops::Range<Duration>) -> Option<f64> {
+fn wire_us(packets: &[CapturedPacket], span: std::ops::Range<Duration>) -> Option<f64> {
     let mut sent = BTreeMap::new();
     let mut first = None;
     let (mut sum, mut count) = (0_u64, 0_u32);
@@ -108,19 +113,19 @@ fn wire_us(packets: &[Packet], span: std::ops::Range<Duration>) -> Option<f64> {
     (count > 0).then(|| sum as f64 / f64::from(count))
 }
 
-impl Pings {
+impl PingRatios {
     /// Whether latput is as near to its wire as ping is.
     pub fn is_good(&self) -> bool {
-        self.ratio().is_some_and(|ratio| (ratio.value - 1.0).abs() <= GOAL)
+        self.compute_ratio().is_some_and(|ratio| (ratio.value - 1.0).abs() <= GOAL)
     }
 
     /// latput's ratio over ping's.
-    fn ratio(&self) -> Option<Estimate> {
+    fn compute_ratio(&self) -> Option<Estimate> {
         paired::ratio(&self.ratios, CONFIDENCE)
     }
 }
 
-impl fmt::Display for Pings {
+impl fmt::Display for PingRatios {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.ratios.len();
         let mean =
@@ -128,7 +133,7 @@ impl fmt::Display for Pings {
         writeln!(f, "mean round trip over the wire's, {count} pairs of runs")?;
         writeln!(f, "  ping        {:.3}", mean(|pair| pair.0))?;
         writeln!(f, "  latput      {:.3}", mean(|pair| pair.1))?;
-        let Some(Estimate { value, low, high, .. }) = self.ratio() else {
+        let Some(Estimate { value, low, high, .. }) = self.compute_ratio() else {
             return write!(f, "  latput/ping: a mean is zero");
         };
         let mark = if self.is_good() { "" } else { " !" };
@@ -146,7 +151,7 @@ mod tests {
 
     #[test]
     fn reply_matches_request_within_span() {
-        let packet = |at_us, text: &str| Packet {
+        let packet = |at_us, text: &str| CapturedPacket {
             at_us,
             from_sut: text.contains("reply"),
             text: format!("ICMP echo {text}, length 64"),
@@ -177,9 +182,9 @@ mod tests {
 
     #[test]
     fn goal_compares_two_ratios_to_wire() {
-        let near = Pings { ratios: vec![(1.15, 1.18), (1.16, 1.17)] };
+        let near = PingRatios { ratios: vec![(1.15, 1.18), (1.16, 1.17)] };
         assert!(near.is_good(), "{near}");
-        let far = Pings { ratios: vec![(1.00, 1.10), (1.02, 1.12)] };
+        let far = PingRatios { ratios: vec![(1.00, 1.10), (1.02, 1.12)] };
         assert!(!far.is_good() && far.to_string().ends_with('!'), "{far}");
     }
 }

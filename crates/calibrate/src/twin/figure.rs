@@ -45,7 +45,7 @@ impl FittedFigure {
     }
 
     /// The measured value; `None` if it was not measured or includes other work.
-    pub(super) fn measured(self, load: &Workload, observation: &Observation) -> Option<f64> {
+    pub(super) fn measured_value(self, load: &Workload, observation: &Observation) -> Option<f64> {
         let is_other = |check: &latput_trial::Check| check.name == "other-work" && !check.passed;
         let is_told = match self {
             Self::Cpu(role) => {
@@ -54,11 +54,11 @@ impl FittedFigure {
             }
             _ => true,
         };
-        self.predicted(load, observation).filter(|value| is_told && *value > 0.0)
+        self.predicted_value(load, observation).filter(|value| is_told && *value > 0.0)
     }
 
     /// The value in a simulated trial.
-    pub(super) fn predicted(self, load: &Workload, observation: &Observation) -> Option<f64> {
+    pub(super) fn predicted_value(self, load: &Workload, observation: &Observation) -> Option<f64> {
         let value = |metric: Metric| metric.value(&load.traffic, observation);
         match self {
             Self::Rate => value(Metric::TransactionsPerS).or_else(|| value(Metric::ThroughputBps)),
@@ -67,7 +67,7 @@ impl FittedFigure {
             Self::Cpu(_) => value(Metric::GeneratorServiceDemandUs),
             Self::OwnCpu(role) => own_cpu_us(role, load, observation),
             Self::Polls(role) => {
-                let host = host(role, observation)?;
+                let host = find_host(role, observation)?;
                 per_second(host.napi?.polls as f64, host.window)
             }
         }
@@ -77,7 +77,7 @@ impl FittedFigure {
 /// CPU time in microseconds per transaction or per KB. `None` if soft interrupts poll, since their
 /// time includes other traffic's.
 fn own_cpu_us(role: Role, load: &Workload, observation: &Observation) -> Option<f64> {
-    let host = host(role, observation)?;
+    let host = find_host(role, observation)?;
     let flow = &observation.traffic;
     let generator_sends = load.traffic.kind() != "tcp_maerts";
     let is_sender = generator_sends == (role == Role::Generator);
@@ -90,7 +90,7 @@ fn own_cpu_us(role: Role, load: &Workload, observation: &Observation) -> Option<
     (units > 0.0).then(|| busy.as_us_f64() / units)
 }
 
-fn host(role: Role, observation: &Observation) -> Option<&HostObservation> {
+fn find_host(role: Role, observation: &Observation) -> Option<&HostObservation> {
     observation.hosts.iter().find(|host| host.role == role)
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use latput_experiment::{agent, keeper};
 
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::exit::CliError;
 
 /// Serve as the far end of a run.
@@ -27,10 +27,10 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let Self { stdio: _, kept } = self; // clap has seen to it
         if let [line, rights] = kept[..] {
-            agent::serve(io::stdin(), io::stdout(), [line, rights], &context.stop)?;
+            agent::serve_controller(io::stdin(), io::stdout(), [line, rights], &context.stop)?;
             return Ok(ExitCode::SUCCESS);
         }
         Ok(keeper::run(&context.stop)?.into())

@@ -14,24 +14,24 @@ use latput_experiment::broker;
 use latput_experiment::broker::command::{
     HostCommand, HostSet, HostUndo, HostVerb, check_interface,
 };
-use latput_experiment::broker::message::{HostInterface, HostsOfResults, Permitted};
-use latput_experiment::broker::process::Process;
+use latput_experiment::broker::message::{HostInterface, HostsOfResults, RunPermissions};
+use latput_experiment::broker::process::HostProcess;
 use latput_experiment::testbed::{HostSpec, Testbed, TestbedKind};
 use latput_knobs::Setting;
 use latput_linux::confine::UsedFiles;
 use latput_load::Stop;
-use latput_model::Summary;
+use latput_model::ResultsSummary;
 use latput_report::{NO_KEEP, shell_word};
 use latput_trial::Results;
 use latput_trial::observation::Role;
 use latput_units::Nanos;
 
-use crate::commands::ask::{AskEnding, Waiting, ask};
+use crate::commands::ask::{AskEnding, WaitObserver, run_with_timeout};
 use crate::commands::change;
 use crate::commands::proven::{no_answer, nothing_recommended, tell_condition};
 use crate::commands::report::setting_of;
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 use crate::targets::{self, HostArgs};
 
@@ -104,7 +104,7 @@ struct HostAnswer {
 /// Waits until a second Ctrl-C: what changes a host is not cut short by the first.
 struct UntilAgain<'a>(&'a Stop);
 
-impl Waiting for UntilAgain<'_> {
+impl WaitObserver for UntilAgain<'_> {
     fn is_over(&self) -> bool {
         self.0.is_raised_again()
     }
@@ -113,7 +113,7 @@ impl Waiting for UntilAgain<'_> {
 }
 
 /// One host with its part of the setting.
-struct Part {
+struct HostSetting {
     host: HostSpec,
     interface: String,
     setting: Setting,
@@ -122,17 +122,17 @@ struct Part {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         self.leave_rights(context)?;
         let results = ResultsDb::open(&self.file)?.load_chosen(self.run)?;
-        let chosen = match self.chosen(&results)? {
+        let chosen = match self.choose_setting(&results)? {
             Ok(chosen) => chosen,
-            Err(reason) => return self.nothing(&reason),
+            Err(reason) => return self.report_nothing(&reason),
         };
-        let parts = self.parts(&results, chosen, context)?;
+        let parts = self.collect_host_settings(&results, chosen, context)?;
         if parts.is_empty() {
             let label = &results.settings[chosen].label;
-            return self.nothing(&format!("setting `{label}` changes no knob"));
+            return self.report_nothing(&format!("setting `{label}` changes no knob"));
         }
         let made_by = run_of(&results, chosen);
         if self.confirm {
@@ -150,9 +150,9 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         match self.confirm_within {
-            Some(within) => output::remark(&format!(
+            Some(within) => output::print_remark(&format!(
                 "latput: everything goes back in {within} unless `{}` comes",
-                self.confirming()
+                self.confirm_command()
             )),
             None if within.is_some() => confirm_all(context, &parts, &made_by)?,
             None => {}
@@ -163,8 +163,8 @@ impl Args {
 
     /// Gives up the rights of this process before the results file is read. The broker acts on the hosts of `--on`, or on
     /// those that the results name, as far as it takes them from there.
-    fn leave_rights(&self, context: &Context) -> Result<(), CliError> {
-        let mut permitted = Permitted { changes: !self.dry_run, ..Permitted::default() };
+    fn leave_rights(&self, context: &CliContext) -> Result<(), CliError> {
+        let mut permitted = RunPermissions { changes: !self.dry_run, ..RunPermissions::default() };
         if let Some(name) = &self.on {
             must_be_there(name)?;
             let also = self.interface.as_deref();
@@ -182,7 +182,7 @@ impl Args {
     }
 
     /// The command that confirms what this one has changed: the same setting of the same run on the same hosts.
-    fn confirming(&self) -> String {
+    fn confirm_command(&self) -> String {
         let flag = |name: &str, value: Option<String>| {
             value.into_iter().flat_map(|value| [name.to_owned(), value]).collect::<Vec<_>>()
         };
@@ -191,7 +191,7 @@ impl Args {
             flag("--setting", self.setting.clone()),
             flag("--run", self.run.map(|run| run.to_string())),
             flag("--on", self.on.clone()),
-            self.hosts.words(),
+            self.hosts.to_args(),
             flag("--interface", self.interface.clone()),
             vec!["--confirm".to_owned()],
         ]
@@ -200,25 +200,25 @@ impl Args {
     }
 
     /// The end where there is nothing to apply. Nothing to confirm is an error: somebody waits for that.
-    fn nothing(&self, reason: &str) -> Result<ExitCode, CliError> {
+    fn report_nothing(&self, reason: &str) -> Result<ExitCode, CliError> {
         if self.confirm {
             let message = format!(
                 "nothing was confirmed: {}. Name the setting of `latput apply` with --setting, or run \
                  `latput confirm` on each host",
                 reason.trim_end_matches('.')
             );
-            return Err(CliError::new(Code::Failed, message));
+            return Err(CliError::new(ExitReason::Failed, message));
         }
-        output::print(&format!("nothing to apply: {reason}\n"))?;
+        output::print_text(&format!("nothing to apply: {reason}\n"))?;
         Ok(ExitCode::SUCCESS)
     }
 
     /// The setting to apply, or the reason why the run recommends no change.
-    fn chosen(&self, results: &Results) -> Result<Result<usize, String>, CliError> {
+    fn choose_setting(&self, results: &Results) -> Result<Result<usize, String>, CliError> {
         if let Some(name) = &self.setting {
             return setting_of(results, name).map(Ok);
         }
-        let summary = Summary::from_results(results);
+        let summary = ResultsSummary::from_results(results);
         let Some(advice) = &summary.recommendation else {
             return Err(nothing_recommended(results, &summary));
         };
@@ -235,13 +235,13 @@ impl Args {
     }
 
     /// The hosts that the setting changes.
-    fn parts(
+    fn collect_host_settings(
         &self,
         results: &Results,
         setting: usize,
-        context: &Context,
-    ) -> Result<Vec<Part>, CliError> {
-        let testbed = self.testbed(results, context)?;
+        context: &CliContext,
+    ) -> Result<Vec<HostSetting>, CliError> {
+        let testbed = self.open_testbed(results, context)?;
         let TestbedKind::Hosts(hosts) = testbed.kind else { return Ok(Vec::new()) };
         let by_role = &results.settings[setting].by_role;
         let mut parts = Vec::new();
@@ -250,13 +250,13 @@ impl Args {
             else {
                 continue;
             };
-            parts.push(self.part(results, host, setting)?);
+            parts.push(self.host_setting(results, host, setting)?);
         }
         Ok(parts)
     }
 
     /// The hosts of `--on`, or those that the results name, if they are still there.
-    fn testbed(&self, results: &Results, context: &Context) -> Result<Testbed, CliError> {
+    fn open_testbed(&self, results: &Results, context: &CliContext) -> Result<Testbed, CliError> {
         let name = self.on.as_deref().unwrap_or(&results.testbed);
         if self.on.is_none() && results.is_imported() {
             let what = "is from a report, and anybody can have edited it";
@@ -264,12 +264,17 @@ impl Args {
         }
         must_be_there(name)?;
         if self.on.is_none() {
-            broker::admit(name, self.hosts.bring()).map_err(CliError::usage)?;
+            broker::admit_hosts(name, self.hosts.bring()).map_err(CliError::usage)?;
         }
         self.hosts.hosts_of(name, results)?.open(context)
     }
 
-    fn part(&self, results: &Results, host: HostSpec, setting: &Setting) -> Result<Part, CliError> {
+    fn host_setting(
+        &self,
+        results: &Results,
+        host: HostSpec,
+        setting: &Setting,
+    ) -> Result<HostSetting, CliError> {
         let named = self.interface.as_ref().filter(|_| host.role == Role::Sut);
         let interface = named.unwrap_or(&host.interface).clone();
         check_interface(&interface).map_err(CliError::usage)?;
@@ -295,19 +300,19 @@ impl Args {
                 );
                 return Err(CliError::usage(message));
             }
-            Some(facts) => Some(change::fingerprint(&facts.facts)),
+            Some(facts) => Some(change::device_fingerprint(&facts.facts)),
         };
-        Ok(Part { host, interface, setting: setting.clone(), measured })
+        Ok(HostSetting { host, interface, setting: setting.clone(), measured })
     }
 
     /// Sets the setting on every host; where one refuses, the others go back.
     fn set_all(
         &self,
-        context: &Context,
-        parts: &[Part],
+        context: &CliContext,
+        parts: &[HostSetting],
         (made_by, within): (&str, Option<Nanos>),
     ) -> Result<(), CliError> {
-        let mut done: Vec<&Part> = Vec::new();
+        let mut done: Vec<&HostSetting> = Vec::new();
         for part in parts {
             let verb = HostVerb::Set(HostSet {
                 made_by: made_by.to_owned(),
@@ -319,13 +324,13 @@ impl Args {
             });
             let values: Vec<String> =
                 part.setting.iter().map(|(knob, value)| format!("{knob}={value}\n")).collect();
-            let failure = match part.ask(context, verb, &values.concat()) {
+            let failure = match part.run_latput(context, verb, &values.concat()) {
                 Ok(answer) if answer.code == Some(0) => {
-                    part.tell(&answer);
+                    part.print_output(&answer);
                     done.push(part);
                     continue;
                 }
-                Ok(answer) => part.failure(&answer),
+                Ok(answer) => part.answer_error(&answer),
                 // Whether the change was made is not known.
                 Err(failure) => {
                     done.push(part);
@@ -371,44 +376,50 @@ fn run_of(results: &Results, setting: usize) -> String {
 }
 
 /// Puts the hosts back that were changed before one failed.
-fn put_back(context: &Context, done: &[&Part], made_by: &str, failure: CliError) -> CliError {
-    let mut code = if done.is_empty() { failure.code } else { Code::RolledBack };
+fn put_back(
+    context: &CliContext,
+    done: &[&HostSetting],
+    made_by: &str,
+    failure: CliError,
+) -> CliError {
+    let mut code = if done.is_empty() { failure.code } else { ExitReason::RolledBack };
     let mut words = format!("{:#}", failure.error);
     for part in done {
         let name = &part.host.name;
-        let ended = part.ask(context, HostVerb::Restore { made_by: Some(made_by.to_owned()) }, "");
+        let ended =
+            part.run_latput(context, HostVerb::Restore { made_by: Some(made_by.to_owned()) }, "");
         if ended.is_ok_and(|answer| answer.code == Some(0)) {
             let _ = write!(words, "; {name} is as it was");
         } else {
-            code = Code::Stranded;
-            let command = part.host.words(&["restore", &part.interface]).join(" ");
+            code = ExitReason::Stranded;
+            let command = part.host.to_command_line(&["restore", &part.interface]).join(" ");
             let _ = write!(
                 words,
                 "; {name} goes back by itself if it is still running: run `{command}` to be sure"
             );
         }
     }
-    if failure.code == Code::Stranded {
-        code = Code::Stranded;
+    if failure.code == ExitReason::Stranded {
+        code = ExitReason::Stranded;
     }
     CliError::new(code, words)
 }
 
 /// Confirms the change on every host. Where one cannot, those that were confirmed are undone.
-fn confirm_all(context: &Context, parts: &[Part], made_by: &str) -> Result<(), CliError> {
-    let mut confirmed: Vec<(&Part, Option<u64>)> = Vec::new();
+fn confirm_all(context: &CliContext, parts: &[HostSetting], made_by: &str) -> Result<(), CliError> {
+    let mut confirmed: Vec<(&HostSetting, Option<u64>)> = Vec::new();
     for part in parts {
         let verb = HostVerb::Confirm { made_by: Some(made_by.to_owned()) };
-        let failure = match part.ask(context, verb, "") {
+        let failure = match part.run_latput(context, verb, "") {
             Ok(answer) if answer.code == Some(0) => {
                 confirmed.push((part, entry_of(&answer)));
                 continue;
             }
-            Ok(answer) => part.failure(&answer),
+            Ok(answer) => part.answer_error(&answer),
             Err(failure) => failure,
         };
         let mut words = format!("{:#}", failure.error);
-        let mut code = Code::RolledBack;
+        let mut code = ExitReason::RolledBack;
         for (part, entry) in confirmed {
             let undo = HostCommand {
                 interface: part.interface.clone(),
@@ -418,14 +429,17 @@ fn confirm_all(context: &Context, parts: &[Part], made_by: &str) -> Result<(), C
                     ..HostUndo::default()
                 }),
             };
-            let args = undo.args();
-            let ended = part.ask(context, undo.verb, "");
+            let args = undo.to_args();
+            let ended = part.run_latput(context, undo.verb, "");
             if ended.is_ok_and(|answer| answer.code == Some(0)) {
                 let _ = write!(words, "; {} was undone", part.host.name);
             } else {
-                code = Code::Stranded;
-                let _ =
-                    write!(words, "; still changed: run `{}`", part.host.words(&args).join(" "));
+                code = ExitReason::Stranded;
+                let _ = write!(
+                    words,
+                    "; still changed: run `{}`",
+                    part.host.to_command_line(&args).join(" ")
+                );
             }
         }
         return Err(CliError::new(code, words));
@@ -437,8 +451,8 @@ fn confirm_all(context: &Context, parts: &[Part], made_by: &str) -> Result<(), C
 }
 
 /// How to take the change back and how to keep it over a reboot, on each host.
-fn print_next(parts: &[Part]) {
-    let next = |part: &Part| {
+fn print_next(parts: &[HostSetting]) {
+    let next = |part: &HostSetting| {
         let values = part.setting.iter().map(|(knob, value)| format!("{knob}={value}"));
         let keep: Vec<String> =
             ["keep".to_owned(), part.interface.clone()].into_iter().chain(values).collect();
@@ -462,15 +476,21 @@ fn error_of(said: &str) -> Option<String> {
     document["error"]["message"].as_str().map(str::to_owned)
 }
 
-impl Part {
+impl HostSetting {
     /// Has latput do this with the interface on the host, with this input.
-    fn ask(&self, context: &Context, verb: HostVerb, input: &str) -> Result<HostAnswer, CliError> {
+    fn run_latput(
+        &self,
+        context: &CliContext,
+        verb: HostVerb,
+        input: &str,
+    ) -> Result<HostAnswer, CliError> {
         let name = &self.host.name;
-        let failed = |why: String| CliError::new(Code::Failed, format!("{name}: {why}"));
+        let failed = |why: String| CliError::new(ExitReason::Failed, format!("{name}: {why}"));
         let command = HostCommand { interface: self.interface.clone(), verb };
         let within = self.host.first_answer_within() + ANSWER_WITHIN;
-        let start = || Process::start_command(&self.host.way(), command);
-        let ending = ask(start, input.as_bytes(), within, &mut UntilAgain(&context.stop));
+        let start = || HostProcess::start_command(&self.host.launch_command(), command);
+        let ending =
+            run_with_timeout(start, input.as_bytes(), within, &mut UntilAgain(&context.stop));
         match ending.map_err(|error| failed(format!("cannot start its latput: {error}")))? {
             AskEnding::Ended { code, out, err } => Ok(HostAnswer { code, out, err }),
             AskEnding::TooLong => Err(failed("its answer is too long".to_owned())),
@@ -482,7 +502,7 @@ impl Part {
     }
 
     /// Passes on what latput said on the host.
-    fn tell(&self, answer: &HostAnswer) {
+    fn print_output(&self, answer: &HostAnswer) {
         for line in String::from_utf8_lossy(&answer.out).lines() {
             let is_next = line.starts_with("undo:") || line.starts_with("keep:");
             if !is_next {
@@ -494,7 +514,7 @@ impl Part {
     /// The command line that runs latput with `args` on the host from here. This program is called by its name.
     fn command_line(&self, args: &[String]) -> String {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let words = self.host.words(&args);
+        let words = self.host.to_command_line(&args);
         let own = std::env::current_exe().unwrap_or_default();
         let word = |word: &String| {
             if Path::new(word) == own { "latput".to_owned() } else { shell_word(word) }
@@ -502,13 +522,13 @@ impl Part {
         words.iter().map(word).collect::<Vec<_>>().join(" ")
     }
 
-    fn failure(&self, answer: &HostAnswer) -> CliError {
+    fn answer_error(&self, answer: &HostAnswer) -> CliError {
         let code = match answer.code {
-            Some(2) => Code::Usage,
-            Some(3) => Code::Permission,
-            Some(4) => Code::RolledBack,
-            Some(5) => Code::Stranded,
-            _ => Code::Failed,
+            Some(2) => ExitReason::Usage,
+            Some(3) => ExitReason::Permission,
+            Some(4) => ExitReason::RolledBack,
+            Some(5) => ExitReason::Stranded,
+            _ => ExitReason::Failed,
         };
         let said = answer.err.trim();
         let said =

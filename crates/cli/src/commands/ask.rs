@@ -51,7 +51,7 @@ pub(super) fn ended_in_words(code: Option<i32>) -> String {
 }
 
 /// A caller that waits for a command.
-pub(super) trait Waiting {
+pub(super) trait WaitObserver {
     /// Whether the answer is not wanted any more.
     fn is_over(&self) -> bool;
     /// Called again and again with the time that has passed.
@@ -60,16 +60,16 @@ pub(super) trait Waiting {
 
 /// Starts a command, gives it `input`, and waits for what it says. It is in a process group of its own, so that Ctrl-C
 /// does not reach it.
-pub(super) fn ask(
+pub(super) fn run_with_timeout(
     start: impl FnOnce() -> io::Result<Started>,
     input: &[u8],
     within: Duration,
-    waiting: &mut dyn Waiting,
+    waiting: &mut dyn WaitObserver,
 ) -> io::Result<AskEnding> {
     let begun = Instant::now();
     let (mut process, pipes) = start()?;
-    let mut pipes = Pipes::new(pipes, input);
-    let mut rest: Option<Rest> = None;
+    let mut pipes = ChildPipes::new(pipes, input);
+    let mut rest: Option<PipeDrain> = None;
     let mut looked_at = begun;
     let problem = loop {
         let waited = begun.elapsed();
@@ -90,24 +90,24 @@ pub(super) fn ask(
         if rest.is_none() && looked_at.elapsed() >= look_every {
             looked_at = Instant::now();
             // A busy broker takes its time to answer, and the command writes meanwhile.
-            rest = process.has_ended().then(Rest::begin);
+            rest = process.has_ended().then(PipeDrain::from_now);
         }
     };
     let code = process.exit_code();
     process.kill(); // and what it has left behind
-    let Pipes { out, err, .. } = pipes;
+    let ChildPipes { out, err, .. } = pipes;
     let err = String::from_utf8_lossy(&err).into_owned();
     Ok(problem.unwrap_or(AskEnding::Ended { code, out, err }))
 }
 
 /// Output that is still to be read once a command has ended.
-struct Rest {
+struct PipeDrain {
     since: Instant,
     passes: usize,
 }
 
-impl Rest {
-    fn begin() -> Self {
+impl PipeDrain {
+    fn from_now() -> Self {
         Self { since: Instant::now(), passes: 0 }
     }
 
@@ -119,7 +119,7 @@ impl Rest {
 }
 
 /// The near ends of a process's pipes.
-struct Pipes<'a> {
+struct ChildPipes<'a> {
     stdin: Option<File>,
     stdout: Option<File>,
     stderr: Option<File>,
@@ -128,7 +128,7 @@ struct Pipes<'a> {
     err: Vec<u8>,
 }
 
-impl<'a> Pipes<'a> {
+impl<'a> ChildPipes<'a> {
     fn new([stdin, stdout, stderr]: [File; 3], input: &'a [u8]) -> Self {
         // A pipe can be made so; if not, the time of a write is bounded by the process's life.
         for pipe in [&stdin, &stdout, &stderr] {
@@ -201,16 +201,16 @@ fn read(pipe: &mut Option<File>, to: &mut Vec<u8>) {
 mod tests {
     use std::process::Command;
 
-    use latput_experiment::broker::process::Process;
+    use latput_experiment::broker::process::HostProcess;
 
     use super::*;
 
-    struct Patient {
+    struct CountingObserver {
         is_over: bool,
         calls: usize,
     }
 
-    impl Waiting for Patient {
+    impl WaitObserver for CountingObserver {
         fn is_over(&self) -> bool {
             self.is_over && self.calls > 2
         }
@@ -222,9 +222,9 @@ mod tests {
 
     fn run(script: &str, input: &str, within: Duration, is_over: bool) -> AskEnding {
         let mut command = Command::new("sh");
-        let mut patient = Patient { is_over, calls: 0 };
-        let start = || Process::start_here(command.args(["-c", script]));
-        ask(start, input.as_bytes(), within, &mut patient).unwrap()
+        let mut patient = CountingObserver { is_over, calls: 0 };
+        let start = || HostProcess::start_here(command.args(["-c", script]));
+        run_with_timeout(start, input.as_bytes(), within, &mut patient).unwrap()
     }
 
     const LONG: Duration = Duration::from_secs(60);
@@ -244,11 +244,11 @@ mod tests {
     #[test]
     fn command_output_is_read_after_its_end() {
         let long_ago = Instant::now().checked_sub(LONG).unwrap();
-        let mut held = Rest { since: long_ago, passes: 0 };
+        let mut held = PipeDrain { since: long_ago, passes: 0 };
         assert_eq!((1..REST_PASSES).filter(|_| held.is_read(false)).count(), 0);
         assert!(held.is_read(false), "a child holds the pipes");
-        assert!(!Rest::begin().is_read(false));
-        assert!(Rest::begin().is_read(true));
+        assert!(!PipeDrain::from_now().is_read(false));
+        assert!(PipeDrain::from_now().is_read(true));
         // As much as a pipe holds, from a child that ends it all at once.
         let ending = run("head -c 65536 /dev/zero; sleep 100 & exit 0", "", LONG, false);
         let AskEnding::Ended { code: Some(0), out, .. } = ending else { panic!("{ending:?}") };
@@ -275,9 +275,9 @@ mod tests {
 
     #[test]
     fn program_that_is_not_there_is_an_error() {
-        let mut patient = Patient { is_over: false, calls: 0 };
-        let start = || Process::start_here(&mut Command::new("no-such-program"));
-        let ending = ask(start, b"", LONG, &mut patient);
+        let mut patient = CountingObserver { is_over: false, calls: 0 };
+        let start = || HostProcess::start_here(&mut Command::new("no-such-program"));
+        let ending = run_with_timeout(start, b"", LONG, &mut patient);
         assert_eq!(ending.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

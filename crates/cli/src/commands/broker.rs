@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use latput_experiment::broker;
 
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 
 /// Keep the rights of a run; started by latput itself, which then gives up its own. What the run may ask for comes on stdin.
 #[derive(Debug, clap::Args)]
@@ -18,8 +18,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
-        broker::serve(io::stdin(), self.line)
-            .map_err(|error| CliError::new(Code::Failed, latput_experiment::host::chain(&error)))?;
+        broker::serve_controller(io::stdin(), self.line).map_err(|error| {
+            CliError::new(ExitReason::Failed, latput_experiment::host::format_error_chain(&error))
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }

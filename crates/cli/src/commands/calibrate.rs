@@ -4,19 +4,20 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_calibrate::{Combination, ErrorSummary, FittedCost};
+use latput_calibrate::{CostCombination, ErrorSummary, FittedCost};
 use latput_experiment::Shard;
 use latput_linux::confine::UsedFiles;
-use latput_report::plain::table;
+use latput_report::plain::render_table;
 use latput_reproduce::calibrate::parts::{self, ValidationPart};
 use latput_reproduce::calibrate::{
-    Cells, Fit, FitHeldOut, FitPlan, HeldOut, PartOfFits, calibrate, errors_held_out,
+    FitHeldOut, FitPlan, FitResult, HeldOut, PartOfFits, PublishedCells, calibrate_profile,
+    errors_held_out,
 };
-use latput_reproduce::{CsvTable, Systems};
+use latput_reproduce::{CsvTable, SystemCatalog};
 
-use crate::commands::reproduce::systems;
+use crate::commands::reproduce::load_systems;
 use crate::commands::run::read_text;
-use crate::context::{Context, keep_only_files};
+use crate::context::{CliContext, keep_only_files};
 use crate::exit::CliError;
 use crate::{output, parallel};
 
@@ -69,14 +70,14 @@ pub(crate) struct Args {
 }
 
 /// Cells, profile and plan of a fit.
-struct Given {
+struct FitInputs {
     plan: FitPlan,
-    cells: Cells,
-    systems: Systems,
+    cells: PublishedCells,
+    systems: SystemCatalog,
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         if self.held_out.is_some() && !self.validate && self.merge.is_empty() {
             return Err(CliError::usage("--held-out needs --validate or --merge"));
         }
@@ -86,8 +87,8 @@ impl Args {
             reads.map(PathBuf::as_path),
             outputs.map(PathBuf::as_path),
         ))?;
-        let given = self.given()?;
-        let Given { plan, cells, systems } = &given;
+        let given = self.read_inputs()?;
+        let FitInputs { plan, cells, systems } = &given;
         if let Some(shard) = self.shard {
             let fits = parts::fits_count(plan, cells);
             if shard.count() as usize > fits {
@@ -95,7 +96,7 @@ impl Args {
                 return Err(CliError::usage(problem));
             }
         }
-        let joined = self.joined(&given)?;
+        let joined = self.merge_shards(&given)?;
         let part = self.shard.map_or(PartOfFits::WHOLE, |shard| PartOfFits {
             number: shard.number(),
             count: shard.count(),
@@ -107,12 +108,15 @@ impl Args {
             };
             parallel::map(jobs, stop, None, run).unwrap_or_else(|| vec![Vec::new(); jobs.len()])
         };
-        let said = &mut |text: String| output::remark(&text);
+        let said = &mut |text: String| output::print_remark(&text);
         let validate = self.validate.then_some(part);
-        let mut fit = calibrate(plan, cells, systems, validate, &run_all, said)
+        let mut fit = calibrate_profile(plan, cells, systems, validate, &run_all, said)
             .map_err(|error| CliError::usage(error.to_string()))?;
         if stop.is_raised() {
-            return Err(CliError::new(crate::exit::Code::Failed, "stopped; nothing was written"));
+            return Err(CliError::new(
+                crate::exit::ExitReason::Failed,
+                "stopped; nothing was written",
+            ));
         }
         if self.shard.is_some() {
             let made_by = parts::made_by(plan, cells, systems);
@@ -128,8 +132,8 @@ impl Args {
     }
 
     /// Reads the files and options.
-    fn given(&self) -> Result<Given, CliError> {
-        let systems = systems(&self.profile)?;
+    fn read_inputs(&self) -> Result<FitInputs, CliError> {
+        let systems = load_systems(&self.profile)?;
         let mut files = Vec::new();
         for path in &self.cells {
             let shown = path.display().to_string();
@@ -139,12 +143,12 @@ impl Args {
         }
         let name = match &self.system {
             Some(name) => name.clone(),
-            None => Cells::machine_of(&files, &systems)
+            None => PublishedCells::machine_of(&files, &systems)
                 .map_err(|error| CliError::usage(error.to_string()))?,
         };
         let plans = match &self.plan {
             Some(path) => FitPlan::parse(&path.display().to_string(), &read_text(path)?),
-            None => FitPlan::all(),
+            None => FitPlan::load_shipped(),
         };
         let plans = plans.map_err(|error| CliError::usage(error.to_string()))?;
         let known = plans.iter().map(|plan| plan.profile.as_str()).collect::<Vec<_>>().join(", ");
@@ -153,13 +157,13 @@ impl Args {
                 "--system {name}: there is no such profile to fit; the profiles are {known}"
             ))
         })?;
-        let cells = Cells::from_tables(files, &name, &systems)
+        let cells = PublishedCells::from_tables(files, &name, &systems)
             .map_err(|error| CliError::usage(error.to_string()))?;
-        Ok(Given { plan, cells, systems })
+        Ok(FitInputs { plan, cells, systems })
     }
 
     /// Writes the profile and what was held out, and prints the fit.
-    fn write(&self, fit: &Fit, anomalies: usize) -> Result<(), CliError> {
+    fn write(&self, fit: &FitResult, anomalies: usize) -> Result<(), CliError> {
         let told = in_words(fit, anomalies);
         let profile = fit.to_toml().map_err(|error| CliError::usage(error.to_string()))?;
         if let Some(path) = &self.held_out {
@@ -168,11 +172,11 @@ impl Args {
             output::write_file(path, &(figures + "\n"))?;
         }
         output::write_file(&self.output, &profile)?;
-        output::print(&told)
+        output::print_text(&told)
     }
 
     /// The fits of all shards; none without --merge.
-    fn joined(&self, given: &Given) -> Result<Vec<FitHeldOut>, CliError> {
+    fn merge_shards(&self, given: &FitInputs) -> Result<Vec<FitHeldOut>, CliError> {
         if self.merge.is_empty() {
             return Ok(Vec::new());
         }
@@ -184,29 +188,29 @@ impl Args {
             Ok((shown, part))
         };
         let read = self.merge.iter().map(read).collect::<Result<Vec<_>, CliError>>()?;
-        parts::joined(&given.plan, &given.cells, &given.systems, &read)
+        parts::join_parts(&given.plan, &given.cells, &given.systems, &read)
             .map_err(|error| CliError::usage(error.to_string()))
     }
 }
 
 /// The figures that fits left out.
-fn held_out(fit: &Fit) -> impl Iterator<Item = &HeldOut> {
+fn held_out(fit: &FitResult) -> impl Iterator<Item = &HeldOut> {
     fit.validation.iter().flat_map(|fit| &fit.figures)
 }
 
-fn in_words(fit: &Fit, anomalies: usize) -> String {
-    let mut text = costs(&fit.costs);
-    text.push_str(&combinations(&fit.combinations, &fit.costs));
+fn in_words(fit: &FitResult, anomalies: usize) -> String {
+    let mut text = render_costs(&fit.costs);
+    text.push_str(&render_combinations(&fit.combinations, &fit.costs));
     let _ = writeln!(
         text,
         "\nabsolute errors, median and 90th percentile ({anomalies} anomalies left out)"
     );
-    errors(&mut text, fit);
+    append_error_table(&mut text, fit);
     text
 }
 
 /// Each fitted cost with its interval, one a line.
-pub(crate) fn costs(costs: &[FittedCost]) -> String {
+pub(crate) fn render_costs(costs: &[FittedCost]) -> String {
     let mut text = String::new();
     for cost in costs {
         let unit = cost.parameter.unit();
@@ -220,7 +224,10 @@ pub(crate) fn costs(costs: &[FittedCost]) -> String {
 }
 
 /// The products of costs that the cells determine.
-pub(crate) fn combinations(combinations: &[Combination], costs: &[FittedCost]) -> String {
+pub(crate) fn render_combinations(
+    combinations: &[CostCombination],
+    costs: &[FittedCost],
+) -> String {
     let mut text = String::from("\ncombinations of costs (as powers), best known first\n");
     for combination in combinations {
         let known = if combination.deviation_ratio < 0.1 { "identified" } else { "not identified" };
@@ -236,7 +243,7 @@ pub(crate) fn combinations(combinations: &[Combination], costs: &[FittedCost]) -
     text
 }
 
-fn errors(text: &mut String, fit: &Fit) {
+fn append_error_table(text: &mut String, fit: &FitResult) {
     let row = |name: String, errors: &ErrorSummary| {
         [
             name,
@@ -255,7 +262,7 @@ fn errors(text: &mut String, fit: &Fit) {
             .map(|(name, errors)| row(format!("held out: {name}"), errors)),
     );
     let header = ["table", "figures", "median", "90th"];
-    text.push_str(&table(header, rows, 1..=3, output::screen().columns));
+    text.push_str(&render_table(header, rows, 1..=3, output::stdout_screen().columns));
     let mut worst: Vec<&HeldOut> = held_out(fit).collect();
     worst.sort_by(|a, b| b.error_ratio().abs().total_cmp(&a.error_ratio().abs()));
     for figure in worst.iter().take(WORST) {

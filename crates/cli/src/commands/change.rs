@@ -13,8 +13,8 @@ use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, facts, pro
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use crate::commands::watcher::Watcher;
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Allowed times to wait for a confirmation.
@@ -74,7 +74,7 @@ fn setting_within(words: &[String], limits: &dyn Fn(Knob) -> Limits) -> Result<S
 
 /// Identity of a measured interface, to tell it from another of its name: its driver and its place on its bus, of the
 /// facts of a host.
-pub(super) fn fingerprint(facts: &[(String, String)]) -> String {
+pub(super) fn device_fingerprint(facts: &[(String, String)]) -> String {
     let of = |name: &str| {
         let fact = facts.iter().find(|(key, _)| key == name);
         fact.map_or("unknown", |(_, value)| value.as_str()).replace(' ', "-")
@@ -84,7 +84,7 @@ pub(super) fn fingerprint(facts: &[(String, String)]) -> String {
 
 /// Refuses an interface that has another driver or bus address than the measured one.
 pub(super) fn must_be_measured(interface: &str, measured: &str) -> Result<(), CliError> {
-    let found = fingerprint(&facts::collect(interface));
+    let found = device_fingerprint(&facts::collect(interface));
     if found == *measured {
         return Ok(());
     }
@@ -92,7 +92,7 @@ pub(super) fn must_be_measured(interface: &str, measured: &str) -> Result<(), Cl
         "{interface} is not the measured interface: it is {found} (driver and bus address), but {measured} was \
          measured. If you mean it: --interface {interface}"
     );
-    Err(CliError::new(Code::Failed, message))
+    Err(CliError::new(ExitReason::Failed, message))
 }
 
 /// Which link resets a command line allows.
@@ -137,7 +137,7 @@ pub(super) fn check_connection(
                  that it goes back unless you confirm it, or name the interface again: \
                  --allow-link-reset={interface}"
             );
-            Err(CliError::new(Code::Failed, message))
+            Err(CliError::new(ExitReason::Failed, message))
         }
         _ => Ok(()),
     }
@@ -170,7 +170,7 @@ fn can_cut(knob: Knob, value: &Value) -> bool {
 }
 
 /// A change on its way.
-pub(super) struct Changing {
+pub(super) struct ChangeTransaction {
     kernel: LinuxKernel,
     store: FileCheckpoints,
     origin: knobs::Context,
@@ -178,14 +178,14 @@ pub(super) struct Changing {
 }
 
 /// How a change stays.
-pub(super) struct Kept {
+pub(super) struct CommitOutcome {
     /// The number of its entry in the journal; `None` if it waits, or nothing was to be changed.
     pub(super) number: Option<u64>,
     /// The time within which it must be confirmed.
     pub(super) waits: Option<Nanos>,
 }
 
-impl Changing {
+impl ChangeTransaction {
     /// Gets ready; `command` is what the journal will name.
     pub(super) fn begin(command: &str, link_resets: LinkResets) -> Result<Self, CliError> {
         let origin = checkpoint::context()?;
@@ -199,7 +199,11 @@ impl Changing {
     }
 
     /// Starts what puts the change of `interface` back unless it is confirmed within a time, if one is given.
-    pub(super) fn watch(&mut self, interface: &str, within: Option<Nanos>) -> Result<(), CliError> {
+    pub(super) fn start_watcher(
+        &mut self,
+        interface: &str,
+        within: Option<Nanos>,
+    ) -> Result<(), CliError> {
         if let Some(within) = within {
             let watcher = Watcher::start(&self.kernel, &self.origin, interface, within)?;
             self.watched = Some((watcher, within));
@@ -208,7 +212,7 @@ impl Changing {
     }
 
     /// Moves `interface` to `setting`.
-    pub(super) fn apply(
+    pub(super) fn apply_setting(
         &mut self,
         interface: &str,
         setting: &Setting,
@@ -218,7 +222,7 @@ impl Changing {
     }
 
     /// Takes back entry `number` of the journal, which is `earlier`.
-    pub(super) fn undo(
+    pub(super) fn undo_entry(
         &mut self,
         number: u64,
         earlier: &Checkpoint,
@@ -232,7 +236,7 @@ impl Changing {
     pub(super) fn put_back(mut self, applied: &Applied, why: &str) -> CliError {
         let Self { kernel, store, origin, .. } = &mut self;
         match transaction::restore(kernel, store, origin, &applied.undo) {
-            Ok(_) => CliError::new(Code::RolledBack, why),
+            Ok(_) => CliError::new(ExitReason::RolledBack, why),
             Err(error) => error.into(),
         }
     }
@@ -241,14 +245,18 @@ impl Changing {
     ///
     /// Everything is let go of before anything is printed: a closed terminal must not keep the change from being
     /// put back.
-    pub(super) fn keep(mut self, context: &Context, applied: &Applied) -> Result<Kept, CliError> {
+    pub(super) fn commit_change(
+        mut self,
+        context: &CliContext,
+        applied: &Applied,
+    ) -> Result<CommitOutcome, CliError> {
         if context.stop.is_raised() {
             return Err(self.put_back(applied, "interrupted: everything was put back"));
         }
         let waits = self.watched.as_ref().map(|(_, within)| *within);
         let Some(within) = waits.filter(|_| !applied.changes.is_empty()) else {
             return match transaction::commit(&mut self.store, &applied.undo) {
-                Ok(number) => Ok(Kept { number, waits: None }),
+                Ok(number) => Ok(CommitOutcome { number, waits: None }),
                 Err(error) => {
                     let why = format!(
                         "{}: the change cannot be recorded, so everything was put back: {error}",
@@ -266,15 +274,15 @@ impl Changing {
             let why = "what would put it back in time was killed: everything is as it was";
             return Err(self.put_back(applied, why));
         }
-        Ok(Kept { number: None, waits })
+        Ok(CommitOutcome { number: None, waits })
     }
 }
 
-impl Kept {
+impl CommitOutcome {
     /// Says on stderr that the change of `interface` waits, if it does.
-    pub(super) fn remark(&self, interface: &str) {
+    pub(super) fn print_confirm_reminder(&self, interface: &str) {
         if let Some(within) = self.waits {
-            output::remark(&format!(
+            output::print_remark(&format!(
                 "latput: everything goes back in {within} unless `latput confirm {interface}` comes"
             ));
         }

@@ -4,22 +4,22 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use latput_experiment::session::{self, Checked, PlannedRuns, Quiet, Run};
+use latput_experiment::session::{self, CheckReport, PlannedRuns, QuietPolicy, RunInputs};
 use latput_experiment::{ResultsDb, RunPart, Testbed};
 use latput_linux::files;
-use latput_report::format::count;
+use latput_report::format::format_count;
 use latput_trial::Plan;
 use latput_trial::plan::Design;
 use latput_units::Nanos;
 
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::document::check::CheckDocument;
 use crate::exit::CliError;
 use crate::output;
 
 /// Scope of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum What {
+pub(crate) enum CheckScope {
     /// All: the plan, the testbed, and that its hosts have the knobs and levels.
     All,
     /// Only the plan file, on any machine.
@@ -34,7 +34,7 @@ pub(crate) struct PlanToCheck<'a> {
 
 /// Tells of a plan that was read and found good, and of no testbed.
 pub(crate) fn plan_only(
-    context: &Context,
+    context: &CliContext,
     named: &PlanToCheck<'_>,
     is_simulated: bool,
 ) -> Result<ExitCode, CliError> {
@@ -53,7 +53,7 @@ pub(crate) fn plan_only(
         let design = design.unwrap_or_default();
         PlannedRuns::of_grid(plan, design, settings as u64, is_simulated)
     };
-    tell(
+    print_document(
         context,
         CheckDocument {
             schema: 1,
@@ -62,7 +62,7 @@ pub(crate) fn plan_only(
             hosts: Vec::new(),
             design: design.map(|design| design_name(design).to_owned()),
             settings: runs.settings,
-            labels: session::labels(&listed),
+            labels: session::list_labels(&listed),
             workloads: plan.workloads.len() as u64,
             trials_min: runs.trials.0,
             trials_max: runs.trials.1,
@@ -83,24 +83,25 @@ pub(crate) fn plan_only(
 }
 
 /// Checks that the plan can run on the testbed.
-pub(crate) fn all(
-    context: &Context,
+pub(crate) fn check_run(
+    context: &CliContext,
     named: &PlanToCheck<'_>,
     testbed: &Testbed,
 ) -> Result<ExitCode, CliError> {
-    let run = Run {
+    let run = RunInputs {
         plan: named.plan,
         plan_text: "",
         testbed,
         part: RunPart::Whole,
-        quiet: Quiet::Anyhow,
+        quiet: QuietPolicy::Anyhow,
         interval: None,
         stop: &context.stop,
     };
-    let checked = session::check(&run)?;
-    let Checked { design, settings, workloads, trials, time, is_simulated, hosts, remarks, .. } =
-        checked;
-    tell(
+    let checked = session::check_run(&run)?;
+    let CheckReport {
+        design, settings, workloads, trials, time, is_simulated, hosts, remarks, ..
+    } = checked;
+    print_document(
         context,
         CheckDocument {
             schema: 1,
@@ -139,11 +140,11 @@ const fn design_name(design: Design) -> &'static str {
     }
 }
 
-fn tell(context: &Context, document: CheckDocument) -> Result<ExitCode, CliError> {
+fn print_document(context: &CliContext, document: CheckDocument) -> Result<ExitCode, CliError> {
     if context.json {
         output::print_json(&document)?;
     } else {
-        output::print(&in_words(&document))?;
+        output::print_text(&in_words(&document))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -151,12 +152,15 @@ fn tell(context: &Context, document: CheckDocument) -> Result<ExitCode, CliError
 fn in_words(document: &CheckDocument) -> String {
     let CheckDocument { plan, testbed, hosts, settings, workloads, .. } = document;
     let (trials_min, trials_max) = (document.trials_min, document.trials_max);
-    let mut text =
-        format!("{plan}: {} x {}", count(*settings, "setting"), count(*workloads, "workload"));
+    let mut text = format!(
+        "{plan}: {} x {}",
+        format_count(*settings, "setting"),
+        format_count(*workloads, "workload")
+    );
     if let Some(design) = &document.design {
         let _ = write!(text, " in a {design} design");
     }
-    let time = |ns: u64| about(Nanos::from_ns(ns));
+    let time = |ns: u64| format_duration(Nanos::from_ns(ns));
     let span = |least: String, most: String| {
         if least == most { least } else { format!("{least} to {most}") }
     };
@@ -188,7 +192,7 @@ fn in_words(document: &CheckDocument) -> String {
 }
 
 /// `40 s`, `12 min`, `3.5 h`.
-fn about(time: Nanos) -> String {
+fn format_duration(time: Nanos) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
         ..90.0 => format!("{seconds:.0} s"),
@@ -204,7 +208,7 @@ mod tests {
     #[test]
     fn times_are_told_in_the_unit_that_fits() {
         for (seconds, text) in [(40, "40 s"), (720, "12 min"), (12_600, "3.5 h")] {
-            assert_eq!(about(Nanos::from_s(seconds)), text);
+            assert_eq!(format_duration(Nanos::from_s(seconds)), text);
         }
     }
 }

@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory};
 use clap_complete::Shell;
 use latput_model::Goal;
-use latput_sim::Profile;
+use latput_sim::SystemProfile;
 use latput_trial::workload::KINDS;
 
 use crate::Cli;
@@ -41,7 +41,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         let whole = Cli::command();
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut offered(&whole), "latput", &mut script);
+        clap_complete::generate(self.shell, &mut visible_command(&whole), "latput", &mut script);
         let script = with_lists(self.shell, &String::from_utf8_lossy(&script));
         output::print_data(&without_flags(self.shell, &script, &hidden_flags(&whole)))?;
         Ok(ExitCode::SUCCESS)
@@ -49,7 +49,7 @@ impl Args {
 }
 
 /// The command line as its help shows it, with what its arguments may be: a shell offers whatever it is told of.
-fn offered(whole: &Command) -> Command {
+fn visible_command(whole: &Command) -> Command {
     let shown = whole.get_subcommands().filter(|command| !command.is_hide_set());
     Command::new("latput")
         .version(env!("CARGO_PKG_VERSION"))
@@ -58,11 +58,11 @@ fn offered(whole: &Command) -> Command {
 }
 
 fn with_values(command: Command) -> Command {
-    command.mut_args(offering).mut_subcommands(with_values)
+    command.mut_args(add_possible_values).mut_subcommands(with_values)
 }
 
 /// An argument with the values that it is known to take.
-fn offering(arg: Arg) -> Arg {
+fn add_possible_values(arg: Arg) -> Arg {
     let name =
         arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
     let values: Vec<&'static str> = match (arg.get_long(), name) {
@@ -79,7 +79,7 @@ fn offering(arg: Arg) -> Arg {
 fn with_lists(shell: Shell, script: &str) -> String {
     let interfaces = "command ls /sys/class/net 2>/dev/null";
     let systems = |between: &str, colon: &str| {
-        let names = Profile::shipped_names().map(|name| format!("{SIMULATED}{name}"));
+        let names = SystemProfile::shipped_names().map(|name| format!("{SIMULATED}{name}"));
         names.map(|name| name.replace(':', colon)).collect::<Vec<_>>().join(between)
     };
     match shell {

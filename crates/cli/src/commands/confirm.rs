@@ -12,8 +12,8 @@ use latput_units::Nanos;
 use crate::commands::restore::{is_made_by, waiting_words, waits_for_other};
 use crate::commands::way_back::with_its_name_of_now;
 use crate::commands::{change, next, watcher};
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Keep a change that was made with `latput set --confirm-within`.
@@ -43,7 +43,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let mut store = FileCheckpoints::new(&host::checkpoints_dir());
         let origin = checkpoint::context()?;
         let mut kernel = LinuxKernel::open()?;
@@ -52,7 +52,7 @@ impl Args {
         let (readable, unreadable): (Vec<_>, Vec<_>) =
             store.list()?.into_iter().partition(Result::is_ok);
         for error in unreadable.into_iter().filter_map(Result::err) {
-            output::remark(&format!("latput: left out: {error}"));
+            output::print_remark(&format!("latput: left out: {error}"));
         }
         let waiting: Vec<Checkpoint> = readable
             .into_iter()
@@ -70,10 +70,10 @@ impl Args {
         if waiting.is_empty() && !others.is_empty() {
             let others: Vec<String> =
                 others.iter().map(|kept| waiting_words(kept, "keeps it")).collect();
-            return Err(CliError::new(Code::Failed, others.join("; ")));
+            return Err(CliError::new(ExitReason::Failed, others.join("; ")));
         }
         for other in &others {
-            output::remark(&format!("latput: {}", waiting_words(other, "keeps it")));
+            output::print_remark(&format!("latput: {}", waiting_words(other, "keeps it")));
         }
         let mut worst = None;
         let mut confirmed = Vec::new();
@@ -94,9 +94,10 @@ impl Args {
                     confirmed.push((&change.interface, number));
                 }
                 Err(error) => {
-                    let failure = failure(error, (&mut kernel, &mut store, &origin), change);
+                    let failure =
+                        confirm_failure(error, (&mut kernel, &mut store, &origin), change);
                     if let Some(earlier) = worst.replace(failure) {
-                        output::remark(&format!("latput: error: {:#}", earlier.error));
+                        output::print_remark(&format!("latput: error: {:#}", earlier.error));
                     }
                 }
             }
@@ -106,14 +107,14 @@ impl Args {
             return Err(nothing_to_confirm(meant, &late_endings(&store, &kernel, &origin, meant)));
         }
         if self.extend.is_none() || context.json {
-            tell(context, &confirmed);
+            print_confirmed(context, &confirmed);
         }
         worst.map_or(Ok(ExitCode::SUCCESS), Err)
     }
 }
 
 /// The failure of a confirmation. A change that has gone back without its checkpoint, which was away, is forgotten.
-fn failure(
+fn confirm_failure(
     error: ConfirmError,
     (kernel, store, origin): (&mut LinuxKernel, &mut FileCheckpoints, &knobs::Context),
     change: &Checkpoint,
@@ -125,7 +126,7 @@ fn failure(
         && transaction::restore(kernel, store, origin, change).is_ok()
     {
         let message = format!("{interface}: too late by {since}: everything was put back");
-        return CliError::new(Code::RolledBack, message);
+        return CliError::new(ExitReason::RolledBack, message);
     }
     CliError { code: error.outcome().into(), error: error.into() }
 }
@@ -153,14 +154,14 @@ fn late_endings(
 fn nothing_to_confirm(interface: Option<&str>, late: &[LateEnding]) -> CliError {
     if late.is_empty() {
         let of = interface.map_or(String::new(), |name| format!(" of {name}"));
-        return CliError::new(Code::Failed, format!("no change{of} waits to be confirmed"));
+        return CliError::new(ExitReason::Failed, format!("no change{of} waits to be confirmed"));
     }
     let late: Vec<String> =
         late.iter().map(|it| format!("{}: too late: {}", it.interface, it.ending)).collect();
-    CliError::new(Code::RolledBack, late.join("; "))
+    CliError::new(ExitReason::RolledBack, late.join("; "))
 }
 
-fn tell(context: &Context, confirmed: &[(&String, Option<u64>)]) {
+fn print_confirmed(context: &CliContext, confirmed: &[(&String, Option<u64>)]) {
     if context.json {
         let numbers: Vec<Option<u64>> = confirmed.iter().map(|(_, number)| *number).collect();
         let confirmed: Vec<&String> = confirmed.iter().map(|(interface, _)| *interface).collect();
@@ -169,7 +170,7 @@ fn tell(context: &Context, confirmed: &[(&String, Option<u64>)]) {
         );
     }
     for (interface, number) in confirmed {
-        let undo = number.map_or(String::new(), next::undo);
+        let undo = number.map_or(String::new(), next::undo_line);
         output::print_change(&format!("confirmed: {interface} keeps its change\n{undo}"));
     }
 }

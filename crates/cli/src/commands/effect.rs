@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use latput_knobs::effect::{self, EffectVerdict, Judgement};
 use latput_linux::LinuxKernel;
 
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::output;
 
 /// Duration of the measurement.
@@ -17,13 +17,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The effect of a change.
 #[derive(Debug)]
-pub(crate) struct Effect {
+pub(crate) struct MeasuredEffect {
     judgements: Vec<Judgement>,
 }
 
 /// Observes the interface's own traffic for a second. Effects that cannot be measured are remarks
 /// and not errors, because the caller has a change in progress.
-pub(crate) fn verify(context: &Context, interface: &str) -> Effect {
+pub(crate) fn measure_effect(context: &CliContext, interface: &str) -> MeasuredEffect {
     let wait = || {
         let begun = Instant::now();
         while begun.elapsed() < WATCH && !context.stop.is_raised() {
@@ -35,26 +35,26 @@ pub(crate) fn verify(context: &Context, interface: &str) -> Effect {
     let judgements = match seen {
         Ok((state, seen)) => effect::judge(&state, seen),
         Err(error) => {
-            output::remark(&format!("latput: effect not verified: {error}"));
-            return Effect { judgements: Vec::new() };
+            output::print_remark(&format!("latput: effect not verified: {error}"));
+            return MeasuredEffect { judgements: Vec::new() };
         }
     };
-    let found = Effect { judgements };
+    let found = MeasuredEffect { judgements };
     let nothing = "latput: effect not verified: none of these knobs delays interrupts or polls (rx-usecs does, \
                    or gro-flush-timeout with napi-defer-hard-irqs, from 10us)";
-    let text = found.text();
-    output::remark(if text.is_empty() { nothing } else { text.trim_end() });
+    let text = found.render_text();
+    output::print_remark(if text.is_empty() { nothing } else { text.trim_end() });
     found
 }
 
-impl Effect {
+impl MeasuredEffect {
     /// Whether the device ignores an accepted value.
     pub(crate) fn is_ignored(&self) -> bool {
         self.judgements.iter().any(|one| one.verdict == EffectVerdict::Ignored)
     }
 
     /// One line for each knob.
-    fn text(&self) -> String {
+    fn render_text(&self) -> String {
         let mut text = String::new();
         for Judgement { knob, verdict, detail } in &self.judgements {
             let _ = writeln!(text, "latput: effect of {knob}: {verdict}: {detail}");

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
 use latput_linux::confine::UsedFiles;
-use latput_report::explained::Explained;
+use latput_report::explained::RunExplanation;
 use latput_trial::Row;
 
-use crate::commands::model::fit::refused;
-use crate::context::{Context, keep_only_files};
+use crate::commands::model::fit::explain_error;
+use crate::context::{CliContext, keep_only_files};
 use crate::exit::CliError;
 use crate::output;
 
@@ -42,25 +42,25 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         keep_only_files(&UsedFiles::new([self.file.as_path()], []))?;
         let results_db = ResultsDb::open(&self.file)?;
         let results = results_db.load_chosen(self.run)?;
         let is_shared = |row: &&Row| row.observation.has_failed("other-work");
         let shared = results.rows.iter().filter(is_shared).count();
         if shared > 0 {
-            output::remark(&format!(
+            output::print_remark(&format!(
                 "other programs ran on the CPUs in {shared} of {} trials (check `other-work`): the CPU time \
                  includes them",
                 results.rows.len()
             ));
         }
-        let explained = Explained::new(&results, &self.workload, self.setting.as_deref())
-            .map_err(|error| refused(&self.file, &error))?;
+        let explained = RunExplanation::new(&results, &self.workload, self.setting.as_deref())
+            .map_err(|error| explain_error(&self.file, &error))?;
         if context.json {
-            output::print_json(&explained.document())?;
+            output::print_json(&explained.to_document())?;
         } else {
-            output::print(&explained.words())?;
+            output::print_text(&explained.to_text())?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -16,11 +16,11 @@ use latput_trial::observation::Role;
 use serde::{Deserialize, Serialize};
 
 use crate::commands::interface_type::{self, MeantInterface};
-use crate::commands::proven::proven;
+use crate::commands::proven::proven_setting;
 use crate::commands::report::setting_of;
 use crate::commands::{change, netplan};
-use crate::context::{Context, keep_only_files};
-use crate::exit::{CliError, Code};
+use crate::context::{CliContext, keep_only_files};
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Write a setting for the host's configuration system.
@@ -102,7 +102,7 @@ pub(super) enum ExportFormat {
 }
 
 impl ExportFormat {
-    pub(super) const fn format(self) -> export::Format {
+    pub(super) const fn to_format(self) -> export::Format {
         match self {
             Self::SystemdLink => export::Format::SystemdLink,
             Self::NetworkManager => export::Format::NetworkManager,
@@ -135,7 +135,7 @@ pub(super) enum ExportedRole {
 }
 
 impl ExportedRole {
-    pub(super) const fn role(self) -> Role {
+    pub(super) const fn to_role(self) -> Role {
         match self {
             Self::Sut => Role::Sut,
             Self::Generator => Role::Generator,
@@ -154,11 +154,11 @@ enum MatchBy {
 /// The setting to write, and its origin.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct WantedSetting {
     pub(super) interface: String,
     pub(super) setting: Setting,
     pub(super) origin: String,
-    /// The driver and the bus address that were measured, as [`change::fingerprint`] has them; `None` where the interface
+    /// The driver and the bus address that were measured, as [`change::device_fingerprint`] has them; `None` where the interface
     /// was named.
     pub(super) measured: Option<String>,
     /// The kind of the measured interface, where its host told it.
@@ -166,8 +166,8 @@ pub(super) struct Wanted {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        let format = self.format.format();
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
+        let format = self.format.to_format();
         if self.kind.is_some() && !format.names_types() {
             return Err(CliError::usage(format!("--kind: {format} names no type of an interface")));
         }
@@ -175,10 +175,10 @@ impl Args {
         let is_netplan = self.format == ExportFormat::Netplan;
         let netplan_files = is_netplan.then(|| {
             let root = RootFolder::open(Path::new("/"))?;
-            netplan::Definitions::read(&root)
+            netplan::NetplanDefinitions::read(&root)
         });
         keep_only_files(&UsedFiles::new([Path::new(&self.source)], self.output.as_deref()))?;
-        let mut wanted = self.of.wanted(&self.source, &self.knobs)?;
+        let mut wanted = self.of.load_setting(&self.source, &self.knobs)?;
         if self.format != ExportFormat::SystemdLink {
             spell_out(&wanted.interface, &mut wanted.setting);
         }
@@ -188,19 +188,19 @@ impl Args {
             given_kind: self.kind.as_deref(),
         };
         let is_here = meant.is_here(&wanted.interface);
-        let target = self.of.target(&wanted.interface, is_here)?;
+        let target = self.of.build_target(&wanted.interface, is_here)?;
         let target = match netplan_files {
             Some(files) => netplan::in_entry(target, files, &wanted.setting, meant)?,
             None => interface_type::with_kind(target, format, &wanted.setting, meant)?,
         };
         let origin = format!("latput {}: {}", env!("CARGO_PKG_VERSION"), wanted.origin);
         let exported = export::export(format, &target, &wanted.setting, &origin);
-        self.tell(context, &target, &exported)
+        self.write_exported(context, &target, &exported)
     }
 
-    fn tell(
+    fn write_exported(
         &self,
-        context: &Context,
+        context: &CliContext,
         target: &Target,
         exported: &Exported,
     ) -> Result<ExitCode, CliError> {
@@ -224,7 +224,10 @@ impl Args {
             let place = left.file.as_deref().unwrap_or("nowhere");
             let knob = left.knob;
             let value = &left.value;
-            output::remark(&format!("latput: not in it: {knob}={value}: {place}: {}", left.line));
+            output::print_remark(&format!(
+                "latput: not in it: {knob}={value}: {place}: {}",
+                left.line
+            ));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -232,7 +235,11 @@ impl Args {
 
 impl SourceArgs {
     /// The setting of a results file, or of `knobs` of an interface. Never an empty one.
-    pub(super) fn wanted(&self, source: &str, knobs: &[String]) -> Result<Wanted, CliError> {
+    pub(super) fn load_setting(
+        &self,
+        source: &str,
+        knobs: &[String],
+    ) -> Result<WantedSetting, CliError> {
         if is_results(source, knobs) {
             self.of_results(source)
         } else {
@@ -241,7 +248,7 @@ impl SourceArgs {
     }
 
     /// These options as words of a command line.
-    pub(super) fn words(&self) -> Vec<String> {
+    pub(super) fn to_args(&self) -> Vec<String> {
         let Self { setting, run, role, interface, matched: _ } = self; // it does not bear on the setting
         let role = (*role != ExportedRole::Sut).then(|| "generator".to_owned());
         let options = [
@@ -254,7 +261,7 @@ impl SourceArgs {
         words.filter_map(|(name, value)| Some(format!("--{name}={}", value?))).collect()
     }
 
-    pub(super) fn of_results(&self, source: &str) -> Result<Wanted, CliError> {
+    pub(super) fn of_results(&self, source: &str) -> Result<WantedSetting, CliError> {
         let results_db = ResultsDb::open(Path::new(source))?;
         let results = results_db.load_chosen(self.run)?;
         if self.interface.is_none() && results.is_imported() {
@@ -266,9 +273,9 @@ impl SourceArgs {
         }
         let setting = match &self.setting {
             Some(name) => setting_of(&results, name)?,
-            None => proven(&results)?,
+            None => proven_setting(&results)?,
         };
-        let role = self.role.role();
+        let role = self.role.to_role();
         let labelled = &results.settings[setting];
         let interface = match &self.interface {
             Some(interface) => interface.clone(),
@@ -277,16 +284,16 @@ impl SourceArgs {
         let setting = labelled.by_role.get(&role).cloned().unwrap_or_default();
         let measured = results.hosts.iter().find(|host| host.role == role);
         let measured = measured.filter(|_| self.interface.is_none());
-        not_empty(Wanted {
+        not_empty(WantedSetting {
             interface,
             setting,
             origin: format!("setting `{}` of {source}", labelled.label),
-            measured: measured.map(|host| change::fingerprint(&host.facts)),
+            measured: measured.map(|host| change::device_fingerprint(&host.facts)),
             kind: measured.and_then(|host| kind_of(&host.facts)),
         })
     }
 
-    fn of_interface(&self, source: &str, knobs: &[String]) -> Result<Wanted, CliError> {
+    fn of_interface(&self, source: &str, knobs: &[String]) -> Result<WantedSetting, CliError> {
         if self.setting.is_some() || self.run.is_some() || self.interface.is_some() {
             return Err(CliError::usage(format!("{source}: there is no such results file")));
         }
@@ -311,11 +318,11 @@ impl SourceArgs {
         } else {
             format!("{interface} {}", knobs.join(" "))
         };
-        not_empty(Wanted { interface, setting, origin, measured: None, kind: None })
+        not_empty(WantedSetting { interface, setting, origin, measured: None, kind: None })
     }
 
     /// How a configuration knows the interface. An interface of another host is not that of this name here.
-    pub(super) fn target(&self, interface: &str, is_here: bool) -> Result<Target, CliError> {
+    pub(super) fn build_target(&self, interface: &str, is_here: bool) -> Result<Target, CliError> {
         let here = if is_here { Identity::read(interface) } else { None };
         let identity = here.unwrap_or_default();
         let lacks = |what: &str| {
@@ -348,10 +355,10 @@ pub(super) fn is_results(source: &str, knobs: &[String]) -> bool {
     knobs.is_empty() && Path::new(source).is_file()
 }
 
-fn not_empty(wanted: Wanted) -> Result<Wanted, CliError> {
+fn not_empty(wanted: WantedSetting) -> Result<WantedSetting, CliError> {
     if wanted.setting.is_empty() {
         let message = format!("there is nothing to write: {} changes no knob", wanted.origin);
-        return Err(CliError::new(Code::Failed, message));
+        return Err(CliError::new(ExitReason::Failed, message));
     }
     Ok(wanted)
 }
@@ -378,9 +385,9 @@ fn value_of_now(interface: &str, knob: Knob) -> Result<Value, CliError> {
     let kernel = LinuxKernel::open()?;
     let values = kernel.read(interface, knob).map_err(|error| {
         let code = match error.kind {
-            KernelErrorKind::NoInterface => Code::Usage,
-            KernelErrorKind::Permission => Code::Permission,
-            _ => Code::Failed,
+            KernelErrorKind::NoInterface => ExitReason::Usage,
+            KernelErrorKind::Permission => ExitReason::Permission,
+            _ => ExitReason::Failed,
         };
         CliError::new(code, error.to_string())
     })?;
@@ -430,7 +437,7 @@ fn everything_of_now(interface: &str) -> Result<Setting, CliError> {
                 setting.insert(surveyed.knob, value);
             }
             Err(differs) => {
-                output::remark(&format!("latput: left out: {} {differs}", surveyed.knob));
+                output::print_remark(&format!("latput: left out: {} {differs}", surveyed.knob));
             }
         }
     }

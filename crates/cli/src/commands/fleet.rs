@@ -19,8 +19,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use latput_fleet::judge::{Judged, undecided_groups};
-use latput_fleet::{judge, prometheus, twins};
+use latput_fleet::judge::{JudgedHost, undecided_groups};
+use latput_fleet::{judge_hosts, prometheus, twins};
 use latput_knobs::Knob;
 use latput_linux::confine::UsedFiles;
 use latput_linux::process::unix_ms;
@@ -28,9 +28,9 @@ use latput_units::Nanos;
 
 use self::hosts::{Fleet, FleetArgs, FleetRights};
 use self::wanted::{FleetWish, WantedArgs};
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::document::fleet::FleetDocument;
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Read, compare and set the interfaces of many hosts.
@@ -112,7 +112,7 @@ struct Verify {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         match self.action {
             Action::Show(args) => args.run(context, "show"),
             Action::Verify(args) => args.run(context),
@@ -130,18 +130,18 @@ impl Args {
 }
 
 impl Show {
-    fn run(self, context: &Context, action: &str) -> Result<ExitCode, CliError> {
+    fn run(self, context: &CliContext, action: &str) -> Result<ExitCode, CliError> {
         let wish = || Ok(FleetWish::default());
         let mut fleet = self.fleet.open(&FleetRights::default(), wish, context)?;
         for member in &mut fleet.members {
             member.host.setting.clear(); // nothing is wanted
         }
         let asked = if self.knobs.is_empty() { None } else { Some(self.knobs.as_slice()) };
-        let looked = Looked::at(&fleet, asked, context);
-        finish::remark(&self.fleet, &looked.judged);
+        let looked = FleetInspection::from_fleet(&fleet, asked, context);
+        finish::warn_open_rollouts(&self.fleet, &looked.judged);
         let (values, text) = if action == "drift" {
-            let values = twins::drift(&looked.judged);
-            let text = table::drift(&values, &twins::compared(&looked.judged));
+            let values = twins::find_drift(&looked.judged);
+            let text = table::render_drift(&values, &twins::count_compared(&looked.judged));
             (values, text)
         } else {
             let values = twins::values(&looked.judged);
@@ -151,71 +151,73 @@ impl Show {
         if context.json {
             output::print_json(&FleetDocument::new(action, &looked.judged, &values, looked.took))?;
         } else {
-            output::print(&(text + &table::states(&looked.judged, false)))?;
+            output::print_text(&(text + &table::render_states(&looked.judged, false)))?;
         }
         let has_drifted = action == "drift" && !values.is_empty();
-        Ok(looked.code(has_drifted).into())
+        Ok(looked.exit_code(has_drifted).into())
     }
 }
 
 impl Verify {
-    fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         if self.kept {
-            return kept::verify(&self.fleet, context);
+            return kept::verify_kept(&self.fleet, context);
         }
         if let Some(path) = &self.prometheus {
             latput_linux::files::check(path)?;
         }
-        self.wanted.check()?;
-        let files = UsedFiles::new(self.wanted.results(), self.prometheus.as_deref());
+        self.wanted.check_values()?;
+        let files = UsedFiles::new(self.wanted.results_file(), self.prometheus.as_deref());
         let rights = FleetRights { files, ..FleetRights::default() };
         let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
         fleet.must_want()?;
-        let looked = Looked::at(&fleet, None, context);
-        finish::remark(&self.fleet, &looked.judged);
+        let looked = FleetInspection::from_fleet(&fleet, None, context);
+        finish::warn_open_rollouts(&self.fleet, &looked.judged);
         for problem in undecided_groups(&looked.judged) {
-            output::remark(&format!("latput: warning: {problem}: name the right one by `driver`"));
+            output::print_remark(&format!(
+                "latput: warning: {problem}: name the right one by `driver`"
+            ));
         }
         if let Some(path) = &self.prometheus {
-            let text = prometheus::text(&looked.judged, unix_ms() / 1000, looked.took);
+            let text = prometheus::render_metrics(&looked.judged, unix_ms() / 1000, looked.took);
             output::write_file(path, &text)?;
         }
         if context.json {
             output::print_json(&FleetDocument::new("verify", &looked.judged, &[], looked.took))?;
         } else {
-            output::print(&table::states(&looked.judged, true))?;
+            output::print_text(&table::render_states(&looked.judged, true))?;
         }
-        Ok(looked.code(false).into())
+        Ok(looked.exit_code(false).into())
     }
 }
 
 /// Outcome of a look at every host.
-struct Looked {
-    judged: Vec<Judged>,
+struct FleetInspection {
+    judged: Vec<JudgedHost>,
     /// Number of hosts of the list that cannot be reached as it says.
     left_out: usize,
     took: Nanos,
 }
 
-impl Looked {
+impl FleetInspection {
     /// Looks at every host: at the wanted knobs of each, or at those that are named; where neither says any, at all that
     /// can be set.
-    fn at(fleet: &Fleet, knobs: Option<&[Knob]>, context: &Context) -> Self {
+    fn from_fleet(fleet: &Fleet, knobs: Option<&[Knob]>, context: &CliContext) -> Self {
         let begun = Instant::now();
-        let answers = look::all(fleet, knobs, context);
+        let answers = look::inspect_all(fleet, knobs, context);
         let hosts = fleet.hosts();
-        let judged = judge(&hosts, answers);
+        let judged = judge_hosts(&hosts, answers);
         let took = Nanos::from_ns(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
         Self { judged, left_out: fleet.left_out, took }
     }
 
-    fn code(&self, has_drifted: bool) -> Code {
+    fn exit_code(&self, has_drifted: bool) -> ExitReason {
         if has_drifted || self.judged.iter().any(|judged| judged.state.is_wrong()) {
-            Code::Drifted
+            ExitReason::Drifted
         } else if self.left_out > 0 || self.judged.iter().any(|judged| judged.state.is_unknown()) {
-            Code::Partial
+            ExitReason::Partial
         } else {
-            Code::Done
+            ExitReason::Done
         }
     }
 }

@@ -8,7 +8,7 @@ use latput_linux::confine::UsedFiles;
 use latput_report::history::{self, HistoryRun};
 use latput_trial::Metric;
 
-use crate::context::{Context, keep_only_files};
+use crate::context::{CliContext, keep_only_files};
 use crate::exit::CliError;
 use crate::output;
 
@@ -35,19 +35,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LABEL")]
     setting: Option<String>,
     /// Output format.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = HistoryFormat::Table)]
+    format: HistoryFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum HistoryFormat {
     Table,
     Csv,
     Json,
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let has = |part: &Option<String>, name: &str| {
             part.as_ref().is_none_or(|part| name.contains(part.as_str()))
         };
@@ -59,9 +59,9 @@ impl Args {
         let mut without = 0;
         for file in &self.files {
             let results_db = ResultsDb::open(file)?;
-            for run in results_db.runs()? {
+            for run in results_db.list_runs()? {
                 let name = format!("{}#{}", file.display(), run.id);
-                let results = results_db.load(run.id)?;
+                let results = results_db.load_run(run.id)?;
                 // A metric that a plan defined is known from the first run that has it.
                 let wanted: Vec<Metric> =
                     self.metric.iter().filter_map(|name| name.parse().ok()).collect();
@@ -83,14 +83,18 @@ impl Args {
             return Err(CliError::usage(message));
         }
         if without > 0 {
-            output::remark(&format!("{without} runs without such a figure are left out"));
+            output::print_remark(&format!("{without} runs without such a figure are left out"));
         }
-        history::sort(&mut runs);
+        history::sort_runs(&mut runs);
         match self.format {
-            Format::Table if context.json => output::print_json(&history::document(&runs))?,
-            Format::Json => output::print_json(&history::document(&runs))?,
-            Format::Csv => output::print_data(&history::csv(&runs))?,
-            Format::Table => output::print(&history::terminal(&runs, output::screen()))?,
+            HistoryFormat::Table if context.json => {
+                output::print_json(&history::build_document(&runs))?;
+            }
+            HistoryFormat::Json => output::print_json(&history::build_document(&runs))?,
+            HistoryFormat::Csv => output::print_data(&history::render_csv(&runs))?,
+            HistoryFormat::Table => {
+                output::print_text(&history::render_terminal(&runs, output::stdout_screen()))?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

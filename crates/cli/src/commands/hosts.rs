@@ -10,8 +10,8 @@ use latput_experiment::testbed::TestbedKind;
 use latput_knobs::{ChangeOutcome, Refusal};
 use latput_linux::confine::UsedFiles;
 
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 use crate::targets::HostArgs;
 
@@ -37,11 +37,11 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let word = self.testbed.join(",");
         let place = match self.hosts.named_hosts(&word)? {
             Some(place) => place,
-            None if word == "loopback" => self.hosts.of_testbed(Testbed::loopback()),
+            None if word == "loopback" => self.hosts.of_testbed(Testbed::create_loopback()),
             None => self.hosts.of_testbed(Testbed::from_file(Path::new(&word))?),
         };
         place.give_up_rights(None, &UsedFiles::default(), context)?;
@@ -49,12 +49,12 @@ impl Args {
         let TestbedKind::Hosts(specs) = &testbed.kind else {
             return Err(CliError::usage(format!("`{word}` has no hosts to check")));
         };
-        let checks = hosts::check(specs, &context.stop);
+        let checks = hosts::check_hosts(specs, &context.stop);
         if context.json {
-            let hosts: Vec<serde_json::Value> = checks.iter().map(document).collect();
+            let hosts: Vec<serde_json::Value> = checks.iter().map(build_document).collect();
             output::print_json(&serde_json::json!({ "schema": 1, "hosts": hosts }))?;
         } else {
-            output::print(&checks.iter().map(text).collect::<String>())?;
+            output::print_text(&checks.iter().map(render_text).collect::<String>())?;
         }
         let lost: Vec<&str> = checks
             .iter()
@@ -69,12 +69,12 @@ impl Args {
             error.outcome() == ChangeOutcome::Refused(Refusal::Permission)
         };
         let are_all_denied = outcomes.all(lacks_rights);
-        let code = if are_all_denied { Code::Permission } else { Code::Failed };
+        let code = if are_all_denied { ExitReason::Permission } else { ExitReason::Failed };
         Err(CliError::new(code, format!("cannot be used: {}", lost.join(", "))))
     }
 }
 
-fn text(check: &HostCheck) -> String {
+fn render_text(check: &HostCheck) -> String {
     let spec = &check.spec;
     let mut text = format!("{} ({})\n", spec.name, spec.role.name());
     let mut line = |name: &str, value: &str| {
@@ -95,7 +95,7 @@ fn text(check: &HostCheck) -> String {
     let own = spec.cpus.as_ref().map_or(String::new(), |cpus| format!("{cpus} of "));
     line("cpus", &format!("{own}{}{busy}", view.cpus.len()));
     line("interface", &format!("{} {}", spec.interface, spec.address));
-    if let Some(interface) = view.interface(&spec.interface) {
+    if let Some(interface) = view.find_interface(&spec.interface) {
         let speed =
             interface.speed.map_or_else(|| "not known".to_owned(), |speed| speed.to_string());
         line("speed", &format!("{speed}, mtu {}", interface.mtu.get()));
@@ -111,7 +111,7 @@ fn text(check: &HostCheck) -> String {
     text
 }
 
-fn document(check: &HostCheck) -> serde_json::Value {
+fn build_document(check: &HostCheck) -> serde_json::Value {
     let spec = &check.spec;
     let mut document = serde_json::json!({
         "name": spec.name,
@@ -122,7 +122,7 @@ fn document(check: &HostCheck) -> serde_json::Value {
     match &check.found {
         Err(error) => document["error"] = error.to_string().into(),
         Ok(HostFound { view, clock, warnings }) => {
-            let interface = view.interface(&spec.interface);
+            let interface = view.find_interface(&spec.interface);
             document["latput"] = view.version.as_str().into();
             document["is_brought"] = view.is_brought.into();
             document["kernel"] = view.kernel.as_str().into();

@@ -6,20 +6,20 @@ use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
 use latput_formats::{
-    FileKind, ImportFormat, Imported, LARGEST, import, is_same_content, known_records,
+    FileKind, ImportFormat, ImportOutcome, LARGEST, import_files, is_same_content, known_records,
 };
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_linux::process::unix_ms;
-use latput_model::Summary;
+use latput_model::ResultsSummary;
 use latput_report::{LARGEST_REPORT, read_report, shell_word};
 use latput_trial::figures::Parser;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Observation, Results, Row};
 
 use crate::commands::report;
-use crate::context::{Context, keep_only_files};
-use crate::exit::{CliError, Code};
+use crate::context::{CliContext, keep_only_files};
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Convert a report or another program's files to results.
@@ -54,30 +54,30 @@ const FORMATS: [ImportFormat; 3] =
     [ImportFormat::Iperf3, ImportFormat::Netperf, ImportFormat::Flent];
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let reads = self.words.iter().map(PathBuf::as_path);
         keep_only_files(&UsedFiles::new(reads, [self.output.as_path()]))?;
-        let Imported { mut results, records, left_out } = self.read()?;
+        let ImportOutcome { mut results, records, left_out } = self.read()?;
         for error in &left_out {
-            output::remark(&format!("not imported: {error}"));
+            output::print_remark(&format!("not imported: {error}"));
         }
         let mut results_db = ResultsDb::create(&self.output)?;
         let repeated = drop_known(&mut results, &records, &results_db)?;
         if repeated > 0 {
             let file = self.output.display();
-            output::remark(&format!(
+            output::print_remark(&format!(
                 "{repeated} tests are in {file} already and are not added again"
             ));
         }
         if !results.rows.is_empty() {
-            let run = keep(&results, &mut results_db)?;
-            report::print(context, &results, &Summary::from_results(&results))?;
-            output::remark(&format!("results: run {run} of {}", self.output.display()));
+            let run = store_results(&results, &mut results_db)?;
+            report::print_report(context, &results, &ResultsSummary::from_results(&results))?;
+            output::print_remark(&format!("results: run {run} of {}", self.output.display()));
         }
-        Ok(if left_out.is_empty() { Code::Done } else { Code::Partial }.into())
+        Ok(if left_out.is_empty() { ExitReason::Done } else { ExitReason::Partial }.into())
     }
 
-    fn read(&self) -> Result<Imported, CliError> {
+    fn read(&self) -> Result<ImportOutcome, CliError> {
         let is_meant = |format: &ImportFormat| self.words[0] == Path::new(format.name());
         let format = FORMATS.into_iter().find(is_meant);
         if format.is_none()
@@ -97,7 +97,7 @@ impl Args {
             }
             (None, [report]) => {
                 let results = of_report(report)?;
-                Ok(Imported { results, records: Vec::new(), left_out: Vec::new() })
+                Ok(ImportOutcome { results, records: Vec::new(), left_out: Vec::new() })
             }
             (None, _) => {
                 let names = FORMATS.map(ImportFormat::name).join(", ");
@@ -113,17 +113,18 @@ fn parser_of(word: &Path) -> Option<Parser> {
     word.to_str().filter(|_| !word.exists())?.parse().ok()
 }
 
-fn of_programs(format: ImportFormat, files: &[PathBuf]) -> Result<Imported, CliError> {
+fn of_programs(format: ImportFormat, files: &[PathBuf]) -> Result<ImportOutcome, CliError> {
     let named = |path: &PathBuf| {
         let bytes = read(path, LARGEST as u64, format.name())?;
         Ok((path.display().to_string(), bytes))
     };
     let files = files.iter().map(named).collect::<Result<Vec<_>, CliError>>()?;
-    import(format, &files).map_err(|error| {
+    import_files(format, &files).map_err(|error| {
         let bytes = files.iter().find(|(name, _)| *name == error.file).map(|(_, bytes)| bytes);
         let is_other = |kind: &FileKind| !kind.is_of(format);
         let kind = bytes.and_then(|bytes| FileKind::detect(bytes)).filter(is_other);
-        let hint = kind.map_or_else(String::new, |kind| format!("; {}", kind.hint(&error.file)));
+        let hint = kind
+            .map_or_else(String::new, |kind| format!("; {}", kind.suggest_command(&error.file)));
         CliError::usage(format!("{error}{hint}"))
     })
 }
@@ -134,7 +135,7 @@ fn of_report(path: &Path) -> Result<Results, CliError> {
         let name = path.display().to_string();
         let is_other = |kind: &FileKind| *kind != FileKind::Report;
         let kind = FileKind::detect(&bytes).filter(is_other);
-        let why = kind.map_or_else(|| error.to_string(), |kind| kind.hint(&name));
+        let why = kind.map_or_else(|| error.to_string(), |kind| kind.suggest_command(&name));
         CliError::usage(format!("{name}: {why}"))
     })
 }
@@ -170,8 +171,8 @@ fn drop_known(
         .into_iter()
         .zip(records.iter().copied().chain(std::iter::repeat(None)))
         .collect();
-    for run in results_db.runs()? {
-        let earlier = results_db.load(run.id)?;
+    for run in results_db.list_runs()? {
+        let earlier = results_db.load_run(run.id)?;
         if earlier.testbed != results.testbed {
             continue;
         }
@@ -205,16 +206,16 @@ fn as_kept(observation: &Observation) -> Observation {
 }
 
 /// Stores the results as a finished run; returns its number.
-fn keep(results: &Results, results_db: &mut ResultsDb) -> Result<i64, CliError> {
+fn store_results(results: &Results, results_db: &mut ResultsDb) -> Result<i64, CliError> {
     let header = Results { rows: Vec::new(), ..results.clone() };
     // The time of the tests, by which `latput history` sorts; not all files tell it.
     let times = results.rows.iter().map(|row| row.started_unix_ms).filter(|time| *time > 0);
     let started = times.min().unwrap_or_else(unix_ms);
-    let run = results_db.begin(&results.name, &results.testbed, started, &header)?;
+    let run = results_db.begin_run(&results.name, &results.testbed, started, &header)?;
     for row in &results.rows {
-        results_db.append(run, &header, row)?;
+        results_db.append_trial(run, &header, row)?;
     }
-    results_db.finish(run, &header)?;
-    results_db.settle()?;
+    results_db.finish_run(run, &header)?;
+    results_db.checkpoint_log()?;
     Ok(run)
 }

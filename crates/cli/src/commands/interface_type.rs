@@ -10,7 +10,7 @@ use crate::exit::CliError;
 /// The interface that a configuration is for, as far as it is known without this host.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MeantInterface<'a> {
-    /// Its [fingerprint](change::fingerprint) in the results.
+    /// Its [fingerprint](change::device_fingerprint) in the results.
     pub(super) fingerprint: Option<&'a str>,
     /// Its kind in the results, where its host told that.
     pub(super) measured_kind: Option<&'a str>,
@@ -21,7 +21,7 @@ pub(super) struct MeantInterface<'a> {
 impl MeantInterface<'_> {
     /// Whether it is the interface of this name on this host.
     pub(super) fn is_here(&self, interface: &str) -> bool {
-        let is_measured = |it: &str| change::fingerprint(&facts::collect(interface)) == it;
+        let is_measured = |it: &str| change::device_fingerprint(&facts::collect(interface)) == it;
         self.given_kind.is_none() && self.fingerprint.is_none_or(is_measured)
     }
 

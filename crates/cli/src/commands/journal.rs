@@ -121,7 +121,7 @@ fn entry(
     number: u64,
     mut change: Checkpoint,
 ) -> JournalEntry {
-    let state = match whereabouts(kernel, origin, &change) {
+    let state = match locate_interface(kernel, origin, &change) {
         Ok(name) => {
             change.interface = name;
             None
@@ -132,8 +132,8 @@ fn entry(
         None => transaction::standing(kernel, &change),
         Some(_) => Vec::new(),
     };
-    let superseded = superseded(later, number, &change, &values);
-    let state = state.unwrap_or_else(|| standing(later, number, &values, &superseded));
+    let superseded = find_superseded(later, number, &change, &values);
+    let state = state.unwrap_or_else(|| classify_change(later, number, &values, &superseded));
     let state = match (&change.went_back, state) {
         (Some(_), ChangeState::BeforeBoot | ChangeState::Elsewhere | ChangeState::Gone)
         | (None, _) => state,
@@ -143,7 +143,7 @@ fn entry(
 }
 
 /// The present name of the interface of a change, or why it is not here.
-fn whereabouts(
+fn locate_interface(
     kernel: &LinuxKernel,
     origin: &knobs::Context,
     change: &Checkpoint,
@@ -162,7 +162,7 @@ fn whereabouts(
 
 /// The places of `values` that belong to a later change, each with its number. A change takes the places that it writes;
 /// an undo gives each place back to the change that had it before the one that it undoes.
-fn superseded(
+fn find_superseded(
     later: &[JournalEntry],
     number: u64,
     change: &Checkpoint,
@@ -182,7 +182,7 @@ fn superseded(
     values.iter().filter_map(owner).collect()
 }
 
-fn standing(
+fn classify_change(
     later: &[JournalEntry],
     number: u64,
     values: &[Standing],
@@ -265,7 +265,7 @@ impl JournalEntry {
     }
 
     /// Its maker.
-    pub(super) fn by(&self) -> String {
+    pub(super) fn describe_maker(&self) -> String {
         match &self.change.by {
             Some(by) => format!("{} by {}", by.command, by.user),
             None => "an older latput".to_owned(),

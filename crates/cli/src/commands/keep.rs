@@ -26,15 +26,15 @@ use latput_knobs::{Knob, Scope, Setting};
 use latput_linux::{RootFolder, confine, state_place};
 
 use crate::commands::export_settings::{
-    ExportFormat, OF_RESULTS_ONLY, SourceArgs, Wanted, is_results, spell_out,
+    ExportFormat, OF_RESULTS_ONLY, SourceArgs, WantedSetting, is_results, spell_out,
 };
 use crate::commands::{change, netplan};
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
-use self::choose::Choice;
-use self::files::{Contents, Record, Writing};
+use self::choose::FormatChoice;
+use self::files::{Contents, FileTransaction, KeepRecord};
 
 /// Most that is read of values, bytes.
 const STDIN_BYTES_MOST: u64 = 1 << 20;
@@ -101,7 +101,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(mut self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(mut self, context: &CliContext) -> Result<ExitCode, CliError> {
         if self.stdin {
             let mut text = String::new();
             std::io::stdin().take(STDIN_BYTES_MOST).read_to_string(&mut text)?;
@@ -122,19 +122,31 @@ impl Args {
         let root = RootFolder::open(folder)?;
         if !self.check && !self.dry_run && !root.lock() {
             let message = format!("another `latput keep` is at work in {}", folder.display());
-            return Err(CliError::new(Code::Failed, message));
+            return Err(CliError::new(ExitReason::Failed, message));
         }
         if self.watch {
             watch::install(&root, self.force)?;
             return Ok(ExitCode::SUCCESS);
         }
         if self.check {
-            return check::run(&self.records(&root)?, (&root, self.source.as_deref()), context);
+            return check::run(
+                &self.read_records(&root)?,
+                (&root, self.source.as_deref()),
+                context,
+            );
         }
-        if self.remove { self.take_out(context, &root) } else { self.install(context, &root) }
+        if self.remove {
+            self.take_out(context, &root)
+        } else {
+            self.install_setting(context, &root)
+        }
     }
 
-    fn install(&self, context: &Context, root: &RootFolder) -> Result<ExitCode, CliError> {
+    fn install_setting(
+        &self,
+        context: &CliContext,
+        root: &RootFolder,
+    ) -> Result<ExitCode, CliError> {
         let source = self.source.as_deref().unwrap_or_default();
         let wanted = if is_results(source, &self.knobs) && confine::has_capabilities() {
             match wanted::read(source, &self.of, context.json)? {
@@ -142,9 +154,9 @@ impl Args {
                 Err(code) => return Ok(code),
             }
         } else {
-            self.of.wanted(source, &self.knobs)?
+            self.of.load_setting(source, &self.knobs)?
         };
-        let Wanted { interface, mut setting, origin, measured, kind: _ } = wanted;
+        let WantedSetting { interface, mut setting, origin, measured, kind: _ } = wanted;
         if measured.is_some() && interface == latput_sim::facts::INTERFACE {
             let message = "a simulated host was measured: name the interface with --interface";
             return Err(CliError::usage(message));
@@ -153,12 +165,12 @@ impl Args {
             change::must_be_measured(&interface, &measured)?;
         }
         let displaced = choose::displaced_link(root, &interface);
-        let target = self.of.target(&interface, true)?.in_place_of(displaced.as_deref());
-        let Choice { mut format, mut why } = match self.format {
-            Some(format) => Choice { format, why: "as --format says".to_owned() },
-            None => choose::format(root, &interface)?,
+        let target = self.of.build_target(&interface, true)?.in_place_of(displaced.as_deref());
+        let FormatChoice { mut format, mut why } = match self.format {
+            Some(format) => FormatChoice { format, why: "as --format says".to_owned() },
+            None => choose::choose_format(root, &interface)?,
         };
-        let target = placed(target, root, format, &interface)?;
+        let target = resolve_target(target, root, format, &interface)?;
         if format != ExportFormat::SystemdLink {
             spell_out(&interface, &mut setting);
         }
@@ -166,72 +178,72 @@ impl Args {
             return Err(CliError::usage(format!("{why}: give another --format")));
         }
         let origin = format!("latput {}: {origin}", env!("CARGO_PKG_VERSION"));
-        let mut exported = export::export(format.format(), &target, &setting, &origin);
+        let mut exported = export::export(format.to_format(), &target, &setting, &origin);
         // A file without a setting says nothing, and udev warns of it at every boot.
         if exported.is_empty {
-            why = format!("{} can express none of these settings", format.format());
+            why = format!("{} can express none of these settings", format.to_format());
             format = ExportFormat::Udev;
             spell_out(&interface, &mut setting);
-            exported = export::export(format.format(), &target, &setting, &origin);
+            exported = export::export(format.to_format(), &target, &setting, &origin);
         }
-        let (files, unkept) = files::contents(root, format, &interface, &exported)?;
+        let (files, unkept) = files::build_files(root, format, &interface, &exported)?;
         one_value_of_host(root, &interface, &setting)?;
         must_count(root, &interface, &files)?;
-        let record = Record::read(root, &interface)?;
+        let record = KeepRecord::read(root, &interface)?;
         let active = match &record {
             Some(record) => active_after(root, record, &files)?,
             None => None,
         };
         let kept = files::kept_values(&setting, &exported, &interface, &files);
-        let writing = Writing::plan(root, &interface, record, files)?.keeping(kept);
-        output::remark(&format!("latput: {}: {why}", format.format()));
+        let writing = FileTransaction::plan(root, &interface, record, files)?.with_values(kept);
+        output::print_remark(&format!("latput: {}: {why}", format.to_format()));
         for (knob, reason) in &unkept {
-            output::remark(&format!("latput: not kept: {knob}: {reason}"));
+            output::print_remark(&format!("latput: not kept: {knob}: {reason}"));
         }
         if !writing.keeps_any() {
             return Err(CliError::new(
-                Code::Failed,
+                ExitReason::Failed,
                 "nothing was written: no file can keep any of it",
             ));
         }
         self.carry_out(context, &writing, "keep")?;
         self.tell_active(active);
-        if writing.changes() && !self.dry_run {
+        if writing.has_changes() && !self.dry_run {
             tell_when(root, format, &writing);
         }
         Ok(ExitCode::SUCCESS)
     }
 
     /// The records of the interface, or of all.
-    fn records(&self, root: &RootFolder) -> Result<Vec<Record>, CliError> {
-        let records = Record::all(root)?;
-        let is_meant = |record: &Record| {
+    fn read_records(&self, root: &RootFolder) -> Result<Vec<KeepRecord>, CliError> {
+        let records = KeepRecord::read_all(root)?;
+        let is_meant = |record: &KeepRecord| {
             self.source.as_ref().is_none_or(|interface| record.interface == *interface)
         };
-        let records: Vec<Record> = records.into_iter().filter(is_meant).collect();
+        let records: Vec<KeepRecord> = records.into_iter().filter(is_meant).collect();
         if records.is_empty() && !self.check {
-            return Err(CliError::new(Code::Failed, nothing_kept(self.source.as_deref())));
+            return Err(CliError::new(ExitReason::Failed, nothing_kept(self.source.as_deref())));
         }
         Ok(records)
     }
 
-    fn take_out(&self, context: &Context, root: &RootFolder) -> Result<ExitCode, CliError> {
-        let records = self.records(root)?;
+    fn take_out(&self, context: &CliContext, root: &RootFolder) -> Result<ExitCode, CliError> {
+        let records = self.read_records(root)?;
         let removed: Vec<String> = records.iter().map(|record| record.interface.clone()).collect();
         for record in records {
             let interface = record.interface.clone();
             let active = active_without(root, &record, &removed)?;
-            let writing = Writing::plan(root, &interface, Some(record), Vec::new())?;
+            let writing = FileTransaction::plan(root, &interface, Some(record), Vec::new())?;
             self.carry_out(context, &writing, "remove")?;
             self.tell_active(active);
-            let affinity = unit::affinity(&interface);
+            let affinity = unit::affinity_unit(&interface);
             if !self.dry_run && unit::is_enabled(root, &affinity) {
-                output::remark(&format!(
+                output::print_remark(&format!(
                     "latput: the link of {affinity} is left: systemctl disable {affinity}"
                 ));
             }
         }
-        if !self.dry_run && Record::all(root)?.is_empty() {
+        if !self.dry_run && KeepRecord::read_all(root)?.is_empty() {
             watch::remove(root)?;
         }
         Ok(ExitCode::SUCCESS)
@@ -240,7 +252,7 @@ impl Args {
     /// Says which profiles of TuneD are to be activated where one of latput that is active goes.
     fn tell_active(&self, remaining: Option<String>) {
         if let Some(remaining) = remaining.filter(|_| !self.dry_run) {
-            output::remark(&format!(
+            output::print_remark(&format!(
                 "latput: the profile that is active in TuneD is gone: tuned-adm profile {remaining}"
             ));
         }
@@ -249,38 +261,38 @@ impl Args {
     /// Shows the difference, asks and writes.
     fn carry_out(
         &self,
-        context: &Context,
-        writing: &Writing<'_>,
+        context: &CliContext,
+        writing: &FileTransaction<'_>,
         verb: &str,
     ) -> Result<(), CliError> {
-        let edited = writing.edited();
+        let edited = writing.find_edited_files();
         if context.json {
             let files: Vec<_> = writing.files().map(|file| file.display().to_string()).collect();
             output::print_json(&serde_json::json!({
                 "schema": 1, "interface": writing.interface(), "did": verb, "files": files,
-                "difference": writing.difference(), "dry_run": self.dry_run,
+                "difference": writing.render_diff(), "dry_run": self.dry_run,
             }))?;
         } else {
-            let difference = writing.difference();
+            let difference = writing.render_diff();
             let nothing = "nothing to change: the files are as wanted\n";
             output::print_data(if difference.is_empty() { nothing } else { &difference })?;
         }
         if !edited.is_empty() && !self.force {
             for (file, difference) in &edited {
-                output::remark(&format!(
+                output::print_remark(&format!(
                     "latput: {} was edited since:\n{difference}",
                     file.display()
                 ));
             }
             let message =
                 "nothing was written: latput's files were edited. Overwrite them: --force";
-            return Err(CliError::new(Code::Failed, message));
+            return Err(CliError::new(ExitReason::Failed, message));
         }
-        if self.dry_run || (!writing.changes() && verb == "keep") {
+        if self.dry_run || (!writing.has_changes() && verb == "keep") {
             return Ok(());
         }
         if !self.yes {
-            confirm()?;
+            prompt_confirmation()?;
         }
         writing.write()
     }
@@ -293,7 +305,8 @@ fn one_value_of_host(
     setting: &Setting,
 ) -> Result<(), CliError> {
     let of_host = |knob: Knob| knob.spec().scope == Scope::Host;
-    for record in Record::all(root)?.iter().filter(|record| record.interface != interface) {
+    for record in KeepRecord::read_all(root)?.iter().filter(|record| record.interface != interface)
+    {
         let rival = record.kept.iter().find(|(knob, kept)| {
             of_host(**knob) && setting.get(*knob).is_some_and(|value| *value != kept.value)
         });
@@ -303,7 +316,7 @@ fn one_value_of_host(
                  with that interface",
                 kept.value, record.interface
             );
-            return Err(CliError::new(Code::Failed, message));
+            return Err(CliError::new(ExitReason::Failed, message));
         }
     }
     Ok(())
@@ -312,11 +325,11 @@ fn one_value_of_host(
 /// Fails where another file counts before one of `files` at every boot.
 fn must_count(root: &RootFolder, interface: &str, files: &Contents) -> Result<(), CliError> {
     for (file, text, _) in files {
-        if let Some(winner) = outranked::winner(root, interface, file, text) {
+        if let Some(winner) = outranked::find_winner(root, interface, file, text) {
             let message = format!(
                 "nothing was written, for {file} would not count: {winner}. Change it there"
             );
-            return Err(CliError::new(Code::Failed, message));
+            return Err(CliError::new(ExitReason::Failed, message));
         }
     }
     Ok(())
@@ -325,10 +338,10 @@ fn must_count(root: &RootFolder, interface: &str, files: &Contents) -> Result<()
 /// The same as [`active_without`], where other files take the place of those of a record.
 fn active_after(
     root: &RootFolder,
-    record: &Record,
+    record: &KeepRecord,
     files: &Contents,
 ) -> Result<Option<String>, CliError> {
-    let profiles = tuned::files(&record.interface);
+    let profiles = tuned::profile_files(&record.interface);
     if files.iter().any(|(file, ..)| profiles.contains(file)) {
         return Ok(None);
     }
@@ -339,25 +352,25 @@ fn active_after(
 /// an interface that is not `removed` includes it: TuneD could load neither.
 fn active_without(
     root: &RootFolder,
-    record: &Record,
+    record: &KeepRecord,
     removed: &[String],
 ) -> Result<Option<String>, CliError> {
     let interface = &record.interface;
-    if !tuned::files(interface).iter().any(|file| record.has_file(file)) {
+    if !tuned::profile_files(interface).iter().any(|file| record.has_file(file)) {
         return Ok(None);
     }
-    if let Some(other) = tuned::includer(root, interface, removed) {
+    if let Some(other) = tuned::find_includer(root, interface, removed) {
         let message = format!(
             "nothing was written: TuneD's profile {other} includes that of {interface}. Remove both, or take it out of \
              `include` there"
         );
-        return Err(CliError::new(Code::Failed, message));
+        return Err(CliError::new(ExitReason::Failed, message));
     }
-    Ok(tuned::without(root, interface))
+    Ok(tuned::remaining_profiles(root, interface))
 }
 
 /// The target with what the program that reads the format says of the interface already.
-fn placed(
+fn resolve_target(
     target: Target,
     root: &RootFolder,
     format: ExportFormat,
@@ -365,7 +378,7 @@ fn placed(
 ) -> Result<Target, CliError> {
     match format {
         ExportFormat::Netplan => {
-            let found = netplan::Definitions::read(root)?.entry_of(interface).ok_or_else(|| {
+            let found = netplan::NetplanDefinitions::read(root)?.entry_of(interface).ok_or_else(|| {
                 CliError::usage(format!(
                     "no netplan file has {interface}, and its device type is not known. netplan would take the \
                      interface over or refuse all files. Use --format systemd-link or --format udev"
@@ -377,14 +390,14 @@ fn placed(
                      --format udev",
                     found.file
                 );
-                return Err(CliError::new(Code::Failed, message));
+                return Err(CliError::new(ExitReason::Failed, message));
             }
             if let Some(earlier) = found.earlier {
                 let message = format!(
                     "netplan's entry {earlier} matches {interface} too and comes first, so that another would not count: \
                      narrow its `match`, or use --format udev"
                 );
-                return Err(CliError::new(Code::Failed, message));
+                return Err(CliError::new(ExitReason::Failed, message));
             }
             let placed = target.in_netplan_entry(found.entry);
             placed.map_err(|error| CliError::usage(error.to_string()))
@@ -398,7 +411,7 @@ fn placed(
         }
         ExportFormat::SystemdLink => match choose::other_link(root, interface)? {
             Some(why) => Err(CliError::new(
-                Code::Failed,
+                ExitReason::Failed,
                 format!(
                     "{why}. Only one .link file counts, and that of latput would take its place: use --format udev"
                 ),
@@ -416,11 +429,12 @@ fn nothing_kept(interface: Option<&str>) -> String {
 }
 
 /// Says when what was written takes effect, and what is to be done for it.
-fn tell_when(root: &RootFolder, format: ExportFormat, writing: &Writing<'_>) {
+fn tell_when(root: &RootFolder, format: ExportFormat, writing: &FileTransaction<'_>) {
     let interface = writing.interface();
     let when = if root.path() == Path::new("/") {
-        format!("to make it take effect: {}", choose::reload(root, format, interface))
-    } else if writing.has_file(&tuned::file(root, interface)) && !tuned::is_active(root, interface)
+        format!("to make it take effect: {}", choose::reload_command(root, format, interface))
+    } else if writing.has_file(&tuned::profile_file(root, interface))
+        && !tuned::is_active(root, interface)
     {
         // Without its daemon, `tuned-adm` takes one name only.
         format!(
@@ -431,29 +445,29 @@ fn tell_when(root: &RootFolder, format: ExportFormat, writing: &Writing<'_>) {
     } else {
         "it takes effect when this image boots".to_owned()
     };
-    output::remark(&format!("latput: {when}"));
-    let affinity = unit::affinity(interface);
-    if writing.has_file(&unit::file(&affinity)) && !unit::is_enabled(root, &affinity) {
-        output::remark(&format!(
+    output::print_remark(&format!("latput: {when}"));
+    let affinity = unit::affinity_unit(interface);
+    if writing.has_file(&unit::unit_file(&affinity)) && !unit::is_enabled(root, &affinity) {
+        output::print_remark(&format!(
             "latput: smp-affinity is set after each boot by {affinity} once it is enabled: {}. irqbalance must leave \
              these interrupts alone (`--policyscript` in irqbalance(1))",
-            unit::enable(root, &affinity)
+            unit::enable_command(root, &affinity)
         ));
     }
 }
 
 /// Asks whoever sits at the terminal.
-fn confirm() -> Result<(), CliError> {
+fn prompt_confirmation() -> Result<(), CliError> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
         let message = "nothing was written, because there is no terminal to ask on: give --yes";
         return Err(CliError::usage(message));
     }
-    output::remark("Write this? [y/N]");
+    output::print_remark("Write this? [y/N]");
     let mut answer = String::new();
     stdin.lock().read_line(&mut answer)?;
     if answer.trim().eq_ignore_ascii_case("y") {
         return Ok(());
     }
-    Err(CliError::new(Code::Failed, "nothing was written"))
+    Err(CliError::new(ExitReason::Failed, "nothing was written"))
 }

@@ -6,16 +6,16 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use latput_experiment::bring::{self, Ends};
+use latput_experiment::bring::{self, RemoteStreams};
 use latput_experiment::host::state_dir;
-use latput_experiment::target::{FORMS, Reach, Target};
+use latput_experiment::target::{FORMS, ReachMethod, Target};
 use latput_experiment::testbed::{LAB_STATE, LabLock};
 use latput_linux::lab::{Lab, LabOptions};
 use latput_linux::{Namespace, namespace, process};
 use latput_units::CpuSet;
 
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Subfolder of the state folder for checkpoints of processes in a lab that is up.
@@ -70,16 +70,16 @@ struct Exec {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         match self.action {
-            Action::Up => up(context),
-            Action::Down => down(context),
+            Action::Up => build_lab(context),
+            Action::Down => remove_lab(context),
             Action::Exec(exec) => exec.run(),
         }
     }
 }
 
-fn up(context: &Context) -> Result<ExitCode, CliError> {
+fn build_lab(context: &CliContext) -> Result<ExitCode, CliError> {
     let _lock = LabLock::take()?;
     let lab = Lab::build(&LabOptions::default())?;
     lab.pin()?;
@@ -97,7 +97,7 @@ fn up(context: &Context) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     for host in lab.hosts() {
-        output::print(&format!(
+        output::print_text(&format!(
             "{}: namespace {}, {} {}, CPUs {}\n",
             host.name,
             host.pin_name(),
@@ -109,7 +109,7 @@ fn up(context: &Context) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn down(context: &Context) -> Result<ExitCode, CliError> {
+fn remove_lab(context: &CliContext) -> Result<ExitCode, CliError> {
     process::Capability::SysAdmin.require("removing the lab")?;
     let _lock = LabLock::take()?;
     let removed = Lab::remove_pinned()?;
@@ -118,9 +118,9 @@ fn down(context: &Context) -> Result<ExitCode, CliError> {
     if context.json {
         output::print_json(&serde_json::json!({ "schema": 1, "removed": removed }))?;
     } else if removed.is_empty() {
-        output::print("there was no lab\n")?;
+        output::print_text("there was no lab\n")?;
     } else {
-        output::print(&format!("removed {}\n", removed.join(" and ")))?;
+        output::print_text(&format!("removed {}\n", removed.join(" and ")))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -129,11 +129,18 @@ impl Exec {
     /// Becomes the command; returns only if it could not, or has taken latput to another host.
     fn run(self) -> Result<ExitCode, CliError> {
         match (&self.namespace, &self.host) {
-            (Some(path), _) => self.enter(&Namespace::open(path)?, self.cpus.clone(), LAB_STATE),
-            (None, Some(host)) if Target::is_told_by(host) => self.on(&Target::parse(host)?),
+            (Some(path), _) => {
+                self.exec_in_namespace(&Namespace::open(path)?, self.cpus.clone(), LAB_STATE)
+            }
+            (None, Some(host)) if Target::is_told_by(host) => {
+                self.exec_on_host(&Target::parse(host)?)
+            }
             (None, host) => {
                 let lab = Lab::open_pinned(&LabOptions::default())?.ok_or_else(|| {
-                    CliError::new(Code::Failed, "there is no lab: make one with `latput lab up`")
+                    CliError::new(
+                        ExitReason::Failed,
+                        "there is no lab: make one with `latput lab up`",
+                    )
                 })?;
                 let hosts = lab.hosts();
                 let found = hosts.iter().find(|other| host.as_deref() == Some(other.name));
@@ -144,14 +151,14 @@ impl Exec {
                     ))
                 })?;
                 let (namespace, cpus) = (found.namespace.try_clone()?, Some(found.cpus.clone()));
-                self.enter(&namespace, cpus, PINNED_LAB_STATE)
+                self.exec_in_namespace(&namespace, cpus, PINNED_LAB_STATE)
             }
         }
     }
 
     /// Becomes the command in a namespace of the lab. The lab's checkpoints are not the machine's: they end with its
     /// namespaces.
-    fn enter(
+    fn exec_in_namespace(
         &self,
         namespace: &Namespace,
         cpus: Option<CpuSet>,
@@ -162,22 +169,24 @@ impl Exec {
             process::bind_thread(&cpus)?;
         }
         let state = state_dir().join(state);
-        exec(Command::new(&self.command[0]).args(&self.command[1..]).env("LATPUT_STATE_DIR", state))
+        exec_command(
+            Command::new(&self.command[0]).args(&self.command[1..]).env("LATPUT_STATE_DIR", state),
+        )
     }
 
     /// Becomes the command on another host, or takes latput there.
-    fn on(&self, target: &Target) -> Result<ExitCode, CliError> {
+    fn exec_on_host(&self, target: &Target) -> Result<ExitCode, CliError> {
         if target.at.is_some() {
             return Err(CliError::usage(
                 "a command runs on a host, not on an interface: leave out `%`",
             ));
         }
-        if let Reach::Namespace(name) = &target.reach {
+        if let ReachMethod::Namespace(name) = &target.reach {
             Namespace::open(&Path::new(namespace::PIN_FOLDER).join(name))?.enter_process()?;
-            return exec(Command::new(&self.command[0]).args(&self.command[1..]));
+            return exec_command(Command::new(&self.command[0]).args(&self.command[1..]));
         }
         if self.command[0] == "latput" {
-            let ends = Ends {
+            let ends = RemoteStreams {
                 input: io::stdin().as_fd().try_clone_to_owned()?.into(),
                 output: io::stdout().as_fd().try_clone_to_owned()?.into(),
                 errors: io::stderr().as_fd().try_clone_to_owned()?.into(),
@@ -185,13 +194,13 @@ impl Exec {
             let code = bring::run(target, self.bring.as_deref(), &self.command[1..], ends)?;
             return Ok(ExitCode::from(code));
         }
-        let words = target.command(&self.command).expect("the host is elsewhere");
-        exec(Command::new(&words[0]).args(&words[1..]))
+        let words = target.remote_command(&self.command).expect("the host is elsewhere");
+        exec_command(Command::new(&words[0]).args(&words[1..]))
     }
 }
 
-fn exec(command: &mut Command) -> Result<ExitCode, CliError> {
+fn exec_command(command: &mut Command) -> Result<ExitCode, CliError> {
     let error = command.exec();
     let program = command.get_program().display().to_string();
-    Err(CliError::new(Code::Failed, format!("cannot run `{program}`: {error}")))
+    Err(CliError::new(ExitReason::Failed, format!("cannot run `{program}`: {error}")))
 }

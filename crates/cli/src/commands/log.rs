@@ -8,7 +8,7 @@ use latput_linux::process::local_time;
 
 use crate::commands::change;
 use crate::commands::journal::{Journal, JournalEntry};
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::document::{LogDocument, LoggedChange, LoggedValue};
 use crate::exit::CliError;
 use crate::output;
@@ -32,22 +32,22 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let Journal { mut entries, damaged } = Journal::read()?;
         let damaged: Vec<String> = damaged.iter().map(ToString::to_string).collect();
         if let Some(interface) = &self.interface {
             entries.retain(|entry| entry.change.interface == *interface);
         }
         if context.json {
-            let entries = entries.iter().map(logged).collect();
+            let entries = entries.iter().map(to_logged_change).collect();
             output::print_json(&LogDocument { schema: 1, entries, damaged })?;
             return Ok(ExitCode::SUCCESS);
         }
         for problem in &damaged {
-            output::remark(&format!("latput: left out: {problem}"));
+            output::print_remark(&format!("latput: left out: {problem}"));
         }
-        let text: String = entries.iter().map(text).collect();
-        output::print(if text.is_empty() { "no change was made\n" } else { &text })?;
+        let text: String = entries.iter().map(render_entry).collect();
+        output::print_text(if text.is_empty() { "no change was made\n" } else { &text })?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -75,7 +75,7 @@ fn values(entry: &JournalEntry) -> Vec<LoggedValue> {
 /// A value that a change wrote, after whether it was only taken along, and the values before.
 type Listed<'a> = (bool, &'a State, (&'a (Knob, Place), &'a Value));
 
-fn logged(entry: &JournalEntry) -> LoggedChange {
+fn to_logged_change(entry: &JournalEntry) -> LoggedChange {
     let change = &entry.change;
     let by = change.by.clone().unwrap_or_default();
     LoggedChange {
@@ -93,13 +93,16 @@ fn logged(entry: &JournalEntry) -> LoggedChange {
     }
 }
 
-fn text(entry: &JournalEntry) -> String {
+fn render_entry(entry: &JournalEntry) -> String {
     let JournalEntry { number, change, state, .. } = entry;
     let when = local_time(change.created_unix_ms / 1000);
     let why = change.went_back.as_ref().map_or(String::new(), |why| format!(": {why}"));
     let undoes = change.undoes.map_or(String::new(), |undone| format!(" (of {undone})"));
-    let mut text =
-        format!("{number}  {when}  {}  {}{undoes}: {state}{why}\n", change.interface, entry.by());
+    let mut text = format!(
+        "{number}  {when}  {}  {}{undoes}: {state}{why}\n",
+        change.interface,
+        entry.describe_maker()
+    );
     for LoggedValue { knob, place, before, written, along, .. } in values(entry) {
         let along = if along { ", along with it" } else { "" };
         let _ = writeln!(text, "     {knob} ({place}): {before} -> {written}{along}");

@@ -36,10 +36,10 @@ impl Args {
         let mut root = Cli::command().disable_help_subcommand(true);
         root.build();
         match &self.output_dir {
-            None => output::print_data(&page(find(&root, &self.command)?)?.1)?,
+            None => output::print_data(&render_page(find_command(&root, &self.command)?)?.1)?,
             Some(folder) => {
-                for command in all(&root) {
-                    let (file, text) = page(command)?;
+                for command in all_commands(&root) {
+                    let (file, text) = render_page(command)?;
                     output::write_file(&folder.join(file), &text)?;
                 }
             }
@@ -49,10 +49,14 @@ impl Args {
 }
 
 /// The command that the words name, one below the other.
-fn find<'a>(root: &'a clap::Command, words: &[String]) -> Result<&'a clap::Command, CliError> {
+fn find_command<'a>(
+    root: &'a clap::Command,
+    words: &[String],
+) -> Result<&'a clap::Command, CliError> {
     words.iter().try_fold(root, |command, word| {
         command.find_subcommand(word).ok_or_else(|| {
-            let names: Vec<&str> = shown(command).map(clap::Command::get_name).collect();
+            let names: Vec<&str> =
+                visible_subcommands(command).map(clap::Command::get_name).collect();
             let there = if names.is_empty() {
                 "it has none".to_owned()
             } else {
@@ -65,16 +69,16 @@ fn find<'a>(root: &'a clap::Command, words: &[String]) -> Result<&'a clap::Comma
 }
 
 /// A command and all below it.
-fn all(command: &clap::Command) -> Vec<&clap::Command> {
-    std::iter::once(command).chain(shown(command).flat_map(all)).collect()
+fn all_commands(command: &clap::Command) -> Vec<&clap::Command> {
+    std::iter::once(command).chain(visible_subcommands(command).flat_map(all_commands)).collect()
 }
 
-fn shown(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
+fn visible_subcommands(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
     command.get_subcommands().filter(|it| !it.is_hide_set())
 }
 
 /// The name of its file and its text.
-fn page(command: &clap::Command) -> Result<(String, String), CliError> {
+fn render_page(command: &clap::Command) -> Result<(String, String), CliError> {
     let version = concat!("latput ", env!("CARGO_PKG_VERSION"));
     let without_notes = command.clone().after_help(Resettable::Reset);
     let man = Man::new(without_notes).source(version).manual("latput");

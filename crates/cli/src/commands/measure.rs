@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
 use latput_linux::confine::UsedFiles;
-use latput_model::Summary;
-use latput_report::brief;
+use latput_model::ResultsSummary;
+use latput_report::render_brief;
 use latput_trial::plan::Method;
 use latput_trial::workload::{self, COUNT, KINDS, PROBE_HZ, SOCKET_FIELDS};
 use latput_trial::{Plan, Workload};
@@ -16,7 +16,7 @@ use latput_units::Nanos;
 
 use crate::command_args::{self, CommandArgs, KIND};
 use crate::commands::{report, run};
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::exit::CliError;
 use crate::factor_args::FactorArgs;
 use crate::output;
@@ -107,11 +107,11 @@ Kinds and their fields (defaults and ranges: docs/plans.md):
 }
 
 impl Args {
-    pub(crate) fn run(mut self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(mut self, context: &CliContext) -> Result<ExitCode, CliError> {
         self.target = targets::take_hosts(self.target, &mut self.fields);
-        let plan = self.plan()?;
-        let interval = self.watch.interval()?;
-        let place = self.hosts.named(&self.target, &plan)?;
+        let plan = self.build_plan()?;
+        let interval = self.watch.checked_interval()?;
+        let place = self.hosts.resolve_testbed(&self.target, &plan)?;
         place.give_up_rights(Some(&plan), &UsedFiles::new([], self.output.as_deref()), context)?;
         let testbed = place.open(context)?;
         // Without -o the runs are temporary, in SQLite's own temporary database.
@@ -124,23 +124,23 @@ impl Args {
         let how = (interval, self.quiet.for_plan(&plan));
         let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, how)?;
         drop(testbed);
-        let summary = Summary::from_results(&ended.results);
+        let summary = ResultsSummary::from_results(&ended.results);
         if context.json || self.verbose {
-            report::print(context, &ended.results, &summary)?;
+            report::print_report(context, &ended.results, &summary)?;
         } else {
-            output::print(&brief(&ended.results, &summary, output::screen()))?;
+            output::print_text(&render_brief(&ended.results, &summary, output::stdout_screen()))?;
         }
         match (&self.output, &ended.cause) {
-            (Some(_), _) => run::conclude(&ended, &file),
+            (Some(_), _) => run::conclude_run(&ended, &file),
             (None, None) => Ok(ExitCode::SUCCESS),
             (None, Some(cause)) => {
                 let message = format!("{cause}; {} runs were done", ended.results.rows.len());
-                Err(CliError::new(crate::exit::Code::Partial, message))
+                Err(CliError::new(crate::exit::ExitReason::Partial, message))
             }
         }
     }
 
-    fn workload(&self) -> Result<Workload, CliError> {
+    fn build_workload(&self) -> Result<Workload, CliError> {
         match &self.workload {
             Some(kind) if !self.own.is_given() => workload_of(kind, &self.fields),
             Some(kind) if kind != KIND => Err(CliError::usage(format!(
@@ -148,14 +148,14 @@ impl Args {
             ))),
             _ => {
                 let fields = fields_of(&self.fields)?;
-                let workload = self.own.workload(&fields)?;
+                let workload = self.own.build_workload(&fields)?;
                 workload.ok_or_else(|| CliError::usage("there is no workload"))
             }
         }
     }
 
-    fn plan(&self) -> Result<Plan, CliError> {
-        let workload = self.workload()?;
+    fn build_plan(&self) -> Result<Plan, CliError> {
+        let workload = self.build_workload()?;
         if !(Nanos::from_ms(50)..Nanos::from_s(3600)).contains(&self.duration)
             || self.warmup >= Nanos::from_s(3600)
         {
@@ -168,12 +168,12 @@ impl Args {
             duration: self.duration,
             ..Method::default()
         };
-        self.precision.apply(&mut method)?;
-        self.quiet.beside.apply(&mut method);
+        self.precision.apply_to_method(&mut method)?;
+        self.quiet.beside.apply_to_method(&mut method);
         Ok(Plan {
             name: format!("measure {}", workload.name),
             goal: None,
-            factors: self.factors.factors()?,
+            factors: self.factors.parse_factors()?,
             workloads: vec![workload],
             method,
         })

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::results_db::{self, Merge, Merged};
+use latput_experiment::results_db::{self, MergeInputs, MergeOutcome};
 use latput_linux::confine::UsedFiles;
 
-use crate::context::{Context, keep_only_files};
+use crate::context::{CliContext, keep_only_files};
 use crate::document::merge::MergeDocument;
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Join the results files of shards to that of one run.
@@ -34,28 +34,29 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let parts = self.parts.iter().map(PathBuf::as_path);
         keep_only_files(&UsedFiles::new(parts, [self.output.as_path()]))?;
         let Self { parts, output, partial } = &self;
-        let merge = Merge { parts, output, partial: *partial, stop: &context.stop };
-        let Merged { trials, planned, missing, may_go_on, block } = results_db::merge(&merge)?;
+        let merge = MergeInputs { parts, output, partial: *partial, stop: &context.stop };
+        let MergeOutcome { trials, planned, missing, may_go_on, block } =
+            results_db::merge_shards(&merge)?;
         for what in &missing {
-            output::remark(&format!("latput: missing: {what}"));
+            output::print_remark(&format!("latput: missing: {what}"));
         }
         let file = output.display();
         if let Some(block) = block {
-            output::remark(&format!(
+            output::print_remark(&format!(
                 "latput: block {block} of the search is complete: `latput search` with --no-trials and `-o \
                  {file}` says whether there is another"
             ));
         } else if may_go_on && missing.is_empty() {
-            output::remark(&format!(
+            output::print_remark(&format!(
                 "latput: the plan may need more repetitions: run `latput run` without --shard and with `-o \
                  {file}`"
             ));
         }
-        output::remark(&format!("results: {trials} of {planned} trials in {file}"));
+        output::print_remark(&format!("results: {trials} of {planned} trials in {file}"));
         let is_partial = !missing.is_empty();
         if context.json {
             output::print_json(&MergeDocument {
@@ -67,6 +68,6 @@ impl Args {
                 may_go_on,
             })?;
         }
-        Ok(if is_partial { ExitCode::from(Code::Partial) } else { ExitCode::SUCCESS })
+        Ok(if is_partial { ExitCode::from(ExitReason::Partial) } else { ExitCode::SUCCESS })
     }
 }

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use latput_report::lines::wrapped;
+use latput_report::lines::wrap_text;
 use latput_trial::metric::{MetricRow, Needs, PreferredDirection};
 use latput_trial::workload::WorkloadKind;
 use latput_trial::{Metric, Traffic};
 
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::document::{MetricDocument, MetricsDocument};
 use crate::exit::CliError;
 use crate::output;
@@ -36,7 +36,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         if let Some(kind) = &self.workload {
             WorkloadKind::find(kind).map_err(|error| CliError::usage(error.to_string()))?;
         }
@@ -46,17 +46,17 @@ impl Args {
         let rows: Vec<&MetricRow> =
             Metric::ALL.iter().filter(is_wanted).map(|metric| metric.row()).collect();
         if context.json {
-            let metrics = rows.into_iter().map(described).collect();
+            let metrics = rows.into_iter().map(describe_metric).collect();
             output::print_json(&MetricsDocument { schema: 1, workload: self.workload, metrics })?;
         } else {
-            let columns = output::screen().columns;
-            output::print(&rows.iter().map(|row| in_words(row, columns)).collect::<String>())?;
+            let columns = output::stdout_screen().columns;
+            output::print_text(&rows.iter().map(|row| in_words(row, columns)).collect::<String>())?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn described(row: &MetricRow) -> MetricDocument {
+fn describe_metric(row: &MetricRow) -> MetricDocument {
     MetricDocument {
         name: row.name.to_owned(),
         unit: row.unit.name().to_owned(),
@@ -74,7 +74,7 @@ fn in_words(row: &MetricRow, columns: usize) -> String {
         way => format!("{} is better", way.name()),
     };
     let mut text = format!("{:<NAME$}{:<UNIT$}{better}\n", row.name, row.unit.name());
-    text += &wrapped(row.definition, INDENT, columns);
+    text += &wrap_text(row.definition, INDENT, columns);
     let kinds = match row.workloads {
         all if all.len() == Traffic::KINDS.len() => "any workload".to_owned(),
         some => some.join(", "),
@@ -85,5 +85,5 @@ fn in_words(row: &MetricRow, columns: usize) -> String {
         Needs::Arrivals => ", with `rate_per_s`",
     };
     let line = format!("Of {kinds}{needs}; {} over runs.", row.summary.name());
-    text + &wrapped(&line, INDENT, columns) + "\n"
+    text + &wrap_text(&line, INDENT, columns) + "\n"
 }

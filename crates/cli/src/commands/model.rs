@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::exit::CliError;
 
 /// Fit CPU costs of a host, or a profile of it.
@@ -26,7 +26,7 @@ enum ModelCommand {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         match self.command {
             ModelCommand::Fit(args) => args.run(context),
             ModelCommand::Twin(args) => args.run(context),

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use latput_experiment::host;
-use latput_moderate::{Daemon, Goal, GoalError, MetricsAddress, Options, Status};
+use latput_moderate::{Daemon, DaemonOptions, Goal, GoalError, MetricsAddress, Status};
 use latput_units::Nanos;
 use latput_units::text::{parse_percent, refuse_bare_share};
 
 use crate::commands::change;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::exit::CliError;
 use crate::output;
 
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DELAY")]
     max_delay: Option<Nanos>,
     /// The most CPU time of the host, as a share of all CPUs together: `30%`.
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     cpu_budget: Option<f64>,
     /// Change nothing, and log what would be changed.
     #[arg(long)]
@@ -68,15 +68,15 @@ It sets rx-usecs and tx-usecs where the device has them, and switches adaptive m
 Otherwise it sets gro-flush-timeout with napi-defer-hard-irqs. At the end everything is put back: on Ctrl-C
 and SIGTERM by itself, after a kill -9 by the next start or by `latput restore`. A knob that another program
 sets is released. docs/design/moderation.md explains the decisions.",
-        latput_moderate::goal::help()
+        latput_moderate::goal::help_text()
     )
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let folder = host::state_dir();
         if self.status {
-            tell(context, &latput_moderate::ask(&folder, &self.interface)?)?;
+            print_status(context, &latput_moderate::request_status(&folder, &self.interface)?)?;
             return Ok(ExitCode::SUCCESS);
         }
         if !(Nanos::from_ms(5)..=Nanos::from_s(10)).contains(&self.every) {
@@ -88,7 +88,7 @@ impl Args {
         let goal = Goal::new(self.goal.as_deref(), self.max_delay, self.cpu_budget)
             .map_err(|error: GoalError| CliError::usage(error.to_string()))?;
         let metrics = self.metrics.as_deref().map(str::parse::<MetricsAddress>).transpose()?;
-        let options = Options {
+        let options = DaemonOptions {
             interface: self.interface,
             goal,
             every: self.every,
@@ -98,17 +98,17 @@ impl Args {
             length: self.length,
         };
         let ended = Daemon::run(options, &|| context.stop.is_raised())?;
-        tell(context, &ended)?;
+        print_status(context, &ended)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn tell(context: &Context, status: &Status) -> Result<(), CliError> {
-    if context.json { output::print_json(status) } else { output::print(&status.to_text()) }
+fn print_status(context: &CliContext, status: &Status) -> Result<(), CliError> {
+    if context.json { output::print_json(status) } else { output::print_text(&status.to_text()) }
 }
 
 /// `30%`.
-fn share(text: &str) -> Result<f64, String> {
+fn parse_share(text: &str) -> Result<f64, String> {
     if let Some(refusal) = refuse_bare_share(text) {
         return Err(refusal);
     }

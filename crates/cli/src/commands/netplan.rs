@@ -13,14 +13,14 @@ use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::commands::interface_type::{MeantInterface, unknown_type};
 use crate::commands::keep::glob::is_like;
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 
 /// The folders of netplan's files; of two files with one name that of the last folder counts (netplan(5)).
 const FOLDERS: [&str; 3] = ["/usr/lib/netplan", "/etc/netplan", "/run/netplan"];
 
 /// Definition of one id, of all files together.
 #[derive(Debug)]
-struct Definition {
+struct NetplanDefinition {
     device_type: NetplanDeviceType,
     file: String,
     set_name: Option<String>,
@@ -36,15 +36,15 @@ struct Definition {
 
 /// The definitions of all files, by their id.
 #[derive(Debug)]
-pub(super) struct Definitions {
-    by_id: BTreeMap<String, Definition>,
+pub(super) struct NetplanDefinitions {
+    by_id: BTreeMap<String, NetplanDefinition>,
     /// Whether they are of the running system, whose interfaces have addresses.
     is_running_system: bool,
 }
 
 /// Properties of an interface by which `match` finds it, beside its name.
 #[derive(Clone, Debug)]
-enum Properties {
+enum MatchProperties {
     OfThisHost {
         address: Option<String>,
         driver: Option<String>,
@@ -66,7 +66,7 @@ pub(super) struct FoundEntry {
     pub(super) earlier: Option<String>,
 }
 
-impl Definitions {
+impl NetplanDefinitions {
     /// Those below `root`.
     ///
     /// Fails where a file is no YAML, which netplan refuses as well.
@@ -85,18 +85,19 @@ impl Definitions {
         for path in files.values() {
             let Some(text) = root.look_at(path, TEXT_BYTES_MOST) else { continue };
             let shown = root.below(path).display().to_string();
-            read(&text, &shown, &mut by_id)
-                .map_err(|problem| CliError::new(Code::Failed, format!("{shown}: {problem}")))?;
+            read(&text, &shown, &mut by_id).map_err(|problem| {
+                CliError::new(ExitReason::Failed, format!("{shown}: {problem}"))
+            })?;
         }
         Ok(Self { by_id, is_running_system: root.path() == Path::new("/") })
     }
 
     /// The entry of `interface`; `None` where no file has one.
     pub(super) fn entry_of(&self, interface: &str) -> Option<FoundEntry> {
-        let properties = self.properties(interface);
-        let (id, found) = find(&self.by_id, interface, &properties)?;
+        let properties = self.match_properties(interface);
+        let (id, found) = find_definition(&self.by_id, interface, &properties)?;
         let entry = NetplanEntry { device_type: found.device_type, id: id.clone(), is_found: true };
-        let others = found.others(&properties);
+        let others = found.shared_match(&properties);
         let earlier = self.first_of(interface, &properties).filter(|(first, _)| *first < id);
         let has_link = found.has_link_keys || earlier.is_some_and(|(_, it)| it.has_link_keys);
         let earlier = earlier.map(|(id, it)| format!("`{id}` in {}", it.file));
@@ -105,22 +106,30 @@ impl Definitions {
 
     /// The MTU that netplan gives `interface`, and the file that says so.
     pub(super) fn mtu_of(&self, interface: &str) -> Option<(&str, &str)> {
-        let (_, found) = self.first_of(interface, &self.properties(interface))?;
+        let (_, found) = self.first_of(interface, &self.match_properties(interface))?;
         Some((found.mtu.as_deref()?, &found.file))
     }
 
     /// The first definition that is known to be of `interface`. netplan makes files of them that are named after the ids, and of
     /// those that match the first by name counts.
-    fn first_of(&self, interface: &str, properties: &Properties) -> Option<(&String, &Definition)> {
-        let is_known = |it: &Definition| {
+    fn first_of(
+        &self,
+        interface: &str,
+        properties: &MatchProperties,
+    ) -> Option<(&String, &NetplanDefinition)> {
+        let is_known = |it: &NetplanDefinition| {
             let is_by_name = it.matched_address.is_none() && it.drivers.is_empty();
-            is_by_name || matches!(properties, Properties::OfThisHost { .. })
+            is_by_name || matches!(properties, MatchProperties::OfThisHost { .. })
         };
         self.by_id.iter().find(|(id, it)| is_known(it) && it.is_of(id, interface, properties))
     }
 
-    fn properties(&self, interface: &str) -> Properties {
-        if self.is_running_system { Properties::read(interface) } else { Properties::Unknown }
+    fn match_properties(&self, interface: &str) -> MatchProperties {
+        if self.is_running_system {
+            MatchProperties::read(interface)
+        } else {
+            MatchProperties::Unknown
+        }
     }
 }
 
@@ -128,7 +137,7 @@ impl Definitions {
 /// host, if it has the interface that is meant.
 pub(super) fn in_entry(
     target: Target,
-    files: Result<Definitions, CliError>,
+    files: Result<NetplanDefinitions, CliError>,
     setting: &Setting,
     meant: MeantInterface<'_>,
 ) -> Result<Target, CliError> {
@@ -151,19 +160,19 @@ pub(super) fn in_entry(
 }
 
 /// The definition of an interface. One that is or may be of others comes last, and of these one without a .link file.
-fn find<'a>(
-    by_id: &'a BTreeMap<String, Definition>,
+fn find_definition<'a>(
+    by_id: &'a BTreeMap<String, NetplanDefinition>,
     interface: &str,
-    properties: &Properties,
-) -> Option<(&'a String, &'a Definition)> {
-    let its = |(id, it): &(&String, &Definition)| it.is_of(id, interface, properties);
+    properties: &MatchProperties,
+) -> Option<(&'a String, &'a NetplanDefinition)> {
+    let its = |(id, it): &(&String, &NetplanDefinition)| it.is_of(id, interface, properties);
     by_id
         .iter()
         .filter(its)
-        .min_by_key(|(_, it)| (it.others(properties).is_some(), !it.has_link_keys))
+        .min_by_key(|(_, it)| (it.shared_match(properties).is_some(), !it.has_link_keys))
 }
 
-impl Properties {
+impl MatchProperties {
     fn read(interface: &str) -> Self {
         let address = fs::read_to_string(format!("/sys/class/net/{interface}/address")).ok();
         let driver = Identity::read(interface).and_then(|it| it.driver);
@@ -191,7 +200,7 @@ impl Properties {
     }
 }
 
-impl Definition {
+impl NetplanDefinition {
     const fn new(device_type: NetplanDeviceType) -> Self {
         Self {
             device_type,
@@ -207,7 +216,7 @@ impl Definition {
     }
 
     /// Whether it is of `interface`.
-    fn is_of(&self, id: &str, interface: &str, properties: &Properties) -> bool {
+    fn is_of(&self, id: &str, interface: &str, properties: &MatchProperties) -> bool {
         if self.set_name.as_deref() == Some(interface) {
             return true;
         }
@@ -227,13 +236,13 @@ impl Definition {
     }
 
     /// The `match` by which it is of other interfaces too, or may be.
-    fn others(&self, properties: &Properties) -> Option<String> {
+    fn shared_match(&self, properties: &MatchProperties) -> Option<String> {
         if self.set_name.is_some() || !self.has_match {
             return None;
         }
         match (&self.matched_address, properties) {
-            (Some(_), Properties::OfThisHost { .. }) => return None,
-            (Some(address), Properties::Unknown) if self.matched_name.is_none() => {
+            (Some(_), MatchProperties::OfThisHost { .. }) => return None,
+            (Some(address), MatchProperties::Unknown) if self.matched_name.is_none() => {
                 return Some(format!("macaddress {address}, which may be another's"));
             }
             _ => {}
@@ -293,7 +302,7 @@ fn shared_key(own: &Yaml, other: &Yaml) -> Option<String> {
 fn read(
     text: &str,
     file: &str,
-    definitions: &mut BTreeMap<String, Definition>,
+    definitions: &mut BTreeMap<String, NetplanDefinition>,
 ) -> Result<(), String> {
     let documents = YamlLoader::load_from_str(text)
         .map_err(|error| format!("it is not YAML, and netplan refuses it too: {error}"))?;
@@ -301,8 +310,8 @@ fn read(
         for device_type in NetplanDeviceType::ALL {
             let Some(entries) = document["network"][device_type.key()].as_hash() else { continue };
             for (id, said) in entries {
-                let Some(id) = scalar(id) else { continue };
-                let new = || Definition::new(device_type);
+                let Some(id) = scalar_text(id) else { continue };
+                let new = || NetplanDefinition::new(device_type);
                 let definition = definitions.entry(id).or_insert_with(new);
                 definition.add(said);
                 file.clone_into(&mut definition.file);
@@ -313,7 +322,7 @@ fn read(
 }
 
 /// A scalar as netplan reads it, which takes all for text.
-fn scalar(value: &Yaml) -> Option<String> {
+fn scalar_text(value: &Yaml) -> Option<String> {
     match value {
         Yaml::String(text) | Yaml::Real(text) => Some(text.clone()),
         Yaml::Integer(number) => Some(number.to_string()),
@@ -322,7 +331,7 @@ fn scalar(value: &Yaml) -> Option<String> {
     }
 }
 
-impl Definition {
+impl NetplanDefinition {
     fn add(&mut self, said: &Yaml) {
         if said["mode"].as_str() == Some("vxlan") && self.device_type == NetplanDeviceType::Tunnels
         {
@@ -333,19 +342,20 @@ impl Definition {
             ["mtu", "wakeonlan", "set-name"].contains(&key) || key.ends_with("-offload")
         };
         self.has_link_keys |= keys.into_iter().any(is_of_link);
-        self.set_name = scalar(&said["set-name"]).or(self.set_name.take());
-        self.mtu = scalar(&said["mtu"]).or(self.mtu.take());
+        self.set_name = scalar_text(&said["set-name"]).or(self.set_name.take());
+        self.mtu = scalar_text(&said["mtu"]).or(self.mtu.take());
         let matched = &said["match"];
         if matched.as_hash().is_some() {
             self.has_match = true;
             let driver = &matched["driver"];
             let listed = driver.as_vec().map_or(std::slice::from_ref(driver), Vec::as_slice);
-            let drivers: Vec<String> = listed.iter().filter_map(scalar).collect();
+            let drivers: Vec<String> = listed.iter().filter_map(scalar_text).collect();
             if !drivers.is_empty() {
                 self.drivers = drivers;
             }
-            self.matched_name = scalar(&matched["name"]).or(self.matched_name.take());
-            self.matched_address = scalar(&matched["macaddress"]).or(self.matched_address.take());
+            self.matched_name = scalar_text(&matched["name"]).or(self.matched_name.take());
+            self.matched_address =
+                scalar_text(&matched["macaddress"]).or(self.matched_address.take());
         }
     }
 }
@@ -357,7 +367,7 @@ mod tests {
 
     use super::*;
 
-    fn definitions(texts: &[&str]) -> BTreeMap<String, Definition> {
+    fn parse_definitions(texts: &[&str]) -> BTreeMap<String, NetplanDefinition> {
         let mut definitions = BTreeMap::new();
         for text in texts {
             read(text, "file", &mut definitions).unwrap();
@@ -366,11 +376,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(texts: &[&str], interface: &str, expected: Option<(&str, &str)>) {
+    fn check_definition(texts: &[&str], interface: &str, expected: Option<(&str, &str)>) {
         let address = Some("52:54:00:AA:bb:cc".to_owned());
-        let properties = Properties::OfThisHost { address, driver: Some("ixgbe".to_owned()) };
-        let definitions = definitions(texts);
-        let found = find(&definitions, interface, &properties);
+        let properties = MatchProperties::OfThisHost { address, driver: Some("ixgbe".to_owned()) };
+        let definitions = parse_definitions(texts);
+        let found = find_definition(&definitions, interface, &properties);
         assert_eq!(found.map(|(id, it)| (it.device_type.key(), id.as_str())), expected);
     }
 
@@ -378,10 +388,10 @@ mod tests {
     fn interface_has_the_device_type_of_its_entry() {
         let text = "network:\n  version: 2\n  ethernets:\n    eno1: {}\n    \"eno2\": {dhcp4: true}\n  \
                     bonds:\n    bond0:\n      interfaces: [eno1, eno2]\n  vlans:\n    v.10: {id: 10, link: bond0}\n";
-        check(&[text], "bond0", Some(("bonds", "bond0")));
-        check(&[text], "v.10", Some(("vlans", "v.10")));
-        check(&[text], "eno2", Some(("ethernets", "eno2")));
-        check(&[text], "eno3", None);
+        check_definition(&[text], "bond0", Some(("bonds", "bond0")));
+        check_definition(&[text], "v.10", Some(("vlans", "v.10")));
+        check_definition(&[text], "eno2", Some(("ethernets", "eno2")));
+        check_definition(&[text], "eno3", None);
     }
 
     #[test]
@@ -389,15 +399,15 @@ mod tests {
         let by_address =
             "network:\n  ethernets:\n    id0:\n      match: {macaddress: \"52:54:00:aa:bb:cc\"}\n";
         let named = "network:\n  ethernets:\n    id0:\n      set-name: eth7\n";
-        check(&[by_address, named], "eth7", Some(("ethernets", "id0")));
-        check(&[by_address], "eth7", Some(("ethernets", "id0")));
-        check(&[by_address, named], "id0", None);
+        check_definition(&[by_address, named], "eth7", Some(("ethernets", "id0")));
+        check_definition(&[by_address], "eth7", Some(("ethernets", "id0")));
+        check_definition(&[by_address, named], "id0", None);
         let pattern = "network:\n  ethernets:\n    all:\n      match: {name: \"en?1*\"}\n";
-        check(&[pattern], "eno1np0", Some(("ethernets", "all")));
-        check(&[pattern], "eth1", None);
+        check_definition(&[pattern], "eno1np0", Some(("ethernets", "all")));
+        check_definition(&[pattern], "eth1", None);
         let class = "network:\n  ethernets:\n    all:\n      match: {name: \"eth[!0-6]\"}\n";
-        check(&[class], "eth7", Some(("ethernets", "all")));
-        check(&[class], "eth3", None);
+        check_definition(&[class], "eth7", Some(("ethernets", "all")));
+        check_definition(&[class], "eth3", None);
     }
 
     #[test]
@@ -420,21 +430,25 @@ mod tests {
             ("name: eth7, macaddress: \"52:54:00:aa:bb:cc\"", None),
         ] {
             let text = entry(matched);
-            check(&[&text], "eth7", Some(("ethernets", "all")));
+            check_definition(&[&text], "eth7", Some(("ethernets", "all")));
             // An image does not tell: the entry may be of the interface.
-            let definitions = definitions(&[&text]);
-            let (_, found) = find(&definitions, "eth7", &Properties::Unknown).unwrap();
-            assert_eq!(found.others(&Properties::Unknown).as_deref(), others);
+            let definitions = parse_definitions(&[&text]);
+            let (_, found) =
+                find_definition(&definitions, "eth7", &MatchProperties::Unknown).unwrap();
+            assert_eq!(found.shared_match(&MatchProperties::Unknown).as_deref(), others);
         }
         let own = "network:\n  ethernets:\n    eth7: {}\n";
-        check(&[&entry("driver: ixgbe"), own], "eth7", Some(("ethernets", "eth7")));
-        check(&[&entry("driver: \"e1000*\"")], "eth7", None);
-        let virtual_one = Properties::OfThisHost { address: None, driver: None };
-        assert!(find(&definitions(&[&entry("driver: \"*\"")]), "eth7", &virtual_one).is_none());
+        check_definition(&[&entry("driver: ixgbe"), own], "eth7", Some(("ethernets", "eth7")));
+        check_definition(&[&entry("driver: \"e1000*\"")], "eth7", None);
+        let virtual_one = MatchProperties::OfThisHost { address: None, driver: None };
+        assert!(
+            find_definition(&parse_definitions(&[&entry("driver: \"*\"")]), "eth7", &virtual_one)
+                .is_none()
+        );
     }
 
     /// The lines for an interface of this kind that was measured on another host.
-    fn exported(kind: Option<&str>) -> Result<String, CliError> {
+    fn export_lines(kind: Option<&str>) -> Result<String, CliError> {
         let setting = [parse_assignment("mtu=1400").unwrap(), parse_assignment("gro=off").unwrap()];
         let setting = setting.into_iter().collect();
         let fingerprint = Some("other/0000:02:00.0");
@@ -455,7 +469,7 @@ mod tests {
 
     #[test]
     fn recorded_kind_gives_the_device_type() {
-        let exported = |kind: &str| exported(Some(kind)).unwrap();
+        let exported = |kind: &str| export_lines(Some(kind)).unwrap();
         assert_eq!(exported("bond"), "network: version: 2 bonds: nic7: mtu: 1400");
         assert_eq!(exported("vlan"), "network: version: 2 vlans: nic7: mtu: 1400");
         let wifi = exported("wlan");
@@ -471,7 +485,7 @@ mod tests {
             (Some("macvlan"), "none for the kind `macvlan`"),
             (Some("veth"), "below `ethernets` in a container"),
         ] {
-            let error = exported(kind).unwrap_err().error.to_string();
+            let error = export_lines(kind).unwrap_err().error.to_string();
             let lines = "mtu: 1400; generic-receive-offload: false";
             assert!(error.contains(why) && error.contains(lines), "{error}");
         }

@@ -8,12 +8,12 @@ use latput_linux::state_place;
 use latput_report::{NO_KEEP, shell_word};
 
 /// How to take back entry `number` of the journal.
-pub(super) fn undo(number: u64) -> String {
+pub(super) fn undo_line(number: u64) -> String {
     format!("undo:  latput undo {number}\n")
 }
 
 /// The lines after `setting` was set on `interface`, as entry `number` of the journal.
-pub(super) fn after(number: u64, interface: &str, setting: &Setting) -> String {
+pub(super) fn next_lines(number: u64, interface: &str, setting: &Setting) -> String {
     let mut keep = "keep:  ".to_owned();
     if state_place::is_without_own_files() {
         keep += NO_KEEP;
@@ -23,5 +23,5 @@ pub(super) fn after(number: u64, interface: &str, setting: &Setting) -> String {
             let _ = write!(keep, " {}", shell_word(&format!("{knob}={value}")));
         }
     }
-    undo(number) + &keep + "\n"
+    undo_line(number) + &keep + "\n"
 }

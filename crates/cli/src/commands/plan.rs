@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use latput_linux::{LinuxKernel, process};
 use latput_trial::plan;
 
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::document::check::PlanDocument;
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Print a plan as a start for your own.
@@ -21,14 +21,14 @@ Examples:
   latput plan built-in > mine.toml       the plan of `latput tune`, as a start for your own")]
 pub(crate) struct Args {
     /// The plan.
-    which: Which,
+    which: PlanKind,
     /// The interface, for `nic`.
     #[arg(value_name = "IFACE", required_if_eq("which", "nic"))]
     interface: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Which {
+enum PlanKind {
     /// The knobs that an interface of this host can have set, three to five levels around today's.
     Nic,
     /// The rows for calibrating a profile with `latput model twin`.
@@ -38,19 +38,19 @@ enum Which {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let text = match (self.which, &self.interface) {
-            (Which::Nic, interface) => of_nic(interface.as_deref().unwrap_or_default())?,
+            (PlanKind::Nic, interface) => of_nic(interface.as_deref().unwrap_or_default())?,
             (_, Some(interface)) => {
                 let message = format!("`{interface}`: only `latput plan nic` takes an interface");
                 return Err(CliError::usage(message));
             }
-            (Which::Twin, None) => latput_calibrate::PLAN.to_owned(),
-            (Which::BuiltIn, None) => plan::BUILT_IN.to_owned(),
+            (PlanKind::Twin, None) => latput_calibrate::PLAN.to_owned(),
+            (PlanKind::BuiltIn, None) => plan::BUILT_IN.to_owned(),
         };
         if context.json {
             let plan = toml::from_str(&text)
-                .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
+                .map_err(|error| CliError { code: ExitReason::Failed, error: error.into() })?;
             output::print_json(&PlanDocument { schema: 1, plan, toml: text })?;
         } else {
             output::print_data(&text)?;
@@ -61,5 +61,5 @@ impl Args {
 
 fn of_nic(interface: &str) -> Result<String, CliError> {
     let nic = LinuxKernel::open()?.nic(interface, &process::allowed_cpus()?)?;
-    nic.plan().map_err(|why| CliError::new(Code::Failed, why))
+    nic.plan().map_err(|why| CliError::new(ExitReason::Failed, why))
 }

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use latput_experiment::program::{self, hold};
 use latput_linux::contain::Containment;
 
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 
 /// Runs the programs of a `command` workload; latput starts it itself, through the `via` command of a host. When its stdin
 /// closes, all of them are ended.
@@ -25,20 +25,20 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        let failed = |error: hold::Error| {
-            CliError::new(Code::Failed, latput_experiment::host::chain(&error))
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
+        let failed = |error: hold::HoldError| {
+            CliError::new(ExitReason::Failed, latput_experiment::host::format_error_chain(&error))
         };
         if self.hold {
-            hold::hold(&context.stop).map_err(failed)?;
+            hold::hold_program(&context.stop).map_err(failed)?;
         } else if self.first {
             if std::process::id() != 1 {
                 return Err(CliError::usage("--first is for the first process of a namespace"));
             }
-            hold::first(Containment::Namespace, &context.stop).map_err(failed)?;
+            hold::run_first_process(Containment::Namespace, &context.stop).map_err(failed)?;
         } else {
-            program::serve(io::stdin(), io::stdout(), &context.stop)
-                .map_err(|error| CliError::new(Code::Failed, error.to_string()))?;
+            program::serve_controller(io::stdin(), io::stdout(), &context.stop)
+                .map_err(|error| CliError::new(ExitReason::Failed, error.to_string()))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,14 +1,14 @@
 //! The setting that a run recommends, where a command makes it last.
 
-use latput_model::{Headline, Summary};
+use latput_model::{Headline, ResultsSummary};
 use latput_trial::Results;
 
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// The recommended setting, if it is proven better than today's. The error says why there is none, and what to do.
-pub(super) fn proven(results: &Results) -> Result<usize, CliError> {
-    let summary = Summary::from_results(results);
+pub(super) fn proven_setting(results: &Results) -> Result<usize, CliError> {
+    let summary = ResultsSummary::from_results(results);
     let Some(advice) = &summary.recommendation else {
         return Err(nothing_recommended(results, &summary));
     };
@@ -34,18 +34,18 @@ pub(super) fn no_answer(results: &Results, headline: &Headline) -> CliError {
         headline.sentence(),
         name_one(results)
     );
-    CliError::new(Code::Partial, message)
+    CliError::new(ExitReason::Partial, message)
 }
 
 /// Says what a recommendation holds beside, if other work was part of the case.
-pub(super) fn tell_condition(summary: &Summary) {
+pub(super) fn tell_condition(summary: &ResultsSummary) {
     if let Some(words) = summary.fitness.beside_in_words() {
-        output::remark(&format!("latput: {words}"));
+        output::print_remark(&format!("latput: {words}"));
     }
 }
 
 /// Why a run recommends nothing, and what to do.
-pub(super) fn nothing_recommended(results: &Results, summary: &Summary) -> CliError {
+pub(super) fn nothing_recommended(results: &Results, summary: &ResultsSummary) -> CliError {
     if let Some(headline) = &summary.headline {
         return no_answer(results, headline);
     }

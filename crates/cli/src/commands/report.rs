@@ -10,14 +10,17 @@ use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
 use latput_linux::confine::UsedFiles;
-use latput_model::{Goal, Prediction, ShortLabels, Summary, predicted};
-use latput_report::{csv, html, html_with_trials, json, markdown, prediction, shared, terminal};
+use latput_model::{Goal, PredictionReport, ResultsSummary, ShortLabels, compare_prediction};
+use latput_report::{
+    html_with_trials, prediction, redact_results, render_csv, render_html, render_json,
+    render_markdown, render_terminal,
+};
 use latput_trial::today::TODAY;
 use latput_trial::{Results, Workload};
-use latput_units::text::utc;
+use latput_units::text::format_utc;
 
 use self::format::ReportFormat;
-use crate::context::{Context, keep_only_files};
+use crate::context::{CliContext, keep_only_files};
 use crate::exit::CliError;
 use crate::output;
 
@@ -88,7 +91,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let sides = self.compare.iter().map(|name| compare::side_of(name).0);
         let predicted = self.predicted.iter().map(String::as_str);
         let named = sides.chain(predicted).map(|name| file_of(name).0);
@@ -97,10 +100,10 @@ impl Args {
         if let [first, second] = self.compare.as_slice() {
             return compare::run(&self, context, [first, second]);
         }
-        let format = format::chosen(self.format, self.output.as_deref(), context.json)?;
+        let format = format::choose_format(self.format, self.output.as_deref(), context.json)?;
         let results_db = ResultsDb::open(self.file.as_deref().unwrap_or(Path::new("")))?;
         if self.list {
-            return list(context, &results_db);
+            return list_runs(context, &results_db);
         }
         let mut results = results_db.load_chosen(self.run)?;
         if let Some(goal) = &self.goal {
@@ -108,23 +111,26 @@ impl Args {
             results.goal = Some(goal.clone());
         }
         if self.share {
-            results = shared(&results);
+            results = redact_results(&results);
         }
-        let summary = Summary::from_results(&results);
-        let screen = if self.output.is_none() { output::screen() } else { output::plain() };
-        let predicted = self.prediction(&results)?;
+        let summary = ResultsSummary::from_results(&results);
+        let screen =
+            if self.output.is_none() { output::stdout_screen() } else { output::file_screen() };
+        let predicted = self.load_prediction(&results)?;
         let text = match (format, &predicted) {
             (ReportFormat::Html, _) if self.share => html_with_trials(&results, &summary),
-            (ReportFormat::Html, _) => html(&results, &summary, predicted.as_ref()),
-            (ReportFormat::Table, Some(found)) => prediction::terminal(found, &results, screen),
-            (ReportFormat::Json, Some(found)) => prediction::json(found, &results),
+            (ReportFormat::Html, _) => render_html(&results, &summary, predicted.as_ref()),
+            (ReportFormat::Table, Some(found)) => {
+                prediction::render_terminal(found, &results, screen)
+            }
+            (ReportFormat::Json, Some(found)) => prediction::render_json(found, &results),
             (_, Some(_)) => {
                 return Err(CliError::usage("--predicted writes `table`, `html` or `json`"));
             }
-            (ReportFormat::Table, None) => terminal(&results, &summary, screen),
-            (ReportFormat::Csv, None) => csv(&results),
-            (ReportFormat::Json, None) => json(&results, &summary),
-            (ReportFormat::Markdown, None) => markdown(&results, &summary),
+            (ReportFormat::Table, None) => render_terminal(&results, &summary, screen),
+            (ReportFormat::Csv, None) => render_csv(&results),
+            (ReportFormat::Json, None) => render_json(&results, &summary),
+            (ReportFormat::Markdown, None) => render_markdown(&results, &summary),
             (ReportFormat::Junit | ReportFormat::Ktap, None) => {
                 return Err(CliError::usage("`junit` and `ktap` are formats of --compare"));
             }
@@ -136,11 +142,11 @@ impl Args {
     }
 
     /// The predictions of `--predicted` for these results.
-    fn prediction(&self, results: &Results) -> Result<Option<Prediction>, CliError> {
+    fn load_prediction(&self, results: &Results) -> Result<Option<PredictionReport>, CliError> {
         let Some(file) = &self.predicted else { return Ok(None) };
-        let simulated = load(file)?;
+        let simulated = load_results(file)?;
         let fitted = cells_of(results, "--fitted", &self.fitted)?;
-        let found = predicted(results, &simulated, &fitted);
+        let found = compare_prediction(results, &simulated, &fitted);
         if found.columns.is_empty() {
             let message =
                 "--predicted: the two files have no cell in common; run the same plan on the twin";
@@ -152,7 +158,7 @@ impl Args {
     fn write(&self, text: &str, format: ReportFormat) -> Result<ExitCode, CliError> {
         match &self.output {
             Some(path) => output::write_file(path, text)?,
-            None if format == ReportFormat::Table => output::print(text)?,
+            None if format == ReportFormat::Table => output::print_text(text)?,
             None => output::print_data(text)?,
         }
         Ok(ExitCode::SUCCESS)
@@ -169,7 +175,7 @@ pub(super) fn file_of(name: &str) -> (&Path, Option<i64>) {
 }
 
 /// The run named by `FILE` or `FILE#N`.
-pub(crate) fn load(name: &str) -> Result<Results, CliError> {
+pub(crate) fn load_results(name: &str) -> Result<Results, CliError> {
     let (file, id) = file_of(name);
     Ok(ResultsDb::open(file)?.load_chosen(id)?)
 }
@@ -221,8 +227,8 @@ pub(crate) fn cells_of(
     names.iter().map(cell).collect()
 }
 
-fn list(context: &Context, results_db: &ResultsDb) -> Result<ExitCode, CliError> {
-    let runs = results_db.runs()?;
+fn list_runs(context: &CliContext, results_db: &ResultsDb) -> Result<ExitCode, CliError> {
+    let runs = results_db.list_runs()?;
     if context.json {
         let runs: Vec<_> = runs
             .iter()
@@ -242,33 +248,33 @@ fn list(context: &Context, results_db: &ResultsDb) -> Result<ExitCode, CliError>
     let mut text = String::new();
     for run in runs {
         let state = if run.finished { "complete" } else { "unfinished" };
-        let began = utc(run.started_unix_ms / 1000);
+        let began = format_utc(run.started_unix_ms / 1000);
         let _ =
             writeln!(text, "{:>4}  {began}  {} trials, {state}: {}", run.id, run.trials, run.name);
     }
-    output::print(&text)?;
+    output::print_text(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the tables, or the JSON document, to stdout.
-pub(crate) fn print(
-    context: &Context,
+pub(crate) fn print_report(
+    context: &CliContext,
     results: &Results,
-    summary: &Summary,
+    summary: &ResultsSummary,
 ) -> Result<(), CliError> {
     if context.json {
-        return output::print_data(&json(results, summary));
+        return output::print_data(&render_json(results, summary));
     }
-    output::print(&terminal(results, summary, output::screen()))
+    output::print_text(&render_terminal(results, summary, output::stdout_screen()))
 }
 
 /// Writes the report as one HTML file.
 pub(crate) fn write_html(
     path: &Path,
     results: &Results,
-    summary: &Summary,
+    summary: &ResultsSummary,
 ) -> Result<(), CliError> {
-    output::write_file(path, &html(results, summary, None))
+    output::write_file(path, &render_html(results, summary, None))
 }
 
 /// Refuses a goal that cannot be read or names a missing workload.

@@ -6,19 +6,19 @@ use std::process::ExitCode;
 
 use latput_experiment::Shard;
 use latput_linux::confine::UsedFiles;
-use latput_report::plain::table;
+use latput_report::plain::render_table;
 use latput_reproduce::cells::{CellFile, RowPrediction};
-use latput_reproduce::predict::summarise;
+use latput_reproduce::predict::summarize_runs;
 use latput_reproduce::published::{
     self, AccuracyTarget, FILES, ReproducedFigure, Reproduction, TableErrors,
 };
 use latput_reproduce::row::RowErrorKind;
-use latput_reproduce::{CsvTable, Experiment, Provenance, Systems, delay_mtu, html, parts};
-use latput_sim::{Invalid, Profile};
+use latput_reproduce::{CsvTable, Experiment, Provenance, SystemCatalog, delay_mtu, html, parts};
+use latput_sim::{InvalidValue, SystemProfile};
 
 use crate::commands::run::read_text;
-use crate::context::{Context, keep_only_files};
-use crate::exit::{CliError, Code};
+use crate::context::{CliContext, keep_only_files};
+use crate::exit::{CliError, ExitReason};
 use crate::parallel::JobProgress;
 use crate::{output, parallel};
 
@@ -73,25 +73,25 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let reads = self.cells.iter().chain(&self.merge).chain(&self.profile);
         let outputs = self.output.iter().chain(&self.report);
         keep_only_files(&UsedFiles::new(
             reads.map(PathBuf::as_path),
             outputs.map(PathBuf::as_path),
         ))?;
-        let systems = systems(&self.profile)?;
+        let systems = load_systems(&self.profile)?;
         match &self.cells {
-            Some(path) => self.predict(path, &systems, context),
-            None => self.reproduce(&systems, context),
+            Some(path) => self.predict_file(path, &systems, context),
+            None => self.reproduce_tables(&systems, context),
         }
     }
 
-    fn predict(
+    fn predict_file(
         &self,
         path: &Path,
-        systems: &Systems,
-        context: &Context,
+        systems: &SystemCatalog,
+        context: &CliContext,
     ) -> Result<ExitCode, CliError> {
         let shown = path.display();
         let text = read_text(path)?;
@@ -100,7 +100,7 @@ impl Args {
         let table = if self.merge.is_empty() {
             self.predicted_shard(&mut file, systems, context)?
         } else {
-            self.joined(&file, systems)?
+            self.merge_shards(&file, systems)?
         };
         if context.json {
             let rows = table.rows.iter().map(|row| {
@@ -118,19 +118,19 @@ impl Args {
         let mut unknown = 0;
         for error in file.rows.iter().filter_map(|row| row.as_ref().err()) {
             if error.kind == RowErrorKind::UnknownMachine {
-                output::remark(&format!("{shown}: {error}"));
+                output::print_remark(&format!("{shown}: {error}"));
                 unknown += 1;
             }
         }
-        Ok(if unknown > 0 { ExitCode::from(Code::Partial as u8) } else { ExitCode::SUCCESS })
+        Ok(if unknown > 0 { ExitCode::from(ExitReason::Partial as u8) } else { ExitCode::SUCCESS })
     }
 
     /// The predictions of the file, or of this shard of it, whose rows it then keeps.
     fn predicted_shard(
         &self,
         file: &mut CellFile,
-        systems: &Systems,
-        context: &Context,
+        systems: &SystemCatalog,
+        context: &CliContext,
     ) -> Result<CsvTable, CliError> {
         if let Some(shard) = self.shard {
             let count = file.rows.len();
@@ -138,21 +138,21 @@ impl Args {
                 let problem = format!("--shard {shard}: there are {count} rows: take fewer shards");
                 return Err(CliError::usage(problem));
             }
-            file.keep(|place| shard.has(place as u64));
+            file.keep_rows(|place| shard.has_trial(place as u64));
         }
-        let predictions = predictions(&[file], self.seeds, context)?;
-        let table = file.predicted(&predictions[0]);
+        let predictions = predict_rows(&[file], self.seeds, context)?;
+        let table = file.with_predictions(&predictions[0]);
         Ok(match self.shard {
             Some(shard) => {
                 let made_by = parts::made_by(self.seeds, systems);
-                parts::marked(table, shard.number(), shard.count(), &made_by)
+                parts::mark_part(table, shard.number(), shard.count(), &made_by)
             }
             None => table,
         })
     }
 
     /// The files of all shards as one.
-    fn joined(&self, file: &CellFile, systems: &Systems) -> Result<CsvTable, CliError> {
+    fn merge_shards(&self, file: &CellFile, systems: &SystemCatalog) -> Result<CsvTable, CliError> {
         let mut tables = Vec::new();
         for path in &self.merge {
             let shown = path.display().to_string();
@@ -160,14 +160,18 @@ impl Args {
                 .map_err(|error| CliError::usage(format!("{shown}: {error}")))?;
             tables.push((shown, table));
         }
-        parts::joined(file, &tables, &parts::made_by(self.seeds, systems))
+        parts::join_parts(file, &tables, &parts::made_by(self.seeds, systems))
             .map_err(|error| CliError::usage(error.to_string()))
     }
 
-    fn reproduce(&self, systems: &Systems, context: &Context) -> Result<ExitCode, CliError> {
+    fn reproduce_tables(
+        &self,
+        systems: &SystemCatalog,
+        context: &CliContext,
+    ) -> Result<ExitCode, CliError> {
         let mut files = Vec::new();
         for (name, _) in FILES {
-            let mut file = published::file(name, systems)
+            let mut file = published::load_cell_file(name, systems)
                 .expect("the name is of the list")
                 .map_err(|error| CliError::usage(format!("{name}: {error}")))?;
             if !self.tables.is_empty() && !self.tables.iter().any(|table| table == name) {
@@ -191,26 +195,30 @@ impl Args {
             )));
         }
         let all: Vec<&CellFile> = files.iter().map(|(_, file)| file).collect();
-        let predictions = predictions(&all, self.seeds, context)?;
+        let predictions = predict_rows(&all, self.seeds, context)?;
         let compared: Vec<_> = files
             .iter()
             .zip(&predictions)
             .map(|((name, file), predicted)| (*name, file, predicted.as_slice()))
             .collect();
-        let provenance = Provenance::shipped(systems);
-        let mut reproduction = published::compare(&compared, systems, &provenance);
+        let provenance = Provenance::load_shipped(systems);
+        let mut reproduction = published::compare_predictions(&compared, systems, &provenance);
         if has_claims {
-            let claims = claims(systems, &provenance, context)?;
-            reproduction.add_claims(if all_claims { claims } else { self.named(claims)? });
+            let claims = check_claims(systems, &provenance, context)?;
+            reproduction.add_claims(if all_claims { claims } else { self.select_claims(claims)? });
         }
         if let Some(path) = &self.report {
-            output::write_file(path, &html::page(&reproduction))?;
+            output::write_file(path, &html::render_page(&reproduction))?;
         }
         if context.json {
             output::print_json(&reproduction)?;
         } else {
             let every_cell = self.verbose || !self.tables.is_empty();
-            output::print(&in_words(&reproduction, every_cell, output::screen().columns))?;
+            output::print_text(&in_words(
+                &reproduction,
+                every_cell,
+                output::stdout_screen().columns,
+            ))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -218,7 +226,7 @@ impl Args {
 
 impl Args {
     /// The claims that are named. One that is not checked is refused.
-    fn named(
+    fn select_claims(
         &self,
         mut claims: Vec<delay_mtu::PublishedClaim>,
     ) -> Result<Vec<delay_mtu::PublishedClaim>, CliError> {
@@ -237,74 +245,75 @@ impl Args {
 }
 
 /// The claims on receive delay and MTU, checked on simulated runs.
-fn claims(
-    systems: &Systems,
+fn check_claims(
+    systems: &SystemCatalog,
     provenance: &Provenance,
-    context: &Context,
+    context: &CliContext,
 ) -> Result<Vec<delay_mtu::PublishedClaim>, CliError> {
-    let profile = systems.named(delay_mtu::PROFILE);
-    let cells = delay_mtu::cells();
-    let seen = simulated(&cells, context, |cell| cell.run(profile, CLAIMS_SEED))?;
-    Ok(delay_mtu::Sweep::from_results(seen).claims(profile, provenance))
+    let profile = systems.expect_profile(delay_mtu::PROFILE);
+    let cells = delay_mtu::list_cells();
+    let seen = simulate_jobs(&cells, context, |cell| cell.run(profile, CLAIMS_SEED))?;
+    Ok(delay_mtu::Sweep::from_results(seen).check_claims(profile, provenance))
 }
 
 /// The results of all jobs, run in parallel with a progress bar.
-fn simulated<J: Sync, T: Send>(
+fn simulate_jobs<J: Sync, T: Send>(
     jobs: &[J],
-    context: &Context,
-    run: impl Fn(&J) -> Result<T, Invalid> + Sync,
+    context: &CliContext,
+    run: impl Fn(&J) -> Result<T, InvalidValue> + Sync,
 ) -> Result<Vec<T>, CliError> {
     let progress = JobProgress::new(jobs.len(), "runs");
     let runs = parallel::map(jobs, &context.stop, Some(&progress), run);
-    progress.end();
-    let runs = runs.ok_or_else(|| CliError::new(Code::Failed, "stopped; nothing was written"))?;
-    let runs: Result<Vec<T>, Invalid> = runs.into_iter().collect();
+    progress.finish_jobs();
+    let runs =
+        runs.ok_or_else(|| CliError::new(ExitReason::Failed, "stopped; nothing was written"))?;
+    let runs: Result<Vec<T>, InvalidValue> = runs.into_iter().collect();
     runs.map_err(|invalid| CliError::usage(format!("a scenario is refused: {invalid}")))
 }
 
 /// The shipped profiles, with these replacing those of their names.
-pub(crate) fn systems(profiles: &[PathBuf]) -> Result<Systems, CliError> {
-    let mut systems = Systems::shipped();
+pub(crate) fn load_systems(profiles: &[PathBuf]) -> Result<SystemCatalog, CliError> {
+    let mut systems = SystemCatalog::load_shipped();
     for path in profiles {
         let shown = path.display();
-        let profile: Profile = latput_sim::profile::read_toml(&read_text(path)?)
+        let profile: SystemProfile = latput_sim::profile::read_toml(&read_text(path)?)
             .map_err(|error| CliError::usage(format!("{shown}: {error}")))?;
         if profile.schema != latput_sim::profile::SCHEMA {
             let found = profile.schema;
             let wanted = latput_sim::profile::SCHEMA;
             return Err(CliError::usage(format!("{shown}: schema is {found}, must be {wanted}")));
         }
-        if systems.profile(&profile.name).is_none() {
-            let names: Vec<&str> = systems.names().collect();
+        if systems.find_profile(&profile.name).is_none() {
+            let names: Vec<&str> = systems.profile_names().collect();
             let known = names.join(", ");
             let name = &profile.name;
             return Err(CliError::usage(format!(
                 "{shown}: no published machine uses a profile `{name}`; the profiles are {known}"
             )));
         }
-        systems.replace(profile);
+        systems.replace_profile(profile);
     }
     Ok(systems)
 }
 
 /// Predictions of every row of every file, in parallel.
-fn predictions(
+fn predict_rows(
     files: &[&CellFile],
     seeds: u64,
-    context: &Context,
+    context: &CliContext,
 ) -> Result<Vec<Vec<Option<RowPrediction>>>, CliError> {
     let mut jobs: Vec<(&Experiment, u64)> = Vec::new();
     for experiment in files.iter().flat_map(|file| &file.rows).flatten() {
-        jobs.extend((0..experiment.runs(seeds)).map(|seed| (experiment, seed)));
+        jobs.extend((0..experiment.run_count(seeds)).map(|seed| (experiment, seed)));
     }
-    let runs = simulated(&jobs, context, |(experiment, seed)| experiment.run(*seed))?;
+    let runs = simulate_jobs(&jobs, context, |(experiment, seed)| experiment.run(*seed))?;
     let mut rest = runs.as_slice();
     let rows = |file: &&CellFile| {
         let row = |row: &Result<Experiment, _>| {
-            let count = usize::try_from(row.as_ref().ok()?.runs(seeds)).ok()?;
+            let count = usize::try_from(row.as_ref().ok()?.run_count(seeds)).ok()?;
             let (these, others) = rest.split_at(count);
             rest = others;
-            Some(summarise(these))
+            Some(summarize_runs(these))
         };
         file.rows.iter().map(row).collect()
     };
@@ -327,7 +336,8 @@ fn in_words(reproduction: &Reproduction, every_cell: bool, columns: usize) -> St
             ]
         };
         let header = ["table", "cell", "column", "published", "predicted", "90% band", "error", ""];
-        text += &(table(header, reproduction.figures.iter().map(row), 3..=6, columns) + "\n");
+        text +=
+            &(render_table(header, reproduction.figures.iter().map(row), 3..=6, columns) + "\n");
     }
     for it in &reproduction.claims {
         let mark = if it.holds { "holds " } else { "MISSED" };
@@ -350,16 +360,16 @@ fn in_words(reproduction: &Reproduction, every_cell: bool, columns: usize) -> St
     let header = ["file", "table", "of", "figures", "median", "90th"];
     if !reproduction.tables.is_empty() {
         text += "Absolute errors, in % or points\n";
-        text += &(table(header, reproduction.tables.iter().map(row), 3..=5, columns) + "\n");
+        text += &(render_table(header, reproduction.tables.iter().map(row), 3..=5, columns) + "\n");
     }
     for target in &reproduction.targets {
-        demand(&mut text, target, reproduction);
+        append_target(&mut text, target, reproduction);
     }
     text
 }
 
 /// A target with its label, its rows and profiles, and the result of its predicted rows alone.
-fn demand(text: &mut String, target: &AccuracyTarget, reproduction: &Reproduction) {
+fn append_target(text: &mut String, target: &AccuracyTarget, reproduction: &Reproduction) {
     let AccuracyTarget { name, label, rows, wanted, seen, holds, predicted_alone, profiles } =
         target;
     let mark = |holds: bool| if holds { "holds " } else { "MISSED" };

@@ -9,11 +9,11 @@ use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, StoreError};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint, process};
 
 use crate::commands::way_back::{
-    log_went_back, present_name, warnings, with_its_name_of_now, with_others,
+    log_went_back, present_name, restore_warnings, with_its_name_of_now, with_others,
 };
 use crate::commands::{change, next, set, watcher};
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Put back an earlier, unfinished change.
@@ -51,12 +51,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let mut store = FileCheckpoints::new(&host::checkpoints_dir());
         let origin = checkpoint::context()?;
         let listed = store.list()?;
         if let Some(id) = &self.forget {
-            return forget(context, (&mut store, &origin), listed, id);
+            return forget_checkpoint(context, (&mut store, &origin), listed, id);
         }
         let mut done: Vec<(String, RestoreOutcome)> = Vec::new();
         let mut worst: Option<CliError> = None;
@@ -76,11 +76,11 @@ impl Args {
                         RestoreOutcome::Waits(waiting_words(&kept, "puts it back")),
                     ))
                 }
-                Ok(kept) if self.dry_run => preview(&kernel, &origin, &kept),
+                Ok(kept) if self.dry_run => preview_restore(&kernel, &origin, &kept),
                 Ok(kept) => put_back(&mut kernel, &mut store, &origin, &kept),
                 // The host may have its changes.
                 Err(error @ StoreError::Damaged { .. }) => {
-                    Err(CliError { code: Code::Stranded, error: error.into() })
+                    Err(CliError { code: ExitReason::Stranded, error: error.into() })
                 }
                 Err(error) => Err(error.into()),
             };
@@ -89,12 +89,12 @@ impl Args {
                 // An unusable checkpoint must not stop the others from being put back.
                 Err(failure) => {
                     if let Some(earlier) = worst.replace(failure) {
-                        output::remark(&format!("latput: error: {:#}", earlier.error));
+                        output::print_remark(&format!("latput: error: {:#}", earlier.error));
                     }
                 }
             }
         }
-        tell(context, &done, worst.is_some());
+        print_outcomes(context, &done, worst.is_some());
         worst.map_or(Ok(ExitCode::SUCCESS), Err)
     }
 }
@@ -138,7 +138,7 @@ pub(super) fn waiting_words(kept: &Checkpoint, ends_it: &str) -> String {
     )
 }
 
-fn preview(
+fn preview_restore(
     kernel: &LinuxKernel,
     origin: &knobs::Context,
     kept: &Checkpoint,
@@ -146,7 +146,7 @@ fn preview(
     let interface = kept.interface.clone();
     let planned = transaction::plan_restore(kernel, origin, kept);
     if let Ok(Restored::Done { changes, .. }) = &planned {
-        warn(kernel, kept, changes);
+        print_warnings(kernel, kept, changes);
     }
     match planned {
         Ok(Restored::Done { changes, others, .. }) => {
@@ -160,9 +160,9 @@ fn preview(
     }
 }
 
-fn warn(kernel: &LinuxKernel, kept: &Checkpoint, changes: &[Change]) {
-    for warning in warnings(kernel, kept, changes) {
-        output::remark(&format!("latput: warning: {}: {warning}", kept.interface));
+fn print_warnings(kernel: &LinuxKernel, kept: &Checkpoint, changes: &[Change]) {
+    for warning in restore_warnings(kernel, kept, changes) {
+        output::print_remark(&format!("latput: warning: {}: {warning}", kept.interface));
     }
 }
 
@@ -174,7 +174,7 @@ fn put_back(
 ) -> Result<(String, RestoreOutcome), CliError> {
     let interface = kept.interface.clone();
     if let Ok(Restored::Done { changes, .. }) = transaction::plan_restore(kernel, origin, kept) {
-        warn(kernel, kept, &changes);
+        print_warnings(kernel, kept, &changes);
     }
     match transaction::restore(kernel, store, origin, kept) {
         Ok(Restored::Done { changes, others, .. }) => {
@@ -205,7 +205,7 @@ fn not_put_back(
         // The namespace may still exist, held by a descriptor or a mount that this process cannot
         // see.
         RestoreError::OtherNamespace { slot, .. } => Err(CliError::new(
-            Code::Stranded,
+            ExitReason::Stranded,
             format!(
                 "{interface} is in network namespace {}, which is not visible from here. Its checkpoint is \
                  kept. Run `latput restore` in that namespace. If it is gone, run `latput restore --forget \
@@ -223,8 +223,8 @@ fn is_here(kernel: &LinuxKernel, origin: &knobs::Context, kept: &Checkpoint) -> 
 }
 
 /// Deletes one checkpoint at its owner's request. A change whose interface is here becomes an entry of the journal.
-fn forget(
-    context: &Context,
+fn forget_checkpoint(
+    context: &CliContext,
     (store, origin): (&mut FileCheckpoints, &knobs::Context),
     listed: Vec<Result<Checkpoint, StoreError>>,
     id: &str,
@@ -257,7 +257,7 @@ fn forget(
                 kept.owner()
             )
         };
-        return Err(CliError::new(Code::Failed, message));
+        return Err(CliError::new(ExitReason::Failed, message));
     }
     // Values that stay are an entry of the journal, so that they can be undone.
     let number = match in_force {
@@ -275,13 +275,13 @@ fn forget(
             serde_json::json!({ "interface": interface, "state": "forgotten", "changes": [] });
         output::print_change_json(&serde_json::json!({ "schema": 1, "restored": [forgotten] }));
     } else {
-        let undo = number.map_or(String::new(), next::undo);
+        let undo = number.map_or(String::new(), next::undo_line);
         output::print_change(&format!("forgot {id}: {interface} stays as it is\n{undo}"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(context: &Context, done: &[(String, RestoreOutcome)], failed: bool) {
+fn print_outcomes(context: &CliContext, done: &[(String, RestoreOutcome)], failed: bool) {
     if context.json {
         let done: Vec<_> = done
             .iter()
@@ -329,7 +329,7 @@ fn tell(context: &Context, done: &[(String, RestoreOutcome)], failed: bool) {
 
 fn tell_others(interface: &str, others: &[Foreign]) {
     for other in others {
-        output::remark(&format!("latput: {interface}: {other}; it stays"));
+        output::print_remark(&format!("latput: {interface}: {other}; it stays"));
     }
 }
 

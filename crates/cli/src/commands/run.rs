@@ -3,21 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::session::{self, Ended, Quiet, Run};
+use latput_experiment::session::{self, QuietPolicy, RunInputs, RunOutcome};
 use latput_experiment::{ResultsDb, RunPart, Shard, Testbed};
 use latput_knobs::ChangeOutcome;
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
-use latput_model::{Headline, Summary};
+use latput_model::{Headline, ResultsSummary};
 use latput_trial::Plan;
 use latput_units::Nanos;
 
 use crate::commands::{check, report, tune};
-use crate::context::Context;
-use crate::exit::{CliError, Code, CutShort};
+use crate::context::CliContext;
+use crate::exit::{CliError, CutShort, ExitReason};
 use crate::output;
 use crate::precision::{FirstArg, Precision};
-use crate::progress::{ProgressArgs, Shown};
+use crate::progress::{ProgressArgs, ProgressDisplay};
 use crate::quiet_args::QuietArgs;
 use crate::targets::{self, HostArgs};
 
@@ -78,54 +78,54 @@ pub(crate) struct Args {
         require_equals = true,
         default_missing_value = "all"
     )]
-    check: Option<check::What>,
+    check: Option<check::CheckScope>,
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let text = read_text(&self.plan)?;
         let mut plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
-        self.precision.apply(&mut plan.method)?;
-        self.quiet.beside.apply(&mut plan.method);
-        self.first.apply(&mut plan)?;
+        self.precision.apply_to_method(&mut plan.method)?;
+        self.quiet.beside.apply_to_method(&mut plan.method);
+        self.first.apply_to_plan(&mut plan)?;
         let flags =
             self.precision.plan_lines() + self.quiet.beside.plan_line() + self.first.plan_line();
         let text = text + &flags;
         let named = check::PlanToCheck { name: &self.plan.display().to_string(), plan: &plan };
-        if self.check == Some(check::What::Plan) {
+        if self.check == Some(check::CheckScope::Plan) {
             return check::plan_only(context, &named, self.on.starts_with(targets::SIMULATED));
         }
-        let place = self.hosts.named(&self.on, &plan)?;
+        let place = self.hosts.resolve_testbed(&self.on, &plan)?;
         let files = UsedFiles::new([], [self.output.as_path()]);
         place.give_up_rights(Some(&plan), &files, context)?;
         if self.check.is_some() {
             check::check_results(&self.output)?;
-            return check::all(context, &named, &place.open(context)?);
+            return check::check_run(context, &named, &place.open(context)?);
         }
         let part = self.shard.map_or(RunPart::Whole, RunPart::Shard);
         let open = || {
             let testbed = place.open(context)?;
-            part.check(&plan, &testbed)?;
+            part.check_part(&plan, &testbed)?;
             Ok(testbed)
         };
         let (testbed, mut results_db) = open_both(open, &self.output)?;
-        let run = Run {
+        let run = RunInputs {
             plan: &plan,
             plan_text: &text,
             testbed: &testbed,
             part,
             quiet: self.quiet.for_plan(&plan),
-            interval: self.watch.interval()?,
+            interval: self.watch.checked_interval()?,
             stop: &context.stop,
         };
-        let ended = session::run(&run, &mut results_db, &mut Shown::new())?;
+        let ended = session::run(&run, &mut results_db, &mut ProgressDisplay::new())?;
         if self.shard.is_some() && !context.json {
-            return conclude(&ended, &self.output);
+            return conclude_run(&ended, &self.output);
         }
-        let summary = Summary::from_results(&ended.results);
-        report::print(context, &ended.results, &summary)?;
+        let summary = ResultsSummary::from_results(&ended.results);
+        report::print_report(context, &ended.results, &summary)?;
         if self.shard.is_some() {
-            return conclude(&ended, &self.output); // its part alone has no answer
+            return conclude_run(&ended, &self.output); // its part alone has no answer
         }
         conclude_with(&ended, &summary, &self.output)
     }
@@ -155,46 +155,46 @@ pub(crate) fn open_both(
     testbed: impl FnOnce() -> Result<Testbed, CliError>,
     output: &Path,
 ) -> Result<(Testbed, ResultsDb), CliError> {
-    ResultsDb::check(output)?;
+    ResultsDb::check_path(output)?;
     let testbed = testbed()?;
     Ok((testbed, ResultsDb::create(output)?))
 }
 
 /// Runs a plan with progress on stderr.
 pub(crate) fn run_plan(
-    context: &Context,
+    context: &CliContext,
     plan: &Plan,
     plan_text: &str,
     testbed: &Testbed,
     results_db: &mut ResultsDb,
-    (interval, quiet): (Option<Nanos>, Quiet),
-) -> Result<Ended, CliError> {
+    (interval, quiet): (Option<Nanos>, QuietPolicy),
+) -> Result<RunOutcome, CliError> {
     let (part, stop) = (RunPart::Whole, &context.stop);
-    let run = Run { plan, plan_text, testbed, part, quiet, interval, stop };
-    Ok(session::run(&run, results_db, &mut Shown::new())?)
+    let run = RunInputs { plan, plan_text, testbed, part, quiet, interval, stop };
+    Ok(session::run(&run, results_db, &mut ProgressDisplay::new())?)
 }
 
-/// As [`conclude`]; a run that could not judge its goal is as good as partial.
+/// As [`conclude_run`]; a run that could not judge its goal is as good as partial.
 pub(crate) fn conclude_with(
-    ended: &Ended,
-    summary: &Summary,
+    ended: &RunOutcome,
+    summary: &ResultsSummary,
     output: &Path,
 ) -> Result<ExitCode, CliError> {
-    let done = conclude(ended, output)?;
+    let done = conclude_run(ended, output)?;
     let is_judged = summary.headline.as_ref().is_none_or(Headline::is_judged);
-    Ok(if is_judged { done } else { Code::Partial.into() })
+    Ok(if is_judged { done } else { ExitReason::Partial.into() })
 }
 
 /// Prints where the results are, and returns the exit code.
-pub(crate) fn conclude(ended: &Ended, output: &Path) -> Result<ExitCode, CliError> {
+pub(crate) fn conclude_run(ended: &RunOutcome, output: &Path) -> Result<ExitCode, CliError> {
     let file = output.display();
     let Some(cause) = &ended.cause else {
-        output::remark(&format!("results: run {} of {file}", ended.run));
+        output::print_remark(&format!("results: run {} of {file}", ended.run));
         return Ok(ExitCode::SUCCESS);
     };
     let code = match cause.outcome() {
-        ChangeOutcome::Stranded => Code::Stranded,
-        _ => Code::Partial,
+        ChangeOutcome::Stranded => ExitReason::Stranded,
+        _ => ExitReason::Partial,
     };
     let message = format!(
         "{cause}; {} of {} trials are kept in run {} of {file}: run the same command again to resume",

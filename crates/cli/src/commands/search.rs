@@ -6,19 +6,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_experiment::ask_tell::{self as lines, AskTell};
-use latput_experiment::session::{self, Run, Suggest};
+use latput_experiment::session::{self, ExternalOptimiser, RunInputs};
 use latput_experiment::{RunPart, Shard};
 use latput_linux::confine::UsedFiles;
-use latput_model::Summary;
+use latput_model::ResultsSummary;
 use latput_trial::plan::Design;
 
-use self::ask_tell::Stdio;
+use self::ask_tell::StdioLine;
 use crate::commands::report;
-use crate::commands::run::{checked_plan, conclude, conclude_with, open_both, read_text};
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::commands::run::{checked_plan, conclude_run, conclude_with, open_both, read_text};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::precision::FirstArg;
-use crate::progress::{ProgressArgs, Shown};
+use crate::progress::{ProgressArgs, ProgressDisplay};
 use crate::quiet_args::QuietArgs;
 use crate::targets::HostArgs;
 
@@ -71,22 +71,22 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let text = read_text(&self.plan)?;
         let mut plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
         let text = if self.ask_tell {
-            let searched = lines::searched(plan, &text);
+            let searched = lines::convert_to_search(plan, &text);
             plan = searched.0;
             searched.1
         } else {
             plan.method.design = Some(Design::Search);
             format!("{text}\n# search\n") // a run is resumed by the same command only
         };
-        self.quiet.beside.apply(&mut plan.method);
+        self.quiet.beside.apply_to_method(&mut plan.method);
         let text = text + self.quiet.beside.plan_line();
-        self.first.apply(&mut plan)?;
+        self.first.apply_to_plan(&mut plan)?;
         let text = text + self.first.plan_line();
-        let place = self.hosts.named(&self.on, &plan)?;
+        let place = self.hosts.resolve_testbed(&self.on, &plan)?;
         let files = UsedFiles::new(self.from.as_deref(), [self.output.as_path()]);
         place.give_up_rights(Some(&plan), &files, context)?;
         let part = match (self.shard, &self.from) {
@@ -96,37 +96,38 @@ impl Args {
         };
         let open = || {
             let testbed = place.open(context)?;
-            part.check(&plan, &testbed)?;
+            part.check_part(&plan, &testbed)?;
             Ok(testbed)
         };
         let (testbed, mut results_db) = open_both(open, &self.output)?;
-        let run = Run {
+        let run = RunInputs {
             plan: &plan,
             plan_text: &text,
             testbed: &testbed,
             part,
             quiet: self.quiet.for_plan(&plan),
-            interval: self.watch.interval()?,
+            interval: self.watch.checked_interval()?,
             stop: &context.stop,
         };
-        let mut other = self.ask_tell.then(|| AskTell::new(Stdio::new(&context.stop)));
-        let suggest = other.as_mut().map(|other| -> &mut dyn Suggest { other });
-        let ended = session::run_suggested(&run, &mut results_db, &mut Shown::new(), suggest)?;
+        let mut other = self.ask_tell.then(|| AskTell::new(StdioLine::new(&context.stop)));
+        let suggest = other.as_mut().map(|other| -> &mut dyn ExternalOptimiser { other });
+        let ended =
+            session::run_suggested(&run, &mut results_db, &mut ProgressDisplay::new(), suggest)?;
         if let Some(next @ latput_experiment::Error::SearchGoesOn { .. }) = &ended.cause {
             let file = self.output.display();
             let how = format!("leave out --no-trials, or run its shards with `--from {file}`");
-            return Err(CliError::new(Code::Partial, format!("{next}: {how}")));
+            return Err(CliError::new(ExitReason::Partial, format!("{next}: {how}")));
         }
         if self.shard.is_some() && !context.json {
-            return conclude(&ended, &self.output);
+            return conclude_run(&ended, &self.output);
         }
-        let summary = Summary::from_results(&ended.results);
+        let summary = ResultsSummary::from_results(&ended.results);
         match &mut other {
-            Some(other) => other.end(&ended, self.output.display().to_string())?,
-            None => report::print(context, &ended.results, &summary)?,
+            Some(other) => other.finish_search(&ended, self.output.display().to_string())?,
+            None => report::print_report(context, &ended.results, &summary)?,
         }
         if self.shard.is_some() {
-            return conclude(&ended, &self.output); // its part alone has no answer
+            return conclude_run(&ended, &self.output); // its part alone has no answer
         }
         conclude_with(&ended, &summary, &self.output)
     }

@@ -11,10 +11,10 @@ use latput_knobs::{Knob, Place, Setting};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, interfaces, state_place};
 use latput_units::{IntoSet, Nanos};
 
-use crate::commands::change::{self, Changing, LinkResetArgs};
+use crate::commands::change::{self, ChangeTransaction, LinkResetArgs};
 use crate::commands::{effect, next};
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Most that is read of values, bytes.
@@ -69,12 +69,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        self.change(context).map_err(|error| with_owner(error, &self.interface))
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
+        self.change_interface(context).map_err(|error| with_owner(error, &self.interface))
     }
 
-    fn change(&self, context: &Context) -> Result<ExitCode, CliError> {
-        let setting = change::setting_on(&self.interface, &self.texts()?)?;
+    fn change_interface(&self, context: &CliContext) -> Result<ExitCode, CliError> {
+        let setting = change::setting_on(&self.interface, &self.read_assignments()?)?;
         let interface = &self.interface;
         if let Some(measured) = &self.only_if {
             change::must_be_measured(interface, measured)?;
@@ -82,40 +82,42 @@ impl Args {
         let link_resets = self.resets.link_resets(interface)?;
         if self.dry_run {
             let kernel = LinuxKernel::open()?;
-            let changes = planned(&kernel, interface, &setting)?;
+            let changes = plan_changes(&kernel, interface, &setting)?;
             tell_planned(context, interface, &changes)?;
             transaction::check_link_resets(&kernel, link_resets, interface, &setting, &changes)?;
             change::check_connection(interface, &setting, link_resets, self.confirm_within)?;
-            return Ok(Code::Done.into());
+            return Ok(ExitReason::Done.into());
         }
         change::check_connection(interface, &setting, link_resets, self.confirm_within)?;
         warn_of_hidden_state(interface);
         let by = self.made_by.as_deref().unwrap_or("set");
-        let mut changing = Changing::begin(by, link_resets)?;
-        changing.watch(interface, self.confirm_within)?;
-        let applied = changing.apply(interface, &setting)?;
-        if self.verify_effect && effect::verify(context, interface).is_ignored() {
+        let mut changing = ChangeTransaction::begin(by, link_resets)?;
+        changing.start_watcher(interface, self.confirm_within)?;
+        let applied = changing.apply_setting(interface, &setting)?;
+        if self.verify_effect && effect::measure_effect(context, interface).is_ignored() {
             return Err(changing
                 .put_back(&applied, "the device ignores the setting: everything was put back"));
         }
-        let kept = changing.keep(context, &applied)?;
+        let kept = changing.commit_change(context, &applied)?;
         for Change { knob, place, from, to } in &applied.rounded {
-            output::remark(&format!("latput: {knob} ({place}): the device keeps {to} for {from}"));
+            output::print_remark(&format!(
+                "latput: {knob} ({place}): the device keeps {to} for {from}"
+            ));
         }
-        kept.remark(interface);
+        kept.print_confirm_reminder(interface);
         for knob in until_link_down(&applied) {
-            output::remark(&format!(
+            output::print_remark(&format!(
                 "latput: {knob}: some drivers lose the values of NAPI instances when the link goes down. `latput log` \
                  shows whether they are in force"
             ));
         }
-        tell(context, interface, &applied, (kept.number, &setting));
-        Ok(Code::from(applied.outcome()).into())
+        print_applied(context, interface, &applied, (kept.number, &setting));
+        Ok(ExitReason::from(applied.outcome()).into())
     }
 }
 
 /// The changes that would be made. Who may not read the checkpoints is told that they are not known.
-fn planned(
+fn plan_changes(
     kernel: &LinuxKernel,
     interface: &str,
     setting: &Setting,
@@ -124,7 +126,7 @@ fn planned(
     let origin = checkpoint::context()?;
     match transaction::plan_apply(kernel, &store, &origin, interface, setting) {
         Err(ApplyError::Checkpoint(error)) if error.is_permission() => {
-            output::remark(&format!(
+            output::print_remark(&format!(
                 "latput: whether a change of {interface} waits or was not finished is not known: {error}"
             ));
             Ok(transaction::plan(kernel, interface, setting)?)
@@ -137,7 +139,7 @@ fn planned(
 pub(super) fn warn_of_hidden_state(interface: &str) {
     let folder = host::state_dir();
     if state_place::is_hidden(&folder) {
-        output::remark(&format!(
+        output::print_remark(&format!(
             "latput: warning: {} is this container's, and the network is not: a latput outside of it sees neither this \
              change nor its lock, and may change {interface} at the same time. Mount the host's folder there",
             folder.display()
@@ -156,7 +158,7 @@ fn until_link_down(applied: &Applied) -> BTreeSet<Knob> {
 
 impl Args {
     /// The values as text, `KNOB=VALUE` each.
-    fn texts(&self) -> Result<Vec<String>, CliError> {
+    fn read_assignments(&self) -> Result<Vec<String>, CliError> {
         if !self.stdin {
             return Ok(self.assignments.clone());
         }
@@ -176,16 +178,16 @@ fn with_owner(failed: CliError, interface: &str) -> CliError {
 }
 
 /// Tells what a dry run found.
-fn tell_planned(context: &Context, interface: &str, changes: &[Change]) -> Result<(), CliError> {
+fn tell_planned(context: &CliContext, interface: &str, changes: &[Change]) -> Result<(), CliError> {
     if !context.json {
-        return output::print(&changes_text(interface, changes, "would change"));
+        return output::print_text(&changes_text(interface, changes, "would change"));
     }
     let changes = changes_json(interface, changes);
     output::print_json(&serde_json::json!({ "schema": 1, "changes": changes, "journal": null }))
 }
 
-fn tell(
-    context: &Context,
+fn print_applied(
+    context: &CliContext,
     interface: &str,
     applied: &Applied,
     (number, setting): (Option<u64>, &Setting),
@@ -198,7 +200,8 @@ fn tell(
             "journal": number,
         }));
     } else {
-        let lines = number.map_or(String::new(), |number| next::after(number, interface, setting));
+        let lines =
+            number.map_or(String::new(), |number| next::next_lines(number, interface, setting));
         output::print_change(&(applied_text(interface, applied, "changed") + &lines));
     }
 }

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use latput_knobs::{self as knobs, KernelErrorKind, KernelRead, Knob, Scope, ValueKind};
 use latput_linux::route::Route;
 use latput_linux::{Capability, LinuxKernel, Surveyed, facts, interfaces};
-use latput_report::lines::{cut, width};
+use latput_report::lines::{display_width, truncate_text};
 
 use crate::commands::change;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::document::{ShowDocument, ShownFact, ShownKnob, ShownValue};
 use crate::exit::CliError;
 use crate::output;
@@ -52,7 +52,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let mut wanted: Vec<Knob> = Vec::new();
         for name in &self.knobs {
             let knob = name
@@ -61,7 +61,7 @@ impl Args {
             wanted.push(knob);
         }
         let Some(interface) = &self.interface else {
-            list(context)?;
+            list_interfaces(context)?;
             return Ok(ExitCode::SUCCESS);
         };
         let mut document = read(interface)?;
@@ -72,15 +72,19 @@ impl Args {
         if context.json {
             output::print_json(&document)?;
         } else if wanted.is_empty() {
-            output::print(&table(&document, self.all, output::screen().columns))?;
+            output::print_text(&render_table(
+                &document,
+                self.all,
+                output::stdout_screen().columns,
+            ))?;
         } else {
-            output::print(&details(&document))?;
+            output::print_text(&render_details(&document))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn list(context: &Context) -> Result<(), CliError> {
+fn list_interfaces(context: &CliContext) -> Result<(), CliError> {
     let links = Route::open()?.links()?;
     if context.json {
         let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
@@ -92,7 +96,7 @@ fn list(context: &Context) -> Result<(), CliError> {
         let _ = writeln!(text, "{:<16} {:<5} mtu {}", link.name, state, link.mtu.get());
     }
     text.push_str("\n`latput show IFACE` shows the knobs of one.\n");
-    output::print(&text)
+    output::print_text(&text)
 }
 
 /// Reads all knobs. The reason of an unreadable one takes the place of its values.
@@ -109,10 +113,10 @@ fn read(interface: &str) -> Result<ShowDocument, CliError> {
         if surveyed.values.as_ref().is_err_and(|error| error.kind == KernelErrorKind::Permission) {
             hidden.push(surveyed.knob.name());
         }
-        knobs.push(shown(&kernel, interface, surveyed));
+        knobs.push(document_knob(&kernel, interface, surveyed));
     }
     let owner = interfaces::whose_knobs_here(interface).map(|owner| (OWNER.to_owned(), owner));
-    let missing = missing(&hidden);
+    let missing = missing_privileges(&hidden);
     let facts = facts::collect(interface)
         .into_iter()
         .chain(owner)
@@ -122,7 +126,7 @@ fn read(interface: &str) -> Result<ShowDocument, CliError> {
 }
 
 /// The privileges that this process lacks, for the knobs that it could not read and for all others.
-fn missing(hidden: &[&str]) -> Vec<String> {
+fn missing_privileges(hidden: &[&str]) -> Vec<String> {
     let mut missing = Vec::new();
     if !Capability::NetAdmin.is_effective() {
         let name = Capability::NetAdmin.name();
@@ -134,7 +138,7 @@ fn missing(hidden: &[&str]) -> Vec<String> {
     missing
 }
 
-fn shown(kernel: &LinuxKernel, interface: &str, surveyed: Surveyed) -> ShownKnob {
+fn document_knob(kernel: &LinuxKernel, interface: &str, surveyed: Surveyed) -> ShownKnob {
     let absent = surveyed.is_absent();
     let Surveyed { knob, values, capability, limits } = surveyed;
     let spec = knob.spec();
@@ -173,7 +177,7 @@ fn shown(kernel: &LinuxKernel, interface: &str, surveyed: Surveyed) -> ShownKnob
 }
 
 /// One line for each knob, by group, with its description if there is room.
-fn table(document: &ShowDocument, with_absent: bool, columns: usize) -> String {
+fn render_table(document: &ShowDocument, with_absent: bool, columns: usize) -> String {
     let mut text = document.interface.clone();
     for name in ["driver", "firmware"] {
         let fact = document.facts.iter().find(|fact| fact.name == name);
@@ -196,7 +200,7 @@ fn table(document: &ShowDocument, with_absent: bool, columns: usize) -> String {
             group = &knob.group;
             let _ = writeln!(text, "\n{group}");
         }
-        text.push_str(&line(knob, columns));
+        text.push_str(&render_knob(knob, columns));
     }
     if hidden > 0 {
         let interface = &document.interface;
@@ -206,11 +210,11 @@ fn table(document: &ShowDocument, with_absent: bool, columns: usize) -> String {
              {interface} KNOB` shows all details of one."
         );
     }
-    text + &lacking(document)
+    text + &render_missing(document)
 }
 
 /// Rights that this process lacks, said once.
-fn lacking(document: &ShowDocument) -> String {
+fn render_missing(document: &ShowDocument) -> String {
     document.missing.iter().fold(String::new(), |text, missing| text + "\n" + missing + "\n")
 }
 
@@ -219,7 +223,7 @@ fn is_telling(fact: &str) -> bool {
     !matches!(fact, "none" | "N/A" | "not present") && !fact.starts_with("unreadable")
 }
 
-fn line(knob: &ShownKnob, columns: usize) -> String {
+fn render_knob(knob: &ShownKnob, columns: usize) -> String {
     let value = value_text(knob);
     let tier = match (&knob.settable, knob.resets_link) {
         (false, _) => "fixed",
@@ -229,7 +233,7 @@ fn line(knob: &ShownKnob, columns: usize) -> String {
     };
     let mut line = format!("  {:<NAME$}", knob.name);
     let rest = format!("{:<RANGE$} {tier:<TIER$}", range_text(knob));
-    if width(&value) <= VALUE && columns >= NARROW_COLUMNS {
+    if display_width(&value) <= VALUE && columns >= NARROW_COLUMNS {
         let _ = write!(line, "{value:<VALUE$} {rest}");
     } else {
         let indent = if columns >= NARROW_COLUMNS { NAME + VALUE + 1 } else { NAME };
@@ -244,7 +248,8 @@ fn line(knob: &ShownKnob, columns: usize) -> String {
     let is_plain = knob.settable || knob.how.contains("the driver cannot change");
     if knob.values.is_empty() || !is_plain {
         let reason = knob.unreadable.as_ref().unwrap_or(&knob.how);
-        let _ = writeln!(text, "      {}", cut(reason, columns.saturating_sub(6).max(20)));
+        let _ =
+            writeln!(text, "      {}", truncate_text(reason, columns.saturating_sub(6).max(20)));
     }
     text
 }
@@ -282,7 +287,7 @@ fn range_text(knob: &ShownKnob) -> String {
 }
 
 /// Owner of the value, in words.
-fn whose(knob: &ShownKnob) -> &'static str {
+fn value_owner(knob: &ShownKnob) -> &'static str {
     let has = |kind: &str| knob.values.iter().any(|value| value.place.starts_with(kind));
     if knob.scope != "interface" {
         "all interfaces of the host share the value"
@@ -298,7 +303,7 @@ fn whose(knob: &ShownKnob) -> &'static str {
 }
 
 /// All details of each knob.
-fn details(document: &ShowDocument) -> String {
+fn render_details(document: &ShowDocument) -> String {
     let mut text = String::new();
     for knob in &document.knobs {
         let mark = if knob.settable { "can be set through" } else { "cannot be set:" };
@@ -310,9 +315,9 @@ fn details(document: &ShowDocument) -> String {
         let _ = writeln!(text, "  {}", knob.doc);
         let _ = writeln!(text, "  takes {}", knob.allowed);
         let _ = writeln!(text, "  {mark} {}", knob.how);
-        let _ = writeln!(text, "  a change is {}{link}; {}\n", knob.tier, whose(knob));
+        let _ = writeln!(text, "  a change is {}{link}; {}\n", knob.tier, value_owner(knob));
     }
-    text + lacking(document).trim_start()
+    text + render_missing(document).trim_start()
 }
 
 #[cfg(test)]
@@ -321,20 +326,20 @@ mod tests {
 
     #[test]
     fn table_fits_eighty_columns() {
-        let document = sample();
-        let text = table(&document, false, 80);
+        let document = sample_document();
+        let text = render_table(&document, false, 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(!text.contains("rx-ring") && text.contains("1 more are not available"), "{text}");
         assert!(text.contains("3us (dynamic conservative)"), "{text}");
         assert!(!text.contains("what it does"), "{text}");
-        let text = table(&document, true, 160);
+        let text = render_table(&document, true, 160);
         assert!(text.contains("rx-ring") && text.contains("no such ring"), "{text}");
         assert!(text.contains("what it does"), "{text}");
     }
 
     #[test]
     fn details_say_whose_a_value_is() {
-        let mut document = sample();
+        let mut document = sample_document();
         for (scope, place, said) in [
             ("interface", "napi of rx-0", "each NAPI instance of the interface has a value"),
             ("interface", "tx-0", "each queue of the interface has a value"),
@@ -344,14 +349,14 @@ mod tests {
         ] {
             document.knobs[0].scope = scope.to_owned();
             document.knobs[0].values[0].place = place.to_owned();
-            let text = details(&document);
+            let text = render_details(&document);
             assert!(text.contains(said), "{place}: {text}");
         }
     }
 
     #[test]
     fn values_that_differ_are_told_by_place() {
-        let mut knob = sample().knobs.swap_remove(0);
+        let mut knob = sample_document().knobs.swap_remove(0);
         let value = |place: &str, value: &str| ShownValue {
             place: place.to_owned(),
             value: value.to_owned(),
@@ -365,7 +370,7 @@ mod tests {
         assert_eq!(value_text(&knob), "unreadable");
     }
 
-    fn sample() -> ShowDocument {
+    fn sample_document() -> ShowDocument {
         let knob = |name: &str, value: Option<(&str, &str)>| ShownKnob {
             name: name.to_owned(),
             group: "interrupt coalescing".to_owned(),

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::simulator::{self, Trace};
+use latput_experiment::simulator::{self, PacketTrace};
 use latput_knobs::{Knob, Setting};
 use latput_linux::files;
-use latput_report::plain::table;
-use latput_sim::Profile;
+use latput_report::plain::render_table;
+use latput_sim::SystemProfile;
 use latput_trial::observation::Role;
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
@@ -16,7 +16,7 @@ use latput_trial::{Plan, Workload};
 use latput_units::Nanos;
 
 use crate::commands::{measure, run};
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::document::{SystemDocument, SystemsDocument, TraceDocument};
 use crate::exit::CliError;
 use crate::output;
@@ -90,18 +90,18 @@ struct TraceArgs {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         match self.action {
-            Action::List(_) => list(context),
+            Action::List(_) => list_systems(context),
             Action::Trace(args) => args.run(context),
         }
     }
 }
 
-fn list(context: &Context) -> Result<ExitCode, CliError> {
-    let profiles = Profile::shipped_names().filter_map(Profile::shipped);
+fn list_systems(context: &CliContext) -> Result<ExitCode, CliError> {
+    let profiles = SystemProfile::shipped_names().filter_map(SystemProfile::find_shipped);
     if context.json {
-        let system = |profile: Profile| SystemDocument {
+        let system = |profile: SystemProfile| SystemDocument {
             cores: profile.sut.machine.cores,
             rate_bps: profile.network.rate.get(),
             name: profile.name,
@@ -111,18 +111,23 @@ fn list(context: &Context) -> Result<ExitCode, CliError> {
         output::print_json(&document)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let row = |profile: Profile| {
+    let row = |profile: SystemProfile| {
         let cores = profile.sut.machine.cores.to_string();
         let name = format!("{}{}", targets::SIMULATED, profile.name);
         [name, cores, profile.network.rate.to_string(), profile.source]
     };
     let header = ["system", "CPUs", "link", "figures"];
-    output::print(&table(header, profiles.map(row), 1..=2, output::screen().columns))?;
+    output::print_text(&render_table(
+        header,
+        profiles.map(row),
+        1..=2,
+        output::stdout_screen().columns,
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl TraceArgs {
-    fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let system = self.on.strip_prefix(targets::SIMULATED).ok_or_else(|| {
             let on = &self.on;
             CliError::usage(format!(
@@ -135,13 +140,13 @@ impl TraceArgs {
                 "--duration must be above 0; both --duration and --warmup must be at most 60s",
             ));
         }
-        let (set, load, mut method) = self.trial()?;
+        let (set, load, mut method) = self.build_trial()?;
         (method.duration, method.warmup) = (self.duration, self.warmup);
-        let trace = simulator::trace(system, &set, &load, &method, self.seed)?;
+        let trace = simulator::trace_trial(system, &set, &load, &method, self.seed)?;
         self.write(context, &trace, (&set, &load))
     }
 
-    fn trial(&self) -> Result<(LabelledSetting, Workload, Method), CliError> {
+    fn build_trial(&self) -> Result<(LabelledSetting, Workload, Method), CliError> {
         if let Some(file) = &self.plan {
             let text = run::read_text(file)?;
             let plan = run::checked_plan(&file.display().to_string(), &text, None)?;
@@ -179,20 +184,22 @@ impl TraceArgs {
 
     fn write(
         &self,
-        context: &Context,
-        trace: &Trace,
+        context: &CliContext,
+        trace: &PacketTrace,
         (set, load): (&LabelledSetting, &Workload),
     ) -> Result<ExitCode, CliError> {
         fs::create_dir_all(&self.output).map_err(|error| {
             let message = format!("cannot make {}: {error}", self.output.display());
-            CliError::new(crate::exit::Code::Failed, message)
+            CliError::new(crate::exit::ExitReason::Failed, message)
         })?;
         let packets = self.output.join("packets.pcapng");
-        files::replace(&packets, &trace.pcapng())?;
+        files::replace(&packets, &trace.to_pcapng())?;
         let timeline = self.output.join("timeline.json");
-        files::replace(&timeline, trace.timeline().as_bytes())?;
+        files::replace(&timeline, trace.to_timeline().as_bytes())?;
         if trace.is_cut() {
-            output::remark("cut off: later packets are left out; choose a shorter --duration");
+            output::print_remark(
+                "cut off: later packets are left out; choose a shorter --duration",
+            );
         }
         if context.json {
             let document = TraceDocument {
@@ -202,7 +209,7 @@ impl TraceArgs {
                 setting: set.label.clone(),
                 seed: self.seed,
                 duration_ns: self.duration.as_ns(),
-                packets: trace.packets(),
+                packets: trace.packet_count(),
                 is_cut: trace.is_cut(),
                 capture: packets.display().to_string(),
                 timeline: timeline.display().to_string(),
@@ -210,10 +217,10 @@ impl TraceArgs {
             output::print_json(&document)?;
             return Ok(ExitCode::SUCCESS);
         }
-        output::print(&format!(
+        output::print_text(&format!(
             "{}: {} packets\n{}: open it at ui.perfetto.dev\n",
             packets.display(),
-            trace.packets(),
+            trace.packet_count(),
             timeline.display()
         ))?;
         Ok(ExitCode::SUCCESS)

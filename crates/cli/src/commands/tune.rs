@@ -10,7 +10,7 @@ use latput_experiment::simulator::Simulator;
 use latput_experiment::target::FORMS;
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
-use latput_model::Summary;
+use latput_model::ResultsSummary;
 use latput_report::shell_word;
 use latput_trial::Plan;
 use latput_trial::nic::{Nic, PlanSize};
@@ -19,8 +19,8 @@ use latput_units::Nanos;
 
 use crate::command_args::CommandArgs;
 use crate::commands::{check, report, run};
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::factor_args::FactorArgs;
 use crate::live_args::LiveArgs;
 use crate::output;
@@ -121,7 +121,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let (plan, on) = self.plan_and_testbed()?;
         let is_given = plan.is_some();
         let (file, text) = match &plan {
@@ -133,50 +133,50 @@ impl Args {
                 return Err(CliError::usage(message));
             }
             Some(path) => (path.display().to_string(), read_plan(path)?),
-            None if self.factors.is_given() => ("--factor".to_owned(), self.factors.plan()?),
+            None if self.factors.is_given() => ("--factor".to_owned(), self.factors.render_plan()?),
             None if self.live.only_observes() => ("live traffic".to_owned(), OBSERVED.to_owned()),
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),
         };
         let is_made = !is_given && !self.factors.is_given() && !self.live.only_observes();
-        let (mut plan, mut text) = self.prepared(&file, text, !is_given)?;
+        let (mut plan, mut text) = self.prepare_plan(&file, text, !is_given)?;
         files::check(&self.report)?;
-        let (on, prediction) = testbed(on);
+        let (on, prediction) = choose_testbed(on);
         if let Some(prediction) = &prediction {
-            output::remark(prediction);
+            output::print_remark(prediction);
         }
-        let place = self.hosts.named(&on, &plan)?;
+        let place = self.hosts.resolve_testbed(&on, &plan)?;
         let made = is_made.then(|| Path::new(MADE_PLANS));
         let outputs = [self.output.as_path(), &self.report].into_iter().chain(made);
         place.give_up_rights(Some(&plan), &UsedFiles::new([], outputs), context)?;
         if self.check {
-            return self.check(context, (&file, plan), place, is_made);
+            return self.check_run(context, (&file, plan), place, is_made);
         }
         let (mut testbed, mut results_db) = run::open_both(|| place.open(context), &self.output)?;
-        if is_made && let Some(nic) = testbed.nic(&context.stop)? {
-            let file = saved(&nic, &self.made_for(&nic)?)?;
-            (plan, text) = self.prepared(&file, run::read_text(Path::new(&file))?, true)?;
+        if is_made && let Some(nic) = testbed.survey_nic(&context.stop)? {
+            let file = save_plan(&nic, &self.made_for(&nic)?)?;
+            (plan, text) = self.prepare_plan(&file, run::read_text(Path::new(&file))?, true)?;
         }
         testbed.notes.extend(prediction.clone());
         let how = (None, self.quiet.for_plan(&plan));
         let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, how)?;
         drop(testbed); // the lab is gone before anything is told
-        let summary = Summary::from_results(&ended.results);
-        report::print(context, &ended.results, &summary)?;
+        let summary = ResultsSummary::from_results(&ended.results);
+        report::print_report(context, &ended.results, &summary)?;
         if ended.results.is_observed() {
-            output::remark(
+            output::print_remark(
                 "Observed only: nothing was set, and nothing is recommended. To compare settings leave out --observe",
             );
         } else if summary.headline.is_none() {
-            output::remark(&format!(
+            output::print_remark(&format!(
                 "Nothing is recommended: the plan has no goal. `latput report {} --goal latency` judges the same trials (or \
                  throughput, cpu, balanced)",
                 shell_word(&self.output.display().to_string())
             ));
         }
         report::write_html(&self.report, &ended.results, &summary)?;
-        output::remark(&format!("report: {}", self.report.display()));
+        output::print_remark(&format!("report: {}", self.report.display()));
         if let Some(prediction) = &prediction {
-            output::remark(prediction);
+            output::print_remark(prediction);
         }
         run::conclude_with(&ended, &summary, &self.output)
     }
@@ -184,9 +184,9 @@ impl Args {
 
 impl Args {
     /// Checks the run; a plan that would be made for the hosts is made, and not kept.
-    fn check(
+    fn check_run(
         &self,
-        context: &Context,
+        context: &CliContext,
         (file, plan): (&str, Plan),
         place: NamedTestbed<'_>,
         is_made: bool,
@@ -194,27 +194,27 @@ impl Args {
         check::check_results(&self.output)?;
         let testbed = place.open(context)?;
         let (mut name, mut plan) = (file.to_owned(), plan);
-        if is_made && let Some(nic) = testbed.nic(&context.stop)? {
+        if is_made && let Some(nic) = testbed.survey_nic(&context.stop)? {
             name = format!("plan for {} ({})", nic.interface, nic.driver);
-            (plan, _) = self.prepared(&name, self.made_for(&nic)?, true)?;
+            (plan, _) = self.prepare_plan(&name, self.made_for(&nic)?, true)?;
         }
-        check::all(context, &check::PlanToCheck { name: &name, plan: &plan }, &testbed)
+        check::check_run(context, &check::PlanToCheck { name: &name, plan: &plan }, &testbed)
     }
 
     /// A plan for an interface, of as much as the budget has time for, with the command of the flags.
     fn made_for(&self, nic: &Nic) -> Result<String, CliError> {
-        let failed = |why| CliError::new(Code::Failed, why);
+        let failed = |why| CliError::new(ExitReason::Failed, why);
         let is_live = self.live.is_given();
         let mut size = PlanSize::WHOLE;
         let mut all = None;
         loop {
             let made = if is_live { nic.live_plan_of(size) } else { nic.plan_of(size) };
             let made = self.own.in_plan(made.map_err(failed)?)?;
-            let (plan, _) = self.prepared(&nic.interface, made.clone(), true)?;
+            let (plan, _) = self.prepare_plan(&nic.interface, made.clone(), true)?;
             let settings = plan.combinations();
             let all = *all.get_or_insert(settings);
             let runs = PlannedRuns::of_plan(&plan)?;
-            let fits = runs.fits(&plan);
+            let fits = runs.fits_budget(&plan);
             let levels = plan.factors.iter().map(|factor| factor.levels.len()).max().unwrap_or(0);
             if let Some(smaller) = PlanSize::smaller(plan.factors.len(), levels).filter(|_| !fits) {
                 size = smaller;
@@ -223,7 +223,7 @@ impl Args {
             runs.check_budget(&plan)?; // before a plan is saved
             if fits && settings < all {
                 let varied: Vec<String> = plan.factors.iter().map(Factor::name).collect();
-                output::remark(&format!(
+                output::print_remark(&format!(
                     "the budget of {} is enough for {settings} of {all} settings: {} is varied (a longer \
                      --budget varies more)",
                     plan.method.budget.unwrap_or(USUAL_BUDGET),
@@ -235,7 +235,7 @@ impl Args {
     }
 
     /// The plan of this text with the goal and the budget of the flags, and its design; and the text to keep.
-    fn prepared(
+    fn prepare_plan(
         &self,
         file: &str,
         text: String,
@@ -246,8 +246,8 @@ impl Args {
         }
         let mut plan = if self.own.is_given() || self.live.is_given() {
             let mut plan = Plan::parse(file, &text).map_err(latput_experiment::Error::from)?;
-            self.own.replace(&mut plan, is_own_plan)?;
-            self.live.replace(&mut plan, is_own_plan)?;
+            self.own.replace_workloads(&mut plan, is_own_plan)?;
+            self.live.replace_workloads(&mut plan, is_own_plan)?;
             plan.goal = self.goal.clone().or(plan.goal);
             if let Some(goal) = &plan.goal {
                 report::check_goal("goal", goal, &plan.workloads)?;
@@ -257,8 +257,8 @@ impl Args {
             run::checked_plan(file, &text, self.goal.clone())?
         };
         plan.method.budget = self.budget.or(plan.method.budget);
-        self.quiet.beside.apply(&mut plan.method);
-        self.first.apply(&mut plan)?;
+        self.quiet.beside.apply_to_method(&mut plan.method);
+        self.first.apply_to_plan(&mut plan)?;
         choose_design(&mut plan);
         let text = match self.budget {
             None => text,
@@ -316,7 +316,7 @@ pub(crate) fn check_guards(file: &str, plan: &Plan) -> Result<(), CliError> {
 }
 
 /// Saves a plan that was made for the system under test's interface. Returns its file.
-fn saved(nic: &Nic, text: &str) -> Result<String, CliError> {
+fn save_plan(nic: &Nic, text: &str) -> Result<String, CliError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let name: String = nic.interface.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     // Somebody may have edited an earlier one.
@@ -335,12 +335,12 @@ fn saved(nic: &Nic, text: &str) -> Result<String, CliError> {
         CliError::usage(message)
     })?;
     files::replace(Path::new(&file), text.as_bytes())?;
-    output::remark(&format!("plan: {file}, made for {} ({})", nic.interface, nic.driver));
+    output::print_remark(&format!("plan: {file}, made for {} ({})", nic.interface, nic.driver));
     Ok(file)
 }
 
 /// The testbed, and a remark if it is simulated by default.
-fn testbed(on: Option<String>) -> (String, Option<String>) {
+fn choose_testbed(on: Option<String>) -> (String, Option<String>) {
     match on {
         Some(on) => (on, None),
         None if Testbed::may_make_lab() => ("lab".to_owned(), None),
@@ -365,7 +365,7 @@ fn choose_design(plan: &mut Plan) {
     if is_open && can_be_searched && grid > budget {
         plan.method.design = Some(Design::Search);
         plan.method.budget = Some(budget);
-        output::remark(&format!(
+        output::print_remark(&format!(
             "all {settings} settings would take {:.0} min, the budget is {:.0} min: latput searches among them \
              (`design = \"blocks\"` in the plan runs them all)",
             grid.as_secs_f64() / 60.0,
@@ -394,18 +394,18 @@ mod tests {
 
     #[test]
     fn plan_is_searched_where_grid_is_long() {
-        check(PLAN.to_owned(), None);
-        check(format!("{PLAN}budget = \"250s\""), None);
-        check(format!("{PLAN}budget = \"200s\""), Some(Design::Search));
-        check(format!("{PLAN}budget = \"200s\"\ndesign = \"grid\""), Some(Design::Blocks));
-        check(format!("{PLAN}budget = \"200s\"").replace("goal = \"latency\"", ""), None);
-        check(format!("{PLAN}budget = \"200s\"").replace(", 1600, 1700]", "]"), None);
+        check_design(PLAN.to_owned(), None);
+        check_design(format!("{PLAN}budget = \"250s\""), None);
+        check_design(format!("{PLAN}budget = \"200s\""), Some(Design::Search));
+        check_design(format!("{PLAN}budget = \"200s\"\ndesign = \"grid\""), Some(Design::Blocks));
+        check_design(format!("{PLAN}budget = \"200s\"").replace("goal = \"latency\"", ""), None);
+        check_design(format!("{PLAN}budget = \"200s\"").replace(", 1600, 1700]", "]"), None);
         // Nothing said: an hour.
-        check(PLAN.replace("\"2s\"", "\"30s\""), Some(Design::Search));
+        check_design(PLAN.replace("\"2s\"", "\"30s\""), Some(Design::Search));
     }
 
     #[track_caller]
-    fn check(text: String, expected: Option<Design>) {
+    fn check_design(text: String, expected: Option<Design>) {
         let mut plan = Plan::parse("test", &text).unwrap();
         choose_design(&mut plan);
         assert_eq!(plan.method.design, expected);

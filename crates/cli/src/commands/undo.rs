@@ -9,12 +9,12 @@ use latput_knobs::{Checkpoint, CheckpointStore as _, LinkResets, Place, Setting}
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 use latput_units::Nanos;
 
-use crate::commands::change::{self, Changing, LinkResetArgs};
+use crate::commands::change::{self, ChangeTransaction, LinkResetArgs};
 use crate::commands::journal::{ChangeState, Journal, JournalEntry};
 use crate::commands::restore::{self, is_made_by};
 use crate::commands::{set, way_back};
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Take back a change, by default the newest in force.
@@ -49,38 +49,38 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let journal = Journal::read()?;
         for problem in &journal.damaged {
-            output::remark(&format!("latput: left out: {problem}"));
+            output::print_remark(&format!("latput: left out: {problem}"));
         }
-        let entry = self.chosen(&journal)?;
+        let entry = self.choose_entry(&journal)?;
         self.check_maker(entry)?;
         let own = entry.own_part();
         let interface = &entry.change.interface;
         let link_resets = self.resets.link_resets(interface)?;
-        let Planned { changes, others, warnings } = planned(&own, link_resets)?;
+        let PlannedUndo { changes, others, warnings } = plan_undo(&own, link_resets)?;
         let setting: Setting = changes.iter().map(|it| (it.knob, it.to.clone())).collect();
         if !self.of_fleet {
             change::check_connection(interface, &setting, link_resets, self.confirm_within)?;
         }
         for warning in warnings {
-            output::remark(&format!("latput: warning: {interface}: {warning}"));
+            output::print_remark(&format!("latput: warning: {interface}: {warning}"));
         }
         if self.dry_run {
             tell_others(&journal, entry, &others);
             let text = set::changes_text(interface, &changes, "would undo");
-            return Ok(tell(context, entry, (&changes, &text), &others, None));
+            return Ok(print_undone(context, entry, (&changes, &text), &others, None));
         }
         set::warn_of_hidden_state(interface);
-        let mut changing = Changing::begin("undo", link_resets)?;
-        changing.watch(interface, self.confirm_within)?;
-        let (applied, others) = changing.undo(entry.number, &own)?;
-        let kept = changing.keep(context, &applied)?;
-        kept.remark(interface);
+        let mut changing = ChangeTransaction::begin("undo", link_resets)?;
+        changing.start_watcher(interface, self.confirm_within)?;
+        let (applied, others) = changing.undo_entry(entry.number, &own)?;
+        let kept = changing.commit_change(context, &applied)?;
+        kept.print_confirm_reminder(interface);
         tell_others(&journal, entry, &others);
         let text = set::applied_text(interface, &applied, "undid");
-        Ok(tell(context, entry, (&applied.changes, &text), &others, kept.number))
+        Ok(print_undone(context, entry, (&applied.changes, &text), &others, kept.number))
     }
 
     /// Refuses a change that another command made: after a reboot its number may be that of an earlier one.
@@ -90,10 +90,10 @@ impl Args {
         }
         let (number, owner) = (entry.number, entry.change.owner());
         let message = format!("change {number} is not undone: it is of {owner}");
-        Err(CliError::new(Code::Failed, message))
+        Err(CliError::new(ExitReason::Failed, message))
     }
 
-    fn chosen<'j>(&self, journal: &'j Journal) -> Result<&'j JournalEntry, CliError> {
+    fn choose_entry<'j>(&self, journal: &'j Journal) -> Result<&'j JournalEntry, CliError> {
         let Some(number) = self.number else {
             let can_go = |entry: &&JournalEntry| {
                 let is_undo = entry.change.undoes.is_some();
@@ -108,7 +108,7 @@ impl Args {
                          put back those from before {0}",
                         entry.number
                     );
-                    Err(CliError::new(Code::Failed, message))
+                    Err(CliError::new(ExitReason::Failed, message))
                 }
             };
         };
@@ -131,7 +131,7 @@ impl Args {
             }
             ended => format!("it is not in force: {ended}"),
         };
-        Err(CliError::new(Code::Failed, format!("change {number} is not undone: {why}")))
+        Err(CliError::new(ExitReason::Failed, format!("change {number} is not undone: {why}")))
     }
 }
 
@@ -145,32 +145,32 @@ fn nothing_to_undo() -> CliError {
         let names = unfinished.join(", ");
         format!("the change of {names} is unfinished: run `latput restore`")
     };
-    CliError::new(Code::Failed, format!("no change in force can be undone: {why}"))
+    CliError::new(ExitReason::Failed, format!("no change in force can be undone: {why}"))
 }
 
 /// An undo before its first write.
-struct Planned {
+struct PlannedUndo {
     changes: Vec<Change>,
     /// Values that it leaves to others.
     others: Vec<Foreign>,
     warnings: Vec<String>,
 }
 
-fn planned(earlier: &Checkpoint, link_resets: LinkResets) -> Result<Planned, CliError> {
+fn plan_undo(earlier: &Checkpoint, link_resets: LinkResets) -> Result<PlannedUndo, CliError> {
     let kernel = LinuxKernel::open()?;
     let store = FileCheckpoints::new(&host::checkpoints_dir());
     let origin = knobs::Context { link_resets, ..checkpoint::context()? };
     let (changes, others) = transaction::plan_undo(&kernel, &store, &origin, earlier)?;
     let named = way_back::with_its_name_of_now(&kernel, &origin, earlier.clone());
-    let warnings = way_back::warnings(&kernel, &named, &changes);
-    Ok(Planned { changes, others, warnings })
+    let warnings = way_back::restore_warnings(&kernel, &named, &changes);
+    Ok(PlannedUndo { changes, others, warnings })
 }
 
 /// Names the values that stay, with who set them.
 fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
     for value in entry.values.iter().filter(|value| value.is_in_force()) {
         if let Some(later) = entry.superseded.get(&(value.knob, value.place)) {
-            output::remark(&format!(
+            output::print_remark(&format!(
                 "latput: {}: {} ({}) is {}, set again by change {later}; it stays",
                 entry.change.interface, value.knob, value.place, value.written
             ));
@@ -206,7 +206,7 @@ fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
             },
         };
         let interface = &entry.change.interface;
-        output::remark(&format!(
+        output::print_remark(&format!(
             "latput: {interface}: {knob} ({place}) stays {found}, which {who} set. It was {before}, and change {} \
              set {written}",
             entry.number
@@ -214,8 +214,8 @@ fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
     }
 }
 
-fn tell(
-    context: &Context,
+fn print_undone(
+    context: &CliContext,
     entry: &JournalEntry,
     (changes, text): (&[transaction::Change], &str),
     others: &[Foreign],

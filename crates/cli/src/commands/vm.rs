@@ -4,14 +4,14 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::broker::message::Permitted;
+use latput_experiment::broker::message::RunPermissions;
 use latput_experiment::held_guest::HeldGuest;
 use latput_linux::confine::UsedFiles;
 use latput_linux::{confine, files};
-use latput_vm::{Driver, Ended, GuestHost, GuestSpec, HOSTS, Line};
+use latput_vm::{CardDriver, CommandExit, GuestCommand, GuestHost, GuestSpec, HOSTS};
 
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Use a QEMU guest with real drivers.
@@ -81,7 +81,7 @@ struct Attach {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         match self.action {
             Action::Exec(exec) => exec.run(context),
             Action::Attach(attach) => attach.run(),
@@ -94,7 +94,7 @@ impl Args {
                 Ok(ExitCode::SUCCESS)
             }
             Action::Reload { parameters } => {
-                latput_vm::init::reload(&parameters)?;
+                latput_vm::init::reload_driver(&parameters)?;
                 Ok(ExitCode::SUCCESS)
             }
             Action::StepClock { seconds } => {
@@ -113,47 +113,48 @@ impl Args {
 impl Exec {
     /// Boots the guest and runs the command. As root a broker has the guest, and this process gives up its rights before
     /// the guest says anything.
-    fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        let spec = spec(&self.guest)?;
-        let permitted = Permitted { guest: Some(spec), ..Permitted::default() };
+    fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
+        let spec = parse_guest(&self.guest)?;
+        let permitted = RunPermissions { guest: Some(spec), ..RunPermissions::default() };
         context.leave_rights_to_broker(&permitted, &UsedFiles::default())?;
         let guest = HeldGuest::start(spec, &context.stop)?;
         let host = HOSTS.into_iter().find(|host| host.name == self.host);
         let words = host.as_ref().map(GuestHost::exec_words).unwrap_or_default();
         let words = [words, self.command].concat();
-        ended(guest.line(&words)?, &words)
+        relay_streams(guest.start_command(&words)?, &words)
     }
 }
 
 impl Attach {
     /// Finds the line to the guest, and gives up all rights before the guest says anything.
     fn run(self) -> Result<ExitCode, CliError> {
-        let line = Line::open(&self.folder, &self.command)?;
+        let line = GuestCommand::open(&self.folder, &self.command)?;
         confine::give_up_all_but_open_files()?;
-        ended(line, &self.command)
+        relay_streams(line, &self.command)
     }
 }
 
 /// The guest as in `--on`.
-fn spec(name: &str) -> Result<GuestSpec, CliError> {
+fn parse_guest(name: &str) -> Result<GuestSpec, CliError> {
     match name.strip_prefix("vm") {
         Some("") => Ok(GuestSpec::default()),
         Some(rest) if rest.starts_with(':') => Ok(rest[1..].parse()?),
         _ => {
-            let drivers = Driver::ALL.map(|driver| format!("`vm:{}`", driver.name())).join(", ");
+            let drivers =
+                CardDriver::ALL.map(|driver| format!("`vm:{}`", driver.name())).join(", ");
             Err(CliError::usage(format!("`{name}` is not a guest; the guests are {drivers}")))
         }
     }
 }
 
 /// Gives a command in the guest this process's streams, and returns its exit code.
-fn ended(line: Line, words: &[String]) -> Result<ExitCode, CliError> {
+fn relay_streams(line: GuestCommand, words: &[String]) -> Result<ExitCode, CliError> {
     match line.pass_on(io::stdin(), io::stdout(), io::stderr())? {
-        Ended::Code(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))),
-        Ended::Signal(signal) => Err(CliError::new(
-            Code::Failed,
+        CommandExit::Code(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))),
+        CommandExit::Signal(signal) => Err(CliError::new(
+            ExitReason::Failed,
             format!("`{}` was ended by signal {signal}", words.join(" ")),
         )),
-        Ended::Failed(problem) => Err(CliError::new(Code::Failed, problem)),
+        CommandExit::Failed(problem) => Err(CliError::new(ExitReason::Failed, problem)),
     }
 }

@@ -36,9 +36,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::SIGURG;
 
 use self::deadline::{ConfirmDeadline, WatchEnds};
-use self::peer::{Peer, wait_for};
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use self::peer::{PeerWatcher, wait_for};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 
 /// Most time for a maker to put the change back itself if it is told to end together with its
 /// watchers.
@@ -115,7 +115,7 @@ impl Watcher {
             KernelErrorKind::NoInterface => {
                 ApplyError::NoInterface { interface: interface.to_owned() }.into()
             }
-            _ => CliError { code: Code::Failed, error: error.into() },
+            _ => CliError { code: ExitReason::Failed, error: error.into() },
         })?;
         let args = Args {
             interface: interface.to_owned(),
@@ -130,7 +130,7 @@ impl Watcher {
         let started = args.start(Stdio::piped()).map_err(|problem| {
             let message =
                 format!("cannot start the process that would put the change back: {problem}");
-            CliError::new(Code::Failed, message)
+            CliError::new(ExitReason::Failed, message)
         })?;
         if let Some(pipe) = &started.stdin
             && let Err(error) = continue_when_left(pipe)
@@ -153,7 +153,7 @@ impl Watcher {
 
 impl Args {
     /// The words that start a watcher with these arguments.
-    fn words(&self) -> Vec<String> {
+    fn to_args(&self) -> Vec<String> {
         let mut words = vec![
             "watcher".to_owned(),
             format!("--index={}", self.index),
@@ -175,7 +175,7 @@ impl Args {
         // The binary may have been replaced or deleted since this process began.
         let mut command = Command::new("/proc/self/exe");
         command
-            .args(self.words())
+            .args(self.to_args())
             .env("LATPUT_STATE_DIR", state)
             .current_dir("/")
             .stdin(stdin)
@@ -193,20 +193,20 @@ impl Args {
         Err(problem)
     }
 
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        let watch = match self.watch(context) {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
+        let watch = match self.create_deadline(context) {
             Ok(watch) => watch,
             Err(failure) => {
-                say(&format!("{:#}", failure.error));
+                send_line(&format!("{:#}", failure.error));
                 return Err(failure);
             }
         };
-        say(READY);
+        send_line(READY);
         watch.run();
         Ok(ExitCode::SUCCESS)
     }
 
-    fn watch(self, context: &Context) -> Result<ConfirmDeadline<'_>, CliError> {
+    fn create_deadline(self, context: &CliContext) -> Result<ConfirmDeadline<'_>, CliError> {
         // Without the right to, it is as likely to be killed as any other process.
         let _unprotected = std::fs::write("/proc/self/oom_score_adj", NEVER_KILLED);
         let origin = checkpoint::context()?;
@@ -220,14 +220,15 @@ impl Args {
         let _gone_already = kernel.device(&self.interface);
         let change = Checkpoint::new(&maker, &self.interface, device);
         let maker = if self.is_late {
-            Maker::of_start(self.pid, self.pid_start)
+            ChangeMaker::of_start(self.pid, self.pid_start)
         } else {
-            Maker::find(self.pid)?
+            ChangeMaker::from_pid(self.pid)?
         };
         let peer = match self.peer {
-            _ if self.is_late => Peer::none(),
-            Some(pid) => Peer::above(pid),
-            None => Peer::start(&self).map_err(|problem| CliError::new(Code::Failed, problem))?,
+            _ if self.is_late => PeerWatcher::none(),
+            Some(pid) => PeerWatcher::from_parent(pid),
+            None => PeerWatcher::start(&self)
+                .map_err(|problem| CliError::new(ExitReason::Failed, problem))?,
         };
         let ends = WatchEnds { stop: &context.stop, is_settled };
         // Without the right to, its pages may have to be read from a disk.
@@ -238,23 +239,23 @@ impl Args {
 
 /// Sends one line to the starter. Errors are ignored: if the starter is gone, this process matters
 /// all the more.
-fn say(line: &str) {
+fn send_line(line: &str) {
     let mut out = std::io::stdout().lock();
     let _gone = writeln!(out, "{}", line.replace('\n', " ")).and_then(|()| out.flush());
 }
 
 /// The process that makes the change. It alone holds the other end of this process's stdin, and
 /// closes it when it is done.
-struct Maker {
+struct ChangeMaker {
     /// `None` if it had ended before.
     process: Option<OwnedFd>,
     /// Whether it was given the other end; a timer of systemd has none to give.
     has_pipe: bool,
 }
 
-impl Maker {
+impl ChangeMaker {
     /// Finds the maker. While it holds the pipe it is alive, so no other process has its id.
-    fn find(pid: u32) -> Result<Self, CliError> {
+    fn from_pid(pid: u32) -> Result<Self, CliError> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| CliError::usage("--pid is not a process id"))?;
         let process = pidfd_open(pid, PidfdFlags::empty());
@@ -262,7 +263,7 @@ impl Maker {
             return Ok(Self { process: None, has_pipe: true });
         }
         let process = process.map_err(|errno| {
-            CliError::new(Code::Failed, format!("pidfd_open (Linux 5.3 and later): {errno}"))
+            CliError::new(ExitReason::Failed, format!("pidfd_open (Linux 5.3 and later): {errno}"))
         })?;
         Ok(Self { process: Some(process), has_pipe: true })
     }
@@ -282,7 +283,7 @@ impl Maker {
     }
 
     /// Kills it unless it is done; returns whether it did.
-    fn end(&self) -> bool {
+    fn kill_if_running(&self) -> bool {
         let Some(process) = self.process.as_ref().filter(|_| !self.is_done()) else {
             return false;
         };

@@ -43,14 +43,19 @@ pub(super) fn with_others(why: &str, others: &[Foreign]) -> String {
 
 /// Warnings of a way back, in sentences: what it moves along and latput could not put back, and what latput cannot reach. Going
 /// back matters more: the old values are written anyway.
-pub(super) fn warnings(kernel: &LinuxKernel, kept: &Checkpoint, changes: &[Change]) -> Vec<String> {
+pub(super) fn restore_warnings(
+    kernel: &LinuxKernel,
+    kept: &Checkpoint,
+    changes: &[Change],
+) -> Vec<String> {
     let moved = moved_along(kernel, &kept.interface, changes);
-    let lowered = changes.iter().flat_map(|change| lowered(kernel, &kept.interface, change));
-    moved.into_iter().chain(lowered).chain(gone(kernel, kept)).collect()
+    let lowered =
+        changes.iter().flat_map(|change| lowered_mtu_warnings(kernel, &kept.interface, change));
+    moved.into_iter().chain(lowered).chain(gone_interface_warnings(kernel, kept)).collect()
 }
 
 /// Interfaces on this one that were made or raised since the change: theirs goes down with the interface's.
-fn lowered(kernel: &LinuxKernel, interface: &str, change: &Change) -> Vec<String> {
+fn lowered_mtu_warnings(kernel: &LinuxKernel, interface: &str, change: &Change) -> Vec<String> {
     let (Knob::Mtu, Place::Device, Value::Count(to)) = (change.knob, change.place, &change.to)
     else {
         return Vec::new();
@@ -67,7 +72,7 @@ fn lowered(kernel: &LinuxKernel, interface: &str, change: &Change) -> Vec<String
 }
 
 /// Interfaces that lay on this one and are deleted or in another namespace, where their value may still be the change's.
-fn gone(kernel: &LinuxKernel, kept: &Checkpoint) -> Vec<String> {
+fn gone_interface_warnings(kernel: &LinuxKernel, kept: &Checkpoint) -> Vec<String> {
     let sentence = |(at, before): (&(Knob, Place), &Value)| {
         let (knob, place) = at;
         let is_moved = kept.written.0.get(at).is_none_or(|written| written != before);

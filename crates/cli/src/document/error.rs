@@ -65,14 +65,14 @@ impl ErrorDocument {
             message: failure.message(),
             remedy: remedy.to_owned(),
             exit_code: failure.code as u8,
-            left: left(&failure.error),
+            left: left_parts(&failure.error),
         };
         Self { schema: 1, error }
     }
 }
 
 /// Values that an error leaves changed.
-fn left(error: &anyhow::Error) -> Vec<LeftPart> {
+fn left_parts(error: &anyhow::Error) -> Vec<LeftPart> {
     if let Some(CutShort { left, .. }) = error.downcast_ref() {
         return left.iter().map(of_host).collect();
     }
@@ -103,7 +103,7 @@ fn of_host(LeftChanged { host, why, command }: &LeftChanged) -> LeftPart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit::Code;
+    use crate::exit::ExitReason;
 
     #[test]
     fn stranded_hosts_have_their_commands_in_json() {
@@ -121,7 +121,7 @@ mod tests {
         assert!(error.message.contains("interrupted"), "{error:?}");
         let message = "3 of 9 trials are kept".to_owned();
         let error = CutShort { message, left: hosts.clone() }.into();
-        let document = ErrorDocument::from_error(&CliError { code: Code::Stranded, error });
+        let document = ErrorDocument::from_error(&CliError { code: ExitReason::Stranded, error });
         assert_eq!(document.error.left, [of_host(&hosts[0])]);
         assert_eq!(ErrorDocument::from_error(&CliError::usage("no")).error.left, []);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use latput_fleet::FleetHost;
 use latput_fleet::journal::HostEntry;
-use latput_fleet::judge::{Difference, HostState, Judged};
+use latput_fleet::judge::{HostState, JudgedHost, KnobDifference};
 use latput_fleet::twins::TwinDrift;
 use latput_model::PairsSummary;
 use latput_model::pairs::PairsSetting;
@@ -95,9 +95,14 @@ struct FleetValuePart {
 }
 
 impl FleetDocument {
-    pub(crate) fn new(action: &str, judged: &[Judged], values: &[TwinDrift], took: Nanos) -> Self {
+    pub(crate) fn new(
+        action: &str,
+        judged: &[JudgedHost],
+        values: &[TwinDrift],
+        took: Nanos,
+    ) -> Self {
         let mut groups: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
-        for Judged { host, state, .. } in judged {
+        for JudgedHost { host, state, .. } in judged {
             let of_group = groups.entry(host.group.clone()).or_default();
             *of_group.entry(state.name().to_owned()).or_default() += 1;
         }
@@ -115,15 +120,15 @@ impl FleetDocument {
             action: action.to_owned(),
             took_ms: took.as_ns() / 1_000_000,
             groups,
-            hosts: judged.iter().map(host).collect(),
+            hosts: judged.iter().map(host_part).collect(),
             values: values.collect(),
         }
     }
 }
 
-fn host(Judged { host, state, look }: &Judged) -> FleetHostPart {
+fn host_part(JudgedHost { host, state, look }: &JudgedHost) -> FleetHostPart {
     let differences = match state {
-        HostState::Drifted(differences) => differences.iter().map(difference).collect(),
+        HostState::Drifted(differences) => differences.iter().map(difference_part).collect(),
         _ => Vec::new(),
     };
     FleetHostPart {
@@ -132,14 +137,14 @@ fn host(Judged { host, state, look }: &Judged) -> FleetHostPart {
         target: host.reach.clone(),
         interface: host.interface.clone(),
         state: state.name().to_owned(),
-        why: state.why(),
+        why: state.explanation(),
         driver: look.as_ref().map(|found| found.driver.clone()),
         waiting: look.as_ref().and_then(|found| Some(found.waiting.as_ref()?.by.clone())),
         differences,
     }
 }
 
-fn difference(found: &Difference) -> FleetDifference {
+fn difference_part(found: &KnobDifference) -> FleetDifference {
     FleetDifference {
         knob: found.knob.name().to_owned(),
         place: found.place.clone(),

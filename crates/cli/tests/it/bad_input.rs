@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use crate::{Place, Ran, resident_kb, wait_until};
+use crate::{CommandOutput, Place, resident_kb, wait_until};
 
 #[test]
 fn impossible_plan_is_refused_by_line() {
@@ -76,9 +76,10 @@ fn session_link_needs_naming_twice() {
     let Some((card, mtu)) = a_card() else { return };
     let change = format!("mtu={}", mtu - 4);
     let dry = |flags: &[&str], peer: &str| {
-        let mut command = place.command(&[&["set", &card, &change, "--dry-run"], flags].concat());
+        let mut command =
+            place.latput_command(&[&["set", &card, &change, "--dry-run"], flags].concat());
         command.env_remove("SSH_CLIENT").env("SSH_CONNECTION", format!("{peer} 50022 ::1 22"));
-        Ran::from(command.output().unwrap())
+        CommandOutput::from(command.output().unwrap())
     };
     let elsewhere = "127.0.0.1";
     dry(&[], elsewhere)
@@ -92,12 +93,12 @@ fn session_link_needs_naming_twice() {
     // sudo takes the variable out of the environment of latput, and not of those above it.
     let line = format!(
         "env -u SSH_CONNECTION {} set {card} {change} --dry-run --allow-link-reset",
-        crate::latput()
+        crate::latput_path()
     );
     let mut above = std::process::Command::new("sh");
     above.args(["-c", &format!("{line}; exit $?")]);
     above.env_remove("SSH_CLIENT").env("SSH_CONNECTION", format!("{here} 50022 ::1 22"));
-    Ran::from(above.output().unwrap()).expect(1, &["name the interface again", &named]);
+    CommandOutput::from(above.output().unwrap()).expect(1, &["name the interface again", &named]);
 }
 
 /// An interface of this machine with hardware beneath it, and its MTU; says so where there is none.
@@ -163,7 +164,7 @@ fn endless_output_of_far_end_is_bounded() {
 #[track_caller]
 fn check_memory(script: &str, expected: &str) {
     let place = Place::new();
-    place.write("rack.toml", &testbed(script));
+    place.write("rack.toml", &testbed_with_script(script));
     let mut child = place.start(&["measure", "rack.toml", "--workload", "tcp_rr"]);
     let mut most_kb = 0;
     wait_until("the end", || {
@@ -181,7 +182,7 @@ fn agent_tells_a_controller_of_another_version_so() {
     let place = Place::new();
     place.write("open", "{\"open\":{\"schema\":99,\"version\":\"9.9\",\"new\":1}}\n");
     let from = std::fs::File::open(place.path("open")).unwrap();
-    let ran = place.command(&["agent", "--stdio"]).stdin(from).output().unwrap();
+    let ran = place.latput_command(&["agent", "--stdio"]).stdin(from).output().unwrap();
     let said = String::from_utf8(ran.stdout).unwrap();
     assert!(said.contains("\"failed\"") && said.contains("latput 9.9"), "{said}");
 }
@@ -189,7 +190,7 @@ fn agent_tells_a_controller_of_another_version_so() {
 #[test]
 fn unresolved_host_is_a_usage_error() {
     let place = Place::new();
-    place.write("rack.toml", &testbed("cat").replace("127.0.0.2", "no where"));
+    place.write("rack.toml", &testbed_with_script("cat").replace("127.0.0.2", "no where"));
     place
         .run(&["measure", "rack.toml", "--workload", "tcp_rr"])
         .expect(2, &["rack.toml", "host `far`", "`no where`", "does not resolve"]);
@@ -199,16 +200,16 @@ fn unresolved_host_is_a_usage_error() {
 #[track_caller]
 fn check_agent(script: &str, expected: &[&str]) {
     let place = Place::new();
-    place.write("rack.toml", &testbed(script));
+    place.write("rack.toml", &testbed_with_script(script));
     place.run(&["measure", "rack.toml", "--workload", "tcp_rr"]).expect(1, expected);
 }
 
-fn testbed(script: &str) -> String {
+fn testbed_with_script(script: &str) -> String {
     format!(
         "schema = 1\n[host.far]\nrole = \"sut\"\ninterface = \"lo\"\naddress = \"127.0.0.2\"\n\
          latput = \"{}\"\nvia = [\"sh\", \"-c\", '''\n{script}''']\n[host.near]\nrole = \"generator\"\n\
          interface = \"lo\"\naddress = \"127.0.0.1\"\n",
-        crate::latput()
+        crate::latput_path()
     )
 }
 

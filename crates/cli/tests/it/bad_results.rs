@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use crate::{Place, Ran};
+use crate::{CommandOutput, Place};
 
 const PLAN: &str = "schema = 1\nname = \"small\"\ngoal = \"latency\"\n[factors]\nrx-usecs = [0, 50, 100]\n\
                     [[workload]]\nkind = \"tcp_rr\"\n[method]\nduration = \"50ms\"\n\
@@ -22,15 +22,18 @@ const READERS: [&[&str]; 7] = [
 
 #[test]
 fn foreign_results_are_refused_by_every_reader() {
-    let place = place();
-    place.db("kept.db", "PRAGMA wal_checkpoint(TRUNCATE)");
+    let place = place_with_results();
+    place.modify_results("kept.db", "PRAGMA wal_checkpoint(TRUNCATE)");
     let whole = std::fs::read(place.path("kept.db")).unwrap();
     std::fs::write(place.path("sound.db"), &whole).unwrap();
     std::fs::write(place.path("half.db"), &whole[..whole.len() / 2]).unwrap();
     std::fs::write(place.path("other.db"), &whole).unwrap();
-    place.db("other.db", "PRAGMA user_version = 99");
+    place.modify_results("other.db", "PRAGMA user_version = 99");
     std::fs::write(place.path("empty.db"), &whole).unwrap();
-    place.db("empty.db", "UPDATE run SET header = json_set(header, '$.settings', json('[]'))");
+    place.modify_results(
+        "empty.db",
+        "UPDATE run SET header = json_set(header, '$.settings', json('[]'))",
+    );
     for reader in READERS {
         read(&place, reader, "half.db").expect(2, &["half.db", "damaged", ".recover"]);
         read(&place, reader, "other.db")
@@ -41,8 +44,8 @@ fn foreign_results_are_refused_by_every_reader() {
 
 #[test]
 fn run_without_baseline_gives_no_advice() {
-    let place = place();
-    place.db(
+    let place = place_with_results();
+    place.modify_results(
         "kept.db",
         "DELETE FROM figure WHERE trial IN (SELECT id FROM trial WHERE setting = 0);
          DELETE FROM trial WHERE setting = 0",
@@ -70,7 +73,7 @@ fn run_without_baseline_gives_no_advice() {
 
 #[test]
 fn half_report_leaves_results_unchanged() {
-    let place = place();
+    let place = place_with_results();
     place.run(&["report", "kept.db", "--share", "-o", "whole.html"]).expect(0, &[]);
     let whole = std::fs::read_to_string(place.path("whole.html")).unwrap();
     let trials = whole.find("id=\"trials\">").unwrap();
@@ -100,9 +103,9 @@ fn half_report_leaves_results_unchanged() {
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn settings_with_markup_are_all_shown() {
-    let place = place();
+    let place = place_with_results();
     // Setting 0 stays. The others get names that HTML, Markdown and XML would take for their own.
-    place.db(
+    place.modify_results(
         "kept.db",
         "WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < 299),
               named (id, setting) AS (
@@ -130,7 +133,7 @@ fn settings_with_markup_are_all_shown() {
         read(&place, &["history"], "kept.db").expect(0, &[&name]);
     }
     std::fs::copy(place.path("kept.db"), place.path("later.db")).unwrap();
-    place.db("later.db", "UPDATE trial SET started_unix_ms = started_unix_ms + 1");
+    place.modify_results("later.db", "UPDATE trial SET started_unix_ms = started_unix_ms + 1");
     for format in ["table", "markdown", "junit", "ktap", "json"] {
         let compare = ["report", "--compare", "kept.db", "later.db", "--format", format];
         let ran = place.run(&compare);
@@ -143,8 +146,8 @@ fn settings_with_markup_are_all_shown() {
 
 #[test]
 fn thousand_runs_in_one_file_load() {
-    let place = place();
-    place.db(
+    let place = place_with_results();
+    place.modify_results(
         "kept.db",
         "WITH RECURSIVE n (id) AS (SELECT 2 UNION ALL SELECT id + 1 FROM n WHERE id < 1000)
          INSERT INTO run SELECT n.id, started_unix_ms, finished, plan, machine, header FROM run, n;
@@ -164,11 +167,11 @@ fn thousand_runs_in_one_file_load() {
     place.run(&["report", "--compare", "kept.db#1", "kept.db#1000"]).expect(0, &["21 equivalent"]);
 }
 
-fn read(place: &Place, reader: &[&str], file: &str) -> Ran {
+fn read(place: &Place, reader: &[&str], file: &str) -> CommandOutput {
     place.run(&[reader, &[file]].concat())
 }
 
-fn place() -> Place {
+fn place_with_results() -> Place {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
@@ -177,16 +180,16 @@ fn place() -> Place {
 
 impl Place {
     /// Changes a results file as latput never would.
-    fn db(&self, file: &str, sql: &str) {
+    fn modify_results(&self, file: &str, sql: &str) {
         Connection::open(self.path(file)).unwrap().execute_batch(sql).unwrap();
     }
 }
 
 #[test]
 fn comparison_names_differences_beside_settings() {
-    let place = place();
+    let place = place_with_results();
     std::fs::copy(place.path("kept.db"), place.path("later.db")).unwrap();
-    place.db(
+    place.modify_results(
         "later.db",
         "UPDATE trial SET started_unix_ms = started_unix_ms + 86400000;
          UPDATE run SET header = json_set(header, '$.latput_version', '9.9.9',

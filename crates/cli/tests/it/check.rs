@@ -12,7 +12,7 @@ fn check_counts_trials_and_runs_none() {
     let on = ["run", "plan.toml", "--on", "sim:server-10g", "--check"];
     place.run(&on).expect(0, &["2 settings x 1 workload", "10 to 60", "simulated", "can start"]);
     let ran = place.run(&[&on[..], &["--json"]].concat());
-    json::check(CHECK, &ran.expect(0, &[]).out);
+    json::check_schema(CHECK, &ran.expect(0, &[]).out);
     let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((&document["trials_min"], &document["trials_max"]), (&10.into(), &60.into()));
     assert_eq!(document["duration_ns_min"], 22_000_000_000_u64);
@@ -48,9 +48,9 @@ fn check_fails_where_the_run_would() {
     check("vm:foo").expect(2, &["foo"]);
     check("sim:nosuch").expect(2, &["nosuch"]);
     check("nofile.toml").expect(2, &["nofile.toml"]);
-    place.write("gone.toml", &testbed("[\"/nowhere/ssh\"]"));
+    place.write("gone.toml", &testbed_toml("[\"/nowhere/ssh\"]"));
     check("gone.toml").expect(1, &["host `far`", "/nowhere/ssh"]);
-    place.write("old.toml", &testbed("[\"sh\", \"-c\", \"echo hello; cat\"]"));
+    place.write("old.toml", &testbed_toml("[\"sh\", \"-c\", \"echo hello; cat\"]"));
     check("old.toml").expect(1, &["host `far`", "hello"]);
     place.write("text.db", "no database");
     let on = ["run", "plan.toml", "--on", "sim:server-10g", "--check"];
@@ -60,7 +60,7 @@ fn check_fails_where_the_run_would() {
     place.run(&on).expect(2, &["tx-push"]);
 }
 
-fn testbed(via: &str) -> String {
+fn testbed_toml(via: &str) -> String {
     format!(
         "schema = 1\n[host.far]\nrole = \"sut\"\ninterface = \"lo\"\naddress = \"127.0.0.2\"\nvia = {via}\n\
          [host.near]\nrole = \"generator\"\ninterface = \"lo\"\naddress = \"127.0.0.1\"\n"

@@ -64,7 +64,7 @@ const OF_SETTING: &[&[&str]] = &[
     &["export-settings", "kept.db", "--setting", "NONE", "--format", "udev"],
 ];
 
-fn place() -> Place {
+fn place_with_files() -> Place {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     place.write("text", "throughput;latency\n");
@@ -79,7 +79,7 @@ fn place() -> Place {
 
 #[test]
 fn unusable_file_is_wrong_usage() {
-    let place = place();
+    let place = place_with_files();
     for reader in READERS {
         for file in ["nowhere", "folder", "text"] {
             let args: Vec<String> = reader.iter().map(|word| word.replace("FILE", file)).collect();

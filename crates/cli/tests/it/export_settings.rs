@@ -1,6 +1,6 @@
 //! Settings written for the host's own configuration system: of a run, of values, of an interface.
 
-use crate::{Place, Ran, needs_program};
+use crate::{CommandOutput, Place, needs_program};
 
 const PLAN: &str = r#"
 schema = 1
@@ -193,7 +193,7 @@ fn cloud_config_is_valid_with_udev_rules() {
     place.write("user-data", &ran.expect(0, &[]).out);
     let mut schema = std::process::Command::new("cloud-init");
     let schema = schema.args(["schema", "-c", "user-data"]).current_dir(place.path("")).output();
-    let said = Ran::from(schema.unwrap());
+    let said = CommandOutput::from(schema.unwrap());
     said.expect(0, &["Valid "]);
     let read = read_by_ansible(&place, &ran.out);
     let file =
@@ -246,7 +246,7 @@ fn wrong_sources_knobs_and_names_are_refused() {
 
 /// A shell can read what was written; nothing of it is run.
 #[track_caller]
-fn check_shell(place: &Place, script: &Ran) {
+fn check_shell(place: &Place, script: &CommandOutput) {
     place.write("script", &script.out);
     let mut shell = std::process::Command::new("sh");
     let read = shell.args(["-n", "script"]).current_dir(place.path("")).output().unwrap();

@@ -18,7 +18,7 @@ seed = 7
 "#;
 const ON: [&str; 2] = ["--on", "sim:server-10g"];
 
-fn place() -> Place {
+fn place_with_plan() -> Place {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     place
@@ -26,12 +26,12 @@ fn place() -> Place {
 
 #[test]
 fn answer_is_told_and_first_stops_there() {
-    let place = place();
+    let place = place_with_plan();
     let whole = [&["run", "plan.toml", "-o", "whole.db"], &ON[..]].concat();
     place.run(&whole).expect(0, &["proven after 8 trials: stay with ", "16 trials"]);
     let first = [&["run", "plan.toml", "--first", "-o", "first.db"], &ON[..]].concat();
     place.run(&first).expect(0, &["99.83% for each of at most 6 looks", "ended at the first"]);
-    assert_eq!((place.trials("whole.db"), place.trials("first.db")), (16, 8));
+    assert_eq!((place.count_trials("whole.db"), place.count_trials("first.db")), (16, 8));
     // The file alone gives the same answer, at the confidence of the look.
     place.run(&["report", "first.db"]).expect(0, &["Recommended", "99.83%", "8 trials"]);
     place.write("aimless.toml", &PLAN.replace("goal = \"latency\"", ""));
@@ -41,7 +41,7 @@ fn answer_is_told_and_first_stops_there() {
 
 #[test]
 fn short_budget_is_refused_with_the_least() {
-    let place = place();
+    let place = place_with_plan();
     // 16 trials of 55 ms are 880 ms.
     for budget in ["700ms", "0.5s"] {
         let tune = [&["tune", "plan.toml", "--budget", budget], &ON[..]].concat();
@@ -55,7 +55,7 @@ fn short_budget_is_refused_with_the_least() {
 
 #[test]
 fn run_that_compares_nothing_is_no_success() {
-    let place = place();
+    let place = place_with_plan();
     let once = ["--repetitions", "1..1", "-o", "once.db"];
     let run = [&["run", "plan.toml"], &once[..], &ON[..]].concat();
     place.run(&run).expect(6, &["No answer", "Too few runs"]);
@@ -115,7 +115,7 @@ fn unjudged_figure_is_skipped_in_junit() {
 
 #[test]
 fn unproven_fails_where_a_loss_may_hide() {
-    let place = place();
+    let place = place_with_plan();
     let run = [&["run", "plan.toml", "-o", "kept.db"], &ON[..]].concat();
     place.run(&run).expect(0, &[]);
     place.run(&run).expect(0, &[]);

@@ -7,7 +7,7 @@ use latput_testkit::isolate;
 
 use crate::Place;
 use crate::root_uppers::has_uppers;
-use crate::root_whole::{WAITS, sh};
+use crate::root_whole::{WAITS, run_shell};
 
 /// A table that no driver makes by itself, of four queues, and CPUs that none gives.
 const CUSTOM: &str = "ethtool -X c0 weight 4 3 2 1
@@ -20,10 +20,10 @@ const LOOK: &str = "ethtool -x c0; ethtool -l c0; ethtool -g c0; ethtool -c c0; 
 
 #[test]
 fn virtio_rss_and_interrupts_go_back() {
-    let Some(card) = Card::of_driver("virtio_net") else { return };
-    sh("ethtool -L c0 combined 4; ip link set c0 up");
-    sh(CUSTOM);
-    assert!(sh(LOOK).contains("/smp_affinity:2"), "{}", sh(LOOK));
+    let Some(card) = GuestCard::of_driver("virtio_net") else { return };
+    run_shell("ethtool -L c0 combined 4; ip link set c0 up");
+    run_shell(CUSTOM);
+    assert!(run_shell(LOOK).contains("/smp_affinity:2"), "{}", run_shell(LOOK));
     // The driver takes no fewer queues than the table has.
     assert!(!card.goes_back("combined-channels=2"));
     for change in [
@@ -36,7 +36,7 @@ fn virtio_rss_and_interrupts_go_back() {
     ] {
         assert!(card.goes_back(change), "{change}");
     }
-    sh("ethtool -X c0 weight 3 1");
+    run_shell("ethtool -X c0 weight 3 1");
     for change in ["combined-channels=2", "rx-hashing=on", "rx-gro-hw=off"] {
         assert!(card.goes_back(change), "{change}");
     }
@@ -44,32 +44,32 @@ fn virtio_rss_and_interrupts_go_back() {
 
 #[test]
 fn vmxnet3_and_bond_lro_go_back() {
-    let Some(card) = Card::of_driver("vmxnet3") else { return };
-    sh("ip link set c0 up");
+    let Some(card) = GuestCard::of_driver("vmxnet3") else { return };
+    run_shell("ip link set c0 up");
     for change in ["rx-ring=512", "tx-ring=1024", "lro=off", "rx-checksum=off", "mtu=3000"] {
         assert!(card.goes_back(change), "{change}");
     }
     // Off on a bond would be off on its ports, and on again only on the bond.
-    sh(
+    run_shell(
         "ip link add bond0 type bond; ip link set c0 down; ip link set c0 master bond0; ip link set bond0 up",
     );
-    let before = sh("ethtool -k c0; ethtool -k bond0");
+    let before = run_shell("ethtool -k c0; ethtool -k bond0");
     assert!(before.contains("large-receive-offload: on"), "{before}");
     card.place.run(&["set", "bond0", "lro=off"]).expect(1, &["c0 for good"]);
-    assert_eq!(sh("ethtool -k c0; ethtool -k bond0"), before);
-    sh("ip link del bond0");
+    assert_eq!(run_shell("ethtool -k c0; ethtool -k bond0"), before);
+    run_shell("ip link del bond0");
 }
 
 #[test]
 fn igb_rss_and_interrupts_go_back() {
     if has_uppers() && name_of("igb").is_none() {
-        return crate::tell("this QEMU has no igb");
+        return crate::print_note("this QEMU has no igb");
     }
-    let Some(card) = Card::of_driver("igb") else { return };
-    sh("ip link set c0 up");
-    sh(CUSTOM);
-    sh("ethtool -X c0 weight 3 1");
-    assert!(sh(LOOK).contains("/smp_affinity:2"), "{}", sh(LOOK));
+    let Some(card) = GuestCard::of_driver("igb") else { return };
+    run_shell("ip link set c0 up");
+    run_shell(CUSTOM);
+    run_shell("ethtool -X c0 weight 3 1");
+    assert!(run_shell(LOOK).contains("/smp_affinity:2"), "{}", run_shell(LOOK));
     for change in [
         "rx-usecs=20us",
         "rx-ring=512",
@@ -87,10 +87,10 @@ fn igb_rss_and_interrupts_go_back() {
 fn netdevsim_goes_back() {
     let new = "/sys/bus/netdevsim/new_device";
     if has_uppers() && std::fs::write(new, "1 1 4").is_err() {
-        return crate::tell("this kernel has no netdevsim");
+        return crate::print_note("this kernel has no netdevsim");
     }
-    let Some(card) = Card::of_driver("netdevsim") else { return };
-    sh("ip link set c0 up; ethtool -G c0 rx 512 tx 512; ethtool -C c0 rx-usecs 30");
+    let Some(card) = GuestCard::of_driver("netdevsim") else { return };
+    run_shell("ip link set c0 up; ethtool -G c0 rx 512 tx 512; ethtool -C c0 rx-usecs 30");
     for change in [
         "rx-usecs=20us",
         "rx-frames=7",
@@ -105,15 +105,15 @@ fn netdevsim_goes_back() {
 }
 
 /// A card of the guest, called `c0`, in a namespace of the test.
-struct Card {
+struct GuestCard {
     place: Place,
 }
 
-impl Card {
+impl GuestCard {
     /// The card with this driver. `None` outside the guest, which is told.
     fn of_driver(driver: &str) -> Option<Self> {
         if !has_uppers() {
-            crate::tell("skipped: needs the guest of `cargo xtask ci --only uppers`");
+            crate::print_note("skipped: needs the guest of `cargo xtask ci --only uppers`");
             return None;
         }
         let name = name_of(driver);
@@ -129,7 +129,7 @@ impl Card {
 
     /// Makes a change that waits and is put back, and one that is undone. False if the driver refuses it, which changes nothing.
     fn goes_back(&self, change: &str) -> bool {
-        let look = || sh(LOOK);
+        let look = || run_shell(LOOK);
         let before = look();
         let set = ["set", "c0", change, "--allow-link-reset"];
         let set = self.place.run(&[&set[..], &WAITS].concat());
@@ -150,7 +150,7 @@ impl Card {
 
 /// The first interface with a driver.
 fn name_of(driver: &str) -> Option<String> {
-    let found = sh(&format!(
+    let found = run_shell(&format!(
         "cd /sys/class/net && for card in *; do ethtool -i $card | grep -q '^driver: {driver}$' && echo $card; done"
     ));
     found.lines().next().map(str::to_owned)

@@ -14,7 +14,7 @@ const PLAN: &str = "schema = 1\nname = \"small\"\n[factors]\nrx-usecs = [0, 50]\
                     warmup = \"0ms\"\nrepetitions = { min = 2, max = 2 }\n";
 
 /// A folder with a results file.
-fn place() -> Place {
+fn place_with_results() -> Place {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
@@ -23,7 +23,7 @@ fn place() -> Place {
 
 #[test]
 fn no_output_goes_through_a_planted_name() {
-    let place = place();
+    let place = place_with_results();
     place.write("victim", "kept");
     let pipe = place.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -62,14 +62,14 @@ fn no_output_goes_through_a_planted_name() {
 /// The page does not fit into the pipe: the process waits there with what it has left.
 #[test]
 fn command_on_a_strangers_file_keeps_no_right() {
-    let place = place();
+    let place = place_with_results();
     if !is_root(&place) {
         return;
     }
     let (from, to) = std::io::pipe().unwrap();
     rustix::pipe::fcntl_setpipe_size(&to, 4096).unwrap();
     let command = ["report", "kept.db", "--format", "html"];
-    let mut child = place.command(&command).stdout(to).spawn().unwrap();
+    let mut child = place.latput_command(&command).stdout(to).spawn().unwrap();
     let line = |name: &str| {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -105,13 +105,13 @@ fn plans_and_testbeds_have_a_bound() {
 
 #[test]
 fn another_user_can_lock_no_results_file() {
-    let place = place();
+    let place = place_with_results();
     if !is_root(&place) {
         return;
     }
     fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(place.path("kept.db"), Permissions::from_mode(0o644)).unwrap();
-    let mut holder = nobody("exec flock -x \"$0\" sleep 60", &place.path("kept.db"));
+    let mut holder = spawn_as_nobody("exec flock -x \"$0\" sleep 60", &place.path("kept.db"));
     wait_for_lock(&place.path("kept.db"));
     // The name that was once the lock.
     let meta = place.path("kept.db").metadata().unwrap();
@@ -131,13 +131,13 @@ fn other_users_can_lock_no_lab() {
     }
     fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
     let args = ["measure", "lab", "--workload", "tcp_rr", "--repetitions", "1"];
-    let mut command = place.wrapped(&["sh", "-c", "umask 0; exec \"$0\" \"$@\""], &args);
+    let mut command = place.wrapped_command(&["sh", "-c", "umask 0; exec \"$0\" \"$@\""], &args);
     let mut running = command.stdout(Stdio::null()).spawn().unwrap();
     let lock = place.path("state/lab.lock");
     crate::wait_until("the lab's lock", || lock.exists());
     let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
     let modes = (mode(&place.path("state")), mode(&lock));
-    let opened = nobody("exec 2> /dev/null; exec cat \"$0\"", &lock).wait().unwrap();
+    let opened = spawn_as_nobody("exec 2> /dev/null; exec cat \"$0\"", &lock).wait().unwrap();
     assert_eq!(running.wait().unwrap().code(), Some(0));
     assert_eq!(modes, (0o700, 0o600));
     assert!(!opened.success());
@@ -148,7 +148,7 @@ fn is_root(place: &Place) -> bool {
 }
 
 /// Starts a script as nobody, with `path` as its `$0`.
-fn nobody(script: &str, path: &Path) -> Child {
+fn spawn_as_nobody(script: &str, path: &Path) -> Child {
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script];
     Command::new("setpriv").args(nobody).arg(path).spawn().unwrap()
 }

@@ -13,7 +13,7 @@ const HOSTILE: &str = "\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{7f}\u{feff}\u
 #[test]
 fn results_file_full_of_escapes_prints_none() {
     let place = Place::new();
-    place.write("plan.toml", &plan("small"));
+    place.write("plan.toml", &plan_toml("small"));
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
     let db = rusqlite::Connection::open(place.path("kept.db")).unwrap();
     let header: String = db.query_row("SELECT header FROM run", [], |row| row.get(0)).unwrap();
@@ -32,13 +32,13 @@ fn results_file_full_of_escapes_prints_none() {
     db.execute("UPDATE trial SET observation = ?1", [hostile.to_string()]).unwrap();
     drop(db);
     for format in ["table", "html", "csv", "json", "markdown"] {
-        check(&place, &["report", "kept.db", "--format", format], &[0]);
-        check(&place, &["report", "kept.db", "--format", format, "-o", "out"], &[0]);
+        check_printable(&place, &["report", "kept.db", "--format", format], &[0]);
+        check_printable(&place, &["report", "kept.db", "--format", format, "-o", "out"], &[0]);
         assert_printable(&fs::read_to_string(place.path("out")).unwrap());
     }
-    check(&place, &["report", "kept.db", "--list"], &[0]);
-    check(&place, &["report", "kept.db", "--list", "--json"], &[0]);
-    check(&place, &["report", "kept.db", "--compare", "nothing", HOSTILE], &[2]);
+    check_printable(&place, &["report", "kept.db", "--list"], &[0]);
+    check_printable(&place, &["report", "kept.db", "--list", "--json"], &[0]);
+    check_printable(&place, &["report", "kept.db", "--compare", "nothing", HOSTILE], &[2]);
     // Another run of the same plan: its trials began later.
     fs::copy(place.path("kept.db"), place.path("later.db")).unwrap();
     let db = rusqlite::Connection::open(place.path("later.db")).unwrap();
@@ -46,11 +46,11 @@ fn results_file_full_of_escapes_prints_none() {
     drop(db);
     for format in ["table", "markdown", "json", "junit", "ktap"] {
         let args = ["report", "--compare", "kept.db", "later.db", "--format", format];
-        check(&place, &args, &[0]);
+        check_printable(&place, &args, &[0]);
     }
-    check(&place, &["report", "--compare", "kept.db", "kept.db"], &[2]);
+    check_printable(&place, &["report", "--compare", "kept.db", "kept.db"], &[2]);
     for format in ["table", "csv", "json"] {
-        check(&place, &["history", "kept.db", "later.db", "--format", format], &[0]);
+        check_printable(&place, &["history", "kept.db", "later.db", "--format", format], &[0]);
     }
     for command in [
         &["explain", "kept.db"][..],
@@ -59,8 +59,8 @@ fn results_file_full_of_escapes_prints_none() {
         &["export-settings", "kept.db"],
         &["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"],
     ] {
-        check(&place, command, &[0, 1, 2]);
-        check(&place, &[command, &["--json"]].concat(), &[0, 1, 2]);
+        check_printable(&place, command, &[0, 1, 2]);
+        check_printable(&place, &[command, &["--json"]].concat(), &[0, 1, 2]);
     }
 }
 
@@ -70,31 +70,36 @@ fn plans_testbeds_imports_and_arguments_print_none() {
     let escaped = serde_json::to_string(HOSTILE).unwrap();
     let name = escaped.trim_matches('"');
     // TOML's basic strings have JSON's escapes, but for those beyond 16 bits.
-    place.write("plan.toml", &plan(name).replace('\u{7f}', "\\u007f"));
-    check(&place, &["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"], &[2]);
+    place.write("plan.toml", &plan_toml(name).replace('\u{7f}', "\\u007f"));
+    check_printable(&place, &["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"], &[2]);
     place.write(
         "plan.toml",
-        &plan("load")
+        &plan_toml("load")
             .replace("name = \"load\"", &format!("name = \"{name}\""))
             .replace('\u{7f}', "\\u007f"),
     );
-    check(&place, &["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"], &[0, 2]);
-    check(&place, &["tune", "plan.toml", "--on", "sim:server-10g"], &[0, 2]);
-    place.write("wrong.toml", &plan("x").replace("tcp_rr", &name.replace('\u{7f}', "\\u007f")));
-    check(&place, &["run", "wrong.toml"], &[2]);
+    check_printable(
+        &place,
+        &["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"],
+        &[0, 2],
+    );
+    check_printable(&place, &["tune", "plan.toml", "--on", "sim:server-10g"], &[0, 2]);
+    place
+        .write("wrong.toml", &plan_toml("x").replace("tcp_rr", &name.replace('\u{7f}', "\\u007f")));
+    check_printable(&place, &["run", "wrong.toml"], &[2]);
     place.write("raw.toml", HOSTILE);
-    check(&place, &["run", "raw.toml"], &[2]);
-    check(&place, &["run", "plan.toml", "--on", "raw.toml"], &[2]);
-    check(&place, &["run", "plan.toml", "--on", "sim:./raw.toml"], &[2]);
-    check(&place, &["run", &format!("{HOSTILE}.toml")], &[2]);
-    check(&place, &["run", "plan.toml", "--on", HOSTILE], &[2]);
-    check(&place, &["run", "plan.toml", "--on", &format!("sim:{HOSTILE}")], &[1, 2]);
-    check(&place, &["measure", "loopback", "--workload", HOSTILE], &[2]);
-    check(&place, &["show", HOSTILE], &[1, 2]);
-    check(&place, &["set", "lo", &format!("{HOSTILE}=1")], &[1, 2]);
-    check(&place, &["restore", HOSTILE], &[0, 1, 2]);
-    check(&place, &[HOSTILE], &[2]);
-    check(&place, &["report", &format!("--{HOSTILE}")], &[2]);
+    check_printable(&place, &["run", "raw.toml"], &[2]);
+    check_printable(&place, &["run", "plan.toml", "--on", "raw.toml"], &[2]);
+    check_printable(&place, &["run", "plan.toml", "--on", "sim:./raw.toml"], &[2]);
+    check_printable(&place, &["run", &format!("{HOSTILE}.toml")], &[2]);
+    check_printable(&place, &["run", "plan.toml", "--on", HOSTILE], &[2]);
+    check_printable(&place, &["run", "plan.toml", "--on", &format!("sim:{HOSTILE}")], &[1, 2]);
+    check_printable(&place, &["measure", "loopback", "--workload", HOSTILE], &[2]);
+    check_printable(&place, &["show", HOSTILE], &[1, 2]);
+    check_printable(&place, &["set", "lo", &format!("{HOSTILE}=1")], &[1, 2]);
+    check_printable(&place, &["restore", HOSTILE], &[0, 1, 2]);
+    check_printable(&place, &[HOSTILE], &[2]);
+    check_printable(&place, &["report", &format!("--{HOSTILE}")], &[2]);
     place.write("agent.sh", &format!("printf '%s\\n' '{HOSTILE}' >&2; exit 1"));
     place.write(
         "rack.toml",
@@ -102,20 +107,20 @@ fn plans_testbeds_imports_and_arguments_print_none() {
          address = \"127.0.0.1\"\n[host.two]\nrole = \"generator\"\nvia = [\"sh\", \"agent.sh\"]\n\
          interface = \"lo\"\naddress = \"127.0.0.1\"\n",
     );
-    check(&place, &["measure", "rack.toml", "--workload", "tcp_rr"], &[1, 2, 3]);
+    check_printable(&place, &["measure", "rack.toml", "--workload", "tcp_rr"], &[1, 2, 3]);
     let flent = serde_json::json!({
         "version": 4,
         "metadata": { "TITLE": HOSTILE, "NAME": HOSTILE },
         "raw_values": { (format!("TCP upload {HOSTILE}")): [], "TCP upload": [{ "t": 0.0, "val": 1.0 }, { "t": 1.0, "val": 2.0 }] },
     });
     place.write("x.flent", &flent.to_string());
-    check(&place, &["import", "flent", "x.flent", "-o", "flent.db"], &[0]);
-    check(&place, &["report", "flent.db"], &[0]);
+    check_printable(&place, &["import", "flent", "x.flent", "-o", "flent.db"], &[0]);
+    check_printable(&place, &["report", "flent.db"], &[0]);
     place.write("y.flent", &flent.to_string().replace("TCP upload", "TCP nothing"));
-    check(&place, &["import", "flent", "y.flent", "-o", "flent.db"], &[2]);
+    check_printable(&place, &["import", "flent", "y.flent", "-o", "flent.db"], &[2]);
 }
 
-fn plan(name: &str) -> String {
+fn plan_toml(name: &str) -> String {
     format!(
         "schema = 1\nname = \"{name}\"\n[factors]\nrx-usecs = [0, 50]\n[[workload]]\nname = \"=load {name}\"\n\
          kind = \"tcp_rr\"\n[method]\nduration = \"50ms\"\nwarmup = \"0ms\"\n\
@@ -159,7 +164,7 @@ fn find_texts(value: &Value, place: String, places: &mut Vec<String>) {
 }
 
 #[track_caller]
-fn check(place: &Place, args: &[&str], codes: &[i32]) {
+fn check_printable(place: &Place, args: &[&str], codes: &[i32]) {
     let ran = place.run(args);
     assert!(codes.contains(&ran.code.unwrap()), "{args:?}: {ran:#?}");
     assert_printable(&ran.out);

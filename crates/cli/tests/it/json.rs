@@ -23,8 +23,8 @@ fn json_documents_follow_the_results_schema() {
         "kept.db",
         "--json",
     ];
-    check(RESULTS, &place.run(&args).expect(0, &[]).out);
-    check(RESULTS, &place.run(&["report", "kept.db", "--json"]).expect(0, &[]).out);
+    check_schema(RESULTS, &place.run(&args).expect(0, &[]).out);
+    check_schema(RESULTS, &place.run(&["report", "kept.db", "--json"]).expect(0, &[]).out);
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn comparison_is_a_document_of_its_own_schema() {
     let args = ["report", "--compare", "kept.db#1", "kept.db", "--smallest-effect", "5%"];
     place.run(&args).expect(0, &["trans", "equivalent", "compared as two groups"]);
     let with_json = [args.as_slice(), &["--json"]].concat();
-    check(COMPARISON, &place.run(&with_json).expect(0, &[]).out);
+    check_schema(COMPARISON, &place.run(&with_json).expect(0, &[]).out);
     place.run(&["report", "--compare", "kept.db#9", "kept.db"]).expect(2, &["9"]);
     let as_csv = [args.as_slice(), &["--format", "csv"]].concat();
     place.run(&as_csv).expect(0, &["largest_loss_ratio"]);
@@ -62,7 +62,7 @@ fn comparison_of_settings_is_one_document() {
     let compare = ["report", "--compare", "a.db", "b.db", "--fail-on", "worse:20%"];
     let ran = place.run(&[&compare[..], &["--json"]].concat());
     let passed = "The gate passed: none of";
-    check(COMPARISON, &ran.expect(0, &[passed]).out);
+    check_schema(COMPARISON, &ran.expect(0, &[passed]).out);
     let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(document["schema"], 2);
     let pairs = document["comparisons"].as_array().unwrap();
@@ -74,12 +74,12 @@ fn comparison_of_settings_is_one_document() {
     for file in ["c.json", "c.xml", "c.html"] {
         place.run(&[&compare[..], &["-o", file]].concat()).expect(0, &[passed]);
     }
-    check(COMPARISON, &std::fs::read_to_string(place.path("c.json")).unwrap());
+    check_schema(COMPARISON, &std::fs::read_to_string(place.path("c.json")).unwrap());
     // Nothing in common is a document, too.
     let measure = ["measure", "sim:server-10g", "--workload", "tcp_stream", "--repetitions", "2"];
     place.run(&[&measure[..], &["--duration", "50ms", "-o", "c.db"]].concat()).expect(0, &[]);
     let none = ["report", "--compare", "a.db:0us", "c.db:as it is", "--json"];
-    check(COMPARISON, &place.run(&none).expect(0, &["only the first has workload"]).out);
+    check_schema(COMPARISON, &place.run(&none).expect(0, &["only the first has workload"]).out);
 }
 
 /// Two settings of one label may have other values, which only a note tells.
@@ -106,13 +106,13 @@ fn comparison_notes_values_behind_one_label() {
 #[test]
 fn metrics_prints_a_document_of_the_metrics_schema() {
     let place = Place::new();
-    check(METRICS, &place.run(&["metrics", "--json"]).expect(0, &[]).out);
+    check_schema(METRICS, &place.run(&["metrics", "--json"]).expect(0, &[]).out);
 }
 
 #[test]
 fn show_prints_a_document_of_the_show_schema() {
     let place = Place::new();
-    check(SHOW, &place.run(&["show", "lo", "--json"]).expect(0, &[]).out);
+    check_schema(SHOW, &place.run(&["show", "lo", "--json"]).expect(0, &[]).out);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn document_of_another_version_does_not_pass() {
     let text =
         place.run(&["show", "lo", "--json"]).out.replacen("\"schema\": 1", "\"schmea\": 1", 1);
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert!(!validator(SHOW).is_valid(&document));
+    assert!(!compile_schema(SHOW).is_valid(&document));
 }
 
 /// The query of the guide gives the medians that latput has.
@@ -143,16 +143,16 @@ fn guide_sql_gives_median_of_percentiles() {
 }
 
 #[track_caller]
-pub(crate) fn check(schema: &str, text: &str) {
+pub(crate) fn check_schema(schema: &str, text: &str) {
     let document: serde_json::Value = serde_json::from_str(text).unwrap();
-    let errors: Vec<String> = validator(schema)
+    let errors: Vec<String> = compile_schema(schema)
         .iter_errors(&document)
         .map(|error| format!("{}: {error}", error.instance_path()))
         .collect();
     assert!(errors.is_empty(), "{errors:#?}");
 }
 
-fn validator(schema: &str) -> jsonschema::Validator {
+fn compile_schema(schema: &str) -> jsonschema::Validator {
     let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
     jsonschema::validator_for(&schema).unwrap()
 }

@@ -1,6 +1,6 @@
 //! With `--json` errors and remarks are JSON too: stderr is lines of documents, and the error is the last.
 
-use crate::{Place, Ran, json};
+use crate::{CommandOutput, Place, json};
 
 const ERROR: &str = include_str!("../../../../docs/schema/error.json");
 const REMARK: &str = include_str!("../../../../docs/schema/remark.json");
@@ -53,7 +53,7 @@ const WRONG: &[(&[&str], i32, &str)] = &[
 
 #[test]
 fn usage_errors_are_json_in_every_command() {
-    let place = place();
+    let place = place_with_files();
     for (args, code, word) in WRONG {
         let ran = place.run(&[args, &["--json"][..]].concat());
         assert_eq!(ran.code, Some(*code), "{args:?}: {ran:#?}");
@@ -67,14 +67,14 @@ fn usage_errors_are_json_in_every_command() {
 
 #[test]
 fn remarks_are_json_too() {
-    let place = place();
+    let place = place_with_files();
     let run = ["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db", "--json"];
     let ran = place.run(&run);
     ran.expect(0, &["results: run 1 of kept.db"]);
     serde_json::from_str::<serde_json::Value>(&ran.out).unwrap();
     assert!(ran.err.lines().count() > 1, "{}", ran.err);
     for line in ran.err.lines() {
-        json::check(REMARK, line);
+        json::check_schema(REMARK, line);
     }
 }
 
@@ -83,7 +83,7 @@ fn plan_in_json_has_its_text() {
     let place = Place::new();
     for which in ["built-in", "twin"] {
         let ran = place.run(&["plan", which, "--json"]);
-        json::check(PLAN, &ran.expect(0, &[]).out);
+        json::check_schema(PLAN, &ran.expect(0, &[]).out);
         let document: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
         assert_eq!(
             document["toml"].as_str().unwrap().trim(),
@@ -95,18 +95,18 @@ fn plan_in_json_has_its_text() {
 
 /// The error at the end of stderr; the lines before it are remarks.
 #[track_caller]
-fn last_error(ran: &Ran) -> serde_json::Value {
+fn last_error(ran: &CommandOutput) -> serde_json::Value {
     let lines: Vec<&str> = ran.err.lines().collect();
     let (last, remarks) = lines.split_last().unwrap();
     for remark in remarks {
-        json::check(REMARK, remark);
+        json::check_schema(REMARK, remark);
     }
-    json::check(ERROR, last);
+    json::check_schema(ERROR, last);
     let document: serde_json::Value = serde_json::from_str(last).unwrap();
     document["error"].clone()
 }
 
-fn place() -> Place {
+fn place_with_files() -> Place {
     let place = Place::new();
     let plan = "schema = 1\n[[workload]]\nkind = \"tcp_rr\"\n[method]\nrepetitions = { min = 1, max = 1 }\n\
                 duration = \"100ms\"\n";

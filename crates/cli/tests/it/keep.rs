@@ -7,10 +7,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Place, needs_program, tell};
+use crate::{Place, needs_program, print_note};
 
 /// Everything below a folder: type, permissions, owner and bytes of each file.
-pub(crate) fn tree(root: &Path) -> BTreeMap<String, (u32, u32, u32, Vec<u8>)> {
+pub(crate) fn read_tree(root: &Path) -> BTreeMap<String, (u32, u32, u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -29,7 +29,7 @@ pub(crate) fn tree(root: &Path) -> BTreeMap<String, (u32, u32, u32, Vec<u8>)> {
 }
 
 /// A host's folder with these files, `/var/lib` among its folders.
-pub(crate) fn host(files: &[(&str, &str)]) -> Place {
+pub(crate) fn place_with_root(files: &[(&str, &str)]) -> Place {
     let place = Place::new();
     fs::create_dir_all(place.path("root/var/lib")).unwrap();
     for (name, text) in files {
@@ -77,20 +77,20 @@ fn keep_follows_the_managing_program() {
             "include=network-latency",
         ),
     ] {
-        let place = host(&files);
+        let place = place_with_root(&files);
         let root = place.path("root");
-        let before = tree(&root);
+        let before = read_tree(&root);
         let keep = [&["keep", "nic7"], &SET[..], &["--root", "root"]].concat();
         let dry = place.run(&[&keep[..], &["--dry-run"]].concat());
         dry.expect(0, &[why, "+++ b/etc", words]);
-        assert_eq!(tree(&root), before, "a dry run writes nothing");
+        assert_eq!(read_tree(&root), before, "a dry run writes nothing");
         place.run(&keep).expect(2, &["give --yes"]);
-        assert_eq!(tree(&root), before);
+        assert_eq!(read_tree(&root), before);
         let kept = place.run(&[&keep[..], &["--yes"]].concat());
         kept.expect(0, &["it takes effect when this image boots", words]);
         assert_eq!(kept.out, dry.out, "what was shown is what was written");
         for file in written {
-            assert!(root.join(file).is_file(), "{file}: {:?}", tree(&root).keys());
+            assert!(root.join(file).is_file(), "{file}: {:?}", read_tree(&root).keys());
         }
         assert!(fs::read_to_string(root.join(rules)).unwrap().contains("rps_cpus"));
         assert_eq!(
@@ -101,14 +101,14 @@ fn keep_follows_the_managing_program() {
         place
             .run(&["keep", "--remove", "nic7", "--root", "root", "--yes"])
             .expect(0, &["--- a/etc"]);
-        assert_eq!(tree(&root), before);
+        assert_eq!(read_tree(&root), before);
         place.run(&["keep", "--remove", "--root", "root"]).expect(1, &["nothing is kept"]);
     }
 }
 
 #[test]
 fn results_of_simulator_need_interface() {
-    let place = host(&[]);
+    let place = place_with_root(&[]);
     let plan = "schema = 1\ngoal = \"minimize latency_ns_p99\"\n[factors]\nrx-usecs = [50, 0]\n[[workload]]\n\
                 kind = \"tcp_rr\"\n[method]\nrepetitions = { min = 2, max = 2 }\n";
     place.write("plan.toml", plan);
@@ -120,7 +120,7 @@ fn results_of_simulator_need_interface() {
 
 #[test]
 fn check_unit_is_valid_and_removed_last() {
-    let place = host(&[]);
+    let place = place_with_root(&[]);
     let root = place.path("root");
     let unit = root.join("etc/systemd/system/latput-keep-check.service");
     for interface in ["nic7", "nic8"] {
@@ -130,7 +130,7 @@ fn check_unit_is_valid_and_removed_last() {
     let watch = ["keep", "--watch", "--root", "root"];
     place.run(&watch).expect(0, &["systemctl --root=", "enable latput-keep-check.service"]);
     let text = fs::read_to_string(&unit).unwrap();
-    assert!(text.contains(&format!("ExecStart={} keep --check", crate::latput())), "{text}");
+    assert!(text.contains(&format!("ExecStart={} keep --check", crate::latput_path())), "{text}");
     if !needs_program("systemd-analyze") {
         let verified = Command::new("systemd-analyze").arg("verify").arg(&unit).output().unwrap();
         assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");
@@ -148,10 +148,10 @@ fn check_unit_is_valid_and_removed_last() {
 
 #[test]
 fn interrupt_affinity_is_kept_by_a_unit() {
-    let place = host(&[]);
+    let place = place_with_root(&[]);
     let root = place.path("root");
     fs::create_dir_all(root.join("etc/systemd/system/multi-user.target.wants")).unwrap();
-    let before = tree(&root);
+    let before = read_tree(&root);
     let unit = root.join("etc/systemd/system/latput-affinity-nic7.service");
     let enable = "enable latput-affinity-nic7.service";
     for more in [&["mtu=9000"][..], &[]] {
@@ -159,14 +159,14 @@ fn interrupt_affinity_is_kept_by_a_unit() {
             [&["keep", "nic7", "smp-affinity=1"], more, &["--root", "root", "--yes"]].concat();
         place.run(&keep).expect(0, &["systemctl --root=", enable, "irqbalance"]);
         let text = fs::read_to_string(&unit).unwrap();
-        let command = format!("ExecStart={} set nic7 smp-affinity=1\n", crate::latput());
+        let command = format!("ExecStart={} set nic7 smp-affinity=1\n", crate::latput_path());
         assert!(text.contains(&command), "{text}");
         if !needs_program("systemd-analyze") {
             let mut verify = Command::new("systemd-analyze");
             let verified = verify.arg("verify").arg(&unit).output().unwrap();
             assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");
         }
-        let found = checked(&place, 8);
+        let found = check_image(&place, 8);
         let files = found["interfaces"][0]["files"].as_array().unwrap();
         let of_unit = files.iter().find(|file| file["file"].as_str().unwrap().contains("affinity"));
         assert_eq!(of_unit.unwrap()["state"], "not_used", "{found}");
@@ -175,14 +175,14 @@ fn interrupt_affinity_is_kept_by_a_unit() {
         let knob = knobs.iter().find(|knob| knob["name"] == "smp-affinity");
         assert_eq!(knob.unwrap()["file"], file, "{found}");
         place.run(&["keep", "--remove", "--root", "root", "--yes"]).expect(0, &[]);
-        assert_eq!(tree(&root), before);
+        assert_eq!(read_tree(&root), before);
     }
 }
 
 /// A .link file without a word in it would take the place of the one that counts, or have udev warn.
 #[test]
 fn unsupported_setting_is_kept_as_rules() {
-    let place = host(&[]);
+    let place = place_with_root(&[]);
     let keep = ["keep", "nic7", "napi-defer-hard-irqs=100", "gro-flush-timeout=50us"];
     let link = &["--format", "systemd-link"];
     for format in [&[][..], link] {
@@ -201,9 +201,9 @@ fn unsupported_setting_is_kept_as_rules() {
 
 #[test]
 fn second_keep_replaces_first_and_removes_cleanly() {
-    let place = host(&[("etc/netplan/50-cloud.yaml", NETPLAN)]);
+    let place = place_with_root(&[("etc/netplan/50-cloud.yaml", NETPLAN)]);
     let root = place.path("root");
-    let before = tree(&root);
+    let before = read_tree(&root);
     place
         .run(&["keep", "nic7", "mtu=9000", "rx-usecs=50us", "--root", "root", "--yes"])
         .expect(0, &[]);
@@ -214,13 +214,13 @@ fn second_keep_replaces_first_and_removes_cleanly() {
     assert!(!root.join("etc/udev/rules.d/90-latput-nic7.rules").exists(), "no part of the second");
     place.run(&["keep", "--remove", "--root", "root", "--yes"]).expect(0, &[]);
     let after: BTreeMap<_, _> =
-        tree(&root).into_iter().filter(|(name, _)| name != "var/lib/latput").collect();
+        read_tree(&root).into_iter().filter(|(name, _)| name != "var/lib/latput").collect();
     assert_eq!(after, before);
 }
 
 #[test]
 fn edited_file_is_shown_and_left() {
-    let place = host(&[]);
+    let place = place_with_root(&[]);
     let link = place.path("root/etc/systemd/network/10-latput-nic7.link");
     place.run(&["keep", "nic7", "mtu=9000", "--root", "root", "--yes"]).expect(0, &[]);
     let edited = fs::read_to_string(&link).unwrap() + "# mine\n";
@@ -236,7 +236,7 @@ fn edited_file_is_shown_and_left() {
 
 #[test]
 fn nothing_is_written_through_a_symbolic_link() {
-    let place = host(&[]);
+    let place = place_with_root(&[]);
     fs::create_dir_all(place.path("root/etc/systemd")).unwrap();
     fs::create_dir(place.path("outside")).unwrap();
     let keep = ["keep", "nic7", "mtu=9000", "--root", "root", "--yes"];
@@ -255,15 +255,15 @@ fn nothing_is_written_through_a_symbolic_link() {
 /// Links and files that a stranger may have put into an image.
 #[test]
 fn hostile_image_writes_and_reads_nothing_outside() {
-    let place = host(&[]);
+    let place = place_with_root(&[]);
     let records = place.path("root/var/lib/latput/keep");
     fs::create_dir_all(place.path("outside")).unwrap();
     fs::set_permissions(place.path("outside"), PermissionsExt::from_mode(0o755)).unwrap();
     fs::write(place.path("outside/secret"), "[Match]\nName=secret\n").unwrap();
     fs::write(place.path("secret"), "secret\n").unwrap();
-    let before = tree(&place.path("outside"));
+    let before = read_tree(&place.path("outside"));
     let is_as_it_was = |what: &str| {
-        assert_eq!(tree(&place.path("outside")), before, "{what}");
+        assert_eq!(read_tree(&place.path("outside")), before, "{what}");
         let meta = fs::metadata(place.path("outside")).unwrap();
         assert_eq!(meta.mode() & 0o7777, 0o755, "{what}");
         assert!(!place.path("escape").exists() && !place.path("root/escape").exists(), "{what}");
@@ -332,7 +332,7 @@ fn hostile_image_writes_and_reads_nothing_outside() {
 #[test]
 fn kept_link_file_copies_the_images_naming() {
     let written = |files: &[(&str, &str)]| {
-        let place = host(files);
+        let place = place_with_root(files);
         place.run(&["keep", "nic7", "mtu=9000", "--root", "root", "--yes"]).expect(0, &[]);
         fs::read_to_string(place.path("root/etc/systemd/network/10-latput-nic7.link")).unwrap()
     };
@@ -352,16 +352,16 @@ fn kill_between_two_files_is_taken_out() {
     }
     let mut kills = 0;
     for nth in 1..10 {
-        let place = host(&[("etc/netplan/50-cloud.yaml", NETPLAN)]);
+        let place = place_with_root(&[("etc/netplan/50-cloud.yaml", NETPLAN)]);
         let root = place.path("root");
-        let before = tree(&root);
+        let before = read_tree(&root);
         let inject = format!("inject=renameat:signal=KILL:when={nth}");
         let strace = ["strace", "-f", "-o", "/dev/null", "-e", "trace=renameat", "-e", &inject];
         let keep = [&["keep", "nic7"], &SET[..], &["--root", "root", "--yes"]].concat();
-        let ran = place.wrapped(&strace, &keep).output().unwrap();
+        let ran = place.wrapped_command(&strace, &keep).output().unwrap();
         let removed = place.run(&["keep", "--remove", "--root", "root", "--yes"]);
         assert!(matches!(removed.code, Some(0 | 1)), "{removed:#?}");
-        let mut after = tree(&root);
+        let mut after = read_tree(&root);
         // A part of a file whose writer was killed has no name of its own, and is no configuration.
         after.retain(|name, _| !name.starts_with("var/lib/latput") && !name.contains(".part"));
         let folders = |tree: &BTreeMap<String, (u32, u32, u32, Vec<u8>)>| {
@@ -403,7 +403,7 @@ fn netplan_entry_keeps_its_device_type() {
         (named, "  ethernets:\n    id0:\n      mtu: 9000"),
         (flow, "  ethernets:\n    nic7:\n      mtu: 9000"),
     ] {
-        let place = host(&[("etc/netplan/50-cloud.yaml", text)]);
+        let place = place_with_root(&[("etc/netplan/50-cloud.yaml", text)]);
         let root = place.path("root");
         place
             .run(&["keep", "nic7", "mtu=9000", "--root", "root", "--yes"])
@@ -416,7 +416,7 @@ fn netplan_entry_keeps_its_device_type() {
         let ran =
             Command::new("netplan").args(["generate", "--root-dir"]).arg(&root).output().unwrap();
         assert!(ran.status.success(), "{ran:?}");
-        let generated = tree(&root.join("run/systemd/network"));
+        let generated = read_tree(&root.join("run/systemd/network"));
         let has_mtu = |(_, _, _, bytes): &(u32, u32, u32, Vec<u8>)| {
             String::from_utf8_lossy(bytes).contains("MTUBytes=9000")
         };
@@ -427,7 +427,7 @@ fn netplan_entry_keeps_its_device_type() {
     let vxlan =
         "network:\n  version: 2\n  tunnels:\n    nic7: {mode: vxlan, id: 5, remote: 192.0.2.1}\n";
     for (text, file) in [(bond, "netplan"), (vrf, "udev"), (vxlan, "udev")] {
-        let place = host(&[("etc/netplan/50-cloud.yaml", text)]);
+        let place = place_with_root(&[("etc/netplan/50-cloud.yaml", text)]);
         place
             .run(&["keep", "nic7", "mtu=9000", "gro=off", "--root", "root", "--yes"])
             .expect(0, &[]);
@@ -443,7 +443,7 @@ fn netplan_entry_keeps_its_device_type() {
             Command::new("netplan").args(["generate", "--root-dir"]).arg(root).output().unwrap();
         assert!(ran.status.success(), "{ran:?}");
     }
-    host(&[])
+    place_with_root(&[])
         .run(&["keep", "nic7", "mtu=9000", "--root", "root", "--yes", "--format", "netplan"])
         .expect(2, &["no netplan file has nic7", "--format udev"]);
 }
@@ -455,7 +455,7 @@ fn set_name_entry_gets_the_mtu() {
                       \"52:54:00:aa:bb:cc\"\n      set-name: eth7\n      dhcp4: true\n";
     let flow = "network:\n  version: 2\n  ethernets:\n    eth7: {dhcp4: true}\n";
     for (text, id) in [(cloud_init, "id0"), (flow, "eth7")] {
-        let place = host(&[("etc/netplan/50-cloud-init.yaml", text)]);
+        let place = place_with_root(&[("etc/netplan/50-cloud-init.yaml", text)]);
         let keep = ["keep", "eth7", "mtu=9000", "--root", "root", "--dry-run", "--match", "name"];
         let ran = place.run(&keep);
         ran.expect(
@@ -499,7 +499,7 @@ fn tuned_profile_includes_what_is_active() {
             "include=throughput-performance",
         ),
     ] {
-        let place = host(&files);
+        let place = place_with_root(&files);
         place
             .run(&["keep", "nic7", "mtu=9000", "tso=off", "--root", "root", "--yes"])
             .expect(0, &["TuneD is active"]);
@@ -514,7 +514,7 @@ fn tuned_profile_includes_what_is_active() {
 /// systemd's, NetworkManager's, netplan's and udev's own readers, where they are installed.
 #[test]
 fn programs_themselves_accept_the_files() {
-    let place = host(&[("etc/netplan/50-cloud.yaml", NETPLAN)]);
+    let place = place_with_root(&[("etc/netplan/50-cloud.yaml", NETPLAN)]);
     let root = place.path("root");
     let keep = |format: &str| {
         let mut args = vec!["keep", "nic7"];
@@ -539,7 +539,7 @@ fn programs_themselves_accept_the_files() {
         let said = String::from_utf8_lossy(&ran.stderr);
         // `verify` came with systemd 254.
         if said.contains("Unknown command") {
-            tell("skipped: udevadm has no verify");
+            print_note("skipped: udevadm has no verify");
         } else {
             assert!(ran.status.success(), "{ran:?}");
         }
@@ -558,7 +558,7 @@ fn programs_themselves_accept_the_files() {
 }
 
 /// JSON of `keep --check` of an image.
-fn checked(place: &Place, code: i32) -> serde_json::Value {
+fn check_image(place: &Place, code: i32) -> serde_json::Value {
     let ran = place.run(&["--json", "keep", "--check", "--root", "root"]);
     ran.expect(code, &[]);
     serde_json::from_str(&ran.out).unwrap()
@@ -566,15 +566,15 @@ fn checked(place: &Place, code: i32) -> serde_json::Value {
 
 #[test]
 fn image_check_finds_missing_and_changed_files() {
-    let place = host(&[]);
+    let place = place_with_root(&[]);
     let ran = place.run(&["keep", "--check", "--root", "root"]);
     assert_eq!(ran.expect(0, &[]).out, "nothing is kept\n");
     let json = place.run(&["keep", "--check", "--root", "root", "--json"]);
     let document: serde_json::Value = serde_json::from_str(&json.expect(0, &[]).out).unwrap();
     assert_eq!(document["interfaces"], serde_json::json!([]));
     place.run(&[&["keep", "nic7"], &SET[..], &["--root", "root", "--yes"]].concat()).expect(0, &[]);
-    let before = tree(&place.path("root"));
-    let said = checked(&place, 0);
+    let before = read_tree(&place.path("root"));
+    let said = check_image(&place, 0);
     let one = &said["interfaces"][0];
     assert_eq!(said["is_running_system"], false);
     assert!(
@@ -591,7 +591,7 @@ fn image_check_finds_missing_and_changed_files() {
     });
     let busy_poll = kept.find(|(name, ..)| name == "busy-poll").unwrap();
     assert_eq!((&*busy_poll.1, &*busy_poll.2), ("50us", "/etc/sysctl.d/90-latput-nic7.conf"));
-    assert_eq!(tree(&place.path("root")), before, "a check writes nothing");
+    assert_eq!(read_tree(&place.path("root")), before, "a check writes nothing");
     fs::write(place.path("root/etc/udev/rules.d/90-latput-nic7.rules"), "# mine\n").unwrap();
     fs::remove_file(place.path("root/etc/systemd/network/10-latput-nic7.link")).unwrap();
     let ran = place.run(&["keep", "--check", "nic7", "--root", "root"]);
@@ -629,14 +629,14 @@ fn image_check_names_the_file_that_wins() {
             "sets `mtu` too",
         ),
     ] {
-        let place = host(&present);
+        let place = place_with_root(&present);
         place
             .run(&[&["keep", "nic7"], &SET[..], &["--root", "root", "--yes"]].concat())
             .expect(0, &[]);
-        checked(&place, 0);
+        check_image(&place, 0);
         let file = place.path("root").join(rival);
         fs::write(&file, text).unwrap();
-        let said = checked(&place, 8);
+        let said = check_image(&place, 8);
         let files = said["interfaces"][0]["files"].as_array().unwrap();
         let lost: Vec<_> = files.iter().filter(|file| file["state"] == "outranked").collect();
         assert_eq!(lost.len(), 1, "{said:#}");
@@ -645,7 +645,7 @@ fn image_check_names_the_file_that_wins() {
         // The same value, or another interface, takes nothing away.
         fs::write(&file, text.replace("1400", "9000").replace("=0", "=50").replace("nic*", "eth*"))
             .unwrap();
-        checked(&place, 0);
+        check_image(&place, 0);
     }
 }
 
@@ -696,24 +696,24 @@ fn file_that_would_not_count_is_refused() {
             "of other interfaces too (nic*)",
         ),
     ] {
-        let place = host(&files);
-        let before = tree(&place.path("root"));
+        let place = place_with_root(&files);
+        let before = read_tree(&place.path("root"));
         let keep = [&["keep", "nic7"], args, &["--root", "root", "--yes"]].concat();
         place.run(&keep).expect(1, &[why]);
-        assert_eq!(tree(&place.path("root")), before, "{args:?}");
+        assert_eq!(read_tree(&place.path("root")), before, "{args:?}");
     }
     // By itself `keep` takes a udev rule there.
     for file in
         [(netplan, shared), ("etc/systemd/network/20-mine.link", "[Match]\nOriginalName=nic*\n")]
     {
-        let place = host(&[file]);
+        let place = place_with_root(&[file]);
         place
             .run(&["keep", "nic7", "gro=off", "--root", "root", "--yes"])
             .expect(0, &["only one .link file counts"]);
         assert!(place.path("root/etc/udev/rules.d/90-latput-nic7.rules").is_file());
     }
     // Equal values, and files of other interfaces, take nothing away.
-    let place = host(&[
+    let place = place_with_root(&[
         ("etc/systemd/network/05-mine.network", "[Match]\nName=eth*\n[Link]\nMTUBytes=1400\n"),
         ("etc/systemd/network/06-mine.network", "[Match]\nName=nic7\n[Link]\nMTUBytes=9000\n"),
     ]);
@@ -723,7 +723,7 @@ fn file_that_would_not_count_is_refused() {
 /// A record of an earlier latput has no values; the same `keep` again records them.
 #[test]
 fn earlier_record_gets_its_values_by_keep() {
-    let place = host(&[]);
+    let place = place_with_root(&[]);
     let keep = ["keep", "nic7", "mtu=9000", "--root", "root", "--yes"];
     place.run(&keep).expect(0, &[]);
     let record = place.path("root/var/lib/latput/keep/nic7.json");
@@ -732,7 +732,7 @@ fn earlier_record_gets_its_values_by_keep() {
     fs::write(&record, text.to_string()).unwrap();
     place.run(&["keep", "--check", "--root", "root"]).expect(0, &["the record has no values"]);
     place.run(&keep).expect(0, &[]);
-    assert_eq!(checked(&place, 0)["interfaces"][0]["knobs"][0]["kept"], "9000");
+    assert_eq!(check_image(&place, 0)["interfaces"][0]["knobs"][0]["kept"], "9000");
 }
 
 /// Forms of nm-settings-keyfile(5) that people write by hand; NetworkManager's own reader is the judge.
@@ -742,7 +742,7 @@ fn hand_written_keyfile_keeps_its_form() {
                    type = 802-3-ethernet\ninterface-name = nic7\n\n[802-3-ethernet]\n# why\nmtu = 1500\n\n\
                    [ipv4]\nmethod = auto\n";
     let file = "etc/NetworkManager/system-connections/wired.nmconnection";
-    let place = host(&[(file, keyfile)]);
+    let place = place_with_root(&[(file, keyfile)]);
     let keep = ["keep", "nic7", "mtu=9000", "rx-usecs=50us", "--root", "root", "--yes"];
     place.run(&keep).expect(0, &["NetworkManager manages nic7 by"]);
     let kept = fs::read_to_string(place.path("root").join(file)).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::keep::{KEYFILE, host, tree};
+use crate::keep::{KEYFILE, place_with_root, read_tree};
 
 /// Each case has the files of a host, the command, and what it says.
 #[test]
@@ -39,11 +39,11 @@ fn value_overridden_by_other_program_is_refused() {
             "runs `ethtool -C` too",
         ),
     ] {
-        let place = host(&[(file, text)]);
-        let before = tree(&place.path("root"));
+        let place = place_with_root(&[(file, text)]);
+        let before = read_tree(&place.path("root"));
         let keep = [&["keep", "nic7"], words, &["--root", "root", "--yes"]].concat();
         place.run(&keep).expect(1, &[why]);
-        assert_eq!(tree(&place.path("root")), before, "{words:?}");
+        assert_eq!(read_tree(&place.path("root")), before, "{words:?}");
     }
 }
 
@@ -51,19 +51,19 @@ fn value_overridden_by_other_program_is_refused() {
 #[test]
 fn keep_that_fails_midway_changes_nothing() {
     let connection = "etc/NetworkManager/system-connections/wired.nmconnection";
-    let place = host(&[(connection, KEYFILE)]);
+    let place = place_with_root(&[(connection, KEYFILE)]);
     let root = place.path("root");
     fs::create_dir_all(root.join("etc/udev/rules.d/90-latput-nic7.rules")).unwrap();
-    let before = tree(&root);
+    let before = read_tree(&root);
     let keep = ["keep", "nic7", "mtu=9000", "rps-cpus=0", "--root", "root", "--yes"];
     place.run(&keep).expect(1, &["90-latput-nic7.rules"]);
-    assert_eq!(tree(&root), before);
+    assert_eq!(read_tree(&root), before);
     place.run(&["keep", "--check", "--root", "root"]).expect(0, &["nothing is kept"]);
 }
 
 #[test]
 fn second_keep_at_once_is_refused() {
-    let place = host(&[]);
+    let place = place_with_root(&[]);
     let root = fs::File::open(place.path("root")).unwrap();
     root.lock().unwrap();
     let keep = ["keep", "nic7", "mtu=9000", "--root", "root", "--yes"];
@@ -75,7 +75,7 @@ fn second_keep_at_once_is_refused() {
 
 #[test]
 fn knob_of_host_is_kept_once() {
-    let place = host(&[]);
+    let place = place_with_root(&[]);
     let keep = |interface: &str, value: &str| {
         place.run(&["keep", interface, value, "--root", "root", "--yes"])
     };
@@ -91,7 +91,8 @@ fn knob_of_host_is_kept_once() {
 
 #[test]
 fn unused_unit_or_profile_has_exit_code() {
-    let place = host(&[("etc/tuned/active_profile", "mine\n"), ("etc/systemd/system.conf", "")]);
+    let place =
+        place_with_root(&[("etc/tuned/active_profile", "mine\n"), ("etc/systemd/system.conf", "")]);
     let keep = ["keep", "nic7", "gro=off", "smp-affinity=0", "--root", "root", "--yes"];
     place.run(&keep).expect(0, &[]);
     let words = ["TuneD's active profile is `mine`", "runs only once enabled"];

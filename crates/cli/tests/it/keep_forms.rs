@@ -16,8 +16,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
 use serde_json::{Value, json};
 
-use crate::keep::{host, tree};
-use crate::{Place, Ran, needs_program};
+use crate::keep::{place_with_root, read_tree};
+use crate::{CommandOutput, Place, needs_program};
 
 /// Configurations that are tried of each kind. Each takes some processes.
 const CASES: u32 = 24;
@@ -47,7 +47,7 @@ const KNOBS: &[(&str, &[&str])] = &[
 ];
 
 /// A setting: some knobs, each with one of its values.
-fn settings() -> impl Strategy<Value = BTreeMap<&'static str, &'static str>> {
+fn any_setting() -> impl Strategy<Value = BTreeMap<&'static str, &'static str>> {
     let chosen = subsequence(KNOBS, 1..=7);
     (chosen, any::<[Index; 7]>()).prop_map(|(knobs, at)| {
         knobs.into_iter().zip(at).map(|((knob, values), at)| (knob, *at.get(values))).collect()
@@ -55,7 +55,7 @@ fn settings() -> impl Strategy<Value = BTreeMap<&'static str, &'static str>> {
 }
 
 /// Runs `keep` for an interface of the folder `root`.
-fn keep(place: &Place, interface: &str, setting: &BTreeMap<&str, &str>) -> Ran {
+fn run_keep(place: &Place, interface: &str, setting: &BTreeMap<&str, &str>) -> CommandOutput {
     let words: Vec<String> =
         setting.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
     let mut args = vec!["keep", interface, "--root", "root", "--yes"];
@@ -86,7 +86,7 @@ fn kept_in_force(place: &Place, folder: &str) -> BTreeMap<String, (String, Strin
 /// Each knob is in a file or was said not to be, and those of a format's own file are returned.
 fn kept_in(
     place: &Place,
-    ran: &Ran,
+    ran: &CommandOutput,
     setting: &BTreeMap<&'static str, &'static str>,
     folder: &str,
 ) -> BTreeMap<&'static str, &'static str> {
@@ -101,7 +101,7 @@ fn kept_in(
 }
 
 /// The lines `key=value` of an INI file, by section and key; of a key that is there twice both.
-fn pairs(text: &str) -> BTreeMap<(String, String), Vec<String>> {
+fn parse_ini(text: &str) -> BTreeMap<(String, String), Vec<String>> {
     let mut section = String::new();
     let mut found: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
@@ -146,7 +146,7 @@ struct NetplanTree {
     later_mtu: Option<u32>,
 }
 
-fn trees() -> impl Strategy<Value = NetplanTree> {
+fn any_netplan_tree() -> impl Strategy<Value = NetplanTree> {
     let renderers = select(&[None, None, Some("NetworkManager"), Some("networkd")]);
     let mtu = proptest::option::of((select(&[1400, 1500]), any::<bool>()));
     let later = proptest::option::weighted(0.2, select(&[1400, 1500]));
@@ -162,7 +162,7 @@ fn trees() -> impl Strategy<Value = NetplanTree> {
 
 impl NetplanTree {
     /// The files with their texts.
-    fn files(&self) -> Vec<(&'static str, String)> {
+    fn render_files(&self) -> Vec<(&'static str, String)> {
         let (device_type, id, definition, _) = self.device;
         let mut definition: Value = serde_json::from_str(definition).unwrap();
         let mut more = Vec::new();
@@ -179,29 +179,31 @@ impl NetplanTree {
             network["renderer"] = renderer.into();
         }
         let base = ("etc/netplan/50-site.yaml", json!({ "network": network }));
-        let text = |value: &Value| if self.is_flow { value.to_string() } else { block(value, 0) };
+        let text =
+            |value: &Value| if self.is_flow { value.to_string() } else { render_yaml(value, 0) };
         [base].into_iter().chain(more).map(|(name, value)| (name, text(&value))).collect()
     }
 }
 
 /// A document as people write it, with quoted keys.
-fn block(value: &Value, depth: usize) -> String {
+fn render_yaml(value: &Value, depth: usize) -> String {
     let indent = "  ".repeat(depth);
     let Some(entries) = value.as_object().filter(|entries| !entries.is_empty()) else {
         return format!(" {value}\n");
     };
-    let lines =
-        entries.iter().map(|(key, below)| format!("{indent}\"{key}\":{}", block(below, depth + 1)));
+    let lines = entries
+        .iter()
+        .map(|(key, below)| format!("{indent}\"{key}\":{}", render_yaml(below, depth + 1)));
     let start = if depth == 0 { "# by hand\n" } else { "\n" };
     format!("{start}{}", lines.collect::<String>())
 }
 
 /// Files that netplan generates from those below `root`; `None` where it refuses them.
-fn generated(root: &Path) -> Option<String> {
+fn generate_netplan(root: &Path) -> Option<String> {
     let _none = fs::remove_dir_all(root.join("run"));
     let ran = Command::new("netplan").args(["generate", "--root-dir"]).arg(root).output().unwrap();
     ran.status.success().then(|| {
-        let files = tree(&root.join("run"));
+        let files = read_tree(&root.join("run"));
         let texts =
             files.iter().filter(|(name, _)| !name.contains("eno1") && !name.contains("udev"));
         texts.map(|(_, (.., bytes))| String::from_utf8_lossy(bytes)).collect()
@@ -220,7 +222,7 @@ fn generated_values(text: &str, knob: &str) -> Vec<String> {
         "tx-checksum" => &["TransmitChecksumOffload"],
         other => panic!("netplan has no {other}"),
     };
-    let found = pairs(text).into_iter().filter(|((_, key), _)| keys.contains(&key.as_str()));
+    let found = parse_ini(text).into_iter().filter(|((_, key), _)| keys.contains(&key.as_str()));
     found.flat_map(|(_, values)| values).collect()
 }
 
@@ -228,32 +230,32 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn netplan_generates_what_was_asked(tree_of in trees(), setting in settings()) {
+    fn netplan_generates_what_was_asked(tree_of in any_netplan_tree(), setting in any_setting()) {
         if needs_program("netplan") {
             return Ok(());
         }
-        let files = tree_of.files();
-        let place = host(&files.iter().map(|(name, text)| (*name, text.as_str())).collect::<Vec<_>>());
+        let files = tree_of.render_files();
+        let place = place_with_root(&files.iter().map(|(name, text)| (*name, text.as_str())).collect::<Vec<_>>());
         let root = place.path("root");
-        prop_assume!(generated(&root).is_some());
-        let before = tree(&root.join("etc"));
-        let ran = keep(&place, "nic7", &setting);
+        prop_assume!(generate_netplan(&root).is_some());
+        let before = read_tree(&root.join("etc"));
+        let ran = run_keep(&place, "nic7", &setting);
         let is_lost = |mtu: u32| setting.get("mtu").is_some_and(|asked| **asked != mtu.to_string());
         if tree_of.later_mtu.is_some_and(is_lost) {
             ran.expect(1, &["95-later.yaml sorts later and sets `mtu` too"]);
-            prop_assert_eq!(tree(&root.join("etc")), before);
+            prop_assert_eq!(read_tree(&root.join("etc")), before);
             return Ok(());
         }
         ran.expect(0, &[]);
         let own = kept_in(&place, &ran, &setting, "/etc/netplan/");
         prop_assert!(own.contains_key("mtu") || !setting.contains_key("mtu") || !tree_of.device.3);
-        let text = generated(&root).expect("netplan accepts what was written");
+        let text = generate_netplan(&root).expect("netplan accepts what was written");
         for (knob, value) in own {
             let wanted = match value { "on" => "true", "off" => "false", other => other };
             let found = generated_values(&text, knob);
             prop_assert!(!found.is_empty() && found.iter().all(|it| it == wanted), "{}: {:?}\n{}", knob, found, text);
         }
         place.run(&["keep", "--remove", "--root", "root", "--yes"]).expect(0, &[]);
-        prop_assert_eq!(tree(&root.join("etc")), before);
+        prop_assert_eq!(read_tree(&root.join("etc")), before);
     }
 }

@@ -33,14 +33,14 @@ pub(crate) const METRICS_PORT: u16 = 7001;
 
 impl RequestTraffic {
     /// Starts a server at `address`, which `server` has, and four clients in `client`: names of pinned namespaces.
-    pub(crate) fn between(client: &str, server: &str, address: &'static str) -> Self {
+    pub(crate) fn start_between(client: &str, server: &str, address: &'static str) -> Self {
         let [stop, pause] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         let (endpoint, requests) = (Arc::new(AtomicU64::new(COUNTS)), Arc::new(AtomicU64::new(0)));
-        let listener = bound(server, (address, PORT));
-        let metrics = bound(server, (address, METRICS_PORT));
+        let listener = bind_listener(server, (address, PORT));
+        let metrics = bind_listener(server, (address, METRICS_PORT));
         let mut threads = Vec::new();
         let serving = (Arc::clone(&stop), Arc::clone(&requests));
-        threads.push(thread::spawn(move || serve(&listener, &serving.0, &serving.1)));
+        threads.push(thread::spawn(move || serve_requests(&listener, &serving.0, &serving.1)));
         let telling = (Arc::clone(&stop), Arc::clone(&endpoint));
         let counted = Arc::clone(&requests);
         threads
@@ -50,13 +50,13 @@ impl RequestTraffic {
             let connect = || TcpStream::connect((address, PORT)).unwrap();
             let stream = client.run_in(connect).unwrap();
             let (stop, pause) = (Arc::clone(&stop), Arc::clone(&pause));
-            threads.push(thread::spawn(move || ask(stream, &stop, &pause)));
+            threads.push(thread::spawn(move || send_requests(stream, &stop, &pause)));
         }
         Self { stop, pause, endpoint, requests, threads }
     }
 
     /// Tells the number of requests again and again, in a way of the test's own.
-    pub(crate) fn tell(&mut self, mut how: impl FnMut(u64) + Send + 'static) {
+    pub(crate) fn publish_requests(&mut self, mut how: impl FnMut(u64) + Send + 'static) {
         let (stop, requests) = (Arc::clone(&self.stop), Arc::clone(&self.requests));
         self.threads.push(thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {
@@ -74,7 +74,7 @@ impl Drop for RequestTraffic {
     }
 }
 
-fn bound(server: &str, at: (&str, u16)) -> TcpListener {
+fn bind_listener(server: &str, at: (&str, u16)) -> TcpListener {
     let server = Namespace::open_pinned(server).unwrap();
     let listener = server.run_in(|| TcpListener::bind(at).unwrap()).unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -82,7 +82,7 @@ fn bound(server: &str, at: (&str, u16)) -> TcpListener {
 }
 
 /// The connections that come, one by one, until `stop`.
-fn accepted<'a>(
+fn accept_connections<'a>(
     listener: &'a TcpListener,
     stop: &'a AtomicBool,
 ) -> impl Iterator<Item = TcpStream> + 'a {
@@ -97,9 +97,9 @@ fn accepted<'a>(
     })
 }
 
-fn serve(listener: &TcpListener, stop: &AtomicBool, requests: &AtomicU64) {
+fn serve_requests(listener: &TcpListener, stop: &AtomicBool, requests: &AtomicU64) {
     thread::scope(|scope| {
-        for mut stream in accepted(listener, stop) {
+        for mut stream in accept_connections(listener, stop) {
             stream.set_nonblocking(false).unwrap();
             stream.set_nodelay(true).unwrap();
             scope.spawn(move || {
@@ -114,7 +114,7 @@ fn serve(listener: &TcpListener, stop: &AtomicBool, requests: &AtomicU64) {
 }
 
 /// Some 200 requests per second and connection, each after the answer to the one before.
-fn ask(mut stream: TcpStream, stop: &AtomicBool, pause: &AtomicBool) {
+fn send_requests(mut stream: TcpStream, stop: &AtomicBool, pause: &AtomicBool) {
     stream.set_nodelay(true).unwrap();
     let mut buffer = [7; 200];
     while !stop.load(Ordering::Relaxed) {

@@ -2,23 +2,23 @@
 
 use latput_testkit::needs_root;
 
-use crate::{Place, Ran, descendants_of, needs_program, resident_kb, wait_until};
+use crate::{CommandOutput, Place, descendants_of, needs_program, resident_kb, wait_until};
 
 const QUICK: [&str; 8] =
     ["--duration", "200ms", "--warmup", "50ms", "--repetitions", "2..3", "--confidence", "95%"];
 
 #[test]
 fn every_workload_kind_is_measured() {
-    check(&["tcp_rr"], &["tcp_rr"]);
-    check(&["tcp_rr", "burst=16"], &["tcp_rr burst=16"]);
-    check(&["tcp_stream"], &["tcp_stream"]);
-    check(&["udp_stream", "rate=50Mbps"], &["udp_stream"]);
-    check(&["tcp_crr"], &["tcp_crr"]);
-    check(&["tcp_maerts"], &["tcp_maerts"]);
-    check(&["tcp_bidir", "connections=2"], &["tcp_bidir connections=2"]);
-    check(&["udp_rr"], &["udp_rr"]);
-    check(&["fetch", "object_bytes=65536"], &["fetch"]);
-    check(&["rpc_read"], &["rpc_read", "rate", "latency", "CPU", "trust"]);
+    check_workload(&["tcp_rr"], &["tcp_rr"]);
+    check_workload(&["tcp_rr", "burst=16"], &["tcp_rr burst=16"]);
+    check_workload(&["tcp_stream"], &["tcp_stream"]);
+    check_workload(&["udp_stream", "rate=50Mbps"], &["udp_stream"]);
+    check_workload(&["tcp_crr"], &["tcp_crr"]);
+    check_workload(&["tcp_maerts"], &["tcp_maerts"]);
+    check_workload(&["tcp_bidir", "connections=2"], &["tcp_bidir connections=2"]);
+    check_workload(&["udp_rr"], &["udp_rr"]);
+    check_workload(&["fetch", "object_bytes=65536"], &["fetch"]);
+    check_workload(&["rpc_read"], &["rpc_read", "rate", "latency", "CPU", "trust"]);
 }
 
 /// Eight byte kept of each transaction would be a MB and more here.
@@ -49,11 +49,11 @@ fn width_of_tables_is_that_of_the_environment() {
     place.run(&["run", "plan.toml", "--on", "sim:server-10g"]).expect(0, &[]);
     let longest = |columns: &str| {
         let output = place
-            .command(&["report", "latput-results.db"])
+            .latput_command(&["report", "latput-results.db"])
             .env("COLUMNS", columns)
             .output()
             .unwrap();
-        let text = Ran::from(output).expect(0, &["tcp_rr"]).out.clone();
+        let text = CommandOutput::from(output).expect(0, &["tcp_rr"]).out.clone();
         let table = text.lines().skip_while(|line| !line.contains("tcp_rr -")).take(5);
         table.map(|line| line.chars().count()).max()
     };
@@ -69,11 +69,11 @@ fn echo_without_privilege_is_not_permitted() {
     let place = Place::new();
     let inside = ["unshare", "--net", "sh", "-c", "ip link set lo up; exec \"$@\"", "sh"];
     let args = [&["measure", "loopback", "--workload", "ping"], &QUICK[..]].concat();
-    let may = place.wrapped(&inside, &args).output().unwrap();
-    Ran::from(may).expect(0, &["ping"]);
+    let may = place.wrapped_command(&inside, &args).output().unwrap();
+    CommandOutput::from(may).expect(0, &["ping"]);
     let inside = [&inside[..], &["setpriv", "--bounding-set=-net_raw"]].concat();
-    let may_not = place.wrapped(&inside, &args).output().unwrap();
-    Ran::from(may_not).expect(3, &["no permission for ICMP echo", "CAP_NET_RAW"]);
+    let may_not = place.wrapped_command(&inside, &args).output().unwrap();
+    CommandOutput::from(may_not).expect(3, &["no permission for ICMP echo", "CAP_NET_RAW"]);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn runs_are_saved_only_where_told() {
     assert_eq!(std::fs::read_dir(place.path("")).unwrap().count(), 0);
     args.extend(["-o", "kept.db"]);
     place.run(&args).expect(0, &["kept.db"]);
-    assert!(place.trials("kept.db") >= 2);
+    assert!(place.count_trials("kept.db") >= 2);
     place.run(&["report", "kept.db"]).expect(0, &["tcp_rr"]);
     place.run(&["report", "kept.db", "--list"]).expect(0, &["complete", "measure tcp_rr"]);
     let csv = place.run(&["report", "kept.db", "--format", "csv"]);
@@ -108,7 +108,7 @@ fn intervals_are_told_while_a_run_goes_on() {
 }
 
 #[track_caller]
-fn check(workload: &[&str], expected: &[&str]) {
+fn check_workload(workload: &[&str], expected: &[&str]) {
     let mut args = vec!["measure", "loopback", "--workload"];
     args.extend(workload);
     args.extend(QUICK);

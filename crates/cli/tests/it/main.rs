@@ -92,7 +92,7 @@ use std::time::{Duration, Instant};
 pub(crate) use latput_testkit::needs_program;
 
 /// The binary that is tested: cargo's, or the one that `LATPUT_TESTED` names, as in CI, whose optimised one costs less time.
-pub(crate) fn latput() -> &'static str {
+pub(crate) fn latput_path() -> &'static str {
     static BINARY: LazyLock<String> = LazyLock::new(|| {
         std::env::var("LATPUT_TESTED").unwrap_or_else(|_| env!("CARGO_BIN_EXE_latput").to_owned())
     });
@@ -106,7 +106,7 @@ pub(crate) struct Place {
 
 /// Output and exit code of a command that has ended.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -126,14 +126,14 @@ impl Place {
     }
 
     /// The binary with arguments, to be started here.
-    pub(crate) fn command(&self, args: &[&str]) -> Command {
-        self.wrapped(&[], args)
+    pub(crate) fn latput_command(&self, args: &[&str]) -> Command {
+        self.wrapped_command(&[], args)
     }
 
     /// The same behind another program, such as `strace`.
-    pub(crate) fn wrapped(&self, before: &[&str], args: &[&str]) -> Command {
+    pub(crate) fn wrapped_command(&self, before: &[&str], args: &[&str]) -> Command {
         let mut words = before.to_vec();
-        words.push(latput());
+        words.push(latput_path());
         words.extend(args);
         // Tests run beside each other: hosts are never quiet, and a trial that other tests disturb would not count.
         let asks = ["tune", "run", "search", "measure"];
@@ -156,38 +156,38 @@ impl Place {
         command
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Ran {
-        Ran::from(self.command(args).output().unwrap())
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::from(self.latput_command(args).output().unwrap())
     }
 
     /// The same with a variable of the environment.
-    pub(crate) fn run_with(&self, (name, value): (&str, &str), args: &[&str]) -> Ran {
-        Ran::from(self.command(args).env(name, value).output().unwrap())
+    pub(crate) fn run_with(&self, (name, value): (&str, &str), args: &[&str]) -> CommandOutput {
+        CommandOutput::from(self.latput_command(args).env(name, value).output().unwrap())
     }
 
     /// Runs as nobody where the test itself is root.
-    pub(crate) fn run_without_root(&self, args: &[&str]) -> Ran {
+    pub(crate) fn run_without_root(&self, args: &[&str]) -> CommandOutput {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(self.path(""), mode).unwrap();
         let is_root = self.path("").metadata().unwrap().uid() == 0;
         let nobody = ["setpriv", "--reuid", "65534", "--clear-groups", "--bounding-set=-all"];
         let before = if is_root { nobody.as_slice() } else { &[] };
-        Ran::from(self.wrapped(before, args).output().unwrap())
+        CommandOutput::from(self.wrapped_command(before, args).output().unwrap())
     }
 
     /// Starts the binary with its output kept in files.
     pub(crate) fn start(&self, args: &[&str]) -> Child {
         let to = |name: &str| std::fs::File::create(self.path(name)).unwrap();
-        self.command(args).stdout(to("stdout")).stderr(to("stderr")).spawn().unwrap()
+        self.latput_command(args).stdout(to("stdout")).stderr(to("stderr")).spawn().unwrap()
     }
 
     /// The document of a results file.
-    pub(crate) fn report(&self, file: &str) -> serde_json::Value {
+    pub(crate) fn report_json(&self, file: &str) -> serde_json::Value {
         serde_json::from_str(&self.run(&["report", file, "--json"]).expect(0, &[]).out).unwrap()
     }
 
     /// Trials that a results file holds; none while there is no readable file.
-    pub(crate) fn trials(&self, file: &str) -> i64 {
+    pub(crate) fn count_trials(&self, file: &str) -> i64 {
         rusqlite::Connection::open_with_flags(
             self.path(file),
             rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE,
@@ -197,7 +197,7 @@ impl Place {
     }
 }
 
-impl From<Output> for Ran {
+impl From<Output> for CommandOutput {
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code(),
@@ -207,7 +207,7 @@ impl From<Output> for Ran {
     }
 }
 
-impl Ran {
+impl CommandOutput {
     /// The command ended with `code`, and what it said holds every one of `words`.
     #[track_caller]
     pub(crate) fn expect(&self, code: i32, words: &[&str]) -> &Self {
@@ -223,11 +223,11 @@ impl Ran {
 /// Runs a program, which must succeed.
 pub(crate) fn run_program(words: &[&str]) {
     let ran = Command::new(words[0]).args(&words[1..]).output().unwrap();
-    Ran::from(ran).expect(0, &[]);
+    CommandOutput::from(ran).expect(0, &[]);
 }
 
 /// Prints a measured figure, which is worth reading also where the test passes.
-pub(crate) fn tell(text: &str) {
+pub(crate) fn print_note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -253,12 +253,12 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Ends a process at once, as a crash would.
-pub(crate) fn kill(pid: u32) {
+pub(crate) fn kill_pid(pid: u32) {
     Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
 }
 
 /// Asks a process to end, as Ctrl-C does.
-pub(crate) fn interrupt(pid: u32) {
+pub(crate) fn interrupt_pid(pid: u32) {
     Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
 }
 

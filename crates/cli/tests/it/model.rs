@@ -39,13 +39,13 @@ fn simulated_costs_are_recovered_from_rows() {
     let place = Place::new();
     place.write("plan.toml", COSTS);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
-    let document = fit(&place, &["model", "fit", "kept.db", "--json"]);
-    let sut = host(&document, "sut");
+    let document = fit_model(&place, &["model", "fit", "kept.db", "--json"]);
+    let sut = find_host(&document, "sut");
     // Costs of data/systems/server-10g.toml. A datagram costs its place in the ring, the stack and user code; an
     // interrupt its poll, the wake-up that follows it and one receive call.
-    check(sut, "byte", 60.0 / 1024.0);
-    check(sut, "packet", 250.0 + 350.0 + 200.0);
-    check(sut, "interrupt", 800.0 + 200.0 + 900.0 + 300.0);
+    check_cost(sut, "byte", 60.0 / 1024.0);
+    check_cost(sut, "packet", 250.0 + 350.0 + 200.0);
+    check_cost(sut, "interrupt", 800.0 + 200.0 + 900.0 + 300.0);
     assert!(sut["error_ratio_p90"].as_f64().unwrap() < 0.03, "{sut}");
     let words = place.run(&["model", "fit", "kept.db"]);
     words.expect(0, &["per byte", "condition number", "they vary with the interrupts"]);
@@ -61,10 +61,10 @@ fn plan_without_variation_names_each_term() {
     let load = "[[workload]]\nkind = \"udp_stream\"\nrate = \"300Mbps\"\n";
     place.write("plan.toml", &format!("{head}{load}[method]{tail}"));
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
-    let document = fit(&place, &["model", "fit", "kept.db", "--json"]);
+    let document = fit_model(&place, &["model", "fit", "kept.db", "--json"]);
     // Today's `rx-usecs` differs from the level that is left, so that knob varies already.
     let vary = ["mtu", "mtu", "gro-flush-timeout", "gro-flush-timeout", "rate"];
-    for (term, vary) in host(&document, "sut")["terms"].as_array().unwrap().iter().zip(vary) {
+    for (term, vary) in find_host(&document, "sut")["terms"].as_array().unwrap().iter().zip(vary) {
         assert!(term["cost_ns"].is_null(), "{term}");
         assert!(term["vary"].as_str().unwrap().contains(vary), "{term}");
     }
@@ -85,20 +85,20 @@ fn costless_results_are_refused_by_name() {
 }
 
 /// The document of a fit, which its schema takes.
-fn fit(place: &Place, args: &[&str]) -> Value {
+fn fit_model(place: &Place, args: &[&str]) -> Value {
     let text = place.run(args).expect(0, &[]).out.clone();
-    crate::json::check(include_str!("../../../../docs/schema/fit.json"), &text);
+    crate::json::check_schema(include_str!("../../../../docs/schema/fit.json"), &text);
     serde_json::from_str(&text).unwrap()
 }
 
-fn host<'a>(document: &'a Value, role: &str) -> &'a Value {
+fn find_host<'a>(document: &'a Value, role: &str) -> &'a Value {
     let hosts = document["hosts"].as_array().unwrap();
     hosts.iter().find(|host| host["role"] == role).unwrap()
 }
 
 /// The cost of a term is within 15% of `wanted`.
 #[track_caller]
-fn check(host: &Value, term: &str, wanted: f64) {
+fn check_cost(host: &Value, term: &str, wanted: f64) {
     let terms = host["terms"].as_array().unwrap();
     let found = terms.iter().find(|found| found["term"] == term).unwrap();
     let Some(cost) = found["cost_ns"].as_f64() else { panic!("{found}") };
@@ -125,7 +125,7 @@ fn simulated_round_trip_is_explained() {
         ],
     );
     let text = place.run(&[&args[..], &["--json"]].concat()).expect(0, &[]).out.clone();
-    crate::json::check(include_str!("../../../../docs/schema/explain.json"), &text);
+    crate::json::check_schema(include_str!("../../../../docs/schema/explain.json"), &text);
     let document: Value = serde_json::from_str(&text).unwrap();
     let cells = document["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 2, "{text}");
@@ -173,7 +173,7 @@ fn twin_predicts_uncalibrated_cells() {
     place.run(&calibrate).expect(0, &["interrupt", "90%", "combinations", "sim:found.toml"]);
     run("built-in.toml", "sim:./truth.toml", "truth.db");
     run("built-in.toml", "sim:found.toml", "found.db");
-    let (truth, found) = (rates(&place, "truth.db"), rates(&place, "found.db"));
+    let (truth, found) = (read_rates(&place, "truth.db"), read_rates(&place, "found.db"));
     assert_eq!(truth.len(), 20);
     let error = |(a, b): (&f64, &f64)| (b / a - 1.0).abs();
     let mut errors: Vec<f64> = truth.iter().zip(&found).map(error).collect();
@@ -190,7 +190,7 @@ fn predicted_beside_measured(place: &Place) {
         ["beside sim:", "Kendall tau", "rate: off by at most", "in nine of ten", "today (0us)*"];
     place.run(&beside).expect(0, &words);
     let text = place.run(&[&beside[..], &["--json"]].concat()).expect(0, &[]).out.clone();
-    crate::json::check(include_str!("../../../../docs/schema/prediction.json"), &text);
+    crate::json::check_schema(include_str!("../../../../docs/schema/prediction.json"), &text);
     let document: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(document["errors"][0]["cells"], 19, "{text}");
     place.run(&[&beside[..], &["-o", "both.html"]].concat()).expect(0, &[]);
@@ -206,7 +206,7 @@ fn predicted_beside_measured(place: &Place) {
 }
 
 /// The rate of every cell in the order of workloads and settings.
-fn rates(place: &Place, file: &str) -> Vec<f64> {
+fn read_rates(place: &Place, file: &str) -> Vec<f64> {
     let db = rusqlite::Connection::open(place.path(file)).unwrap();
     let query = "SELECT figure.value FROM figure JOIN trial ON trial.id = figure.trial \
                  WHERE metric IN ('transactions_per_s', 'throughput_bps') ORDER BY workload, setting";

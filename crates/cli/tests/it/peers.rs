@@ -3,8 +3,8 @@
 use std::process::{Command, Stdio};
 
 use crate::{
-    Place, assert_no_capability, descendants_of, interrupt, is_gone, json, kill, needs_program,
-    status_of, wait_until,
+    Place, assert_no_capability, descendants_of, interrupt_pid, is_gone, json, kill_pid,
+    needs_program, status_of, wait_until,
 };
 
 const IPERF3: &str = r#"{"start":{"connecting_to":{"host":"192.0.2.7"},"version":"iperf 3.12",
@@ -71,9 +71,9 @@ fn unmodified_iperf3_server_is_measured() {
 }
 
 /// An iperf3 server; ended with the test.
-struct Server(std::process::Child, u16);
+struct IperfServer(std::process::Child, u16);
 
-impl Server {
+impl IperfServer {
     fn start() -> Option<Self> {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new("iperf3");
@@ -87,7 +87,7 @@ impl Server {
     }
 
     /// The inodes of the sockets at the other ends of its connections.
-    fn clients(&self) -> Vec<String> {
+    fn client_sockets(&self) -> Vec<String> {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
         let to_it = format!("0100007F:{:04X}", self.1);
         let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -96,14 +96,14 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for IperfServer {
     fn drop(&mut self) {
         let _ended = self.0.kill().and_then(|()| self.0.wait());
     }
 }
 
 /// Whether a process has one of these sockets open.
-fn holds(pid: u32, sockets: &[String]) -> bool {
+fn has_socket(pid: u32, sockets: &[String]) -> bool {
     let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
     links.into_iter().any(|link| sockets.iter().any(|socket| link.as_os_str() == socket.as_str()))
@@ -111,7 +111,7 @@ fn holds(pid: u32, sockets: &[String]) -> bool {
 
 #[test]
 fn peer_client_has_no_rights() {
-    let Some(server) = Server::start() else {
+    let Some(server) = IperfServer::start() else {
         println!("skipped: iperf3 is not installed");
         return;
     };
@@ -122,9 +122,10 @@ fn peer_client_has_no_rights() {
         let run = place.start(&args);
         let mut ends = (Vec::new(), 0);
         wait_until("the traffic", || {
-            let sockets = server.clients();
+            let sockets = server.client_sockets();
             let all = [vec![run.id()], descendants_of(run.id())].concat();
-            let holders: Vec<u32> = all.into_iter().filter(|&pid| holds(pid, &sockets)).collect();
+            let holders: Vec<u32> =
+                all.into_iter().filter(|&pid| has_socket(pid, &sockets)).collect();
             let has_one = sockets.len() >= 2 && holders.len() == 1;
             ends = (descendants_of(run.id()), holders.first().copied().unwrap_or(0));
             has_one
@@ -133,7 +134,7 @@ fn peer_client_has_no_rights() {
     };
     let all_gone = |pids: &[u32]| {
         wait_until("every process to end", || {
-            server.clients().is_empty() && pids.iter().all(|pid| is_gone(*pid))
+            server.client_sockets().is_empty() && pids.iter().all(|pid| is_gone(*pid))
         });
     };
     let said = || std::fs::read_to_string(place.path("stderr")).unwrap();
@@ -142,19 +143,19 @@ fn peer_client_has_no_rights() {
     assert_ne!(speaker, run.id());
     assert_no_capability(speaker);
     assert!(!status_of(speaker, "Uid:").split(' ').any(|user| user == "0"));
-    kill(speaker);
+    kill_pid(speaker);
     assert_eq!(run.wait().unwrap().code(), Some(1));
     assert!(said().contains("host `generator`"), "{}", said());
     all_gone(&others);
 
     let (mut run, (others, _)) = begin();
-    interrupt(run.id());
+    interrupt_pid(run.id());
     assert_eq!(run.wait().unwrap().code(), Some(1));
     assert!(said().contains("interrupted"), "{}", said());
     all_gone(&others);
 
     let (mut run, (others, _)) = begin();
-    kill(run.id());
+    kill_pid(run.id());
     run.wait().unwrap();
     all_gone(&others);
 }
@@ -352,7 +353,7 @@ fn flent_folder_has_manifest_and_every_setting() {
             .expect(0, &["all.flent", "manifest.json"]);
     }
     let manifest = std::fs::read_to_string(place.path("all.flent/manifest.json")).unwrap();
-    json::check(include_str!("../../../../docs/schema/flent-manifest.json"), &manifest);
+    json::check_schema(include_str!("../../../../docs/schema/flent-manifest.json"), &manifest);
     let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
     let files = manifest["files"].as_array().unwrap();
     assert_eq!(files.len(), 4, "{manifest}");

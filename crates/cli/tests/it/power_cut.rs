@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use latput_units::Rng;
+use latput_units::SeededRng;
 
-use crate::disk::{Call, Disk, Left, STRACE, calls, lay_out};
-use crate::{Place, Ran, needs_program, tell};
+use crate::disk::{Disk, FileCall, Left, STRACE, lay_out, parse_calls};
+use crate::{CommandOutput, Place, needs_program, print_note};
 
 const PLAN: &str = r#"
 schema = 1
@@ -30,14 +30,15 @@ const KEEP: [&str; 7] =
 
 /// The files that a cut may leave, each once, with the index of the call before which it came. `torn` disks are tried after
 /// each call.
-fn cuts(calls: &[Call], folder: &Path, torn: usize) -> Vec<(usize, Left)> {
-    let mut rng = Rng::from_seed(20_261_125);
+fn possible_cuts(calls: &[FileCall], folder: &Path, torn: usize) -> Vec<(usize, Left)> {
+    let mut rng = SeededRng::from_seed(20_261_125);
     let mut seen = BTreeSet::new();
     let mut cuts = Vec::new();
     for end in 0..=calls.len() {
-        let disk = Disk::after(&calls[..end], folder);
-        let torn: Vec<_> = (0..torn).map(|_| disk.left(folder, Some(&mut rng))).collect();
-        for left in [disk.left(folder, None)].into_iter().chain(torn) {
+        let disk = Disk::from_calls(&calls[..end], folder);
+        let torn: Vec<_> =
+            (0..torn).map(|_| disk.files_after_cut(folder, Some(&mut rng))).collect();
+        for left in [disk.files_after_cut(folder, None)].into_iter().chain(torn) {
             if seen.insert(left.clone()) {
                 cuts.push((end, left));
             }
@@ -47,10 +48,10 @@ fn cuts(calls: &[Call], folder: &Path, torn: usize) -> Vec<(usize, Left)> {
 }
 
 /// Runs a command under strace; its calls below `folder`.
-fn traced(place: &Place, words: &[&str], folder: &Path) -> Vec<Call> {
-    let ran = Ran::from(place.wrapped(&STRACE, words).output().unwrap());
+fn trace_calls(place: &Place, words: &[&str], folder: &Path) -> Vec<FileCall> {
+    let ran = CommandOutput::from(place.wrapped_command(&STRACE, words).output().unwrap());
     assert_eq!(ran.code, Some(0), "{ran:#?}");
-    calls(&fs::read_to_string(place.path("calls")).unwrap(), folder)
+    parse_calls(&fs::read_to_string(place.path("calls")).unwrap(), folder)
 }
 
 #[test]
@@ -62,7 +63,7 @@ fn reported_trial_survives_power_cut() {
     place.write("plan.toml", PLAN);
     fs::create_dir(place.path("disk")).unwrap();
     let folder = place.path("disk").canonicalize().unwrap();
-    let calls = traced(&place, &RUN, &folder);
+    let calls = trace_calls(&place, &RUN, &folder);
     // But for the third column, the time of the start.
     let csv = |place: &Place| -> Vec<String> {
         let ran = place.run(&["report", "disk/results.db", "--format", "csv"]);
@@ -75,12 +76,12 @@ fn reported_trial_survives_power_cut() {
         .collect()
     };
     let whole = csv(&place);
-    let cuts = cuts(&calls, &folder, 2);
+    let cuts = possible_cuts(&calls, &folder, 2);
     let (mut kept, mut resumed) = (BTreeMap::new(), 0);
     for (end, left) in &cuts {
         lay_out(left, &folder);
-        let told = calls[..*end].iter().filter_map(told).max().unwrap_or(0);
-        let trials = place.trials("disk/results.db");
+        let told = calls[..*end].iter().filter_map(reported_trials).max().unwrap_or(0);
+        let trials = place.count_trials("disk/results.db");
         assert!(trials >= told, "call {end}: {trials} trials are there, and {told} were told of");
         *kept.entry(trials).or_insert(0) += 1;
         // The same command resumes: every third time, since it takes the longest.
@@ -90,7 +91,7 @@ fn reported_trial_survives_power_cut() {
             resumed += 1;
         }
     }
-    tell(&format!(
+    print_note(&format!(
         "{} calls, {} disks, {resumed} resumed; by trials kept: {kept:?}",
         calls.len(),
         cuts.len()
@@ -99,8 +100,8 @@ fn reported_trial_survives_power_cut() {
 }
 
 /// Trials that people were told of: `3/6 trials, ...`.
-fn told(call: &Call) -> Option<i64> {
-    let Call::Tell(text) = call else { return None };
+fn reported_trials(call: &FileCall) -> Option<i64> {
+    let FileCall::Tell(text) = call else { return None };
     text.split_once("/6 trials")?.0.parse().ok()
 }
 
@@ -114,19 +115,19 @@ fn configuration_is_whole_and_removable() {
     fs::create_dir_all(place.path("disk/var/lib")).unwrap();
     let folder = place.path("disk").canonicalize().unwrap();
     let before = ["etc", "etc/systemd", "etc/systemd/network", "var", "var/lib"]
-        .map(|it| Call::MakeFolder(folder.join(it)));
+        .map(|it| FileCall::MakeFolder(folder.join(it)));
     let synced = ["", "etc", "etc/systemd", "var"]
-        .map(|it| Call::Sync(folder.join(it).components().collect()));
-    let mut calls_of_keep: Vec<Call> = before.into_iter().chain(synced).collect();
+        .map(|it| FileCall::Sync(folder.join(it).components().collect()));
+    let mut calls_of_keep: Vec<FileCall> = before.into_iter().chain(synced).collect();
     let begun = calls_of_keep.len();
-    calls_of_keep.extend(traced(&place, &[&KEEP[..], &["--yes"]].concat(), &folder));
-    let last = Disk::after(&calls_of_keep, &folder).left(&folder, None);
+    calls_of_keep.extend(trace_calls(&place, &[&KEEP[..], &["--yes"]].concat(), &folder));
+    let last = Disk::from_calls(&calls_of_keep, &folder).files_after_cut(&folder, None);
     let is_configuration = |path: &Path| path.starts_with("etc") && !is_part(path);
     let whole: BTreeMap<&PathBuf, &Option<Vec<u8>>> =
         last.iter().filter(|(path, bytes)| is_configuration(path) && bytes.is_some()).collect();
     assert!(whole.len() >= 2, "what was told of is on the disk: {:?}", last.keys());
     let mut removed = 0;
-    for (end, left) in cuts(&calls_of_keep, &folder, 8) {
+    for (end, left) in possible_cuts(&calls_of_keep, &folder, 8) {
         if end < begun {
             continue;
         }
@@ -153,7 +154,7 @@ fn configuration_is_whole_and_removable() {
         }
         removed += 1;
     }
-    tell(&format!(
+    print_note(&format!(
         "{} calls, {removed} configurations taken out again",
         calls_of_keep.len() - begun
     ));

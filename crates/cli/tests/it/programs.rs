@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::{children_of, kill, wait_until};
+use crate::{children_of, kill_pid, wait_until};
 
 /// `latput program --stdio`, with this test as its controller.
-struct Runner {
+struct ProgramRunner {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
-impl Runner {
+impl ProgramRunner {
     fn start() -> Self {
-        let mut child = Command::new(crate::latput())
+        let mut child = Command::new(crate::latput_path())
             .args(["program", "--stdio"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -29,24 +29,25 @@ impl Runner {
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut runner = Self { child, input, output };
-        runner
-            .send(&json!({"open": {"schema": 3, "version": "test", "lease": 60_000_000_000_u64}}));
-        assert_ne!(runner.answer()["opened"], Value::Null);
+        runner.send_request(
+            &json!({"open": {"schema": 3, "version": "test", "lease": 60_000_000_000_u64}}),
+        );
+        assert_ne!(runner.read_answer()["opened"], Value::Null);
         runner
     }
 
-    fn send(&mut self, request: &Value) {
+    fn send_request(&mut self, request: &Value) {
         writeln!(self.input.as_mut().unwrap(), "{request}").unwrap();
     }
 
-    fn answer(&mut self) -> Value {
+    fn read_answer(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
     /// Starts a program; `more` replaces fields of the request.
-    fn launch(&mut self, words: &[&str], more: &Value) {
+    fn start_program(&mut self, words: &[&str], more: &Value) {
         let program =
             json!({"words": words, "environment": {}, "folder": null, "user": null, "cpus": null});
         let mut start = json!({"id": 1, "at": null, "program": program, "timeout": null, "files": [],
@@ -54,13 +55,13 @@ impl Runner {
         for (name, value) in more.as_object().unwrap() {
             start[name] = value.clone();
         }
-        self.send(&json!({"start": start}));
+        self.send_request(&json!({"start": start}));
     }
 
     /// The end of the program.
-    fn ended(&mut self) -> Value {
+    fn wait_for_end(&mut self) -> Value {
         loop {
-            let ended = &self.answer()["ended"];
+            let ended = &self.read_answer()["ended"];
             if !ended.is_null() {
                 return ended["ended"].clone();
             }
@@ -69,21 +70,21 @@ impl Runner {
 
     fn run(words: &[&str], more: &Value) -> Value {
         let mut runner = Self::start();
-        runner.launch(words, more);
-        runner.ended()
+        runner.start_program(words, more);
+        runner.wait_for_end()
     }
 
     /// Waits until the program runs.
-    fn started(&mut self) {
-        let answer = self.answer();
+    fn wait_for_start(&mut self) {
+        let answer = self.read_answer();
         assert!(answer["started"].is_object(), "{answer}");
     }
 
     fn is_ready(&mut self, ready: &Value, within_ms: u64) -> Value {
         let wait = json!({"id": 1, "ready": ready, "within": within_ms * 1_000_000});
-        self.send(&json!({"await_ready": wait}));
+        self.send_request(&json!({"await_ready": wait}));
         loop {
-            let answer = self.answer();
+            let answer = self.read_answer();
             if answer["started"].is_null() && answer["ended"].is_null() {
                 return answer;
             }
@@ -91,7 +92,7 @@ impl Runner {
     }
 }
 
-impl Drop for Runner {
+impl Drop for ProgramRunner {
     fn drop(&mut self) {
         self.input = None;
         let _ended = self.child.wait();
@@ -99,14 +100,14 @@ impl Drop for Runner {
 }
 
 /// An argument of `sleep` that no other process has.
-fn unique() -> String {
+fn unique_argument() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("86400.{}{number:03}", std::process::id())
 }
 
 /// The processes that have this argument, with their names.
-fn processes(argument: &str) -> Vec<(u32, String)> {
+fn find_processes(argument: &str) -> Vec<(u32, String)> {
     let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     all.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
@@ -118,7 +119,7 @@ fn processes(argument: &str) -> Vec<(u32, String)> {
 }
 
 /// A shell's script that forks away, leaves the session twice and ignores SIGTERM. The words stand in `sleep`'s argument.
-fn stubborn(argument: &str) -> String {
+fn stubborn_script(argument: &str) -> String {
     format!(
         "trap '' TERM; setsid sh -c \"trap '' TERM; sleep {argument} & wait\" & (setsid sh -c '(sleep {argument} &)' &); \
          sleep {argument}"
@@ -127,46 +128,49 @@ fn stubborn(argument: &str) -> String {
 
 #[test]
 fn stubborn_program_is_killed_after_timeout() {
-    let argument = unique();
-    let mut runner = Runner::start();
-    runner.launch(&["sh", "-c", &stubborn(&argument)], &json!({"timeout": 1_000_000_000_u64}));
-    runner.started();
-    wait_until("all of its processes", || processes(&argument).len() >= 4);
+    let argument = unique_argument();
+    let mut runner = ProgramRunner::start();
+    runner.start_program(
+        &["sh", "-c", &stubborn_script(&argument)],
+        &json!({"timeout": 1_000_000_000_u64}),
+    );
+    runner.wait_for_start();
+    wait_until("all of its processes", || find_processes(&argument).len() >= 4);
     let begun = Instant::now();
-    let ended = runner.ended();
+    let ended = runner.wait_for_end();
     assert_eq!(ended["ending"]["timed_out"]["timeout"], 1_000_000_000_u64, "{ended}");
     assert!(begun.elapsed() < Duration::from_secs(30));
-    assert_eq!(processes(&argument), []);
+    assert_eq!(find_processes(&argument), []);
 }
 
 #[test]
 fn what_a_program_leaves_behind_ends_with_it() {
-    let argument = unique();
+    let argument = unique_argument();
     let script =
         format!("(setsid sleep {argument} >/dev/null 2>&1 &); setsid sleep {argument} & exit 3");
-    let ended = Runner::run(&["sh", "-c", &script], &json!({}));
+    let ended = ProgramRunner::run(&["sh", "-c", &script], &json!({}));
     assert_eq!(ended["ending"]["exited"]["status"], 3, "{ended}");
-    assert_eq!(processes(&argument), []);
+    assert_eq!(find_processes(&argument), []);
 }
 
 #[test]
 fn killed_holder_leaves_no_program() {
     for victim in ["program --stdio", "program --hold", "program --first", "sleep"] {
-        let argument = unique();
-        let mut runner = Runner::start();
-        runner.launch(&["sh", "-c", &stubborn(&argument)], &json!({}));
-        runner.started();
-        wait_until("all of its processes", || processes(&argument).len() >= 4);
+        let argument = unique_argument();
+        let mut runner = ProgramRunner::start();
+        runner.start_program(&["sh", "-c", &stubborn_script(&argument)], &json!({}));
+        runner.wait_for_start();
+        wait_until("all of its processes", || find_processes(&argument).len() >= 4);
         let top = runner.child.id();
         let holder = child_of(top);
         let first = child_of(holder);
         match victim {
-            "program --stdio" => kill(top),
-            "program --hold" => kill(holder),
-            "program --first" => kill(first),
-            _ => kill(child_of(first)), // the program itself
+            "program --stdio" => kill_pid(top),
+            "program --hold" => kill_pid(holder),
+            "program --first" => kill_pid(first),
+            _ => kill_pid(child_of(first)), // the program itself
         }
-        wait_until(victim, || processes(&argument).is_empty());
+        wait_until(victim, || find_processes(&argument).is_empty());
         drop(runner);
         for pid in [holder, first] {
             wait_until("its holders to end", || {
@@ -188,21 +192,21 @@ fn child_of(pid: u32) -> u32 {
 
 #[test]
 fn end_of_the_line_ends_everything() {
-    let argument = unique();
-    let mut runner = Runner::start();
-    runner.launch(&["sh", "-c", &stubborn(&argument)], &json!({}));
-    runner.started();
-    wait_until("all of its processes", || processes(&argument).len() >= 4);
+    let argument = unique_argument();
+    let mut runner = ProgramRunner::start();
+    runner.start_program(&["sh", "-c", &stubborn_script(&argument)], &json!({}));
+    runner.wait_for_start();
+    wait_until("all of its processes", || find_processes(&argument).len() >= 4);
     runner.input = None;
     assert!(runner.child.wait().unwrap().success());
-    assert_eq!(processes(&argument), []);
+    assert_eq!(find_processes(&argument), []);
 }
 
 #[test]
 fn flood_of_a_gigabyte_takes_no_memory() {
-    let mut runner = Runner::start();
-    runner.launch(&["head", "-c", "1000000000", "/dev/zero"], &json!({"keep": 2 << 20}));
-    let ended = runner.ended();
+    let mut runner = ProgramRunner::start();
+    runner.start_program(&["head", "-c", "1000000000", "/dev/zero"], &json!({"keep": 2 << 20}));
+    let ended = runner.wait_for_end();
     assert_eq!(ended["ending"]["exited"]["status"], 0, "{}", ended["ending"]);
     assert_eq!(ended["stdout"]["dropped"], 1_000_000_000_u64 - (2 << 20));
     let status = std::fs::read_to_string(format!("/proc/{}/status", runner.child.id())).unwrap();
@@ -213,7 +217,7 @@ fn flood_of_a_gigabyte_takes_no_memory() {
 
 #[test]
 fn program_has_no_terminal_and_an_empty_stdin() {
-    let ended = Runner::run(&["sh", "-c", "cat; tty; : < /dev/tty"], &json!({}));
+    let ended = ProgramRunner::run(&["sh", "-c", "cat; tty; : < /dev/tty"], &json!({}));
     assert_eq!(ended["stdout"]["head"], "not a tty\n", "{ended}");
     assert!(ended["stderr"]["head"].as_str().unwrap().contains("/dev/tty"), "{ended}");
     assert_ne!(ended["ending"]["exited"]["status"], 0);
@@ -221,18 +225,18 @@ fn program_has_no_terminal_and_an_empty_stdin() {
 
 #[test]
 fn signals_silence_and_missing_programs_differ() {
-    let ended = Runner::run(&["sh", "-c", "kill -SEGV $$"], &json!({}));
+    let ended = ProgramRunner::run(&["sh", "-c", "kill -SEGV $$"], &json!({}));
     assert_eq!(ended["ending"]["signalled"]["signal"], 11, "{ended}");
-    let ended = Runner::run(&["true"], &json!({}));
+    let ended = ProgramRunner::run(&["true"], &json!({}));
     assert_eq!(
         (&ended["ending"]["exited"]["status"], &ended["stdout"]["head"]),
         (&json!(0), &json!(""))
     );
-    let ended = Runner::run(&["latput-has-no-such-program"], &json!({}));
+    let ended = ProgramRunner::run(&["latput-has-no-such-program"], &json!({}));
     let why = ended["ending"]["not_started"]["why"].as_str().unwrap();
     assert!(why.contains("`latput-has-no-such-program`") && why.contains("install it"), "{why}");
     let program = json!({"words": ["true"], "environment": {}, "folder": "/nowhere", "user": null, "cpus": null});
-    let ended = Runner::run(&[], &json!({"program": program}));
+    let ended = ProgramRunner::run(&[], &json!({"program": program}));
     let why = ended["ending"]["not_started"]["why"].as_str().unwrap();
     assert!(why.contains("the folder `/nowhere`"), "{why}");
 }
@@ -241,20 +245,21 @@ fn signals_silence_and_missing_programs_differ() {
 fn taken_port_is_reported_before_start() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let argument = unique();
-    let ended = Runner::run(&["sleep", &argument], &json!({"free_port": ["127.0.0.1", port]}));
+    let argument = unique_argument();
+    let ended =
+        ProgramRunner::run(&["sleep", &argument], &json!({"free_port": ["127.0.0.1", port]}));
     let why = ended["ending"]["not_started"]["why"].as_str().unwrap();
     assert!(why.contains(&format!("another program listens on port {port} of 127.0.0.1")), "{why}");
-    assert_eq!(processes(&argument), []);
+    assert_eq!(find_processes(&argument), []);
 }
 
 #[test]
 fn server_readiness_is_by_output_or_command() {
-    let argument = unique();
+    let argument = unique_argument();
     let script = format!("sleep 0.2; echo 'listening now'; exec sleep {argument}");
     let ready = |what: &Value, within_ms: u64| {
-        let mut runner = Runner::start();
-        runner.launch(&["sh", "-c", &script], &json!({}));
+        let mut runner = ProgramRunner::start();
+        runner.start_program(&["sh", "-c", &script], &json!({}));
         runner.is_ready(what, within_ms)
     };
     let spec = |words: &[&str]| json!({"command": {"words": words, "environment": {}, "folder": null, "user": null, "cpus": null}});
@@ -272,12 +277,12 @@ fn server_readiness_is_by_output_or_command() {
     assert!(never["not_ready"]["why"].as_str().unwrap().contains("exit status 4 no"), "{never}");
     let never = ready(&json!({"tcp": {"address": "127.0.0.1", "port": 1}}), 300);
     assert!(never["not_ready"]["why"].as_str().unwrap().contains("port 1 after"), "{never}");
-    let mut runner = Runner::start();
-    runner.launch(&["true"], &json!({}));
+    let mut runner = ProgramRunner::start();
+    runner.start_program(&["true"], &json!({}));
     let ended = runner.is_ready(&json!({"output": {"regex": "x"}}), 60_000);
     assert!(
         ended["not_ready"]["why"].as_str().unwrap().contains("ended before it was ready"),
         "{ended}"
     );
-    assert_eq!(processes(&argument), []);
+    assert_eq!(find_processes(&argument), []);
 }

@@ -4,12 +4,12 @@ use crate::Place;
 
 #[test]
 fn every_published_plan_runs_in_the_simulator() {
-    for (name, plan) in plans("50ms") {
+    for (name, plan) in published_plans("50ms") {
         let place = Place::new();
         place.write("plan.toml", &plan);
         let ran = place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]);
         ran.expect(0, &[]);
-        assert!(place.trials("kept.db") > 0, "{name}");
+        assert!(place.count_trials("kept.db") > 0, "{name}");
         // The simulator has CPUs, a mask, RPS and BQL, and no hint of a driver's.
         let skipped = ran.err.matches("skipped: ").count();
         assert_eq!(skipped, usize::from(name.starts_with("affinity")), "{name}: {}", ran.err);
@@ -17,7 +17,7 @@ fn every_published_plan_runs_in_the_simulator() {
 }
 
 /// Every published plan by its file's name, with one run of every trial that is too short for a figure.
-pub(crate) fn plans(duration: &str) -> Vec<(String, String)> {
+pub(crate) fn published_plans(duration: &str) -> Vec<(String, String)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/published");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let plans = files.map(|path| {

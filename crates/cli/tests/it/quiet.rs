@@ -20,9 +20,9 @@ mod alone {
     const BUSY: &str = "busy-elsewhere";
 
     /// A busy process, which is killed with the value.
-    struct Busy(Child);
+    struct BusyProcess(Child);
 
-    impl Busy {
+    impl BusyProcess {
         fn start(place: &Place) -> Self {
             let program = place.path(BUSY);
             std::fs::copy("/bin/sh", &program).unwrap();
@@ -31,18 +31,18 @@ mod alone {
             Self(command.args(["600", "sh", "-c", &loops]).spawn().unwrap())
         }
 
-        fn end(&mut self) {
+        fn kill_all(&mut self) {
             for child in crate::children_of(self.0.id()) {
-                crate::kill(child);
+                crate::kill_pid(child);
             }
             self.0.wait().unwrap();
         }
     }
 
-    impl Drop for Busy {
+    impl Drop for BusyProcess {
         fn drop(&mut self) {
             for child in crate::children_of(self.0.id()) {
-                crate::kill(child);
+                crate::kill_pid(child);
             }
             let _ended_already = self.0.kill();
         }
@@ -76,7 +76,7 @@ mod alone {
             return;
         }
         let place = Place::new();
-        let mut busy = Busy::start(&place);
+        let mut busy = BusyProcess::start(&place);
         let named = format!("{BUSY} (pid ");
         let ran = place.run(&[&MEASURE[..], &["0s"]].concat());
         ran.expect(1, &["the hosts are not quiet", &named, "% of CPU", "--quiet-within 2min"]);
@@ -84,7 +84,7 @@ mod alone {
         let mut child = place.start(&[&MEASURE[..], &["600s"]].concat());
         let said = || std::fs::read_to_string(place.path("stderr")).unwrap();
         wait_until("it to wait", || said().contains("waiting up to 600s for quiet hosts"));
-        busy.end();
+        busy.kill_all();
         assert_eq!(child.wait().unwrap().code(), Some(0), "{}", said());
         assert!(said().contains("the hosts are quiet"), "{}", said());
     }

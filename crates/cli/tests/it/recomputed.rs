@@ -42,17 +42,17 @@ fn statements_agree_with_recomputed_figures() {
         place.write("plan.toml", &(head + WORKLOADS + &method));
         let on = format!("sim:{system}");
         place.run(&["run", "plan.toml", "--on", &on, "-o", "kept.db"]).expect(0, &[]);
-        shares += check(&place, "kept.db");
+        shares += check_report(&place, "kept.db");
     }
     assert!(shares > 100, "{shares}");
 }
 
 /// Checks the report of a results file in each form, two of its settings compared, and its explanation.
 /// Returns the number of shares that were computed again.
-pub(crate) fn check(place: &Place, file: &str) -> usize {
+pub(crate) fn check_report(place: &Place, file: &str) -> usize {
     let out = |args: &[&str]| {
-        let mut command = place.command(args);
-        let ran = crate::Ran::from(command.env("COLUMNS", "100000").output().unwrap());
+        let mut command = place.latput_command(args);
+        let ran = crate::CommandOutput::from(command.env("COLUMNS", "100000").output().unwrap());
         ran.expect(0, &[]).out.clone()
     };
     let page = recompute::plain_text(&out(&["report", file, "--format", "html"]));
@@ -61,7 +61,7 @@ pub(crate) fn check(place: &Place, file: &str) -> usize {
         out(&["report", file, "--format", "markdown"]).replace('\\', ""),
         page,
     ] {
-        recompute::sentences(&text);
+        recompute::check_sentences(&text);
     }
     let document: serde_json::Value =
         serde_json::from_str(&out(&["report", file, "--json"])).unwrap();
@@ -72,11 +72,13 @@ pub(crate) fn check(place: &Place, file: &str) -> usize {
         .map(|setting| setting["label"].as_str().unwrap())
         .collect();
     let compare = ["report", file, "--compare", labels[0], labels[1]];
-    let rows = recompute::rows(&out(&compare));
+    let rows = recompute::check_rows(&out(&compare));
     let in_markdown = out(&[&compare[..], &["--format", "markdown"]].concat());
-    assert!(rows > 0 && rows == recompute::rows(&in_markdown.replace('\\', "")), "{rows}");
+    assert!(rows > 0 && rows == recompute::check_rows(&in_markdown.replace('\\', "")), "{rows}");
     for format in ["junit", "ktap"] {
-        assert!(recompute::verdicts(&out(&[&compare[..], &["--format", format]].concat())) > 0);
+        assert!(
+            recompute::check_verdicts(&out(&[&compare[..], &["--format", format]].concat())) > 0
+        );
     }
-    recompute::explanation(&out(&["explain", file]))
+    recompute::check_explanation(&out(&["explain", file]))
 }

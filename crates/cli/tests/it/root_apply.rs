@@ -6,21 +6,21 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use latput_testkit::{isolate, needs_root};
 
 use crate::root_settings::Lab;
-use crate::two_hosts::script;
-use crate::{Place, assert_no_capability, broker_of, is_gone, kill, status_of, wait_until};
+use crate::two_hosts::write_script;
+use crate::{Place, assert_no_capability, broker_of, is_gone, kill_pid, status_of, wait_until};
 
 const PLAN: &str = "schema = 1\nname = \"apply\"\n[factors]\nmtu = [1500, 1400]\n[[workload]]\nkind = \"tcp_rr\"\n\
     [method]\ndesign = \"blocks\"\nrepetitions = { min = 1, max = 1 }\nwarmup = \"20ms\"\nduration = \"100ms\"\n";
 
 /// Results of the lab that is up, as hosts of a testbed file.
-fn measured(place: &Place) {
-    testbed(place, "two.toml", "lat0");
+fn measure_hosts(place: &Place) {
+    write_testbed(place, "two.toml", "lat0");
     place.write("plan.toml", PLAN);
     place.run(&["run", "plan.toml", "--on", "two.toml", "-o", "r.db"]).expect(0, &[]);
 }
 
-fn testbed(place: &Place, file: &str, interface_of_a: &str) {
-    let latput = crate::latput();
+fn write_testbed(place: &Place, file: &str, interface_of_a: &str) {
+    let latput = crate::latput_path();
     let host = |name: &str, role: &str, address: &str, interface: &str| {
         format!(
             "[host.{name}]\nrole = \"{role}\"\nvia = [\"{latput}\", \"lab\", \"exec\", \"{name}\", \"--\"]\n\
@@ -32,9 +32,9 @@ fn testbed(place: &Place, file: &str, interface_of_a: &str) {
     fs::write(place.path(file), format!("schema = 1\n{a}{b}")).unwrap();
 }
 
-fn mtus(lab: &Lab<'_>) -> [bool; 2] {
-    let has = |ran: crate::Ran| ran.expect(0, &[]).out.contains("mtu 1400");
-    let show = |host: &str| lab.ip(host, &["link", "show", "lat0"]);
+fn applied_mtus(lab: &Lab<'_>) -> [bool; 2] {
+    let has = |ran: crate::CommandOutput| ran.expect(0, &[]).out.contains("mtu 1400");
+    let show = |host: &str| lab.run_ip(host, &["link", "show", "lat0"]);
     [has(show("a")), has(show("b"))]
 }
 
@@ -45,13 +45,13 @@ fn apply_sets_every_host_and_undo_reverts() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    measured(&place);
+    let lab = Lab::set_up(&place);
+    measure_hosts(&place);
     let apply = ["apply", "r.db", "--setting", "1400"];
     place
         .run(&[&apply[..], &["--dry-run"]].concat())
         .expect(0, &["a: would change lat0 mtu", "b: would"]);
-    assert_eq!(mtus(&lab), [false, false], "a dry run changes nothing");
+    assert_eq!(applied_mtus(&lab), [false, false], "a dry run changes nothing");
     let words = [
         "a: changed lat0 mtu",
         "confirmed: lat0 of b",
@@ -59,12 +59,12 @@ fn apply_sets_every_host_and_undo_reverts() {
         "keep:  a network namespace has no files of its own",
     ];
     place.run(&apply).expect(0, &words);
-    assert_eq!(mtus(&lab), [true, true]);
-    for host in [Lab::a, Lab::b] {
+    assert_eq!(applied_mtus(&lab), [true, true]);
+    for host in [Lab::run_on_a, Lab::run_on_b] {
         host(&lab, &["log"]).expect(0, &["apply by ", ": in force"]);
         host(&lab, &["undo"]).expect(0, &["undid lat0 mtu"]);
     }
-    assert_eq!(mtus(&lab), [false, false]);
+    assert_eq!(applied_mtus(&lab), [false, false]);
 }
 
 #[test]
@@ -74,14 +74,14 @@ fn unconfirmed_apply_reverts_on_every_host() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    measured(&place);
+    let lab = Lab::set_up(&place);
+    measure_hosts(&place);
     let apply = ["apply", "r.db", "--setting", "1400", "--confirm-within"];
     place
         .run(&[&apply[..], &["2s"]].concat())
         .expect(0, &["goes back in 2s unless `latput apply r.db --setting 1400 --confirm`"]);
-    assert_eq!(mtus(&lab), [true, true]);
-    wait_until("both hosts to go back", || mtus(&lab) == [false, false]);
+    assert_eq!(applied_mtus(&lab), [true, true]);
+    wait_until("both hosts to go back", || applied_mtus(&lab) == [false, false]);
     place.run(&["apply", "r.db", "--setting", "1400", "--confirm"]).expect(4, &["too late"]);
     let asked = place.run(&[&apply[..], &["10min"]].concat());
     let printed = asked.expect(0, &[]).err.split('`').nth(1).unwrap();
@@ -89,7 +89,7 @@ fn unconfirmed_apply_reverts_on_every_host() {
     place.run(&["apply", "r.db", "--confirm"]).expect(2, &["--setting"]);
     let words: Vec<&str> = printed.split(' ').skip(1).collect();
     place.run(&words).expect(0, &["confirmed: lat0 of a"]);
-    assert_eq!(mtus(&lab), [true, true]);
+    assert_eq!(applied_mtus(&lab), [true, true]);
 }
 
 #[test]
@@ -99,18 +99,18 @@ fn where_one_host_refuses_the_others_go_back() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    measured(&place);
+    let lab = Lab::set_up(&place);
+    measure_hosts(&place);
     // Another change of `b` waits for its confirmation.
-    lab.b(&["set", "lat0", "txqueuelen=700", "--confirm-within", "10min"]).expect(0, &[]);
+    lab.run_on_b(&["set", "lat0", "txqueuelen=700", "--confirm-within", "10min"]).expect(0, &[]);
     let ran = place.run(&["apply", "r.db", "--setting", "1400"]);
     ran.expect(4, &["b: ", "waits to be confirmed", "a is as it was"]);
-    assert_eq!(mtus(&lab), [false, false]);
-    lab.a(&["log"]).expect(0, &["put back: `latput restore` by"]);
+    assert_eq!(applied_mtus(&lab), [false, false]);
+    lab.run_on_a(&["log"]).expect(0, &["put back: `latput restore` by"]);
     // Nor is it confirmed for whoever has made it.
     let confirmed = place.run(&["apply", "r.db", "--setting", "1400", "--confirm"]);
     assert_ne!(confirmed.code, Some(0), "{confirmed:#?}");
-    lab.b(&["restore"]).expect(0, &["put back lat0 txqueuelen"]);
+    lab.run_on_b(&["restore"]).expect(0, &["put back lat0 txqueuelen"]);
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn unmeasured_interface_is_refused_by_apply() {
     }
     isolate();
     let place = Place::new();
-    let _lab = Lab::up(&place);
-    measured(&place);
-    testbed(&place, "other.toml", "lo");
+    let _lab = Lab::set_up(&place);
+    measure_hosts(&place);
+    write_testbed(&place, "other.toml", "lo");
     let on = |testbed| place.run(&["apply", "r.db", "--setting", "1400", "--on", testbed]);
     on("other.toml").expect(2, &["a: the results are for lat0, but the testbed names lo"]);
     on("lab").expect(2, &["was made for the run and is gone"]);
@@ -150,11 +150,11 @@ fn apply_readers_are_unprivileged() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    measured(&place);
+    let lab = Lab::set_up(&place);
+    measure_hosts(&place);
     // Host `a` is silent, with the words of the first testbed.
-    let (mark, latput) = (place.path("asked"), crate::latput());
-    script(&place.path("silent"), &format!("touch {}; exec sleep 1000", mark.display()));
+    let (mark, latput) = (place.path("asked"), crate::latput_path());
+    write_script(&place.path("silent"), &format!("touch {}; exec sleep 1000", mark.display()));
     let silent = place.path("silent").display().to_string();
     let text = fs::read_to_string(place.path("two.toml")).unwrap();
     let via = format!("via = [\"{latput}\", \"lab\", \"exec\", \"a\", \"--\"]");
@@ -170,12 +170,12 @@ fn apply_readers_are_unprivileged() {
         assert_eq!(status_of(child.id(), "CapBnd:"), "0000000000000000");
         let broker = broker_of(child.id()).expect("it has rights");
         let silent = crate::children_of(broker);
-        kill(child.id());
+        kill_pid(child.id());
         child.wait().unwrap();
-        silent.into_iter().for_each(kill);
+        silent.into_iter().for_each(kill_pid);
         wait_until("the broker to end", || is_gone(broker));
     }
-    assert_eq!(mtus(&lab), [false, false]);
+    assert_eq!(applied_mtus(&lab), [false, false]);
 }
 
 #[test]
@@ -185,8 +185,8 @@ fn hostile_results_start_nothing() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    measured(&place);
+    let lab = Lab::set_up(&place);
+    measure_hosts(&place);
     let apply = ["apply", "r.db", "--setting", "1400"];
     let mark = place.path("started");
     call_testbed(&place, &format!("exec:touch {}", mark.display()));
@@ -201,7 +201,7 @@ fn hostile_results_start_nothing() {
     chown(place.path("two.toml"), Some(0), Some(0)).unwrap();
     fs::set_permissions(place.path("two.toml"), Permissions::from_mode(0o646)).unwrap();
     place.run(&apply).expect(2, &["others may write it", "--on"]);
-    assert_eq!(mtus(&lab), [false, false]);
+    assert_eq!(applied_mtus(&lab), [false, false]);
     // The user's own word counts. A driver that is a command for the shell of a way is no word.
     let on = [&apply[..], &["--on", "two.toml", "--dry-run"]].concat();
     place.run(&on).expect(0, &["a: would change lat0 mtu"]);
@@ -210,5 +210,5 @@ fn hostile_results_start_nothing() {
     assert_eq!(db.execute(edit, []).unwrap(), 1);
     drop(db);
     place.run(&on).expect(1, &["$(id)", "cannot be named to another host"]);
-    assert_eq!(mtus(&lab), [false, false]);
+    assert_eq!(applied_mtus(&lab), [false, false]);
 }

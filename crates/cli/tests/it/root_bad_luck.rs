@@ -3,18 +3,20 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::two_hosts::{CLIENT, Hosts, PLAN, SERVER, ip, left, queue_lengths, script};
-use crate::{Ran, interrupt, needs_program, tell, wait_until};
+use crate::two_hosts::{
+    CLIENT, PLAN, SERVER, SshHosts, leftover_files, queue_lengths, run_ip, write_script,
+};
+use crate::{CommandOutput, interrupt_pid, needs_program, print_note, wait_until};
 
 /// The saved testbed of the two, with a lease that ends soon.
 const LEASE: &str = "lease = \"1s\"\n";
 
 #[test]
 fn ssh_failure_names_remedy_without_prompt() {
-    let Some(hosts) = Hosts::up() else { return };
-    let mut without = hosts.command(&["hosts", SERVER, CLIENT]);
+    let Some(hosts) = SshHosts::set_up() else { return };
+    let mut without = hosts.latput_command(&["hosts", SERVER, CLIENT]);
     without.env("PATH", hosts.place.path("nothing"));
-    Ran::from(without.output().unwrap()).expect(1, &["install OpenSSH's client here"]);
+    CommandOutput::from(without.output().unwrap()).expect(1, &["install OpenSSH's client here"]);
     if needs_program("script") {
         return;
     }
@@ -33,35 +35,35 @@ fn ssh_failure_names_remedy_without_prompt() {
         String::from_utf8_lossy(&ran.unwrap().stdout).into_owned()
     };
     assert!(on_terminal("ssh root@198.18.9.1 true").contains("password:"));
-    let said = on_terminal(&format!("{} hosts {SERVER} {CLIENT}", crate::latput()));
+    let said = on_terminal(&format!("{} hosts {SERVER} {CLIENT}", crate::latput_path()));
     assert!(said.contains("ssh-copy-id root@198.18.9.1"), "{said}");
     assert!(!said.contains("password:"), "{said}");
 }
 
 #[test]
 fn link_down_in_run_restores_host() {
-    let Some(hosts) = Hosts::up() else { return };
+    let Some(hosts) = SshHosts::set_up() else { return };
     let before = queue_lengths();
     let mut child = start_long(&hosts);
     wait_until("a trial and a change", || {
-        hosts.place.trials("kept.db") > 0 && queue_lengths() != before
+        hosts.place.count_trials("kept.db") > 0 && queue_lengths() != before
     });
-    ip(&["-n", "server", "link", "set", "eth0", "down"]);
+    run_ip(&["-n", "server", "link", "set", "eth0", "down"]);
     wait_until("both hosts to put themselves back", || queue_lengths() == before);
-    ip(&["-n", "server", "link", "set", "eth0", "up"]);
+    run_ip(&["-n", "server", "link", "set", "eth0", "up"]);
     let code = child.wait().unwrap().code();
-    let said = hosts.said();
+    let said = hosts.read_stderr();
     assert_eq!(code, Some(6), "{said}");
     assert!(said.contains("error: host `198.18.9."), "{said}");
-    assert_eq!(left(), Vec::<PathBuf>::new());
+    assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn link_down_before_confirm_reverts_apply() {
-    let Some(hosts) = Hosts::up() else { return };
+    let Some(hosts) = SshHosts::set_up() else { return };
     let before = queue_lengths();
-    hosts.run(&["run", "plan.toml", "--on", &both(), "-o", "r.db"]).expect(0, &["6 trials"]);
+    hosts.run(&["run", "plan.toml", "--on", &both_hosts(), "-o", "r.db"]).expect(0, &["6 trials"]);
     let apply = ["apply", "r.db", "--setting", "501"];
     let dry = hosts.run(&[&apply[..], &["--dry-run"]].concat());
     dry.expect(0, &["198.18.9.1: would change eth0 txqueuelen", "198.18.9.2: would"]);
@@ -76,9 +78,9 @@ fn link_down_before_confirm_reverts_apply() {
         is_in_time
     });
     assert_eq!(in_time.take(1).count(), 1);
-    ip(&["-n", "server", "link", "set", "eth0", "down"]);
+    run_ip(&["-n", "server", "link", "set", "eth0", "down"]);
     wait_until("both hosts to go back", || queue_lengths() == before);
-    ip(&["-n", "server", "link", "set", "eth0", "up"]);
+    run_ip(&["-n", "server", "link", "set", "eth0", "up"]);
     hosts.run(&[&apply[..], &["--confirm"]].concat()).expect(4, &["too late"]);
     // In time it stays, and the lines that it prints take it back on hosts that have no latput.
     hosts.run(&[&apply[..], &["--confirm-within", "10min"]].concat()).expect(0, &[]);
@@ -96,32 +98,32 @@ fn link_down_before_confirm_reverts_apply() {
     let args: Vec<&str> = keep.split(' ').chain(["--dry-run"]).collect();
     // This test's hosts are namespaces of one machine.
     hosts.run(&args).expect(2, &["network namespace without files of its own"]);
-    assert_eq!(left(), Vec::<PathBuf>::new());
+    assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn reboot_in_run_is_told_and_recovered() {
-    let Some(hosts) = Hosts::up() else { return };
+    let Some(hosts) = SshHosts::set_up() else { return };
     let mut hosts = hosts.with_own_boots();
     let before = queue_lengths();
     let mut child = start_long(&hosts);
-    wait_until("trials", || hosts.place.trials("kept.db") > 1);
+    wait_until("trials", || hosts.place.count_trials("kept.db") > 1);
     hosts.reboot_server();
     let code = child.wait().unwrap().code();
-    let said = hosts.said();
+    let said = hosts.read_stderr();
     assert_eq!(code, Some(6), "{said}");
     assert!(said.contains("198.18.9.1"), "{said}");
     assert_eq!(queue_lengths(), before);
     // The same command does not go on with figures of another boot.
     let mut again = hosts.start(&["run", "long.toml", "--on", "saved.toml", "-o", "kept.db"]);
-    let trials = hosts.place.trials("kept.db");
+    let trials = hosts.place.count_trials("kept.db");
     wait_until("a trial", || {
-        assert_eq!(again.try_wait().unwrap(), None, "{}", hosts.said());
-        hosts.place.trials("kept.db") > trials
+        assert_eq!(again.try_wait().unwrap(), None, "{}", hosts.read_stderr());
+        hosts.place.count_trials("kept.db") > trials
     });
-    interrupt(again.id());
+    interrupt_pid(again.id());
     assert_eq!(again.wait().unwrap().code(), Some(6));
-    let said = hosts.said();
+    let said = hosts.read_stderr();
     assert!(!said.contains("resuming"), "{said}");
     let listed = hosts.run(&["report", "kept.db", "--list"]);
     assert_eq!(listed.expect(0, &[]).out.lines().count(), 2, "two runs: {listed:#?}");
@@ -130,29 +132,29 @@ fn reboot_in_run_is_told_and_recovered() {
 
 #[test]
 fn second_user_is_refused_without_disturbance() {
-    let Some(hosts) = Hosts::up() else { return };
+    let Some(hosts) = SshHosts::set_up() else { return };
     let before = queue_lengths();
     let mut first = start_long(&hosts);
-    wait_until("trials", || hosts.place.trials("kept.db") > 0);
-    let second = hosts.run(&["run", "plan.toml", "--on", &both(), "-o", "other.db"]);
+    wait_until("trials", || hosts.place.count_trials("kept.db") > 0);
+    let second = hosts.run(&["run", "plan.toml", "--on", &both_hosts(), "-o", "other.db"]);
     second.expect(1, &["another latput (pid"]);
-    assert_eq!(hosts.place.trials("other.db"), 0);
-    let trials = hosts.place.trials("kept.db");
-    wait_until("the first to go on", || hosts.place.trials("kept.db") > trials);
-    interrupt(first.id());
-    assert_eq!(first.wait().unwrap().code(), Some(6), "{}", hosts.said());
+    assert_eq!(hosts.place.count_trials("other.db"), 0);
+    let trials = hosts.place.count_trials("kept.db");
+    wait_until("the first to go on", || hosts.place.count_trials("kept.db") > trials);
+    interrupt_pid(first.id());
+    assert_eq!(first.wait().unwrap().code(), Some(6), "{}", hosts.read_stderr());
     assert_eq!(queue_lengths(), before);
-    assert_eq!(left(), Vec::<PathBuf>::new());
+    assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn file_of_other_interface_names_both() {
-    let Some(hosts) = Hosts::up() else { return };
-    let latput = crate::latput();
+    let Some(hosts) = SshHosts::set_up() else { return };
+    let latput = crate::latput_path();
     let there = ["lab", "exec", "netns://server", "--", latput];
     let made = ["bridge", "bond", "vlan"].into_iter().filter(|kind| {
-        if !stack(kind) {
-            tell(&format!("this kernel makes no {kind}"));
+        if !add_upper(kind) {
+            print_note(&format!("this kernel makes no {kind}"));
             return false;
         }
         let lies = format!(
@@ -163,13 +165,13 @@ fn file_of_other_interface_names_both() {
         hosts.run(&[&there[..], &["show", "up0"]].concat()).expect(0, &[&lies]);
         let set = hosts.run(&[&there[..], &["set", "up0", "rx-usecs=50"]].concat());
         set.expect(1, &["rx-usecs cannot be set here", &lies]);
-        unstack(kind);
+        remove_upper(kind);
         true
     });
     assert!(made.count() > 0, "a bridge is everywhere");
     // No card here has virtual functions: what sysfs says of one lies over the interface's folder.
     let function = hosts.place.path("function");
-    script(
+    write_script(
         &function,
         "exec ip netns exec server sh -c 'mount -t tmpfs none /sys/class/net/eth0 && \
          mkdir -p /sys/class/net/eth0/device/physfn/net/pf0 && exec \"$@\"' sh \"$@\"",
@@ -179,7 +181,7 @@ fn file_of_other_interface_names_both() {
 }
 
 /// Puts `up0` on the server's `eth0`, with an address that the client reaches; false where the kernel has none.
-fn stack(kind: &str) -> bool {
+fn add_upper(kind: &str) -> bool {
     let add = |host: &str| {
         let lower: &[&str] = if kind == "vlan" { &["link", "eth0"] } else { &[] };
         let id: &[&str] = if kind == "vlan" { &["id", "7"] } else { &[] };
@@ -189,38 +191,38 @@ fn stack(kind: &str) -> bool {
     if !add("server") {
         return false;
     }
-    ip(&["-n", "server", "address", "flush", "dev", "eth0"]);
+    run_ip(&["-n", "server", "address", "flush", "dev", "eth0"]);
     if kind == "vlan" {
         assert!(add("client"));
-        ip(&["-n", "client", "address", "add", "198.18.11.2/24", "dev", "up0"]);
-        ip(&["-n", "client", "link", "set", "up0", "up"]);
-        ip(&["-n", "server", "address", "add", "198.18.11.1/24", "dev", "up0"]);
+        run_ip(&["-n", "client", "address", "add", "198.18.11.2/24", "dev", "up0"]);
+        run_ip(&["-n", "client", "link", "set", "up0", "up"]);
+        run_ip(&["-n", "server", "address", "add", "198.18.11.1/24", "dev", "up0"]);
     } else {
-        ip(&["-n", "server", "link", "set", "eth0", "down"]);
-        ip(&["-n", "server", "link", "set", "eth0", "master", "up0"]);
-        ip(&["-n", "server", "link", "set", "eth0", "up"]);
-        ip(&["-n", "server", "address", "add", "198.18.9.1/24", "dev", "up0"]);
+        run_ip(&["-n", "server", "link", "set", "eth0", "down"]);
+        run_ip(&["-n", "server", "link", "set", "eth0", "master", "up0"]);
+        run_ip(&["-n", "server", "link", "set", "eth0", "up"]);
+        run_ip(&["-n", "server", "address", "add", "198.18.9.1/24", "dev", "up0"]);
     }
-    ip(&["-n", "server", "link", "set", "up0", "up"]);
+    run_ip(&["-n", "server", "link", "set", "up0", "up"]);
     true
 }
 
-fn unstack(kind: &str) {
-    ip(&["-n", "server", "link", "del", "up0"]);
+fn remove_upper(kind: &str) {
+    run_ip(&["-n", "server", "link", "del", "up0"]);
     if kind == "vlan" {
-        ip(&["-n", "client", "link", "del", "up0"]);
+        run_ip(&["-n", "client", "link", "del", "up0"]);
     }
-    ip(&["-n", "server", "address", "replace", "198.18.9.1/24", "dev", "eth0"]);
-    ip(&["-n", "server", "link", "set", "eth0", "up"]);
+    run_ip(&["-n", "server", "address", "replace", "198.18.9.1/24", "dev", "eth0"]);
+    run_ip(&["-n", "server", "link", "set", "eth0", "up"]);
 }
 
-fn both() -> String {
+fn both_hosts() -> String {
     format!("{SERVER},{CLIENT}")
 }
 
 /// Starts a run of the two that would take minutes, on hosts whose agents soon miss their controller. The
-/// results go to `kept.db`, what it says to where [`Hosts::said`] reads it.
-fn start_long(hosts: &Hosts) -> std::process::Child {
+/// results go to `kept.db`, what it says to where [`SshHosts::read_stderr`] reads it.
+fn start_long(hosts: &SshHosts) -> std::process::Child {
     hosts.run(&["hosts", SERVER, CLIENT, "--save", "saved.toml"]).expect(0, &[]);
     let saved = std::fs::read_to_string(hosts.place.path("saved.toml")).unwrap();
     hosts

@@ -24,9 +24,9 @@ budget = "60s"
 const NAME: &str = "burner";
 
 /// A program on the last CPU, which is the system under test's. It ends with this, or else by itself.
-struct Burner(Child);
+struct CpuBurner(Child);
 
-impl Burner {
+impl CpuBurner {
     fn start(place: &Place) -> Self {
         std::fs::copy("/bin/sh", place.path(NAME)).unwrap();
         let program = place.path(NAME).display().to_string();
@@ -39,7 +39,7 @@ impl Burner {
     }
 }
 
-impl Drop for Burner {
+impl Drop for CpuBurner {
     /// `timeout` hands SIGTERM on to what it started.
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.0);
@@ -56,10 +56,10 @@ fn busy_hosts_give_no_answer_with_names() {
     isolate();
     let place = Place::new();
     place.write("plan.toml", PLAN);
-    let _burner = Burner::start(&place);
+    let _burner = CpuBurner::start(&place);
     let ran = place.run(&["run", "plan.toml", "--as-it-is", "-o", "busy.db"]);
     ran.expect(6, &["No answer: the hosts were not quiet", NAME, "waiting up to"]);
-    let report = place.report("busy.db");
+    let report = place.report_json("busy.db");
     let headline = &report["headline"];
     assert_eq!((&headline["kind"], &headline["disturbed"]), (&"no_answer".into(), &true.into()));
     let (unfit, runs) = (&report["fitness"]["unfit_runs"], &report["fitness"]["runs"]);
@@ -79,10 +79,10 @@ fn declared_load_is_named_in_answer() {
     isolate();
     let place = Place::new();
     place.write("plan.toml", PLAN);
-    let _burner = Burner::start(&place);
+    let _burner = CpuBurner::start(&place);
     let ran = place.run(&["run", "plan.toml", "--beside", "-o", "beside.db"]);
     ran.expect(0, &["of other work on", NAME, "switches/s"]);
-    let report = place.report("beside.db");
+    let report = place.report_json("beside.db");
     assert_eq!(report["fitness"]["unfit_runs"], 0, "{}", report["fitness"]);
     let condition = report["headline"]["condition"].as_str().unwrap();
     assert!(condition.starts_with("beside ") && condition.contains(" on b"), "{condition}");

@@ -8,10 +8,10 @@ use std::process::{Child, Stdio};
 
 use latput_testkit::{isolate, needs_root};
 
-use crate::two_hosts::script;
+use crate::two_hosts::write_script;
 use crate::{
-    Place, agents_of, assert_no_capability, broker_of, descendants_of, interrupt, is_gone, kill,
-    namespaces_in_use, status_of, wait_until, words_of,
+    Place, agents_of, assert_no_capability, broker_of, descendants_of, interrupt_pid, is_gone,
+    kill_pid, namespaces_in_use, status_of, wait_until, words_of,
 };
 
 const PLAN: &str = r#"
@@ -31,7 +31,7 @@ duration = "1s"
 const NONE: &str = "0000000000000000";
 
 /// A run on the lab that has begun its trials.
-struct Run {
+struct LabRun {
     place: Place,
     child: Child,
     broker: u32,
@@ -40,11 +40,11 @@ struct Run {
     lab: BTreeSet<PathBuf>,
 }
 
-impl Run {
+impl LabRun {
     fn start(place: Place, args: &[&str]) -> Self {
         place.write("plan.toml", PLAN);
         let child = place.start(args);
-        wait_until("the first trial", || place.trials("out.db") > 0);
+        wait_until("the first trial", || place.count_trials("out.db") > 0);
         let broker = broker_of(child.id()).expect("it has rights");
         let others = descendants_of(child.id());
         let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
@@ -54,7 +54,7 @@ impl Run {
     }
 
     /// Waits until it and all that it started have ended; its exit code and what it said.
-    fn end(mut self) -> (Option<i32>, String) {
+    fn wait_for_end(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         wait_until("every process to end", || self.others.iter().all(|pid| is_gone(*pid)));
         wait_until("the lab to go", || namespaces_in_use().is_disjoint(&self.lab));
@@ -76,7 +76,7 @@ fn agent_reader_is_unprivileged_and_alone() {
     }
     isolate();
     for args in [["run", "plan.toml", "-o", "out.db"], ["tune", "plan.toml", "-o", "out.db"]] {
-        let run = Run::start(Place::new(), &args);
+        let run = LabRun::start(Place::new(), &args);
         let controller = run.child.id();
         assert_no_capability(controller);
         assert_eq!(status_of(controller, "CapBnd:"), NONE);
@@ -89,8 +89,8 @@ fn agent_reader_is_unprivileged_and_alone() {
             assert!(lines_of(controller).contains(&line));
             assert!(!lines_of(run.broker).contains(&line));
         }
-        interrupt(controller);
-        let (code, said) = run.end();
+        interrupt_pid(controller);
+        let (code, said) = run.wait_for_end();
         assert_eq!(code, Some(6), "{said}");
         assert!(said.contains("interrupted"), "{said}");
     }
@@ -103,13 +103,13 @@ fn killed_run_leaves_no_process() {
     }
     isolate();
     let args = ["run", "plan.toml", "-o", "out.db"];
-    let run = Run::start(Place::new(), &args);
-    kill(run.child.id());
-    assert_eq!(run.end().0, None);
+    let run = LabRun::start(Place::new(), &args);
+    kill_pid(run.child.id());
+    assert_eq!(run.wait_for_end().0, None);
 
-    let run = Run::start(Place::new(), &args);
-    kill(run.broker);
-    let (code, said) = run.end();
+    let run = LabRun::start(Place::new(), &args);
+    kill_pid(run.broker);
+    let (code, said) = run.wait_for_end();
     assert_eq!(code, Some(6), "{said}");
     assert!(said.contains("the process that holds the rights of this run has ended"), "{said}");
 }
@@ -122,11 +122,11 @@ fn root_in_user_folder_needs_no_capability() {
     isolate();
     let place = Place::new();
     chown(place.path(""), Some(1234), Some(1234)).unwrap();
-    let run = Run::start(place, &["run", "plan.toml", "-o", "out.db"]);
+    let run = LabRun::start(place, &["run", "plan.toml", "-o", "out.db"]);
     assert_no_capability(run.child.id());
     assert_eq!(run.place.path("out.db").metadata().unwrap().uid(), 1234);
-    interrupt(run.child.id());
-    let (code, said) = run.end();
+    interrupt_pid(run.child.id());
+    let (code, said) = run.wait_for_end();
     assert_eq!(code, Some(6), "{said}");
 }
 
@@ -138,9 +138,10 @@ fn deploy_process_is_unprivileged_and_ends_alone() {
     isolate();
     let place = Place::new();
     let mark = place.path("pid");
-    script(&place.path("silent"), &format!("echo $$ > {}; exec sleep 1000", mark.display()));
+    write_script(&place.path("silent"), &format!("echo $$ > {}; exec sleep 1000", mark.display()));
     let way = format!("exec:{}", place.path("silent").display());
-    let mut command = place.command(&["lab", "exec", &way, "--", "latput", "agent", "--stdio"]);
+    let mut command =
+        place.latput_command(&["lab", "exec", &way, "--", "latput", "agent", "--stdio"]);
     let stderr = fs::File::create(place.path("stderr")).unwrap();
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(stderr);
     let mut child = command.spawn().unwrap();
@@ -170,9 +171,10 @@ fn started_agent_lives_until_controller_ends() {
     isolate();
     let place = Place::new();
     fs::create_dir(place.path("bin")).unwrap();
-    std::os::unix::fs::symlink(crate::latput(), place.path("bin/latput")).unwrap();
+    std::os::unix::fs::symlink(crate::latput_path(), place.path("bin/latput")).unwrap();
     let way = format!("exec:env PATH={}:/usr/bin:/bin", place.path("bin").display());
-    let mut command = place.command(&["lab", "exec", &way, "--", "latput", "agent", "--stdio"]);
+    let mut command =
+        place.latput_command(&["lab", "exec", &way, "--", "latput", "agent", "--stdio"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let confined = || {
         let mut others = descendants_of(child.id()).into_iter();

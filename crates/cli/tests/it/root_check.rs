@@ -36,7 +36,7 @@ fn check_asks_every_host() {
         assert!(Command::new("ip").args(args.split(' ')).status().unwrap().success(), "ip {args}");
     }
     let place = Place::new();
-    let program = format!("latput = \"{}\"\nvia =", crate::latput());
+    let program = format!("latput = \"{}\"\nvia =", crate::latput_path());
     place.write("rack.toml", &TESTBED.replace("via =", &program));
     let check = |factors: &str, code: i32, words: &[&str]| {
         let plan = format!("schema = 1\n[factors]\n{factors}\n[[workload]]\nkind = \"tcp_rr\"\n");

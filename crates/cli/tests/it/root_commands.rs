@@ -4,7 +4,9 @@ use std::process::Command;
 
 use latput_testkit::{isolate, needs_root};
 
-use crate::{Place, agents_of, broker_of, children_of, kill, needs_program, wait_until, words_of};
+use crate::{
+    Place, agents_of, broker_of, children_of, kill_pid, needs_program, wait_until, words_of,
+};
 
 const REDIS: &[&str] = &[
     "--server",
@@ -18,12 +20,12 @@ const REDIS: &[&str] = &[
 /// Once, for a short time.
 const SHORT: &[&str] = &["--duration", "1s", "--warmup", "0s", "--repetitions", "2..2"];
 
-fn measure(place: &Place, own: &[&str]) -> crate::Ran {
+fn run_measure(place: &Place, own: &[&str]) -> crate::CommandOutput {
     place.run(&[&["measure", "lab", "-v"], SHORT, own].concat())
 }
 
 /// Processes in a network namespace that is not this one, with this in their command line.
-fn running(word: &str) -> Vec<String> {
+fn running_processes(word: &str) -> Vec<String> {
     let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let own = std::fs::read_link("/proc/self/ns/net").unwrap();
     all.filter_map(|entry| {
@@ -53,7 +55,7 @@ fn redis_benchmark_is_measured_and_cleaned_up() {
     }
     let place = Place::new();
     let own = [REDIS, &["--count", "5000", "-o", "redis.db", "name=redis get"]].concat();
-    let ran = measure(&place, &own);
+    let ran = run_measure(&place, &own);
     ran.expect(
         0,
         &[
@@ -63,8 +65,8 @@ fn redis_benchmark_is_measured_and_cleaned_up() {
             "service demand of the SUT",
         ],
     );
-    assert_eq!(place.trials("redis.db"), 2);
-    let left = running(&place.path("").display().to_string());
+    assert_eq!(place.count_trials("redis.db"), 2);
+    let left = running_processes(&place.path("").display().to_string());
     assert_eq!(left, Vec::<String>::new());
     wait_until("the lab to be gone", || processes_of(&place) == 0);
     let json = place.run(&["report", "redis.db", "--json"]);
@@ -94,7 +96,7 @@ fn hdr_log_counts_only_if_fresh() {
     };
     place.write("plan.toml", &plan(&format!("sleep 0.2; cat {from} > {log}")));
     place.run(&["run", "plan.toml", "--on", "lab", "-o", "log.db"]).expect(0, &["logs"]);
-    let report = place.report("log.db");
+    let report = place.report_json("log.db");
     for run in report["runs"].as_array().unwrap() {
         let metric = |name: &str| run["metrics"][name].as_f64().unwrap();
         // The 99.9th percentile by that library is 1.7459 s, with two digits.
@@ -134,7 +136,7 @@ fn nginx_is_measured_by_wrk_with_probe() {
     let server = format!("nginx -c {folder}/nginx.conf");
     let own = ["--server", &server, "--ready", "tcp:80", "probe_hz=50"];
     let wrk = "wrk -t1 -c4 -d{duration_s} --latency http://{sut}/index.html";
-    let ran = measure(&place, &[&own[..], &["--command", wrk]].concat());
+    let ran = run_measure(&place, &[&own[..], &["--command", wrk]].concat());
     ran.expect(
         0,
         &[
@@ -144,7 +146,7 @@ fn nginx_is_measured_by_wrk_with_probe() {
             "ping beside the traffic",
         ],
     );
-    assert_eq!(running(&server), Vec::<String>::new());
+    assert_eq!(running_processes(&server), Vec::<String>::new());
 }
 
 /// Each page's plan, once and for a second, against the real programs.
@@ -190,7 +192,7 @@ fn plans_of_the_pages_run() {
         // On a busy machine a program may finish too few transactions for the figure of its goal.
         let code = if ran.code == Some(6) { 6 } else { 0 };
         ran.expect(code, &["results: run 1"]);
-        assert_eq!(place.trials("r.db"), 1, "{page}: {ran:?}");
+        assert_eq!(place.count_trials("r.db"), 1, "{page}: {ran:?}");
     }
 }
 
@@ -224,7 +226,7 @@ fn setup_commands_run_where_planned() {
         ),
     );
     place.run(&["run", "plan.toml", "-o", "r.db"]).expect(0, &["surrounded_value"]);
-    let report = place.report("r.db");
+    let report = place.report_json("r.db");
     let runs = report["runs"].as_array().unwrap();
     let log = std::fs::read_to_string(log).unwrap();
     let said = |what: &str| log.lines().filter(|line| line.starts_with(what)).collect::<Vec<_>>();
@@ -255,7 +257,7 @@ fn tune_judges_a_figure_of_the_users_own() {
     let figure = ["--metric", "score[number,higher]=/score: (\\d+)/", "--goal", "maximize score"];
     let words = [&["tune", "plan.toml", "-o", "own.db"], &own[..], &figure].concat();
     place.run(&words).expect(0, &["score", "own.db"]);
-    assert_eq!(place.trials("own.db"), 6);
+    assert_eq!(place.count_trials("own.db"), 6);
     // Another command is another run, not more of this one.
     let check = [&words[..], &["--check"]].concat();
     place
@@ -270,7 +272,7 @@ fn failed_benchmark_ends_run_with_last_lines() {
     }
     let place = Place::new();
     let metric = ["--metric", "rps=/rps: (\\d+)/"];
-    let run = |command: &str| measure(&place, &[&["--command", command], &metric[..]].concat());
+    let run = |command: &str| run_measure(&place, &[&["--command", command], &metric[..]].concat());
     run("sh -c 'echo first; echo broken >&2; exit 7'").expect(1, &["exit status 7", "broken"]);
     run("sh -c 'kill -9 $$'").expect(1, &["signal 9 ended it"]);
     run("sh -c 'echo rps: no'").expect(1, &["rps"]);
@@ -294,13 +296,13 @@ fn programs_run_on_the_cpus_of_their_host() {
         format!("sh -c '{list}; {then}'")
     };
     isolate();
-    let _lab = crate::root_settings::Lab::up(&place);
+    let _lab = crate::root_settings::Lab::set_up(&place);
     // Unlike `latput lab exec`, which gives a program the CPUs of its host, this leaves it on any.
     let host = |name: &str, role: &str, number: u8| {
         format!(
             "[host.{name}]\nrole = \"{role}\"\ninterface = \"lat0\"\naddress = \"198.18.0.{number}\"\ncpus = \"0\"\n\
              latput = \"{}\"\nvia = [\"ip\", \"netns\", \"exec\", \"latput-{name}\"]\n",
-            crate::latput()
+            crate::latput_path()
         )
     };
     let hosts = [host("a", "generator", 1), host("b", "sut", 2)].concat();
@@ -328,8 +330,8 @@ mod alone {
             ["--server", "sockperf server --tcp -i {sut} -p 11111", "--ready", "tcp:11111"];
         let command = ["--command", "sockperf ping-pong --tcp -i {sut} -p {port} -t {duration_s}"];
         let own = [&server[..], &command, &["-o", "sockperf.db"]].concat();
-        measure(&place, &own).expect(0, &["transactions per second"]);
-        let report = place.report("sockperf.db");
+        run_measure(&place, &own).expect(0, &["transactions per second"]);
+        let report = place.report_json("sockperf.db");
         for run in report["runs"].as_array().unwrap() {
             let of = |name: &str| run["metrics"][name].as_f64().unwrap();
             let packets = of("sut_rx_pps") / of("transactions_per_s");
@@ -346,7 +348,7 @@ fn unready_server_ends_the_run() {
     let place = Place::new();
     let metric = ["--metric", "rps=/(\\d+)/", "--command", "echo 1"];
     let run = |server: &str, ready: &str| {
-        measure(&place, &[&["--server", server, "--ready", ready], &metric[..]].concat())
+        run_measure(&place, &[&["--server", server, "--ready", ready], &metric[..]].concat())
     };
     run("sh -c 'echo cannot bind >&2; exit 1'", "tcp:7000")
         .expect(1, &["exit status 1", "cannot bind"]);
@@ -356,7 +358,7 @@ fn unready_server_ends_the_run() {
     for words in ["redis-server", "it ended with exit status 0"] {
         assert!(daemon.err.contains(words), "{daemon:?}");
     }
-    wait_until("the daemon to be gone", || running("--port 6399").is_empty());
+    wait_until("the daemon to be gone", || running_processes("--port 6399").is_empty());
 }
 
 #[test]
@@ -373,14 +375,14 @@ fn killed_run_leaves_no_program_or_knob() {
         );
         let words = [&["tune", "plan.toml", "-o", "r.db"], REDIS, &["--count", "2000"]].concat();
         let mut child = place.start(&words);
-        wait_until("a trial", || place.trials("r.db") > 0);
+        wait_until("a trial", || place.count_trials("r.db") > 0);
         assert!(processes_of(&place) > 5, "controller, agents, keepers, runners and programs");
         let pid = match victim {
             "controller" => child.id(),
             "agent" => agents_of(child.id())[0],
             _ => runner_of(child.id()),
         };
-        kill(pid);
+        kill_pid(pid);
         let code = child.wait().unwrap().code();
         assert_eq!(code.is_none(), victim == "controller", "{victim}: {code:?}");
         wait_until("every process of the lab to be gone", || processes_of(&place) == 0);
@@ -419,7 +421,7 @@ fn agents_change_is_of_its_controller() {
     let controller = maker["run"].as_str().unwrap();
     assert_eq!(controller.len(), 16, "{maker}");
     let restore = |by: &str| {
-        let mut restore = place.command(&["restore", &format!("--made-by={by}")]);
+        let mut restore = place.latput_command(&["restore", &format!("--made-by={by}")]);
         let ran = restore.env("LATPUT_STATE_DIR", place.path("state/lab")).output().unwrap();
         String::from_utf8(ran.stdout).unwrap()
     };
@@ -427,7 +429,7 @@ fn agents_change_is_of_its_controller() {
         assert!(restore(other).contains("nothing to restore"), "{other}");
     }
     assert!(!restore(&format!("agent/{controller}")).contains("nothing to restore"));
-    kill(child.id());
+    kill_pid(child.id());
     child.wait().unwrap();
     wait_until("every process of the lab to be gone", || processes_of(&place) == 0);
     assert!(checkpoint().is_none(), "the host is put back");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use latput_testkit::{isolate, needs_root};
 
 use crate::root_settings::Lab;
-use crate::{Place, kill, needs_program, wait_until};
+use crate::{Place, kill_pid, needs_program, wait_until};
 
 /// Longer than any of these tests.
 pub(crate) const LONG: [&str; 6] =
@@ -25,29 +25,31 @@ fn what_is_confirmed_in_time_stays() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
-    lab.b(&["confirm"]).expect(1, &["no change waits"]);
-    lab.b(&[&LONG[..], &["--dry-run"]].concat()).expect(0, &["would change lat0 mtu"]);
-    assert!(watchers(&place).is_empty(), "a dry run starts nothing");
-    lab.b(&LONG).expect(0, &["changed lat0 mtu", "goes back in 600s", "latput confirm lat0"]);
-    let changed = lab.knobs();
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
+    lab.run_on_b(&["confirm"]).expect(1, &["no change waits"]);
+    lab.run_on_b(&[&LONG[..], &["--dry-run"]].concat()).expect(0, &["would change lat0 mtu"]);
+    assert!(watcher_pids(&place).is_empty(), "a dry run starts nothing");
+    lab.run_on_b(&LONG)
+        .expect(0, &["changed lat0 mtu", "goes back in 600s", "latput confirm lat0"]);
+    let changed = lab.read_knobs();
     assert_ne!(changed, before);
-    assert_eq!(watchers(&place).len(), 2);
-    lab.b(&["set", "lat0", "mtu=1300"]).expect(1, &["waits to be confirmed", "latput restore"]);
-    lab.b(&LONG).expect(1, &["waits to be confirmed"]);
-    lab.b(&["confirm", "lo"]).expect(1, &["no change of lo waits"]);
-    lab.b(&["confirm", "lat0"]).expect(0, &["confirmed: lat0"]);
-    wait_until("the watchers to end", || watchers(&place).is_empty());
-    assert_eq!(lab.knobs(), changed);
-    lab.b(&["confirm", "lat0"]).expect(1, &["no change of lat0 waits"]);
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    assert_eq!(watcher_pids(&place).len(), 2);
+    lab.run_on_b(&["set", "lat0", "mtu=1300"])
+        .expect(1, &["waits to be confirmed", "latput restore"]);
+    lab.run_on_b(&LONG).expect(1, &["waits to be confirmed"]);
+    lab.run_on_b(&["confirm", "lo"]).expect(1, &["no change of lo waits"]);
+    lab.run_on_b(&["confirm", "lat0"]).expect(0, &["confirmed: lat0"]);
+    wait_until("the watchers to end", || watcher_pids(&place).is_empty());
+    assert_eq!(lab.read_knobs(), changed);
+    lab.run_on_b(&["confirm", "lat0"]).expect(1, &["no change of lat0 waits"]);
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
     // A value that is as wanted already needs nobody's word.
-    let ran = lab.b(&LONG);
+    let ran = lab.run_on_b(&LONG);
     ran.expect(0, &["nothing to change"]);
     assert!(!ran.err.contains("confirm"), "{ran:#?}");
-    wait_until("the watcher to end", || watchers(&place).is_empty());
-    lab.b(&["confirm"]).expect(1, &["no change waits"]);
+    wait_until("the watcher to end", || watcher_pids(&place).is_empty());
+    lab.run_on_b(&["confirm"]).expect(1, &["no change waits"]);
 }
 
 #[test]
@@ -57,19 +59,19 @@ fn unconfirmed_change_goes_back() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
-    lab.b(&SHORT).expect(0, &["goes back in 2s"]);
-    assert_ne!(lab.knobs(), before);
-    wait_until("the values to go back", || lab.knobs() == before);
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
+    lab.run_on_b(&SHORT).expect(0, &["goes back in 2s"]);
+    assert_ne!(lab.read_knobs(), before);
+    wait_until("the values to go back", || lab.read_knobs() == before);
     let too_late = ["lat0: too late", "no confirmation came in time", "everything was put back"];
-    lab.b(&["confirm", "lat0"]).expect(4, &too_late);
-    lab.b(&["confirm"]).expect(4, &too_late);
-    wait_until("the watcher to end", || watchers(&place).is_empty());
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    lab.run_on_b(&["confirm", "lat0"]).expect(4, &too_late);
+    lab.run_on_b(&["confirm"]).expect(4, &too_late);
+    wait_until("the watcher to end", || watcher_pids(&place).is_empty());
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
     // The next change makes that old news.
-    lab.b(&["set", "lat0", "mtu=1400"]).expect(0, &["changed"]);
-    lab.b(&["confirm"]).expect(1, &["no change waits"]);
+    lab.run_on_b(&["set", "lat0", "mtu=1400"]).expect(0, &["changed"]);
+    lab.run_on_b(&["confirm"]).expect(1, &["no change waits"]);
 }
 
 #[test]
@@ -79,17 +81,17 @@ fn restore_puts_back_at_once_what_waits() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
-    lab.b(&LONG).expect(0, &["changed"]);
-    lab.b(&["restore"]).expect(0, &["put back lat0 mtu"]);
-    assert_eq!(lab.knobs(), before);
-    wait_until("the watcher to end", || watchers(&place).is_empty());
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
+    lab.run_on_b(&LONG).expect(0, &["changed"]);
+    lab.run_on_b(&["restore"]).expect(0, &["put back lat0 mtu"]);
+    assert_eq!(lab.read_knobs(), before);
+    wait_until("the watcher to end", || watcher_pids(&place).is_empty());
     // A refused change has nothing to wait for.
     let refused = ["set", "lat0", "mtu=1400", "rps-cpus=8000", "--confirm-within", "10min"];
-    lab.b(&refused).expect(4, &["rolled back"]);
-    wait_until("the watcher to end", || watchers(&place).is_empty());
-    assert_eq!(lab.knobs(), before);
+    lab.run_on_b(&refused).expect(4, &["rolled back"]);
+    wait_until("the watcher to end", || watcher_pids(&place).is_empty());
+    assert_eq!(lab.read_knobs(), before);
 }
 
 /// strace ends latput itself, and not the watcher, on entry to its n-th call of a kind.
@@ -101,8 +103,8 @@ fn killed_change_goes_back_alone() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
     let mut kills = 0;
     for (call, step) in [("sendto", 4), ("fsync", 1), ("rename", 1), ("write", 2)] {
         for nth in (1..200).step_by(step) {
@@ -110,8 +112,8 @@ fn killed_change_goes_back_alone() {
             let trace = format!("trace={call}");
             let ran =
                 lab.b_behind(&["strace", "-o", "/dev/null", "-e", &trace, "-e", &inject], &SHORT);
-            wait_until("the watcher to end", || watchers(&place).is_empty());
-            assert_eq!(lab.knobs(), before, "after {call} {nth}: {ran:#?}");
+            wait_until("the watcher to end", || watcher_pids(&place).is_empty());
+            assert_eq!(lab.read_knobs(), before, "after {call} {nth}: {ran:#?}");
             if ran.code == Some(0) {
                 break;
             }
@@ -119,7 +121,7 @@ fn killed_change_goes_back_alone() {
         }
     }
     assert!(kills > 10, "only {kills} kills hit: the test does not test");
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
 /// `script` gives the session a terminal; when it dies the terminal is gone, as with a lost ssh.
@@ -130,9 +132,9 @@ fn session_end_does_not_affect_change() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
-    let latput = crate::latput();
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
+    let latput = crate::latput_path();
     let line = format!("{latput} lab exec b -- {latput} {}; sleep 100", SHORT.join(" "));
     let mut session = Command::new("script")
         .args(["-q", "-c", &line, "/dev/null"])
@@ -142,13 +144,13 @@ fn session_end_does_not_affect_change() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("the change", || lab.knobs() != before);
-    kill(session.id());
+    wait_until("the change", || lab.read_knobs() != before);
+    kill_pid(session.id());
     session.wait().unwrap();
-    assert_eq!(watchers(&place).len(), 2, "the watchers outlive the session");
-    wait_until("the values to go back", || lab.knobs() == before);
-    wait_until("the watcher to end", || watchers(&place).is_empty());
-    lab.b(&["confirm"]).expect(4, &["no confirmation came in time"]);
+    assert_eq!(watcher_pids(&place).len(), 2, "the watchers outlive the session");
+    wait_until("the values to go back", || lab.read_knobs() == before);
+    wait_until("the watcher to end", || watcher_pids(&place).is_empty());
+    lab.run_on_b(&["confirm"]).expect(4, &["no confirmation came in time"]);
 }
 
 #[test]
@@ -158,14 +160,14 @@ fn terminated_watcher_puts_back_first() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
-    lab.b(&LONG).expect(0, &["changed"]);
-    let [_, watcher] = watchers(&place)[..] else { panic!("two watchers") };
-    signal("TERM", watcher);
-    wait_until("the watchers to end", || watchers(&place).is_empty());
-    assert_eq!(lab.knobs(), before);
-    lab.b(&["confirm", "lat0"]).expect(4, &["told to end", "everything was put back"]);
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
+    lab.run_on_b(&LONG).expect(0, &["changed"]);
+    let [_, watcher] = watcher_pids(&place)[..] else { panic!("two watchers") };
+    send_signal("TERM", watcher);
+    wait_until("the watchers to end", || watcher_pids(&place).is_empty());
+    assert_eq!(lab.read_knobs(), before);
+    lab.run_on_b(&["confirm", "lat0"]).expect(4, &["told to end", "everything was put back"]);
 }
 
 #[test]
@@ -175,22 +177,22 @@ fn change_outlives_killed_watchers() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
-    lab.b(&SHORT).expect(0, &["changed"]);
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
+    lab.run_on_b(&SHORT).expect(0, &["changed"]);
     kill_watchers(&place);
     thread::sleep(Duration::from_secs(3));
-    let changed = lab.knobs();
+    let changed = lab.read_knobs();
     assert_ne!(changed, before, "nobody puts it back");
-    lab.b(&["confirm", "lat0"]).expect(5, &["too late by", "latput restore"]);
-    lab.b(&["set", "lat0", "mtu=1300"]).expect(1, &["run `latput restore` first"]);
-    lab.b(&["restore"]).expect(0, &["put back lat0 mtu"]);
-    assert_eq!(lab.knobs(), before);
-    lab.b(&LONG).expect(0, &["changed"]);
+    lab.run_on_b(&["confirm", "lat0"]).expect(5, &["too late by", "latput restore"]);
+    lab.run_on_b(&["set", "lat0", "mtu=1300"]).expect(1, &["run `latput restore` first"]);
+    lab.run_on_b(&["restore"]).expect(0, &["put back lat0 mtu"]);
+    assert_eq!(lab.read_knobs(), before);
+    lab.run_on_b(&LONG).expect(0, &["changed"]);
     kill_watchers(&place);
-    lab.b(&["confirm", "lat0", "--json"]).expect(0, &["\"confirmed\"", "lat0"]);
-    assert_eq!(lab.knobs(), changed);
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    lab.run_on_b(&["confirm", "lat0", "--json"]).expect(0, &["\"confirmed\"", "lat0"]);
+    assert_eq!(lab.read_knobs(), changed);
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
 /// strace stops latput itself on entry to its n-th call of a kind: it holds the lock, and never goes on.
@@ -202,32 +204,32 @@ fn stopped_maker_is_ended_at_deadline() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let (before, link) = (lab.knobs(), link(&place));
+    let lab = Lab::set_up(&place);
+    let (before, link) = (lab.read_knobs(), show_link(&place));
     let mut in_the_middle = 0;
     for (call, step) in [("sendto", 12), ("fsync", 1), ("rename", 1)] {
         for nth in (1..200).step_by(step) {
             let mut run = start_stopping(&place, call, nth, &SHORT);
             let mut code = None;
             wait_until("the maker to end", || {
-                if watchers(&place).is_empty() {
-                    stopped_maker(&place).into_iter().for_each(kill); // before it began
+                if watcher_pids(&place).is_empty() {
+                    stopped_maker(&place).into_iter().for_each(kill_pid); // before it began
                 }
                 code = run.try_wait().unwrap();
                 code.is_some()
             });
-            wait_until("the watchers to end", || watchers(&place).is_empty());
-            assert_eq!(lab.knobs(), before, "after {call} {nth}");
+            wait_until("the watchers to end", || watcher_pids(&place).is_empty());
+            assert_eq!(lab.read_knobs(), before, "after {call} {nth}");
             if code.is_some_and(|code| code.success()) {
                 break;
             }
-            let asked = lab.b(&["confirm", "lat0"]);
+            let asked = lab.run_on_b(&["confirm", "lat0"]);
             in_the_middle += u32::from(asked.code == Some(4) && asked.err.contains("too late"));
-            lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+            lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
         }
     }
     assert!(in_the_middle > 5, "only {in_the_middle} stops hit: the test does not test");
-    assert_eq!(self::link(&place), link);
+    assert_eq!(self::show_link(&place), link);
 }
 
 #[test]
@@ -237,27 +239,27 @@ fn killed_watcher_is_restarted_by_other() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let (before, link) = (lab.knobs(), link(&place));
+    let lab = Lab::set_up(&place);
+    let (before, link) = (lab.read_knobs(), show_link(&place));
     // Each in turn, also those that were started again.
-    lab.b(&[&LONG[..5], &["15s"]].concat()).expect(0, &["changed"]);
+    lab.run_on_b(&[&LONG[..5], &["15s"]].concat()).expect(0, &["changed"]);
     for which in [0, 1, 1, 0] {
         kill_one_watcher(&place, which);
     }
-    assert_ne!(self::link(&place), link, "the time is not over");
-    wait_until("the values to go back", || self::link(&place) == link);
-    wait_until("the watchers to end", || watchers(&place).is_empty());
-    assert_eq!(lab.knobs(), before);
-    lab.b(&["confirm"]).expect(4, &["no confirmation came in time"]);
+    assert_ne!(self::show_link(&place), link, "the time is not over");
+    wait_until("the values to go back", || self::show_link(&place) == link);
+    wait_until("the watchers to end", || watcher_pids(&place).is_empty());
+    assert_eq!(lab.read_knobs(), before);
+    lab.run_on_b(&["confirm"]).expect(4, &["no confirmation came in time"]);
     // In the middle of a change, and then its maker.
     let (mut run, _) = stop_maker(&place, 3, &LONG);
     kill_one_watcher(&place, 0);
     kill_one_watcher(&place, 0);
-    kill(stopped_maker(&place).unwrap());
+    kill_pid(stopped_maker(&place).unwrap());
     run.wait().unwrap();
-    wait_until("the watchers to end", || watchers(&place).is_empty());
-    assert_eq!((lab.knobs(), self::link(&place)), (before, link));
-    lab.b(&["confirm"]).expect(4, &["the change was not finished"]);
+    wait_until("the watchers to end", || watcher_pids(&place).is_empty());
+    assert_eq!((lab.read_knobs(), self::show_link(&place)), (before, link));
+    lab.run_on_b(&["confirm"]).expect(4, &["the change was not finished"]);
 }
 
 /// A state folder that a reboot does not empty.
@@ -268,21 +270,21 @@ fn change_of_earlier_boot_is_left() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    lab.b(&LONG).expect(0, &["changed"]);
+    let lab = Lab::set_up(&place);
+    lab.run_on_b(&LONG).expect(0, &["changed"]);
     kill_watchers(&place);
-    let changed = lab.knobs();
-    let [checkpoint] = &checkpoints(&place)[..] else { panic!("one checkpoint") };
+    let changed = lab.read_knobs();
+    let [checkpoint] = &checkpoint_files(&place)[..] else { panic!("one checkpoint") };
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let text = std::fs::read_to_string(checkpoint).unwrap();
     let earlier = "00000000-0000-0000-0000-000000000000";
     std::fs::write(checkpoint, text.replace(boot_id.trim(), earlier)).unwrap();
-    lab.b(&["confirm", "lat0"]).expect(1, &["before the last boot", "--forget"]);
-    lab.b(&["restore"]).expect(1, &["another boot", "--forget"]);
-    assert_eq!(lab.knobs(), changed);
+    lab.run_on_b(&["confirm", "lat0"]).expect(1, &["before the last boot", "--forget"]);
+    lab.run_on_b(&["restore"]).expect(1, &["another boot", "--forget"]);
+    assert_eq!(lab.read_knobs(), changed);
     // It stands in the way of no other change.
-    lab.b(&["set", "lat0", "mtu=1300"]).expect(0, &["changed"]);
-    assert!(checkpoints(&place).is_empty());
+    lab.run_on_b(&["set", "lat0", "mtu=1300"]).expect(0, &["changed"]);
+    assert!(checkpoint_files(&place).is_empty());
 }
 
 #[test]
@@ -295,7 +297,7 @@ fn full_disk_refuses_change_before_start() {
     place.write("state", "a file where the folder should be");
     let change = ["set", "lo", "txqueuelen=999", "--confirm-within", "1s"];
     place.run(&change).expect(1, &["nothing was changed", "state"]);
-    wait_until("the watcher to end", || watchers(&place).is_empty());
+    wait_until("the watcher to end", || watcher_pids(&place).is_empty());
 }
 
 /// Starts a change that strace stops.
@@ -303,7 +305,7 @@ fn start_stopping(place: &Place, call: &str, when: impl Display, change: &[&str]
     let (trace, inject) =
         (format!("trace={call}"), format!("inject={call}:signal=STOP:when={when}"));
     let strace = ["strace", "-o", "/dev/null", "-e", &trace, "-e", &inject];
-    let latput = [crate::latput()];
+    let latput = [crate::latput_path()];
     place.start(&[&["lab", "exec", "b", "--"], &strace[..], &latput, change].concat())
 }
 
@@ -327,11 +329,11 @@ fn stopped_maker(place: &Place) -> Option<u32> {
         // The same number of context switches, too.
         before.contains("(tracing stop)") && status(*pid) == before
     };
-    processes(place, "set").into_iter().find(is_stopped)
+    find_processes(place, "set").into_iter().find(is_stopped)
 }
 
 /// The interface as `ip` shows it.
-pub(crate) fn link(place: &Place) -> String {
+pub(crate) fn show_link(place: &Place) -> String {
     let said = place.run(&["lab", "exec", "b", "--", "ip", "-o", "link", "show", "lat0"]);
     said.expect(0, &[" mtu "]).out.clone()
 }
@@ -339,36 +341,36 @@ pub(crate) fn link(place: &Place) -> String {
 /// Kills one, and waits until there are two again.
 #[track_caller]
 fn kill_one_watcher(place: &Place, which: usize) {
-    let killed = watchers(place)[which];
-    kill(killed);
+    let killed = watcher_pids(place)[which];
+    kill_pid(killed);
     wait_until("two watchers", || {
-        let now = watchers(place);
+        let now = watcher_pids(place);
         now.len() == 2 && !now.contains(&killed)
     });
 }
 
 /// Kills all at the same time: none of them sees another die.
 pub(crate) fn kill_watchers(place: &Place) {
-    for watcher in watchers(place) {
-        signal("STOP", watcher);
+    for watcher in watcher_pids(place) {
+        send_signal("STOP", watcher);
     }
-    let both = watchers(place);
+    let both = watcher_pids(place);
     assert_eq!(both.len(), 2);
-    both.into_iter().for_each(kill);
-    wait_until("the watchers to end", || watchers(place).is_empty());
+    both.into_iter().for_each(kill_pid);
+    wait_until("the watchers to end", || watcher_pids(place).is_empty());
 }
 
-pub(crate) fn signal(name: &str, pid: u32) {
+pub(crate) fn send_signal(name: &str, pid: u32) {
     Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().unwrap();
 }
 
 /// The processes that watch changes made in this place.
-pub(crate) fn watchers(place: &Place) -> Vec<u32> {
-    processes(place, "watcher")
+pub(crate) fn watcher_pids(place: &Place) -> Vec<u32> {
+    find_processes(place, "watcher")
 }
 
 /// The processes of this place that have this word in their command line.
-fn processes(place: &Place, word: &str) -> Vec<u32> {
+fn find_processes(place: &Place, word: &str) -> Vec<u32> {
     let state = place.path("state").display().to_string();
     let mut found: Vec<u32> = std::fs::read_dir("/proc")
         .unwrap()
@@ -385,7 +387,7 @@ fn processes(place: &Place, word: &str) -> Vec<u32> {
     found
 }
 
-fn checkpoints(place: &Place) -> Vec<std::path::PathBuf> {
+fn checkpoint_files(place: &Place) -> Vec<std::path::PathBuf> {
     let folder = place.path("state/lab-up/checkpoints");
     let is_checkpoint = |path: &Path| path.extension().is_some_and(|extension| extension == "json");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

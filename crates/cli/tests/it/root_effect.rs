@@ -22,27 +22,27 @@ mod alone {
         }
         isolate();
         let place = Place::new();
-        let lab = Lab::up(&place);
+        let lab = Lab::set_up(&place);
         // IPv6 looks for neighbours on a new link: traffic of its own.
         for host in ["a", "b"] {
             let off = "echo 1 > /proc/sys/net/ipv6/conf/lat0/disable_ipv6";
             place.run(&["lab", "exec", host, "--", "sh", "-c", off]).expect(0, &[]);
         }
-        let before = lab.knobs();
-        lab.b(&SET).expect(0, &["changed lat0", "undecided"]);
+        let before = lab.read_knobs();
+        lab.run_on_b(&SET).expect(0, &["changed lat0", "undecided"]);
         let back = ["set", "lat0", "gro-flush-timeout=0us", "napi-defer-hard-irqs=0"];
-        lab.b(&back).expect(0, &[]);
+        lab.run_on_b(&back).expect(0, &[]);
         {
-            let _flood = Flood::start(&place);
-            lab.b(&SET).expect(0, &["changed lat0", "gro-flush-timeout: agrees", "polls/s"]);
-            lab.b(&back).expect(0, &[]);
+            let _flood = DatagramFlood::start(&place);
+            lab.run_on_b(&SET).expect(0, &["changed lat0", "gro-flush-timeout: agrees", "polls/s"]);
+            lab.run_on_b(&back).expect(0, &[]);
         }
         // From a sender that cuts large packets late, they skip the receiver's NAPI, and its timer.
-        lab.a(&["set", "lat0", "tso=on"]).expect(0, &[]);
-        let _flood = Flood::start(&place);
-        lab.b(&SET).expect(4, &["ignored by the device", "everything was put back"]);
-        assert_eq!(lab.knobs(), before);
-        lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+        lab.run_on_a(&["set", "lat0", "tso=on"]).expect(0, &[]);
+        let _flood = DatagramFlood::start(&place);
+        lab.run_on_b(&SET).expect(4, &["ignored by the device", "everything was put back"]);
+        assert_eq!(lab.read_knobs(), before);
+        lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
     }
 }
 
@@ -53,17 +53,17 @@ fn zero_gap_is_reported_unverified() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    lab.b(&["set", "lat0", "mtu=1400", "--verify-effect"])
+    let lab = Lab::set_up(&place);
+    lab.run_on_b(&["set", "lat0", "mtu=1400", "--verify-effect"])
         .expect(0, &["changed lat0 mtu", "effect not verified"]);
-    lab.b(&["set", "lat0", "mtu=1400", "--verify-effect", "--dry-run"])
+    lab.run_on_b(&["set", "lat0", "mtu=1400", "--verify-effect", "--dry-run"])
         .expect(2, &["--verify-effect"]);
 }
 
 /// Small datagrams from host `a` to host `b` while this lives, and for ten seconds at most.
-struct Flood(Child);
+struct DatagramFlood(Child);
 
-impl Flood {
+impl DatagramFlood {
     fn start(place: &Place) -> Self {
         let send = "while :; do echo x; done > /dev/udp/198.18.0.2/9 2> /dev/null";
         let words = ["lab", "exec", "a", "--", "timeout", "10", "bash", "-c", send];
@@ -71,10 +71,10 @@ impl Flood {
     }
 }
 
-impl Drop for Flood {
+impl Drop for DatagramFlood {
     fn drop(&mut self) {
         // `lab exec` has become the command, which passes the signal on.
-        crate::interrupt(self.0.id());
+        crate::interrupt_pid(self.0.id());
         self.0.wait().unwrap();
     }
 }

@@ -9,10 +9,10 @@ use std::process::{Child, Command, Stdio};
 use latput_testkit::{isolate, needs_root};
 use serde_json::Value;
 
-use crate::two_hosts::{ip, script};
+use crate::two_hosts::{run_ip, write_script};
 use crate::{
-    Place, Ran, assert_no_capability, broker_of, interrupt, is_gone, kill, needs_program,
-    status_of, wait_until,
+    CommandOutput, Place, assert_no_capability, broker_of, interrupt_pid, is_gone, kill_pid,
+    needs_program, status_of, wait_until,
 };
 
 const FLEET: &str = include_str!("../../../../docs/schema/fleet.json");
@@ -23,14 +23,14 @@ const FLEET_LOG: &str = include_str!("../../../../docs/schema/fleet-log.json");
 const BEFORE: &str = "1000";
 
 /// Namespaces `h1`, `h2` and so on, each with an interface `eth0`.
-struct Rack {
+struct FleetRack {
     place: Place,
     hosts: usize,
 }
 
-impl Rack {
+impl FleetRack {
     /// `None` where something is missing, which is said.
-    fn up(hosts: usize) -> Option<Self> {
+    fn set_up(hosts: usize) -> Option<Self> {
         if needs_root() || needs_program("ip") || needs_program("ethtool") {
             return None;
         }
@@ -38,21 +38,21 @@ impl Rack {
         let place = Place::new();
         for host in 1..=hosts {
             let (host, port) = (format!("h{host}"), format!("p{host}"));
-            ip(&["netns", "add", &host]);
-            ip(&["link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &host]);
-            ip(&["link", "set", &port, "up"]);
-            ip(&["-n", &host, "link", "set", "eth0", "up"]);
+            run_ip(&["netns", "add", &host]);
+            run_ip(&["link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &host]);
+            run_ip(&["link", "set", &port, "up"]);
+            run_ip(&["-n", &host, "link", "set", "eth0", "up"]);
         }
         fs::create_dir(place.path("bin")).unwrap();
-        let latput = crate::latput();
+        let latput = crate::latput_path();
         std::os::unix::fs::symlink(latput, place.path("bin/latput")).unwrap();
         let rack = Self { place, hosts };
-        rack.inventory("");
+        rack.write_inventory("");
         Some(rack)
     }
 
     /// Writes the inventory: the namespaces, and more hosts.
-    fn inventory(&self, more: &str) {
+    fn write_inventory(&self, more: &str) {
         let words: Vec<String> =
             (1..=self.hosts).map(|host| format!("\"netns://h{host}\"")).collect();
         let words = words.join(", ");
@@ -64,39 +64,39 @@ impl Rack {
     }
 
     /// A program, for `exec:` or a guard.
-    fn script(&self, name: &str, body: &str) -> String {
+    fn write_script(&self, name: &str, body: &str) -> String {
         let path = self.place.path(name);
-        script(&path, body);
+        write_script(&path, body);
         path.display().to_string()
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    fn fleet_command(&self, args: &[&str]) -> Command {
         let bin = self.place.path("bin").display().to_string();
-        let mut command = self.place.command(&[&["fleet"], args].concat());
+        let mut command = self.place.latput_command(&[&["fleet"], args].concat());
         command.env("PATH", format!("{bin}:/usr/sbin:/usr/bin:/sbin:/bin"));
         command
     }
 
-    fn fleet(&self, args: &[&str]) -> Ran {
-        Ran::from(self.command(args).output().unwrap())
+    fn run_fleet(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::from(self.fleet_command(args).output().unwrap())
     }
 
     fn start(&self, args: &[&str]) -> Child {
         let to = |name: &str| fs::File::create(self.place.path(name)).unwrap();
-        self.command(args).stdout(to("stdout")).stderr(to("stderr")).spawn().unwrap()
+        self.fleet_command(args).stdout(to("stdout")).stderr(to("stderr")).spawn().unwrap()
     }
 
-    fn kept(&self, name: &str) -> String {
+    fn read_file(&self, name: &str) -> String {
         fs::read_to_string(self.place.path(name)).unwrap()
     }
 
     /// Txqueuelen of every host, as `ip` says it.
-    fn lengths(&self) -> Vec<String> {
+    fn queue_lengths(&self) -> Vec<String> {
         (1..=self.hosts).map(|host| length_of(&format!("h{host}"))).collect()
     }
 
     fn all_are(&self, length: &str) -> bool {
-        self.lengths().iter().all(|found| found == length)
+        self.queue_lengths().iter().all(|found| found == length)
     }
 
     fn has_checkpoint(&self) -> bool {
@@ -108,20 +108,20 @@ impl Rack {
 
 fn length_of(host: &str) -> String {
     let ran = Command::new("ip").args(["-n", host, "-o", "link", "show", "eth0"]).output().unwrap();
-    let said = Ran::from(ran).out;
+    let said = CommandOutput::from(ran).out;
     let mut words = said.split_whitespace().skip_while(|word| *word != "qlen");
     words.nth(1).unwrap_or("nothing").trim_end_matches('\\').to_owned()
 }
 
 fn gro_of(host: &str) -> String {
     let args = ["netns", "exec", host, "ethtool", "-k", "eth0"];
-    let said = Ran::from(Command::new("ip").args(args).output().unwrap()).out;
+    let said = CommandOutput::from(Command::new("ip").args(args).output().unwrap()).out;
     let line = said.lines().find_map(|line| line.strip_prefix("generic-receive-offload: "));
     line.unwrap_or("nothing").to_owned()
 }
 
 #[track_caller]
-fn document(schema: &str, text: &str) -> Value {
+fn parse_document(schema: &str, text: &str) -> Value {
     let document: Value = serde_json::from_str(text).unwrap();
     let schema: Value = serde_json::from_str(schema).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
@@ -140,34 +140,34 @@ fn by_host(document: &Value, field: &str) -> BTreeMap<String, String> {
 
 #[test]
 fn faulty_hosts_are_named_without_delay() {
-    let Some(rack) = Rack::up(6) else { return };
-    ip(&["-n", "h3", "link", "set", "eth0", "name", "ens1"]);
-    ip(&["-n", "h4", "link", "delete", "eth0"]);
-    ip(&["-n", "h4", "link", "add", "eth0", "type", "bridge"]);
+    let Some(rack) = FleetRack::set_up(6) else { return };
+    run_ip(&["-n", "h3", "link", "set", "eth0", "name", "ens1"]);
+    run_ip(&["-n", "h4", "link", "delete", "eth0"]);
+    run_ip(&["-n", "h4", "link", "add", "eth0", "type", "bridge"]);
     for host in ["h1", "h5"] {
-        ip(&["-n", host, "link", "set", "eth0", "txqueuelen", "700"]);
-        ip(&["netns", "exec", host, "ethtool", "-K", "eth0", "gro", "on"]);
+        run_ip(&["-n", host, "link", "set", "eth0", "txqueuelen", "700"]);
+        run_ip(&["netns", "exec", host, "ethtool", "-K", "eth0", "gro", "on"]);
     }
-    let slow = rack.script("slow", "sleep 2; exec ip netns exec h5 \"$@\"");
+    let slow = rack.write_script("slow", "sleep 2; exec ip netns exec h5 \"$@\"");
     let answer = r#"{"schema":1,"version":"0.1.0","boot_id":"b","network_namespace":1,"others":[],"interface":{"name":"eth9","index":2,"driver":"veth","is_up":true,"has_carrier":true,"faults":0,"knobs":[],"waiting":null}}"#;
     let there = format!("echo latput-there host Linux x86_64 latput {}", env!("CARGO_PKG_VERSION"));
-    let liar = rack.script("liar", &format!("{there}; cat >/dev/null; echo '{answer}'"));
+    let liar = rack.write_script("liar", &format!("{there}; cat >/dev/null; echo '{answer}'"));
     // It is given words of its own, which `sleep` would not take.
-    let silent = rack.script("silent", "exec sleep 1000");
-    let endless = rack.script("endless", &format!("{there}; exec yes '{{'"));
-    rack.inventory(&format!(
+    let silent = rack.write_script("silent", "exec sleep 1000");
+    let endless = rack.write_script("endless", &format!("{there}; exec yes '{{'"));
+    rack.write_inventory(&format!(
         "{{ name = \"dead\", target = \"exec:false\" }}, {{ name = \"silent\", target = \"exec:{silent}\" }}, \
          {{ name = \"slow\", target = \"exec:{slow}\" }}, {{ name = \"liar\", target = \"exec:{liar}\" }}, \
          {{ name = \"endless\", target = \"exec:{endless}\" }}, \"netns://gone\", \"netns://h1\""
     ));
     let args = ["verify", "--timeout", "10s", "--parallel", "2", "--prometheus", "fleet.prom"];
-    let ran = rack.fleet(&args);
+    let ran = rack.run_fleet(&args);
     ran.expect(
         8,
         &["`h1` of group `web` is listed twice", "txqueuelen is 1000, wanted 700", "gro is off"],
     );
-    let ran = rack.fleet(&[&args[..], &["--json"]].concat());
-    let found = document(FLEET, &ran.expect(8, &[]).out);
+    let ran = rack.run_fleet(&[&args[..], &["--json"]].concat());
+    let found = parse_document(FLEET, &ran.expect(8, &[]).out);
     let states = by_host(&found, "state");
     let why = by_host(&found, "why");
     for (host, state, words) in [
@@ -188,7 +188,7 @@ fn faulty_hosts_are_named_without_delay() {
         assert!(why[host].contains(words), "{host}: {}", why[host]);
     }
     assert_eq!(states.len(), 12);
-    let metrics = rack.kept("fleet.prom");
+    let metrics = rack.read_file("fleet.prom");
     for line in [
         "latput_fleet_hosts{group=\"web\",state=\"same\"} 2",
         "latput_fleet_hosts{group=\"web\",state=\"other\"} 3",
@@ -201,83 +201,83 @@ fn faulty_hosts_are_named_without_delay() {
 
 #[test]
 fn interrupted_fleet_names_the_rest() {
-    let Some(rack) = Rack::up(2) else { return };
+    let Some(rack) = FleetRack::set_up(2) else { return };
     let mark = rack.place.path("asked");
-    let silent = rack.script("silent", &format!("touch {}; exec sleep 1000", mark.display()));
-    rack.inventory(&format!("{{ name = \"silent\", target = \"exec:{silent}\" }}"));
+    let silent = rack.write_script("silent", &format!("touch {}; exec sleep 1000", mark.display()));
+    rack.write_inventory(&format!("{{ name = \"silent\", target = \"exec:{silent}\" }}"));
     // One place, so that the hosts come one after another; the silent one is the last.
     let args = ["verify", "txqueuelen=1000", "--parallel", "1", "--timeout", "1h", "--json"];
     let mut child = rack.start(&args);
     wait_until("the silent host to be asked", || mark.exists());
-    interrupt(child.id());
-    assert_eq!(child.wait().unwrap().code(), Some(6), "{}", rack.kept("stderr"));
-    let states = by_host(&document(FLEET, &rack.kept("stdout")), "state");
+    interrupt_pid(child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(6), "{}", rack.read_file("stderr"));
+    let states = by_host(&parse_document(FLEET, &rack.read_file("stdout")), "state");
     assert_eq!(states.values().collect::<Vec<_>>(), ["same", "same", "not-asked"]);
 }
 
 #[test]
 fn differing_twins_are_found_without_wish() {
-    let Some(rack) = Rack::up(4) else { return };
-    rack.fleet(&["drift"]).expect(0, &["the hosts of each group are alike"]);
-    ip(&["-n", "h3", "link", "set", "eth0", "txqueuelen", "123"]);
-    let ran = rack.fleet(&["drift", "--json"]);
-    let found = document(FLEET, &ran.expect(8, &[]).out);
+    let Some(rack) = FleetRack::set_up(4) else { return };
+    rack.run_fleet(&["drift"]).expect(0, &["the hosts of each group are alike"]);
+    run_ip(&["-n", "h3", "link", "set", "eth0", "txqueuelen", "123"]);
+    let ran = rack.run_fleet(&["drift", "--json"]);
+    let found = parse_document(FLEET, &ran.expect(8, &[]).out);
     let expected = serde_json::json!([{ "group": "web", "knob": "txqueuelen", "values": [
         { "value": "1000", "hosts": ["h1", "h2", "h4"] }, { "value": "123", "hosts": ["h3"] },
     ] }]);
     assert_eq!(found["values"], expected);
-    rack.fleet(&["show", "txqueuelen"]).expect(0, &["123", "h1 h2 h4", "web: 4 hosts: 4 read"]);
-    ip(&["-n", "h3", "link", "set", "eth0", "txqueuelen", "1000"]);
-    rack.inventory("{ name = \"dead\", target = \"exec:false\" }");
-    let ran = rack.fleet(&["drift"]);
+    rack.run_fleet(&["show", "txqueuelen"]).expect(0, &["123", "h1 h2 h4", "web: 4 hosts: 4 read"]);
+    run_ip(&["-n", "h3", "link", "set", "eth0", "txqueuelen", "1000"]);
+    rack.write_inventory("{ name = \"dead\", target = \"exec:false\" }");
+    let ran = rack.run_fleet(&["drift"]);
     ran.expect(6, &["web: 4 hosts are alike, 1 host not compared", "unreachable  dead"]);
 }
 
 #[test]
 fn staged_setting_stays_and_resumes() {
-    let Some(rack) = Rack::up(6) else { return };
-    rack.inventory("{ name = \"dead\", target = \"exec:false\" }");
+    let Some(rack) = FleetRack::set_up(6) else { return };
+    rack.write_inventory("{ name = \"dead\", target = \"exec:false\" }");
     let args = ["apply", "--canary", "1", "--then", "50%", "--then", "all", "--soak", "0s"];
-    let rehearsed = rack.fleet(&[&args[..], &["--dry-run"]].concat());
+    let rehearsed = rack.run_fleet(&[&args[..], &["--dry-run"]].concat());
     rehearsed
         .expect(6, &["stage 1: h1\nstage 2: h2 h3\nstage 3: h4 h5 h6", "would-change 6 hosts"]);
     // A veth without GRO has no NAPI instance.
-    let refused = rack.fleet(&["apply", "gro-flush-timeout=50us", "--dry-run"]);
+    let refused = rack.run_fleet(&["apply", "gro-flush-timeout=50us", "--dry-run"]);
     refused.expect(6, &["h1 would refuse: a rollout would end", "would-refuse 6 hosts"]);
     assert!(rack.all_are(BEFORE), "a dry run changes nothing");
-    let ran = rack.fleet(&[&args[..], &["--json"]].concat());
-    let found = document(APPLY, &ran.expect(6, &["stage 2 of 3: 2 hosts"]).out);
+    let ran = rack.run_fleet(&[&args[..], &["--json"]].concat());
+    let found = parse_document(APPLY, &ran.expect(6, &["stage 2 of 3: 2 hosts"]).out);
     let outcomes = by_host(&found, "outcome");
     assert_eq!(found["ended"], "confirmed");
     assert_eq!((outcomes["h1"].as_str(), outcomes["dead"].as_str()), ("confirmed", "left-out"));
-    assert!(rack.all_are("700"), "{:?}", rack.lengths());
+    assert!(rack.all_are("700"), "{:?}", rack.queue_lengths());
     assert_eq!(gro_of("h6"), "on");
     assert!(!rack.has_checkpoint(), "nothing waits");
     // Each host has an entry of its journal, by which it goes back alone.
     let number = found["hosts"][5]["journal"].as_u64().unwrap().to_string();
-    let undo = ["lab", "exec", "netns://h6", "--", crate::latput(), "undo", &number];
+    let undo = ["lab", "exec", "netns://h6", "--", crate::latput_path(), "undo", &number];
     rack.place.run(&undo).expect(0, &["undid eth0"]);
     assert_eq!((length_of("h6").as_str(), gro_of("h6").as_str()), (BEFORE, "off"));
-    rack.inventory("");
-    rack.fleet(&args).expect(0, &["1 host to change, 5 as wanted", "confirmed    1 host"]);
-    rack.fleet(&args).expect(0, &["0 hosts to change, 6 as wanted"]);
+    rack.write_inventory("");
+    rack.run_fleet(&args).expect(0, &["1 host to change, 5 as wanted", "confirmed    1 host"]);
+    rack.run_fleet(&args).expect(0, &["0 hosts to change, 6 as wanted"]);
     assert!(rack.all_are("700"));
 }
 
 #[test]
 fn rollout_is_listed_kept_and_taken_back() {
-    let Some(rack) = Rack::up(3) else { return };
-    rack.inventory("{ name = \"dead\", target = \"exec:false\" }");
-    rack.fleet(&["undo"]).expect(1, &["no rollout is in force"]);
-    rack.fleet(&["keep", "--dry-run"])
+    let Some(rack) = FleetRack::set_up(3) else { return };
+    rack.write_inventory("{ name = \"dead\", target = \"exec:false\" }");
+    rack.run_fleet(&["undo"]).expect(1, &["no rollout is in force"]);
+    rack.run_fleet(&["keep", "--dry-run"])
         .expect(6, &["left-out     4 hosts", "gro is off, wanted on"]);
-    let ran = rack.fleet(&["apply", "--soak", "0s"]);
+    let ran = rack.run_fleet(&["apply", "--soak", "0s"]);
     ran.expect(6, &["undo:  latput fleet undo fleet-", "keep:  a network namespace has no"]);
-    assert!(rack.all_are("700"), "{:?}", rack.lengths());
+    assert!(rack.all_are("700"), "{:?}", rack.queue_lengths());
     let undo = ran.out.lines().find_map(|line| line.strip_prefix("undo:  latput fleet undo "));
     let rollout = undo.unwrap().split(' ').next().unwrap().to_owned();
     let by = format!("{rollout} by ");
-    rack.fleet(&["log"]).expect(
+    rack.run_fleet(&["log"]).expect(
         6,
         &[
             "h1 eth0\n  ",
@@ -287,24 +287,25 @@ fn rollout_is_listed_kept_and_taken_back() {
             "dead eth0\n  unknown",
         ],
     );
-    let log = document(FLEET_LOG, &rack.fleet(&["log", "--json"]).expect(6, &[]).out);
+    let log = parse_document(FLEET_LOG, &rack.run_fleet(&["log", "--json"]).expect(6, &[]).out);
     assert_eq!(log["hosts"][0]["entries"][0]["command"], rollout);
     let refused = ["refused      3 hosts", "network namespace without files of its own"];
-    rack.fleet(&["keep", "--dry-run"]).expect(6, &refused);
+    rack.run_fleet(&["keep", "--dry-run"]).expect(6, &refused);
     // Each host would do what `latput keep` does there; this test's hosts have one folder of files from here on.
     crate::root_keep::hide_folders();
-    rack.fleet(&["keep", "--dry-run"]).expect(6, &["would-write  3 hosts", "10-latput-eth0.link"]);
-    rack.fleet(&["undo", "fleet-none"]).expect(6, &["unchanged    3 hosts"]);
-    rack.fleet(&["verify", "--kept"]).expect(6, &["nothing-kept 3 hosts", "lost "]);
+    rack.run_fleet(&["keep", "--dry-run"])
+        .expect(6, &["would-write  3 hosts", "10-latput-eth0.link"]);
+    rack.run_fleet(&["undo", "fleet-none"]).expect(6, &["unchanged    3 hosts"]);
+    rack.run_fleet(&["verify", "--kept"]).expect(6, &["nothing-kept 3 hosts", "lost "]);
     // One host has gone on by itself, another in part.
-    ip(&["-n", "h2", "link", "set", "eth0", "txqueuelen", "650"]);
-    ip(&["netns", "exec", "h2", "ethtool", "-K", "eth0", "gro", "off"]);
-    ip(&["-n", "h3", "link", "set", "eth0", "txqueuelen", "640"]);
-    rack.fleet(&["undo", "--dry-run"])
+    run_ip(&["-n", "h2", "link", "set", "eth0", "txqueuelen", "650"]);
+    run_ip(&["netns", "exec", "h2", "ethtool", "-K", "eth0", "gro", "off"]);
+    run_ip(&["-n", "h3", "link", "set", "eth0", "txqueuelen", "640"]);
+    rack.run_fleet(&["undo", "--dry-run"])
         .expect(6, &[&rollout, "would-undo   2 hosts", "left-out     1 host"]);
     assert_eq!(length_of("h1"), "700", "a dry run changes nothing");
-    let undone = rack.fleet(&["undo", "--json"]);
-    let undone = document(FLEET_DONE, &undone.expect(6, &[]).out);
+    let undone = rack.run_fleet(&["undo", "--json"]);
+    let undone = parse_document(FLEET_DONE, &undone.expect(6, &[]).out);
     assert_eq!(undone["rollout"], rollout);
     let outcomes = by_host(&undone, "outcome");
     let outcome = |host: &str| outcomes[host].as_str();
@@ -315,14 +316,14 @@ fn rollout_is_listed_kept_and_taken_back() {
     let stays = "txqueuelen (device) stays 640: somebody else set it after 700";
     assert_eq!(by_host(&undone, "why")["h3"], stays);
     assert_eq!(["h1", "h2", "h3"].map(length_of), [BEFORE, "650", "640"]);
-    rack.inventory("");
-    rack.fleet(&["undo"]).expect(1, &["no rollout is in force"]);
-    rack.fleet(&["undo", "fleet-none"]).expect(2, &["no host has a change of fleet-none"]);
+    rack.write_inventory("");
+    rack.run_fleet(&["undo"]).expect(1, &["no rollout is in force"]);
+    rack.run_fleet(&["undo", "fleet-none"]).expect(2, &["no host has a change of fleet-none"]);
 }
 
 /// Checks that the process that reads the answers has no capability, while a host is silent.
 #[track_caller]
-fn check_has_no_rights(rack: &Rack, args: &[&str], reached: &std::path::Path) {
+fn check_has_no_rights(rack: &FleetRack, args: &[&str], reached: &std::path::Path) {
     let _ = fs::remove_file(reached);
     let times = ["--timeout", "1min", "--confirm-within", "1h"];
     let times = if args[0] == "apply" { &times[..] } else { &times[..2] };
@@ -333,18 +334,18 @@ fn check_has_no_rights(rack: &Rack, args: &[&str], reached: &std::path::Path) {
     let users = status_of(child.id(), "Uid:");
     assert!(!users.split(' ').take(3).any(|user| user == "0"), "{users}");
     let broker = broker_of(child.id()).expect("it has rights");
-    interrupt(child.id());
-    assert!(child.wait().unwrap().code().is_some(), "{}", rack.kept("stderr"));
+    interrupt_pid(child.id());
+    assert!(child.wait().unwrap().code().is_some(), "{}", rack.read_file("stderr"));
     wait_until("the broker to end", || is_gone(broker));
     assert!(!rack.has_checkpoint(), "nothing waits");
 }
 
 #[test]
 fn fleet_reader_is_unprivileged_with_guards() {
-    let Some(rack) = Rack::up(2) else { return };
+    let Some(rack) = FleetRack::set_up(2) else { return };
     let mark = rack.place.path("asked");
-    let silent = rack.script("silent", &format!("touch {}; exec sleep 1000", mark.display()));
-    rack.inventory(&format!("{{ name = \"silent\", target = \"exec:{silent}\" }}"));
+    let silent = rack.write_script("silent", &format!("touch {}; exec sleep 1000", mark.display()));
+    rack.write_inventory(&format!("{{ name = \"silent\", target = \"exec:{silent}\" }}"));
     for action in ["show", "drift", "verify", "apply"] {
         check_has_no_rights(&rack, &[action], &mark);
     }
@@ -354,22 +355,22 @@ fn fleet_reader_is_unprivileged_with_guards() {
     let file = ["verify", "--prometheus", "metrics/fleet.prom"];
     check_has_no_rights(&rack, &file, &mark);
     // While a guard runs, with the rights of the user.
-    rack.inventory("");
+    rack.write_inventory("");
     let guard = format!("[ $(id -u) = 0 ] && touch {}; exec sleep 1000", mark.display());
-    let guard = format!("{} {{host}}", rack.script("guard", &guard));
+    let guard = format!("{} {{host}}", rack.write_script("guard", &guard));
     let apply = ["apply", "--soak", "0s", "--guard", &guard];
     check_has_no_rights(&rack, &apply, &mark);
-    assert!(rack.all_are(BEFORE), "{:?}", rack.lengths());
+    assert!(rack.all_are(BEFORE), "{:?}", rack.queue_lengths());
 }
 
 /// Runs an apply whose guard script breaks something while `h1` is changed, and expects that all go back.
 #[track_caller]
-fn check_goes_back(rack: &Rack, guard: &str, broken: &str) {
-    let guard = rack.script("guard", guard);
+fn check_goes_back(rack: &FleetRack, guard: &str, broken: &str) {
+    let guard = rack.write_script("guard", guard);
     let guard = format!("{guard} {{host}} {{interface}}");
     let args = ["apply", "--canary", "2", "--then", "all", "--soak", "1s", "--guard", &guard];
-    let ran = rack.fleet(&[&args[..], &["--json"]].concat());
-    let found = document(APPLY, &ran.expect(4, &[broken]).out);
+    let ran = rack.run_fleet(&[&args[..], &["--json"]].concat());
+    let found = parse_document(APPLY, &ran.expect(4, &[broken]).out);
     assert_eq!(found["ended"], "put-back");
     assert!(found["broken"].as_str().unwrap().contains(broken), "{found}");
     let outcomes = by_host(&found, "outcome");
@@ -381,75 +382,75 @@ fn check_goes_back(rack: &Rack, guard: &str, broken: &str) {
 
 #[test]
 fn broken_guard_restores_every_stage() {
-    let Some(rack) = Rack::up(5) else { return };
+    let Some(rack) = FleetRack::set_up(5) else { return };
     // In the second stage, when all are changed.
     check_goes_back(&rack, "[ $1 != h4 ] || { echo no pages; exit 3; }", "h4: the guard");
-    assert!(rack.all_are(BEFORE), "{:?}", rack.lengths());
+    assert!(rack.all_are(BEFORE), "{:?}", rack.queue_lengths());
     assert!((1..=5).all(|host| gro_of(&format!("h{host}")) == "off"));
     check_goes_back(&rack, "no-such-program-at-all", "not found");
-    assert!(rack.all_are(BEFORE), "{:?}", rack.lengths());
+    assert!(rack.all_are(BEFORE), "{:?}", rack.queue_lengths());
     let down = "[ $1 != h4 ] || ip -n h2 link set $2 down";
     check_goes_back(&rack, down, "h2: eth0 is down, and was up before");
-    assert!(rack.all_are(BEFORE), "{:?}", rack.lengths());
-    ip(&["-n", "h2", "link", "set", "eth0", "up"]);
+    assert!(rack.all_are(BEFORE), "{:?}", rack.queue_lengths());
+    run_ip(&["-n", "h2", "link", "set", "eth0", "up"]);
     let cut = "[ $1 != h4 ] || ip link set p3 down";
     check_goes_back(&rack, cut, "h3: eth0 has no carrier, and had one before");
-    assert!(rack.all_are(BEFORE), "{:?}", rack.lengths());
-    ip(&["link", "set", "p3", "up"]);
+    assert!(rack.all_are(BEFORE), "{:?}", rack.queue_lengths());
+    run_ip(&["link", "set", "p3", "up"]);
 }
 
 #[test]
 fn foreign_value_breaks_guard_and_stays() {
-    let Some(rack) = Rack::up(3) else { return };
+    let Some(rack) = FleetRack::set_up(3) else { return };
     let other = "[ $1 != h3 ] || ip -n h1 link set $2 txqueuelen 55";
     check_goes_back(&rack, other, "h1: the setting is no longer in force: txqueuelen is 55");
-    assert_eq!(rack.lengths(), ["55", BEFORE, BEFORE]);
+    assert_eq!(rack.queue_lengths(), ["55", BEFORE, BEFORE]);
     assert_eq!(gro_of("h1"), "off");
 }
 
 #[test]
 fn host_that_refuses_stops_the_others() {
-    let Some(rack) = Rack::up(4) else { return };
+    let Some(rack) = FleetRack::set_up(4) else { return };
     // A veth takes an MTU of at most 65535.
     let args = ["apply", "txqueuelen=501", "mtu=65536", "--soak", "0s"];
-    let ran = rack.fleet(&args);
+    let ran = rack.run_fleet(&args);
     assert!([1, 4].contains(&ran.code.unwrap()), "{ran:?}");
     ran.expect(ran.code.unwrap(), &["h1: "]);
     assert!(!rack.has_checkpoint() && rack.all_are(BEFORE));
     let mtu = Command::new("ip").args(["-n", "h1", "link", "show", "eth0"]).output().unwrap();
-    assert!(Ran::from(mtu).out.contains("mtu 1500"));
+    assert!(CommandOutput::from(mtu).out.contains("mtu 1500"));
 }
 
 #[test]
 fn second_fleet_names_first_and_stops() {
-    let Some(rack) = Rack::up(3) else { return };
+    let Some(rack) = FleetRack::set_up(3) else { return };
     let first = ["apply", "--canary", "all", "--soak", "5min", "--confirm-within", "1h"];
     let mut first = rack.start(&first);
     wait_until("all to be changed", || rack.all_are("700"));
-    wait_until("the guards to be watched", || rack.kept("stderr").contains("stage 1 of 1"));
-    let second = rack.fleet(&["apply", "txqueuelen=600", "--soak", "0s"]);
+    wait_until("the guards to be watched", || rack.read_file("stderr").contains("stage 1 of 1"));
+    let second = rack.run_fleet(&["apply", "txqueuelen=600", "--soak", "0s"]);
     second
         .expect(6, &["0 hosts to change", "left-out", "a change (fleet-", "waits to be confirmed"]);
     assert!(rack.all_are("700"));
     // A restore of the second's name would leave the first's change alone.
-    let restore = ["lab", "exec", "netns://h1", "--", crate::latput(), "restore"];
+    let restore = ["lab", "exec", "netns://h1", "--", crate::latput_path(), "restore"];
     let other = [&restore[..], &["eth0", "--made-by=fleet-other"]].concat();
     rack.place.run(&other).expect(0, &["nothing to restore"]);
     assert!(rack.all_are("700"));
-    interrupt(first.id());
-    assert_eq!(first.wait().unwrap().code(), Some(4), "{}", rack.kept("stderr"));
-    assert!(rack.kept("stderr").contains("interrupted: 3 hosts put back"));
+    interrupt_pid(first.id());
+    assert_eq!(first.wait().unwrap().code(), Some(4), "{}", rack.read_file("stderr"));
+    assert!(rack.read_file("stderr").contains("interrupted: 3 hosts put back"));
     assert!(rack.all_are(BEFORE) && !rack.has_checkpoint());
 }
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn killed_controller_leaves_hosts_that_go_back() {
-    let Some(rack) = Rack::up(3) else { return };
+    let Some(rack) = FleetRack::set_up(3) else { return };
     let args = ["apply", "--canary", "all", "--soak", "20s", "--timeout", "10s"];
     let mut child = rack.start(&[&args[..], &["--confirm-within", "2min"]].concat());
     wait_until("all to be changed", || rack.all_are("700"));
-    kill(child.id());
+    kill_pid(child.id());
     child.wait().unwrap();
     wait_until("all to go back", || rack.all_are(BEFORE) && !rack.has_checkpoint());
     assert_eq!(gro_of("h2"), "off");
@@ -458,10 +459,12 @@ fn killed_controller_leaves_hosts_that_go_back() {
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn lost_host_is_named_with_deadline() {
-    let Some(rack) = Rack::up(3) else { return };
+    let Some(rack) = FleetRack::set_up(3) else { return };
     let cut = rack.place.path("cut");
-    let way =
-        rack.script("way", &format!("[ ! -e {} ] && exec ip netns exec h3 \"$@\"", cut.display()));
+    let way = rack.write_script(
+        "way",
+        &format!("[ ! -e {} ] && exec ip netns exec h3 \"$@\"", cut.display()),
+    );
     rack.place.write(
         "lost.toml",
         &format!(
@@ -469,13 +472,13 @@ fn lost_host_is_named_with_deadline() {
              \"exec:{way}\" }}]\ninterface = \"eth0\"\nsettings = {{ txqueuelen = 700 }}\n"
         ),
     );
-    let guard = rack.script("guard", &format!("[ $1 != h1 ] || touch {}", cut.display()));
+    let guard = rack.write_script("guard", &format!("[ $1 != h1 ] || touch {}", cut.display()));
     let guard = format!("{guard} {{host}}");
     let args = ["apply", "-i", "lost.toml", "--canary", "all", "--soak", "1s", "--timeout", "10s"];
     let more = ["--confirm-within", "90s", "--guard", &guard, "--json"];
-    let ran = rack.fleet(&[&args[..], &more].concat());
+    let ran = rack.run_fleet(&[&args[..], &more].concat());
     ran.expect(5, &["far: unreachable", "2 hosts put back"]);
-    let found = document(APPLY, &ran.out);
+    let found = parse_document(APPLY, &ran.out);
     let outcomes = by_host(&found, "outcome");
     let expected = ["goes-back", "put-back", "put-back"];
     assert_eq!(outcomes.values().collect::<Vec<_>>(), expected);
@@ -484,17 +487,17 @@ fn lost_host_is_named_with_deadline() {
     let error = ran.err.lines().last().unwrap();
     let error: Value = serde_json::from_str(error).unwrap();
     assert_eq!(error["error"]["left"][0]["what"], "far", "{error}");
-    assert_eq!(rack.lengths()[..2], [BEFORE, BEFORE]);
+    assert_eq!(rack.queue_lengths()[..2], [BEFORE, BEFORE]);
     wait_until("the lost host to go back", || rack.all_are(BEFORE) && !rack.has_checkpoint());
 }
 
 #[test]
 fn second_interrupt_ends_the_wait() {
-    let Some(rack) = Rack::up(2) else { return };
+    let Some(rack) = FleetRack::set_up(2) else { return };
     let cut = rack.place.path("cut");
     let way =
         format!("[ ! -e {0} ] || exec sleep 1000; exec ip netns exec h2 \"$@\"", cut.display());
-    let way = rack.script("way", &way);
+    let way = rack.write_script("way", &way);
     rack.place.write(
         "lost.toml",
         &format!(
@@ -507,17 +510,17 @@ fn second_interrupt_ends_the_wait() {
     let mut child = rack.start(&[&args[..], &["--confirm-within", "15min"]].concat());
     wait_until("both to be changed", || rack.all_are("700"));
     fs::write(&cut, "").unwrap();
-    interrupt(child.id());
+    interrupt_pid(child.id());
     wait_until("the first to go back", || length_of("h1") == BEFORE);
-    interrupt(child.id());
-    assert_eq!(child.wait().unwrap().code(), Some(5), "{}", rack.kept("stderr"));
-    let said = rack.kept("stdout");
+    interrupt_pid(child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(5), "{}", rack.read_file("stderr"));
+    let said = rack.read_file("stdout");
     assert!(
         said.contains("far eth0: the wait for it was cut short; it goes back by itself by"),
         "{said}"
     );
     fs::remove_file(&cut).unwrap();
-    let restore = ["lab", "exec", "netns://h2", "--", crate::latput(), "restore"];
+    let restore = ["lab", "exec", "netns://h2", "--", crate::latput_path(), "restore"];
     rack.place.run(&restore).expect(0, &["put back eth0"]);
     assert!(rack.all_are(BEFORE));
 }
@@ -525,7 +528,7 @@ fn second_interrupt_ends_the_wait() {
 /// The second host hangs where it is to confirm, and then the controller is killed.
 #[test]
 fn rollout_cut_short_is_named_and_finished() {
-    let Some(rack) = Rack::up(2) else { return };
+    let Some(rack) = FleetRack::set_up(2) else { return };
     let inventory = |way: &str| {
         let text = format!(
             "schema = 1\n[group.web]\nhosts = [\"netns://h1\", {{ name = \"far\", target = \"exec:{way}\" }}]\n\
@@ -533,7 +536,7 @@ fn rollout_cut_short_is_named_and_finished() {
         );
         rack.place.write("far.toml", &text);
     };
-    let fleet = |args: &[&str]| rack.fleet(&[args, &["-i", "far.toml"]].concat());
+    let fleet = |args: &[&str]| rack.run_fleet(&[args, &["-i", "far.toml"]].concat());
     inventory("true");
     fleet(&["finish"]).expect(2, &["--confirm", "--back"]);
     for way in ["--confirm", "--back"] {
@@ -541,18 +544,18 @@ fn rollout_cut_short_is_named_and_finished() {
         let at = |name: &str| rack.place.path(&format!("{name}{way}"));
         let (asked, hold, far) = (at("asked"), at("hold"), at("far"));
         fs::create_dir(&far).unwrap();
-        rack.script(
+        rack.write_script(
             &format!("far{way}/latput"),
             &format!(
                 "case \"$*\" in *--extend*) ;; 'confirm eth0'*) touch {asked}; while [ -e {hold} ]; do sleep 0.1; \
                  done;; esac; exec {latput} \"$@\"",
                 asked = asked.display(),
                 hold = hold.display(),
-                latput = crate::latput()
+                latput = crate::latput_path()
             ),
         );
         let far_first = format!("PATH={}:$PATH exec ip netns exec h2 \"$@\"", far.display());
-        let to_far = rack.script(&format!("way{way}"), &far_first);
+        let to_far = rack.write_script(&format!("way{way}"), &far_first);
         inventory(&to_far);
         fleet(&["finish", "--back"]).expect(1, &["no rollout is under way or cut short"]);
         fs::write(&hold, "").unwrap();
@@ -560,7 +563,7 @@ fn rollout_cut_short_is_named_and_finished() {
             ["apply", "-i", "far.toml", "--canary", "all", "--soak", "0s", "--parallel", "1"];
         let mut child = rack.start(&[&args[..], &["--confirm-within", "15min"]].concat());
         wait_until("the second host to be asked", || asked.exists());
-        kill(child.id());
+        kill_pid(child.id());
         child.wait().unwrap();
         let named = ["cut short: confirmed on h1; waits on far, and goes back in", way];
         fleet(&["verify"]).expect(0, &named);
@@ -578,7 +581,7 @@ fn rollout_cut_short_is_named_and_finished() {
             let ran = fleet(&["finish", way, "--json"]);
             // One of those that hung may have confirmed it.
             if ran.code == Some(0) {
-                let outcomes = by_host(&document(FLEET_DONE, &ran.out), "outcome");
+                let outcomes = by_host(&parse_document(FLEET_DONE, &ran.out), "outcome");
                 assert_eq!(outcomes.values().collect::<Vec<_>>(), ["confirmed", "confirmed"]);
             }
             wait_until("both to be confirmed", || !rack.has_checkpoint());
@@ -597,15 +600,24 @@ fn rollout_cut_short_is_named_and_finished() {
 
 #[test]
 fn split_rollout_names_both_kinds_of_host() {
-    let Some(rack) = Rack::up(3) else { return };
+    let Some(rack) = FleetRack::set_up(3) else { return };
     let set = |host: &str, more: &[&str]| {
         let (at, made_by) = (format!("netns://{host}"), "--made-by=fleet-7");
-        let set =
-            ["lab", "exec", &at, "--", crate::latput(), "set", "eth0", "txqueuelen=700", made_by];
+        let set = [
+            "lab",
+            "exec",
+            &at,
+            "--",
+            crate::latput_path(),
+            "set",
+            "eth0",
+            "txqueuelen=700",
+            made_by,
+        ];
         rack.place.run(&[&set[..], more].concat()).expect(0, &["changed"]);
     };
     set("h1", &[]);
-    let h1 = ["lab", "exec", "netns://h1", "--", crate::latput()];
+    let h1 = ["lab", "exec", "netns://h1", "--", crate::latput_path()];
     let of_other = ["undo", "1", "--of-fleet", "--made-by=fleet-8"];
     rack.place.run(&[&h1[..], &of_other].concat()).expect(1, &["change 1 is not undone: it is of"]);
     set("h2", &["--confirm-within", "1s"]);
@@ -613,16 +625,17 @@ fn split_rollout_names_both_kinds_of_host() {
     wait_until("the second host to go back", || length_of("h2") == BEFORE);
     let named = "rollout fleet-7 is under way or was cut short: confirmed on h1; waits on h3";
     wait_until("it to be in the journal", || {
-        rack.fleet(&["show", "mtu"]).err.contains("back on h2")
+        rack.run_fleet(&["show", "mtu"]).err.contains("back on h2")
     });
-    rack.fleet(&["drift", "txqueuelen"]).expect(8, &[named]);
-    let ran = rack.fleet(&["finish", "fleet-7", "--confirm"]);
+    rack.run_fleet(&["drift", "txqueuelen"]).expect(8, &[named]);
+    let ran = rack.run_fleet(&["finish", "fleet-7", "--confirm"]);
     ran.expect(6, &["confirmed    2 hosts", "h2 eth0: it went back before: `latput fleet apply`"]);
-    assert_eq!(rack.lengths(), ["700", BEFORE, "700"]);
-    rack.fleet(&["verify"]).expect(8, &["rollout fleet-7 was cut short", "h2"]);
-    rack.fleet(&["finish", "--back"]).expect(0, &["undone       2 hosts", "unchanged    1 host"]);
+    assert_eq!(rack.queue_lengths(), ["700", BEFORE, "700"]);
+    rack.run_fleet(&["verify"]).expect(8, &["rollout fleet-7 was cut short", "h2"]);
+    rack.run_fleet(&["finish", "--back"])
+        .expect(0, &["undone       2 hosts", "unchanged    1 host"]);
     assert!(rack.all_are(BEFORE) && !rack.has_checkpoint());
-    rack.fleet(&["finish", "--back"]).expect(1, &["no rollout"]);
+    rack.run_fleet(&["finish", "--back"]).expect(1, &["no rollout"]);
 }
 
 #[test]
@@ -630,7 +643,7 @@ fn ansible_hosts_are_read_by_ansible() {
     if needs_program("ansible-inventory") {
         return;
     }
-    let Some(rack) = Rack::up(3) else { return };
+    let Some(rack) = FleetRack::set_up(3) else { return };
     rack.place.write(
         "hosts.ini",
         "[web]\nweb1 latput_target=netns://h1\nweb2 latput_target=netns://h2\n[db]\ndb1 latput_target=netns://h3\n\
@@ -641,13 +654,13 @@ fn ansible_hosts_are_read_by_ansible() {
         "all:\n  children:\n    web:\n      vars: { latput_interface: eth0, latput_settings: { txqueuelen: 1000, gro: \
          false } }\n      hosts:\n        web1: { latput_target: 'netns://h1' }\n",
     );
-    rack.fleet(&["verify", "-i", "hosts.ini", "--group", "web"])
+    rack.run_fleet(&["verify", "-i", "hosts.ini", "--group", "web"])
         .expect(0, &["web: 2 hosts: 2 same"]);
-    rack.fleet(&["verify", "-i", "hosts.ini"])
+    rack.run_fleet(&["verify", "-i", "hosts.ini"])
         .expect(2, &["no wanted values for db1", "group `db`"]);
-    rack.fleet(&["verify", "-i", "hosts.ini", "txqueuelen=1"])
+    rack.run_fleet(&["verify", "-i", "hosts.ini", "txqueuelen=1"])
         .expect(8, &["db1 eth0: txqueuelen is"]);
-    rack.fleet(&["verify", "-i", "hosts.yaml"]).expect(0, &["web: 1 host: 1 same"]);
+    rack.run_fleet(&["verify", "-i", "hosts.yaml"]).expect(0, &["web: 1 host: 1 same"]);
     let listing = Command::new("ansible-inventory")
         .args(["-i", "hosts.ini", "--list"])
         .current_dir(rack.place.path(""))
@@ -655,16 +668,16 @@ fn ansible_hosts_are_read_by_ansible() {
         .output()
         .unwrap();
     fs::write(rack.place.path("hosts.json"), listing.stdout).unwrap();
-    rack.fleet(&["verify", "-i", "hosts.json", "--group", "web"]).expect(0, &["2 same"]);
+    rack.run_fleet(&["verify", "-i", "hosts.json", "--group", "web"]).expect(0, &["2 same"]);
 }
 
 #[test]
 fn what_a_run_recommends_is_verified_and_set() {
-    let Some(rack) = Rack::up(3) else { return };
+    let Some(rack) = FleetRack::set_up(3) else { return };
     rack.place.write("plan.toml", crate::fleet::PLAN);
     rack.place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "r.db"]).expect(0, &[]);
     let of =
-        |action: &str, more: &[&str]| rack.fleet(&[&[action, "--from", "r.db"], more].concat());
+        |action: &str, more: &[&str]| rack.run_fleet(&[&[action, "--from", "r.db"], more].concat());
     of("verify", &[]).expect(
         8,
         &["the wanted values are setting `mtu=9000`", "mtu is 1500, wanted 9000", "3 drifted"],
@@ -673,7 +686,7 @@ fn what_a_run_recommends_is_verified_and_set() {
         .expect(0, &["r.db is a simulation (`sim:server-10g`): no host", "confirmed    3 hosts"]);
     for host in ["h1", "h2", "h3"] {
         let args = ["-n", host, "-o", "link", "show", "eth0"];
-        let said = Ran::from(Command::new("ip").args(args).output().unwrap()).out;
+        let said = CommandOutput::from(Command::new("ip").args(args).output().unwrap()).out;
         assert!(said.contains(" mtu 9000 "), "{host}: {said}");
     }
     assert!(rack.all_are(BEFORE), "the inventory's settings are not those of the results");

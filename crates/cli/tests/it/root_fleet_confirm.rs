@@ -6,10 +6,10 @@ use std::process::{Child, Command};
 use latput_testkit::{isolate, needs_root};
 use serde_json::Value;
 
-use crate::two_hosts::{ip, script};
+use crate::two_hosts::{run_ip, write_script};
 use crate::{
-    Place, Ran, agents_of, assert_no_capability, broker_of, descendants_of, is_gone, kill,
-    needs_program, wait_until,
+    CommandOutput, Place, agents_of, assert_no_capability, broker_of, descendants_of, is_gone,
+    kill_pid, needs_program, wait_until,
 };
 
 /// The kernel paces what the generator sends to a fifth or a fiftieth of what any host can, so that its load does not count.
@@ -37,34 +37,34 @@ const PAIRS: [&str; 3] =
 const SLOW: &str = "rate 4Mbit";
 
 /// Three pairs of hosts, and results that recommend the faster pace.
-struct Pairs {
+struct HostPairs {
     place: Place,
 }
 
-impl Pairs {
+impl HostPairs {
     /// `None` where something is missing, which is said.
-    fn up() -> Option<Self> {
+    fn set_up() -> Option<Self> {
         if needs_root() || needs_program("ip") || needs_program("tc") {
             return None;
         }
         isolate();
         for number in 1..=3 {
             let [sut, generator] = ["s", "c"].map(|kind| format!("{kind}{number}"));
-            ip(&["netns", "add", &sut]);
-            ip(&["netns", "add", &generator]);
+            run_ip(&["netns", "add", &sut]);
+            run_ip(&["netns", "add", &generator]);
             let veth = ["type", "veth", "peer", "name", "eth0", "netns", &generator];
-            ip(&[&["link", "add", "eth0", "netns", &sut][..], &veth].concat());
+            run_ip(&[&["link", "add", "eth0", "netns", &sut][..], &veth].concat());
             for (host, end) in [(&sut, 1), (&generator, 2)] {
                 let address = format!("198.18.{number}.{end}/24");
-                ip(&["-n", host, "address", "add", &address, "dev", "eth0"]);
-                ip(&["-n", host, "link", "set", "eth0", "up"]);
+                run_ip(&["-n", host, "address", "add", &address, "dev", "eth0"]);
+                run_ip(&["-n", host, "link", "set", "eth0", "up"]);
             }
-            pace(&generator, "4mbit");
+            set_rate(&generator, "4mbit");
         }
         let place = Place::new();
         place.write("plan.toml", PLAN);
         std::fs::create_dir(place.path("bin")).unwrap();
-        let latput = crate::latput();
+        let latput = crate::latput_path();
         std::os::unix::fs::symlink(latput, place.path("bin/latput")).unwrap();
         let pairs = Self { place };
         let run = ["run", "plan.toml", "--on", PAIRS[0], "-o", "a.db"];
@@ -72,29 +72,29 @@ impl Pairs {
         Some(pairs)
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    fn latput_command(&self, args: &[&str]) -> Command {
         let bin = self.place.path("bin").display().to_string();
-        let mut command = self.place.command(args);
+        let mut command = self.place.latput_command(args);
         command.env("PATH", format!("{bin}:/usr/sbin:/usr/bin:/sbin:/bin"));
         command
     }
 
-    fn run(&self, args: &[&str]) -> Ran {
-        Ran::from(self.command(args).output().unwrap())
+    fn run(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::from(self.latput_command(args).output().unwrap())
     }
 
-    fn confirm(&self, pairs: [&str; 3], more: &[&str]) -> Ran {
+    fn run_confirm(&self, pairs: [&str; 3], more: &[&str]) -> CommandOutput {
         self.run(&[&["fleet", "confirm", "a.db"][..], &pairs, more].concat())
     }
 
     fn start(&self, more: &[&str]) -> Child {
         let to = |name: &str| std::fs::File::create(self.place.path(name)).unwrap();
         let args = [&["fleet", "confirm", "a.db"][..], &PAIRS, more].concat();
-        self.command(&args).stdout(to("stdout")).stderr(to("stderr")).spawn().unwrap()
+        self.latput_command(&args).stdout(to("stdout")).stderr(to("stderr")).spawn().unwrap()
     }
 
     fn trials_of(&self, number: usize) -> i64 {
-        self.place.trials(&file_of(number))
+        self.place.count_trials(&file_of(number))
     }
 }
 
@@ -104,22 +104,25 @@ fn file_of(number: usize) -> String {
 }
 
 #[track_caller]
-fn inside(host: &str, shell: &str) -> String {
+fn run_in_host(host: &str, shell: &str) -> String {
     let ran = Command::new("ip").args(["netns", "exec", host, "sh", "-c", shell]).output().unwrap();
-    let ran = Ran::from(ran);
+    let ran = CommandOutput::from(ran);
     ran.expect(0, &[]);
     ran.out.trim().to_owned()
 }
 
-fn pace(host: &str, rate: &str) {
-    inside(host, &format!("tc qdisc replace dev eth0 root tbf rate {rate} burst 64kb limit 128kb"));
+fn set_rate(host: &str, rate: &str) {
+    run_in_host(
+        host,
+        &format!("tc qdisc replace dev eth0 root tbf rate {rate} burst 64kb limit 128kb"),
+    );
 }
 
 fn is_as_before() -> bool {
-    ["c1", "c2", "c3"].iter().all(|host| inside(host, "tc qdisc show dev eth0").contains(SLOW))
+    ["c1", "c2", "c3"].iter().all(|host| run_in_host(host, "tc qdisc show dev eth0").contains(SLOW))
 }
 
-fn document(text: &str) -> Value {
+fn parse_document(text: &str) -> Value {
     let document: Value = serde_json::from_str(text).unwrap();
     let schema = include_str!("../../../../docs/schema/fleet-confirm.json");
     let schema: Value = serde_json::from_str(schema).unwrap();
@@ -129,19 +132,19 @@ fn document(text: &str) -> Value {
 
 #[test]
 fn shared_winner_is_confirmed_once() {
-    let Some(pairs) = Pairs::up() else { return };
-    let ran = pairs.confirm(PAIRS, &["--check"]);
+    let Some(pairs) = HostPairs::set_up() else { return };
+    let ran = pairs.run_confirm(PAIRS, &["--check"]);
     ran.expect(0, &["netns://s2,netns://c2: ready", "3 of 3 pairs are to be measured"]);
     assert!(!pairs.place.path("latput-pairs").exists());
-    let ran = pairs.confirm(PAIRS, &[]);
+    let ran = pairs.run_confirm(PAIRS, &[]);
     ran.expect(0, &["confirmed: proven better on every pair", LABEL]);
     assert!(is_as_before());
     let trials = [1, 2, 3].map(|number| pairs.trials_of(number));
     assert!(trials.iter().all(|count| *count >= 12), "{trials:?}");
     // The same command measures nothing, and neither does one that names the pairs by an inventory.
-    pairs.confirm(PAIRS, &["--check"]).expect(0, &["confirmed", "measured earlier"]);
-    let ran = pairs.confirm(PAIRS, &["--json"]);
-    let found = document(&ran.expect(0, &[]).out);
+    pairs.run_confirm(PAIRS, &["--check"]).expect(0, &["confirmed", "measured earlier"]);
+    let ran = pairs.run_confirm(PAIRS, &["--json"]);
+    let found = parse_document(&ran.expect(0, &[]).out);
     assert_eq!(found["verdict"], "confirmed", "{found}");
     for pair in found["pairs"].as_array().unwrap() {
         assert_eq!(pair["outcome"], "done");
@@ -165,7 +168,7 @@ fn shared_winner_is_confirmed_once() {
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn killed_confirm_restores_hosts_and_resumes() {
-    let Some(pairs) = Pairs::up() else { return };
+    let Some(pairs) = HostPairs::set_up() else { return };
     let more = ["--repetitions", "12..12"];
     let mut child = pairs.start(&more);
     wait_until("the second pair to have trials", || pairs.trials_of(2) > 0);
@@ -174,13 +177,13 @@ fn killed_confirm_restores_hosts_and_resumes() {
     assert!(broker_of(child.id()).is_some());
     assert!(!agents_of(child.id()).is_empty());
     let others = descendants_of(child.id());
-    kill(child.id());
+    kill_pid(child.id());
     child.wait().unwrap();
     wait_until("all that it started to end", || others.iter().all(|pid| is_gone(*pid)));
     wait_until("the hosts to be as they were", is_as_before);
     let (first, begun) = (pairs.trials_of(1), pairs.trials_of(2));
     assert!(begun > 0 && pairs.trials_of(3) == 0);
-    let ran = pairs.confirm(PAIRS, &more);
+    let ran = pairs.run_confirm(PAIRS, &more);
     ran.expect(0, &["s1,netns://c1: measured earlier", "resuming run 1", "confirmed"]);
     assert_eq!(pairs.trials_of(1), first);
     assert!(pairs.trials_of(2) > begun);
@@ -190,13 +193,13 @@ fn killed_confirm_restores_hosts_and_resumes() {
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn unreachable_pair_is_measured_later() {
-    let Some(pairs) = Pairs::up() else { return };
+    let Some(pairs) = HostPairs::set_up() else { return };
     let way: PathBuf = pairs.place.path("way");
-    script(&way, "echo gone >&2; exit 1");
+    write_script(&way, "echo gone >&2; exit 1");
     let third = format!("exec:{},netns://c3", way.display());
     let words = [PAIRS[0], PAIRS[1], &third];
-    let ran = pairs.confirm(words, &["--json"]);
-    let found = document(&ran.expect(6, &[]).out);
+    let ran = pairs.run_confirm(words, &["--json"]);
+    let found = parse_document(&ran.expect(6, &[]).out);
     assert_eq!(
         (&found["verdict"], &found["pairs"][2]["outcome"]),
         (&Value::Null, &"failed".into())
@@ -204,8 +207,8 @@ fn unreachable_pair_is_measured_later() {
     assert_eq!(found["pairs"][0]["outcome"], "done", "{found}");
     assert!(found["pairs"][2]["why"].as_str().unwrap().contains("gone"), "{found}");
     let kept = pairs.trials_of(1);
-    script(&way, "exec ip netns exec s3 \"$@\"");
-    pairs.confirm(words, &[]).expect(0, &["measured earlier", "confirmed"]);
+    write_script(&way, "exec ip netns exec s3 \"$@\"");
+    pairs.run_confirm(words, &[]).expect(0, &["measured earlier", "confirmed"]);
     assert_eq!(pairs.trials_of(1), kept);
     assert!(is_as_before());
 }
@@ -213,25 +216,25 @@ fn unreachable_pair_is_measured_later() {
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn unlike_pairs_are_named_before_measuring() {
-    let Some(pairs) = Pairs::up() else { return };
-    pace("c2", "5mbit");
-    pace("c3", "16mbit");
-    let ran = pairs.confirm(PAIRS, &[]);
+    let Some(pairs) = HostPairs::set_up() else { return };
+    set_rate("c2", "5mbit");
+    set_rate("c3", "16mbit");
+    let ran = pairs.run_confirm(PAIRS, &[]);
     ran.expect(6, &["values of today differ", "generator.qdisc=tbf rate=5Mbps"]);
     ran.expect(6, &["it has the setting already", "no verdict: 2 of 3 pairs are missing"]);
     assert_eq!([2, 3].map(|number| pairs.trials_of(number)), [0, 0]);
     // A host under another name.
     for (host, address) in [("s2", "198.18.1.77/24"), ("c1", "198.18.2.77/24")] {
-        ip(&["-n", host, "address", "add", address, "dev", "eth0"]);
+        run_ip(&["-n", host, "address", "add", address, "dev", "eth0"]);
     }
     let other = "netns://s2,exec:ip netns exec c1";
-    let ran = pairs.confirm([PAIRS[0], other, PAIRS[2]], &["-o", "other"]);
+    let ran = pairs.run_confirm([PAIRS[0], other, PAIRS[2]], &["-o", "other"]);
     ran.expect(6, &["have a host in common"]);
 }
 
 #[test]
 fn foreign_results_run_no_program() {
-    let Some(pairs) = Pairs::up() else { return };
+    let Some(pairs) = HostPairs::set_up() else { return };
     let plan = PLAN.replace(
         "kind = \"tcp_stream\"",
         "kind = \"command\"\ncommand = \"sh -c 'sleep 0.05; echo 5'\"\n\

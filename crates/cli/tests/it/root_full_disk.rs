@@ -25,13 +25,13 @@ seed = 7
 const PLANNED: i64 = 60;
 
 /// A folder of this place on a disk of its own, which ends with the namespace of the test.
-fn disk(place: &Place, name: &str, kilobytes: u32) {
+fn mount_disk(place: &Place, name: &str, kilobytes: u32) {
     let folder = place.path(name);
     fs::create_dir_all(&folder).unwrap();
-    mount(&["-t", "tmpfs", "-o", &format!("size={kilobytes}k"), "none"], &folder);
+    mount_folder(&["-t", "tmpfs", "-o", &format!("size={kilobytes}k"), "none"], &folder);
 }
 
-fn mount(args: &[&str], folder: &Path) {
+fn mount_folder(args: &[&str], folder: &Path) {
     assert!(Command::new("mount").args(args).arg(folder).status().unwrap().success(), "{args:?}");
 }
 
@@ -40,10 +40,10 @@ fn mount(args: &[&str], folder: &Path) {
 fn check_run(kilobytes: u32) -> bool {
     let place = Place::new();
     place.write("plan.toml", PLAN);
-    disk(&place, "disk", kilobytes);
+    mount_disk(&place, "disk", kilobytes);
     let args = ["run", "plan.toml", "--on", "sim:server-10g", "-o", "disk/kept.db"];
     let ran = place.run(&args);
-    let kept = place.trials("disk/kept.db");
+    let kept = place.count_trials("disk/kept.db");
     let is_whole = ran.code == Some(0);
     if is_whole {
         assert_eq!(kept, PLANNED, "{ran:#?}");
@@ -57,11 +57,11 @@ fn check_run(kilobytes: u32) -> bool {
     if log.metadata().is_ok_and(|log| log.len() > 0) && kept > 0 {
         ran.expect(ran.code.unwrap(), &["disk/kept.db-wal", "keep the two files together"]);
     }
-    mount(&["-o", "remount,size=64M"], &place.path("disk"));
+    mount_folder(&["-o", "remount,size=64M"], &place.path("disk"));
     // A reader moves what is in the log; the same command resumes.
     let again = place.run(if is_whole { &["report", "disk/kept.db"] } else { &args });
     again.expect(0, &[]);
-    assert_eq!(place.trials("disk/kept.db"), PLANNED, "{again:#?}");
+    assert_eq!(place.count_trials("disk/kept.db"), PLANNED, "{again:#?}");
     assert!(!log.exists(), "the file is whole by itself");
     is_whole
 }
@@ -89,7 +89,7 @@ fn oversized_results_are_refused() {
     place.write("plan.toml", PLAN);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
     place.run(&["report", "kept.db", "-o", "kept.html"]).expect(0, &[]);
-    disk(&place, "disk", 200);
+    mount_disk(&place, "disk", 200);
     place.run(&["import", "kept.html", "-o", "disk/back.db"]).expect(1, &["disk is full"]);
     place.run(&["report", "kept.db", "-o", "disk/kept.html"]).expect(1, &["No space left"]);
     assert!(!place.path("disk/kept.html").exists());
@@ -107,14 +107,14 @@ fn change_without_room_for_its_entry_goes_back() {
     let mut seen = Vec::new();
     for kilobytes in [4, 8, 12, 16, 64] {
         let place = Place::new();
-        disk(&place, "state", kilobytes);
+        mount_disk(&place, "state", kilobytes);
         let ran = place.run(&["set", "v0", "mtu=1400"]);
         let ended = ran.code.unwrap();
         match ended {
             0 => {
                 ran.expect(0, &["undo:  latput undo"]);
                 // An undo needs room of its own.
-                mount(&["-o", "remount,size=64M"], &place.path("state"));
+                mount_folder(&["-o", "remount,size=64M"], &place.path("state"));
                 place.run(&["undo"]).expect(0, &["undid v0 mtu"]);
             }
             1 => {

@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 
 use latput_testkit::{isolate, needs_root};
 
-use crate::two_hosts::{ip, make_keys, start_sshd};
-use crate::{Place, agents_of, is_told_of_a_killed_agent, kill, needs_program, wait_until};
+use crate::two_hosts::{make_keys, run_ip, start_sshd};
+use crate::{Place, agents_of, is_told_of_a_killed_agent, kill_pid, needs_program, wait_until};
 
 const PLAN: &str = r#"
 schema = 1
@@ -60,17 +60,17 @@ fn several_generators_and_an_observer_share_a_plan() {
     if is_skipped() {
         return;
     }
-    let rack = Rack::up();
-    let before = rack.knobs();
+    let rack = BridgeRack::set_up();
+    let before = rack.read_knobs();
     let place = rack.place();
     let ran = place.run(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db", "--beside"]);
     let said = ran.expect(0, &["on rack.toml", "12 trials"]).out.split_whitespace();
     let offset = said.skip_while(|word| *word != "clock").nth(2).unwrap();
     let error_s = offset.parse::<f64>().unwrap() - 86_400.0;
     assert!(error_s.abs() < 0.05, "the clock of load1 is a day ahead: {offset} s");
-    assert_eq!(place.trials("kept.db"), TRIALS);
-    assert_eq!(rack.knobs(), before);
-    let report = place.report("kept.db");
+    assert_eq!(place.count_trials("kept.db"), TRIALS);
+    assert_eq!(rack.read_knobs(), before);
+    let report = place.report_json("kept.db");
     let mut on_schedule = 0;
     for run in report["runs"].as_array().unwrap() {
         let hosts: Vec<&str> =
@@ -105,7 +105,7 @@ fn check_other_kinds(place: &Place) {
     place.write("others.toml", OTHER_KINDS);
     let ran = place.run(&["run", "others.toml", "--on", "rack.toml", "-o", "others.db"]);
     ran.expect(0, &["4 trials"]);
-    let report = place.report("others.db");
+    let report = place.report_json("others.db");
     for run in report["runs"].as_array().unwrap().iter().filter(|run| !was_held_up(run)) {
         let packets = |host: usize| run["hosts"][host]["tx_packets_count"].as_u64().unwrap();
         let generators = [packets(0), packets(1)];
@@ -122,20 +122,20 @@ fn dead_agent_leaves_all_hosts_restored() {
     if is_skipped() {
         return;
     }
-    let rack = Rack::up();
-    let before = rack.knobs();
+    let rack = BridgeRack::set_up();
+    let before = rack.read_knobs();
     let place = rack.place();
     let mut child = place.start(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db"]);
-    wait_until("some trials", || place.trials("kept.db") >= 2);
-    kill(agent_behind(child.id(), "unshare"));
+    wait_until("some trials", || place.count_trials("kept.db") >= 2);
+    kill_pid(agent_behind(child.id(), "unshare"));
     let code = child.wait().unwrap().code();
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     assert_eq!(code, Some(6), "{said}");
     assert!(is_told_of_a_killed_agent(&said, "load1"), "{said}");
-    assert_eq!(rack.knobs(), before);
+    assert_eq!(rack.read_knobs(), before);
     let again = place.run(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db"]);
     again.expect(0, &["resuming run 1"]);
-    assert_eq!(place.trials("kept.db"), TRIALS);
+    assert_eq!(place.count_trials("kept.db"), TRIALS);
 }
 
 #[test]
@@ -143,17 +143,17 @@ fn lost_session_ends_run_and_restores() {
     if is_skipped() {
         return;
     }
-    let rack = Rack::up();
-    let before = rack.knobs();
+    let rack = BridgeRack::set_up();
+    let before = rack.read_knobs();
     let place = rack.place();
     let mut child = place.start(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db"]);
-    wait_until("some trials", || place.trials("kept.db") >= 2);
-    kill(agent_behind(child.id(), "ssh"));
+    wait_until("some trials", || place.count_trials("kept.db") >= 2);
+    kill_pid(agent_behind(child.id(), "ssh"));
     let code = child.wait().unwrap().code();
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     assert_eq!(code, Some(6), "{said}");
     assert!(said.contains("host `load2`: its agent ended (signal: 9"), "{said}");
-    wait_until("the host to put itself back", || rack.knobs() == before);
+    wait_until("the host to put itself back", || rack.read_knobs() == before);
 }
 
 fn is_skipped() -> bool {
@@ -162,40 +162,42 @@ fn is_skipped() -> bool {
 
 /// Four namespaces on a bridge in a fifth, an sshd in one of them, and a testbed file that names them.
 /// Dropping it ends sshd.
-struct Rack {
+struct BridgeRack {
     place: Place,
     sshd: Child,
 }
 
-impl Rack {
-    fn up() -> Self {
+impl BridgeRack {
+    fn set_up() -> Self {
         isolate();
         let place = Place::new();
         place.write("plan.toml", PLAN);
         std::fs::create_dir("/run/sshd").unwrap(); // sshd refuses to start without it
-        ip(&["netns", "add", HUB]);
-        ip(&["-n", HUB, "link", "add", "br0", "type", "bridge"]);
-        ip(&["-n", HUB, "address", "add", "198.18.7.254/24", "dev", "br0"]);
-        ip(&["-n", HUB, "link", "set", "br0", "up"]);
+        run_ip(&["netns", "add", HUB]);
+        run_ip(&["-n", HUB, "link", "add", "br0", "type", "bridge"]);
+        run_ip(&["-n", HUB, "address", "add", "198.18.7.254/24", "dev", "br0"]);
+        run_ip(&["-n", HUB, "link", "set", "br0", "up"]);
         for (idx, host) in HOSTS.into_iter().enumerate() {
             let address = format!("198.18.7.{}/24", idx + 1);
-            ip(&["netns", "add", host]);
-            ip(&["-n", HUB, "link", "add", host, "type", "veth", "peer", "eth0", "netns", host]);
-            ip(&["-n", HUB, "link", "set", host, "master", "br0", "up"]);
-            ip(&["-n", host, "address", "add", &address, "dev", "eth0"]);
-            ip(&["-n", host, "link", "set", "eth0", "up"]);
-            ip(&["-n", host, "link", "set", "lo", "up"]);
+            run_ip(&["netns", "add", host]);
+            run_ip(&[
+                "-n", HUB, "link", "add", host, "type", "veth", "peer", "eth0", "netns", host,
+            ]);
+            run_ip(&["-n", HUB, "link", "set", host, "master", "br0", "up"]);
+            run_ip(&["-n", host, "address", "add", &address, "dev", "eth0"]);
+            run_ip(&["-n", host, "link", "set", "eth0", "up"]);
+            run_ip(&["-n", host, "link", "set", "lo", "up"]);
         }
         for host in HOSTS {
             // Without GRO a veth has no NAPI, and so nothing to be deferred.
             let inside = ["ip", "netns", "exec", host];
-            let set = place.wrapped(&inside, &["set", "eth0", "gro=on"]).output().unwrap();
+            let set = place.wrapped_command(&inside, &["set", "eth0", "gro=on"]).output().unwrap();
             assert!(set.status.success(), "{set:?}");
         }
         make_keys(&place, &["198.18.7.3"]);
         let sshd = start_sshd(&place, "load2", "");
         let rack = Self { place, sshd };
-        rack.place.write("rack.toml", &rack.testbed());
+        rack.place.write("rack.toml", &rack.testbed_toml());
         wait_until("sshd", || rack.over_ssh().status().is_ok_and(|status| status.success()));
         rack
     }
@@ -204,8 +206,8 @@ impl Rack {
         &self.place
     }
 
-    fn testbed(&self) -> String {
-        let latput = crate::latput();
+    fn testbed_toml(&self) -> String {
+        let latput = crate::latput_path();
         let host = |name: &str, idx: u32, role: &str, via: &[String]| {
             format!(
                 "[host.{name}]\nrole = \"{role}\"\ninterface = \"eth0\"\n\
@@ -247,10 +249,11 @@ impl Rack {
     }
 
     /// Every knob of every host.
-    fn knobs(&self) -> Vec<serde_json::Value> {
+    fn read_knobs(&self) -> Vec<serde_json::Value> {
         let of = |host: &str| {
             let before = ["ip", "netns", "exec", host];
-            let shown = self.place.wrapped(&before, &["show", "eth0", "--json"]).output().unwrap();
+            let shown =
+                self.place.wrapped_command(&before, &["show", "eth0", "--json"]).output().unwrap();
             let mut document: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
             document["knobs"].take()
         };
@@ -268,7 +271,7 @@ fn agent_behind(latput: u32, program: &str) -> u32 {
     *children.iter().find(is_it).unwrap_or_else(|| panic!("{program} among {children:?}"))
 }
 
-impl Drop for Rack {
+impl Drop for BridgeRack {
     fn drop(&mut self) {
         let _ = self.sshd.kill();
         let _ = self.sshd.wait();

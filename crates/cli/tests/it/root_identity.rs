@@ -3,7 +3,7 @@
 
 use latput_testkit::needs_root;
 
-use crate::{Place, Ran, needs_program};
+use crate::{CommandOutput, Place, needs_program};
 
 /// Sets the MTU of `v0` to 1400 and dies before it can commit.
 const KILLED_SET: &str = "killed() { strace -f -o /dev/null -e trace=renameat2 \
@@ -14,7 +14,7 @@ const KILLED_SET: &str = "killed() { strace -f -o /dev/null -e trace=renameat2 \
 
 #[test]
 fn renamed_interface_is_restored_by_identity() {
-    check(
+    check_script(
         "ip link set v0 name w0; ip link set v1 name v0; ip link set v0 mtu 1300; \
          code $latput restore w0; echo now $(mtu w0) $(mtu v0); $latput restore",
         &["changed 1400", "put back w0 mtu (device) from 1400 to 1500", "code 0", "now 1500 1300"],
@@ -24,7 +24,7 @@ fn renamed_interface_is_restored_by_identity() {
 
 #[test]
 fn moved_interface_keeps_checkpoint_until_back() {
-    check(
+    check_script(
         "unshare -n sleep 60 & there=$!; \
          until [ /proc/$there/ns/net -ef /proc/$there/ns/net ] && \
             [ \"$(readlink /proc/$there/ns/net)\" != \"$(readlink /proc/self/ns/net)\" ]; do sleep 0.1; done; \
@@ -38,7 +38,7 @@ fn moved_interface_keeps_checkpoint_until_back() {
 
 #[test]
 fn recreated_interface_is_left_alone() {
-    check(
+    check_script(
         "ip link del v0; ip link add v0 mtu 1300 type veth peer name v1; code $latput restore; \
          echo kept $(mtu v0); code $latput set v0 mtu=1290; echo set $(mtu v0); \
          id=$($latput restore 2>&1 | sed -n 's/.*--forget \\([0-9-]*\\).*/\\1/p'); \
@@ -50,7 +50,7 @@ fn recreated_interface_is_left_alone() {
 
 #[test]
 fn reused_ifindex_is_another_interface() {
-    check(
+    check_script(
         "n=$(ip -o link show v0 | cut -d: -f1); ip link del v0; \
          ip link add v0 index $n mtu 1300 type bridge; code $latput restore; echo kept $(mtu v0)",
         &["changed 1400", "code 5", "kept 1300"],
@@ -74,9 +74,9 @@ fn reused_namespace_number_is_another_namespace() {
     // The kernel gives the lowest free number, once it has cleaned up; another process may have taken it.
     for _ in 0..300 {
         let ran = place
-            .wrapped(&["unshare", "-n", "sh", "-c", &with_helpers(&script, false)], &[])
+            .wrapped_command(&["unshare", "-n", "sh", "-c", &with_helpers(&script, false)], &[])
             .output();
-        let ran = Ran::from(ran.unwrap());
+        let ran = CommandOutput::from(ran.unwrap());
         if ran.code != Some(77) {
             for words in ["v0 was deleted", "code 0", "kept 1300", "nothing to restore"] {
                 assert!(ran.out.contains(words), "{words}: {ran:#?}");
@@ -94,19 +94,21 @@ fn cannot_run() -> bool {
 
 /// The script in a namespace of its own with a pair of interfaces.
 fn with_helpers(script: &str, changes: bool) -> String {
-    let latput = crate::latput();
+    let latput = crate::latput_path();
     let helpers = if changes { KILLED_SET } else { KILLED_SET.split("killed v0").next().unwrap() };
     format!("latput={latput}; ip link add v0 type veth peer name v1; {helpers}{script}")
 }
 
-fn run(place: &Place, script: &str) -> Ran {
+fn run(place: &Place, script: &str) -> CommandOutput {
     let script = with_helpers(script, true);
-    Ran::from(place.wrapped(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap())
+    CommandOutput::from(
+        place.wrapped_command(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap(),
+    )
 }
 
 /// Runs the script, and checks its output in order, and latput's output beside it.
 #[track_caller]
-fn check(script: &str, out: &[&str], anywhere: &[&str]) {
+fn check_script(script: &str, out: &[&str], anywhere: &[&str]) {
     if cannot_run() {
         return;
     }

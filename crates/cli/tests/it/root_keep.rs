@@ -6,11 +6,11 @@ use std::process::Command;
 
 use latput_testkit::{isolate, needs_root};
 
-use crate::two_hosts::ip;
-use crate::{Place, needs_program, run_program, tell};
+use crate::two_hosts::run_ip;
+use crate::{Place, needs_program, print_note, run_program};
 
 /// `nic7` with its peer, and an empty `/etc` and `/var/lib` that only this thread and its children see.
-pub(crate) fn prepare() -> Option<Place> {
+pub(crate) fn prepare_host() -> Option<Place> {
     let place = prepare_interfaces()?;
     hide_folders();
     Some(place)
@@ -58,18 +58,18 @@ fn prepare_interfaces() -> Option<Place> {
         return None;
     }
     isolate();
-    ip(&["link", "add", "nic7", "type", "veth", "peer", "name", "nic8"]);
-    ip(&["link", "set", "nic7", "up"]);
+    run_ip(&["link", "add", "nic7", "type", "veth", "peer", "name", "nic8"]);
+    run_ip(&["link", "set", "nic7", "up"]);
     Some(Place::new())
 }
 
 #[test]
 fn check_compares_with_the_kernel() {
-    let Some(place) = prepare() else { return };
-    ip(&["link", "set", "nic7", "mtu", "1400"]);
+    let Some(place) = prepare_host() else { return };
+    run_ip(&["link", "set", "nic7", "mtu", "1400"]);
     place.run(&["keep", "nic7", "mtu=1400", "gro=on", "--yes"]).expect(0, &[]);
     let check = ["--json", "keep", "--check", "nic7"];
-    let state = |ran: &crate::Ran, name: &str| -> (String, String, String) {
+    let state = |ran: &crate::CommandOutput, name: &str| -> (String, String, String) {
         let said: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
         let knobs = said["interfaces"][0]["knobs"].as_array().unwrap().clone();
         let knob = knobs.into_iter().find(|knob| knob["name"] == name).unwrap();
@@ -81,7 +81,7 @@ fn check_compares_with_the_kernel() {
     same.expect(0, &[]);
     assert_eq!(state(&same, "mtu"), ("same".into(), "1400".into(), String::new()));
     // Somebody sets another value after the boot: the file is whole, and udev has applied it.
-    ip(&["link", "set", "nic7", "mtu", "1300"]);
+    run_ip(&["link", "set", "nic7", "mtu", "1300"]);
     let index = fs::read_to_string("/sys/class/net/nic7/ifindex").unwrap();
     let database = format!("/run/udev/data/n{}", index.trim());
     fs::create_dir_all("/run/udev/data").unwrap();
@@ -100,7 +100,7 @@ fn check_compares_with_the_kernel() {
     assert!(reason.ends_with("udev has applied /etc/systemd/network/05-mine.link"), "{reason}");
     place.run(&["keep", "--check"]).expect(8, &["different: 1300", "05-mine.link"]);
     // Without the interface no value can be read.
-    ip(&["link", "del", "nic7"]);
+    run_ip(&["link", "del", "nic7"]);
     place.run(&["keep", "--check"]).expect(6, &["cannot be read"]);
 }
 
@@ -111,15 +111,15 @@ fn fleet_verifies_what_is_kept() {
         return;
     }
     isolate();
-    ip(&["netns", "add", "h1"]);
-    ip(&["link", "add", "p1", "type", "veth", "peer", "name", "eth0", "netns", "h1"]);
-    ip(&["-n", "h1", "link", "set", "eth0", "up"]);
+    run_ip(&["netns", "add", "h1"]);
+    run_ip(&["link", "add", "p1", "type", "veth", "peer", "name", "eth0", "netns", "h1"]);
+    run_ip(&["-n", "h1", "link", "set", "eth0", "up"]);
     hide_folders();
     let place = Place::new();
     let inventory = "schema = 1\n[group.web]\nhosts = [\"netns://h1\"]\ninterface = \"eth0\"\nsettings = { mtu = 1400 }\n";
     place.write("inventory.toml", inventory);
     fs::create_dir(place.path("bin")).unwrap();
-    std::os::unix::fs::symlink(crate::latput(), place.path("bin/latput")).unwrap();
+    std::os::unix::fs::symlink(crate::latput_path(), place.path("bin/latput")).unwrap();
     let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", place.path("bin").display());
     let fleet = |words: &[&str]| {
         let words = [&["fleet"], words, &["-i", "inventory.toml"]].concat();
@@ -130,9 +130,9 @@ fn fleet_verifies_what_is_kept() {
     fleet(&["apply", "--soak", "0s"]).expect(0, &[]);
     fleet(&["keep"]).expect(0, &["10-latput-eth0.link"]);
     verify().expect(0, &["same"]);
-    ip(&["-n", "h1", "link", "set", "eth0", "mtu", "1300"]);
+    run_ip(&["-n", "h1", "link", "set", "eth0", "mtu", "1300"]);
     verify().expect(8, &["different", "mtu is 1300, kept is 1400"]);
-    ip(&["-n", "h1", "link", "set", "eth0", "mtu", "1400"]);
+    run_ip(&["-n", "h1", "link", "set", "eth0", "mtu", "1400"]);
     fs::remove_file("/etc/systemd/network/10-latput-eth0.link").unwrap();
     verify().expect(8, &["10-latput-eth0.link: it is not there any more"]);
     fleet(&["keep"]).expect(0, &[]);
@@ -149,7 +149,7 @@ fn nmstate_and_ansible_export_have_type() {
         let made =
             Command::new("ip").args(["link", "add"]).args(words.split(' ')).output().unwrap();
         if !made.status.success() {
-            tell(&format!("skipped: this kernel makes no {words}"));
+            print_note(&format!("skipped: this kernel makes no {words}"));
         }
     };
     make("br7 type bridge");
@@ -188,7 +188,7 @@ fn netplan_export_has_device_type() {
         let args = [&["export-settings", interface], words, &["--format", "netplan"]].concat();
         place.run(&args)
     };
-    ip(&["link", "add", "br7", "type", "bridge"]);
+    run_ip(&["link", "add", "br7", "type", "bridge"]);
     let ran = export("br7", &["mtu=1400", "gro=off"]);
     ran.expect(0, &["\n  bridges:\n    br7:\n      mtu: 1400\n", "not in it: gro=off"]);
     assert!(!ran.out.contains("ethernets:"), "{ran:#?}");
@@ -205,7 +205,7 @@ fn netplan_export_has_device_type() {
         let network = root.join("run/systemd/network/10-netplan-br7.network");
         assert!(fs::read_to_string(network).unwrap().contains("MTUBytes=1400"));
     }
-    ip(&["link", "add", "mac7", "link", "nic7", "type", "macvlan"]);
+    run_ip(&["link", "add", "mac7", "link", "nic7", "type", "macvlan"]);
     export("mac7", &["mtu=1400"]).expect(2, &["kind `macvlan`", "by hand", "mtu: 1400"]);
     export("nic7", &["mtu=1400"]).expect(2, &["virtual-ethernets", "by hand", "mtu: 1400"]);
     export("nic7", &["gro-flush-timeout=50us"]).expect(0, &["can express none"]);
@@ -221,7 +221,7 @@ fn netplan_export_has_device_type() {
 /// The profile that is active now and that of the next boot, by NetworkManager's state of the device.
 #[test]
 fn active_profile_is_kept() {
-    let Some(place) = prepare() else { return };
+    let Some(place) = prepare_host() else { return };
     let folder = "/etc/NetworkManager/system-connections";
     fs::create_dir_all(folder).unwrap();
     fs::create_dir_all("/run/NetworkManager/devices").unwrap();

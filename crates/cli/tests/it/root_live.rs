@@ -13,7 +13,7 @@ use latput_testkit::{isolate, needs_root};
 
 use crate::live_traffic::{GONE, HUGE, METRICS_PORT, RequestTraffic, SLOW};
 use crate::root_settings::Lab;
-use crate::{Place, agents_of, kill, needs_program, tell, wait_until};
+use crate::{Place, agents_of, kill_pid, needs_program, print_note, wait_until};
 
 /// Address of host `b`, which has the live traffic.
 const B: &str = "198.18.0.2";
@@ -22,7 +22,7 @@ const HOST: &str = "netns://latput-b%lat0";
 const HARMFUL: &str =
     "\"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], [\"20ms\", 1000]]";
 
-fn plan(factors: &str, goal: &str, workload: &str) -> String {
+fn plan_toml(factors: &str, goal: &str, workload: &str) -> String {
     format!(
         "schema = 1\nname = \"live\"\n{goal}\n[factors]\n{factors}\n[[workload]]\nkind = \"live\"\n\
          disruptive = [\"gro-flush-timeout\", \"napi-defer-hard-irqs\"]\n{workload}\n[method]\nbeside = true\nbudget = \"60s\"\n\
@@ -39,13 +39,13 @@ fn queue_length() -> u64 {
 
 /// A lab whose host `b` takes packets in polls that can be deferred, with a plan and live traffic.
 fn lab_with<'a>(place: &'a Place, plan: &str) -> (Lab<'a>, RequestTraffic) {
-    let lab = Lab::up(place);
-    lab.b(&["set", "lat0", "gro=on"]).expect(0, &[]);
+    let lab = Lab::set_up(place);
+    lab.run_on_b(&["set", "lat0", "gro=on"]).expect(0, &[]);
     place.write("plan.toml", plan);
-    (lab, RequestTraffic::between("latput-a", "latput-b", B))
+    (lab, RequestTraffic::start_between("latput-a", "latput-b", B))
 }
 
-fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {
+fn tune_words<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["tune", "plan.toml", HOST, "-o", "live.db", "--report", "live.html"], more].concat()
 }
 
@@ -56,27 +56,30 @@ fn observe_sets_nothing_and_tells_power() {
     }
     isolate();
     let place = Place::new();
-    let plan = plan(HARMFUL, "", "slice = \"200ms\"");
+    let plan = plan_toml(HARMFUL, "", "slice = \"200ms\"");
     // A session that is opened for reading only would refuse to try a level out.
     let plan = plan.replace("[method]", "[method]\non_unsupported = \"skip\"");
     let (lab, traffic) = lab_with(&place, &plan);
-    let before = lab.knobs();
+    let before = lab.read_knobs();
     let guard = ["--live", "--guard", "tcp_rtt_ns_p99 <= 2 today", "--check"];
-    let checked = place.run(&words(&guard));
+    let checked = place.run(&tune_words(&guard));
     checked.expect(
         0,
         &["2 settings", "about 15 s to 60 s", "guards: tcp_rtt_ns_p99", "nothing was set"],
     );
-    assert_eq!(lab.knobs(), before);
+    assert_eq!(lab.read_knobs(), before);
     // A slice each would tell nothing of any setting.
-    let short = place.run(&words(&["--live", "--budget", "2s"]));
+    let short = place.run(&tune_words(&["--live", "--budget", "2s"]));
     short.expect(2, &["needs at least 3s", "`--budget 3s`"]);
-    place.run(&words(&["--live", "--budget", "2s", "--check"])).expect(2, &["needs at least 3s"]);
+    place
+        .run(&tune_words(&["--live", "--budget", "2s", "--check"]))
+        .expect(2, &["needs at least 3s"]);
     let goal = ["--goal", "minimize tcp_rtt_ns_p50"];
-    let ran = place.run(&words(&[&["--live", "--observe", "--port", "7000"], &goal[..]].concat()));
+    let ran =
+        place.run(&tune_words(&[&["--live", "--observe", "--port", "7000"], &goal[..]].concat()));
     ran.expect(0, &["Observed only"]);
     assert!(!ran.out.contains("Recommended") && !ran.err.contains("No answer"), "{ran:#?}");
-    let report = place.report("live.db");
+    let report = place.report_json("live.db");
     assert!(report["headline"].is_null() && report["recommendation"].is_null(), "{report:#}");
     ran.expect(
         0,
@@ -97,10 +100,10 @@ fn observe_sets_nothing_and_tells_power() {
         let hosts = || report["runs"].as_array().unwrap().iter().map(|run| &run["hosts"][0]);
         let sum = |name: &str| hosts().map(|host| host[name].as_f64().unwrap()).sum::<f64>();
         let share = sum("tracing_cpu_ns") / sum("window_ns");
-        tell(&format!("samples took {:.2}% of a CPU", 100.0 * share));
+        print_note(&format!("samples took {:.2}% of a CPU", 100.0 * share));
         assert!(share > 0.0, "what samples take is counted");
     }
-    assert_eq!(lab.knobs(), before);
+    assert_eq!(lab.read_knobs(), before);
     assert!(
         place
             .path("state")
@@ -120,7 +123,7 @@ fn unprivileged_observe_answers_without_setting() {
     isolate();
     let place = Place::new();
     std::fs::set_permissions(place.path(""), PermissionsExt::from_mode(0o777)).unwrap();
-    let (lab, traffic) = lab_with(&place, &plan(HARMFUL, "", "slice = \"200ms\""));
+    let (lab, traffic) = lab_with(&place, &plan_toml(HARMFUL, "", "slice = \"200ms\""));
     let before = told_by_sysfs(&lab);
     assert!(before.contains("gro_flush_timeout:0"), "{before}");
     let nobody = ["setpriv", "--reuid", "65534", "--clear-groups", "--bounding-set=-all"];
@@ -167,13 +170,13 @@ mod alone {
         // The goal itself likes the delay, so that nothing but the guard speaks against it.
         let goal = "goal = \"minimize sut_cpu_busy_ratio\"";
         let guard = "guard = [\"tcp_rtt_ns_p99 <= 1.5 today\"]\nports = [7000]\nslice = \"800ms\"";
-        let (lab, traffic) = lab_with(&place, &plan(HARMFUL, goal, guard));
-        let before = lab.knobs();
-        let ran = place.run(&words(&[]));
+        let (lab, traffic) = lab_with(&place, &plan_toml(HARMFUL, goal, guard));
+        let before = lab.read_knobs();
+        let ran = place.run(&tune_words(&[]));
         ran.expect(0, &["it is banned if that happens again", "is banned: ", "breaking a guard"]);
-        assert_eq!(lab.knobs(), before);
+        assert_eq!(lab.read_knobs(), before);
         drop(traffic);
-        let report = place.report("live.db");
+        let report = place.report_json("live.db");
         assert_eq!(report["headline"]["kind"], "stay");
         let harmed =
             report["runs"].as_array().unwrap().iter().filter(|run| run["setting"] == 1).count();
@@ -184,7 +187,7 @@ mod alone {
             rest.split(' ').next().unwrap().parse::<f64>().unwrap()
         });
         for ms in back_ms {
-            tell(&format!("from the reading to today's values: {ms} ms"));
+            print_note(&format!("from the reading to today's values: {ms} ms"));
             // 100 ms is what is promised on a host that is not overloaded, as this one may be.
             assert!(ms < 2_000.0, "{ms}");
         }
@@ -202,12 +205,12 @@ fn ineffective_setting_is_reported_as_such() {
     let goal = "goal = \"minimize tcp_rtt_ns_p50\"";
     let (lab, traffic) = lab_with(
         &place,
-        &plan("txqueuelen = [1000, 1001]", goal, "slice = \"200ms\"\nports = [7000]"),
+        &plan_toml("txqueuelen = [1000, 1001]", goal, "slice = \"200ms\"\nports = [7000]"),
     );
-    let words = words(&["--live", "--by", "port", "--budget", "15s"]);
+    let words = tune_words(&["--live", "--by", "port", "--budget", "15s"]);
     let ran = place.run(&words);
     ran.expect(0, &["two slices of today's setting differ by", "By port, under today's setting"]);
-    let report = place.report("live.db");
+    let report = place.report_json("live.db");
     assert_ne!(report["headline"]["kind"], "set");
     // The host listens on the port, and there is no other traffic.
     let groups = &report["tcp_groups"];
@@ -230,7 +233,7 @@ fn ineffective_setting_is_reported_as_such() {
     }
     // The same run again is resumed: nothing of it is lost.
     place.run(&words).expect(0, &["run 2 of live.db"]);
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
     drop(traffic);
 }
 
@@ -242,7 +245,7 @@ fn killed_process_restores_todays_setting() {
     isolate();
     let place = Place::new();
     // Without a goal or a guard no noise is measured: the first slice is of the other setting, and lasts 15 s.
-    let plan = plan("txqueuelen = [1000, 1234]", "", "slice = \"60s\"");
+    let plan = plan_toml("txqueuelen = [1000, 1234]", "", "slice = \"60s\"");
     let (lab, traffic) = lab_with(&place, &plan.replace("60s\"\nrep", "500s\"\nrep"));
     for (number, who) in ["the controller", "the keeper", "the agent"].iter().enumerate() {
         let file = format!("{number}.db");
@@ -254,17 +257,17 @@ fn killed_process_restores_todays_setting() {
             "{}",
             std::fs::read_to_string(place.path("stderr")).unwrap()
         );
-        kill(process_of(who, latput.id()));
+        kill_pid(process_of(who, latput.id()));
         let killed = std::time::Instant::now();
         wait_until("today's setting", || queue_length() == 1000);
         let waited = killed.elapsed();
-        tell(&format!(
+        print_note(&format!(
             "after kill -9 of {who} today's setting was back in {} ms",
             waited.as_millis()
         ));
         assert!(waited < Duration::from_secs(14), "{who}: the slice may have ended by itself");
         let _status = latput.wait().unwrap();
-        lab.b(&["restore"]).expect(0, &[]);
+        lab.run_on_b(&["restore"]).expect(0, &[]);
         assert_eq!(queue_length(), 1000);
     }
     drop(traffic);
@@ -291,11 +294,14 @@ fn traffic_that_stops_is_waited_for() {
     }
     isolate();
     let place = Place::new();
-    let plan =
-        plan("txqueuelen = [1000, 1001]", "", "slice = \"200ms\"\nports = [7000]\nby = \"peer\"");
+    let plan = plan_toml(
+        "txqueuelen = [1000, 1001]",
+        "",
+        "slice = \"200ms\"\nports = [7000]\nby = \"peer\"",
+    );
     let (_lab, traffic) = lab_with(&place, &plan);
     traffic.pause.store(true, Ordering::Relaxed);
-    let mut latput = place.start(&words(&[]));
+    let mut latput = place.start(&tune_words(&[]));
     let said = || std::fs::read_to_string(place.path("stderr")).unwrap();
     wait_until("that the traffic is missed", || {
         said().contains("the block is tried again") || has_ended(&mut latput)
@@ -322,8 +328,8 @@ fn application_figures_follow_their_source() {
         "slice = \"600ms\"\nendpoint = \"http://{B}:{METRICS_PORT}/metrics\"\n\
          metrics = {{ live_requests_per_s = \"counter requests_total\" }}"
     );
-    let (_lab, traffic) = lab_with(&place, &plan("txqueuelen = [1000, 1001]", "", &endpoint));
-    place.run(&words(&[])).expect(0, &["live_requests_per_s"]);
+    let (_lab, traffic) = lab_with(&place, &plan_toml("txqueuelen = [1000, 1001]", "", &endpoint));
+    place.run(&tune_words(&[])).expect(0, &["live_requests_per_s"]);
     for (mode, file, said) in [
         (HUGE, "huge.db", "more than"),
         (SLOW, "slow.db", "no answer within 500 ms"),
@@ -355,20 +361,20 @@ fn application_figures_come_by_file_and_statsd() {
     let workload = |endpoint: &str, source: &str| {
         let metrics = format!("metrics = {{ live_told_per_s = \"{source}\" }}");
         let more = format!("slice = \"600ms\"\nendpoint = \"{endpoint}\"\n{metrics}");
-        plan("txqueuelen = [1000, 1001]", "", &more)
+        plan_toml("txqueuelen = [1000, 1001]", "", &more)
     };
     let by_file = workload(&format!("file://{}", file.display()), "counter json:/requests");
     let (_lab, mut traffic) = lab_with(&place, &by_file);
-    traffic.tell({
+    traffic.publish_requests({
         let (file, part) = (file.clone(), folder.join("part"));
         move |requests| {
             std::fs::write(&part, format!("{{\"requests\": {requests}}}")).unwrap();
             std::fs::rename(&part, &file).unwrap();
         }
     });
-    place.run(&words(&[])).expect(0, &["live_told_per_s"]);
+    place.run(&tune_words(&[])).expect(0, &["live_told_per_s"]);
     let sender = UnixDatagram::unbound().unwrap();
-    traffic.tell({
+    traffic.publish_requests({
         let (socket, mut last) = (socket.clone(), None);
         move |requests| {
             let new = requests - last.replace(requests).unwrap_or(requests);
@@ -406,7 +412,7 @@ fn application_figures_come_by_file_and_statsd() {
 fn told_by(script: &str) -> String {
     let figures = "{ live_cmd_per_s = \"counter requests_total\", live_cmd_uid = \"gauge uid\" }";
     let endpoint = format!("endpoint = \"\"\"exec:sh -c '{script}'\"\"\"\nmetrics = {figures}");
-    plan("txqueuelen = [1000, 1001]", "", &format!("slice = \"400ms\"\n{endpoint}"))
+    plan_toml("txqueuelen = [1000, 1001]", "", &format!("slice = \"400ms\"\n{endpoint}"))
 }
 
 /// Whether a process of this machine has this word.
@@ -429,10 +435,10 @@ fn application_figures_come_from_a_command() {
     place
         .run(&["run", "plan.toml", "--check=plan"])
         .expect(0, &["runs on the host as nobody", "sh -c 'i=0"]);
-    let ran = place.run(&words(&[]));
+    let ran = place.run(&tune_words(&[]));
     ran.expect(0, &["live_cmd_per_s"]);
     assert!(!ran.err.contains("endpoint"), "it is heard from the first block on: {ran:#?}");
-    let report = place.report("live.db");
+    let report = place.report_json("live.db");
     let value = |name: &str| report["cells"][0]["metrics"][name]["value"].as_f64().unwrap();
     // Ten times 100 in a second, unless this machine is busy.
     assert!((50.0..=1_500.0).contains(&value("live_cmd_per_s")), "{}", value("live_cmd_per_s"));
@@ -465,7 +471,7 @@ fn application_figures_come_from_a_command() {
     let mut latput = place.start(&killed);
     wait_until("the command", || is_running("98765.3") || has_ended(&mut latput));
     assert!(!has_ended(&mut latput));
-    kill(latput.id());
+    kill_pid(latput.id());
     let _status = latput.wait().unwrap();
     wait_until("the end of the command", || !is_running("98765.3"));
     drop(traffic);
@@ -481,28 +487,28 @@ fn run_waits_outside_its_hours() {
     let minutes = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let hour = |later: u64| (minutes.as_secs() / 3600 + later) % 24;
     let hours = format!("slice = \"200ms\"\nhours = \"{:02}:00-{:02}:00 UTC\"", hour(10), hour(12));
-    let (lab, traffic) = lab_with(&place, &plan("txqueuelen = [1000, 1234]", "", &hours));
-    let before = lab.knobs();
+    let (lab, traffic) = lab_with(&place, &plan_toml("txqueuelen = [1000, 1234]", "", &hours));
+    let before = lab.read_knobs();
     let checked = place.run(&["run", "plan.toml", "--check=plan"]);
     checked.expect(0, &["s to 60 s", "it waits, and its time stops", "no guard"]);
-    let mut latput = place.start(&words(&[]));
+    let mut latput = place.start(&tune_words(&[]));
     let said = || std::fs::read_to_string(place.path("stderr")).unwrap();
     wait_until("that it waits", || {
         said().contains("outside of the hours") || has_ended(&mut latput)
     });
-    assert_eq!(lab.knobs(), before);
+    assert_eq!(lab.read_knobs(), before);
     let pid = rustix::process::Pid::from_child(&latput);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert!(!latput.wait().unwrap().success(), "{}", said());
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
     drop(traffic);
 }
 
 #[test]
 fn impossible_live_plan_is_refused_first() {
     let place = Place::new();
-    place.write("plan.toml", &plan(HARMFUL, "", ""));
-    place.write("ring.toml", &plan("rx-ring = [256, 512]", "", ""));
+    place.write("plan.toml", &plan_toml(HARMFUL, "", ""));
+    place.write("ring.toml", &plan_toml("rx-ring = [256, 512]", "", ""));
     place.write("rr.toml", "schema = 1\n[[workload]]\nkind = \"tcp_rr\"\n");
     for (args, said) in [
         (&["tune", "plan.toml", "--on", "lab"][..], "is that of one host"),

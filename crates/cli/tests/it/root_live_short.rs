@@ -12,7 +12,7 @@ use latput_testkit::{isolate, needs_root};
 use serde_json::Value;
 
 use crate::root_settings::Lab;
-use crate::{Place, tell};
+use crate::{Place, print_note};
 
 const B: &str = "198.18.0.2";
 const HOST: &str = "netns://latput-b%lat0";
@@ -37,10 +37,10 @@ impl ShortTraffic {
         let listener = listener.unwrap();
         listener.set_nonblocking(true).unwrap();
         let serving = Arc::clone(&stop);
-        let server = thread::spawn(move || serve(&listener, &serving));
+        let server = thread::spawn(move || serve_requests(&listener, &serving));
         let (asking, counted) = (Arc::clone(&stop), Arc::clone(&answers));
         let client = thread::spawn(move || {
-            namespace("latput-a").run_in(|| ask(&asking, &counted)).unwrap();
+            namespace("latput-a").run_in(|| send_requests(&asking, &counted)).unwrap();
         });
         Self { stop, answers, threads: vec![server, client] }
     }
@@ -53,7 +53,7 @@ impl Drop for ShortTraffic {
     }
 }
 
-fn serve(listener: &TcpListener, stop: &AtomicBool) {
+fn serve_requests(listener: &TcpListener, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let Ok((mut stream, _)) = listener.accept() else {
             thread::sleep(Duration::from_millis(1));
@@ -67,7 +67,7 @@ fn serve(listener: &TcpListener, stop: &AtomicBool) {
     }
 }
 
-fn ask(stop: &AtomicBool, answers: &AtomicU64) {
+fn send_requests(stop: &AtomicBool, answers: &AtomicU64) {
     while !stop.load(Ordering::Relaxed) {
         // At the end the server may be gone first.
         let answer = TcpStream::connect((B, PORT)).and_then(|mut stream| {
@@ -82,18 +82,18 @@ fn ask(stop: &AtomicBool, answers: &AtomicU64) {
     }
 }
 
-fn number(run: &Value, figure: &str) -> f64 {
+fn figure_value(run: &Value, figure: &str) -> f64 {
     run[figure].as_f64().unwrap_or_else(|| panic!("{figure}: {run:#}"))
 }
 
 /// The bytes of a run: payload of TCP, and those that the interface counted, which the CPU time per packet and per KB give.
 fn bytes_of(run: &Value) -> (f64, f64) {
     let (host, metrics) = (&run["hosts"][0], &run["metrics"]);
-    let seconds = number(host, "window_ns") / 1e9;
-    let packets = number(host, "rx_packets_count") + number(host, "tx_packets_count");
-    let busy = number(metrics, "sut_packet_cpu_ns") * packets;
-    let payload = number(metrics, "tcp_throughput_bps") * seconds / 8.0;
-    (payload, 1024.0 * busy / number(metrics, "sut_kb_cpu_ns"))
+    let seconds = figure_value(host, "window_ns") / 1e9;
+    let packets = figure_value(host, "rx_packets_count") + figure_value(host, "tx_packets_count");
+    let busy = figure_value(metrics, "sut_packet_cpu_ns") * packets;
+    let payload = figure_value(metrics, "tcp_throughput_bps") * seconds / 8.0;
+    (payload, 1024.0 * busy / figure_value(metrics, "sut_kb_cpu_ns"))
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn connections_shorter_than_a_reading_are_counted() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
     let traffic = ShortTraffic::start();
     let begun = Instant::now();
     let port = PORT.to_string();
@@ -119,8 +119,8 @@ fn connections_shorter_than_a_reading_are_counted() {
     assert!(!ran.err.contains("plan:") && !ran.err.contains("skipped"), "{}", ran.err);
     assert!(!ran.err.contains("trials") && !ran.err.contains("not seen"), "{}", ran.err);
     assert!(!place.path("latput-plan-lat0.toml").exists());
-    assert_eq!(lab.knobs(), before);
-    let report = place.report("live.db");
+    assert_eq!(lab.read_knobs(), before);
+    let report = place.report_json("live.db");
     let runs = report["runs"].as_array().unwrap();
     // Five blocks of 1.8 s fit into 10 s. One in which a busy machine sent nothing is tried again.
     assert!((1..=5).contains(&runs.len()), "{}", runs.len());
@@ -128,16 +128,16 @@ fn connections_shorter_than_a_reading_are_counted() {
     for run in runs {
         let bytes = bytes_of(run);
         (payload, on_the_wire) = (payload + bytes.0, on_the_wire + bytes.1);
-        let window_s = number(&run["hosts"][0], "window_ns") / 1e9;
+        let window_s = figure_value(&run["hosts"][0], "window_ns") / 1e9;
         seconds += window_s;
-        ended += number(&run["metrics"], "tcp_ended_per_s") * window_s;
+        ended += figure_value(&run["metrics"], "tcp_ended_per_s") * window_s;
         let passed = run["checks_passed"].as_array().unwrap();
         assert!(passed.contains(&"connections-seen".into()), "{run:#}");
         let group = &run["tcp_groups"]["local:7010"]["metrics"];
         assert_eq!(group["tcp_throughput_bps"], run["metrics"]["tcp_throughput_bps"], "{run:#}");
     }
     let by_answers = rate * (REQUEST_BYTES + ANSWER_BYTES) as f64 * seconds;
-    tell(&format!(
+    print_note(&format!(
         "{rate:.0} connections/s: {:.2} of the interface's bytes, {:.2} of the client's",
         payload / on_the_wire,
         payload / by_answers
@@ -160,8 +160,8 @@ fn observing_a_live_plan_tries_no_factor() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
     let plan = "schema = 1\n[factors]\nrx-ring = [256, 512]\n[[workload]]\nkind = \"live\"\nslice = \"200ms\"\n";
     place.write("plan.toml", &format!("{plan}disruptive = [\"rx-ring\"]\n"));
     let traffic = ShortTraffic::start();
@@ -174,7 +174,7 @@ fn observing_a_live_plan_tries_no_factor() {
     ran.expect(0, &["Observed only"]);
     assert!(!ran.err.contains("skipped"), "{}", ran.err);
     drop(traffic);
-    assert_eq!(lab.knobs(), before);
+    assert_eq!(lab.read_knobs(), before);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn live_setting_is_applied_where_tried() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
+    let lab = Lab::set_up(&place);
     let plan = "schema = 1\nname = \"live\"\n[factors]\ntxqueuelen = [1000, 1234]\n[[workload]]\nkind = \"live\"\n\
                 slice = \"200ms\"\n[method]\nbudget = \"60s\"\nrepetitions = { min = 3, max = 3 }\n";
     place.write("plan.toml", plan);
@@ -192,18 +192,18 @@ fn live_setting_is_applied_where_tried() {
     let tune = ["tune", "plan.toml", HOST, "-o", "live.db", "--report", "live.html"];
     place.run(&tune).expect(0, &[]);
     drop(traffic);
-    let before = lab.knobs();
+    let before = lab.read_knobs();
     let apply = ["apply", "live.db", "--setting", "1234"];
     let with = |more: &[&str]| place.run(&[&apply[..], more].concat());
     with(&["--dry-run"]).expect(0, &["would change lat0 txqueuelen", "from 1000 to 1234"]);
-    assert_eq!(lab.knobs(), before, "a dry run changes nothing");
+    assert_eq!(lab.read_knobs(), before, "a dry run changes nothing");
     let asked = with(&["--confirm-within", "10min"]);
     asked.expect(0, &["changed lat0 txqueuelen", "latput apply live.db --setting 1234 --confirm"]);
     assert_eq!(queue_length(), 1234);
     let undo = "undo:  latput lab exec netns://latput-b -- latput undo";
     with(&["--confirm"]).expect(0, &["confirmed: lat0", undo, "keep:"]);
     let undone = || {
-        let undo = ["lab", "exec", "netns://latput-b", "--", crate::latput(), "undo"];
+        let undo = ["lab", "exec", "netns://latput-b", "--", crate::latput_path(), "undo"];
         place.run(&undo).expect(0, &["undid lat0 txqueuelen"]);
         assert_eq!(queue_length(), 1000);
     };
@@ -214,10 +214,10 @@ fn live_setting_is_applied_where_tried() {
     with(&["--on", HOST, "--peer", "netns://latput-a"]).expect(2, &["one host", "--peer"]);
     // On the host itself its interface is enough of a name.
     let here = ["--on", "lat0", "--interface", "lat0"];
-    lab.b(&[&apply[..], &here].concat()).expect(0, &["changed lat0 txqueuelen"]);
+    lab.run_on_b(&[&apply[..], &here].concat()).expect(0, &["changed lat0 txqueuelen"]);
     assert_eq!(queue_length(), 1234);
-    lab.b(&["undo"]).expect(0, &[]);
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    lab.run_on_b(&["undo"]).expect(0, &[]);
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn made_live_plan_fits_the_budget() {
     }
     isolate();
     let place = Place::new();
-    let _lab = Lab::up(&place);
+    let _lab = Lab::set_up(&place);
     let tune = ["tune", HOST, "--live", "--budget"];
     let fits = place.run(&[&tune[..], &["2min", "--check"]].concat());
     fits.expect(0, &["the budget of 120s is enough for ", " settings", "the run can start"]);

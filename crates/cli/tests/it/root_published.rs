@@ -3,7 +3,7 @@
 use latput_testkit::{isolate, needs_root};
 
 use crate::Place;
-use crate::published::plans;
+use crate::published::published_plans;
 
 /// A test for each plan, so that they run at once.
 macro_rules! plans_run_on_the_lab {
@@ -36,7 +36,7 @@ plans_run_on_the_lab! {
 
 #[test]
 fn every_published_plan_has_a_test_here() {
-    let names: Vec<String> = plans("500ms").into_iter().map(|(name, _)| name).collect();
+    let names: Vec<String> = published_plans("500ms").into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, TESTED);
 }
 
@@ -47,14 +47,14 @@ fn check_plan(name: &str) {
     }
     isolate();
     // Longer than TCP's shortest retransmission timeout: one lost packet is no standstill.
-    let (_, plan) = plans("500ms").into_iter().find(|(other, _)| other == name).unwrap();
+    let (_, plan) = published_plans("500ms").into_iter().find(|(other, _)| other == name).unwrap();
     let place = Place::new();
-    place.write("plan.toml", &ends(&plan));
+    place.write("plan.toml", &keep_end_levels(&plan));
     let run = || place.run(&["run", "plan.toml", "--on", "lab", "-o", "kept.db", "--beside"]);
     // On a machine with much else to do a window may pass with nothing through: the run is resumed.
     let ran = (0..4).map(|_| run()).find(|ran| ran.code != Some(6)).unwrap();
     ran.expect(0, &[]);
-    assert!(place.trials("kept.db") > 0, "{name}");
+    assert!(place.count_trials("kept.db") > 0, "{name}");
     for (of, words) in [
         ("affinity", "the factor `sut.bql-limit-max`"),
         ("affinity", "the factor `sut.smp-affinity`"),
@@ -66,7 +66,7 @@ fn check_plan(name: &str) {
 }
 
 /// The first and the last level of what has many, since the lab's time is real.
-fn ends(plan: &str) -> String {
+fn keep_end_levels(plan: &str) -> String {
     let is_middle = |line: &&str| {
         let inner = ["20us", "40us", "80us", "160us", "320us", "33us", "50us", "100us"];
         inner.iter().any(|level| line.trim_start().starts_with(&format!("[\"{level}\"")))

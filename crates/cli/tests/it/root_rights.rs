@@ -8,7 +8,7 @@ use std::process::Command;
 use latput_testkit::{isolate, needs_root};
 use rustix::io::ioctl_fionbio;
 
-use crate::{Place, children_of, is_gone, kill, status_of, wait_until};
+use crate::{Place, children_of, is_gone, kill_pid, status_of, wait_until};
 
 const LIST: &str = include_str!("../../../../docs/design/rights.md");
 const NONE: &str = "0000000000000000";
@@ -16,14 +16,14 @@ const NONE: &str = "0000000000000000";
 /// Starts a command whose stdout and stderr take nothing, so that it waits where it has something to say, and gives what
 /// it then holds: its permitted capabilities, and the user that it is.
 #[track_caller]
-fn held(place: &Place, args: &[&str]) -> (String, String) {
+fn read_rights(place: &Place, args: &[&str]) -> (String, String) {
     let (from, mut to) = std::io::pipe().unwrap();
     ioctl_fionbio(&to, true).unwrap();
     while to.write(&[b'x'; 4096]).is_ok() {}
     while to.write(b"x").is_ok() {}
     ioctl_fionbio(&to, false).unwrap();
     let errors = to.try_clone().unwrap();
-    let mut child = place.command(args).stdout(to).stderr(errors).spawn().unwrap();
+    let mut child = place.latput_command(args).stdout(to).stderr(errors).spawn().unwrap();
     let pid = child.id();
     let waits = || status_of(pid, "State:").starts_with('S') && is_in_pipe_write(pid);
     wait_until(&format!("{args:?} to have something to say"), waits);
@@ -33,7 +33,7 @@ fn held(place: &Place, args: &[&str]) -> (String, String) {
     let user = users.split_whitespace().next().unwrap().to_owned();
     assert_eq!(status_of(pid, "CapInh:"), NONE);
     let others = children_of(pid);
-    kill(pid);
+    kill_pid(pid);
     child.wait().unwrap();
     drop(from);
     wait_until("its broker to end", || others.iter().all(|pid| is_gone(*pid)));
@@ -43,7 +43,7 @@ fn held(place: &Place, args: &[&str]) -> (String, String) {
 /// Nothing is held, by a user who is not root.
 #[track_caller]
 fn holds_nothing(place: &Place, args: &[&str]) {
-    let (held, user) = held(place, args);
+    let (held, user) = read_rights(place, args);
     assert_eq!(held, NONE, "{args:?}");
     assert_ne!(user, "0", "{args:?}");
 }
@@ -61,11 +61,11 @@ fn keep_reads_results_in_another_process() {
     holds_nothing(&place, &["read-setting", "a.db", "--interface", "lo"]);
     let traced = place.path("trace");
     let trace = ["strace", "-f", "-e", "trace=openat,capset,execve", "-o"];
-    let latput = place.command(&[]).get_program().to_owned();
+    let latput = place.latput_command(&[]).get_program().to_owned();
     let mut command = Command::new(trace[0]);
     command.args(&trace[1..]).arg(&traced).arg(latput).current_dir(place.path("."));
     command.args(["keep", "a.db", "--interface", "lo", "--root", ".", "--dry-run"]);
-    let ran = crate::Ran::from(command.output().unwrap());
+    let ran = crate::CommandOutput::from(command.output().unwrap());
     ran.expect(0, &["setting `"]);
     let trace = std::fs::read_to_string(traced).unwrap();
     let first = trace.split_whitespace().next().unwrap();
@@ -99,7 +99,7 @@ fn reader_of_foreign_file_holds_nothing() {
     place.run(&["report", "a.db", "--share", "--format", "html", "-o", "a.html"]).expect(0, &[]);
     place.write("cells.csv", crate::reproduce::TWO_CELLS);
     let own = status_of(std::process::id(), "CapPrm:");
-    assert_eq!(held(&place, &["metrics"]), (own, "0".to_owned()), "it is root's");
+    assert_eq!(read_rights(&place, &["metrics"]), (own, "0".to_owned()), "it is root's");
     let pairs = ["netns://a,netns://b", "netns://c,netns://d", "netns://e,netns://f"];
     for args in [
         &["report", "a.db"][..],
@@ -125,7 +125,7 @@ fn reader_of_foreign_file_holds_nothing() {
 
 #[test]
 fn rights_table_names_every_command() {
-    let help = Command::new(crate::latput()).arg("--help").output().unwrap();
+    let help = Command::new(crate::latput_path()).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let groups = help.lines().skip_while(|line| *line != "Find a setting:");
     let listed = groups.take_while(|line| *line != "Options:").filter_map(|line| {

@@ -7,8 +7,8 @@ use latput_testkit::{isolate, needs_root};
 
 use crate::root_settings::Lab;
 use crate::{
-    Place, agents_of, interrupt, is_told_of_a_killed_agent, kill, namespaces_in_use, needs_program,
-    wait_until,
+    Place, agents_of, interrupt_pid, is_told_of_a_killed_agent, kill_pid, namespaces_in_use,
+    needs_program, wait_until,
 };
 
 const PLAN: &str = r#"
@@ -40,14 +40,14 @@ fn tune_recommends_and_restores_the_machine() {
         return;
     }
     isolate();
-    let place = place();
+    let place = place_with_plan();
     let ran = place.run(&["tune", "plan.toml"]);
     ran.expect(0, &["today (0us)", "gro-flush-timeout", "latput-report.html"]);
     assert!(!ran.out.contains("latput set"), "nobody is told to set what is there: {ran:#?}");
-    assert_eq!(place.trials("latput-results.db"), TRIALS);
+    assert_eq!(place.count_trials("latput-results.db"), TRIALS);
     let page = std::fs::read_to_string(place.path("latput-report.html")).unwrap();
     assert!(page.contains("gro-flush-timeout=20ms"));
-    crate::recomputed::check(&place, "latput-results.db");
+    crate::recomputed::check_report(&place, "latput-results.db");
     let db = rusqlite::Connection::open(place.path("latput-results.db")).unwrap();
     let count = |metric: &str| -> i64 {
         let query = "SELECT count(*) FROM figure WHERE metric = ?1";
@@ -126,18 +126,18 @@ fn killed_run_resumes_at_next_trial() {
         return;
     }
     isolate();
-    let place = place();
+    let place = place_with_plan();
     let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
-    wait_until("some trials", || place.trials("kept.db") >= 4);
+    wait_until("some trials", || place.count_trials("kept.db") >= 4);
     let namespaces = namespaces_of_agents(child.id());
     assert_eq!(namespaces.len(), 2);
-    kill(child.id());
+    kill_pid(child.id());
     child.wait().unwrap();
     wait_until_gone(&namespaces);
-    let kept = place.trials("kept.db");
+    let kept = place.count_trials("kept.db");
     assert!((4..TRIALS).contains(&kept), "{kept}");
     place.run(&["run", "plan.toml", "-o", "kept.db"]).expect(0, &["resuming run 1", "short"]);
-    assert_eq!(place.trials("kept.db"), TRIALS);
+    assert_eq!(place.count_trials("kept.db"), TRIALS);
     let list = place.run(&["report", "kept.db", "--list"]);
     assert_eq!(list.expect(0, &["18 trials, complete"]).out.lines().count(), 1);
     // A finished run is not resumed: the same command adds another.
@@ -150,20 +150,20 @@ fn killed_agent_keeps_finished_trials() {
         return;
     }
     isolate();
-    let place = place();
+    let place = place_with_plan();
     let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
-    wait_until("some trials", || place.trials("kept.db") >= 2);
+    wait_until("some trials", || place.count_trials("kept.db") >= 2);
     let namespaces = namespaces_of_agents(child.id());
-    kill(agents_of(child.id())[0]);
+    kill_pid(agents_of(child.id())[0]);
     let code = child.wait().unwrap().code();
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     assert_eq!(code, Some(6), "{said}");
     assert!(["a", "b"].iter().any(|host| is_told_of_a_killed_agent(&said, host)), "{said}");
     assert!(said.contains("run the same command again"), "{said}");
-    assert!(place.trials("kept.db") >= 2);
+    assert!(place.count_trials("kept.db") >= 2);
     wait_until_gone(&namespaces);
     place.run(&["run", "plan.toml", "-o", "kept.db"]).expect(0, &["resuming"]);
-    assert_eq!(place.trials("kept.db"), TRIALS);
+    assert_eq!(place.count_trials("kept.db"), TRIALS);
 }
 
 #[test]
@@ -172,17 +172,17 @@ fn interrupt_keeps_finished_trials() {
         return;
     }
     isolate();
-    let place = place();
+    let place = place_with_plan();
     let mut child = place.start(&["tune", "plan.toml"]);
-    wait_until("some trials", || place.trials("latput-results.db") >= 2);
+    wait_until("some trials", || place.count_trials("latput-results.db") >= 2);
     let namespaces = namespaces_of_agents(child.id());
-    interrupt(child.id());
+    interrupt_pid(child.id());
     let code = child.wait().unwrap().code();
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     assert_eq!(code, Some(6), "{said}");
     assert!(said.contains("interrupted"), "{said}");
     wait_until_gone(&namespaces);
-    assert!((2..TRIALS).contains(&place.trials("latput-results.db")));
+    assert!((2..TRIALS).contains(&place.count_trials("latput-results.db")));
 }
 
 #[test]
@@ -191,15 +191,15 @@ fn second_latput_on_lab_is_refused() {
         return;
     }
     isolate();
-    let place = place();
+    let place = place_with_plan();
     let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
-    wait_until("a trial", || place.trials("kept.db") >= 1);
+    wait_until("a trial", || place.count_trials("kept.db") >= 1);
     let pid = child.id().to_string();
     place.run(&["run", "plan.toml", "-o", "other.db"]).expect(1, &["another latput", &pid]);
     let measure = ["measure", "loopback", "--workload", "tcp_rr", "-o", "kept.db"];
     place.run(&measure).expect(1, &["another latput is writing", "kept.db"]);
     assert!(child.wait().unwrap().success());
-    assert_eq!(place.trials("kept.db"), TRIALS);
+    assert_eq!(place.count_trials("kept.db"), TRIALS);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn full_disk_loses_no_finished_trial() {
         return;
     }
     isolate();
-    let place = place();
+    let place = place_with_plan();
     let disk = place.path("disk");
     std::fs::create_dir(&disk).unwrap();
     let mounted = Command::new("mount")
@@ -218,11 +218,11 @@ fn full_disk_loses_no_finished_trial() {
         .unwrap();
     assert!(mounted.success());
     let full = place.run(&["run", "plan.toml", "-o", "disk/kept.db"]);
-    let kept = place.trials("disk/kept.db");
+    let kept = place.count_trials("disk/kept.db");
     let resized =
         Command::new("mount").args(["-o", "remount,size=20m"]).arg(&disk).status().unwrap();
     let resumed = place.run(&["run", "plan.toml", "-o", "disk/kept.db"]);
-    let all = place.trials("disk/kept.db");
+    let all = place.count_trials("disk/kept.db");
     Command::new("umount").arg(&disk).status().unwrap();
     full.expect(6, &["disk is full", "kept.db"]);
     assert!(kept > 0 && kept < TRIALS, "{kept}");
@@ -266,7 +266,7 @@ fn level_that_reads_as_another_is_skipped() {
     let ran = place.run(&["run", "plan.toml", "-o", "kept.db"]);
     let words = "skipped: `rps-flow-cnt=60`: the host keeps 64, the same as with `rps-flow-cnt=64`";
     assert!(ran.err.contains(words), "{ran:#?}");
-    assert_eq!(place.trials("kept.db"), 2 * 3, "{ran:#?}");
+    assert_eq!(place.count_trials("kept.db"), 2 * 3, "{ran:#?}");
     place.run(&["report", "kept.db"]).expect(0, &[words]);
 }
 
@@ -276,7 +276,7 @@ fn state_folder_is_empty_after_a_run() {
         return;
     }
     isolate();
-    let place = place();
+    let place = place_with_plan();
     place.run(&["measure", "lab", "--workload", "tcp_rr", "--repetitions", "1"]).expect(0, &[]);
     let left: Vec<_> = std::fs::read_dir(place.path("state"))
         .unwrap()
@@ -293,12 +293,12 @@ fn testbed_hosts_are_reached_by_command() {
     }
     isolate();
     let place = place_with_testbed();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
     let ran = place.run(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db"]);
     ran.expect(0, &["on testbed.toml", "gro-flush-timeout"]);
-    assert_eq!(place.trials("kept.db"), TRIALS);
-    assert_eq!(lab.knobs(), before);
+    assert_eq!(place.count_trials("kept.db"), TRIALS);
+    assert_eq!(lab.read_knobs(), before);
 }
 
 /// Addresses of the family that the lab does not give.
@@ -309,7 +309,7 @@ fn every_kind_of_traffic_flows_over_ipv6() {
     }
     isolate();
     let place = Place::new();
-    let _lab = Lab::up(&place);
+    let _lab = Lab::set_up(&place);
     let hosts = [("a", "generator", "fd00:77::1"), ("b", "sut", "fd00:77::2")];
     let mut testbed = "schema = 1\n".to_owned();
     for (name, role, address) in hosts {
@@ -317,7 +317,7 @@ fn every_kind_of_traffic_flows_over_ipv6() {
             "sysctl -q net.ipv6.conf.lat0.disable_ipv6=0 && ip addr add {address}/64 dev lat0 nodad"
         );
         place.run(&["lab", "exec", name, "--", "sh", "-c", &script]).expect(0, &[]);
-        testbed += &host(name, role, address, "/usr/bin/env", crate::latput());
+        testbed += &host_toml(name, role, address, "/usr/bin/env", crate::latput_path());
     }
     place.write("testbed.toml", &testbed);
     let kinds = [
@@ -344,7 +344,7 @@ fn every_kind_of_traffic_flows_over_ipv6() {
     );
     let ran = place.run(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db"]);
     ran.expect(0, &["IPv6 on testbed.toml"]);
-    assert_eq!(usize::try_from(place.trials("kept.db")).unwrap(), 2 * kinds.len());
+    assert_eq!(usize::try_from(place.count_trials("kept.db")).unwrap(), 2 * kinds.len());
 }
 
 /// Buffers beyond the sysctls, busy polling and raw ICMP: the process that makes the traffic has no right to any.
@@ -374,9 +374,9 @@ fn broken_traffic_is_retried_and_noted() {
     }
     isolate();
     let place = place_with_testbed();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
-    let (latput, marker) = (crate::latput(), place.path("pulled"));
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
+    let (latput, marker) = (crate::latput_path(), place.path("pulled"));
     let script = format!(
         "#!/bin/sh\nwhile IFS= read -r line; do\ncase \"$line\" in '{{\"go\":'*)\n\
          if [ ! -e '{marker}' ]; then touch '{marker}'; ip link set lat0 down; \
@@ -389,8 +389,8 @@ fn broken_traffic_is_retried_and_noted() {
     let ran = place.run(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db"]);
     ran.expect(0, &["in block 0 was lost and tried again: host `"]);
     assert!(marker.exists());
-    assert_eq!(place.trials("kept.db"), TRIALS);
-    assert_eq!(lab.knobs(), before);
+    assert_eq!(place.count_trials("kept.db"), TRIALS);
+    assert_eq!(lab.read_knobs(), before);
     let report = place.run(&["report", "kept.db"]);
     report.expect(0, &["was lost and tried again"]);
 }
@@ -405,16 +405,16 @@ fn administrator_wins_over_a_run() {
     let place = place_with_testbed();
     let plan = PLAN.replace("[factors]", "[factors]\ntxqueuelen = [500]");
     place.write("plan.toml", &plan);
-    let lab = Lab::up(&place);
+    let lab = Lab::set_up(&place);
     let somebody = |words: &[&str]| {
         let ran = place.run(&[&["lab", "exec", "b", "--"], words].concat());
         ran.expect(0, &[]);
     };
     let mut child =
         place.start(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db", "--beside"]);
-    wait_until("some trials", || place.trials("kept.db") >= 2);
+    wait_until("some trials", || place.count_trials("kept.db") >= 2);
     // A setting of the plan has just begun; today's take turns with them.
-    let is_set = || lab.knobs().to_string().contains("\"500\"");
+    let is_set = || lab.read_knobs().to_string().contains("\"500\"");
     wait_until("today's setting", || !is_set());
     wait_until("a setting of the plan", is_set);
     somebody(&["ip", "link", "set", "lat0", "txqueuelen", "77", "mtu", "1499"]);
@@ -424,14 +424,14 @@ fn administrator_wins_over_a_run() {
     assert!(matches!(child.wait().unwrap().code(), Some(0 | 6)), "{said}");
     let told = "b: another program changed txqueuelen (device) from 500 to 77";
     assert_eq!(said.matches(told).count(), 1, "{said}");
-    let now = lab.knobs().to_string();
+    let now = lab.read_knobs().to_string();
     assert!(now.contains("\"1499\"") && now.contains("\"77\""), "{now}");
     assert!(!now.contains("20ms"), "the rest is put back: {now}");
     // The trial in which it happened and all after it are marked.
     let db = rusqlite::Connection::open(place.path("kept.db")).unwrap();
     let marked = "SELECT count(*) FROM trial WHERE observation LIKE '%txqueuelen was changed by another program%'";
     let marked: i64 = db.query_row(marked, [], |row| row.get(0)).unwrap();
-    let trials = place.trials("kept.db");
+    let trials = place.count_trials("kept.db");
     assert!((trials / 2..trials).contains(&marked), "{marked} of {trials}");
 }
 
@@ -445,18 +445,18 @@ fn value_lost_with_the_link_is_set_again() {
     let place = place_with_testbed();
     let mount = "mount -o bind,remount,ro /sys && exec \"$0\" \"$@\"";
     let agent =
-        format!("#!/bin/sh\nexec unshare -m sh -c '{mount}' '{}' \"$@\"\n", crate::latput());
+        format!("#!/bin/sh\nexec unshare -m sh -c '{mount}' '{}' \"$@\"\n", crate::latput_path());
     place.write("agent.sh", &agent);
     write_testbed(&place, "/bin/sh", &place.path("agent.sh").display().to_string());
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
     let mut child =
         place.start(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db", "--beside"]);
-    wait_until("some trials", || place.trials("kept.db") >= 2);
+    wait_until("some trials", || place.count_trials("kept.db") >= 2);
     // A trial may end between the look and the link's going down.
     let flap = format!(
         "'{}' show lat0 gro-flush-timeout | grep -q 20ms && {{ ip link set lat0 down; ip link set lat0 up; }}",
-        crate::latput()
+        crate::latput_path()
     );
     let told = "gro-flush-timeout (napi of rx-0) fell from 20ms to 0us when the link went down and up: it is set again";
     wait_until("a value that is lost", || {
@@ -464,7 +464,7 @@ fn value_lost_with_the_link_is_set_again() {
         std::thread::sleep(Duration::from_secs(1));
         std::fs::read_to_string(place.path("stderr")).unwrap().contains(told)
     });
-    wait_until("it to be set again", || lab.knobs().to_string().contains("\"20ms\""));
+    wait_until("it to be set again", || lab.read_knobs().to_string().contains("\"20ms\""));
     wait_until("the end", || child.try_wait().unwrap().is_some());
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     assert!(matches!(child.wait().unwrap().code(), Some(0 | 6)), "{said}");
@@ -476,7 +476,7 @@ fn value_lost_with_the_link_is_set_again() {
         let knobs = knobs.as_array().unwrap().iter();
         knobs.map(|knob| knob["values"].to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(values(&lab.knobs()), values(&before));
+    assert_eq!(values(&lab.read_knobs()), values(&before));
 }
 
 #[test]
@@ -486,36 +486,36 @@ fn restore_follows_a_killed_agent() {
     }
     isolate();
     let place = place_with_testbed();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
     let mut child = place.start(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db"]);
-    wait_until("some trials", || place.trials("kept.db") >= 4);
+    wait_until("some trials", || place.count_trials("kept.db") >= 4);
     for agent in agents_of(child.id()) {
-        kill(agent);
+        kill_pid(agent);
     }
     assert_eq!(child.wait().unwrap().code(), Some(6));
-    assert_eq!(lab.knobs(), before);
+    assert_eq!(lab.read_knobs(), before);
 }
 
 /// A place with the plan, and with a testbed file of the lab that is up.
 fn place_with_testbed() -> Place {
-    let place = place();
-    write_testbed(&place, "/usr/bin/env", crate::latput());
+    let place = place_with_plan();
+    write_testbed(&place, "/usr/bin/env", crate::latput_path());
     place
 }
 
 /// A testbed file of the lab, whose far end is what `before` makes of `program`.
 fn write_testbed(place: &Place, before: &str, program: &str) {
     let hosts = [
-        host("a", "generator", "198.18.0.1", "/usr/bin/env", crate::latput()),
-        host("b", "sut", "198.18.0.2", before, program),
+        host_toml("a", "generator", "198.18.0.1", "/usr/bin/env", crate::latput_path()),
+        host_toml("b", "sut", "198.18.0.2", before, program),
     ];
     place.write("testbed.toml", &format!("schema = 1\n{}", hosts.concat()));
 }
 
 /// A host of the lab in a testbed file.
-fn host(name: &str, role: &str, address: &str, before: &str, program: &str) -> String {
-    let latput = crate::latput();
+fn host_toml(name: &str, role: &str, address: &str, before: &str, program: &str) -> String {
+    let latput = crate::latput_path();
     format!(
         "[host.{name}]\nrole = \"{role}\"\ninterface = \"lat0\"\naddress = \"{address}\"\n\
          latput = \"{program}\"\n\
@@ -523,7 +523,7 @@ fn host(name: &str, role: &str, address: &str, before: &str, program: &str) -> S
     )
 }
 
-fn place() -> Place {
+fn place_with_plan() -> Place {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     place

@@ -4,7 +4,7 @@ use latput_testkit::{isolate, needs_root};
 
 use crate::Place;
 use crate::screen::WIDTHS;
-use crate::screen::terminal::Screen;
+use crate::screen::terminal::TerminalScreen;
 
 #[test]
 fn lab_and_changes_hold_the_rules() {
@@ -14,11 +14,12 @@ fn lab_and_changes_hold_the_rules() {
     isolate();
     let place = Place::new();
     for columns in WIDTHS {
-        let on_screen = |args: &[&str]| Screen::run(&place, columns, &[], args).hold_rules();
+        let on_screen =
+            |args: &[&str]| TerminalScreen::run(&place, columns, &[], args).hold_rules();
         on_screen(&["lab", "up"]);
         let in_lab = |args: &[&str]| {
-            let words = [&["lab", "exec", "a", "--", crate::latput()], args].concat();
-            Screen::run(&place, columns, &[], &words).hold_rules();
+            let words = [&["lab", "exec", "a", "--", crate::latput_path()], args].concat();
+            TerminalScreen::run(&place, columns, &[], &words).hold_rules();
         };
         in_lab(&["show", "lat0"]);
         in_lab(&["set", "lat0", "mtu=1400", "gro-flush-timeout=50us", "napi-defer-hard-irqs=100"]);

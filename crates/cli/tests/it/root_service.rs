@@ -5,7 +5,7 @@ use std::process::Command;
 
 use latput_testkit::needs_root;
 
-use crate::{Place, Ran, needs_program};
+use crate::{CommandOutput, Place, needs_program};
 
 const UNIT: &str = include_str!("../../../../packaging/latput-moderate@.service");
 /// Where the container has the binary.
@@ -109,12 +109,12 @@ fn systemd_timer_restores_after_killed_watchers() {
 }
 
 /// Runs `script` as a service under a systemd of its own, with these `units` beside it.
-fn in_container(script: &str, units: &[(&str, &str)]) -> Ran {
+fn in_container(script: &str, units: &[(&str, &str)]) -> CommandOutput {
     let place = Place::new();
     place.write("script", &format!("PATH=$PATH:{LATPUT}\n{script}"));
     let service = "[Service]\nType=oneshot\nExecStart=/bin/sh /opt/try/script\nStandardOutput=journal+console\n";
     let bind = |from: &Path, to: &str| format!("--bind-ro={}:{to}", from.display());
-    let binary = Path::new(crate::latput());
+    let binary = Path::new(crate::latput_path());
     let mut command = Command::new("timeout");
     command.args(["-k", "5", "90", "systemd-nspawn", "--quiet", "-D", "/", "--volatile=yes"]);
     command.args(["--private-network", "--register=no", "--keep-unit", "-b"]);
@@ -125,7 +125,7 @@ fn in_container(script: &str, units: &[(&str, &str)]) -> Ran {
         command.arg(bind(&place.path(name), &format!("/etc/systemd/system/{name}")));
     }
     command.args(["systemd.mask=systemd-firstboot.service", "systemd.wants=try.service"]);
-    Ran::from(command.output().unwrap())
+    CommandOutput::from(command.output().unwrap())
 }
 
 #[test]
@@ -137,7 +137,9 @@ fn unit_is_not_exposed() {
     place.write("latput-moderate@.service", UNIT);
     let unit = place.path("latput-moderate@.service");
     let mut command = Command::new("systemd-analyze");
-    let ran = Ran::from(command.args(["security", "--offline=true"]).arg(unit).output().unwrap());
+    let ran = CommandOutput::from(
+        command.args(["security", "--offline=true"]).arg(unit).output().unwrap(),
+    );
     let said = ran.out.split("exposure level").nth(1).and_then(|rest| rest.split(": ").nth(1));
     let level = said.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
     assert!(level.is_some_and(|level| level <= EXPOSURE_MOST), "{level:?}: {ran:#?}");

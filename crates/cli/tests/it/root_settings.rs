@@ -4,7 +4,7 @@ use std::process::Command;
 
 use latput_testkit::{isolate, needs_root};
 
-use crate::{Place, Ran, needs_program};
+use crate::{CommandOutput, Place, needs_program};
 
 /// A lab that is up while this lives.
 pub(crate) struct Lab<'a> {
@@ -12,28 +12,28 @@ pub(crate) struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    pub(crate) fn up(place: &'a Place) -> Self {
+    pub(crate) fn set_up(place: &'a Place) -> Self {
         place.run(&["lab", "down"]).expect(0, &[]);
         place.run(&["lab", "up"]).expect(0, &["latput-a", "latput-b"]);
         Self { place }
     }
 
     /// Runs latput as host `a`.
-    pub(crate) fn a(&self, args: &[&str]) -> Ran {
-        let words = ["lab", "exec", "a", "--", crate::latput()];
+    pub(crate) fn run_on_a(&self, args: &[&str]) -> CommandOutput {
+        let words = ["lab", "exec", "a", "--", crate::latput_path()];
         self.place.run(&[&words, args].concat())
     }
 
     /// Runs latput as host `b`.
-    pub(crate) fn b(&self, args: &[&str]) -> Ran {
+    pub(crate) fn run_on_b(&self, args: &[&str]) -> CommandOutput {
         self.b_behind(&[], args)
     }
 
     /// The same behind another program.
-    pub(crate) fn b_behind(&self, before: &[&str], args: &[&str]) -> Ran {
+    pub(crate) fn b_behind(&self, before: &[&str], args: &[&str]) -> CommandOutput {
         let mut words = vec!["lab", "exec", "b", "--"];
         words.extend(before);
-        words.push(crate::latput());
+        words.push(crate::latput_path());
         words.extend(args);
         self.place.run(&words)
     }
@@ -44,13 +44,13 @@ impl<'a> Lab<'a> {
     }
 
     /// Runs `ip` as a host.
-    pub(crate) fn ip(&self, host: &str, args: &[&str]) -> Ran {
+    pub(crate) fn run_ip(&self, host: &str, args: &[&str]) -> CommandOutput {
         self.place.run(&[&["lab", "exec", host, "--", "ip"], args].concat())
     }
 
     /// Every knob of `lat0` in host `b`.
-    pub(crate) fn knobs(&self) -> serde_json::Value {
-        let shown = self.b(&["show", "lat0", "--json"]);
+    pub(crate) fn read_knobs(&self) -> serde_json::Value {
+        let shown = self.run_on_b(&["show", "lat0", "--json"]);
         let mut document: serde_json::Value =
             serde_json::from_str(&shown.expect(0, &[]).out).unwrap();
         document["knobs"].take()
@@ -70,17 +70,17 @@ fn setting_is_applied_and_shown() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
     let change = ["set", "lat0", "gro-flush-timeout=50us", "napi-defer-hard-irqs=100", "mtu=1400"];
     let mut dry = change.to_vec();
     dry.push("--dry-run");
-    lab.b(&dry).expect(0, &["would change lat0 mtu", "from 1500 to 1400"]);
-    assert_eq!(lab.knobs(), before, "a dry run changes nothing");
-    lab.b(&change).expect(0, &["changed lat0 gro-flush-timeout", "to 50us"]);
-    lab.b(&["show", "lat0"]).expect(0, &["50us", "1400"]);
-    lab.b(&change).expect(0, &["nothing to change"]);
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    lab.run_on_b(&dry).expect(0, &["would change lat0 mtu", "from 1500 to 1400"]);
+    assert_eq!(lab.read_knobs(), before, "a dry run changes nothing");
+    lab.run_on_b(&change).expect(0, &["changed lat0 gro-flush-timeout", "to 50us"]);
+    lab.run_on_b(&["show", "lat0"]).expect(0, &["50us", "1400"]);
+    lab.run_on_b(&change).expect(0, &["nothing to change"]);
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
 #[test]
@@ -90,15 +90,15 @@ fn change_that_cannot_be_committed_goes_back() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
     let calls = "renameat2";
     let (trace, inject) = (format!("trace={calls}"), format!("inject={calls}:error=EIO"));
     let strace = ["strace", "-f", "-o", "/dev/null", "-e", &trace, "-e", &inject];
     let ran = lab.b_behind(&strace, &["set", "lat0", "mtu=1400"]);
     ran.expect(4, &["lat0: the change cannot be recorded", "put back", "Input/output error"]);
-    assert_eq!(lab.knobs(), before);
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    assert_eq!(lab.read_knobs(), before);
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
 #[test]
@@ -108,15 +108,16 @@ fn refused_setting_leaves_everything_unchanged() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
     // The first and only write: nothing was changed.
-    lab.b(&["set", "lat0", "rps-cpus=8000"]).expect(1, &["rps-cpus"]);
-    assert_eq!(lab.knobs(), before);
+    lab.run_on_b(&["set", "lat0", "rps-cpus=8000"]).expect(1, &["rps-cpus"]);
+    assert_eq!(lab.read_knobs(), before);
     // A later write: what came before it is rolled back.
-    lab.b(&["set", "lat0", "mtu=1400", "rps-cpus=8000"]).expect(4, &["rolled back", "rps-cpus"]);
-    assert_eq!(lab.knobs(), before);
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    lab.run_on_b(&["set", "lat0", "mtu=1400", "rps-cpus=8000"])
+        .expect(4, &["rolled back", "rps-cpus"]);
+    assert_eq!(lab.read_knobs(), before);
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
 /// strace ends the process on entry to its n-th call of a kind: between any two writes.
@@ -130,8 +131,8 @@ fn killed_change_is_undone_by_restore() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = lab.knobs();
+    let lab = Lab::set_up(&place);
+    let before = lab.read_knobs();
     let change = ["set", "lat0", "mtu=1400", "txqueuelen=500", "gro-flush-timeout=70us"];
     let mut kills = 0;
     for call in [
@@ -151,24 +152,24 @@ fn killed_change_is_undone_by_restore() {
             let strace = ["strace", "-f", "-o", "/dev/null", "-e", &trace, "-e", &inject];
             let ran = lab.b_behind(&strace, &change);
             let was_killed = ran.code != Some(0);
-            lab.b(&["restore"]).expect(0, &[]);
+            lab.run_on_b(&["restore"]).expect(0, &[]);
             if !was_killed {
                 // Fewer than `nth` such calls: the change went through. Back by hand.
                 let back = ["set", "lat0", "mtu=1500", "txqueuelen=1000", "gro-flush-timeout=0us"];
-                lab.b(&back).expect(0, &[]);
-                assert_eq!(lab.knobs(), before, "after {call} {nth}");
+                lab.run_on_b(&back).expect(0, &[]);
+                assert_eq!(lab.read_knobs(), before, "after {call} {nth}");
                 break;
             }
             kills += 1;
-            let now = lab.knobs();
+            let now = lab.read_knobs();
             // Killed after the commit, the change stands; before it, everything is as it was.
             if now != before {
                 let text = now.to_string();
                 let is_whole = ["1400", "500", "70us"].iter().all(|value| text.contains(value));
                 assert!(is_whole, "half a change is left by a kill at {call} {nth}: {text}");
                 let back = ["set", "lat0", "mtu=1500", "txqueuelen=1000", "gro-flush-timeout=0us"];
-                lab.b(&back).expect(0, &[]);
-                assert_eq!(lab.knobs(), before);
+                lab.run_on_b(&back).expect(0, &[]);
+                assert_eq!(lab.read_knobs(), before);
             }
         }
     }
@@ -212,7 +213,9 @@ fn checkpoint_of_unseen_namespace_is_kept() {
         "-e",
         "inject=unlink,unlinkat:signal=KILL:when=1",
     ];
-    let ran = Ran::from(place.wrapped(&before, &["set", "lo", "mtu=9000"]).output().unwrap());
+    let ran = CommandOutput::from(
+        place.wrapped_command(&before, &["set", "lo", "mtu=9000"]).output().unwrap(),
+    );
     assert_ne!(ran.code, Some(0), "the kill did not hit: {ran:#?}");
     let told = place.run(&["restore"]);
     told.expect(5, &["lo is in network namespace", "is kept"]);
@@ -232,10 +235,11 @@ fn value_changed_by_others_stays() {
     let script = format!(
         "ip link add v0 type veth peer name v1 && {latput} set v0 mtu=1400 txqueuelen=700 --confirm-within 60s && \
          ip link set v0 mtu 1450 && {latput} restore; echo code $?; ip -o link show v0",
-        latput = crate::latput()
+        latput = crate::latput_path()
     );
-    let state = place.wrapped(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap();
-    let ran = Ran::from(state);
+    let state =
+        place.wrapped_command(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap();
+    let ran = CommandOutput::from(state);
     assert!(ran.out.contains("code 0"), "{ran:#?}");
     assert!(ran.out.contains("mtu 1450"), "{ran:#?}");
     assert!(ran.out.contains("qlen 1000"), "{ran:#?}");
@@ -254,10 +258,11 @@ fn coupled_knob_returns_to_first_value() {
             "ip link add v0 type veth peer name v1; ethtool -k v0 >before; \
              {latput} set v0 {assignments} --confirm-within 60s; {latput} restore; echo code $?; \
              ethtool -k v0 >after; diff before after && echo same; rm before after",
-            latput = crate::latput()
+            latput = crate::latput_path()
         );
-        let ran = place.wrapped(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap();
-        let ran = Ran::from(ran);
+        let ran =
+            place.wrapped_command(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap();
+        let ran = CommandOutput::from(ran);
         assert!(ran.out.contains("code 0"), "{assignments}: {ran:#?}");
         assert!(ran.out.contains("same"), "{assignments}: {ran:#?}");
     }
@@ -308,10 +313,11 @@ fn qdiscs_return_with_handles_or_are_refused() {
              {latput} set v0 '{setting}' --confirm-within 60s; echo code $?; \
              tc qdisc show dev v0 | sort >between; {latput} restore; \
              tc qdisc show dev v0 | sort >after; diff before after && echo same; cat before between; rm before between after",
-            latput = crate::latput()
+            latput = crate::latput_path()
         );
-        let ran = place.wrapped(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap();
-        let ran = Ran::from(ran);
+        let ran =
+            place.wrapped_command(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap();
+        let ran = CommandOutput::from(ran);
         assert_ne!(ran.code, Some(77), "tc refused `{before}`: {ran:#?}");
         assert!(ran.out.contains(code), "{before}: {ran:#?}");
         assert!(ran.out.contains("same"), "{before}: {ran:#?}");

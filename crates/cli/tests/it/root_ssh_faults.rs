@@ -6,8 +6,8 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::two_hosts::{Hosts, ip, queue_lengths};
-use crate::{agents_of, interrupt, kill, needs_program, wait_until};
+use crate::two_hosts::{SshHosts, queue_lengths, run_ip};
+use crate::{agents_of, interrupt_pid, kill_pid, needs_program, wait_until};
 
 /// More trials than any of these tests runs through; each changes both hosts.
 const PLAN: &str = r#"
@@ -32,23 +32,23 @@ const SEVERAL_TRIALS: Duration = Duration::from_secs(4);
 
 #[test]
 fn healed_cut_after_lease_restores_hosts() {
-    let Some(mut run) = Run::start() else { return };
+    let Some(mut run) = FaultRun::start() else { return };
     set_link("server", "down");
     run.wait_until_put_back();
     set_link("server", "up");
-    let said = run.end(6);
+    let said = run.end_restored(6);
     assert!(said.contains("host `sut`"), "{said}");
 }
 
 #[test]
 fn lasting_cut_names_lost_host() {
-    let Some(mut run) = Run::start() else { return };
+    let Some(mut run) = FaultRun::start() else { return };
     set_link("server", "down");
     run.wait_until_put_back();
-    wait_until("what is waited for", || run.said().contains("second Ctrl-C"));
-    interrupt(run.child.id());
+    wait_until("what is waited for", || run.read_stderr().contains("second Ctrl-C"));
+    interrupt_pid(run.child.id());
     interrupt_until_it_ends(&mut run.child);
-    let said = run.end(5);
+    let said = run.end_restored(5);
     assert!(said.contains("host `sut` may still be changed"), "{said}");
     assert!(said.contains("ssh root@198.18.9.1") && said.contains("restore"), "{said}");
     assert!(!said.contains("host `generator` may"), "{said}");
@@ -57,35 +57,35 @@ fn lasting_cut_names_lost_host() {
 /// Messages from the host are lost, and those to it arrive.
 #[test]
 fn half_open_line_counts_as_cut() {
-    let Some(mut run) = Run::start() else { return };
-    ip(&["-n", "server", "route", "add", "blackhole", "198.18.9.254/32"]);
+    let Some(mut run) = FaultRun::start() else { return };
+    run_ip(&["-n", "server", "route", "add", "blackhole", "198.18.9.254/32"]);
     run.wait_until_put_back();
-    ip(&["-n", "server", "route", "del", "blackhole", "198.18.9.254/32"]);
-    run.end(6);
+    run_ip(&["-n", "server", "route", "del", "blackhole", "198.18.9.254/32"]);
+    run.end_restored(6);
 }
 
 #[test]
 fn delay_within_lease_costs_nothing() {
-    let Some(mut run) = Run::start() else { return };
-    let trials = run.trials();
+    let Some(mut run) = FaultRun::start() else { return };
+    let trials = run.count_trials();
     for ssh in agents_of(run.child.id()) {
-        signal("STOP", ssh);
+        send_signal("STOP", ssh);
     }
     thread::sleep(HALF_A_LEASE);
     for ssh in agents_of(run.child.id()) {
-        signal("CONT", ssh);
+        send_signal("CONT", ssh);
     }
-    wait_until("the run to go on", || run.trials() > trials + 1);
+    wait_until("the run to go on", || run.count_trials() > trials + 1);
     wait_until("both to be changed", || queue_lengths() == CHANGED);
     let ssh = agents_of(run.child.id());
     for ssh in &ssh {
-        signal("STOP", *ssh);
+        send_signal("STOP", *ssh);
     }
     run.wait_until_put_back();
     for ssh in ssh {
-        signal("CONT", ssh);
+        send_signal("CONT", ssh);
     }
-    run.end(6);
+    run.end_restored(6);
 }
 
 /// The network delays each frame for another time, so that frames overtake each other, and sends some twice: answers come
@@ -95,40 +95,40 @@ fn answers_that_overtake_each_other_cost_nothing() {
     if needs_program("python3") || needs_program("ethtool") {
         return;
     }
-    let Some(mut run) = Run::start() else { return };
-    let _relay = Relay::start(&run);
-    let trials = run.trials();
-    wait_until("the run to go on", || run.trials() > trials + 2);
+    let Some(mut run) = FaultRun::start() else { return };
+    let _relay = FrameRelay::start(&run);
+    let trials = run.count_trials();
+    wait_until("the run to go on", || run.count_trials() > trials + 2);
     wait_until("parts that came in another order", || arrived_out_of_order() > 0);
     wait_until("both to be changed", || queue_lengths() == CHANGED);
-    interrupt(run.child.id());
-    run.end(6);
+    interrupt_pid(run.child.id());
+    run.end_restored(6);
 }
 
 #[test]
 fn flapping_interface_leaves_nothing_changed() {
-    let Some(mut run) = Run::start() else { return };
+    let Some(mut run) = FaultRun::start() else { return };
     for _ in 0..4 {
         set_link("server", "down");
         thread::sleep(Duration::from_millis(500));
         set_link("server", "up");
         thread::sleep(Duration::from_millis(500));
     }
-    interrupt(run.child.id());
-    run.end(6);
+    interrupt_pid(run.child.id());
+    run.end_restored(6);
 }
 
 /// Its processes keep the namespace: only its name is gone.
 #[test]
 fn unnamed_namespace_is_still_restored() {
-    let Some(mut run) = Run::start() else { return };
+    let Some(mut run) = FaultRun::start() else { return };
     let sshd = Command::new("ip").args(["netns", "pids", "client"]).output().unwrap();
     let sshd = String::from_utf8(sshd.stdout).unwrap();
     let sshd = sshd.split_whitespace().next().unwrap().to_owned();
-    let trials = run.trials();
-    ip(&["netns", "del", "client"]);
-    wait_until("the run to go on", || run.trials() > trials);
-    interrupt(run.child.id());
+    let trials = run.count_trials();
+    run_ip(&["netns", "del", "client"]);
+    wait_until("the run to go on", || run.count_trials() > trials);
+    interrupt_pid(run.child.id());
     run.end_with(6);
     let shown = Command::new("nsenter")
         .args(["-t", &sshd, "-n", "ip", "link", "show", "eth0"])
@@ -142,27 +142,27 @@ fn unnamed_namespace_is_still_restored() {
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn deleted_interface_ends_run_and_restores_other() {
-    let Some(mut run) = Run::start() else { return };
-    ip(&["-n", "client", "link", "del", "eth0"]);
+    let Some(mut run) = FaultRun::start() else { return };
+    run_ip(&["-n", "client", "link", "del", "eth0"]);
     wait_until("the server to be put back", || run.is_put_back("server", 0));
     wait_until("the run to end", || run.child.try_wait().unwrap().is_some());
     let code = run.child.wait().unwrap().code();
-    assert!(matches!(code, Some(5 | 6)), "{code:?} {}", run.said());
-    assert!(run.said().contains("generator"), "{}", run.said());
+    assert!(matches!(code, Some(5 | 6)), "{code:?} {}", run.read_stderr());
+    assert!(run.read_stderr().contains("generator"), "{}", run.read_stderr());
 }
 
 /// A run under way, which has changed both hosts.
-struct Run {
-    hosts: Hosts,
+struct FaultRun {
+    hosts: SshHosts,
     child: Child,
     before: Vec<String>,
 }
 
-impl Run {
+impl FaultRun {
     /// `None` where something is missing, which is said.
     fn start() -> Option<Self> {
-        let hosts = Hosts::with_sshds()?;
-        let latput = crate::latput();
+        let hosts = SshHosts::with_sshds()?;
+        let latput = crate::latput_path();
         let host = |name: &str, role: &str, number: u8| {
             format!(
                 "[host.{name}]\nrole = \"{role}\"\ninterface = \"eth0\"\naddress = \"198.18.9.{number}\"\n\
@@ -175,15 +175,15 @@ impl Run {
         let before = queue_lengths();
         let to = |name: &str| File::create(hosts.place.path(name)).unwrap();
         let mut command =
-            hosts.command(&["run", "plan.toml", "--on", "hosts.toml", "-o", "kept.db"]);
+            hosts.latput_command(&["run", "plan.toml", "--on", "hosts.toml", "-o", "kept.db"]);
         let child = command.stdout(to("stdout")).stderr(to("stderr")).spawn().unwrap();
-        wait_until("a trial", || hosts.place.trials("kept.db") > 0);
+        wait_until("a trial", || hosts.place.count_trials("kept.db") > 0);
         wait_until("both to be changed", || queue_lengths() == CHANGED);
         Some(Self { hosts, child, before })
     }
 
-    fn trials(&self) -> i64 {
-        self.hosts.place.trials("kept.db")
+    fn count_trials(&self) -> i64 {
+        self.hosts.place.count_trials("kept.db")
     }
 
     /// Waits until both hosts are as before, and stay so: in every other trial of the run they are for a moment.
@@ -196,7 +196,7 @@ impl Run {
         });
     }
 
-    fn said(&self) -> String {
+    fn read_stderr(&self) -> String {
         std::fs::read_to_string(self.hosts.place.path("stderr")).unwrap()
     }
 
@@ -210,52 +210,52 @@ impl Run {
     #[track_caller]
     fn end_with(&mut self, code: i32) -> String {
         wait_until("the run to end", || self.child.try_wait().unwrap().is_some());
-        let said = self.said();
+        let said = self.read_stderr();
         assert_eq!(self.child.wait().unwrap().code(), Some(code), "{said}");
         said
     }
 
     /// The same, and sees that both hosts are as they were.
     #[track_caller]
-    fn end(&mut self, code: i32) -> String {
+    fn end_restored(&mut self, code: i32) -> String {
         let said = self.end_with(code);
         assert_eq!(queue_lengths(), self.before, "{said}");
         said
     }
 }
 
-impl Drop for Run {
+impl Drop for FaultRun {
     fn drop(&mut self) {
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             for ssh in agents_of(self.child.id()) {
-                signal("CONT", ssh);
-                kill(ssh);
+                send_signal("CONT", ssh);
+                kill_pid(ssh);
             }
-            kill(self.child.id());
+            kill_pid(self.child.id());
             let _ = self.child.wait();
         }
     }
 }
 
 /// Stands between the server and the bridge, and passes frames on in another order.
-struct Relay(Child);
+struct FrameRelay(Child);
 
-impl Relay {
-    fn start(run: &Run) -> Self {
+impl FrameRelay {
+    fn start(run: &FaultRun) -> Self {
         // It passes on what fits into a frame, with its checksum.
         let plain = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
         for host in ["server", "client"] {
-            status("ip", &["netns", "exec", host, "ethtool", "-K", "eth0"], &plain);
+            run_checked("ip", &["netns", "exec", host, "ethtool", "-K", "eth0"], &plain);
         }
-        status("ethtool", &["-K", "hub0"], &plain);
-        ip(&["link", "add", "relay0", "type", "veth", "peer", "name", "relay1"]);
+        run_checked("ethtool", &["-K", "hub0"], &plain);
+        run_ip(&["link", "add", "relay0", "type", "veth", "peer", "name", "relay1"]);
         for end in ["relay0", "relay1"] {
-            status("ethtool", &["-K", end], &plain);
-            ip(&["link", "set", end, "promisc", "on", "up"]);
+            run_checked("ethtool", &["-K", end], &plain);
+            run_ip(&["link", "set", end, "promisc", "on", "up"]);
         }
-        ip(&["link", "set", "server", "nomaster"]);
-        ip(&["link", "set", "server", "promisc", "on"]);
-        ip(&["link", "set", "relay1", "master", "hub0"]);
+        run_ip(&["link", "set", "server", "nomaster"]);
+        run_ip(&["link", "set", "server", "promisc", "on"]);
+        run_ip(&["link", "set", "relay1", "master", "hub0"]);
         let said = File::create(run.hosts.place.path("relay-stderr")).unwrap();
         let mut command = Command::new("python3");
         command.args(["-c", include_str!("reordering_relay.py"), "server", "relay0"]);
@@ -263,15 +263,15 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
+impl Drop for FrameRelay {
     fn drop(&mut self) {
-        kill(self.0.id());
+        kill_pid(self.0.id());
         let _ended = self.0.wait();
     }
 }
 
 #[track_caller]
-fn status(program: &str, args: &[&str], more: &[&str]) {
+fn run_checked(program: &str, args: &[&str], more: &[&str]) {
     let ran = Command::new(program).args(args).args(more).output().unwrap();
     assert!(ran.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
 }
@@ -287,7 +287,7 @@ fn arrived_out_of_order() -> u64 {
 
 fn interrupt_until_it_ends(child: &mut Child) {
     wait_until("the run to end", || {
-        interrupt(child.id());
+        interrupt_pid(child.id());
         thread::sleep(Duration::from_millis(100));
         child.try_wait().unwrap().is_some()
     });
@@ -295,10 +295,10 @@ fn interrupt_until_it_ends(child: &mut Child) {
 
 /// The port of a host at the bridge.
 fn set_link(host: &str, state: &str) {
-    ip(&["link", "set", host, state]);
+    run_ip(&["link", "set", host, state]);
 }
 
-fn signal(name: &str, pid: u32) {
+fn send_signal(name: &str, pid: u32) {
     // One that has ended needs no signal.
     let _ = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
 }

@@ -1,6 +1,6 @@
 //! A `/sys` that shows another network namespace, nothing, or cannot be written; and values that two changes would move.
 
-use crate::root_undo::check;
+use crate::root_undo::check_script;
 
 /// Checks what a script prints whose interfaces are up and whose `/sys` shows them.
 fn check_with_sysfs(script: &str, out: &[&str], anywhere: &[&str]) {
@@ -8,7 +8,7 @@ fn check_with_sysfs(script: &str, out: &[&str], anywhere: &[&str]) {
         "export latput; ip link set v0 up; ip link set v1 up; unshare -m sh -c \"$(cat <<'END'\n\
          mount -t sysfs sysfs /sys; code() {{ \"$@\"; echo code $?; }}; {script}\nEND\n)\""
     );
-    check(&script, out, anywhere);
+    check_script(&script, out, anywhere);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn value_behind_read_only_sysfs_is_not_forgotten() {
 
 #[test]
 fn waiting_change_keeps_its_neighbours() {
-    check(
+    check_script(
         "ip link add link v0 name mac0 type macvlan; $latput set v0 mtu=1400 --confirm-within 10min; \
          code $latput set mac0 mtu=1350; code $latput set mac0 mtu=1350 --dry-run; code $latput set mac0 txqueuelen=500; \
          $latput restore; \
@@ -77,7 +77,7 @@ fn waiting_change_keeps_its_neighbours() {
 
 #[test]
 fn route_beyond_the_mtu_is_not_lost() {
-    check(
+    check_script(
         "ip link set v0 up; ip link set v1 up; ip addr add 2001:db8::1/64 dev v0 nodad; ip -6 route add 2001:db8:5::/48 via 2001:db8::2 mtu 2000; \
          code $latput set v0 mtu=9000; code $latput set v0 mtu=9000 --dry-run; \
          ip -6 route change 2001:db8:5::/48 via 2001:db8::2 mtu 1500; sysctl -qw net.ipv6.conf.v0.mtu=1280; \
@@ -89,7 +89,7 @@ fn route_beyond_the_mtu_is_not_lost() {
 
 #[test]
 fn entry_of_highest_number_does_no_harm() {
-    check(
+    check_script(
         "$latput set v0 txqueuelen=900; cp $journal/1.json $journal/18446744073709551615.json; \
          $latput set v0 txqueuelen=800; code $latput undo; echo now $(len v0)",
         &["changed v0", "changed v0", "undid v0", "code 0", "now 900"],
@@ -99,7 +99,7 @@ fn entry_of_highest_number_does_no_harm() {
 
 #[test]
 fn name_with_a_dash_is_watched() {
-    check(
+    check_script(
         "ip link set v0 name -v; code $latput set --confirm-within 10min -- -v mtu=1400; code $latput confirm -- -v",
         &["changed -v mtu", "code 0", "confirmed: -v", "code 0"],
         &[],

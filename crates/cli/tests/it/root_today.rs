@@ -7,7 +7,7 @@ use latput_testkit::{isolate, needs_root};
 use latput_trial::Plan;
 
 use crate::root_settings::Lab;
-use crate::{Place, interrupt, needs_program, tell, wait_until};
+use crate::{Place, interrupt_pid, needs_program, print_note, wait_until};
 
 const PLAN: &str = r#"
 schema = 1
@@ -32,33 +32,51 @@ fn todays_values_are_first_and_restored() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    place.write("hosts.toml", &testbed());
+    let lab = Lab::set_up(&place);
+    place.write("hosts.toml", &testbed_toml());
     place.write("plan.toml", PLAN);
     // Lengths of hosts `a` and `b`, the settings, and what tables call the first.
-    check(
+    check_todays_values(
         &place,
         &lab,
         [700, 700],
         &["today", "txqueuelen=1000", "txqueuelen=2000"],
         "today (700)",
     );
-    check(&place, &lab, [300, 700], &["today", "txqueuelen=1000", "txqueuelen=2000"], "today ");
-    check(&place, &lab, [2000, 2000], &["txqueuelen=2000", "txqueuelen=1000"], "today (2000)");
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    check_todays_values(
+        &place,
+        &lab,
+        [300, 700],
+        &["today", "txqueuelen=1000", "txqueuelen=2000"],
+        "today ",
+    );
+    check_todays_values(
+        &place,
+        &lab,
+        [2000, 2000],
+        &["txqueuelen=2000", "txqueuelen=1000"],
+        "today (2000)",
+    );
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
 #[track_caller]
-fn check(place: &Place, lab: &Lab<'_>, lengths: [u64; 2], labels: &[&str], first: &str) {
+fn check_todays_values(
+    place: &Place,
+    lab: &Lab<'_>,
+    lengths: [u64; 2],
+    labels: &[&str],
+    first: &str,
+) {
     for (host, length) in ["a", "b"].iter().zip(lengths) {
         let words = ["ip", "link", "set", "lat0", "txqueuelen", &length.to_string()];
         place.run(&[&["lab", "exec", host, "--"], &words[..]].concat()).expect(0, &[]);
     }
-    let before = lab.knobs();
+    let before = lab.read_knobs();
     let file = format!("{}-{}.db", lengths[0], lengths[1]);
     let ran = place.run(&["run", "plan.toml", "--on", "hosts.toml", "-o", &file]);
     ran.expect(0, &[first]);
-    assert_eq!(lab.knobs(), before, "{lengths:?}");
+    assert_eq!(lab.read_knobs(), before, "{lengths:?}");
     let shown = place.run(&["lab", "exec", "b", "--", "ip", "link", "show", "lat0"]);
     shown.expect(0, &[&format!("qlen {}", lengths[1])]);
     let report: serde_json::Value =
@@ -93,22 +111,22 @@ fn changed_hosts_do_not_resume_a_run() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    place.write("hosts.toml", &testbed());
+    let lab = Lab::set_up(&place);
+    place.write("hosts.toml", &testbed_toml());
     place.write("plan.toml", &PLAN.replace("= 2 }", "= 40 }").replace("min = 2", "min = 40"));
     let words = ["run", "plan.toml", "--on", "hosts.toml", "-o", "kept.db"];
     let cut_short = || {
-        let trials = place.trials("kept.db");
+        let trials = place.count_trials("kept.db");
         let mut child = place.start(&words);
-        wait_until("a trial", || place.trials("kept.db") > trials);
-        interrupt(child.id());
+        wait_until("a trial", || place.count_trials("kept.db") > trials);
+        interrupt_pid(child.id());
         child.wait().unwrap();
         std::fs::read_to_string(place.path("stderr")).unwrap()
     };
     cut_short();
     let said = cut_short();
     assert!(said.contains("resuming run 1"), "{said}");
-    lab.b(&["set", "lat0", "txqueuelen=800"]).expect(0, &[]);
+    lab.run_on_b(&["set", "lat0", "txqueuelen=800"]).expect(0, &[]);
     let said = cut_short();
     let why = "run 1 is not resumed: the hosts' values have changed since it began (b: txqueuelen (device) was";
     assert!(said.contains(why) && said.contains("is 800"), "{said}");
@@ -121,18 +139,18 @@ fn tune_makes_and_saves_nic_plan() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    place.write("hosts.toml", &testbed());
-    let before = lab.knobs();
+    let lab = Lab::set_up(&place);
+    place.write("hosts.toml", &testbed_toml());
+    let before = lab.read_knobs();
     let mut child = place.start(&["tune", "--on", "hosts.toml"]);
-    wait_until("a trial", || place.trials("latput-results.db") > 0);
-    interrupt(child.id());
+    wait_until("a trial", || place.count_trials("latput-results.db") > 0);
+    interrupt_pid(child.id());
     child.wait().unwrap();
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     assert!(said.contains("plan: latput-plan-lat0.toml, made for lat0 (veth)"), "{said}");
-    assert_eq!(lab.knobs(), before);
+    assert_eq!(lab.read_knobs(), before);
     let text = std::fs::read_to_string(place.path("latput-plan-lat0.toml")).unwrap();
-    assert_eq!(lab.b(&["plan", "nic", "lat0"]).expect(0, &[]).out, text);
+    assert_eq!(lab.run_on_b(&["plan", "nic", "lat0"]).expect(0, &[]).out, text);
     for knob in ["gro-flush-timeout + sut.napi-defer-hard-irqs", "sut.tso", "sut.threaded"] {
         assert!(text.contains(knob), "{knob}: {text}");
     }
@@ -168,7 +186,7 @@ fn each_interface_kind_has_a_plan() {
         if add(words) {
             made.push(name);
         } else {
-            tell(&format!("this kernel makes no `{words}`"));
+            print_note(&format!("this kernel makes no `{words}`"));
         }
     }
     for name in &made {
@@ -197,11 +215,11 @@ fn other_load_and_tuner_are_told() {
     }
     isolate();
     let place = Place::new();
-    let _lab = Lab::up(&place);
-    place.write("hosts.toml", &testbed());
+    let _lab = Lab::set_up(&place);
+    place.write("hosts.toml", &testbed_toml());
     place.write("plan.toml", PLAN);
     std::os::unix::fs::symlink("/bin/sleep", place.path("irqbalance")).unwrap();
-    let started = |mut command: Command| Running(command.stdout(Stdio::null()).spawn().unwrap());
+    let started = |mut command: Command| ChildGuard(command.stdout(Stdio::null()).spawn().unwrap());
     let mut tuner = Command::new(place.path("irqbalance"));
     tuner.arg("300");
     let tuner = started(tuner);
@@ -211,7 +229,7 @@ fn other_load_and_tuner_are_told() {
     let ran = place.run(&["run", "plan.toml", "--on", "hosts.toml", "-o", "kept.db"]);
     let pid = format!("irqbalance (pid {}) runs", tuner.0.id());
     ran.expect(0, &["other load: ", "busy before any traffic", "interrupts move: ", &pid]);
-    let report = place.report("kept.db");
+    let report = place.report_json("kept.db");
     let findings = report["findings"].as_array().unwrap();
     for name in ["other load", "interrupts move"] {
         let finding = findings.iter().find(|finding| finding["name"] == name);
@@ -223,9 +241,9 @@ fn other_load_and_tuner_are_told() {
 }
 
 /// A process that ends with its test.
-struct Running(Child);
+struct ChildGuard(Child);
 
-impl Drop for Running {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -233,8 +251,8 @@ impl Drop for Running {
 }
 
 /// The lab as two hosts of the user's own.
-fn testbed() -> String {
-    let latput = crate::latput();
+fn testbed_toml() -> String {
+    let latput = crate::latput_path();
     let host = |name: &str, role: &str, address: &str| {
         format!(
             "[host.{name}]\nrole = \"{role}\"\ninterface = \"lat0\"\naddress = \"{address}\"\n\

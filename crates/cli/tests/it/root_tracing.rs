@@ -30,7 +30,7 @@ fn traced_window_reports_tracing_cost() {
     // The switch that has windows traced, as where the kernel's record of idle time cannot be read.
     let ran = place.run_with(("LATPUT_BPF", "window"), &MEASURE);
     ran.expect(0, &["latput's counting takes"]);
-    let report = place.report("r.db");
+    let report = place.report_json("r.db");
     let hosts = report["runs"][0]["hosts"].as_array().unwrap();
     if hosts.iter().any(|host| host["cpu_source"] != "trace") {
         eprintln!("skipped: CPU time is not traced here");
@@ -61,7 +61,7 @@ fn untraced_window_reports_no_tracing_cost() {
     isolate();
     let place = Place::new();
     place.run(&MEASURE).expect(0, &["latput's counting takes"]);
-    let report = place.report("r.db");
+    let report = place.report_json("r.db");
     for host in report["runs"][0]["hosts"].as_array().unwrap() {
         if host["cpu_source"] == "record" {
             assert!(host["tracing_cpu_ns"].is_null(), "{host}");
@@ -95,7 +95,7 @@ fn ends_trace_before_different_slices() {
     // The switch that compares slices with a span before them with their neighbours.
     let run = ["run", "plan.toml", "--on", "lab", "-o", "r.db", "--as-it-is"];
     place.run_with(("LATPUT_BPF", "turns"), &run).expect(0, &[]);
-    let report = place.report("r.db");
+    let report = place.report_json("r.db");
     let (mut traced, mut plain) = (0, 0);
     for run in report["runs"].as_array().unwrap() {
         let hosts = run["hosts"].as_array().unwrap();

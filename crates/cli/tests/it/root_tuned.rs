@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 
 use latput_testkit::{isolate, needs_root};
 
-use crate::two_hosts::ip;
-use crate::{Place, Ran, needs_program, run_program, wait_until};
+use crate::two_hosts::run_ip;
+use crate::{CommandOutput, Place, needs_program, run_program, wait_until};
 
 const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -42,16 +42,16 @@ const PROFILES: &str = "/usr/lib/tuned/profiles";
 const APPLIED: &str = "static tuning from profile 'latput-eth0' applied";
 
 /// TuneD's daemon and its bus; they end with this.
-struct Tuned {
+struct TunedDaemon {
     place: Place,
     profile: &'static str,
     bus: Child,
     daemon: Option<Child>,
 }
 
-impl Tuned {
+impl TunedDaemon {
     /// A veth `eth0`, folders of TuneD that hold nothing, and a bus; `None` where something is missing, which is said.
-    fn prepare() -> Option<Self> {
+    fn set_up() -> Option<Self> {
         let programs = ["tuned-adm", "dbus-daemon", "ip", "ethtool"];
         if needs_root() || programs.into_iter().any(needs_program) {
             return None;
@@ -68,9 +68,9 @@ impl Tuned {
         fs::create_dir("/run/dbus").unwrap();
         fs::create_dir_all(Path::new(profile).parent().unwrap()).unwrap();
         fs::write("/etc/tuned/tuned-main.conf", "daemon = 1\ndynamic_tuning = 0\n").unwrap();
-        ip(&["link", "add", "eth0", "type", "veth", "peer", "name", "eth1"]);
-        ip(&["link", "set", "eth0", "up"]);
-        ip(&["link", "set", "eth1", "up"]);
+        run_ip(&["link", "add", "eth0", "type", "veth", "peer", "name", "eth1"]);
+        run_ip(&["link", "set", "eth0", "up"]);
+        run_ip(&["link", "set", "eth1", "up"]);
         let place = Place::new();
         place.write("bus.conf", BUS);
         place.write("start.py", START);
@@ -92,33 +92,33 @@ impl Tuned {
         daemon.stdout(said.try_clone().unwrap()).stderr(said);
         let mut daemon = daemon.spawn().unwrap();
         wait_until("TuneD to have applied the profile or to end", || {
-            self.said().contains(APPLIED) || daemon.try_wait().unwrap().is_some()
+            self.read_log().contains(APPLIED) || daemon.try_wait().unwrap().is_some()
         });
         self.daemon = Some(daemon);
-        assert!(self.said().contains(APPLIED), "{}", self.said());
+        assert!(self.read_log().contains(APPLIED), "{}", self.read_log());
         let active = Command::new("tuned-adm").arg("active").output().unwrap();
-        Ran::from(active).expect(0, &["Current active profile: latput-eth0"]);
+        CommandOutput::from(active).expect(0, &["Current active profile: latput-eth0"]);
     }
 
     /// Ends the daemon, which puts everything back.
-    fn stop(&mut self) {
+    fn stop_daemon(&mut self) {
         let Some(mut daemon) = self.daemon.take() else { return };
         Command::new("kill").arg(daemon.id().to_string()).status().unwrap();
         daemon.wait().unwrap();
     }
 
-    fn said(&self) -> String {
+    fn read_log(&self) -> String {
         fs::read_to_string(self.place.path("tuned")).unwrap()
     }
 
-    fn export(&self, knobs: &[&str]) {
+    fn export_profile(&self, knobs: &[&str]) {
         let words =
             [&["export-settings", "eth0"], knobs, &["--format", "tuned", "-o", self.profile]];
         self.place.run(&words.concat()).expect(0, &[]);
     }
 }
 
-impl Drop for Tuned {
+impl Drop for TunedDaemon {
     fn drop(&mut self) {
         for child in self.daemon.iter_mut().chain([&mut self.bus]) {
             let _ = child.kill();
@@ -128,8 +128,8 @@ impl Drop for Tuned {
 }
 
 /// Whether TuneD says that all values of the profile are in force.
-fn verifies() -> bool {
-    let ran = Ran::from(Command::new("tuned-adm").arg("verify").output().unwrap());
+fn verify_profile() -> bool {
+    let ran = CommandOutput::from(Command::new("tuned-adm").arg("verify").output().unwrap());
     let word = if ran.code == Some(0) { "succeeded" } else { "Verification failed" };
     assert!(ran.out.contains(word), "{ran:?}");
     ran.code == Some(0)
@@ -137,8 +137,9 @@ fn verifies() -> bool {
 
 /// MTU, length of the queue, GRO and TSO of `eth0`, as `ip` and `ethtool` say them.
 fn values() -> [String; 4] {
-    let said =
-        |words: &[&str]| Ran::from(Command::new(words[0]).args(&words[1..]).output().unwrap()).out;
+    let said = |words: &[&str]| {
+        CommandOutput::from(Command::new(words[0]).args(&words[1..]).output().unwrap()).out
+    };
     let link = said(&["ip", "-o", "link", "show", "eth0"]);
     let features = said(&["ethtool", "-k", "eth0"]);
     let link = |name: &str| {
@@ -159,14 +160,14 @@ fn values() -> [String; 4] {
 
 #[test]
 fn tuned_applies_and_verifies_exported_profile() {
-    let Some(mut tuned) = Tuned::prepare() else { return };
+    let Some(mut tuned) = TunedDaemon::set_up() else { return };
     let before = values();
-    tuned.export(&["mtu=1400", "txqueuelen=700", "gro=on", "tso=off"]);
+    tuned.export_profile(&["mtu=1400", "txqueuelen=700", "gro=on", "tso=off"]);
     tuned.start("hardware");
     let wanted = ["1400", "700", "on", "off"].map(str::to_owned);
-    assert_eq!(values(), wanted, "{}", tuned.said());
+    assert_eq!(values(), wanted, "{}", tuned.read_log());
     assert_ne!(before, wanted);
-    assert!(verifies(), "{}", tuned.said());
+    assert!(verify_profile(), "{}", tuned.read_log());
     let queue = |length| ["ip", "link", "set", "eth0", "txqueuelen", length];
     for (other, right) in [
         (
@@ -178,27 +179,27 @@ fn tuned_applies_and_verifies_exported_profile() {
         (&["ethtool", "-K", "eth0", "tso", "on"], &["ethtool", "-K", "eth0", "tso", "off"]),
     ] {
         run_program(other);
-        assert!(!verifies(), "{other:?}: {}", tuned.said());
+        assert!(!verify_profile(), "{other:?}: {}", tuned.read_log());
         run_program(right);
-        assert!(verifies(), "{right:?}: {}", tuned.said());
+        assert!(verify_profile(), "{right:?}: {}", tuned.read_log());
     }
-    tuned.stop();
+    tuned.stop_daemon();
     assert_eq!(values(), before, "it puts back what it has set");
 }
 
 #[test]
 fn tuned_ignores_virtual_and_absent_values() {
-    let Some(mut tuned) = Tuned::prepare() else { return };
+    let Some(mut tuned) = TunedDaemon::set_up() else { return };
     let before = values();
-    tuned.export(&["mtu=1400", "txqueuelen=700"]);
+    tuned.export_profile(&["mtu=1400", "txqueuelen=700"]);
     tuned.start("as it is");
-    assert_eq!(values(), before, "{}", tuned.said());
-    tuned.stop();
+    assert_eq!(values(), before, "{}", tuned.read_log());
+    tuned.stop_daemon();
     // A veth has no interrupt moderation.
-    tuned.export(&["mtu=1400", "rx-usecs=50us"]);
+    tuned.export_profile(&["mtu=1400", "rx-usecs=50us"]);
     tuned.start("hardware");
-    assert_eq!(values()[0], "1400", "{}", tuned.said());
-    assert!(!verifies(), "{}", tuned.said());
-    tuned.stop();
+    assert_eq!(values()[0], "1400", "{}", tuned.read_log());
+    assert!(!verify_profile(), "{}", tuned.read_log());
+    tuned.stop_daemon();
     assert_eq!(values(), before);
 }

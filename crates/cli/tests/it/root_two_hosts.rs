@@ -7,19 +7,21 @@ use std::process::Stdio;
 
 use latput_testkit::{isolate, needs_root};
 
-use crate::two_hosts::{CLIENT, Hosts, PLAN, SERVER, ip, left, queue_lengths, script};
-use crate::{Place, interrupt, kill, needs_program, wait_until};
+use crate::two_hosts::{
+    CLIENT, PLAN, SERVER, SshHosts, leftover_files, queue_lengths, run_ip, write_script,
+};
+use crate::{Place, interrupt_pid, kill_pid, needs_program, wait_until};
 
 const MEASURE: [&str; 6] = ["--workload", "tcp_rr", "--duration", "50ms", "--repetitions", "1..1"];
 
 #[test]
 fn one_line_tunes_hosts_without_latput() {
-    let Some(hosts) = Hosts::up() else { return };
+    let Some(hosts) = SshHosts::set_up() else { return };
     let ran = hosts.run(&["tune", "plan.toml", SERVER, CLIENT, "--save", "saved.toml"]);
     let brought = "198.18.9.2: it has no latput 0.1.0; this run copies one";
     ran.expect(0, &["eth0 198.18.9.1 (veth", "leaves by it", brought, "6 trials"]);
-    assert_eq!(left(), Vec::<PathBuf>::new());
-    assert_eq!(hosts.place.trials("latput-results.db"), 6);
+    assert_eq!(leftover_files(), Vec::<PathBuf>::new());
+    assert_eq!(hosts.place.count_trials("latput-results.db"), 6);
     let again = hosts.run(&["run", "plan.toml", "--on", "saved.toml", "-o", "again.db"]);
     again.expect(0, &["6 trials"]);
     let checked = hosts.run(&["hosts", "saved.toml", "--json"]);
@@ -29,43 +31,43 @@ fn one_line_tunes_hosts_without_latput() {
         assert_eq!((&host["is_brought"], &host["driver"]), (&true.into(), &"veth".into()));
         assert!(host["settable"].as_array().unwrap().contains(&"txqueuelen".into()), "{host}");
     }
-    assert_eq!(left(), Vec::<PathBuf>::new());
+    assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn interrupted_run_leaves_no_file_or_change() {
-    let Some(hosts) = Hosts::up() else { return };
+    let Some(hosts) = SshHosts::set_up() else { return };
     let long = PLAN.replace("min = 2, max = 2", "min = 200, max = 200");
     hosts.place.write("plan.toml", &long);
     let before = queue_lengths();
-    for (end, code) in [(interrupt as fn(u32), Some(6)), (kill, None)] {
+    for (end, code) in [(interrupt_pid as fn(u32), Some(6)), (kill_pid, None)] {
         let mut child = hosts.start(&["tune", "plan.toml", SERVER, CLIENT, "-o", "kept.db"]);
-        let trials = hosts.place.trials("kept.db");
-        wait_until("a trial", || hosts.place.trials("kept.db") > trials);
+        let trials = hosts.place.count_trials("kept.db");
+        wait_until("a trial", || hosts.place.count_trials("kept.db") > trials);
         end(child.id());
         assert_eq!(child.wait().unwrap().code(), code);
         wait_until("the hosts to be as they were", || queue_lengths() == before);
-        wait_until("nothing to be left", || left().is_empty());
+        wait_until("nothing to be left", || leftover_files().is_empty());
     }
 }
 
 #[test]
 fn controller_killed_while_copying_leaves_nothing() {
-    let Some(hosts) = Hosts::up() else { return };
+    let Some(hosts) = SshHosts::set_up() else { return };
     for _ in 0..3 {
         let mut child = hosts.start(&["hosts", SERVER, CLIENT]);
-        wait_until("a folder", || !left().is_empty());
-        kill(child.id());
+        wait_until("a folder", || !leftover_files().is_empty());
+        kill_pid(child.id());
         child.wait().unwrap();
-        wait_until("the folders to go", || left().is_empty());
+        wait_until("the folders to go", || leftover_files().is_empty());
     }
 }
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn hosts_may_be_namespaces_or_commands() {
-    let Some(hosts) = Hosts::up() else { return };
+    let Some(hosts) = SshHosts::set_up() else { return };
     let commands = "exec:ip netns exec server,exec:ip netns exec client";
     let peer = [&["hub0", "--peer", CLIENT][..], &MEASURE].concat();
     for (args, words) in [
@@ -80,19 +82,22 @@ fn hosts_may_be_namespaces_or_commands() {
     // A latput of this version that is there is used.
     let folder = hosts.place.path("installed");
     std::fs::create_dir(&folder).unwrap();
-    std::os::unix::fs::symlink(crate::latput(), folder.join("latput")).unwrap();
+    std::os::unix::fs::symlink(crate::latput_path(), folder.join("latput")).unwrap();
     let has = format!("exec:ip netns exec server env PATH={}:/usr/bin:/bin", folder.display());
     let ran = hosts.run(&["hosts", &has, "netns://client"]);
     assert!(!ran.expect(0, &["sut: eth0"]).err.contains("brought"), "{ran:#?}");
-    assert_eq!(left(), Vec::<PathBuf>::new());
+    assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn unreachable_host_is_told_with_remedy() {
-    let Some(hosts) = Hosts::up() else { return };
+    let Some(hosts) = SshHosts::set_up() else { return };
     let fake = hosts.place.path("fake");
     std::fs::create_dir(&fake).unwrap();
-    script(&fake.join("uname"), "[ \"$1\" = -m ] && echo aarch64 || exec /usr/bin/uname \"$@\"");
+    write_script(
+        &fake.join("uname"),
+        "[ \"$1\" = -m ] && echo aarch64 || exec /usr/bin/uname \"$@\"",
+    );
     let other_cpu =
         format!("exec:ip netns exec server env PATH={}:/usr/bin:/bin:/usr/sbin", fake.display());
     for (args, code, word) in [
@@ -120,16 +125,16 @@ fn unreachable_host_is_told_with_remedy() {
     hosts.place.write("known_hosts", &known);
     hosts.place.write("authorized_keys", "");
     hosts.run(&["hosts", SERVER, CLIENT]).expect(1, &["ssh-copy-id root@198.18.9.1"]);
-    assert_eq!(left(), Vec::<PathBuf>::new());
+    assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn unusable_folder_is_skipped_and_named() {
-    let Some(hosts) = Hosts::up() else { return };
+    let Some(hosts) = SshHosts::set_up() else { return };
     let far = |name: &str, mounts: &str| {
         let path = hosts.place.path(name);
         let rest = "export HOME=/no/such; unset XDG_RUNTIME_DIR\nexec ip netns exec server \"$@\"";
-        script(&path, &format!("mount -t tmpfs -o noexec none /dev/shm\n{mounts}\n{rest}"));
+        write_script(&path, &format!("mount -t tmpfs -o noexec none /dev/shm\n{mounts}\n{rest}"));
         format!("exec:unshare --mount {}", path.display())
     };
     let ran = hosts.run(&["hosts", &far("noexec", ""), "netns://client"]);
@@ -137,47 +142,49 @@ fn unusable_folder_is_skipped_and_named() {
     let full = far("full", "mount -t tmpfs -o size=1m none /tmp");
     let ran = hosts.run(&["hosts", &full, "netns://client"]);
     ran.expect(1, &["/dev/shm: no program may run there (mounted noexec)", "/tmp: it is full"]);
-    assert_eq!(left(), Vec::<PathBuf>::new());
+    assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn missing_capability_is_named_while_measuring() {
-    let Some(hosts) = Hosts::up() else { return };
+    let Some(hosts) = SshHosts::set_up() else { return };
     let nobody = "setpriv --reuid 65534 --clear-groups --bounding-set=-all";
     let both = format!("exec:ip netns exec server {nobody},exec:ip netns exec client {nobody}");
     let ran = hosts.run(&[&["measure", &both][..], &MEASURE].concat());
     ran.expect(0, &["sut: CAP_NET_ADMIN is missing: no knob can be set"]);
     let ran = hosts.run(&["run", "plan.toml", "--on", &both, "-o", "kept.db"]);
     ran.expect(3, &["CAP_NET_ADMIN"]);
-    assert_eq!(left(), Vec::<PathBuf>::new());
+    assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn faults_between_hosts_are_told_first() {
-    let Some(hosts) = Hosts::up() else { return };
+    let Some(hosts) = SshHosts::set_up() else { return };
     let pair = ["hosts", "netns://server", "netns://client"];
-    ip(&["-n", "server", "link", "set", "eth0", "mtu", "1400"]);
+    run_ip(&["-n", "server", "link", "set", "eth0", "mtu", "1400"]);
     hosts.run(&pair).expect(0, &["the MTU of server eth0 is 1400 and that of client eth0 is 1500"]);
-    ip(&["-n", "server", "link", "set", "eth0", "mtu", "1500"]);
+    run_ip(&["-n", "server", "link", "set", "eth0", "mtu", "1500"]);
     // A second way.
-    ip(&["-n", "server", "link", "add", "eth1", "type", "veth", "peer", "eth1", "netns", "client"]);
+    run_ip(&[
+        "-n", "server", "link", "add", "eth1", "type", "veth", "peer", "eth1", "netns", "client",
+    ]);
     for (idx, host) in ["server", "client"].into_iter().enumerate() {
         let address = format!("198.18.10.{}/24", idx + 1);
-        ip(&["-n", host, "address", "add", &address, "dev", "eth1"]);
-        ip(&["-n", host, "link", "set", "eth1", "up"]);
+        run_ip(&["-n", host, "address", "add", &address, "dev", "eth1"]);
+        run_ip(&["-n", host, "link", "set", "eth1", "up"]);
     }
     hosts.run(&pair).expect(2, &["2 paths", "netns://server%eth1 netns://client%eth1"]);
     let chosen = ["hosts", "netns://server%eth1", "netns://client"];
     hosts.run(&chosen).expect(0, &["server: eth1 198.18.10.1"]);
     let by_address = ["hosts", "netns://server", "netns://client%198.18.10.2"];
     hosts.run(&by_address).expect(0, &["client: eth1 198.18.10.2"]);
-    ip(&["-n", "server", "link", "del", "eth1"]);
+    run_ip(&["-n", "server", "link", "del", "eth1"]);
     give_ipv6_alone();
     let measure = [&["measure", "netns://server,netns://client"][..], &MEASURE].concat();
     hosts.run(&measure).expect(0, &["server: eth0 fd00:9::1"]);
-    ip(&["-n", "client", "address", "flush", "dev", "eth0"]);
+    run_ip(&["-n", "client", "address", "flush", "dev", "eth0"]);
     hosts.run(&pair).expect(1, &["client does not have an address"]);
-    ip(&["-n", "client", "address", "add", "fd00:8::1/64", "dev", "eth0", "nodad"]);
+    run_ip(&["-n", "client", "address", "add", "fd00:8::1/64", "dev", "eth0", "nodad"]);
     hosts.run(&pair).expect(1, &["no route leads from server to client (fd00:8::1)"]);
 }
 
@@ -185,9 +192,9 @@ fn faults_between_hosts_are_told_first() {
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn ipv6_only_hosts_are_reached() {
-    let Some(hosts) = Hosts::up() else { return };
-    ip(&["address", "flush", "dev", "hub0"]);
-    ip(&["address", "add", "fd00:9::fe/64", "dev", "hub0", "nodad"]);
+    let Some(hosts) = SshHosts::set_up() else { return };
+    run_ip(&["address", "flush", "dev", "hub0"]);
+    run_ip(&["address", "add", "fd00:9::fe/64", "dev", "hub0", "nodad"]);
     give_ipv6_alone();
     let known = std::fs::read_to_string(hosts.place.path("known_hosts")).unwrap();
     hosts.place.write("known_hosts", &known.replace("198.18.9.", "fd00:9::"));
@@ -203,28 +210,28 @@ fn ipv6_only_hosts_are_reached() {
     );
     let again = hosts.run(&["run", "plan.toml", "--on", "saved.toml", "-o", "again.db"]);
     again.expect(0, &["6 trials"]);
-    assert_eq!(left(), Vec::<PathBuf>::new());
+    assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn two_users_at_once_do_not_meet() {
-    let Some(hosts) = Hosts::up() else { return };
+    let Some(hosts) = SshHosts::set_up() else { return };
     let start = |report: &str| {
-        let mut command = hosts.command(&["hosts", SERVER, CLIENT, "--json"]);
+        let mut command = hosts.latput_command(&["hosts", SERVER, CLIENT, "--json"]);
         let out = std::fs::File::create(hosts.place.path(report)).unwrap();
         command.stdout(out).stderr(Stdio::null()).spawn().unwrap()
     };
     let mut both = ["one", "other"].map(start);
     assert!(both.iter_mut().all(|child| child.wait().unwrap().success()));
-    assert_eq!(left(), Vec::<PathBuf>::new());
+    assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
 /// The hosts lose their addresses and have one of IPv6 each.
 fn give_ipv6_alone() {
     for (idx, host) in ["server", "client"].into_iter().enumerate() {
-        ip(&["-n", host, "address", "flush", "dev", "eth0"]);
+        run_ip(&["-n", host, "address", "flush", "dev", "eth0"]);
         let address = format!("fd00:9::{}/64", idx + 1);
-        ip(&["-n", host, "address", "add", &address, "dev", "eth0", "nodad"]);
+        run_ip(&["-n", host, "address", "add", &address, "dev", "eth0", "nodad"]);
     }
 }
 
@@ -244,7 +251,7 @@ fn two_namespaces_get_cpus_of_their_own() {
         "-n near link set eth0 up",
         "-n far link set eth0 up",
     ] {
-        ip(&line.split(' ').collect::<Vec<_>>());
+        run_ip(&line.split(' ').collect::<Vec<_>>());
     }
     let shared = "Do not use the CPU figures: both hosts run on the same CPUs.";
     let ran = place.run(&["hosts", "netns://near", "netns://far", "--save", "saved.toml"]);

@@ -2,7 +2,7 @@
 
 use latput_testkit::needs_root;
 
-use crate::{Place, Ran, needs_program};
+use crate::{CommandOutput, Place, needs_program};
 
 const HELPERS: &str = "mtu() { ip -o link show \"$1\" | sed 's/.* mtu \\([0-9]*\\) .*/\\1/'; }; \
     len() { ip -o link show \"$1\" | sed 's/.* qlen \\([0-9]*\\).*/\\1/'; }; code() { \"$@\"; echo \"code $?\"; }; \
@@ -10,7 +10,7 @@ const HELPERS: &str = "mtu() { ip -o link show \"$1\" | sed 's/.* mtu \\([0-9]*\
 
 #[test]
 fn logged_change_is_undone_and_redone() {
-    check(
+    check_script(
         "SUDO_USER=ann $latput set v0 mtu=1400; $latput log; code $latput undo --dry-run; echo dry $(mtu v0); \
          code $latput undo; echo undone $(mtu v0); $latput log; code $latput undo; \
          code $latput undo 2; echo again $(mtu v0); $latput log; stat -c '%a %n' $journal $journal/*",
@@ -44,7 +44,7 @@ fn logged_change_is_undone_and_redone() {
 
 #[test]
 fn later_and_foreign_values_stay_named() {
-    check(
+    check_script(
         "$latput set v0 mtu=1400 txqueuelen=700 tso=off; $latput set v0 txqueuelen=600; \
          ip link set v0 mtu 1300; code $latput undo 1; echo now $(mtu v0) $(len v0) $(ethtool -k v0 | grep \
          ^tcp-segmentation-offload); $latput log; code $latput undo 1",
@@ -59,7 +59,7 @@ fn later_and_foreign_values_stay_named() {
 
 #[test]
 fn undo_follows_rename_and_refuses_new_interface() {
-    check(
+    check_script(
         "$latput set v0 mtu=1400; ip link set v0 name w0; ip link set v1 name v0; \
          $latput log w0; code $latput undo; echo now $(mtu w0) $(mtu v0); \
          $latput set w0 mtu=1300; ip link del w0; ip link add w0 mtu 1300 type veth peer name v0; \
@@ -71,7 +71,7 @@ fn undo_follows_rename_and_refuses_new_interface() {
 
 #[test]
 fn damaged_entries_are_named_and_hide_none() {
-    check(
+    check_script(
         "$latput set v0 mtu=1400; $latput set v0 mtu=1300; $latput set v0 mtu=1290; \
          sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"before\"/' $journal/3.json; echo '{' > $journal/2.json; \
          $latput log; code $latput undo 3; code $latput undo 2; code $latput undo 9; \
@@ -89,7 +89,7 @@ fn damaged_entries_are_named_and_hide_none() {
 /// One of a newer latput, one that a stranger edited, and one of an earlier latput, which did not name its maker.
 #[test]
 fn entries_of_other_versions_are_read_or_left() {
-    check(
+    check_script(
         "$latput set v0 mtu=1400; $latput set v0 mtu=1300; $latput set v0 mtu=1290; \
          sed -i 's/\"schema\":2/\"schema\":3/' $journal/3.json; sed -i 's/\"undo\"/\"undone\"/' $journal/2.json; \
          sed -i 's/,\"by\":{[^}]*}//' $journal/1.json; ! grep '\"by\"' $journal/1.json; sum=$(cat $journal/* | cksum); \
@@ -103,7 +103,7 @@ fn entries_of_other_versions_are_read_or_left() {
 
 #[test]
 fn unconfirmed_undo_goes_forward_again() {
-    check(
+    check_script(
         "$latput set v0 mtu=1400 --confirm-within 60s; $latput log; $latput confirm v0; $latput log; \
          code $latput undo --confirm-within 2s; echo undone $(mtu v0); \
          until [ $(mtu v0) = 1400 ]; do sleep 0.1; done; \
@@ -126,7 +126,7 @@ fn unconfirmed_undo_goes_forward_again() {
 
 #[test]
 fn simultaneous_changes_have_own_entries() {
-    check(
+    check_script(
         "$latput set v0 mtu=1400 & $latput set v1 txqueuelen=700 & wait; echo; $latput log v0; $latput log v1; \
          ls $journal | sort | tr '\\n' ' '; $latput undo; $latput undo; echo now $(mtu v0) $(len v1)",
         &[
@@ -157,22 +157,23 @@ fn killed_commit_leaves_checkpoint_or_entry() {
         [ \"$(mtu v0) $(len v0)\" = '1500 1000' ] || echo left at $call $n; \
         rm -rf $LATPUT_STATE_DIR; [ $ended = 0 ] && break; kills=$((kills + 1)); done; done; \
         [ $kills -gt 8 ] && [ $commits -gt 4 ] && echo whole; echo $kills kills $commits commits";
-    check(script, &["whole"], &[]);
+    check_script(script, &["whole"], &[]);
 }
 
 /// The script in a namespace of its own with a pair of interfaces says the words of `out` in order, and those of
 /// `anywhere` somewhere.
 #[track_caller]
-pub(crate) fn check(script: &str, out: &[&str], anywhere: &[&str]) {
+pub(crate) fn check_script(script: &str, out: &[&str], anywhere: &[&str]) {
     if needs_root() || ["unshare", "strace", "ip", "ethtool"].into_iter().any(needs_program) {
         return;
     }
-    let latput = crate::latput();
+    let latput = crate::latput_path();
     let script =
         format!("latput={latput}; ip link add v0 type veth peer name v1; {HELPERS}{script}");
     let place = Place::new();
-    let ran =
-        Ran::from(place.wrapped(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap());
+    let ran = CommandOutput::from(
+        place.wrapped_command(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap(),
+    );
     let mut rest = ran.out.as_str();
     for words in out {
         let at = rest.find(words).unwrap_or_else(|| panic!("{words}: {ran:#?}"));
@@ -188,7 +189,7 @@ pub(crate) fn check(script: &str, out: &[&str], anywhere: &[&str]) {
 
 #[test]
 fn undo_reverts_two_changes_of_knob() {
-    check(
+    check_script(
         "$latput set v0 mtu=1400; $latput set v0 txqueuelen=700; $latput set v0 mtu=1300; \
          $latput undo; echo first $(mtu v0); $latput undo; echo second $(len v0); code $latput undo; echo third $(mtu v0)",
         &[
@@ -204,7 +205,7 @@ fn undo_reverts_two_changes_of_knob() {
 
 #[test]
 fn full_stdout_tells_change_on_stderr() {
-    check(
+    check_script(
         "code $latput set v0 txqueuelen=700 >/dev/full; echo set $(len v0); \
          $latput set v0 txqueuelen=800 2>/dev/full | cat; echo second $(len v0); code $latput undo 2 2>/dev/full",
         &["set 700", "second 800", "code 0"],
@@ -214,7 +215,7 @@ fn full_stdout_tells_change_on_stderr() {
 
 #[test]
 fn overwritten_change_is_not_in_force() {
-    check(
+    check_script(
         "$latput set v0 mtu=1400 txqueuelen=700; $latput undo; $latput set v0 mtu=1400; echo; $latput log; \
          code $latput undo 1; code $latput undo 3; code $latput undo; echo now $(mtu v0)",
         &[
@@ -235,7 +236,7 @@ fn overwritten_change_is_not_in_force() {
 
 #[test]
 fn value_that_a_later_change_made_again_stays() {
-    check(
+    check_script(
         "$latput set v0 mtu=1400 txqueuelen=700; $latput set v0 mtu=1500; $latput set v0 mtu=1400; echo; \
          $latput log; code $latput undo 1; echo now $(mtu v0) $(len v0)",
         &["1  ", "in force in part", "undid v0 txqueuelen", "code 0", "now 1400 1000"],
@@ -245,7 +246,7 @@ fn value_that_a_later_change_made_again_stays() {
 
 #[test]
 fn all_moved_values_are_told_and_logged() {
-    check(
+    check_script(
         "$latput set v0 tx-checksum=off; $latput log; $latput undo",
         &[
             "changed v0 tx-checksum (device) from on to off",
@@ -260,7 +261,7 @@ fn all_moved_values_are_told_and_logged() {
 
 #[test]
 fn change_that_nobody_confirmed_is_in_the_log() {
-    check(
+    check_script(
         "$latput set v0 mtu=1400 --confirm-within 3s; \
          until [ -e $journal/1.json ]; do sleep 0.1; done; echo now $(mtu v0); $latput log; code $latput undo 1",
         &[
@@ -276,12 +277,12 @@ fn change_that_nobody_confirmed_is_in_the_log() {
 
 #[test]
 fn log_names_users_and_tells_the_local_time() {
-    check(
+    check_script(
         "export SUDO_USER=; $latput set v0 mtu=1400; TZ=XXX-5:30 $latput log",
         &["+05:30  v0  set by "],
         &[],
     );
-    check(
+    check_script(
         "echo 4294967295 > /proc/self/loginuid; export SUDO_USER=; $latput set v0 mtu=1400; $latput log",
         &["set by root: in force"],
         &[],

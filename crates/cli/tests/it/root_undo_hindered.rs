@@ -3,8 +3,8 @@
 
 use latput_testkit::needs_root;
 
-use crate::root_undo::check;
-use crate::root_whole::{VethPair, WAITS, sh};
+use crate::root_undo::check_script;
+use crate::root_whole::{VethPair, WAITS, run_shell};
 use crate::wait_until;
 
 #[test]
@@ -13,14 +13,15 @@ fn half_restored_change_cannot_be_confirmed() {
         return;
     }
     let pair = VethPair::new();
-    sh("ethtool -K v0 gro on");
+    run_shell("ethtool -K v0 gro on");
     let set = ["set", "v0", "mtu=1400", "txqueuelen=500", "gro-flush-timeout=20us", "threaded=on"];
-    let look = || sh("ip -o link show v0; cd /sys/class/net/v0; cat threaded gro_flush_timeout");
+    let look =
+        || run_shell("ip -o link show v0; cd /sys/class/net/v0; cat threaded gro_flush_timeout");
     let before = look();
     pair.run(&[&set[..], &WAITS].concat()).expect(0, &["changed"]);
-    sh("ip link set v0 down");
+    run_shell("ip link set v0 down");
     pair.run(&["restore"]).expect(5, &["threaded"]);
-    sh("ip link set v0 up");
+    run_shell("ip link set v0 up");
     let words = ["being put back, so it cannot be confirmed: run `latput restore`"];
     pair.run(&["confirm", "v0"]).expect(5, &words);
     pair.run(&["restore"]).expect(0, &["put back v0"]);
@@ -29,7 +30,7 @@ fn half_restored_change_cannot_be_confirmed() {
 
 #[test]
 fn restore_without_rights_keeps_the_change_whole() {
-    check(
+    check_script(
         "$latput set v0 txqueuelen=500 --confirm-within 10min; \
          code setpriv --bounding-set -all --inh-caps -all $latput restore; code $latput confirm v0; \
          code $latput undo; echo now $(len v0)",
@@ -40,7 +41,7 @@ fn restore_without_rights_keeps_the_change_whole() {
 
 #[test]
 fn undo_stops_at_newer_unknown_entry() {
-    check(
+    check_script(
         "$latput set v0 txqueuelen=500; ip link set v0 txqueuelen 800; $latput set v0 txqueuelen=500; \
          $latput set v1 txqueuelen=700; truncate -s 100 $journal/2.json; code $latput undo; echo v1 $(len v1); \
          code $latput undo; echo v0 $(len v0); code $latput undo 1; echo named $(len v0)",
@@ -51,7 +52,7 @@ fn undo_stops_at_newer_unknown_entry() {
 
 #[test]
 fn change_by_alternative_name_is_found_again() {
-    check(
+    check_script(
         "ip link property add dev v0 altname lan0; ip link property add dev v0 altname the-lan-of-the-second-floor; \
          $latput set the-lan-of-the-second-floor mtu=1400 --confirm-within 10min; \
          $latput log lan0; code $latput confirm lan0; $latput log the-lan-of-the-second-floor; \
@@ -72,7 +73,7 @@ fn change_by_alternative_name_is_found_again() {
 
 #[test]
 fn signals_and_limits_leave_no_change() {
-    check(
+    check_script(
         "for signal in QUIT USR1 USR2 ALRM VTALRM PROF XCPU XFSZ HUP TERM INT; do \
            strace -f -o /dev/null -e inject=fsync:signal=$signal:when=3 $latput set v0 mtu=1400 txqueuelen=500; \
            [ $(mtu v0) = 1500 ] || { $latput undo; [ $(mtu v0) = 1500 ]; } || echo left at $signal; \
@@ -89,7 +90,7 @@ fn signals_and_limits_leave_no_change() {
 
 #[test]
 fn damaged_checkpoint_is_stranded_until_forgotten() {
-    check(
+    check_script(
         "strace -o /dev/null -e trace=fsync -e inject=fsync:signal=KILL:when=3 $latput set v0 mtu=1400; \
          file=$(ls $LATPUT_STATE_DIR/checkpoints/*.json); id=$(basename $file .json); truncate -s 300 $file; \
          code $latput undo; code $latput restore; code $latput restore --forget $id; ls $file; \
@@ -101,7 +102,7 @@ fn damaged_checkpoint_is_stranded_until_forgotten() {
 
 #[test]
 fn late_change_is_forgotten_with_its_checkpoint() {
-    check(
+    check_script(
         "ip link add m0 type veth peer name m1; ip netns add away; \
          $latput set m0 txqueuelen=77 --confirm-within 1s; ip link set m0 netns away; sleep 3; \
          id=$(basename $(ls $LATPUT_STATE_DIR/checkpoints/*.json) .json); ip -n away link del m0; ip netns del away; \
@@ -114,7 +115,7 @@ fn late_change_is_forgotten_with_its_checkpoint() {
 /// Each system call that keeps a record fails once.
 #[test]
 fn change_that_cannot_be_recorded_goes_back() {
-    check(
+    check_script(
         "for calls in fsync renameat,renameat2,linkat mkdir,mkdirat write; do for when in 1 2 3 4 5 6 7 8; do \
            strace -o /dev/null -e inject=$calls:error=ENOSPC:when=$when $latput set v0 mtu=1400; ended=$?; \
            [ $ended != 0 ] || $latput undo || echo no undo at $calls $when; \
@@ -131,25 +132,25 @@ fn refusals_of_link_that_is_down_are_foretold() {
         return;
     }
     let pair = VethPair::new();
-    sh("ethtool -K v0 gro on");
-    let before = sh("ip -o link show v0");
+    run_shell("ethtool -K v0 gro on");
+    let before = run_shell("ip -o link show v0");
     pair.run(&["set", "v0", "threaded=on"]).expect(0, &["changed"]);
-    sh("ip link set v0 down");
+    run_shell("ip link set v0 down");
     for words in [&["undo"][..], &["set", "v0", "mtu=1300", "threaded=off"]] {
         for words in [[words, &["--dry-run"]].concat(), words.to_vec()] {
             pair.run(&words).expect(1, &["v0: threaded cannot be set here"]);
         }
     }
-    sh("ip link set v0 up");
+    run_shell("ip link set v0 up");
     pair.run(&["undo"]).expect(0, &["undid v0 threaded"]);
     let set = ["set", "v0", "threaded=on", "mtu=1400"];
     pair.run(&[&set[..], &WAITS].concat()).expect(0, &["changed"]);
-    sh("ip link set v0 down");
+    run_shell("ip link set v0 down");
     pair.run(&["restore", "--dry-run"]).expect(5, &["threaded (device) should be off"]);
     pair.run(&["restore"]).expect(5, &["threaded (device) should be off"]);
-    sh("ip link set v0 up");
+    run_shell("ip link set v0 up");
     pair.run(&["restore"]).expect(0, &["put back v0"]);
-    assert_eq!(sh("ip -o link show v0"), before);
+    assert_eq!(run_shell("ip -o link show v0"), before);
 }
 
 #[test]
@@ -158,12 +159,12 @@ fn held_up_ending_keeps_its_values() {
         return;
     }
     let pair = VethPair::new();
-    sh("ethtool -K v0 gro on");
+    run_shell("ethtool -K v0 gro on");
     let set = ["set", "v0", "threaded=on", "mtu=1400", "--confirm-within", "2s"];
     pair.run(&set).expect(0, &["changed"]);
-    sh("ip link set v0 down; sleep 4");
+    run_shell("ip link set v0 down; sleep 4");
     pair.run(&["log"]).expect(0, &["no change was made"]);
-    sh("ip link set v0 up");
+    run_shell("ip link set v0 up");
     wait_until("the entry", || pair.run(&["log"]).out.contains("put back: no confirmation"));
     let values = ["mtu (device): 1500 -> 1400", "threaded (device): off -> on"];
     pair.run(&["log"]).expect(0, &values);
@@ -171,7 +172,7 @@ fn held_up_ending_keeps_its_values() {
 
 #[test]
 fn read_only_state_folder_is_told_later() {
-    check(
+    check_script(
         "mkdir -p $LATPUT_STATE_DIR; mount -t tmpfs none $LATPUT_STATE_DIR; $latput set v0 mtu=1400 --confirm-within 2s; \
          mount -o remount,ro $LATPUT_STATE_DIR || echo failed at ro; sleep 4; echo back $(mtu v0); code $latput restore; \
          mount -o remount,rw $LATPUT_STATE_DIR; \
@@ -190,7 +191,7 @@ fn read_only_state_folder_is_told_later() {
 
 #[test]
 fn killed_undo_is_named_by_the_log() {
-    check(
+    check_script(
         "$latput set v0 mtu=1400; \
          strace -o /dev/null -e trace=fsync -e inject=fsync:signal=KILL:when=3 $latput undo; $latput log; \
          code $latput restore; $latput log",
@@ -206,7 +207,7 @@ fn killed_undo_is_named_by_the_log() {
 
 #[test]
 fn places_are_told_by_name() {
-    check(
+    check_script(
         "ip link add q0 numtxqueues 2 numrxqueues 2 type veth peer name q1 numtxqueues 2 numrxqueues 2; \
          $latput set q0 tx-channels=1 xps-cpus=1 > told; echo removed $(grep -c tx-1 told); \
          ip link add link v0 name upper type macvlan; $latput set v0 mtu=1400; $latput log v0",
@@ -217,7 +218,7 @@ fn places_are_told_by_name() {
 
 #[test]
 fn late_change_of_deleted_interface_is_dropped() {
-    check(
+    check_script(
         "ip link add m0 type veth peer name m1; $latput set m0 txqueuelen=77 --confirm-within 1s; sleep 3; \
          code $latput confirm; ip link del m0; code $latput confirm; code $latput confirm m0",
         &["code 4", "code 1", "code 4"],
@@ -228,7 +229,7 @@ fn late_change_of_deleted_interface_is_dropped() {
 /// An interface that is made on another one meanwhile has its MTU, and cannot keep it.
 #[test]
 fn interface_made_on_top_goes_down_too() {
-    check(
+    check_script(
         "$latput set v0 mtu=9000; ip link add link v0 name upper type macvlan; code $latput undo --dry-run; \
          code $latput undo; echo undone $(mtu v0) $(mtu upper); ip link del upper; \
          $latput set v0 mtu=9000 --confirm-within 2s; ip link add link v0 name upper type macvlan; \
@@ -249,7 +250,7 @@ fn interface_made_on_top_goes_down_too() {
 
 #[test]
 fn watchers_outlive_file_in_place_of_folder() {
-    check(
+    check_script(
         "$latput set v0 mtu=1400 --confirm-within 2s; mv $LATPUT_STATE_DIR $LATPUT_STATE_DIR.away; \
          touch $LATPUT_STATE_DIR; for i in $(seq 40); do [ $(mtu v0) = 1500 ] && break; sleep 0.3; done; \
          echo back $(mtu v0); rm $LATPUT_STATE_DIR; mv $LATPUT_STATE_DIR.away $LATPUT_STATE_DIR; code $latput confirm v0",
@@ -260,7 +261,7 @@ fn watchers_outlive_file_in_place_of_folder() {
 
 #[test]
 fn lack_of_threads_is_an_error() {
-    check(
+    check_script(
         "for when in 1 2 3; do strace -f -o /dev/null -e inject=clone3:error=EAGAIN:when=$when+ $latput set v0 mtu=1400; \
          ended=$?; [ $ended -lt 10 ] || echo wrong at $when; [ $ended != 0 ] || $latput undo; done; \
          $latput set v0 mtu=1400 txqueuelen=500 --confirm-within 10min; \
@@ -272,7 +273,7 @@ fn lack_of_threads_is_an_error() {
 
 #[test]
 fn waiting_change_is_not_forgotten() {
-    check(
+    check_script(
         "export SUDO_USER=daemon SUDO_UID=1; $latput set v0 mtu=1400 --confirm-within 10min; \
          id=$(basename $(ls $LATPUT_STATE_DIR/checkpoints/*.json) .json); export SUDO_USER=nobody SUDO_UID=65534; \
          code $latput restore --forget $id; code $latput confirm v0; code $latput set v0 mtu=1300; \
@@ -290,7 +291,7 @@ fn waiting_change_is_not_forgotten() {
 
 #[test]
 fn log_tells_what_did_not_go_back() {
-    check(
+    check_script(
         "$latput set v0 mtu=1400 txqueuelen=500 --confirm-within 1s; ip link set v0 mtu 1333; sleep 3; $latput log; \
          $latput set v0 txqueuelen=600 --confirm-within 10min; $latput restore; $latput log",
         &[
@@ -304,7 +305,7 @@ fn log_tells_what_did_not_go_back() {
 
 #[test]
 fn damaged_checkpoint_does_not_stop_watchers() {
-    check(
+    check_script(
         "$latput set v0 mtu=1400 --confirm-within 2s; file=$(ls $LATPUT_STATE_DIR/checkpoints/*.json); sleep 1; \
          echo '{' > $file; for i in $(seq 40); do [ $(mtu v0) = 1500 ] && break; sleep 0.3; done; echo back $(mtu v0); \
          sleep 1; code $latput restore; $latput log",

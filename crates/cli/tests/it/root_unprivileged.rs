@@ -15,10 +15,10 @@ fn unprivileged_show_names_missing_rights_once() {
         return;
     }
     isolate();
-    ip("link add lat0 type veth peer name lat1");
-    ip("link set lat0 up");
-    ip("link set lat1 up");
-    ip("link set lo up");
+    run_ip("link add lat0 type veth peer name lat1");
+    run_ip("link set lat0 up");
+    run_ip("link set lat1 up");
+    run_ip("link set lo up");
     let place = Place::new();
     place.run(&["set", "lat0", "gro=on"]).expect(0, &[]);
     let nobody = |args: &[&str]| place.run_without_root(args);
@@ -30,7 +30,10 @@ fn unprivileged_show_names_missing_rights_once() {
     let of_root = place.run(&["show", "lat0"]);
     assert_eq!(fixed, of_root.out.matches("fixed").count(), "{}", shown.out);
     assert!(!of_root.out.contains("CAP_NET_ADMIN"), "{}", of_root.out);
-    json::check(SHOW, &nobody(&["show", "lat0", "--json"]).expect(0, &["CAP_NET_ADMIN"]).out);
+    json::check_schema(
+        SHOW,
+        &nobody(&["show", "lat0", "--json"]).expect(0, &["CAP_NET_ADMIN"]).out,
+    );
     let seen = nobody(&["moderate", "lat0", "--observe", "--for", "300ms"]);
     seen.expect(0, &["observing", "gro-flush-timeout", "0 changes"]);
     nobody(&["moderate", "lat0"]).expect(3, &["CAP_NET_ADMIN"]);
@@ -49,12 +52,12 @@ fn unprivileged_command_exits_with_3() {
         return;
     }
     isolate();
-    ip("link add lat0 type veth peer name lat1");
+    run_ip("link add lat0 type veth peer name lat1");
     let place = Place::new();
     place.write("kept.db", "");
     std::fs::set_permissions(place.path("kept.db"), PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::create_dir_all("/run/netns").unwrap();
-    ip("netns add far");
+    run_ip("netns add far");
     place.run(&["set", "lat0", "gro=on"]).expect(0, &[]);
     std::fs::set_permissions(place.path("state"), PermissionsExt::from_mode(0o700)).unwrap();
     for args in [
@@ -105,6 +108,6 @@ fn missing_interface_is_the_same_error_everywhere() {
         .expect(2, &["nope0: there is no testbed file and no interface", "`latput show`"]);
 }
 
-fn ip(args: &str) {
+fn run_ip(args: &str) {
     assert!(Command::new("ip").args(args.split(' ')).status().unwrap().success(), "ip {args}");
 }

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use latput_testkit::needs_root;
 
-use crate::root_whole::{VethPair, WAITS, sh};
-use crate::{Ran, needs_program, tell};
+use crate::root_whole::{VethPair, WAITS, run_shell};
+use crate::{CommandOutput, needs_program, print_note};
 
 /// Kinds of interfaces on top, and the words that `ip` adds each with.
 const UPPERS: [(&str, &str); 6] = [
@@ -32,23 +32,23 @@ fn upper_and_ipv6_mtu_go_back() {
     let pair = VethPair::new();
     let mut made = 0;
     for (kind, words) in UPPERS {
-        sh("ip link set v0 mtu 9000");
-        if !sh(&format!("ip link add up0 {words} 2>&1")).is_empty() {
+        run_shell("ip link set v0 mtu 9000");
+        if !run_shell(&format!("ip link add up0 {words} 2>&1")).is_empty() {
             assert!(!has_uppers(), "no {kind}");
-            tell(&format!("this kernel has no {kind}"));
+            print_note(&format!("this kernel has no {kind}"));
             continue;
         }
         made += 1;
         match kind {
-            "bridge" => sh("ip link set v0 master up0"),
+            "bridge" => run_shell("ip link set v0 master up0"),
             // The kernel may tell IPv6 of a carrier a second later, which sets its MTU anew.
-            "bond" | "team" => sh(
+            "bond" | "team" => run_shell(
                 "ip link set v0 down; ip link set v0 master up0; ip link set v0 up; ip link set up0 up mtu 9000; sleep 2",
             ),
             _ => String::new(),
         };
         if matches!(kind, "macvlan" | "bridge" | "bond" | "team") {
-            sh("ip link add up1 link up0 type macvlan");
+            run_shell("ip link add up1 link up0 type macvlan");
         }
         let ipv6: &[(&str, u32)] = match kind {
             "macvlan" => &[("v0", 4000), ("up0", 5000)],
@@ -57,9 +57,10 @@ fn upper_and_ipv6_mtu_go_back() {
             _ => &[("v0", 4000)],
         };
         for (name, mtu) in ipv6 {
-            sh(&format!("echo {mtu} > /proc/sys/net/ipv6/conf/{name}/mtu"));
+            run_shell(&format!("echo {mtu} > /proc/sys/net/ipv6/conf/{name}/mtu"));
         }
-        let look = || sh("ip -o link | sed 's/ qlen.*//'; grep -s . /proc/sys/net/ipv6/conf/*/mtu");
+        let look =
+            || run_shell("ip -o link | sed 's/ qlen.*//'; grep -s . /proc/sys/net/ipv6/conf/*/mtu");
         let before = look();
         for (name, mtu) in ipv6 {
             assert!(before.contains(&format!("{name}/mtu:{mtu}")), "{kind}: {before}");
@@ -87,10 +88,10 @@ fn upper_and_ipv6_mtu_go_back() {
         }
         if kind == "bridge" {
             // Nobody has set its MTU: it still follows its ports.
-            sh("ip link set v0 mtu 3000");
-            assert!(sh("ip -o link show up0").contains("mtu 3000"));
+            run_shell("ip link set v0 mtu 3000");
+            assert!(run_shell("ip -o link show up0").contains("mtu 3000"));
         }
-        sh("ip link del up1; ip link del up0; ip link set v0 up");
+        run_shell("ip link del up1; ip link del up0; ip link set v0 up");
     }
     assert!(made > 1);
 }
@@ -101,26 +102,28 @@ fn upper_and_ipv6_mtu_of_others_stay() {
         return;
     }
     let pair = VethPair::new();
-    sh("ip link set v0 mtu 9000; ip link add up0 link v0 type macvlan; ip link set up0 up");
-    let look = || sh("ip -o link show up0; cat /proc/sys/net/ipv6/conf/v0/mtu");
+    run_shell("ip link set v0 mtu 9000; ip link add up0 link v0 type macvlan; ip link set up0 up");
+    let look = || run_shell("ip -o link show up0; cat /proc/sys/net/ipv6/conf/v0/mtu");
     assert!(look().contains("mtu 9000"), "{}", look());
     let ends: [(&[&str], _); 2] = [(&["restore"], &WAITS[..]), (&["undo"], &[])];
     for (end, more) in ends {
         pair.run(&[&["set", "v0", "mtu=1500"], more].concat()).expect(0, &["changed"]);
-        sh("ip link set up0 mtu 1300; echo 1280 > /proc/sys/net/ipv6/conf/v0/mtu");
+        run_shell("ip link set up0 mtu 1300; echo 1280 > /proc/sys/net/ipv6/conf/v0/mtu");
         pair.run(end).expect(0, &["v0 mtu", "1300", "1280"]);
         let after = look();
         assert!(after.contains("mtu 1300") && after.ends_with("1280\n"), "{end:?}: {after}");
-        sh("ip link set up0 mtu 9000; echo 9000 > /proc/sys/net/ipv6/conf/v0/mtu");
+        run_shell("ip link set up0 mtu 9000; echo 9000 > /proc/sys/net/ipv6/conf/v0/mtu");
     }
     // One that has gone elsewhere meanwhile keeps what the change made of it.
     let named = ["which lay on it, is not here any more: its mtu was 9000"];
     for (end, more) in ends {
         pair.run(&[&["set", "v0", "mtu=1500"], more].concat()).expect(0, &["changed"]);
-        sh("ip netns add away; ip link set up0 netns away");
+        run_shell("ip netns add away; ip link set up0 netns away");
         pair.run(&[end, &["--dry-run"]].concat()).expect(0, &named);
         pair.run(end).expect(0, &named);
-        sh("ip netns del away; ip link add up0 link v0 mtu 9000 type macvlan; ip link set up0 up");
+        run_shell(
+            "ip netns del away; ip link add up0 link v0 mtu 9000 type macvlan; ip link set up0 up",
+        );
     }
 }
 
@@ -130,15 +133,16 @@ fn uppers_in_other_namespaces_are_not_moved() {
         return;
     }
     let pair = VethPair::new();
-    let look = || sh("ip -o link | sed 's/ qlen.*//'; ip -n away -o link | sed 's/ qlen.*//'");
+    let look =
+        || run_shell("ip -o link | sed 's/ qlen.*//'; ip -n away -o link | sed 's/ qlen.*//'");
     let set = [&["set", "v0", "mtu=1500"][..], &WAITS].concat();
-    sh("ip link set v0 mtu 9000; ip netns add away");
+    run_shell("ip link set v0 mtu 9000; ip netns add away");
     let mut made = 0;
     for kind in ["macvlan mode bridge", "vlan id 7", "ipvlan"] {
         let add = format!("ip link add up0 link v0 type {kind}");
         if !Command::new("sh").args(["-c", &add]).output().unwrap().status.success() {
             assert!(!has_uppers(), "no {kind}");
-            tell(&format!("this kernel has no `{add}`"));
+            print_note(&format!("this kernel has no `{add}`"));
             continue;
         }
         made += 1;
@@ -150,13 +154,13 @@ fn uppers_in_other_namespaces_are_not_moved() {
             if kind == "ipvlan" && away.contains("up1") {
                 continue; // nothing lies on an ipvlan
             }
-            sh(&format!("{add}; {away}"));
+            run_shell(&format!("{add}; {away}"));
             let before = look();
             assert!(before.contains("up0@if") || before.contains("up1@if"), "{before}");
             pair.run(&set)
                 .expect(1, &["in network namespace away, mtu 9000", "set it there first"]);
             assert_eq!(look(), before, "{kind}: {away}");
-            sh("ip -n away link set up0 mtu 1400; ip -n away link set up1 mtu 1400");
+            run_shell("ip -n away link set up0 mtu 1400; ip -n away link set up1 mtu 1400");
             let before = look();
             if kind != "ipvlan" {
                 assert!(before.contains("mtu 1400"), "{before}");
@@ -165,10 +169,10 @@ fn uppers_in_other_namespaces_are_not_moved() {
                 pair.run(&["restore"]).expect(0, &["put back v0 mtu"]);
                 assert_eq!(look(), before, "{kind}: {away}");
             }
-            sh("ip -n away link del up0; ip -n away link del up1; ip link del up0");
+            run_shell("ip -n away link del up0; ip -n away link del up1; ip link del up0");
         }
     }
-    sh("ip netns del away");
+    run_shell("ip netns del away");
     assert!(made > 0);
 }
 
@@ -179,21 +183,24 @@ fn namespace_that_cannot_be_entered_is_named() {
         return;
     }
     let pair = VethPair::new();
-    sh(
+    run_shell(
         "ip link set v0 mtu 9000; ip netns add away; ip link add up0 link v0 type macvlan; ip link set up0 netns away",
     );
-    let look = || sh("ip -o link | sed 's/ qlen.*//'; ip -n away -o link | sed 's/ qlen.*//'");
+    let look =
+        || run_shell("ip -o link | sed 's/ qlen.*//'; ip -n away -o link | sed 's/ qlen.*//'");
     let before = look();
     let without = "-sys_admin,-sys_ptrace";
     let few = ["setpriv", "--bounding-set", without, "--inh-caps", without];
-    let run = |args: &[&str]| Ran::from(pair.place.wrapped(&few, args).output().unwrap());
+    let run = |args: &[&str]| {
+        CommandOutput::from(pair.place.wrapped_command(&few, args).output().unwrap())
+    };
     let words = ["cannot look into network namespace", "away", "(enter a network namespace)"];
     for more in [&[][..], &["--dry-run"], &WAITS] {
         run(&[&["set", "v0", "mtu=1400"][..], more].concat()).expect(3, &words);
         assert_eq!(look(), before, "{more:?}");
     }
     run(&["set", "v0", "txqueuelen=700"]).expect(0, &["changed"]);
-    sh("ip -n away link del up0; ip netns del away");
+    run_shell("ip -n away link del up0; ip netns del away");
     // Other programs of this machine have namespaces too, which all can be entered.
     pair.run(&["set", "v0", "mtu=1400"]).expect(0, &["changed"]);
 }
@@ -205,11 +212,11 @@ fn ipv6_routes_keep_their_mtu() {
         return;
     }
     let pair = VethPair::new();
-    sh("ip link set v0 mtu 9000; ip link add up0 link v0 type macvlan; ip link set up0 up");
+    run_shell("ip link set v0 mtu 9000; ip link add up0 link v0 type macvlan; ip link set up0 up");
     for interface in ["v0", "up0"] {
         let route = |words: &str| format!("ip -6 route {words} 2001:db8:1::/64 dev {interface}");
-        sh(&format!("{} mtu 8000", route("add")));
-        let look = || sh(&format!("{}; ip -o link show v0", route("show")));
+        run_shell(&format!("{} mtu 8000", route("add")));
+        let look = || run_shell(&format!("{}; ip -o link show v0", route("show")));
         let before = look();
         assert!(before.contains("mtu 8000"), "{before}");
         for mtu in ["mtu=1500", "mtu=7000"] {
@@ -220,12 +227,12 @@ fn ipv6_routes_keep_their_mtu() {
         for (other, mtu) in
             [("mtu lock 8000", "mtu=1500"), ("mtu 1300", "mtu=1500"), ("mtu 9000", "mtu=1500")]
         {
-            sh(&format!("{} {other}", route("replace")));
+            run_shell(&format!("{} {other}", route("replace")));
             let before = look();
             pair.run(&[&["set", "v0", mtu][..], &WAITS].concat()).expect(0, &["changed"]);
             pair.run(&["restore"]).expect(0, &["put back v0 mtu"]);
             assert_eq!(look(), before, "{interface} {other}");
         }
-        sh(&route("del"));
+        run_shell(&route("del"));
     }
 }

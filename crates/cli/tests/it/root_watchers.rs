@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use latput_testkit::{isolate, needs_root};
 
-use crate::root_confirm::{LONG, SHORT, kill_watchers, link, signal, stop_maker, watchers};
+use crate::root_confirm::{
+    LONG, SHORT, kill_watchers, send_signal, show_link, stop_maker, watcher_pids,
+};
 use crate::root_settings::Lab;
-use crate::{Place, is_gone, kill, needs_program, status_of, wait_until, words_of};
+use crate::{Place, is_gone, kill_pid, needs_program, status_of, wait_until, words_of};
 
 /// Longer than the time of `SHORT`, so that its watchers have met the error.
 const PAST_THE_DEADLINE: Duration = Duration::from_secs(4);
@@ -21,24 +23,24 @@ fn watchers_without_descriptors_put_back_later() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = link(&place);
-    lab.b(&SHORT).expect(0, &["changed"]);
+    let lab = Lab::set_up(&place);
+    let before = show_link(&place);
+    lab.run_on_b(&SHORT).expect(0, &["changed"]);
     // The kernel says EMFILE to each open.
-    for watcher in watchers(&place) {
+    for watcher in watcher_pids(&place) {
         limit_files(watcher, 3);
     }
     thread::sleep(PAST_THE_DEADLINE);
-    let left = watchers(&place);
+    let left = watcher_pids(&place);
     assert_eq!(left.len(), 2, "none has given up");
-    assert_ne!(link(&place), before, "the test does not test");
+    assert_ne!(show_link(&place), before, "the test does not test");
     for watcher in left {
         assert_eq!(lines_in_kernel_log(watcher), 1, "each failure is the same");
         limit_files(watcher, 1024);
     }
-    wait_until("the values to go back", || link(&place) == before);
-    wait_until("the watchers to end", || watchers(&place).is_empty());
-    lab.b(&["confirm"]).expect(4, &["no confirmation came in time"]);
+    wait_until("the values to go back", || show_link(&place) == before);
+    wait_until("the watchers to end", || watcher_pids(&place).is_empty());
+    lab.run_on_b(&["confirm"]).expect(4, &["no confirmation came in time"]);
 }
 
 /// A watcher needs no disk: the one that holds its program may be behind the interface that was changed.
@@ -49,9 +51,9 @@ fn watchers_keep_their_program_in_memory() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    lab.b(&LONG).expect(0, &["changed"]);
-    let both = watchers(&place);
+    let lab = Lab::set_up(&place);
+    lab.run_on_b(&LONG).expect(0, &["changed"]);
+    let both = watcher_pids(&place);
     assert_eq!(both.len(), 2);
     for watcher in both {
         let kilobytes = |name: &str| {
@@ -61,7 +63,7 @@ fn watchers_keep_their_program_in_memory() {
         let code = kilobytes("VmExe:");
         assert!(code > 0 && kilobytes("VmLck:") >= code, "{} of {code} kB", kilobytes("VmLck:"));
     }
-    lab.b(&["restore"]).expect(0, &["put back"]);
+    lab.run_on_b(&["restore"]).expect(0, &["put back"]);
 }
 
 #[test]
@@ -72,25 +74,25 @@ fn full_inode_table_stops_no_restore() {
     isolate();
     let place = Place::new();
     mount_state(&place);
-    let lab = Lab::up(&place);
-    let before = link(&place);
+    let lab = Lab::set_up(&place);
+    let before = show_link(&place);
     for change in [&SHORT, &LONG] {
-        lab.b(change).expect(0, &["changed"]);
-        assert_ne!(link(&place), before);
+        lab.run_on_b(change).expect(0, &["changed"]);
+        assert_ne!(show_link(&place), before);
         let filler = fill_inodes(&place);
         if change == &LONG {
-            lab.b(&["restore"]).expect(0, &["put back lat0 mtu"]);
+            lab.run_on_b(&["restore"]).expect(0, &["put back lat0 mtu"]);
         }
-        wait_until("the values to go back", || link(&place) == before);
-        wait_until("the watchers to end", || watchers(&place).is_empty());
+        wait_until("the values to go back", || show_link(&place) == before);
+        wait_until("the watchers to end", || watcher_pids(&place).is_empty());
         if change == &SHORT {
-            lab.b(&["confirm"]).expect(4, &["no confirmation came in time"]);
+            lab.run_on_b(&["confirm"]).expect(4, &["no confirmation came in time"]);
         }
         for file in filler {
             std::fs::remove_file(file).unwrap();
         }
     }
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
 #[test]
@@ -101,23 +103,23 @@ fn read_only_state_still_goes_back() {
     isolate();
     let place = Place::new();
     mount_state(&place);
-    let lab = Lab::up(&place);
-    let before = link(&place);
-    lab.b(&SHORT).expect(0, &["changed"]);
-    remount(&place, "ro");
-    wait_until("the values to go back", || link(&place) == before);
+    let lab = Lab::set_up(&place);
+    let before = show_link(&place);
+    lab.run_on_b(&SHORT).expect(0, &["changed"]);
+    remount_state(&place, "ro");
+    wait_until("the values to go back", || show_link(&place) == before);
     // A value that somebody sets then is not fought over, though the checkpoint is still there.
-    lab.ip("b", &["link", "set", "lat0", "mtu", "1400"]).expect(0, &[]);
+    lab.run_ip("b", &["link", "set", "lat0", "mtu", "1400"]).expect(0, &[]);
     thread::sleep(PAST_THE_DEADLINE);
-    assert_ne!(link(&place), before);
-    remount(&place, "rw");
-    wait_until("the watchers to end", || watchers(&place).is_empty());
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    assert_ne!(show_link(&place), before);
+    remount_state(&place, "rw");
+    wait_until("the watchers to end", || watcher_pids(&place).is_empty());
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
 /// Makes a change, and moves the folder of its checkpoint away once both watchers have seen it; gives the folder's path.
 fn lose_state_folder(place: &Place, lab: &Lab<'_>) -> PathBuf {
-    lab.b(&[&LONG[..5], &["8s"]].concat()).expect(0, &["changed"]);
+    lab.run_on_b(&[&LONG[..5], &["8s"]].concat()).expect(0, &["changed"]);
     thread::sleep(Duration::from_secs(2));
     let folder = place.path("state/lab-up/checkpoints");
     std::fs::rename(&folder, place.path("elsewhere")).unwrap();
@@ -131,11 +133,11 @@ fn lost_state_folder_still_goes_back() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = link(&place);
+    let lab = Lab::set_up(&place);
+    let before = show_link(&place);
     lose_state_folder(&place, &lab);
-    wait_until("the values to go back", || link(&place) == before);
-    wait_until("the watchers to end", || watchers(&place).is_empty());
+    wait_until("the values to go back", || show_link(&place) == before);
+    wait_until("the watchers to end", || watcher_pids(&place).is_empty());
 }
 
 /// Another change makes the folder anew: what is in it is not what the watchers had seen.
@@ -146,13 +148,13 @@ fn replaced_state_folder_still_goes_back() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = link(&place);
+    let lab = Lab::set_up(&place);
+    let before = show_link(&place);
     let folder = lose_state_folder(&place, &lab);
-    lab.b(&["set", "lo", "mtu=60000"]).expect(0, &["changed lo mtu"]);
+    lab.run_on_b(&["set", "lo", "mtu=60000"]).expect(0, &["changed lo mtu"]);
     assert!(folder.is_dir(), "the test does not test");
-    wait_until("the values to go back", || link(&place) == before);
-    wait_until("the watchers to end", || watchers(&place).is_empty());
+    wait_until("the values to go back", || show_link(&place) == before);
+    wait_until("the watchers to end", || watcher_pids(&place).is_empty());
 }
 
 /// Stopped, they do not see that the checkpoint goes, and then its folder is gone too.
@@ -163,36 +165,36 @@ fn watchers_of_settled_change_end_without_folder() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
+    let lab = Lab::set_up(&place);
     for ends in ["confirm", "restore"] {
-        lab.b(&LONG).expect(0, &["changed"]);
-        let changed = link(&place);
+        lab.run_on_b(&LONG).expect(0, &["changed"]);
+        let changed = show_link(&place);
         // Both have seen it.
         thread::sleep(Duration::from_secs(2));
-        let both = watchers(&place);
+        let both = watcher_pids(&place);
         let all = |name: &str| {
             for watcher in &both {
-                signal(name, *watcher);
+                send_signal(name, *watcher);
             }
         };
         all("STOP");
-        lab.b(&[ends]).expect(0, &[]);
-        let after = link(&place);
+        lab.run_on_b(&[ends]).expect(0, &[]);
+        let after = show_link(&place);
         std::fs::remove_dir_all(place.path("state/lab-up/checkpoints")).unwrap();
         all("CONT");
-        wait_until("the watchers to end", || watchers(&place).is_empty());
-        assert_eq!(link(&place), after);
+        wait_until("the watchers to end", || watcher_pids(&place).is_empty());
+        assert_eq!(show_link(&place), after);
         assert_eq!(after == changed, ends == "confirm");
-        lab.ip("b", &["link", "set", "lat0", "mtu", "1500"]).expect(0, &[]);
+        lab.run_ip("b", &["link", "set", "lat0", "mtu", "1500"]).expect(0, &[]);
     }
     // The signal alone ends no watch.
-    lab.b(&LONG).expect(0, &["changed"]);
-    for watcher in watchers(&place) {
-        signal("URG", watcher);
+    lab.run_on_b(&LONG).expect(0, &["changed"]);
+    for watcher in watcher_pids(&place) {
+        send_signal("URG", watcher);
     }
     thread::sleep(Duration::from_secs(2));
-    assert_eq!(watchers(&place).len(), 2);
-    lab.b(&["restore"]).expect(0, &["put back"]);
+    assert_eq!(watcher_pids(&place).len(), 2);
+    lab.run_on_b(&["restore"]).expect(0, &["put back"]);
 }
 
 /// Nobody else is left to act where systemd does not run.
@@ -203,15 +205,15 @@ fn stopped_maker_without_watchers_puts_back() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = link(&place);
+    let lab = Lab::set_up(&place);
+    let before = show_link(&place);
     let (mut run, _) = stop_maker(&place, 3, &LONG);
-    assert!(!watchers(&place).is_empty());
+    assert!(!watcher_pids(&place).is_empty());
     kill_watchers(&place);
     wait_until("the maker to go on and end", || run.try_wait().unwrap().is_some());
-    assert_eq!(link(&place), before);
-    assert!(watchers(&place).is_empty());
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+    assert_eq!(show_link(&place), before);
+    assert!(watcher_pids(&place).is_empty());
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
 /// The late watcher of systemd's timer, where both others were killed.
@@ -222,20 +224,20 @@ fn late_watcher_ends_a_stopped_maker() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::up(&place);
-    let before = link(&place);
+    let lab = Lab::set_up(&place);
+    let before = show_link(&place);
     // Continued when its watchers end, it is stopped again before it can see that.
     let (mut run, maker) = stop_maker(&place, "3+", &SHORT);
-    let words = words_of(watchers(&place)[0]);
+    let words = words_of(watcher_pids(&place)[0]);
     kill_watchers(&place);
     let args = words.split_once("watcher ").unwrap().1;
     let args: Vec<&str> =
         args.split_whitespace().filter(|word| !word.starts_with("--peer")).collect();
-    lab.b(&[&["watcher", "--late"], &args[..]].concat()).expect(0, &["ready"]);
+    lab.run_on_b(&[&["watcher", "--late"], &args[..]].concat()).expect(0, &["ready"]);
     assert!(is_gone(maker), "it would go on with its change");
     run.wait().unwrap();
-    assert_eq!(link(&place), before);
-    lab.b(&["confirm"]).expect(4, &["too late"]);
+    assert_eq!(show_link(&place), before);
+    lab.run_on_b(&["confirm"]).expect(4, &["too late"]);
     // Another process with that id is left alone.
     let mut other = Command::new("sleep").arg("100").spawn().unwrap();
     let (pid, start) = (format!("--pid={}", other.id()), "--pid-start=1");
@@ -247,9 +249,9 @@ fn late_watcher_ends_a_stopped_maker() {
             word => word,
         })
         .collect();
-    lab.b(&[&["watcher"], &of_other[..], &["--late"]].concat()).expect(0, &["ready"]);
+    lab.run_on_b(&[&["watcher"], &of_other[..], &["--late"]].concat()).expect(0, &["ready"]);
     assert!(!is_gone(other.id()));
-    kill(other.id());
+    kill_pid(other.id());
     other.wait().unwrap();
 }
 
@@ -279,7 +281,7 @@ fn mount_state(place: &Place) {
     assert!(Command::new("mount").args(options).arg(&state).status().unwrap().success());
 }
 
-fn remount(place: &Place, how: &str) {
+fn remount_state(place: &Place, how: &str) {
     let how = format!("remount,{how}");
     let status = Command::new("mount").args(["-o", &how]).arg(place.path("state")).status();
     assert!(status.unwrap().success());

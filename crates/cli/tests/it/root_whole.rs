@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 use latput_testkit::{isolate, needs_root};
 
 use crate::keep::can_trace;
-use crate::root_confirm::watchers;
+use crate::root_confirm::watcher_pids;
 use crate::root_settings::Lab;
-use crate::{Ran, interrupt, needs_program, tell, wait_until};
+use crate::{CommandOutput, interrupt_pid, needs_program, print_note, wait_until};
 
 pub(crate) const WAITS: [&str; 2] = ["--confirm-within", "10min"];
 
@@ -17,7 +17,7 @@ fn dry_run_says_what_the_way_back_says() {
         return;
     }
     let pair = VethPair::new();
-    let mtu = |of: &str| sh(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
+    let mtu = |of: &str| run_shell(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
     let alike = |args: &[&str], code: i32, words: &[&str]| {
         let dry = pair.run(&[args, &["--dry-run"]].concat());
         dry.expect(code, words);
@@ -27,31 +27,31 @@ fn dry_run_says_what_the_way_back_says() {
     let upper = "ip link add up0 link v0 type macvlan; ip link set up0 netns away";
     let moved =
         ["the kernel would set up0 (macvlan in network namespace away, mtu 9000) to 1500 too"];
-    sh("ip netns add away");
+    run_shell("ip netns add away");
     pair.run(&["set", "v0", "mtu=9000"]).expect(0, &["changed"]);
-    sh(upper);
+    run_shell(upper);
     assert!(mtu("-n away").contains("9000"));
     alike(&["undo"], 1, &moved);
     assert!(mtu("-n away").contains("9000") && mtu("").contains("9000"));
-    sh("ip -n away link del up0");
+    run_shell("ip -n away link del up0");
     pair.run(&["undo"]).expect(0, &["undid"]);
     pair.run(&[&["set", "v0", "mtu=9000"][..], &WAITS].concat()).expect(0, &["changed"]);
     alike(&["undo", "1"], 1, &[]);
-    sh(upper);
+    run_shell(upper);
     alike(&["restore"], 0, &[&moved[..], &["latput: warning: v0: mtu goes back to 1500"]].concat());
     assert!(!mtu("").contains("9000"));
-    sh("ip -n away link del up0");
+    run_shell("ip -n away link del up0");
     // It was moved away: where it is cannot be told.
     pair.run(&["set", "v0", "txqueuelen=700"]).expect(0, &["changed"]);
     pair.run(&[&["set", "v0", "mtu=1400"][..], &WAITS].concat()).expect(0, &["changed"]);
     alike(&["undo"], 1, &["waits to be confirmed"]);
     alike(&["set", "v0", "txqueuelen=600"], 1, &["waits to be confirmed"]);
-    sh("ip link set v0 netns away");
+    run_shell("ip link set v0 netns away");
     alike(&["restore"], 5, &["not in this network namespace", "Its checkpoint is kept"]);
-    sh("ip -n away link set v0 netns $$");
+    run_shell("ip -n away link set v0 netns $$");
     pair.run(&["restore", "--dry-run"]).expect(0, &["would put back"]);
     pair.run(&["restore"]).expect(0, &["put back"]);
-    sh("ip netns del away");
+    run_shell("ip netns del away");
 }
 
 /// An interface on top came after the change, so that going back moves it.
@@ -61,18 +61,18 @@ fn watchers_tell_what_going_back_moves() {
         return;
     }
     let pair = VethPair::new();
-    let mtu = |of: &str| sh(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
-    sh("ip netns add away");
+    let mtu = |of: &str| run_shell(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
+    run_shell("ip netns add away");
     pair.run(&["set", "v0", "mtu=9000", "--confirm-within", "4s"]).expect(0, &["changed"]);
-    sh("ip link add up0 link v0 type macvlan; ip link set up0 netns away");
+    run_shell("ip link add up0 link v0 type macvlan; ip link set up0 netns away");
     assert!(mtu("-n away").contains("9000"));
     wait_until("the values to go back", || !mtu("").contains("9000"));
-    wait_until("the watchers to end", || watchers(&pair.place).is_empty());
+    wait_until("the watchers to end", || watcher_pids(&pair.place).is_empty());
     assert!(!mtu("-n away").contains("9000"), "the test does not test");
     let moved = "Warning: mtu goes back to 1500: the kernel would set up0 (macvlan in network namespace away, mtu 9000)";
     pair.run(&["confirm"]).expect(4, &["no confirmation came in time", moved]);
     pair.run(&["log"]).expect(0, &[moved]);
-    sh("ip -n away link del up0; ip netns del away");
+    run_shell("ip -n away link del up0; ip netns del away");
 }
 
 /// It may be of a newer latput, cut, or edited by a stranger.
@@ -126,7 +126,7 @@ fn dry_run_names_who_holds_the_interface() {
     }
     let pair = VethPair::new();
     pair.run(&["set", "v0", "gro=on"]).expect(0, &[]);
-    let mut moderate = pair.place.command(&["moderate", "v0"]);
+    let mut moderate = pair.place.latput_command(&["moderate", "v0"]);
     let mut daemon = moderate.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let set = ["set", "v0", "txqueuelen=700"];
     let dry_run = [&set[..], &["--dry-run"]].concat();
@@ -134,7 +134,7 @@ fn dry_run_names_who_holds_the_interface() {
     let held = format!("in use by another latput (pid {})", daemon.id());
     pair.run(&set).expect(1, &[&held]);
     pair.run(&dry_run).expect(1, &[&held]);
-    interrupt(daemon.id());
+    interrupt_pid(daemon.id());
     daemon.wait().unwrap();
     pair.run(&dry_run).expect(0, &["would change v0 txqueuelen"]);
     pair.run(&set).expect(0, &["changed"]);
@@ -147,17 +147,17 @@ fn change_that_can_cut_needs_confirmation() {
     }
     let pair = VethPair::new();
     let over = |args: &[&str]| {
-        let mut command = pair.place.command(args);
+        let mut command = pair.place.latput_command(args);
         command.env_remove("SSH_CLIENT").env("SSH_CONNECTION", "fe80::1%v0 50022 ::1 22");
-        Ran::from(command.output().unwrap())
+        CommandOutput::from(command.output().unwrap())
     };
-    let before = shape();
+    let before = show_qdiscs();
     for change in ["mtu=1400", "qdisc=tbf rate=8kbps burst=1600 limit=3000", "qdisc=pfifo limit=0"]
     {
         let refused = ["v0 carries your connection", "--confirm-within"];
         over(&["set", "v0", change]).expect(1, &refused);
         over(&["set", "v0", change, "--dry-run"]).expect(1, &refused);
-        assert_eq!(shape(), before, "{change}");
+        assert_eq!(show_qdiscs(), before, "{change}");
         over(&["set", "v1", change, "--dry-run"]).expect(0, &["would change"]);
         over(&[&["set", "v0", change][..], &WAITS].concat()).expect(0, &["changed"]);
         over(&["restore"]).expect(0, &["put back v0"]);
@@ -193,7 +193,7 @@ fn memory_of_many_queues_is_bounded() {
         "-c",
         "ip link add x0 numtxqueues 512 type veth peer name x1; ip link set x0 up",
     ]);
-    if tc("qdisc replace dev x0 root handle 1: mq") {
+    if run_tc("qdisc replace dev x0 root handle 1: mq") {
         let change = "queue-qdisc=fq_codel flows=65536";
         pair.run(&["set", "x0", change]).expect(1, &["on 512 queues would take 2304 MiB"]);
     }
@@ -206,18 +206,19 @@ fn refused_feature_is_not_wanted_afterwards() {
     }
     isolate();
     let place = crate::Place::new();
-    let lab = Lab::up(&place);
+    let lab = Lab::set_up(&place);
     let tso = || lab.b_sh("ethtool -k lat0 | grep tcp-segmentation-offload");
     lab.b_sh("ethtool -K lat0 tso off; ethtool -K lat0 sg off");
     assert!(tso().contains("off"));
-    let refused = lab.b(&["set", "lat0", "tso=on"]);
+    let refused = lab.run_on_b(&["set", "lat0", "tso=on"]);
     assert!(matches!(refused.code, Some(1 | 4)), "{refused:#?}");
     lab.b_sh("ethtool -K lat0 sg on");
     assert!(tso().contains("off"), "nobody wants it: {}", tso());
     // The other way round: what is wanted and held back stays wanted.
     lab.b_sh("ethtool -K lat0 tso on; ethtool -K lat0 sg off");
-    lab.b(&[&["set", "lat0", "sg=on", "tso=off"][..], &WAITS].concat()).expect(0, &["changed"]);
-    lab.b(&["restore"]).expect(0, &["put back"]);
+    lab.run_on_b(&[&["set", "lat0", "sg=on", "tso=off"][..], &WAITS].concat())
+        .expect(0, &["changed"]);
+    lab.run_on_b(&["restore"]).expect(0, &["put back"]);
     lab.b_sh("ethtool -K lat0 sg on");
     assert!(tso().contains(": on"), "{}", tso());
 }
@@ -227,7 +228,7 @@ fn napi_threads_keep_cpus_and_policy() {
     if needs_root() || needs_program("chrt") || needs_program("taskset") {
         return;
     }
-    let pair = VethPair::named("napithr0");
+    let pair = VethPair::with_name("napithr0");
     pair.run(&["set", "napithr0", "gro=on", "threaded=on"]).expect(0, &[]);
     let threads = || threads_of("napithr0");
     assert_eq!(threads().len(), 2);
@@ -264,14 +265,16 @@ fn unseen_napi_threads_are_not_made_anew() {
     if needs_root() || programs.into_iter().any(needs_program) {
         return;
     }
-    let pair = VethPair::named("napithr1");
+    let pair = VethPair::with_name("napithr1");
     pair.run(&["set", "napithr1", "gro=on", "threaded=on"]).expect(0, &[]);
     let threads = threads_of("napithr1");
     for thread in &threads {
         output_of(&["chrt", "-f", "-p", "5", thread]);
     }
     let apart = ["unshare", "--pid", "--fork", "--mount-proc"];
-    let run = |args: &[&str]| Ran::from(pair.place.wrapped(&apart, args).output().unwrap());
+    let run = |args: &[&str]| {
+        CommandOutput::from(pair.place.wrapped_command(&apart, args).output().unwrap())
+    };
     for change in ["threaded=off", "gro=off"] {
         for more in [&[][..], &["--dry-run"]] {
             let set = [&["set", "napithr1", change], more].concat();
@@ -300,7 +303,7 @@ fn threads_of(interface: &str) -> Vec<String> {
 }
 
 /// Output of a shell.
-pub(crate) fn sh(script: &str) -> String {
+pub(crate) fn run_shell(script: &str) -> String {
     output_of(&["sh", "-c", script])
 }
 
@@ -352,15 +355,15 @@ fn qdisc_with_unknown_parts_is_left() {
             &["qdisc=pfifo limit=9"],
         ),
     ] {
-        tc("qdisc del dev v0 root");
-        if !steps.iter().all(|step| tc(step)) {
-            tell(&format!("this kernel takes no `tc {}`", steps[steps.len() - 1]));
+        run_tc("qdisc del dev v0 root");
+        if !steps.iter().all(|step| run_tc(step)) {
+            print_note(&format!("this kernel takes no `tc {}`", steps[steps.len() - 1]));
             continue;
         }
-        let before = shape();
+        let before = show_qdiscs();
         for knob in knobs {
             pair.run(&["set", "v0", knob]).expect(1, &["could not put back"]);
-            assert_eq!(shape(), before, "{steps:?} {knob}");
+            assert_eq!(show_qdiscs(), before, "{steps:?} {knob}");
         }
     }
 }
@@ -371,16 +374,18 @@ fn undo_of_queue_disciplines_keeps_all_queues() {
         return;
     }
     let pair = VethPair::new();
-    assert!(tc("qdisc replace dev v0 root handle 1: mq"));
-    assert!(tc("qdisc replace dev v0 parent 1:1 handle 10: tbf rate 100mbit burst 32k limit 64k"));
-    let before = shape();
+    assert!(run_tc("qdisc replace dev v0 root handle 1: mq"));
+    assert!(run_tc(
+        "qdisc replace dev v0 parent 1:1 handle 10: tbf rate 100mbit burst 32k limit 64k"
+    ));
+    let before = show_qdiscs();
     pair.run(&["set", "v0", "queue-qdisc=pfifo limit=9"]).expect(0, &["undo:"]);
-    assert_ne!(shape(), before);
+    assert_ne!(show_qdiscs(), before);
     pair.run(&["undo"]).expect(0, &["undid"]);
-    assert_eq!(shape(), before);
+    assert_eq!(show_qdiscs(), before);
     pair.run(&[&["set", "v0", "queue-qdisc=pfifo limit=9"][..], &WAITS].concat()).expect(0, &[]);
     pair.run(&["restore"]).expect(0, &["put back"]);
-    assert_eq!(shape(), before);
+    assert_eq!(show_qdiscs(), before);
 }
 
 /// strace ends a restore on entry to its n-th request to the kernel, or has that fail: the next one finds all queues again.
@@ -390,9 +395,11 @@ fn restore_cut_anywhere_finds_all_queues() {
         return;
     }
     let pair = VethPair::new();
-    assert!(tc("qdisc replace dev v0 root handle 1: mq"));
-    assert!(tc("qdisc replace dev v0 parent 1:1 handle 10: tbf rate 100mbit burst 32k limit 64k"));
-    let before = shape();
+    assert!(run_tc("qdisc replace dev v0 root handle 1: mq"));
+    assert!(run_tc(
+        "qdisc replace dev v0 parent 1:1 handle 10: tbf rate 100mbit burst 32k limit 64k"
+    ));
+    let before = show_qdiscs();
     let set = [&["set", "v0", "queue-qdisc=pfifo limit=9"][..], &WAITS].concat();
     for how in ["signal=KILL", "error=ENOMEM"] {
         let mut nth = 1;
@@ -401,9 +408,9 @@ fn restore_cut_anywhere_finds_all_queues() {
             let inject = format!("inject=sendto:{how}:when={nth}");
             let strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=sendto", "-e"];
             let strace = [&strace[..], &[&inject]].concat();
-            let cut = pair.place.wrapped(&strace, &["restore"]).output().unwrap();
+            let cut = pair.place.wrapped_command(&strace, &["restore"]).output().unwrap();
             pair.run(&["restore"]).expect(0, &[]);
-            assert_eq!(shape(), before, "{inject}: {cut:?}");
+            assert_eq!(show_qdiscs(), before, "{inject}: {cut:?}");
             nth += 1;
             if cut.status.success() && nth > REQUESTS {
                 break;
@@ -423,18 +430,18 @@ fn restore_with_link_down_keeps_the_checkpoint() {
     }
     isolate();
     let place = crate::Place::new();
-    let lab = Lab::up(&place);
+    let lab = Lab::set_up(&place);
     let change = ["set", "lat0", "gro-flush-timeout=50us", "napi-defer-hard-irqs=7"];
-    let before = lab.knobs();
-    lab.b(&[&change[..], &WAITS].concat()).expect(0, &["changed"]);
-    lab.ip("b", &["link", "set", "lat0", "down"]).expect(0, &[]);
+    let before = lab.read_knobs();
+    lab.run_on_b(&[&change[..], &WAITS].concat()).expect(0, &["changed"]);
+    lab.run_ip("b", &["link", "set", "lat0", "down"]).expect(0, &[]);
     let left = ["bring the interface up", "gro-flush-timeout"];
-    lab.b(&["restore", "--dry-run"]).expect(5, &left);
-    lab.b(&["restore"]).expect(5, &left);
-    lab.ip("b", &["link", "set", "lat0", "up"]).expect(0, &[]);
-    lab.b(&["restore"]).expect(0, &[]);
-    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
-    assert_eq!(lab.knobs(), before);
+    lab.run_on_b(&["restore", "--dry-run"]).expect(5, &left);
+    lab.run_on_b(&["restore"]).expect(5, &left);
+    lab.run_ip("b", &["link", "set", "lat0", "up"]).expect(0, &[]);
+    lab.run_on_b(&["restore"]).expect(0, &[]);
+    lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
+    assert_eq!(lab.read_knobs(), before);
 }
 
 /// A veth's NAPIs are made anew when it goes down and up, with the values of the device.
@@ -445,27 +452,27 @@ fn napi_values_outlast_link_down() {
     }
     isolate();
     let place = crate::Place::new();
-    let lab = Lab::up(&place);
+    let lab = Lab::set_up(&place);
     lab.b_sh("echo 20000 > /sys/class/net/lat0/gro_flush_timeout");
     let sysfs = || {
         let files = "cd /sys/class/net/lat0; grep . gro_flush_timeout napi_defer_hard_irqs";
         lab.b_sh(files).split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let of_napis = || {
-        let knobs = lab.knobs();
+        let knobs = lab.read_knobs();
         let all = knobs.as_array().unwrap().iter().filter(|knob| {
             ["gro-flush-timeout", "napi-defer-hard-irqs"].contains(&knob["name"].as_str().unwrap())
         });
         all.map(|knob| knob["values"].to_string()).collect::<Vec<_>>()
     };
     let flap = || {
-        lab.ip("b", &["link", "set", "lat0", "down"]).expect(0, &[]);
-        lab.ip("b", &["link", "set", "lat0", "up"]).expect(0, &[]);
+        lab.run_ip("b", &["link", "set", "lat0", "down"]).expect(0, &[]);
+        lab.run_ip("b", &["link", "set", "lat0", "up"]).expect(0, &[]);
     };
     let before = (sysfs(), of_napis());
     let set = ["set", "lat0", "gro=on", "gro-flush-timeout=50us", "napi-defer-hard-irqs=7"];
     for waits in [&[][..], &WAITS] {
-        let ran = lab.b(&[&set[..], waits].concat());
+        let ran = lab.run_on_b(&[&set[..], waits].concat());
         ran.expect(0, &["changed"]);
         assert!(!ran.err.contains("end with a link down"), "{ran:#?}");
         let set = (sysfs(), of_napis());
@@ -474,9 +481,9 @@ fn napi_values_outlast_link_down() {
         assert_eq!((sysfs(), of_napis()), set);
         let back = if waits.is_empty() { "undo" } else { "restore" };
         if waits.is_empty() {
-            lab.b(&["log"]).expect(0, &[": in force\n"]);
+            lab.run_on_b(&["log"]).expect(0, &[": in force\n"]);
         }
-        lab.b(&[back]).expect(0, &["gro-flush-timeout"]);
+        lab.run_on_b(&[back]).expect(0, &["gro-flush-timeout"]);
         assert_eq!((sysfs(), of_napis()), before);
         flap();
         assert_eq!((sysfs(), of_napis()), before);
@@ -499,8 +506,9 @@ fn state_unseen_by_others_is_told() {
          unshare -m sh -c 'mount -t tmpfs none /run; {set}600; true' \"$0\"; \
          unshare -m sh -c 'mkdir -p /run/latput; mount --bind /run/latput /run/latput; {set}500; true' \"$0\""
     );
-    let mut command = place.wrapped(&["unshare", "-m", "-p", "-f", "sh", "-c", &script], &[]);
-    let ran = Ran::from(command.output().unwrap());
+    let mut command =
+        place.wrapped_command(&["unshare", "-m", "-p", "-f", "sh", "-c", &script], &[]);
+    let ran = CommandOutput::from(command.output().unwrap());
     let warned = "/run/latput is this container's, and the network is not";
     ran.expect(0, &["from 1000 to 700", "from 700 to 600", "from 600 to 500", warned]);
     assert_eq!(ran.err.matches(warned).count(), 1, "{ran:#?}");
@@ -513,9 +521,10 @@ fn napi_values_lost_by_link_are_told() {
     }
     isolate();
     let place = crate::Place::new();
-    let lab = Lab::up(&place);
+    let lab = Lab::set_up(&place);
     let told = "some drivers lose the values of NAPI instances when the link goes down";
-    lab.b(&["set", "lat0", "irq-suspend-timeout=9ms"]).expect(0, &["irq-suspend-timeout", told]);
+    lab.run_on_b(&["set", "lat0", "irq-suspend-timeout=9ms"])
+        .expect(0, &["irq-suspend-timeout", told]);
     // As in a container: sysfs is read-only, and netlink sets the NAPIs alone.
     let mount = "mount -o bind,remount,ro /sys && exec \"$0\" \"$@\"";
     let before = ["unshare", "-m", "sh", "-c", mount];
@@ -531,7 +540,7 @@ fn foreign_waiting_change_is_left() {
     }
     isolate();
     let place = crate::Place::new();
-    let lab = Lab::up(&place);
+    let lab = Lab::set_up(&place);
     let by = |user: &str, args: &[&str]| {
         let user = format!("SUDO_USER={user}");
         lab.b_behind(&["env", &user], args)
@@ -560,7 +569,7 @@ fn foreign_waiting_change_is_left() {
     by("alice", &[&apply[..], &WAITS].concat()).expect(0, &["changed"]);
     by("bob", &["confirm", "lat0", "--made-by=apply/13"]).expect(1, &["no change"]);
     by("bob", &["confirm", "lat0", "--made-by=apply/12"]).expect(0, &["confirmed"]);
-    lab.b(&["log"]).expect(0, &["apply by alice"]);
+    lab.run_on_b(&["log"]).expect(0, &["apply by alice"]);
 }
 
 /// A veth pair with two queues in a namespace of its own.
@@ -570,10 +579,10 @@ pub(crate) struct VethPair {
 
 impl VethPair {
     pub(crate) fn new() -> Self {
-        Self::named("v0")
+        Self::with_name("v0")
     }
 
-    fn named(name: &str) -> Self {
+    fn with_name(name: &str) -> Self {
         isolate();
         let queues = "numtxqueues 2 numrxqueues 2";
         let words = format!("link add {name} {queues} type veth peer name v1 {queues}");
@@ -584,17 +593,17 @@ impl VethPair {
         Self { place: crate::Place::new() }
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
         self.place.run(args)
     }
 }
 
-fn tc(words: &str) -> bool {
+fn run_tc(words: &str) -> bool {
     Command::new("tc").args(words.split(' ')).output().unwrap().status.success()
 }
 
 /// The disciplines and classes, without what they have counted.
-fn shape() -> String {
+fn show_qdiscs() -> String {
     ["qdisc", "class", "filter"]
         .map(|what| output_of(&["tc", "-d", what, "show", "dev", "v0"]))
         .concat()

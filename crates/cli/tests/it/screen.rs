@@ -2,7 +2,7 @@
 
 pub(crate) mod terminal;
 
-use self::terminal::Screen;
+use self::terminal::TerminalScreen;
 use crate::Place;
 
 /// The widths that are looked at.
@@ -31,7 +31,7 @@ seed = 7
 "#;
 
 /// A folder with two results files and what commands ask for.
-fn prepared() -> Place {
+fn place_with_results() -> Place {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     for (file, system) in [("r.db", "sim:server-10g"), ("s.db", "sim:rx1620-e1000")] {
@@ -46,7 +46,7 @@ fn prepared() -> Place {
 
 #[test]
 fn every_screen_holds_the_rules() {
-    let place = prepared();
+    let place = place_with_results();
     let commands: [&[&str]; 25] = [
         &["report", "r.db"],
         &["report", "--list", "r.db"],
@@ -76,7 +76,7 @@ fn every_screen_holds_the_rules() {
     ];
     for columns in WIDTHS {
         for args in commands {
-            Screen::run(&place, columns, &[], args).hold_rules();
+            TerminalScreen::run(&place, columns, &[], args).hold_rules();
         }
     }
 }
@@ -85,30 +85,30 @@ fn every_screen_holds_the_rules() {
 fn published_tables_hold_the_rules() {
     let place = Place::new();
     for columns in WIDTHS {
-        Screen::run(&place, columns, &[], &["reproduce", "A04"]).hold_rules();
+        TerminalScreen::run(&place, columns, &[], &["reproduce", "A04"]).hold_rules();
     }
 }
 
 #[test]
 fn results_table_is_aligned_and_bold() {
-    let place = prepared();
+    let place = place_with_results();
     for columns in WIDTHS {
-        let screen = Screen::run(&place, columns, &[], &["report", "r.db"]);
+        let screen = TerminalScreen::run(&place, columns, &[], &["report", "r.db"]);
         let places = screen.ends_of_figures();
         assert!(places.len() > 1, "{screen}");
         for table in places {
             let first = &table[0];
             assert!(table.iter().all(|row| row == first), "{screen}");
         }
-        assert!(screen.has("───"), "{screen}");
+        assert!(screen.has_text("───"), "{screen}");
         assert!(!screen.bold_rows().is_empty(), "{screen}");
     }
 }
 
 #[test]
 fn text_table_aligns_with_its_header() {
-    let place = prepared();
-    let screen = Screen::run(&place, 100, &[], &["history", "r.db", "s.db"]);
+    let place = place_with_results();
+    let screen = TerminalScreen::run(&place, 100, &[], &["history", "r.db", "s.db"]);
     let rows = screen.rows();
     let header = rows.iter().position(|row| row.starts_with("started")).unwrap();
     let figure = rows[header].find("figure").unwrap() + "figure".len();
@@ -120,7 +120,7 @@ fn text_table_aligns_with_its_header() {
 
 #[test]
 fn styles_appear_only_where_wanted() {
-    let place = prepared();
+    let place = place_with_results();
     let report = ["report", "r.db"];
     for (environment, is_styled) in [
         (&[][..], true),
@@ -129,27 +129,27 @@ fn styles_appear_only_where_wanted() {
         (&[("TERM", "dumb"), ("CLICOLOR_FORCE", "1")], true),
         (&[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")], false),
     ] {
-        let screen = Screen::run(&place, 80, environment, &report);
+        let screen = TerminalScreen::run(&place, 80, environment, &report);
         screen.hold_rules();
         assert_eq!(!screen.bold_rows().is_empty(), is_styled, "{environment:?}: {screen}");
-        assert_eq!(screen.has("───"), is_styled, "{environment:?}: {screen}");
+        assert_eq!(screen.has_text("───"), is_styled, "{environment:?}: {screen}");
     }
-    let mut piped = place.command(&report);
-    let piped = crate::Ran::from(piped.env("CLICOLOR_FORCE", "1").output().unwrap());
+    let mut piped = place.latput_command(&report);
+    let piped = crate::CommandOutput::from(piped.env("CLICOLOR_FORCE", "1").output().unwrap());
     assert!(piped.out.contains("\u{1b}[1m"));
     assert!(!place.run(&report).out.contains('\u{1b}'));
 }
 
 #[test]
 fn pipe_has_a_hundred_columns() {
-    let place = prepared();
+    let place = place_with_results();
     let widest = |columns: Option<&str>| {
-        let mut command = place.command(&["report", "r.db"]);
+        let mut command = place.latput_command(&["report", "r.db"]);
         match columns {
             Some(columns) => command.env("COLUMNS", columns),
             None => command.env_remove("COLUMNS"),
         };
-        let ran = crate::Ran::from(command.output().unwrap());
+        let ran = crate::CommandOutput::from(command.output().unwrap());
         ran.out.lines().filter(|line| !line.contains("latput ")).map(|it| it.chars().count()).max()
     };
     assert!((81..=100).contains(&widest(None).unwrap()));
@@ -158,19 +158,19 @@ fn pipe_has_a_hundred_columns() {
 
 #[test]
 fn progress_is_one_line_that_goes_away() {
-    let place = prepared();
+    let place = place_with_results();
     let long = PLAN.replace("50ms", "500ms");
     place.write("long.toml", &long);
     let args = ["run", "long.toml", "--on", "sim:server-10g", "-o", "long.db"];
-    let screen = Screen::run(&place, 60, &[], &args);
+    let screen = TerminalScreen::run(&place, 60, &[], &args);
     screen.hold_rules();
-    assert!(!screen.has("trials  ") && !screen.has("===="), "{screen}");
+    assert!(!screen.has_text("trials  ") && !screen.has_text("===="), "{screen}");
     assert!(screen.bytes().windows(4).any(|part| part == b"===="), "there was a bar");
     // A terminal that cannot move its cursor gets whole lines.
     let args = ["run", "long.toml", "--on", "sim:server-10g", "-o", "dumb.db"];
-    let screen = Screen::run(&place, 60, &[("TERM", "dumb")], &args);
+    let screen = TerminalScreen::run(&place, 60, &[("TERM", "dumb")], &args);
     assert!(!screen.bytes().contains(&0x1b), "{screen}");
-    assert!(screen.has(" trials, "), "{screen}");
+    assert!(screen.has_text(" trials, "), "{screen}");
 }
 
 #[test]
@@ -184,10 +184,10 @@ fn hostile_and_wide_names_stay_aligned() {
     db.execute("UPDATE run SET header = replace(header, 'two knobs', ?1)", [hostile]).unwrap();
     drop(db);
     for columns in WIDTHS {
-        let screen = Screen::run(&place, columns, &[], &["report", "r.db"]);
-        screen.fit();
-        assert!(screen.has("two\\u001b[2J\\u202eknobs"), "{screen}");
-        assert!(screen.has("漢字"), "{screen}");
+        let screen = TerminalScreen::run(&place, columns, &[], &["report", "r.db"]);
+        screen.check_width();
+        assert!(screen.has_text("two\\u001b[2J\\u202eknobs"), "{screen}");
+        assert!(screen.has_text("漢字"), "{screen}");
         assert!(
             screen.ends_of_figures().iter().all(|table| table.iter().all(|row| *row == table[0]))
         );
@@ -197,7 +197,7 @@ fn hostile_and_wide_names_stay_aligned() {
 #[test]
 fn short_help_is_one_screen() {
     let place = Place::new();
-    let screen = Screen::run(&place, 80, &[], &["-h"]);
+    let screen = TerminalScreen::run(&place, 80, &[], &["-h"]);
     screen.hold_rules();
     assert!(screen.rows().len() <= 24, "{screen}");
     for command in ["tune", "measure", "report", "show", "set", "undo", "apply", "keep", "hosts"] {
@@ -224,12 +224,13 @@ fn help_of_every_command_holds_the_rules() {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         let lengths = [60, 80, 100].map(|columns| {
             let [short, long] = ["-h", "--help"].map(|flag| {
-                let screen = Screen::run(&place, columns, &[], &[&words[..], &[flag]].concat());
+                let screen =
+                    TerminalScreen::run(&place, columns, &[], &[&words[..], &[flag]].concat());
                 screen.hold_rules();
                 screen
             });
-            let examples = long.has("Examples:");
-            assert!(!short.has("Examples:"), "{short}");
+            let examples = long.has_text("Examples:");
+            assert!(!short.has_text("Examples:"), "{short}");
             assert!(!examples || long.examples_are_apart(), "{long}");
             (short.rows().len(), long.rows().len())
         });

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::{Place, interrupt, kill, wait_until};
+use crate::{Place, interrupt_pid, kill_pid, wait_until};
 
 const PLAN: &str = "schema = 1\nname = \"searched\"\n\
                     goal = \"minimize latency_ns_p99 where throughput_bps >= 0.9 best\"\n\
@@ -17,19 +17,19 @@ const COMMAND: [&str; 7] =
 
 #[test]
 fn optimiser_winner_is_confirmed() {
-    let place = place();
-    let mut latput = Driven::start(&place, &COMMAND);
-    let space = latput.hear();
+    let place = place_with_plan();
+    let mut latput = OptimiserDriver::start(&place, &COMMAND);
+    let space = latput.receive_message();
     assert_eq!(space["kind"], "space");
     let factors = space["factors"].as_array().unwrap();
     let delay = factors.iter().find(|it| it["name"] == "rx-usecs").unwrap();
     assert_eq!(delay["levels"][2], "rx-usecs=50us");
-    let today = latput.hear();
+    let today = latput.receive_message();
     assert_eq!((&today["kind"], &today["block"]), (&json!("observe"), &json!(0)));
     assert!(today["cost"].as_f64().unwrap() > 0.0, "{today}");
-    assert_eq!(latput.hear()["kind"], "ask");
-    latput.say(&every_setting());
-    let seen: Vec<Value> = (0..8).map(|_| latput.hear()).collect();
+    assert_eq!(latput.receive_message()["kind"], "ask");
+    latput.send_message(&every_setting());
+    let seen: Vec<Value> = (0..8).map(|_| latput.receive_message()).collect();
     for one in &seen {
         assert_eq!((&one["kind"], &one["block"]), (&json!("observe"), &json!(1)), "{one}");
         let p99 = one["metrics"]["tcp_rr"]["latency_ns_p99"].as_f64().unwrap();
@@ -43,12 +43,12 @@ fn optimiser_winner_is_confirmed() {
     let fast = seen.iter().find(|one| one["setting"] == json!({"rx-usecs": 0, "mtu": 0})).unwrap();
     assert!(cost(slow) > 1.5 * cost(fast), "{slow} {fast}");
     assert_eq!(slow["label"], "mtu=1500 rx-usecs=100us");
-    assert_eq!(latput.hear()["kind"], "ask");
-    latput.say(&json!({"kind": "done"}));
-    let ended = latput.hear();
+    assert_eq!(latput.receive_message()["kind"], "ask");
+    latput.send_message(&json!({"kind": "done"}));
+    let ended = latput.receive_message();
     assert_eq!(ended["kind"], "ended", "{ended}");
     assert_eq!(latput.child.wait().unwrap().code(), Some(0));
-    let kept = place.trials("kept.db");
+    let kept = place.count_trials("kept.db");
     assert_eq!(ended["trials"], kept);
     // Today's setting and the winner, at least six times each.
     assert!(kept >= 18 + 2 * 2 * 6, "{kept} trials, {ended}");
@@ -57,19 +57,19 @@ fn optimiser_winner_is_confirmed() {
 
 #[test]
 fn killed_search_is_told_again_alike() {
-    let whole = place();
-    let mut latput = Driven::start(&whole, &COMMAND);
-    let told = latput.drive();
-    let there = place();
-    let mut latput = Driven::start(&there, &COMMAND);
+    let whole = place_with_plan();
+    let mut latput = OptimiserDriver::start(&whole, &COMMAND);
+    let told = latput.drive_all();
+    let there = place_with_plan();
+    let mut latput = OptimiserDriver::start(&there, &COMMAND);
     latput.hear_until("ask");
-    latput.say(&blocks()[0]);
+    latput.send_message(&suggestion_blocks()[0]);
     latput.hear_until("ask");
-    kill(latput.child.id());
+    kill_pid(latput.child.id());
     latput.child.wait().unwrap();
-    let kept = there.trials("kept.db");
+    let kept = there.count_trials("kept.db");
     assert!(kept > 2, "{kept}");
-    let mut latput = Driven::start(&there, &COMMAND);
+    let mut latput = OptimiserDriver::start(&there, &COMMAND);
     let again = latput.drive_from(1);
     assert_eq!(again, told);
     let csv = |place: &Place| place.run(&["report", "kept.db", "--format", "csv"]).out;
@@ -79,41 +79,41 @@ fn killed_search_is_told_again_alike() {
 
 #[test]
 fn cut_block_finishes_before_next_suggestion() {
-    let place = place();
+    let place = place_with_plan();
     place.write("plan.toml", &PLAN.replace("50ms", "2s"));
-    let mut latput = Driven::start(&place, &COMMAND);
+    let mut latput = OptimiserDriver::start(&place, &COMMAND);
     latput.hear_until("ask");
-    latput.say(&every_setting());
-    wait_until("a trial of the block", || place.trials("kept.db") > 2);
-    kill(latput.child.id());
+    latput.send_message(&every_setting());
+    wait_until("a trial of the block", || place.count_trials("kept.db") > 2);
+    kill_pid(latput.child.id());
     latput.child.wait().unwrap();
-    let kept = place.trials("kept.db");
+    let kept = place.count_trials("kept.db");
     assert!(2 < kept && kept < 18, "{kept} trials");
-    let mut latput = Driven::start(&place, &COMMAND);
+    let mut latput = OptimiserDriver::start(&place, &COMMAND);
     let seen = latput.hear_until("ask");
     // Both workloads of today's setting, and of each that had begun.
-    assert_eq!(place.trials("kept.db"), 2 * i64::try_from(seen.len()).unwrap());
+    assert_eq!(place.count_trials("kept.db"), 2 * i64::try_from(seen.len()).unwrap());
     assert!(seen.len() > 1 && seen.iter().all(|one| one["cost"].is_number()), "{seen:?}");
-    latput.say(&json!({"kind": "done"}));
+    latput.send_message(&json!({"kind": "done"}));
     latput.hear_until("ended");
 }
 
 #[test]
 fn budget_of_plan_ends_the_optimiser() {
-    let place = place();
+    let place = place_with_plan();
     // A run takes 102 ms. Of 19 runs 12 confirm and one is today's.
     place.write("plan.toml", &format!("{PLAN}budget = \"2s\"\n"));
-    let mut latput = Driven::start(&place, &COMMAND);
+    let mut latput = OptimiserDriver::start(&place, &COMMAND);
     latput.hear_until("ask");
-    latput.say(&every_setting());
+    latput.send_message(&every_setting());
     for _ in 0..2 {
-        let refused = latput.hear();
+        let refused = latput.receive_message();
         assert_eq!(refused["problem"], "the budget is used up", "{refused}");
     }
     // It is not asked again.
     let mut seen = Vec::new();
     let ended = loop {
-        let heard = latput.hear();
+        let heard = latput.receive_message();
         match heard["kind"].as_str().unwrap() {
             "observe" => seen.push(heard),
             "ended" => break heard,
@@ -125,23 +125,23 @@ fn budget_of_plan_ends_the_optimiser() {
 
 #[test]
 fn impossible_suggestion_is_refused_and_search_continues() {
-    let place = place();
-    let mut latput = Driven::start(&place, &COMMAND);
+    let place = place_with_plan();
+    let mut latput = OptimiserDriver::start(&place, &COMMAND);
     latput.hear_until("ask");
-    latput.say(&json!({"kind": "suggest", "settings": [{"rx-usecs": 4, "mtu": 0}]}));
-    let refused = latput.hear();
+    latput.send_message(&json!({"kind": "suggest", "settings": [{"rx-usecs": 4, "mtu": 0}]}));
+    let refused = latput.receive_message();
     assert_eq!(refused["kind"], "refused");
     let problem = refused["problem"].as_str().unwrap();
     assert!(problem.contains("rx-usecs has no level 4: they are 0 to 3"), "{refused}");
-    assert_eq!(latput.hear()["kind"], "ask");
+    assert_eq!(latput.receive_message()["kind"], "ask");
     let one = json!({"rx-usecs": 1, "mtu": 1});
-    latput.say(&json!({"kind": "suggest", "settings": [one, one]}));
-    let refused = latput.hear();
+    latput.send_message(&json!({"kind": "suggest", "settings": [one, one]}));
+    let refused = latput.receive_message();
     assert!(refused["problem"].as_str().unwrap().contains("in this block already"), "{refused}");
-    let observed = latput.hear();
+    let observed = latput.receive_message();
     assert_eq!((&observed["kind"], &observed["setting"]), (&json!("observe"), &one));
-    assert_eq!(latput.hear()["kind"], "ask");
-    latput.say(&json!({"kind": "done"}));
+    assert_eq!(latput.receive_message()["kind"], "ask");
+    latput.send_message(&json!({"kind": "done"}));
     latput.hear_until("ended");
 }
 
@@ -157,8 +157,8 @@ fn failed_optimiser_is_named_with_results() {
         ("{\"kind\":\"done\",\"more\":1}\n", "unknown field `more`"),
         (&long, "longer than 1048576 bytes"),
     ] {
-        let place = place();
-        let mut latput = Driven::start(&place, &COMMAND);
+        let place = place_with_plan();
+        let mut latput = OptimiserDriver::start(&place, &COMMAND);
         latput.hear_until("ask");
         let mut input = latput.input.take().unwrap();
         let _closed = input.write_all(said.as_bytes());
@@ -166,18 +166,18 @@ fn failed_optimiser_is_named_with_results() {
         assert_eq!(latput.child.wait().unwrap().code(), Some(6), "{named}");
         let err = std::fs::read_to_string(place.path("stderr")).unwrap();
         assert!(err.contains(named) && err.contains("2 of") && err.contains("to resume"), "{err}");
-        assert_eq!(place.trials("kept.db"), 2);
+        assert_eq!(place.count_trials("kept.db"), 2);
     }
 }
 
 #[test]
 fn interrupted_optimiser_wait_keeps_results() {
-    let place = place();
-    let mut latput = Driven::start(&place, &COMMAND);
+    let place = place_with_plan();
+    let mut latput = OptimiserDriver::start(&place, &COMMAND);
     latput.hear_until("ask");
-    interrupt(latput.child.id());
+    interrupt_pid(latput.child.id());
     assert_eq!(latput.child.wait().unwrap().code(), Some(6));
-    assert_eq!(place.trials("kept.db"), 2);
+    assert_eq!(place.count_trials("kept.db"), 2);
     let goal = PLAN.lines().find(|line| line.starts_with("goal")).unwrap();
     place.write("plan.toml", &PLAN.replace(goal, ""));
     place.run(&COMMAND).expect(2, &["a search needs a goal"]);
@@ -185,13 +185,13 @@ fn interrupted_optimiser_wait_keeps_results() {
 
 #[test]
 fn without_another_optimiser_latput_searches_by_itself() {
-    let place = place();
+    let place = place_with_plan();
     let args = ["search", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"];
     place.run(&args).expect(0, &["searched"]);
-    assert!(place.trials("kept.db") > 0);
+    assert!(place.count_trials("kept.db") > 0);
 }
 
-fn place() -> Place {
+fn place_with_plan() -> Place {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     place
@@ -204,7 +204,7 @@ fn every_setting() -> Value {
 }
 
 /// Blocks of an optimiser that learns nothing, in turn.
-fn blocks() -> [Value; 3] {
+fn suggestion_blocks() -> [Value; 3] {
     let two = |a: u32, b: u32| {
         let settings = [json!({"rx-usecs": a, "mtu": 0}), json!({"rx-usecs": b, "mtu": 0})];
         json!({"kind": "suggest", "settings": settings})
@@ -213,16 +213,16 @@ fn blocks() -> [Value; 3] {
 }
 
 /// latput with an optimiser's ends of its pipes.
-struct Driven {
+struct OptimiserDriver {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
-impl Driven {
+impl OptimiserDriver {
     fn start(place: &Place, args: &[&str]) -> Self {
         let errors = std::fs::File::create(place.path("stderr")).unwrap();
-        let mut command = place.command(args);
+        let mut command = place.latput_command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         let mut child = command.spawn().unwrap();
         let input = child.stdin.take();
@@ -231,7 +231,7 @@ impl Driven {
     }
 
     #[track_caller]
-    fn hear(&mut self) -> Value {
+    fn receive_message(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: `{line}`"))
@@ -242,7 +242,7 @@ impl Driven {
     fn hear_until(&mut self, kind: &str) -> Vec<Value> {
         let mut seen = Vec::new();
         loop {
-            let heard = self.hear();
+            let heard = self.receive_message();
             if heard["kind"] == kind {
                 return seen;
             }
@@ -250,20 +250,20 @@ impl Driven {
         }
     }
 
-    fn say(&mut self, what: &Value) {
+    fn send_message(&mut self, what: &Value) {
         writeln!(self.input.as_mut().unwrap(), "{what}").unwrap();
     }
 
-    fn drive(&mut self) -> Vec<Value> {
+    fn drive_all(&mut self) -> Vec<Value> {
         self.drive_from(0)
     }
 
     /// Answers each question from the block `first` on; returns every observation.
     fn drive_from(&mut self, first: usize) -> Vec<Value> {
         let mut seen = Vec::new();
-        for answer in blocks().into_iter().skip(first) {
+        for answer in suggestion_blocks().into_iter().skip(first) {
             seen.extend(self.hear_until("ask"));
-            self.say(&answer);
+            self.send_message(&answer);
         }
         self.hear_until("ended");
         assert_eq!(self.child.wait().unwrap().code(), Some(0));

@@ -1,6 +1,6 @@
 //! Plans in the simulator: the real binary without root, on no host at all.
 
-use crate::{Place, interrupt, wait_until};
+use crate::{Place, interrupt_pid, wait_until};
 
 const PLAN: &str = r#"
 schema = 1
@@ -44,7 +44,7 @@ fn built_in_plan_runs_on_every_system() {
             0,
             &[&format!("on sim:{system}"), "simulated: no host was measured", "today (0us)"],
         );
-        assert_eq!(place.trials("kept.db"), 30);
+        assert_eq!(place.count_trials("kept.db"), 30);
     }
 }
 
@@ -61,7 +61,7 @@ fn search_confirms_winner_and_resumes() {
         .run(&[&run[..], &["whole.db"]].concat())
         .expect(0, &["Recommended", "searched 24 settings"]);
     // Fewer settings than there are, each with all three workloads.
-    let trials = place.trials("whole.db");
+    let trials = place.count_trials("whole.db");
     assert!(trials % 3 == 0 && trials < 24 * 3 + 2 * 6 * 3, "{trials}");
     let settings = |file: &str| -> Vec<(u32, u32)> {
         let db = rusqlite::Connection::open(place.path(file)).unwrap();
@@ -86,7 +86,7 @@ fn search_confirms_winner_and_resumes() {
 
 #[test]
 fn tune_recommends_from_lab_figures() {
-    let place = place();
+    let place = place_with_plan();
     place.run(&["tune", "plan.toml", "--on", "sim:server-10g"]).expect(0, &["Recommended"]);
     place.write("no-goal.toml", &PLAN.replace("goal = \"minimize latency_ns_p99\"", ""));
     let no_goal = ["tune", "no-goal.toml", "--on", "sim:server-10g", "-o", "other.db"];
@@ -99,7 +99,7 @@ fn tune_recommends_from_lab_figures() {
     for words in ["on sim:server-10g", "no host was measured", "round figures, not measured"] {
         assert!(page.contains(words), "{words}");
     }
-    let trials = place.trials("latput-results.db");
+    let trials = place.count_trials("latput-results.db");
     let db = rusqlite::Connection::open(place.path("latput-results.db")).unwrap();
     for (metric, share) in [
         ("latency_ns_p99", 1),
@@ -129,7 +129,7 @@ fn tune_recommends_from_lab_figures() {
 
 #[test]
 fn unprivileged_tune_says_nothing_was_measured() {
-    let place = place();
+    let place = place_with_plan();
     let said = "This is a simulation of server-10g, not a measurement";
     place.run_without_root(&["tune", "plan.toml"]).expect(0, &["Recommended", said]);
     let page = std::fs::read_to_string(place.path("latput-report.html")).unwrap();
@@ -159,17 +159,22 @@ fn long_plan_is_searched_within_ring() {
         .expect(2, &["mtu=1500", "812744 packets/s", "the ring holds 1024", "Use at most 1259us"]);
     let only_today =
         PLAN.replace("200us", "5ms").replace("[method]", "[method]\ndesign = \"search\"");
-    check(&only_today, "server-10g", &["1 of 2 settings are refused", "the ring holds 1024"]);
+    check_refused(
+        &only_today,
+        "server-10g",
+        &["1 of 2 settings are refused", "the ring holds 1024"],
+    );
 }
 
 #[test]
 fn equal_seed_gives_equal_figures() {
-    let place = place();
+    let place = place_with_plan();
     place.write("other.toml", &PLAN.replace("seed = 7", "seed = 8"));
     for (plan, file) in [("plan.toml", "a.db"), ("plan.toml", "b.db"), ("other.toml", "c.db")] {
         place.run(&["run", plan, "--on", "sim:rx1620-e1000", "-o", file]).expect(0, &[]);
     }
-    let (first, second, other) = (rows(&place, "a.db"), rows(&place, "b.db"), rows(&place, "c.db"));
+    let (first, second, other) =
+        (read_trials(&place, "a.db"), read_trials(&place, "b.db"), read_trials(&place, "c.db"));
     assert!(first.len() >= 18);
     assert_eq!(first, second);
     assert_ne!(first, other);
@@ -187,7 +192,7 @@ fn cut_file_resumes_to_same_figures() {
     place.write("plan.toml", &PLAN.replace("seed = 7", "seed = 7\nhalf_width = 0.001"));
     let args = ["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"];
     place.run(&args).expect(0, &["some intervals are wider than 0.1%: up to "]);
-    let whole = rows(&place, "kept.db");
+    let whole = read_trials(&place, "kept.db");
     assert!(whole.len() > 18, "a block beyond the smallest number is wanted");
     // In the first block, and in one that the stopping rule asked for.
     for kept in [5, whole.len() - 1] {
@@ -199,7 +204,7 @@ fn cut_file_resumes_to_same_figures() {
         db.execute_batch(&cut).unwrap();
         drop(db);
         place.run(&args).expect(0, &[&format!("resuming run 1: {kept} of")]);
-        assert_eq!(rows(&place, "kept.db"), whole);
+        assert_eq!(read_trials(&place, "kept.db"), whole);
     }
     // Another system is another machine, and a finished run is not resumed.
     place
@@ -209,7 +214,7 @@ fn cut_file_resumes_to_same_figures() {
 
 #[test]
 fn profile_file_is_simulated_with_costs() {
-    let place = place();
+    let place = place_with_plan();
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/systems/server-10g.toml");
     let profile = std::fs::read_to_string(shipped).unwrap();
     let slower = profile.replace("name = \"server-10g\"", "name = \"mine\"");
@@ -219,7 +224,7 @@ fn profile_file_is_simulated_with_costs() {
     place.run(&["measure", "sim:mine.toml", "--workload", "tcp_rr"]).expect(0, &["on sim:mine"]);
     place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "a.db"]).expect(0, &[]);
     place.run(&["run", "plan.toml", "--on", "sim:./mine.toml", "-o", "b.db"]).expect(0, &[]);
-    let latency = |file: &str| median(&place, file, "latency_ns_p50", 0);
+    let latency = |file: &str| median_figure(&place, file, "latency_ns_p50", 0);
     assert!(latency("b.db") > 5.0 * latency("a.db"));
 }
 
@@ -232,7 +237,7 @@ fn knob_changes_what_it_changes_on_a_host() {
     );
     place.write("plan.toml", &plan);
     place.run(&["run", "plan.toml", "--on", "sim:rx1620-e1000", "-o", "kept.db"]).expect(0, &[]);
-    let packets = |setting| median(&place, "kept.db", "sut_rx_pps", setting);
+    let packets = |setting| median_figure(&place, "kept.db", "sut_rx_pps", setting);
     assert!(packets(0) > 4.0 * packets(1), "{} against {}", packets(0), packets(1));
 }
 
@@ -240,26 +245,30 @@ fn knob_changes_what_it_changes_on_a_host() {
 fn impossible_simulation_is_refused_before_writing() {
     let factor = "\"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], [\"200us\", 100]]";
     let with = |other: &str| PLAN.replace(factor, other);
-    check(&with("gso = [true, false]"), "server-10g", &["gso is on", "does not model"]);
-    check(&with("\"sut.mtu\" = [1500, 9000]"), "server-10g", &["`mtu`", "both hosts"]);
-    check(&with("mtu = [1500, 65536]"), "server-10g", &["mtu", "65535"]);
-    check(&with("txqueuelen = [10, 100]"), "server-10g", &["`txqueuelen`", "fq_codel"]);
-    check(&with("\"sut.rps-cpus\" = [\"none\", \"9\"]"), "server-10g", &["`rps-cpus`", "CPU 9"]);
-    check(
+    check_refused(&with("gso = [true, false]"), "server-10g", &["gso is on", "does not model"]);
+    check_refused(&with("\"sut.mtu\" = [1500, 9000]"), "server-10g", &["`mtu`", "both hosts"]);
+    check_refused(&with("mtu = [1500, 65536]"), "server-10g", &["mtu", "65535"]);
+    check_refused(&with("txqueuelen = [10, 100]"), "server-10g", &["`txqueuelen`", "fq_codel"]);
+    check_refused(
+        &with("\"sut.rps-cpus\" = [\"none\", \"9\"]"),
+        "server-10g",
+        &["`rps-cpus`", "CPU 9"],
+    );
+    check_refused(
         &with("gro-flush-timeout = [\"0us\", \"20us\"]"),
         "server-10g",
         &["`gro-flush-timeout` without `napi-defer-hard-irqs`"],
     );
     let fragments = PLAN.replace("rate = \"20Mbps\"", "rate = \"20Mbps\"\ndatagram_bytes = 9000");
-    check(&fragments, "server-10g", &["workload `udp_stream", "size is 9000", "1472"]);
+    check_refused(&fragments, "server-10g", &["workload `udp_stream", "size is 9000", "1472"]);
     let endless = PLAN.replace("duration = \"50ms\"", "duration = \"3500s\"");
     let endless = endless.replace("rate = \"20Mbps\"", "rate = \"900Gbps\"\ndatagram_bytes = 64");
-    check(&endless, "server-10g", &["packets", "shorten"]);
-    check(PLAN, "nosuch", &["no such system", "bl25p-tg3", "rx1620-e1000", "server-10g"]);
-    check(PLAN, "", &["no such system"]);
-    check(PLAN, "./nosuch.toml", &["./nosuch.toml", "No such file"]);
-    check(PLAN, "plan.toml", &["plan.toml", "unknown field `factors`"]);
-    check(PLAN, "bad.toml", &["bad.toml", "sut.machine.cores is 0, must be 1 to 1024"]);
+    check_refused(&endless, "server-10g", &["packets", "shorten"]);
+    check_refused(PLAN, "nosuch", &["no such system", "bl25p-tg3", "rx1620-e1000", "server-10g"]);
+    check_refused(PLAN, "", &["no such system"]);
+    check_refused(PLAN, "./nosuch.toml", &["./nosuch.toml", "No such file"]);
+    check_refused(PLAN, "plan.toml", &["plan.toml", "unknown field `factors`"]);
+    check_refused(PLAN, "bad.toml", &["bad.toml", "sut.machine.cores is 0, must be 1 to 1024"]);
 }
 
 #[test]
@@ -268,7 +277,7 @@ fn ctrl_c_ends_a_long_simulation_at_once() {
     place.write("plan.toml", &PLAN.replace("duration = \"50ms\"", "duration = \"1000s\""));
     let mut child = place.start(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]);
     wait_until("the run to begin", || place.path("kept.db").exists());
-    interrupt(child.id());
+    interrupt_pid(child.id());
     wait_until("its end", || child.try_wait().unwrap().is_some());
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     assert!(said.contains("interrupted"), "{said}");
@@ -278,7 +287,7 @@ fn ctrl_c_ends_a_long_simulation_at_once() {
 type Trial = (i64, i64, i64, String);
 
 /// Every trial of a file's newest run, in the order of the file.
-fn rows(place: &Place, file: &str) -> Vec<Trial> {
+fn read_trials(place: &Place, file: &str) -> Vec<Trial> {
     let db = rusqlite::Connection::open(place.path(file)).unwrap();
     let mut query =
         db.prepare("SELECT block, setting, workload, observation FROM trial ORDER BY id").unwrap();
@@ -289,7 +298,7 @@ fn rows(place: &Place, file: &str) -> Vec<Trial> {
 }
 
 /// The median of a figure over the trials of a setting under its heaviest workload.
-fn median(place: &Place, file: &str, metric: &str, setting: i64) -> f64 {
+fn median_figure(place: &Place, file: &str, metric: &str, setting: i64) -> f64 {
     let db = rusqlite::Connection::open(place.path(file)).unwrap();
     let mut query = db
         .prepare(
@@ -303,7 +312,7 @@ fn median(place: &Place, file: &str, metric: &str, setting: i64) -> f64 {
 }
 
 #[track_caller]
-fn check(plan: &str, system: &str, expected: &[&str]) {
+fn check_refused(plan: &str, system: &str, expected: &[&str]) {
     let place = Place::new();
     place.write("plan.toml", plan);
     let shipped = include_str!("../../../../data/systems/server-10g.toml");
@@ -316,7 +325,7 @@ fn check(plan: &str, system: &str, expected: &[&str]) {
     assert!(!place.path("latput-results.db").exists(), "a refused plan leaves no file");
 }
 
-fn place() -> Place {
+fn place_with_plan() -> Place {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     place

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use latput_testkit::{isolate, needs_root};
 
-use crate::{Place, Ran, needs_program, run_program, wait_until};
+use crate::{CommandOutput, Place, needs_program, run_program, wait_until};
 
 pub(crate) const PLAN: &str = r#"
 schema = 1
@@ -25,16 +25,16 @@ pub(crate) const SERVER: &str = "ssh://root@198.18.9.1";
 pub(crate) const CLIENT: &str = "ssh://root@198.18.9.2";
 
 /// Two hosts on a bridge, an sshd in each, and what the controller needs to reach them.
-pub(crate) struct Hosts {
+pub(crate) struct SshHosts {
     pub(crate) place: Place,
     sshds: Vec<Child>,
     /// Where its commands find programs.
     pub(crate) path: String,
 }
 
-impl Hosts {
+impl SshHosts {
     /// `None` where something is missing, which is said.
-    pub(crate) fn up() -> Option<Self> {
+    pub(crate) fn set_up() -> Option<Self> {
         if needs_static() { None } else { Self::with_sshds() }
     }
 
@@ -49,47 +49,50 @@ impl Hosts {
         std::fs::create_dir("/run/sshd").unwrap();
         // The brought files lie in a folder of this test's own.
         run_program(&["mount", "-t", "tmpfs", "none", "/dev/shm"]);
-        ip(&["link", "add", "hub0", "type", "bridge"]);
-        ip(&["address", "add", "198.18.9.254/24", "dev", "hub0"]);
-        ip(&["link", "set", "hub0", "up"]);
+        run_ip(&["link", "add", "hub0", "type", "bridge"]);
+        run_ip(&["address", "add", "198.18.9.254/24", "dev", "hub0"]);
+        run_ip(&["link", "set", "hub0", "up"]);
         for (host, number) in [("server", 1), ("client", 2)] {
-            ip(&["netns", "add", host]);
+            run_ip(&["netns", "add", host]);
             join_bridge(host, number);
-            ip(&["-n", host, "link", "set", "lo", "up"]);
+            run_ip(&["-n", host, "link", "set", "lo", "up"]);
         }
         make_keys(&place, &["198.18.9.1", "198.18.9.2"]);
         let folder = place.path("bin");
         std::fs::create_dir(&folder).unwrap();
         let config = place.path("ssh_config");
-        script(&folder.join("ssh"), &format!("exec /usr/bin/ssh -F {} \"$@\"", config.display()));
+        write_script(
+            &folder.join("ssh"),
+            &format!("exec /usr/bin/ssh -F {} \"$@\"", config.display()),
+        );
         let path = format!("{}:/usr/bin:/bin:/usr/sbin:/sbin", folder.display());
         Some(Self { place, sshds: Vec::new(), path }.with_sshds_again())
     }
 
-    pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = self.place.command(args);
+    pub(crate) fn latput_command(&self, args: &[&str]) -> Command {
+        let mut command = self.place.latput_command(args);
         command.env("PATH", &self.path);
         command
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Ran {
-        Ran::from(self.command(args).output().unwrap())
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::from(self.latput_command(args).output().unwrap())
     }
 
     /// Runs a command on the server, by ssh.
-    pub(crate) fn ssh(&self, words: &[&str]) -> Ran {
+    pub(crate) fn run_ssh(&self, words: &[&str]) -> CommandOutput {
         let mut command = Command::new("ssh");
         command.arg("root@198.18.9.1").args(words).env("PATH", &self.path);
-        Ran::from(command.stdin(Stdio::null()).output().unwrap())
+        CommandOutput::from(command.stdin(Stdio::null()).output().unwrap())
     }
 
     pub(crate) fn start(&self, args: &[&str]) -> Child {
         let said = std::fs::File::create(self.place.path("stderr")).unwrap();
-        self.command(args).stdout(Stdio::null()).stderr(said).spawn().unwrap()
+        self.latput_command(args).stdout(Stdio::null()).stderr(said).spawn().unwrap()
     }
 
     /// Output of the process that was started last.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn read_stderr(&self) -> String {
         std::fs::read_to_string(self.place.path("stderr")).unwrap()
     }
 
@@ -105,12 +108,12 @@ impl Hosts {
     pub(crate) fn with_own_boots(mut self) -> Self {
         let folder = self.place.path("installed");
         std::fs::create_dir(&folder).unwrap();
-        std::os::unix::fs::symlink(crate::latput(), folder.join("latput")).unwrap();
+        std::os::unix::fs::symlink(crate::latput_path(), folder.join("latput")).unwrap();
         let config = std::fs::read_to_string(self.place.path("sshd_config")).unwrap();
         let path = format!("SetEnv PATH={}:/usr/sbin:/usr/bin:/sbin:/bin\n", folder.display());
         self.place.write("sshd_config", &(config + &path));
         self.end_sshds();
-        self.sshds = ["server", "client"].map(|host| self.boot(host)).into();
+        self.sshds = ["server", "client"].map(|host| self.boot_host(host)).into();
         Self::wait_for_sshds();
         self
     }
@@ -118,20 +121,20 @@ impl Hosts {
     /// The server's link is gone, then all that runs there; then it is up again with an interface and a boot id that
     /// are new.
     pub(crate) fn reboot_server(&mut self) {
-        ip(&["-n", "server", "link", "set", "eth0", "down"]);
+        run_ip(&["-n", "server", "link", "set", "eth0", "down"]);
         let pids = Command::new("ip").args(["netns", "pids", "server"]).output().unwrap();
         for pid in String::from_utf8(pids.stdout).unwrap().split_whitespace() {
-            crate::kill(pid.parse().unwrap());
+            crate::kill_pid(pid.parse().unwrap());
         }
         let _ended = self.sshds[0].wait();
-        ip(&["-n", "server", "link", "del", "eth0"]);
+        run_ip(&["-n", "server", "link", "del", "eth0"]);
         join_bridge("server", 1);
-        self.sshds[0] = self.boot("server");
+        self.sshds[0] = self.boot_host("server");
         Self::wait_for_sshds();
     }
 
     /// An sshd in a host that has just been switched on.
-    fn boot(&self, host: &str) -> Child {
+    fn boot_host(&self, host: &str) -> Child {
         static BOOTS: AtomicU32 = AtomicU32::new(0);
         let number = BOOTS.fetch_add(1, Ordering::Relaxed);
         let id = format!("00000000-0000-4000-8000-{number:012}\n");
@@ -161,7 +164,7 @@ impl Hosts {
 }
 
 /// Files that were brought to the hosts of this test and are still there.
-pub(crate) fn left() -> Vec<PathBuf> {
+pub(crate) fn leftover_files() -> Vec<PathBuf> {
     let folder = std::fs::read_dir("/proc/thread-self/root/dev/shm").unwrap();
     folder.map(|entry| entry.unwrap().path()).collect()
 }
@@ -175,7 +178,7 @@ pub(crate) fn queue_lengths() -> Vec<String> {
     ["server", "client"].iter().map(of).collect()
 }
 
-impl Drop for Hosts {
+impl Drop for SshHosts {
     fn drop(&mut self) {
         self.end_sshds();
     }
@@ -183,13 +186,13 @@ impl Drop for Hosts {
 
 /// Joins a host to the bridge by a new `eth0`.
 fn join_bridge(host: &str, number: u8) {
-    ip(&["link", "add", host, "type", "veth", "peer", "eth0", "netns", host]);
-    ip(&["link", "set", host, "master", "hub0", "up"]);
+    run_ip(&["link", "add", host, "type", "veth", "peer", "eth0", "netns", host]);
+    run_ip(&["link", "set", host, "master", "hub0", "up"]);
     // As a card keeps it over a reboot.
     let card = format!("02:00:00:00:09:{number:02}");
-    ip(&["-n", host, "link", "set", "eth0", "address", &card]);
-    ip(&["-n", host, "address", "add", &format!("198.18.9.{number}/24"), "dev", "eth0"]);
-    ip(&["-n", host, "link", "set", "eth0", "up"]);
+    run_ip(&["-n", host, "link", "set", "eth0", "address", &card]);
+    run_ip(&["-n", host, "address", "add", &format!("198.18.9.{number}/24"), "dev", "eth0"]);
+    run_ip(&["-n", host, "link", "set", "eth0", "up"]);
 }
 
 /// An sshd in a namespace, after the shell's `before`, with the configuration of [`make_keys`].
@@ -241,19 +244,19 @@ pub(crate) fn make_keys(place: &Place, addresses: &[&str]) {
 fn needs_static() -> bool {
     let is_missing = latput_vm::beside_program("latput").is_none();
     if is_missing {
-        crate::tell("skipped: needs a static latput (`cargo xtask vm`)");
+        crate::print_note("skipped: needs a static latput (`cargo xtask vm`)");
     }
     is_missing
 }
 
 /// An executable script.
-pub(crate) fn script(path: &Path, text: &str) {
+pub(crate) fn write_script(path: &Path, text: &str) {
     std::fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(path, mode).unwrap();
 }
 
 #[track_caller]
-pub(crate) fn ip(args: &[&str]) {
+pub(crate) fn run_ip(args: &[&str]) {
     run_program(&[&["ip"], args].concat());
 }

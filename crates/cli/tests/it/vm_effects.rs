@@ -6,7 +6,7 @@
 
 use latput_vm::{Guest, HOSTS};
 
-use crate::vm_knobs::{latput, latput_on, set, value_of};
+use crate::vm_knobs::{latput_on, latput_on_sut, set_knob, value_of};
 use crate::{Place, guest_turn};
 
 /// 3000 bytes let at most three packets out each 10 ms, 30000 bytes ten times as many.
@@ -39,8 +39,8 @@ fn fq_codel_and_bql_limit_bulk() {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     run_to_its_end(&place, "vm:e1000e");
-    assert_eq!(place.trials("kept.db"), TRIALS);
-    let report = place.report("kept.db");
+    assert_eq!(place.count_trials("kept.db"), TRIALS);
+    let report = place.report_json("kept.db");
     let best = |words: [&str; 2], metric: &str| least_and_most(&report, words, metric);
     let (small, large) = ("max=3000 ", "max=30000 ");
     for qdisc in ["pfifo_fast", "fq_codel"] {
@@ -52,7 +52,7 @@ fn fq_codel_and_bql_limit_bulk() {
     }
     let (behind, _) = best([small, "pfifo_fast"], "probe_ns_mean");
     let (_, beside) = best([small, "fq_codel"], "probe_ns_mean");
-    crate::tell(&format!(
+    crate::print_note(&format!(
         "ping beside bulk {:.1} ms behind pfifo_fast and {:.1} ms \
          beside fq_codel",
         behind / 1e6,
@@ -66,21 +66,23 @@ pub(crate) fn check_affinity(guest: &Guest) {
     let cpus = value_of(guest, "smp-affinity");
     for (cpu, other) in [("0", 1), ("1", 0), ("0", 1)] {
         let assignment = format!("smp-affinity={cpu}");
-        set(guest, &assignment);
+        set_knob(guest, &assignment);
         let interrupts = || {
-            let text = latput(guest, &["vm", "read", "/proc/interrupts"]).text();
+            let text = latput_on_sut(guest, &["vm", "read", "/proc/interrupts"]).stdout_text();
             per_cpu(&text, HOSTS[0].interface)
         };
         let before = interrupts();
-        assert!(latput(guest, &["vm", "probe"]).is_success());
+        assert!(latput_on_sut(guest, &["vm", "probe"]).is_success());
         let after = interrupts();
         let counted = [after[0] - before[0], after[1] - before[1]];
-        crate::tell(&format!("{assignment}: {counted:?} interrupts of its card on CPUs 0 and 1"));
+        crate::print_note(&format!(
+            "{assignment}: {counted:?} interrupts of its card on CPUs 0 and 1"
+        ));
         assert!(counted[1 - other] > 20, "{assignment}: {counted:?}");
         // One may be under way while the mask changes.
         assert!(counted[other] <= 1, "{assignment}: {counted:?}");
     }
-    set(guest, &format!("smp-affinity={cpus}"));
+    set_knob(guest, &format!("smp-affinity={cpus}"));
 }
 
 /// Runs the plan in guests. On a busy machine a guest may stand still for so long that a trial
@@ -91,7 +93,10 @@ fn run_to_its_end(place: &Place, testbed: &str) {
     let mut ran = run();
     for _ in 0..4 {
         if ran.code == Some(6) && ran.err.contains("run the same command again") {
-            crate::tell(&format!("going on after: {}", ran.err.lines().last().unwrap_or_default()));
+            crate::print_note(&format!(
+                "going on after: {}",
+                ran.err.lines().last().unwrap_or_default()
+            ));
             ran = run();
         }
     }
@@ -158,13 +163,13 @@ fn throttle_rate_is_set_by_driver_reload() {
     let place = Place::new();
     place.write("plan.toml", PARAMETERS);
     run_to_its_end(&place, "vm:e1000e");
-    assert_eq!(place.trials("kept.db"), TRIALS);
-    let report = place.report("kept.db");
+    assert_eq!(place.count_trials("kept.db"), TRIALS);
+    let report = place.report_json("kept.db");
     for mtu in ["mtu=1500", "mtu=1400"] {
         // The best of each: whatever else the machine does can only slow a trial down.
         let rate = |word| least_and_most(&report, [word, mtu], "transactions_per_s").1;
         let (free, throttled) = (rate("rate=0 "), rate("rate=100 "));
-        crate::tell(&format!(
+        crate::print_note(&format!(
             "{mtu}: {free:.0} transactions/s, {throttled:.0} at 100 interrupts/s"
         ));
         assert!(throttled <= 200.0, "{throttled} transactions/s at 100 interrupts/s");
@@ -176,7 +181,7 @@ fn throttle_rate_is_set_by_driver_reload() {
 pub(crate) fn check_loaded_with(guest: &Guest) {
     let shown = |host: usize, knob: &str| {
         let output = latput_on(guest, HOSTS[host], &["show", HOSTS[host].interface, "--json"]);
-        let shown: serde_json::Value = serde_json::from_str(&output.text()).unwrap();
+        let shown: serde_json::Value = serde_json::from_str(&output.stdout_text()).unwrap();
         let mut knobs = shown["knobs"].as_array().unwrap().iter();
         let found = knobs.find(|it| it["name"] == knob).unwrap();
         found["values"][0]["value"].clone()

@@ -5,13 +5,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use latput_experiment::protocol::{Answer, ControllerId, LinkReset, Open, Request, SCHEMA};
+use latput_experiment::protocol::{Answer, ControllerId, LinkReset, OpenRequest, Request, SCHEMA};
 use latput_knobs::{Setting, parse_assignment};
 use latput_trial::observation::Role;
 use latput_units::Nanos;
-use latput_vm::{Ended, Guest, GuestHost, GuestSpec, HOSTS, Line, Output, Said};
+use latput_vm::{
+    CommandEvent, CommandExit, CommandOutput, Guest, GuestCommand, GuestHost, GuestSpec, HOSTS,
+};
 
-use crate::{guest_turn, tell, vm_effects, wait_until};
+use crate::{guest_turn, print_note, vm_effects, wait_until};
 
 /// Kills of an agent, at points spread over the time that its writes take.
 const KILLS: u32 = 10;
@@ -60,13 +62,13 @@ fn guest_with_virtio_net_shows_every_knob() {
 fn check_in_one_guest(driver: &str, cases: &[Case]) {
     let Some(_turn) = guest_turn() else { return };
     let mut guest = start(driver);
-    let before = settings(&guest);
+    let before = read_settings(&guest);
     let mut failed = Vec::new();
     for (name, case) in cases {
-        tell(&format!("{driver}: {name}"));
+        print_note(&format!("{driver}: {name}"));
         let ran = catch_unwind(AssertUnwindSafe(|| {
             case(&guest);
-            wait_until("the guest to be as it was", || settings(&guest) == before);
+            wait_until("the guest to be as it was", || read_settings(&guest) == before);
         }));
         if ran.is_err() {
             failed.push(*name);
@@ -77,10 +79,10 @@ fn check_in_one_guest(driver: &str, cases: &[Case]) {
 }
 
 /// The knobs of both cards with their values; a reload of the driver numbers its NAPIs anew.
-fn settings(guest: &Guest) -> Vec<String> {
+fn read_settings(guest: &Guest) -> Vec<String> {
     let of = |host: GuestHost| {
         let shown = latput_on(guest, host, &["show", host.interface, "--json"]);
-        let document: serde_json::Value = serde_json::from_str(&shown.text()).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&shown.stdout_text()).unwrap();
         let knobs = document["knobs"].as_array().unwrap().iter();
         let text = |knob: &serde_json::Value| {
             let values = knob["values"].as_array().unwrap().iter();
@@ -95,31 +97,35 @@ fn settings(guest: &Guest) -> Vec<String> {
 /// Sets each knob that can be set to another value than it has. What the driver refuses must be
 /// refused with the kernel's words and change nothing.
 fn check_knobs(guest: &Guest) {
-    let before = show(guest);
+    let before = show_knobs(guest);
     let mut refused = BTreeMap::new();
     let mut set = Vec::new();
-    for (knob, value) in settable(&before) {
+    for (knob, value) in settable_knobs(&before) {
         for other in other_values(&value) {
             let assignment = format!("{knob}={other}");
-            let ran = latput(guest, &["set", HOSTS[0].interface, &assignment, ALLOW]);
+            let ran = latput_on_sut(guest, &["set", HOSTS[0].interface, &assignment, ALLOW]);
             if !ran.is_success() {
-                assert_eq!(show(guest), before, "{assignment} was refused and changed something");
+                assert_eq!(
+                    show_knobs(guest),
+                    before,
+                    "{assignment} was refused and changed something"
+                );
                 refused.insert(assignment, ran.error_text());
                 continue;
             }
-            let now = settable(&show(guest));
+            let now = settable_knobs(&show_knobs(guest));
             // `set` has read it back within the knob's rounding: `rps-flow-cnt=10` becomes 16.
             assert!(!now.contains(&(knob.clone(), value.clone())), "{assignment}: {now:?}");
             let back = format!("{knob}={value}");
-            let ran = latput(guest, &["set", HOSTS[0].interface, &back, ALLOW]);
+            let ran = latput_on_sut(guest, &["set", HOSTS[0].interface, &back, ALLOW]);
             assert!(ran.is_success(), "{back}: {}", ran.error_text());
             wait_until_back(guest, &before, &assignment);
             set.push(knob.clone());
             break;
         }
     }
-    let knobs: Vec<String> = settable(&before).into_iter().map(|(knob, _)| knob).collect();
-    tell(&format!("set and put back {set:?}; refused {refused:#?}"));
+    let knobs: Vec<String> = settable_knobs(&before).into_iter().map(|(knob, _)| knob).collect();
+    print_note(&format!("set and put back {set:?}; refused {refused:#?}"));
     assert!(set.len() * 2 > knobs.len(), "{set:?} of {knobs:?}; {refused:#?}");
     for (assignment, words) in refused {
         let name = assignment.split('=').next().unwrap();
@@ -128,45 +134,47 @@ fn check_knobs(guest: &Guest) {
 }
 
 fn check_kills(guest: &Guest) {
-    let before = show(guest);
+    let before = show_knobs(guest);
     let mut cut = 0;
     // An agent that nobody kills tells how long its writes take.
     let (mut agent, begun) = agent_that_sets(guest);
-    assert_eq!(answer(&mut agent), Answer::Set);
+    assert_eq!(read_answer(&mut agent), Answer::Set);
     let whole = begun.elapsed();
-    assert_ne!(show(guest), before);
+    assert_ne!(show_knobs(guest), before);
     drop(agent); // its stdin closes: it puts back what it set, in order
     wait_until_back(guest, &before, "the agent's end");
     for kill in 0..KILLS {
         let (mut agent, begun) = agent_that_sets(guest);
         thread::sleep((whole * kill / (KILLS - 1)).saturating_sub(begun.elapsed()));
         agent.kill().unwrap();
-        while !matches!(agent.receive().unwrap(), Said::Ended(Ended::Signal(9))) {}
-        let changed = show(guest) != before;
-        let restored = latput(guest, &["restore"]);
+        while !matches!(agent.receive_event().unwrap(), CommandEvent::Ended(CommandExit::Signal(9)))
+        {
+        }
+        let changed = show_knobs(guest) != before;
+        let restored = latput_on_sut(guest, &["restore"]);
         assert!(restored.is_success(), "{}", restored.error_text());
-        let said = restored.text();
-        assert_eq!(show(guest), before, "kill {kill}: {said}");
+        let said = restored.stdout_text();
+        assert_eq!(show_knobs(guest), before, "kill {kill}: {said}");
         cut += u32::from(changed && said.contains("put back"));
     }
-    tell(&format!("{cut} of {KILLS} kills left something to put back, over {whole:?}"));
+    print_note(&format!("{cut} of {KILLS} kills left something to put back, over {whole:?}"));
     assert!(cut > 0, "no kill met an agent between its writes");
 }
 
 fn check_link_reset(guest: &Guest) {
-    let before = show(guest);
+    let before = show_knobs(guest);
     let sut = HOSTS[0].interface;
-    let refused = latput(guest, &["set", sut, "rx-ring=512", "rps-cpus=0"]);
+    let refused = latput_on_sut(guest, &["set", sut, "rx-ring=512", "rps-cpus=0"]);
     assert!(
         refused.error_text().contains("rx-ring takes the link down"),
         "{}",
         refused.error_text()
     );
     assert!(refused.error_text().contains(ALLOW));
-    assert_eq!(show(guest), before);
+    assert_eq!(show_knobs(guest), before);
     let ring = value_of(guest, "rx-ring");
     for assignment in ["rx-ring=512", &format!("rx-ring={ring}")] {
-        let allowed = latput(guest, &["set", sut, assignment, ALLOW]);
+        let allowed = latput_on_sut(guest, &["set", sut, assignment, ALLOW]);
         assert!(allowed.is_success(), "{}", allowed.error_text());
     }
 }
@@ -174,9 +182,9 @@ fn check_link_reset(guest: &Guest) {
 fn check_rps(guest: &Guest) {
     let cpus = value_of(guest, "rps-cpus");
     let moved_without = packets_moved_to_cpu_0(guest);
-    set(guest, "rps-cpus=0");
+    set_knob(guest, "rps-cpus=0");
     let moved_with = packets_moved_to_cpu_0(guest);
-    set(guest, &format!("rps-cpus={cpus}"));
+    set_knob(guest, &format!("rps-cpus={cpus}"));
     // The probe sends 20 lone packets and a flood.
     assert!(moved_without == 0 && moved_with > 20, "{moved_without} and {moved_with}");
 }
@@ -184,13 +192,13 @@ fn check_rps(guest: &Guest) {
 /// Packets that CPU 0 was handed by another while the probe sends its own.
 fn packets_moved_to_cpu_0(guest: &Guest) -> u64 {
     let count = || {
-        let text = latput(guest, &["vm", "read", "/proc/net/softnet_stat"]).text();
+        let text = latput_on_sut(guest, &["vm", "read", "/proc/net/softnet_stat"]).stdout_text();
         // The tenth column, in hexadecimal: `received_rps` (`softnet_seq_show`, net/core/net-procfs.c).
         let word = text.lines().next().unwrap().split(' ').nth(9).unwrap().to_owned();
         u64::from_str_radix(&word, 16).unwrap()
     };
     let before = count();
-    assert!(latput(guest, &["vm", "probe"]).is_success());
+    assert!(latput_on_sut(guest, &["vm", "probe"]).is_success());
     count() - before
 }
 
@@ -202,21 +210,23 @@ pub(crate) fn start(driver: &str) -> Guest {
         thread::sleep(GUEST_MOST);
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         if String::from_utf8_lossy(&line).contains(&folder) {
-            crate::kill(pid);
+            crate::kill_pid(pid);
         }
     });
     guest
 }
 
 /// An agent that has just been told to set many knobs, and when.
-fn agent_that_sets(guest: &Guest) -> (Line, Instant) {
+fn agent_that_sets(guest: &Guest) -> (GuestCommand, Instant) {
     let sut = HOSTS[0];
     let words = [sut.exec_words(), vec!["latput".into(), "agent".into(), "--stdio".into()]];
-    let mut agent = Line::open(guest.folder(), &words.concat()).unwrap();
+    let mut agent = GuestCommand::open(guest.folder(), &words.concat()).unwrap();
     let mut ask = |request: &Request| {
-        agent.input(format!("{}\n", serde_json::to_string(request).unwrap()).as_bytes()).unwrap();
+        agent
+            .write_input(format!("{}\n", serde_json::to_string(request).unwrap()).as_bytes())
+            .unwrap();
     };
-    ask(&Request::Open(Open {
+    ask(&Request::Open(OpenRequest {
         schema: SCHEMA,
         version: "test".to_owned(),
         controller: ControllerId::of_this_process(),
@@ -230,7 +240,7 @@ fn agent_that_sets(guest: &Guest) -> (Line, Instant) {
         link_reset: LinkReset::Allowed,
         lease: Nanos::from_s(600),
     }));
-    assert!(matches!(answer(&mut agent), Answer::Opened(_)));
+    assert!(matches!(read_answer(&mut agent), Answer::Opened(_)));
     let mut setting = Setting::new();
     for assignment in [
         "mtu=1400",
@@ -247,16 +257,16 @@ fn agent_that_sets(guest: &Guest) -> (Line, Instant) {
     }
     let begun = Instant::now();
     let line = format!("{}\n", serde_json::to_string(&Request::Set { setting }).unwrap());
-    agent.input(line.as_bytes()).unwrap();
+    agent.write_input(line.as_bytes()).unwrap();
     (agent, begun)
 }
 
 #[track_caller]
-fn answer(agent: &mut Line) -> Answer {
+fn read_answer(agent: &mut GuestCommand) -> Answer {
     let mut line = Vec::new();
     while line.last() != Some(&b'\n') {
-        match agent.receive().unwrap() {
-            Said::Output(bytes) => line.extend(bytes),
+        match agent.receive_event().unwrap() {
+            CommandEvent::Output(bytes) => line.extend(bytes),
             other => panic!("{other:?}"),
         }
     }
@@ -268,7 +278,7 @@ fn wait_until_back(guest: &Guest, before: &str, after: &str) {
     // A card that was reset tells its flow control again once its link is up.
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        let now = show(guest);
+        let now = show_knobs(guest);
         if now == before {
             return;
         }
@@ -282,29 +292,29 @@ fn wait_until_back(guest: &Guest, before: &str, after: &str) {
 /// Output of `latput show` on the knobs of the system under test, byte for byte. (The facts beside them have the CPU
 /// that the kernel delivers an interrupt to at the moment, which is no setting.)
 #[track_caller]
-fn show(guest: &Guest) -> String {
-    let shown = latput(guest, &["show", HOSTS[0].interface, "--json"]);
+fn show_knobs(guest: &Guest) -> String {
+    let shown = latput_on_sut(guest, &["show", HOSTS[0].interface, "--json"]);
     assert!(shown.is_success(), "{}", shown.error_text());
-    let document: serde_json::Value = serde_json::from_str(&shown.text()).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&shown.stdout_text()).unwrap();
     serde_json::to_string_pretty(&serde_json::json!({ "knobs": document["knobs"] })).unwrap()
 }
 
 /// Sets a knob of the system under test.
 #[track_caller]
-pub(crate) fn set(guest: &Guest, assignment: &str) {
-    let set = latput(guest, &["set", HOSTS[0].interface, assignment]);
+pub(crate) fn set_knob(guest: &Guest, assignment: &str) {
+    let set = latput_on_sut(guest, &["set", HOSTS[0].interface, assignment]);
     assert!(set.is_success(), "{assignment}: {}", set.error_text());
 }
 
 /// The one value of a knob of the system under test.
 #[track_caller]
 pub(crate) fn value_of(guest: &Guest, knob: &str) -> String {
-    let values = settable(&show(guest));
+    let values = settable_knobs(&show_knobs(guest));
     values.into_iter().find(|(name, _)| name == knob).unwrap().1
 }
 
 /// Knobs that can be set and have one value, with it.
-fn settable(shown: &str) -> Vec<(String, String)> {
+fn settable_knobs(shown: &str) -> Vec<(String, String)> {
     let document: serde_json::Value = serde_json::from_str(shown).unwrap();
     let knobs = document["knobs"].as_array().unwrap();
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
@@ -340,13 +350,13 @@ fn other_values(value: &str) -> Vec<String> {
 }
 
 /// On the system under test.
-pub(crate) fn latput(guest: &Guest, arguments: &[&str]) -> Output {
+pub(crate) fn latput_on_sut(guest: &Guest, arguments: &[&str]) -> CommandOutput {
     latput_on(guest, HOSTS[0], arguments)
 }
 
-pub(crate) fn latput_on(guest: &Guest, host: GuestHost, arguments: &[&str]) -> Output {
+pub(crate) fn latput_on(guest: &Guest, host: GuestHost, arguments: &[&str]) -> CommandOutput {
     let words = arguments.iter().map(|&word| word.to_owned());
     let words = host.exec_words().into_iter().chain(["latput".to_owned()]).chain(words);
     let words: Vec<String> = words.collect();
-    Line::open(guest.folder(), &words).unwrap().output().unwrap()
+    GuestCommand::open(guest.folder(), &words).unwrap().collect_output().unwrap()
 }

@@ -4,11 +4,11 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use latput_vm::{Guest, HOSTS, Line, Said};
+use latput_vm::{CommandEvent, Guest, GuestCommand, HOSTS};
 use serde_json::Value;
 
-use crate::vm_knobs::{latput, start};
-use crate::{Place, guest_turn, tell, wait_until};
+use crate::vm_knobs::{latput_on_sut, start};
+use crate::{Place, guest_turn, print_note, wait_until};
 
 /// QEMU's cards wait at least 128 us between two interrupts, so that only longer delays have an effect.
 const MOST: &str = "4ms";
@@ -22,7 +22,7 @@ const LEAST_PPS: f64 = 30.0;
 
 /// Figures of a phase.
 #[derive(Clone, Copy, Debug)]
-struct Phase {
+struct PhaseFigures {
     delay_ns: u64,
     packets_per_s: f64,
     interrupts_per_s: f64,
@@ -39,42 +39,45 @@ fn interrupts_move_the_right_way_in_each_phase() {
     let Some(_turn) = guest_turn() else { return };
     let place = Place::new();
     let guest = start("e1000e");
-    place.write("guest.toml", &testbed(&guest));
-    let before = coalescing(&guest);
+    place.write("guest.toml", &testbed_toml(&guest));
+    let before = read_coalescing(&guest);
     let mut wrong = Vec::new();
     while wrong.len() < ATTEMPTS {
-        let found = phases(&place, &guest);
-        assert!(latput(&guest, &["restore"]).is_success());
-        assert_eq!(coalescing(&guest), before);
+        let found = run_phases(&place, &guest);
+        assert!(latput_on_sut(&guest, &["restore"]).is_success());
+        assert_eq!(read_coalescing(&guest), before);
         let Err(error) = found else { return };
-        tell(&error);
+        print_note(&error);
         wrong.push(error);
     }
     panic!("{}", wrong.join("\n\n"));
 }
 
 /// One daemon through all phases; what moved the wrong way, with its log.
-fn phases(place: &Place, guest: &Guest) -> Result<(), String> {
+fn run_phases(place: &Place, guest: &Guest) -> Result<(), String> {
     let words = ["latput", "moderate", "eth0", "--goal", "save-cpu", "--max-delay", MOST];
     let words = HOSTS[0].exec_words().into_iter().chain(words.map(str::to_owned));
-    let mut daemon = Line::open(guest.folder(), &words.collect::<Vec<_>>()).unwrap();
-    wait_until("the daemon", || status(guest).is_some_and(|status| status["state"] == "holding"));
-    let requests = phase(place, guest, &["tcp_rr"]);
-    let bulk = phase(place, guest, &["udp_stream", "rate=24Mbps"]);
-    let both = phase(place, guest, &["udp_stream", "rate=24Mbps", "probe_hz=50"]);
+    let mut daemon = GuestCommand::open(guest.folder(), &words.collect::<Vec<_>>()).unwrap();
+    wait_until("the daemon", || {
+        read_status(guest).is_some_and(|status| status["state"] == "holding")
+    });
+    let requests = run_phase(place, guest, &["tcp_rr"]);
+    let bulk = run_phase(place, guest, &["udp_stream", "rate=24Mbps"]);
+    let both = run_phase(place, guest, &["udp_stream", "rate=24Mbps", "probe_hz=50"]);
     wait_until("idle", || {
-        let status = status(guest);
+        let status = read_status(guest);
         status.is_some_and(|it| it["delay_ns"] == 0 && it["rx_pps"].as_f64() < Some(LEAST_PPS))
     });
-    let idle = look(guest);
-    let again = phase(place, guest, &["tcp_rr"]);
+    let idle = read_phase(guest);
+    let again = run_phase(place, guest, &["tcp_rr"]);
     daemon.kill().unwrap();
     let log = all_said(&mut daemon);
     let phases =
         [("rr", requests), ("bulk", bulk), ("both", both), ("idle", idle), ("rr again", again)];
     for (name, phase) in phases {
-        let Phase { delay_ns, packets_per_s, interrupts_per_s, interrupts_per_packet } = phase;
-        tell(&format!(
+        let PhaseFigures { delay_ns, packets_per_s, interrupts_per_s, interrupts_per_packet } =
+            phase;
+        print_note(&format!(
             "{name}: a delay of {} us, {packets_per_s:.0} packets/s, {interrupts_per_s:.0} interrupts/s, \
              {interrupts_per_packet:.2} for each packet",
             delay_ns / 1000
@@ -99,19 +102,19 @@ fn phases(place: &Place, guest: &Guest) -> Result<(), String> {
 }
 
 /// The log of a daemon that ends.
-fn all_said(daemon: &mut Line) -> String {
+fn all_said(daemon: &mut GuestCommand) -> String {
     let mut log = Vec::new();
     loop {
-        match daemon.receive().unwrap() {
-            Said::Output(bytes) | Said::Errors(bytes) => log.extend(bytes),
-            Said::Ended(_) => return String::from_utf8_lossy(&log).into_owned(),
+        match daemon.receive_event().unwrap() {
+            CommandEvent::Output(bytes) | CommandEvent::Errors(bytes) => log.extend(bytes),
+            CommandEvent::Ended(_) => return String::from_utf8_lossy(&log).into_owned(),
         }
     }
 }
 
 /// The guest's two hosts, reached through its lines.
-fn testbed(guest: &Guest) -> String {
-    let binary = crate::latput();
+fn testbed_toml(guest: &Guest) -> String {
+    let binary = crate::latput_path();
     let hosts = HOSTS.map(|host| {
         let folder = guest.folder().display().to_string();
         let words = [binary, "vm", "attach", &folder, "--"].map(str::to_owned);
@@ -126,7 +129,7 @@ fn testbed(guest: &Guest) -> String {
 
 /// Runs a load beside the daemon; what its status says after a while, by the median delay.
 #[track_caller]
-fn phase(place: &Place, guest: &Guest, workload: &[&str]) -> Phase {
+fn run_phase(place: &Place, guest: &Guest, workload: &[&str]) -> PhaseFigures {
     let words = ["measure", "guest.toml", "--repetitions", "1..1", "--duration", "90s"];
     let words: Vec<&str> =
         words.into_iter().chain(["--workload"]).chain(workload.iter().copied()).collect();
@@ -137,14 +140,14 @@ fn phase(place: &Place, guest: &Guest, workload: &[&str]) -> Phase {
             "{}",
             std::fs::read_to_string(place.path("stderr")).unwrap()
         );
-        status(guest).is_some_and(|status| status["rx_pps"].as_f64() > Some(LEAST_PPS))
+        read_status(guest).is_some_and(|status| status["rx_pps"].as_f64() > Some(LEAST_PPS))
     });
     thread::sleep(LOAD_SETTLES);
-    let mut looks: Vec<Phase> = Vec::new();
+    let mut looks: Vec<PhaseFigures> = Vec::new();
     while looks.len() < LOOKS {
         let said = std::fs::read_to_string(place.path("stderr")).unwrap();
         assert!(load.try_wait().unwrap().is_none(), "{workload:?}: {said}");
-        looks.extend(Some(look(guest)).filter(|look| look.packets_per_s > LEAST_PPS));
+        looks.extend(Some(read_phase(guest)).filter(|look| look.packets_per_s > LEAST_PPS));
         thread::sleep(Duration::from_millis(200));
     }
     Command::new("kill").args(["-TERM", &load.id().to_string()]).status().unwrap();
@@ -153,17 +156,17 @@ fn phase(place: &Place, guest: &Guest, workload: &[&str]) -> Phase {
     looks[looks.len() / 2]
 }
 
-fn look(guest: &Guest) -> Phase {
+fn read_phase(guest: &Guest) -> PhaseFigures {
     // On a busy machine the daemon may answer late.
     let mut found = None;
     wait_until("the status", || {
-        found = status(guest);
+        found = read_status(guest);
         found.is_some()
     });
     let status = found.unwrap();
     let interrupts_per_s = status["interrupts_per_s"].as_f64().unwrap();
     let packets_per_s = status["rx_pps"].as_f64().unwrap() + status["tx_pps"].as_f64().unwrap();
-    Phase {
+    PhaseFigures {
         delay_ns: status["delay_ns"].as_u64().unwrap(),
         packets_per_s,
         interrupts_per_s,
@@ -171,12 +174,12 @@ fn look(guest: &Guest) -> Phase {
     }
 }
 
-fn status(guest: &Guest) -> Option<Value> {
-    let answer = latput(guest, &["moderate", "eth0", "--status", "--json"]);
-    answer.is_success().then(|| serde_json::from_str(&answer.text()).unwrap())
+fn read_status(guest: &Guest) -> Option<Value> {
+    let answer = latput_on_sut(guest, &["moderate", "eth0", "--status", "--json"]);
+    answer.is_success().then(|| serde_json::from_str(&answer.stdout_text()).unwrap())
 }
 
-fn coalescing(guest: &Guest) -> Value {
-    let text = latput(guest, &["show", "eth0", "rx-usecs", "--json"]).text();
+fn read_coalescing(guest: &Guest) -> Value {
+    let text = latput_on_sut(guest, &["show", "eth0", "rx-usecs", "--json"]).stdout_text();
     serde_json::from_str::<Value>(&text).unwrap()["knobs"].take()
 }

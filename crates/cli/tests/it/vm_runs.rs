@@ -10,8 +10,8 @@ use std::time::Duration;
 use latput_testkit::needs_root;
 
 use crate::{
-    Place, assert_no_capability, broker_of, children_of, guest_turn, interrupt, is_gone, kill,
-    status_of, wait_until,
+    Place, assert_no_capability, broker_of, children_of, guest_turn, interrupt_pid, is_gone,
+    kill_pid, status_of, wait_until,
 };
 
 const PLAN: &str = r#"
@@ -48,10 +48,10 @@ fn virtio_plan_counts_polls_and_interrupts() {
 #[track_caller]
 fn check_driver(testbed: &str) {
     let Some(_turn) = guest_turn() else { return };
-    let place = place(PLAN);
+    let place = place_with_plan(PLAN);
     let ran = place.run(&["run", "plan.toml", "--on", testbed, "-o", "kept.db"]);
     ran.expect(0, &[testbed, "emulated"]);
-    let report = place.report("kept.db");
+    let report = place.report_json("kept.db");
     let notes = report["notes"].to_string();
     assert!(notes.contains("lone packets made") && notes.contains("a flood of"), "{notes}");
     let runs = report["runs"].as_array().unwrap();
@@ -75,34 +75,34 @@ fn check_driver(testbed: &str) {
 #[test]
 fn guest_power_cut_loses_no_trial() {
     let Some(_turn) = guest_turn() else { return };
-    let place = place(&PLAN.replace("{ min = 2, max = 2 }", "{ min = 6, max = 6 }"));
+    let place = place_with_plan(&PLAN.replace("{ min = 2, max = 2 }", "{ min = 6, max = 6 }"));
     let run = ["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"];
     let mut child = place.start(&run);
-    wait_until("some trials", || has_ended(&mut child) || place.trials("kept.db") >= 3);
-    order(&child, r#"{"execute":"system_reset"}"#);
+    wait_until("some trials", || has_ended(&mut child) || place.count_trials("kept.db") >= 3);
+    send_order(&child, r#"{"execute":"system_reset"}"#);
     let code = child.wait().unwrap().code();
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     assert_eq!(code, Some(6), "{said}");
     assert!(said.contains("the guest ended") && said.contains("latput: ready"), "{said}");
-    let kept = place.trials("kept.db");
+    let kept = place.count_trials("kept.db");
     assert!((3..12).contains(&kept), "{kept}");
-    let before = place.report("kept.db");
+    let before = place.report_json("kept.db");
     place.run(&run).expect(0, &[&format!("resuming run 1: {kept} of 12 trials are done")]);
-    let after = place.report("kept.db");
+    let after = place.report_json("kept.db");
     let kept = before["runs"].as_array().unwrap();
     assert_eq!(kept.as_slice(), &after["runs"].as_array().unwrap()[..kept.len()]);
-    assert_eq!(place.trials("kept.db"), 12);
+    assert_eq!(place.count_trials("kept.db"), 12);
 }
 
 #[test]
 fn guest_ends_with_its_latput() {
     let Some(_turn) = guest_turn() else { return };
-    let place = place(PLAN);
+    let place = place_with_plan(PLAN);
     let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
-    wait_until("a trial", || has_ended(&mut child) || place.trials("kept.db") >= 1);
+    wait_until("a trial", || has_ended(&mut child) || place.count_trials("kept.db") >= 1);
     assert!(!has_ended(&mut child), "{:?}", std::fs::read_to_string(place.path("stderr")));
     let qemu = qemu_of(&child);
-    kill(child.id());
+    kill_pid(child.id());
     child.wait().unwrap();
     wait_until("the guest to end", || !PathBuf::from(format!("/proc/{qemu}/exe")).exists());
 }
@@ -113,9 +113,9 @@ fn guest_reader_and_emulator_are_unprivileged() {
     if needs_root() {
         return;
     }
-    let place = place(&PLAN.replace("{ min = 2, max = 2 }", "{ min = 40, max = 40 }"));
+    let place = place_with_plan(&PLAN.replace("{ min = 2, max = 2 }", "{ min = 40, max = 40 }"));
     let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
-    wait_until("a trial", || has_ended(&mut child) || place.trials("kept.db") >= 1);
+    wait_until("a trial", || has_ended(&mut child) || place.count_trials("kept.db") >= 1);
     assert!(!has_ended(&mut child), "{:?}", std::fs::read_to_string(place.path("stderr")));
     let broker = broker_of(child.id()).expect("it has rights");
     let qemu = qemu_of(&child);
@@ -126,7 +126,7 @@ fn guest_reader_and_emulator_are_unprivileged() {
         let users = status_of(*pid, "Uid:");
         assert!(!users.split(' ').take(3).any(|user| user == "0"), "{users}");
     }
-    interrupt(child.id());
+    interrupt_pid(child.id());
     assert_eq!(child.wait().unwrap().code(), Some(6));
     wait_until("the guest to end", || [qemu, broker].iter().chain(&lines).all(|pid| is_gone(*pid)));
     assert!(!guest_folder_of(broker).exists());
@@ -139,7 +139,7 @@ fn guest_reader_and_emulator_are_unprivileged() {
     });
     let broker = broker_of(child.id()).expect("it has rights");
     assert_no_capability(child.id());
-    kill(child.id());
+    kill_pid(child.id());
     child.wait().unwrap();
     wait_until("the guest to end", || is_gone(broker) && !guest_folder_of(broker).exists());
 }
@@ -147,28 +147,28 @@ fn guest_reader_and_emulator_are_unprivileged() {
 #[test]
 fn pulled_cable_is_survived() {
     let Some(_turn) = guest_turn() else { return };
-    let place = place(&PLAN.replace("\"2s\"", "\"3s\""));
+    let place = place_with_plan(&PLAN.replace("\"2s\"", "\"3s\""));
     let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
-    wait_until("a trial", || has_ended(&mut child) || place.trials("kept.db") >= 1);
+    wait_until("a trial", || has_ended(&mut child) || place.count_trials("kept.db") >= 1);
     thread::sleep(Duration::from_millis(500));
     let link =
         |up: bool| format!(r#"{{"execute":"set_link","arguments":{{"name":"sut","up":{up}}}}}"#);
-    order(&child, &link(false));
+    send_order(&child, &link(false));
     thread::sleep(Duration::from_millis(300));
-    order(&child, &link(true));
+    send_order(&child, &link(true));
     let code = child.wait().unwrap().code();
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     assert_eq!(code, Some(0), "{said}");
-    assert_eq!(place.trials("kept.db"), TRIALS);
+    assert_eq!(place.count_trials("kept.db"), TRIALS);
 }
 
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn clock_step_marks_trial_without_shift() {
     let Some(_turn) = guest_turn() else { return };
-    let place = place(&PLAN.replace("\"2s\"", "\"4s\""));
+    let place = place_with_plan(&PLAN.replace("\"2s\"", "\"4s\""));
     let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
-    wait_until("a trial", || has_ended(&mut child) || place.trials("kept.db") >= 1);
+    wait_until("a trial", || has_ended(&mut child) || place.count_trials("kept.db") >= 1);
     let folder = guest_folder(&child).display().to_string();
     let step = ["vm", "attach", &folder, "--", latput_vm::PROGRAM, "vm", "step-clock", "-3600"];
     // Again and again: it must meet the window of some trial.
@@ -180,15 +180,15 @@ fn clock_step_marks_trial_without_shift() {
     let code = child.wait().unwrap().code();
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     assert_eq!(code, Some(0), "{said}");
-    assert_eq!(place.trials("kept.db"), TRIALS);
-    let report = place.report("kept.db");
+    assert_eq!(place.count_trials("kept.db"), TRIALS);
+    let report = place.report_json("kept.db");
     let runs = report["runs"].as_array().unwrap();
     let marked = |run: &&serde_json::Value| {
         let failed = run["checks_failed"].to_string();
         failed.contains("wall-clock-step") && failed.contains("set back by")
     };
     let marked = runs.iter().filter(marked).count();
-    crate::tell(&format!("{steps} steps back marked {marked} of {TRIALS} trials"));
+    crate::print_note(&format!("{steps} steps back marked {marked} of {TRIALS} trials"));
     assert!(marked > 0, "{runs:#?}");
     for run in runs {
         for host in run["hosts"].as_array().unwrap() {
@@ -200,10 +200,10 @@ fn clock_step_marks_trial_without_shift() {
 
 #[test]
 fn missing_guest_parts_are_named() {
-    let place = place(PLAN);
+    let place = place_with_plan(PLAN);
     let run = |testbed: &str, name: &str, value: &str| {
         let words = ["run", "plan.toml", "--on", testbed, "-o", "kept.db"];
-        crate::Ran::from(place.command(&words).env(name, value).output().unwrap())
+        crate::CommandOutput::from(place.latput_command(&words).env(name, value).output().unwrap())
     };
     run("vm:igb", "PATH", "/usr/bin").expect(2, &["vm:igb", "e1000e, e1000, virtio-net"]);
     run("vm:e1000e", "PATH", "/nowhere").expect(1, &["qemu-system-x86_64", "install QEMU"]);
@@ -214,7 +214,7 @@ fn missing_guest_parts_are_named() {
     let dynamic = env!("CARGO_BIN_EXE_latput");
     run("vm", "LATPUT_VM_BINARY", dynamic).expect(1, &["not static", "cargo xtask vm"]);
     run("vm", "LATPUT_VM_BINARY", "/nowhere").expect(1, &["/nowhere", "No such file"]);
-    assert!(!place.path("kept.db").exists() || place.trials("kept.db") == 0);
+    assert!(!place.path("kept.db").exists() || place.count_trials("kept.db") == 0);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn guest_init_refuses_to_run_elsewhere() {
         .expect(2, &["`lab` is not a guest", "vm:e1000e"]);
 }
 
-fn place(plan: &str) -> Place {
+fn place_with_plan(plan: &str) -> Place {
     let place = Place::new();
     place.write("plan.toml", plan);
     place
@@ -261,7 +261,7 @@ fn guest_folder_of(holder: u32) -> PathBuf {
 
 /// Gives QEMU's monitor an order.
 #[track_caller]
-fn order(child: &Child, order: &str) {
+fn send_order(child: &Child, order: &str) {
     let mut stream = UnixStream::connect(guest_folder(child).join("qemu/orders")).unwrap();
     let mut answers = BufReader::new(stream.try_clone().unwrap()).lines();
     answers.next().unwrap().unwrap();

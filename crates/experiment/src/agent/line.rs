@@ -45,7 +45,7 @@ impl fmt::Display for LineEnd {
 }
 
 /// A queued message.
-enum Outgoing {
+enum OutgoingAnswer {
     Line(Vec<u8>),
     /// The last message, and a channel that tells when it is written.
     Last(Vec<u8>, Sender<()>),
@@ -54,7 +54,7 @@ enum Outgoing {
 /// The agent's end of the control line.
 pub(super) struct ControllerLine {
     requests: Receiver<Result<Request, LineError>>,
-    answers: Sender<Outgoing>,
+    answers: Sender<OutgoingAnswer>,
     lease: Lease,
     stop: Stop,
     /// Whether the window of the last `go` is to end.
@@ -73,7 +73,7 @@ impl ControllerLine {
         let lease = Lease::new();
         let ends_window = Arc::new(AtomicBool::new(false));
         thread::spawn(move || write(output, &to_write));
-        let reader = Reader {
+        let reader = RequestReader {
             ends_window: Arc::clone(&ends_window),
             to: request_to.clone(),
             answers: answers.clone(),
@@ -83,7 +83,7 @@ impl ControllerLine {
         thread::spawn(move || reader.read(input));
         let (waited, stopped) = (lease.clone(), stop.clone());
         thread::spawn(move || {
-            if let Some(length) = waited.outlived() {
+            if let Some(length) = waited.wait_for_expiry() {
                 let _ended_already = request_to.send(Err(LineError::Silent(length)));
                 stopped.raise();
             }
@@ -119,35 +119,36 @@ impl ControllerLine {
     }
 
     /// Queues an answer. The reading thread notices a controller that is gone.
-    pub(super) fn send(&self, answer: &Answer) {
-        let _gone = self.answers.send(Outgoing::Line(protocol::line(answer)));
+    pub(super) fn send_answer(&self, answer: &Answer) {
+        let _gone = self.answers.send(OutgoingAnswer::Line(protocol::encode_line(answer)));
     }
 
     /// Sends the last answer, and waits up to a second until it is written.
-    pub(super) fn end(&self, answer: &Answer) {
+    pub(super) fn send_last_answer(&self, answer: &Answer) {
         let (left, has_left) = mpsc::channel();
-        if self.answers.send(Outgoing::Last(protocol::line(answer), left)).is_ok() {
+        if self.answers.send(OutgoingAnswer::Last(protocol::encode_line(answer), left)).is_ok() {
             let _gone_or_stopped = has_left.recv_timeout(LAST_WORD_WITHIN);
         }
     }
 }
 
-struct Reader {
+struct RequestReader {
     to: Sender<Result<Request, LineError>>,
-    answers: Sender<Outgoing>,
+    answers: Sender<OutgoingAnswer>,
     lease: Lease,
     stop: Stop,
     ends_window: Arc<AtomicBool>,
 }
 
-impl Reader {
+impl RequestReader {
     fn read(self, input: impl Read) {
         let mut input = BufReader::new(input);
         loop {
             let request = protocol::read_line::<Request>(&mut input);
-            self.lease.hear();
+            self.lease.renew();
             if matches!(request, Ok(Request::Ping)) {
-                let _gone = self.answers.send(Outgoing::Line(protocol::line(&Answer::Alive)));
+                let _gone =
+                    self.answers.send(OutgoingAnswer::Line(protocol::encode_line(&Answer::Alive)));
                 continue;
             }
             match request {
@@ -161,7 +162,7 @@ impl Reader {
             let is_broken = request.is_err();
             let is_last = is_broken || matches!(request, Ok(Request::Close));
             if is_last {
-                self.lease.end();
+                self.lease.end_lease();
             }
             let is_gone = self.to.send(request).is_err();
             if is_broken {
@@ -174,11 +175,11 @@ impl Reader {
     }
 }
 
-fn write(mut output: impl Write, to_write: &Receiver<Outgoing>) {
+fn write(mut output: impl Write, to_write: &Receiver<OutgoingAnswer>) {
     for outgoing in to_write {
         let (line, is_last) = match outgoing {
-            Outgoing::Line(line) => (line, None),
-            Outgoing::Last(line, left) => (line, Some(left)),
+            OutgoingAnswer::Line(line) => (line, None),
+            OutgoingAnswer::Last(line, left) => (line, Some(left)),
         };
         if output.write_all(&line).and_then(|()| output.flush()).is_err() || is_last.is_some() {
             break;
@@ -202,12 +203,12 @@ mod tests {
         line.set_lease(Nanos::from_ms(400));
         for _ in 0..100 {
             let left = vec!["x".repeat(10_000)];
-            line.send(&Answer::Closed { why: String::new(), left });
+            line.send_answer(&Answer::Closed { why: String::new(), left });
         }
         assert!(matches!(line.next(), Err(LineEnd::Line(LineError::Silent(_)))));
         wait_until(|| stop.is_raised());
         let begun = Instant::now();
-        line.end(&Answer::Alive);
+        line.send_last_answer(&Answer::Alive);
         assert!(begun.elapsed() < 10 * LAST_WORD_WITHIN);
         drop(controller);
     }

@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use latput_formats::prometheus::{Growth, Scrape};
+use latput_formats::prometheus::{Scrape, ScrapeGrowth};
 use latput_load::Stop;
 use latput_trial::Metric;
 use latput_trial::live::Endpoint;
 use latput_trial::metric::CustomMetric;
 use latput_units::Nanos;
 
-pub(super) use self::application::Application;
-use super::{Prepared, Service};
-use crate::live::{Broken, LiveBlock, LiveSeen, Span, TICK, TimedFigure, put_at};
-use crate::protocol::{Answer, Failure, failed};
+pub(super) use self::application::ApplicationScraper;
+use super::{AgentService, PreparedTraffic};
+use crate::live::{BlockSpan, GuardBreach, LiveBlock, LiveSeen, TICK, TimedFigure, put_at};
+use crate::protocol::{Answer, Failure, make_failure};
 
 /// Interval at which the endpoint is asked,
 const ASK_EVERY: Nanos = Nanos::from_ms(200);
@@ -33,16 +33,16 @@ const LOOK_EVERY: Nanos = Nanos::from_ms(20);
 /// Figures of an endpoint, and their time.
 type Told = (Nanos, Scrape);
 
-impl Service<'_> {
+impl AgentService<'_> {
     /// Runs a block.
-    pub(super) fn live(&mut self, block: LiveBlock) -> Result<Answer, Failure> {
-        self.prepared = Prepared::default();
+    pub(super) fn run_live_block(&mut self, block: LiveBlock) -> Result<Answer, Failure> {
+        self.prepared = PreparedTraffic::default();
         let Some(endpoint) = block.watch.endpoint.clone() else {
-            let seen = self.keeper.live(block, &|| false)?;
+            let seen = self.keeper.run_live_block(block, &|| false)?;
             return Ok(Answer::Lived(Box::new(seen)));
         };
-        self.application.open(&endpoint, block.told_on.as_ref()).map_err(failed)?;
-        let asking = Asking {
+        self.application.open(&endpoint, block.told_on.as_ref()).map_err(make_failure)?;
+        let asking = EndpointPoller {
             endpoint: &endpoint,
             application: &self.application,
             block: &block,
@@ -52,19 +52,19 @@ impl Service<'_> {
         let (heard, seen) = thread::scope(|scope| {
             let heard = scope.spawn(|| asking.run(self.stop));
             let is_over = || asking.ends_slice.load(Ordering::Relaxed);
-            let seen = self.keeper.live(block.clone(), &is_over);
+            let seen = self.keeper.run_live_block(block.clone(), &is_over);
             asking.is_over.store(true, Ordering::Relaxed);
-            let heard = heard.join().map_err(|_| failed("the endpoint's thread panicked"));
+            let heard = heard.join().map_err(|_| make_failure("the endpoint's thread panicked"));
             (heard, seen)
         });
-        Ok(Answer::Lived(Box::new(asking.joined(heard?, seen?))))
+        Ok(Answer::Lived(Box::new(asking.merge_samples(heard?, seen?))))
     }
 }
 
 /// The endpoint of a block.
-struct Asking<'a> {
+struct EndpointPoller<'a> {
     endpoint: &'a Endpoint,
-    application: &'a Application,
+    application: &'a ApplicationScraper,
     block: &'a LiveBlock,
     is_over: AtomicBool,
     ends_slice: AtomicBool,
@@ -72,7 +72,7 @@ struct Asking<'a> {
 
 /// Figures of the endpoint in a block.
 #[derive(Default)]
-struct Heard {
+struct EndpointSamples {
     /// In the spans before, in and after the slice.
     told: [Vec<Told>; 3],
     notes: Vec<String>,
@@ -83,10 +83,10 @@ struct Heard {
     is_silent_today: bool,
 }
 
-impl Asking<'_> {
+impl EndpointPoller<'_> {
     /// Asks at the start of each span, at its end and in between.
-    fn run(&self, stop: &Stop) -> Heard {
-        let mut heard = Heard::default();
+    fn run(&self, stop: &Stop) -> EndpointSamples {
+        let mut heard = EndpointSamples::default();
         let mut missing = 0;
         for (idx, span) in self.block.spans().into_iter().enumerate() {
             let mut at = span.from;
@@ -95,7 +95,7 @@ impl Asking<'_> {
                     return heard;
                 }
                 let begun = latput_load::now();
-                match self.application.scrape(self.endpoint, ANSWER_WITHIN) {
+                match self.application.scrape_endpoint(self.endpoint, ANSWER_WITHIN) {
                     Ok((at, scrape)) => {
                         missing = 0;
                         let answered = latput_load::now();
@@ -108,7 +108,7 @@ impl Asking<'_> {
                     }
                     Err(why) => {
                         missing += 1;
-                        heard.note(format!("endpoint {}: {why}", self.endpoint.at));
+                        heard.add_note(format!("endpoint {}: {why}", self.endpoint.at));
                     }
                 }
                 if idx == 1 && !self.block.setting.is_empty() {
@@ -140,19 +140,19 @@ impl Asking<'_> {
     }
 
     /// Judges the guards on the application's figures, as far as the slice has gone.
-    fn judge_slice(&self, heard: &mut Heard, span: Span, missing: u32) {
+    fn judge_slice(&self, heard: &mut EndpointSamples, span: BlockSpan, missing: u32) {
         if self.ends_slice.load(Ordering::Relaxed) || !self.has_guards() {
             return;
         }
-        let todays = self.growth(&[&heard.told[0]]);
-        let so_far = self.growth(&[&heard.told[1]]);
+        let todays = self.compute_figures(&[&heard.told[0]]);
+        let so_far = self.compute_figures(&[&heard.told[1]]);
         if missing >= MOST_MISSING {
             heard.ended =
                 Some("the endpoint does not answer, and a guard needs its figures".to_owned());
         }
         let at = heard.told[1].last().map_or(span.from, |told| told.0);
-        let tick = tick(span, at);
-        for (idx, metric) in self.guarded() {
+        let tick = compute_tick_index(span, at);
+        for (idx, metric) in self.custom_guards() {
             let Some(today) = todays.get(&metric) else {
                 heard.ended = Some(format!(
                     "the endpoint does not report `{}`, and a guard needs it",
@@ -160,9 +160,9 @@ impl Asking<'_> {
                 ));
                 continue;
             };
-            let now = figure(so_far.get(&metric).copied(), &heard.told[1]);
-            let today = figure(Some(*today), &heard.told[0]);
-            if self.block.guards[idx].judge(tick, now, today).is_broken {
+            let now = build_timed_figure(so_far.get(&metric).copied(), &heard.told[1]);
+            let today = build_timed_figure(Some(*today), &heard.told[0]);
+            if self.block.guards[idx].judge_figure(tick, now, today).is_broken {
                 heard.broken = Some((idx, now.value.unwrap_or_default(), at));
             }
         }
@@ -172,11 +172,11 @@ impl Asking<'_> {
     }
 
     fn has_guards(&self) -> bool {
-        self.guarded().next().is_some()
+        self.custom_guards().next().is_some()
     }
 
     /// The guards on the endpoint's figures, by index.
-    fn guarded(&self) -> impl Iterator<Item = (usize, CustomMetric)> + '_ {
+    fn custom_guards(&self) -> impl Iterator<Item = (usize, CustomMetric)> + '_ {
         self.block.guards.iter().enumerate().filter_map(|(idx, guard)| match guard.metric {
             Metric::Custom(metric) => Some((idx, metric)),
             _ => None,
@@ -184,64 +184,68 @@ impl Asking<'_> {
     }
 
     /// The figures of what was told in these spans.
-    fn growth(&self, spans: &[&[Told]]) -> BTreeMap<CustomMetric, f64> {
-        let mut growth = Growth::new(&self.endpoint.figures);
+    fn compute_figures(&self, spans: &[&[Told]]) -> BTreeMap<CustomMetric, f64> {
+        let mut growth = ScrapeGrowth::new(&self.endpoint.figures);
         spans.iter().flat_map(|told| told.windows(2)).for_each(|pair| add(&mut growth, pair));
-        growth.figures()
+        growth.compute_figures()
     }
 
     /// The logarithms of a guard, tick by tick, in a span.
-    fn logs(
+    fn compute_guard_logs(
         &self,
         idx: usize,
         metric: CustomMetric,
-        heard: &Heard,
+        heard: &EndpointSamples,
         in_span: usize,
     ) -> Vec<Option<f64>> {
         let span = self.block.spans()[in_span];
-        let todays = self.growth(&[&heard.told[0]]);
-        let today = figure(todays.get(&metric).copied(), &heard.told[0]);
+        let todays = self.compute_figures(&[&heard.told[0]]);
+        let today = build_timed_figure(todays.get(&metric).copied(), &heard.told[0]);
         let told = &heard.told[in_span];
-        let mut growth = Growth::new(&self.endpoint.figures);
+        let mut growth = ScrapeGrowth::new(&self.endpoint.figures);
         let mut logs = Vec::new();
         for (before, pair) in told.windows(2).enumerate() {
             add(&mut growth, pair);
-            let now = figure(growth.figures().get(&metric).copied(), &told[..before + 2]);
-            let tick = tick(span, pair[1].0);
-            put_at(&mut logs, tick, self.block.guards[idx].judge(tick, now, today).log);
+            let now = build_timed_figure(
+                growth.compute_figures().get(&metric).copied(),
+                &told[..before + 2],
+            );
+            let tick = compute_tick_index(span, pair[1].0);
+            put_at(&mut logs, tick, self.block.guards[idx].judge_figure(tick, now, today).log);
         }
         logs
     }
 
     /// Joins the endpoint's figures with the keeper's.
-    fn joined(&self, heard: Heard, mut seen: LiveSeen) -> LiveSeen {
-        for (idx, metric) in self.guarded() {
-            seen.of_slice[idx] = self.logs(idx, metric, &heard, 1);
-            seen.of_after[idx] = self.logs(idx, metric, &heard, 2);
+    fn merge_samples(&self, heard: EndpointSamples, mut seen: LiveSeen) -> LiveSeen {
+        for (idx, metric) in self.custom_guards() {
+            seen.of_slice[idx] = self.compute_guard_logs(idx, metric, &heard, 1);
+            seen.of_after[idx] = self.compute_guard_logs(idx, metric, &heard, 2);
         }
         let [before, slice, after] = self.block.spans();
-        let measured = |idx: usize, span: Span| {
+        let measured = |idx: usize, span: BlockSpan| {
             // The last answer before the measured part began is its start.
             let told = &heard.told[idx];
             let first = told.iter().rposition(|(at, _)| *at <= span.measured_from).unwrap_or(0);
             &told[first..]
         };
         let of_slice = measured(1, slice);
-        seen.figures = self.growth(&[of_slice]);
-        seen.figures_before = self.growth(&[measured(0, before)]);
-        seen.figures_after = self.growth(&[measured(2, after)]);
+        seen.figures = self.compute_figures(&[of_slice]);
+        seen.figures_before = self.compute_figures(&[measured(0, before)]);
+        seen.figures_after = self.compute_figures(&[measured(2, after)]);
         let of_today = if self.block.setting.is_empty() { of_slice } else { &[] };
-        seen.todays_figures = self.growth(&[measured(0, before), measured(2, after), of_today]);
+        seen.todays_figures =
+            self.compute_figures(&[measured(0, before), measured(2, after), of_today]);
         if let (Some((guard, value, at)), None) = (heard.broken, &seen.broken)
             && seen.slice.is_some()
         {
-            let todays = self.growth(&[&heard.told[0]]);
+            let todays = self.compute_figures(&[&heard.told[0]]);
             seen.ended = None;
-            seen.broken = Some(Broken {
+            seen.broken = Some(GuardBreach {
                 guard,
                 value,
                 today: self
-                    .guarded()
+                    .custom_guards()
                     .find(|(idx, _)| *idx == guard)
                     .and_then(|it| todays.get(&it.1).copied()),
                 after: at.saturating_sub(slice.from),
@@ -256,8 +260,8 @@ impl Asking<'_> {
     }
 }
 
-impl Heard {
-    fn note(&mut self, note: String) {
+impl EndpointSamples {
+    fn add_note(&mut self, note: String) {
         if !self.notes.contains(&note) && self.notes.len() < 4 {
             self.notes.push(note);
         }
@@ -265,20 +269,20 @@ impl Heard {
 }
 
 /// The place of a moment among a guard's margins: answers come at every fourth tick, about.
-fn tick(span: Span, at: Nanos) -> usize {
+fn compute_tick_index(span: BlockSpan, at: Nanos) -> usize {
     let asked = at.saturating_sub(span.from).as_ns() / ASK_EVERY.as_ns();
     let ticks = asked * (ASK_EVERY.as_ns() / TICK.as_ns()) + 3;
     usize::try_from(ticks).unwrap_or(usize::MAX)
 }
 
 /// Adds what happened between two answers. A figure that was reset between them gets nothing of it.
-fn add(growth: &mut Growth<'_>, pair: &[Told]) {
+fn add(growth: &mut ScrapeGrowth<'_>, pair: &[Told]) {
     let [(earlier, first), (later, second)] = pair else { return };
     growth.add(first, second, later.saturating_sub(*earlier).as_secs_f64());
 }
 
 /// A figure with the time that it is of.
-fn figure(value: Option<f64>, told: &[Told]) -> TimedFigure {
+fn build_timed_figure(value: Option<f64>, told: &[Told]) -> TimedFigure {
     let seconds = match told {
         [(first, _), .., (last, _)] => last.saturating_sub(*first).as_secs_f64(),
         _ => 0.0,

@@ -10,21 +10,21 @@ use latput_trial::program::{Lifetime, Placeholder, Program, ProgramCommand, Runs
 use latput_trial::{Observation, Workload};
 use latput_units::{CpuSet, Nanos};
 
-use super::{Joined, START_AHEAD, TRIAL_SLACK};
+use super::{START_AHEAD, TRIAL_SLACK, TrialContext};
 use crate::clock::ClockOffset;
-use crate::controller::{AgentPool, Programs};
+use crate::controller::{AgentPool, ProgramHosts};
 use crate::error::Error;
 use crate::host_spec::HostSpec;
-use crate::interval::Joiner;
-use crate::program::message::{Ended, Ending, MOST_KEPT, ProgramSpec, Start};
-use crate::protocol::{Answer, EarlyEnd, Finished, Request};
+use crate::interval::IntervalJoiner;
+use crate::program::message::{ExitCause, MOST_KEPT, ProgramOutcome, ProgramSpec, StartRequest};
+use crate::protocol::{Answer, EarlyEnd, HostTrialResult, Request};
 use crate::runner::{Tell, Trial, TrialEvent};
 
 pub(super) mod failure;
 mod figures;
 mod server;
 
-use self::failure::{error, failed};
+use self::failure::{build_program_error, describe_failure};
 
 /// Bytes kept of the output of a server, and of what prepares or cleans up.
 const KEPT_BESIDE: usize = 64 << 10;
@@ -44,7 +44,7 @@ struct BenchmarkHost {
 }
 
 /// Parts of a trial.
-struct Run<'a> {
+struct CommandTrial<'a> {
     trial: &'a Trial,
     workload: &'a Workload,
     program: &'a Program,
@@ -55,7 +55,7 @@ struct Run<'a> {
 }
 
 /// Runs the benchmark once under the setting in force.
-pub(super) fn observe(
+pub(super) fn run_command_trial(
     pool: &mut AgentPool,
     trial: &Trial,
     method: &Method,
@@ -67,19 +67,19 @@ pub(super) fn observe(
         let problem = "it names no command".to_owned();
         return Err(Error::Traffic { workload: workload.name.clone(), problem });
     };
-    let sut = pool.sut().spec.address;
-    let run = Run { trial, workload, program, method, sut, stop };
-    let places = places(pool, program);
-    run.serve(pool, &places, tell)?;
+    let sut = pool.sut_agent().spec.address;
+    let run = CommandTrial { trial, workload, program, method, sut, stop };
+    let places = list_benchmark_hosts(pool, program);
+    run.start_server(pool, &places, tell)?;
     for place in &places {
-        pool.programs().on(&place.spec, stop)?;
+        pool.programs().ensure_host_started(&place.spec, stop)?;
     }
     let measured = run
-        .beside(pool, &places, program.prepare.as_ref(), "prepare")
-        .and_then(|()| run.measure(pool, &places, tell));
+        .run_auxiliary_command(pool, &places, program.prepare.as_ref(), "prepare")
+        .and_then(|()| run.measure_benchmark(pool, &places, tell));
     let cleaned = match &measured {
         Err(error) if !error.is_transient() => Ok(()), // all programs end now
-        _ => run.beside(pool, &places, program.cleanup.as_ref(), "cleanup"),
+        _ => run.run_auxiliary_command(pool, &places, program.cleanup.as_ref(), "cleanup"),
     };
     pool.programs().end_servers(|server| server.lifetime != Lifetime::Trial)?;
     let observation = measured?;
@@ -88,9 +88,9 @@ pub(super) fn observe(
 }
 
 /// The hosts that run the benchmark.
-fn places(pool: &mut AgentPool, program: &Program) -> Vec<BenchmarkHost> {
+fn list_benchmark_hosts(pool: &mut AgentPool, program: &Program) -> Vec<BenchmarkHost> {
     if program.on == RunsOn::Controller {
-        let spec = HostSpec::here(HERE, Role::Generator);
+        let spec = HostSpec::for_this_host(HERE, Role::Generator);
         let address = pool.of_role(Role::Generator).next().map(|agent| agent.spec.address);
         let address = address.unwrap_or(spec.address);
         return vec![BenchmarkHost { spec, agent: None, address, cpus: None }];
@@ -106,16 +106,16 @@ fn places(pool: &mut AgentPool, program: &Program) -> Vec<BenchmarkHost> {
     places.take(if program.on == RunsOn::Generator { 1 } else { usize::MAX }).collect()
 }
 
-impl Run<'_> {
+impl CommandTrial<'_> {
     /// The time from the benchmark's start to the window, and the most length of the window.
-    fn window(&self) -> (Nanos, Nanos) {
+    fn plan_window(&self) -> (Nanos, Nanos) {
         let by_time = self.program.runs_by_time();
         let longest = if by_time { self.method.duration } else { self.program.timeout };
         (self.method.before_window_of(self.program), longest)
     }
 
     /// A program with its placeholders replaced, on CPUs of its own or those of its host.
-    fn spec(
+    fn build_program_spec(
         &self,
         command: &ProgramCommand,
         address: IpAddr,
@@ -154,7 +154,7 @@ impl Run<'_> {
     }
 
     /// Runs what prepares or cleans up, on every place.
-    fn beside(
+    fn run_auxiliary_command(
         &self,
         pool: &mut AgentPool,
         places: &[BenchmarkHost],
@@ -163,52 +163,55 @@ impl Run<'_> {
     ) -> Result<(), Error> {
         let Some(command) = command else { return Ok(()) };
         for place in places {
-            let start = Start {
+            let start = StartRequest {
                 id: 0,
                 at: None,
-                program: self.spec(command, place.address, place.cpus.as_ref())?,
+                program: self.build_program_spec(command, place.address, place.cpus.as_ref())?,
                 timeout: Some(self.program.timeout),
                 files: Vec::new(),
                 keep: KEPT_BESIDE,
                 free_port: None,
                 tell_on: None,
             };
-            let host = pool.programs().on(&place.spec, self.stop)?;
-            let id = host.launch(start)?;
+            let host = pool.programs().ensure_host_started(&place.spec, self.stop)?;
+            let id = host.launch_program(start)?;
             let within = self.program.timeout.as_duration() + TRIAL_SLACK;
             let ended = host.await_end(id, within, self.stop)?;
-            if ended.ending != (Ending::Exited { status: 0 }) {
-                let problem = failed(command, &ended);
-                return Err(error(&place.spec.name, format!("{what}: {problem}"), &ended));
+            if ended.ending != (ExitCause::Exited { status: 0 }) {
+                let problem = describe_failure(command, &ended);
+                return Err(build_program_error(
+                    &place.spec.name,
+                    format!("{what}: {problem}"),
+                    &ended,
+                ));
             }
         }
         Ok(())
     }
 
     /// Runs the benchmark while the agents count.
-    fn measure(
+    fn measure_benchmark(
         &self,
         pool: &mut AgentPool,
         places: &[BenchmarkHost],
         tell: &mut Tell<'_>,
     ) -> Result<Observation, Error> {
         self.drop_traffic(pool)?;
-        let clocks = pool.clocks(self.stop)?;
+        let clocks = pool.measure_clock_offsets(self.stop)?;
         let slowest = clocks.iter().map(|clock| clock.round_trip).max().unwrap_or_default();
         let at = latput_load::now() + START_AHEAD + LAUNCH_AHEAD + slowest;
-        let (warmup, window) = self.window();
+        let (warmup, window) = self.plan_window();
         let (timeout, early_end) = if self.program.runs_by_time() {
-            let longest =
-                Nanos::from_s(self.method.whole_seconds()).saturating_add(self.program.timeout);
-            (longest, EarlyEnd::AtBreak)
+            let longest = Nanos::from_s(self.method.whole_seconds());
+            (longest.saturating_add(self.program.timeout), EarlyEnd::AtBreak)
         } else {
             (self.program.timeout, EarlyEnd::AtCount)
         };
-        let running = self.launch(pool, places, (at, &clocks), timeout)?;
-        let interval = pool.interval();
+        let running = self.launch_benchmark(pool, places, (at, &clocks), timeout)?;
+        let interval = pool.progress_interval();
         for (agent, clock) in pool.agents().iter_mut().zip(&clocks) {
-            agent.send(&Request::Go {
-                at: clock.there(at),
+            agent.queue_request(&Request::Go {
+                at: clock.remote_time(at),
                 warmup,
                 duration: window,
                 interval,
@@ -217,14 +220,14 @@ impl Run<'_> {
             })?;
         }
         let names = pool.agents().iter().map(|agent| agent.spec.name.clone()).collect();
-        let mut joiner = Joiner::new(names, &self.workload.traffic);
+        let mut joiner = IntervalJoiner::new(names, &self.workload.traffic);
         let mut heard = |host, line| {
-            for interval in joiner.enter(host, line) {
+            for interval in joiner.add_interval(host, line) {
                 let _only_results_can_fail = tell(TrialEvent::Interval(interval));
             }
         };
         let within = (warmup + window).as_duration() + TRIAL_SLACK;
-        let mut ends = |programs: &mut Programs| -> Result<bool, Error> {
+        let mut ends = |programs: &mut ProgramHosts| -> Result<bool, Error> {
             let mut all = true;
             for (host, id) in &running {
                 all &= programs.host(host).has_ended(*id)?;
@@ -236,7 +239,7 @@ impl Run<'_> {
         if finished.is_err() {
             // Another attempt must not run beside this one.
             for (host, id) in &running {
-                pool.programs().host(host).end(*id)?;
+                pool.programs().host(host).end_and_forget(*id)?;
             }
         }
         let mut finished = finished?;
@@ -247,25 +250,27 @@ impl Run<'_> {
                 tell(TrialEvent::Remark(format!("latput: {host}: {left}")))?;
             }
         }
-        let ended = self.ends(pool.programs(), &running, timeout.as_duration(), tell)?;
+        let ended =
+            self.await_benchmark_ends(pool.programs(), &running, timeout.as_duration(), tell)?;
         let figures = figures::read(self.program, &ended)?;
-        let boot_ids: Vec<String> = pool.opened().map(|opened| opened.boot_id.clone()).collect();
-        let joined = Joined {
+        let boot_ids: Vec<String> =
+            pool.opened_hosts().map(|opened| opened.boot_id.clone()).collect();
+        let joined = TrialContext {
             workload: self.workload,
-            duration: finished.iter().map(measured).min().unwrap_or(window),
+            duration: finished.iter().map(measured_window).min().unwrap_or(window),
             slices: None,
             parts: Vec::new(),
             clocks,
             boot_ids,
         };
-        let observations = joined.observations(finished)?;
+        let observations = joined.join_observations(finished)?;
         let mut observation = observations.into_iter().next().expect("there are no slices");
-        figures::store(figures, &ended, &mut observation);
+        figures::store_figures(figures, &ended, &mut observation);
         Ok(observation)
     }
 
     /// Starts the benchmark on every place at `at` of this host's clock.
-    fn launch(
+    fn launch_benchmark(
         &self,
         pool: &mut AgentPool,
         places: &[BenchmarkHost],
@@ -274,17 +279,24 @@ impl Run<'_> {
     ) -> Result<Vec<(String, u32)>, Error> {
         let mut running = Vec::new();
         for place in places {
-            let start = Start {
+            let start = StartRequest {
                 id: 0,
-                at: Some(place.agent.map_or(at, |idx| clocks[idx].there(at))),
-                program: self.spec(&self.program.command, place.address, place.cpus.as_ref())?,
+                at: Some(place.agent.map_or(at, |idx| clocks[idx].remote_time(at))),
+                program: self.build_program_spec(
+                    &self.program.command,
+                    place.address,
+                    place.cpus.as_ref(),
+                )?,
                 timeout: Some(timeout),
                 files: self.program.figures.files().into_iter().map(str::to_owned).collect(),
                 keep: MOST_KEPT,
                 free_port: None,
                 tell_on: None,
             };
-            let id = pool.programs().on(&place.spec, self.stop)?.launch(start)?;
+            let id = pool
+                .programs()
+                .ensure_host_started(&place.spec, self.stop)?
+                .launch_program(start)?;
             running.push((place.spec.name.clone(), id));
         }
         Ok(running)
@@ -293,28 +305,28 @@ impl Run<'_> {
     /// Drops what an earlier trial has prepared, and opens the probe.
     fn drop_traffic(&self, pool: &mut AgentPool) -> Result<(), Error> {
         for agent in pool.agents() {
-            match agent.ask(&Request::Abort, self.stop)? {
+            match agent.send_request(&Request::Abort, self.stop)? {
                 Answer::Aborted => {}
-                other => return Err(agent.unexpected(other)),
+                other => return Err(agent.unexpected_answer(other)),
             }
         }
         let Some(probe) = self.workload.probe else { return Ok(()) };
-        let (_, prober) = super::senders(pool.agents(), &self.workload.traffic);
+        let (_, prober) = super::find_senders(pool.agents(), &self.workload.traffic);
         let agent = &mut pool.agents()[prober];
-        match agent.ask(&Request::Probe { probe, peer: self.sut }, self.stop)? {
+        match agent.send_request(&Request::Probe { probe, peer: self.sut }, self.stop)? {
             Answer::Probing => Ok(()),
-            other => Err(agent.unexpected(other)),
+            other => Err(agent.unexpected_answer(other)),
         }
     }
 
     /// The ends of the benchmark, each of which is good.
-    fn ends(
+    fn await_benchmark_ends(
         &self,
-        programs: &mut Programs,
+        programs: &mut ProgramHosts,
         running: &[(String, u32)],
         within: Duration,
         tell: &mut Tell<'_>,
-    ) -> Result<Vec<(String, Ended)>, Error> {
+    ) -> Result<Vec<(String, ProgramOutcome)>, Error> {
         let mut ends = Vec::new();
         for (host, id) in running {
             let ended = programs.host(host).await_end(*id, within + TRIAL_SLACK, self.stop)?;
@@ -322,9 +334,9 @@ impl Run<'_> {
             ends.push((host.clone(), ended));
         }
         for (host, ended) in &ends {
-            if ended.ending != (Ending::Exited { status: 0 }) {
-                let problem = failed(&self.program.command, ended);
-                return Err(error(host, problem, ended));
+            if ended.ending != (ExitCause::Exited { status: 0 }) {
+                let problem = describe_failure(&self.program.command, ended);
+                return Err(build_program_error(host, problem, ended));
             }
         }
         Ok(ends)
@@ -332,12 +344,16 @@ impl Run<'_> {
 }
 
 /// Length of the window that a host has counted.
-fn measured(part: &Finished) -> Nanos {
+fn measured_window(part: &HostTrialResult) -> Nanos {
     part.slices.first().map_or(Nanos::ZERO, |slice| slice.host.window)
 }
 
 /// Says once that programs may leave something running.
-fn tell_containment(programs: &mut Programs, host: &str, tell: &mut Tell<'_>) -> Result<(), Error> {
+fn tell_containment(
+    programs: &mut ProgramHosts,
+    host: &str,
+    tell: &mut Tell<'_>,
+) -> Result<(), Error> {
     if !programs.host(host).is_uncontained() || programs.is_told {
         return Ok(());
     }

@@ -5,13 +5,13 @@ use latput_trial::live::EndpointAt;
 use latput_trial::program::ProgramCommand;
 use latput_units::Nanos;
 
-use super::command::failure::{error, failed};
+use super::command::failure::{build_program_error, describe_failure};
 use super::{START_AHEAD, TRIAL_SLACK};
 use crate::controller::AgentPool;
 use crate::error::Error;
 use crate::figure_line::FigureLine;
 use crate::live::{LiveBlock, LiveSeen};
-use crate::program::message::{Ending, Start};
+use crate::program::message::{ExitCause, StartRequest};
 use crate::protocol::{Answer, Request};
 use crate::runner::LiveRunner;
 
@@ -21,7 +21,7 @@ const KEPT: usize = 16 << 10;
 const FIRST_WITHIN: Nanos = Nanos::from_ms(500);
 
 /// A command that tells figures, and runs.
-struct Told {
+struct FigureCommand {
     line: FigureLine,
     is_new: bool,
     /// How it ended, if it ran before.
@@ -29,7 +29,7 @@ struct Told {
 }
 
 impl LiveRunner for AgentPool {
-    fn block(&mut self, mut block: LiveBlock, stop: &Stop) -> Result<LiveSeen, Error> {
+    fn run_block(&mut self, mut block: LiveBlock, stop: &Stop) -> Result<LiveSeen, Error> {
         let mut note = None;
         let mut ahead = START_AHEAD;
         let endpoint = block.watch.endpoint.as_ref();
@@ -40,38 +40,42 @@ impl LiveRunner for AgentPool {
                 ahead = FIRST_WITHIN;
             }
         }
-        let clock = self.clocks(stop)?.into_iter().next().unwrap_or_default();
-        block.at = clock.there(latput_load::now() + ahead + clock.round_trip);
+        let clock = self.measure_clock_offsets(stop)?.into_iter().next().unwrap_or_default();
+        block.at = clock.remote_time(latput_load::now() + ahead + clock.round_trip);
         let within = (ahead + block.length()).as_duration() + TRIAL_SLACK;
-        let sut = self.sut();
-        match sut.call(&Request::Live(Box::new(block)), within, stop)? {
+        let sut = self.sut_agent();
+        match sut.send_request_within(&Request::Live(Box::new(block)), within, stop)? {
             Answer::Lived(mut seen) => {
                 seen.notes.extend(note);
                 Ok(*seen)
             }
-            other => Err(sut.unexpected(other)),
+            other => Err(sut.unexpected_answer(other)),
         }
     }
 
     fn boot_id(&mut self) -> String {
-        self.sut().opened().boot_id.clone()
+        self.sut_agent().opened().boot_id.clone()
     }
 }
 
 impl AgentPool {
     /// Starts the command that tells the figures, unless it runs.
-    fn figures_of(&mut self, command: &ProgramCommand, stop: &Stop) -> Result<Told, Error> {
-        let spec = self.sut().spec.clone();
+    fn figures_of(
+        &mut self,
+        command: &ProgramCommand,
+        stop: &Stop,
+    ) -> Result<FigureCommand, Error> {
+        let spec = self.sut_agent().spec.clone();
         let programs = self.programs();
         let running = programs.figures.clone();
-        let host = programs.on(&spec, stop)?;
+        let host = programs.ensure_host_started(&spec, stop)?;
         let mut ended = None;
         if let Some((id, line)) = &running {
             if !host.has_ended(*id)? {
-                return Ok(Told { line: line.clone(), is_new: false, ended: None });
+                return Ok(FigureCommand { line: line.clone(), is_new: false, ended: None });
             }
             ended = host.take_end(*id).map(|ended| {
-                format!("endpoint exec:{}; it is started again", failed(command, &ended))
+                format!("endpoint exec:{}; it is started again", describe_failure(command, &ended))
             });
         }
         // The agent hears the same line as before.
@@ -81,7 +85,7 @@ impl AgentPool {
                 problem: format!("cannot make a secret: {why}"),
             })?,
         };
-        let start = Start {
+        let start = StartRequest {
             id: 0,
             at: None,
             program: command.into(),
@@ -91,14 +95,14 @@ impl AgentPool {
             free_port: None,
             tell_on: Some(line.clone()),
         };
-        let id = host.launch(start)?;
+        let id = host.launch_program(start)?;
         host.await_start(id, stop)?;
         if let Some(end) = host.end_of(id)?
-            && matches!(end.ending, Ending::NotStarted { .. })
+            && matches!(end.ending, ExitCause::NotStarted { .. })
         {
-            return Err(error(&spec.name, failed(command, end), end));
+            return Err(build_program_error(&spec.name, describe_failure(command, end), end));
         }
         programs.figures = Some((id, line.clone()));
-        Ok(Told { line, is_new: true, ended })
+        Ok(FigureCommand { line, is_new: true, ended })
     }
 }

@@ -8,7 +8,7 @@ use latput_trial::observation::{
     CpuAccounting, CpuObservation, CpuSource, CpuTime, InterfaceCounters, NapiObservation,
 };
 use latput_trial::{Plan, Results, Row};
-use latput_units::{BitsPerSecond, Bytes, CpuId, Rng};
+use latput_units::{BitsPerSecond, Bytes, CpuId, SeededRng};
 use serde_json::{Value, json};
 
 use super::*;
@@ -19,20 +19,22 @@ const NUMBERS: [u64; 8] = [0, 1, 2, 1 << 53, i64::MAX as u64, 1 << 63, u64::MAX 
 
 #[test]
 fn arbitrary_host_figures_never_panic() {
-    let plan = plan();
-    let honest = serde_json::to_value(finished()).unwrap();
-    let mut rng = Rng::from_seed(1);
+    let plan = make_plan();
+    let honest = serde_json::to_value(make_host_results()).unwrap();
+    let mut rng = SeededRng::from_seed(1);
     let mut understood = 0;
     let mut joined_rounds = 0;
     for round in 0..ROUNDS {
         let mut answer = honest.clone();
-        for _ in 0..=rng.below(8) {
-            mutate(&mut answer, &mut rng);
+        for _ in 0..=rng.next_below(8) {
+            mutate_value(&mut answer, &mut rng);
         }
-        let Ok(finished) = serde_json::from_value::<Vec<Finished>>(answer) else { continue };
+        let Ok(finished) = serde_json::from_value::<Vec<HostTrialResult>>(answer) else { continue };
         understood += 1;
         let workload = &plan.workloads[round % plan.workloads.len()];
-        let Ok(observations) = joined(workload).observations(finished) else { continue };
+        let Ok(observations) = make_trial_context(workload).join_observations(finished) else {
+            continue;
+        };
         joined_rounds += 1;
         let rows = (0..).zip(observations).map(|(block, observation)| {
             for metric in observation.metrics() {
@@ -44,31 +46,32 @@ fn arbitrary_host_figures_never_panic() {
         if round % 20 > 0 {
             continue; // a summary takes its time
         }
-        let _summary = latput_model::Summary::from_results(&results(&plan, workload, rows));
+        let _summary =
+            latput_model::ResultsSummary::from_results(&make_results(&plan, workload, rows));
     }
     // Most answers get far enough: the test is not empty.
     assert!(understood > ROUNDS / 2 && joined_rounds > ROUNDS / 3, "{understood} {joined_rounds}");
 }
 
 /// Changes one leaf, or the length of one list.
-fn mutate(value: &mut Value, rng: &mut Rng) {
-    let pick = |rng: &mut Rng, count: usize| rng.below(count);
+fn mutate_value(value: &mut Value, rng: &mut SeededRng) {
+    let pick = |rng: &mut SeededRng, count: usize| rng.next_below(count);
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             let at = pick(rng, fields.len());
-            mutate(fields.values_mut().nth(at).unwrap(), rng);
+            mutate_value(fields.values_mut().nth(at).unwrap(), rng);
         }
-        Value::Array(items) if items.is_empty() || rng.below(30) == 0 => {
+        Value::Array(items) if items.is_empty() || rng.next_below(30) == 0 => {
             if let Some(last) = items.last().cloned() {
-                if rng.below(2) == 0 { items.push(last) } else { drop(items.pop()) }
+                if rng.next_below(2) == 0 { items.push(last) } else { drop(items.pop()) }
             }
         }
         Value::Array(items) => {
             let at = pick(rng, items.len());
-            mutate(&mut items[at], rng);
+            mutate_value(&mut items[at], rng);
         }
         Value::Number(number) if number.is_i64() && number.as_i64() < Some(0) => {
-            *value = json!(if rng.below(2) == 0 { i64::MIN } else { i64::MAX });
+            *value = json!(if rng.next_below(2) == 0 { i64::MIN } else { i64::MAX });
         }
         Value::Number(number) if number.is_f64() => {
             let edges = [0.0, -1.0, f64::MAX, f64::MIN_POSITIVE];
@@ -77,14 +80,14 @@ fn mutate(value: &mut Value, rng: &mut Rng) {
         Value::Number(_) => *value = json!(NUMBERS[pick(rng, NUMBERS.len())]),
         Value::Null => {}
         other => {
-            if rng.below(4) == 0 {
+            if rng.next_below(4) == 0 {
                 *other = Value::Null;
             }
         }
     }
 }
 
-fn plan() -> Plan {
+fn make_plan() -> Plan {
     let text = r#"
         schema = 1
         [[workload]]
@@ -110,7 +113,7 @@ fn plan() -> Plan {
     Plan::parse("built in", text).unwrap()
 }
 
-fn results(plan: &Plan, workload: &Workload, rows: Vec<Row>) -> Results {
+fn make_results(plan: &Plan, workload: &Workload, rows: Vec<Row>) -> Results {
     Results {
         name: String::new(),
         goal: None,
@@ -133,13 +136,13 @@ fn results(plan: &Plan, workload: &Workload, rows: Vec<Row>) -> Results {
     }
 }
 
-fn joined(workload: &Workload) -> Joined<'_> {
+fn make_trial_context(workload: &Workload) -> TrialContext<'_> {
     let offset = ClockOffset {
         offset_ns: -5,
         uncertainty: Nanos::from_us(9),
         round_trip: Nanos::from_us(18),
     };
-    Joined {
+    TrialContext {
         workload,
         duration: Nanos::from_s(1),
         slices: Some(Slices::new(Nanos::from_ms(250), Nanos::from_ms(10), 2)),
@@ -151,10 +154,10 @@ fn joined(workload: &Workload) -> Joined<'_> {
 
 /// The answers of two generators and the system under test, each with two slices and every figure
 /// present.
-fn finished() -> Vec<Finished> {
+fn make_host_results() -> Vec<HostTrialResult> {
     let roles = [Role::Generator, Role::Generator, Role::Sut];
-    let host = |(idx, role): (u32, Role)| Finished {
-        slices: vec![slice(idx, role), slice(idx, role)],
+    let host = |(idx, role): (u32, Role)| HostTrialResult {
+        slices: vec![make_slice(idx, role), make_slice(idx, role)],
         late: Nanos::from_us(3),
         drift: Vec::new(),
         held_back: Vec::new(),
@@ -163,36 +166,46 @@ fn finished() -> Vec<Finished> {
     (0..).zip(roles).map(host).collect()
 }
 
-fn slice(idx: u32, role: Role) -> HostSlice {
+fn make_slice(idx: u32, role: Role) -> HostSlice {
     let is_generator = role == Role::Generator;
     HostSlice {
-        host: host(idx, role),
+        host: make_host_observation(idx, role),
         change: Nanos::from_us(7),
-        sender: is_generator.then(sender),
-        receivers: if is_generator { Vec::new() } else { vec![receiver(), receiver()] },
-        probe: (idx == 1).then(probe),
+        sender: is_generator.then(make_sender_outcome),
+        receivers: if is_generator {
+            Vec::new()
+        } else {
+            vec![make_receiver_outcome(), make_receiver_outcome()]
+        },
+        probe: (idx == 1).then(make_probe_outcome),
     }
 }
 
-fn latencies() -> Histogram {
+fn make_histogram() -> Histogram {
     let mut latency = Histogram::new();
     latency.record_n(Nanos::from_us(50), 900);
     latency.record_n(Nanos::from_ms(2), 100);
     latency
 }
 
-fn probe() -> latput_load::ProbeOutcome {
-    latput_load::ProbeOutcome { sent: 50, received: 49, skipped: 1, stamped: 49, rtt: latencies() }
+fn make_probe_outcome() -> latput_load::ProbeOutcome {
+    latput_load::ProbeOutcome {
+        sent: 50,
+        received: 49,
+        skipped: 1,
+        stamped: 49,
+        rtt: make_histogram(),
+    }
 }
 
-fn sender() -> latput_load::SenderOutcome {
+fn make_sender_outcome() -> latput_load::SenderOutcome {
     let text = json!({
         "window": 240_000_000, "sent_bytes": 1000, "received_bytes": 1000, "transactions": 1000,
-        "latency": latencies(), "latency_raw": latencies(),
+        "latency": make_histogram(), "latency_raw": make_histogram(),
         "schedule": {"due": 1000, "sent": 1000, "backlog": 1},
         "retransmits": 1, "cpu": 100_000_000, "busiest_cpu": 90_000_000, "datagrams": null,
         "exchange": {"sent": 10, "answered": 9, "lost": 1, "late": 1, "duplicates": 1, "foreign": 1},
-        "probe": probe(),
+        "probe": make_probe_outcome(),
     });
     let datagrams = DatagramsSent {
         sent: 10,
@@ -206,7 +219,7 @@ fn sender() -> latput_load::SenderOutcome {
     latput_load::SenderOutcome { datagrams: Some(datagrams), ..sender }
 }
 
-fn receiver() -> ReceiverOutcome {
+fn make_receiver_outcome() -> ReceiverOutcome {
     ReceiverOutcome {
         window: Nanos::from_ms(240),
         received_bytes: 1000,
@@ -227,7 +240,7 @@ fn receiver() -> ReceiverOutcome {
     }
 }
 
-fn host(idx: u32, role: Role) -> HostObservation {
+fn make_host_observation(idx: u32, role: Role) -> HostObservation {
     let part = Nanos::from_ms(40);
     let time = CpuTime {
         user: part,

@@ -20,13 +20,13 @@ const MACHINES: [(&str, u16); 7] = [
 
 /// The programs that may be brought, opened while this process may read them; which one is told by the far end.
 #[derive(Debug)]
-pub(super) struct Programs {
+pub(super) struct ProgramCandidates {
     /// The user has named the only one.
     is_named: bool,
     opened: Vec<(PathBuf, Result<File, String>)>,
 }
 
-impl Programs {
+impl ProgramCandidates {
     /// `file`, or else this program and the static one beside it.
     pub(super) fn open(file: Option<&Path>) -> Self {
         let own = || std::env::current_exe().into_iter().chain(latput_vm::beside_program("latput"));
@@ -46,7 +46,9 @@ impl Programs {
         for (path, opened) in self.opened {
             let program = files::read_open(&path, opened?, BYTES_MOST);
             let program = program.map_err(|error| error.to_string())?;
-            let Some(fault) = fault(&program, machine) else { return Ok(program) };
+            let Some(fault) = explain_incompatibility(&program, machine) else {
+                return Ok(program);
+            };
             if self.is_named {
                 return Err(format!("--bring {}: {fault}", path.display()));
             }
@@ -66,7 +68,7 @@ fn none_fits(faults: &[String]) -> String {
 }
 
 /// Why a program does not run on a host of this kind; `None` where it does.
-fn fault(program: &[u8], machine: &str) -> Option<String> {
+fn explain_incompatibility(program: &[u8], machine: &str) -> Option<String> {
     let Some(has) = machine_of(program) else { return Some("it is not a program".to_owned()) };
     let Some((_, wants)) = MACHINES.iter().find(|(name, _)| *name == machine) else {
         return Some(format!("latput does not know CPUs of the type `{machine}`"));
@@ -102,10 +104,10 @@ mod tests {
         let mut program = vec![0; 128];
         program[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
         program[18] = 183;
-        assert_eq!(fault(&program, "aarch64"), None);
-        assert!(fault(&program, "x86_64").unwrap().contains("it is for aarch64"));
-        assert!(fault(&program, "vax").unwrap().contains("`vax`"));
-        assert!(fault(b"#!/bin/sh", "x86_64").unwrap().contains("not a program"));
+        assert_eq!(explain_incompatibility(&program, "aarch64"), None);
+        assert!(explain_incompatibility(&program, "x86_64").unwrap().contains("it is for aarch64"));
+        assert!(explain_incompatibility(&program, "vax").unwrap().contains("`vax`"));
+        assert!(explain_incompatibility(b"#!/bin/sh", "x86_64").unwrap().contains("not a program"));
         program[5] = 2;
         program[18..20].copy_from_slice(&[0, 22]);
         assert_eq!(machine_of(&program), Some(22));
@@ -113,7 +115,7 @@ mod tests {
 
     #[test]
     fn file_that_is_not_there_is_named() {
-        let programs = Programs::open(Some(Path::new("no/such/latput")));
+        let programs = ProgramCandidates::open(Some(Path::new("no/such/latput")));
         let problem = programs.for_machine("x86_64").unwrap_err();
         assert!(problem.contains("no/such/latput"), "{problem}");
     }

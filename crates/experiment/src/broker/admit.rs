@@ -7,9 +7,9 @@ use std::path::Path;
 
 use latput_linux::files::{self, TEXT_BYTES_MOST};
 
-use super::client::client;
-use super::message::Way;
-use crate::target::{Reach, Target};
+use super::client::get_broker;
+use super::message::LaunchCommand;
+use crate::target::{ReachMethod, Target};
 use crate::testbed::Testbed;
 
 /// Takes the hosts of a results file: `word` is what it calls its testbed. With a broker, that decides, and once.
@@ -17,18 +17,24 @@ use crate::testbed::Testbed;
 /// # Errors
 ///
 /// Why they are not taken, with the remedy.
-pub fn admit(word: &str, bring: Option<&Path>) -> Result<(), String> {
-    match client() {
-        Some(broker) => broker.admit(word),
-        None => ways(word, bring).map(drop),
+pub fn admit_hosts(word: &str, bring: Option<&Path>) -> Result<(), String> {
+    match get_broker() {
+        Some(broker) => broker.admit_hosts(word),
+        None => resolve_launch_commands(word, bring).map(drop),
     }
 }
 
 /// The ways to the hosts of `word`, with the latput to bring.
-pub(super) fn ways(word: &str, bring: Option<&Path>) -> Result<Vec<Way>, String> {
+pub(super) fn resolve_launch_commands(
+    word: &str,
+    bring: Option<&Path>,
+) -> Result<Vec<LaunchCommand>, String> {
     let path = Path::new(word);
     if Target::is_told_by(word) || !path.exists() {
-        return Target::split(word).into_iter().map(|word| way(word, bring)).collect();
+        return Target::split_targets(word)
+            .into_iter()
+            .map(|word| parse_launch_command(word, bring))
+            .collect();
     }
     let refuse = |why: String| {
         format!("the results name a testbed file, and {why}: if you trust it, name it with --on")
@@ -36,18 +42,18 @@ pub(super) fn ways(word: &str, bring: Option<&Path>) -> Result<Vec<Way>, String>
     let text =
         files::read_own_text(path, TEXT_BYTES_MOST).map_err(|error| refuse(error.to_string()))?;
     let testbed = Testbed::parse(word, &text).map_err(|error| refuse(error.to_string()))?;
-    Ok(testbed.ways())
+    Ok(testbed.launch_commands())
 }
 
-fn way(word: &str, bring: Option<&Path>) -> Result<Way, String> {
+fn parse_launch_command(word: &str, bring: Option<&Path>) -> Result<LaunchCommand, String> {
     let target = Target::parse(word).map_err(|error| error.to_string())?;
-    if matches!(target.reach, Reach::Command(_)) {
+    if matches!(target.reach, ReachMethod::Command(_)) {
         return Err(format!(
             "the results name the command `{target}`, and anybody can have written them: if you trust it, name \
              the hosts with --on"
         ));
     }
-    Ok(target.way(bring))
+    Ok(target.launch_command(bring))
 }
 
 #[cfg(test)]
@@ -59,8 +65,8 @@ mod tests {
 
     #[test]
     fn hosts_are_taken_and_commands_are_not() {
-        assert_eq!(ways("ssh://root@a,netns://b", None).unwrap().len(), 2);
-        assert_eq!(ways("this host,ssh://b%eth0", None).unwrap().len(), 2);
+        assert_eq!(resolve_launch_commands("ssh://root@a,netns://b", None).unwrap().len(), 2);
+        assert_eq!(resolve_launch_commands("this host,ssh://b%eth0", None).unwrap().len(), 2);
         for (word, why) in [
             ("exec:sh -c id", "the command `exec:sh -c id`"),
             ("ssh://a,exec:id", "the command"),
@@ -68,7 +74,7 @@ mod tests {
             ("", "neither a host nor an interface"),
             ("ssh://a\u{1b}[2J", "control character"),
         ] {
-            let said = ways(word, None).unwrap_err();
+            let said = resolve_launch_commands(word, None).unwrap_err();
             assert!(said.contains(why), "{word}: {said}");
         }
     }
@@ -86,16 +92,16 @@ mod tests {
         let text = format!("schema = 1\n{}{}", host("a", "sut", 1), host("b", "generator", 2));
         fs::write(&path, text).unwrap();
         let word = path.display().to_string();
-        assert_eq!(ways(&word, None).unwrap()[0].via, ["ssh", "a"]);
+        assert_eq!(resolve_launch_commands(&word, None).unwrap()[0].via, ["ssh", "a"]);
         fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
-        let said = ways(&word, None).unwrap_err();
+        let said = resolve_launch_commands(&word, None).unwrap_err();
         assert!(said.contains("others may write it") && said.contains("--on"), "{said}");
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         if std::os::unix::fs::chown(&path, Some(1234), Some(1234)).is_ok() {
-            let said = ways(&word, None).unwrap_err();
+            let said = resolve_launch_commands(&word, None).unwrap_err();
             assert!(said.contains("it belongs to user 1234"), "{said}");
         }
         fs::write(&path, "[host").unwrap();
-        assert!(ways(&word, None).is_err());
+        assert!(resolve_launch_commands(&word, None).is_err());
     }
 }

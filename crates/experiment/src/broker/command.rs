@@ -94,13 +94,13 @@ pub struct HostSet {
 
 impl HostCommand {
     /// The arguments of latput.
-    pub fn args(&self) -> Vec<String> {
+    pub fn to_args(&self) -> Vec<String> {
         let mut args = Vec::new();
         let mut say = |words: &[&str]| args.extend(words.iter().map(|&word| word.to_owned()));
         let interface = self.interface.as_str();
         match &self.verb {
             HostVerb::Look => say(&["fleet", "look", interface, "--json"]),
-            HostVerb::Set(set) => set.say(interface, &mut say),
+            HostVerb::Set(set) => set.append_args(interface, &mut say),
             HostVerb::Confirm { .. } => say(&["confirm", interface, "--json"]),
             HostVerb::Extend { made_by, within_ns } => {
                 let (made_by, time) =
@@ -154,7 +154,7 @@ impl HostCommand {
     /// # Errors
     ///
     /// What is wrong with it.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check_words(&self) -> Result<(), String> {
         check_interface(&self.interface)?;
         let words: Vec<&String> = match &self.verb {
             HostVerb::Look | HostVerb::Log | HostVerb::Keep(_) | HostVerb::CheckKept => Vec::new(),
@@ -173,7 +173,7 @@ impl HostCommand {
 }
 
 impl HostSet {
-    fn say(&self, interface: &str, say: &mut impl FnMut(&[&str])) {
+    fn append_args(&self, interface: &str, say: &mut impl FnMut(&[&str])) {
         say(&["set", interface, "--stdin", &format!("--made-by={}", self.made_by)]);
         if let Some(within_ns) = self.within_ns {
             say(&["--confirm-within", &format!("{within_ns}ns")]);
@@ -217,7 +217,7 @@ fn is_plain(word: &str, more: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn set(change: impl Fn(&mut HostSet)) -> HostCommand {
+    fn make_set_command(change: impl Fn(&mut HostSet)) -> HostCommand {
         let mut set = HostSet { made_by: "apply".to_owned(), ..HostSet::default() };
         change(&mut set);
         HostCommand { interface: "eth0".to_owned(), verb: HostVerb::Set(set) }
@@ -249,30 +249,38 @@ mod tests {
             (command(keep(false, false)), "keep eth0 --stdin --yes --json"),
             (command(keep(true, true)), "keep --remove eth0 --yes --json --dry-run"),
             (
-                set(|set| {
+                make_set_command(|set| {
                     (set.within_ns, set.json) = (Some(5), true);
                     set.only_if = Some("ice/0000:3b:00.0".to_owned());
                 }),
                 "set eth0 --stdin --made-by=apply --confirm-within 5ns --only-if ice/0000:3b:00.0 --json",
             ),
         ] {
-            assert_eq!(command.args().join(" "), words);
-            assert_eq!(command.check(), Ok(()));
+            assert_eq!(command.to_args().join(" "), words);
+            assert_eq!(command.check_words(), Ok(()));
         }
     }
 
     #[test]
     fn shell_words_are_refused() {
         for interface in ["", "--stdin", "eth0;reboot", "a b", "e\u{1b}[2J", "../x"] {
-            let command = HostCommand { interface: interface.to_owned(), ..set(|_| ()) };
-            assert!(command.check().is_err(), "{interface}");
+            let command =
+                HostCommand { interface: interface.to_owned(), ..make_set_command(|_| ()) };
+            assert!(command.check_words().is_err(), "{interface}");
         }
         for word in ["", "x;reboot", "$(id)", "a b", "a'b", "--help", &"x".repeat(257)] {
-            assert!(set(|set| set.made_by = word.to_owned()).check().is_err(), "{word}");
-            assert!(set(|set| set.only_if = Some(word.to_owned())).check().is_err(), "{word}");
+            assert!(
+                make_set_command(|set| set.made_by = word.to_owned()).check_words().is_err(),
+                "{word}"
+            );
+            assert!(
+                make_set_command(|set| set.only_if = Some(word.to_owned())).check_words().is_err(),
+                "{word}"
+            );
             let made_by = Some(word.to_owned());
-            let restore = HostCommand { verb: HostVerb::Restore { made_by }, ..set(|_| ()) };
-            assert!(restore.check().is_err(), "{word}");
+            let restore =
+                HostCommand { verb: HostVerb::Restore { made_by }, ..make_set_command(|_| ()) };
+            assert!(restore.check_words().is_err(), "{word}");
         }
     }
 }

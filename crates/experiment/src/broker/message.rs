@@ -18,23 +18,23 @@ pub(super) const MAX_BYTES: usize = 64 << 10;
 /// How latput is started on a host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Way {
+pub struct LaunchCommand {
     /// The command in front; empty for this host.
     pub via: Vec<String>,
     /// The latput there.
     pub program: String,
 }
 
-impl Way {
+impl LaunchCommand {
     /// The command line that runs latput there with these arguments.
-    pub fn words(&self, args: &[impl AsRef<str>]) -> Vec<String> {
+    pub fn to_command_line(&self, args: &[impl AsRef<str>]) -> Vec<String> {
         let args = args.iter().map(|arg| arg.as_ref().to_owned());
         self.via.iter().cloned().chain([self.program.clone()]).chain(args).collect()
     }
 
     /// The command that runs latput there, without arguments yet.
-    pub(super) fn command(&self) -> Command {
-        let words = self.words(&[] as &[&str]);
+    pub(super) fn to_command(&self) -> Command {
+        let words = self.to_command_line(&[] as &[&str]);
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
         command
@@ -44,9 +44,9 @@ impl Way {
 /// Permissions of a run: fixed before its controller reads the first byte of a stranger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Permitted {
+pub struct RunPermissions {
     /// The ways to its hosts.
-    pub ways: Vec<Way>,
+    pub ways: Vec<LaunchCommand>,
     /// Whether it makes the lab. The ways to its hosts then come with it.
     pub lab: bool,
     /// The guest that it boots. The ways to its hosts then come with it.
@@ -76,7 +76,7 @@ pub struct HostsOfResults {
 #[serde(deny_unknown_fields)]
 pub struct HostInterface {
     /// The way to the host.
-    pub way: Way,
+    pub way: LaunchCommand,
     /// Its name there; `None`: any, because it is found out there.
     pub name: Option<String>,
 }
@@ -97,7 +97,7 @@ pub(crate) enum HostCall {
 
 impl HostCall {
     /// The arguments of latput.
-    pub(crate) fn args(&self) -> Vec<String> {
+    pub(crate) fn to_args(&self) -> Vec<String> {
         let of_two = |words: [&str; 2]| words.map(str::to_owned).to_vec();
         match self {
             Self::Agent => of_two(["agent", "--stdio"]),
@@ -106,12 +106,12 @@ impl HostCall {
             Self::Restore(controller) => {
                 of_two(["restore", &format!("--made-by={}", controller.agents_name())])
             }
-            Self::Command(command) => command.args(),
+            Self::Command(command) => command.to_args(),
         }
     }
 
     /// Gives a command the pipes of such a process.
-    pub(crate) fn pipe<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub(crate) fn attach_pipes<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         match self {
             Self::Restore(_) => {
                 command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped())
@@ -129,9 +129,9 @@ pub(super) fn pipe_all(command: &mut Command) -> &mut Command {
 /// An operation of a broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Operation {
+pub(super) enum BrokerOperation {
     /// Start latput on a host. Its pipes come with the reply.
-    Start { way: Way, call: HostCall },
+    Start { way: LaunchCommand, call: HostCall },
     /// Start a command of the user's own on this host. Its pipes come with the reply.
     StartGuard { words: Vec<String> },
     /// Say how a process has ended.
@@ -161,7 +161,7 @@ pub(super) enum Operation {
 /// Answer of a broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Reply {
+pub(super) enum BrokerReply {
     /// The process runs; the pipes that it has, in the order stdin, stdout, stderr, come with this.
     Started { id: u64 },
     /// The kernel's error number.

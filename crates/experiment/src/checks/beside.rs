@@ -27,7 +27,7 @@ pub(super) fn other_work(traffic: Nanos, host: &HostObservation) -> Option<Check
         let ours = ours.into_iter().fold(traffic, Nanos::saturating_add);
         time.user.saturating_add(time.system).saturating_sub(ours)
     });
-    let share = super::share(others, host.window);
+    let share = super::compute_share(others, host.window);
     Some(Check {
         name: OTHER_WORK.to_owned(),
         passed: share <= OTHER_WORK_LIMIT,
@@ -88,7 +88,7 @@ pub(super) fn other_traffic(hosts: &[HostObservation]) -> Option<Check> {
 }
 
 /// Whether nothing held the hosts back; `held_back` describes what did.
-pub(crate) fn throttled(held_back: &[String]) -> Check {
+pub(crate) fn check_throttling(held_back: &[String]) -> Check {
     Check {
         name: THROTTLED.to_owned(),
         passed: held_back.is_empty(),
@@ -122,7 +122,7 @@ pub(crate) fn on_schedule(hosts: &[HostObservation], planned: Nanos) -> Option<C
 mod tests {
     use super::*;
 
-    fn host(role: Role, (rx, tx): (u64, u64)) -> HostObservation {
+    fn make_host(role: Role, (rx, tx): (u64, u64)) -> HostObservation {
         let interface = InterfaceCounters {
             rx_packets: rx,
             rx_bytes: 100 * rx,
@@ -144,21 +144,21 @@ mod tests {
     #[test]
     fn processes_are_counted_where_they_are_seen() {
         let share = |other_work_cpu: Option<u64>| {
-            let mut seen = host(Role::Sut, (0, 0));
+            let mut seen = make_host(Role::Sut, (0, 0));
             seen.other_work_cpu = other_work_cpu.map(Nanos::from_ms);
             other_work(Nanos::ZERO, &seen).unwrap()
         };
         assert!(share(Some(124)).passed && share(None).passed);
         let failed = share(Some(167));
         assert!(!failed.passed && failed.detail.contains("16.7% of a CPU"), "{failed:?}");
-        assert_eq!(other_work(Nanos::ZERO, &host(Role::Observer, (0, 0))), None);
+        assert_eq!(other_work(Nanos::ZERO, &make_host(Role::Observer, (0, 0))), None);
     }
 
     #[test]
     fn unsent_packets_are_other_traffic() {
         let check = |sut, ends: &[(u64, u64)]| {
-            let ends = ends.iter().map(|counts| host(Role::Generator, *counts));
-            let hosts: Vec<_> = [host(Role::Sut, sut)].into_iter().chain(ends).collect();
+            let ends = ends.iter().map(|counts| make_host(Role::Generator, *counts));
+            let hosts: Vec<_> = [make_host(Role::Sut, sut)].into_iter().chain(ends).collect();
             other_traffic(&hosts)
         };
         let passed = |sut, ends: &[(u64, u64)]| check(sut, ends).unwrap().passed;
@@ -172,18 +172,18 @@ mod tests {
 
     #[test]
     fn packets_of_an_offload_are_no_other_traffic() {
-        let mut sut = host(Role::Sut, (40_000, 1000));
+        let mut sut = make_host(Role::Sut, (40_000, 1000));
         sut.interface.rx_bytes = 60_000_000;
-        let mut sender = host(Role::Generator, (1000, 1000));
+        let mut sender = make_host(Role::Generator, (1000, 1000));
         sender.interface.tx_bytes = 58_000_000;
         assert!(other_traffic(&[sut, sender]).unwrap().passed);
     }
 
     #[test]
     fn window_with_delayed_end_is_seen() {
-        let hosts = [host(Role::Sut, (0, 0)), host(Role::Generator, (0, 0))];
+        let hosts = [make_host(Role::Sut, (0, 0)), make_host(Role::Generator, (0, 0))];
         assert!(on_schedule(&hosts, Nanos::from_ms(1050)).unwrap().passed);
         assert!(!on_schedule(&hosts, Nanos::from_ms(800)).unwrap().passed);
-        assert!(!throttled(&["a: quota".to_owned()]).passed && throttled(&[]).passed);
+        assert!(!check_throttling(&["a: quota".to_owned()]).passed && check_throttling(&[]).passed);
     }
 }

@@ -11,7 +11,7 @@ const AT_THE_EDGES: u64 = 20;
 
 /// Whether the connections that the kernel opened in the window were seen: each is found by a reading, or told of at its end.
 /// The bytes of the others are in no figure.
-pub(super) fn seen(host: &HostObservation) -> Option<Check> {
+pub(super) fn check_connections_seen(host: &HostObservation) -> Option<Check> {
     let tcp = host.tcp.as_ref()?;
     let missed = tcp.opened.saturating_sub(tcp.seen);
     let share = missed as f64 / tcp.opened.max(1) as f64;
@@ -49,17 +49,17 @@ mod tests {
                 tcp: Some(tcp),
                 ..HostObservation::default()
             };
-            let check = seen(&host).unwrap();
+            let check = check_connections_seen(&host).unwrap();
             assert_eq!(check.passed, passes, "{check:?}");
         }
-        assert_eq!(seen(&HostObservation::default()), None, "nothing was read");
+        assert_eq!(check_connections_seen(&HostObservation::default()), None, "nothing was read");
     }
 
     #[test]
     fn share_that_was_missed_is_told() {
         let tcp = TcpObservation { opened: 250, seen: 25, ..TcpObservation::default() };
         let host = HostObservation { tcp: Some(tcp), ..HostObservation::default() };
-        let detail = seen(&host).unwrap().detail;
+        let detail = check_connections_seen(&host).unwrap().detail;
         assert!(detail.contains("225 of 250") && detail.contains("(90%)"), "{detail}");
     }
 }

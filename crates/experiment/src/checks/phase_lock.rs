@@ -20,13 +20,13 @@ const MOST_INTERVALS: u32 = 8;
 const ALIKE: f64 = 0.1;
 
 /// `None` without a timer, or for an open loop, which cannot be in phase with it and is the remedy.
-pub(super) fn check(
+pub(super) fn check_phase_lock(
     traffic: &Traffic,
     flow: &TrafficObservation,
     hosts: &[HostObservation],
 ) -> Option<Check> {
     let round_trip = round_trip(traffic, flow)?;
-    let timers = timers(hosts);
+    let timers = find_timers(hosts);
     if timers.is_empty() {
         return None;
     }
@@ -53,7 +53,7 @@ fn round_trip(traffic: &Traffic, flow: &TrafficObservation) -> Option<Nanos> {
 }
 
 /// The distinct timer intervals on the hosts.
-fn timers(hosts: &[HostObservation]) -> Vec<(&str, Knob, Nanos)> {
+fn find_timers(hosts: &[HostObservation]) -> Vec<(&str, Knob, Nanos)> {
     let mut timers: Vec<(&str, Knob, Nanos)> = Vec::new();
     for host in hosts {
         for ((knob, _), value) in &host.state.0 {
@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn open_loop_has_no_phase_check() {
-        assert_eq!(check(&RR, &flow(8000, 0), &[]), None);
-        assert_eq!(check(&RR, &flow(8000, 0), &[host(0)]), None);
+        assert_eq!(check_phase_lock(&RR, &make_flow(8000, 0), &[]), None);
+        assert_eq!(check_phase_lock(&RR, &make_flow(8000, 0), &[make_host(0)]), None);
         let arrivals = Some(Arrivals { rate_per_s: 8000, gaps: Distribution::Fixed });
         let Traffic::TcpRr { request_bytes, response_bytes, .. } = RR else { unreachable!() };
         let open = Traffic::TcpRr {
@@ -127,24 +127,25 @@ mod tests {
             nodelay: true,
             arrivals,
         };
-        assert_eq!(check(&open, &flow(8000, 0), &[host(125)]), None);
+        assert_eq!(check_phase_lock(&open, &make_flow(8000, 0), &[make_host(125)]), None);
     }
 
     #[test]
     fn varied_round_trips_are_not_in_step() {
-        let check = check(&RR, &flow(8000, 40), &[host(125)]).unwrap();
+        let check = check_phase_lock(&RR, &make_flow(8000, 40), &[make_host(125)]).unwrap();
         assert!(check.passed, "{check:?}");
     }
 
     #[track_caller]
     fn check_locked(traffic: Traffic, timer_us: u64, per_s: u64, expected: Option<&str>) {
-        let check = check(&traffic, &flow(per_s, 0), &[host(timer_us)]).unwrap();
+        let check =
+            check_phase_lock(&traffic, &make_flow(per_s, 0), &[make_host(timer_us)]).unwrap();
         assert_eq!(check.passed, expected.is_none(), "{check:?}");
         assert!(check.detail.contains(expected.unwrap_or("no multiple")), "{check:?}");
     }
 
     /// Round trips around 125 us, `spread_us` apart.
-    fn flow(per_s: u64, spread_us: u64) -> TrafficObservation {
+    fn make_flow(per_s: u64, spread_us: u64) -> TrafficObservation {
         let mut latency = Histogram::new();
         for round_trip in [125 - spread_us / 2, 125 + spread_us / 2] {
             latency.record_n(Nanos::from_us(round_trip), 100);
@@ -157,7 +158,7 @@ mod tests {
         }
     }
 
-    fn host(timer_us: u64) -> HostObservation {
+    fn make_host(timer_us: u64) -> HostObservation {
         let timer = ((Knob::GroFlushTimeout, Place::Device), Value::Time(Nanos::from_us(timer_us)));
         HostObservation {
             host: "b".to_owned(),

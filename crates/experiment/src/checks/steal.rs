@@ -7,17 +7,17 @@ use latput_trial::Check;
 use latput_trial::check::STEAL;
 use latput_trial::observation::{CpuTime, HostObservation};
 
-use super::{share, tick_of_each_cpu};
+use super::{compute_share, tick_of_each_cpu};
 
 /// Most stolen CPU time, as a share of a host's CPU time.
 const STEAL_LIMIT: f64 = 0.02;
 
 /// Whether the hypervisor left a host its CPUs, but for what a clock tick may have added to the count.
-pub(super) fn steal(host: &HostObservation) -> Check {
+pub(super) fn check_steal(host: &HostObservation) -> Check {
     let time = host.cpu();
-    let share = share(time.steal, time.total());
+    let share = compute_share(time.steal, time.total());
     let resolution = tick_of_each_cpu(host) / time.total().as_secs_f64().max(1e-9);
-    check(host, share, share - resolution <= STEAL_LIMIT)
+    build_steal_check(host, share, share - resolution <= STEAL_LIMIT)
 }
 
 /// Whether the hypervisor left a host its CPUs over the slices of a series, without those that fail by themselves: each
@@ -25,13 +25,13 @@ pub(super) fn steal(host: &HostObservation) -> Check {
 pub(crate) fn steal_of_slices<'a>(
     slices: impl Iterator<Item = &'a HostObservation>,
 ) -> Option<Check> {
-    let left: Vec<&HostObservation> = slices.filter(|host| steal(host).passed).collect();
+    let left: Vec<&HostObservation> = slices.filter(|host| check_steal(host).passed).collect();
     let time: CpuTime = left.iter().map(|host| host.cpu()).sum();
-    let share = share(time.steal, time.total());
-    Some(check(left.first()?, share, share <= STEAL_LIMIT))
+    let share = compute_share(time.steal, time.total());
+    Some(build_steal_check(left.first()?, share, share <= STEAL_LIMIT))
 }
 
-fn check(host: &HostObservation, share: f64, passed: bool) -> Check {
+fn build_steal_check(host: &HostObservation, share: f64, passed: bool) -> Check {
     Check {
         name: STEAL.to_owned(),
         passed,
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     /// A slice of 250 ms on one CPU, of which so many ticks were stolen.
-    fn slice(ticks: u64) -> HostObservation {
+    fn make_slice(ticks: u64) -> HostObservation {
         let steal = Nanos::from_ms(10 * ticks);
         let idle = Nanos::from_ms(250).saturating_sub(steal);
         let time = CpuTime { steal, idle, ..CpuTime::default() };
@@ -56,14 +56,14 @@ mod tests {
     }
 
     fn of_slices(ticks: &[u64]) -> Check {
-        let slices: Vec<HostObservation> = ticks.iter().map(|ticks| slice(*ticks)).collect();
+        let slices: Vec<HostObservation> = ticks.iter().map(|ticks| make_slice(*ticks)).collect();
         steal_of_slices(slices.iter()).unwrap()
     }
 
     #[test]
     fn single_tick_alone_voids_no_slice() {
-        assert!(steal(&slice(0)).passed && steal(&slice(1)).passed);
-        let two = steal(&slice(2));
+        assert!(check_steal(&make_slice(0)).passed && check_steal(&make_slice(1)).passed);
+        let two = check_steal(&make_slice(2));
         assert!(!two.passed && two.detail.contains("b: the hypervisor took 8.0%"), "{two:?}");
     }
 
@@ -77,6 +77,10 @@ mod tests {
     #[test]
     fn stolen_slice_is_not_counted_twice() {
         assert!(of_slices(&[0, 20, 0, 1, 0, 0, 0, 0]).passed);
-        assert_eq!(steal_of_slices([slice(9), slice(25)].iter()), None, "all fail by themselves");
+        assert_eq!(
+            steal_of_slices([make_slice(9), make_slice(25)].iter()),
+            None,
+            "all fail by themselves"
+        );
     }
 }

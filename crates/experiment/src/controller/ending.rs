@@ -9,7 +9,7 @@ use latput_load::Stop;
 use super::Agent;
 use super::last_lines::LastLines;
 use crate::broker::message::HostCall;
-use crate::broker::process::Process;
+use crate::broker::process::HostProcess;
 use crate::error::LeftChanged;
 use crate::host_spec::HostSpec;
 use crate::protocol::ControllerId;
@@ -34,7 +34,7 @@ const RESTORE_LINES: usize = 64;
 const RESTORE_LINE_BYTES: usize = 1000;
 
 /// `stop` was raised twice.
-pub(super) struct Hurried;
+pub(super) struct WaitAborted;
 
 /// Closes every line, whereupon each agent puts its host back, and waits for all of them. Then runs
 /// `latput restore` in parallel for agents that have not confirmed that their host is as it was.
@@ -47,19 +47,19 @@ pub(super) fn put_back(
     let waited = close(&mut agents, stop, tell);
     for agent in &mut agents {
         if agent.line.has_ended() || (waited.is_err() && !agent.is_settled()) {
-            agent.line.leave(); // what is about to put its host back is not cut off
+            agent.line.leave_running(); // what is about to put its host back is not cut off
         } else {
             agent.line.kill();
         }
     }
     let open = agents.iter().filter(|agent| !agent.is_settled());
-    let mut restores: Vec<Restore> = open.map(Restore::new).collect();
+    let mut restores: Vec<RestoreProcess> = open.map(RestoreProcess::new).collect();
     if waited.is_ok() && !restores.is_empty() {
-        let _hurried = restore(&mut restores, stop, tell);
+        let _hurried = run_restores(&mut restores, stop, tell);
     }
     let left = restores.into_iter().filter(|restore| !restore.is_done);
     left.map(|restore| LeftChanged {
-        command: restore.spec.words(&["restore"]).join(" "),
+        command: restore.spec.to_command_line(&["restore"]).join(" "),
         host: restore.spec.name,
         why: restore.why,
     })
@@ -71,7 +71,7 @@ pub(super) fn close(
     agents: &mut [Agent],
     stop: &Stop,
     tell: &mut dyn FnMut(&str),
-) -> Result<(), Hurried> {
+) -> Result<(), WaitAborted> {
     for agent in &mut *agents {
         agent.line.close();
     }
@@ -93,7 +93,7 @@ pub(super) fn close(
             return Ok(());
         }
         if stop.is_raised_again() {
-            return Err(Hurried);
+            return Err(WaitAborted);
         }
         if !is_told && begun.elapsed() > TELL_AFTER {
             is_told = true;
@@ -109,9 +109,9 @@ pub(super) fn close(
 }
 
 /// `latput restore` on one host, in place of its agent.
-struct Restore {
+struct RestoreProcess {
     spec: HostSpec,
-    process: Option<(Process, Arc<Mutex<LastLines>>)>,
+    process: Option<(HostProcess, Arc<Mutex<LastLines>>)>,
     again_at: Instant,
     /// When the process was first seen to have ended.
     ended_at: Option<Instant>,
@@ -120,9 +120,9 @@ struct Restore {
     is_done: bool,
 }
 
-impl Restore {
+impl RestoreProcess {
     fn new(agent: &Agent) -> Self {
-        let why = agent.line.refusal().map_or_else(
+        let why = agent.line.last_failure().map_or_else(
             || "its agent has not said that it put the host back".to_owned(),
             |refusal| format!("its agent said: {refusal}"),
         );
@@ -132,7 +132,7 @@ impl Restore {
     }
 
     /// Starts it when it is due, and checks whether it has ended.
-    fn step(&mut self) {
+    fn poll_process(&mut self) {
         if self.is_done || Instant::now() < self.again_at {
             return;
         }
@@ -147,8 +147,8 @@ impl Restore {
         }
         self.ended_at = None;
         self.is_done = process.exit_code() == Some(0);
-        process.leave();
-        let said = LastLines::said(errors);
+        process.leave_running();
+        let said = LastLines::read_text(errors);
         self.why = format!("`latput restore` failed there ({how}): {said}");
         self.process = None;
         self.again_at = Instant::now() + RESTORE_EVERY;
@@ -156,7 +156,7 @@ impl Restore {
 
     fn start(&mut self) {
         let call = HostCall::Restore(ControllerId::of_this_process());
-        match Process::start(&self.spec, &call) {
+        match HostProcess::start(&self.spec, &call) {
             Ok((process, [_, _, errors])) => {
                 let errors = errors.expect("stderr is piped");
                 let errors = LastLines::collect_from(errors, RESTORE_LINES, RESTORE_LINE_BYTES);
@@ -170,22 +170,22 @@ impl Restore {
     }
 
     /// Most time of it, from the begin of the first attempt.
-    fn within(&self) -> Duration {
+    fn time_limit(&self) -> Duration {
         self.spec.first_answer_within().max(RESTORE_WITHIN)
     }
 
     /// Whether it is worth waiting for.
     fn has_time(&self, begun: Instant) -> bool {
-        let within = if self.process.is_some() { self.within() } else { RESTORE_WITHIN };
+        let within = if self.process.is_some() { self.time_limit() } else { RESTORE_WITHIN };
         !self.is_done && begun.elapsed() < within
     }
 
     /// Kills it if it still runs.
-    fn end(&mut self) {
+    fn kill_if_running(&mut self) {
         if let Some((mut process, errors)) = self.process.take() {
             process.kill();
-            let said = LastLines::said(&errors);
-            let seconds = self.within().as_secs();
+            let said = LastLines::read_text(&errors);
+            let seconds = self.time_limit().as_secs();
             self.why = format!("`latput restore` did not end there within {seconds} s");
             if !said.is_empty() {
                 self.why = format!("{}; it said: {said}", self.why);
@@ -194,25 +194,28 @@ impl Restore {
     }
 }
 
-fn restore(
-    restores: &mut [Restore],
+fn run_restores(
+    restores: &mut [RestoreProcess],
     stop: &Stop,
     tell: &mut dyn FnMut(&str),
-) -> Result<(), Hurried> {
+) -> Result<(), WaitAborted> {
     let hosts: Vec<&str> = restores.iter().map(|restore| restore.spec.name.as_str()).collect();
     tell(&format!(
         "latput: running `latput restore` on {} (at most {} s)",
         hosts.join(", "),
-        restores.iter().map(Restore::within).max().unwrap_or_default().as_secs()
+        restores.iter().map(RestoreProcess::time_limit).max().unwrap_or_default().as_secs()
     ));
     let begun = Instant::now();
     while restores.iter().any(|restore| restore.has_time(begun)) {
         if stop.is_raised_again() {
-            return Err(Hurried); // what has begun goes on without anybody who waits
+            return Err(WaitAborted); // what has begun goes on without anybody who waits
         }
-        restores.iter_mut().filter(|restore| restore.has_time(begun)).for_each(Restore::step);
+        restores
+            .iter_mut()
+            .filter(|restore| restore.has_time(begun))
+            .for_each(RestoreProcess::poll_process);
         thread::sleep(LOOK_EVERY);
     }
-    restores.iter_mut().for_each(Restore::end);
+    restores.iter_mut().for_each(RestoreProcess::kill_if_running);
     Ok(())
 }

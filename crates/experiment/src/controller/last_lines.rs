@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::protocol::printable;
+use crate::protocol::replace_control_chars;
 
 /// The last lines of a process's output, each cut to a length.
 #[derive(Debug)]
@@ -70,8 +70,8 @@ impl LastLines {
     }
 
     /// The output so far.
-    pub(super) fn said(lines: &Mutex<Self>) -> String {
-        lines.lock().map(|lines| lines.joined()).unwrap_or_default()
+    pub(super) fn read_text(lines: &Mutex<Self>) -> String {
+        lines.lock().map(|lines| lines.join_lines()).unwrap_or_default()
     }
 
     /// Whether nothing more can come.
@@ -80,8 +80,8 @@ impl LastLines {
     }
 
     /// The last error of a latput, without the host that it names, and the lines beside it.
-    pub(super) fn error(lines: &Mutex<Self>) -> Option<(String, String)> {
-        let mut lines = lines.lock().ok()?.printable();
+    pub(super) fn find_error(lines: &Mutex<Self>) -> Option<(String, String)> {
+        let mut lines = lines.lock().ok()?.printable_lines();
         let last = lines.pop()?;
         let error = last.strip_prefix("latput: error: ")?;
         let error = match error.strip_prefix("host `").and_then(|rest| rest.split_once("`: ")) {
@@ -92,12 +92,15 @@ impl LastLines {
     }
 
     /// All lines in one, without control characters.
-    fn joined(&self) -> String {
-        self.printable().join(" | ")
+    fn join_lines(&self) -> String {
+        self.printable_lines().join(" | ")
     }
 
-    fn printable(&self) -> Vec<String> {
-        let lines = self.lines.iter().map(|line| printable(String::from_utf8_lossy(line).trim()));
+    fn printable_lines(&self) -> Vec<String> {
+        let lines = self
+            .lines
+            .iter()
+            .map(|line| replace_control_chars(String::from_utf8_lossy(line).trim()));
         lines.filter(|line| !line.is_empty()).collect()
     }
 }
@@ -119,13 +122,13 @@ mod tests {
             lines.push(&[b'x'; 1000]);
         }
         assert!(lines.lines.iter().map(Vec::capacity).sum::<usize>() < 1000);
-        assert_eq!(lines.joined(), "xxxxxxxxxx");
+        assert_eq!(lines.join_lines(), "xxxxxxxxxx");
         lines.push(b"\none\n\ntwo\x1b[2J\r\nthr");
         lines.push(b"ee");
-        assert_eq!(lines.joined(), "two\u{fffd}[2J | three");
+        assert_eq!(lines.join_lines(), "two\u{fffd}[2J | three");
         for _ in 0..10_000 {
             lines.push(b"\n");
         }
-        assert_eq!((lines.lines.len(), lines.joined()), (3, String::new()));
+        assert_eq!((lines.lines.len(), lines.join_lines()), (3, String::new()));
     }
 }

@@ -17,7 +17,7 @@ use latput_units::Nanos;
 use super::last_lines::LastLines;
 use super::{DEATHS_WITHIN, LOOK_EVERY};
 use crate::broker::message::HostCall;
-use crate::broker::process::Process;
+use crate::broker::process::HostProcess;
 use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::protocol::{self, Answer, LineError, MAX_ANSWER_BYTES, Request};
@@ -38,7 +38,7 @@ const PINGS: u32 = 3;
 pub(super) struct AgentLine {
     host: String,
     command: String,
-    process: Process,
+    process: HostProcess,
     /// `None` once the line is closed.
     to: Option<Sender<Vec<u8>>>,
     answers: Receiver<Result<Answer, LineError>>,
@@ -46,7 +46,7 @@ pub(super) struct AgentLine {
     limit: Arc<AtomicUsize>,
     stderr: Arc<Mutex<LastLines>>,
     /// The reason why no more answers come.
-    broken: Option<Broken>,
+    broken: Option<LineFailure>,
     /// Whether the agent has confirmed that its host is as it was.
     is_put_back: bool,
     /// The failure that the agent reported last.
@@ -57,13 +57,13 @@ pub(super) struct AgentLine {
 
 /// Why no more answers come.
 #[derive(Debug)]
-struct Broken {
+struct LineFailure {
     problem: String,
     /// Whether the agent lacked a privilege.
     permission: bool,
 }
 
-impl From<String> for Broken {
+impl From<String> for LineFailure {
     fn from(problem: String) -> Self {
         Self { problem, permission: false }
     }
@@ -71,17 +71,17 @@ impl From<String> for Broken {
 
 impl AgentLine {
     pub(super) fn start(spec: &HostSpec) -> Result<Self, Error> {
-        let (process, [input, output, errors]) = Process::start_piped(spec, &HostCall::Agent)?;
+        let (process, [input, output, errors]) = HostProcess::start_piped(spec, &HostCall::Agent)?;
         let (to, to_write) = mpsc::channel();
         let (answer_to, answers) = mpsc::sync_channel(ANSWERS_WAITING);
         let limit = Arc::new(AtomicUsize::new(MAX_ANSWER_BYTES));
-        let signs = Arc::new(Signs::default());
+        let signs = Arc::new(LivenessFlags::default());
         let silence_to = answer_to.clone();
         let lease = spec.lease;
         let seen = Arc::clone(&signs);
         thread::spawn(move || {
             let mut input = input;
-            if write(&mut input, &to_write, lease, &seen) == Ending::Silent {
+            if write(&mut input, &to_write, lease, &seen) == WriteOutcome::Silent {
                 // Sent before the line is closed, because the agent may answer that by ending.
                 let _gone = silence_to.send(Err(LineError::Silent(lease)));
             }
@@ -91,7 +91,7 @@ impl AgentLine {
         let stderr = LastLines::collect_from(errors, STDERR_LINES, STDERR_LINE_BYTES);
         Ok(Self {
             host: spec.name.clone(),
-            command: spec.words(&HostCall::Agent.args()).join(" "),
+            command: spec.to_command_line(&HostCall::Agent.to_args()).join(" "),
             process,
             to: Some(to),
             answers,
@@ -105,13 +105,18 @@ impl AgentLine {
     }
 
     /// Queues a request.
-    pub(super) fn send(&mut self, request: &Request) -> Result<(), Error> {
+    pub(super) fn queue_request(&mut self, request: &Request) -> Result<(), Error> {
         self.limit.store(request.max_answer_bytes(), Ordering::Relaxed);
-        let is_sent = self.to.as_ref().is_some_and(|to| to.send(protocol::line(request)).is_ok());
+        let is_sent =
+            self.to.as_ref().is_some_and(|to| to.send(protocol::encode_line(request)).is_ok());
         if is_sent { Ok(()) } else { Err(self.end_of_line()) }
     }
 
-    pub(super) fn receive(&mut self, within: Duration, stop: &Stop) -> Result<Answer, Error> {
+    pub(super) fn receive_answer(
+        &mut self,
+        within: Duration,
+        stop: &Stop,
+    ) -> Result<Answer, Error> {
         let deadline = Instant::now() + within;
         loop {
             if stop.is_raised() {
@@ -129,7 +134,7 @@ impl AgentLine {
     /// The next answer, if it comes within `wait`.
     pub(super) fn poll(&mut self, wait: Duration) -> Result<Option<Answer>, Error> {
         if let Some(broken) = &self.broken {
-            return Err(self.error(broken));
+            return Err(self.build_error(broken));
         }
         match self.answers.recv_timeout(wait) {
             Ok(Ok(Answer::Failed(failure))) => Err(Error::Host {
@@ -142,7 +147,9 @@ impl AgentLine {
                 self.is_put_back = true;
                 let said: Vec<String> = std::iter::once(why).chain(left).collect();
                 let said = said.join("; ");
-                Err(self.breaks(format!("its agent put the host back and ended: {said}").into()))
+                Err(self.record_failure(
+                    format!("its agent put the host back and ended: {said}").into(),
+                ))
             }
             Ok(Ok(answer)) => Ok(Some(answer)),
             Ok(Err(error)) => Err(self.line_error(&error)),
@@ -155,14 +162,14 @@ impl AgentLine {
     /// late itself, so an answer that came meanwhile counts.
     pub(super) fn last_look(&mut self, within: Duration) -> Result<Answer, Error> {
         let problem = format!("its agent did not answer within {} s", within.as_secs());
-        self.poll(DEATHS_WITHIN)?.ok_or_else(|| self.error(&problem.into()))
+        self.poll(DEATHS_WITHIN)?.ok_or_else(|| self.build_error(&problem.into()))
     }
 
     /// The error for an answer that does not belong to its request.
-    pub(super) fn unexpected(&self, answer: Answer) -> Error {
+    pub(super) fn unexpected_answer(&self, answer: Answer) -> Error {
         let name = format!("{answer:?}");
         let name = name.split([' ', '(', '{']).next().unwrap_or_default();
-        self.error(&format!("its agent sent `{name}` at the wrong time").into())
+        self.build_error(&format!("its agent sent `{name}` at the wrong time").into())
     }
 
     /// Tells the agent to stop its traffic, put its host back and end.
@@ -197,7 +204,7 @@ impl AgentLine {
     }
 
     /// The last failure that the agent reported.
-    pub(super) fn refusal(&self) -> Option<&str> {
+    pub(super) fn last_failure(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
 
@@ -212,8 +219,8 @@ impl AgentLine {
     }
 
     /// Lets the process end by itself.
-    pub(super) fn leave(&mut self) {
-        self.process.leave();
+    pub(super) fn leave_running(&mut self) {
+        self.process.leave_running();
     }
 
     /// The error when requests can no longer be sent: the agent's own message, if there is one.
@@ -225,7 +232,7 @@ impl AgentLine {
                 Ok(Some(_)) => {}
             }
         }
-        self.error(&"its agent takes no more requests".to_owned().into())
+        self.build_error(&"its agent takes no more requests".to_owned().into())
     }
 
     /// The error of a broken line, with the process's exit status and its last messages.
@@ -233,8 +240,8 @@ impl AgentLine {
         let command = &self.command;
         let problem = match error {
             LineError::Closed => {
-                let (problem, permission) = self.closed();
-                return self.breaks(Broken { problem, permission });
+                let (problem, permission) = self.describe_end();
+                return self.record_failure(LineFailure { problem, permission });
             }
             LineError::OtherVersion { .. } => {
                 format!("its agent (`{command}`) sent {error}: install the same version on both")
@@ -243,13 +250,13 @@ impl AgentLine {
                 "its agent (`{command}`) did not answer for {lease}: the host, the agent or the connection is \
                  down"
             ),
-            _ => format!("its agent (`{command}`) sent {}", crate::host::chain(error)),
+            _ => format!("its agent (`{command}`) sent {}", crate::host::format_error_chain(error)),
         };
-        self.breaks(problem.into())
+        self.record_failure(problem.into())
     }
 
     /// How the agent ended, and whether it lacked a privilege.
-    fn closed(&self) -> (String, bool) {
+    fn describe_end(&self) -> (String, bool) {
         let deadline = Instant::now() + Duration::from_secs(1);
         while !self.process.has_ended() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
@@ -264,37 +271,37 @@ impl AgentLine {
             thread::sleep(Duration::from_millis(5));
         }
         let started = format!("it was started by `{}`", self.command);
-        if let Some((error, lines)) = LastLines::error(&self.stderr) {
+        if let Some((error, lines)) = LastLines::find_error(&self.stderr) {
             let said = if lines.is_empty() { lines } else { format!("; it said before: {lines}") };
             let permission = self.process.exit_code() == Some(PERMISSION);
             return (format!("{error} ({ended}; {started}{said})"), permission);
         }
-        let lines = LastLines::said(&self.stderr);
+        let lines = LastLines::read_text(&self.stderr);
         let said = if lines.is_empty() { lines } else { format!("; it said: {lines}") };
         (format!("{ended}; {started}{said}"), false)
     }
 
     /// Keeps the reason why no more answers come, so that every later call returns the same error.
-    fn breaks(&mut self, broken: Broken) -> Error {
-        let error = self.error(&broken);
+    fn record_failure(&mut self, broken: LineFailure) -> Error {
+        let error = self.build_error(&broken);
         self.broken = Some(broken);
         error
     }
 
-    fn error(&self, Broken { problem, permission }: &Broken) -> Error {
+    fn build_error(&self, LineFailure { problem, permission }: &LineFailure) -> Error {
         Error::Agent { host: self.host.clone(), problem: problem.clone(), permission: *permission }
     }
 }
 
 #[derive(PartialEq)]
-enum Ending {
+enum WriteOutcome {
     Closed,
     Silent,
 }
 
 /// Signals from the reading thread to the writing one.
 #[derive(Debug, Default)]
-struct Signs {
+struct LivenessFlags {
     /// Whether a message has come since the last check.
     heard: AtomicBool,
     /// Whether a received message waits for the controller.
@@ -304,7 +311,12 @@ struct Signs {
 /// Writes requests, and a ping after each part of the lease without one. Ends when no more requests
 /// will come, and when the agent has answered no ping for the lease. An agent without any message
 /// so far may still be starting.
-fn write(to: &mut impl Write, lines: &Receiver<Vec<u8>>, lease: Nanos, signs: &Signs) -> Ending {
+fn write(
+    to: &mut impl Write,
+    lines: &Receiver<Vec<u8>>,
+    lease: Nanos,
+    signs: &LivenessFlags,
+) -> WriteOutcome {
     let mut has_begun = false;
     let mut unanswered = 0;
     loop {
@@ -319,14 +331,14 @@ fn write(to: &mut impl Write, lines: &Receiver<Vec<u8>>, lease: Nanos, signs: &S
                     unanswered += 1;
                 }
                 if unanswered == PINGS {
-                    return Ending::Silent;
+                    return WriteOutcome::Silent;
                 }
-                protocol::line(&Request::Ping)
+                protocol::encode_line(&Request::Ping)
             }
-            Err(RecvTimeoutError::Disconnected) => return Ending::Closed,
+            Err(RecvTimeoutError::Disconnected) => return WriteOutcome::Closed,
         };
         if to.write_all(&line).and_then(|()| to.flush()).is_err() {
-            return Ending::Closed;
+            return WriteOutcome::Closed;
         }
     }
 }
@@ -335,7 +347,7 @@ fn read(
     from: impl Read,
     to: &SyncSender<Result<Answer, LineError>>,
     limit: &AtomicUsize,
-    signs: &Signs,
+    signs: &LivenessFlags,
 ) {
     let mut from = BufReader::new(from);
     let limit_now = || {

@@ -15,11 +15,12 @@ use latput_units::Nanos;
 use super::LOOK_EVERY;
 use super::last_lines::LastLines;
 use crate::broker::message::HostCall;
-use crate::broker::process::Process;
+use crate::broker::process::HostProcess;
 use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::program::message::{
-    Answer, Ended, MAX_ANSWER_BYTES, ReadyCheck, Request, SCHEMA, Start,
+    MAX_ANSWER_BYTES, ProgramAnswer, ProgramOutcome, ProgramRequest, ReadyCheck, SCHEMA,
+    StartRequest,
 };
 use crate::protocol::{self, LineError, read_line_within};
 
@@ -37,15 +38,15 @@ const END_WITHIN: Duration = Duration::from_secs(6);
 #[derive(Debug)]
 pub(crate) struct ProgramHost {
     host: String,
-    process: Process,
+    process: HostProcess,
     to: Option<Sender<Vec<u8>>>,
-    answers: Receiver<Result<Answer, LineError>>,
+    answers: Receiver<Result<ProgramAnswer, LineError>>,
     stderr: Arc<Mutex<LastLines>>,
     last_id: u32,
     /// Programs that run, each with whether nothing of it can be left running.
     started: BTreeSet<u32>,
     is_uncontained: bool,
-    ended: BTreeMap<u32, Ended>,
+    ended: BTreeMap<u32, ProgramOutcome>,
     ready: BTreeMap<u32, Result<(), String>>,
     /// Programs whose end nobody will ask for.
     forgotten: BTreeSet<u32>,
@@ -54,7 +55,8 @@ pub(crate) struct ProgramHost {
 impl ProgramHost {
     /// Starts it, through the same command as the host's agent.
     pub(crate) fn start(spec: &HostSpec, stop: &Stop) -> Result<Self, Error> {
-        let (process, [input, output, errors]) = Process::start_piped(spec, &HostCall::Programs)?;
+        let (process, [input, output, errors]) =
+            HostProcess::start_piped(spec, &HostCall::Programs)?;
         let (to, to_write) = mpsc::channel();
         let (answer_to, answers) = mpsc::sync_channel(ANSWERS_WAITING);
         let lease = spec.lease;
@@ -68,7 +70,7 @@ impl ProgramHost {
                     break;
                 }
             }
-            drain(output); // so that the other end is not held up by a full pipe
+            drain_output(output); // so that the other end is not held up by a full pipe
         });
         let stderr = LastLines::collect_from(errors, STDERR_LINES, STDERR_LINE_BYTES);
         let mut host = Self {
@@ -85,36 +87,36 @@ impl ProgramHost {
             forgotten: BTreeSet::new(),
         };
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        host.send(&Request::Open { schema: SCHEMA, version, lease })?;
+        host.queue_request(&ProgramRequest::Open { schema: SCHEMA, version, lease })?;
         match host.next(spec.first_answer_within(), stop)? {
-            Some(Answer::Opened { schema: SCHEMA, .. }) => Ok(host),
-            Some(Answer::Opened { version, .. }) => Err(host.error(&format!(
+            Some(ProgramAnswer::Opened { schema: SCHEMA, .. }) => Ok(host),
+            Some(ProgramAnswer::Opened { version, .. }) => Err(host.build_error(&format!(
                 "it has latput {version}, and this is {}: install the same version on both",
                 env!("CARGO_PKG_VERSION")
             ))),
-            _ => Err(host.error("the process that runs programs did not answer")),
+            _ => Err(host.build_error("the process that runs programs did not answer")),
         }
     }
 
     /// Starts a program; its id.
-    pub(crate) fn launch(&mut self, mut start: Start) -> Result<u32, Error> {
+    pub(crate) fn launch_program(&mut self, mut start: StartRequest) -> Result<u32, Error> {
         self.last_id += 1;
         start.id = self.last_id;
-        self.send(&Request::Start(Box::new(start)))?;
+        self.queue_request(&ProgramRequest::Start(Box::new(start)))?;
         Ok(self.last_id)
     }
 
     /// Tells a program to end, and forgets it.
-    pub(crate) fn end(&mut self, id: u32) -> Result<(), Error> {
+    pub(crate) fn end_and_forget(&mut self, id: u32) -> Result<(), Error> {
         if self.ended.remove(&id).is_none() {
             self.forgotten.insert(id);
         }
-        self.send(&Request::End { id })
+        self.queue_request(&ProgramRequest::End { id })
     }
 
     /// Tells a program to end, whose end is asked for.
-    pub(crate) fn stop(&self, id: u32) -> Result<(), Error> {
-        self.send(&Request::End { id })
+    pub(crate) fn stop_program(&self, id: u32) -> Result<(), Error> {
+        self.queue_request(&ProgramRequest::End { id })
     }
 
     /// Whether something of a program that was started may be left running.
@@ -136,17 +138,17 @@ impl ProgramHost {
         id: u32,
         within: Duration,
         stop: &Stop,
-    ) -> Result<Ended, Error> {
-        self.until(within, stop, |host| host.ended.remove(&id))
+    ) -> Result<ProgramOutcome, Error> {
+        self.await_condition(within, stop, |host| host.ended.remove(&id))
     }
 
     /// The end of a program, if it has ended. It can be asked for again.
-    pub(crate) fn end_of(&mut self, id: u32) -> Result<Option<&Ended>, Error> {
+    pub(crate) fn end_of(&mut self, id: u32) -> Result<Option<&ProgramOutcome>, Error> {
         Ok(self.has_ended(id)?.then(|| &self.ended[&id]))
     }
 
     /// The end of a program, if it has ended.
-    pub(crate) fn take_end(&mut self, id: u32) -> Option<Ended> {
+    pub(crate) fn take_end(&mut self, id: u32) -> Option<ProgramOutcome> {
         self.ended.remove(&id)
     }
 
@@ -158,19 +160,19 @@ impl ProgramHost {
         within: Nanos,
         stop: &Stop,
     ) -> Result<Result<(), String>, Error> {
-        self.send(&Request::AwaitReady { id, ready, within })?;
+        self.queue_request(&ProgramRequest::AwaitReady { id, ready, within })?;
         let slack = Duration::from_secs(15); // a ready command may run for 10 s beyond
-        self.until(within.as_duration() + slack, stop, |host| host.ready.remove(&id))
+        self.await_condition(within.as_duration() + slack, stop, |host| host.ready.remove(&id))
     }
 
     /// Waits until a program runs, or has ended.
     pub(crate) fn await_start(&mut self, id: u32, stop: &Stop) -> Result<(), Error> {
-        self.until(super::ANSWER_WITHIN, stop, |host| {
+        self.await_condition(super::ANSWER_WITHIN, stop, |host| {
             (host.started.contains(&id) || host.ended.contains_key(&id)).then_some(())
         })
     }
 
-    fn until<T>(
+    fn await_condition<T>(
         &mut self,
         within: Duration,
         stop: &Stop,
@@ -187,39 +189,43 @@ impl ProgramHost {
                     "the process that runs programs did not answer within {} s",
                     within.as_secs()
                 );
-                return Err(self.error(&problem));
+                return Err(self.build_error(&problem));
             };
             self.take(answer)?;
         }
     }
 
     /// Keeps an answer until somebody asks for it.
-    fn take(&mut self, answer: Answer) -> Result<(), Error> {
+    fn take(&mut self, answer: ProgramAnswer) -> Result<(), Error> {
         match answer {
-            Answer::Started { id, contained, .. } => {
+            ProgramAnswer::Started { id, contained, .. } => {
                 self.started.insert(id);
                 self.is_uncontained |= !contained;
             }
-            Answer::Ready { id } => {
+            ProgramAnswer::Ready { id } => {
                 self.ready.insert(id, Ok(()));
             }
-            Answer::NotReady { id, why } => {
-                self.ready.insert(id, Err(protocol::printable(&why)));
+            ProgramAnswer::NotReady { id, why } => {
+                self.ready.insert(id, Err(protocol::replace_control_chars(&why)));
             }
-            Answer::Ended { id, ended } => {
+            ProgramAnswer::Ended { id, ended } => {
                 self.started.remove(&id);
                 if !self.forgotten.remove(&id) {
                     self.ended.insert(id, *ended);
                 }
             }
-            Answer::Failed { message } => return Err(self.error(&protocol::printable(&message))),
-            Answer::Opened { .. } => return Err(self.error("an answer came at the wrong time")),
+            ProgramAnswer::Failed { message } => {
+                return Err(self.build_error(&protocol::replace_control_chars(&message)));
+            }
+            ProgramAnswer::Opened { .. } => {
+                return Err(self.build_error("an answer came at the wrong time"));
+            }
         }
         Ok(())
     }
 
     /// The next answer, if it comes within `within`.
-    fn next(&mut self, within: Duration, stop: &Stop) -> Result<Option<Answer>, Error> {
+    fn next(&mut self, within: Duration, stop: &Stop) -> Result<Option<ProgramAnswer>, Error> {
         let deadline = Instant::now() + within;
         loop {
             if stop.is_raised() {
@@ -235,21 +241,22 @@ impl ProgramHost {
         }
     }
 
-    fn poll(&mut self, wait: Duration) -> Result<Option<Answer>, Error> {
+    fn poll(&mut self, wait: Duration) -> Result<Option<ProgramAnswer>, Error> {
         match self.answers.recv_timeout(wait) {
             Ok(Ok(answer)) => Ok(Some(answer)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Ok(Err(error)) => Err(self.broken(&error)),
-            Err(RecvTimeoutError::Disconnected) => Err(self.broken(&LineError::Closed)),
+            Ok(Err(error)) => Err(self.line_error(&error)),
+            Err(RecvTimeoutError::Disconnected) => Err(self.line_error(&LineError::Closed)),
         }
     }
 
-    fn send(&self, request: &Request) -> Result<(), Error> {
-        let is_sent = self.to.as_ref().is_some_and(|to| to.send(protocol::line(request)).is_ok());
-        if is_sent { Ok(()) } else { Err(self.broken(&LineError::Closed)) }
+    fn queue_request(&self, request: &ProgramRequest) -> Result<(), Error> {
+        let is_sent =
+            self.to.as_ref().is_some_and(|to| to.send(protocol::encode_line(request)).is_ok());
+        if is_sent { Ok(()) } else { Err(self.line_error(&LineError::Closed)) }
     }
 
-    fn broken(&self, error: &LineError) -> Error {
+    fn line_error(&self, error: &LineError) -> Error {
         let deadline = Instant::now() + Duration::from_millis(300);
         while !(self.process.has_ended() && LastLines::is_whole(&self.stderr))
             && Instant::now() < deadline
@@ -257,16 +264,16 @@ impl ProgramHost {
             thread::sleep(Duration::from_millis(5));
         }
         let how = self.process.how_it_ended().map_or(String::new(), |how| format!(" ({how})"));
-        let said = LastLines::said(&self.stderr);
+        let said = LastLines::read_text(&self.stderr);
         let said = if said.is_empty() { said } else { format!("; it said: {said}") };
         let problem = match error {
             LineError::Closed => format!("the process that runs programs ended{how}{said}"),
             _ => format!("the process that runs programs sent {error}{said}"),
         };
-        self.error(&problem)
+        self.build_error(&problem)
     }
 
-    fn error(&self, problem: &str) -> Error {
+    fn build_error(&self, problem: &str) -> Error {
         Error::Agent { host: self.host.clone(), problem: problem.to_owned(), permission: false }
     }
 
@@ -286,7 +293,7 @@ impl Drop for ProgramHost {
             thread::sleep(Duration::from_millis(5));
         }
         if self.process.has_ended() {
-            self.process.leave();
+            self.process.leave_running();
         } else {
             self.process.kill();
         }
@@ -298,7 +305,7 @@ fn write(mut to: impl Write, lines: &Receiver<Vec<u8>>, lease: Nanos) {
     loop {
         let line = match lines.recv_timeout(lease.as_duration() / PINGS) {
             Ok(line) => line,
-            Err(RecvTimeoutError::Timeout) => protocol::line(&Request::Ping),
+            Err(RecvTimeoutError::Timeout) => protocol::encode_line(&ProgramRequest::Ping),
             Err(RecvTimeoutError::Disconnected) => return,
         };
         if to.write_all(&line).and_then(|()| to.flush()).is_err() {
@@ -307,7 +314,7 @@ fn write(mut to: impl Write, lines: &Receiver<Vec<u8>>, lease: Nanos) {
     }
 }
 
-fn drain(mut from: impl Read) {
+fn drain_output(mut from: impl Read) {
     let mut buffer = [0; 8192];
     while matches!(from.read(&mut buffer), Ok(length) if length > 0) {}
 }

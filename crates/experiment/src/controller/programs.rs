@@ -26,7 +26,7 @@ pub(crate) struct LiveServer {
 
 /// The processes that run programs. Dropping it ends every program.
 #[derive(Debug, Default)]
-pub(crate) struct Programs {
+pub(crate) struct ProgramHosts {
     hosts: BTreeMap<String, ProgramHost>,
     pub(crate) servers: Vec<LiveServer>,
     /// The program that tells the figures of live traffic, by its number.
@@ -35,9 +35,13 @@ pub(crate) struct Programs {
     pub(crate) is_told: bool,
 }
 
-impl Programs {
+impl ProgramHosts {
     /// The process that runs programs on a host; it is started if there is none yet.
-    pub(crate) fn on(&mut self, spec: &HostSpec, stop: &Stop) -> Result<&mut ProgramHost, Error> {
+    pub(crate) fn ensure_host_started(
+        &mut self,
+        spec: &HostSpec,
+        stop: &Stop,
+    ) -> Result<&mut ProgramHost, Error> {
         if !self.hosts.contains_key(&spec.name) {
             self.hosts.insert(spec.name.clone(), ProgramHost::start(spec, stop)?);
         }
@@ -58,7 +62,7 @@ impl Programs {
             std::mem::take(&mut self.servers).into_iter().partition(|server| lives_on(server));
         self.servers = kept;
         for LiveServer { host, id, .. } in over {
-            self.host(&host).end(id)?;
+            self.host(&host).end_and_forget(id)?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::clock::ClockOffset;
 use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::host_view::HostView;
-use crate::protocol::{Answer, Look, Request, SCHEMA};
+use crate::protocol::{Answer, InspectRequest, Request, SCHEMA};
 
 /// After its line is closed an agent that holds nothing has so long to end. One that is still on its way has what it
 /// brought to remove.
@@ -20,43 +20,43 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// An agent that only looks at its host.
 #[derive(Debug)]
-pub(crate) struct Scout {
+pub(crate) struct HostInspector {
     spec: HostSpec,
     line: AgentLine,
 }
 
-impl Scout {
+impl HostInspector {
     /// Starts it; of the host only the way to it must be known.
     pub(crate) fn start(spec: &HostSpec) -> Result<Self, Error> {
         Ok(Self { spec: spec.clone(), line: AgentLine::start(spec)? })
     }
 
     /// Asks for the host's interfaces; with the ways to addresses, and of one interface the knobs that can be set.
-    pub(crate) fn look(
+    pub(crate) fn inspect_host(
         &mut self,
         toward: &[IpAddr],
         interface: Option<&str>,
         stop: &Stop,
     ) -> Result<HostView, Error> {
-        self.line.send(&Request::Look(Look {
+        self.line.queue_request(&Request::Look(InspectRequest {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             toward: toward.to_vec(),
             interface: interface.map(str::to_owned),
         }))?;
-        match self.line.receive(self.spec.first_answer_within(), stop)? {
+        match self.line.receive_answer(self.spec.first_answer_within(), stop)? {
             Answer::Seen(view) => Ok(*view),
-            other => Err(self.line.unexpected(other)),
+            other => Err(self.line.unexpected_answer(other)),
         }
     }
 
     /// Its clock against this one's.
-    pub(crate) fn clock(&mut self, stop: &Stop) -> Result<ClockOffset, Error> {
+    pub(crate) fn measure_clock_offset(&mut self, stop: &Stop) -> Result<ClockOffset, Error> {
         Ok(ClockOffset::from_round_trips(&round_trips(&mut self.line, stop)?).unwrap_or_default())
     }
 }
 
-impl Drop for Scout {
+impl Drop for HostInspector {
     fn drop(&mut self) {
         self.line.close();
         let deadline = Instant::now() + END_WITHIN;

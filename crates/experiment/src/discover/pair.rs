@@ -7,22 +7,22 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::host_view::{HostView, InterfaceView};
-use crate::target::At;
+use crate::target::InterfaceSelector;
 
 /// One of the two hosts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct End<'a> {
+pub(super) struct HostEnd<'a> {
     /// Name in the testbed.
     pub(super) name: &'a str,
     /// As its agent sees it, with its ways to the addresses of the other.
     pub(super) view: &'a HostView,
     /// Interface or address that is meant.
-    pub(super) at: Option<&'a At>,
+    pub(super) at: Option<&'a InterfaceSelector>,
 }
 
 /// An interface and an address at each end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pair {
+pub(super) struct InterfacePair {
     pub(super) ends: [(String, IpAddr); 2],
     /// Whether no router is in between.
     pub(super) is_direct: bool,
@@ -30,16 +30,16 @@ pub(super) struct Pair {
 
 /// Why there is no pair, or not one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unclear {
+pub(super) enum PairingError {
     /// In words.
     None(String),
     /// One for each pair of interfaces.
-    Several(Vec<Pair>),
+    Several(Vec<InterfacePair>),
 }
 
-impl End<'_> {
+impl HostEnd<'_> {
     /// Its addresses that are meant, with their interface.
-    fn addresses(&self) -> impl Iterator<Item = (&InterfaceView, IpAddr)> {
+    fn candidate_addresses(&self) -> impl Iterator<Item = (&InterfaceView, IpAddr)> {
         let of = |interface| move |&address: &IpAddr| (interface, address);
         let all =
             self.view.interfaces.iter().flat_map(move |one| one.addresses.iter().map(of(one)));
@@ -49,15 +49,15 @@ impl End<'_> {
     fn is_meant(&self, interface: &str, address: IpAddr) -> bool {
         match self.at {
             None => true,
-            Some(At::Interface(name)) => name == interface,
-            Some(At::Address(meant)) => *meant == address,
+            Some(InterfaceSelector::Interface(name)) => name == interface,
+            Some(InterfaceSelector::Address(meant)) => *meant == address,
         }
     }
 
     /// The interface and the own address by which its packets to an address leave.
-    fn way(&self, to: IpAddr) -> Option<(&str, IpAddr, bool)> {
+    fn find_route(&self, to: IpAddr) -> Option<(&str, IpAddr, bool)> {
         let way = self.view.ways.iter().find(|way| way.to == to && !way.is_local)?;
-        let interface = self.view.interface(way.interface.as_deref()?)?;
+        let interface = self.view.find_interface(way.interface.as_deref()?)?;
         let fits = |address: &&IpAddr| {
             address.is_ipv4() == to.is_ipv4() && self.is_meant(&interface.name, **address)
         };
@@ -68,13 +68,15 @@ impl End<'_> {
 }
 
 /// The best pair where all that fit have the same two interfaces, and the others.
-pub(super) fn choose(ends: [End<'_>; 2]) -> Result<(Pair, Vec<Pair>), Unclear> {
+pub(super) fn choose_pair(
+    ends: [HostEnd<'_>; 2],
+) -> Result<(InterfacePair, Vec<InterfacePair>), PairingError> {
     let [first, second] = ends;
     let mut pairs = Vec::new();
     let mut crossed = Vec::new();
-    for (interface, address) in second.addresses() {
-        let Some((leaves_by, own, there)) = first.way(address) else { continue };
-        let Some((answers_by, _, back)) = second.way(own) else { continue };
+    for (interface, address) in second.candidate_addresses() {
+        let Some((leaves_by, own, there)) = first.find_route(address) else { continue };
+        let Some((answers_by, _, back)) = second.find_route(own) else { continue };
         if answers_by != interface.name {
             crossed.push(format!(
                 "{} has {address} on {} and answers {own} by {answers_by}",
@@ -83,32 +85,32 @@ pub(super) fn choose(ends: [End<'_>; 2]) -> Result<(Pair, Vec<Pair>), Unclear> {
             continue;
         }
         let ends = [(leaves_by.to_owned(), own), (interface.name.clone(), address)];
-        pairs.push(Pair { ends, is_direct: there && back });
+        pairs.push(InterfacePair { ends, is_direct: there && back });
     }
     // Without a router first, then IPv4; then as the kernel has them.
     pairs.sort_by_key(|pair| (!pair.is_direct, pair.ends[0].1.is_ipv6()));
     let Some(best) = pairs.first().cloned() else {
-        return Err(Unclear::None(nothing(ends, &crossed)));
+        return Err(PairingError::None(explain_no_pair(ends, &crossed)));
     };
-    let mut by_interfaces: Vec<Pair> = Vec::new();
+    let mut by_interfaces: Vec<InterfacePair> = Vec::new();
     for pair in &pairs {
-        if !by_interfaces.iter().any(|known| known.interfaces() == pair.interfaces()) {
+        if !by_interfaces.iter().any(|known| known.interface_names() == pair.interface_names()) {
             by_interfaces.push(pair.clone());
         }
     }
     if by_interfaces.len() > 1 {
-        return Err(Unclear::Several(by_interfaces));
+        return Err(PairingError::Several(by_interfaces));
     }
     Ok((best, pairs.split_off(1)))
 }
 
-impl Pair {
-    fn interfaces(&self) -> [&str; 2] {
+impl InterfacePair {
+    fn interface_names(&self) -> [&str; 2] {
         [0, 1].map(|end| self.ends[end].0.as_str())
     }
 }
 
-impl fmt::Display for Pair {
+impl fmt::Display for InterfacePair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [(first, own), (second, address)] = &self.ends;
         let router = if self.is_direct { "" } else { ", by a router" };
@@ -117,31 +119,29 @@ impl fmt::Display for Pair {
 }
 
 /// Why no pair fits.
-fn nothing([first, second]: [End<'_>; 2], crossed: &[String]) -> String {
+fn explain_no_pair([first, second]: [HostEnd<'_>; 2], crossed: &[String]) -> String {
     for end in [first, second] {
-        if end.addresses().next().is_none() {
+        if end.candidate_addresses().next().is_none() {
             let what = match end.at {
                 None => "an address that another host can reach",
-                Some(At::Interface(name)) if end.view.interface(name).is_none() => {
-                    let names: Vec<&str> = end
-                        .view
-                        .interfaces
-                        .iter()
-                        .map(|interface| interface.name.as_str())
-                        .collect();
+                Some(InterfaceSelector::Interface(name))
+                    if end.view.find_interface(name).is_none() =>
+                {
+                    let interfaces = end.view.interfaces.iter();
+                    let names: Vec<&str> = interfaces.map(|found| found.name.as_str()).collect();
                     return format!(
                         "{} has no interface {name}, but {}",
                         end.name,
                         names.join(", ")
                     );
                 }
-                Some(At::Interface(name)) => {
+                Some(InterfaceSelector::Interface(name)) => {
                     return format!(
                         "{name} of {} has no address: give it one (`ip address add ADDRESS/BITS dev {name}`)",
                         end.name
                     );
                 }
-                Some(At::Address(address)) => &format!("the address {address}"),
+                Some(InterfaceSelector::Address(address)) => &format!("the address {address}"),
             };
             return format!(
                 "{} does not have {what}: bring an interface up and give it one (`ip address add`)",
@@ -150,7 +150,8 @@ fn nothing([first, second]: [End<'_>; 2], crossed: &[String]) -> String {
         }
     }
     let families = [first, second].map(|end| {
-        [true, false].map(|v4| end.addresses().any(|(_, address)| address.is_ipv4() == v4))
+        [true, false]
+            .map(|v4| end.candidate_addresses().any(|(_, address)| address.is_ipv4() == v4))
     });
     if !(0..2).any(|family| families[0][family] && families[1][family]) {
         let name = |end: usize| if families[end][0] { "IPv4" } else { "IPv6" };
@@ -169,10 +170,11 @@ fn nothing([first, second]: [End<'_>; 2], crossed: &[String]) -> String {
         );
     }
     let [there, back] = [(first, second), (second, first)].map(|(from, to)| {
-        let reaches = to.addresses().any(|(_, address)| from.way(address).is_some());
+        let reaches =
+            to.candidate_addresses().any(|(_, address)| from.find_route(address).is_some());
         (!reaches).then(|| {
             let addresses: Vec<String> =
-                to.addresses().map(|(_, address)| address.to_string()).collect();
+                to.candidate_addresses().map(|(_, address)| address.to_string()).collect();
             format!("no route leads from {} to {} ({})", from.name, to.name, addresses.join(", "))
         })
     });
@@ -191,19 +193,19 @@ fn nothing([first, second]: [End<'_>; 2], crossed: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host_view::Way;
+    use crate::host_view::RouteView;
 
     #[test]
     fn only_route_is_found_without_container_bridge() {
-        let server = host(
+        let server = make_host_view(
             &[("eth0", "10.0.0.1"), ("docker0", "172.17.0.1")],
             &[("10.0.0.2", "eth0", "10.0.0.1", true)],
         );
-        let client = host(
+        let client = make_host_view(
             &[("eth7", "10.0.0.2"), ("docker0", "172.17.0.1")],
             &[("10.0.0.1", "eth7", "10.0.0.2", true), ("172.17.0.1", "lo", "172.17.0.1", true)],
         );
-        check(&server, None, &client, None, "eth0 10.0.0.1 to eth7 10.0.0.2");
+        assert_choice(&server, None, &client, None, "eth0 10.0.0.1 to eth7 10.0.0.2");
     }
 
     #[test]
@@ -212,83 +214,102 @@ mod tests {
         let ways = [("10.0.0.2", "eth0", "10.0.0.1", false), ("fd00::2", "eth0", "fd00::1", true)];
         let back = [("10.0.0.1", "eth0", "10.0.0.2", false), ("fd00::1", "eth0", "fd00::2", true)];
         let other = [("eth0", "10.0.0.2"), ("eth0", "fd00::2")];
-        check(
-            &host(&names, &ways),
+        assert_choice(
+            &make_host_view(&names, &ways),
             None,
-            &host(&other, &back),
-            None,
-            "eth0 fd00::1 to eth0 fd00::2",
-        );
-        check(
-            &host(&names[1..], &ways[1..]),
-            None,
-            &host(&other[1..], &back[1..]),
+            &make_host_view(&other, &back),
             None,
             "eth0 fd00::1 to eth0 fd00::2",
         );
-        let meant = At::Address("10.0.0.2".parse().unwrap());
+        assert_choice(
+            &make_host_view(&names[1..], &ways[1..]),
+            None,
+            &make_host_view(&other[1..], &back[1..]),
+            None,
+            "eth0 fd00::1 to eth0 fd00::2",
+        );
+        let meant = InterfaceSelector::Address("10.0.0.2".parse().unwrap());
         let expected = "eth0 10.0.0.1 to eth0 10.0.0.2, by a router";
-        check(&host(&names, &ways), None, &host(&other, &back), Some(&meant), expected);
+        assert_choice(
+            &make_host_view(&names, &ways),
+            None,
+            &make_host_view(&other, &back),
+            Some(&meant),
+            expected,
+        );
     }
 
     #[test]
     fn ambiguous_route_must_be_named() {
-        let server = host(
+        let server = make_host_view(
             &[("eth0", "10.0.0.1"), ("eth1", "10.0.1.1")],
             &[("10.0.0.2", "eth0", "10.0.0.1", true), ("10.0.1.2", "eth1", "10.0.1.1", true)],
         );
-        let client = host(
+        let client = make_host_view(
             &[("eth0", "10.0.0.2"), ("eth1", "10.0.1.2")],
             &[("10.0.0.1", "eth0", "10.0.0.2", true), ("10.0.1.1", "eth1", "10.0.1.2", true)],
         );
-        check(
+        assert_choice(
             &server,
             None,
             &client,
             None,
             "several: eth0 10.0.0.1 to eth0 10.0.0.2; eth1 10.0.1.1 to eth1 10.0.1.2",
         );
-        let meant = At::Interface("eth1".to_owned());
-        check(&server, Some(&meant), &client, None, "eth1 10.0.1.1 to eth1 10.0.1.2");
-        check(&server, None, &client, Some(&meant), "eth1 10.0.1.1 to eth1 10.0.1.2");
-        let meant = At::Interface("eth9".to_owned());
-        check(&server, None, &client, Some(&meant), "b has no interface eth9, but eth0, eth1");
+        let meant = InterfaceSelector::Interface("eth1".to_owned());
+        assert_choice(&server, Some(&meant), &client, None, "eth1 10.0.1.1 to eth1 10.0.1.2");
+        assert_choice(&server, None, &client, Some(&meant), "eth1 10.0.1.1 to eth1 10.0.1.2");
+        let meant = InterfaceSelector::Interface("eth9".to_owned());
+        assert_choice(
+            &server,
+            None,
+            &client,
+            Some(&meant),
+            "b has no interface eth9, but eth0, eth1",
+        );
     }
 
     #[test]
     fn what_is_in_the_way_is_told() {
-        let v4 = host(&[("eth0", "10.0.0.1")], &[]);
-        check(&v4, None, &host(&[], &[]), None, "b does not have an address");
-        check(
+        let v4 = make_host_view(&[("eth0", "10.0.0.1")], &[]);
+        assert_choice(&v4, None, &make_host_view(&[], &[]), None, "b does not have an address");
+        assert_choice(
             &v4,
             None,
-            &host(&[("eth0", "fd00::2")], &[]),
+            &make_host_view(&[("eth0", "fd00::2")], &[]),
             None,
             "a has only IPv4 addresses and b only IPv6",
         );
-        let far = host(&[("eth0", "10.9.0.1")], &[]);
-        check(
+        let far = make_host_view(&[("eth0", "10.9.0.1")], &[]);
+        assert_choice(
             &v4,
             None,
             &far,
             None,
             "no route leads from a to b (10.9.0.1); no route leads from b to a (10.0.0.1)",
         );
-        let there = host(&[("eth0", "10.0.0.1")], &[("10.9.0.1", "eth0", "10.0.0.1", true)]);
-        check(&there, None, &far, None, "no route leads from b to a (10.0.0.1): add one");
-        let crossed = host(
+        let there =
+            make_host_view(&[("eth0", "10.0.0.1")], &[("10.9.0.1", "eth0", "10.0.0.1", true)]);
+        assert_choice(&there, None, &far, None, "no route leads from b to a (10.0.0.1): add one");
+        let crossed = make_host_view(
             &[("eth0", "10.9.0.1"), ("eth1", "10.8.0.1")],
             &[("10.0.0.1", "eth1", "10.8.0.1", true)],
         );
-        check(&there, None, &crossed, None, "b has 10.9.0.1 on eth0 and answers 10.0.0.1 by eth1");
+        assert_choice(
+            &there,
+            None,
+            &crossed,
+            None,
+            "b has 10.9.0.1 on eth0 and answers 10.0.0.1 by eth1",
+        );
     }
 
     type WayOf<'a> = (&'a str, &'a str, &'a str, bool);
 
-    fn host(addresses: &[(&str, &str)], ways: &[WayOf<'_>]) -> HostView {
+    fn make_host_view(addresses: &[(&str, &str)], ways: &[WayOf<'_>]) -> HostView {
         let mut view = HostView::default();
         for (name, address) in addresses {
-            if view.interface(name).is_none() {
+            if view.find_interface(name).is_none() {
                 let found = InterfaceView { name: (*name).to_owned(), ..InterfaceView::default() };
                 view.interfaces.push(found);
             }
@@ -297,7 +318,7 @@ mod tests {
         }
         view.ways = ways
             .iter()
-            .map(|(to, interface, source, is_direct)| Way {
+            .map(|(to, interface, source, is_direct)| RouteView {
                 to: to.parse().unwrap(),
                 interface: Some((*interface).to_owned()),
                 source: Some(source.parse().unwrap()),
@@ -309,12 +330,19 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(a: &HostView, at_a: Option<&At>, b: &HostView, at_b: Option<&At>, expected: &str) {
-        let ends = [End { name: "a", view: a, at: at_a }, End { name: "b", view: b, at: at_b }];
-        let found = match choose(ends) {
+    fn assert_choice(
+        a: &HostView,
+        at_a: Option<&InterfaceSelector>,
+        b: &HostView,
+        at_b: Option<&InterfaceSelector>,
+        expected: &str,
+    ) {
+        let ends =
+            [HostEnd { name: "a", view: a, at: at_a }, HostEnd { name: "b", view: b, at: at_b }];
+        let found = match choose_pair(ends) {
             Ok((pair, _)) => pair.to_string(),
-            Err(Unclear::None(why)) => why,
-            Err(Unclear::Several(pairs)) => {
+            Err(PairingError::None(why)) => why,
+            Err(PairingError::Several(pairs)) => {
                 let pairs: Vec<String> = pairs.iter().map(ToString::to_string).collect();
                 format!("several: {}", pairs.join("; "))
             }

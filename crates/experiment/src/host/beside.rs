@@ -7,7 +7,7 @@ use latput_units::{CpuSet, Nanos};
 
 /// A count of what else goes on, from before the first slice until after the last.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(super) struct InterferenceMeter {
     cpus: CpuSet,
     /// The meter and its last reading; `None` where not all processes are seen.
     work: Option<(OtherWork, ProcessTimes)>,
@@ -16,9 +16,9 @@ pub(super) struct Beside {
     counted: Nanos,
 }
 
-impl Beside {
+impl InterferenceMeter {
     /// Begins to count. Takes a few milliseconds, so it belongs before the window.
-    pub(super) fn begin(cpus: &CpuSet) -> Self {
+    pub(super) fn start_counting(cpus: &CpuSet) -> Self {
         let work = OtherWork::sees_all().then(|| {
             let work = OtherWork::begin(cpus);
             let first = work.read();
@@ -29,7 +29,7 @@ impl Beside {
     }
 
     /// Counts the time since the last slice as this one's, which it is but for its cut.
-    pub(super) fn count(&mut self, slice: &mut HostObservation) {
+    pub(super) fn count_slice(&mut self, slice: &mut HostObservation) {
         self.counted = self.counted.saturating_add(slice.window);
         let Some((work, first)) = &mut self.work else { return };
         let last = work.read();
@@ -40,7 +40,7 @@ impl Beside {
     }
 
     /// Ends the count of these slices. The last one gets the names. Returns what held the host back.
-    pub(super) fn end(self, slices: &mut [HostObservation]) -> Vec<String> {
+    pub(super) fn finish_counting(self, slices: &mut [HostObservation]) -> Vec<String> {
         let held_back = self.throttles.until(&Throttles::read(&self.cpus));
         let Some((work, _)) = self.work else { return held_back };
         let (others, of_children) = work.end(self.counted);

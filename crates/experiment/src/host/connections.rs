@@ -7,33 +7,33 @@ use latput_trial::live::{GroupBy, Live, TcpGroup};
 use latput_trial::observation::TcpObservation;
 use latput_units::{Clock, IntoMap, IntoSet, Nanos};
 
-use super::chain;
-use super::groups::{Groups, Payloads};
-use super::moved::{Is, Moved};
-use super::samples::Samples;
+use super::format_error_chain;
+use super::groups::{ConnectionGroups, PayloadTotals};
+use super::moved::{ConnectionDelta, ConnectionState};
+use super::samples::RttSampler;
 
 const LOST: &str = "more TCP connections ended between two readings than latput could hear of";
 
 /// Connections that are known from one block to the next.
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    payloads: Payloads,
+pub(super) struct KnownConnections {
+    payloads: PayloadTotals,
     /// No round-trip sample is taken before: the block before has spent what may be.
     samples_from: Option<Nanos>,
 }
 
 /// Reads connections, and tells what happened between two readings.
 #[derive(Debug)]
-pub(super) struct Connections<'a> {
+pub(super) struct ConnectionReader<'a> {
     meter: TcpMeter,
     /// Tells of those that end between two readings; `None` where the kernel does not.
     endings: Option<EndedConnections>,
-    samples: Samples,
+    samples: RttSampler,
     watch: &'a Live,
     /// `None` before the first reading.
-    last: Option<Last>,
+    last: Option<LastReading>,
     /// Those that are told apart.
-    groups: Option<Groups>,
+    groups: Option<ConnectionGroups>,
 }
 
 /// A reading.
@@ -48,18 +48,18 @@ struct TcpReading {
 
 /// State that the readings so far leave behind.
 #[derive(Debug)]
-struct Last {
+struct LastReading {
     /// When the first reading was.
     first_at: Nanos,
     /// Each connection as it was seen last, by the kernel's number: also one that is closed, of which no end was told yet.
     known: BTreeMap<u64, TcpConnection>,
 }
 
-impl<'a> Connections<'a> {
+impl<'a> ConnectionReader<'a> {
     /// `known` is of the blocks before; [`Self::into_known`] gives it back. `notes` gets what cannot be seen.
     pub(super) fn open(
         watch: &'a Live,
-        known: Known,
+        known: KnownConnections,
         notes: &mut Vec<String>,
     ) -> Result<Self, latput_linux::Error> {
         let meter = TcpMeter::open()?;
@@ -69,16 +69,16 @@ impl<'a> Connections<'a> {
                 notes.push(format!(
                     "TCP connections that end within {} are not counted: {}",
                     crate::live::TICK,
-                    chain(&error)
+                    format_error_chain(&error)
                 ));
             })
             .ok();
-        let samples = Samples::open(watch.samples_cpu, known.samples_from, notes);
+        let samples = RttSampler::open(watch.samples_cpu, known.samples_from, notes);
         let listening = match watch.by {
             Some(GroupBy::Port) => meter.listening_ports()?,
             _ => BTreeSet::new(),
         };
-        let groups = watch.by.map(|by| Groups::new(by, listening, known.payloads));
+        let groups = watch.by.map(|by| ConnectionGroups::new(by, listening, known.payloads));
         Ok(Self { meter, endings, samples, watch, last: None, groups })
     }
 
@@ -101,17 +101,20 @@ impl<'a> Connections<'a> {
 
     /// CPU time that tracing samples has taken so far.
     pub(super) const fn tracing_cost(&self) -> Nanos {
-        self.samples.cost()
+        self.samples.cpu_cost()
     }
 
     /// Takes the changes of each group since the last call.
     pub(super) fn take_groups(&mut self) -> BTreeMap<TcpGroup, TcpObservation> {
-        self.groups.as_mut().map(Groups::take).unwrap_or_default()
+        self.groups.as_mut().map(ConnectionGroups::take).unwrap_or_default()
     }
 
-    pub(super) fn into_known(self) -> Known {
+    pub(super) fn into_known(self) -> KnownConnections {
         let samples_from = self.samples.paused_until();
-        Known { payloads: self.groups.map(Groups::into_payloads).unwrap_or_default(), samples_from }
+        KnownConnections {
+            payloads: self.groups.map(ConnectionGroups::into_payloads).unwrap_or_default(),
+            samples_from,
+        }
     }
 
     fn since_last(&mut self, reading: TcpReading) -> TcpObservation {
@@ -119,8 +122,8 @@ impl<'a> Connections<'a> {
         let tells_ends = self.endings.is_some();
         let is_whole = tells_ends && !ended.were_lost;
         let ended = ended.connections;
-        let Some(Last { first_at, mut known }) = self.last.take() else {
-            self.begin(at, found, &ended);
+        let Some(LastReading { first_at, mut known }) = self.last.take() else {
+            self.record_first_reading(at, found, &ended);
             return TcpObservation::default();
         };
         let mut seen = TcpObservation {
@@ -132,17 +135,17 @@ impl<'a> Connections<'a> {
             (!is_whole).then(|| found.iter().map(|one| one.cookie).into_set());
         for one in found {
             let before = known.insert(one.cookie, one);
-            self.add(&mut seen, &one, before.as_ref(), Is::Open);
+            self.add(&mut seen, &one, before.as_ref(), ConnectionState::Open);
         }
         for one in &ended {
             let before = known.insert(one.cookie, *one);
             // One that was closed before the first reading is in none, and what it moved was before.
             if before.is_some() || at.saturating_sub(one.idle) >= first_at {
-                self.add(&mut seen, one, before.as_ref(), Is::Ended);
+                self.add(&mut seen, one, before.as_ref(), ConnectionState::Ended);
             }
         }
         for (cookie, sample) in samples {
-            let Some(one) = known.get(&cookie).filter(|one| counts(self.watch, one)) else {
+            let Some(one) = known.get(&cookie).filter(|one| is_watched(self.watch, one)) else {
                 continue;
             };
             seen.rtt_samples.record(sample);
@@ -159,21 +162,26 @@ impl<'a> Connections<'a> {
         if let Some(groups) = &mut self.groups {
             groups.end_reading(tells_ends);
         }
-        self.last = Some(Last { first_at, known });
+        self.last = Some(LastReading { first_at, known });
         seen
     }
 
     /// Takes note of the connections of the first reading.
-    fn begin(&mut self, first_at: Nanos, found: Vec<TcpConnection>, ended: &[TcpConnection]) {
+    fn record_first_reading(
+        &mut self,
+        first_at: Nanos,
+        found: Vec<TcpConnection>,
+        ended: &[TcpConnection],
+    ) {
         let mut known: BTreeMap<u64, TcpConnection> =
             found.into_iter().map(|one| (one.cookie, one)).into_map();
         for one in ended {
             known.remove(&one.cookie);
         }
         if let Some(groups) = &mut self.groups {
-            groups.choose(known.values().filter(|one| counts(self.watch, one)));
+            groups.choose_groups(known.values().filter(|one| is_watched(self.watch, one)));
         }
-        self.last = Some(Last { first_at, known });
+        self.last = Some(LastReading { first_at, known });
     }
 
     /// Adds what a connection did since it was seen last.
@@ -182,17 +190,17 @@ impl<'a> Connections<'a> {
         seen: &mut TcpObservation,
         one: &TcpConnection,
         before: Option<&TcpConnection>,
-        is: Is,
+        is: ConnectionState,
     ) {
         seen.seen += u64::from(before.is_none());
-        if !counts(self.watch, one) {
+        if !is_watched(self.watch, one) {
             return;
         }
         match is {
-            Is::Open => seen.connections += 1,
-            Is::Ended => *seen.ended.get_or_insert(0) += 1,
+            ConnectionState::Open => seen.connections += 1,
+            ConnectionState::Ended => *seen.ended.get_or_insert(0) += 1,
         }
-        let moved = Moved::between(one, before);
+        let moved = ConnectionDelta::from_readings(one, before);
         moved.add_to(seen, one);
         if moved.has_sample {
             seen.rtt_deviation.record(one.rtt_deviation);
@@ -204,7 +212,7 @@ impl<'a> Connections<'a> {
 }
 
 /// Whether a connection is part of what is watched.
-fn counts(watch: &Live, one: &TcpConnection) -> bool {
+fn is_watched(watch: &Live, one: &TcpConnection) -> bool {
     !one.local.0.is_loopback() && watch.counts([one.local.1, one.remote.1], one.remote.0)
 }
 

@@ -7,7 +7,7 @@ use latput_trial::live::{GroupBy, MOST_GROUPS, TcpGroup};
 use latput_trial::observation::TcpObservation;
 use latput_units::{IntoSet, Nanos};
 
-use super::moved::{Is, Moved, payload};
+use super::moved::{ConnectionDelta, ConnectionState, total_payload};
 
 /// Most groups of which the payload is known.
 const MOST_KNOWN: usize = 4096;
@@ -15,15 +15,15 @@ const MOST_KNOWN: usize = 4096;
 /// The payload of each group so far, over all blocks: the groups of a block are chosen before it by this, so that a setting
 /// does not choose what is told of it.
 #[derive(Debug, Default)]
-pub(crate) struct Payloads(BTreeMap<TcpGroup, u64>);
+pub(crate) struct PayloadTotals(BTreeMap<TcpGroup, u64>);
 
 /// The groups of a block.
 #[derive(Debug)]
-pub(super) struct Groups {
+pub(super) struct ConnectionGroups {
     by: GroupBy,
     /// Ports that this host listens on.
     listening: BTreeSet<u16>,
-    payloads: Payloads,
+    payloads: PayloadTotals,
     /// Those that are told of; the connections of all others are together.
     chosen: BTreeSet<TcpGroup>,
     /// Whether nothing was known before the block: then those that appear first are chosen too.
@@ -33,33 +33,38 @@ pub(super) struct Groups {
     in_reading: BTreeMap<TcpGroup, u64>,
 }
 
-impl Groups {
-    pub(super) fn new(by: GroupBy, listening: BTreeSet<u16>, payloads: Payloads) -> Self {
+impl ConnectionGroups {
+    pub(super) fn new(by: GroupBy, listening: BTreeSet<u16>, payloads: PayloadTotals) -> Self {
         let (chosen, seen, in_reading) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         let is_first = payloads.0.is_empty();
         Self { by, listening, payloads, chosen, is_first, seen, in_reading }
     }
 
     /// Chooses the groups, by the payload so far; where that is not known yet, by that of these connections' lives.
-    pub(super) fn choose<'c>(&mut self, found: impl Iterator<Item = &'c TcpConnection>) {
-        let mut of_lives = Payloads::default();
+    pub(super) fn choose_groups<'c>(&mut self, found: impl Iterator<Item = &'c TcpConnection>) {
+        let mut of_lives = PayloadTotals::default();
         for one in found.filter(|_| self.payloads.0.is_empty()) {
-            of_lives.add(self.group_of(one), payload(one));
+            of_lives.add(self.group_of(one), total_payload(one));
         }
         let known = if self.payloads.0.is_empty() { &of_lives } else { &self.payloads };
-        self.chosen = known.most(MOST_GROUPS).into_set();
+        self.chosen = known.busiest_groups(MOST_GROUPS).into_set();
     }
 
     /// Adds a connection of a reading.
-    pub(super) fn add(&mut self, one: &TcpConnection, moved: &Moved, is: Is) {
+    pub(super) fn add(
+        &mut self,
+        one: &TcpConnection,
+        moved: &ConnectionDelta,
+        is: ConnectionState,
+    ) {
         let own = self.group_of(one);
         self.payloads.add(own, moved.acked_bytes.saturating_add(moved.received_bytes));
         let group = self.told_as(own);
         let seen = self.seen.entry(group).or_default();
         let in_reading = self.in_reading.entry(group).or_default();
         match is {
-            Is::Open => *in_reading += 1,
-            Is::Ended => *seen.ended.get_or_insert(0) += 1,
+            ConnectionState::Open => *in_reading += 1,
+            ConnectionState::Ended => *seen.ended.get_or_insert(0) += 1,
         }
         moved.add_to(seen, one);
     }
@@ -92,7 +97,7 @@ impl Groups {
         seen
     }
 
-    pub(super) fn into_payloads(self) -> Payloads {
+    pub(super) fn into_payloads(self) -> PayloadTotals {
         self.payloads
     }
 
@@ -113,10 +118,10 @@ impl Groups {
     }
 }
 
-impl Payloads {
+impl PayloadTotals {
     fn add(&mut self, group: TcpGroup, bytes: u64) {
         if self.0.len() >= MOST_KNOWN && !self.0.contains_key(&group) {
-            let kept: BTreeSet<TcpGroup> = self.most(MOST_KNOWN / 2).into_set();
+            let kept: BTreeSet<TcpGroup> = self.busiest_groups(MOST_KNOWN / 2).into_set();
             self.0.retain(|group, _| kept.contains(group));
         }
         let sum = self.0.entry(group).or_default();
@@ -124,7 +129,7 @@ impl Payloads {
     }
 
     /// The groups with the most payload.
-    fn most(&self, count: usize) -> Vec<TcpGroup> {
+    fn busiest_groups(&self, count: usize) -> Vec<TcpGroup> {
         let mut sorted: Vec<(&TcpGroup, &u64)> = self.0.iter().collect();
         sorted.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
         sorted.into_iter().take(count).map(|(group, _)| *group).collect()
@@ -137,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    fn connection(local: u16, remote: (&str, u16), acked: u64) -> TcpConnection {
+    fn make_connection(local: u16, remote: (&str, u16), acked: u64) -> TcpConnection {
         TcpConnection {
             cookie: acked,
             local: ("10.0.0.1".parse().unwrap(), local),
@@ -153,10 +158,10 @@ mod tests {
         }
     }
 
-    fn read(groups: &mut Groups, found: &[TcpConnection]) -> Vec<(String, u64, u64)> {
-        groups.choose(found.iter());
+    fn read(groups: &mut ConnectionGroups, found: &[TcpConnection]) -> Vec<(String, u64, u64)> {
+        groups.choose_groups(found.iter());
         for one in found {
-            groups.add(one, &Moved::between(one, None), Is::Open);
+            groups.add(one, &ConnectionDelta::from_readings(one, None), ConnectionState::Open);
         }
         groups.end_reading(true);
         let seen = groups.take().into_iter();
@@ -165,11 +170,12 @@ mod tests {
 
     #[test]
     fn service_is_found_by_listening_port() {
-        let mut groups = Groups::new(GroupBy::Port, [443].into(), Payloads::default());
+        let mut groups =
+            ConnectionGroups::new(GroupBy::Port, [443].into(), PayloadTotals::default());
         let found = [
-            connection(443, ("10.0.0.7", 50_000), 5),
-            connection(443, ("10.0.0.8", 50_001), 7),
-            connection(40_000, ("10.0.0.9", 443), 11),
+            make_connection(443, ("10.0.0.7", 50_000), 5),
+            make_connection(443, ("10.0.0.8", 50_001), 7),
+            make_connection(40_000, ("10.0.0.9", 443), 11),
         ];
         let seen = read(&mut groups, &found);
         assert_eq!(seen, [("local:443".to_owned(), 2, 12), ("remote:443".to_owned(), 1, 11)]);
@@ -178,47 +184,51 @@ mod tests {
 
     #[test]
     fn busiest_are_told_of_and_the_rest_together() {
-        let mut groups = Groups::new(GroupBy::Peer, BTreeSet::new(), Payloads::default());
+        let mut groups =
+            ConnectionGroups::new(GroupBy::Peer, BTreeSet::new(), PayloadTotals::default());
         let peers: Vec<String> = (1..=40).map(|host| format!("10.0.0.{host}")).collect();
         let found: Vec<TcpConnection> =
-            (1..).zip(&peers).map(|(bytes, peer)| connection(9, (peer, 443), bytes)).collect();
+            (1..).zip(&peers).map(|(bytes, peer)| make_connection(9, (peer, 443), bytes)).collect();
         let seen = read(&mut groups, &found);
         assert_eq!(seen.len(), MOST_GROUPS + 1);
         assert_eq!(seen[0].0, "10.0.0.25", "24 peers have less");
         assert_eq!(seen[MOST_GROUPS], ("others".to_owned(), 24, (1..=24).sum()));
         // In the next block those count that were busy in this one, not those that were long before it.
-        let mut next = Groups::new(GroupBy::Peer, BTreeSet::new(), groups.into_payloads());
-        let seen = read(&mut next, &[connection(9, ("10.0.0.1", 443), 1 << 40)]);
+        let mut next =
+            ConnectionGroups::new(GroupBy::Peer, BTreeSet::new(), groups.into_payloads());
+        let seen = read(&mut next, &[make_connection(9, ("10.0.0.1", 443), 1 << 40)]);
         assert_eq!(seen, [("others".to_owned(), 1, 1 << 40)]);
     }
 
     #[test]
     fn groups_that_appear_first_are_chosen() {
-        let mut groups = Groups::new(GroupBy::Port, [80].into(), Payloads::default());
-        groups.choose([].iter());
-        let short = connection(80, ("10.0.0.7", 50_000), 5);
-        groups.add(&short, &Moved::between(&short, None), Is::Ended);
+        let mut groups =
+            ConnectionGroups::new(GroupBy::Port, [80].into(), PayloadTotals::default());
+        groups.choose_groups([].iter());
+        let short = make_connection(80, ("10.0.0.7", 50_000), 5);
+        groups.add(&short, &ConnectionDelta::from_readings(&short, None), ConnectionState::Ended);
         groups.end_reading(true);
         let seen = groups.take();
         assert_eq!(seen.keys().collect::<Vec<_>>(), [&TcpGroup::Local(80)]);
         assert_eq!(seen[&TcpGroup::Local(80)].ended, Some(1));
         // The groups of a later block are those of the blocks before.
-        let mut next = Groups::new(GroupBy::Port, [80, 81].into(), groups.into_payloads());
-        next.choose([].iter());
-        let other = connection(81, ("10.0.0.7", 50_000), 5);
-        next.add(&other, &Moved::between(&other, None), Is::Ended);
+        let mut next =
+            ConnectionGroups::new(GroupBy::Port, [80, 81].into(), groups.into_payloads());
+        next.choose_groups([].iter());
+        let other = make_connection(81, ("10.0.0.7", 50_000), 5);
+        next.add(&other, &ConnectionDelta::from_readings(&other, None), ConnectionState::Ended);
         assert_eq!(next.take().into_keys().collect::<Vec<_>>(), [TcpGroup::Others]);
     }
 
     #[test]
     fn any_number_of_peers_takes_a_bounded_space() {
-        let mut payloads = Payloads::default();
+        let mut payloads = PayloadTotals::default();
         for host in 0..50_000_u32 {
             let busy = u64::from(host % 1000 == 0) * 1000;
             payloads.add(TcpGroup::Peer(IpAddr::V4(host.into())), busy + 1);
         }
         assert!(payloads.0.len() <= MOST_KNOWN);
-        let busiest = payloads.most(50);
+        let busiest = payloads.busiest_groups(50);
         assert!(busiest.contains(&TcpGroup::Peer(IpAddr::V4(1000.into()))), "it was not forgotten");
     }
 }

@@ -11,10 +11,12 @@ use latput_trial::observation::{HostObservation, TcpObservation};
 use latput_trial::{Observation, Traffic};
 use latput_units::{Clock, Nanos};
 
-use super::connections::{Connections, Known};
-use super::{GLANCE_EVERY, HostSession, chain, differences, sleep_until};
-use crate::live::{Broken, Guard, LiveBlock, LiveSeen, Span, TICK, TickSeen, TimedFigure, put_at};
-use crate::protocol::{Failure, failed};
+use super::connections::{ConnectionReader, KnownConnections};
+use super::{GLANCE_EVERY, HostSession, describe_state_changes, format_error_chain, sleep_until};
+use crate::live::{
+    BlockSpan, Guard, GuardBreach, LiveBlock, LiveSeen, TICK, TickSeen, TimedFigure, put_at,
+};
+use crate::protocol::{Failure, make_failure};
 
 /// Most share of a CPU that readings take: they become rarer where one takes long.
 const TICK_PER_COST: u64 = 50;
@@ -22,8 +24,8 @@ const TICK_PER_COST: u64 = 50;
 const SILENT_FOR: Nanos = Nanos::from_s(2);
 
 /// The readings of a block.
-struct Readings<'a> {
-    connections: Option<Connections<'a>>,
+struct BlockReadings<'a> {
+    connections: Option<ConnectionReader<'a>>,
     notes: Vec<String>,
     stop: &'a Stop,
     is_told: &'a dyn Fn() -> bool,
@@ -41,8 +43,8 @@ struct SpanSeen {
 }
 
 /// How a span is watched.
-struct Watched<'a> {
-    span: Span,
+struct SpanWatch<'a> {
+    span: BlockSpan,
     guards: &'a [Guard],
     /// Today's figure of each guard; empty in the span that gives them.
     todays: &'a [TimedFigure],
@@ -52,7 +54,7 @@ struct Watched<'a> {
 }
 
 /// The counts from one moment on.
-struct Counts {
+struct SpanCounts {
     first: Sample,
     tcp: TcpObservation,
     /// CPU time of tracing until then; `None` where nothing is traced.
@@ -61,30 +63,31 @@ struct Counts {
 
 impl HostSession {
     /// Runs a block. `is_told` says that the slice is to end early.
-    pub(crate) fn live(
+    pub(crate) fn run_live_block(
         &mut self,
         block: &LiveBlock,
         stop: &Stop,
         is_told: &dyn Fn() -> bool,
     ) -> Result<LiveSeen, Failure> {
         if !block.is_possible() {
-            return Err(failed("no host could run a block of live traffic"));
+            return Err(make_failure("no host could run a block of live traffic"));
         }
         let mut readings =
-            Readings::open(block, stop, is_told, std::mem::take(&mut self.tcp_known));
+            BlockReadings::open(block, stop, is_told, std::mem::take(&mut self.tcp_known));
         let state = self.kernel.read_all(&self.open.interface);
         let [before, slice, after] = block.spans();
         let guards = &block.guards;
-        let today =
-            Watched { span: before, guards, todays: &[], is_guarded: false, state: state.clone() };
+        let watch_of_today =
+            |span, todays, state| SpanWatch { span, guards, todays, is_guarded: false, state };
+        let today = watch_of_today(before, &[], state.clone());
         let first = self.watch_span(&today, &mut readings)?;
-        let todays = figures(guards, first.host.clone());
+        let todays = compute_guard_figures(guards, first.host.clone());
         let mut seen = LiveSeen::of_today(first.host, guards.len());
         seen.is_silent_today = first.ended.is_some();
         let told = || is_told().then(|| "it was told to end".to_owned());
         seen.ended = why_not(block, &seen.before, &todays).or(first.ended).or_else(told);
         if seen.ended.is_some() {
-            return Ok(self.told(seen, readings, &state));
+            return Ok(self.finish_block(seen, readings, &state));
         }
         let is_other = !block.setting.is_empty();
         let mut found = state.clone();
@@ -97,13 +100,13 @@ impl HostSession {
                 Err(failure) if is_about_the_level(failure.outcome) => {
                     self.put_in_force(&Setting::default())?;
                     seen.refused = Some(failure.message);
-                    return Ok(self.told(seen, readings, &state));
+                    return Ok(self.finish_block(seen, readings, &state));
                 }
                 Err(failure) => return Err(failure),
             }
         }
         let other =
-            Watched { span: slice, guards, todays: &todays, is_guarded: is_other, state: found };
+            SpanWatch { span: slice, guards, todays: &todays, is_guarded: is_other, state: found };
         let other = self.watch_span(&other, &mut readings);
         if is_other {
             // Whatever became of the slice.
@@ -112,7 +115,7 @@ impl HostSession {
         let other = other?;
         let back_at = process::OsClock.now();
         seen.back_at = back_at;
-        seen.broken = other.broken.map(|(guard, value, at)| Broken {
+        seen.broken = other.broken.map(|(guard, value, at)| GuardBreach {
             guard,
             value,
             today: todays[guard].value,
@@ -123,77 +126,77 @@ impl HostSession {
         (seen.slice, seen.ended) = (Some(other.host), other.ended);
         (seen.of_slice, seen.steps[0]) = (other.logs, other.steps);
         if is_whole {
-            let again = Watched {
-                span: after,
-                guards,
-                todays: &todays,
-                is_guarded: false,
-                state: state.clone(),
-            };
+            let again = watch_of_today(after, &todays, state.clone());
             let again = self.watch_span(&again, &mut readings)?;
             seen.is_silent_today = again.ended.is_some();
             (seen.after, seen.ended) = (Some(again.host), again.ended);
             (seen.of_after, seen.steps[1]) = (again.logs, again.steps);
         }
-        Ok(self.told(seen, readings, &state))
+        Ok(self.finish_block(seen, readings, &state))
     }
 
     /// The values that were read back, and the duration of the change.
     fn put_in_force(&mut self, setting: &Setting) -> Result<(State, Nanos), Failure> {
         let begun = process::OsClock.now();
-        let found = self.set(setting)?;
+        let found = self.apply_setting(setting)?;
         Ok((found, process::OsClock.now().saturating_sub(begun)))
     }
 
     /// Adds what is told at the end of a block.
-    fn told(&mut self, seen: LiveSeen, readings: Readings<'_>, state: &State) -> LiveSeen {
-        let mut drift = differences(state, &self.kernel.read_all(&self.open.interface));
+    fn finish_block(
+        &mut self,
+        seen: LiveSeen,
+        readings: BlockReadings<'_>,
+        state: &State,
+    ) -> LiveSeen {
+        let mut drift = describe_state_changes(state, &self.kernel.read_all(&self.open.interface));
         drift.extend(self.not_in_force());
-        self.tcp_known = readings.connections.map(Connections::into_known).unwrap_or_default();
+        self.tcp_known = readings.connections.map(ConnectionReader::into_known).unwrap_or_default();
         LiveSeen { notes: readings.notes, drift, left: self.take_left(), ..seen }
     }
 
     /// Counts in a span, tick by tick.
     fn watch_span(
         &mut self,
-        watched: &Watched<'_>,
-        readings: &mut Readings<'_>,
+        watched: &SpanWatch<'_>,
+        readings: &mut BlockReadings<'_>,
     ) -> Result<SpanSeen, Failure> {
         let span = watched.span;
         sleep_until(span.from, GLANCE_EVERY, || readings.stop.is_raised());
         let traced = self.trace_now(readings.stop)?;
-        let mut last = self.sampled()?;
-        let _before_the_span = (readings.tcp(), readings.tcp_groups());
-        let mut since_change = Counts::from(&last, readings);
-        let mut measured: Option<Counts> = None;
+        let mut last = self.take_sample()?;
+        let _before_the_span = (readings.read_tcp(), readings.tcp_groups());
+        let mut since_change = SpanCounts::from(&last, readings);
+        let mut measured: Option<SpanCounts> = None;
         let mut seen = SpanSeen::new(watched.guards.len());
         let mut moved_at = last.at;
         let mut next = span.from;
         while last.at < span.to && seen.broken.is_none() && seen.ended.is_none() {
             if measured.is_none() && last.at >= span.measured_from {
-                measured = Some(Counts::from(&last, readings));
+                measured = Some(SpanCounts::from(&last, readings));
                 let _before_it = readings.tcp_groups();
             }
             let border = if measured.is_none() { span.measured_from } else { span.to };
             sleep_until(next.min(border), TICK, || readings.stop.is_raised());
             if readings.stop.is_raised() {
-                return Err(failed("interrupted"));
+                return Err(make_failure("interrupted"));
             }
             let begun = process::OsClock.now();
-            let sample = self.sampled()?;
-            let tcp = readings.tcp();
+            let sample = self.take_sample()?;
+            let tcp = readings.read_tcp();
             let cost = process::OsClock.now().saturating_sub(begun);
             next = begun + TICK.max(cost.saturating_mul(TICK_PER_COST));
-            let tick = self.counted(&last, &sample, tcp.clone())?;
-            if packets(&tick) > 0 {
+            let tick = self.count_between(&last, &sample, tcp.clone())?;
+            if count_packets(&tick) > 0 {
                 moved_at = sample.at;
             }
-            seen.steps.push(step(&tick));
+            seen.steps.push(summarize_tick(&tick));
             for counts in [Some(&mut since_change), measured.as_mut()].into_iter().flatten() {
                 counts.tcp = std::mem::take(&mut counts.tcp).joined(&tcp);
             }
-            let so_far = self.counted(&since_change.first, &sample, since_change.tcp.clone())?;
-            seen.judge(watched, so_far, sample.at);
+            let so_far =
+                self.count_between(&since_change.first, &sample, since_change.tcp.clone())?;
+            seen.judge_guards(watched, so_far, sample.at);
             last = sample;
             if last.at.saturating_sub(moved_at) >= SILENT_FOR {
                 seen.ended = Some("the traffic has stopped".to_owned());
@@ -202,44 +205,44 @@ impl HostSession {
             }
         }
         // A span that ended before its measured part is counted from the change.
-        let Counts { first, tcp, tracing } = measured.unwrap_or(since_change);
+        let SpanCounts { first, tcp, tracing } = measured.unwrap_or(since_change);
         let traced_until = readings.tracing_cost();
         seen.host = HostObservation {
             state: watched.state.clone(),
             tcp_groups: readings.tcp_groups(),
             tracing_cpu: tracing.zip(traced_until).map(|(from, to)| to.saturating_sub(from)),
-            ..self.counted(&first, &last, tcp)?
+            ..self.count_between(&first, &last, tcp)?
         };
         if let Some(traced) = &traced {
             traced.divide(&mut seen.host);
         }
-        if packets(&seen.host) == 0 && seen.ended.is_none() {
+        if count_packets(&seen.host) == 0 && seen.ended.is_none() {
             seen.ended = Some("no packet was received or sent".to_owned());
         }
         Ok(seen)
     }
 
-    fn sampled(&mut self) -> Result<Sample, Failure> {
-        self.sampler.sample().map_err(|error| failed(chain(&error)))
+    fn take_sample(&mut self) -> Result<Sample, Failure> {
+        self.sampler.sample().map_err(|error| make_failure(format_error_chain(&error)))
     }
 
     /// Counts between two samples, without the values of knobs.
-    fn counted(
+    fn count_between(
         &self,
         first: &Sample,
         last: &Sample,
         tcp: TcpObservation,
     ) -> Result<HostObservation, Failure> {
         let counted = first.until(last, &self.open.host, self.open.role, State::default());
-        let counted = counted.map_err(|error| failed(chain(&error)))?;
+        let counted = counted.map_err(|error| make_failure(format_error_chain(&error)))?;
         let opened = last.tcp_opened.saturating_sub(first.tcp_opened);
         let tcp = (tcp.readings > 0).then_some(TcpObservation { opened, ..tcp });
         Ok(HostObservation { tcp, ..counted })
     }
 }
 
-impl Counts {
-    fn from(first: &Sample, readings: &Readings<'_>) -> Self {
+impl SpanCounts {
+    fn from(first: &Sample, readings: &BlockReadings<'_>) -> Self {
         let (first, tracing) = (first.clone(), readings.tracing_cost());
         Self { first, tcp: TcpObservation::default(), tracing }
     }
@@ -257,14 +260,17 @@ impl SpanSeen {
     }
 
     /// Judges each guard by what was counted since the change.
-    fn judge(&mut self, watched: &Watched<'_>, so_far: HostObservation, at: Nanos) {
+    fn judge_guards(&mut self, watched: &SpanWatch<'_>, so_far: HostObservation, at: Nanos) {
         let ticks = at.saturating_sub(watched.span.from).as_ns() / TICK.as_ns();
         let tick = usize::try_from(ticks).unwrap_or(usize::MAX).saturating_sub(1);
-        let now =
-            if watched.todays.is_empty() { Vec::new() } else { figures(watched.guards, so_far) };
+        let now = if watched.todays.is_empty() {
+            Vec::new()
+        } else {
+            compute_guard_figures(watched.guards, so_far)
+        };
         let judged = watched.guards.iter().zip(now).zip(watched.todays);
         for (idx, ((guard, now), today)) in judged.enumerate() {
-            let judged = guard.judge(tick, now, *today);
+            let judged = guard.judge_figure(tick, now, *today);
             put_at(&mut self.logs[idx], tick, judged.log);
             if judged.is_broken && watched.is_guarded && self.broken.is_none() {
                 self.broken = Some((idx, now.value.unwrap_or_default(), at));
@@ -273,42 +279,44 @@ impl SpanSeen {
     }
 }
 
-impl<'a> Readings<'a> {
+impl<'a> BlockReadings<'a> {
     fn open(
         block: &'a LiveBlock,
         stop: &'a Stop,
         is_told: &'a dyn Fn() -> bool,
-        known: Known,
+        known: KnownConnections,
     ) -> Self {
         let mut notes = Vec::new();
-        let connections = Connections::open(&block.watch, known, &mut notes)
+        let connections = ConnectionReader::open(&block.watch, known, &mut notes)
             .map_err(|error| {
-                notes.push(format!("no figures of TCP connections: {}", chain(&error)));
+                notes
+                    .push(format!("no figures of TCP connections: {}", format_error_chain(&error)));
             })
             .ok();
         Self { connections, notes, stop, is_told }
     }
 
     /// Reads the changes of the connections; nothing if they cannot be read, which is told once.
-    fn tcp(&mut self) -> TcpObservation {
+    fn read_tcp(&mut self) -> TcpObservation {
         let Some(connections) = &mut self.connections else { return TcpObservation::default() };
         connections.read(&mut self.notes).unwrap_or_else(|error| {
             self.connections = None;
-            self.notes.push(format!("no figures of TCP connections: {}", chain(&error)));
+            self.notes
+                .push(format!("no figures of TCP connections: {}", format_error_chain(&error)));
             TcpObservation::default()
         })
     }
 }
 
-impl Readings<'_> {
+impl BlockReadings<'_> {
     /// CPU time that tracing has taken so far in this block.
     fn tracing_cost(&self) -> Option<Nanos> {
-        self.connections.as_ref().map(Connections::tracing_cost)
+        self.connections.as_ref().map(ConnectionReader::tracing_cost)
     }
 
     /// Takes the changes of the groups of connections since the last call.
     fn tcp_groups(&mut self) -> BTreeMap<TcpGroup, TcpObservation> {
-        self.connections.as_mut().map(Connections::take_groups).unwrap_or_default()
+        self.connections.as_mut().map(ConnectionReader::take_groups).unwrap_or_default()
     }
 }
 
@@ -359,14 +367,14 @@ fn why_not(block: &LiveBlock, today: &HostObservation, todays: &[TimedFigure]) -
     }
     let breaks = |(guard, figure): (&Guard, &TimedFigure)| {
         let is_broken =
-            !guard.is_of_today && guard.judge(usize::MAX - 1, *figure, *figure).is_broken;
+            !guard.is_of_today && guard.judge_figure(usize::MAX - 1, *figure, *figure).is_broken;
         is_broken.then(|| format!("today's setting breaks the guard `{}`", guard.text))
     };
     block.guards.iter().zip(todays).find_map(breaks)
 }
 
 /// The figure of each guard, of a host alone.
-fn figures(guards: &[Guard], host: HostObservation) -> Vec<TimedFigure> {
+fn compute_guard_figures(guards: &[Guard], host: HostObservation) -> Vec<TimedFigure> {
     let seconds = host.window.as_secs_f64();
     let observation = Observation { hosts: vec![host], ..Observation::default() };
     let figure = |guard: &Guard| TimedFigure {
@@ -376,13 +384,13 @@ fn figures(guards: &[Guard], host: HostObservation) -> Vec<TimedFigure> {
     guards.iter().map(figure).collect()
 }
 
-fn step(tick: &HostObservation) -> TickSeen {
+fn summarize_tick(tick: &HostObservation) -> TickSeen {
     TickSeen {
         rtt_ns: tick.tcp.as_ref().and_then(|tcp| tcp.rtt.mean_ns()),
         busy_ratio: tick.busy_ratio(),
     }
 }
 
-fn packets(tick: &HostObservation) -> u64 {
+fn count_packets(tick: &HostObservation) -> u64 {
     tick.interface.rx_packets.saturating_add(tick.interface.tx_packets)
 }

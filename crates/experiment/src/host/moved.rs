@@ -5,14 +5,14 @@ use latput_trial::observation::TcpObservation;
 
 /// Whether a connection is there in a reading, or has ended since the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Is {
+pub(super) enum ConnectionState {
     Open,
     Ended,
 }
 
 /// Changes of a connection between two readings.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moved {
+pub(super) struct ConnectionDelta {
     pub(super) acked_bytes: u64,
     pub(super) received_bytes: u64,
     retransmitted: u64,
@@ -20,9 +20,9 @@ pub(super) struct Moved {
     pub(super) has_sample: bool,
 }
 
-impl Moved {
+impl ConnectionDelta {
     /// Of a connection that had these counts before, or none if it is new.
-    pub(super) fn between(one: &TcpConnection, before: Option<&TcpConnection>) -> Self {
+    pub(super) fn from_readings(one: &TcpConnection, before: Option<&TcpConnection>) -> Self {
         let grown = |of: fn(&TcpConnection) -> Option<u64>| {
             let (now, then) = (of(one)?, before.map_or(Some(0), of)?);
             Some(now.saturating_sub(then))
@@ -57,7 +57,7 @@ impl Moved {
 }
 
 /// All payload of a connection's life.
-pub(super) fn payload(one: &TcpConnection) -> u64 {
+pub(super) fn total_payload(one: &TcpConnection) -> u64 {
     let parts = [one.acked_bytes, one.received_bytes].map(Option::unwrap_or_default);
     parts[0].saturating_add(parts[1])
 }

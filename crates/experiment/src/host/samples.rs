@@ -3,7 +3,7 @@
 use latput_linux::{RttSamples, RttTracer, process};
 use latput_units::{Clock, Nanos};
 
-use super::chain;
+use super::format_error_chain;
 
 /// Time of the program for each sample, where the kernel does not count it
 /// (docs/journal/2026-11-26-round-trip-samples.md).
@@ -18,9 +18,9 @@ const CUT: &str = "some TCP round-trip samples were dropped: there were more tha
 
 /// The tracer of a block, while it has one.
 #[derive(Debug)]
-pub(super) struct Samples {
+pub(super) struct RttSampler {
     tracer: Option<RttTracer>,
-    spending: Spending,
+    spending: TracingBudget,
     /// The program's run time before this look, if the kernel counts it now.
     counted_from: Option<Nanos>,
     /// When the kernel counts again.
@@ -32,26 +32,26 @@ pub(super) struct Samples {
     cost: Nanos,
 }
 
-impl Samples {
+impl RttSampler {
     /// Begins to trace at `from` or later, for at most this share of a CPU. `notes` gets why not.
     pub(super) fn open(most: f64, from: Option<Nanos>, notes: &mut Vec<String>) -> Self {
         let _told_by_attaching = RttTracer::prepare();
         let now = process::OsClock.now();
         let mut samples = Self {
             tracer: None,
-            spending: Spending::begin(most, now),
+            spending: TracingBudget::with_limit(most, now),
             counted_from: None,
             count_at: now,
             resume_at: Some(from.unwrap_or(now)),
             has_paused: false,
             cost: Nanos::ZERO,
         };
-        samples.resume(now, notes);
+        samples.resume_tracing(now, notes);
         samples
     }
 
     /// CPU time that tracing took in the looks so far: the program's, and that of reading what it saw.
-    pub(super) const fn cost(&self) -> Nanos {
+    pub(super) const fn cpu_cost(&self) -> Nanos {
         self.cost
     }
 
@@ -60,7 +60,7 @@ impl Samples {
         self.resume_at
     }
 
-    fn resume(&mut self, now: Nanos, notes: &mut Vec<String>) {
+    fn resume_tracing(&mut self, now: Nanos, notes: &mut Vec<String>) {
         if self.resume_at.take_if(|at| *at <= now).is_none() {
             return;
         }
@@ -73,7 +73,7 @@ impl Samples {
                 self.cost = self.cost + self.spending.attaching;
                 self.count_from(now);
             }
-            Err(error) => notes.push(chain(&error)),
+            Err(error) => notes.push(format_error_chain(&error)),
         }
     }
 
@@ -91,7 +91,7 @@ impl Samples {
     /// The socket's number and the time of each sample since the last call.
     pub(super) fn take(&mut self, notes: &mut Vec<String>) -> Vec<(u64, Nanos)> {
         let now = process::OsClock.now();
-        self.resume(now, notes);
+        self.resume_tracing(now, notes);
         let begun = process::thread_cpu_time();
         let Some(tracer) = &mut self.tracer else { return Vec::new() };
         let RttSamples { samples, are_cut } = tracer.take();
@@ -101,17 +101,17 @@ impl Samples {
         self.spending.samples += samples.len() as u64;
         self.spending.own = self.spending.own + process::thread_cpu_time().saturating_sub(begun);
         if now.saturating_sub(self.spending.since) >= LOOK_EVERY {
-            self.look(now, notes);
+            self.check_cost(now, notes);
         }
         samples
     }
 
     /// Ends a look: pauses if it took more than may be.
-    fn look(&mut self, now: Nanos, notes: &mut Vec<String>) {
+    fn check_cost(&mut self, now: Nanos, notes: &mut Vec<String>) {
         let run_time = self.tracer.as_ref().and_then(RttTracer::run_time);
         let counted = self.counted_from.zip(run_time);
         let counted = counted.map(|(before, after)| after.saturating_sub(before));
-        let (cost, pause) = self.spending.look(counted, now);
+        let (cost, pause) = self.spending.charge_interval(counted, now);
         self.cost = self.cost + cost;
         let Some(pause) = pause else { return self.count_from(now) };
         // Each tracer has a program of its own, whose run time is not known yet.
@@ -129,7 +129,7 @@ impl Samples {
 
 /// CPU time of tracing, and its limit.
 #[derive(Clone, Copy, Debug)]
-struct Spending {
+struct TracingBudget {
     /// Most share of a CPU.
     most: f64,
     /// Begin of this look.
@@ -145,14 +145,14 @@ struct Spending {
     share: Option<f64>,
 }
 
-impl Spending {
-    const fn begin(most: f64, now: Nanos) -> Self {
+impl TracingBudget {
+    const fn with_limit(most: f64, now: Nanos) -> Self {
         Self { most, since: now, samples: 0, own: Nanos::ZERO, attaching: Nanos::ZERO, share: None }
     }
 
     /// Ends a look in which the kernel counted so much run time, or did not count. Returns what the look took, and how long to
     /// pause so that it takes as much as may be on average.
-    fn look(&mut self, counted: Option<Nanos>, now: Nanos) -> (Nanos, Option<Nanos>) {
+    fn charge_interval(&mut self, counted: Option<Nanos>, now: Nanos) -> (Nanos, Option<Nanos>) {
         let time = now.saturating_sub(self.since);
         let by_samples = EACH.saturating_mul(std::mem::take(&mut self.samples));
         let of_program = match counted {
@@ -211,7 +211,7 @@ mod root_tests {
                 near.read_exact(&mut byte).unwrap();
             }
         });
-        let mut samples = Samples::open(0.005, None, &mut notes);
+        let mut samples = RttSampler::open(0.005, None, &mut notes);
         let mut count = 0;
         while process::OsClock.now() < end {
             std::thread::sleep(Duration::from_millis(10));
@@ -226,8 +226,8 @@ mod root_tests {
         let time = until.saturating_sub(begun).as_secs_f64() + LOOK_EVERY.as_secs_f64();
         let is_paid = samples.paused_until().is_some();
         let unpaid = if is_paid { Nanos::ZERO } else { samples.spending.attaching };
-        let share = samples.cost().saturating_sub(unpaid).as_secs_f64() / time;
-        println!("{count} samples, {:?} in {time} s: {:.3}%", samples.cost(), share * 100.0);
+        let share = samples.cpu_cost().saturating_sub(unpaid).as_secs_f64() / time;
+        println!("{count} samples, {:?} in {time} s: {:.3}%", samples.cpu_cost(), share * 100.0);
         assert!(share > 0.0 && share <= 1.02 * 0.005, "{share}");
     }
 }
@@ -240,25 +240,38 @@ mod tests {
     fn tracing_keeps_to_its_cpu_share() {
         let begun = Nanos::from_s(5);
         let ms = |ms: u64| begun + Nanos::from_ms(ms);
-        let mut spending = Spending::begin(0.005, begun);
+        let mut spending = TracingBudget::with_limit(0.005, begun);
         // 250 us in 50 ms are the share.
-        assert_eq!(spending.look(Some(Nanos::from_us(250)), ms(50)), (Nanos::from_us(250), None));
+        assert_eq!(
+            spending.charge_interval(Some(Nanos::from_us(250)), ms(50)),
+            (Nanos::from_us(250), None)
+        );
         // Not counted: as before, or by the samples if these are more.
-        assert_eq!(spending.look(None, ms(100)), (Nanos::from_us(250), None));
+        assert_eq!(spending.charge_interval(None, ms(100)), (Nanos::from_us(250), None));
         spending.samples = 8_500;
-        let (cost, pause) = spending.look(None, ms(150));
+        let (cost, pause) = spending.charge_interval(None, ms(150));
         assert_eq!((cost, pause), (Nanos::from_us(2_125), Some(Nanos::from_ms(375))));
         // No sample at all, and a CPU's third.
-        let (_, pause) = spending.look(Some(Nanos::from_ms(16)), ms(200));
+        let (_, pause) = spending.charge_interval(Some(Nanos::from_ms(16)), ms(200));
         assert_eq!(pause, Some(Nanos::from_ms(3_150)));
-        assert_eq!(spending.look(Some(Nanos::from_s(9)), ms(250)).1, Some(LONGEST_PAUSE));
+        assert_eq!(
+            spending.charge_interval(Some(Nanos::from_s(9)), ms(250)).1,
+            Some(LONGEST_PAUSE)
+        );
         // Reading counts. Attaching does where a pause is needed anyhow.
-        let mut spending = Spending::begin(0.005, begun);
+        let mut spending = TracingBudget::with_limit(0.005, begun);
         spending.attaching = Nanos::from_ms(1);
-        assert_eq!(spending.look(Some(Nanos::ZERO), ms(50)).1, None);
+        assert_eq!(spending.charge_interval(Some(Nanos::ZERO), ms(50)).1, None);
         spending.own = Nanos::from_ms(1);
-        assert_eq!(spending.look(Some(Nanos::ZERO), ms(100)).1, Some(Nanos::from_ms(350)));
-        let mut told = Spending::begin(0.02, begun);
-        assert_eq!(told.look(Some(Nanos::from_ms(1)), ms(50)).1, None, "who may take more");
+        assert_eq!(
+            spending.charge_interval(Some(Nanos::ZERO), ms(100)).1,
+            Some(Nanos::from_ms(350))
+        );
+        let mut told = TracingBudget::with_limit(0.02, begun);
+        assert_eq!(
+            told.charge_interval(Some(Nanos::from_ms(1)), ms(50)).1,
+            None,
+            "who may take more"
+        );
     }
 }

@@ -11,8 +11,8 @@ use latput_load::{Slices, Stop};
 use latput_trial::observation::{HostObservation, Role};
 use latput_units::{Clock, Nanos};
 
-use super::{GLANCE_EVERY, HostSession, chain, sleep_until};
-use crate::protocol::{Failure, Turns, failed};
+use super::{GLANCE_EVERY, HostSession, format_error_chain, sleep_until};
+use crate::protocol::{Failure, SettingTurns, make_failure};
 
 /// Length of an end's span before a slice, with attaching and detaching.
 pub(crate) const TURN: Nanos = Nanos::from_ms(24);
@@ -38,10 +38,10 @@ impl HostSession {
         stop: &Stop,
     ) -> Result<Option<Traced>, Failure> {
         let left = start.saturating_sub(process::OsClock.now());
-        let Some(turn) = turn(left, length) else { return Ok(None) };
+        let Some(turn) = compute_turn_length(left, length) else { return Ok(None) };
         let after = if self.is_first() { turn + APART } else { Nanos::ZERO };
         let end = start.saturating_sub(after);
-        self.trace(end.saturating_sub(turn), end, stop)
+        self.trace_span(end.saturating_sub(turn), end, stop)
     }
 
     /// Whether this end traces before the others do.
@@ -55,17 +55,22 @@ impl HostSession {
         start: Nanos,
         stop: &Stop,
     ) -> Result<Option<Traced>, Failure> {
-        self.trace(start.saturating_sub(TURN), start, stop)
+        self.trace_span(start.saturating_sub(TURN), start, stop)
     }
 
     /// Traces from now on, for as long as before a slice.
     pub(super) fn trace_now(&mut self, stop: &Stop) -> Result<Option<Traced>, Failure> {
         let now = process::OsClock.now();
-        self.trace(now, now + TURN, stop)
+        self.trace_span(now, now + TURN, stop)
     }
 
     /// `None` where it cannot be traced, needs not be, or took too long to begin.
-    fn trace(&mut self, from: Nanos, to: Nanos, stop: &Stop) -> Result<Option<Traced>, Failure> {
+    fn trace_span(
+        &mut self,
+        from: Nanos,
+        to: Nanos,
+        stop: &Stop,
+    ) -> Result<Option<Traced>, Failure> {
         let sampler = &mut self.sampler;
         if sampler.trace_obstacle().is_some() {
             return Ok(None);
@@ -84,7 +89,7 @@ impl HostSession {
             Traced::between(&first, &sampler.sample()?)
         });
         sampler.stop_tracing();
-        traced.map_err(|error| failed(chain(&error)))
+        traced.map_err(|error| make_failure(format_error_chain(&error)))
     }
 
     /// Measures the cost of tracing that also runs in the windows, as a share of a CPU. `None` if the kernel does not count
@@ -102,7 +107,7 @@ impl HostSession {
 }
 
 /// The traced spans before the slices of a stint.
-pub(super) struct Spans {
+pub(super) struct TracedSpans {
     slices: Slices,
     /// The slices of a round: each setting has one.
     settings: u32,
@@ -114,8 +119,8 @@ pub(super) struct Spans {
     by_slice: Option<BTreeMap<u32, Traced>>,
 }
 
-impl Spans {
-    pub(super) fn new(turns: &Turns, is_first: bool) -> Self {
+impl TracedSpans {
+    pub(super) fn new(turns: &SettingTurns, is_first: bool) -> Self {
         Self {
             slices: turns.slices,
             settings: u32::try_from(turns.settings.len()).unwrap_or(u32::MAX).max(1),
@@ -140,7 +145,7 @@ impl Spans {
         is_own && slice < self.slices.long_cuts
     }
 
-    pub(super) fn keep(&mut self, slice: u32, setting: usize, span: Option<Traced>) {
+    pub(super) fn store_span(&mut self, slice: u32, setting: usize, span: Option<Traced>) {
         match (&mut self.by_slice, span) {
             (Some(by_slice), Some(span)) => drop(by_slice.insert(slice, span)),
             (Some(_), None) => {}
@@ -150,7 +155,7 @@ impl Spans {
 
     /// Divides each slice as its setting's span was; `order` has the settings of the slices. Slices that are to be compared
     /// are marked only.
-    pub(super) fn divide(&self, seen: &mut [HostObservation], order: &[usize]) {
+    pub(super) fn divide_slices(&self, seen: &mut [HostObservation], order: &[usize]) {
         for ((idx, slice), &setting) in (0..).zip(seen).zip(order) {
             match &self.by_slice {
                 Some(by_slice) => {
@@ -169,7 +174,7 @@ impl Spans {
 }
 
 /// Length of each of the two turns before a window of `length` that begins in `left`: a tenth of it, if there is time.
-fn turn(left: Nanos, length: Nanos) -> Option<Nanos> {
+fn compute_turn_length(left: Nanos, length: Nanos) -> Option<Nanos> {
     let wanted = Nanos::from_ns(length.as_ns() / 20).clamp(TURN, LONGEST_TURN);
     let room = left.saturating_sub(SETTLE + APART);
     let turn = wanted.min(Nanos::from_ns(room.as_ns() / 2));
@@ -182,7 +187,7 @@ mod tests {
 
     #[test]
     fn spans_fit_into_the_warmup() {
-        let turn = |left, length| turn(Nanos::from_ms(left), Nanos::from_ms(length));
+        let turn = |left, length| compute_turn_length(Nanos::from_ms(left), Nanos::from_ms(length));
         assert_eq!(turn(500, 1_000), Some(Nanos::from_ms(50)));
         assert_eq!(turn(500, 60_000), Some(LONGEST_TURN));
         assert_eq!(turn(500, 100), Some(TURN), "no shorter than is worth it");

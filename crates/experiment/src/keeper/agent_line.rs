@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use latput_load::Stop;
 use latput_units::Nanos;
 
-use super::operation::{Message, Operation, Reply};
+use super::operation::{KeeperMessage, KeeperOperation, KeeperReply};
 use crate::lease::Lease;
 use crate::protocol::{self, LineError};
 
@@ -27,7 +27,7 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// The keeper's end of the line.
 pub(super) struct AgentLine {
-    operations: Receiver<Operation>,
+    operations: Receiver<KeeperOperation>,
     to: Arc<Mutex<UnixStream>>,
     lease: Lease,
     /// Raised when the agent says so, or is gone.
@@ -49,7 +49,7 @@ impl AgentLine {
             halt: Stop::new(),
             count_reached: Arc::default(),
         };
-        let reader = Reader {
+        let reader = MessageReader {
             to: Arc::clone(&line.to),
             lease: line.lease.clone(),
             halt: line.halt.clone(),
@@ -58,7 +58,7 @@ impl AgentLine {
         thread::spawn(move || reader.read(from, &operation_to));
         let lease = line.lease.clone();
         thread::spawn(move || {
-            if lease.outlived().is_some() {
+            if lease.wait_for_expiry().is_some() {
                 // The reader then ends, as if the agent had closed the line.
                 let _gone = cut.shutdown(Shutdown::Read);
             }
@@ -71,7 +71,7 @@ impl AgentLine {
     }
 
     /// The flag that ends what the keeper is doing.
-    pub(super) const fn halt(&self) -> &Stop {
+    pub(super) const fn halt_flag(&self) -> &Stop {
         &self.halt
     }
 
@@ -86,7 +86,7 @@ impl AgentLine {
     }
 
     /// The next operation; `None` when the agent has ended, is silent for the lease, or does not end after `stop` is raised.
-    pub(super) fn next(&self, stop: &Stop) -> Option<Operation> {
+    pub(super) fn next(&self, stop: &Stop) -> Option<KeeperOperation> {
         let mut told_at = None;
         loop {
             match self.operations.recv_timeout(LOOK_EVERY) {
@@ -103,43 +103,45 @@ impl AgentLine {
     }
 
     /// Sends a reply. An agent that is gone is noticed by the reading thread.
-    pub(super) fn send(&self, reply: &Reply) {
-        send(&self.to, reply);
+    pub(super) fn send_reply(&self, reply: &KeeperReply) {
+        write_reply(&self.to, reply);
     }
 }
 
 impl Drop for AgentLine {
     fn drop(&mut self) {
-        self.lease.end();
+        self.lease.end_lease();
     }
 }
 
-fn send(to: &Mutex<UnixStream>, reply: &Reply) {
+fn write_reply(to: &Mutex<UnixStream>, reply: &KeeperReply) {
     let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
-    if to.write_all(&protocol::line(reply)).is_err() {
+    if to.write_all(&protocol::encode_line(reply)).is_err() {
         // Nothing can follow a message that was written in part.
         let _gone = to.shutdown(Shutdown::Both);
     }
 }
 
-struct Reader {
+struct MessageReader {
     to: Arc<Mutex<UnixStream>>,
     lease: Lease,
     halt: Stop,
     count_reached: Arc<AtomicBool>,
 }
 
-impl Reader {
-    fn read(self, from: UnixStream, operation_to: &Sender<Operation>) {
+impl MessageReader {
+    fn read(self, from: UnixStream, operation_to: &Sender<KeeperOperation>) {
         let mut from = BufReader::new(from);
         loop {
-            let message: Result<Message, LineError> = protocol::read_line(&mut from);
-            self.lease.hear();
+            let message: Result<KeeperMessage, LineError> = protocol::read_line(&mut from);
+            self.lease.renew();
             match message {
-                Ok(Message::Alive) => send(&self.to, &Reply::Alive),
-                Ok(Message::CountReached) => self.count_reached.store(true, Ordering::Relaxed),
-                Ok(Message::Halt) => self.halt.raise(),
-                Ok(Message::Do(operation)) => {
+                Ok(KeeperMessage::Alive) => write_reply(&self.to, &KeeperReply::Alive),
+                Ok(KeeperMessage::CountReached) => {
+                    self.count_reached.store(true, Ordering::Relaxed);
+                }
+                Ok(KeeperMessage::Halt) => self.halt.raise(),
+                Ok(KeeperMessage::Do(operation)) => {
                     if operation_to.send(*operation).is_err() {
                         return;
                     }
@@ -147,7 +149,7 @@ impl Reader {
                 Err(_) => break, // closed, or no message: either way it is not to be served
             }
         }
-        self.lease.end();
+        self.lease.end_lease();
         self.halt.raise();
     }
 }

@@ -8,9 +8,9 @@ use latput_linux::route::Route;
 use latput_linux::{Capability, LinuxKernel, Namespace, interfaces, process};
 
 use crate::bring;
-use crate::host::{chain, clock_id};
-use crate::host_view::{HostView, InterfaceView, KnobsView, Way};
-use crate::protocol::{Failure, Look, SCHEMA, failed};
+use crate::host::{clock_id, format_error_chain};
+use crate::host_view::{HostView, InterfaceView, KnobsView, RouteView};
+use crate::protocol::{Failure, InspectRequest, SCHEMA, make_failure};
 
 /// How long a host is watched to say how busy it is.
 const WATCH: Duration = Duration::from_millis(300);
@@ -18,16 +18,16 @@ const WATCH: Duration = Duration::from_millis(300);
 const TOWARD_MOST: usize = 1000;
 
 /// Looks at the host that this process is on.
-pub(super) fn look(look: &Look) -> Result<HostView, Failure> {
+pub(super) fn inspect_host(look: &InspectRequest) -> Result<HostView, Failure> {
     if look.toward.len() > TOWARD_MOST {
-        return Err(failed(format!(
+        return Err(make_failure(format!(
             "routes to more than {TOWARD_MOST} addresses are not looked up"
         )));
     }
-    view(look).map_err(|error| failed(chain(&error)))
+    build_host_view(look).map_err(|error| make_failure(format_error_chain(&error)))
 }
 
-fn view(look: &Look) -> Result<HostView, latput_linux::Error> {
+fn build_host_view(look: &InspectRequest) -> Result<HostView, latput_linux::Error> {
     let boot_id = process::boot_id()?;
     let route = Route::open()?;
     let (mut knobs, mut busy_ratio) = (None, None);
@@ -43,18 +43,18 @@ fn view(look: &Look) -> Result<HostView, latput_linux::Error> {
         clock: clock_id(&boot_id),
         kernel: latput_linux::facts::kernel_release(),
         cpus: process::allowed_cpus()?,
-        missing: missing(),
+        missing: list_missing_capabilities(),
         interfaces: interfaces::collect()?.into_iter().map(interface_view).collect(),
-        ways: look.toward.iter().map(|&to| way(&route, to)).collect(),
+        ways: look.toward.iter().map(|&to| find_route(&route, to)).collect(),
         knobs,
         busy_ratio,
     })
 }
 
-fn way(route: &Route, to: IpAddr) -> Way {
-    let none = Way { to, interface: None, source: None, is_local: false, is_direct: false };
+fn find_route(route: &Route, to: IpAddr) -> RouteView {
+    let none = RouteView { to, interface: None, source: None, is_local: false, is_direct: false };
     // Whatever the kernel says against it: there is no way.
-    route.toward(to).map_or(none, |way| Way {
+    route.toward(to).map_or(none, |way| RouteView {
         to,
         interface: Some(way.interface),
         source: way.source,
@@ -90,7 +90,7 @@ fn interface_view(found: interfaces::Interface) -> InterfaceView {
 }
 
 /// The capabilities that this process has not, and what that hinders.
-fn missing() -> Vec<String> {
+fn list_missing_capabilities() -> Vec<String> {
     let hindered = [
         (Capability::NetAdmin, "no knob can be set"),
         (

@@ -4,14 +4,14 @@ use latput_trial::observation::{HostObservation, InterfaceCounters};
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{Answer, EarlyEnd, Request, Turns};
+use crate::protocol::{Answer, EarlyEnd, Request, SettingTurns};
 
 /// A message to the keeper.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Message {
+pub(crate) enum KeeperMessage {
     /// Do this, and reply.
-    Do(Box<Operation>),
+    Do(Box<KeeperOperation>),
     /// The traffic has reached its count, or a guard of the agent's is broken, which ends the counting.
     CountReached,
     /// End what is being done.
@@ -23,35 +23,35 @@ pub(crate) enum Message {
 /// Operation of a keeper.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Operation {
+pub(crate) enum KeeperOperation {
     /// A request that is about the host and not about traffic. Any other is refused.
     Host(Box<Request>),
     /// Count over the window, or in each of its slices.
-    Count(Count),
+    Count(CountRequest),
 }
 
 /// The window to count in, as in [`Request::Go`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Count {
+pub(crate) struct CountRequest {
     pub(crate) at: Nanos,
     pub(crate) warmup: Nanos,
     pub(crate) duration: Nanos,
-    pub(crate) turns: Option<Turns>,
-    /// Whether [`Message::CountReached`] may come, and how soon it is to be heard.
+    pub(crate) turns: Option<SettingTurns>,
+    /// Whether [`KeeperMessage::CountReached`] may come, and how soon it is to be heard.
     pub(crate) early_end: EarlyEnd,
 }
 
 /// A message from the keeper.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Reply {
+pub(crate) enum KeeperReply {
     /// It is done, or has failed.
     Answer(Answer),
     /// The interface's counters, while it counts.
     Snapshot { at: Nanos, interface: InterfaceCounters },
     /// It has counted.
-    Counted(Counted),
+    Counted(WindowCounts),
     /// The keeper is alive.
     Alive,
 }
@@ -59,7 +59,7 @@ pub(crate) enum Reply {
 /// Counts of a window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Counted {
+pub(crate) struct WindowCounts {
     /// Of each slice, or of the window: the counters, and the duration of the change before.
     pub(crate) slices: Vec<(HostObservation, Nanos)>,
     /// Knobs that changed meanwhile, in sentences.

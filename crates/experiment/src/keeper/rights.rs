@@ -18,7 +18,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use serde::{Deserialize, Serialize};
 
 use super::statsd::SocketFile;
-use crate::passing::{receive, send};
+use crate::passing::{receive_message, send_message};
 
 /// Most bytes of a question or an answer.
 const MAX_BYTES: usize = 8192;
@@ -28,7 +28,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Rights that are wanted.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Wanted {
+enum RightsRequest {
     /// Set this on the socket that comes with it.
     Option(PrivilegedOption),
     /// Open an echo socket.
@@ -41,21 +41,25 @@ enum Wanted {
 
 /// The error number, or 0.
 #[derive(Debug, Serialize, Deserialize)]
-struct Given {
+struct RightsReply {
     errno: i32,
 }
 
 /// Serves an agent until it ends.
-pub(super) fn serve(end: &OwnedFd) {
+pub(super) fn serve_rights(end: &OwnedFd) {
     let mut statsd = None;
-    while let Ok((wanted, mut sockets)) = receive::<Wanted>(end, MAX_BYTES) {
+    while let Ok((wanted, mut sockets)) = receive_message::<RightsRequest>(end, MAX_BYTES) {
         let given = match (wanted, sockets.pop()) {
-            (Wanted::Option(option), Some(socket)) => option.set(socket.as_fd()).map(|()| None),
-            (Wanted::EchoSocket(peer), None) => {
+            (RightsRequest::Option(option), Some(socket)) => {
+                option.set(socket.as_fd()).map(|()| None)
+            }
+            (RightsRequest::EchoSocket(peer), None) => {
                 open_echo_socket(peer).map(|socket| Some(OwnedFd::from(socket)))
             }
-            (Wanted::File(path), None) => confine::open_as_nobody(Path::new(&path)).map(Some),
-            (Wanted::Statsd(path), None) => {
+            (RightsRequest::File(path), None) => {
+                confine::open_as_nobody(Path::new(&path)).map(Some)
+            }
+            (RightsRequest::Statsd(path), None) => {
                 drop(statsd.take());
                 SocketFile::bind(&path).map(|(socket, file)| {
                     statsd = Some(file);
@@ -75,7 +79,12 @@ pub(super) fn serve(end: &OwnedFd) {
                 (error.raw_os_error().unwrap_or(unknown.raw_os_error()), None)
             }
         };
-        if send(end, &Given { errno }, &socket.iter().map(AsFd::as_fd).collect::<Vec<_>>()).is_err()
+        if send_message(
+            end,
+            &RightsReply { errno },
+            &socket.iter().map(AsFd::as_fd).collect::<Vec<_>>(),
+        )
+        .is_err()
         {
             return;
         }
@@ -94,33 +103,37 @@ impl KeepersRights {
 
     /// A regular file that everybody may read.
     pub(crate) fn open_file(&self, path: &str) -> io::Result<File> {
-        let file = self.ask(&Wanted::File(path.to_owned()), None)?;
+        let file = self.send_request(&RightsRequest::File(path.to_owned()), None)?;
         file.map(File::from).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     /// A socket at this path that everybody may send to. It is gone when this agent is.
     pub(crate) fn open_statsd(&self, path: &str) -> io::Result<UnixDatagram> {
-        let socket = self.ask(&Wanted::Statsd(path.to_owned()), None)?;
+        let socket = self.send_request(&RightsRequest::Statsd(path.to_owned()), None)?;
         socket.map(UnixDatagram::from).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    fn ask(&self, wanted: &Wanted, socket: Option<BorrowedFd<'_>>) -> io::Result<Option<OwnedFd>> {
+    fn send_request(
+        &self,
+        wanted: &RightsRequest,
+        socket: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Option<OwnedFd>> {
         let end = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        send(&end, wanted, &socket.into_iter().collect::<Vec<_>>())?;
-        match receive(&end, MAX_BYTES)? {
-            (Given { errno: 0 }, mut sockets) => Ok(sockets.pop()),
-            (Given { errno }, _) => Err(io::Error::from_raw_os_error(errno)),
+        send_message(&end, wanted, &socket.into_iter().collect::<Vec<_>>())?;
+        match receive_message(&end, MAX_BYTES)? {
+            (RightsReply { errno: 0 }, mut sockets) => Ok(sockets.pop()),
+            (RightsReply { errno }, _) => Err(io::Error::from_raw_os_error(errno)),
         }
     }
 }
 
 impl Rights for KeepersRights {
     fn set(&self, socket: BorrowedFd<'_>, option: &PrivilegedOption) -> io::Result<()> {
-        self.ask(&Wanted::Option(option.clone()), Some(socket)).map(drop)
+        self.send_request(&RightsRequest::Option(option.clone()), Some(socket)).map(drop)
     }
 
     fn open_echo_socket(&self, peer: IpAddr) -> io::Result<OwnedFd> {
-        let socket = self.ask(&Wanted::EchoSocket(peer), None)?;
+        let socket = self.send_request(&RightsRequest::EchoSocket(peer), None)?;
         socket.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
     }
 }
@@ -134,8 +147,8 @@ mod tests {
 
     #[test]
     fn option_is_set_on_agents_socket_only() {
-        let (keepers, agents) = crate::passing::pair().unwrap();
-        let serving = thread::spawn(move || serve(&keepers));
+        let (keepers, agents) = crate::passing::create_socket_pair().unwrap();
+        let serving = thread::spawn(move || serve_rights(&keepers));
         let rights = KeepersRights::new(agents).unwrap();
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let congestion = PrivilegedOption::Congestion("reno".to_owned());
@@ -144,9 +157,9 @@ mod tests {
         let refused = rights.set(socket.as_fd(), &unknown).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::NOENT.raw_os_error()));
         // An option without a socket, and a socket without an option.
-        assert!(rights.ask(&Wanted::Option(congestion), None).is_err());
-        let echo = Wanted::EchoSocket(Ipv4Addr::LOCALHOST.into());
-        assert!(rights.ask(&echo, Some(socket.as_fd())).is_err());
+        assert!(rights.send_request(&RightsRequest::Option(congestion), None).is_err());
+        let echo = RightsRequest::EchoSocket(Ipv4Addr::LOCALHOST.into());
+        assert!(rights.send_request(&echo, Some(socket.as_fd())).is_err());
         drop(rights);
         serving.join().unwrap();
     }
@@ -155,8 +168,8 @@ mod tests {
     fn readable_files_open_and_socket_is_removed() {
         use std::io::Read as _;
         use std::os::unix::fs::PermissionsExt as _;
-        let (keepers, agents) = crate::passing::pair().unwrap();
-        let serving = thread::spawn(move || serve(&keepers));
+        let (keepers, agents) = crate::passing::create_socket_pair().unwrap();
+        let serving = thread::spawn(move || serve_rights(&keepers));
         let rights = KeepersRights::new(agents).unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -184,9 +197,9 @@ mod tests {
 
     #[test]
     fn what_is_no_question_ends_the_service() {
-        let (keepers, agents) = crate::passing::pair().unwrap();
-        let serving = thread::spawn(move || serve(&keepers));
-        send(&agents, &"give me a shell", &[]).unwrap();
+        let (keepers, agents) = crate::passing::create_socket_pair().unwrap();
+        let serving = thread::spawn(move || serve_rights(&keepers));
+        send_message(&agents, &"give me a shell", &[]).unwrap();
         serving.join().unwrap();
     }
 }

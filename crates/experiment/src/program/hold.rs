@@ -22,8 +22,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, wait};
 use serde::{Deserialize, Serialize};
 
-use super::message::{Ending, MAX_REQUEST_BYTES, ProgramSpec};
-use crate::host::chain;
+use super::message::{ExitCause, MAX_REQUEST_BYTES, ProgramSpec};
+use crate::host::format_error_chain;
 use crate::protocol::{read_line_within, write_line};
 
 /// Time between SIGTERM and SIGKILL.
@@ -35,7 +35,7 @@ const WAIT_EVERY: Duration = Duration::from_millis(5);
 
 /// Why a program could not be held.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum HoldError {
     /// The kernel refuses.
     #[error("cannot hold a program")]
     Linux(#[from] latput_linux::Error),
@@ -47,34 +47,34 @@ pub enum Error {
 /// Message of the first process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Said {
+pub(super) enum ProgramEvent {
     /// The program runs.
     Started { at: Nanos, contained: bool },
     /// The program has ended, or could not be started.
-    Ended { ending: Ending, at: Nanos },
+    Ended { ending: ExitCause, at: Nanos },
 }
 
 /// Starts a holder whose line is `line`, and whose outputs are the program's. It ends with this thread.
 pub(super) fn start(line: UnixStream) -> io::Result<Child> {
-    let mut command = latput(&["program", "--hold"]);
+    let mut command = latput_command(&["program", "--hold"]);
     command.stdin(Stdio::from(std::os::fd::OwnedFd::from(line)));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     process::end_with_this_thread(&mut command).spawn()
 }
 
 /// This program's own file, which may have no name any more.
-fn latput(args: &[&str]) -> Command {
+fn latput_command(args: &[&str]) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("latput").args(args);
     command
 }
 
 /// Holds one program to its end: the main function of the holder, which has one thread so far.
-pub fn hold(stop: &Stop) -> Result<(), Error> {
+pub fn hold_program(stop: &Stop) -> Result<(), HoldError> {
     match contain::contain_children()? {
-        Containment::Subreaper => first(Containment::Subreaper, stop),
+        Containment::Subreaper => run_first_process(Containment::Subreaper, stop),
         Containment::Namespace => {
-            let mut command = latput(&["program", "--first"]);
+            let mut command = latput_command(&["program", "--first"]);
             let mut first = process::end_with_this_thread(&mut command).spawn()?;
             let running = pidfd_open(Pid::from_child(&first), PidfdFlags::empty()).ok();
             // A process whose children are in another PID namespace can start no thread (`clone(2)`).
@@ -91,25 +91,28 @@ pub fn hold(stop: &Stop) -> Result<(), Error> {
 }
 
 /// Starts the program that the line names, and waits for it: the main function of the first process.
-pub fn first(containment: Containment, stop: &Stop) -> Result<(), Error> {
+pub fn run_first_process(containment: Containment, stop: &Stop) -> Result<(), HoldError> {
     let line = io::stdin().as_fd().try_clone_to_owned()?;
     let mut said = UnixStream::from(line.try_clone()?);
     let mut line = BufReader::new(UnixStream::from(line));
     let Ok(program) = read_line_within::<ProgramSpec>(&mut line, || MAX_REQUEST_BYTES) else {
         return Ok(()); // whoever started this is gone
     };
-    let mut tell = |word: &Said| {
+    let mut tell = |word: &ProgramEvent| {
         let _gone = write_line(&mut said, word);
     };
     let child = match spawn(&program) {
         Ok(child) => child,
         Err(why) => {
-            let ending = Ending::NotStarted { why };
-            tell(&Said::Ended { ending, at: OsClock.now() });
+            let ending = ExitCause::NotStarted { why };
+            tell(&ProgramEvent::Ended { ending, at: OsClock.now() });
             return Ok(());
         }
     };
-    tell(&Said::Started { at: OsClock.now(), contained: containment == Containment::Namespace });
+    tell(&ProgramEvent::Started {
+        at: OsClock.now(),
+        contained: containment == Containment::Namespace,
+    });
     let pid = Pid::from_child(&child);
     thread::spawn(move || {
         await_end(line);
@@ -123,7 +126,7 @@ pub fn first(containment: Containment, stop: &Stop) -> Result<(), Error> {
         end_all(containment, pid);
     });
     let ending = wait_for(pid);
-    tell(&Said::Ended { ending, at: OsClock.now() });
+    tell(&ProgramEvent::Ended { ending, at: OsClock.now() });
     if containment == Containment::Subreaper {
         kill_rest(pid);
     }
@@ -142,11 +145,12 @@ fn spawn(program: &ProgramSpec) -> Result<Child, String> {
         command.current_dir(folder);
     }
     if let Some(user) = &program.user {
-        let (user_id, group_id) = contain::user_ids(user).map_err(|error| chain(&error))?;
+        let (user_id, group_id) =
+            contain::user_ids(user).map_err(|error| format_error_chain(&error))?;
         command.uid(user_id).gid(group_id); // std drops root's other groups
     }
     if let Some(cpus) = &program.cpus {
-        process::bind_thread(cpus).map_err(|error| chain(&error))?;
+        process::bind_thread(cpus).map_err(|error| format_error_chain(&error))?;
     }
     process::detach(&mut command);
     process::end_with_this_thread(&mut command);
@@ -194,18 +198,18 @@ fn end_all(containment: Containment, program: Pid) {
 }
 
 /// Reaps every child until the program has ended.
-fn wait_for(program: Pid) -> Ending {
+fn wait_for(program: Pid) -> ExitCause {
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == program => {
                 return match (status.exit_status(), status.terminating_signal()) {
-                    (Some(status), _) => Ending::Exited { status },
-                    (None, Some(signal)) => Ending::Signalled { signal },
-                    (None, None) => Ending::Lost,
+                    (Some(status), _) => ExitCause::Exited { status },
+                    (None, Some(signal)) => ExitCause::Signalled { signal },
+                    (None, None) => ExitCause::Lost,
                 };
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return Ending::Lost,
+            Err(_) => return ExitCause::Lost,
         }
     }
 }

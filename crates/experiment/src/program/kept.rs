@@ -24,7 +24,7 @@ pub struct KeptOutput {
 
 impl KeptOutput {
     /// Whether a line of it matches.
-    pub(super) fn matches(&self, regex: &regex_lite::Regex) -> bool {
+    pub(super) fn has_match(&self, regex: &regex_lite::Regex) -> bool {
         regex.is_match(&self.head) || regex.is_match(&self.tail)
     }
 
@@ -35,13 +35,15 @@ impl KeptOutput {
         let mut lines: Vec<&str> = lines.take(LAST_LINES).collect();
         lines.reverse();
         let cut = |line: &str| line.chars().take(LINE_CHARS).collect::<String>();
-        crate::protocol::printable(&lines.into_iter().map(cut).collect::<Vec<_>>().join(" | "))
+        crate::protocol::replace_control_chars(
+            &lines.into_iter().map(cut).collect::<Vec<_>>().join(" | "),
+        )
     }
 }
 
 /// Keeps the first and the last bytes of an output.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct OutputBuffer {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     /// Most bytes of each.
@@ -49,7 +51,7 @@ pub(super) struct Keeper {
     total: u64,
 }
 
-impl Keeper {
+impl OutputBuffer {
     /// Keeps at most `most` bytes.
     pub(super) fn new(most: usize) -> Self {
         Self { head: Vec::new(), tail: VecDeque::new(), most: most / 2, total: 0 }
@@ -67,7 +69,7 @@ impl Keeper {
     }
 
     /// Bytes that have come.
-    pub(super) const fn total(&self) -> u64 {
+    pub(super) const fn total_bytes(&self) -> u64 {
         self.total
     }
 
@@ -86,18 +88,22 @@ impl Keeper {
 
     /// The kept output as text. Bytes that are no UTF-8, and control characters other than line breaks and tabs, are
     /// replaced.
-    pub(super) fn kept(&self) -> KeptOutput {
+    pub(super) fn to_kept_output(&self) -> KeptOutput {
         let dropped = self.total - (self.head.len() + self.tail.len()) as u64;
         let tail: Vec<u8> = self.tail.iter().copied().collect();
         if dropped == 0 {
-            let head = plain(&[self.head.as_slice(), &tail].concat());
+            let head = replace_control_chars(&[self.head.as_slice(), &tail].concat());
             return KeptOutput { head, dropped, tail: String::new() };
         }
-        KeptOutput { head: plain(&self.head), dropped, tail: plain(&tail) }
+        KeptOutput {
+            head: replace_control_chars(&self.head),
+            dropped,
+            tail: replace_control_chars(&tail),
+        }
     }
 }
 
-fn plain(bytes: &[u8]) -> String {
+fn replace_control_chars(bytes: &[u8]) -> String {
     let is_bad = |c: char| c.is_control() && !matches!(c, '\n' | '\t' | '\r');
     String::from_utf8_lossy(bytes).replace(is_bad, "\u{fffd}")
 }
@@ -109,22 +115,22 @@ mod tests {
 
     #[test]
     fn short_output_is_kept_whole() {
-        let mut keeper = Keeper::new(10);
+        let mut keeper = OutputBuffer::new(10);
         keeper.push(b"abc");
         keeper.push(b"defghij");
-        let kept = keeper.kept();
+        let kept = keeper.to_kept_output();
         assert_eq!((kept.head.as_str(), kept.dropped, kept.tail.as_str()), ("abcdefghij", 0, ""));
     }
 
     #[test]
     fn flood_keeps_start_and_end() {
-        let mut keeper = Keeper::new(1000);
+        let mut keeper = OutputBuffer::new(1000);
         keeper.push(b"first\n");
         for _ in 0..10_000 {
             keeper.push(&[b'x'; 999]);
         }
         keeper.push(b"\nlast");
-        let kept = keeper.kept();
+        let kept = keeper.to_kept_output();
         assert!(kept.head.starts_with("first\nx") && kept.tail.ends_with("x\nlast"));
         assert_eq!(kept.dropped, 6 + 9_990_000 + 5 - 1000);
         assert!(keeper.head.capacity() + keeper.tail.capacity() < 5000);
@@ -134,9 +140,9 @@ mod tests {
     #[test]
     fn binary_output_stays_within_message() {
         for byte in [0, 0x1b, 0xff, b'"'] {
-            let mut keeper = Keeper::new(MOST_KEPT);
+            let mut keeper = OutputBuffer::new(MOST_KEPT);
             keeper.push(&vec![byte; MOST_KEPT]);
-            let length = serde_json::to_vec(&keeper.kept()).unwrap().len();
+            let length = serde_json::to_vec(&keeper.to_kept_output()).unwrap().len();
             assert!(MOST_OUTPUTS * length < MAX_ANSWER_BYTES, "{byte}: {length}");
         }
     }

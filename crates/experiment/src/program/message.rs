@@ -27,7 +27,7 @@ pub const MAX_REQUEST_BYTES: usize = 1 << 20;
 /// A message to the process that runs programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Request {
+pub enum ProgramRequest {
     /// Before all others.
     Open {
         /// [`SCHEMA`] of the controller.
@@ -37,8 +37,8 @@ pub enum Request {
         /// After this time without a message all programs are ended.
         lease: Nanos,
     },
-    /// Start a program. [`Answer::Ended`] follows, whatever happens.
-    Start(Box<Start>),
+    /// Start a program. [`ProgramAnswer::Ended`] follows, whatever happens.
+    Start(Box<StartRequest>),
     /// Wait until a program that was started is ready.
     AwaitReady {
         /// The program.
@@ -60,7 +60,7 @@ pub enum Request {
 /// A program to start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Start {
+pub struct StartRequest {
     /// Its number in later messages.
     pub id: u32,
     /// Start on this host's `CLOCK_MONOTONIC`; `None` means at once.
@@ -127,8 +127,8 @@ pub enum ReadyCheck {
 /// A message from the process that runs programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Answer {
-    /// Answer to [`Request::Open`].
+pub enum ProgramAnswer {
+    /// Answer to [`ProgramRequest::Open`].
     Opened {
         /// [`SCHEMA`] of this end.
         schema: u32,
@@ -144,12 +144,12 @@ pub enum Answer {
         /// Whether nothing of it can be left running.
         contained: bool,
     },
-    /// Answer to [`Request::AwaitReady`].
+    /// Answer to [`ProgramRequest::AwaitReady`].
     Ready {
         /// The program.
         id: u32,
     },
-    /// Answer to [`Request::AwaitReady`]: it is not, or has ended.
+    /// Answer to [`ProgramRequest::AwaitReady`]: it is not, or has ended.
     NotReady {
         /// The program.
         id: u32,
@@ -161,7 +161,7 @@ pub enum Answer {
         /// The program.
         id: u32,
         /// How, and what it said.
-        ended: Box<Ended>,
+        ended: Box<ProgramOutcome>,
     },
     /// The controller is of another version, or a message is out of turn.
     Failed {
@@ -173,9 +173,9 @@ pub enum Answer {
 /// The end of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ended {
+pub struct ProgramOutcome {
     /// How it ended.
-    pub ending: Ending,
+    pub ending: ExitCause,
     /// `CLOCK_MONOTONIC` when it had been started.
     pub began: Nanos,
     /// `CLOCK_MONOTONIC` when it had ended.
@@ -191,7 +191,7 @@ pub struct Ended {
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Ending {
+pub enum ExitCause {
     /// It could not be started.
     NotStarted {
         /// The reason.
@@ -218,7 +218,7 @@ pub enum Ending {
     Lost,
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for ExitCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotStarted { why } => write!(f, "it could not be started: {why}"),

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use latput_units::Nanos;
 use regex_lite::RegexBuilder;
 
-use super::message::{Ending, KeptOutput, ReadyCheck, Start};
-use super::running::{self, Shared};
+use super::message::{ExitCause, KeptOutput, ReadyCheck, StartRequest};
+use super::running::{self, ProgramState};
 
 /// Interval between looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -23,7 +23,11 @@ const REGEX_BYTES: usize = 1 << 20;
 /// # Errors
 ///
 /// It has ended, or is not ready within the time; in words that follow the server's name.
-pub(super) fn wait(server: &Shared, ready: &ReadyCheck, within: Nanos) -> Result<(), String> {
+pub(super) fn wait_until_ready(
+    server: &ProgramState,
+    ready: &ReadyCheck,
+    within: Nanos,
+) -> Result<(), String> {
     let regex = match ready {
         ReadyCheck::Output { regex } => Some(
             RegexBuilder::new(regex)
@@ -46,12 +50,13 @@ pub(super) fn wait(server: &Shared, ready: &ReadyCheck, within: Nanos) -> Result
             ReadyCheck::Output { .. } => {
                 let length = server.output_length();
                 let is_new = seen.replace(length) != Some(length);
-                let matches =
-                    |output: &KeptOutput| regex.as_ref().is_some_and(|regex| output.matches(regex));
-                is_new && server.outputs().iter().any(matches)
+                let matches = |output: &KeptOutput| {
+                    regex.as_ref().is_some_and(|regex| output.has_match(regex))
+                };
+                is_new && server.kept_outputs().iter().any(matches)
             }
             ReadyCheck::Command(program) => {
-                let start = Start {
+                let start = StartRequest {
                     id: 0,
                     at: None,
                     program: program.clone(),
@@ -61,13 +66,13 @@ pub(super) fn wait(server: &Shared, ready: &ReadyCheck, within: Nanos) -> Result
                     free_port: None,
                     tell_on: None,
                 };
-                let ended = running::run(&start, &Shared::default(), &|_, _| {});
-                if let Ending::NotStarted { why } = ended.ending {
+                let ended = running::run(&start, &ProgramState::default(), &|_, _| {});
+                if let ExitCause::NotStarted { why } = ended.ending {
                     return Err(format!("cannot be asked whether it is ready: {why}"));
                 }
                 last =
                     format!("; the ready command: {} {}", ended.ending, ended.stderr.last_lines());
-                ended.ending == Ending::Exited { status: 0 }
+                ended.ending == ExitCause::Exited { status: 0 }
             }
         };
         if is_ready {

@@ -16,9 +16,9 @@ use latput_linux::process::OsClock;
 use latput_units::{Clock, IntoMap, Nanos};
 use rustix::fs::{Mode, OFlags};
 
-use super::hold::{self, GRACE, Said};
-use super::kept::{Keeper, KeptOutput};
-use super::message::{Ended, Ending, MOST_FILES, MOST_KEPT, ProgramSpec, Start};
+use super::hold::{self, GRACE, ProgramEvent};
+use super::kept::{KeptOutput, OutputBuffer};
+use super::message::{ExitCause, MOST_FILES, MOST_KEPT, ProgramOutcome, ProgramSpec, StartRequest};
 use crate::figure_line::FigureSender;
 
 /// User of programs that tell figures, where root would run them.
@@ -37,7 +37,7 @@ pub(super) const CONNECT_WITHIN: Duration = Duration::from_millis(500);
 
 /// State of a running program that other threads see.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct ProgramState {
     /// Whether it is to end.
     told: AtomicBool,
     /// Whether it has ended, or could not be started.
@@ -45,9 +45,9 @@ pub(super) struct Shared {
     outputs: Mutex<Option<[SharedKeeper; 2]>>,
 }
 
-type SharedKeeper = Arc<Mutex<Keeper>>;
+type SharedKeeper = Arc<Mutex<OutputBuffer>>;
 
-impl Shared {
+impl ProgramState {
     pub(super) fn tell_to_end(&self) {
         self.told.store(true, Ordering::Relaxed);
     }
@@ -58,15 +58,15 @@ impl Shared {
 
     /// Bytes that have come so far.
     pub(super) fn output_length(&self) -> u64 {
-        self.each_output(Keeper::total).into_iter().sum()
+        self.each_output(OutputBuffer::total_bytes).into_iter().sum()
     }
 
     /// Standard output and standard error so far.
-    pub(super) fn outputs(&self) -> Vec<KeptOutput> {
-        self.each_output(Keeper::kept)
+    pub(super) fn kept_outputs(&self) -> Vec<KeptOutput> {
+        self.each_output(OutputBuffer::to_kept_output)
     }
 
-    fn each_output<T>(&self, look: impl Fn(&Keeper) -> T) -> Vec<T> {
+    fn each_output<T>(&self, look: impl Fn(&OutputBuffer) -> T) -> Vec<T> {
         let outputs = lock(&self.outputs);
         outputs.iter().flatten().map(|output| look(&lock(output))).collect()
     }
@@ -77,12 +77,16 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Runs a program to its end. `started` is called with the time and whether it is contained.
-pub(super) fn run(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool)) -> Ended {
+pub(super) fn run(
+    start: &StartRequest,
+    shared: &ProgramState,
+    started: &dyn Fn(Nanos, bool),
+) -> ProgramOutcome {
     let folder = start.program.folder.as_deref().map_or(Path::new(""), Path::new);
     let files = start.files.iter().take(MOST_FILES);
     let before: Vec<_> = files.clone().map(|path| state_of(&folder.join(path))).collect();
-    let mut ended = outcome(start, shared, started);
-    if !matches!(ended.ending, Ending::NotStarted { .. }) {
+    let mut ended = start_and_watch(start, shared, started);
+    if !matches!(ended.ending, ExitCause::NotStarted { .. }) {
         let read = |(path, before): (&String, Option<FileState>)| {
             (path.clone(), read_file(&folder.join(path), before, start.keep))
         };
@@ -92,7 +96,11 @@ pub(super) fn run(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool))
     ended
 }
 
-fn outcome(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool)) -> Ended {
+fn start_and_watch(
+    start: &StartRequest,
+    shared: &ProgramState,
+    started: &dyn Fn(Nanos, bool),
+) -> ProgramOutcome {
     if let Some((address, port)) = start.free_port
         && is_listening(address, port)
     {
@@ -118,21 +126,25 @@ fn outcome(start: &Start, shared: &Shared, started: &dyn Fn(Nanos, bool)) -> End
         Ok((mut holder, mut line)) => {
             let keep = start.keep.min(MOST_KEPT);
             let readers = [
-                Reader::collect_from(holder.stdout.take().expect("it is piped"), keep, sender),
-                Reader::collect_from(holder.stderr.take().expect("it is piped"), keep, None),
+                OutputReader::collect_from(
+                    holder.stdout.take().expect("it is piped"),
+                    keep,
+                    sender,
+                ),
+                OutputReader::collect_from(holder.stderr.take().expect("it is piped"), keep, None),
             ];
             *lock(&shared.outputs) = Some(readers.each_ref().map(|it| Arc::clone(&it.output)));
             hold::name(&mut line, &as_whom(start));
-            let (ending, began, at) = watch(start, shared, started, &mut holder, line);
-            let [stdout, stderr] = readers.map(Reader::kept);
-            Ended { ending, began, ended: at, stdout, stderr, files: BTreeMap::new() }
+            let (ending, began, at) = watch_program(start, shared, started, &mut holder, line);
+            let [stdout, stderr] = readers.map(OutputReader::finish_reading);
+            ProgramOutcome { ending, began, ended: at, stdout, stderr, files: BTreeMap::new() }
         }
         Err(error) => not_started(format!("cannot start the process that holds it: {error}")),
     }
 }
 
 /// The program with its user.
-fn as_whom(start: &Start) -> ProgramSpec {
+fn as_whom(start: &StartRequest) -> ProgramSpec {
     let mut program = start.program.clone();
     if start.tell_on.is_some() && rustix::process::geteuid().is_root() {
         program.user = program.user.or_else(|| Some(NOBODY.to_owned()));
@@ -140,41 +152,41 @@ fn as_whom(start: &Start) -> ProgramSpec {
     program
 }
 
-fn not_started(why: String) -> Ended {
+fn not_started(why: String) -> ProgramOutcome {
     let now = OsClock.now();
     let (stdout, stderr) = (KeptOutput::default(), KeptOutput::default());
-    let ending = Ending::NotStarted { why };
-    Ended { ending, began: now, ended: now, stdout, stderr, files: BTreeMap::new() }
+    let ending = ExitCause::NotStarted { why };
+    ProgramOutcome { ending, began: now, ended: now, stdout, stderr, files: BTreeMap::new() }
 }
 
 /// Follows a program until its holder has ended. Returns how it ended, and when it began and ended.
-fn watch(
-    start: &Start,
-    shared: &Shared,
+fn watch_program(
+    start: &StartRequest,
+    shared: &ProgramState,
     started: &dyn Fn(Nanos, bool),
     holder: &mut Child,
     line: UnixStream,
-) -> (Ending, Nanos, Nanos) {
+) -> (ExitCause, Nanos, Nanos) {
     let begun = Instant::now();
     let mut began = OsClock.now();
-    let mut end: Option<(Ending, Nanos)> = None;
-    let mut told: Option<(Instant, Ending)> = None;
+    let mut end: Option<(ExitCause, Nanos)> = None;
+    let mut told: Option<(Instant, ExitCause)> = None;
     let _blocks_otherwise = line.set_read_timeout(Some(LOOK_EVERY));
     let mut said = FirstProcessLine { from: BufReader::new(&line), word: Vec::new() };
     while end.is_none() {
         match said.next() {
-            Ok(Some(Said::Started { at, contained })) => {
+            Ok(Some(ProgramEvent::Started { at, contained })) => {
                 began = at;
                 started(at, contained);
             }
-            Ok(Some(Said::Ended { ending, at })) => end = Some((ending, at)),
+            Ok(Some(ProgramEvent::Ended { ending, at })) => end = Some((ending, at)),
             Ok(None) => {}
             Err(_) => break, // the first process is gone
         }
         let why = match start.timeout {
-            _ if shared.told.load(Ordering::Relaxed) => Some(Ending::Told),
+            _ if shared.told.load(Ordering::Relaxed) => Some(ExitCause::Told),
             Some(timeout) if begun.elapsed() >= timeout.as_duration() => {
-                Some(Ending::TimedOut { timeout })
+                Some(ExitCause::TimedOut { timeout })
             }
             _ => None,
         };
@@ -191,9 +203,9 @@ fn watch(
         let _gone = holder.kill(); // and all others with it
     }
     let _unwaitable = holder.wait();
-    let (ending, at) = end.unwrap_or_else(|| (Ending::Lost, OsClock.now()));
+    let (ending, at) = end.unwrap_or_else(|| (ExitCause::Lost, OsClock.now()));
     let ending = match told {
-        Some((_, why)) if !matches!(ending, Ending::NotStarted { .. }) => why,
+        Some((_, why)) if !matches!(ending, ExitCause::NotStarted { .. }) => why,
         _ => ending,
     };
     (ending, began, at)
@@ -208,7 +220,7 @@ struct FirstProcessLine<R> {
 
 impl<R: Read> FirstProcessLine<R> {
     /// The next one, if it comes soon.
-    fn next(&mut self) -> io::Result<Option<Said>> {
+    fn next(&mut self) -> io::Result<Option<ProgramEvent>> {
         match self.from.by_ref().take(MOST_SAID as u64).read_until(b'\n', &mut self.word) {
             Ok(_) if self.word.ends_with(b"\n") => {
                 let said = serde_json::from_slice(&self.word);
@@ -227,18 +239,18 @@ impl<R: Read> FirstProcessLine<R> {
 }
 
 /// A thread that keeps an output, and passes it on.
-struct Reader {
+struct OutputReader {
     output: SharedKeeper,
     thread: JoinHandle<()>,
 }
 
-impl Reader {
+impl OutputReader {
     fn collect_from(
         from: impl Read + Send + 'static,
         keep: usize,
         mut sender: Option<FigureSender>,
     ) -> Self {
-        let output = Arc::new(Mutex::new(Keeper::new(keep)));
+        let output = Arc::new(Mutex::new(OutputBuffer::new(keep)));
         let kept = Arc::clone(&output);
         let thread = thread::spawn(move || {
             let mut from = from;
@@ -256,17 +268,17 @@ impl Reader {
                     Err(_) => break,
                 }
             }
-            sender.iter_mut().for_each(FigureSender::end);
+            sender.iter_mut().for_each(FigureSender::send_last_snapshot);
         });
         Self { output, thread }
     }
 
-    fn kept(self) -> KeptOutput {
+    fn finish_reading(self) -> KeptOutput {
         let deadline = Instant::now() + READ_ON;
         while !self.thread.is_finished() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
-        lock(&self.output).kept()
+        lock(&self.output).to_kept_output()
     }
 }
 
@@ -286,7 +298,7 @@ fn state_of(path: &Path) -> Option<FileState> {
 
 /// Reads the text that a program has written to a file, whose state was `before` when the program began.
 fn read_file(path: &Path, before: Option<FileState>, keep: usize) -> Result<KeptOutput, String> {
-    let mut keeper = Keeper::new(keep.min(MOST_KEPT));
+    let mut keeper = OutputBuffer::new(keep.min(MOST_KEPT));
     let name = path.display();
     let failed = |error: io::Error| format!("cannot read `{name}`: {error}");
     // Not waiting: a pipe that nobody writes to would hold the trial.
@@ -300,5 +312,5 @@ fn read_file(path: &Path, before: Option<FileState>, keep: usize) -> Result<Kept
         return Err(format!("`{name}` is older than the program"));
     }
     keeper.read(file).map_err(failed)?;
-    Ok(keeper.kept())
+    Ok(keeper.to_kept_output())
 }

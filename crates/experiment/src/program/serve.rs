@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use latput_load::Stop;
 
 use super::hold::GRACE;
-use super::message::{Answer, MAX_REQUEST_BYTES, Request, SCHEMA, Start};
+use super::message::{MAX_REQUEST_BYTES, ProgramAnswer, ProgramRequest, SCHEMA, StartRequest};
 use super::ready;
-use super::running::{self, Shared};
+use super::running::{self, ProgramState};
 use crate::lease::Lease;
 use crate::protocol::{LineError, read_line_within, write_line};
 
@@ -29,19 +29,22 @@ const MOST_PROGRAMS: usize = 64;
 /// # Errors
 ///
 /// The line failed; no program is left.
-pub fn serve<R, W>(input: R, output: W, stop: &Stop) -> Result<(), LineError>
+pub fn serve_controller<R, W>(input: R, output: W, stop: &Stop) -> Result<(), LineError>
 where
     R: Read + Send + 'static,
     W: Write + Send + 'static,
 {
     let lease = Lease::new();
     let requests = read(input, &lease);
-    let mut runner =
-        Runner { output: Arc::new(Mutex::new(output)), programs: BTreeMap::new(), is_open: false };
+    let mut runner = ProgramService {
+        output: Arc::new(Mutex::new(output)),
+        programs: BTreeMap::new(),
+        is_open: false,
+    };
     let ended = loop {
         match requests.recv_timeout(LOOK_EVERY) {
             Ok(Ok(request)) => {
-                if !runner.answer(request, &lease) {
+                if !runner.handle_request(request, &lease) {
                     break Ok(());
                 }
             }
@@ -51,16 +54,19 @@ where
             Err(RecvTimeoutError::Timeout) => {}
         }
     };
-    runner.end();
+    runner.end_programs();
     ended
 }
 
 /// Reads requests in a thread, and watches the lease in another.
-fn read(input: impl Read + Send + 'static, lease: &Lease) -> Receiver<Result<Request, LineError>> {
+fn read(
+    input: impl Read + Send + 'static,
+    lease: &Lease,
+) -> Receiver<Result<ProgramRequest, LineError>> {
     let (to, requests) = mpsc::channel();
     let (silent_to, waited) = (to.clone(), lease.clone());
     thread::spawn(move || {
-        if let Some(length) = waited.outlived() {
+        if let Some(length) = waited.wait_for_expiry() {
             let _ended_already = silent_to.send(Err(LineError::Silent(length)));
         }
     });
@@ -68,97 +74,101 @@ fn read(input: impl Read + Send + 'static, lease: &Lease) -> Receiver<Result<Req
     thread::spawn(move || {
         let mut input = BufReader::new(input);
         loop {
-            let request = read_line_within::<Request>(&mut input, || MAX_REQUEST_BYTES);
-            heard.hear();
+            let request = read_line_within::<ProgramRequest>(&mut input, || MAX_REQUEST_BYTES);
+            heard.renew();
             let is_broken = request.is_err();
             if to.send(request).is_err() || is_broken {
-                return heard.end();
+                return heard.end_lease();
             }
         }
     });
     requests
 }
 
-struct Program {
-    shared: Arc<Shared>,
+struct RunningProgram {
+    shared: Arc<ProgramState>,
     thread: JoinHandle<()>,
 }
 
-struct Runner<W> {
+struct ProgramService<W> {
     output: Arc<Mutex<W>>,
-    programs: BTreeMap<u32, Program>,
+    programs: BTreeMap<u32, RunningProgram>,
     is_open: bool,
 }
 
-impl<W: Write + Send + 'static> Runner<W> {
+impl<W: Write + Send + 'static> ProgramService<W> {
     /// Whether to go on.
-    fn answer(&mut self, request: Request, lease: &Lease) -> bool {
+    fn handle_request(&mut self, request: ProgramRequest, lease: &Lease) -> bool {
         match request {
-            Request::Open { schema, .. } if schema == SCHEMA && !self.is_open => {
+            ProgramRequest::Open { schema, .. } if schema == SCHEMA && !self.is_open => {
                 self.is_open = true;
-                if let Request::Open { lease: length, .. } = request {
+                if let ProgramRequest::Open { lease: length, .. } = request {
                     lease.set_length(length);
                 }
                 let version = env!("CARGO_PKG_VERSION").to_owned();
-                tell(&self.output, &Answer::Opened { schema: SCHEMA, version });
+                write_answer(&self.output, &ProgramAnswer::Opened { schema: SCHEMA, version });
             }
-            Request::Open { schema, version, .. } => {
-                return self.fail(format!(
+            ProgramRequest::Open { schema, version, .. } => {
+                return self.send_failure(format!(
                     "the controller is latput {version} and speaks schema {schema} of programs, this is latput {} and \
                      speaks {SCHEMA}: install the same version on both",
                     env!("CARGO_PKG_VERSION")
                 ));
             }
-            _ if !self.is_open => return self.fail("the first request must be `open`".to_owned()),
-            Request::Start(start) => return self.start(*start),
-            Request::AwaitReady { id, ready, within } => {
+            _ if !self.is_open => {
+                return self.send_failure("the first request must be `open`".to_owned());
+            }
+            ProgramRequest::Start(start) => return self.start(*start),
+            ProgramRequest::AwaitReady { id, ready, within } => {
                 let Some(program) = self.programs.get(&id) else {
-                    return self.fail(format!("there is no program {id}"));
+                    return self.send_failure(format!("there is no program {id}"));
                 };
                 let (shared, output) = (Arc::clone(&program.shared), Arc::clone(&self.output));
                 thread::spawn(move || {
-                    let answer = match ready::wait(&shared, &ready, within) {
-                        Ok(()) => Answer::Ready { id },
-                        Err(why) => Answer::NotReady { id, why },
+                    let answer = match ready::wait_until_ready(&shared, &ready, within) {
+                        Ok(()) => ProgramAnswer::Ready { id },
+                        Err(why) => ProgramAnswer::NotReady { id, why },
                     };
-                    tell(&output, &answer);
+                    write_answer(&output, &answer);
                 });
             }
-            Request::End { id } => {
+            ProgramRequest::End { id } => {
                 if let Some(program) = self.programs.get(&id) {
                     program.shared.tell_to_end();
                 }
             }
-            Request::Ping => {}
+            ProgramRequest::Ping => {}
         }
         true
     }
 
-    fn start(&mut self, start: Start) -> bool {
+    fn start(&mut self, start: StartRequest) -> bool {
         self.programs.retain(|_, program| !program.thread.is_finished());
         let id = start.id;
         if self.programs.contains_key(&id) || self.programs.len() >= MOST_PROGRAMS {
-            return self.fail(format!("program {id} runs already, or there are too many"));
+            return self.send_failure(format!("program {id} runs already, or there are too many"));
         }
-        let (shared, output) = (Arc::new(Shared::default()), Arc::clone(&self.output));
+        let (shared, output) = (Arc::new(ProgramState::default()), Arc::clone(&self.output));
         let running = Arc::clone(&shared);
         let thread = thread::spawn(move || {
-            let started = |at, contained| tell(&output, &Answer::Started { id, at, contained });
+            let started = |at, contained| {
+                write_answer(&output, &ProgramAnswer::Started { id, at, contained });
+            };
             let ended = Box::new(running::run(&start, &running, &started));
-            tell(&output, &Answer::Ended { id, ended });
+            write_answer(&output, &ProgramAnswer::Ended { id, ended });
         });
-        self.programs.insert(id, Program { shared, thread });
+        self.programs.insert(id, RunningProgram { shared, thread });
         true
     }
 
     /// Says why it ends.
-    fn fail(&self, message: String) -> bool {
-        tell(&self.output, &Answer::Failed { message });
+    fn send_failure(&self, message: String) -> bool {
+        write_answer(&self.output, &ProgramAnswer::Failed { message });
         false
     }
 
     /// Ends all programs. What does not end in time dies with this process.
-    fn end(self) {
+    fn end_programs(self) {
         for program in self.programs.values() {
             program.shared.tell_to_end();
         }
@@ -171,7 +181,7 @@ impl<W: Write + Send + 'static> Runner<W> {
     }
 }
 
-fn tell(output: &Mutex<impl Write>, answer: &Answer) {
+fn write_answer(output: &Mutex<impl Write>, answer: &ProgramAnswer) {
     let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
     let _gone = write_line(&mut *output, answer);
 }

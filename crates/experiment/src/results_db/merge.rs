@@ -16,10 +16,10 @@ use latput_trial::{Observation, Results};
 use rusqlite::{OptionalExtension, params};
 
 use self::block::SearchBefore;
-use self::parts::{Found, Part};
+use self::parts::{FoundParts, ShardPart};
 use super::{LOCK, ResultsDb, index, refusal_of};
 use crate::error::Error;
-use crate::session::shuffled;
+use crate::session::shuffle_trials;
 use crate::shard::Shard;
 
 /// Begins the remark in the results on each part that a merge did without.
@@ -27,7 +27,7 @@ pub(crate) const WITHOUT: &str = "merged without a part: ";
 
 /// The inputs of a merge.
 #[derive(Debug)]
-pub struct Merge<'a> {
+pub struct MergeInputs<'a> {
     /// The results files of shards.
     pub parts: &'a [PathBuf],
     /// The results file to make.
@@ -40,7 +40,7 @@ pub struct Merge<'a> {
 
 /// Result of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Merged {
+pub struct MergeOutcome {
     /// Number of trials in it.
     pub trials: u64,
     /// Number of trials that the shards had to give.
@@ -55,9 +55,9 @@ pub struct Merged {
 
 /// Makes one results file of shards. It is there whole or not at all; a file of the same run is
 /// replaced.
-pub fn merge(merge: &Merge<'_>) -> Result<Merged, Error> {
+pub fn merge_shards(merge: &MergeInputs<'_>) -> Result<MergeOutcome, Error> {
     let lock = lock(merge.output)?;
-    let Found { parts, head, missing } = parts::find(merge)?;
+    let FoundParts { parts, head, missing } = parts::find_parts(merge)?;
     // The next block of a search follows from all trials of this one.
     if !missing.is_empty() && (!merge.partial || head.block.is_some()) {
         return Err(Error::Merge { problems: missing });
@@ -71,18 +71,18 @@ pub fn merge(merge: &Merge<'_>) -> Result<Merged, Error> {
             refusal: Refusal::Usage,
         });
     }
-    let scratch = Scratch::new(merge.output)?;
-    let trials = fill(&scratch.path, merge.stop, &parts, &head, &missing, replaced)?;
+    let scratch = ScratchFile::new(merge.output)?;
+    let trials = write_merged_run(&scratch.path, merge.stop, &parts, &head, &missing, replaced)?;
     scratch.take_name_of(merge.output)?;
     drop(lock);
     let planned = head.header.planned_trials;
     let may_go_on = head.is_least || head.block.is_some();
-    Ok(Merged { trials, planned, missing, may_go_on, block: head.block })
+    Ok(MergeOutcome { trials, planned, missing, may_go_on, block: head.block })
 }
 
 /// Part that all shards of a run have in common.
 #[derive(Debug)]
-struct Head {
+struct CommonHeader {
     plan: String,
     machine: String,
     header: Results,
@@ -110,7 +110,7 @@ fn lock(output: &Path) -> Result<FileLock, Error> {
 }
 
 /// The output, if it holds this run and is to be replaced. One with anything else is refused.
-fn check_output(output: &Path, head: &Head) -> Result<Option<ResultsDb>, Error> {
+fn check_output(output: &Path, head: &CommonHeader) -> Result<Option<ResultsDb>, Error> {
     let size = match fs::symlink_metadata(output) {
         Ok(meta) if meta.is_file() => meta.len(),
         Ok(_) => {
@@ -127,13 +127,13 @@ fn check_output(output: &Path, head: &Head) -> Result<Option<ResultsDb>, Error> 
         return Ok(None);
     }
     let there = ResultsDb::open(output)?;
-    let others: i64 = there.sql(there.db.query_row(
+    let others: i64 = there.map_sql_error(there.db.query_row(
         "SELECT count(*) FROM run WHERE plan <> ?1 OR machine <> ?2",
         params![head.plan, head.machine],
         |row| row.get(0),
     ))?;
-    if others > 0 || there.runs()?.len() > 1 {
-        return Err(there.error(
+    if others > 0 || there.list_runs()?.len() > 1 {
+        return Err(there.file_error(
             "it holds other runs, which would be lost: name another file with -o".to_owned(),
         ));
     }
@@ -141,21 +141,21 @@ fn check_output(output: &Path, head: &Head) -> Result<Option<ResultsDb>, Error> 
 }
 
 /// The file of this name with something at its end.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn path_with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
 /// A file beside the output. It is removed unless it takes the output's name.
-struct Scratch {
+struct ScratchFile {
     path: PathBuf,
 }
 
-impl Scratch {
+impl ScratchFile {
     /// Removes what a merge that was killed has left.
     fn new(output: &Path) -> Result<Self, Error> {
-        let scratch = Self { path: beside(output, ".merging") };
+        let scratch = Self { path: path_with_suffix(output, ".merging") };
         scratch.remove();
         if fs::symlink_metadata(&scratch.path).is_err() {
             return Ok(scratch);
@@ -167,7 +167,7 @@ impl Scratch {
 
     fn remove(&self) {
         for suffix in ["", "-wal", "-shm", "-journal"] {
-            let _absent = fs::remove_file(beside(&self.path, suffix));
+            let _absent = fs::remove_file(path_with_suffix(&self.path, suffix));
         }
     }
 
@@ -187,7 +187,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFile {
     fn drop(&mut self) {
         self.remove();
     }
@@ -195,11 +195,11 @@ impl Drop for Scratch {
 
 /// Writes the run of these parts to a new file; returns its number of trials. It must have those of the
 /// file that it replaces.
-fn fill(
+fn write_merged_run(
     path: &Path,
     stop: &Stop,
-    parts: &[Part],
-    head: &Head,
+    parts: &[ShardPart],
+    head: &CommonHeader,
     missing: &[String],
     replaced: Option<ResultsDb>,
 ) -> Result<u64, Error> {
@@ -207,14 +207,14 @@ fn fill(
     header.notes.extend(missing.iter().map(|what| format!("{WITHOUT}{what}")));
     let into = ResultsDb::create(path)?;
     let before = match (head.block, &replaced) {
-        (Some(block), Some(output)) => Some(SearchBefore::load(output, head, block)?),
+        (Some(block), Some(output)) => Some(SearchBefore::from_results(output, head, block)?),
         _ => None,
     };
     let started = match &before {
         None => parts.iter().map(|part| part.started_unix_ms).min().unwrap_or(0),
         Some(before) => before.started_unix_ms,
     };
-    let run = into.begin(&head.plan, &head.machine, started, &header)?;
+    let run = into.begin_run(&head.plan, &head.machine, started, &header)?;
     let trials = match before {
         None => parts.iter().try_fold(0, |trials, part| {
             Ok::<_, Error>(trials + into.take_part(run, part, head, stop)?)
@@ -225,7 +225,7 @@ fn fill(
         replaced.check_all_in(&into, stop)?;
         let output = replaced.path.clone();
         drop(replaced);
-        if beside(&output, "-wal").exists() {
+        if path_with_suffix(&output, "-wal").exists() {
             let problem = "another program has it open: wait for it, or name another file with -o";
             return Err(Error::ResultsDb {
                 path: output,
@@ -235,12 +235,12 @@ fn fill(
         }
     }
     if missing.is_empty() && !head.is_least && head.block.is_none() {
-        into.finish(run, &header)?;
+        into.finish_run(run, &header)?;
     }
     // The last to close a database moves its log into it (SQLite: Write-Ahead Logging, 2.2).
-    into.settle()?;
+    into.checkpoint_log()?;
     drop(into);
-    if beside(path, "-wal").exists() {
+    if path_with_suffix(path, "-wal").exists() {
         let problem = "another program has opened it: repeat the command without that program";
         return Err(Error::ResultsDb {
             path: path.to_owned(),
@@ -255,41 +255,47 @@ impl ResultsDb {
     /// Refuses to be replaced by a file that lacks trials of this one.
     fn check_all_in(&self, other: &Self, stop: &Stop) -> Result<(), Error> {
         let select = self.db.prepare("SELECT block, setting, workload FROM trial");
-        let mut select = self.sql(select)?;
+        let mut select = self.map_sql_error(select)?;
         let has = "SELECT 1 FROM trial WHERE block = ?1 AND setting = ?2 AND workload = ?3";
-        let mut has = other.sql(other.db.prepare(has))?;
-        let mut trials = self.sql(select.query([]))?;
+        let mut has = other.map_sql_error(other.db.prepare(has))?;
+        let mut trials = self.map_sql_error(select.query([]))?;
         let mut lost = 0_u64;
-        while let Some(trial) = self.sql(trials.next())? {
+        while let Some(trial) = self.map_sql_error(trials.next())? {
             if stop.is_raised() {
                 return Err(Error::Interrupted);
             }
             let place = || Ok([trial.get::<_, i64>(0)?, trial.get(1)?, trial.get(2)?]);
-            let place = self.sql(place())?;
-            lost += u64::from(!other.sql(has.exists(place))?);
+            let place = self.map_sql_error(place())?;
+            lost += u64::from(!other.map_sql_error(has.exists(place))?);
         }
         if lost == 0 {
             return Ok(());
         }
-        Err(self.error(format!(
+        Err(self.file_error(format!(
             "it holds {lost} trials that these shards lack, which would be lost: name all shards, or another \
              file with -o"
         )))
     }
 
     /// Copies the trials of a part in one transaction; returns their number.
-    fn take_part(&self, run: i64, part: &Part, head: &Head, stop: &Stop) -> Result<u64, Error> {
+    fn take_part(
+        &self,
+        run: i64,
+        part: &ShardPart,
+        head: &CommonHeader,
+        stop: &Stop,
+    ) -> Result<u64, Error> {
         let from = Self::open(&part.path)?;
-        self.sql(self.db.execute_batch("BEGIN"))?;
+        self.map_sql_error(self.db.execute_batch("BEGIN"))?;
         let mut copied = 0;
-        for place in places(part.shard, head) {
+        for place in list_shard_places(part.shard, head) {
             if stop.is_raised() {
                 return Err(Error::Interrupted);
             }
             copied += u64::from(self.take_trial(run, &from, part.run, &place)?);
         }
         if copied != part.trials {
-            return Err(from.error(format!(
+            return Err(from.file_error(format!(
                 "{} of its {} trials are not of shard {}: run that shard again, with -o and a new \
                  file",
                 part.trials.saturating_sub(copied),
@@ -297,7 +303,7 @@ impl ResultsDb {
                 part.shard
             )));
         }
-        self.sql(self.db.execute_batch("COMMIT"))?;
+        self.map_sql_error(self.db.execute_batch("COMMIT"))?;
         Ok(copied)
     }
 
@@ -310,7 +316,7 @@ impl ResultsDb {
         place: &RunPlace,
     ) -> Result<bool, Error> {
         let RunPlace { id, block, setting, workload } = *place;
-        let trial: Option<(i64, i64, String)> = from.sql(
+        let trial: Option<(i64, i64, String)> = from.map_sql_error(
             from.db
                 .prepare_cached(
                     "SELECT id, started_unix_ms, observation FROM trial \
@@ -343,7 +349,7 @@ impl ResultsDb {
         let StoredTrial { id: from_id, started_unix_ms, observation } = trial;
         let _readable: Observation = from.read_json("trial", observation)?;
         let (setting, workload) = (index(setting), index(workload));
-        self.sql(
+        self.map_sql_error(
             self.db
                 .prepare_cached(
                     "INSERT INTO trial (id, run, block, setting, workload, started_unix_ms, \
@@ -355,18 +361,18 @@ impl ResultsDb {
                     insert.execute(trial)
                 }),
         )?;
-        let figures = from.figures(*from_id)?;
+        let figures = from.read_figures(*from_id)?;
         for (metric, value) in figures {
             let insert = "INSERT INTO figure (trial, metric, value) VALUES (?1, ?2, ?3)";
             let insert = self.db.prepare_cached(insert);
-            self.sql(insert.and_then(|mut it| it.execute(params![id, metric, value])))?;
+            self.map_sql_error(insert.and_then(|mut it| it.execute(params![id, metric, value])))?;
         }
         Ok(())
     }
 
-    fn figures(&self, trial: i64) -> Result<Vec<(String, f64)>, Error> {
+    fn read_figures(&self, trial: i64) -> Result<Vec<(String, f64)>, Error> {
         let figures = self.db.prepare_cached("SELECT metric, value FROM figure WHERE trial = ?1");
-        self.sql(figures.and_then(|mut query| {
+        self.map_sql_error(figures.and_then(|mut query| {
             query.query_map([trial], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
         }))
     }
@@ -389,16 +395,16 @@ struct RunPlace {
 }
 
 /// The places of a shard's trials, in the run's order.
-fn places(shard: Shard, head: &Head) -> impl Iterator<Item = RunPlace> {
+fn list_shard_places(shard: Shard, head: &CommonHeader) -> impl Iterator<Item = RunPlace> {
     let settings: Vec<usize> = (0..head.header.settings.len()).collect();
     let workloads: Vec<usize> = (0..head.header.workloads.len()).collect();
     let seed = head.header.seed;
     let blocks = (0..).flat_map(move |block: u32| {
-        let order = shuffled(seed, block, &settings, &workloads);
+        let order = shuffle_trials(seed, block, &settings, &workloads);
         order.into_iter().map(move |(setting, workload)| (block, setting, workload))
     });
     let in_order = (1..=head.header.planned_trials).zip(blocks);
-    in_order.filter(move |(number, _)| shard.has(number - 1)).map(
+    in_order.filter(move |(number, _)| shard.has_trial(number - 1)).map(
         |(number, (block, setting, workload))| RunPlace {
             id: number.cast_signed(),
             block,

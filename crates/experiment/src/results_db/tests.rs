@@ -12,13 +12,13 @@ use super::*;
 fn appended_rows_are_visible_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
-    let header = header();
+    let header = make_header();
     let mut results_db = ResultsDb::create(&path).unwrap();
-    let run = results_db.begin("plan", "boot", 1, &header).unwrap();
-    let row = row(0, 1, 0);
-    results_db.append(run, &header, &row).unwrap();
+    let run = results_db.begin_run("plan", "boot", 1, &header).unwrap();
+    let row = make_row(0, 1, 0);
+    results_db.append_trial(run, &header, &row).unwrap();
     let reader = ResultsDb::open(&path).unwrap();
-    assert_eq!(reader.load(reader.newest().unwrap()).unwrap().rows, [row]);
+    assert_eq!(reader.load_run(reader.newest_run().unwrap()).unwrap().rows, [row]);
 }
 
 /// With SQLite alone, which knows nothing of latput.
@@ -26,19 +26,19 @@ fn appended_rows_are_visible_at_once() {
 fn views_have_names_beside_the_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
-    let header = header();
+    let header = make_header();
     let mut results_db = ResultsDb::create(&path).unwrap();
-    let run = results_db.begin("plan", "boot", 1, &header).unwrap();
+    let run = results_db.begin_run("plan", "boot", 1, &header).unwrap();
     for place in [(0, 0, 0), (0, 1, 0)] {
-        let mut row = row(place.0, place.1, place.2);
+        let mut row = make_row(place.0, place.1, place.2);
         let figures = [(Metric::TransactionsPerS, 1e4), (Metric::LatencyNsP99, 5e4)];
         row.observation.reported_metrics.extend(figures);
-        results_db.append(run, &header, &row).unwrap();
+        results_db.append_trial(run, &header, &row).unwrap();
     }
     drop(results_db);
     let drop_views = "DROP VIEW wide_trial; DROP VIEW named_figure; DROP VIEW named_trial;";
     Connection::open(&path).unwrap().execute_batch(drop_views).unwrap();
-    make(&path);
+    make_results_file(&path);
     let db = Connection::open(&path).unwrap();
     let texts = |query: &str| -> Vec<String> {
         let mut statement = db.prepare(query).unwrap();
@@ -67,13 +67,13 @@ fn views_have_names_beside_the_numbers() {
 fn only_unfinished_equal_run_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let results_db = ResultsDb::create(&folder.path().join("results.db")).unwrap();
-    let header = header();
-    let run = results_db.begin("plan", "boot", 1, &header).unwrap();
-    assert_eq!(results_db.resumable("plan", "boot").unwrap().unwrap().0, run);
-    assert!(results_db.resumable("other plan", "boot").unwrap().is_none());
-    assert!(results_db.resumable("plan", "other boot").unwrap().is_none());
-    results_db.finish(run, &header).unwrap();
-    assert!(results_db.resumable("plan", "boot").unwrap().is_none());
+    let header = make_header();
+    let run = results_db.begin_run("plan", "boot", 1, &header).unwrap();
+    assert_eq!(results_db.find_resumable_run("plan", "boot").unwrap().unwrap().0, run);
+    assert!(results_db.find_resumable_run("other plan", "boot").unwrap().is_none());
+    assert!(results_db.find_resumable_run("plan", "other boot").unwrap().is_none());
+    results_db.finish_run(run, &header).unwrap();
+    assert!(results_db.find_resumable_run("plan", "boot").unwrap().is_none());
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn second_writer_is_refused_reader_is_not() {
     let first = ResultsDb::create(&path).unwrap();
     let second = ResultsDb::create(&path).unwrap_err().to_string();
     assert!(second.contains("another latput is writing"), "{second}");
-    first.begin("plan", "boot", 1, &header()).unwrap();
+    first.begin_run("plan", "boot", 1, &make_header()).unwrap();
     ResultsDb::open(&path).unwrap();
 }
 
@@ -91,7 +91,7 @@ fn second_writer_is_refused_reader_is_not() {
 fn run_number_in_name_gives_the_flag() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kept.db");
-    make(&path);
+    make_results_file(&path);
     let named = folder.path().join("kept.db#1");
     let error = ResultsDb::open(&named).unwrap_err().to_string();
     assert!(error.contains("kept.db`; a command") && error.contains("takes `--run 1`"), "{error}");
@@ -101,26 +101,26 @@ fn run_number_in_name_gives_the_flag() {
 
 #[test]
 fn unreadable_results_file_is_refused_by_name() {
-    check(|path| fs::write(path, "name,value\n").unwrap(), "not a results file");
-    check(
+    assert_refused(|path| fs::write(path, "name,value\n").unwrap(), "not a results file");
+    assert_refused(
         |path| Connection::open(path).unwrap().execute_batch("CREATE TABLE t (x);").unwrap(),
         "not latput's results",
     );
-    check(
+    assert_refused(
         |path| {
-            make(path);
+            make_results_file(path);
             let db = Connection::open(path).unwrap();
             db.pragma_update(None, "user_version", 99).unwrap();
         },
         "its schema is 99",
     );
-    check(
+    assert_refused(
         |path| {
             let mut results_db = ResultsDb::create(path).unwrap();
-            let header = header();
-            let run = results_db.begin("plan", "boot", 1, &header).unwrap();
+            let header = make_header();
+            let run = results_db.begin_run("plan", "boot", 1, &header).unwrap();
             for block in 0..200 {
-                results_db.append(run, &header, &row(block, 0, 0)).unwrap();
+                results_db.append_trial(run, &header, &make_row(block, 0, 0)).unwrap();
             }
             drop(results_db);
             let length = fs::metadata(path).unwrap().len();
@@ -128,9 +128,9 @@ fn unreadable_results_file_is_refused_by_name() {
         },
         "damaged",
     );
-    check(
+    assert_refused(
         |path| {
-            make(path);
+            make_results_file(path);
             let mut file = fs::File::options().write(true).open(path).unwrap();
             file.write_all(&[0xff; 64]).unwrap();
         },
@@ -142,7 +142,7 @@ fn unreadable_results_file_is_refused_by_name() {
 fn link_or_a_pipe_is_not_written_through() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    make(&at("kept.db"));
+    make_results_file(&at("kept.db"));
     let kept = fs::read(at("kept.db")).unwrap();
     std::os::unix::fs::symlink(at("kept.db"), at("link.db")).unwrap();
     std::os::unix::fs::symlink(at("made.db"), at("dangling.db")).unwrap();
@@ -162,7 +162,7 @@ fn link_or_a_pipe_is_not_written_through() {
 fn lock_is_nobody_elses_to_take() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
-    make(&path);
+    make_results_file(&path);
     let results_db = ResultsDb::create(&path).unwrap();
     let lock = folder.path().join("results.db-lock");
     assert_eq!(fs::metadata(&lock).unwrap().permissions().mode() & 0o777, 0o600);
@@ -193,9 +193,9 @@ fn replaced_table_is_refused() {
         "DROP TABLE figure; PRAGMA writable_schema = ON; INSERT INTO sqlite_master VALUES \
          ('table', 'figure', 'figure', 0, 'CREATE VIRTUAL TABLE figure USING fts5(trial, metric, value)');",
     ] {
-        check(
+        assert_refused(
             |path| {
-                make(path);
+                make_results_file(path);
                 Connection::open(path).unwrap().execute_batch(change).unwrap();
             },
             "tables are not those",
@@ -207,26 +207,31 @@ fn replaced_table_is_refused() {
 fn endless_query_is_ended() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
-    make(&path);
+    make_results_file(&path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
-    let results_db =
-        ResultsDb::connect(&path, &path.canonicalize().unwrap(), flags, Duration::from_millis(50))
-            .unwrap();
+    let results_db = ResultsDb::connect_restricted(
+        &path,
+        &path.canonicalize().unwrap(),
+        flags,
+        Duration::from_millis(50),
+    )
+    .unwrap();
     let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
                    SELECT count(*) FROM n";
-    let result = results_db.sql(results_db.db.query_row(endless, [], |row| row.get::<_, i64>(0)));
+    let result =
+        results_db.map_sql_error(results_db.db.query_row(endless, [], |row| row.get::<_, i64>(0)));
     assert!(result.unwrap_err().to_string().contains("took more than"));
     let db = Connection::open(&path).unwrap();
     let long = "INSERT INTO run VALUES (2, 0, 1, '', '', zeroblob(70000000))";
     db.execute_batch(long).unwrap();
-    let text = ResultsDb::open(&path).unwrap().load(2).unwrap_err().to_string();
+    let text = ResultsDb::open(&path).unwrap().load_run(2).unwrap_err().to_string();
     assert!(text.contains("longer than 67108864 bytes"), "{text}");
 }
 
 /// Makes a results file with a run without trials.
-fn make(path: &Path) {
+fn make_results_file(path: &Path) {
     let results_db = ResultsDb::create(path).unwrap();
-    results_db.begin("plan", "boot", 1, &header()).unwrap();
+    results_db.begin_run("plan", "boot", 1, &make_header()).unwrap();
 }
 
 /// A run that is refused before it begins.
@@ -235,12 +240,12 @@ fn results_file_without_run_is_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("empty.db"), "").unwrap();
-    make(&at("kept.db"));
+    make_results_file(&at("kept.db"));
     let kept = fs::read(at("kept.db")).unwrap();
     for name in ["new.db", "empty.db", "kept.db"] {
         let results_db = ResultsDb::create(&at(name)).unwrap();
-        assert!(results_db.resumable("another plan", "boot").unwrap().is_none());
-        assert_eq!(results_db.runs().unwrap().len(), usize::from(name == "kept.db"));
+        assert!(results_db.find_resumable_run("another plan", "boot").unwrap().is_none());
+        assert_eq!(results_db.list_runs().unwrap().len(), usize::from(name == "kept.db"));
     }
     let mut names: Vec<_> =
         fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -251,7 +256,7 @@ fn results_file_without_run_is_unchanged() {
 }
 
 #[track_caller]
-fn check(make: impl FnOnce(&Path), expected: &str) {
+fn assert_refused(make: impl FnOnce(&Path), expected: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
     make(&path);
@@ -261,7 +266,7 @@ fn check(make: impl FnOnce(&Path), expected: &str) {
     }
 }
 
-fn header() -> Results {
+fn make_header() -> Results {
     let plan = Plan::parse("built-in", plan::BUILT_IN).unwrap();
     Results {
         name: plan.name.clone(),
@@ -285,7 +290,7 @@ fn header() -> Results {
     }
 }
 
-fn row(block: u32, setting: usize, workload: usize) -> Row {
+fn make_row(block: u32, setting: usize, workload: usize) -> Row {
     let observation = Observation::default();
     Row { block, setting, workload, started_unix_ms: 5, observation }
 }

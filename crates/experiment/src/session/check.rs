@@ -10,17 +10,19 @@ use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_units::Nanos;
 
 use super::planned::PlannedRuns;
-use super::{Before, Run, before, design, first_of, planned_runs, quiet_start};
+use super::{
+    InitialReadings, RunInputs, choose_design, first_of, planned_runs, quiet_start, read_hosts,
+};
 use crate::error::Error;
-use crate::runner::{TrialRunner, Wanted};
-use crate::unsupported::{By, without_unsupported};
+use crate::runner::{PlanPart, TrialRunner};
+use crate::unsupported::{SupportCheck, without_unsupported};
 
 /// Most settings that a check lists.
 pub const MOST_LABELS: usize = 20;
 
 /// A run that would start.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Checked {
+pub struct CheckReport {
     /// The design of its trials.
     pub design: Design,
     /// Number of settings, with the hosts' own values; of a search those that it chooses from.
@@ -44,27 +46,31 @@ pub struct Checked {
 }
 
 /// Checks a run. An error means that it would not start.
-pub fn check(run: &Run<'_>) -> Result<Checked, Error> {
+pub fn check_run(run: &RunInputs<'_>) -> Result<CheckReport, Error> {
     let mut runner = run.testbed.open(run.plan, None, run.stop)?;
-    match checked(run, &mut *runner) {
+    match check_opened_run(run, &mut *runner) {
         Ok(checked) => runner.close(run.stop, &mut |_| {}).map(|()| checked),
-        Err(error) => Err(runner.abandon(error, run.stop, &mut |_| {})),
+        Err(error) => Err(runner.abort_run(error, run.stop, &mut |_| {})),
     }
 }
 
-fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error> {
+fn check_opened_run(
+    run: &RunInputs<'_>,
+    runner: &mut dyn TrialRunner,
+) -> Result<CheckReport, Error> {
     let mut plan = run.plan.clone();
     let mut remarks = run.testbed.notes.clone();
     let seen = quiet_start::findings_now(run, runner)?;
     remarks.extend(seen.iter().map(|found| format!("{}: {}", found.name, found.sentence())));
     if plan.method.on_unsupported == OnUnsupported::Skip {
-        let (reduced, skipped) = without_unsupported(run.plan, runner, By::Asking, run.stop)?;
+        let (reduced, skipped) =
+            without_unsupported(run.plan, runner, SupportCheck::Asking, run.stop)?;
         plan = reduced;
         remarks.extend(skipped);
     }
-    let design = design(&plan, runner)?;
-    let run = &Run { plan: &plan, ..*run };
-    let Before { today, refused } = before(run, runner)?;
+    let design = choose_design(&plan, runner)?;
+    let run = &RunInputs { plan: &plan, ..*run };
+    let InitialReadings { today, refused } = read_hosts(run, runner)?;
     for load in &plan.workloads {
         let programs = load.program.iter().flat_map(|program| program.described());
         remarks.extend(programs.map(|said| format!("workload `{}` {said}", load.name)));
@@ -73,15 +79,15 @@ fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error
     let is_simulated = runner.is_simulated();
     if let Some(live) = plan.live() {
         let remarks = [remarks, live_remarks(live)].concat();
-        return Ok(on_live(&plan, live, (&settings, runner.hosts()), remarks));
+        return Ok(on_live(&plan, live, (&settings, runner.host_facts()), remarks));
     }
     let runs = planned_runs(run, design, (settings.len(), is_simulated), &today, &refused)?;
     runs.check_budget(&plan)?;
-    let hosts = if is_simulated { Vec::new() } else { runner.hosts() };
-    Ok(Checked {
+    let hosts = if is_simulated { Vec::new() } else { runner.host_facts() };
+    Ok(CheckReport {
         design,
         settings: settings.len() as u64,
-        labels: labels(&settings),
+        labels: list_labels(&settings),
         first: first_of(&plan, &today),
         workloads: plan.workloads.len() as u64,
         trials: runs.trials,
@@ -93,7 +99,7 @@ fn checked(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Checked, Error
 }
 
 /// The labels of the first of many settings.
-pub fn labels(settings: &[LabelledSetting]) -> Vec<String> {
+pub fn list_labels(settings: &[LabelledSetting]) -> Vec<String> {
     settings.iter().take(MOST_LABELS).map(|setting| setting.label.clone()).collect()
 }
 
@@ -103,13 +109,13 @@ fn on_live(
     live: &Live,
     (listed, hosts): (&[LabelledSetting], Vec<HostFacts>),
     remarks: Vec<String>,
-) -> Checked {
+) -> CheckReport {
     let runs = PlannedRuns::of_live(plan, live, listed.len());
     let PlannedRuns { settings, trials, time, .. } = runs;
-    Checked {
+    CheckReport {
         design: Design::Blocks,
         settings,
-        labels: labels(listed),
+        labels: list_labels(listed),
         first: None,
         workloads: 1,
         trials,
@@ -140,13 +146,14 @@ pub fn live_remarks(live: &Live) -> Vec<String> {
 
 /// Asks for the settings and the workloads, and refuses those that are not supported.
 pub(super) fn refuse_unsupported(
-    run: &Run<'_>,
+    run: &RunInputs<'_>,
     settings: &[LabelledSetting],
     runner: &mut dyn TrialRunner,
 ) -> Result<(), Error> {
     let Plan { method, workloads, .. } = run.plan;
-    for setting in covering(settings) {
-        let found = runner.unsupported(Wanted::Rehearsed(&setting.by_role), method, run.stop)?;
+    for setting in select_covering_settings(settings) {
+        let found =
+            runner.explain_unsupported(PlanPart::Rehearsed(&setting.by_role), method, run.stop)?;
         if let Some(why) = found {
             return Err(Error::Unsupported {
                 problem: format!("setting `{}`: {why}", setting.label),
@@ -154,7 +161,7 @@ pub(super) fn refuse_unsupported(
         }
     }
     for load in workloads {
-        if let Some(why) = runner.unsupported(Wanted::Load(load), method, run.stop)? {
+        if let Some(why) = runner.explain_unsupported(PlanPart::Load(load), method, run.stop)? {
             return Err(Error::Unsupported { problem: format!("workload `{}`: {why}", load.name) });
         }
     }
@@ -162,7 +169,9 @@ pub(super) fn refuse_unsupported(
 }
 
 /// Settings that together have every level of every knob: asking for all of a large plan would take long.
-fn covering(settings: &[LabelledSetting]) -> impl Iterator<Item = &LabelledSetting> {
+fn select_covering_settings(
+    settings: &[LabelledSetting],
+) -> impl Iterator<Item = &LabelledSetting> {
     let mut known = BTreeSet::new();
     settings.iter().filter(move |setting| {
         let levels = setting.by_role.iter().flat_map(|(role, of_role)| {
@@ -183,7 +192,8 @@ mod tests {
         let text = "schema = 1\n[factors]\nmtu = [1500, 9000]\nrx-usecs = [\"10us\", \"20us\", \"50us\"]\n\
                     [[workload]]\nkind = \"tcp_rr\"\n";
         let settings = Plan::parse("p.toml", text).unwrap().settings();
-        let labels: Vec<&str> = covering(&settings).map(|set| set.label.as_str()).collect();
+        let labels: Vec<&str> =
+            select_covering_settings(&settings).map(|set| set.label.as_str()).collect();
         assert!(settings.len() == 6 && labels.len() == 4, "{labels:?}");
         for level in ["mtu=1500", "mtu=9000", "=10us", "=20us", "=50us"] {
             assert!(labels.iter().any(|label| label.contains(level)), "{level} of {labels:?}");

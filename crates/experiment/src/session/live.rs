@@ -14,21 +14,21 @@ use std::time::{Duration, Instant};
 
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
-use latput_model::live::{FEWEST, pairs_for, scale, smallest_effect};
-use latput_model::{Eliminated, Goal, eliminated, objective_ratio};
+use latput_model::live::{FEWEST, noise_scale, pairs_for, smallest_effect};
+use latput_model::{EliminatedSetting, Goal, find_eliminated, objective_ratio};
 use latput_trial::live::{BAN_CHECK, BrokenGuard, GUARD_CHECK, Live, LiveSlice};
 use latput_trial::metric::quantity;
 use latput_trial::observation::{HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Metric, Observation, Traffic};
-use latput_units::{Nanos, Rng};
+use latput_units::{Nanos, SeededRng};
 
-use self::evidence::Evidence;
-pub(super) use self::time::{RunTime, block_length, budget, noise_blocks};
-use super::{Session, TrialRunner};
+use self::evidence::LiveEvidence;
+pub(super) use self::time::{RunTime, block_length, compute_budget, noise_blocks};
+use super::{RunSession, TrialRunner};
 use crate::checks::{self, HostPart};
 use crate::error::Error;
-use crate::live::{Broken, Guard, LiveBlock, LiveSeen};
-use crate::runner::{Done, LiveRunner};
+use crate::live::{Guard, GuardBreach, LiveBlock, LiveSeen};
+use crate::runner::{FinishedTrial, LiveRunner};
 
 /// A setting's first slice is this part of the others, because nothing is known of it.
 const FIRST_SLICE: u64 = 2;
@@ -45,7 +45,7 @@ const WORKLOAD: usize = 0;
 struct LiveRun<'r> {
     runner: &'r mut dyn LiveRunner,
     live: Live,
-    evidence: Evidence,
+    evidence: LiveEvidence,
     goal: Option<Goal>,
     boot_id: String,
     /// Since when no block could be run.
@@ -53,17 +53,17 @@ struct LiveRun<'r> {
 }
 
 /// Outcome of a block.
-enum Outcome {
+enum BlockOutcome {
     /// Its rows are stored.
     Kept,
     /// There was nothing to compare, and it may be tried again.
     Lost,
 }
 
-impl Session<'_> {
+impl RunSession<'_> {
     /// Runs blocks on live traffic until every setting is decided, or time is up.
-    pub(super) fn live(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
-        let runner = runner.live().ok_or(Error::NoLiveTraffic)?;
+    pub(super) fn run_live(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
+        let runner = runner.live_runner().ok_or(Error::NoLiveTraffic)?;
         let live = self.run.plan.live().ok_or(Error::NoLiveTraffic)?.clone();
         let guards = live.guards.iter().map(|text| Guard::parse(text));
         let guards: Vec<Guard> = guards
@@ -71,13 +71,13 @@ impl Session<'_> {
             .map_err(|problem| Error::LiveTraffic { problem })?;
         let goal = self.results.goal.as_deref().and_then(|goal| Goal::parse_kept(goal).ok());
         let boot_id = runner.boot_id();
-        let evidence = Evidence::begin(guards, &self.results.rows);
+        let evidence = LiveEvidence::from_rows(guards, &self.results.rows);
         self.run_time = Some(RunTime::new(self.run.plan, &live));
         let run = &mut LiveRun { runner, live, evidence, goal, boot_id, waiting_since: None };
-        self.noise(run)?;
+        self.measure_noise(run)?;
         if run.live.observe {
-            if run.evidence.of_metric.values().all(|noise| scale(noise).is_none()) {
-                self.remark(format!(
+            if run.evidence.of_metric.values().all(|noise| noise_scale(noise).is_none()) {
+                self.add_remark(format!(
                     "too few blocks to tell how much figures vary: {} of at least {FEWEST}. Use a longer --budget",
                     self.results.rows.len()
                 ));
@@ -85,15 +85,15 @@ impl Session<'_> {
             self.results.planned_trials = self.results.rows.len() as u64;
             return Ok(());
         }
-        self.compare(run)?;
+        self.compare_settings(run)?;
         self.results.planned_trials = self.results.rows.len() as u64;
         Ok(())
     }
 
     /// Measures the noise of today, and tells what it means.
-    fn noise(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
-        let is_needed =
-            run.goal.is_some() || run.evidence.guards().iter().any(|guard| guard.is_of_today);
+    fn measure_noise(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
+        let is_needed = run.goal.is_some()
+            || run.evidence.guards_with_margins().iter().any(|guard| guard.is_of_today);
         let blocks = noise_blocks(self.run.plan, &run.live);
         let blocks = blocks * u32::from(is_needed || run.live.observe);
         let measured = run.live.slice;
@@ -105,15 +105,20 @@ impl Session<'_> {
         }
         let pair_s = 2.0 * (measured + run.evidence.cut).as_secs_f64();
         for (metric, noise) in run.evidence.of_metric.clone() {
-            let Some(scale) = scale(&noise) else { continue };
+            let Some(scale) = noise_scale(&noise) else { continue };
             if run.live.observe {
                 // The report is of nothing else: it tells these.
-                let told = provable(metric, (scale, noise.len()), pair_s, self.results.confidence);
+                let told = describe_provable_effects(
+                    metric,
+                    (scale, noise.len()),
+                    pair_s,
+                    self.results.confidence,
+                );
                 self.results.notes.push(told);
             } else if metrics_of(run.goal.as_ref()).first() == Some(&metric) {
                 let (half_width, confidence) = (self.results.half_width, self.results.confidence);
                 let pairs = pairs_for(scale, half_width, confidence);
-                self.remark(format!(
+                self.add_remark(format!(
                     "two slices of today's setting differ by {:.1}% in {metric} (root mean square of {} \
                      blocks). A ratio within {:.1}% takes about {pairs} blocks of each setting, {:.0} min",
                     100.0 * scale,
@@ -127,7 +132,7 @@ impl Session<'_> {
     }
 
     /// Compares the settings with today's, in rounds of random order.
-    fn compare(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
+    fn compare_settings(&mut self, run: &mut LiveRun<'_>) -> Result<(), Error> {
         let others: Vec<usize> = (1..self.results.settings.len()).collect();
         let mut dropped: Vec<usize> = Vec::new();
         for round in 0_u64.. {
@@ -142,19 +147,22 @@ impl Session<'_> {
             if alive.is_empty() {
                 return Ok(());
             }
-            Rng::split(self.results.seed, round).shuffle(&mut alive);
+            SeededRng::from_seed_and_index(self.results.seed, round).shuffle(&mut alive);
             for setting in alive {
                 let is_new = !self.results.rows.iter().any(|row| row.setting == setting);
                 let part = if is_new { FIRST_SLICE } else { 1 };
                 let slice = Nanos::from_ns(run.live.slice.as_ns() / part);
                 if !self.has_time_for(slice, run.evidence.cut) {
-                    self.remark(format!("the budget of {} is used up", budget(self.run.plan)));
+                    self.add_remark(format!(
+                        "the budget of {} is used up",
+                        compute_budget(self.run.plan)
+                    ));
                     return Ok(());
                 }
                 self.live_block(run, setting, slice)?;
             }
             if let Some(found) = run.evidence.measure_carry_over().filter(|_| round < 3) {
-                self.remark(found);
+                self.add_remark(found);
             }
             self.drop_worse(
                 run,
@@ -174,7 +182,7 @@ impl Session<'_> {
             && spent.saturating_add(run.live.slice) > most
         {
             let label = self.results.settings[setting].label.clone();
-            self.remark(format!("`{label}` has had its {most} of `most_per_setting`"));
+            self.add_remark(format!("`{label}` has had its {most} of `most_per_setting`"));
             return true;
         }
         if blocks < method.repetitions_min as usize {
@@ -193,13 +201,13 @@ impl Session<'_> {
     /// Drops settings that are proven to be worse. The shares of the rounds add up to one.
     fn drop_worse(&mut self, run: &LiveRun<'_>, dropped: &mut Vec<usize>, share: f64) {
         let Some(goal) = &run.goal else { return };
-        for Eliminated { setting, why } in
-            eliminated(&self.results, goal, share).unwrap_or_default()
+        for EliminatedSetting { setting, why } in
+            find_eliminated(&self.results, goal, share).unwrap_or_default()
         {
             if !dropped.contains(&setting) && !run.evidence.banned.contains(&setting) {
                 dropped.push(setting);
                 let label = &self.results.settings[setting].label;
-                self.remark(format!("`{label}` has no further slices: {why}"));
+                self.add_remark(format!("`{label}` has no further slices: {why}"));
             }
         }
     }
@@ -213,9 +221,9 @@ impl Session<'_> {
     ) -> Result<(), Error> {
         self.await_hours(run)?;
         loop {
-            if let Outcome::Kept = self.try_block(run, setting, measured)? {
+            if let BlockOutcome::Kept = self.try_block(run, setting, measured)? {
                 run.waiting_since = None;
-                return rest(run.live.pause.as_duration(), self.run.stop);
+                return sleep_unless_stopped(run.live.pause.as_duration(), self.run.stop);
             }
             let waited = run.waiting_since.get_or_insert_with(Instant::now).elapsed();
             let has_time = self.has_time_for(measured, run.evidence.cut);
@@ -235,7 +243,7 @@ impl Session<'_> {
             if run.evidence.banned.contains(&setting) {
                 return Ok(());
             }
-            rest(TRY_AGAIN, self.run.stop)?;
+            sleep_unless_stopped(TRY_AGAIN, self.run.stop)?;
         }
     }
 
@@ -245,12 +253,12 @@ impl Session<'_> {
         let begun = Instant::now();
         let is_in = || hours.have(unix_ms(), block_length(&run.live));
         if !is_in() {
-            self.progress.remark(&format!(
+            self.progress.report_remark(&format!(
                 "outside of the hours {hours}: today's setting is in force, and latput waits"
             ));
         }
         while !is_in() {
-            rest(TRY_AGAIN, self.run.stop)?;
+            sleep_unless_stopped(TRY_AGAIN, self.run.stop)?;
         }
         self.leave_out(begun.elapsed());
         Ok(())
@@ -261,7 +269,7 @@ impl Session<'_> {
         run: &mut LiveRun<'_>,
         setting: usize,
         measured: Nanos,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<BlockOutcome, Error> {
         let number = self.results.rows.iter().map(|row| row.block + 1).max().unwrap_or(0);
         let of_sut = self.results.settings[setting].by_role.get(&Role::Sut);
         let is_today = setting == 0;
@@ -271,14 +279,14 @@ impl Session<'_> {
             measured,
             cut: run.evidence.cut,
             watch: run.live.clone(),
-            guards: run.evidence.guards(),
+            guards: run.evidence.guards_with_margins(),
             told_on: None,
         };
         let started_unix_ms = unix_ms();
-        let seen = run.runner.block(block, self.run.stop)?;
+        let seen = run.runner.run_block(block, self.run.stop)?;
         for note in seen.notes.iter().chain(&seen.left) {
             if !self.results.notes.contains(note) {
-                self.remark(note.clone());
+                self.add_remark(note.clone());
             }
         }
         if let Some(slice) = seen.slice.as_ref().filter(|_| !is_today) {
@@ -286,33 +294,34 @@ impl Session<'_> {
             *used = used.saturating_add(slice.window);
         }
         let mut other = seen.slice.clone().map(|host| {
-            let mut observation = observed(run, host, &seen.figures);
+            let mut observation = build_observation(run, host, &seen.figures);
             observation.checks.extend(of_changes(&seen, run.evidence.cut));
-            observation.checks.push(guard_check(&seen, &run.evidence.guards()));
-            observation.live = Some(slice_of(&seen, run.evidence.cut, &run.evidence.guards()));
+            observation.checks.push(guard_check(&seen, &run.evidence.guards_with_margins()));
+            observation.live =
+                Some(slice_of(&seen, run.evidence.cut, &run.evidence.guards_with_margins()));
             observation
         });
         if let Some(why) = &seen.refused {
             run.evidence.banned.insert(setting);
             let label = &self.results.settings[setting].label;
-            self.remark(format!("`{label}` is banned because it cannot be set here: {why}"));
-            return Ok(Outcome::Lost);
+            self.add_remark(format!("`{label}` is banned because it cannot be set here: {why}"));
+            return Ok(BlockOutcome::Lost);
         }
         let is_silent = !is_today && seen.ended.is_some() && seen.after.is_none();
         let tried = seen.slice.as_ref().filter(|_| !is_today).map(|_| (setting, is_silent));
         run.evidence.count_stops(seen.is_silent_today, tried);
         if let Some(why) = &seen.ended {
-            let Some(why) = self.ban_silent(run, tried, why) else { return Ok(Outcome::Lost) };
+            let Some(why) = self.ban_silent(run, tried, why) else { return Ok(BlockOutcome::Lost) };
             if let Some(other) = &mut other {
-                other.checks.push(ban(&why));
+                other.checks.push(build_ban_check(&why));
             }
         }
-        run.evidence.learn(&seen, is_today);
-        let today = observed(run, todays(&seen, is_today), &seen.todays_figures);
+        run.evidence.add_block(&seen, is_today);
+        let today = build_observation(run, join_today(&seen, is_today), &seen.todays_figures);
         if is_today {
             learn_noise(run, &seen);
         } else if let (Some(broken), Some(other)) = (&seen.broken, &mut other) {
-            other.checks.extend(self.strike(run, setting, broken));
+            other.checks.extend(self.count_strike(run, setting, broken));
         }
         if let Some(other) = other.as_mut().filter(|_| !is_today) {
             // A slice that was ended early has only today's before it.
@@ -320,18 +329,18 @@ impl Session<'_> {
             let seconds: f64 = other.hosts.iter().map(|host| host.window.as_secs_f64()).sum();
             let part = half * seconds / run.live.slice.as_secs_f64();
             let apart = learn_around(run, &seen);
-            let proven = run.evidence.weigh(setting, part, [other, &today], &apart);
+            let proven = run.evidence.weigh_slice(setting, part, [other, &today], &apart);
             other.checks.extend(self.ban_proven(run, setting, &proven));
         }
         let store = |session: &mut Self, setting: usize, observation: Observation| {
-            let trial = session.planned(number, setting, WORKLOAD);
-            session.keep(Done { trial, started_unix_ms, observation })
+            let trial = session.plan_trial(number, setting, WORKLOAD);
+            session.store_trial(FinishedTrial { trial, started_unix_ms, observation })
         };
         store(self, 0, today)?;
         if let Some(other) = other.filter(|_| !is_today) {
             store(self, setting, with_ban(other))?;
         }
-        Ok(Outcome::Kept)
+        Ok(BlockOutcome::Kept)
     }
 
     /// Tells why a block was lost. If its setting is banned because the traffic or the application falls silent under it: why.
@@ -351,12 +360,12 @@ impl Session<'_> {
                 "{why}, in {} of its {} slices, and in {} of {} blocks under today's setting",
                 own.silent, own.all, todays.silent, todays.all
             );
-            self.remark(format!("`{label}` is banned: {said}"));
+            self.add_remark(format!("`{label}` is banned: {said}"));
             return Some(said);
         }
         if run.waiting_since.is_none() {
             let place = label.map_or_else(String::new, |label| format!(" in a slice of `{label}`"));
-            self.progress.remark(&format!(
+            self.progress.report_remark(&format!(
                 "{why}{place}: today's setting is in force, and the block is tried again"
             ));
         }
@@ -370,25 +379,30 @@ impl Session<'_> {
         setting: usize,
         proven: &[usize],
     ) -> Option<Check> {
-        let guards = run.evidence.guards();
+        let guards = run.evidence.guards_with_margins();
         let guard = &guards.get(*proven.first()?)?.text;
         if !run.evidence.banned.insert(setting) {
             return None;
         }
         let why = format!("its slices together are proven to break the guard `{guard}`");
-        self.remark(format!("`{}` is banned: {why}", self.results.settings[setting].label));
-        Some(ban(&why))
+        self.add_remark(format!("`{}` is banned: {why}", self.results.settings[setting].label));
+        Some(build_ban_check(&why))
     }
 
     /// Counts a broken guard. Returns the failed check if that bans the setting.
-    fn strike(&mut self, run: &mut LiveRun<'_>, setting: usize, broken: &Broken) -> Option<Check> {
+    fn count_strike(
+        &mut self,
+        run: &mut LiveRun<'_>,
+        setting: usize,
+        broken: &GuardBreach,
+    ) -> Option<Check> {
         let label = self.results.settings[setting].label.clone();
-        let said = in_words(broken, &run.evidence.guards());
+        let said = in_words(broken, &run.evidence.guards_with_margins());
         if run.evidence.has_struck_out(setting, run.live.strikes) {
-            self.remark(format!("`{label}` is banned: {said}"));
-            return Some(ban(&said));
+            self.add_remark(format!("`{label}` is banned: {said}"));
+            return Some(build_ban_check(&said));
         }
-        self.remark(format!("`{label}`: {said}; it is banned if that happens again"));
+        self.add_remark(format!("`{label}`: {said}; it is banned if that happens again"));
         None
     }
 }
@@ -397,7 +411,7 @@ impl Session<'_> {
 fn learn_noise(run: &mut LiveRun<'_>, seen: &LiveSeen) {
     let Some(slice) = seen.slice.clone() else { return };
     let mut metrics = metrics_of(run.goal.as_ref());
-    metrics.extend(run.evidence.guards().iter().map(|guard| guard.metric));
+    metrics.extend(run.evidence.guards_with_margins().iter().map(|guard| guard.metric));
     metrics.extend([
         Metric::TcpRttNsP99,
         Metric::TcpRttSampleNsP99,
@@ -408,16 +422,16 @@ fn learn_noise(run: &mut LiveRun<'_>, seen: &LiveSeen) {
     metrics.extend(seen.figures.keys().copied().map(Metric::Custom));
     metrics.sort_unstable();
     metrics.dedup();
-    let slice = observed(run, slice, &seen.figures);
-    let around = observed(run, todays(seen, false), &seen.todays_figures);
+    let slice = build_observation(run, slice, &seen.figures);
+    let around = build_observation(run, join_today(seen, false), &seen.todays_figures);
     run.evidence.add_pair(&metrics, &slice, &around);
 }
 
 /// Learns the noise from today's setting before and after the slice of another one.
 fn learn_around(run: &mut LiveRun<'_>, seen: &LiveSeen) -> BTreeMap<Metric, f64> {
     let Some(after) = seen.after.clone() else { return BTreeMap::new() };
-    let before = observed(run, seen.before.clone(), &seen.figures_before);
-    let after = observed(run, after, &seen.figures_after);
+    let before = build_observation(run, seen.before.clone(), &seen.figures_before);
+    let after = build_observation(run, after, &seen.figures_after);
     run.evidence.add_around(&before, &after)
 }
 
@@ -430,13 +444,13 @@ fn metrics_of(goal: Option<&Goal>) -> Vec<Metric> {
 }
 
 /// Today's counts around the slice; with the slice if that was today's as well.
-fn todays(seen: &LiveSeen, with_slice: bool) -> HostObservation {
+fn join_today(seen: &LiveSeen, with_slice: bool) -> HostObservation {
     let slice = seen.slice.as_ref().filter(|_| with_slice);
     let others = slice.into_iter().chain(&seen.after);
     others.fold(seen.before.clone(), HostObservation::joined)
 }
 
-fn observed(
+fn build_observation(
     run: &LiveRun<'_>,
     host: HostObservation,
     figures: &BTreeMap<latput_trial::metric::CustomMetric, f64>,
@@ -492,11 +506,11 @@ fn guard_check(seen: &LiveSeen, guards: &[Guard]) -> Check {
 }
 
 /// The failed check of a slice after which its setting is banned.
-fn ban(why: &str) -> Check {
+fn build_ban_check(why: &str) -> Check {
     Check { name: BAN_CHECK.to_owned(), passed: false, detail: why.to_owned() }
 }
 
-fn in_words(broken: &Broken, guards: &[Guard]) -> String {
+fn in_words(broken: &GuardBreach, guards: &[Guard]) -> String {
     let Some(guard) = guards.get(broken.guard) else { return "a guard was broken".to_owned() };
     let figure = |value: f64| quantity(guard.metric, &Traffic::Live, value);
     let today =
@@ -512,7 +526,12 @@ fn in_words(broken: &Broken, guards: &[Guard]) -> String {
 }
 
 /// Differences of a figure that could be proven in 1, 10 and 60 minutes.
-fn provable(metric: Metric, (scale, blocks): (f64, usize), pair_s: f64, confidence: f64) -> String {
+fn describe_provable_effects(
+    metric: Metric,
+    (scale, blocks): (f64, usize),
+    pair_s: f64,
+    confidence: f64,
+) -> String {
     let effect = |minutes: u32| {
         let pairs = f64::from(minutes) * 60.0 / pair_s;
         #[expect(
@@ -534,7 +553,7 @@ fn provable(metric: Metric, (scale, blocks): (f64, usize), pair_s: f64, confiden
 }
 
 /// Waits, unless the run is stopped.
-fn rest(time: Duration, stop: &Stop) -> Result<(), Error> {
+fn sleep_unless_stopped(time: Duration, stop: &Stop) -> Result<(), Error> {
     let until = Instant::now() + time;
     loop {
         if stop.is_raised() {

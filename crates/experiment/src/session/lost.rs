@@ -1,8 +1,8 @@
 //! Trials whose traffic broke: which errors repeat, what is told of them, and when they end the run.
 
-use super::Session;
+use super::RunSession;
 use crate::error::Error;
-use crate::runner::{ATTEMPTS, Aborted};
+use crate::runner::{ATTEMPTS, AbortedTrial};
 
 /// This many lost trials in a row end a run: the path is broken, not the trial.
 const MAX_LOST_IN_A_ROW: u32 = 3;
@@ -32,7 +32,7 @@ struct HeldLoss {
 
 impl HeldLoss {
     /// `tcp_rr, today in block 0 was lost and tried again: ...`.
-    fn told(&self, then: &str) -> String {
+    fn describe_loss(&self, then: &str) -> String {
         let Self { what, words, attempts, is_known } = self;
         let attempts = if *attempts > 1 { format!(" {attempts} times") } else { String::new() };
         if *is_known {
@@ -44,14 +44,14 @@ impl HeldLoss {
 }
 
 /// The words of an error without its numbers: a port or a time differs from try to try.
-fn pattern(words: &str) -> String {
+fn strip_numbers(words: &str) -> String {
     words.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect()
 }
 
 impl LostTrials {
     /// Counts the attempt. Returns what is to be told of the ones before, if those had another cause.
     fn add(&mut self, what: String, words: String) -> Option<String> {
-        let pattern_now = pattern(&words);
+        let pattern_now = strip_numbers(&words);
         let times = match &mut self.repeated {
             Some((last, times)) if *last == pattern_now => {
                 *times += 1;
@@ -63,19 +63,19 @@ impl LostTrials {
             }
         };
         match &mut self.held {
-            Some(held) if held.what == what && pattern(&held.words) == pattern_now => {
+            Some(held) if held.what == what && strip_numbers(&held.words) == pattern_now => {
                 held.attempts += 1;
                 None
             }
             held => {
                 let now = HeldLoss { what, words, attempts: 1, is_known: times > 1 };
-                held.replace(now).map(|before| before.told("tried again"))
+                held.replace(now).map(|before| before.describe_loss("tried again"))
             }
         }
     }
 
     /// How often in a row the last error came.
-    fn times(&self) -> u32 {
+    fn repeat_count(&self) -> u32 {
         self.repeated.as_ref().map_or(0, |(_, times)| *times)
     }
 
@@ -85,20 +85,20 @@ impl LostTrials {
     }
 }
 
-impl Session<'_> {
+impl RunSession<'_> {
     /// Notes an attempt whose traffic broke. Ends the run where the same would come again: after [`MAX_LOST_IN_A_ROW`] lost
     /// trials in a row, and after one if nothing like it has ever worked.
-    pub(super) fn give_up_on(&mut self, lost: Aborted) -> Result<(), Error> {
-        let Aborted { trial, error, given_up } = lost;
+    pub(super) fn give_up_on(&mut self, lost: AbortedTrial) -> Result<(), Error> {
+        let AbortedTrial { trial, error, given_up } = lost;
         let what = format!("{}, {} in block {}", trial.load.name, trial.set.label, trial.block);
         if let Some(before) = self.lost.add(what, error.to_string()) {
-            self.note(before)?;
+            self.store_note(before)?;
         }
         if !given_up {
             return Ok(());
         }
         self.lost.in_a_row += 1;
-        let times = self.lost.times();
+        let times = self.lost.repeat_count();
         let rows = &self.results.rows;
         let has_worked = match error {
             Error::Program { .. } => rows.iter().any(|row| row.workload == trial.workload),
@@ -130,15 +130,15 @@ impl Session<'_> {
     /// Tells the attempts that are not told yet.
     pub(super) fn tell_lost(&mut self, then: &str) -> Result<(), Error> {
         match self.lost.held.take() {
-            Some(held) => self.note(held.told(then)),
+            Some(held) => self.store_note(held.describe_loss(then)),
             None => Ok(()),
         }
     }
 
-    fn note(&mut self, text: String) -> Result<(), Error> {
-        self.progress.remark(&text);
+    fn store_note(&mut self, text: String) -> Result<(), Error> {
+        self.progress.report_remark(&text);
         self.results.notes.push(text);
-        self.db.update(self.id, &self.results)
+        self.db.update_header(self.id, &self.results)
     }
 }
 
@@ -146,7 +146,7 @@ impl Session<'_> {
 mod tests {
     use super::*;
 
-    fn lost(tries: &[(&str, &str)]) -> (Vec<String>, LostTrials) {
+    fn add_losses(tries: &[(&str, &str)]) -> (Vec<String>, LostTrials) {
         let mut lost = LostTrials::default();
         let told =
             tries.iter().filter_map(|(what, words)| lost.add((*what).into(), (*words).into()));
@@ -155,25 +155,31 @@ mod tests {
 
     #[test]
     fn same_words_are_held_and_counted() {
-        let (told, lost) = lost(&[("a", "port 41: refused"), ("a", "port 42: refused")]);
+        let (told, lost) = add_losses(&[("a", "port 41: refused"), ("a", "port 42: refused")]);
         assert!(told.is_empty());
-        assert_eq!(lost.times(), 2);
+        assert_eq!(lost.repeat_count(), 2);
         let held = lost.held.unwrap();
-        assert_eq!(held.told("given up"), "a was lost 2 times and given up: port 41: refused");
+        assert_eq!(
+            held.describe_loss("given up"),
+            "a was lost 2 times and given up: port 41: refused"
+        );
     }
 
     #[test]
     fn another_error_is_told_at_once() {
-        let (told, lost) = lost(&[("a", "refused"), ("a", "reset")]);
+        let (told, lost) = add_losses(&[("a", "refused"), ("a", "reset")]);
         assert_eq!(told, ["a was lost and tried again: refused"]);
-        assert_eq!(lost.times(), 1);
+        assert_eq!(lost.repeat_count(), 1);
     }
 
     #[test]
     fn next_trial_does_not_repeat_words() {
-        let (_, lost) = lost(&[("a", "refused"), ("b", "refused"), ("b", "refused")]);
-        assert_eq!(lost.times(), 3);
+        let (_, lost) = add_losses(&[("a", "refused"), ("b", "refused"), ("b", "refused")]);
+        assert_eq!(lost.repeat_count(), 3);
         let held = lost.held.unwrap();
-        assert_eq!(held.told("given up"), "b was lost 2 times and given up: the same error again");
+        assert_eq!(
+            held.describe_loss("given up"),
+            "b was lost 2 times and given up: the same error again"
+        );
     }
 }

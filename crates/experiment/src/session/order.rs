@@ -3,10 +3,10 @@
 use latput_knobs::{Knob, Tier, Value};
 use latput_trial::observation::Role;
 use latput_trial::results::LabelledSetting;
-use latput_units::Rng;
+use latput_units::SeededRng;
 
 /// The trials of a block, as setting and workload, in their random order.
-pub(crate) fn shuffled(
+pub(crate) fn shuffle_trials(
     seed: u64,
     block: u32,
     settings: &[usize],
@@ -14,7 +14,7 @@ pub(crate) fn shuffled(
 ) -> Vec<(usize, usize)> {
     let of_setting = |&setting: &usize| workloads.iter().map(move |workload| (setting, *workload));
     let mut order: Vec<(usize, usize)> = settings.iter().flat_map(of_setting).collect();
-    Rng::split(seed, u64::from(block)).shuffle(&mut order);
+    SeededRng::from_seed_and_index(seed, u64::from(block)).shuffle(&mut order);
     order
 }
 
@@ -44,7 +44,7 @@ pub(super) fn group_disruptive(order: &mut [(usize, usize)], settings: &[Labelle
 pub(super) fn trial_seed(seed: u64, block: u32, setting: usize, workload: usize) -> u64 {
     [u64::from(block), setting as u64, workload as u64]
         .into_iter()
-        .fold(seed, |seed, part| Rng::split(seed, part).next_u64())
+        .fold(seed, |seed, part| SeededRng::from_seed_and_index(seed, part).next_u64())
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
         let settings = [setting(1500, 0), setting(9000, 0), setting(1500, 20), setting(9000, 20)];
         for seed in 0..20 {
             let mut order: Vec<(usize, usize)> = (0..8).map(|at| (at % 4, at / 4)).collect();
-            Rng::from_seed(seed).shuffle(&mut order);
+            SeededRng::from_seed(seed).shuffle(&mut order);
             let shuffled = order.clone();
             group_disruptive(&mut order, &settings);
             let is_jumbo: Vec<bool> = order.iter().map(|(setting, _)| setting % 2 == 1).collect();

@@ -133,7 +133,7 @@ impl PlannedRuns {
         // Every setting has its fewest blocks, after those that tell the noise.
         let pairs = others.saturating_mul(plan.method.repetitions_min.into());
         let shortest = block.saturating_mul(noise + pairs);
-        let longest = super::live::budget(plan).max(shortest);
+        let longest = super::live::compute_budget(plan).max(shortest);
         let blocks_in = |time: Nanos| time.as_ns() / block.as_ns().max(1);
         Self {
             settings: settings as u64,
@@ -144,14 +144,14 @@ impl PlannedRuns {
     }
 
     /// Whether the budget of a plan has room for an answer.
-    pub fn fits(&self, plan: &Plan) -> bool {
+    pub fn fits_budget(&self, plan: &Plan) -> bool {
         plan.method.budget.is_none_or(|budget| self.least_budget <= budget)
     }
 
     /// Refuses a budget without room for an answer, with the least that would do.
     pub fn check_budget(&self, plan: &Plan) -> Result<(), Error> {
         match plan.method.budget {
-            Some(budget) if !self.fits(plan) => Err(Error::Budget {
+            Some(budget) if !self.fits_budget(plan) => Err(Error::Budget {
                 budget,
                 least: Nanos::from_s(self.least_budget.as_ns().div_ceil(1_000_000_000)),
             }),
@@ -164,7 +164,7 @@ impl PlannedRuns {
 mod tests {
     use super::*;
 
-    fn plan(method: &str) -> Plan {
+    fn make_plan(method: &str) -> Plan {
         let text = format!(
             "schema = 1\n[factors]\ngro-flush-timeout = [\"0us\", \"20us\"]\n[[workload]]\nkind = \"tcp_rr\"\n\
              [[workload]]\nkind = \"tcp_stream\"\n[method]\nwarmup = \"200ms\"\nduration = \"1s\"\n\
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn slices_count_one_trial_each() {
-        let runs = PlannedRuns::of_grid(&plan(""), Design::Slices, 2, false);
+        let runs = PlannedRuns::of_grid(&make_plan(""), Design::Slices, 2, false);
         // 5 and 10 s in slices of 225 ms, of two settings and two workloads.
         assert_eq!(runs.trials, (23 * 4, 45 * 4));
         let seconds = [runs.time.0, runs.time.1].map(Nanos::as_secs_f64);
@@ -184,11 +184,11 @@ mod tests {
 
     #[test]
     fn budget_limits_both_counts() {
-        let long = PlannedRuns::of_grid(&plan("budget = \"1h\""), Design::Slices, 2, false);
-        let short = PlannedRuns::of_grid(&plan("budget = \"20s\""), Design::Slices, 2, false);
+        let long = PlannedRuns::of_grid(&make_plan("budget = \"1h\""), Design::Slices, 2, false);
+        let short = PlannedRuns::of_grid(&make_plan("budget = \"20s\""), Design::Slices, 2, false);
         assert!(short.trials.0 < long.trials.0 && short.trials.1 == short.trials.0, "{short:?}");
         assert!(short.time.1 <= Nanos::from_s(20), "{short:?}");
-        let blocks = PlannedRuns::of_grid(&plan("budget = \"30s\""), Design::Blocks, 2, true);
+        let blocks = PlannedRuns::of_grid(&make_plan("budget = \"30s\""), Design::Blocks, 2, true);
         // Trials of 1.2 s: five blocks of four take 24 s, and one more fits.
         assert_eq!(blocks.trials, (20, 25));
         assert_eq!(blocks.least_budget, Nanos::from_s(24));
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn short_budget_is_refused_with_the_least() {
-        let plan = plan("budget = \"10s\"");
+        let plan = make_plan("budget = \"10s\"");
         for design in [Design::Blocks, Design::Slices] {
             let runs = PlannedRuns::of_grid(&plan, design, 2, false);
             let error = runs.check_budget(&plan).unwrap_err();

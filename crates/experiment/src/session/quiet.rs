@@ -6,7 +6,7 @@ use latput_trial::Surroundings;
 use latput_trial::surroundings::{BUSY_LIMIT, STEAL_LIMIT};
 use latput_units::Nanos;
 
-use super::Session;
+use super::RunSession;
 use crate::error::Error;
 use crate::runner::TrialRunner;
 
@@ -21,19 +21,19 @@ const USUAL_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a run may still wait for quiet, and what it has looked at.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct WaitBudget {
     /// The time that all further waits may take together.
     left: Duration,
     /// The trials before this one were looked at.
     since: usize,
 }
 
-impl Session<'_> {
+impl RunSession<'_> {
     /// The patience of a run that begins.
-    pub(super) fn patience(&self) -> Patience {
+    pub(super) fn initial_wait_budget(&self) -> WaitBudget {
         let budget = self.run.plan.method.budget.map(Nanos::as_duration);
         let left = budget.map_or(USUAL_PATIENCE, |budget| budget / SHARE_OF_BUDGET);
-        Patience { left, since: self.results.rows.len() }
+        WaitBudget { left, since: self.results.rows.len() }
     }
 
     /// Waits until the hosts are quiet, before more trials, if most of the latest do not count: not for long, and not beyond
@@ -41,7 +41,7 @@ impl Session<'_> {
     pub(super) fn wait_for_quiet(
         &mut self,
         runner: &mut dyn TrialRunner,
-        patience: &mut Patience,
+        patience: &mut WaitBudget,
     ) -> Result<(), Error> {
         let latest = &self.results.rows[patience.since.min(self.results.rows.len())..];
         patience.since = self.results.rows.len();
@@ -56,13 +56,13 @@ impl Session<'_> {
         while begun.elapsed() + LOOK.as_duration() <= most {
             if !is_told {
                 let trials = latest.len();
-                self.progress.remark(&format!(
+                self.progress.report_remark(&format!(
                     "{unfit} of the last {trials} trials were disturbed: waiting up to {} s for quiet",
                     most.as_secs()
                 ));
                 is_told = true;
             }
-            if runner.look(LOOK, self.run.stop)?.iter().all(is_quiet) {
+            if runner.watch_surroundings(LOOK, self.run.stop)?.iter().all(is_quiet) {
                 break;
             }
         }

@@ -7,7 +7,7 @@ use latput_trial::surroundings::{findings, spoilers};
 use latput_trial::{Finding, Surroundings};
 use latput_units::Nanos;
 
-use super::{Progress, Run};
+use super::{RunInputs, RunProgress};
 use crate::error::Error;
 use crate::runner::TrialRunner;
 use crate::testbed::TestbedKind;
@@ -27,7 +27,7 @@ const STEP: Duration = Duration::from_millis(100);
 
 /// Whether a run needs quiet hosts to begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Quiet {
+pub enum QuietPolicy {
     /// It begins anyhow: what disturbs it is told.
     #[default]
     Anyhow,
@@ -37,27 +37,27 @@ pub enum Quiet {
 
 /// Finds disturbances of this moment; nothing is refused.
 pub(super) fn findings_now(
-    run: &Run<'_>,
+    run: &RunInputs<'_>,
     runner: &mut dyn TrialRunner,
 ) -> Result<Vec<Finding>, Error> {
     Ok(findings(&look_once(run, runner)?))
 }
 
 /// Looks at the hosts, of which nothing was changed yet. Looks twice before it refuses.
-pub(super) fn look(
-    run: &Run<'_>,
+pub(super) fn wait_for_quiet_start(
+    run: &RunInputs<'_>,
     runner: &mut dyn TrialRunner,
-    progress: &mut dyn Progress,
+    progress: &mut dyn RunProgress,
 ) -> Result<Vec<Surroundings>, Error> {
     let mut hosts = look_once(run, runner)?;
-    let Quiet::Within(within) = run.quiet else { return Ok(hosts) };
+    let QuietPolicy::Within(within) = run.quiet else { return Ok(hosts) };
     if matches!(run.testbed.kind, TestbedKind::Guest(_)) {
         return Ok(hosts); // emulated: its speed says nothing
     }
     let deadline = Instant::now() + within.as_duration();
     let mut is_told = false;
     while !spoilers(&hosts).is_empty() {
-        hosts = runner.look(SECOND_LOOK, run.stop)?;
+        hosts = runner.watch_surroundings(SECOND_LOOK, run.stop)?;
         let found = spoilers(&hosts);
         if found.is_empty() {
             break;
@@ -66,27 +66,32 @@ pub(super) fn look(
             return Err(Error::NotQuiet { found });
         }
         if !is_told {
-            progress
-                .remark(&format!("waiting up to {within} for quiet hosts: {}", found.join("; ")));
+            progress.report_remark(&format!(
+                "waiting up to {within} for quiet hosts: {}",
+                found.join("; ")
+            ));
             is_told = true;
         }
-        pause(run)?;
+        sleep_unless_stopped(run)?;
     }
     if is_told {
-        progress.remark("the hosts are quiet");
+        progress.report_remark("the hosts are quiet");
     }
     Ok(hosts)
 }
 
-fn look_once(run: &Run<'_>, runner: &mut dyn TrialRunner) -> Result<Vec<Surroundings>, Error> {
+fn look_once(
+    run: &RunInputs<'_>,
+    runner: &mut dyn TrialRunner,
+) -> Result<Vec<Surroundings>, Error> {
     if run.plan.live().is_some() {
         return Ok(Vec::new()); // nothing is offered, and that the host is at work is the point
     }
     let share = Nanos::from_ns(run.plan.shortest_grid().as_ns() / LOOK_SHARE);
-    runner.look(LOOK.min(share).max(SHORTEST_LOOK), run.stop)
+    runner.watch_surroundings(LOOK.min(share).max(SHORTEST_LOOK), run.stop)
 }
 
-fn pause(run: &Run<'_>) -> Result<(), Error> {
+fn sleep_unless_stopped(run: &RunInputs<'_>) -> Result<(), Error> {
     let end = Instant::now() + PAUSE;
     while Instant::now() < end {
         if run.stop.is_raised() {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use latput_linux::process::unix_ms;
-use latput_model::search::of_plan::{Next, PlanSearch};
+use latput_model::search::of_plan::{NextBlock, PlanSearch};
 use latput_trial::plan::MAX_TRIALS;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{HostToday, Results};
 use latput_units::IntoMap;
 
-use super::suggested::{Asking, Suggest};
-use super::{Run, Session, first_of, of_shard, search_budget};
+use super::suggested::{ExternalOptimiser, OptimiserDriver};
+use super::{RunInputs, RunSession, first_of, of_shard, search_budget};
 use crate::error::Error;
 use crate::refusal::plan_search;
 use crate::results_db::ResultsDb;
@@ -19,10 +19,10 @@ use crate::runner::TrialRunner;
 use crate::shard::{RunPart, Shard};
 
 /// Chooser of the blocks.
-struct Chooser<'a> {
+struct BlockChooser<'a> {
     search: PlanSearch,
     /// Another optimiser, if one suggests the settings.
-    asking: Option<Asking<'a>>,
+    asking: Option<OptimiserDriver<'a>>,
     /// Runs of settings for exploring.
     budget: usize,
     /// The leader that was told last.
@@ -30,26 +30,26 @@ struct Chooser<'a> {
 }
 
 /// The trials of a block, as setting and workload, in the order in which they run.
-struct Block {
+struct SearchBlock {
     number: u32,
     /// How many trials come before it.
     before: usize,
     order: Vec<(usize, usize)>,
 }
 
-impl Session<'_> {
+impl RunSession<'_> {
     /// Runs the most promising settings block by block, then the winner and today's setting afresh.
-    pub(super) fn search(
+    pub(super) fn run_search(
         &mut self,
         runner: &mut dyn TrialRunner,
         refused: &BTreeMap<usize, String>,
-        other: Option<&mut dyn Suggest>,
+        other: Option<&mut dyn ExternalOptimiser>,
     ) -> Result<(), Error> {
-        let other = other.map(|other| -> &mut dyn Suggest { other });
-        let mut chooser = self.chooser(refused, other)?;
-        let mut looking = self.looking(chooser.search.confirmations())?;
+        let other = other.map(|other| -> &mut dyn ExternalOptimiser { other });
+        let mut chooser = self.create_chooser(refused, other)?;
+        let mut looking = self.plan_interim_analysis(chooser.search.confirmations())?;
         let first = self.results.rows.iter().map(|row| row.block).max().unwrap_or(0);
-        let mut stored = self.growing();
+        let mut stored = self.growing_header_parts();
         for number in first.. {
             let Some(block) = self.next_block(&mut chooser, number)? else { break };
             let left = block.order.iter().filter(|trial| !self.is_done(number, **trial)).count();
@@ -60,19 +60,19 @@ impl Session<'_> {
                 }
                 RunPart::ShardOfBlock(shard, _) => {
                     self.begin_shard(shard, &block)?;
-                    return self.trials(runner, number, of_shard(shard, 0, block.order));
+                    return self.run_trials(runner, number, of_shard(shard, 0, block.order));
                 }
                 RunPart::Whole | RunPart::Shard(_) => {}
             }
-            if stored != self.growing() {
-                self.db.update(self.id, &self.results)?;
-                stored = self.growing();
+            if stored != self.growing_header_parts() {
+                self.db.update_header(self.id, &self.results)?;
+                stored = self.growing_header_parts();
             }
-            self.trials(runner, number, block.order)?;
+            self.run_trials(runner, number, block.order)?;
             if let Some(from) = self.results.confirmed_from
                 && let Some(confirmed) = number.checked_sub(from)
                 && looking.looks.is_due(confirmed, confirmed + 1)
-                && self.look(&mut looking, None)
+                && self.check_for_answer(&mut looking, None)
             {
                 return Ok(());
             }
@@ -80,17 +80,17 @@ impl Session<'_> {
         if let RunPart::ShardOfBlock(shard, file) = self.run.part {
             let file = file.display();
             let ends = format!("`latput search` without --shard and with `-o {file}` ends it");
-            return Err(shard.refused(format!("{file}: the search is complete: {ends}")));
+            return Err(shard.shard_error(format!("{file}: the search is complete: {ends}")));
         }
         self.results.planned_trials = self.results.rows.len() as u64;
         Ok(())
     }
 
-    fn chooser<'a>(
+    fn create_chooser<'a>(
         &mut self,
         refused: &'a BTreeMap<usize, String>,
-        other: Option<&'a mut dyn Suggest>,
-    ) -> Result<Chooser<'a>, Error>
+        other: Option<&'a mut dyn ExternalOptimiser>,
+    ) -> Result<BlockChooser<'a>, Error>
     where
         Self: 'a,
     {
@@ -98,7 +98,7 @@ impl Session<'_> {
         let today = first_of(plan, &self.results.today);
         let search = plan_search(plan, today.as_ref(), refused)?;
         if let Some(why) = refused.values().next() {
-            self.remark(format!("{} settings are left out: {why}", refused.len()));
+            self.add_remark(format!("{} settings are left out: {why}", refused.len()));
         }
         let workloads = self.results.workloads.len();
         let budget = search_budget(plan, &search, self.trial_time());
@@ -108,26 +108,26 @@ impl Session<'_> {
                 // Without a time budget the optimiser decides when it is done.
                 let most = usize::try_from(MAX_TRIALS).unwrap_or(usize::MAX) / workloads;
                 let budget = plan.method.budget.map_or(most, |_| budget);
-                Some(Asking::begin(other, plan, refused, budget)?)
+                Some(OptimiserDriver::with_optimiser(other, plan, refused, budget)?)
             }
         };
         let most = budget + 2 * search.confirmations() as usize;
         self.results.planned_trials = (most * workloads) as u64;
-        Ok(Chooser { search, asking, budget, told: None })
+        Ok(BlockChooser { search, asking, budget, told: None })
     }
 
     /// The parts of the stored header that grow in a search.
-    fn growing(&self) -> (usize, Option<u32>) {
+    fn growing_header_parts(&self) -> (usize, Option<u32>) {
         (self.results.settings.len(), self.results.confirmed_from)
     }
 
     /// The block of this number; `None` ends the search, with a note.
     fn next_block(
         &mut self,
-        chooser: &mut Chooser<'_>,
+        chooser: &mut BlockChooser<'_>,
         number: u32,
-    ) -> Result<Option<Block>, Error> {
-        let Chooser { search, asking, budget, told } = chooser;
+    ) -> Result<Option<SearchBlock>, Error> {
+        let BlockChooser { search, asking, budget, told } = chooser;
         // Only whole blocks count: trials of an earlier session must not change this block.
         let before = self.results.rows.partition_point(|row| row.block < number);
         let begun = self.results.rows.split_off(before);
@@ -137,18 +137,18 @@ impl Session<'_> {
         };
         self.results.rows.extend(begun);
         let settings = match next? {
-            Next::Done(note) => {
+            NextBlock::Done(note) => {
                 self.results.notes.push(note);
                 return Ok(None);
             }
-            Next::Explore { settings, leader } => {
+            NextBlock::Explore { settings, leader } => {
                 if let Some(leader) = leader.filter(|now| told.as_ref() != Some(now)) {
-                    self.progress.remark(&format!("best so far: {}", leader.label));
+                    self.progress.report_remark(&format!("best so far: {}", leader.label));
                     *told = Some(leader);
                 }
                 settings
             }
-            Next::Confirm(settings) => {
+            NextBlock::Confirm(settings) => {
                 self.results.confirmed_from.get_or_insert(number);
                 settings
             }
@@ -164,8 +164,8 @@ impl Session<'_> {
             self.results.planned_trials = (before + runs * workloads.len()) as u64;
         }
         let settings: Vec<usize> = settings.into_iter().map(|set| self.index_of(set)).collect();
-        let order = self.order(number, &settings, &workloads);
-        Ok(Some(Block { number, before, order }))
+        let order = self.order_trials(number, &settings, &workloads);
+        Ok(Some(SearchBlock { number, before, order }))
     }
 
     fn index_of(&mut self, setting: LabelledSetting) -> usize {
@@ -177,34 +177,34 @@ impl Session<'_> {
     }
 
     /// Begins or resumes the run of this shard of a block.
-    fn begin_shard(&mut self, shard: Shard, block: &Block) -> Result<(), Error> {
+    fn begin_shard(&mut self, shard: Shard, block: &SearchBlock) -> Result<(), Error> {
         let numbers = i64::try_from(block.before).unwrap_or(i64::MAX).saturating_add(1)..;
         self.places = block.order.iter().copied().zip(numbers).into_map();
         let text = shard.block_text(self.run.plan_text, block.number);
-        if let Some((id, part)) = self.db.begun(&text, &self.machine)? {
+        if let Some((id, part)) = self.db.find_begun_run(&text, &self.machine)? {
             self.id = id;
             self.results.rows.extend(part.rows);
             return Ok(());
         }
         let header = Results { rows: Vec::new(), ..self.results.clone() };
-        self.id = self.db.begin(&text, &self.machine, unix_ms(), &header)?;
+        self.id = self.db.begin_run(&text, &self.machine, unix_ms(), &header)?;
         Ok(())
     }
 }
 
 /// The open search in the file that a shard of its next block begins with.
 pub(super) fn search_before(
-    run: &Run<'_>,
+    run: &RunInputs<'_>,
     (shard, file): (Shard, &Path),
     machine: &str,
     today: &[HostToday],
 ) -> Result<Results, Error> {
-    match ResultsDb::open(file)?.resumable(run.plan_text, machine)? {
+    match ResultsDb::open(file)?.find_resumable_run(run.plan_text, machine)? {
         Some((_, results)) if results.today == today => Ok(results),
         _ => {
             let file = file.display();
             let begin = format!("`latput search` with --no-trials and `-o {file}`");
-            Err(shard.refused(format!(
+            Err(shard.shard_error(format!(
                 "{file} has no open search of this plan on this system: {begin} starts one"
             )))
         }

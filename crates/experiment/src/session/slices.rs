@@ -8,15 +8,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_model::goal::{Figure, Measure};
-use latput_model::{Eliminated, Goal, eliminated, objective_scatter};
+use latput_model::goal::{GoalFigure, GoalMeasure};
+use latput_model::{EliminatedSetting, Goal, find_eliminated, objective_scatter};
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Observation, Results, Row, Workload};
-use latput_units::{IntoSet, Nanos, Rng};
+use latput_units::{IntoSet, Nanos, SeededRng};
 
 use super::order::trial_seed;
-use super::{Session, TrialEvent};
+use super::{RunSession, TrialEvent};
 use crate::error::Error;
 use crate::runner::{SliceRunner, Stint, Trial, TrialRunner, run_stint};
 
@@ -55,26 +55,26 @@ const STANDARD_ERRORS: f64 = 6.35;
 
 /// The layout of a run's slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Layout {
+struct SliceLayout {
     length: Nanos,
     cut: Nanos,
 }
 
-impl Layout {
-    const fn measured(self) -> Nanos {
+impl SliceLayout {
+    const fn measured_length(self) -> Nanos {
         self.length.saturating_sub(self.cut)
     }
 }
 
 /// The layout where changes carry over for a step at most. Others measure at least as long in a slice.
-const USUAL: Layout = Layout { length: LENGTH, cut: STEP };
+const USUAL: SliceLayout = SliceLayout { length: LENGTH, cut: STEP };
 
 /// The fewest and the most rounds of a plan: those with the measured time of its repetitions in slices of the usual
 /// length. The count is known before carry-over is measured; longer slices measure more than was asked for.
 pub(super) fn rounds_of(method: &Method) -> (u32, u32) {
     let rounds = |repetitions: u32| {
         let time = method.duration.saturating_mul(u64::from(repetitions)).as_ns();
-        u32::try_from(time.div_ceil(USUAL.measured().as_ns())).unwrap_or(u32::MAX)
+        u32::try_from(time.div_ceil(USUAL.measured_length().as_ns())).unwrap_or(u32::MAX)
     };
     (rounds(method.repetitions_min), rounds(method.repetitions_max))
 }
@@ -100,19 +100,19 @@ pub(super) fn time_of(rounds: u32, (settings, workloads): (u64, u64), method: &M
     of_workload.saturating_mul(workloads).saturating_add(search)
 }
 
-impl Session<'_> {
+impl RunSession<'_> {
     /// Runs stints of the workloads in turn, until the intervals are narrow enough or the budget is
     /// used up.
-    pub(super) fn slices(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
-        let layout = self.layout(runner.slices().ok_or(Error::NoSlices)?)?;
-        let mut patience = self.patience();
+    pub(super) fn run_slices(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
+        let layout = self.measure_layout(runner.slice_runner().ok_or(Error::NoSlices)?)?;
+        let mut patience = self.initial_wait_budget();
         self.slice = Some(layout.length);
         let (least, most) = rounds_of(&self.run.plan.method);
         let settings = self.results.settings.len();
         let mut dropped: BTreeSet<usize> = BTreeSet::new();
-        let mut looking = self.looking(most)?;
+        let mut looking = self.plan_interim_analysis(most)?;
         for cycle in 0.. {
-            let rounds = self.rounds();
+            let rounds = self.next_rounds();
             let read = self.read_by_goal();
             let fit = fit_rounds(&self.results);
             let too_wide = latput_model::too_wide(&self.results);
@@ -129,37 +129,40 @@ impl Session<'_> {
                 return Ok(());
             }
             read.put_off_others(&mut workloads, &rounds);
-            leave_out_steady(&mut workloads, &rounds, &self.scatter(&dropped));
-            Rng::split(self.results.seed, cycle).shuffle(&mut workloads);
+            leave_out_steady(&mut workloads, &rounds, &self.measure_scatter(&dropped));
+            SeededRng::from_seed_and_index(self.results.seed, cycle).shuffle(&mut workloads);
             for workload in workloads {
                 let alive: Vec<usize> =
                     (0..settings).filter(|setting| !dropped.contains(setting)).collect();
-                let first = self.rounds()[workload];
+                let first = self.next_rounds()[workload];
                 let made_up = most.saturating_mul(MADE_UP);
                 let until =
                     [least, most].into_iter().find(|until| first < *until).unwrap_or(made_up);
                 let rounds = rounds_of_stint(alive.len(), first, until, layout);
-                let stint = self.stint(workload, &alive, first..first + rounds, layout);
-                if first > 0 && !self.fits(&stint) {
+                let stint = self.plan_stint(workload, &alive, first..first + rounds, layout);
+                if first > 0 && !self.has_budget_for(&stint) {
                     let note = "the time budget is used up";
                     self.results.notes.push(note.to_owned());
                     self.ended_by_its_rules();
                     return Ok(());
                 }
                 self.wait_for_quiet(runner, &mut patience)?;
-                self.run_stint(runner.slices().ok_or(Error::NoSlices)?, stint)?;
+                self.run_stint(runner.slice_runner().ok_or(Error::NoSlices)?, stint)?;
             }
-            let seen = [rounds, self.rounds()].map(|rounds| read.mean_of_objective(&rounds));
+            let seen = [rounds, self.next_rounds()].map(|rounds| read.mean_of_objective(&rounds));
             if !looking.looks.is_due(seen[0], seen[1]) {
                 continue;
             }
             self.drop_losers(&mut dropped, self.share_of_look(&looking));
             self.plan_the_rest(least, settings - dropped.len());
-            if self.look(&mut looking, Some(self.time_left(most, settings - dropped.len()))) {
+            if self.check_for_answer(
+                &mut looking,
+                Some(self.time_left(most, settings - dropped.len())),
+            ) {
                 return Ok(());
             }
             if dropped.len() + 1 == settings && settings > 1 {
-                self.remark("one setting is left, so nothing more can be compared".to_owned());
+                self.add_remark("one setting is left, so nothing more can be compared".to_owned());
                 self.ended_by_its_rules();
                 return Ok(());
             }
@@ -175,7 +178,7 @@ impl Session<'_> {
     /// The slices of `settings` until each workload has so many rounds.
     fn slices_until(&self, rounds: u32, settings: usize) -> u64 {
         let missing = |done: &u32| u64::from(rounds.saturating_sub(*done));
-        self.rounds().iter().map(missing).sum::<u64>() * settings as u64
+        self.next_rounds().iter().map(missing).sum::<u64>() * settings as u64
     }
 
     /// Counts the planned trials after settings were dropped.
@@ -194,7 +197,7 @@ impl Session<'_> {
     }
 
     /// The next round of each workload.
-    fn rounds(&self) -> Vec<u32> {
+    fn next_rounds(&self) -> Vec<u32> {
         let mut next = vec![0; self.results.workloads.len()];
         for row in &self.results.rows {
             next[row.workload] = next[row.workload].max(row.block + 1);
@@ -214,7 +217,7 @@ impl Session<'_> {
     }
 
     /// The scatter of the objective by workload, over the settings that still run.
-    fn scatter(&self, dropped: &BTreeSet<usize>) -> BTreeMap<usize, f64> {
+    fn measure_scatter(&self, dropped: &BTreeSet<usize>) -> BTreeMap<usize, f64> {
         let Some(Ok(goal)) = self.results.goal.as_deref().map(Goal::parse_kept) else {
             return BTreeMap::new();
         };
@@ -228,8 +231,8 @@ impl Session<'_> {
         self.results.planned_trials = self.results.planned_trials.max(planned as u64);
         let method = self.run.plan.method;
         let stop = self.run.stop;
-        run_stint(stint, &mut |event| self.hear(event), &mut |stint, tell| {
-            runner.stint(stint, &method, stop, tell)
+        run_stint(stint, &mut |event| self.handle_event(event), &mut |stint, tell| {
+            runner.measure_stint(stint, &method, stop, tell)
         })
     }
 
@@ -237,48 +240,51 @@ impl Session<'_> {
     fn drop_losers(&mut self, dropped: &mut BTreeSet<usize>, share: f64) {
         let Some(Ok(goal)) = self.results.goal.as_deref().map(Goal::parse_kept) else { return };
         // Early on a goal may not be judged yet: then no setting has lost.
-        let losers = eliminated(&self.results, &goal, share).unwrap_or_default();
-        for Eliminated { setting, why } in losers {
+        let losers = find_eliminated(&self.results, &goal, share).unwrap_or_default();
+        for EliminatedSetting { setting, why } in losers {
             if dropped.insert(setting) {
                 let label = &self.results.settings[setting].label;
-                self.remark(format!("`{label}` has no further slices: {why}"));
+                self.add_remark(format!("`{label}` has no further slices: {why}"));
             }
         }
     }
 
     /// Whether a stint ends within the budget.
-    fn fits(&self, stint: &Stint) -> bool {
+    fn has_budget_for(&self, stint: &Stint) -> bool {
         let Some(budget) = self.run.plan.method.budget else { return true };
         let warmup = self.run.plan.method.warmup;
-        let length = (stint.window() + warmup).as_duration() + super::TRIAL_OVERHEAD;
+        let length = (stint.window_length() + warmup).as_duration() + super::TRIAL_OVERHEAD;
         self.begun.elapsed() + length <= budget.as_duration()
     }
 
-    fn stint(
+    fn plan_stint(
         &self,
         workload: usize,
         settings: &[usize],
         rounds: std::ops::Range<u32>,
-        layout: Layout,
+        layout: SliceLayout,
     ) -> Stint {
         let trials = rounds.flat_map(|round| {
             let mut order = settings.to_vec();
-            Rng::split(self.results.seed, trial_seed(self.results.seed, round, 0, workload))
-                .shuffle(&mut order);
-            order.into_iter().map(move |setting| self.planned(round, setting, workload))
+            SeededRng::from_seed_and_index(
+                self.results.seed,
+                trial_seed(self.results.seed, round, 0, workload),
+            )
+            .shuffle(&mut order);
+            order.into_iter().map(move |setting| self.plan_trial(round, setting, workload))
         });
         Stint { trials: trials.collect(), length: layout.length, cut: layout.cut }
     }
 
     /// The length of slices and of their cuts, measured before the first slice by the carry-over of
     /// changes between the first setting and the last.
-    fn layout(&mut self, runner: &mut dyn SliceRunner) -> Result<Layout, Error> {
+    fn measure_layout(&mut self, runner: &mut dyn SliceRunner) -> Result<SliceLayout, Error> {
         let workload = 0;
         let ends = [0, self.results.settings.len() - 1];
         let turns = (0..2 * SWITCHES).map(|turn| ends[turn % 2]);
         let trials: Vec<Trial> = turns
             .flat_map(|setting| std::iter::repeat_n(setting, STEPS))
-            .map(|setting| self.planned(0, setting, workload))
+            .map(|setting| self.plan_trial(0, setting, workload))
             .collect();
         let stint = Stint { trials, length: STEP, cut: Nanos::ZERO };
         let mut steps: Vec<Observation> = Vec::new();
@@ -293,28 +299,28 @@ impl Session<'_> {
                 }
                 TrialEvent::Aborted(lost) if lost.given_up => Err(lost.error),
                 TrialEvent::Remark(text) => {
-                    self.progress.remark(&text);
+                    self.progress.report_remark(&text);
                     Ok(())
                 }
                 TrialEvent::Aborted(_) | TrialEvent::Interval(_) => Ok(()),
             },
-            &mut |stint, tell| runner.stint(stint, &method, stop, tell),
+            &mut |stint, tell| runner.measure_stint(stint, &method, stop, tell),
         )?;
         let load = &self.results.workloads[workload];
-        let metric = Measure::Rate.metric_for(&load.traffic);
-        let carry_over = carry_over(&rates(load, metric, &steps));
+        let metric = GoalMeasure::Rate.metric_for(&load.traffic);
+        let carry_over = carry_over(&compute_step_rates(load, metric, &steps));
         let cut = STEP.saturating_mul(carry_over.unwrap_or(STEPS - SETTLED).max(1) as u64);
         let length = LENGTH.max(cut.saturating_mul(LENGTH_PER_CUT));
-        let layout = Layout { length, cut };
+        let layout = SliceLayout { length, cut };
         let note =
             layout_note(layout, load, &ends.map(|idx| &self.results.settings[idx]), carry_over);
-        self.remark(note);
+        self.add_remark(note);
         Ok(layout)
     }
 }
 
 fn layout_note(
-    layout: Layout,
+    layout: SliceLayout,
     load: &Workload,
     [from, to]: &[&LabelledSetting; 2],
     carry_over: Option<usize>,
@@ -345,7 +351,7 @@ fn layout_note(
 /// Rounds of a stint with this number of settings after so many rounds of its workload. The first stints are short, so
 /// that all workloads are seen early; stints grow with the rounds that they add to.
 /// None goes beyond `until`; a rest that is too short for a stint of its own belongs to the last one.
-fn rounds_of_stint(settings: usize, before: u32, until: u32, layout: Layout) -> u32 {
+fn rounds_of_stint(settings: usize, before: u32, until: u32, layout: SliceLayout) -> u32 {
     let round = layout.length.saturating_mul(settings as u64).as_ns().max(1);
     let at_most = (SLICES_AT_MOST / settings.max(1)).max(1) as u64;
     let usual = (STINT.as_ns() / round).max(ROUNDS_AT_LEAST).min(at_most);
@@ -396,15 +402,15 @@ impl ReadByGoal {
             let all = vec![true; workloads.len()];
             return Self { any: all.clone(), objective: all };
         };
-        let among = |figures: &[&Figure]| -> Vec<bool> {
+        let among = |figures: &[&GoalFigure]| -> Vec<bool> {
             let cells =
                 figures.iter().flat_map(|figure| figure.cells_in(workloads)).filter(&may_have);
             let read: BTreeSet<usize> = cells.map(|(workload, _)| workload).into_set();
             (0..workloads.len()).map(|idx| read.contains(&idx)).collect()
         };
-        let objective: Vec<&Figure> = goal.objective.iter().collect();
+        let objective: Vec<&GoalFigure> = goal.objective.iter().collect();
         let limits = goal.conditions.iter().map(|condition| &condition.figure);
-        let all: Vec<&Figure> = objective.iter().copied().chain(limits).collect();
+        let all: Vec<&GoalFigure> = objective.iter().copied().chain(limits).collect();
         Self { any: among(&all), objective: among(&objective) }
     }
 
@@ -455,7 +461,7 @@ fn leave_out_steady(wanted: &mut Vec<usize>, rounds: &[u32], scatter: &BTreeMap<
 }
 
 /// The rate of each step, turn by turn.
-fn rates(load: &Workload, metric: Metric, steps: &[Observation]) -> Vec<Vec<f64>> {
+fn compute_step_rates(load: &Workload, metric: Metric, steps: &[Observation]) -> Vec<Vec<f64>> {
     let rate = |step: &Observation| metric.value(&load.traffic, step).unwrap_or(0.0);
     steps.chunks(STEPS).map(|turn| turn.iter().map(rate).collect()).collect()
 }
@@ -516,15 +522,17 @@ mod tests {
     #[test]
     fn carry_over_is_found_to_the_step() {
         for after in 0..STEPS - SETTLED {
-            assert_eq!(carry_over(&turns(after, 0.5, 0.02)), Some(after), "{after}");
+            assert_eq!(carry_over(&make_turns(after, 0.5, 0.02)), Some(after), "{after}");
         }
-        assert_eq!(carry_over(&turns(STEPS - SETTLED, 0.5, 0.02)), None, "it never ends");
+        assert_eq!(carry_over(&make_turns(STEPS - SETTLED, 0.5, 0.02)), None, "it never ends");
     }
 
     #[test]
     fn noise_is_no_carry_over() {
         let false_alarms = (0..50_u64)
-            .filter(|seed| carry_over(&noisy(*seed, 0, 1.0, 0.1)).is_none_or(|steps| steps > 2))
+            .filter(|seed| {
+                carry_over(&make_noisy_turns(*seed, 0, 1.0, 0.1)).is_none_or(|steps| steps > 2)
+            })
             .count();
         assert!(false_alarms <= 1, "{false_alarms} of 50");
         assert_eq!(carry_over(&vec![vec![0.0; STEPS]; 2 * SWITCHES]), None);
@@ -533,7 +541,7 @@ mod tests {
 
     #[test]
     fn stint_is_ten_seconds_and_small() {
-        let layout = Layout { length: Nanos::from_ms(250), cut: Nanos::from_ms(25) };
+        let layout = SliceLayout { length: Nanos::from_ms(250), cut: Nanos::from_ms(25) };
         let of = |settings: usize, before: u32| rounds_of_stint(settings, before, 1_000, layout);
         assert_eq!([of(5, 40), of(2, 40), of(100, 40), of(1000, 40)], [8, 20, 2, 1]);
         // The first of each workload is short, and later ones grow with what there is.
@@ -599,25 +607,25 @@ mod tests {
         }
         // Whatever the scatter, a cycle has a workload.
         for seed in 0..200 {
-            let mut rng = Rng::from_seed(seed.into());
-            let scatter = [0, 1, 2].map(|workload| (workload, rng.uniform()));
+            let mut rng = SeededRng::from_seed(seed.into());
+            let scatter = [0, 1, 2].map(|workload| (workload, rng.next_uniform()));
             let rounds = [1, 7, 13].map(|factor| 4 + seed * factor % 90);
             assert!(!left(rounds, &scatter).is_empty(), "{rounds:?} {scatter:?}");
         }
     }
 
-    fn turns(after: usize, of_before: f64, noise: f64) -> Vec<Vec<f64>> {
-        noisy(7, after, of_before, noise)
+    fn make_turns(after: usize, of_before: f64, noise: f64) -> Vec<Vec<f64>> {
+        make_noisy_turns(7, after, of_before, noise)
     }
 
     /// Two settings of rates 1000 and 400; for the first `after` steps a turn has `of_before` of the change left.
-    fn noisy(seed: u64, after: usize, of_before: f64, noise: f64) -> Vec<Vec<f64>> {
-        let mut rng = Rng::from_seed(seed);
+    fn make_noisy_turns(seed: u64, after: usize, of_before: f64, noise: f64) -> Vec<Vec<f64>> {
+        let mut rng = SeededRng::from_seed(seed);
         let mut rate = |turn: usize, step: usize| {
             let (own, other) =
                 if turn.is_multiple_of(2) { (1000.0, 400.0) } else { (400.0, 1000.0) };
             let base = if step < after { own + of_before * (other - own) } else { own };
-            base * (1.0 + noise * (2.0 * rng.uniform() - 1.0))
+            base * (1.0 + noise * (2.0 * rng.next_uniform() - 1.0))
         };
         (0..2 * SWITCHES).map(|turn| (0..STEPS).map(|step| rate(turn, step)).collect()).collect()
     }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use latput_model::search::of_plan::{BlockFigures, Next, PlanSearch};
+use latput_model::search::of_plan::{BlockFigures, NextBlock, PlanSearch};
 use latput_trial::plan::Factor;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Plan, Results, Row};
@@ -15,21 +15,21 @@ use latput_trial::{Plan, Results, Row};
 use crate::error::Error;
 
 /// Another optimiser.
-pub trait Suggest {
+pub trait ExternalOptimiser {
     /// Learns the plan. `refused` is the number of its settings that would lose packets.
-    fn begin(&mut self, plan: &Plan, refused: usize) -> Result<(), Error>;
+    fn start_search(&mut self, plan: &Plan, refused: usize) -> Result<(), Error>;
     /// Learns what a block said of one setting.
-    fn observe(&mut self, one: &Observed<'_>) -> Result<(), Error>;
+    fn record_observation(&mut self, one: &SettingObservation<'_>) -> Result<(), Error>;
     /// The settings of the next block, each as one level's index for each factor of the plan; `None` ends the
     /// search.
-    fn suggest(&mut self) -> Result<Option<Vec<Vec<usize>>>, Error>;
+    fn suggest_settings(&mut self) -> Result<Option<Vec<Vec<usize>>>, Error>;
     /// Learns that a suggested setting is not run.
-    fn refuse(&mut self, levels: &[usize], why: &str) -> Result<(), Error>;
+    fn reject_setting(&mut self, levels: &[usize], why: &str) -> Result<(), Error>;
 }
 
 /// Figures of one setting in a block.
 #[derive(Debug)]
-pub struct Observed<'a> {
+pub struct SettingObservation<'a> {
     /// The levels' indexes; `None` for today's setting where the plan does not list it.
     pub levels: Option<Vec<usize>>,
     /// Block, cost and limits.
@@ -41,8 +41,8 @@ pub struct Observed<'a> {
 }
 
 /// The side of the session that asks.
-pub(super) struct Asking<'a> {
-    other: &'a mut dyn Suggest,
+pub(super) struct OptimiserDriver<'a> {
+    other: &'a mut dyn ExternalOptimiser,
     plan: &'a Plan,
     listed: Vec<LabelledSetting>,
     refused: &'a BTreeMap<usize, String>,
@@ -52,14 +52,14 @@ pub(super) struct Asking<'a> {
     budget: usize,
 }
 
-impl<'a> Asking<'a> {
-    pub(super) fn begin(
-        other: &'a mut dyn Suggest,
+impl<'a> OptimiserDriver<'a> {
+    pub(super) fn with_optimiser(
+        other: &'a mut dyn ExternalOptimiser,
         plan: &'a Plan,
         refused: &'a BTreeMap<usize, String>,
         budget: usize,
     ) -> Result<Self, Error> {
-        other.begin(plan, refused.len())?;
+        other.start_search(plan, refused.len())?;
         Ok(Self { other, plan, listed: plan.settings(), refused, untold: 0, budget })
     }
 
@@ -69,8 +69,8 @@ impl<'a> Asking<'a> {
         search: &PlanSearch,
         results: &Results,
         begun: &[Row],
-    ) -> Result<Next, Error> {
-        self.tell(search, results)?;
+    ) -> Result<NextBlock, Error> {
+        self.report_blocks(search, results)?;
         if results.confirmed_from.is_some() {
             return Ok(search.next(results, usize::MAX));
         }
@@ -79,42 +79,42 @@ impl<'a> Asking<'a> {
         again.dedup();
         if !again.is_empty() {
             let settings = again.iter().filter_map(|idx| results.settings.get(*idx).cloned());
-            return Ok(Next::Explore { settings: settings.collect(), leader: None });
+            return Ok(NextBlock::Explore { settings: settings.collect(), leader: None });
         }
         if results.rows.is_empty() {
             let settings = vec![search.today().clone()];
-            return Ok(Next::Explore { settings, leader: None });
+            return Ok(NextBlock::Explore { settings, leader: None });
         }
         let left = self.budget.saturating_sub(results.rows.len() / results.workloads.len().max(1));
         if left == 0 {
-            return Ok(search.conclude(results, "the budget is used up"));
+            return Ok(search.conclude_search(results, "the budget is used up"));
         }
         loop {
-            let Some(suggested) = self.other.suggest()? else {
-                return Ok(search.conclude(results, "the optimiser is done"));
+            let Some(suggested) = self.other.suggest_settings()? else {
+                return Ok(search.conclude_search(results, "the optimiser is done"));
             };
-            let settings = self.accepted(suggested, left)?;
+            let settings = self.accept_settings(suggested, left)?;
             if !settings.is_empty() {
-                return Ok(Next::Explore { settings, leader: None });
+                return Ok(NextBlock::Explore { settings, leader: None });
             }
         }
     }
 
     /// Tells the whole blocks that were not told yet.
-    fn tell(&mut self, search: &PlanSearch, results: &Results) -> Result<(), Error> {
-        for seen in search.seen(results, self.untold) {
+    fn report_blocks(&mut self, search: &PlanSearch, results: &Results) -> Result<(), Error> {
+        for seen in search.explored_figures(results, self.untold) {
             let idx = self.listed.iter().position(|set| set.by_role == seen.set.by_role);
             let of_run = |row: &&Row| (row.block, row.setting) == (seen.block, seen.setting);
             let rows = results.rows.iter().filter(of_run).collect();
             self.untold = seen.block + 1;
             let levels = idx.map(|idx| levels_of(&self.plan.factors, idx));
-            self.other.observe(&Observed { levels, seen, rows, results })?;
+            self.other.record_observation(&SettingObservation { levels, seen, rows, results })?;
         }
         Ok(())
     }
 
     /// Those of the suggested settings that are run. The optimiser is told why the others are not.
-    fn accepted(
+    fn accept_settings(
         &mut self,
         suggested: Vec<Vec<usize>>,
         left: usize,
@@ -134,7 +134,7 @@ impl<'a> Asking<'a> {
             };
             match set {
                 Ok(set) => accepted.push(set),
-                Err(why) => self.other.refuse(&levels, &why)?,
+                Err(why) => self.other.reject_setting(&levels, &why)?,
             }
         }
         Ok(accepted)

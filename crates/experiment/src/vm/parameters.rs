@@ -42,8 +42,8 @@ pub(super) fn module_parameters(by_role: &BTreeMap<Role, Setting>) -> Result<Vec
     Ok(words)
 }
 
-/// Removes the knobs of [`of`] from a setting.
-pub(super) fn strip(by_role: &mut BTreeMap<Role, Setting>) {
+/// Removes the knobs of [`module_parameters`] from a setting.
+pub(super) fn remove_reload_knobs(by_role: &mut BTreeMap<Role, Setting>) {
     for setting in by_role.values_mut() {
         setting.retain(|knob, _| knob.spec().tier != Tier::Reload);
     }
@@ -57,26 +57,35 @@ mod tests {
 
     #[test]
     fn each_card_gets_its_value() {
-        check("interrupt-throttle-rate = [8000]", Ok(&["InterruptThrottleRate=8000,8000"]));
-        check("\"sut.interrupt-throttle-rate\" = [8000]", Ok(&["InterruptThrottleRate=8000,3"]));
-        check(
+        assert_parameters(
+            "interrupt-throttle-rate = [8000]",
+            Ok(&["InterruptThrottleRate=8000,8000"]),
+        );
+        assert_parameters(
+            "\"sut.interrupt-throttle-rate\" = [8000]",
+            Ok(&["InterruptThrottleRate=8000,3"]),
+        );
+        assert_parameters(
             "\"generator.rx-abs-int-delay\" = [32]\n\"sut.tx-int-delay\" = [0]",
             Ok(&["RxAbsIntDelay=8,32", "TxIntDelay=0,8"]),
         );
-        check("mtu = [1400]", Ok(&[]));
+        assert_parameters("mtu = [1400]", Ok(&[]));
     }
 
     #[test]
     fn what_the_driver_would_not_take_is_refused() {
-        check(
+        assert_parameters(
             "interrupt-throttle-rate = [50]",
             Err("interrupt-throttle-rate=50: the driver takes"),
         );
-        check("rx-int-delay = [70000]", Err("rx-int-delay=70000: the driver takes 0 to 65535"));
+        assert_parameters(
+            "rx-int-delay = [70000]",
+            Err("rx-int-delay=70000: the driver takes 0 to 65535"),
+        );
     }
 
     #[track_caller]
-    fn check(factors: &str, expected: Result<&[&str], &str>) {
+    fn assert_parameters(factors: &str, expected: Result<&[&str], &str>) {
         let text = format!(
             "schema = 1\nname = \"x\"\n[factors]\n{factors}\n[[workload]]\nkind = \"tcp_rr\"\n"
         );
@@ -86,7 +95,7 @@ mod tests {
             (Err(problem), Err(expected)) => assert!(problem.contains(expected), "{problem}"),
             (found, expected) => panic!("{found:?} and not {expected:?}"),
         }
-        strip(&mut setting);
+        remove_reload_knobs(&mut setting);
         assert_eq!(module_parameters(&setting), Ok(Vec::new()));
     }
 }

@@ -7,10 +7,10 @@ use latput_trial::{Metric, Observation, Traffic, Workload};
 use serde_json::Value;
 
 use super::PING;
-use super::series::{SeriesPoint, histogram, points};
+use super::series::{SeriesPoint, build_histogram, parse_points};
 use super::write::{OWN, RUN, flent_test};
-use crate::parsed::{Problem, Test, Tests, sendable};
-use crate::rules::Beside;
+use crate::parsed::{ParseProblem, ParsedTest, ParsedTests, with_sendable_sizes};
+use crate::rules::StatedFigures;
 
 /// Most characters of a setting's label, and most runs.
 const LABEL_CHARS_MOST: usize = 1000;
@@ -36,19 +36,19 @@ struct RoundTrips {
 }
 
 /// The setting and the workload that a file of latput names.
-struct Origin {
+struct RunOrigin {
     setting: String,
     workload: Workload,
 }
 
 /// The runs of a file that latput has written; `None` if another program did.
-pub(super) fn tests(document: &Value) -> Option<Result<Tests, Problem>> {
+pub(super) fn parse_tests(document: &Value) -> Option<Result<ParsedTests, ParseProblem>> {
     let text = document["metadata"]["TEST_PARAMETERS"][OWN].as_str()?;
-    Some(origin(text).and_then(|origin| runs(document, &origin)))
+    Some(parse_origin(text).and_then(|origin| parse_runs(document, &origin)))
 }
 
-fn origin(text: &str) -> Result<Origin, Problem> {
-    let problem = |text: String| Problem::at(format!("TEST_PARAMETERS.{OWN}"), text);
+fn parse_origin(text: &str) -> Result<RunOrigin, ParseProblem> {
+    let problem = |text: String| ParseProblem::at_place(format!("TEST_PARAMETERS.{OWN}"), text);
     let mut value: Value =
         serde_json::from_str(text).map_err(|error| problem(error.to_string()))?;
     let setting = value["setting"].as_str().unwrap_or_default().to_owned();
@@ -63,36 +63,42 @@ fn origin(text: &str) -> Result<Origin, Problem> {
             "the figures of {kind} are not in a flent file: import a report"
         )));
     }
-    sendable(&workload.traffic).check().map_err(|error| problem(format!("workload: {error}")))?;
-    Ok(Origin { setting, workload })
+    with_sendable_sizes(&workload.traffic)
+        .check()
+        .map_err(|error| problem(format!("workload: {error}")))?;
+    Ok(RunOrigin { setting, workload })
 }
 
 /// The raw values of one run, by series.
 type RunSeries = BTreeMap<String, Vec<Value>>;
 
 /// Every run that has a value.
-fn runs(document: &Value, origin: &Origin) -> Result<Tests, Problem> {
+fn parse_runs(document: &Value, origin: &RunOrigin) -> Result<ParsedTests, ParseProblem> {
     let mut runs: BTreeMap<u64, RunSeries> = BTreeMap::new();
     for (name, values) in document["raw_values"].as_object().into_iter().flatten() {
         for value in values.as_array().into_iter().flatten() {
             let run = value[RUN].as_u64().filter(|run| *run < RUNS_MOST);
             let run = run.ok_or_else(|| {
-                Problem::at("raw_values", format!("a value of `{name}` has no `{RUN}`"))
+                ParseProblem::at_place("raw_values", format!("a value of `{name}` has no `{RUN}`"))
             })?;
             runs.entry(run).or_default().entry(name.clone()).or_default().push(value.clone());
         }
     }
-    let mut tests = Tests::default();
+    let mut tests = ParsedTests::default();
     for (run, mut series) in runs {
-        tests.push(test(document, origin, (run, &mut series)).checked());
+        tests.push(build_test(document, origin, (run, &mut series)).into_checked());
     }
     Ok(tests)
 }
 
-fn test(document: &Value, origin: &Origin, (run, series): (u64, &mut RunSeries)) -> Test {
+fn build_test(
+    document: &Value,
+    origin: &RunOrigin,
+    (run, series): (u64, &mut RunSeries),
+) -> ParsedTest {
     let test_of = flent_test(&origin.workload);
     let mut of_run = |name: &str| -> Vec<SeriesPoint> {
-        points(&Value::Array(series.remove(name).unwrap_or_default()))
+        parse_points(&Value::Array(series.remove(name).unwrap_or_default()))
     };
     let mut observation = Observation::default();
     let reported = &mut observation.reported_metrics;
@@ -112,21 +118,21 @@ fn test(document: &Value, origin: &Origin, (run, series): (u64, &mut RunSeries))
         let stated =
             usize::try_from(run).ok().and_then(|run| document["results"][PING][run].as_f64());
         let figures = if test_of.is_of_load() { OF_LOAD } else { OF_PROBE };
-        round_trips(&histogram(&pings), stated, &figures, reported);
+        round_trips(&build_histogram(&pings), stated, &figures, reported);
         started = started.or(Some(first.t));
     }
     // Runs without a time are placed from the beginning of 1970 on.
     let began = document["metadata"]["T0"].as_str().and_then(super::unix_ms);
     let is_timed = began.is_some_and(|began| began > 0);
     let note = document["metadata"]["NOTE"].as_str().unwrap_or_default();
-    Test {
+    ParsedTest {
         workload: origin.workload.clone(),
         setting: Some(origin.setting.clone()),
         started_unix_ms: started.filter(|_| is_timed).and_then(unix_ms),
         identity: None,
         record: None,
         observation,
-        beside: Beside::default(),
+        beside: StatedFigures::default(),
         facts: Vec::new(),
         notes: vec![format!("from a flent file of latput: {note}")],
     }
@@ -163,7 +169,7 @@ mod tests {
     use super::*;
 
     /// A file of a setting with two runs of a stream, the second without a probe.
-    fn document() -> Value {
+    fn make_document() -> Value {
         let workload =
             Workload::plain("load", Traffic::tcp_stream(latput_units::Bytes::new(1000), 4));
         let own = json!({ "setting": "50us", "workload": workload }).to_string();
@@ -183,13 +189,14 @@ mod tests {
 
     #[test]
     fn each_run_has_its_setting_and_workload() {
-        let read = tests(&document()).unwrap().unwrap();
+        let read = parse_tests(&make_document()).unwrap().unwrap();
         let [Ok(first), Ok(second)] = read.tests.as_slice() else { panic!("{read:?}") };
         for test in [first, second] {
             assert_eq!(test.setting.as_deref(), Some("50us"));
             assert_eq!(test.workload.traffic.value("connections"), Some(4));
         }
-        let figure = |test: &Test, metric| test.observation.reported_metrics.get(&metric).copied();
+        let figure =
+            |test: &ParsedTest, metric| test.observation.reported_metrics.get(&metric).copied();
         assert_eq!(figure(first, Metric::ThroughputBps), Some(8e6));
         assert_eq!(figure(first, Metric::ProbeNsMean), Some(1.5e6));
         assert_eq!(figure(second, Metric::ThroughputBps), Some(9e6));
@@ -204,9 +211,9 @@ mod tests {
     #[test]
     fn edited_files_are_refused() {
         let refused = |edit: &dyn Fn(&mut Value), said: &str| {
-            let mut document = document();
+            let mut document = make_document();
             edit(&mut document);
-            let problem = tests(&document).unwrap().unwrap_err().to_string();
+            let problem = parse_tests(&document).unwrap().unwrap_err().to_string();
             assert!(problem.contains(said), "{problem}");
         };
         let parameter = |text: &str| {
@@ -230,8 +237,8 @@ mod tests {
             "rate_hz",
         );
         refused(&|it| it["raw_values"][PING][0]["run"] = json!(1e9), "has no `run`");
-        let mut other = document();
+        let mut other = make_document();
         other["metadata"]["TEST_PARAMETERS"] = json!({});
-        assert!(tests(&other).is_none());
+        assert!(parse_tests(&other).is_none());
     }
 }

@@ -9,11 +9,11 @@ use latput_trial::{Metric, Observation, Workload};
 use latput_units::{IntoMap, Nanos};
 use serde_json::Value;
 
-use super::series::{SeriesPoint, absent, histogram, points};
+use super::series::{SeriesPoint, build_histogram, count_absent, parse_points};
 use super::{PING, unix_ms};
-use crate::parsed::{Problem, Test, Tests, documents, workload};
+use crate::parsed::{ParseProblem, ParsedTest, ParsedTests, parse_documents, workload_from_fields};
 use crate::read_error::ReadError;
-use crate::rules::Beside;
+use crate::rules::StatedFigures;
 
 /// Most share by which the mean that flent states may differ from that of the values: the program that measured also
 /// counts what moved before the first value and behind the last.
@@ -22,14 +22,14 @@ const MEANS_APART: f64 = 0.1;
 const MOST_NAMED: usize = 8;
 
 /// The single test of a file, or the runs of one that latput has written.
-pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
-    let found = documents(text).map_err(|error| Problem::new(error.to_string()))?;
+pub(crate) fn parse_tests(text: &str) -> Result<ParsedTests, ParseProblem> {
+    let found = parse_documents(text).map_err(|error| ParseProblem::new(error.to_string()))?;
     let mut all = found.documents.into_iter();
     let document = match (all.next(), all.next()) {
-        (Some(document), None) => document.map_err(Problem::new)?,
-        (None, _) => return Err(Problem::new("it has no JSON document")),
+        (Some(document), None) => document.map_err(ParseProblem::new)?,
+        (None, _) => return Err(ParseProblem::new("it has no JSON document")),
         (Some(_), Some(_)) => {
-            return Err(Problem::new("it has several JSON documents, and flent writes one"));
+            return Err(ParseProblem::new("it has several JSON documents, and flent writes one"));
         }
     };
     match document["version"].as_u64() {
@@ -38,23 +38,25 @@ pub(crate) fn tests(text: &str) -> Result<Tests, Problem> {
             let text = format!(
                 "version {other} of the format: latput reads 3 and 4; open and save it with a newer flent"
             );
-            return Err(Problem::at("version", text));
+            return Err(ParseProblem::at_place("version", text));
         }
-        None => return Err(Problem::at("version", "there is none: is it a flent file?")),
+        None => {
+            return Err(ParseProblem::at_place("version", "there is none: is it a flent file?"));
+        }
     }
-    if let Some(own) = super::own::tests(&document) {
+    if let Some(own) = super::own::parse_tests(&document) {
         return own;
     }
-    let mut tests = Tests { notes: found.notes, ..Tests::default() };
-    tests.push(test(&document));
+    let mut tests = ParsedTests { notes: found.notes, ..ParsedTests::default() };
+    tests.push(parse_test(&document));
     Ok(tests)
 }
 
-fn test(document: &Value) -> Result<Test, ReadError> {
+fn parse_test(document: &Value) -> Result<ParsedTest, ReadError> {
     let metadata = &document["metadata"];
     let raw = document["raw_values"].as_object().ok_or("it has no raw_values")?;
     let mut series: BTreeMap<&str, Vec<SeriesPoint>> =
-        raw.iter().map(|(name, values)| (name.as_str(), points(values))).into_map();
+        raw.iter().map(|(name, values)| (name.as_str(), parse_points(values))).into_map();
     // A flow that was asked for and gave nothing has no raw values, or its metadata only.
     for name in document["results"].as_object().into_iter().flatten().map(|(name, _)| name) {
         series.entry(name).or_default();
@@ -69,7 +71,7 @@ fn test(document: &Value) -> Result<Test, ReadError> {
         series.keys().copied().filter(|name| SeriesKind::from_name(name) == SeriesKind::Other);
     let others: Vec<&str> = others.collect();
     if !others.is_empty() {
-        return Err(unknown(metadata, others.into_iter()).into());
+        return Err(unknown_series_error(metadata, others.into_iter()).into());
     }
     let flows = |kind: SeriesKind| -> Vec<FlowSeries<'_>> {
         let named = series.iter().filter(|(name, _)| SeriesKind::from_name(name) == kind);
@@ -84,28 +86,28 @@ fn test(document: &Value) -> Result<Test, ReadError> {
     let ping = pings.iter().find(|flow| flow.name == PING && !flow.points.is_empty());
     let mut notes: Vec<String> =
         raw.iter().filter_map(|(name, of)| absent_note(name, of)).collect();
-    for flow in load.all().chain(ping) {
+    for flow in load.all_flows().chain(ping) {
         flow.compare_with(&metadata["SERIES_META"][flow.name])?;
     }
     if pings.len() > usize::from(ping.is_some()) {
         notes.push(format!("of flent's pings only `{PING}` is imported"));
     }
-    let Some(workload) = load.workload()? else {
-        let ping = ping.ok_or_else(|| unknown(metadata, series.keys().copied()))?;
+    let Some(workload) = load.build_workload()? else {
+        let ping = ping.ok_or_else(|| unknown_series_error(metadata, series.keys().copied()))?;
         return ping_alone(metadata, ping.points, notes);
     };
     notes.push("flent names no size of sends: latput's default is shown".to_owned());
     let mut observation = Observation::default();
-    load.goodput(&mut observation, &mut notes);
+    load.add_goodput(&mut observation, &mut notes);
     if let Some(ping) = ping {
-        probe(ping.points, &mut observation);
+        add_probe(ping.points, &mut observation);
     }
-    finish(metadata, workload, observation, notes).checked()
+    build_test(metadata, workload, observation, notes).into_checked()
 }
 
 /// Names the values of a series that count as absent.
 fn absent_note(name: &str, values: &Value) -> Option<String> {
-    let count = Some(absent(values)).filter(|count| *count > 0)?;
+    let count = Some(count_absent(values)).filter(|count| *count > 0)?;
     let of = if SeriesKind::from_name(name) == SeriesKind::Counters { return None } else { name };
     Some(format!(
         "flent: {count} values of `{of}` are no numbers of 0 or more; they count as absent"
@@ -120,12 +122,12 @@ struct NamedFlows<'a> {
 }
 
 impl<'a> NamedFlows<'a> {
-    fn all(&self) -> impl Iterator<Item = &FlowSeries<'a>> {
+    fn all_flows(&self) -> impl Iterator<Item = &FlowSeries<'a>> {
         self.up.iter().chain(&self.down).chain(&self.udp)
     }
 
     /// The workload that was asked for; `None` without any flow. Fails where no flow of a direction moved anything.
-    fn workload(&self) -> Result<Option<Workload>, ReadError> {
+    fn build_workload(&self) -> Result<Option<Workload>, ReadError> {
         let (kind, flows) = match (self.up.len(), self.down.len(), self.udp.len()) {
             (0, 0, 0) => return Ok(None),
             (0, 0, flows) => ("udp_stream", flows),
@@ -146,16 +148,16 @@ impl<'a> NamedFlows<'a> {
                 return Err(ReadError::Failed(problem));
             }
         }
-        Ok(Some(workload(kind, &[("connections", flows.to_string())])?))
+        Ok(Some(workload_from_fields(kind, &[("connections", flows.to_string())])?))
     }
 
     /// Adds the rates, and names the flows that moved nothing.
-    fn goodput(&self, observation: &mut Observation, notes: &mut Vec<String>) {
-        for flow in self.all().filter(|flow| !flow.has_moved()) {
+    fn add_goodput(&self, observation: &mut Observation, notes: &mut Vec<String>) {
+        for flow in self.all_flows().filter(|flow| !flow.has_moved()) {
             notes.push(format!("flent: `{}` has no values above 0", flow.name));
         }
         let [up, down, udp] = [&self.up, &self.down, &self.udp]
-            .map(|flows| flows.iter().filter_map(FlowSeries::mean).sum::<f64>() * 1e6);
+            .map(|flows| flows.iter().filter_map(FlowSeries::weighted_mean).sum::<f64>() * 1e6);
         let reported = &mut observation.reported_metrics;
         if !self.up.is_empty() && !self.down.is_empty() {
             reported.insert(Metric::ThroughputToSutBps, up);
@@ -220,7 +222,7 @@ struct FlowSeries<'a> {
 
 impl FlowSeries<'_> {
     /// The mean of its values; of intervals with lengths, weighted by those.
-    fn mean(&self) -> Option<f64> {
+    fn weighted_mean(&self) -> Option<f64> {
         let lengths: Option<Vec<f64>> = self.points.iter().map(|point| point.seconds).collect();
         let lengths = lengths.unwrap_or_else(|| vec![1.0; self.points.len()]);
         let sum: f64 = self.points.iter().zip(&lengths).map(|(point, s)| point.val * s).sum();
@@ -247,7 +249,7 @@ impl FlowSeries<'_> {
             let problem = format!("`{}` was cut short: netperf did not reach its end", self.name);
             return Err(ReadError::Failed(problem));
         }
-        let known = self.mean().zip(stated["MEAN_VALUE"].as_f64());
+        let known = self.weighted_mean().zip(stated["MEAN_VALUE"].as_f64());
         let Some((mean, stated)) = known else { return Ok(()) };
         if (mean - stated).abs() <= MEANS_APART * mean.max(stated) {
             return Ok(());
@@ -259,23 +261,23 @@ impl FlowSeries<'_> {
     }
 }
 
-fn finish(
+fn build_test(
     metadata: &Value,
     workload: Workload,
     observation: Observation,
     notes: Vec<String>,
-) -> Test {
+) -> ParsedTest {
     let text = |key: &str| metadata[key].as_str().map(str::to_owned);
     let facts = ["NAME", "TITLE", "KERNEL_NAME", "KERNEL_RELEASE"];
     let name = |key: &str| format!("flent_{}", key.to_lowercase());
-    Test {
+    ParsedTest {
         workload,
         setting: None,
         started_unix_ms: text("T0").or_else(|| text("TIME")).and_then(|time| unix_ms(&time)),
         identity: text("BATCH_UUID").zip(text("T0")).map(|(batch, time)| format!("{batch} {time}")),
         record: None,
         observation,
-        beside: Beside::default(),
+        beside: StatedFigures::default(),
         facts: facts.iter().filter_map(|key| Some((name(key), text(key)?))).collect(),
         notes,
     }
@@ -286,12 +288,12 @@ fn ping_alone(
     metadata: &Value,
     ping: &[SeriesPoint],
     notes: Vec<String>,
-) -> Result<Test, ReadError> {
+) -> Result<ParsedTest, ReadError> {
     let step = metadata["STEP_SIZE"].as_f64().filter(|step| (1e-4..=1.0).contains(step));
     let rate = step.map_or(5.0, |step| (1.0 / step).round()); // flent's own step is 0.2 s
-    let workload = workload("ping", &[("rate_hz", format!("{rate:.0}"))])?;
+    let workload = workload_from_fields("ping", &[("rate_hz", format!("{rate:.0}"))])?;
     let mut observation = Observation::default();
-    let rtt = histogram(ping);
+    let rtt = build_histogram(ping);
     let (first, last) = (ping.first(), ping.last());
     let between = first.zip(last).map_or(0.0, |(first, last)| last.t - first.t);
     // Each ping has the time to the next one, and the last one has it too.
@@ -303,12 +305,12 @@ fn ping_alone(
         latency: Some(rtt),
         ..TrafficObservation::default()
     };
-    finish(metadata, workload, observation, notes).checked()
+    build_test(metadata, workload, observation, notes).into_checked()
 }
 
 /// A ping beside the load. Loss is known only for numbered pings.
-fn probe(ping: &[SeriesPoint], observation: &mut Observation) {
-    let rtt = histogram(ping);
+fn add_probe(ping: &[SeriesPoint], observation: &mut Observation) {
+    let rtt = build_histogram(ping);
     let numbers: Option<Vec<u64>> = ping.iter().map(|point| point.seq).collect();
     let range = numbers.and_then(|numbers| {
         let (first, last) = (numbers.iter().min()?, numbers.iter().max()?);
@@ -330,7 +332,7 @@ fn probe(ping: &[SeriesPoint], observation: &mut Observation) {
     observation.reported_metrics.extend(known);
 }
 
-fn unknown<'a>(metadata: &Value, names: impl Iterator<Item = &'a str>) -> String {
+fn unknown_series_error<'a>(metadata: &Value, names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.take(8).collect();
     format!(
         "latput does not know the series of this `{}` test: {}",
@@ -352,7 +354,7 @@ mod tests {
 
     #[test]
     fn flows_add_up_and_pings_are_the_probe() {
-        let test = one(FILE);
+        let test = parse_one(FILE);
         assert_eq!(test.workload.name, "tcp_stream connections=2");
         assert_eq!(test.observation.reported_metrics.get(&Metric::ThroughputBps), Some(&250e6));
         let probe = test.observation.probe.unwrap();
@@ -362,7 +364,7 @@ mod tests {
 
     #[test]
     fn flow_without_values_is_named_and_counted() {
-        let test = one(&FILE.replace("[999.0]", "[999.0],\"TCP upload::3\":[null]"));
+        let test = parse_one(&FILE.replace("[999.0]", "[999.0],\"TCP upload::3\":[null]"));
         assert_eq!(test.workload.name, "tcp_stream connections=3");
         assert!(test.notes.contains(&"flent: `TCP upload::3` has no values above 0".to_owned()));
         assert!(test.notes.iter().any(|note| note.contains("1 values of `TCP upload::2` are no")));
@@ -378,7 +380,7 @@ mod tests {
         let one_way = FILE.replace("[999.0]", "[999.0],\"TCP download BE\":[null]");
         check_refused(&one_way, "no data arrived: nothing is in `TCP download BE`");
         let meta = r#""SERIES_META":{"TCP upload::9":{},"ss_stats":{}},"STEP_SIZE""#;
-        let test = one(&FILE.replace("\"STEP_SIZE\"", meta));
+        let test = parse_one(&FILE.replace("\"STEP_SIZE\"", meta));
         assert_eq!(test.workload.name, "tcp_stream connections=3");
     }
 
@@ -390,8 +392,8 @@ mod tests {
             );
             FILE.replace("\"STEP_SIZE\"", &meta)
         };
-        one(&stated("Ping (ms) ICMP", "ms", 1.0));
-        one(&stated("TCP upload::1", "Mbits/s", 200.0));
+        parse_one(&stated("Ping (ms) ICMP", "ms", 1.0));
+        parse_one(&stated("TCP upload::1", "Mbits/s", 200.0));
         check_refused(
             &stated("Ping (ms) ICMP", "ms", 40.0),
             "the values of `Ping (ms) ICMP` have the mean 1.000, but the file states 40.000",
@@ -404,7 +406,7 @@ mod tests {
 
     #[test]
     fn pings_without_numbers_have_no_loss() {
-        let test = one(&FILE.replace(",\"seq\":1", ""));
+        let test = parse_one(&FILE.replace(",\"seq\":1", ""));
         assert_eq!(test.observation.probe, None);
         let value = |metric: Metric| metric.value(&test.workload.traffic, &test.observation);
         assert_eq!(value(Metric::ProbeLossRatio), None);
@@ -413,10 +415,13 @@ mod tests {
 
     #[test]
     fn directions_and_a_lonely_ping_have_their_workloads() {
-        assert_eq!(one(&FILE.replace("upload", "download")).workload.traffic.kind(), "tcp_maerts");
-        let both = one(&FILE.replace("upload::2", "download::1"));
+        assert_eq!(
+            parse_one(&FILE.replace("upload", "download")).workload.traffic.kind(),
+            "tcp_maerts"
+        );
+        let both = parse_one(&FILE.replace("upload::2", "download::1"));
         assert_eq!(both.workload.traffic.kind(), "tcp_bidir");
-        let ping = one(&FILE.replace("TCP upload", "qdisc_stats_eth0"));
+        let ping = parse_one(&FILE.replace("TCP upload", "qdisc_stats_eth0"));
         assert_eq!(ping.workload.name, "ping rate_hz=5");
         assert_eq!(ping.observation.traffic.transactions, Some(2));
         let burst = FILE.replace("TCP upload::2", "Burst 0");
@@ -437,7 +442,7 @@ mod tests {
             .replace("100.0", "-1e308")
             .replace("1.5", "1e308")
             .replace("\"seq\":4", "\"seq\":-4e30");
-        drop(tests(&hostile));
+        drop(parse_tests(&hostile));
     }
 
     #[test]
@@ -450,13 +455,13 @@ mod tests {
         }
     }
 
-    fn one(text: &str) -> Test {
-        tests(text).unwrap().tests.remove(0).unwrap()
+    fn parse_one(text: &str) -> ParsedTest {
+        parse_tests(text).unwrap().tests.remove(0).unwrap()
     }
 
     #[track_caller]
     fn check_refused(text: &str, part: &str) {
-        let read = tests(text);
+        let read = parse_tests(text);
         let problem =
             read.map_or_else(|problem| problem, |mut read| read.tests.remove(0).unwrap_err());
         assert!(problem.to_string().contains(part), "{problem:?}");

@@ -16,12 +16,12 @@ pub(super) struct SeriesPoint {
 }
 
 /// How many values are no points: no number, as a `nan` is, or below 0.
-pub(super) fn absent(values: &Value) -> usize {
-    values.as_array().map_or(0, Vec::len) - points(values).len()
+pub(super) fn count_absent(values: &Value) -> usize {
+    values.as_array().map_or(0, Vec::len) - parse_points(values).len()
 }
 
 /// The numeric values in time order.
-pub(super) fn points(values: &Value) -> Vec<SeriesPoint> {
+pub(super) fn parse_points(values: &Value) -> Vec<SeriesPoint> {
     let point = |value: &Value| {
         let number = |key: &str| value[key].as_f64().filter(|number| number.is_finite());
         let seq =
@@ -41,7 +41,7 @@ const fn to_sequence(number: f64) -> u64 {
     number as u64
 }
 
-pub(super) fn histogram(points: &[SeriesPoint]) -> Histogram {
+pub(super) fn build_histogram(points: &[SeriesPoint]) -> Histogram {
     let mut rtt = Histogram::new();
     for point in points {
         rtt.record(Nanos::from_secs_f64(point.val / 1e3));

@@ -10,7 +10,7 @@ use latput_trial::workload::Direction;
 use latput_trial::{Metric, Observation, Results, Row, Traffic, Workload};
 use serde_json::{Map, Value, json};
 
-use super::{PING, utc};
+use super::{PING, format_utc};
 
 /// Values that represent the round trips of one run.
 const VALUES: u64 = 1000;
@@ -31,11 +31,11 @@ pub struct FlentFile {
 impl FlentFile {
     /// The workload and the setting in words.
     pub fn title(&self) -> String {
-        title(&self.workload, &self.setting)
+        format_title(&self.workload, &self.setting)
     }
 }
 
-fn title(workload: &str, setting: &str) -> String {
+fn format_title(workload: &str, setting: &str) -> String {
     format!("{workload}, {setting}")
 }
 
@@ -52,7 +52,7 @@ pub fn write(results: &Results) -> Vec<FlentFile> {
             if rows.is_empty() {
                 continue;
             }
-            let text = file(results, workload, &setting.label, &rows);
+            let text = render_file(results, workload, &setting.label, &rows);
             let (workload, setting) = (workload.name.clone(), setting.label.clone());
             let test = flent_test(&results.workloads[workload_idx]).test;
             files.push(FlentFile { workload, setting, test, text });
@@ -129,11 +129,11 @@ pub(super) const OWN: &str = "latput";
 pub(super) const RUN: &str = "run";
 
 /// The setting and the workload, as text: flent's parameters are texts.
-fn own(workload: &Workload, setting: &str) -> String {
+fn format_own_parameter(workload: &Workload, setting: &str) -> String {
     json!({ "setting": setting, "workload": workload }).to_string()
 }
 
-fn file(results: &Results, workload: &Workload, setting: &str, rows: &[&Row]) -> String {
+fn render_file(results: &Results, workload: &Workload, setting: &str, rows: &[&Row]) -> String {
     let test_of = flent_test(workload);
     let began = rows.iter().map(|row| row.started_unix_ms).min().unwrap_or(0);
     // Imported runs may lack times. They are then placed one second apart in their order.
@@ -143,9 +143,9 @@ fn file(results: &Results, workload: &Workload, setting: &str, rows: &[&Row]) ->
     };
     let times: Vec<f64> = rows.iter().enumerate().map(|(idx, row)| offset_s(idx, row)).collect();
     let length =
-        rows.iter().map(|row| seconds(&row.observation)).fold(0.0, f64::max).ceil().max(1.0);
+        rows.iter().map(|row| window_seconds(&row.observation)).fold(0.0, f64::max).ceil().max(1.0);
 
-    let mut series = Series { times, began_s: began as f64 / 1e3, ..Series::default() };
+    let mut series = FlentSeries { times, began_s: began as f64 / 1e3, ..FlentSeries::default() };
     for (name, metric) in test_of.goodput {
         let goodput = |row: &&Row| {
             let bps = metric.value(&workload.traffic, &row.observation)?;
@@ -160,14 +160,14 @@ fn file(results: &Results, workload: &Workload, setting: &str, rows: &[&Row]) ->
         flow.or_else(|| row.observation.probe.as_ref().map(|probe| &probe.rtt))
     });
     let total = series.times.iter().copied().fold(0.0, f64::max) + length;
-    let time = utc(began);
-    let mut parameters = json!({ OWN: own(workload, setting) });
+    let time = format_utc(began);
+    let mut parameters = json!({ OWN: format_own_parameter(workload, setting) });
     if let Some(name) = test_of.streams {
         parameters[name] = json!("1");
     }
     let metadata = json!({
         "NAME": test_of.test,
-        "TITLE": title(&workload.name, setting),
+        "TITLE": format_title(&workload.name, setting),
         "NOTE": format!("{}; written by latput {}", test_of.note, results.latput_version),
         "HOST": results.testbed,
         "HOSTS": [results.testbed],
@@ -198,7 +198,7 @@ fn file(results: &Results, workload: &Workload, setting: &str, rows: &[&Row]) ->
 
 /// The series of a file.
 #[derive(Default)]
-struct Series {
+struct FlentSeries {
     /// Start of each run, seconds since the first.
     times: Vec<f64>,
     /// Start of the first run, seconds since 1970.
@@ -208,7 +208,7 @@ struct Series {
     meta: Map<String, Value>,
 }
 
-impl Series {
+impl FlentSeries {
     /// Adds one value for each run; `None` is absent. flent computes sums itself and keeps no raw
     /// values for them.
     fn add(&mut self, name: &str, units: &str, is_computed: bool, values: &[Option<f64>]) {
@@ -256,7 +256,7 @@ impl Series {
     }
 }
 
-fn seconds(observation: &Observation) -> f64 {
+fn window_seconds(observation: &Observation) -> f64 {
     let flow = &observation.traffic;
     flow.sender_window.max(flow.receiver_window).as_secs_f64()
 }
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn stream_with_probe_is_flents_upload() {
-        let files = write(&results(Traffic::tcp_stream(Bytes::new(1000), 2)));
+        let files = write(&make_results(Traffic::tcp_stream(Bytes::new(1000), 2)));
         let [file] = files.as_slice() else { panic!("{files:?}") };
         let value: Value = serde_json::from_str(&file.text).unwrap();
         assert_eq!((&value["version"], &value["metadata"]["NAME"]), (&json!(4), &json!("tcp_nup")));
@@ -292,8 +292,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let files = write(&results(Traffic::tcp_stream(Bytes::new(1000), 1)));
-        let read = super::super::tests(&files[0].text).unwrap();
+        let files = write(&make_results(Traffic::tcp_stream(Bytes::new(1000), 1)));
+        let read = super::super::parse_tests(&files[0].text).unwrap();
         let [Ok(test)] = read.tests.as_slice() else { panic!("{read:?}") };
         assert_eq!(test.workload.name, "load");
         assert_eq!(test.workload.traffic.kind(), "tcp_stream");
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn round_trips_name_their_load() {
-        let mut results = results(Traffic::tcp_rr(0));
+        let mut results = make_results(Traffic::tcp_rr(0));
         for row in &mut results.rows {
             row.observation.traffic.latency = row.observation.probe.take().map(|probe| probe.rtt);
         }
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn flent_file_has_series_of_both_directions() {
-        let mut results = results(Traffic::TcpBulk {
+        let mut results = make_results(Traffic::TcpBulk {
             direction: Direction::Both,
             message_bytes: Bytes::new(1),
             connections: 1,
@@ -336,7 +336,7 @@ mod tests {
     }
 
     /// Two runs, the second without any figure.
-    fn results(traffic: Traffic) -> Results {
+    fn make_results(traffic: Traffic) -> Results {
         let mut rtt = Histogram::new();
         rtt.record_n(Nanos::from_ms(1), 3);
         let observation = Observation {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use latput_units::IntoMap;
 
-use crate::parsed::Problem;
+use crate::parsed::ParseProblem;
 
 /// The output of one test.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Record {
+pub(super) struct NetperfRecord {
     /// The title line, such as `MIGRATED TCP STREAM TEST from ...`; empty with `-P 0`.
     pub(super) title: String,
     /// Values by selector: `THROUGHPUT`, `P99_LATENCY`.
@@ -22,7 +22,7 @@ pub(super) struct Record {
     pub(super) problem: Option<String>,
 }
 
-impl Record {
+impl NetperfRecord {
     /// A checksum of the title, the line and every value.
     pub(super) fn checksum(&self) -> u32 {
         let mut sum = flate2::Crc::new();
@@ -101,10 +101,12 @@ const REQUEST_RESPONSE: [&str; 10] = [
 const FIGURES: [&str; 3] = ["THROUGHPUT", "TRANSACTION_RATE", "REMOTE_RECV_THROUGHPUT"];
 
 /// Every test of a file.
-pub(super) fn read(text: &str) -> Result<Vec<Record>, Problem> {
-    let mut reader = Reader::default();
+pub(super) fn read(text: &str) -> Result<Vec<NetperfRecord>, ParseProblem> {
+    let mut reader = RecordParser::default();
     for (number, line) in (1..).zip(text.lines()) {
-        reader.line(number, line).map_err(|text| Problem::at(format!("line {number}"), text))?;
+        reader
+            .parse_line(number, line)
+            .map_err(|text| ParseProblem::at_place(format!("line {number}"), text))?;
     }
     reader.end_title();
     Ok(reader.records)
@@ -112,8 +114,8 @@ pub(super) fn read(text: &str) -> Result<Vec<Record>, Problem> {
 
 /// The state of the reader in a file.
 #[derive(Debug, Default)]
-struct Reader {
-    records: Vec<Record>,
+struct RecordParser {
+    records: Vec<NetperfRecord>,
     /// The title of the following tests, and its line.
     title: String,
     title_line: usize,
@@ -124,12 +126,12 @@ struct Reader {
     /// The columns of the following CSV lines.
     columns: Option<Vec<Option<&'static str>>>,
     /// The incomplete keyval test.
-    record: Record,
+    record: NetperfRecord,
     is_uncertain: bool,
 }
 
-impl Reader {
-    fn line(&mut self, number: usize, line: &str) -> Result<(), String> {
+impl RecordParser {
+    fn parse_line(&mut self, number: usize, line: &str) -> Result<(), String> {
         let line = line.trim_end();
         if line.starts_with("!!!") {
             self.is_uncertain = true;
@@ -140,17 +142,17 @@ impl Reader {
             self.before_title = self.records.len();
             self.header.clear();
             self.columns = None;
-        } else if let Some((key, value)) = keyval(line) {
-            self.keyval(number, key, value)?;
+        } else if let Some((key, value)) = split_keyval(line) {
+            self.add_keyval(number, key, value)?;
         } else if let Some(columns) = csv_header(line) {
             self.columns = Some(columns);
         } else if let Some(columns) = &self.columns
             && !line.is_empty()
         {
             let record = csv_record(columns, line)?;
-            self.push(Record { values: record, line: number, ..Record::default() });
-        } else if let Some(numbers) = numbers(line) {
-            self.classic(number, &numbers)?;
+            self.push(NetperfRecord { values: record, line: number, ..NetperfRecord::default() });
+        } else if let Some(numbers) = split_numbers(line) {
+            self.parse_classic_row(number, &numbers)?;
         } else {
             self.header += line;
             self.header += "\n";
@@ -158,7 +160,7 @@ impl Reader {
         Ok(())
     }
 
-    fn keyval(&mut self, number: usize, key: &str, value: &str) -> Result<(), String> {
+    fn add_keyval(&mut self, number: usize, key: &str, value: &str) -> Result<(), String> {
         let values = &self.record.values;
         if values.contains_key(key) {
             if !FIGURES.iter().any(|figure| values.contains_key(*figure)) {
@@ -167,7 +169,7 @@ impl Reader {
                      give each a file of its own"
                 ));
             }
-            self.end(); // with -P 0 nothing else parts two tests
+            self.finish_record(); // with -P 0 nothing else parts two tests
         }
         if self.record.values.is_empty() {
             self.record.line = number;
@@ -176,7 +178,7 @@ impl Reader {
         Ok(())
     }
 
-    fn end(&mut self) {
+    fn finish_record(&mut self) {
         let record = std::mem::take(&mut self.record);
         if !record.values.is_empty() {
             self.push(record);
@@ -185,7 +187,7 @@ impl Reader {
 
     /// Ends the tests of a title. One without any is named: its figures are missing, or in a form that is not read.
     fn end_title(&mut self) {
-        self.end();
+        self.finish_record();
         if self.title.is_empty() || self.records.len() > self.before_title {
             return;
         }
@@ -198,16 +200,16 @@ impl Reader {
             "no figures follow this title: the test was cut short"
         };
         let problem = Some(problem.to_owned());
-        self.push(Record { line: self.title_line, problem, ..Record::default() });
+        self.push(NetperfRecord { line: self.title_line, problem, ..NetperfRecord::default() });
     }
 
-    fn push(&mut self, record: Record) {
+    fn push(&mut self, record: NetperfRecord) {
         let is_uncertain = std::mem::take(&mut self.is_uncertain);
-        self.records.push(Record { title: self.title.clone(), is_uncertain, ..record });
+        self.records.push(NetperfRecord { title: self.title.clone(), is_uncertain, ..record });
     }
 
     /// Reads classic output; the title defines the columns.
-    fn classic(&mut self, number: usize, numbers: &[&str]) -> Result<(), String> {
+    fn parse_classic_row(&mut self, number: usize, numbers: &[&str]) -> Result<(), String> {
         let title = self.title.to_ascii_uppercase();
         let is = |name: &str| title.contains(name);
         let mut extra = Vec::new();
@@ -215,20 +217,20 @@ impl Reader {
             match numbers.len() {
                 6 | 10 => &REQUEST_RESPONSE[..numbers.len()],
                 2 => return Ok(()), // the other end's socket buffers
-                _ => return Err(unknown(numbers)),
+                _ => return Err(unknown_row_error(numbers)),
             }
         } else if is("TCP STREAM TEST") || is("TCP MAERTS TEST") || is("TCP SENDFILE TEST") {
-            extra = self.unit()?;
+            extra = self.throughput_unit()?;
             match numbers.len() {
                 5 | 9 => &BULK[..numbers.len()],
-                _ => return Err(unknown(numbers)),
+                _ => return Err(unknown_row_error(numbers)),
             }
         } else if is("UDP STREAM TEST") {
-            extra = self.unit()?;
+            extra = self.throughput_unit()?;
             match numbers.len() {
                 6 => &["LSS_SIZE", "SEND_SIZE", "ELAPSED_TIME", "LOCAL_OKAY", "ERRORS", "SENT"],
                 4 => return self.udp_receiver(numbers),
-                _ => return Err(unknown(numbers)),
+                _ => return Err(unknown_row_error(numbers)),
             }
         } else {
             let problem = "these figures have no title: leave out -P 0, or use -k";
@@ -244,7 +246,7 @@ impl Reader {
         if let Some((_, burst)) = self.title.split_once("first burst ") {
             values.insert("BURST_SIZE".to_owned(), burst.trim().to_owned());
         }
-        self.push(Record { values, line: number, ..Record::default() });
+        self.push(NetperfRecord { values, line: number, ..NetperfRecord::default() });
         Ok(())
     }
 
@@ -258,7 +260,7 @@ impl Reader {
     }
 
     /// The unit of throughput, from the header.
-    fn unit(&self) -> Result<Vec<(String, String)>, String> {
+    fn throughput_unit(&self) -> Result<Vec<(String, String)>, String> {
         let units = ["10^3bits", "10^6bits", "10^9bits", "KBytes", "MBytes", "GBytes"];
         let unit = units.into_iter().find(|unit| self.header.contains(unit)).ok_or(
             "the header with the unit of throughput is missing: leave out -P 0, or use -k",
@@ -267,18 +269,18 @@ impl Reader {
     }
 }
 
-fn unknown(numbers: &[&str]) -> String {
+fn unknown_row_error(numbers: &[&str]) -> String {
     format!("a row has {} figures, which no known form of this test has: use -k", numbers.len())
 }
 
 /// Splits `THROUGHPUT=940.10`.
-fn keyval(line: &str) -> Option<(&str, &str)> {
+fn split_keyval(line: &str) -> Option<(&str, &str)> {
     let (key, value) = line.split_once('=')?;
     let is_key = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     (!key.is_empty() && key.len() < 64 && key.chars().all(is_key)).then_some((key, value))
 }
 
-fn numbers(line: &str) -> Option<Vec<&str>> {
+fn split_numbers(line: &str) -> Option<Vec<&str>> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let all = words.iter().all(|word| word.parse::<f64>().is_ok());
     (!words.is_empty() && all).then_some(words)

@@ -8,7 +8,7 @@ use latput_units::Nanos;
 use serde_json::Value;
 
 use crate::read_error::ReadError;
-use crate::rules::{Arrival, Beside, Claims};
+use crate::rules::{DeliveryCounts, StatedFigures, TestFigures};
 
 /// Nanoseconds of a second, a millisecond and a microsecond.
 pub(super) const S: f64 = 1e9;
@@ -28,14 +28,14 @@ const PERCENTILES: &[(f64, Metric)] = &[
 
 /// The figures so far.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FigureCollector {
     figures: ProgramFigures,
-    beside: Beside,
+    beside: StatedFigures,
 }
 
-impl Found {
+impl FigureCollector {
     /// Adds a figure that must be there.
-    pub(super) fn need(
+    pub(super) fn add_required(
         &mut self,
         metric: Metric,
         value: Option<f64>,
@@ -46,7 +46,11 @@ impl Found {
     }
 
     /// Adds a figure, if it is there.
-    pub(super) fn may(&mut self, metric: Metric, value: Option<f64>) -> Result<(), ReadError> {
+    pub(super) fn add_optional(
+        &mut self,
+        metric: Metric,
+        value: Option<f64>,
+    ) -> Result<(), ReadError> {
         value.map_or(Ok(()), |value| self.add(metric, value))
     }
 
@@ -67,13 +71,13 @@ impl Found {
     }
 
     /// Adds a percentile, if latput has a metric for it.
-    pub(super) fn percentile(&mut self, percent: f64, value_ns: f64) -> Result<(), ReadError> {
+    pub(super) fn add_percentile(&mut self, percent: f64, value_ns: f64) -> Result<(), ReadError> {
         let known = PERCENTILES.iter().find(|(known, _)| (known - percent).abs() < 1e-9);
         known.map_or(Ok(()), |(_, metric)| self.add(*metric, value_ns))
     }
 
     /// Adds a figure of the program's own.
-    pub(super) fn own(
+    pub(super) fn add_custom(
         &mut self,
         name: &str,
         unit: Unit,
@@ -91,15 +95,15 @@ impl Found {
     }
 
     /// Counts failed transactions, as a figure too.
-    pub(super) fn errors(&mut self, errors: Option<u64>) -> Result<(), ReadError> {
+    pub(super) fn set_errors(&mut self, errors: Option<u64>) -> Result<(), ReadError> {
         self.figures.errors = errors;
         let value = errors.map(|errors| errors as f64);
-        self.own("program_errors", Unit::Number, PreferredDirection::Lower, value)
+        self.add_custom("program_errors", Unit::Number, PreferredDirection::Lower, value)
     }
 
     /// Adds the number of completed transactions. Fails where there is none: what a program then prints as latency is of
     /// nothing.
-    pub(super) fn transactions(&mut self, transactions: Option<u64>) -> Result<(), ReadError> {
+    pub(super) fn set_transactions(&mut self, transactions: Option<u64>) -> Result<(), ReadError> {
         if transactions == Some(0) {
             return Err(ReadError::nothing_done());
         }
@@ -108,18 +112,18 @@ impl Found {
     }
 
     /// Adds the shortest latency, which other figures are compared with.
-    pub(super) fn least(&mut self, value_ns: Option<f64>) {
+    pub(super) fn set_min_latency(&mut self, value_ns: Option<f64>) {
         self.beside.least_ns = value_ns.filter(|value| value.is_finite());
     }
 
     /// Adds the loss of what was sent.
-    pub(super) fn arrival(&mut self, arrival: Arrival) -> Result<(), ReadError> {
+    pub(super) fn add_arrival(&mut self, arrival: DeliveryCounts) -> Result<(), ReadError> {
         self.beside.arrivals.push(arrival);
-        self.need(Metric::LossRatio, Some(arrival.loss()), "the loss")
+        self.add_required(Metric::LossRatio, Some(arrival.loss_ratio()), "the loss")
     }
 
     /// How long the program measured, in seconds.
-    pub(super) fn window(&mut self, seconds: Option<f64>) -> Result<(), ReadError> {
+    pub(super) fn set_window(&mut self, seconds: Option<f64>) -> Result<(), ReadError> {
         if let Some(seconds) = seconds.filter(|seconds| *seconds > LONGEST_S) {
             return Err(format!("it measured for {seconds:e} s, which is impossible").into());
         }
@@ -137,12 +141,12 @@ impl Found {
         sought: &str,
     ) -> Result<(), ReadError> {
         let share = answered as f64 / answered.saturating_add(failed).max(1) as f64;
-        self.transactions(Some(answered))?;
-        self.need(Metric::TransactionsPerS, tried.map(|rate| rate * share), sought)
+        self.set_transactions(Some(answered))?;
+        self.add_required(Metric::TransactionsPerS, tried.map(|rate| rate * share), sought)
     }
 
     /// Adds the distribution of latency, with the percentiles that the program did not print.
-    pub(super) fn histogram(&mut self, histogram: Histogram) {
+    pub(super) fn add_histogram(&mut self, histogram: Histogram) {
         for (percent, metric) in PERCENTILES {
             if let Some(value) = histogram.quantile(percent / 100.0) {
                 self.figures.metrics.entry(*metric).or_insert(value.as_ns() as f64);
@@ -154,14 +158,14 @@ impl Found {
     /// The figures, which keep the rules of all programs.
     pub(super) fn finish(mut self) -> Result<ProgramFigures, ReadError> {
         let of = &self.figures;
-        let claims = Claims {
+        let claims = TestFigures {
             beside: Some(&self.beside),
             transactions: of.transactions,
             seconds: of.window.map(Nanos::as_secs_f64),
             latency: of.latency.as_ref(),
-            ..Claims::new(&of.metrics)
+            ..TestFigures::new(&of.metrics)
         };
-        claims.check()?;
+        claims.check_all()?;
         if let Some(histogram) = &mut self.figures.latency {
             histogram.pack();
         }
@@ -171,7 +175,7 @@ impl Found {
 
 /// The rest of the line behind a label at its start, trimmed. Refused where the label stands on several lines with
 /// different values.
-pub(super) fn after<'t>(text: &'t Text, label: &str) -> Result<Option<&'t str>, String> {
+pub(super) fn text_after_label<'t>(text: &'t Text, label: &str) -> Result<Option<&'t str>, String> {
     let mut found = None;
     for line in text.as_str().lines() {
         let Some(rest) = line.trim_start().strip_prefix(label) else { continue };
@@ -186,7 +190,7 @@ pub(super) fn after<'t>(text: &'t Text, label: &str) -> Result<Option<&'t str>, 
 }
 
 /// The number at the start of a text, before a space, a slash or another sign that no number has.
-pub(super) fn leading(text: &str) -> Option<f64> {
+pub(super) fn leading_number(text: &str) -> Option<f64> {
     let is_of_number = |letter: char| letter.is_ascii_digit() || ".+-eE".contains(letter);
     let text = text.trim_start();
     if text.to_ascii_lowercase().starts_with("nan") {
@@ -201,9 +205,9 @@ pub(super) fn leading(text: &str) -> Option<f64> {
 /// # Errors
 ///
 /// There is no number, or another unit or none.
-pub(super) fn measured(text: &str, unit: &str) -> Result<f64, String> {
+pub(super) fn parse_measurement(text: &str, unit: &str) -> Result<f64, String> {
     let shown = || text.trim().escape_debug().take(40).collect::<String>();
-    let number = leading(text).ok_or_else(|| format!("`{}` is not a number", shown()))?;
+    let number = leading_number(text).ok_or_else(|| format!("`{}` is not a number", shown()))?;
     let behind = text
         .trim_start()
         .trim_start_matches(|letter: char| letter.is_ascii_digit() || ".+-eE".contains(letter));
@@ -221,7 +225,7 @@ pub(super) fn time_ns(text: &str) -> Option<f64> {
 }
 
 /// A whole number of JSON or of text that counts something.
-pub(super) fn count(value: f64) -> Option<u64> {
+pub(super) fn to_count(value: f64) -> Option<u64> {
     // Below 2^53 every whole number has a float of its own.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let is_count = (0.0..=EXACT).contains(&value) && value.fract() == 0.0;
@@ -231,6 +235,6 @@ pub(super) fn count(value: f64) -> Option<u64> {
 }
 
 /// A number in a JSON document, by pointer; `None` for what is no number.
-pub(super) fn number(document: &Value, pointer: &str) -> Option<f64> {
+pub(super) fn json_number(document: &Value, pointer: &str) -> Option<f64> {
     document.pointer(pointer)?.as_f64()
 }

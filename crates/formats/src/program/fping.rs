@@ -5,13 +5,13 @@ use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_units::Nanos;
 
-use super::found::{Found, MS, S, count, leading, measured};
+use super::found::{FigureCollector, MS, S, leading_number, parse_measurement, to_count};
 use crate::read_error::ReadError;
-use crate::rules::Arrival;
+use crate::rules::DeliveryCounts;
 
 /// Counts of its target.
 #[derive(Clone, Copy, Debug)]
-struct Counted {
+struct TargetCounts {
     sent: f64,
     received: f64,
     /// The share that it says was lost.
@@ -23,21 +23,24 @@ struct Counted {
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let lines = || text.as_str().lines().filter_map(|line| line.split_once(" : "));
     let mut histogram = Histogram::new();
-    let mut all: Vec<Counted> = Vec::new();
+    let mut all: Vec<TargetCounts> = Vec::new();
     for (_, rest) in lines() {
         if let Some(summary) = rest.trim().strip_prefix("xmt/rcv/%loss = ") {
             // 20/19/5%, min/avg/max = 0.040/0.052/0.166
-            all.push(summarized(summary).ok_or("its summary has another form")?);
+            all.push(parse_summary(summary).ok_or("its summary has another form")?);
         } else if rest.starts_with('[') && !rest.contains("timed out") {
             // [0], 64 bytes, 0.166 ms (0.166 avg, 0% loss)
             let time = rest.split(',').nth(2).unwrap_or_default();
-            record(&mut histogram, measured(time.split('(').next().unwrap_or_default(), "ms")?)?;
-        } else if let Some(times) = listed(rest) {
+            record_time(
+                &mut histogram,
+                parse_measurement(time.split('(').next().unwrap_or_default(), "ms")?,
+            )?;
+        } else if let Some(times) = parse_times(rest) {
             let sent = times.len() as f64;
-            all.push(Counted { sent, received: 0.0, stated_loss: None, times_ms: None });
+            all.push(TargetCounts { sent, received: 0.0, stated_loss: None, times_ms: None });
             let received: Vec<f64> = times.into_iter().flatten().collect();
             for ms in &received {
-                record(&mut histogram, *ms)?;
+                record_time(&mut histogram, *ms)?;
             }
             if let Some(last) = all.last_mut() {
                 last.received = received.len() as f64;
@@ -52,42 +55,42 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     if counted.sent <= 0.0 || counted.received <= 0.0 {
         return Err(ReadError::Failed("no echo was answered".to_owned()));
     }
-    let mut found = Found::default();
-    let arrival = Arrival::packets(counted.sent, counted.received);
-    found.arrival(Arrival { stated_loss: counted.stated_loss, ..arrival })?;
-    found.transactions(count(counted.received))?;
+    let mut found = FigureCollector::default();
+    let arrival = DeliveryCounts::from_packets(counted.sent, counted.received);
+    found.add_arrival(DeliveryCounts { stated_loss: counted.stated_loss, ..arrival })?;
+    found.set_transactions(to_count(counted.received))?;
     if let Some([least, mean, max]) = counted.times_ms {
-        found.least(Some(least * MS));
-        found.need(Metric::LatencyNsMean, Some(mean * MS), "the mean")?;
-        found.need(Metric::LatencyNsMax, Some(max * MS), "the maximum")?;
+        found.set_min_latency(Some(least * MS));
+        found.add_required(Metric::LatencyNsMean, Some(mean * MS), "the mean")?;
+        found.add_required(Metric::LatencyNsMax, Some(max * MS), "the maximum")?;
     } else {
         let max = histogram.max().map(|ns| ns.as_ns() as f64);
-        found.need(Metric::LatencyNsMean, histogram.mean_ns(), "the mean")?;
-        found.need(Metric::LatencyNsMax, max, "the maximum")?;
+        found.add_required(Metric::LatencyNsMean, histogram.mean_ns(), "the mean")?;
+        found.add_required(Metric::LatencyNsMax, max, "the maximum")?;
     }
     if !text.is_cut() {
-        found.histogram(histogram);
+        found.add_histogram(histogram);
     }
     found.finish()
 }
 
-fn summarized(summary: &str) -> Option<Counted> {
+fn parse_summary(summary: &str) -> Option<TargetCounts> {
     let (counts, times) = summary.split_once(',').unwrap_or((summary, ""));
-    let mut counts = counts.split('/').map(leading);
+    let mut counts = counts.split('/').map(leading_number);
     let (sent, received) = (counts.next()??, counts.next()??);
     let stated_loss = counts.next().flatten().map(|percent| percent / 100.0);
     let times_ms = match times.trim().strip_prefix("min/avg/max = ") {
         None => None,
         Some(times) => {
-            let times: Option<Vec<f64>> = times.split('/').map(leading).collect();
+            let times: Option<Vec<f64>> = times.split('/').map(leading_number).collect();
             Some(<[f64; 3]>::try_from(times?).ok()?)
         }
     };
-    Some(Counted { sent, received, stated_loss, times_ms })
+    Some(TargetCounts { sent, received, stated_loss, times_ms })
 }
 
 /// The times in milliseconds that `-C` lists; `None` for a `-`, which was not answered.
-fn listed(rest: &str) -> Option<Vec<Option<f64>>> {
+fn parse_times(rest: &str) -> Option<Vec<Option<f64>>> {
     let time = |word: &str| match word {
         "-" => Some(None),
         word => word.parse().ok().map(Some),
@@ -96,7 +99,7 @@ fn listed(rest: &str) -> Option<Vec<Option<f64>>> {
     times.filter(|times| !times.is_empty())
 }
 
-fn record(histogram: &mut Histogram, ms: f64) -> Result<(), String> {
+fn record_time(histogram: &mut Histogram, ms: f64) -> Result<(), String> {
     if !ms.is_finite() || ms < 0.0 {
         return Err("the time of a reply is not a number".to_owned());
     }

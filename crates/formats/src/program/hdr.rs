@@ -15,7 +15,7 @@ use latput_trial::Metric;
 use latput_trial::figures::{HistogramLog, ProgramFigures, Source, Text};
 use latput_units::{IntoSet, Nanos};
 
-use super::found::Found;
+use super::found::FigureCollector;
 use crate::read_error::ReadError;
 
 /// The first bytes of a compressed distribution and of what is in it; the second digit from the right is a size of words.
@@ -32,7 +32,7 @@ const MOST_SAMPLES: u64 = 1 << 53;
 const SHOWN_TAGS: usize = 10;
 
 /// A line of a log.
-struct Interval<'t> {
+struct LogInterval<'t> {
     tag: Option<&'t str>,
     begin_s: f64,
     length_s: f64,
@@ -44,7 +44,7 @@ pub(super) fn read(log: &HistogramLog, text: &Text) -> Result<ProgramFigures, Re
     if text.is_cut() {
         return Err("it is too large: let the program write fewer intervals".into());
     }
-    let intervals = intervals(text, matches!(log.from, Source::File(_)))?;
+    let intervals = parse_intervals(text, matches!(log.from, Source::File(_)))?;
     let chosen = of_tag(intervals, log.tag.as_deref())?;
     let mut left = MOST_BYTES;
     let mut histogram = Histogram::new();
@@ -55,25 +55,25 @@ pub(super) fn read(log: &HistogramLog, text: &Text) -> Result<ProgramFigures, Re
             histogram.record_n(Nanos::from_ns(in_ns(value, log.unit.factor)), count);
             Some(())
         };
-        let plain = unpacked(interval.distribution, &mut left);
-        let read = plain.and_then(|plain| counts(&plain, &mut record));
+        let plain = decompress_distribution(interval.distribution, &mut left);
+        let read = plain.and_then(|plain| decode_counts(&plain, &mut record));
         read.map_err(|problem| format!("line {line}: {problem}"))?;
     }
     if histogram.is_empty() {
         return Err(ReadError::Failed("its distributions are empty".to_owned()));
     }
-    let mut found = Found::default();
-    found.need(Metric::LatencyNsMean, histogram.mean_ns(), "the mean")?;
+    let mut found = FigureCollector::default();
+    found.add_required(Metric::LatencyNsMean, histogram.mean_ns(), "the mean")?;
     let max = histogram.max().map(|max| max.as_ns() as f64);
-    found.need(Metric::LatencyNsMax, max, "the maximum")?;
-    found.transactions(Some(histogram.count()))?;
-    found.window(measured_s(&chosen))?;
-    found.histogram(histogram);
+    found.add_required(Metric::LatencyNsMax, max, "the maximum")?;
+    found.set_transactions(Some(histogram.count()))?;
+    found.set_window(measured_s(&chosen))?;
+    found.add_histogram(histogram);
     found.finish()
 }
 
 /// From the start of the first interval to the end of the last, in seconds.
-fn measured_s(intervals: &[(usize, Interval<'_>)]) -> Option<f64> {
+fn measured_s(intervals: &[(usize, LogInterval<'_>)]) -> Option<f64> {
     let begin = intervals.iter().map(|(_, it)| it.begin_s).reduce(f64::min)?;
     let end = intervals.iter().map(|(_, it)| it.begin_s + it.length_s).reduce(f64::max)?;
     Some(end - begin)
@@ -89,12 +89,12 @@ fn in_ns(value: u64, factor: f64) -> u64 {
 }
 
 /// The intervals with their lines. A file has nothing else; on a stream a program says other things too.
-fn intervals(text: &Text, is_file: bool) -> Result<Vec<(usize, Interval<'_>)>, String> {
+fn parse_intervals(text: &Text, is_file: bool) -> Result<Vec<(usize, LogInterval<'_>)>, String> {
     let mut found = Vec::new();
     for (idx, line) in text.as_str().lines().enumerate() {
         let line = line.trim();
         let is_other = line.is_empty() || line.starts_with(['#', '"']);
-        match Interval::parse(line) {
+        match LogInterval::parse(line) {
             _ if is_other => {}
             Some(interval) => found.push((idx + 1, interval)),
             None if is_file => {
@@ -107,7 +107,7 @@ fn intervals(text: &Text, is_file: bool) -> Result<Vec<(usize, Interval<'_>)>, S
     if found.is_empty() { Err("it has no interval".to_owned()) } else { Ok(found) }
 }
 
-impl<'t> Interval<'t> {
+impl<'t> LogInterval<'t> {
     /// `Tag=A,0.127,1.007,2.769,HISTFAAA...`; the tag may be missing.
     fn parse(line: &'t str) -> Option<Self> {
         let (tag, rest) = match line.strip_prefix("Tag=").map(|rest| rest.split_once(',')) {
@@ -125,9 +125,9 @@ impl<'t> Interval<'t> {
 
 /// The intervals of this tag, or of the only one.
 fn of_tag<'t>(
-    mut intervals: Vec<(usize, Interval<'t>)>,
+    mut intervals: Vec<(usize, LogInterval<'t>)>,
     tag: Option<&str>,
-) -> Result<Vec<(usize, Interval<'t>)>, String> {
+) -> Result<Vec<(usize, LogInterval<'t>)>, String> {
     let tags: BTreeSet<Option<&str>> = intervals.iter().map(|(_, it)| it.tag).into_set();
     let names = || {
         let name = |tag: Option<&str>| {
@@ -157,16 +157,16 @@ fn of_tag<'t>(
 }
 
 /// Unpacks a compressed distribution of at most `left` bytes, and takes its size from `left`.
-fn unpacked(distribution: &str, left: &mut u64) -> Result<Vec<u8>, String> {
+fn decompress_distribution(distribution: &str, left: &mut u64) -> Result<Vec<u8>, String> {
     let packed = STANDARD.decode(distribution).map_err(|error| format!("no base64: {error}"))?;
-    let mut rest = Bytes(&packed);
-    let cookie = rest.u32()?;
+    let mut rest = ByteReader(&packed);
+    let cookie = rest.read_u32()?;
     if cookie & !WORD_SIZE != COMPRESSED {
         return Err(format!(
             "a distribution of the form {cookie:#x}: only the compressed form V2 of whole numbers can be read"
         ));
     }
-    let length = rest.u32()?;
+    let length = rest.read_u32()?;
     let packed = rest.take(length)?;
     let mut plain = Vec::new();
     let read = ZlibDecoder::new(packed).take(*left + 1).read_to_end(&mut plain);
@@ -178,22 +178,26 @@ fn unpacked(distribution: &str, left: &mut u64) -> Result<Vec<u8>, String> {
 }
 
 /// Calls `record` with each value and its count. It tells of too many.
-fn counts(plain: &[u8], record: &mut impl FnMut(u64, u64) -> Option<()>) -> Result<(), String> {
-    let mut rest = Bytes(plain);
-    let cookie = rest.u32()?;
-    let length = rest.u32()?;
-    let offset = rest.u32()?;
-    let digits = rest.u32()?;
-    let lowest = rest.u64()?;
-    let _highest = rest.u64()?;
-    let ratio = f64::from_bits(rest.u64()?);
+fn decode_counts(
+    plain: &[u8],
+    record: &mut impl FnMut(u64, u64) -> Option<()>,
+) -> Result<(), String> {
+    let mut rest = ByteReader(plain);
+    let cookie = rest.read_u32()?;
+    let length = rest.read_u32()?;
+    let offset = rest.read_u32()?;
+    let digits = rest.read_u32()?;
+    let lowest = rest.read_u64()?;
+    let _highest = rest.read_u64()?;
+    let ratio = f64::from_bits(rest.read_u64()?);
     #[expect(clippy::float_cmp, reason = "it is written as 1 or means another form")]
     let is_plain = cookie & !WORD_SIZE == PLAIN && offset == 0 && ratio == 1.0;
     if !is_plain {
         return Err("a distribution of shifted or of fractional values".to_owned());
     }
-    let shape = Shape::new(lowest, digits).ok_or("a distribution of impossible precision")?;
-    let mut rest = Bytes(rest.take(length)?);
+    let shape =
+        BucketLayout::new(lowest, digits).ok_or("a distribution of impossible precision")?;
+    let mut rest = ByteReader(rest.take(length)?);
     let mut index = 0_u64;
     while !rest.0.is_empty() {
         let number = rest.zig_zag()?;
@@ -202,7 +206,7 @@ fn counts(plain: &[u8], record: &mut impl FnMut(u64, u64) -> Option<()>) -> Resu
             continue;
         }
         if number > 0 {
-            let value = shape.middle(index).ok_or("a count beyond the largest value")?;
+            let value = shape.bucket_middle(index).ok_or("a count beyond the largest value")?;
             record(value, number.unsigned_abs()).ok_or("more samples than can be counted")?;
         }
         index = index.saturating_add(1);
@@ -211,14 +215,14 @@ fn counts(plain: &[u8], record: &mut impl FnMut(u64, u64) -> Option<()>) -> Resu
 }
 
 /// Which values share a count (`AbstractHistogram.init`).
-struct Shape {
+struct BucketLayout {
     /// Binary digits of values that are not told apart at all.
     unit_bits: u32,
     /// Of the number of counts for each doubling of a value.
     half_bits: u32,
 }
 
-impl Shape {
+impl BucketLayout {
     /// Of the lowest value that is told from 0, and of significant decimal digits.
     fn new(lowest: u64, digits: u32) -> Option<Self> {
         if digits > 5 {
@@ -231,7 +235,7 @@ impl Shape {
     }
 
     /// The middle of the values of a count; `None` beyond 64 bits.
-    fn middle(&self, index: u64) -> Option<u64> {
+    fn bucket_middle(&self, index: u64) -> Option<u64> {
         let half = 1 << self.half_bits;
         let doublings = (index >> self.half_bits).saturating_sub(1);
         let step = if index < 2 * half { index } else { index % half + half };
@@ -245,9 +249,9 @@ impl Shape {
 }
 
 /// Bytes yet to be read, in network order.
-struct Bytes<'b>(&'b [u8]);
+struct ByteReader<'b>(&'b [u8]);
 
-impl<'b> Bytes<'b> {
+impl<'b> ByteReader<'b> {
     fn take(&mut self, length: u32) -> Result<&'b [u8], String> {
         let cut = self.0.split_at_checked(length as usize);
         let (taken, rest) = cut.ok_or("a distribution that is cut short")?;
@@ -255,11 +259,11 @@ impl<'b> Bytes<'b> {
         Ok(taken)
     }
 
-    fn u32(&mut self) -> Result<u32, String> {
+    fn read_u32(&mut self) -> Result<u32, String> {
         Ok(self.take(4)?.iter().fold(0, |all, byte| all << 8 | u32::from(*byte)))
     }
 
-    fn u64(&mut self) -> Result<u64, String> {
+    fn read_u64(&mut self) -> Result<u64, String> {
         Ok(self.take(8)?.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)))
     }
 

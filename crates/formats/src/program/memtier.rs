@@ -3,11 +3,11 @@
 use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 
-use super::found::{Found, MS};
+use super::found::{FigureCollector, MS};
 use crate::read_error::ReadError;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
-    let mut found = Found::default();
+    let mut found = FigureCollector::default();
     let mut columns: Vec<&str> = Vec::new();
     let mut is_there = false;
     // With `-x` it prints the best and the worst run as well, and the average last.
@@ -22,23 +22,31 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
             if fields.len() != columns.len() {
                 return Err("the row `Totals` does not fit its header".into());
             }
-            totals(&mut found, &columns, &fields)?;
+            add_totals(&mut found, &columns, &fields)?;
             is_there = true;
         }
     }
     if is_there { found.finish() } else { Err("the row `Totals` is not there".into()) }
 }
 
-fn totals(found: &mut Found, columns: &[&str], fields: &[&str]) -> Result<(), ReadError> {
+fn add_totals(
+    found: &mut FigureCollector,
+    columns: &[&str],
+    fields: &[&str],
+) -> Result<(), ReadError> {
     let value = |name: &str| {
         let at = columns.iter().position(|column| *column == name)?;
         fields[at].parse::<f64>().ok()
     };
     let ms = |name: &str| value(name).map(|ms| ms * MS);
-    found.need(Metric::TransactionsPerS, value("Ops/sec"), "Ops/sec")?;
+    found.add_required(Metric::TransactionsPerS, value("Ops/sec"), "Ops/sec")?;
     // Before 1.3 the column of means was called `Latency`.
-    found.need(Metric::LatencyNsMean, ms("Avg. Latency").or_else(|| ms("Latency")), "Latency")?;
-    found.may(Metric::LatencyNsP50, ms("p50 Latency"))?;
-    found.may(Metric::LatencyNsP99, ms("p99 Latency"))?;
-    found.may(Metric::LatencyNsP999, ms("p99.9 Latency"))
+    found.add_required(
+        Metric::LatencyNsMean,
+        ms("Avg. Latency").or_else(|| ms("Latency")),
+        "Latency",
+    )?;
+    found.add_optional(Metric::LatencyNsP50, ms("p50 Latency"))?;
+    found.add_optional(Metric::LatencyNsP99, ms("p99 Latency"))?;
+    found.add_optional(Metric::LatencyNsP999, ms("p99.9 Latency"))
 }

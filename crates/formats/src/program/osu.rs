@@ -3,7 +3,7 @@
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_trial::metric::{PreferredDirection, Unit};
 
-use super::found::{Found, US, count};
+use super::found::{FigureCollector, US, to_count};
 use crate::read_error::ReadError;
 
 /// OSU's megabyte is a million bytes.
@@ -12,18 +12,18 @@ const MEGABYTE_BITS: f64 = 8e6;
 const MOST_SIZES: usize = 40;
 
 /// `osu_latency`: microseconds, one way.
-pub(super) fn latency(text: &Text) -> Result<ProgramFigures, ReadError> {
+pub(super) fn read_latency(text: &Text) -> Result<ProgramFigures, ReadError> {
     let (unit, better) = (Unit::Nanoseconds, PreferredDirection::Lower);
-    sizes(text, ["Latency", "(us)"], "osu_latency", unit, better, US)
+    read_sizes(text, ["Latency", "(us)"], "osu_latency", unit, better, US)
 }
 
 /// `osu_bw`, `osu_bibw`: megabytes per second.
-pub(super) fn bandwidth(text: &Text) -> Result<ProgramFigures, ReadError> {
+pub(super) fn read_bandwidth(text: &Text) -> Result<ProgramFigures, ReadError> {
     let (unit, better) = (Unit::BitsPerS, PreferredDirection::Higher);
-    sizes(text, ["Bandwidth", "(MB/s)"], "osu_bw", unit, better, MEGABYTE_BITS)
+    read_sizes(text, ["Bandwidth", "(MB/s)"], "osu_bw", unit, better, MEGABYTE_BITS)
 }
 
-fn sizes(
+fn read_sizes(
     text: &Text,
     title: [&str; 2],
     name: &str,
@@ -38,17 +38,17 @@ fn sizes(
     lines
         .next()
         .ok_or_else(|| format!("the head `# Size ... {}` is not there", title.join(" ")))?;
-    let mut found = Found::default();
+    let mut found = FigureCollector::default();
     let mut known = 0;
     for line in lines.filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
         let mut words = line.split_whitespace().map(str::parse::<f64>);
         let (Some(Ok(size)), Some(Ok(value))) = (words.next(), words.next()) else { break };
-        let size = count(size).ok_or("the size of a message is not a whole number")?;
+        let size = to_count(size).ok_or("the size of a message is not a whole number")?;
         if value == 0.0 {
             let problem = format!("the figure of {size} bytes is 0: nothing was done");
             return Err(ReadError::Failed(problem));
         }
-        found.own(&format!("{name}_{size}_bytes"), unit, better, Some(value * factor))?;
+        found.add_custom(&format!("{name}_{size}_bytes"), unit, better, Some(value * factor))?;
         known += 1;
         if known > MOST_SIZES {
             return Err(format!("it has more than {MOST_SIZES} sizes of messages").into());

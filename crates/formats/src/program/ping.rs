@@ -5,47 +5,51 @@ use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_units::Nanos;
 
-use super::found::{Found, MS, S, count, leading, measured};
+use super::found::{FigureCollector, MS, S, leading_number, parse_measurement, to_count};
 use crate::read_error::ReadError;
-use crate::rules::Arrival;
+use crate::rules::DeliveryCounts;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
-    let mut found = Found::default();
+    let mut found = FigureCollector::default();
     let summary = text.as_str().lines().find(|line| line.contains("packets transmitted"));
     let summary = summary.ok_or("`packets transmitted` is not there")?;
     // 20 packets transmitted, 20 received, 0% packet loss, time 474ms
-    let part = |word: &str| summary.split(',').find(|part| part.contains(word)).and_then(leading);
+    let part =
+        |word: &str| summary.split(',').find(|part| part.contains(word)).and_then(leading_number);
     let (sent, received) = (part("transmitted"), part("received"));
     let (sent, received) = sent.zip(received).ok_or("its packet counts are not numbers")?;
     if received <= 0.0 || sent <= 0.0 {
         return Err(ReadError::Failed("no echo was answered".to_owned()));
     }
     let stated_loss = part("packet loss").map(|percent| percent / 100.0);
-    found.arrival(Arrival { stated_loss, ..Arrival::packets(sent, received) })?;
-    found.transactions(count(received))?;
+    found.add_arrival(DeliveryCounts {
+        stated_loss,
+        ..DeliveryCounts::from_packets(sent, received)
+    })?;
+    found.set_transactions(to_count(received))?;
     // rtt min/avg/max/mdev = 0.034/0.045/0.147/0.024 ms
     let times = text.as_str().lines().find_map(|line| {
         let (name, times) = line.split_once('=')?;
         name.contains("min/avg/max").then_some(times)
     });
     let times = times.ok_or("`min/avg/max` is not there")?;
-    measured(times.rsplit('/').next().unwrap_or_default(), "ms")?;
-    let mut times = times.split('/').map(|time| leading(time).map(|ms| ms * MS));
-    found.least(times.next().flatten());
-    found.need(Metric::LatencyNsMean, times.next().flatten(), "the mean")?;
-    found.need(Metric::LatencyNsMax, times.next().flatten(), "the maximum")?;
+    parse_measurement(times.rsplit('/').next().unwrap_or_default(), "ms")?;
+    let mut times = times.split('/').map(|time| leading_number(time).map(|ms| ms * MS));
+    found.set_min_latency(times.next().flatten());
+    found.add_required(Metric::LatencyNsMean, times.next().flatten(), "the mean")?;
+    found.add_required(Metric::LatencyNsMax, times.next().flatten(), "the maximum")?;
     if !text.is_cut() {
-        found.histogram(replies(text)?);
+        found.add_histogram(parse_replies(text)?);
     }
     found.finish()
 }
 
 /// The round trips of the lines `64 bytes from ...: icmp_seq=1 ttl=64 time=0.147 ms`.
-fn replies(text: &Text) -> Result<Histogram, String> {
+fn parse_replies(text: &Text) -> Result<Histogram, String> {
     let mut histogram = Histogram::new();
     for line in text.as_str().lines().filter(|line| line.contains(" bytes from ")) {
         let Some((_, time)) = line.split_once("time=") else { continue };
-        let ms = measured(time, "ms")?;
+        let ms = parse_measurement(time, "ms")?;
         if !ms.is_finite() || ms < 0.0 {
             return Err("the time of a reply is not a number".to_owned());
         }

@@ -4,7 +4,7 @@ use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_trial::metric::{PreferredDirection, Unit};
 
-use super::found::{Found, after, leading};
+use super::found::{FigureCollector, leading_number, text_after_label};
 use crate::read_error::ReadError;
 
 /// Units of times in nanoseconds, of bandwidths in bits per second.
@@ -30,17 +30,17 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     if tests > 1 {
         return Err(format!("it has {tests} tests, where one is needed").into());
     }
-    let mut found = Found::default();
+    let mut found = FigureCollector::default();
     // Half of a round trip: its messages go one way.
-    let latency = value(text, "latency", TIMES)?.map(|ns| 2.0 * ns);
-    found.may(Metric::LatencyNsMean, latency)?;
+    let latency = parse_value(text, "latency", TIMES)?.map(|ns| 2.0 * ns);
+    found.add_optional(Metric::LatencyNsMean, latency)?;
     // `bw` is the receiver's, as `recv_bw` is where the test can lose data.
-    let received = value(text, "bw", BANDWIDTHS)?;
+    let received = parse_value(text, "bw", BANDWIDTHS)?;
     let received =
-        received.map_or_else(|| value(text, "recv_bw", BANDWIDTHS), |bw| Ok(Some(bw)))?;
-    found.may(Metric::ThroughputBps, received)?;
-    let sent = value(text, "send_bw", BANDWIDTHS)?;
-    found.own("sent_bps", Unit::BitsPerS, PreferredDirection::Higher, sent)?;
+        received.map_or_else(|| parse_value(text, "recv_bw", BANDWIDTHS), |bw| Ok(Some(bw)))?;
+    found.add_optional(Metric::ThroughputBps, received)?;
+    let sent = parse_value(text, "send_bw", BANDWIDTHS)?;
+    found.add_custom("sent_bps", Unit::BitsPerS, PreferredDirection::Higher, sent)?;
     if latency.is_none() && received.is_none() {
         return Err("`latency` or `bw` is not there".into());
     }
@@ -48,13 +48,15 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
 }
 
 /// The value of a line `    NAME  =  1,234 UNIT`.
-fn value(text: &Text, name: &str, units: &[(&str, f64)]) -> Result<Option<f64>, String> {
+fn parse_value(text: &Text, name: &str, units: &[(&str, f64)]) -> Result<Option<f64>, String> {
     let is_of = |label: &str| label.trim_start().starts_with('=');
-    let Some(rest) = after(text, name)?.filter(|rest| is_of(rest)) else { return Ok(None) };
+    let Some(rest) = text_after_label(text, name)?.filter(|rest| is_of(rest)) else {
+        return Ok(None);
+    };
     let written = rest.trim_start_matches(['=', ' ']).replace(',', "");
     let unit = written.split_whitespace().nth(1).unwrap_or_default();
     let known = units.iter().find(|(known, _)| *known == unit);
     let (_, factor) = known.ok_or_else(|| format!("`{name}` has no unit that qperf prints"))?;
-    let number = leading(&written).ok_or_else(|| format!("`{name}` is not a number"))?;
+    let number = leading_number(&written).ok_or_else(|| format!("`{name}` is not a number"))?;
     Ok(Some(number * factor))
 }

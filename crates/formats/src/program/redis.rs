@@ -3,11 +3,11 @@
 use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 
-use super::found::{Found, MS, leading};
+use super::found::{FigureCollector, MS, leading_number};
 use crate::read_error::ReadError;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
-    let mut found = Found::default();
+    let mut found = FigureCollector::default();
     for (column, metric, factor) in [
         ("rps", Metric::TransactionsPerS, 1.0),
         ("avg_latency_ms", Metric::LatencyNsMean, MS),
@@ -20,8 +20,8 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
         if fields.len() > 1 {
             return Err(format!("it has {} tests, where one is needed", fields.len()).into());
         }
-        let value = fields.first().and_then(|field| leading(field));
-        found.need(metric, value.map(|value| value * factor), column)?;
+        let value = fields.first().and_then(|field| leading_number(field));
+        found.add_required(metric, value.map(|value| value * factor), column)?;
     }
     found.finish()
 }

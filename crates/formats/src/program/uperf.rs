@@ -3,7 +3,7 @@
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_trial::metric::{PreferredDirection, Unit};
 
-use super::found::{Found, leading};
+use super::found::{FigureCollector, leading_number};
 use crate::read_error::ReadError;
 
 /// Units of rates in bits per second.
@@ -21,21 +21,21 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut longest: Option<TxnLine> = None;
     for line in text.as_str().lines().filter(|line| line.starts_with("Txn")) {
         let Some((_, figures)) = line.split_once(" / ") else { continue };
-        let progress = progress(figures).ok_or("a line `Txn` has another form")?;
+        let progress = parse_progress(figures).ok_or("a line `Txn` has another form")?;
         if longest.is_none_or(|known| progress.seconds >= known.seconds) {
             longest = Some(progress);
         }
     }
     let longest =
         longest.ok_or("no transaction is there: it needs its progress, without -q or -R")?;
-    let mut found = Found::default();
+    let mut found = FigureCollector::default();
     let better = PreferredDirection::Higher;
-    found.window(Some(longest.seconds))?;
+    found.set_window(Some(longest.seconds))?;
     // Sent and received together, by the master's own count.
-    found.own("uperf_bps", Unit::BitsPerS, better, Some(longest.bits_per_s))?;
-    found.own("uperf_ops_per_s", Unit::PerS, better, Some(longest.operations_per_s))?;
+    found.add_custom("uperf_bps", Unit::BitsPerS, better, Some(longest.bits_per_s))?;
+    found.add_custom("uperf_ops_per_s", Unit::PerS, better, Some(longest.operations_per_s))?;
     let master = text.as_str().lines().rev().find(|line| line.starts_with("master "));
-    let errors = master.and_then(|line| line.split_whitespace().last()).and_then(leading);
+    let errors = master.and_then(|line| line.split_whitespace().last()).and_then(leading_number);
     let errors = errors.ok_or("the line `master` is not there: the run was cut short")?;
     if errors > 0.0 {
         return Err(ReadError::Failed(format!("{errors} of its operations failed")));
@@ -44,7 +44,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
 }
 
 /// Reads `2.20(s) =   124.46Mb/s      243078op/s`.
-fn progress(figures: &str) -> Option<TxnLine> {
+fn parse_progress(figures: &str) -> Option<TxnLine> {
     let (seconds, rest) = figures.split_once("(s) =")?;
     let mut words = rest.split_whitespace();
     let (rate, operations) = (words.next()?, words.next()?.strip_suffix("op/s")?);

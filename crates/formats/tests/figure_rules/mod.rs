@@ -2,7 +2,7 @@
 //! outputs and the fuzz target `figures` judge by them.
 
 use latput_formats::program::read;
-use latput_formats::{ImportFormat, import};
+use latput_formats::{ImportFormat, import_files};
 use latput_stats::Histogram;
 use latput_trial::figures::{Figures, Output, Parser, ProgramFigures, Text};
 use latput_trial::{Metric, Row, Workload};
@@ -10,11 +10,11 @@ use latput_units::{IntoMap, Nanos};
 
 mod told;
 
-use told::Told;
+use told::IndependentCounts;
 
 /// The reader of an output.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Reader {
+pub(crate) enum FigureReader {
     /// A parser of a program's output.
     Program(Parser),
     /// An importer.
@@ -23,12 +23,12 @@ pub(crate) enum Reader {
 
 /// Figures that a reader made of an output, beside those that a second reader finds in it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Read {
+pub(crate) struct FigureReading {
     figures: ProgramFigures,
-    told: Told,
+    told: IndependentCounts,
 }
 
-impl std::ops::Deref for Read {
+impl std::ops::Deref for FigureReading {
     type Target = ProgramFigures;
 
     fn deref(&self) -> &ProgramFigures {
@@ -37,23 +37,27 @@ impl std::ops::Deref for Read {
 }
 
 /// The figures of every test that is read, in the form of a program's.
-pub(crate) fn figures(reader: Reader, bytes: &[u8]) -> Vec<Read> {
+pub(crate) fn read_all_figures(reader: FigureReader, bytes: &[u8]) -> Vec<FigureReading> {
     let all = read_figures(reader, bytes);
     // Of several tests it would be known of none which one is meant.
-    let told = if all.len() == 1 { Told::new(reader, bytes) } else { Told::default() };
-    all.into_iter().map(|figures| Read { figures, told: told.clone() }).collect()
+    let told = if all.len() == 1 {
+        IndependentCounts::new(reader, bytes)
+    } else {
+        IndependentCounts::default()
+    };
+    all.into_iter().map(|figures| FigureReading { figures, told: told.clone() }).collect()
 }
 
-fn read_figures(reader: Reader, bytes: &[u8]) -> Vec<ProgramFigures> {
+fn read_figures(reader: FigureReader, bytes: &[u8]) -> Vec<ProgramFigures> {
     match reader {
-        Reader::Program(parser) => {
+        FigureReader::Program(parser) => {
             let figures = Figures { parser: Some(parser), ..Figures::default() };
             let output = Output { stdout: Text::from_bytes(bytes), ..Output::default() };
             read(&figures, &output).into_iter().collect()
         }
-        Reader::Import(format) => {
-            let read = import(format, &[("file".to_owned(), bytes.to_vec())]);
-            let of_run = |read: latput_formats::Imported| {
+        FigureReader::Import(format) => {
+            let read = import_files(format, &[("file".to_owned(), bytes.to_vec())]);
+            let of_run = |read: latput_formats::ImportOutcome| {
                 let workload = |row: &Row| read.results.workloads[row.workload].clone();
                 let rows = read.results.rows.iter();
                 let all = rows.filter(|row| {
@@ -89,7 +93,7 @@ fn value_of(read: &ProgramFigures, name: &str) -> Option<f64> {
 }
 
 /// The rule that figures break.
-pub(crate) fn broken_rule(read: &Read) -> Option<String> {
+pub(crate) fn broken_rule(read: &FigureReading) -> Option<String> {
     broken_by_figures(&read.figures).or_else(|| read.told.broken_by(&read.figures))
 }
 
@@ -141,11 +145,11 @@ fn broken_by_figures(read: &ProgramFigures) -> Option<String> {
     if value("loss_ratio") == Some(1.0) && others.iter().any(|name| value(name).is_some()) {
         return Some("figures of what was lost".to_owned());
     }
-    disagreeing(read)
+    find_disagreement(read)
 }
 
 /// The figures that do not agree.
-fn disagreeing(read: &ProgramFigures) -> Option<String> {
+fn find_disagreement(read: &ProgramFigures) -> Option<String> {
     let value = |name: &str| value_of(read, name);
     let order =
         ["latency_ns_p50", "latency_ns_p90", "latency_ns_p99", "latency_ns_p999", "latency_ns_max"];

@@ -4,14 +4,14 @@ use latput_formats::ImportFormat;
 use latput_trial::figures::{Parser, ProgramFigures, decode};
 use serde_json::Value;
 
-use super::{Reader, value_of};
+use super::{FigureReader, value_of};
 
 /// Numbers from here on are no counts and no times: programs print them for what they do not know.
 const UNKNOWN: f64 = 1e15;
 
 /// Figures that an output tells.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct IndependentCounts {
     /// Sent and arrived bytes.
     bytes: Option<(f64, f64)>,
     /// Sent and arrived packets; versions of a program have several such pairs, of which one gives the loss.
@@ -19,15 +19,14 @@ pub(crate) struct Told {
     least_ns: Option<f64>,
 }
 
-impl Told {
-    pub(crate) fn new(reader: Reader, bytes: &[u8]) -> Self {
+impl IndependentCounts {
+    pub(crate) fn new(reader: FigureReader, bytes: &[u8]) -> Self {
         let Ok(text) = decode(bytes) else { return Self::default() };
         match reader {
-            Reader::Program(Parser::Ping) => of_ping(&text),
-            Reader::Program(Parser::Netperf) | Reader::Import(ImportFormat::Netperf) => {
-                of_netperf(&text)
-            }
-            Reader::Program(Parser::Iperf3) | Reader::Import(ImportFormat::Iperf3) => {
+            FigureReader::Program(Parser::Ping) => of_ping(&text),
+            FigureReader::Program(Parser::Netperf)
+            | FigureReader::Import(ImportFormat::Netperf) => of_netperf(&text),
+            FigureReader::Program(Parser::Iperf3) | FigureReader::Import(ImportFormat::Iperf3) => {
                 serde_json::from_str(&text).map(|value| of_iperf3(&value)).unwrap_or_default()
             }
             _ => Self::default(),
@@ -58,20 +57,20 @@ impl Told {
     }
 }
 
-fn of_ping(text: &str) -> Told {
+fn of_ping(text: &str) -> IndependentCounts {
     let line = text.lines().find(|line| line.contains("packets transmitted")).unwrap_or_default();
     let numbers: Vec<f64> =
         line.split(", ").map_while(|part| part.split(' ').next()?.parse().ok()).collect();
     let least = text.lines().find(|line| line.contains("min/avg/max"));
     let least = least.and_then(|line| line.split(" = ").nth(1)?.split('/').next()?.parse().ok());
-    Told {
+    IndependentCounts {
         packets: numbers.first().copied().zip(numbers.get(1).copied()).into_iter().collect(),
         least_ns: least.map(|ms: f64| ms * 1e6).filter(|ns| *ns < UNKNOWN),
-        ..Told::default()
+        ..IndependentCounts::default()
     }
 }
 
-fn of_netperf(text: &str) -> Told {
+fn of_netperf(text: &str) -> IndependentCounts {
     let least: Vec<&str> = text.lines().filter_map(|it| it.strip_prefix("MIN_LATENCY=")).collect();
     let least = if let [one] = least[..] { one.trim().parse::<f64>().ok() } else { None };
     let rows: Vec<Vec<f64>> = if text.contains("UDP STREAM TEST") {
@@ -87,10 +86,10 @@ fn of_netperf(text: &str) -> Told {
         _ => Vec::new(),
     };
     let least_ns = least.map(|us| us * 1e3).filter(|ns| *ns < UNKNOWN);
-    Told { packets, least_ns, ..Told::default() }
+    IndependentCounts { packets, least_ns, ..IndependentCounts::default() }
 }
 
-fn of_iperf3(document: &Value) -> Told {
+fn of_iperf3(document: &Value) -> IndependentCounts {
     let end = &document["end"];
     let number = |sum: &str, key: &str| {
         end[sum][key].as_f64().filter(|number| *number > 0.0 && *number < UNKNOWN)
@@ -104,5 +103,5 @@ fn of_iperf3(document: &Value) -> Told {
         Some((sent, sent - lost?))
     });
     let bytes = number("sum_sent", "bytes").zip(number("sum_received", "bytes"));
-    Told { bytes, packets: all.collect(), least_ns: None }
+    IndependentCounts { bytes, packets: all.collect(), least_ns: None }
 }

@@ -28,7 +28,7 @@ impl UnknownKnob {
     pub fn nearest(&self) -> Option<Knob> {
         // sysfs spells with underscores what netlink and we spell with hyphens.
         let name = self.name.to_lowercase().replace('_', "-");
-        spelling::nearest(&name, Knob::ALL.iter().map(|knob| knob.name()))?.parse().ok()
+        spelling::nearest_name(&name, Knob::ALL.iter().map(|knob| knob.name()))?.parse().ok()
     }
 }
 

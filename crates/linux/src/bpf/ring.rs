@@ -101,7 +101,7 @@ struct Mapping {
     length: usize,
 }
 
-// SAFETY: the memory is the process's and not a thread's, and is accessed through `Ring`, whose reading needs `&mut`.
+// SAFETY: the memory is the process's and not a thread's, and is accessed through `RingBuffer`, whose reading needs `&mut`.
 unsafe impl Send for Mapping {}
 
 impl Mapping {

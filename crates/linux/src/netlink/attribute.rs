@@ -148,7 +148,7 @@ pub(crate) fn put_nested(bytes: &mut Vec<u8>, kind: u16, fill: impl FnOnce(&mut 
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
 
@@ -194,11 +194,11 @@ mod tests {
 
     #[test]
     fn truncated_and_random_bytes_never_panic() {
-        let mut rng = Rng::from_seed(1);
+        let mut rng = SeededRng::from_seed(1);
         for length in 0..200_usize {
             for _ in 0..50 {
                 let bytes: Vec<u8> =
-                    (0..length).map(|_| u8::try_from(rng.below(256)).unwrap()).collect();
+                    (0..length).map(|_| u8::try_from(rng.next_below(256)).unwrap()).collect();
                 exhaust(&bytes);
             }
         }

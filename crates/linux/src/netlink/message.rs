@@ -246,7 +246,7 @@ impl<'a> Iterator for Messages<'a> {
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use proptest::prelude::*;
 
@@ -312,14 +312,14 @@ mod tests {
 
     #[test]
     fn truncated_and_random_datagrams_never_panic() {
-        let mut rng = Rng::from_seed(2);
+        let mut rng = SeededRng::from_seed(2);
         for length in 0..200_usize {
             for _ in 0..50 {
                 let mut bytes: Vec<u8> =
-                    (0..length).map(|_| u8::try_from(rng.below(256)).unwrap()).collect();
+                    (0..length).map(|_| u8::try_from(rng.next_below(256)).unwrap()).collect();
                 // Half of them with a plausible header, so that the inside is reached.
-                if length >= HEADER && rng.below(2) == 0 {
-                    let kind = if rng.below(2) == 0 { ERROR } else { DONE };
+                if length >= HEADER && rng.next_below(2) == 0 {
+                    let kind = if rng.next_below(2) == 0 { ERROR } else { DONE };
                     bytes[..4].copy_from_slice(&u32::try_from(length).unwrap().to_ne_bytes());
                     bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
                 }

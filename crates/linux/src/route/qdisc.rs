@@ -206,7 +206,7 @@ fn parse_qdisc(payload: &[u8]) -> Result<Attached, Malformed> {
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::super::super::netlink::attribute::put;
     use super::*;
@@ -249,11 +249,11 @@ mod tests {
     #[test]
     fn truncated_and_random_answers_never_panic() {
         let kinds = ["fq_codel", "fq", "tbf", "netem", "pfifo", "codel", "mq"];
-        let mut rng = Rng::from_seed(5);
+        let mut rng = SeededRng::from_seed(5);
         for kind in kinds {
             for length in 0..160_usize {
                 let options: Vec<u8> =
-                    (0..length).map(|_| u8::try_from(rng.below(24)).unwrap()).collect();
+                    (0..length).map(|_| u8::try_from(rng.next_below(24)).unwrap()).collect();
                 let mut payload = header(1, 0, ROOT);
                 put(&mut payload, uapi::TCA_KIND, &[kind.as_bytes(), b"\0"].concat());
                 put(&mut payload, uapi::TCA_OPTIONS, &options);

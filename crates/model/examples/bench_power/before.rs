@@ -4,10 +4,10 @@
 
 use latput_stats::paired::{self, Average};
 use latput_stats::{mean, order};
-use latput_units::Rng;
+use latput_units::SeededRng;
 
 use crate::SETTINGS;
-use crate::noise::{Figures, Noise};
+use crate::noise::{Figures, NoiseRecording};
 use crate::run::Truth;
 
 /// As many as 200 s had for the four workloads of the plan then.
@@ -16,15 +16,20 @@ const CONFIDENCE: f64 = 0.99;
 const SHARE_OF_BEST: f64 = 0.95;
 
 /// The figure that a goal is about (its place in [`Figures`]), and the workloads whose rate it limits.
-pub(crate) struct Aim {
+pub(crate) struct OldRuleGoal {
     pub(crate) figure: usize,
     pub(crate) limits_bulk_only: bool,
 }
 
 /// The setting that was recommended instead of the first.
-pub(crate) fn run(noise: &[Noise], truth: &Truth, aim: &Aim, rng: &mut Rng) -> Option<usize> {
+pub(crate) fn run(
+    noise: &[NoiseRecording],
+    truth: &Truth,
+    aim: &OldRuleGoal,
+    rng: &mut SeededRng,
+) -> Option<usize> {
     let drawn: Vec<Vec<Vec<Figures>>> =
-        noise.iter().map(|noise| noise.resample(SETTINGS.len(), BLOCKS, rng)).collect();
+        noise.iter().map(|noise| noise.resample_rounds(SETTINGS.len(), BLOCKS, rng)).collect();
     let of = |workload: usize, figure: usize, setting: usize| -> Vec<f64> {
         let factor = truth[setting][figure];
         drawn[workload].iter().map(|block| block[setting][figure] * factor).collect()
@@ -73,7 +78,7 @@ pub(crate) fn run(noise: &[Noise], truth: &Truth, aim: &Aim, rng: &mut Rng) -> O
     keeping.sort_by(|a, b| score(a).total_cmp(&score(b)));
     let broken = short(0);
     if broken.is_empty() {
-        let proven = proven(&objective, average, direction);
+        let proven = find_proven(&objective, average, direction);
         return keeping.into_iter().find(|setting| proven[setting - 1]);
     }
     let compared = broken
@@ -81,7 +86,7 @@ pub(crate) fn run(noise: &[Noise], truth: &Truth, aim: &Aim, rng: &mut Rng) -> O
         .flat_map(|&workload| (1..SETTINGS.len()).map(move |setting| (workload, setting)));
     let all: Vec<Vec<f64>> =
         compared.map(|(workload, setting)| logs(workload, 0, setting)).collect();
-    let proven = proven(&all, Average::Plain, 1.0);
+    let proven = find_proven(&all, Average::Plain, 1.0);
     let others = SETTINGS.len() - 1;
     keeping
         .into_iter()
@@ -89,7 +94,7 @@ pub(crate) fn run(noise: &[Noise], truth: &Truth, aim: &Aim, rng: &mut Rng) -> O
 }
 
 /// Of each comparison whether it is proven to be better.
-fn proven(all: &[Vec<f64>], average: Average, direction: f64) -> Vec<bool> {
+fn find_proven(all: &[Vec<f64>], average: Average, direction: f64) -> Vec<bool> {
     let p_values: Vec<_> = all.iter().map(|logs| paired::p_value(logs, average)).collect();
     let holm = paired::holm(&p_values, CONFIDENCE);
     let center = |logs: &Vec<f64>| {

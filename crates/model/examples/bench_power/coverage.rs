@@ -4,10 +4,10 @@
 
 use latput_stats::mean;
 use latput_stats::paired::{Average, Center, ratio_of_logs};
-use latput_units::Rng;
+use latput_units::SeededRng;
 
-use crate::noise::{Noise, STRETCH};
-use crate::{SETTINGS, count, words};
+use crate::noise::{NoiseRecording, STRETCH};
+use crate::{SETTINGS, count_draws, format_share};
 
 /// Logarithms of one figure by workload, round and setting.
 type Logs = [Vec<Vec<f64>>];
@@ -22,23 +22,23 @@ const ESTIMATORS: [(&str, Interval); 8] = [
     ("ranks by workload", ranks_by_workload),
     ("means of 8", means_of_stretches),
     ("two-way", two_way),
-    ("weighted", weighted),
+    ("weighted", weighted_rounds),
 ];
 
 /// The differences of the two settings in one workload.
-fn differences(rounds: &[Vec<f64>]) -> Vec<f64> {
+fn setting_differences(rounds: &[Vec<f64>]) -> Vec<f64> {
     rounds.iter().map(|round| round[1] - round[0]).collect()
 }
 
 /// Their means over workloads, round by round, as an objective has them.
-fn averaged(logs: &Logs) -> Vec<f64> {
-    let each: Vec<Vec<f64>> = logs.iter().map(|rounds| differences(rounds)).collect();
+fn average_workloads(logs: &Logs) -> Vec<f64> {
+    let each: Vec<Vec<f64>> = logs.iter().map(|rounds| setting_differences(rounds)).collect();
     let of_round = |idx: usize| each.iter().map(|one| one[idx]).sum::<f64>() / each.len() as f64;
     (0..each[0].len()).map(of_round).collect()
 }
 
 fn of_library(logs: &Logs, average: Average, confidence: f64) -> (f64, f64) {
-    of_logs(&averaged(logs), average, confidence)
+    of_logs(&average_workloads(logs), average, confidence)
 }
 
 fn of_logs(logs: &[f64], average: Average, confidence: f64) -> (f64, f64) {
@@ -49,7 +49,7 @@ fn of_logs(logs: &[f64], average: Average, confidence: f64) -> (f64, f64) {
 /// Trimmed in each workload, then averaged.
 fn by_workload(logs: &Logs, confidence: f64) -> (f64, f64) {
     let part = |rounds: &Vec<Vec<f64>>| {
-        let logs = differences(rounds).into_iter().map(|log| log / logs.len() as f64);
+        let logs = setting_differences(rounds).into_iter().map(|log| log / logs.len() as f64);
         (0..).zip(logs).collect()
     };
     let parts: Vec<_> = logs.iter().map(part).collect();
@@ -70,10 +70,10 @@ fn sum_of(parts: &[(f64, f64, f64)], confidence: f64) -> (f64, f64) {
 /// Hodges and Lehmann (Annals of Mathematical Statistics 34, 1963): the middle of the Walsh averages, with
 /// Wilcoxon's signed ranks behind the interval.
 fn signed_ranks(logs: &Logs, confidence: f64) -> (f64, f64) {
-    walsh(&averaged(logs), confidence)
+    walsh_interval(&average_workloads(logs), confidence)
 }
 
-fn walsh(values: &[f64], confidence: f64) -> (f64, f64) {
+fn walsh_interval(values: &[f64], confidence: f64) -> (f64, f64) {
     let n = values.len() as f64;
     let pairs = values.iter().enumerate();
     let mut averages: Vec<f64> = pairs
@@ -89,7 +89,7 @@ fn walsh(values: &[f64], confidence: f64) -> (f64, f64) {
 /// The same in each workload, then averaged: half widths as standard errors.
 fn ranks_by_workload(logs: &Logs, confidence: f64) -> (f64, f64) {
     let n = logs.len() as f64;
-    let ends = logs.iter().map(|rounds| walsh(&differences(rounds), confidence));
+    let ends = logs.iter().map(|rounds| walsh_interval(&setting_differences(rounds), confidence));
     let (center, squares) = ends.fold((0.0, 0.0), |sum, (low, high)| {
         (sum.0 + f64::midpoint(low, high) / n, sum.1 + ((high - low) / 2.0 / n).powi(2))
     });
@@ -98,7 +98,7 @@ fn ranks_by_workload(logs: &Logs, confidence: f64) -> (f64, f64) {
 
 /// Student's t of means over stretches, which may depend on each other less.
 fn means_of_stretches(logs: &Logs, confidence: f64) -> (f64, f64) {
-    let all = averaged(logs);
+    let all = average_workloads(logs);
     let means = all.chunks_exact(STRETCH.min(all.len() / 2));
     let means: Vec<f64> = means.map(|one| one.iter().sum::<f64>() / one.len() as f64).collect();
     of_logs(&means, Average::Plain, confidence)
@@ -109,7 +109,7 @@ fn two_way(logs: &Logs, confidence: f64) -> (f64, f64) {
     let n = logs.len() as f64;
     let parts = logs.iter().flat_map(|rounds| {
         [0, 1].map(|setting| {
-            let residual = |round: &Vec<f64>| round[setting] - median(round[2..].to_vec());
+            let residual = |round: &Vec<f64>| round[setting] - compute_median(round[2..].to_vec());
             let residuals: Vec<f64> = rounds.iter().map(residual).collect();
             let center = Center::from_logs(&residuals, Average::Trimmed).expect("many rounds");
             let sign = if setting == 1 { 1.0 } else { -1.0 };
@@ -121,27 +121,27 @@ fn two_way(logs: &Logs, confidence: f64) -> (f64, f64) {
 
 /// Rounds count by the inverse square of how far their settings scatter, of which half is the
 /// recording's; errors from the weighted squares.
-fn weighted(logs: &Logs, confidence: f64) -> (f64, f64) {
+fn weighted_rounds(logs: &Logs, confidence: f64) -> (f64, f64) {
     let n = logs.len() as f64;
     let parts = logs.iter().map(|rounds| {
         let scatter: Vec<f64> = rounds
             .chunks(STRETCH)
             .flat_map(|stretch| {
                 let from_middle = stretch.iter().flat_map(|round| {
-                    let middle = median(round.clone());
+                    let middle = compute_median(round.clone());
                     round.iter().map(move |log| (log - middle).abs())
                 });
-                vec![median(from_middle.collect()); stretch.len()]
+                vec![compute_median(from_middle.collect()); stretch.len()]
             })
             .collect();
-        let usual = median(scatter.clone());
+        let usual = compute_median(scatter.clone());
         let weights: Vec<f64> =
             scatter.iter().map(|one| 1.0 / (one * one + usual * usual)).collect();
         let all: f64 = weights.iter().sum();
-        let logs = differences(rounds);
+        let logs = setting_differences(rounds);
         // Winsorized at three usual deviations of its stretch.
         let most = |idx: usize| 3.0 * 1.4826 * 2.0_f64.sqrt() * scatter[idx];
-        let middle = median(logs.clone());
+        let middle = compute_median(logs.clone());
         let logs: Vec<f64> = logs
             .iter()
             .enumerate()
@@ -157,7 +157,7 @@ fn weighted(logs: &Logs, confidence: f64) -> (f64, f64) {
     sum_of(&parts.collect::<Vec<_>>(), confidence)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+fn compute_median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len().is_multiple_of(2) {
@@ -172,7 +172,7 @@ const FIGURES: [&str; 3] = ["rate", "p99", "demand"];
 /// Ratio between the figures of two settings, to be proven.
 const EFFECT: f64 = 0.9;
 
-pub(crate) fn print(recordings: &[(&str, &Vec<Noise>)], draws: u64) {
+pub(crate) fn print_table(recordings: &[(&str, &Vec<NoiseRecording>)], draws: u64) {
     println!(
         "{:7} {:10} {:3} {:18} {:>18} {:>18} {:>20} {:>18}",
         "figure", "recording", "n", "estimator", "95% holds", "99% holds", "10% proven", "false"
@@ -181,16 +181,17 @@ pub(crate) fn print(recordings: &[(&str, &Vec<Noise>)], draws: u64) {
         for (recording, noise) in recordings {
             for rounds in [20, 40, 80] {
                 for (estimator, interval) in &ESTIMATORS {
-                    let draw = |rng: &mut Rng| -> Vec<Vec<Vec<f64>>> {
+                    let draw = |rng: &mut SeededRng| -> Vec<Vec<Vec<f64>>> {
                         let each = noise.iter().map(|noise| {
-                            let drawn = noise.resample(SETTINGS.len(), rounds, rng).into_iter();
+                            let drawn =
+                                noise.resample_rounds(SETTINGS.len(), rounds, rng).into_iter();
                             drawn
                                 .map(|round| round.iter().map(|run| run[figure].ln()).collect())
                                 .collect()
                         });
                         each.collect()
                     };
-                    let holds = count(draws, |rng| {
+                    let holds = count_draws(draws, |rng| {
                         let logs = draw(rng);
                         [0.95, 0.99].map(|confidence| {
                             let (low, high) = interval(&logs, confidence);
@@ -198,16 +199,16 @@ pub(crate) fn print(recordings: &[(&str, &Vec<Noise>)], draws: u64) {
                         })
                     });
                     // Of four settings, at 1 in 100 one-sided: also without an effect.
-                    let proves = count(draws, |rng| {
+                    let proves = count_draws(draws, |rng| {
                         let (_, high) = interval(&draw(rng), 0.995);
                         [high < -EFFECT.ln(), high < 0.0]
                     });
                     println!(
                         "{name:7} {recording:10} {rounds:3} {estimator:18} {:>18} {:>18} {:>20} {:>18}",
-                        words(holds[0], draws),
-                        words(holds[1], draws),
-                        words(proves[0], draws),
-                        words(proves[1], draws)
+                        format_share(holds[0], draws),
+                        format_share(holds[1], draws),
+                        format_share(proves[0], draws),
+                        format_share(proves[1], draws)
                     );
                 }
             }

@@ -16,11 +16,11 @@ mod synthetic;
 
 use std::process::ExitCode;
 
-use before::Aim;
+use before::OldRuleGoal;
 use latput_model::Goal;
 use latput_stats::share::wilson;
-use latput_units::Rng;
-use noise::Noise;
+use latput_units::SeededRng;
+use noise::NoiseRecording;
 use run::Truth;
 
 const SETTINGS: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -33,11 +33,11 @@ const MOST_FALSE: f64 = 0.01;
 const DRAWS_OF_NULL: u64 = 5;
 
 /// One row of the table.
-struct Case {
+struct PowerCase {
     name: &'static str,
     goal: &'static str,
     /// Of the rule before.
-    aim: Aim,
+    aim: OldRuleGoal,
     truth: Truth,
     /// The wanted share of runs that prove it; of a case without a better setting, nothing.
     at_least: Option<f64>,
@@ -47,53 +47,59 @@ const P99: &str = "minimize latency_ns_p99 where throughput_bps >= 0.95 today";
 const RATE: &str = "maximize rate where rate >= 0.95 today";
 const DEMAND: &str = "minimize sut_service_demand_us where rate >= 0.95 today";
 
-const fn case(
+const fn make_case(
     name: &'static str,
     goal: &'static str,
     figure: usize,
     factors: [f64; 5],
     at_least: Option<f64>,
-) -> Case {
+) -> PowerCase {
     let mut truth = [[1.0; 3]; 5];
     let mut setting = 0;
     while setting < 5 {
         truth[setting][figure] = factors[setting];
         setting += 1;
     }
-    Case { name, goal, aim: Aim { figure, limits_bulk_only: figure == 1 }, truth, at_least }
+    PowerCase {
+        name,
+        goal,
+        aim: OldRuleGoal { figure, limits_bulk_only: figure == 1 },
+        truth,
+        at_least,
+    }
 }
 
-const fn one(factor: f64) -> [f64; 5] {
+const fn factors_with_change(factor: f64) -> [f64; 5] {
     let mut factors = [1.0; 5];
     factors[CHANGED] = factor;
     factors
 }
 
-const CASES: [Case; 9] = [
-    case("p99 -10%", P99, 1, one(0.9), None),
-    case("p99 -20%", P99, 1, one(0.8), Some(0.7)),
-    case("p99 -30%", P99, 1, one(0.7), Some(0.95)),
-    case("rate +11%", RATE, 0, one(1.0 / 0.9), Some(0.9)),
-    case("demand -10%", DEMAND, 2, one(0.9), Some(0.8)),
-    case("none, p99", P99, 1, one(1.0), None),
-    case("none, rate", RATE, 0, one(1.0), None),
-    case("none, demand", DEMAND, 2, one(1.0), None),
-    case("p99: two +50%", P99, 1, [1.0, 1.0, 1.0, 1.5, 1.5], None),
+const CASES: [PowerCase; 9] = [
+    make_case("p99 -10%", P99, 1, factors_with_change(0.9), None),
+    make_case("p99 -20%", P99, 1, factors_with_change(0.8), Some(0.7)),
+    make_case("p99 -30%", P99, 1, factors_with_change(0.7), Some(0.95)),
+    make_case("rate +11%", RATE, 0, factors_with_change(1.0 / 0.9), Some(0.9)),
+    make_case("demand -10%", DEMAND, 2, factors_with_change(0.9), Some(0.8)),
+    make_case("none, p99", P99, 1, factors_with_change(1.0), None),
+    make_case("none, rate", RATE, 0, factors_with_change(1.0), None),
+    make_case("none, demand", DEMAND, 2, factors_with_change(1.0), None),
+    make_case("p99: two +50%", P99, 1, [1.0, 1.0, 1.0, 1.5, 1.5], None),
 ];
 
-impl Case {
+impl PowerCase {
     /// Whether no setting is better than the first.
     fn is_null(&self) -> bool {
         is_same(&self.truth[CHANGED], &[1.0; 3])
     }
 
     /// Whether a change to `setting` is what should be proven, or where nothing should be, any change.
-    fn counts(&self, setting: usize) -> bool {
+    fn is_expected_change(&self, setting: usize) -> bool {
         self.is_null() || setting == CHANGED
     }
 
     /// The settings that are as good as the best, but for the first, which is never dropped.
-    fn best(&self) -> impl Iterator<Item = usize> {
+    fn best_settings(&self) -> impl Iterator<Item = usize> {
         (1..SETTINGS.len()).filter(|&one| is_same(&self.truth[one], &self.truth[CHANGED]))
     }
 }
@@ -114,7 +120,7 @@ fn main() -> ExitCode {
     let [blocks, trials, slices] =
         ["blocks", "trials", "slices"].map(|name| noise::read(csv(name)));
     if is_of_intervals {
-        coverage::print(&[("disturbed", &trials), ("quiet", &slices)], draws);
+        coverage::print_table(&[("disturbed", &trials), ("quiet", &slices)], draws);
         return ExitCode::SUCCESS;
     }
     println!(
@@ -128,16 +134,16 @@ fn main() -> ExitCode {
     let mut is_met = true;
     for case in &CASES {
         let draws = if case.is_null() { draws * DRAWS_OF_NULL } else { draws };
-        let before = count(draws, |rng| {
+        let before = count_draws(draws, |rng| {
             let change = before::run(&blocks, &case.truth, &case.aim, rng);
-            [change.is_some_and(|setting| case.counts(setting)), false]
+            [change.is_some_and(|setting| case.is_expected_change(setting)), false]
         });
         let goal = Goal::parse(case.goal).expect("a goal");
-        let [disturbed, quiet] = [&trials, &slices].map(|noise: &Vec<Noise>| {
-            count(draws, |rng| {
+        let [disturbed, quiet] = [&trials, &slices].map(|noise: &Vec<NoiseRecording>| {
+            count_draws(draws, |rng| {
                 let outcome = run::run(noise, &case.truth, &goal, rng);
-                let is_dropped = case.best().any(|best| outcome.dropped.contains(&best));
-                [outcome.change.is_some_and(|setting| case.counts(setting)), is_dropped]
+                let is_dropped = case.best_settings().any(|best| outcome.dropped.contains(&best));
+                [outcome.change.is_some_and(|setting| case.is_expected_change(setting)), is_dropped]
             })
         });
         let wanted = match case.at_least {
@@ -148,11 +154,11 @@ fn main() -> ExitCode {
         println!(
             "{:15} {wanted:8} {:>20} {:>20} {:>20}   {}, {}",
             case.name,
-            words(before[0], draws),
-            words(disturbed[0], draws),
-            words(quiet[0], draws),
-            words(disturbed[1], draws),
-            words(quiet[1], draws)
+            format_share(before[0], draws),
+            format_share(disturbed[0], draws),
+            format_share(quiet[0], draws),
+            format_share(disturbed[1], draws),
+            format_share(quiet[1], draws)
         );
         // The goal of proofs holds for real slices; the other recording has CPU time in ticks.
         is_met &= case.at_least.is_none_or(|least| quiet[0] as f64 >= least * draws as f64);
@@ -166,11 +172,11 @@ fn main() -> ExitCode {
 }
 
 /// How many of `draws` have each of two properties.
-fn count(draws: u64, draw: impl Fn(&mut Rng) -> [bool; 2] + Sync) -> [u64; 2] {
+fn count_draws(draws: u64, draw: impl Fn(&mut SeededRng) -> [bool; 2] + Sync) -> [u64; 2] {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let part = |first: u64| {
         (first..draws).step_by(threads).fold([0, 0], |sum: [u64; 2], index| {
-            let found = draw(&mut Rng::split(SEED, index));
+            let found = draw(&mut SeededRng::from_seed_and_index(SEED, index));
             [sum[0] + u64::from(found[0]), sum[1] + u64::from(found[1])]
         })
     };
@@ -185,7 +191,7 @@ fn count(draws: u64, draw: impl Fn(&mut Rng) -> [bool; 2] + Sync) -> [u64; 2] {
     })
 }
 
-fn words(count: u64, draws: u64) -> String {
+fn format_share(count: u64, draws: u64) -> String {
     let (low, high) = wilson(count, draws);
     let share = count as f64 / draws as f64;
     format!("{:.1}% [{:.1}, {:.1}]", share * 100.0, low * 100.0, high * 100.0)

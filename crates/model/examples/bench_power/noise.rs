@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use latput_trial::{Traffic, Workload};
-use latput_units::Rng;
+use latput_units::SeededRng;
 
-use crate::synthetic::{rr, stream};
+use crate::synthetic::{rr_workload, stream_workload};
 
 /// How many consecutive rounds are drawn together, so that slow drift and slow runs stay in: with five
 /// settings of 250 ms, a stint of 10 s.
@@ -15,15 +15,15 @@ pub(crate) const STRETCH: usize = 8;
 pub(crate) type Figures = [f64; 3];
 
 /// One workload's recording: whole rounds, each with its figures in the order of time.
-pub(crate) struct Noise {
+pub(crate) struct NoiseRecording {
     pub(crate) workload: Workload,
     rounds: Vec<Vec<Figures>>,
 }
 
 /// Reads `design,time_s,workload,block,position,metric,value`: every workload that has round trips.
-pub(crate) fn read(csv: &str) -> Vec<Noise> {
+pub(crate) fn read(csv: &str) -> Vec<NoiseRecording> {
     let burst = Workload::plain("tcp_rr burst=16", Traffic::tcp_rr(16));
-    let known = [rr("tcp_rr"), burst, stream("tcp_stream")];
+    let known = [rr_workload("tcp_rr"), burst, stream_workload("tcp_stream")];
     let noise = known.into_iter().map(|workload| {
         let names = if workload.traffic.is_transactional() {
             ["transactions_per_s", "latency_ns_p99", "sut_service_demand_us"]
@@ -45,17 +45,20 @@ pub(crate) fn read(csv: &str) -> Vec<Noise> {
         let rounds = rounds.into_values().map(|round| round.into_values().collect::<Vec<_>>());
         let rounds: Vec<Vec<Figures>> = rounds.collect();
         let most = rounds.iter().map(Vec::len).max().unwrap_or(0);
-        Noise { workload, rounds: rounds.into_iter().filter(|round| round.len() == most).collect() }
+        NoiseRecording {
+            workload,
+            rounds: rounds.into_iter().filter(|round| round.len() == most).collect(),
+        }
     });
     noise.filter(|noise| !noise.rounds.is_empty()).collect()
 }
 
-impl Noise {
+impl NoiseRecording {
     /// Rounds of `settings` runs that were adjacent in time, from one stretch at a random place, each in a
     /// random order: the run at index `s` becomes setting `s`. With fewer settings a stretch has more
     /// rounds.
-    fn stretch(&self, settings: usize, rng: &mut Rng) -> Vec<Vec<Figures>> {
-        let start = rng.below(self.rounds.len());
+    fn draw_stretch(&self, settings: usize, rng: &mut SeededRng) -> Vec<Vec<Figures>> {
+        let start = rng.next_below(self.rounds.len());
         let rounds = (start..start + STRETCH).map(|idx| &self.rounds[idx % self.rounds.len()]);
         let runs: Vec<Figures> = rounds.flatten().copied().collect();
         let mut rounds: Vec<Vec<Figures>> =
@@ -67,15 +70,15 @@ impl Noise {
     }
 
     /// `count` rounds in stretches from random places (a moving-block bootstrap).
-    pub(crate) fn resample(
+    pub(crate) fn resample_rounds(
         &self,
         settings: usize,
         count: usize,
-        rng: &mut Rng,
+        rng: &mut SeededRng,
     ) -> Vec<Vec<Figures>> {
         let mut drawn = Vec::with_capacity(count + STRETCH);
         while drawn.len() < count {
-            drawn.extend(self.stretch(settings, rng));
+            drawn.extend(self.draw_stretch(settings, rng));
         }
         drawn.truncate(count);
         drawn

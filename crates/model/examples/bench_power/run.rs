@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use latput_model::{Goal, eliminated, recommendation, too_wide};
+use latput_model::{Goal, find_eliminated, recommend_setting, too_wide};
 use latput_trial::{Results, Row};
-use latput_units::Rng;
+use latput_units::SeededRng;
 
 use crate::SETTINGS;
-use crate::noise::Noise;
-use crate::synthetic::{self, Figures, observation};
+use crate::noise::NoiseRecording;
+use crate::synthetic::{self, SyntheticFigures, build_observation};
 
 /// Of the built-in plan, in seconds: the time for stints, without some 5 s in which carry-over is measured.
 const BUDGET_S: f64 = 195.0;
@@ -25,17 +25,23 @@ const MOST_ROUNDS: u32 = 134;
 pub(crate) type Truth = [[f64; 3]; SETTINGS.len()];
 
 /// How a run ended.
-pub(crate) struct Outcome {
+pub(crate) struct TuneOutcome {
     /// The setting that is proven better than the first.
     pub(crate) change: Option<usize>,
     pub(crate) dropped: BTreeSet<usize>,
 }
 
-pub(crate) fn run(noise: &[Noise], truth: &Truth, goal: &Goal, rng: &mut Rng) -> Outcome {
+pub(crate) fn run(
+    noise: &[NoiseRecording],
+    truth: &Truth,
+    goal: &Goal,
+    rng: &mut SeededRng,
+) -> TuneOutcome {
     let workloads: Vec<_> = noise.iter().map(|noise| noise.workload.clone()).collect();
     // Reading tails is what most of the time would go to.
     let has_tail = goal.text.contains("_p99");
-    let mut results = synthetic::results(&SETTINGS, &workloads, 0, |_, _| Figures::default());
+    let mut results =
+        synthetic::build_results(&SETTINGS, &workloads, 0, |_, _| SyntheticFigures::default());
     let mut dropped = BTreeSet::new();
     let mut rounds = vec![0_u32; noise.len()];
     let mut elapsed_s = 0.0;
@@ -54,12 +60,12 @@ pub(crate) fn run(noise: &[Noise], truth: &Truth, goal: &Goal, rng: &mut Rng) ->
             let count = STINT_SLICES / alive.len();
             elapsed_s += (count * alive.len()) as f64 * SLICE_S + OVERHEAD_S;
             if elapsed_s > BUDGET_S {
-                return judge(&results, goal, dropped);
+                return judge_results(&results, goal, dropped);
             }
-            for round in noise[workload].resample(alive.len(), count, rng) {
+            for round in noise[workload].resample_rounds(alive.len(), count, rng) {
                 for (&setting, figures) in alive.iter().zip(&round) {
                     let [rate, tail, demand] = truth[setting];
-                    let figures = Figures {
+                    let figures = SyntheticFigures {
                         rate: figures[0] * rate,
                         p99_us: has_tail.then_some(figures[1] * tail / 1e3),
                         service_demand_us: figures[2] * demand,
@@ -69,7 +75,7 @@ pub(crate) fn run(noise: &[Noise], truth: &Truth, goal: &Goal, rng: &mut Rng) ->
                         setting,
                         workload,
                         started_unix_ms: 0,
-                        observation: observation(&workloads[workload], figures),
+                        observation: build_observation(&workloads[workload], figures),
                     });
                 }
                 rounds[workload] += 1;
@@ -77,15 +83,15 @@ pub(crate) fn run(noise: &[Noise], truth: &Truth, goal: &Goal, rng: &mut Rng) ->
         }
         let seen = |rounds: &[u32]| rounds.iter().copied().max().unwrap_or(0).min(MOST_ROUNDS);
         let share = f64::from(seen(&rounds) - seen(&before)) / f64::from(MOST_ROUNDS);
-        let losers = eliminated(&results, goal, share).expect("every workload has runs");
+        let losers = find_eliminated(&results, goal, share).expect("every workload has runs");
         dropped.extend(losers.into_iter().map(|loser| loser.setting));
         if wanted.is_empty() || dropped.len() + 1 == SETTINGS.len() {
-            return judge(&results, goal, dropped);
+            return judge_results(&results, goal, dropped);
         }
     }
 }
 
-fn judge(results: &Results, goal: &Goal, dropped: BTreeSet<usize>) -> Outcome {
-    let advice = recommendation(results, goal).expect("every workload has runs");
-    Outcome { change: advice.is_proven().then_some(advice.setting), dropped }
+fn judge_results(results: &Results, goal: &Goal, dropped: BTreeSet<usize>) -> TuneOutcome {
+    let advice = recommend_setting(results, goal).expect("every workload has runs");
+    TuneOutcome { change: advice.is_proven().then_some(advice.setting), dropped }
 }

@@ -1,39 +1,39 @@
 //! The simulated hosts, the traffic and the goals that searches are compared on.
 
 use latput_model::Goal;
-use latput_model::goal::Optimize;
+use latput_model::goal::OptimizeDirection;
 use latput_trial::{Metric, Plan, Workload};
 
-use crate::table::Table;
+use crate::table::FigureTable;
 
 /// Systems, each with the interrupt and RPS masks of its first and its other CPUs, and whether its
 /// stack has segmentation offloads today.
-const SYSTEMS: [System; 5] = [
-    System {
+const SYSTEMS: [SimulatedSystem; 5] = [
+    SimulatedSystem {
         name: "server-10g",
         text: include_str!("../../../../data/systems/server-10g.toml"),
         rps: ["2", "1-3"],
         gro: true,
     },
-    System {
+    SimulatedSystem {
         name: "hs22-ixgbe",
         text: include_str!("../../../../data/systems/hs22-ixgbe.toml"),
         rps: ["1", "1-15"],
         gro: true,
     },
-    System {
+    SimulatedSystem {
         name: "bl25p-tg3",
         text: include_str!("../../../../data/systems/bl25p-tg3.toml"),
         rps: ["2", "0-3"],
         gro: false,
     },
-    System {
+    SimulatedSystem {
         name: "rx1620-e1000",
         text: include_str!("../../../../data/systems/rx1620-e1000.toml"),
         rps: ["0", "0-1"],
         gro: false,
     },
-    System {
+    SimulatedSystem {
         name: "rx1600-tg3-2.6.12",
         text: include_str!("../../../../data/systems/rx1600-tg3-2.6.12.toml"),
         rps: ["0", "0-1"],
@@ -43,7 +43,7 @@ const SYSTEMS: [System; 5] = [
 
 /// One simulated host pair.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct System {
+pub(crate) struct SimulatedSystem {
     pub(crate) name: &'static str,
     /// Its profile.
     pub(crate) text: &'static str,
@@ -64,20 +64,20 @@ const WORKLOADS: [(&str, &str); 6] = [
 ];
 
 /// Systems and traffic that the search was not shaped on.
-const SYSTEMS_HELD_OUT: [System; 3] = [
-    System {
+const SYSTEMS_HELD_OUT: [SimulatedSystem; 3] = [
+    SimulatedSystem {
         name: "rx1620-s2io",
         text: include_str!("../../../../data/systems/rx1620-s2io.toml"),
         rps: ["0", "0-1"],
         gro: false,
     },
-    System {
+    SimulatedSystem {
         name: "rx1600-e1000",
         text: include_str!("../../../../data/systems/rx1600-e1000.toml"),
         rps: ["0", "0-1"],
         gro: false,
     },
-    System {
+    SimulatedSystem {
         name: "rx1620-e1000-7",
         text: include_str!("../../../../data/systems/rx1620-e1000-7.toml"),
         rps: ["0", "0-1"],
@@ -93,7 +93,7 @@ const WORKLOADS_HELD_OUT: [(&str, &str); 4] = [
 
 /// Which cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Set {
+pub(crate) enum CaseSet {
     /// Those that the search was shaped on.
     Known,
     /// Others.
@@ -102,8 +102,8 @@ pub(crate) enum Set {
     Recorded,
 }
 
-impl Set {
-    pub(crate) const fn systems(self) -> &'static [System] {
+impl CaseSet {
+    pub(crate) const fn systems(self) -> &'static [SimulatedSystem] {
         match self {
             Self::Known => &SYSTEMS,
             Self::HeldOut => &SYSTEMS_HELD_OUT,
@@ -121,20 +121,20 @@ impl Set {
     }
 
     /// The plan of a table with a goal, if the set has it.
-    pub(crate) fn plan(self, table: &Table, goal: &str) -> Option<Plan> {
+    pub(crate) fn find_plan(self, table: &FigureTable, goal: &str) -> Option<Plan> {
         if self == Self::Recorded {
-            let mut plan = recorded(&table.workload)?;
-            seek(&mut plan, goal);
+            let mut plan = load_recorded_plan(&table.workload)?;
+            set_search_goal(&mut plan, goal);
             return Some(plan);
         }
         let system = self.systems().iter().find(|one| one.name == table.system)?;
         let workload = self.workloads().iter().find(|one| one.0 == table.workload)?;
-        Some(plan(system, workload.1, Some(goal)))
+        Some(make_plan(system, workload.1, Some(goal)))
     }
 }
 
 /// The plan that was measured on the lab, with one of its workloads.
-pub(crate) fn recorded(workload: &str) -> Option<Plan> {
+pub(crate) fn load_recorded_plan(workload: &str) -> Option<Plan> {
     let text = include_str!("../../../../data/search/lab.toml");
     let mut plan = Plan::parse("lab.toml", text).expect("the lab's plan reads");
     plan.workloads.retain(|one| one.name == workload);
@@ -142,8 +142,8 @@ pub(crate) fn recorded(workload: &str) -> Option<Plan> {
 }
 
 /// Makes it a search for a goal.
-fn seek(plan: &mut Plan, goal: &str) {
-    let tail = figures(&plan.workloads[0])[1].name();
+fn set_search_goal(plan: &mut Plan, goal: &str) {
+    let tail = workload_metrics(&plan.workloads[0])[1].name();
     plan.goal = Some(goal.replace("TAIL", tail));
     plan.method.design = Some(latput_trial::plan::Design::Search);
 }
@@ -159,7 +159,7 @@ pub(crate) const GOALS: [(&str, &str); 3] = [
 pub(crate) const FIGURES: usize = 3;
 
 /// The rate, the tail and the CPU cost of a workload.
-pub(crate) fn figures(workload: &Workload) -> [Metric; FIGURES] {
+pub(crate) fn workload_metrics(workload: &Workload) -> [Metric; FIGURES] {
     if workload.traffic.is_transactional() {
         return [Metric::TransactionsPerS, Metric::LatencyNsP99, Metric::SutServiceDemandUs];
     }
@@ -168,7 +168,7 @@ pub(crate) fn figures(workload: &Workload) -> [Metric; FIGURES] {
 }
 
 /// The plan of one case; the first level of each factor is today's.
-pub(crate) fn plan(system: &System, workload: &str, goal: Option<&str>) -> Plan {
+pub(crate) fn make_plan(system: &SimulatedSystem, workload: &str, goal: Option<&str>) -> Plan {
     let (gro, [one, all]) = (system.gro, system.rps);
     let text = format!(
         r#"
@@ -195,34 +195,34 @@ pub(crate) fn plan(system: &System, workload: &str, goal: Option<&str>) -> Plan 
     );
     let mut plan = Plan::parse("case", &text).expect("the cases are plans");
     if let Some(goal) = goal {
-        seek(&mut plan, goal);
+        set_search_goal(&mut plan, goal);
     }
     plan
 }
 
 /// A goal in terms of [`FIGURES`]: which of them the cost is made of, and which is bounded.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct GoalTerms {
     /// Figures whose logarithms add up to the cost.
     pub(crate) cost: Vec<usize>,
     /// The bound on the rate, as a share of its best or of today's.
-    pub(crate) limit: Option<Share>,
+    pub(crate) limit: Option<RateLimit>,
 }
 
 /// A bound from below on the rate.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Share {
+pub(crate) struct RateLimit {
     pub(crate) of_best: bool,
     pub(crate) share: f64,
 }
 
-impl Wanted {
+impl GoalTerms {
     /// Of a case's plan.
     pub(crate) fn from_plan(plan: &Plan) -> Self {
         let workload = &plan.workloads[0];
         let goal = Goal::parse(plan.goal.as_ref().expect("a case has a goal")).expect("it reads");
-        assert_eq!(goal.direction, Optimize::Minimize, "costs are minimised here");
-        let figures = figures(workload);
+        assert_eq!(goal.direction, OptimizeDirection::Minimize, "costs are minimised here");
+        let figures = workload_metrics(workload);
         let index = |metric| figures.iter().position(|one| *one == metric).expect("a figure");
         let cost =
             goal.objective.iter().map(|figure| index(figure.measure.metric_for(&workload.traffic)));
@@ -232,8 +232,8 @@ impl Wanted {
                 0,
                 "of the rate"
             );
-            let of_best = condition.reference == Some(latput_model::goal::Reference::Best);
-            Share { of_best, share: condition.number }
+            let of_best = condition.reference == Some(latput_model::goal::LimitReference::Best);
+            RateLimit { of_best, share: condition.number }
         });
         Self { cost: cost.collect(), limit }
     }

@@ -16,10 +16,10 @@ mod trials;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cases::{GOALS, Set, Wanted};
+use cases::{CaseSet, GOALS, GoalTerms};
 use serde_json::json;
-use table::Table;
-use trials::Case;
+use table::FigureTable;
+use trials::SearchCase;
 
 /// Trials that every method gets, in percent of the grid.
 const BUDGET_PERCENT: usize = 30;
@@ -28,14 +28,14 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let set = match words.first() {
-        Some(&"held-out") => Set::HeldOut,
-        Some(&"recorded") => Set::Recorded,
-        _ => Set::Known,
+        Some(&"held-out") => CaseSet::HeldOut,
+        Some(&"recorded") => CaseSet::Recorded,
+        _ => CaseSet::Known,
     };
     match words.get(1..).unwrap_or_default() {
-        ["tabulate", file] => table::tabulate(set, file),
+        ["tabulate", file] => table::write_tables(set, file),
         ["tabulate", file, report] => table::of_report(file, report),
-        ["cases", file] => println!("{}", describe(set, &table::read(file))),
+        ["cases", file] => println!("{}", describe_cases(set, &table::read(file))),
         ["run", file, seeds] => {
             run(set, &table::read(file), seeds.parse().expect("a number of seeds"));
         }
@@ -48,16 +48,16 @@ fn main() {
 }
 
 /// Every host under every workload with every goal.
-fn all(set: Set, tables: &[Table]) -> Vec<Case<'_>> {
+fn make_cases(set: CaseSet, tables: &[FigureTable]) -> Vec<SearchCase<'_>> {
     let mut found = Vec::new();
     for table in tables {
         for (name, goal) in GOALS {
-            let Some(plan) = set.plan(table, goal) else { continue };
-            let wanted = Wanted::from_plan(&plan);
-            found.push(Case {
+            let Some(plan) = set.find_plan(table, goal) else { continue };
+            let wanted = GoalTerms::from_plan(&plan);
+            found.push(SearchCase {
                 name: format!("{}/{}/{name}", table.system, table.workload),
                 table,
-                truth: table.truth(&wanted),
+                truth: table.compute_answer(&wanted),
                 settings: plan.settings(),
                 cost: wanted.cost,
                 plan,
@@ -68,8 +68,8 @@ fn all(set: Set, tables: &[Table]) -> Vec<Case<'_>> {
 }
 
 /// Describes the cases to a program that is not ours.
-fn describe(set: Set, tables: &[Table]) -> String {
-    let cases = all(set, tables);
+fn describe_cases(set: CaseSet, tables: &[FigureTable]) -> String {
+    let cases = make_cases(set, tables);
     let described = cases.iter().map(|case| {
         let ordered = |factor: &latput_trial::plan::Factor| {
             let name = factor.targets[0].knob.name();
@@ -82,23 +82,23 @@ fn describe(set: Set, tables: &[Table]) -> String {
             "case": case.name, "axes": axes, "figures": case.table.figures, "cost": case.cost,
             "least_rate": case.truth.least_rate, "near": case.truth.near,
             "costs": case.truth.cost, "best": case.truth.best,
-            "budget": budget(case),
+            "budget": trial_budget(case),
         })
     });
     json!(described.collect::<Vec<_>>()).to_string()
 }
 
-fn budget(case: &Case<'_>) -> usize {
+fn trial_budget(case: &SearchCase<'_>) -> usize {
     case.settings.len() * BUDGET_PERCENT / 100
 }
 
-fn run(set: Set, tables: &[Table], seeds: u64) {
-    let cases = all(set, tables);
+fn run(set: CaseSet, tables: &[FigureTable], seeds: u64) {
+    let cases = make_cases(set, tables);
     let todo: Vec<(usize, u64)> =
         (0..cases.len()).flat_map(|case| (1..=seeds).map(move |seed| (case, seed))).collect();
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..threads() {
+        for _ in 0..thread_count() {
             scope.spawn(|| {
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
@@ -107,8 +107,10 @@ fn run(set: Set, tables: &[Table], seeds: u64) {
                         eprintln!("search {at} of {}", todo.len());
                     }
                     let case = &cases[case];
-                    for ended in [case.search(seed, budget(case)), case.random(seed, budget(case))]
-                    {
+                    for ended in [
+                        case.run_search(seed, trial_budget(case)),
+                        case.run_random(seed, trial_budget(case)),
+                    ] {
                         println!("{}", json!(ended));
                     }
                 }
@@ -118,6 +120,6 @@ fn run(set: Set, tables: &[Table], seeds: u64) {
 }
 
 /// Cores of this machine.
-pub(crate) fn threads() -> usize {
+pub(crate) fn thread_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_model::Summary;
-use latput_model::search::of_plan::{Next, PlanSearch};
+use latput_model::ResultsSummary;
+use latput_model::search::of_plan::{NextBlock, PlanSearch};
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Observation, Plan, Results, Row};
-use latput_units::Rng;
+use latput_units::SeededRng;
 use serde::Serialize;
 
 use crate::cases::{self, FIGURES};
-use crate::table::{Table, Truth};
+use crate::table::{FigureTable, TrueAnswer};
 
 /// Standard deviations of the logarithms of a run's rate, tail and CPU cost.
 const NOISE: [f64; FIGURES] = [0.02, 0.03, 0.02];
@@ -23,7 +23,7 @@ const BLOCK: usize = 4;
 
 /// One search by one method.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Ended {
+pub(crate) struct SearchOutcome {
     pub(crate) case: String,
     pub(crate) method: &'static str,
     pub(crate) seed: u64,
@@ -38,38 +38,38 @@ pub(crate) struct Ended {
     /// Its cost as a ratio to the best one's; `None` where it breaks the limit.
     pub(crate) excess: Option<f64>,
     /// Whether it claimed something proven better than today's, and whether that was wrong.
-    pub(crate) claim: Option<Claim>,
+    pub(crate) claim: Option<ClaimCheck>,
 }
 
 /// A claim that a setting is proven better than today's.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Claim {
+pub(crate) struct ClaimCheck {
     pub(crate) is_wrong: bool,
 }
 
 /// A host with its noise.
-struct Host<'a> {
-    table: &'a Table,
-    rng: Rng,
+struct NoisyHost<'a> {
+    table: &'a FigureTable,
+    rng: SeededRng,
     drift: f64,
 }
 
-impl<'a> Host<'a> {
-    fn new(table: &'a Table, seed: u64) -> Self {
-        Self { table, rng: Rng::split(seed, 1), drift: 0.0 }
+impl<'a> NoisyHost<'a> {
+    fn new(table: &'a FigureTable, seed: u64) -> Self {
+        Self { table, rng: SeededRng::from_seed_and_index(seed, 1), drift: 0.0 }
     }
 
     fn begin_block(&mut self) {
-        self.drift = DRIFT * self.rng.normal();
+        self.drift = DRIFT * self.rng.next_normal();
     }
 
     fn run(&mut self, setting: usize) -> [f64; FIGURES] {
-        let is_odd = self.rng.uniform() < 1.0 / ODD;
-        let worse = if is_odd { (1.1 + 3.9 * self.rng.uniform().powi(3)).ln() } else { 0.0 };
+        let is_odd = self.rng.next_uniform() < 1.0 / ODD;
+        let worse = if is_odd { (1.1 + 3.9 * self.rng.next_uniform().powi(3)).ln() } else { 0.0 };
         let mut figures = self.table.figures[setting];
         for (at, figure) in figures.iter_mut().enumerate() {
             let towards_worse = if at == 0 { -1.0 } else { 1.0 };
-            let log = NOISE[at] * self.rng.normal() + towards_worse * (self.drift + worse);
+            let log = NOISE[at] * self.rng.next_normal() + towards_worse * (self.drift + worse);
             *figure *= log.exp();
         }
         figures
@@ -78,39 +78,39 @@ impl<'a> Host<'a> {
 
 /// A comparison of searches: one host, one workload, one goal.
 #[derive(Debug)]
-pub(crate) struct Case<'a> {
+pub(crate) struct SearchCase<'a> {
     pub(crate) name: String,
-    pub(crate) table: &'a Table,
-    pub(crate) truth: Truth,
+    pub(crate) table: &'a FigureTable,
+    pub(crate) truth: TrueAnswer,
     pub(crate) plan: Plan,
     pub(crate) settings: Vec<LabelledSetting>,
     /// Which figures the cost is made of.
     pub(crate) cost: Vec<usize>,
 }
 
-impl Case<'_> {
+impl SearchCase<'_> {
     /// latput's search as a plan runs it, with its confirmation and the report's recommendation.
-    pub(crate) fn search(&self, seed: u64, budget: usize) -> Ended {
+    pub(crate) fn run_search(&self, seed: u64, budget: usize) -> SearchOutcome {
         let own = self.own_seed(seed);
         let by_label: BTreeMap<&str, usize> =
             self.settings.iter().enumerate().map(|(idx, set)| (set.label.as_str(), idx)).collect();
         let search =
             PlanSearch::new(&self.plan, None, BTreeSet::new()).expect("the cases can be searched");
-        let mut host = Host::new(self.table, own);
-        let mut results = self.results(own);
-        let mut ended = self.ended("latput", seed);
+        let mut host = NoisyHost::new(self.table, own);
+        let mut results = self.make_results(own);
+        let mut ended = self.make_outcome("latput", seed);
         let mut leader = 0;
         // Until anything is known today's setting is what a search would recommend.
         ended.found = self.truth.near[0].then_some(1);
         for block in 0.. {
             let next = search.next(&results, budget);
             let chosen = match next {
-                Next::Done(_) => break,
-                Next::Explore { settings, leader: now } => {
+                NextBlock::Done(_) => break,
+                NextBlock::Explore { settings, leader: now } => {
                     leader = now.map_or(0, |now| by_label[now.label.as_str()]);
                     settings
                 }
-                Next::Confirm(settings) => {
+                NextBlock::Confirm(settings) => {
                     if results.confirmed_from.is_none() {
                         leader = by_label[settings[1].label.as_str()];
                         results.confirmed_from = Some(block);
@@ -127,12 +127,12 @@ impl Case<'_> {
                         ended.tried.get_or_insert(ended.trials);
                     }
                 }
-                let row = self.row(&mut results, block, set, host.run(setting));
+                let row = self.make_row(&mut results, block, set, host.run(setting));
                 results.rows.push(row);
                 // As the other methods are asked, after every trial.
                 if ended.found.is_none()
                     && results.confirmed_from.is_none()
-                    && let Some(best) = search.best(&results)
+                    && let Some(best) = search.best_setting(&results)
                     && self.truth.near[by_label[best.label.as_str()]]
                 {
                     ended.found = Some(ended.trials);
@@ -146,18 +146,18 @@ impl Case<'_> {
             }
         }
         ended.ends_near = self.truth.near[leader];
-        ended.excess = self.truth.excess(self.table, leader);
-        ended.claim = self.claim(&results, &by_label);
+        ended.excess = self.truth.cost_ratio(self.table, leader);
+        ended.claim = self.check_claim(&results, &by_label);
         ended
     }
 
     /// Different settings at random; the best that was seen to keep the limit leads.
-    pub(crate) fn random(&self, seed: u64, budget: usize) -> Ended {
+    pub(crate) fn run_random(&self, seed: u64, budget: usize) -> SearchOutcome {
         let own = self.own_seed(seed);
-        let mut host = Host::new(self.table, own);
-        let mut ended = self.ended("random", seed);
+        let mut host = NoisyHost::new(self.table, own);
+        let mut ended = self.make_outcome("random", seed);
         let mut order: Vec<usize> = (1..self.settings.len()).collect();
-        Rng::split(own, 2).shuffle(&mut order);
+        SeededRng::from_seed_and_index(own, 2).shuffle(&mut order);
         let mut best: Option<(f64, usize)> = None;
         for (at, setting) in std::iter::once(0).chain(order).take(budget).enumerate() {
             if at % BLOCK == 0 {
@@ -178,17 +178,19 @@ impl Case<'_> {
             }
         }
         ended.ends_near = best.is_some_and(|(_, setting)| self.truth.near[setting]);
-        ended.excess = best.and_then(|(_, setting)| self.truth.excess(self.table, setting));
+        ended.excess = best.and_then(|(_, setting)| self.truth.cost_ratio(self.table, setting));
         ended
     }
 
     /// Another for every case, so that luck is not shared.
     fn own_seed(&self, seed: u64) -> u64 {
-        self.name.bytes().fold(seed, |seed, byte| Rng::split(seed, u64::from(byte)).next_u64())
+        self.name.bytes().fold(seed, |seed, byte| {
+            SeededRng::from_seed_and_index(seed, u64::from(byte)).next_u64()
+        })
     }
 
-    fn ended(&self, method: &'static str, seed: u64) -> Ended {
-        Ended {
+    fn make_outcome(&self, method: &'static str, seed: u64) -> SearchOutcome {
+        SearchOutcome {
             case: self.name.clone(),
             method,
             seed,
@@ -202,7 +204,7 @@ impl Case<'_> {
     }
 
     /// As a run of the plan begins.
-    fn results(&self, seed: u64) -> Results {
+    fn make_results(&self, seed: u64) -> Results {
         Results {
             name: self.name.clone(),
             goal: self.plan.goal.clone(),
@@ -225,7 +227,7 @@ impl Case<'_> {
         }
     }
 
-    fn row(
+    fn make_row(
         &self,
         results: &mut Results,
         block: u32,
@@ -237,7 +239,7 @@ impl Case<'_> {
             results.settings.push(set);
             results.settings.len() - 1
         });
-        let metrics = cases::figures(&self.plan.workloads[0]);
+        let metrics = cases::workload_metrics(&self.plan.workloads[0]);
         let reported_metrics = metrics.into_iter().zip(figures).collect();
         let observation = Observation { reported_metrics, ..Observation::default() };
         Row { block, setting, workload: 0, started_unix_ms: 0, observation }
@@ -245,8 +247,12 @@ impl Case<'_> {
 
     /// The report's claim, held against the table: better in the objective, or, where today's setting breaks the limit,
     /// in the figure of the limit.
-    fn claim(&self, results: &Results, by_label: &BTreeMap<&str, usize>) -> Option<Claim> {
-        let recommendation = Summary::from_results(results).recommendation?;
+    fn check_claim(
+        &self,
+        results: &Results,
+        by_label: &BTreeMap<&str, usize>,
+    ) -> Option<ClaimCheck> {
+        let recommendation = ResultsSummary::from_results(results).recommendation?;
         if !recommendation.is_proven() {
             return None;
         }
@@ -257,6 +263,6 @@ impl Case<'_> {
         let faster = rate(setting) > rate(0);
         // Where today's breaks it, but seemed to keep it, the claim was of the objective.
         let is_wrong = if today_keeps { !cheaper } else { !faster && !cheaper };
-        Some(Claim { is_wrong })
+        Some(ClaimCheck { is_wrong })
     }
 }

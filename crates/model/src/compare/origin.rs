@@ -6,7 +6,7 @@ use latput_knobs::Setting;
 use latput_trial::observation::Role;
 use latput_trial::results::HostFacts;
 use latput_trial::{Results, today};
-use latput_units::text::utc;
+use latput_units::text::format_utc;
 
 /// The facts of a host that move its figures, by their names in the results.
 const FACTS: [&str; 10] = [
@@ -37,7 +37,7 @@ pub struct OriginDifference {
 
 /// All that differs. A date differs if a day or more lies between the first trials. A fact that one of the runs has
 /// not recorded is not compared.
-pub(super) fn differences(first: &Results, second: &Results) -> Vec<OriginDifference> {
+pub(super) fn find_differences(first: &Results, second: &Results) -> Vec<OriginDifference> {
     let mut found = Vec::new();
     let mut compare = |what: String, first: &str, second: &str| {
         if first != second {
@@ -51,12 +51,12 @@ pub(super) fn differences(first: &Results, second: &Results) -> Vec<OriginDiffer
     if let (Some(began), Some(began_second)) = (began_ms(first), began_ms(second))
         && began.abs_diff(began_second) >= DAY_MS
     {
-        compare("date".to_owned(), &utc(began / 1_000), &utc(began_second / 1_000));
+        compare("date".to_owned(), &format_utc(began / 1_000), &format_utc(began_second / 1_000));
     }
     compare("latput".to_owned(), &first.latput_version, &second.latput_version);
     compare("testbed".to_owned(), &first.testbed, &second.testbed);
-    compare("hosts".to_owned(), &names(&first.hosts), &names(&second.hosts));
-    for (host, other) in alike(first, second) {
+    compare("hosts".to_owned(), &format_hosts(&first.hosts), &format_hosts(&second.hosts));
+    for (host, other) in pair_hosts(first, second) {
         let role = host.role.name();
         if host.interface != other.interface {
             found.push(OriginDifference {
@@ -65,7 +65,7 @@ pub(super) fn differences(first: &Results, second: &Results) -> Vec<OriginDiffer
                 second: other.interface.clone(),
             });
         }
-        found.append(&mut facts(host, other));
+        found.append(&mut compare_facts(host, other));
     }
     found
 }
@@ -109,11 +109,11 @@ fn values_of(results: &Results, setting: usize) -> BTreeMap<Role, Setting> {
 
 /// The facts in which hosts of the same role differ, that move figures.
 pub(crate) fn differences_of_hosts(first: &Results, second: &Results) -> Vec<OriginDifference> {
-    alike(first, second).flat_map(|(host, other)| facts(host, other)).collect()
+    pair_hosts(first, second).flat_map(|(host, other)| compare_facts(host, other)).collect()
 }
 
 /// The hosts of both, in their order, up to the first of another role.
-fn alike<'a>(
+fn pair_hosts<'a>(
     first: &'a Results,
     second: &'a Results,
 ) -> impl Iterator<Item = (&'a HostFacts, &'a HostFacts)> {
@@ -121,10 +121,10 @@ fn alike<'a>(
     both.take_while(|(host, other)| host.role == other.role)
 }
 
-fn facts(host: &HostFacts, other: &HostFacts) -> Vec<OriginDifference> {
+fn compare_facts(host: &HostFacts, other: &HostFacts) -> Vec<OriginDifference> {
     let role = host.role.name();
     let differs = |name: &str| {
-        let (first, second) = (fact(host, name)?, fact(other, name)?);
+        let (first, second) = (find_fact(host, name)?, find_fact(other, name)?);
         (first != second).then(|| OriginDifference {
             what: format!("{name} of {role}"),
             first: first.to_owned(),
@@ -140,12 +140,12 @@ fn began_ms(results: &Results) -> Option<u64> {
 }
 
 /// Every host with its role, in the order of the observations.
-fn names(hosts: &[HostFacts]) -> String {
+fn format_hosts(hosts: &[HostFacts]) -> String {
     let name = |host: &HostFacts| format!("{} ({})", host.host, host.role.name());
     hosts.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-fn fact<'a>(host: &'a HostFacts, name: &str) -> Option<&'a str> {
+fn find_fact<'a>(host: &'a HostFacts, name: &str) -> Option<&'a str> {
     host.facts.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
@@ -156,12 +156,12 @@ mod tests {
     use latput_units::IntoMap;
 
     use super::*;
-    use crate::synthetic::{Figures, results, rr};
+    use crate::synthetic::{SyntheticFigures, build_results, rr_workload};
 
     #[test]
     fn differences_are_named_with_both_values() {
         let (first, mut second) = (run(1_000), run(1_000 + DAY_MS - 1));
-        assert_eq!(differences(&first, &second), []);
+        assert_eq!(find_differences(&first, &second), []);
         second.rows[0].started_unix_ms += 1;
         second.latput_version = "0.9.0".to_owned();
         second.testbed = "rack.toml".to_owned();
@@ -170,7 +170,7 @@ mod tests {
         // Of facts that only one has nothing is known; of others a figure does not depend.
         second.hosts[0].facts[1].0 = "firmware".to_owned();
         second.hosts[0].facts[2].1 = "32 GiB".to_owned();
-        let found = differences(&first, &second);
+        let found = find_differences(&first, &second);
         let found: Vec<(&str, &str, &str)> =
             found.iter().map(|it| (&*it.what, &*it.first, &*it.second)).collect();
         assert_eq!(
@@ -190,7 +190,7 @@ mod tests {
         let (first, mut second) = (run(1_000), run(1_000));
         second.hosts.remove(0);
         second.hosts[0].facts[0].1 = "6.12.5".to_owned();
-        let found = differences(&first, &second);
+        let found = find_differences(&first, &second);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((&*found[0].what, &*found[0].second), ("hosts", "two (generator)"),);
     }
@@ -233,7 +233,8 @@ mod tests {
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .to_vec(),
         };
-        let mut run = results(&["off"], &[rr("rr")], 1, |_, _| Figures::default());
+        let mut run =
+            build_results(&["off"], &[rr_workload("rr")], 1, |_, _| SyntheticFigures::default());
         run.hosts = vec![host("one", Role::Sut), host("two", Role::Generator)];
         run.rows[0].started_unix_ms = began_ms;
         run
@@ -241,7 +242,8 @@ mod tests {
 
     #[test]
     fn run_begins_with_its_first_dated_trial() {
-        let mut made = results(&["off"], &[rr("rr")], 3, |_, _| Figures::default());
+        let mut made =
+            build_results(&["off"], &[rr_workload("rr")], 3, |_, _| SyntheticFigures::default());
         assert_eq!(began_ms(&made), None);
         (made.rows[1].started_unix_ms, made.rows[2].started_unix_ms) = (7_000, 5_000);
         assert_eq!(began_ms(&made), Some(5_000));

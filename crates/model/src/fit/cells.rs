@@ -8,7 +8,7 @@ use latput_trial::Results;
 use latput_trial::observation::{HostObservation, Role};
 use latput_units::IntoMap;
 
-use super::Term;
+use super::CostTerm;
 
 /// One host's figures of one setting under one workload.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub(crate) struct CellFigures {
     pub(crate) workload: usize,
     /// CPU nanoseconds per second.
     pub(crate) busy: f64,
-    /// Count of each term per second, in the order of [`Term::ALL`]; `None` if some run did not
+    /// Count of each term per second, in the order of [`CostTerm::ALL`]; `None` if some run did not
     /// count it.
     pub(crate) counts: [Option<f64>; 5],
 }
@@ -41,7 +41,7 @@ pub(crate) fn cell_figures(
     }
     let cells = |of_host: RunsOfHost| {
         of_host.into_iter().filter_map(|((setting, workload), runs)| {
-            let counts = Term::ALL.map(|term| {
+            let counts = CostTerm::ALL.map(|term| {
                 let counts: Option<Vec<f64>> =
                     runs.iter().map(|run| run.counts[term as usize]).collect();
                 counts.and_then(middle)

@@ -4,7 +4,7 @@ use latput_knobs::Knob;
 use latput_trial::Results;
 use latput_trial::observation::Role;
 
-use super::{Term, Why, varied};
+use super::{CostObstacle, CostTerm, knob_variation};
 
 /// Knobs that move the interrupts of a NIC, most common first.
 const OF_INTERRUPTS: [(Knob, &str); 3] = [
@@ -15,28 +15,33 @@ const OF_INTERRUPTS: [(Knob, &str); 3] = [
 
 /// The factor in words that follow "vary": the first that moves the term and that the plan does not vary already.
 /// Empty where no plan helps.
-pub(super) fn factor(term: Term, why: Why, results: &Results, role: Role) -> String {
-    if matches!(why, Why::NotCounted) {
+pub(super) fn suggest_factor(
+    term: CostTerm,
+    why: CostObstacle,
+    results: &Results,
+    role: Role,
+) -> String {
+    if matches!(why, CostObstacle::NotCounted) {
         return String::new();
     }
-    let is_varied = varied(results, role);
+    let is_varied = knob_variation(results, role);
     let knob = |knob: Knob, words: &'static str| (is_varied(knob), words);
     let deferral = knob(Knob::GroFlushTimeout, "`gro-flush-timeout` with `napi-defer-hard-irqs`");
     let load = (loads_differ(results), "the workloads' `burst`, `connections` or `rate`");
     let sizes = (loads_differ(results), "the sizes of messages or datagrams");
     let candidates = match term {
-        Term::Byte | Term::Packet => vec![knob(Knob::Mtu, "`mtu`"), sizes],
-        Term::Interrupt => {
+        CostTerm::Byte | CostTerm::Packet => vec![knob(Knob::Mtu, "`mtu`"), sizes],
+        CostTerm::Interrupt => {
             let mut knobs: Vec<_> =
-                OF_INTERRUPTS.into_iter().filter(|(of, _)| has(results, role, *of)).collect();
-            if knobs.is_empty() && !has(results, role, Knob::GroFlushTimeout) {
+                OF_INTERRUPTS.into_iter().filter(|(of, _)| has_knob(results, role, *of)).collect();
+            if knobs.is_empty() && !has_knob(results, role, Knob::GroFlushTimeout) {
                 knobs.extend(OF_INTERRUPTS.first());
             }
             let knobs = knobs.into_iter().map(|(of, words)| knob(of, words));
             knobs.chain([deferral, load]).collect()
         }
-        Term::Poll => vec![deferral, load],
-        Term::Background => vec![load],
+        CostTerm::Poll => vec![deferral, load],
+        CostTerm::Background => vec![load],
     };
     let first = candidates.first().map_or("", |(_, words)| *words);
     match candidates.iter().find(|(is_varied, _)| !is_varied) {
@@ -52,7 +57,7 @@ fn loads_differ(results: &Results) -> bool {
 }
 
 /// Whether a host of this role has a knob.
-fn has(results: &Results, role: Role, knob: Knob) -> bool {
+fn has_knob(results: &Results, role: Role, knob: Knob) -> bool {
     let hosts = results.rows.iter().flat_map(|row| &row.observation.hosts);
     let mut states = hosts.filter(|host| host.role == role).map(|host| &host.state);
     states.any(|state| state.0.keys().any(|(of, _)| *of == knob))

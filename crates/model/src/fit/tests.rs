@@ -6,13 +6,13 @@ use latput_trial::observation::{
 };
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Row, Traffic, Workload};
-use latput_units::{CpuId, Nanos, Rng};
+use latput_units::{CpuId, Nanos, SeededRng};
 
 use super::*;
 
 /// Counters of a made-up host in a second; `None`: it cannot tell.
 #[derive(Clone, Copy, Debug)]
-struct Counts {
+struct HostCounts {
     bytes: u64,
     packets: u64,
     interrupts: u64,
@@ -26,11 +26,11 @@ const COSTS: Costs = [0.5, 900.0, 4000.0, 700.0, 2e6];
 
 #[test]
 fn costs_that_a_plan_varies_are_found() {
-    let models = fitted(&varied_cells(), COSTS, 0.01);
-    for (term, wanted) in Term::ALL.into_iter().zip(COSTS) {
+    let models = fit_cells(&varied_cells(), COSTS, 0.01);
+    for (term, wanted) in CostTerm::ALL.into_iter().zip(COSTS) {
         let Some(cost) = models[0].cost(term) else { panic!("{:?}", models[0].terms) };
         assert!(cost.ns_low <= cost.ns && cost.ns <= cost.ns_high, "{term:?} {cost:?}");
-        assert!(term == Term::Background || (cost.ns / wanted - 1.0).abs() < 0.15, "{cost:?}");
+        assert!(term == CostTerm::Background || (cost.ns / wanted - 1.0).abs() < 0.15, "{cost:?}");
     }
     assert!(models[0].error_quantile(0.9).unwrap() < 0.03);
     assert!(models[0].condition_number.unwrap() < 30.0, "{:?}", models[0].condition_number);
@@ -40,9 +40,11 @@ fn costs_that_a_plan_varies_are_found() {
 fn intervals_cover_as_often_as_stated() {
     let mut held = [0; 5];
     for seed in 0..100 {
-        let models = fit(&results(&varied_cells(), COSTS, 0.03, seed), |_| true, 0.9).unwrap();
-        for (term, truth) in Term::ALL.into_iter().zip(COSTS) {
-            let holds = |cost: Cost| cost.ns_low <= truth && truth <= cost.ns_high;
+        let models =
+            fit_cost_models(&make_results(&varied_cells(), COSTS, 0.03, seed), |_| true, 0.9)
+                .unwrap();
+        for (term, truth) in CostTerm::ALL.into_iter().zip(COSTS) {
+            let holds = |cost: TermCost| cost.ns_low <= truth && truth <= cost.ns_high;
             held[term as usize] += u32::from(models[0].cost(term).is_none_or(holds));
         }
     }
@@ -52,41 +54,43 @@ fn intervals_cover_as_often_as_stated() {
 
 #[test]
 fn plan_without_variation_is_refused_by_term() {
-    let alike = [Counts { bytes: 150_000_000, packets: 100_000, interrupts: 8_000, polls: None }];
-    let model = &fitted(&alike.repeat(6), COSTS, 0.02)[0];
+    let alike =
+        [HostCounts { bytes: 150_000_000, packets: 100_000, interrupts: 8_000, polls: None }];
+    let model = &fit_cells(&alike.repeat(6), COSTS, 0.02)[0];
     let vary = ["`mtu`", "`mtu`", "`rx-usecs`", "", "rate"];
     for (fitted, vary) in model.terms.iter().zip(vary) {
         let refusal = fitted.finding.as_ref().unwrap_err();
         assert!(refusal.vary.contains(vary), "{fitted:?}");
     }
-    let whys: Vec<Why> =
+    let whys: Vec<CostObstacle> =
         model.terms.iter().map(|fitted| fitted.finding.clone().unwrap_err().why).collect();
-    assert!(matches!(whys[0], Why::MovesWith(_)), "{whys:?}");
-    assert_eq!(whys[3], Why::NotCounted);
+    assert!(matches!(whys[0], CostObstacle::MovesWith(_)), "{whys:?}");
+    assert_eq!(whys[3], CostObstacle::NotCounted);
 }
 
 #[test]
 fn one_cell_is_too_few() {
-    let one = [Counts { bytes: 150_000_000, packets: 100_000, interrupts: 8_000, polls: Some(1) }];
-    let model = &fitted(&one, COSTS, 0.0)[0];
+    let one =
+        [HostCounts { bytes: 150_000_000, packets: 100_000, interrupts: 8_000, polls: Some(1) }];
+    let model = &fit_cells(&one, COSTS, 0.0)[0];
     assert!(model.terms.iter().all(|fitted| fitted.finding.is_err()), "{model:?}");
     assert_eq!((model.condition_number, model.error_quantile(0.5)), (None, None));
 }
 
 #[test]
 fn inseparable_bytes_and_packets_are_refused() {
-    let cells: Vec<Counts> = (1..9)
+    let cells: Vec<HostCounts> = (1..9)
         .map(|k| {
             let packets = 40_000 * (1 + k % 3);
-            Counts { bytes: 1_500 * packets, packets, interrupts: 3_000 * k, polls: None }
+            HostCounts { bytes: 1_500 * packets, packets, interrupts: 3_000 * k, polls: None }
         })
         .collect();
-    let model = &fitted(&cells, COSTS, 0.005)[0];
-    let refused = |term: Term| model.terms[term as usize].finding.clone().unwrap_err();
-    assert_eq!(refused(Term::Byte).why, Why::MovesWith(Term::Packet));
-    assert_eq!(refused(Term::Packet).why, Why::MovesWith(Term::Byte));
-    assert!(refused(Term::Byte).vary.starts_with("`mtu`"));
-    let interrupt = model.cost(Term::Interrupt).unwrap();
+    let model = &fit_cells(&cells, COSTS, 0.005)[0];
+    let refused = |term: CostTerm| model.terms[term as usize].finding.clone().unwrap_err();
+    assert_eq!(refused(CostTerm::Byte).why, CostObstacle::MovesWith(CostTerm::Packet));
+    assert_eq!(refused(CostTerm::Packet).why, CostObstacle::MovesWith(CostTerm::Byte));
+    assert!(refused(CostTerm::Byte).vary.starts_with("`mtu`"));
+    let interrupt = model.cost(CostTerm::Interrupt).unwrap();
     assert!((interrupt.ns / 4_000.0 - 1.0).abs() < 0.1, "{interrupt:?}");
 }
 
@@ -96,11 +100,11 @@ fn polls_tied_to_interrupts_are_joined() {
     for cell in &mut cells {
         cell.polls = Some(cell.interrupts);
     }
-    let model = &fitted(&cells, COSTS, 0.005)[0];
-    let interrupt = model.cost(Term::Interrupt).unwrap();
+    let model = &fit_cells(&cells, COSTS, 0.005)[0];
+    let interrupt = model.cost(CostTerm::Interrupt).unwrap();
     assert!((interrupt.ns / 4_700.0 - 1.0).abs() < 0.1, "{interrupt:?}");
-    let poll = model.terms[Term::Poll as usize].finding.clone().unwrap_err();
-    assert_eq!(poll.why, Why::MovesWith(Term::Interrupt));
+    let poll = model.terms[CostTerm::Poll as usize].finding.clone().unwrap_err();
+    assert_eq!(poll.why, CostObstacle::MovesWith(CostTerm::Interrupt));
     assert!(poll.vary.contains("gro-flush-timeout"));
 }
 
@@ -110,33 +114,35 @@ fn host_without_interrupts_has_other_costs() {
     for cell in &mut cells {
         cell.interrupts = 0;
     }
-    let model = &fitted(&cells, COSTS, 0.005)[0];
-    let interrupt = model.terms[Term::Interrupt as usize].finding.clone().unwrap_err();
-    assert_eq!(interrupt.why, Why::NeverHappened);
-    assert!(model.cost(Term::Poll).is_some() && model.cost(Term::Packet).is_some());
+    let model = &fit_cells(&cells, COSTS, 0.005)[0];
+    let interrupt = model.terms[CostTerm::Interrupt as usize].finding.clone().unwrap_err();
+    assert_eq!(interrupt.why, CostObstacle::NeverHappened);
+    assert!(model.cost(CostTerm::Poll).is_some() && model.cost(CostTerm::Packet).is_some());
 }
 
 #[test]
 fn odd_run_among_five_moves_nothing() {
-    let mut results = results(&varied_cells(), COSTS, 0.0, 1);
+    let mut results = make_results(&varied_cells(), COSTS, 0.0, 1);
     for row in results.rows.iter_mut().filter(|row| row.block == 2) {
         row.observation.hosts[0].cpus[0].time.system = Nanos::from_s(30);
     }
-    let packet = fit(&results, |_| true, 0.99).unwrap()[0].cost(Term::Packet).unwrap();
+    let packet =
+        fit_cost_models(&results, |_| true, 0.99).unwrap()[0].cost(CostTerm::Packet).unwrap();
     assert!((packet.ns / COSTS[1] - 1.0).abs() < 0.02, "{packet:?}");
 }
 
 #[test]
 fn what_the_plan_varies_is_advised_last() {
-    let alike = [Counts { bytes: 150_000_000, packets: 100_000, interrupts: 8_000, polls: None }];
-    let mut results = results(&alike.repeat(6), COSTS, 0.02, 1);
+    let alike =
+        [HostCounts { bytes: 150_000_000, packets: 100_000, interrupts: 8_000, polls: None }];
+    let mut results = make_results(&alike.repeat(6), COSTS, 0.02, 1);
     for (idx, set) in results.settings.iter_mut().enumerate() {
         let value = Value::Time(Nanos::from_us(idx as u64));
         set.by_role.insert(Role::Sut, Setting::from([(Knob::RxUsecs, value)]));
     }
     let vary = |results: &Results| {
-        let model = &fit(results, |_| true, 0.99).unwrap()[0];
-        model.terms[Term::Interrupt as usize].finding.clone().unwrap_err().vary
+        let model = &fit_cost_models(results, |_| true, 0.99).unwrap()[0];
+        model.terms[CostTerm::Interrupt as usize].finding.clone().unwrap_err().vary
     };
     assert_eq!(vary(&results), "`gro-flush-timeout` with `napi-defer-hard-irqs`");
     for (idx, set) in results.settings.iter_mut().enumerate() {
@@ -151,46 +157,46 @@ fn what_the_plan_varies_is_advised_last() {
 
 #[test]
 fn hostless_results_and_bad_confidences_are_refused() {
-    let mut empty = results(&varied_cells(), COSTS, 0.0, 1);
-    assert_eq!(fit(&empty, |_| true, 1.0), Err(FitError::Confidence));
-    assert_eq!(fit(&empty, |_| false, 0.9), Err(FitError::NoHosts));
+    let mut empty = make_results(&varied_cells(), COSTS, 0.0, 1);
+    assert_eq!(fit_cost_models(&empty, |_| true, 1.0), Err(FitError::Confidence));
+    assert_eq!(fit_cost_models(&empty, |_| false, 0.9), Err(FitError::NoHosts));
     empty.rows.iter_mut().for_each(|row| row.observation.hosts.clear());
-    assert_eq!(fit(&empty, |_| true, 0.9), Err(FitError::NoHosts));
+    assert_eq!(fit_cost_models(&empty, |_| true, 0.9), Err(FitError::NoHosts));
     empty.rows.iter_mut().for_each(|row| row.setting = usize::MAX);
-    assert_eq!(fit(&empty, |_| true, 0.9), Err(FitError::NoHosts));
+    assert_eq!(fit_cost_models(&empty, |_| true, 0.9), Err(FitError::NoHosts));
 }
 
 /// Packet sizes, interrupt rates, polls and loads of every kind.
-fn varied_cells() -> Vec<Counts> {
+fn varied_cells() -> Vec<HostCounts> {
     let mut cells = Vec::new();
     for (k, size) in [64, 500, 1_500, 9_000].into_iter().enumerate() {
         for (l, per_interrupt) in [1, 5, 25, 100].into_iter().enumerate() {
             let packets = [1_000, 20_000, 50_000, 100_000][(k + l) % 4];
             let interrupts = packets / per_interrupt;
             let polls = Some(interrupts + packets / [3, 40, 9][(k + 2 * l) % 3]);
-            cells.push(Counts { bytes: size * packets, packets, interrupts, polls });
+            cells.push(HostCounts { bytes: size * packets, packets, interrupts, polls });
         }
     }
     cells
 }
 
 #[track_caller]
-fn fitted(cells: &[Counts], costs: Costs, noise: f64) -> Vec<CostModel> {
-    fit(&results(cells, costs, noise, 1), |_| true, 0.99).unwrap()
+fn fit_cells(cells: &[HostCounts], costs: Costs, noise: f64) -> Vec<CostModel> {
+    fit_cost_models(&make_results(cells, costs, noise, 1), |_| true, 0.99).unwrap()
 }
 
 /// Five runs of every cell, each a setting of its own, on a host with these costs and so much noise in its
 /// CPU time.
-fn results(cells: &[Counts], costs: Costs, noise: f64, seed: u64) -> Results {
-    let mut rng = Rng::from_seed(seed);
+fn make_results(cells: &[HostCounts], costs: Costs, noise: f64, seed: u64) -> Results {
+    let mut rng = SeededRng::from_seed(seed);
     let mut rows = Vec::new();
     for block in 0..5 {
         for (setting, cell) in cells.iter().enumerate() {
             let counts = [cell.bytes, cell.packets, cell.interrupts, cell.polls.unwrap_or(0), 1];
             let exact: f64 = counts.iter().zip(costs).map(|(n, cost)| *n as f64 * cost).sum();
-            let busy = exact * (noise * rng.normal()).exp();
+            let busy = exact * (noise * rng.next_normal()).exp();
             let observation =
-                Observation { hosts: vec![host(cell, busy)], ..Observation::default() };
+                Observation { hosts: vec![make_host(cell, busy)], ..Observation::default() };
             rows.push(Row { block, setting, workload: 0, started_unix_ms: 0, observation });
         }
     }
@@ -201,22 +207,25 @@ fn results(cells: &[Counts], costs: Costs, noise: f64, seed: u64) -> Results {
     Results {
         settings: (0..cells.len()).map(labelled).collect(),
         rows,
-        ..crate::synthetic::results(&[], &[Workload::plain("w", Traffic::tcp_rr(0))], 0, |_, _| {
-            crate::synthetic::Figures::default()
-        })
+        ..crate::synthetic::build_results(
+            &[],
+            &[Workload::plain("w", Traffic::tcp_rr(0))],
+            0,
+            |_, _| crate::synthetic::SyntheticFigures::default(),
+        )
     }
 }
 
 #[test]
 fn terms_have_the_names_of_files() {
     let names = ["byte", "packet", "interrupt", "poll", "background"];
-    assert_eq!(Term::ALL.map(Term::name), names);
+    assert_eq!(CostTerm::ALL.map(CostTerm::name), names);
 }
 
 #[test]
 fn counts_are_per_second_of_the_window() {
-    let cell = Counts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
-    let mut made = results(&[cell], [0.0, 1e6, 0.0, 0.0, 0.0], 0.0, 1);
+    let cell = HostCounts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
+    let mut made = make_results(&[cell], [0.0, 1e6, 0.0, 0.0, 0.0], 0.0, 1);
     for row in &mut made.rows {
         row.observation.hosts[0].window = Nanos::from_s(4);
         row.observation.hosts[0].cpus[0].time.system = Nanos::from_ms(200);
@@ -229,14 +238,16 @@ fn counts_are_per_second_of_the_window() {
 
 #[test]
 fn cell_takes_its_middle_run() {
-    let cell = Counts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
-    let mut made = results(&[cell], COSTS, 0.0, 1);
+    let cell = HostCounts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
+    let mut made = make_results(&[cell], COSTS, 0.0, 1);
     for (row, interrupts) in made.rows.iter_mut().zip([80, 10, 20, 40]) {
         row.observation.hosts[0].interrupts = interrupts;
     }
     made.rows.truncate(4);
     let interrupts = |made: &Results| {
-        counts_of(made, Role::Sut).first().and_then(|cell| cell.counts[Term::Interrupt as usize])
+        counts_of(made, Role::Sut)
+            .first()
+            .and_then(|cell| cell.counts[CostTerm::Interrupt as usize])
     };
     assert_eq!(interrupts(&made), Some(30.0));
     // A run without a window, or without CPU time, tells of no rate or of no cost.
@@ -248,8 +259,8 @@ fn cell_takes_its_middle_run() {
 
 #[test]
 fn rows_of_unknown_settings_are_left_out() {
-    let cell = Counts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
-    let mut made = results(&[cell], COSTS, 0.0, 1);
+    let cell = HostCounts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
+    let mut made = make_results(&[cell], COSTS, 0.0, 1);
     let (mut of_setting, mut of_workload) = (made.rows[0].clone(), made.rows[0].clone());
     of_setting.setting = made.settings.len();
     of_workload.workload = made.workloads.len();
@@ -261,7 +272,7 @@ fn rows_of_unknown_settings_are_left_out() {
     );
 }
 
-fn host(cell: &Counts, busy_ns: f64) -> HostObservation {
+fn make_host(cell: &HostCounts, busy_ns: f64) -> HostObservation {
     let system = Nanos::from_secs_f64(busy_ns / 1e9);
     let time = CpuTime { system, idle: Nanos::from_s(60), ..CpuTime::default() };
     HostObservation {
@@ -283,10 +294,13 @@ fn host(cell: &Counts, busy_ns: f64) -> HostObservation {
 #[test]
 fn terms_are_told_in_words() {
     let plurals = ["bytes", "packets", "interrupts", "polls", "background work"];
-    assert_eq!(Term::ALL.map(Term::plural), plurals);
-    assert_eq!(Term::ALL.map(Term::unit), ["byte", "packet", "interrupt", "poll", "second"]);
+    assert_eq!(CostTerm::ALL.map(CostTerm::plural), plurals);
+    assert_eq!(
+        CostTerm::ALL.map(CostTerm::unit),
+        ["byte", "packet", "interrupt", "poll", "second"]
+    );
     let knobs = [None, Some("`mtu`"), Some("`rx-usecs`"), Some("`gro-flush-timeout`"), None];
-    for (term, knob) in Term::ALL.into_iter().zip(knobs) {
+    for (term, knob) in CostTerm::ALL.into_iter().zip(knobs) {
         let is_told = term.moved_by().zip(knob).map(|(words, knob)| words.contains(knob));
         assert_eq!((is_told, term.moved_by().is_some()), (knob.map(|_| true), knob.is_some()));
     }
@@ -294,11 +308,11 @@ fn terms_are_told_in_words() {
 
 #[test]
 fn confidence_is_within_zero_and_one() {
-    let made = results(&varied_cells(), COSTS, 0.01, 1);
+    let made = make_results(&varied_cells(), COSTS, 0.01, 1);
     for bad in [0.0, 1.0, f64::NAN] {
-        assert_eq!(fit(&made, |_| true, bad), Err(FitError::Confidence));
+        assert_eq!(fit_cost_models(&made, |_| true, bad), Err(FitError::Confidence));
     }
-    let mut model = fit(&made, |_| true, 0.9).unwrap().remove(0);
+    let mut model = fit_cost_models(&made, |_| true, 0.9).unwrap().remove(0);
     let error = |error_ratio| CellError { setting: 0, workload: 0, error_ratio };
     model.errors = [-0.4, 0.1, 0.3, -0.2].map(error).to_vec();
     let found = [0.0, 0.25, 0.5, 0.51, 1.0].map(|quantile| model.error_quantile(quantile));
@@ -307,30 +321,30 @@ fn confidence_is_within_zero_and_one() {
 
 #[test]
 fn counts_are_those_of_the_role() {
-    let cell = Counts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
-    let mut made = results(&[cell], COSTS, 0.0, 1);
+    let cell = HostCounts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
+    let mut made = make_results(&[cell], COSTS, 0.0, 1);
     for row in &mut made.rows {
         let mut generator = row.observation.hosts[0].clone();
         (generator.host, generator.role) = ("a".to_owned(), Role::Generator);
         generator.interrupts = 7;
         row.observation.hosts.push(generator);
     }
-    let interrupts = |role| counts_of(&made, role)[0].counts[Term::Interrupt as usize];
+    let interrupts = |role| counts_of(&made, role)[0].counts[CostTerm::Interrupt as usize];
     assert_eq!((interrupts(Role::Sut), interrupts(Role::Generator)), (Some(80.0), Some(7.0)));
 }
 
 #[test]
 fn suggested_knob_is_one_of_the_host() {
-    let cell = Counts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
+    let cell = HostCounts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
     let vary = |role: Role, knobs: &[Knob]| {
-        let mut made = results(&[cell], COSTS, 0.0, 1);
+        let mut made = make_results(&[cell], COSTS, 0.0, 1);
         for host in made.rows.iter_mut().flat_map(|row| &mut row.observation.hosts) {
             host.role = role;
             let values =
                 knobs.iter().map(|knob| ((*knob, latput_knobs::Place::Device), Value::Count(1)));
             host.state.0.extend(values);
         }
-        suggestions::factor(Term::Interrupt, Why::Uncertain, &made, Role::Sut)
+        suggestions::suggest_factor(CostTerm::Interrupt, CostObstacle::Uncertain, &made, Role::Sut)
     };
     assert_eq!(vary(Role::Sut, &[]), "`rx-usecs`", "nothing is known of the host");
     assert_eq!(vary(Role::Sut, &[Knob::InterruptThrottleRate]), "`interrupt-throttle-rate`");

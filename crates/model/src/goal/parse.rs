@@ -7,7 +7,9 @@ use latput_trial::metric::{PreferredDirection, Unit};
 use latput_units::text::parse_percent;
 use latput_units::{BitsPerSecond, Nanos, spelling};
 
-use super::{Bound, Condition, Figure, Goal, Measure, Optimize, Reference};
+use super::{
+    BoundSide, Goal, GoalCondition, GoalFigure, GoalMeasure, LimitReference, OptimizeDirection,
+};
 
 /// Words that are never a metric or a bare workload.
 const KEYWORDS: &[&str] =
@@ -40,18 +42,18 @@ impl GoalError {
 
 /// One word of a goal.
 #[derive(Clone, Debug)]
-struct Word {
+struct GoalWord {
     text: String,
     column: usize,
     is_quoted: bool,
 }
 
-impl Word {
+impl GoalWord {
     fn is(&self, keyword: &str) -> bool {
         !self.is_quoted && self.text == keyword
     }
 
-    fn error(&self, problem: impl Into<String>) -> GoalError {
+    fn to_error(&self, problem: impl Into<String>) -> GoalError {
         GoalError {
             word: Some(self.text.chars().take(SHOWN_CHARS).collect()),
             column: self.column,
@@ -61,13 +63,13 @@ impl Word {
 }
 
 /// The remaining words of a goal.
-struct Words {
-    words: Peekable<IntoIter<Word>>,
+struct WordStream {
+    words: Peekable<IntoIter<GoalWord>>,
     end_column: usize,
 }
 
-impl Words {
-    fn next(&mut self, wanted: &str) -> Result<Word, GoalError> {
+impl WordStream {
+    fn next(&mut self, wanted: &str) -> Result<GoalWord, GoalError> {
         let problem = || format!("expected {wanted}");
         let column = self.end_column;
         self.words.next().ok_or_else(|| GoalError { word: None, column, problem: problem() })
@@ -80,27 +82,27 @@ impl Words {
 }
 
 /// Reads a whole goal.
-pub(super) fn goal(text: &str) -> Result<Goal, GoalError> {
-    let mut words = split(text)?;
+pub(super) fn parse_goal(text: &str) -> Result<Goal, GoalError> {
+    let mut words = split_words(text)?;
     let first = words.next("`minimize`, `maximize` or a named goal")?;
     let direction = match first.text.as_str() {
-        "minimize" if !first.is_quoted => Optimize::Minimize,
-        "maximize" if !first.is_quoted => Optimize::Maximize,
-        _ => return named(&first, &mut words),
+        "minimize" if !first.is_quoted => OptimizeDirection::Minimize,
+        "maximize" if !first.is_quoted => OptimizeDirection::Maximize,
+        _ => return parse_named_goal(&first, &mut words),
     };
-    let mut objective = vec![figure(&mut words)?];
+    let mut objective = vec![parse_figure(&mut words)?];
     while words.take("*") {
-        objective.push(figure(&mut words)?);
+        objective.push(parse_figure(&mut words)?);
     }
     let mut conditions = Vec::new();
     if words.take("where") {
-        conditions.push(condition(&mut words)?);
+        conditions.push(parse_condition(&mut words)?);
         while words.take("and") {
-            conditions.push(condition(&mut words)?);
+            conditions.push(parse_condition(&mut words)?);
         }
     }
     if let Some(word) = words.words.next() {
-        return Err(word.error(match conditions.len() {
+        return Err(word.to_error(match conditions.len() {
             0 => "after the objective comes `where`, `*` or nothing",
             _ => "after a condition comes `and` or nothing",
         }));
@@ -109,98 +111,99 @@ pub(super) fn goal(text: &str) -> Result<Goal, GoalError> {
 }
 
 /// Reads one limit.
-pub(super) fn limit(text: &str) -> Result<Condition, GoalError> {
-    let mut words = split(text)?;
-    let limit = condition(&mut words)?;
+pub(super) fn parse_limit(text: &str) -> Result<GoalCondition, GoalError> {
+    let mut words = split_words(text)?;
+    let limit = parse_condition(&mut words)?;
     match words.words.next() {
         None => Ok(limit),
         Some(word) => {
-            Err(word.error("this text must be one limit: give each limit a text of its own"))
+            Err(word.to_error("this text must be one limit: give each limit a text of its own"))
         }
     }
 }
 
-fn named(first: &Word, words: &mut Words) -> Result<Goal, GoalError> {
+fn parse_named_goal(first: &GoalWord, words: &mut WordStream) -> Result<Goal, GoalError> {
     let Some((name, meaning)) = Goal::NAMED.iter().find(|(name, _)| first.text == *name) else {
         let names: Vec<&str> = Goal::NAMED.iter().map(|(name, _)| *name).collect();
         let names = names.join("`, `");
         let starts = Goal::NAMED.iter().map(|(name, _)| *name).chain(["minimize", "maximize"]);
-        let meant = spelling::nearest(&first.text, starts)
+        let meant = spelling::nearest_name(&first.text, starts)
             .map_or(String::new(), |meant| format!("; did you mean `{meant}`?"));
-        return Err(first.error(format!(
+        return Err(first.to_error(format!(
             "a goal begins with `minimize` or `maximize`, or is one of `{names}`{meant}"
         )));
     };
     if let Some(more) = words.words.next() {
-        return Err(more.error(format!(
+        return Err(more.to_error(format!(
             "nothing may follow the named goal `{name}`; to change it, write it out: `{meaning}`"
         )));
     }
-    Ok(Goal { text: format!("{name}: {meaning}"), ..goal(meaning)? })
+    Ok(Goal { text: format!("{name}: {meaning}"), ..parse_goal(meaning)? })
 }
 
-fn figure(words: &mut Words) -> Result<Figure, GoalError> {
+fn parse_figure(words: &mut WordStream) -> Result<GoalFigure, GoalError> {
     let word = words.next("a metric")?;
     let measure = match word.text.as_str() {
-        "rate" => Measure::Rate,
+        "rate" => GoalMeasure::Rate,
         name => match name.parse() {
-            Ok(metric) => Measure::Metric(metric),
-            Err(error) => return Err(word.error(error.to_string())),
+            Ok(metric) => GoalMeasure::Metric(metric),
+            Err(error) => return Err(word.to_error(error.to_string())),
         },
     };
-    let workload = words.take("of").then(|| workload(words)).transpose()?;
-    Ok(Figure { measure, workload })
+    let workload = words.take("of").then(|| parse_workload(words)).transpose()?;
+    Ok(GoalFigure { measure, workload })
 }
 
-fn workload(words: &mut Words) -> Result<String, GoalError> {
+fn parse_workload(words: &mut WordStream) -> Result<String, GoalError> {
     let word = words.next("the name or kind of a workload")?;
     let is_name = word.is_quoted || !KEYWORDS.contains(&word.text.as_str());
     if is_name && !word.text.trim().is_empty() {
         Ok(word.text)
     } else {
-        Err(word
-            .error("after `of` comes the name or kind of a workload, in quotes if it has spaces"))
+        Err(word.to_error(
+            "after `of` comes the name or kind of a workload, in quotes if it has spaces",
+        ))
     }
 }
 
-fn condition(words: &mut Words) -> Result<Condition, GoalError> {
+fn parse_condition(words: &mut WordStream) -> Result<GoalCondition, GoalError> {
     let start = words.words.peek().cloned();
-    let figure = figure(words)?;
+    let figure = parse_figure(words)?;
     let sign = words.next("`>=` or `<=`")?;
     let bound = match sign.text.as_str() {
-        ">=" => Bound::AtLeast,
-        "<=" => Bound::AtMost,
-        _ => return Err(sign.error("a condition compares with `>=` or `<=`")),
+        ">=" => BoundSide::AtLeast,
+        "<=" => BoundSide::AtMost,
+        _ => return Err(sign.to_error("a condition compares with `>=` or `<=`")),
     };
     let word = words.next("a number")?;
-    let Some(number) = number(&word.text, figure.measure) else {
-        return Err(word.error(
+    let Some(number) = parse_number(&word.text, figure.measure) else {
+        return Err(word.to_error(
             "expected a number of at least 0: with a unit (`500us`, `1G`), in the metric's own unit, or a share of `today` or `best` (`0.95`, `95%`)",
         ));
     };
     let reference = if words.take("best") {
-        Some(Reference::Best)
+        Some(LimitReference::Best)
     } else if words.take("today") || words.take("first") {
-        Some(Reference::Today)
+        Some(LimitReference::Today)
     } else {
         None
     };
-    let has_best = !matches!(figure.measure, Measure::Metric(m) if m.preferred_direction() == PreferredDirection::Neither);
-    if let (Some(Reference::Best), false, Some(metric)) = (reference, has_best, start) {
-        return Err(metric.error("this metric has no best value; compare with `today`"));
+    let has_best = !matches!(figure.measure, GoalMeasure::Metric(m) if m.preferred_direction() == PreferredDirection::Neither);
+    if let (Some(LimitReference::Best), false, Some(metric)) = (reference, has_best, start) {
+        return Err(metric.to_error("this metric has no best value; compare with `today`"));
     }
-    Ok(Condition { figure, bound, number, reference })
+    Ok(GoalCondition { figure, bound, number, reference })
 }
 
 /// A bound: a plain number, a percentage, or a quantity in the unit of the metric.
-fn number(text: &str, measure: Measure) -> Option<f64> {
+fn parse_number(text: &str, measure: GoalMeasure) -> Option<f64> {
     let quantity = || match measure {
-        Measure::Metric(metric) => match metric.row().unit {
+        GoalMeasure::Metric(metric) => match metric.row().unit {
             Unit::Nanoseconds => text.parse().ok().map(|time: Nanos| time.as_ns() as f64),
             Unit::BitsPerS => text.parse().ok().map(|rate: BitsPerSecond| rate.get() as f64),
             _ => None,
         },
-        Measure::Rate => None,
+        GoalMeasure::Rate => None,
     };
     let percent = || if text.ends_with('%') { parse_percent(text) } else { None };
     let number: Option<f64> = text.parse().ok();
@@ -208,7 +211,7 @@ fn number(text: &str, measure: Measure) -> Option<f64> {
 }
 
 /// Splits a goal into words, quoted texts and signs; signs need no space around them.
-fn split(text: &str) -> Result<Words, GoalError> {
+fn split_words(text: &str) -> Result<WordStream, GoalError> {
     let letters: Vec<char> = text.chars().collect();
     let end_column = letters.len() + 1;
     if letters.len() > LONGEST_CHARS {
@@ -248,9 +251,9 @@ fn split(text: &str) -> Result<Words, GoalError> {
             }
             letters[start..at].iter().collect()
         };
-        words.push(Word { text, column, is_quoted });
+        words.push(GoalWord { text, column, is_quoted });
     }
-    Ok(Words { words: words.into_iter().peekable(), end_column })
+    Ok(WordStream { words: words.into_iter().peekable(), end_column })
 }
 
 #[cfg(test)]
@@ -266,7 +269,7 @@ mod tests {
              and throughput_bps >= 2e9 ",
         )
         .unwrap();
-        assert_eq!(goal.direction, Optimize::Maximize);
+        assert_eq!(goal.direction, OptimizeDirection::Maximize);
         assert_eq!(goal.objective[0].to_string(), "transactions_per_s of \"tcp_rr burst=16\"");
         let conditions: Vec<String> = goal.conditions.iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -299,7 +302,7 @@ mod tests {
     fn every_metric_and_named_goal_parses() {
         for metric in Metric::ALL {
             let goal = Goal::parse(&format!("minimize {metric}")).unwrap();
-            assert_eq!(goal.objective[0].measure, Measure::Metric(*metric));
+            assert_eq!(goal.objective[0].measure, GoalMeasure::Metric(*metric));
         }
         for (name, meaning) in Goal::NAMED {
             let goal = Goal::parse(name).unwrap();
@@ -312,30 +315,40 @@ mod tests {
 
     #[test]
     fn wrong_goal_word_is_named_with_choices() {
-        check("minimize latncy_ns_p99", Some("latncy_ns_p99"), 10, "`latency_ns_p99`");
-        check("minimise latency_ns_p99", Some("minimise"), 1, "`minimize` or `maximize`");
-        check("'minimize' rate", Some("minimize"), 1, "a goal begins with");
-        check("\"maximize\" rate", Some("maximize"), 1, "a goal begins with");
-        check("minimize latency_ns_p99 when", Some("when"), 25, "`where`");
-        check("minimize rate where rate => 1", Some("=>"), 26, "`>=` or `<=`");
-        check("minimize rate where rate >= ninety", Some("ninety"), 29, "number");
-        check("minimize rate where rate >= -1", Some("-1"), 29, "number");
-        check("minimize rate where rate >= nan", Some("nan"), 29, "number");
-        check("minimize rate where rate >= 1e999", Some("1e999"), 29, "number");
-        check("minimize rate where rate >= 0.9 bets", Some("bets"), 33, "`and`");
-        check("minimize rate of where", Some("where"), 18, "workload");
-        check("minimize rate of \"\"", Some(""), 18, "workload");
-        check("minimize rate of \"tcp rr", Some("\"tcp rr"), 18, "not closed");
-        check("balanced of tcp_rr", Some("of"), 10, "nothing may follow");
-        check("minimize rate where sut_rx_pps >= 0.9 best", Some("sut_rx_pps"), 21, "`today`");
-        check(
+        check_error("minimize latncy_ns_p99", Some("latncy_ns_p99"), 10, "`latency_ns_p99`");
+        check_error("minimise latency_ns_p99", Some("minimise"), 1, "`minimize` or `maximize`");
+        check_error("'minimize' rate", Some("minimize"), 1, "a goal begins with");
+        check_error("\"maximize\" rate", Some("maximize"), 1, "a goal begins with");
+        check_error("minimize latency_ns_p99 when", Some("when"), 25, "`where`");
+        check_error("minimize rate where rate => 1", Some("=>"), 26, "`>=` or `<=`");
+        check_error("minimize rate where rate >= ninety", Some("ninety"), 29, "number");
+        check_error("minimize rate where rate >= -1", Some("-1"), 29, "number");
+        check_error("minimize rate where rate >= nan", Some("nan"), 29, "number");
+        check_error("minimize rate where rate >= 1e999", Some("1e999"), 29, "number");
+        check_error("minimize rate where rate >= 0.9 bets", Some("bets"), 33, "`and`");
+        check_error("minimize rate of where", Some("where"), 18, "workload");
+        check_error("minimize rate of \"\"", Some(""), 18, "workload");
+        check_error("minimize rate of \"tcp rr", Some("\"tcp rr"), 18, "not closed");
+        check_error("balanced of tcp_rr", Some("of"), 10, "nothing may follow");
+        check_error(
+            "minimize rate where sut_rx_pps >= 0.9 best",
+            Some("sut_rx_pps"),
+            21,
+            "`today`",
+        );
+        check_error(
             "minimize latency_raw_ns_p99",
             Some("latency_raw_ns_p99"),
             10,
             "is called `latency_uncorrected_ns_p99` now",
         );
-        check("minimize latncy", Some("latncy"), 10, "`latput metrics`");
-        check("minimize \u{fc}ber * rate", Some("\u{fc}ber"), 10, "there is no metric `\u{fc}ber`");
+        check_error("minimize latncy", Some("latncy"), 10, "`latput metrics`");
+        check_error(
+            "minimize \u{fc}ber * rate",
+            Some("\u{fc}ber"),
+            10,
+            "there is no metric `\u{fc}ber`",
+        );
     }
 
     #[test]
@@ -348,20 +361,20 @@ mod tests {
 
     #[test]
     fn unfinished_goal_names_the_missing_part() {
-        check("", None, 1, "`minimize`");
-        check("   ", None, 4, "`minimize`");
-        check("minimize", None, 9, "a metric");
-        check("minimize rate *", None, 16, "a metric");
-        check("minimize rate of", None, 17, "workload");
-        check("minimize rate where", None, 20, "a metric");
-        check("minimize rate where rate", None, 25, "`>=`");
-        check("minimize rate where rate >=", None, 28, "a number");
-        check("minimize rate where rate >= 1 and", None, 34, "a metric");
+        check_error("", None, 1, "`minimize`");
+        check_error("   ", None, 4, "`minimize`");
+        check_error("minimize", None, 9, "a metric");
+        check_error("minimize rate *", None, 16, "a metric");
+        check_error("minimize rate of", None, 17, "workload");
+        check_error("minimize rate where", None, 20, "a metric");
+        check_error("minimize rate where rate", None, 25, "`>=`");
+        check_error("minimize rate where rate >=", None, 28, "a number");
+        check_error("minimize rate where rate >= 1 and", None, 34, "a metric");
     }
 
     #[test]
     fn huge_goal_is_refused_without_echo() {
-        check(&"x".repeat(2_001), None, 2_002, "at most");
+        check_error(&"x".repeat(2_001), None, 2_002, "at most");
         assert!(Goal::parse(&format!("{:2000}", "latency")).is_ok());
         let error = Goal::parse(&format!("minimize {}", "x".repeat(1_900))).unwrap_err();
         assert!(error.to_string().len() < 250, "{error}");
@@ -379,18 +392,18 @@ mod tests {
 
     #[test]
     fn no_text_is_a_crash() {
-        let mut rng = latput_units::Rng::from_seed(9);
+        let mut rng = latput_units::SeededRng::from_seed(9);
         let pieces =
             ["minimize", " ", "\"", "'", "*", ">=", "<", "of", "where", "rate", "1", "\u{1f600}"];
         for _ in 0..2_000 {
-            let length = rng.below(12);
-            let text: String = (0..length).map(|_| pieces[rng.below(pieces.len())]).collect();
+            let length = rng.next_below(12);
+            let text: String = (0..length).map(|_| pieces[rng.next_below(pieces.len())]).collect();
             let _ = Goal::parse(&text);
         }
     }
 
     #[track_caller]
-    fn check(text: &str, word: Option<&str>, column: usize, problem: &str) {
+    fn check_error(text: &str, word: Option<&str>, column: usize, problem: &str) {
         let error = Goal::parse(text).expect_err(text);
         assert_eq!((error.word.as_deref(), error.column), (word, column), "{error}");
         assert!(error.problem.contains(problem), "{error}");

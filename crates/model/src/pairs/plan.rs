@@ -41,7 +41,7 @@ pub fn confirming_plan(plan: &Plan, results: &Results, setting: usize) -> Result
         let why = "is the setting of comparison: name another with --setting";
         return Err(format!("setting `{}` {why}", labelled.label));
     }
-    let factors = factors(&labelled.by_role);
+    let factors = build_factors(&labelled.by_role);
     if factors.is_empty() {
         return Err(format!("setting `{}` changes no knob", labelled.label));
     }
@@ -50,7 +50,7 @@ pub fn confirming_plan(plan: &Plan, results: &Results, setting: usize) -> Result
         goal: results.goal.clone(),
         factors,
         workloads: results.workloads.clone(),
-        method: method(plan, results)?,
+        method: reduce_method(plan, results)?,
     };
     let in_turns = plan.method.design.is_none_or(|design| design == Design::Slices);
     let design = if in_turns && reduced.may_take_turns() { Design::Slices } else { Design::Blocks };
@@ -58,7 +58,7 @@ pub fn confirming_plan(plan: &Plan, results: &Results, setting: usize) -> Result
     Ok(reduced)
 }
 
-fn method(plan: &Plan, results: &Results) -> Result<Method, String> {
+fn reduce_method(plan: &Plan, results: &Results) -> Result<Method, String> {
     let (confidence, half_width) = (results.confidence, results.half_width);
     if !(confidence > 0.0 && confidence < 1.0 && half_width > 0.0 && half_width < 1.0) {
         return Err("its confidence or its half width is invalid".to_owned());
@@ -77,7 +77,7 @@ fn method(plan: &Plan, results: &Results) -> Result<Method, String> {
 }
 
 /// A factor of one level for each knob; one for both roles where they have the same value.
-fn factors(by_role: &BTreeMap<Role, Setting>) -> Vec<Factor> {
+fn build_factors(by_role: &BTreeMap<Role, Setting>) -> Vec<Factor> {
     let knobs: BTreeSet<Knob> = by_role.values().flat_map(BTreeMap::keys).copied().into_set();
     let of = |role, knob: Knob| by_role.get(&role).and_then(|set| set.get(&knob));
     let one = |role, knob, value: &Value| Factor {
@@ -102,7 +102,7 @@ fn factors(by_role: &BTreeMap<Role, Setting>) -> Vec<Factor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::{Figures, results, rr};
+    use crate::synthetic::{SyntheticFigures, build_results, rr_workload};
 
     const PLAN: &str = r#"
         schema = 1
@@ -124,7 +124,8 @@ mod tests {
         let plan = Plan::parse("plan.toml", text).unwrap();
         let settings = plan.settings();
         let labels: Vec<&str> = settings.iter().map(|it| it.label.as_str()).collect();
-        let mut found = results(&labels, &[rr("rr")], 1, |_, _| Figures::default());
+        let mut found =
+            build_results(&labels, &[rr_workload("rr")], 1, |_, _| SyntheticFigures::default());
         found.goal = plan.goal.clone();
         found.workloads = plan.workloads.clone();
         found.settings = settings;
@@ -180,7 +181,12 @@ mod tests {
         refused(&plan, &good, 0, "the setting of comparison");
         refused(&plan, &good, 9, "no such setting");
         refused(&plan, &Results { goal: None, ..good.clone() }, 1, "no goal");
-        refused(&plan, &Results { workloads: vec![rr("other")], ..good.clone() }, 1, "workloads");
+        refused(
+            &plan,
+            &Results { workloads: vec![rr_workload("other")], ..good.clone() },
+            1,
+            "workloads",
+        );
         refused(&plan, &Results { workloads: Vec::new(), ..good.clone() }, 1, "workloads");
         for confidence in [0.0, 1.0, f64::NAN] {
             refused(&plan, &Results { confidence, ..good.clone() }, 1, "invalid");

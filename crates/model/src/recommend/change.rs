@@ -6,8 +6,8 @@ use latput_stats::Estimate;
 use latput_trial::Metric;
 use latput_units::IntoSet;
 
-use super::condition::Kept;
-use super::{Comparison, Judge, banned};
+use super::condition::LimitCheck;
+use super::{CorrectedComparison, GoalJudge, banned_settings};
 
 /// How the objective of one setting compares with the first setting's.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +43,7 @@ pub enum SettingVerdict {
 
 impl SettingVerdict {
     /// The verdict in words, as tables and JSON have it.
-    pub const fn words(self) -> &'static str {
+    pub const fn describe(self) -> &'static str {
         match self {
             Self::Banned => "banned for breaking a guard",
             Self::Better => "proven better",
@@ -60,11 +60,14 @@ impl SettingVerdict {
     }
 }
 
-impl Judge<'_> {
+impl GoalJudge<'_> {
     /// The change of every setting but the first, in their order.
-    pub(super) fn changes(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>) -> Vec<ObjectiveChange> {
+    pub(super) fn objective_changes(
+        &self,
+        kept: &BTreeMap<usize, Vec<LimitCheck<'_>>>,
+    ) -> Vec<ObjectiveChange> {
         let ratios = self.objective_ratios();
-        let banned = banned(self.results);
+        let banned = banned_settings(self.results);
         let change = |setting: usize| {
             let comparison = ratios.get(&setting);
             ObjectiveChange {
@@ -78,7 +81,7 @@ impl Judge<'_> {
                 },
             }
         };
-        self.others().map(change).collect()
+        self.other_settings().map(change).collect()
     }
 
     /// Empty where a figure was 0.
@@ -86,7 +89,7 @@ impl Judge<'_> {
         let workloads: BTreeSet<usize> =
             self.objective.iter().flatten().map(|(workload, _)| *workload).into_set();
         let Some(logs) = self.objective_logs(0, setting) else { return BTreeMap::new() };
-        let ratios = workloads.into_iter().zip(logs.ratios());
+        let ratios = workloads.into_iter().zip(logs.workload_ratios());
         ratios.filter_map(|(workload, ratio)| Some((workload, ratio?))).collect()
     }
 
@@ -102,7 +105,10 @@ impl Judge<'_> {
 }
 
 /// Verdict on a setting that is not banned.
-fn setting_verdict(comparison: Option<&Comparison>, limits: &[Kept<'_>]) -> SettingVerdict {
+fn setting_verdict(
+    comparison: Option<&CorrectedComparison>,
+    limits: &[LimitCheck<'_>],
+) -> SettingVerdict {
     let ratio = comparison.and_then(|comparison| comparison.ratio.as_ref());
     let is_proven = comparison.is_some_and(|comparison| comparison.proven);
     if !is_proven && ratio.is_some_and(|ratio| ratio.excludes(1.0)) {

@@ -7,12 +7,12 @@ use latput_stats::{Estimate, paired};
 use latput_trial::Metric;
 use latput_units::IntoMap;
 
-use super::Judge;
+use super::GoalJudge;
 use crate::runs::AVERAGE;
 
 /// Logarithms of ratios to another setting, of each workload by block, in the order of the workloads. Their averages are
 /// added.
-pub(super) struct Logs {
+pub(super) struct LogRatios {
     parts: Vec<BTreeMap<u32, f64>>,
 }
 
@@ -21,7 +21,7 @@ type Sums = BTreeMap<u32, (usize, f64)>;
 
 /// The claim that a comparison tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Claim {
+pub(super) enum TestedClaim {
     /// The figure is smaller.
     Less,
     /// The figure is larger.
@@ -32,7 +32,7 @@ pub(super) enum Claim {
 
 /// One comparison with the first setting, corrected for all others of its family.
 #[derive(Clone, Debug)]
-pub(super) struct Comparison {
+pub(super) struct CorrectedComparison {
     /// The paired ratio to the first setting, at the confidence at which its interval excludes 1
     /// exactly if the claim or its opposite is proven. `None` where no block has both figures, or a
     /// figure was 0.
@@ -41,7 +41,7 @@ pub(super) struct Comparison {
     pub(super) proven: bool,
 }
 
-impl Logs {
+impl LogRatios {
     /// `None` where a workload has fewer than two blocks.
     pub(super) fn center(&self) -> Option<Center> {
         Center::of_sum(&self.parts, AVERAGE)
@@ -49,17 +49,17 @@ impl Logs {
 
     /// The variance of one block in a workload, without outliers where they are trimmed; `None` with fewer than two
     /// blocks.
-    pub(super) fn variance(&self, part: usize) -> Option<f64> {
+    pub(super) fn block_variance(&self, part: usize) -> Option<f64> {
         let center = Center::of_sum(std::slice::from_ref(self.parts.get(part)?), AVERAGE)?;
         Some(center.error.powi(2) * center.runs as f64)
     }
 
-    pub(super) fn p_value(&self, claim: Claim) -> Option<f64> {
+    pub(super) fn p_value(&self, claim: TestedClaim) -> Option<f64> {
         let center = self.center()?;
         Some(match claim {
-            Claim::Less => center.p_below(),
-            Claim::More => center.p_above(),
-            Claim::Differs => center.p_value(),
+            TestedClaim::Less => center.p_below(),
+            TestedClaim::More => center.p_above(),
+            TestedClaim::Differs => center.p_value(),
         })
     }
 
@@ -68,18 +68,18 @@ impl Logs {
         if let Some(center) = self.center() {
             return center.ratio(confidence);
         }
-        let means: Option<Vec<f64>> = self.averages().collect();
+        let means: Option<Vec<f64>> = self.workload_averages().collect();
         Some(Estimate::single(means?.iter().sum::<f64>().exp()))
     }
 
     /// The ratio in each workload. Their geometric mean is the value of [`Self::ratio`].
-    pub(super) fn ratios(&self) -> Vec<Option<f64>> {
+    pub(super) fn workload_ratios(&self) -> Vec<Option<f64>> {
         let workloads = self.parts.len() as f64;
-        self.averages().map(|average| Some((average? * workloads).exp())).collect()
+        self.workload_averages().map(|average| Some((average? * workloads).exp())).collect()
     }
 
     /// The average logarithm of each workload; `None` without a block.
-    fn averages(&self) -> impl Iterator<Item = Option<f64>> {
+    fn workload_averages(&self) -> impl Iterator<Item = Option<f64>> {
         self.parts.iter().map(|part| {
             let logs: Vec<f64> = part.values().copied().collect();
             Some(paired::ratio_of_logs(&logs, AVERAGE, 0.5)?.value.ln())
@@ -87,19 +87,20 @@ impl Logs {
     }
 }
 
-impl Judge<'_> {
+impl GoalJudge<'_> {
     /// The objective's ratio of every other setting to the first, in the blocks in which both have
     /// all of its figures, with the claim that it is better.
-    pub(super) fn objective_ratios(&self) -> BTreeMap<usize, Comparison> {
-        let others: Vec<usize> = self.others().collect();
+    pub(super) fn objective_ratios(&self) -> BTreeMap<usize, CorrectedComparison> {
+        let others: Vec<usize> = self.other_settings().collect();
         let logs = others.iter().map(|&setting| self.objective_logs(0, setting)).collect();
-        let compared = corrected(logs, self.better_objective(), self.objective_confidence());
+        let compared =
+            correct_comparisons(logs, self.better_objective(), self.objective_confidence());
         others.into_iter().zip(compared).into_map()
     }
 
     /// The logarithms of the objective's ratio `other / base`: in each workload the blocks in which
     /// both have all of its figures.
-    pub(super) fn objective_logs(&self, base: usize, other: usize) -> Option<Logs> {
+    pub(super) fn objective_logs(&self, base: usize, other: usize) -> Option<LogRatios> {
         let mut workloads: BTreeMap<usize, (usize, Sums)> = BTreeMap::new();
         for of_figure in &self.objective {
             for &(workload, metric) in of_figure {
@@ -116,22 +117,31 @@ impl Judge<'_> {
             let whole = sums.into_iter().filter(|(_, (count, _))| *count == figures);
             whole.map(|(block, (_, log))| (block, log)).into_map()
         };
-        Some(Logs { parts: workloads.into_values().map(part).collect() })
+        Some(LogRatios { parts: workloads.into_values().map(part).collect() })
     }
 
     /// The ratios of one figure of a setting to the first setting's.
-    pub(super) fn logs(&self, setting: usize, workload: usize, metric: Metric) -> Option<Logs> {
-        Some(Logs { parts: vec![self.runs.log_ratios((0, setting), workload, metric)?] })
+    pub(super) fn figure_logs(
+        &self,
+        setting: usize,
+        workload: usize,
+        metric: Metric,
+    ) -> Option<LogRatios> {
+        Some(LogRatios { parts: vec![self.runs.log_ratios((0, setting), workload, metric)?] })
     }
 }
 
 /// Comparisons of one family, each from its blocks' logarithms of ratios. The chance that any false
 /// claim is called proven is at most `1 - confidence`.
-pub(super) fn corrected(logs: Vec<Option<Logs>>, claim: Claim, confidence: f64) -> Vec<Comparison> {
+pub(super) fn correct_comparisons(
+    logs: Vec<Option<LogRatios>>,
+    claim: TestedClaim,
+    confidence: f64,
+) -> Vec<CorrectedComparison> {
     let p_values: Vec<_> = logs.iter().map(|logs| logs.as_ref()?.p_value(claim)).collect();
     let corrected = paired::holm(&p_values, confidence);
-    let sides = if claim == Claim::Differs { 1.0 } else { 2.0 };
-    let compare = |(logs, holm): (Option<Logs>, paired::Corrected)| Comparison {
+    let sides = if claim == TestedClaim::Differs { 1.0 } else { 2.0 };
+    let compare = |(logs, holm): (Option<LogRatios>, paired::Corrected)| CorrectedComparison {
         ratio: logs.and_then(|logs| logs.ratio(1.0 - sides * (1.0 - holm.confidence))),
         proven: holm.proven,
     };

@@ -14,18 +14,18 @@ use latput_trial::Metric;
 use latput_trial::metric::PreferredDirection;
 use latput_units::IntoMap;
 
-use super::Judge;
-use crate::goal::{Bound, Condition, Reference};
+use super::GoalJudge;
+use crate::goal::{BoundSide, GoalCondition, LimitReference};
 use crate::runs::AVERAGE;
 
 /// Every setting under every condition before correction, and the p-values that it is short of the
 /// limit.
-type Drafts<'a> = (Vec<(usize, Kept<'a>)>, Vec<Option<f64>>);
+type Drafts<'a> = (Vec<(usize, LimitCheck<'a>)>, Vec<Option<f64>>);
 
 /// One condition on one setting in one workload.
 #[derive(Debug)]
-pub(super) struct Kept<'a> {
-    pub(super) condition: &'a Condition,
+pub(super) struct LimitCheck<'a> {
+    pub(super) condition: &'a GoalCondition,
     pub(super) workload: usize,
     pub(super) metric: Metric,
     /// The setting's figure as it is compared with the limit; `None` if it was not measured.
@@ -41,7 +41,7 @@ pub(super) struct Kept<'a> {
     pub(super) interval: Option<Estimate>,
 }
 
-impl Kept<'_> {
+impl LimitCheck<'_> {
     /// Distance of the figure on the wrong side of its limit, as the logarithm of a ratio; 0 if the
     /// limit is not proven to be broken.
     pub(super) fn missed_by(&self) -> f64 {
@@ -67,7 +67,7 @@ struct PValues {
 
 impl PValues {
     /// The values of a setting that is compared with itself, without chance.
-    fn certain(keeps: bool, base: Option<usize>) -> Self {
+    fn from_certain(keeps: bool, base: Option<usize>) -> Self {
         let p = |claim: bool| Some(if claim { 0.0 } else { 1.0 });
         Self { short: p(!keeps), keeps: p(keeps), base }
     }
@@ -83,55 +83,55 @@ impl PValues {
 
 /// The setting that another is most surely short of, if its figure is short of any: a test that proves it says then
 /// the same as the figures.
-fn strictest(each: &[PValues]) -> Option<usize> {
+fn strictest_base(each: &[PValues]) -> Option<usize> {
     let short = each.iter().filter_map(|p| Some((p.short.filter(|short| *short < 0.5)?, p.base)));
     short.min_by(|a, b| a.0.total_cmp(&b.0))?.1
 }
 
 /// A claim that must hold against every setting.
-fn all(p_values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+fn combine_all(p_values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     p_values.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
 }
 
 /// A claim that must hold against at least one setting, corrected for their number (Bonferroni).
-fn any(p_values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+fn combine_any(p_values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let known: Vec<f64> = p_values.flatten().collect();
     let least = known.iter().copied().reduce(f64::min)?;
     Some((least * known.len() as f64).min(1.0))
 }
 
-impl Condition {
-    fn keeps(&self, figure: f64, limit: f64) -> bool {
+impl GoalCondition {
+    fn is_met(&self, figure: f64, limit: f64) -> bool {
         match self.bound {
-            Bound::AtLeast => figure >= limit,
-            Bound::AtMost => figure <= limit,
+            BoundSide::AtLeast => figure >= limit,
+            BoundSide::AtMost => figure <= limit,
         }
     }
 
     /// Whether the first setting can break it: never where the limit is below the first setting's
     /// own figure.
     pub(super) fn first_can_break(&self) -> bool {
-        self.reference != Some(Reference::Today) || !self.keeps(1.0, self.number)
+        self.reference != Some(LimitReference::Today) || !self.is_met(1.0, self.number)
     }
 }
 
-impl<'a> Judge<'a> {
+impl<'a> GoalJudge<'a> {
     /// Every setting with every condition in every workload that has its figure. A condition on a
     /// named workload without that figure is an error; one on all workloads is then empty.
-    pub(super) fn kept(&self) -> Result<BTreeMap<usize, Vec<Kept<'a>>>, String> {
-        let (drafts, p_values) = self.drafts()?;
-        let mut kept: BTreeMap<usize, Vec<Kept>> =
+    pub(super) fn check_limits(&self) -> Result<BTreeMap<usize, Vec<LimitCheck<'a>>>, String> {
+        let (drafts, p_values) = self.draft_checks()?;
+        let mut kept: BTreeMap<usize, Vec<LimitCheck>> =
             self.settings().map(|setting| (setting, Vec::new())).into_map();
         let corrected = paired::holm(&p_values, self.confidence);
         for ((setting, draft), short) in drafts.into_iter().zip(corrected) {
             let broken = draft.broken || short.proven;
-            kept.entry(setting).or_default().push(Kept { broken, ..draft });
+            kept.entry(setting).or_default().push(LimitCheck { broken, ..draft });
         }
         Ok(kept)
     }
 
     /// The comparisons over which Holm's correction of the limits is made.
-    pub(super) fn drafts(&self) -> Result<Drafts<'a>, String> {
+    pub(super) fn draft_checks(&self) -> Result<Drafts<'a>, String> {
         let mut drafts = Vec::new();
         let mut p_values = Vec::new();
         for condition in &self.goal.conditions {
@@ -139,8 +139,9 @@ impl<'a> Judge<'a> {
                 for setting in self.settings() {
                     let p = self.p_values(condition, cell, setting);
                     let short = p.short;
-                    let kept = self.draft(condition, cell, setting, &p);
-                    let is_certain = condition.reference == Some(Reference::Today) && setting == 0;
+                    let kept = self.draft_check(condition, cell, setting, &p);
+                    let is_certain =
+                        condition.reference == Some(LimitReference::Today) && setting == 0;
                     p_values.push(short.filter(|p| !is_certain || *p == 0.0));
                     drafts.push((setting, kept));
                 }
@@ -150,7 +151,10 @@ impl<'a> Judge<'a> {
     }
 
     /// The measured workloads of a condition, each with the metric there.
-    pub(super) fn cells_of(&self, condition: &Condition) -> Result<Vec<(usize, Metric)>, String> {
+    pub(super) fn cells_of(
+        &self,
+        condition: &GoalCondition,
+    ) -> Result<Vec<(usize, Metric)>, String> {
         let mut cells = condition.figure.cells_in(&self.results.workloads);
         let is_measured =
             |setting, (workload, metric)| !self.runs.figures(setting, workload, metric).is_empty();
@@ -161,30 +165,35 @@ impl<'a> Judge<'a> {
         Ok(cells)
     }
 
-    fn p_values(&self, condition: &Condition, cell: (usize, Metric), setting: usize) -> PValues {
+    fn p_values(
+        &self,
+        condition: &GoalCondition,
+        cell: (usize, Metric),
+        setting: usize,
+    ) -> PValues {
         let against = |base: Option<usize>| {
             if base == Some(setting) {
-                return PValues::certain(condition.keeps(1.0, condition.number), base);
+                return PValues::from_certain(condition.is_met(1.0, condition.number), base);
             }
-            PValues::new(&self.margins(condition, cell, setting, base), base)
+            PValues::new(&self.limit_margins(condition, cell, setting, base), base)
         };
         match condition.reference {
             None => against(None),
-            Some(Reference::Today) => against(Some(0)),
-            Some(Reference::Best) => {
+            Some(LimitReference::Today) => against(Some(0)),
+            Some(LimitReference::Best) => {
                 let is_measured =
                     |base: &usize| !self.runs.figures(*base, cell.0, cell.1).is_empty();
                 let each: Vec<PValues> =
                     self.settings().filter(is_measured).map(|base| against(Some(base))).collect();
                 let (short, keeps) =
                     (|| each.iter().map(|p| p.short), || each.iter().map(|p| p.keeps));
-                let is_worse_if_short = (condition.bound == Bound::AtLeast)
+                let is_worse_if_short = (condition.bound == BoundSide::AtLeast)
                     == (cell.1.preferred_direction() == PreferredDirection::Higher);
-                let base = strictest(&each).or_else(|| self.best(cell));
+                let base = strictest_base(&each).or_else(|| self.best_setting(cell));
                 if is_worse_if_short {
-                    PValues { short: any(short()), keeps: all(keeps()), base }
+                    PValues { short: combine_any(short()), keeps: combine_all(keeps()), base }
                 } else {
-                    PValues { short: all(short()), keeps: any(keeps()), base }
+                    PValues { short: combine_all(short()), keeps: combine_any(keeps()), base }
                 }
             }
         }
@@ -192,9 +201,9 @@ impl<'a> Judge<'a> {
 
     /// The distance of a setting's figure inside its limit in each block, as the logarithm of a
     /// ratio or, where a figure is 0, as a difference.
-    fn margins(
+    fn limit_margins(
         &self,
-        condition: &Condition,
+        condition: &GoalCondition,
         cell: (usize, Metric),
         setting: usize,
         base: Option<usize>,
@@ -205,8 +214,8 @@ impl<'a> Judge<'a> {
         let above =
             logs.unwrap_or_else(|| pairs.iter().map(|(limit, value)| value - limit).collect());
         match condition.bound {
-            Bound::AtLeast => above,
-            Bound::AtMost => above.into_iter().map(|margin| -margin).collect(),
+            BoundSide::AtLeast => above,
+            BoundSide::AtMost => above.into_iter().map(|margin| -margin).collect(),
         }
     }
 
@@ -214,13 +223,13 @@ impl<'a> Judge<'a> {
     /// or absolute.
     fn limits_and_figures(
         &self,
-        condition: &Condition,
+        condition: &GoalCondition,
         (workload, metric): (usize, Metric),
         setting: usize,
         base: Option<usize>,
     ) -> Vec<(f64, f64)> {
         if let Some(base) = base {
-            let pairs = self.runs.pairs((base, setting), workload, metric).into_values();
+            let pairs = self.runs.paired_figures((base, setting), workload, metric).into_values();
             pairs.map(|(base, own)| (condition.number * base, own)).collect()
         } else {
             let own = self.runs.figures(setting, workload, metric).into_iter();
@@ -229,8 +238,8 @@ impl<'a> Judge<'a> {
     }
 
     /// The setting with the best estimate.
-    fn best(&self, (workload, metric): (usize, Metric)) -> Option<usize> {
-        let value = |setting| Some(self.estimate(setting, workload, metric)?.value);
+    fn best_setting(&self, (workload, metric): (usize, Metric)) -> Option<usize> {
+        let value = |setting| Some(self.estimate_figure(setting, workload, metric)?.value);
         let cost = |value: f64| {
             if metric.preferred_direction() == PreferredDirection::Higher { -value } else { value }
         };
@@ -239,24 +248,24 @@ impl<'a> Judge<'a> {
     }
 
     /// One condition on one setting, before the correction for the other settings.
-    fn draft(
+    fn draft_check(
         &self,
-        condition: &'a Condition,
+        condition: &'a GoalCondition,
         (workload, metric): (usize, Metric),
         setting: usize,
         p: &PValues,
-    ) -> Kept<'a> {
+    ) -> LimitCheck<'a> {
         let figures = self.limits_and_figures(condition, (workload, metric), setting, p.base);
         let (limit, value) = middle(&figures, AVERAGE).unzip();
         let confidence = self.confidence;
         let interval = match p.base {
             Some(base) if base == setting => None,
-            Some(base) => self.runs.ratio((base, setting), workload, metric, confidence),
-            None => self.estimate(setting, workload, metric),
+            Some(base) => self.runs.paired_ratio((base, setting), workload, metric, confidence),
+            None => self.estimate_figure(setting, workload, metric),
         };
         // One side of the interval in the report.
         let level = (1.0 - confidence) / 2.0;
-        Kept {
+        LimitCheck {
             condition,
             workload,
             metric,
@@ -273,14 +282,14 @@ impl<'a> Judge<'a> {
 mod tests {
     use super::*;
     use crate::goal::Goal;
-    use crate::runs::Runs;
-    use crate::synthetic::{reported, stream};
+    use crate::runs::RunTable;
+    use crate::synthetic::{reported_results, stream_workload};
 
     #[test]
     fn distance_from_limit_equals_breach() {
         let goal = Goal::parse("minimize latency_ns_p99 where throughput_bps >= 1e9").unwrap();
         let missed = |broken: bool, value: Option<f64>, limit: Option<f64>| {
-            let kept = Kept {
+            let kept = LimitCheck {
                 condition: &goal.conditions[0],
                 workload: 0,
                 metric: Metric::ThroughputBps,
@@ -311,13 +320,13 @@ mod tests {
     #[test]
     fn claims_against_every_setting_and_against_any() {
         let some = |values: &[f64]| values.iter().copied().map(Some).collect::<Vec<_>>();
-        assert_eq!(all(some(&[0.1, 0.3, 0.2]).into_iter()), Some(0.3));
-        assert_eq!(all([Some(0.1), None].into_iter()), None);
-        assert_eq!(all(std::iter::empty()), None);
-        let least = any([Some(0.04), None, Some(0.01), Some(0.2)].into_iter()).unwrap();
+        assert_eq!(combine_all(some(&[0.1, 0.3, 0.2]).into_iter()), Some(0.3));
+        assert_eq!(combine_all([Some(0.1), None].into_iter()), None);
+        assert_eq!(combine_all(std::iter::empty()), None);
+        let least = combine_any([Some(0.04), None, Some(0.01), Some(0.2)].into_iter()).unwrap();
         assert!((least - 0.03).abs() < 1e-12, "{least}");
-        assert_eq!(any(some(&[0.9, 0.8]).into_iter()), Some(1.0));
-        assert_eq!(any([None, None].into_iter()), None);
+        assert_eq!(combine_any(some(&[0.9, 0.8]).into_iter()), Some(1.0));
+        assert_eq!(combine_any([None, None].into_iter()), None);
     }
 
     #[test]
@@ -325,9 +334,9 @@ mod tests {
         let of =
             |short: f64, base: usize| PValues { short: Some(short), keeps: None, base: Some(base) };
         let none = PValues { short: None, keeps: None, base: Some(9) };
-        assert_eq!(strictest(&[of(0.3, 4), of(0.1, 5), none, of(0.4, 6)]), Some(5));
-        assert_eq!(strictest(&[of(0.5, 4), of(0.9, 5), none]), None);
-        assert_eq!(strictest(&[]), None);
+        assert_eq!(strictest_base(&[of(0.3, 4), of(0.1, 5), none, of(0.4, 6)]), Some(5));
+        assert_eq!(strictest_base(&[of(0.5, 4), of(0.9, 5), none]), None);
+        assert_eq!(strictest_base(&[]), None);
     }
 
     #[test]
@@ -344,9 +353,9 @@ mod tests {
         assert!(inside.keeps.unwrap() < 0.05 && inside.short.unwrap() > 0.95, "{inside:?}");
         let outside = of(&[-0.1, -0.2, -0.3]);
         assert!(outside.keeps.unwrap() > 0.95 && outside.short.unwrap() < 0.05, "{outside:?}");
-        let itself = PValues::certain(false, None);
+        let itself = PValues::from_certain(false, None);
         assert_eq!((itself.short, itself.keeps), (Some(0.0), Some(1.0)));
-        let itself = PValues::certain(true, None);
+        let itself = PValues::from_certain(true, None);
         assert_eq!((itself.short, itself.keeps), (Some(1.0), Some(0.0)));
     }
 
@@ -367,9 +376,12 @@ mod tests {
     }
 
     /// Runs `check` on three settings in two blocks, of which the last has no throughput.
-    fn judge(limit: &str, check: impl FnOnce(&Judge<'_>, &Condition, (usize, Metric))) {
-        let made = reported(
-            &[stream("s")],
+    fn with_judge(
+        limit: &str,
+        check: impl FnOnce(&GoalJudge<'_>, &GoalCondition, (usize, Metric)),
+    ) {
+        let made = reported_results(
+            &[stream_workload("s")],
             2,
             &[
                 (Metric::LatencyNsP99, &[&[9e4], &[8e4], &[7e4]]),
@@ -378,26 +390,26 @@ mod tests {
             ],
         );
         let goal = Goal::parse(&format!("minimize latency_ns_p99 where {limit}")).unwrap();
-        let runs = Runs::of_goal(&made, &goal);
-        let judge = Judge::new(&made, &runs, &goal).unwrap();
+        let runs = RunTable::of_goal(&made, &goal);
+        let judge = GoalJudge::new(&made, &runs, &goal).unwrap();
         let condition = &judge.goal.conditions[0];
         check(&judge, condition, condition.figure.cells_in(&made.workloads)[0]);
     }
 
     #[test]
     fn best_is_highest_rate_and_lowest_latency() {
-        judge("throughput_bps >= 0.9 best", |judge, _, cell| {
-            assert_eq!(judge.best(cell), Some(1));
-            assert_eq!(judge.best((0, Metric::LatencyNsP99)), Some(2));
-            assert_eq!(judge.best((0, Metric::LossRatio)), None);
+        with_judge("throughput_bps >= 0.9 best", |judge, _, cell| {
+            assert_eq!(judge.best_setting(cell), Some(1));
+            assert_eq!(judge.best_setting((0, Metric::LatencyNsP99)), Some(2));
+            assert_eq!(judge.best_setting((0, Metric::LossRatio)), None);
         });
     }
 
     #[test]
     fn margin_is_ratio_or_difference_at_zero() {
         let check = |limit: &str, setting: usize, expected: [f64; 2]| {
-            judge(limit, |judge, condition, cell| {
-                let found = judge.margins(condition, cell, setting, None);
+            with_judge(limit, |judge, condition, cell| {
+                let found = judge.limit_margins(condition, cell, setting, None);
                 let off = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
                 assert!(found.len() == 2 && off.fold(0.0, f64::max) < 1e-12, "{limit}: {found:?}");
             });
@@ -410,13 +422,17 @@ mod tests {
 
     #[test]
     fn limit_is_proven_at_one_side() {
-        judge("throughput_bps >= 9e8", |judge, condition, cell| {
+        with_judge("throughput_bps >= 9e8", |judge, condition, cell| {
             let level = (1.0 - judge.confidence) / 2.0;
             for (keeps, proven) in
                 [(Some(0.004_9), true), (Some(level), false), (Some(0.005_1), false), (None, false)]
             {
-                let kept =
-                    judge.draft(condition, cell, 0, &PValues { short: None, keeps, base: None });
+                let kept = judge.draft_check(
+                    condition,
+                    cell,
+                    0,
+                    &PValues { short: None, keeps, base: None },
+                );
                 assert_eq!(kept.proven, proven, "{keeps:?}");
             }
         });
@@ -424,8 +440,8 @@ mod tests {
 
     #[test]
     fn reference_setting_has_no_interval() {
-        judge("throughput_bps >= 0.9 today", |judge, _, _| {
-            let kept = judge.kept().unwrap();
+        with_judge("throughput_bps >= 0.9 today", |judge, _, _| {
+            let kept = judge.check_limits().unwrap();
             assert_eq!(kept[&0][0].interval, None);
             let ratio = kept[&1][0].interval.as_ref().unwrap();
             // The root of 1.2 / 1.0 times 1.3 / 1.1.

@@ -3,15 +3,15 @@
 use latput_stats::paired;
 use latput_trial::Results;
 
-use super::comparison::{Claim, Logs};
-use super::{Judge, Kept};
-use crate::goal::{Goal, Optimize};
-use crate::runs::Runs;
+use super::comparison::{LogRatios, TestedClaim};
+use super::{GoalJudge, LimitCheck};
+use crate::goal::{Goal, OptimizeDirection};
+use crate::runs::RunTable;
 use crate::words;
 
 /// A setting that needs no more trials.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Eliminated {
+pub struct EliminatedSetting {
     /// Index into the settings.
     pub setting: usize,
     /// The reason, as a sentence with figures.
@@ -36,38 +36,42 @@ pub struct Eliminated {
 /// setting is on its own pairs with the first one, and is corrected over all settings of the plan.
 /// A setting that is behind the first one when it is dropped stays behind it. A wrong elimination
 /// costs power.
-pub fn eliminated(results: &Results, goal: &Goal, share: f64) -> Result<Vec<Eliminated>, String> {
-    eliminated_by(results, &Runs::of_goal(results, goal), goal, share)
+pub fn find_eliminated(
+    results: &Results,
+    goal: &Goal,
+    share: f64,
+) -> Result<Vec<EliminatedSetting>, String> {
+    eliminated_by(results, &RunTable::of_goal(results, goal), goal, share)
 }
 
 fn eliminated_by(
     results: &Results,
-    runs: &Runs,
+    runs: &RunTable,
     goal: &Goal,
     share: f64,
-) -> Result<Vec<Eliminated>, String> {
+) -> Result<Vec<EliminatedSetting>, String> {
     let confidence = 1.0 - (1.0 - results.confidence) * share / 2.0;
-    let judge = Judge { confidence, ..Judge::new(results, runs, goal)? };
-    let kept = judge.kept()?;
+    let judge = GoalJudge { confidence, ..GoalJudge::new(results, runs, goal)? };
+    let kept = judge.check_limits()?;
     let ratios = judge.objective_ratios();
     let is_safe = |setting: &usize| kept[setting].iter().all(|kept| kept.proven && !kept.broken);
     let leader = judge.by_score(&ratios, &is_safe).first().copied();
     let worse = judge.worse_than(leader.filter(|leader| *leader != 0));
     let why = |setting: usize| {
         let broken = kept[&setting].iter().find(|kept| kept.broken && kept.value.is_some());
-        let limit = broken.map(|kept: &Kept<'_>| judge.short_words(setting, kept));
+        let limit = broken.map(|kept: &LimitCheck<'_>| judge.short_words(setting, kept));
         limit.or_else(|| worse.iter().find(|one| one.setting == setting).map(|one| one.why.clone()))
     };
     Ok(judge
-        .others()
-        .filter_map(|setting| Some(Eliminated { setting, why: why(setting)? }))
+        .other_settings()
+        .filter_map(|setting| Some(EliminatedSetting { setting, why: why(setting)? }))
         .collect())
 }
 
-impl Judge<'_> {
+impl GoalJudge<'_> {
     /// The settings proven worse in the objective than the first one, or than `leader`, another one.
-    fn worse_than(&self, leader: Option<usize>) -> Vec<Eliminated> {
-        let others = self.others().len();
+    fn worse_than(&self, leader: Option<usize>) -> Vec<EliminatedSetting> {
+        let others = self.other_settings().len();
         let pairs_of_others = others * others.saturating_sub(1);
         let families = if pairs_of_others == 0 { 1.0 } else { 2.0 };
         let confidence = 1.0 - (1.0 - self.confidence) / families;
@@ -79,13 +83,18 @@ impl Judge<'_> {
     }
 
     /// The settings proven worse in the objective than `base`, in a family of so many tests.
-    fn worse_than_base(&self, base: usize, tests: usize, confidence: f64) -> Vec<Eliminated> {
+    fn worse_than_base(
+        &self,
+        base: usize,
+        tests: usize,
+        confidence: f64,
+    ) -> Vec<EliminatedSetting> {
         let claim = match self.goal.direction {
-            Optimize::Minimize => Claim::More,
-            Optimize::Maximize => Claim::Less,
+            OptimizeDirection::Minimize => TestedClaim::More,
+            OptimizeDirection::Maximize => TestedClaim::Less,
         };
-        let others: Vec<usize> = self.others().filter(|other| *other != base).collect();
-        let logs: Vec<Option<Logs>> =
+        let others: Vec<usize> = self.other_settings().filter(|other| *other != base).collect();
+        let logs: Vec<Option<LogRatios>> =
             others.iter().map(|other| self.objective_logs(base, *other)).collect();
         let mut p_values: Vec<_> = logs.iter().map(|logs| logs.as_ref()?.p_value(claim)).collect();
         // The tests against other possible leaders count as failed ones.
@@ -95,31 +104,34 @@ impl Judge<'_> {
         let worse = worse.filter_map(|((other, logs), corrected)| {
             let confidence = 1.0 - 2.0 * (1.0 - corrected.confidence);
             let ratio = logs.filter(|_| corrected.proven)?.ratio(confidence)?;
-            let change = words::change(ratio.value);
-            let interval = words::interval(&ratio);
-            let setting = self.label(other);
-            let base = self.label(base);
+            let change = words::format_change(ratio.value);
+            let interval = words::format_interval(&ratio);
+            let setting = self.quoted_label(other);
+            let base = self.quoted_label(base);
             let objective = self.objective_name();
             let why = format!(
                 "{setting} is proven worse than {base}: {objective} is {change} ({interval})"
             );
-            Some(Eliminated { setting: other, why })
+            Some(EliminatedSetting { setting: other, why })
         });
         worse.collect()
     }
 
-    fn short_words(&self, setting: usize, kept: &Kept<'_>) -> String {
-        format!("{} is proven {}", self.label(setting), self.missed_words(kept))
+    fn short_words(&self, setting: usize, kept: &LimitCheck<'_>) -> String {
+        format!("{} is proven {}", self.quoted_label(setting), self.missed_words(kept))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use latput_trial::Metric;
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
-    use crate::synthetic::{Figures, noise, reported, results, rr, stream};
+    use crate::synthetic::{
+        SyntheticFigures, build_results, noise_factor, reported_results, rr_workload,
+        stream_workload,
+    };
 
     #[test]
     fn eliminated_settings_have_reasons_first_stays() {
@@ -157,18 +169,20 @@ mod tests {
 
     /// How many of `draws` runs without a difference leave a setting out in a look after any of so many blocks.
     fn wrongly_left_out(seed: u64, draws: usize, confidence: f64, looks: &[u32]) -> usize {
-        let mut rng = Rng::from_seed(seed);
+        let mut rng = SeededRng::from_seed(seed);
         let goal = "minimize probe_ns_p99 where throughput_bps >= 0.95 today";
         let goal = Goal::parse(goal).unwrap();
         let blocks = *looks.last().unwrap();
         let mut made =
-            results(&["a", "b", "c", "d"], &[stream("s")], blocks, |_, _| Figures::default());
+            build_results(&["a", "b", "c", "d"], &[stream_workload("s")], blocks, |_, _| {
+                SyntheticFigures::default()
+            });
         made.confidence = confidence;
-        let mut runs = Runs::of_goal(&made, &goal);
+        let mut runs = RunTable::of_goal(&made, &goal);
         let share = 1.0 / looks.len() as f64;
         let drawn = (0..draws).filter(|_| {
             for metric in [Metric::ProbeNsP99, Metric::ThroughputBps] {
-                runs.replace_figures(metric, |_| 1e5 * noise(&mut rng, 0.3));
+                runs.replace_figures(metric, |_| 1e5 * noise_factor(&mut rng, 0.3));
             }
             let is_left_out = |&blocks: &u32| {
                 !eliminated_by(&made, &runs.up_to(blocks), &goal, share).unwrap().is_empty()
@@ -179,20 +193,26 @@ mod tests {
     }
 
     #[track_caller]
-    fn left_out(blocks: u32, sd: f64, p99_us: [f64; 4], rate: [f64; 4]) -> Vec<Eliminated> {
-        let made = made(blocks, &mut Rng::from_seed(7), sd, p99_us, rate);
-        eliminated(&made, &goal(), 1.0).unwrap()
+    fn left_out(blocks: u32, sd: f64, p99_us: [f64; 4], rate: [f64; 4]) -> Vec<EliminatedSetting> {
+        let made = make_results(blocks, &mut SeededRng::from_seed(7), sd, p99_us, rate);
+        find_eliminated(&made, &make_goal(), 1.0).unwrap()
     }
 
-    fn goal() -> Goal {
+    fn make_goal() -> Goal {
         Goal::parse("minimize latency_ns_p99 where throughput_bps >= 0.95 today").unwrap()
     }
 
-    fn made(blocks: u32, rng: &mut Rng, sd: f64, p99_us: [f64; 4], rate: [f64; 4]) -> Results {
-        let workloads = [rr("rr"), stream("s")];
-        results(&["a", "b", "c", "d"], &workloads, blocks, |setting, _| Figures {
-            rate: 1e9 * rate[setting] * noise(rng, sd),
-            p99_us: Some(p99_us[setting] * noise(rng, sd)),
+    fn make_results(
+        blocks: u32,
+        rng: &mut SeededRng,
+        sd: f64,
+        p99_us: [f64; 4],
+        rate: [f64; 4],
+    ) -> Results {
+        let workloads = [rr_workload("rr"), stream_workload("s")];
+        build_results(&["a", "b", "c", "d"], &workloads, blocks, |setting, _| SyntheticFigures {
+            rate: 1e9 * rate[setting] * noise_factor(rng, sd),
+            p99_us: Some(p99_us[setting] * noise_factor(rng, sd)),
             service_demand_us: 2.0,
         })
     }
@@ -200,11 +220,11 @@ mod tests {
     #[test]
     fn pairs_with_the_first_share_a_quarter() {
         let latencies: &[&[f64]] = &[&[4e4], &[1e5], &[4e4]];
-        let made = reported(&[rr("rr")], 5, &[(Metric::LatencyNsP99, latencies)]);
+        let made = reported_results(&[rr_workload("rr")], 5, &[(Metric::LatencyNsP99, latencies)]);
         let goal = Goal::parse("minimize latency_ns_p99").unwrap();
         // Two pairs with the first: 1% / 2 / 2 / 2 on one side is 99.75% on both.
         for (share, confidence) in [(1.0, "99.75%"), (0.5, "99.88%")] {
-            let [found] = &eliminated(&made, &goal, share).unwrap()[..] else { panic!() };
+            let [found] = &find_eliminated(&made, &goal, share).unwrap()[..] else { panic!() };
             assert_eq!(
                 found.why,
                 format!(

@@ -2,38 +2,41 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::condition::Kept;
+use super::condition::LimitCheck;
 use super::recommendation::{Headline, ProvenBy};
 use super::smallest::LARGEST_MISSED;
-use super::{Judge, SettingVerdict, SmallestEffect, Verdict};
+use super::{GoalJudge, GoalVerdict, SettingVerdict, SmallestEffect};
 use crate::words;
 
-impl Judge<'_> {
+impl GoalJudge<'_> {
     /// Why no other setting can be the answer, whatever the noise hides; `None` where one can.
-    pub(super) fn why_all_are_out(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>) -> Option<String> {
+    pub(super) fn why_all_are_out(
+        &self,
+        kept: &BTreeMap<usize, Vec<LimitCheck<'_>>>,
+    ) -> Option<String> {
         let verdicts: Vec<SettingVerdict> =
-            self.changes(kept).into_iter().map(|change| change.verdict).collect();
+            self.objective_changes(kept).into_iter().map(|change| change.verdict).collect();
         if !verdicts.iter().all(|verdict| verdict.is_out()) {
             return None;
         }
-        let all: BTreeSet<&str> = verdicts.into_iter().map(SettingVerdict::words).collect();
+        let all: BTreeSet<&str> = verdicts.into_iter().map(SettingVerdict::describe).collect();
         let all: Vec<&str> = all.into_iter().collect();
         (!all.is_empty()).then(|| format!("every other setting is {}", all.join(", or ")))
     }
 
     /// The answer by this verdict, from the runs that count. Where too few count, or those that count prove nothing and all
     /// together might have, the hosts were not quiet.
-    pub(super) fn headline(
+    pub(super) fn build_headline(
         &self,
-        kept: &BTreeMap<usize, Vec<Kept<'_>>>,
-        verdict: &Verdict,
+        kept: &BTreeMap<usize, Vec<LimitCheck<'_>>>,
+        verdict: &GoalVerdict,
         smallest: &[SmallestEffect],
     ) -> Headline {
-        let to = if let Verdict::Change { to, .. } = verdict { Some(*to) } else { None };
+        let to = if let GoalVerdict::Change { to, .. } = verdict { Some(*to) } else { None };
         if self.fitness.is_unfit_for(to) {
             return Headline::NotQuiet(self.fitness.not_quiet());
         }
-        match self.undisturbed(kept, verdict, smallest) {
+        match self.undisturbed_headline(kept, verdict, smallest) {
             Headline::NoAnswer(_) | Headline::TooNoisy(_)
                 if self.fitness.may_have_cost_the_answer(smallest) =>
             {
@@ -43,44 +46,44 @@ impl Judge<'_> {
         }
     }
 
-    fn undisturbed(
+    fn undisturbed_headline(
         &self,
-        kept: &BTreeMap<usize, Vec<Kept<'_>>>,
-        verdict: &Verdict,
+        kept: &BTreeMap<usize, Vec<LimitCheck<'_>>>,
+        verdict: &GoalVerdict,
         smallest: &[SmallestEffect],
     ) -> Headline {
-        if let (Verdict::Stay { .. }, Some(why)) = (verdict, self.why_all_are_out(kept)) {
+        if let (GoalVerdict::Stay { .. }, Some(why)) = (verdict, self.why_all_are_out(kept)) {
             return Headline::Stay(why);
         }
         match verdict {
-            Verdict::Change { to, by } => {
+            GoalVerdict::Change { to, by } => {
                 let change = match by {
                     ProvenBy::Objective => self.objective_change(*to),
                     ProvenBy::Limit => "it meets a limit that today's setting misses".to_owned(),
                 };
-                Headline::Set(format!("{} is proven better: {change}", self.label(*to)))
+                Headline::Set(format!("{} is proven better: {change}", self.quoted_label(*to)))
             }
-            Verdict::NoneKeeps { .. } => {
+            GoalVerdict::NoneKeeps { .. } => {
                 Headline::Stay("every setting is proven short of a limit of the goal".to_owned())
             }
-            Verdict::Stay { .. } if self.results.settings.len() < 2 => {
+            GoalVerdict::Stay { .. } if self.results.settings.len() < 2 => {
                 Headline::Stay("no other setting was run".to_owned())
             }
-            Verdict::Stay { .. } => {
+            GoalVerdict::Stay { .. } => {
                 let objective = smallest.iter().find(|one| one.limit.is_none());
-                self.stay(objective)
+                self.stay_headline(objective)
             }
         }
     }
 
-    fn stay(&self, objective: Option<&SmallestEffect>) -> Headline {
+    fn stay_headline(&self, objective: Option<&SmallestEffect>) -> Headline {
         let name = self.objective_name();
         let Some(effect) = objective else {
             let sentence = "too few runs. Run at least two blocks, better five";
             return Headline::NoAnswer(sentence.to_owned());
         };
-        let change = words::change(effect.ratio);
-        if missed(effect.ratio) <= LARGEST_MISSED {
+        let change = words::format_change(effect.ratio);
+        if missed_share(effect.ratio) <= LARGEST_MISSED {
             return Headline::Stay(format!(
                 "nothing better was found; this run could detect a setting whose {name} is {change}"
             ));
@@ -92,7 +95,7 @@ impl Judge<'_> {
             None => "quieter hosts are needed".to_owned(),
         };
         let (share, side) =
-            (words::percent(LARGEST_MISSED), if limit < 1.0 { "drop" } else { "rise" });
+            (words::format_percent(LARGEST_MISSED), if limit < 1.0 { "drop" } else { "rise" });
         Headline::TooNoisy(format!(
             "too noisy: this run could only detect a setting whose {name} is {change}. To detect a {share} {side}, \
              {wanted}"
@@ -101,51 +104,56 @@ impl Judge<'_> {
 }
 
 /// Size of a ratio as a share of the first setting's figure.
-pub(crate) fn missed(ratio: f64) -> f64 {
+pub(crate) fn missed_share(ratio: f64) -> f64 {
     if ratio.is_finite() { (ratio - 1.0).abs() } else { f64::INFINITY }
 }
 
 #[cfg(test)]
 mod tests {
     use latput_trial::{Check, Results};
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
     use crate::goal::Goal;
-    use crate::recommend::recommendation;
-    use crate::synthetic::{Figures, noise, results, rr};
+    use crate::recommend::recommend_setting;
+    use crate::synthetic::{SyntheticFigures, build_results, noise_factor, rr_workload};
 
     #[test]
     fn proof_quiet_and_noisy_runs_differ() {
-        check(0.5, 0.02, 8, "set", "`20us` is proven better: latency_ns_p99 is");
-        check(1.0, 0.02, 8, "stay", "nothing better was found; this run could detect");
-        check(
+        check_headline(0.5, 0.02, 8, "set", "`20us` is proven better: latency_ns_p99 is");
+        check_headline(1.0, 0.02, 8, "stay", "nothing better was found; this run could detect");
+        check_headline(
             1.0,
             0.4,
             5,
             "no_answer",
             "too noisy: this run could only detect a setting whose latency_ns_p99 is",
         );
-        check(1.0, 0.4, 5, "no_answer", "To detect a 20% drop, run ");
-        check(0.5, 0.02, 1, "no_answer", "too few runs");
-        assert!(headline(&made(1.0, 0.4, 5)).is_judged());
-        assert!(!headline(&made(0.5, 0.02, 1)).is_judged(), "one pair has no interval");
+        check_headline(1.0, 0.4, 5, "no_answer", "To detect a 20% drop, run ");
+        check_headline(0.5, 0.02, 1, "no_answer", "too few runs");
+        assert!(find_headline(&make_results(1.0, 0.4, 5)).is_judged());
+        assert!(
+            !find_headline(&make_results(0.5, 0.02, 1)).is_judged(),
+            "one pair has no interval"
+        );
         // Noise hides no better setting where all are known to be worse.
-        check(50.0, 0.4, 5, "stay", "every other setting is proven worse");
+        check_headline(50.0, 0.4, 5, "stay", "every other setting is proven worse");
     }
 
     #[test]
     fn ruled_out_settings_raise_no_doubt() {
         // `20us` has 60% of the rate. What its tail is hides in the noise.
-        let mut rng = Rng::from_seed(6);
-        let made = results(&["off", "20us"], &[rr("rr")], 6, |setting, _| Figures {
-            rate: [1e5, 6e4][setting] * noise(&mut rng, 0.02),
-            p99_us: Some(50.0 * noise(&mut rng, 0.4)),
-            ..Figures::default()
+        let mut rng = SeededRng::from_seed(6);
+        let made = build_results(&["off", "20us"], &[rr_workload("rr")], 6, |setting, _| {
+            SyntheticFigures {
+                rate: [1e5, 6e4][setting] * noise_factor(&mut rng, 0.02),
+                p99_us: Some(50.0 * noise_factor(&mut rng, 0.4)),
+                ..SyntheticFigures::default()
+            }
         });
         let said = |goal: &str| {
             let goal = Goal::parse(goal).unwrap();
-            recommendation(&made, &goal).unwrap().headline
+            recommend_setting(&made, &goal).unwrap().headline
         };
         let limited = said("minimize latency_ns_p99 where transactions_per_s >= 0.95 today");
         assert_eq!(limited.kind(), "stay", "{limited:?}");
@@ -154,7 +162,7 @@ mod tests {
             "every other setting is proven short of a limit of the goal"
         );
         let goal = "minimize latency_ns_p99 where transactions_per_s >= 0.95 today";
-        let reason = recommendation(&made, &Goal::parse(goal).unwrap()).unwrap().reason;
+        let reason = recommend_setting(&made, &Goal::parse(goal).unwrap()).unwrap().reason;
         assert_eq!(reason[0], "Stay with `off`: no other setting is left.", "{reason:?}");
         assert_eq!(said("minimize latency_ns_p99").kind(), "no_answer");
     }
@@ -163,13 +171,14 @@ mod tests {
     fn blocks_of_noisy_runs_are_enough() {
         let (mut answers, mut tried) = (0, 0);
         for seed in 0..40 {
-            let Headline::TooNoisy(sentence) = headline(&drawn(seed, 1.0, 0.3, 6)) else {
+            let Headline::TooNoisy(sentence) = find_headline(&draw_results(seed, 1.0, 0.3, 6))
+            else {
                 continue;
             };
             let words: Vec<&str> = sentence.split(' ').collect();
             let at = words.iter().rposition(|word| *word == "run").unwrap();
             let blocks: u32 = words[at + 1].parse().unwrap();
-            let longer = headline(&drawn(100 + seed, 1.0, 0.3, blocks));
+            let longer = find_headline(&draw_results(100 + seed, 1.0, 0.3, blocks));
             tried += 1;
             answers += u32::from(matches!(longer, Headline::Stay(_)));
         }
@@ -177,26 +186,30 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(effect: f64, sd: f64, blocks: u32, kind: &str, words: &str) {
-        let headline = headline(&made(effect, sd, blocks));
+    fn check_headline(effect: f64, sd: f64, blocks: u32, kind: &str, words: &str) {
+        let headline = find_headline(&make_results(effect, sd, blocks));
         assert_eq!(headline.kind(), kind, "{headline:?}");
         assert!(headline.sentence().contains(words), "{headline:?}");
     }
 
-    fn headline(results: &Results) -> Headline {
-        recommendation(results, &Goal::parse("latency").unwrap()).unwrap().headline
+    fn find_headline(results: &Results) -> Headline {
+        recommend_setting(results, &Goal::parse("latency").unwrap()).unwrap().headline
     }
 
-    fn made(effect: f64, sd: f64, blocks: u32) -> Results {
-        drawn(5, effect, sd, blocks)
+    fn make_results(effect: f64, sd: f64, blocks: u32) -> Results {
+        draw_results(5, effect, sd, blocks)
     }
 
-    fn drawn(seed: u64, effect: f64, sd: f64, blocks: u32) -> Results {
-        let mut rng = Rng::from_seed(seed);
-        results(&["off", "20us"], &[rr("rr")], blocks, |setting, _| Figures {
-            rate: 1e5,
-            p99_us: Some(50.0 * noise(&mut rng, sd) * if setting == 1 { effect } else { 1.0 }),
-            service_demand_us: 2.0,
+    fn draw_results(seed: u64, effect: f64, sd: f64, blocks: u32) -> Results {
+        let mut rng = SeededRng::from_seed(seed);
+        build_results(&["off", "20us"], &[rr_workload("rr")], blocks, |setting, _| {
+            SyntheticFigures {
+                rate: 1e5,
+                p99_us: Some(
+                    50.0 * noise_factor(&mut rng, sd) * if setting == 1 { effect } else { 1.0 },
+                ),
+                service_demand_us: 2.0,
+            }
         })
     }
 
@@ -204,15 +217,18 @@ mod tests {
     fn banned_or_missing_rivals_explain_stay() {
         let of_banned = |settings: usize, banned: &[usize]| {
             let labels = ["a", "b", "c"];
-            let mut made = results(&labels[..settings], &[rr("rr")], 6, |setting, _| Figures {
-                p99_us: Some([50.0, 25.0, 75.0][setting]),
-                ..Figures::default()
-            });
+            let mut made =
+                build_results(&labels[..settings], &[rr_workload("rr")], 6, |setting, _| {
+                    SyntheticFigures {
+                        p99_us: Some([50.0, 25.0, 75.0][setting]),
+                        ..SyntheticFigures::default()
+                    }
+                });
             for row in made.rows.iter_mut().filter(|row| banned.contains(&row.setting)) {
                 let name = latput_trial::live::BAN_CHECK.to_owned();
                 row.observation.checks.push(Check { name, passed: false, detail: String::new() });
             }
-            headline(&made).sentence().to_owned()
+            find_headline(&made).sentence().to_owned()
         };
         let all = "every other setting is banned for breaking a guard";
         assert_eq!(of_banned(3, &[1, 2]), all);
@@ -224,10 +240,10 @@ mod tests {
 
     #[test]
     fn too_noisy_run_names_blocks_wanted() {
-        let made = made(1.0, 0.02, 3);
+        let made = make_results(1.0, 0.02, 3);
         let goal = Goal::parse("latency").unwrap();
-        let runs = crate::runs::Runs::of_goal(&made, &goal);
-        let judge = Judge::new(&made, &runs, &goal).unwrap();
+        let runs = crate::runs::RunTable::of_goal(&made, &goal);
+        let judge = GoalJudge::new(&made, &runs, &goal).unwrap();
         let stay = |ratio: f64, blocks_wanted: Option<usize>| {
             let effect = SmallestEffect {
                 figures: Vec::new(),
@@ -236,7 +252,7 @@ mod tests {
                 ratio_in_four_times: ratio,
                 blocks_wanted,
             };
-            judge.stay(Some(&effect)).sentence().to_owned()
+            judge.stay_headline(Some(&effect)).sentence().to_owned()
         };
         for (ratio, change, side, blocks, wanted) in [
             (0.64, "36% lower", "drop", Some(8), "run 8 blocks instead of 3"),

@@ -9,26 +9,26 @@
 
 use latput_trial::Results;
 
-use super::condition::Kept;
-use super::{Judge, Verdict};
-use crate::confirmation::confirmation;
+use super::condition::LimitCheck;
+use super::{GoalJudge, GoalVerdict};
+use crate::confirmation::extract_confirmation;
 use crate::goal::Goal;
 use crate::recommend::Headline;
-use crate::runs::Runs;
+use crate::runs::RunTable;
 
 /// Blocks before the first look: with fewer, the t distribution proves only changes by a factor.
 const FIRST: u32 = 4;
 
 /// The planned looks at a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Looks {
+pub struct PlannedLooks {
     /// The number of blocks at each look, ascending.
     after: Vec<u32>,
 }
 
-impl Looks {
+impl PlannedLooks {
     /// The looks at a run of at most so many blocks. The last is at its end.
-    pub fn until(most: u32) -> Self {
+    pub fn with_max_blocks(most: u32) -> Self {
         let mut after: Vec<u32> = Vec::new();
         let mut next = FIRST;
         while next < most {
@@ -55,13 +55,13 @@ impl Looks {
     }
 
     /// Each look's share of the chance of error.
-    pub fn share(&self) -> f64 {
+    pub fn error_share(&self) -> f64 {
         1.0 / self.after.len() as f64
     }
 
     /// The confidence of each look, where all looks together have `confidence`.
-    pub fn confidence(&self, confidence: f64) -> f64 {
-        1.0 - (1.0 - confidence) * self.share()
+    pub fn look_confidence(&self, confidence: f64) -> f64 {
+        1.0 - (1.0 - confidence) * self.error_share()
     }
 }
 
@@ -83,38 +83,38 @@ pub fn early_answer(
     goal: &Goal,
     share: f64,
 ) -> Result<Option<EarlyAnswer>, String> {
-    let fresh = confirmation(results);
+    let fresh = extract_confirmation(results);
     let results = fresh.as_ref().map_or(results, |(fresh, _)| fresh);
     if results.confirmed_from.is_some() && fresh.is_none() {
         return Ok(None); // nothing of the winner was run afresh
     }
-    answer_of(results, &Runs::of_goal(results, goal), goal, share)
+    answer_of(results, &RunTable::of_goal(results, goal), goal, share)
 }
 
 fn answer_of(
     results: &Results,
-    runs: &Runs<'_>,
+    runs: &RunTable<'_>,
     goal: &Goal,
     share: f64,
 ) -> Result<Option<EarlyAnswer>, String> {
     let confidence = 1.0 - (1.0 - results.confidence) * share;
-    let judge = Judge { confidence, ..Judge::new(results, runs, goal)? };
-    let kept = judge.kept()?;
-    let verdict = judge.verdict(&kept);
-    let is_safe = |kept: &Kept<'_>| kept.proven && !kept.broken;
+    let judge = GoalJudge { confidence, ..GoalJudge::new(results, runs, goal)? };
+    let kept = judge.check_limits()?;
+    let verdict = judge.decide_verdict(&kept);
+    let is_safe = |kept: &LimitCheck<'_>| kept.proven && !kept.broken;
     let is_proven = match &verdict {
-        Verdict::Change { to, .. } => kept[to].iter().all(is_safe),
-        Verdict::Stay { .. } => judge.why_all_are_out(&kept).is_some(),
-        Verdict::NoneKeeps { .. } => false,
+        GoalVerdict::Change { to, .. } => kept[to].iter().all(is_safe),
+        GoalVerdict::Stay { .. } => judge.why_all_are_out(&kept).is_some(),
+        GoalVerdict::NoneKeeps { .. } => false,
     };
     if !is_proven {
         return Ok(None);
     }
-    let smallest = judge.smallest()?;
-    let headline = judge.headline(&kept, &verdict, &smallest);
+    let smallest = judge.smallest_effects()?;
+    let headline = judge.build_headline(&kept, &verdict, &smallest);
     let of_objective = smallest.iter().find(|effect| effect.limit.is_none());
     let smallest_ratio = of_objective.map(|effect| effect.ratio);
-    let label = judge.label(verdict.setting());
+    let label = judge.quoted_label(verdict.setting());
     let is_answer = matches!(headline, Headline::Set(_) | Headline::Stay(_));
     Ok(is_answer.then_some(EarlyAnswer { headline, label, smallest_ratio }))
 }
@@ -122,29 +122,31 @@ fn answer_of(
 #[cfg(test)]
 mod tests {
     use latput_trial::Metric;
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
-    use crate::synthetic::{Figures, noise, results, rr, stream};
+    use crate::synthetic::{
+        SyntheticFigures, build_results, noise_factor, rr_workload, stream_workload,
+    };
 
     #[test]
     fn looks_grow_apart_and_share_the_error() {
-        let looks = Looks::until(134);
+        let looks = PlannedLooks::with_max_blocks(134);
         assert_eq!(looks.after, [4, 6, 9, 13, 19, 28, 42, 63, 94, 134]);
-        assert!((looks.share() - 0.1).abs() < 1e-12);
-        assert!((looks.confidence(0.99) - 0.999).abs() < 1e-12);
+        assert!((looks.error_share() - 0.1).abs() < 1e-12);
+        assert!((looks.look_confidence(0.99) - 0.999).abs() < 1e-12);
         assert!(looks.is_due(0, 4) && !looks.is_due(4, 5) && looks.is_due(5, 7));
         assert!(!looks.is_due(134, 200));
         assert_eq!((looks.blocks_to_next(0), looks.blocks_to_next(6)), (Some(4), Some(3)));
         assert_eq!(looks.blocks_to_next(134), None);
         for few in 0..=4 {
-            assert_eq!(Looks::until(few).after, [few.max(1)]);
+            assert_eq!(PlannedLooks::with_max_blocks(few).after, [few.max(1)]);
         }
     }
 
     #[test]
     fn clear_winner_is_an_early_answer() {
-        let found = look(4, 0.02, [100.0, 50.0, 99.0], [1.0; 3]).unwrap();
+        let found = find_early_answer(4, 0.02, [100.0, 50.0, 99.0], [1.0; 3]).unwrap();
         let Headline::Set(sentence) = &found.headline else { panic!("{found:?}") };
         assert!(sentence.starts_with("`b` is proven better"), "{sentence}");
         assert!(found.smallest_ratio.is_some_and(|ratio| ratio > 0.5 && ratio < 1.0), "{found:?}");
@@ -153,13 +155,17 @@ mod tests {
     #[test]
     fn unproven_limit_withholds_the_answer() {
         // `b` halves the latency, and whether it keeps 95% of the rate is not known yet.
-        assert_eq!(look(4, 0.02, [100.0, 50.0, 99.0], [1.0, 0.96, 1.0]), None);
-        assert_eq!(look(4, 0.02, [100.0, 99.5, 99.0], [1.0; 3]), None, "no difference");
+        assert_eq!(find_early_answer(4, 0.02, [100.0, 50.0, 99.0], [1.0, 0.96, 1.0]), None);
+        assert_eq!(
+            find_early_answer(4, 0.02, [100.0, 99.5, 99.0], [1.0; 3]),
+            None,
+            "no difference"
+        );
     }
 
     #[test]
     fn settings_all_proven_worse_mean_stay() {
-        let found = look(4, 0.02, [50.0, 200.0, 300.0], [1.0; 3]).unwrap();
+        let found = find_early_answer(4, 0.02, [50.0, 200.0, 300.0], [1.0; 3]).unwrap();
         assert!(matches!(found.headline, Headline::Stay(_)), "{found:?}");
     }
 
@@ -167,24 +173,26 @@ mod tests {
     fn all_looks_err_as_one() {
         let goal = Goal::parse("minimize probe_ns_p99 where throughput_bps >= 0.5 today").unwrap();
         let blocks = 42;
-        let looks = Looks::until(blocks);
+        let looks = PlannedLooks::with_max_blocks(blocks);
         let mut made =
-            results(&["a", "b", "c", "d"], &[stream("s")], blocks, |_, _| Figures::default());
+            build_results(&["a", "b", "c", "d"], &[stream_workload("s")], blocks, |_, _| {
+                SyntheticFigures::default()
+            });
         made.confidence = 0.9;
-        let mut runs = Runs::of_goal(&made, &goal);
-        let mut rng = Rng::from_seed(41);
+        let mut runs = RunTable::of_goal(&made, &goal);
+        let mut rng = SeededRng::from_seed(41);
         let draws = 400;
         let (mut wrong, mut wrong_unshared) = (0, 0);
         for _ in 0..draws {
-            runs.replace_figures(Metric::ProbeNsP99, |_| 1e5 * noise(&mut rng, 0.1));
-            runs.replace_figures(Metric::ThroughputBps, |_| 1e9 * noise(&mut rng, 0.01));
+            runs.replace_figures(Metric::ProbeNsP99, |_| 1e5 * noise_factor(&mut rng, 0.1));
+            runs.replace_figures(Metric::ThroughputBps, |_| 1e9 * noise_factor(&mut rng, 0.01));
             let answers = |share: f64| {
                 let of = |blocks: &u32| {
                     answer_of(&made, &runs.up_to(*blocks), &goal, share).unwrap().is_some()
                 };
                 looks.after.iter().any(of)
             };
-            wrong += u32::from(answers(looks.share()));
+            wrong += u32::from(answers(looks.error_share()));
             wrong_unshared += u32::from(answers(1.0));
         }
         // 40 and 2.5 standard deviations of a binomial count.
@@ -196,16 +204,25 @@ mod tests {
     }
 
     #[track_caller]
-    fn look(blocks: u32, sd: f64, p99_us: [f64; 3], rate: [f64; 3]) -> Option<EarlyAnswer> {
-        let mut rng = Rng::from_seed(7);
-        let made =
-            results(&["a", "b", "c"], &[rr("rr"), stream("s")], blocks, |setting, _| Figures {
-                rate: 1e9 * rate[setting] * noise(&mut rng, sd.min(0.002)),
-                p99_us: Some(p99_us[setting] * noise(&mut rng, sd)),
+    fn find_early_answer(
+        blocks: u32,
+        sd: f64,
+        p99_us: [f64; 3],
+        rate: [f64; 3],
+    ) -> Option<EarlyAnswer> {
+        let mut rng = SeededRng::from_seed(7);
+        let made = build_results(
+            &["a", "b", "c"],
+            &[rr_workload("rr"), stream_workload("s")],
+            blocks,
+            |setting, _| SyntheticFigures {
+                rate: 1e9 * rate[setting] * noise_factor(&mut rng, sd.min(0.002)),
+                p99_us: Some(p99_us[setting] * noise_factor(&mut rng, sd)),
                 service_demand_us: 2.0,
-            });
+            },
+        );
         let goal = "minimize latency_ns_p99 where throughput_bps >= 0.95 today";
         let goal = Goal::parse(goal).unwrap();
-        early_answer(&made, &goal, Looks::until(134).share()).unwrap()
+        early_answer(&made, &goal, PlannedLooks::with_max_blocks(134).error_share()).unwrap()
     }
 }

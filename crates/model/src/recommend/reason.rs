@@ -9,11 +9,11 @@ use latput_trial::metric::{self, PreferredDirection, Scale};
 use latput_units::text;
 
 use super::ProvenBy;
-use super::comparison::corrected;
-use super::condition::Kept;
-use super::{Claim, Comparison, Judge, Verdict};
-use crate::cell::headline;
-use crate::goal::{Bound, Condition};
+use super::comparison::correct_comparisons;
+use super::condition::LimitCheck;
+use super::{CorrectedComparison, GoalJudge, GoalVerdict, TestedClaim};
+use crate::cell::headline_metrics;
+use crate::goal::{BoundSide, GoalCondition};
 use crate::runs::AVERAGE;
 use crate::words;
 
@@ -22,36 +22,40 @@ const EXAMPLES: usize = 2;
 /// Most settings that are named; more are counted.
 const MOST_NAMED: usize = 6;
 
-impl Judge<'_> {
-    pub(super) fn reason(
+impl GoalJudge<'_> {
+    pub(super) fn build_reason(
         &self,
-        kept: &BTreeMap<usize, Vec<Kept<'_>>>,
-        verdict: &Verdict,
+        kept: &BTreeMap<usize, Vec<LimitCheck<'_>>>,
+        verdict: &GoalVerdict,
     ) -> Vec<String> {
         let first_keeps = !kept[&0].iter().any(|kept| kept.broken);
         let sentences = match *verdict {
-            Verdict::Change { to, by: ProvenBy::Objective } => {
-                [self.better(to), self.keeping(kept, to), self.cost(to)]
-            }
-            Verdict::Change { to, by: ProvenBy::Limit } => {
-                [self.mended(kept, to), self.objective_beside(to), self.cost(to)]
-            }
-            Verdict::Stay { nearest } if first_keeps => {
+            GoalVerdict::Change { to, by: ProvenBy::Objective } => [
+                self.describe_gain(to),
+                self.describe_kept_limits(kept, to),
+                self.describe_cost(to),
+            ],
+            GoalVerdict::Change { to, by: ProvenBy::Limit } => [
+                self.describe_fixed_limits(kept, to),
+                self.objective_beside(to),
+                self.describe_cost(to),
+            ],
+            GoalVerdict::Stay { nearest } if first_keeps => {
                 [self.nothing_better(kept, nearest), self.ruled_out(kept), String::new()]
             }
-            Verdict::Stay { nearest } => {
+            GoalVerdict::Stay { nearest } => {
                 [self.nothing_mended(kept, nearest), self.ruled_out(kept), String::new()]
             }
-            Verdict::NoneKeeps { nearest } => {
+            GoalVerdict::NoneKeeps { nearest } => {
                 [self.none_keeps(kept, nearest), String::new(), String::new()]
             }
         };
         sentences.into_iter().filter(|sentence| !sentence.is_empty()).collect()
     }
 
-    fn better(&self, to: usize) -> String {
-        let first = self.label(0);
-        let label = self.label(to);
+    fn describe_gain(&self, to: usize) -> String {
+        let first = self.quoted_label(0);
+        let label = self.quoted_label(to);
         match self.objective_figures(to).as_str() {
             "" => format!("With {label} instead of {first} {}.", self.objective_change(to)),
             figures => format!("With {label} instead of {first}{figures}."), // the headline has the change
@@ -60,23 +64,23 @@ impl Judge<'_> {
 
     fn nothing_better(
         &self,
-        kept: &BTreeMap<usize, Vec<Kept<'_>>>,
+        kept: &BTreeMap<usize, Vec<LimitCheck<'_>>>,
         nearest: Option<usize>,
     ) -> String {
-        let first = self.label(0);
+        let first = self.quoted_label(0);
         let Some(nearest) = nearest else {
             let is_out = |setting: usize| kept[&setting].iter().any(|limit| limit.broken);
-            return if self.others().all(is_out) {
+            return if self.other_settings().all(is_out) {
                 format!("Stay with {first}: no other setting is left.")
             } else {
                 format!("Stay with {first}: the settings that are left have no figures to compare.")
             };
         };
-        format!("No setting is proven better than {first}. {}", self.closest(nearest))
+        format!("No setting is proven better than {first}. {}", self.describe_closest(nearest))
     }
 
     /// `Closest: 200us. p99 +4.8%, anywhere from -16 to +31%: no difference shown.`
-    fn closest(&self, nearest: usize) -> String {
+    fn describe_closest(&self, nearest: usize) -> String {
         let label = &self.labels[nearest];
         let name = self.objective_column();
         let ratios = self.objective_ratios();
@@ -95,23 +99,31 @@ impl Judge<'_> {
     }
 
     /// The first setting's broken conditions, and the improvement of `to` in each.
-    fn mended(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>, to: usize) -> String {
+    fn describe_fixed_limits(
+        &self,
+        kept: &BTreeMap<usize, Vec<LimitCheck<'_>>>,
+        to: usize,
+    ) -> String {
         let mended = self.broken_by_first(kept).into_iter().map(|(broken, comparisons)| {
             let figures = self.against_first(to, (broken.workload, broken.metric));
             let change = comparison_words(&comparisons[&to]);
-            format!("{}. {} has {figures}, {change}", self.missed_words(broken), self.label(to))
+            format!(
+                "{}. {} has {figures}, {change}",
+                self.missed_words(broken),
+                self.quoted_label(to)
+            )
         });
-        format!("{} is {}.", self.label(0), listed(mended))
+        format!("{} is {}.", self.quoted_label(0), join_examples(mended))
     }
 
     fn nothing_mended(
         &self,
-        kept: &BTreeMap<usize, Vec<Kept<'_>>>,
+        kept: &BTreeMap<usize, Vec<LimitCheck<'_>>>,
         nearest: Option<usize>,
     ) -> String {
-        let first = self.label(0);
+        let first = self.quoted_label(0);
         let broken = self.broken_by_first(kept);
-        let words = listed(broken.iter().map(|(broken, _)| self.missed_words(broken)));
+        let words = join_examples(broken.iter().map(|(broken, _)| self.missed_words(broken)));
         let Some(nearest) = nearest else {
             return format!(
                 "{first} is {words}. Stay with it: no setting that keeps the limits has all figures."
@@ -123,8 +135,8 @@ impl Judge<'_> {
         });
         format!(
             "{first} is proven {words}. Stay with it: no setting is proven to do better. Closest: {}, with {}.",
-            self.label(nearest),
-            listed(changes),
+            self.quoted_label(nearest),
+            join_examples(changes),
         )
     }
 
@@ -134,28 +146,33 @@ impl Judge<'_> {
 
     /// `It keeps COND in tcp_stream (9.56 Gbit/s: 98.2 to 101% of it).` Conditions without proof
     /// are named as not proven.
-    fn keeping(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>, setting: usize) -> String {
+    fn describe_kept_limits(
+        &self,
+        kept: &BTreeMap<usize, Vec<LimitCheck<'_>>>,
+        setting: usize,
+    ) -> String {
         if self.goal.conditions.is_empty() {
             return String::new();
         }
         if kept[&setting].is_empty() {
             return "No workload has the figures of the goal's limits.".to_owned();
         }
-        let of_condition = |condition: &Condition, is_proven: bool| {
+        let of_condition = |condition: &GoalCondition, is_proven: bool| {
             let own = kept[&setting].iter().filter(|kept| kept.condition == condition);
             let own = own.filter(|kept| kept.proven == is_proven);
             let words: Vec<String> = own
                 .map(|kept| {
                     let (value, workload) =
-                        (self.value(setting, kept), self.workload(kept.workload));
+                        (self.format_value(setting, kept), self.quoted_workload(kept.workload));
                     format!("{workload} ({value}: {})", self.interval_words(kept))
                 })
                 .collect();
-            (!words.is_empty()).then(|| format!("`{condition}` in {}", listed(words.into_iter())))
+            (!words.is_empty())
+                .then(|| format!("`{condition}` in {}", join_examples(words.into_iter())))
         };
         let all = |is_proven| {
             let words = self.goal.conditions.iter().filter_map(|one| of_condition(one, is_proven));
-            listed(words)
+            join_examples(words)
         };
         let proven = Some(all(true)).filter(|words| !words.is_empty());
         let open = Some(all(false)).filter(|words| !words.is_empty());
@@ -165,11 +182,12 @@ impl Judge<'_> {
     }
 
     /// `The limit rules out 50us, 125us and 500us (4.3 to 26.9% short).`
-    fn ruled_out(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>) -> String {
+    fn ruled_out(&self, kept: &BTreeMap<usize, Vec<LimitCheck<'_>>>) -> String {
         let others = kept.iter().filter(|(setting, _)| **setting != 0);
-        let broken: Vec<(usize, &Kept<'_>)> =
-            others.filter_map(|(setting, kept)| Some((*setting, worst(kept)?))).collect();
-        let labels: Vec<String> = broken.iter().map(|(setting, _)| self.label(*setting)).collect();
+        let broken: Vec<(usize, &LimitCheck<'_>)> =
+            others.filter_map(|(setting, kept)| Some((*setting, worst_limit(kept)?))).collect();
+        let labels: Vec<String> =
+            broken.iter().map(|(setting, _)| self.quoted_label(*setting)).collect();
         let labels = match labels.as_slice() {
             [] => return String::new(),
             [only] => only.clone(),
@@ -181,43 +199,43 @@ impl Judge<'_> {
         format!("{limits} out {labels}{}.", how_far(broken.iter().map(|(_, kept)| *kept)))
     }
 
-    fn none_keeps(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>, nearest: usize) -> String {
-        let words = worst(&kept[&nearest]).map_or_else(
+    fn none_keeps(&self, kept: &BTreeMap<usize, Vec<LimitCheck<'_>>>, nearest: usize) -> String {
+        let words = worst_limit(&kept[&nearest]).map_or_else(
             || "without the objective's figures".to_owned(),
             |kept| self.missed_words(kept),
         );
         format!(
             "Stay with {}: no setting keeps every limit. Closest: {}, {words}.",
-            self.label(0),
-            self.label(nearest),
+            self.quoted_label(0),
+            self.quoted_label(nearest),
         )
     }
 
     /// The largest proven loss in any workload's rate, tail or CPU cost.
-    fn cost(&self, to: usize) -> String {
+    fn describe_cost(&self, to: usize) -> String {
         let workloads = self.results.workloads.iter().enumerate();
         let (figures, logs): (Vec<_>, Vec<_>) = workloads
             .flat_map(|(workload, spec)| {
                 let generator = [Metric::GeneratorServiceDemandUs];
                 let own = self.runs.custom_metrics(workload);
-                let all = headline(&spec.traffic).into_iter().chain(generator).chain(own);
+                let all = headline_metrics(&spec.traffic).into_iter().chain(generator).chain(own);
                 all.map(move |metric| (workload, metric))
             })
             .filter_map(|(workload, metric)| {
-                let logs = self.logs(to, workload, metric)?;
+                let logs = self.figure_logs(to, workload, metric)?;
                 logs.center().is_some().then_some(((workload, metric), Some(logs)))
             })
             .unzip();
-        let compared = corrected(logs, Claim::Differs, self.confidence);
-        let loss = |((workload, metric), comparison): (&(usize, Metric), Comparison)| {
+        let compared = correct_comparisons(logs, TestedClaim::Differs, self.confidence);
+        let loss = |((workload, metric), comparison): (&(usize, Metric), CorrectedComparison)| {
             let ratio = comparison.ratio?;
             let log = ratio.value.ln();
             let loss =
                 if metric.preferred_direction() == PreferredDirection::Higher { -log } else { log };
-            let change = words::change(ratio.value);
-            let interval = words::interval(&ratio);
+            let change = words::format_change(ratio.value);
+            let interval = words::format_interval(&ratio);
             let words =
-                format!("{metric} in {} is {change} ({interval})", self.workload(*workload));
+                format!("{metric} in {} is {change} ({interval})", self.quoted_workload(*workload));
             (loss > 0.0).then_some((comparison.proven, loss, words))
         };
         let losses = figures.iter().zip(compared).filter_map(loss);
@@ -252,16 +270,17 @@ impl Judge<'_> {
     fn objective_figures(&self, setting: usize) -> String {
         let [cells] = self.objective.as_slice() else { return String::new() };
         let contrast = |&(workload, metric): &(usize, Metric)| {
-            self.runs.contrast((0, setting), workload, metric, self.confidence)
+            self.runs.contrast_pairs((0, setting), workload, metric, self.confidence)
         };
         let figures = cells.iter().map(|cell| {
-            let change = contrast(cell)
-                .filter(|_| cells.len() > 1)
-                .map_or_else(String::new, |it| format!(", {}", words::change(it.ratio().value)));
+            let change =
+                contrast(cell).filter(|_| cells.len() > 1).map_or_else(String::new, |it| {
+                    format!(", {}", words::format_change(it.ratio().value))
+                });
             let figures = self.against_first(setting, *cell);
-            format!("{figures} in {}{change}", self.workload(cell.0))
+            format!("{figures} in {}{change}", self.quoted_workload(cell.0))
         });
-        let figures = listed(figures);
+        let figures = join_examples(figures);
         let of = match cells.as_slice() {
             [only] => contrast(only).map_or_else(String::new, |it| of_pairs(&it)),
             _ => " (geometric means)".to_owned(),
@@ -271,7 +290,7 @@ impl Judge<'_> {
 
     /// `94.9 us against 109 us`: a setting's figure and the first one's, as they are compared.
     fn against_first(&self, setting: usize, (workload, metric): (usize, Metric)) -> String {
-        let pairs = self.runs.pairs((0, setting), workload, metric).into_values();
+        let pairs = self.runs.paired_figures((0, setting), workload, metric).into_values();
         let Some((first, own)) = middle(&pairs.collect::<Vec<_>>(), AVERAGE) else {
             return "no pair of figures".to_owned();
         };
@@ -282,11 +301,11 @@ impl Judge<'_> {
     }
 
     /// `10% short of COND (3.91 of 4.34 Gbit/s in tcp_stream)`.
-    pub(super) fn missed_words(&self, kept: &Kept<'_>) -> String {
+    pub(super) fn missed_words(&self, kept: &LimitCheck<'_>) -> String {
         let quantity = |value: Option<f64>| {
             value.map_or_else(
                 || "nothing".to_owned(),
-                |v| self.quantity(kept.workload, kept.metric, v),
+                |v| self.format_quantity(kept.workload, kept.metric, v),
             )
         };
         let value = quantity(kept.value);
@@ -294,36 +313,40 @@ impl Judge<'_> {
         let missed = missed_ratio(kept).map_or_else(
             || "not known to keep".to_owned(),
             |missed| match kept.condition.bound {
-                Bound::AtLeast => format!("{} short of", words::percent(missed)),
-                Bound::AtMost => format!("{} over", words::percent(missed)),
+                BoundSide::AtLeast => format!("{} short of", words::format_percent(missed)),
+                BoundSide::AtMost => format!("{} over", words::format_percent(missed)),
             },
         );
         let condition = kept.condition;
-        let workload = self.workload(kept.workload);
+        let workload = self.quoted_workload(kept.workload);
         format!("{missed} `{condition}` ({value} of {limit} in {workload})")
     }
 
-    fn value(&self, setting: usize, kept: &Kept<'_>) -> String {
-        self.estimate(setting, kept.workload, kept.metric).map_or_else(
+    fn format_value(&self, setting: usize, kept: &LimitCheck<'_>) -> String {
+        self.estimate_figure(setting, kept.workload, kept.metric).map_or_else(
             || "nothing".to_owned(),
-            |e| self.quantity(kept.workload, kept.metric, e.value),
+            |e| self.format_quantity(kept.workload, kept.metric, e.value),
         )
     }
 
-    fn quantity(&self, workload: usize, metric: Metric, value: f64) -> String {
+    fn format_quantity(&self, workload: usize, metric: Metric, value: f64) -> String {
         metric::quantity(metric, &self.results.workloads[workload].traffic, value)
     }
 
     /// The evidence that a limit is kept: `98.2 to 101% of it`, `58.1 us to 62.3 us`.
-    fn interval_words(&self, kept: &Kept<'_>) -> String {
+    fn interval_words(&self, kept: &LimitCheck<'_>) -> String {
         match &kept.interval {
             Some(ratio) if kept.condition.reference.is_some() => {
-                let low = words::percent(ratio.low);
-                format!("{} to {} of it", low.trim_end_matches('%'), words::percent(ratio.high))
+                let low = words::format_percent(ratio.low);
+                format!(
+                    "{} to {} of it",
+                    low.trim_end_matches('%'),
+                    words::format_percent(ratio.high)
+                )
             }
             Some(own) => {
-                let [low, high] =
-                    [own.low, own.high].map(|end| self.quantity(kept.workload, kept.metric, end));
+                let [low, high] = [own.low, own.high]
+                    .map(|end| self.format_quantity(kept.workload, kept.metric, end));
                 format!("{low} to {high}")
             }
             None if kept.proven => "it is the reference".to_owned(),
@@ -331,11 +354,11 @@ impl Judge<'_> {
         }
     }
 
-    pub(super) fn label(&self, setting: usize) -> String {
+    pub(super) fn quoted_label(&self, setting: usize) -> String {
         format!("`{}`", self.labels[setting])
     }
 
-    fn workload(&self, workload: usize) -> String {
+    fn quoted_workload(&self, workload: usize) -> String {
         format!("`{}`", self.results.workloads[workload].name)
     }
 }
@@ -348,50 +371,50 @@ fn of_pairs(contrast: &Contrast) -> String {
 }
 
 /// The condition that is missed by the most.
-fn worst<'a, 'k>(kept: &'a [Kept<'k>]) -> Option<&'a Kept<'k>> {
+fn worst_limit<'a, 'k>(kept: &'a [LimitCheck<'k>]) -> Option<&'a LimitCheck<'k>> {
     let broken = kept.iter().filter(|kept| kept.broken);
     broken.max_by(|a, b| a.missed_by().total_cmp(&b.missed_by()))
 }
 
 /// Distance of a figure on the wrong side, as a share of its limit; `None` if either is unknown.
-fn missed_ratio(kept: &Kept<'_>) -> Option<f64> {
+fn missed_ratio(kept: &LimitCheck<'_>) -> Option<f64> {
     let (value, limit) = kept.value.zip(kept.limit)?;
     (limit > 0.0).then(|| (value / limit - 1.0).abs())
 }
 
 /// ` (4.3 to 26.9% short)`; empty where it is unknown or the conditions limit different sides.
-fn how_far<'a, 'k: 'a>(broken: impl Iterator<Item = &'a Kept<'k>> + Clone) -> String {
+fn how_far<'a, 'k: 'a>(broken: impl Iterator<Item = &'a LimitCheck<'k>> + Clone) -> String {
     let side = |bound| match bound {
-        Bound::AtLeast => "short",
-        Bound::AtMost => "over",
+        BoundSide::AtLeast => "short",
+        BoundSide::AtMost => "over",
     };
     let mut sides: Vec<&str> = broken.clone().map(|kept| side(kept.condition.bound)).collect();
     sides.dedup();
     let missed: Option<Vec<f64>> = broken.map(missed_ratio).collect();
     let (Some(missed), [side]) = (missed, sides.as_slice()) else { return String::new() };
-    let least = words::percent(missed.iter().copied().fold(f64::INFINITY, f64::min));
-    let most = words::percent(missed.iter().copied().fold(0.0, f64::max));
+    let least = words::format_percent(missed.iter().copied().fold(f64::INFINITY, f64::min));
+    let most = words::format_percent(missed.iter().copied().fold(0.0, f64::max));
     if least == most {
         return format!(" ({most} {side})");
     }
     format!(" ({} to {most} {side})", least.trim_end_matches('%'))
 }
 
-fn comparison_words(comparison: &Comparison) -> String {
+fn comparison_words(comparison: &CorrectedComparison) -> String {
     let has_interval = |ratio: &&Estimate| ratio.method != Method::Single;
     match &comparison.ratio {
         None => "without a ratio to compare".to_owned(),
         Some(ratio) => {
             let interval = Some(ratio)
                 .filter(has_interval)
-                .map_or_else(|| "one block, no interval".to_owned(), words::interval);
-            format!("{} ({interval})", words::change(ratio.value))
+                .map_or_else(|| "one block, no interval".to_owned(), words::format_interval);
+            format!("{} ({interval})", words::format_change(ratio.value))
         }
     }
 }
 
 /// The first few of `parts`, and the number of the others.
-fn listed(parts: impl Iterator<Item = String>) -> String {
+fn join_examples(parts: impl Iterator<Item = String>) -> String {
     let mut parts: Vec<String> = parts.collect();
     let more = parts.len().saturating_sub(EXAMPLES);
     parts.truncate(EXAMPLES);

@@ -5,9 +5,9 @@ use latput_stats::{mean, order, paired};
 use latput_trial::Metric;
 use latput_trial::metric::PreferredDirection;
 
-use super::Judge;
-use super::comparison::Claim;
-use crate::goal::{Bound, Condition, Reference};
+use super::GoalJudge;
+use super::comparison::TestedClaim;
+use crate::goal::{BoundSide, GoalCondition, LimitReference};
 use crate::runs::AVERAGE;
 
 /// A run that could not have proven a difference of this share in the objective has no answer. A fifth is
@@ -40,12 +40,12 @@ pub struct SmallestEffect {
     pub blocks_wanted: Option<usize>,
 }
 
-impl Judge<'_> {
+impl GoalJudge<'_> {
     /// The effects of the objective, then of each limit in each of its workloads; figures with
     /// fewer than two blocks are left out.
-    pub(super) fn smallest(&self) -> Result<Vec<SmallestEffect>, String> {
+    pub(super) fn smallest_effects(&self) -> Result<Vec<SmallestEffect>, String> {
         let mut smallest: Vec<SmallestEffect> = self.smallest_objective().into_iter().collect();
-        let made = self.drafts()?.1.into_iter().flatten().count();
+        let made = self.draft_checks()?.1.into_iter().flatten().count();
         for condition in &self.goal.conditions {
             for cell in self.cells_of(condition)? {
                 smallest.extend(self.smallest_limit(condition, cell, made));
@@ -55,37 +55,39 @@ impl Judge<'_> {
     }
 
     fn smallest_objective(&self) -> Option<SmallestEffect> {
-        let centers: Vec<Center> =
-            self.others().filter_map(|other| self.objective_logs(0, other)?.center()).collect();
+        let centers: Vec<Center> = self
+            .other_settings()
+            .filter_map(|other| self.objective_logs(0, other)?.center())
+            .collect();
         let level = (1.0 - self.objective_confidence()) / centers.len().max(1) as f64;
         let figures = self.objective.iter().flatten().copied().collect();
-        smallest(&centers, level, self.better_objective(), figures, None)
+        find_smallest_effect(&centers, level, self.better_objective(), figures, None)
     }
 
     /// The effect of a limited figure. `made` is the number of comparisons with limits that are
     /// corrected for each other.
     fn smallest_limit(
         &self,
-        condition: &Condition,
+        condition: &GoalCondition,
         cell: (usize, Metric),
         made: usize,
     ) -> Option<SmallestEffect> {
         let (workload, metric) = cell;
         let center_of = |setting: usize| {
             if condition.reference.is_some() {
-                return self.logs(setting, workload, metric)?.center();
+                return self.figure_logs(setting, workload, metric)?.center();
             }
             let own = self.runs.figures(setting, workload, metric).into_iter();
             let logs: Option<Vec<f64>> =
                 own.map(|(_, value)| paired::log_ratio(1.0, value)).collect();
             Center::from_logs(&logs?, AVERAGE)
         };
-        let centers: Vec<Center> = self.others().filter_map(center_of).collect();
-        let is_worse_if_short = (condition.bound == Bound::AtLeast)
+        let centers: Vec<Center> = self.other_settings().filter_map(center_of).collect();
+        let is_worse_if_short = (condition.bound == BoundSide::AtLeast)
             == (metric.preferred_direction() == PreferredDirection::Higher);
         // Short of the best means short of some setting, which is corrected for their number.
         let bases = match condition.reference {
-            Some(Reference::Best) if is_worse_if_short => {
+            Some(LimitReference::Best) if is_worse_if_short => {
                 let is_measured =
                     |base: &usize| !self.runs.figures(*base, workload, metric).is_empty();
                 self.settings().filter(is_measured).count()
@@ -94,31 +96,31 @@ impl Judge<'_> {
         };
         let level = (1.0 - self.confidence) / (made.max(1) * bases.max(1)) as f64;
         let claim = match condition.bound {
-            Bound::AtLeast => Claim::Less,
-            Bound::AtMost => Claim::More,
+            BoundSide::AtLeast => TestedClaim::Less,
+            BoundSide::AtMost => TestedClaim::More,
         };
-        smallest(&centers, level, claim, vec![cell], Some(condition.to_string()))
+        find_smallest_effect(&centers, level, claim, vec![cell], Some(condition.to_string()))
     }
 }
 
 /// The effect from each setting's ratio; `None` without ratios or without a `level`.
-fn smallest(
+fn find_smallest_effect(
     centers: &[Center],
     level: f64,
-    claim: Claim,
+    claim: TestedClaim,
     figures: Vec<(usize, Metric)>,
     limit: Option<String>,
 ) -> Option<SmallestEffect> {
     if !(level > 0.0 && level < 0.5) {
         return None;
     }
-    let sign = if claim == Claim::Less { -1.0 } else { 1.0 };
+    let sign = if claim == TestedClaim::Less { -1.0 } else { 1.0 };
     let blocks = centers.iter().map(|center| center.runs).max()?;
     let effect = |more: usize| {
         let of_setting = |center: &Center| {
             let freedom = center.degrees_of_freedom;
             let error = center.error / usual_share(freedom) / (more as f64 / blocks as f64).sqrt();
-            provable(error, (freedom * more / blocks).max(1), level)
+            provable_effect(error, (freedom * more / blocks).max(1), level)
         };
         let effects: Vec<f64> = centers.iter().map(of_setting).collect();
         Some(order::median(&effects, 0.5)?.value)
@@ -144,7 +146,7 @@ fn smallest(
 /// "Handbook of Mathematical Functions", 26.7.10, with the critical `t` and normal `z`. The simpler
 /// `t(1 - level) + t(0.8)` is too small: with 8 blocks 65% of the runs proved the effect that it
 /// gave.
-fn provable(error: f64, degrees_of_freedom: usize, level: f64) -> f64 {
+fn provable_effect(error: f64, degrees_of_freedom: usize, level: f64) -> f64 {
     let t = mean::critical_t(1.0 - 2.0 * level, degrees_of_freedom);
     let freedom = degrees_of_freedom as f64;
     error * (t * (1.0 - 0.25 / freedom) + Z_OF_POWER * (1.0 + t * t / 2.0 / freedom).sqrt())
@@ -160,14 +162,17 @@ fn usual_share(degrees_of_freedom: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use latput_trial::Results;
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
     use crate::goal::Goal;
     use crate::recommend::Recommendation;
-    use crate::recommend::recommend;
-    use crate::runs::Runs;
-    use crate::synthetic::{Figures, noise, reported, results, rr, stream};
+    use crate::recommend::recommend_from_runs;
+    use crate::runs::RunTable;
+    use crate::synthetic::{
+        SyntheticFigures, build_results, noise_factor, reported_results, rr_workload,
+        stream_workload,
+    };
 
     const MOST: &str = "maximize throughput_bps";
     const LIMITED: &str = "minimize latency_ns_p99 where throughput_bps >= 0.95 today";
@@ -184,7 +189,7 @@ mod tests {
             (44, 0.00125, 4.078),
         ];
         for (freedom, level, expected) in of_scipy {
-            let found = provable(1.0, freedom, level);
+            let found = provable_effect(1.0, freedom, level);
             assert!(
                 (found / expected - 1.0).abs() < 0.015,
                 "{freedom} {level}: {found} {expected}"
@@ -195,13 +200,17 @@ mod tests {
     #[test]
     fn told_effect_is_found_in_four_of_five() {
         for blocks in [5, 8, 20] {
-            let mut rng = Rng::from_seed(17);
+            let mut rng = SeededRng::from_seed(17);
             let mut told: Vec<f64> = (0..100)
-                .map(|_| judged(MOST, &streams(blocks, 1.0, &mut rng)).smallest[0].ratio)
+                .map(|_| {
+                    judge_results(MOST, &stream_results(blocks, 1.0, &mut rng)).smallest[0].ratio
+                })
                 .collect();
             told.sort_by(f64::total_cmp);
             let effect = told[50];
-            let proves = |_: &u32| judged(MOST, &streams(blocks, effect, &mut rng)).setting == 2;
+            let proves = |_: &u32| {
+                judge_results(MOST, &stream_results(blocks, effect, &mut rng)).setting == 2
+            };
             let proven = (0..400).filter(proves).count();
             assert!((288..=352).contains(&proven), "{blocks} blocks: {proven} of 400 at {effect}");
         }
@@ -210,17 +219,18 @@ mod tests {
     #[test]
     fn told_limit_breaks_in_four_of_five() {
         let goal = "maximize throughput_bps where throughput_bps >= 0.95 today";
-        let mut rng = Rng::from_seed(19);
-        let mut told: Vec<f64> =
-            (0..100).map(|_| judged(goal, &streams(20, 1.0, &mut rng)).smallest[1].ratio).collect();
+        let mut rng = SeededRng::from_seed(19);
+        let mut told: Vec<f64> = (0..100)
+            .map(|_| judge_results(goal, &stream_results(20, 1.0, &mut rng)).smallest[1].ratio)
+            .collect();
         told.sort_by(f64::total_cmp);
         let short = 0.95 * told[50];
         let goal = Goal::parse(goal).unwrap();
         let breaks = |_: &u32| {
-            let made = streams(20, short, &mut rng);
-            let runs = Runs::of_goal(&made, &goal);
-            let judge = Judge::new(&made, &runs, &goal).unwrap();
-            judge.kept().unwrap()[&2][0].broken
+            let made = stream_results(20, short, &mut rng);
+            let runs = RunTable::of_goal(&made, &goal);
+            let judge = GoalJudge::new(&made, &runs, &goal).unwrap();
+            judge.check_limits().unwrap()[&2][0].broken
         };
         let broken = (0..400).filter(breaks).count();
         assert!((288..=352).contains(&broken), "{broken} of 400 at {short}");
@@ -228,10 +238,11 @@ mod tests {
 
     #[test]
     fn four_times_the_blocks_prove_smaller() {
-        let mut rng = Rng::from_seed(23);
+        let mut rng = SeededRng::from_seed(23);
         let mut of_blocks = |blocks: u32| {
-            let all =
-                (0..60).map(|_| judged(MOST, &streams(blocks, 1.0, &mut rng)).smallest[0].clone());
+            let all = (0..60).map(|_| {
+                judge_results(MOST, &stream_results(blocks, 1.0, &mut rng)).smallest[0].clone()
+            });
             let all: Vec<SmallestEffect> = all.collect();
             let middle = |mut values: Vec<f64>| {
                 values.sort_by(f64::total_cmp);
@@ -248,7 +259,7 @@ mod tests {
 
     #[test]
     fn objective_and_limits_tell_their_side() {
-        let told = judged(LIMITED, &both(10)).smallest;
+        let told = judge_results(LIMITED, &mixed_results(10)).smallest;
         let figures: Vec<_> = told.iter().map(|one| one.figures.as_slice()).collect();
         assert_eq!(figures, [[(0, Metric::LatencyNsP99)], [(1, Metric::ThroughputBps)]]);
         assert_eq!(
@@ -259,36 +270,42 @@ mod tests {
             assert!(0.5 < one.ratio && one.ratio < one.ratio_in_four_times, "{one:?}");
             assert!(one.ratio_in_four_times < 1.0, "{one:?}");
         }
-        let told =
-            judged("minimize latency_ns_p99 where latency_ns_p99 <= 60000", &both(10)).smallest;
+        let told = judge_results(
+            "minimize latency_ns_p99 where latency_ns_p99 <= 60000",
+            &mixed_results(10),
+        )
+        .smallest;
         assert!(told[1].ratio > told[1].ratio_in_four_times && told[1].ratio_in_four_times > 1.0);
         // A limit of the best is corrected for every setting that may be the best.
-        let best = judged(&LIMITED.replace("today", "best"), &both(10)).smallest;
-        assert!(best[1].ratio < judged(LIMITED, &both(10)).smallest[1].ratio, "{best:?}");
+        let best = judge_results(&LIMITED.replace("today", "best"), &mixed_results(10)).smallest;
+        assert!(
+            best[1].ratio < judge_results(LIMITED, &mixed_results(10)).smallest[1].ratio,
+            "{best:?}"
+        );
         // Parts of one objective are tested together, and told together.
-        let told = judged("maximize rate", &both(10)).smallest;
+        let told = judge_results("maximize rate", &mixed_results(10)).smallest;
         assert_eq!((told.len(), told[0].figures.len()), (1, 2));
     }
 
     #[test]
     fn single_and_missing_runs_tell_nothing() {
-        assert_eq!(judged(LIMITED, &both(1)).smallest, []);
-        let mut made = both(10);
+        assert_eq!(judge_results(LIMITED, &mixed_results(1)).smallest, []);
+        let mut made = mixed_results(10);
         made.rows.retain(|row| row.setting == 0);
-        assert_eq!(judged(LIMITED, &made).smallest, []);
-        made = both(10);
+        assert_eq!(judge_results(LIMITED, &made).smallest, []);
+        made = mixed_results(10);
         made.rows.retain(|row| row.setting == 0 || row.workload == 1);
-        let told = judged(LIMITED, &made).smallest;
+        let told = judge_results(LIMITED, &made).smallest;
         assert_eq!(told.iter().map(|one| one.limit.is_some()).collect::<Vec<_>>(), [true]);
     }
 
     #[test]
     fn dropped_settings_leave_others_unchanged() {
-        let whole = judged(LIMITED, &both(20)).smallest;
+        let whole = judge_results(LIMITED, &mixed_results(20)).smallest;
         for blocks in [1, 3] {
-            let mut made = both(20);
+            let mut made = mixed_results(20);
             made.rows.retain(|row| row.setting != 3 || row.block < blocks);
-            let dropped = judged(LIMITED, &made).smallest;
+            let dropped = judge_results(LIMITED, &made).smallest;
             assert_eq!(dropped.len(), 2);
             for (one, all) in dropped.iter().zip(&whole) {
                 let times = one.ratio.ln() / all.ratio.ln();
@@ -297,26 +314,33 @@ mod tests {
         }
     }
 
-    fn judged(goal: &str, made: &Results) -> Recommendation {
+    fn judge_results(goal: &str, made: &Results) -> Recommendation {
         let goal = Goal::parse(goal).unwrap();
-        recommend(made, &Runs::of_goal(made, &goal), &goal).unwrap()
+        recommend_from_runs(made, &RunTable::of_goal(made, &goal), &goal).unwrap()
     }
 
     /// Four settings with 4% of noise, the third with `effect` times the rate of the others.
-    fn streams(blocks: u32, effect: f64, rng: &mut Rng) -> Results {
-        results(&["a", "b", "c", "d"], &[stream("s")], blocks, |setting, _| Figures {
-            rate: 1e9 * noise(rng, 0.04) * if setting == 2 { effect } else { 1.0 },
-            ..Figures::default()
+    fn stream_results(blocks: u32, effect: f64, rng: &mut SeededRng) -> Results {
+        build_results(&["a", "b", "c", "d"], &[stream_workload("s")], blocks, |setting, _| {
+            SyntheticFigures {
+                rate: 1e9 * noise_factor(rng, 0.04) * if setting == 2 { effect } else { 1.0 },
+                ..SyntheticFigures::default()
+            }
         })
     }
 
-    fn both(blocks: u32) -> Results {
-        let mut rng = Rng::from_seed(29);
-        results(&["a", "b", "c", "d"], &[rr("rr"), stream("s")], blocks, |_, _| Figures {
-            rate: 1e9 * noise(&mut rng, 0.04),
-            p99_us: Some(50.0 * noise(&mut rng, 0.1)),
-            service_demand_us: 2.0,
-        })
+    fn mixed_results(blocks: u32) -> Results {
+        let mut rng = SeededRng::from_seed(29);
+        build_results(
+            &["a", "b", "c", "d"],
+            &[rr_workload("rr"), stream_workload("s")],
+            blocks,
+            |_, _| SyntheticFigures {
+                rate: 1e9 * noise_factor(&mut rng, 0.04),
+                p99_us: Some(50.0 * noise_factor(&mut rng, 0.1)),
+                service_demand_us: 2.0,
+            },
+        )
     }
 
     #[test]
@@ -328,15 +352,15 @@ mod tests {
             &[1e6, 0.97e6, 1.03e6, 1e6, 1.01e6],
             &[f64::NAN],
         ];
-        let made = reported(
-            &[rr("rr")],
+        let made = reported_results(
+            &[rr_workload("rr")],
             5,
             &[(Metric::LatencyNsP99, values), (Metric::ThroughputBps, values)],
         );
         let effect = |limit: &str, comparisons: usize| {
             let goal = Goal::parse(&format!("minimize latency_ns_p99 where {limit}")).unwrap();
-            let runs = Runs::of_goal(&made, &goal);
-            let judge = Judge::new(&made, &runs, &goal).unwrap();
+            let runs = RunTable::of_goal(&made, &goal);
+            let judge = GoalJudge::new(&made, &runs, &goal).unwrap();
             let condition = &goal.conditions[0];
             let cell = condition.figure.cells_in(&made.workloads)[0];
             judge.smallest_limit(condition, cell, comparisons).unwrap().ratio
@@ -357,7 +381,9 @@ mod tests {
     #[test]
     fn level_that_is_none_tells_nothing() {
         let center = Center::from_logs(&[0.1, 0.2, 0.15], AVERAGE).unwrap();
-        let told = |level| smallest(&[center], level, Claim::Less, Vec::new(), None).is_some();
+        let told = |level| {
+            find_smallest_effect(&[center], level, TestedClaim::Less, Vec::new(), None).is_some()
+        };
         assert_eq!([0.0, 0.001, 0.499, 0.5, f64::NAN].map(told), [false, true, true, false, false]);
     }
 }

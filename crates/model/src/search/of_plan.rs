@@ -14,9 +14,9 @@ use latput_trial::today::has;
 use latput_trial::{Metric, Results, Row};
 use latput_units::{IntoMap, IntoSet};
 
-use super::space::{Axis, Space, SpaceError};
-use super::{Ending, Leader, Limit, Search, SearchOptions, SearchStep, Tried};
-use crate::goal::{Goal, Optimize};
+use super::space::{SearchAxis, SearchSpace, SpaceError};
+use super::{Search, SearchLeader, SearchLimit, SearchOptions, SearchRun, SearchStep, StopReason};
+use crate::goal::{Goal, OptimizeDirection};
 
 /// Settings in one block.
 const BLOCK: usize = 4;
@@ -37,7 +37,7 @@ const SETTLED: &str = "";
 
 /// The next block of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next {
+pub enum NextBlock {
     /// Run every workload under these settings, in one block.
     Explore {
         /// The settings.
@@ -72,7 +72,7 @@ pub struct BlockFigures<'a> {
 /// A plan's search.
 #[derive(Clone, Debug)]
 pub struct PlanSearch {
-    space: Space,
+    space: SearchSpace,
     /// By the index in the space: those of the plan, and today's.
     settings: BTreeMap<usize, LabelledSetting>,
     today: usize,
@@ -97,7 +97,7 @@ impl PlanSearch {
         let laid = laid_out(plan, &listed, first, &refused);
         let all: usize = laid.axes.iter().map(|axis| axis.levels).product();
         let closed = (0..all).filter(|index| !laid.settings.contains_key(index)).into_set();
-        let space = Space::new(laid.axes, closed).map_err(|error| match error {
+        let space = SearchSpace::new(laid.axes, closed).map_err(|error| match error {
             // Levels of today's own are no part of the plan.
             SpaceError::Empty { .. } => {
                 SpaceError::Empty { size: listed.len(), refused: refused.len() }.to_string()
@@ -116,13 +116,13 @@ impl PlanSearch {
     }
 
     /// Number of settings to choose from.
-    fn size(&self) -> usize {
+    fn setting_count(&self) -> usize {
         self.settings.len()
     }
 
     /// Default number of exploring runs of settings (each with every workload).
     pub fn usual_budget(&self) -> usize {
-        let share = (self.size() * ONE_IN.0).div_ceil(ONE_IN.1);
+        let share = (self.setting_count() * ONE_IN.0).div_ceil(ONE_IN.1);
         // Enough for the initial settings and two blocks.
         share.max(self.fewest_budget() + 2 * BLOCK)
     }
@@ -139,64 +139,68 @@ impl PlanSearch {
 
     /// The setting that would be recommended (after confirmation) if the search ended here, also in
     /// the middle of a block; `None` before two runs have the goal's figures.
-    pub fn best(&self, results: &Results) -> Option<&LabelledSetting> {
-        let rows = explored(results);
-        self.search(results, &rows, usize::MAX).best().map(|setting| &self.settings[&setting])
+    pub fn best_setting(&self, results: &Results) -> Option<&LabelledSetting> {
+        let rows = explored_rows(results);
+        self.build_search(results, &rows, usize::MAX)
+            .best_setting()
+            .map(|setting| &self.settings[&setting])
     }
 
     /// The next block after those in `results`, all of which must be complete. Exploring takes at
     /// most `budget` runs of settings.
-    pub fn next(&self, results: &Results, budget: usize) -> Next {
-        if let Some(next) = self.confirming(results) {
+    pub fn next(&self, results: &Results, budget: usize) -> NextBlock {
+        if let Some(next) = self.confirmation_step(results) {
             return next;
         }
-        let rows = explored(results);
-        let mut search = self.search(results, &rows, budget);
+        let rows = explored_rows(results);
+        let mut search = self.build_search(results, &rows, budget);
         // A file that was cut may name a block that lies ahead.
         let blocks = results.rows.iter().map(|row| row.block + 1).max().unwrap_or(0);
         if results.confirmed_from.is_some_and(|from| blocks >= from) {
-            return self.stopped(&search, SETTLED);
+            return self.stop_search(&search, SETTLED);
         }
         let attempts: BTreeSet<(u32, usize)> =
             rows.iter().map(|row| (row.block, row.setting)).into_set();
         let step = if attempts.len() >= budget.saturating_mul(2) {
-            SearchStep::Stop(Ending::Budget) // many runs gave no figure
+            SearchStep::Stop(StopReason::Budget) // many runs gave no figure
         } else {
-            search.step()
+            search.next_step()
         };
         match step {
             // Trials that never give a figure must not be repeated forever.
-            SearchStep::Try { .. } if search.runs() == 0 && !rows.is_empty() => {
-                Next::Done("no run has the goal's figures".to_owned())
+            SearchStep::Try { .. } if search.run_count() == 0 && !rows.is_empty() => {
+                NextBlock::Done("no run has the goal's figures".to_owned())
             }
             SearchStep::Try { settings, leader } => {
                 let setting = |index: usize| self.settings[&index].clone();
                 let settings = settings.into_iter().map(setting).collect();
-                Next::Explore { settings, leader: leader.map(setting) }
+                NextBlock::Explore { settings, leader: leader.map(setting) }
             }
-            SearchStep::Stop(Ending::Settled) => self.stopped(&search, SETTLED),
-            SearchStep::Stop(Ending::NothingToGain) => {
+            SearchStep::Stop(StopReason::Settled) => self.stop_search(&search, SETTLED),
+            SearchStep::Stop(StopReason::NothingToGain) => {
                 let percent = 100.0 * LEAST_GAIN;
                 let why = format!("a setting that is {percent:.0}% better is unlikely");
-                self.stopped(&search, &why)
+                self.stop_search(&search, &why)
             }
-            SearchStep::Stop(Ending::Budget) => self.stopped(&search, "the budget is used up"),
+            SearchStep::Stop(StopReason::Budget) => {
+                self.stop_search(&search, "the budget is used up")
+            }
         }
     }
 
     /// Figures of the exploring blocks in `results` from `from` on, in order. Every block must be complete.
-    pub fn seen<'a>(&self, results: &'a Results, from: u32) -> Vec<BlockFigures<'a>> {
-        let rows = explored(results);
-        let search = self.search(results, &rows, usize::MAX);
+    pub fn explored_figures<'a>(&self, results: &'a Results, from: u32) -> Vec<BlockFigures<'a>> {
+        let rows = explored_rows(results);
+        let search = self.build_search(results, &rows, usize::MAX);
         let runs: BTreeSet<(u32, usize)> =
             rows.iter().map(|row| (row.block, row.setting)).into_set();
         let of_run = |(block, setting): (u32, usize)| {
             let set = results.settings.get(setting)?;
-            let is_this = |one: &&Tried| {
+            let is_this = |one: &&SearchRun| {
                 one.block == block && self.by_label.get(&set.label) == Some(&one.setting)
             };
             let tried = search.tried.iter().find(is_this);
-            let excesses_log = tried.map_or_else(Vec::new, |tried| search.excesses(tried));
+            let excesses_log = tried.map_or_else(Vec::new, |tried| search.limit_excesses(tried));
             Some(BlockFigures {
                 block,
                 setting,
@@ -209,14 +213,14 @@ impl PlanSearch {
     }
 
     /// The step after exploring, where somebody else ends it, for the reason `why`.
-    pub fn conclude(&self, results: &Results, why: &str) -> Next {
-        let rows = explored(results);
-        self.stopped(&self.search(results, &rows, usize::MAX), why)
+    pub fn conclude_search(&self, results: &Results, why: &str) -> NextBlock {
+        let rows = explored_rows(results);
+        self.stop_search(&self.build_search(results, &rows, usize::MAX), why)
     }
 
     /// While a winner is confirmed, the fresh rows themselves give the settings to run again.
     /// Nothing needs to be fitted before the last of them.
-    fn confirming(&self, results: &Results) -> Option<Next> {
+    fn confirmation_step(&self, results: &Results) -> Option<NextBlock> {
         let from = results.confirmed_from?;
         let fresh = || results.rows.iter().filter(|row| row.block >= from);
         let settings: BTreeSet<usize> = fresh().map(|row| row.setting).into_set();
@@ -226,21 +230,23 @@ impl PlanSearch {
         }
         if blocks.len() < self.confirmations as usize {
             let settings = settings.iter().filter_map(|idx| results.settings.get(*idx).cloned());
-            return Some(Next::Confirm(settings.collect()));
+            return Some(NextBlock::Confirm(settings.collect()));
         }
-        let rows = explored(results);
-        let leader = self.search(results, &rows, usize::MAX).leader();
+        let rows = explored_rows(results);
+        let leader = self.build_search(results, &rows, usize::MAX).leader();
         let conclusion = leader.map_or_else(
             || "no run has the goal's figures".to_owned(),
-            |leader| format!("searched {} settings; {}", self.size(), regret(&leader)),
+            |leader| {
+                format!("searched {} settings; {}", self.setting_count(), describe_regret(&leader))
+            },
         );
-        Some(Next::Done(conclusion))
+        Some(NextBlock::Done(conclusion))
     }
 
     /// Confirms the leader, or says `why` exploring ended where that is today's setting.
-    fn stopped(&self, search: &Search, why: &str) -> Next {
+    fn stop_search(&self, search: &Search, why: &str) -> NextBlock {
         let Some(leader) = search.leader() else {
-            return Next::Done("the budget is too small for a search".to_owned());
+            return NextBlock::Done("the budget is too small for a search".to_owned());
         };
         if leader.setting != self.today {
             let mut fresh = vec![self.today, leader.setting];
@@ -250,17 +256,20 @@ impl PlanSearch {
                 }
             }
             let setting = |index: usize| self.settings[&index].clone();
-            return Next::Confirm(fresh.into_iter().map(setting).collect());
+            return NextBlock::Confirm(fresh.into_iter().map(setting).collect());
         }
         let why = if why.is_empty() { String::new() } else { format!("{why}, and ") };
-        Next::Done(format!("{why}today's setting is the best found; {}", regret(&leader)))
+        NextBlock::Done(format!(
+            "{why}today's setting is the best found; {}",
+            describe_regret(&leader)
+        ))
     }
 
-    fn search(&self, results: &Results, rows: &[&Row], budget: usize) -> Search {
-        let limits = self.limits(results);
+    fn build_search(&self, results: &Results, rows: &[&Row], budget: usize) -> Search {
+        let limits = self.resolve_limits(results);
         let blocks = rows.iter().map(|row| u64::from(row.block) + 1).max().unwrap_or(0);
         let options = SearchOptions {
-            seed: latput_units::Rng::split(results.seed, blocks).next_u64(),
+            seed: latput_units::SeededRng::from_seed_and_index(results.seed, blocks).next_u64(),
             block: BLOCK,
             budget,
             smallest_effect: SMALLEST_EFFECT,
@@ -276,17 +285,17 @@ impl PlanSearch {
                 runs.entry((row.block, *setting)).or_default().insert(row.workload, row);
             }
         }
-        search.record(runs.into_iter().filter_map(|((block, setting), of_workload)| {
+        search.record_runs(runs.into_iter().filter_map(|((block, setting), of_workload)| {
             let figure = |(workload, metric): &(usize, Metric)| {
                 let traffic = &results.workloads.get(*workload)?.traffic;
                 let value = metric.value(traffic, &of_workload.get(workload)?.observation)?;
                 log_ratio(1.0, value)
             };
             let figures: Option<Vec<f64>> = limits.iter().map(|(_, cell)| figure(cell)).collect();
-            Some(Tried {
+            Some(SearchRun {
                 setting,
                 block,
-                cost_log: self.cost(results, &figure)?,
+                cost_log: self.log_cost(results, &figure)?,
                 figures_log: figures?,
             })
         }));
@@ -295,7 +304,7 @@ impl PlanSearch {
 
     /// The objective on a logarithmic scale, where less is better: figures multiply, workloads are
     /// averaged.
-    fn cost(
+    fn log_cost(
         &self,
         results: &Results,
         figure: &impl Fn(&(usize, Metric)) -> Option<f64>,
@@ -310,11 +319,11 @@ impl PlanSearch {
             }
             sum += logs.iter().sum::<f64>() / logs.len() as f64;
         }
-        Some(if self.goal.direction == Optimize::Minimize { sum } else { -sum })
+        Some(if self.goal.direction == OptimizeDirection::Minimize { sum } else { -sum })
     }
 
     /// The goal's conditions, one for each workload that has the figure.
-    fn limits(&self, results: &Results) -> Vec<(Limit, (usize, Metric))> {
+    fn resolve_limits(&self, results: &Results) -> Vec<(SearchLimit, (usize, Metric))> {
         let has = |(workload, metric): &(usize, Metric)| {
             let of_workload = results.rows.iter().filter(|row| row.workload == *workload);
             let traffic = results.workloads.get(*workload).map(|workload| workload.traffic);
@@ -325,7 +334,7 @@ impl PlanSearch {
         let mut limits = Vec::new();
         for condition in &self.goal.conditions {
             for cell in condition.figure.cells_in(&results.workloads).into_iter().filter(has) {
-                let limit = Limit {
+                let limit = SearchLimit {
                     bound: condition.bound,
                     number_log: condition.number.max(f64::MIN_POSITIVE).ln(),
                     reference: condition.reference,
@@ -338,14 +347,14 @@ impl PlanSearch {
 }
 
 /// The rows before the confirming ones.
-fn explored(results: &Results) -> Vec<&Row> {
+fn explored_rows(results: &Results) -> Vec<&Row> {
     let is_explored = |row: &&Row| results.confirmed_from.is_none_or(|from| row.block < from);
     results.rows.iter().filter(is_explored).collect()
 }
 
 /// A plan's settings in a space that has a place for today's.
 struct LaidOut {
-    axes: Vec<Axis>,
+    axes: Vec<SearchAxis>,
     settings: BTreeMap<usize, LabelledSetting>,
     today: usize,
 }
@@ -365,7 +374,8 @@ fn laid_out(
     for factor in &plan.factors {
         let is_today = |level: &Vec<Value>| has(&today.by_role, &factor.setting(level));
         let known = factor.levels.iter().position(is_today);
-        let (axis, at) = known.map_or_else(|| with_today(factor, today), |at| (axis(factor), at));
+        let (axis, at) =
+            known.map_or_else(|| with_today(factor, today), |at| (make_axis(factor), at));
         axes.push(axis);
         own.push(known.is_none().then_some(at));
         of_today.push(at);
@@ -392,14 +402,14 @@ fn laid_out(
 
 /// The axis of a factor that lacks today's value, with one more level, and the index of that: among the
 /// others if all are numbers, else behind them and apart.
-fn with_today(factor: &Factor, today: &LabelledSetting) -> (Axis, usize) {
-    let mut axis = axis(factor);
+fn with_today(factor: &Factor, today: &LabelledSetting) -> (SearchAxis, usize) {
+    let mut axis = make_axis(factor);
     let of_today = |target: &KnobOnRole| {
         let role = target.role.unwrap_or(Role::Sut);
-        today.by_role.get(&role).and_then(|set| set.get(&target.knob)).and_then(number)
+        today.by_role.get(&role).and_then(|set| set.get(&target.knob)).and_then(numeric_value)
     };
     let numbers: Option<Vec<u64>> =
-        factor.levels.iter().map(|level| level.first().and_then(number)).collect();
+        factor.levels.iter().map(|level| level.first().and_then(numeric_value)).collect();
     let rising = numbers.filter(|numbers| numbers.is_sorted());
     let at = if let (Some(numbers), Some(now)) = (rising, factor.targets.first().and_then(of_today))
     {
@@ -415,18 +425,18 @@ fn with_today(factor: &Factor, today: &LabelledSetting) -> (Axis, usize) {
 }
 
 /// The axis of a factor. Its levels are ordered if they are rising or falling numbers.
-fn axis(factor: &Factor) -> Axis {
+fn make_axis(factor: &Factor) -> SearchAxis {
     let numbers: Option<Vec<u64>> =
-        factor.levels.iter().map(|level| level.first().and_then(number)).collect();
+        factor.levels.iter().map(|level| level.first().and_then(numeric_value)).collect();
     let is_ordered =
         numbers.is_some_and(|numbers| numbers.is_sorted() || numbers.iter().rev().is_sorted());
-    let is_zero = |level: &Vec<Value>| level.first().and_then(number) == Some(0);
+    let is_zero = |level: &Vec<Value>| level.first().and_then(numeric_value) == Some(0);
     let apart = factor.levels.iter().position(is_zero).filter(|_| is_ordered);
     let is_disruptive = factor.targets.iter().any(|target| target.knob.spec().tier > Tier::Brief);
-    Axis { levels: factor.levels.len(), is_ordered, apart, is_disruptive }
+    SearchAxis { levels: factor.levels.len(), is_ordered, apart, is_disruptive }
 }
 
-fn number(value: &Value) -> Option<u64> {
+fn numeric_value(value: &Value) -> Option<u64> {
     match value {
         Value::Count(count) => Some(*count),
         Value::Time(time) => Some(time.as_ns()),
@@ -436,7 +446,7 @@ fn number(value: &Value) -> Option<u64> {
 }
 
 /// The remaining uncertainty, in words.
-fn regret(leader: &Leader) -> String {
+fn describe_regret(leader: &SearchLeader) -> String {
     let high = 100.0 * leader.regret_log[2].exp_m1();
     let kept = if leader.references.is_empty() && leader.keeps_limits >= 1.0 {
         String::new()
@@ -462,7 +472,7 @@ mod tests {
     use latput_trial::today::TODAY;
 
     use super::*;
-    use crate::synthetic::{Figures, results, rr};
+    use crate::synthetic::{SyntheticFigures, build_results, rr_workload};
 
     const PLAN: &str = r#"
         schema = 1
@@ -478,15 +488,15 @@ mod tests {
 
     #[test]
     fn while_a_winner_is_confirmed_nothing_is_fitted() {
-        let search = search(BTreeSet::new());
+        let search = make_search(BTreeSet::new());
         // Nothing but fresh rows: whoever fitted the explored ones would find none.
-        let mut fresh = made(&["mtu=1500", "mtu=9000"], 1);
+        let mut fresh = make_results(&["mtu=1500", "mtu=9000"], 1);
         fresh.confirmed_from = Some(0);
-        let Next::Confirm(settings) = search.next(&fresh, 10) else { panic!() };
+        let NextBlock::Confirm(settings) = search.next(&fresh, 10) else { panic!() };
         assert_eq!(settings, fresh.settings);
-        let mut all = made(&["mtu=1500", "mtu=9000"], search.confirmations());
+        let mut all = make_results(&["mtu=1500", "mtu=9000"], search.confirmations());
         all.confirmed_from = Some(0);
-        assert!(matches!(search.next(&all, 10), Next::Done(_)));
+        assert!(matches!(search.next(&all, 10), NextBlock::Done(_)));
     }
 
     #[test]
@@ -494,8 +504,10 @@ mod tests {
         let plan = Plan::parse("test", PLAN).unwrap();
         let refused = BTreeSet::from([3, 5]);
         let settings = plan.settings();
-        let search = search(refused.clone());
-        let Next::Explore { settings: tried, leader: None } = search.next(&made(&[], 0), 8) else {
+        let search = make_search(refused.clone());
+        let NextBlock::Explore { settings: tried, leader: None } =
+            search.next(&make_results(&[], 0), 8)
+        else {
             panic!()
         };
         assert!(tried.len() >= 4, "{tried:?}");
@@ -506,10 +518,10 @@ mod tests {
 
     #[test]
     fn delay_of_zero_stands_apart_from_the_others() {
-        let axes = search(BTreeSet::new()).space.axes().to_vec();
+        let axes = make_search(BTreeSet::new()).space.axes().to_vec();
         let queue = axes.iter().find(|axis| axis.levels == 4).unwrap();
         assert_eq!((queue.apart, queue.is_ordered), (Some(0), true));
-        assert!(queue.gap(0, 1) > queue.gap(1, 2));
+        assert!(queue.level_distance(0, 1) > queue.level_distance(1, 2));
         let mtu = axes.iter().find(|axis| axis.levels == 2).unwrap();
         assert_eq!((mtu.apart, mtu.is_disruptive), (None, true));
     }
@@ -520,8 +532,8 @@ mod tests {
         let listed = plan.settings();
         let with = |today: &LabelledSetting| {
             let search = PlanSearch::new(&plan, Some(today), BTreeSet::new()).unwrap();
-            let next = search.next(&made(&[], 0), 8);
-            let Next::Explore { settings, leader: None } = next else { panic!("{next:?}") };
+            let next = search.next(&make_results(&[], 0), 8);
+            let NextBlock::Explore { settings, leader: None } = next else { panic!("{next:?}") };
             assert_eq!((&settings[0], search.today()), (today, today));
             assert!(settings[1..].iter().all(|set| listed.contains(set)), "{settings:?}");
             search
@@ -543,15 +555,15 @@ mod tests {
         // A knob that is not the same on all hosts is beside the others.
         let search = with(&set(&[(Knob::Mtu, 9000)]));
         assert_eq!(search.space.axes().iter().map(|axis| axis.levels).sum::<usize>(), 2 + 5);
-        assert_eq!(search.space.allowed().count(), 9);
+        assert_eq!(search.space.allowed_settings().count(), 9);
     }
 
-    fn search(refused: BTreeSet<usize>) -> PlanSearch {
+    fn make_search(refused: BTreeSet<usize>) -> PlanSearch {
         PlanSearch::new(&Plan::parse("test", PLAN).unwrap(), None, refused).unwrap()
     }
 
-    fn made(settings: &[&str], blocks: u32) -> Results {
-        let figures = Figures { rate: 1e5, p99_us: Some(20.0), service_demand_us: 2.0 };
-        results(settings, &[rr("tcp_rr")], blocks, |_, _| figures)
+    fn make_results(settings: &[&str], blocks: u32) -> Results {
+        let figures = SyntheticFigures { rate: 1e5, p99_us: Some(20.0), service_demand_us: 2.0 };
+        build_results(settings, &[rr_workload("tcp_rr")], blocks, |_, _| figures)
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use latput_units::{IntoSet, Rng};
+use latput_units::{IntoSet, SeededRng};
 
 /// One factor of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Axis {
+pub struct SearchAxis {
     /// Number of its levels.
     pub levels: usize,
     /// Whether neighbouring levels are alike (a time, a count) or unrelated (a queue discipline).
@@ -18,10 +18,10 @@ pub struct Axis {
     pub is_disruptive: bool,
 }
 
-impl Axis {
+impl SearchAxis {
     /// Distance of two levels: 0 for the same, 1 from one end of an ordered axis to the other and
     /// between any two unordered levels.
-    pub fn gap(&self, a: usize, b: usize) -> f64 {
+    pub fn level_distance(&self, a: usize, b: usize) -> f64 {
         let is_apart = [a, b].map(Some).contains(&self.apart);
         match a.abs_diff(b) {
             0 => 0.0,
@@ -34,8 +34,8 @@ impl Axis {
 /// All combinations except the refused ones. The index of a setting counts as in a plan's cross
 /// product: the last axis varies fastest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Space {
-    axes: Vec<Axis>,
+pub struct SearchSpace {
+    axes: Vec<SearchAxis>,
     size: usize,
     refused: BTreeSet<usize>,
 }
@@ -63,9 +63,9 @@ pub enum SpaceError {
     },
 }
 
-impl Space {
+impl SearchSpace {
     /// The combinations of `axes` without the indices in `refused`.
-    pub fn new(axes: Vec<Axis>, refused: BTreeSet<usize>) -> Result<Self, SpaceError> {
+    pub fn new(axes: Vec<SearchAxis>, refused: BTreeSet<usize>) -> Result<Self, SpaceError> {
         let product = axes.iter().try_fold(1_usize, |size, axis| size.checked_mul(axis.levels));
         let size = product.filter(|size| *size <= LARGEST_SPACE).ok_or(SpaceError::TooLarge)?;
         let refused: BTreeSet<usize> = refused.into_iter().filter(|index| *index < size).into_set();
@@ -76,7 +76,7 @@ impl Space {
     }
 
     /// The axes, in the plan's order.
-    pub fn axes(&self) -> &[Axis] {
+    pub fn axes(&self) -> &[SearchAxis] {
         &self.axes
     }
 
@@ -86,13 +86,13 @@ impl Space {
     }
 
     /// Whether a setting may be tried.
-    pub fn allows(&self, index: usize) -> bool {
+    pub fn is_allowed(&self, index: usize) -> bool {
         index < self.size && !self.refused.contains(&index)
     }
 
     /// The settings that may be tried, in order.
-    pub fn allowed(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.size).filter(|index| self.allows(*index))
+    pub fn allowed_settings(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.size).filter(|index| self.is_allowed(*index))
     }
 
     /// The level on each axis.
@@ -111,10 +111,10 @@ impl Space {
         self.axes.iter().zip(levels).fold(0, |index, (axis, level)| index * axis.levels + level)
     }
 
-    /// Distance of two settings on each axis, see [`Axis::gap`].
-    pub fn gaps(&self, a: &[usize], b: &[usize]) -> impl Iterator<Item = f64> {
+    /// Distance of two settings on each axis, see [`SearchAxis::level_distance`].
+    pub fn axis_distances(&self, a: &[usize], b: &[usize]) -> impl Iterator<Item = f64> {
         let pairs = self.axes.iter().zip(a.iter().zip(b));
-        pairs.map(|(axis, (a, b))| axis.gap(*a, *b))
+        pairs.map(|(axis, (a, b))| axis.level_distance(*a, *b))
     }
 
     /// The allowed settings that differ from `index` by one step of one axis (any other level of an
@@ -136,21 +136,22 @@ impl Space {
                 }
             }
         }
-        found.retain(|index| self.allows(*index));
+        found.retain(|index| self.is_allowed(*index));
         found
     }
 
     /// `count` settings beside `first` that cover the space and the levels of every axis. Each is
     /// the one of some hundred drawn settings that is farthest from those already chosen and has
     /// their rarest levels.
-    pub fn spread(&self, first: usize, count: usize, rng: &mut Rng) -> Vec<usize> {
+    pub fn choose_spread(&self, first: usize, count: usize, rng: &mut SeededRng) -> Vec<usize> {
         const DRAWN: usize = 300;
         let mut chosen = vec![self.levels(first)];
-        let pool: Vec<usize> = self.sample(DRAWN, rng);
+        let pool: Vec<usize> = self.sample_settings(DRAWN, rng);
         for _ in 0..count {
             let distance = |levels: &[usize]| {
-                let to =
-                    |other: &Vec<usize>| self.gaps(levels, other).map(|gap| gap * gap).sum::<f64>();
+                let to = |other: &Vec<usize>| {
+                    self.axis_distances(levels, other).map(|gap| gap * gap).sum::<f64>()
+                };
                 chosen.iter().map(to).fold(f64::INFINITY, f64::min)
             };
             // How often the levels were chosen, over how often chance would choose them.
@@ -174,15 +175,15 @@ impl Space {
     }
 
     /// Up to `count` different allowed settings, drawn at random; all of them if there are no more.
-    pub fn sample(&self, count: usize, rng: &mut Rng) -> Vec<usize> {
+    pub fn sample_settings(&self, count: usize, rng: &mut SeededRng) -> Vec<usize> {
         let left = self.size - self.refused.len();
         if left <= count {
-            return self.allowed().collect();
+            return self.allowed_settings().collect();
         }
         let mut drawn = BTreeSet::new();
         while drawn.len() < count {
-            let index = rng.below(self.size);
-            if self.allows(index) {
+            let index = rng.next_below(self.size);
+            if self.is_allowed(index) {
                 drawn.insert(index);
             }
         }
@@ -196,7 +197,7 @@ mod tests {
 
     #[test]
     fn indices_count_like_a_cross_product() {
-        let space = space(&[2, 3, 4]);
+        let space = make_space(&[2, 3, 4]);
         assert_eq!(space.size(), 24);
         assert_eq!(space.levels(0), [0, 0, 0]);
         assert_eq!(space.levels(5), [0, 1, 1]);
@@ -207,67 +208,74 @@ mod tests {
 
     #[test]
     fn neighbours_are_one_step_away_and_allowed() {
-        assert_eq!(space(&[3, 3]).neighbours(4), [1, 7, 3, 5]);
-        assert_eq!(space(&[3, 3]).neighbours(0), [3, 1]);
-        let unordered = Axis { levels: 3, is_ordered: false, apart: None, is_disruptive: false };
-        let space = Space::new(vec![unordered], BTreeSet::from([1])).unwrap();
+        assert_eq!(make_space(&[3, 3]).neighbours(4), [1, 7, 3, 5]);
+        assert_eq!(make_space(&[3, 3]).neighbours(0), [3, 1]);
+        let unordered =
+            SearchAxis { levels: 3, is_ordered: false, apart: None, is_disruptive: false };
+        let space = SearchSpace::new(vec![unordered], BTreeSet::from([1])).unwrap();
         assert_eq!(space.neighbours(0), [2]);
     }
 
     #[test]
     fn spread_start_reaches_unseen_corners() {
-        let space = space(&[5, 5]);
-        let mut chosen = space.spread(0, 3, &mut Rng::from_seed(1));
+        let space = make_space(&[5, 5]);
+        let mut chosen = space.choose_spread(0, 3, &mut SeededRng::from_seed(1));
         chosen.sort_unstable();
         assert_eq!(chosen, [8, 16, 24]);
         // No setting twice, however many are asked for.
         let all: BTreeSet<usize> =
-            space.spread(0, 100, &mut Rng::from_seed(1)).into_iter().collect();
+            space.choose_spread(0, 100, &mut SeededRng::from_seed(1)).into_iter().collect();
         assert_eq!(all.len(), 24);
     }
 
     #[test]
     fn space_without_a_choice_is_refused() {
         let refused: BTreeSet<usize> = (1..9).collect();
-        let error = Space::new(axes(&[3, 3]), refused).unwrap_err();
+        let error = SearchSpace::new(make_axes(&[3, 3]), refused).unwrap_err();
         assert_eq!(error, SpaceError::Empty { size: 9, refused: 8 });
         assert_eq!(
-            Space::new(axes(&[usize::MAX, 2]), BTreeSet::new()).unwrap_err(),
+            SearchSpace::new(make_axes(&[usize::MAX, 2]), BTreeSet::new()).unwrap_err(),
             SpaceError::TooLarge
         );
-        assert!(Space::new(axes(&[2, 0]), BTreeSet::new()).is_err());
+        assert!(SearchSpace::new(make_axes(&[2, 0]), BTreeSet::new()).is_err());
     }
 
     #[test]
     fn sample_has_distinct_settings_asked_for() {
-        let space = Space::new(axes(&[100]), (50..60).collect()).unwrap();
-        let sample = space.sample(10, &mut Rng::from_seed(1));
+        let space = SearchSpace::new(make_axes(&[100]), (50..60).collect()).unwrap();
+        let sample = space.sample_settings(10, &mut SeededRng::from_seed(1));
         let different: BTreeSet<usize> = sample.iter().copied().collect();
         assert_eq!((sample.len(), different.len()), (10, 10));
-        assert!(sample.iter().all(|index| space.allows(*index)), "{sample:?}");
+        assert!(sample.iter().all(|index| space.is_allowed(*index)), "{sample:?}");
         let all: Vec<usize> = (0..50).chain(60..100).collect();
-        assert_eq!(space.sample(95, &mut Rng::from_seed(1)), all);
-        assert!(!space.allows(100) && !space.allows(50) && space.allows(99));
+        assert_eq!(space.sample_settings(95, &mut SeededRng::from_seed(1)), all);
+        assert!(!space.is_allowed(100) && !space.is_allowed(50) && space.is_allowed(99));
     }
 
     #[test]
     fn level_has_no_distance_from_itself() {
         let axis =
-            |is_ordered| Axis { levels: 5, is_ordered, apart: Some(0), is_disruptive: false };
-        let gaps =
-            |is_ordered| [(2, 2), (0, 0), (1, 3), (0, 1)].map(|(a, b)| axis(is_ordered).gap(a, b));
+            |is_ordered| SearchAxis { levels: 5, is_ordered, apart: Some(0), is_disruptive: false };
+        let gaps = |is_ordered| {
+            [(2, 2), (0, 0), (1, 3), (0, 1)].map(|(a, b)| axis(is_ordered).level_distance(a, b))
+        };
         assert_eq!(gaps(true).map(Some), [0.0, 0.0, 0.5, 1.0].map(Some));
         assert_eq!(gaps(false).map(Some), [0.0, 0.0, 1.0, 1.0].map(Some));
     }
 
-    fn axes(levels: &[usize]) -> Vec<Axis> {
+    fn make_axes(levels: &[usize]) -> Vec<SearchAxis> {
         levels
             .iter()
-            .map(|&levels| Axis { levels, is_ordered: true, apart: None, is_disruptive: false })
+            .map(|&levels| SearchAxis {
+                levels,
+                is_ordered: true,
+                apart: None,
+                is_disruptive: false,
+            })
             .collect()
     }
 
-    fn space(levels: &[usize]) -> Space {
-        Space::new(axes(levels), BTreeSet::new()).unwrap()
+    fn make_space(levels: &[usize]) -> SearchSpace {
+        SearchSpace::new(make_axes(levels), BTreeSet::new()).unwrap()
     }
 }

@@ -15,7 +15,7 @@ mod closed_forms;
 
 use latput_stats::linear::{Cholesky, dot};
 
-use super::space::{Axis, Space};
+use super::space::{SearchAxis, SearchSpace};
 
 /// Degrees of freedom of the noise: the fewer, the less weight an outlier has.
 const TAIL: f64 = 4.0;
@@ -39,7 +39,7 @@ pub(super) struct RunSample {
 
 /// The hyperparameters, all on the scale of the values.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Scales {
+pub(super) struct Hyperparameters {
     /// Standard deviation over the space of the axes' own effects.
     alone: f64,
     /// Standard deviation over the space of the axes' joint effect.
@@ -55,11 +55,11 @@ pub(super) struct Scales {
 /// A fitted Gaussian process.
 #[derive(Clone, Debug)]
 pub(super) struct Surrogate<'a> {
-    space: &'a Space,
+    space: &'a SearchSpace,
     levels: Vec<Vec<usize>>,
     mean: f64,
-    scales: Scales,
-    kernel: Kernel,
+    scales: Hyperparameters,
+    kernel: CovarianceKernel,
     /// Lower triangle of the Cholesky factor of the samples' covariance, row by row.
     factor: Cholesky,
     /// Inverse covariance times the samples' distance from the mean.
@@ -68,7 +68,7 @@ pub(super) struct Surrogate<'a> {
 
 /// The belief of one setting, with the data for its covariance with others.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct SettingBelief {
     pub(super) belief: Belief,
     levels: Vec<usize>,
     half: Vec<f64>,
@@ -85,12 +85,16 @@ pub(super) struct Belief {
 impl<'a> Surrogate<'a> {
     /// Fits `samples`, at least two. The scales of an earlier fit of nearly the same samples save
     /// most of the work.
-    pub(super) fn fit(space: &'a Space, samples: &[RunSample], earlier: Option<&Scales>) -> Self {
+    pub(super) fn fit_samples(
+        space: &'a SearchSpace,
+        samples: &[RunSample],
+        earlier: Option<&Hyperparameters>,
+    ) -> Self {
         assert!(samples.len() >= 2, "a fit needs two runs");
         let levels: Vec<Vec<usize>> =
             samples.iter().map(|sample| space.levels(sample.setting)).collect();
         let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
-        let mut fit = Fit {
+        let mut fit = SurrogateFit {
             space,
             samples,
             levels: &levels,
@@ -100,50 +104,51 @@ impl<'a> Surrogate<'a> {
         let mut scales = earlier.cloned().unwrap_or_else(|| fit.first_scales());
         // Outliers lose their weight before they can count as scatter.
         for _ in 0..REWEIGHINGS {
-            fit.weigh(&fit.solve(&scales), &scales);
+            fit.downweight_outliers(&fit.evaluate_scales(&scales), &scales);
         }
-        scales = fit.improve(scales, if earlier.is_some() { 1 } else { 3 });
+        scales = fit.maximize_evidence(scales, if earlier.is_some() { 1 } else { 3 });
         for _ in 0..REWEIGHINGS {
-            fit.weigh(&fit.solve(&scales), &scales);
+            fit.downweight_outliers(&fit.evaluate_scales(&scales), &scales);
         }
-        let Solved { factor, pull, mean, kernel, .. } = fit.solve(&scales);
+        let ProcessSolution { factor, pull, mean, kernel, .. } = fit.evaluate_scales(&scales);
         Self { space, levels, mean, scales, kernel, factor, pull }
     }
 
     /// The scales, for the next fit.
-    pub(super) fn scales(&self) -> &Scales {
+    pub(super) fn scales(&self) -> &Hyperparameters {
         &self.scales
     }
 
     /// The standard deviation of one run of one setting within a block.
-    pub(super) fn noise(&self) -> f64 {
+    pub(super) fn run_noise(&self) -> f64 {
         self.scales.noise
     }
 
     /// The belief of `setting`.
     pub(super) fn belief(&self, setting: usize) -> Belief {
-        self.place(setting).belief
+        self.belief_with_covariance(setting).belief
     }
 
     /// The belief of `setting`, with the data for covariances.
-    pub(super) fn place(&self, setting: usize) -> Place {
+    pub(super) fn belief_with_covariance(&self, setting: usize) -> SettingBelief {
         let levels = self.space.levels(setting);
         let cross: Vec<f64> =
             self.levels.iter().map(|other| self.kernel.covariance(&levels, other)).collect();
         let mean = self.mean + dot(&cross, &self.pull);
         let half = self.factor.forward(&cross);
         let variance = self.kernel.variance() - dot(&half, &half);
-        Place { belief: Belief { mean, deviation: variance.max(0.0).sqrt() }, levels, half }
+        SettingBelief { belief: Belief { mean, deviation: variance.max(0.0).sqrt() }, levels, half }
     }
 
     /// Covariance of the beliefs of two settings.
-    pub(super) fn covariance(&self, a: &Place, b: &Place) -> f64 {
+    pub(super) fn covariance(&self, a: &SettingBelief, b: &SettingBelief) -> f64 {
         self.kernel.covariance(&a.levels, &b.levels) - dot(&a.half, &b.half)
     }
 
     /// The joint belief of `settings`: means, and the Cholesky factor of their covariance.
-    pub(super) fn joint(&self, settings: &[usize]) -> (Vec<f64>, Cholesky) {
-        let places: Vec<Place> = settings.iter().map(|setting| self.place(*setting)).collect();
+    pub(super) fn joint_belief(&self, settings: &[usize]) -> (Vec<f64>, Cholesky) {
+        let places: Vec<SettingBelief> =
+            settings.iter().map(|setting| self.belief_with_covariance(*setting)).collect();
         let means = places.iter().map(|place| place.belief.mean).collect();
         let covariance = |i: usize, j: usize| {
             let jitter = if i == j { 1e-6 * self.kernel.variance() + NUGGET } else { 0.0 };
@@ -155,17 +160,17 @@ impl<'a> Surrogate<'a> {
 
 /// The covariance of f, with the correlation of each axis by the two settings' levels.
 #[derive(Clone, Debug)]
-struct Kernel {
+struct CovarianceKernel {
     alone: f64,
     together: f64,
     axes: Vec<Vec<Vec<f64>>>,
 }
 
-impl Kernel {
-    fn new(space: &Space, scales: &Scales) -> Self {
-        let of_axis = |(axis, length): (&Axis, &f64)| {
+impl CovarianceKernel {
+    fn new(space: &SearchSpace, scales: &Hyperparameters) -> Self {
+        let of_axis = |(axis, length): (&SearchAxis, &f64)| {
             let correlation = |a: usize, b: usize| {
-                let r = 5.0_f64.sqrt() * axis.gap(a, b) / length;
+                let r = 5.0_f64.sqrt() * axis.level_distance(a, b) / length;
                 let smooth = (1.0 + r + r * r / 3.0) * (-r).exp();
                 (1.0 - ROUGH) * smooth + if a == b { ROUGH } else { 0.0 }
             };
@@ -193,8 +198,8 @@ impl Kernel {
 }
 
 /// Samples with their weights during the search for the scales.
-struct Fit<'a> {
-    space: &'a Space,
+struct SurrogateFit<'a> {
+    space: &'a SearchSpace,
     samples: &'a [RunSample],
     levels: &'a [Vec<usize>],
     values: &'a [f64],
@@ -202,21 +207,21 @@ struct Fit<'a> {
     weights: Vec<f64>,
 }
 
-struct Solved {
+struct ProcessSolution {
     factor: Cholesky,
     pull: Vec<f64>,
     mean: f64,
-    kernel: Kernel,
+    kernel: CovarianceKernel,
     /// Logarithm of the marginal likelihood and of the scales' weak priors.
     evidence: f64,
 }
 
-impl Fit<'_> {
+impl SurrogateFit<'_> {
     /// Initial scales: half of the values' variation comes from the settings, little from the
     /// blocks.
-    fn first_scales(&self) -> Scales {
-        let spread = spread(self.values).max(1e-4);
-        Scales {
+    fn first_scales(&self) -> Hyperparameters {
+        let spread = trimmed_deviation(self.values).max(1e-4);
+        Hyperparameters {
             alone: spread * 0.7,
             together: spread * 0.7,
             block: USUAL_NOISE,
@@ -226,8 +231,8 @@ impl Fit<'_> {
     }
 
     /// Maximises the evidence along one scale at a time.
-    fn improve(&self, mut scales: Scales, rounds: usize) -> Scales {
-        let mut best = self.solve(&scales).evidence;
+    fn maximize_evidence(&self, mut scales: Hyperparameters, rounds: usize) -> Hyperparameters {
+        let mut best = self.evaluate_scales(&scales).evidence;
         for round in 0..rounds {
             let step = if round == 0 { 2.5_f64 } else { 1.5 };
             for at in 0..4 + scales.lengths.len() {
@@ -235,8 +240,8 @@ impl Fit<'_> {
                     // Continue while it helps, with a bound.
                     for _ in 0..3 {
                         let mut other = scales.clone();
-                        *other.at(at) *= factor;
-                        let evidence = self.solve(&other).evidence;
+                        *other.scale_mut(at) *= factor;
+                        let evidence = self.evaluate_scales(&other).evidence;
                         if evidence <= best + 1e-6 {
                             break;
                         }
@@ -248,8 +253,8 @@ impl Fit<'_> {
         scales
     }
 
-    fn solve(&self, scales: &Scales) -> Solved {
-        let kernel = Kernel::new(self.space, scales);
+    fn evaluate_scales(&self, scales: &Hyperparameters) -> ProcessSolution {
+        let kernel = CovarianceKernel::new(self.space, scales);
         let covariance = |i: usize, j: usize| {
             let (a, b) = (&self.samples[i], &self.samples[j]);
             let mut sum = kernel.covariance(&self.levels[i], &self.levels[j]);
@@ -271,15 +276,15 @@ impl Fit<'_> {
             half.iter().zip(&ones).map(|(value, one)| value - mean * one).collect();
         let log_determinant: f64 =
             factor.rows().iter().enumerate().map(|(i, row)| row[i].ln()).sum();
-        let evidence = -0.5 * dot(&half, &half) - log_determinant + self.prior(scales);
-        Solved { pull: factor.backward(&half), factor, mean, kernel, evidence }
+        let evidence = -0.5 * dot(&half, &half) - log_determinant + self.log_prior(scales);
+        ProcessSolution { pull: factor.backward(&half), factor, mean, kernel, evidence }
     }
 
     /// Weak log-normal priors: they decide only where the samples give no information.
-    fn prior(&self, scales: &Scales) -> f64 {
+    fn log_prior(&self, scales: &Hyperparameters) -> f64 {
         let near =
             |value: f64, center: f64, width: f64| -0.5 * ((value / center).ln() / width).powi(2);
-        let spread = spread(self.values).max(1e-4);
+        let spread = trimmed_deviation(self.values).max(1e-4);
         near(scales.alone, spread * 0.7, 1.0)
             + near(scales.together, spread * 0.7, 1.0)
             + near(scales.noise, USUAL_NOISE, 0.8)
@@ -288,7 +293,7 @@ impl Fit<'_> {
     }
 
     /// Lowers the weight of runs that are far from the prediction of the others.
-    fn weigh(&mut self, solved: &Solved, scales: &Scales) {
+    fn downweight_outliers(&mut self, solved: &ProcessSolution, scales: &Hyperparameters) {
         for (idx, weight) in self.weights.iter_mut().enumerate() {
             // noise variance / weight x pull is the run's residual.
             let residual = solved.pull[idx] * scales.noise.powi(2) / *weight;
@@ -298,8 +303,8 @@ impl Fit<'_> {
     }
 }
 
-impl Scales {
-    fn at(&mut self, index: usize) -> &mut f64 {
+impl Hyperparameters {
+    fn scale_mut(&mut self, index: usize) -> &mut f64 {
         match index {
             0 => &mut self.alone,
             1 => &mut self.together,
@@ -311,7 +316,7 @@ impl Scales {
 }
 
 /// Standard deviation without the outermost values.
-fn spread(values: &[f64]) -> f64 {
+fn trimmed_deviation(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let cut = sorted.len() / 10;
@@ -324,76 +329,81 @@ fn spread(values: &[f64]) -> f64 {
 mod tests {
     use std::collections::BTreeSet;
 
-    use latput_units::Rng;
+    use latput_units::SeededRng;
 
     use super::*;
-    use crate::synthetic::noise;
+    use crate::synthetic::noise_factor;
 
     #[test]
     fn untried_setting_is_judged_by_neighbours() {
-        let space = line(11);
+        let space = make_line(11);
         let runs: Vec<RunSample> = [0, 2, 4, 6, 8, 10]
             .iter()
-            .map(|&setting| sample(setting, 0, valley(setting)))
+            .map(|&setting| make_sample(setting, 0, valley_cost(setting)))
             .collect();
-        let fit = Surrogate::fit(&space, &runs, None);
+        let fit = Surrogate::fit_samples(&space, &runs, None);
         for setting in [3, 5, 7] {
             let belief = fit.belief(setting);
-            assert!((belief.mean - valley(setting)).abs() < 0.05, "{setting}: {belief:?}");
+            assert!((belief.mean - valley_cost(setting)).abs() < 0.05, "{setting}: {belief:?}");
         }
     }
 
     #[test]
     fn one_outlier_does_not_move_belief() {
-        let space = line(11);
-        let mut rng = Rng::from_seed(5);
+        let space = make_line(11);
+        let mut rng = SeededRng::from_seed(5);
         let mut runs = Vec::new();
         for block in 0..4 {
             for setting in [0, 3, 5, 7, 10] {
-                runs.push(sample(setting, block, valley(setting) + noise(&mut rng, 0.01).ln()));
+                runs.push(make_sample(
+                    setting,
+                    block,
+                    valley_cost(setting) + noise_factor(&mut rng, 0.01).ln(),
+                ));
             }
         }
         runs[7].value += 1.5; // setting 5, block 1
-        let belief = Surrogate::fit(&space, &runs, None).belief(5);
-        assert!((belief.mean - valley(5)).abs() < 0.03, "{belief:?}");
+        let belief = Surrogate::fit_samples(&space, &runs, None).belief(5);
+        assert!((belief.mean - valley_cost(5)).abs() < 0.03, "{belief:?}");
     }
 
     #[test]
     fn slow_block_is_not_the_settings_doing() {
-        let space = line(11);
+        let space = make_line(11);
         let mut runs = Vec::new();
         for (block, slow) in [(0, 0.0), (1, 0.15), (2, 0.05), (3, -0.1)] {
             for setting in if block == 1 { [4, 5, 6] } else { [0, 5, 10] } {
-                runs.push(sample(setting, block, valley(setting) + slow));
+                runs.push(make_sample(setting, block, valley_cost(setting) + slow));
             }
         }
-        let fit = Surrogate::fit(&space, &runs, None);
+        let fit = Surrogate::fit_samples(&space, &runs, None);
         assert!(fit.belief(4).mean < fit.belief(0).mean - 0.3);
         assert!(fit.belief(6).mean < fit.belief(10).mean - 0.3);
     }
 
     #[test]
     fn inert_axis_is_smoother_than_active_one() {
-        let axis = || Axis { levels: 5, is_ordered: true, apart: None, is_disruptive: false };
-        let space = Space::new(vec![axis(), axis()], BTreeSet::new()).unwrap();
-        let run = |setting: usize| sample(setting, 0, valley(2 * space.levels(setting)[1]));
+        let axis = || SearchAxis { levels: 5, is_ordered: true, apart: None, is_disruptive: false };
+        let space = SearchSpace::new(vec![axis(), axis()], BTreeSet::new()).unwrap();
+        let run =
+            |setting: usize| make_sample(setting, 0, valley_cost(2 * space.levels(setting)[1]));
         let runs: Vec<RunSample> = (0..25).map(run).collect();
-        let [idle, busy] = Surrogate::fit(&space, &runs, None).scales().lengths[..] else {
+        let [idle, busy] = Surrogate::fit_samples(&space, &runs, None).scales().lengths[..] else {
             panic!("two axes")
         };
         assert!(idle > 1.4 * busy, "{idle} and {busy}");
     }
 
-    fn valley(setting: usize) -> f64 {
+    fn valley_cost(setting: usize) -> f64 {
         0.02 * (setting as f64 - 5.0).powi(2)
     }
 
-    fn sample(setting: usize, block: u32, value: f64) -> RunSample {
+    fn make_sample(setting: usize, block: u32, value: f64) -> RunSample {
         RunSample { setting, block, value }
     }
 
-    fn line(levels: usize) -> Space {
-        let axis = Axis { levels, is_ordered: true, apart: None, is_disruptive: false };
-        Space::new(vec![axis], BTreeSet::new()).unwrap()
+    fn make_line(levels: usize) -> SearchSpace {
+        let axis = SearchAxis { levels, is_ordered: true, apart: None, is_disruptive: false };
+        SearchSpace::new(vec![axis], BTreeSet::new()).unwrap()
     }
 }

@@ -8,7 +8,7 @@ use latput_linux::route::Link;
 use latput_linux::{CounterSnapshot, CpuMeter, Namespace};
 use latput_units::{IntoSet, Nanos};
 
-use super::{Daemon, HEALTH_INTERVAL, is_no_device, unread};
+use super::{Daemon, HEALTH_INTERVAL, is_no_device, unreadable_error};
 use crate::delay_knob;
 use crate::error::Error;
 use crate::interface_handle::InterfaceHandle;
@@ -18,7 +18,7 @@ use crate::status::{FrontierPoint, State};
 /// State that changes when an interface is reconfigured: the kernel makes new NAPIs (down and up, channels, GRO), or
 /// the link is lost (a driver's reset).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fingerprint {
+pub(super) struct InterfaceFingerprint {
     pub(super) index: u32,
     pub(super) napis: BTreeSet<u32>,
     pub(super) queues: (u32, u32),
@@ -38,9 +38,9 @@ pub(super) struct HealthCheck {
 impl Daemon {
     /// Checks what changes seldom.
     pub(super) fn check_health(&mut self, snapshot: CounterSnapshot) -> Result<(), Error> {
-        self.notify.say("WATCHDOG=1");
+        self.notify.send_state("WATCHDOG=1");
         self.take_rates(snapshot);
-        let link = self.find()?;
+        let link = self.find_link()?;
         if !link.is_up {
             if matches!(self.status.state, State::Holding) {
                 tracing::info!(interface = link.name, "the interface is down: waiting");
@@ -60,7 +60,7 @@ impl Daemon {
         match self.status.state {
             State::Holding => {
                 if let Some(theirs) = self.set_by_others()? {
-                    return self.release(&theirs);
+                    return self.release_knobs(&theirs);
                 }
             }
             State::Observing => {
@@ -72,7 +72,7 @@ impl Daemon {
             State::Waiting | State::Released => return Ok(()),
         }
         let busy = self.status.busy_ratio.unwrap_or(0.0);
-        let decision = self.governor.look(HEALTH_INTERVAL, busy);
+        let decision = self.governor.observe_cpu(HEALTH_INTERVAL, busy);
         let was_met = self.status.is_budget_met;
         self.status.is_budget_met = self.governor.is_budget_met();
         let frontier = self.governor.frontier().into_iter();
@@ -90,7 +90,7 @@ impl Daemon {
                 "the CPU budget cannot be met: this is the longest delay"
             );
         }
-        self.follow(decision)
+        self.apply_decision(decision)
     }
 
     /// Rates since the last check.
@@ -120,7 +120,7 @@ impl Daemon {
     }
 
     /// The interface, by its index: it may have been renamed.
-    fn find(&mut self) -> Result<Link, Error> {
+    fn find_link(&mut self) -> Result<Link, Error> {
         match self.route.link(&self.status.interface) {
             Ok(link) if link.index == self.fingerprint.index => return Ok(link),
             Ok(_) => {}
@@ -129,17 +129,17 @@ impl Daemon {
         }
         let renamed =
             self.route.links()?.into_iter().find(|link| link.index == self.fingerprint.index);
-        let Some(link) = renamed else { return Err(self.gone()) };
+        let Some(link) = renamed else { return Err(self.interface_gone_error()) };
         let old = self.status.interface.clone();
         let new = link.name.clone();
         tracing::info!(old, new, "the interface has a new name");
         let namespace = Namespace::current()?.inode()?;
-        self.server.rename(socket_path(&self.options.folder, namespace, &new));
+        self.server.rename_socket(socket_path(&self.options.folder, namespace, &new));
         self.status.interface.clone_from(&new);
         Ok(link)
     }
 
-    pub(super) fn gone(&self) -> Error {
+    pub(super) fn interface_gone_error(&self) -> Error {
         Error::Gone { interface: self.status.interface.clone() }
     }
 
@@ -148,23 +148,24 @@ impl Daemon {
     fn start_over(&mut self) -> Result<(), Error> {
         let interface = self.status.interface.clone();
         tracing::info!(interface, "the interface came up or has other queues: starting over");
-        let read = self.delay_knob.read(self.hand.kernel(), &interface).map_err(unread)?;
-        let theirs: Vec<_> = differing(&self.written, &read)
+        let read =
+            self.delay_knob.read(self.hand.kernel(), &interface).map_err(unreadable_error)?;
+        let theirs: Vec<_> = find_changed_values(&self.written, &read)
             .filter(|(key, value)| !value.is_fresh() && !self.is_known(*key, value))
             .map(|((knob, _), _)| knob)
             .collect();
         if !theirs.is_empty() {
             self.status.state = State::Holding;
-            return self.release(&theirs);
+            return self.release_knobs(&theirs);
         }
         // A read-only handle stands in while the session is closed and opened anew.
-        let hand = std::mem::replace(&mut self.hand, InterfaceHandle::observe()?);
+        let hand = std::mem::replace(&mut self.hand, InterfaceHandle::open_read_only()?);
         hand.close()?;
         self.hand = InterfaceHandle::claim(&self.options.folder.join("checkpoints"), &interface)?;
-        self.status.ring = delay_knob::ring(self.hand.kernel(), &interface);
+        self.status.ring = delay_knob::read_ring_size(self.hand.kernel(), &interface);
         self.governor = self.new_governor();
         self.status.state = State::Holding;
-        self.change(self.governor.delay(), "started over")
+        self.change_delay(self.governor.wanted_delay(), "started over")
     }
 
     /// Whether a place holds what it held before latput, or what latput wrote: a new NAPI takes over the
@@ -183,17 +184,17 @@ impl Daemon {
     /// The knobs that no longer have the value written by latput; `None` if all have it.
     pub(super) fn set_by_others(&self) -> Result<Option<Vec<Knob>>, Error> {
         let interface = &self.status.interface;
-        let now = self.delay_knob.read(self.hand.kernel(), interface).map_err(unread)?;
+        let now = self.delay_knob.read(self.hand.kernel(), interface).map_err(unreadable_error)?;
         let knobs: BTreeSet<Knob> =
-            differing(&self.written, &now).map(|((knob, _), _)| knob).into_set();
+            find_changed_values(&self.written, &now).map(|((knob, _), _)| knob).into_set();
         Ok((!knobs.is_empty()).then(|| knobs.into_iter().collect()))
     }
 
     /// The administrator wins: his values stay, the rest is put back, and latput changes nothing more.
-    pub(super) fn release(&mut self, theirs: &[Knob]) -> Result<(), Error> {
+    pub(super) fn release_knobs(&mut self, theirs: &[Knob]) -> Result<(), Error> {
         let interface = self.status.interface.clone();
-        let now = self.delay_knob.read(self.hand.kernel(), &interface).map_err(unread)?;
-        for ((knob, place), value) in differing(&self.written, &now) {
+        let now = self.delay_knob.read(self.hand.kernel(), &interface).map_err(unreadable_error)?;
+        for ((knob, place), value) in find_changed_values(&self.written, &now) {
             let ours = self.written.0.get(&(knob, place));
             let ours = ours.map_or_else(|| "nothing".to_owned(), ToString::to_string);
             let what = format!("{knob} ({place}) was {ours} and is now {value}");
@@ -212,16 +213,17 @@ impl Daemon {
             session.apply(&latput_knobs::Setting::new())?;
         }
         self.status.state = State::Released;
-        let state = self.delay_knob.read(self.hand.kernel(), &interface).map_err(unread)?;
+        let state =
+            self.delay_knob.read(self.hand.kernel(), &interface).map_err(unreadable_error)?;
         self.delay = delay_knob::delay_in(&self.delay_knob, &state);
         self.status.delay_ns = self.delay.as_ns();
         Ok(())
     }
 
-    pub(super) fn fingerprint_of(&self, link: &Link) -> Fingerprint {
+    pub(super) fn fingerprint_of(&self, link: &Link) -> InterfaceFingerprint {
         let napis = self.netdev.as_ref().and_then(|netdev| netdev.napis(link.index).ok());
         let carrier_changes = self.hand.kernel().carrier_changes(&link.name).ok();
-        Fingerprint::new(
+        InterfaceFingerprint::new(
             link,
             napis.map(|napis| napis.iter().map(|napi| napi.id).into_set()),
             carrier_changes,
@@ -229,7 +231,7 @@ impl Daemon {
     }
 }
 
-impl Fingerprint {
+impl InterfaceFingerprint {
     pub(super) fn new(
         link: &Link,
         napis: Option<BTreeSet<u32>>,
@@ -241,7 +243,7 @@ impl Fingerprint {
 }
 
 /// The places whose value is not the one of before. Places that went away are no difference.
-fn differing<'a>(
+fn find_changed_values<'a>(
     before: &'a latput_knobs::State,
     now: &'a latput_knobs::State,
 ) -> impl Iterator<Item = ((Knob, Place), &'a Value)> {

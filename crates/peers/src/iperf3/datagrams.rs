@@ -25,7 +25,7 @@ const LONGEST_SLEEP: Nanos = Nanos::from_ms(20);
 
 /// UDP sockets of the accepted streams.
 #[derive(Debug)]
-pub(crate) struct Streams {
+pub(crate) struct UdpStreams {
     sockets: Vec<UdpSocket>,
     peer: SocketAddr,
     datagram: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Streams {
 
 /// Counts of the senders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct SendCounts {
     /// Datagrams of each stream in the whole test, in the order of streams.
     pub(crate) of_stream: Vec<u64>,
     /// Datagrams in the window, over all streams.
@@ -47,7 +47,7 @@ pub(crate) struct Sent {
     pub(crate) cpu: Nanos,
 }
 
-impl Streams {
+impl UdpStreams {
     /// Opens `count` streams one after another, as the server accepts them.
     pub(crate) fn open(
         peer: SocketAddr,
@@ -58,14 +58,14 @@ impl Streams {
     ) -> Result<Self, Error> {
         let mut sockets = Vec::with_capacity(count as usize);
         for _ in 0..count {
-            sockets.push(knock(peer, options, stop)?);
+            sockets.push(open_udp_stream(peer, options, stop)?);
         }
         let datagram = usize::try_from(datagram.get()).expect("a datagram is at most 64 KiB");
         Ok(Self { sockets, peer, datagram, rate: None, threads: 1, cpus: CpuSet::default() })
     }
 
     /// Sets the rate over all streams, the number of threads and their CPUs.
-    pub(crate) fn paced(
+    pub(crate) fn with_rate(
         self,
         rate: Option<BitsPerSecond>,
         threads: u32,
@@ -75,23 +75,23 @@ impl Streams {
     }
 
     /// Sends from now until a cool-down after `window`.
-    pub(crate) fn run(&self, window: Window, stop: &Stop) -> Result<Sent, Error> {
+    pub(crate) fn run(&self, window: Window, stop: &Stop) -> Result<SendCounts, Error> {
         let streams = self.sockets.len();
         let parts: Vec<Vec<usize>> = (0..self.threads)
             .map(|part| (part..streams).step_by(self.threads).collect())
             .filter(|part: &Vec<usize>| !part.is_empty())
             .collect();
-        let ended: Vec<Result<Sent, Error>> = thread::scope(|scope| {
+        let ended: Vec<Result<SendCounts, Error>> = thread::scope(|scope| {
             let threads: Vec<_> = parts
                 .iter()
-                .map(|part| scope.spawn(move || self.send(part, window, stop)))
+                .map(|part| scope.spawn(move || self.send_streams(part, window, stop)))
                 .collect();
             threads
                 .into_iter()
                 .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
                 .collect()
         });
-        let mut sent = Sent { of_stream: vec![0; streams], ..Sent::default() };
+        let mut sent = SendCounts { of_stream: vec![0; streams], ..SendCounts::default() };
         for (part, one) in parts.iter().zip(ended) {
             let one = one?;
             for (idx, count) in part.iter().zip(one.of_stream) {
@@ -105,7 +105,12 @@ impl Streams {
     }
 
     /// Sends on streams `part` in turn, one group at a time.
-    fn send(&self, part: &[usize], window: Window, stop: &Stop) -> Result<Sent, Error> {
+    fn send_streams(
+        &self,
+        part: &[usize],
+        window: Window,
+        stop: &Stop,
+    ) -> Result<SendCounts, Error> {
         latput_load::bind_thread(&self.cpus)?;
         let streams = self.sockets.len() as u64;
         // Each stream has its share of the rate, each thread its share of the streams.
@@ -116,7 +121,7 @@ impl Streams {
         let mut pace = self.rate.map(|rate| Pace::new(datagram, share(rate), now()));
         let slots = usize::try_from(LARGEST_GROUP).expect("a small constant");
         let mut batch = Outgoing::new(slots, self.datagram);
-        let mut sent = Sent { of_stream: vec![0; part.len()], ..Sent::default() };
+        let mut sent = SendCounts { of_stream: vec![0; part.len()], ..SendCounts::default() };
         let mut cpu = WindowCpu::new(window);
         let over = window.end() + COOL_DOWN;
         let mut turn = 0;
@@ -161,13 +166,17 @@ impl Streams {
             turn = (turn + 1) % part.len();
         }
         sent.skipped = pace.map_or(0, |pace| pace.skipped());
-        sent.cpu = cpu.used();
+        sent.cpu = cpu.cpu_used();
         Ok(sent)
     }
 }
 
 /// Opens one stream and waits until the server has it.
-fn knock(peer: SocketAddr, options: &SocketOptions, stop: &Stop) -> Result<UdpSocket, Error> {
+fn open_udp_stream(
+    peer: SocketAddr,
+    options: &SocketOptions,
+    stop: &Stop,
+) -> Result<UdpSocket, Error> {
     let failed = |source| Error::io("open a UDP socket", source);
     let socket = latput_load::bind_like(peer).map_err(failed)?;
     if let Some(bytes) = options.send_buffer {

@@ -9,19 +9,19 @@ use latput_trial::observation::{FlowObservation, Role, TrafficObservation};
 use latput_trial::workload::Direction;
 use latput_units::{Bytes, Nanos};
 
-use super::datagrams::Sent;
-use super::message::{Results, Stream};
+use super::datagrams::SendCounts;
+use super::message::{Iperf3Results, StreamResult};
 use crate::error::Error;
 use crate::outcome::PeerResult;
 
 /// Joins the halves of a TCP test. Goodput is counted at the receiver: the server's count and time
 /// in one direction, this end's in the other.
-pub(super) fn tcp(
+pub(super) fn join_tcp_results(
     peer: SocketAddr,
     direction: Direction,
     streams: u32,
     seen: &SenderOutcome,
-    results: &Results,
+    results: &Iperf3Results,
     window: Window,
 ) -> Result<PeerResult, Error> {
     let opened = streams as usize * if direction == Direction::Both { 2 } else { 1 };
@@ -62,10 +62,10 @@ pub(super) fn tcp(
         let rate = |bytes: u64, seconds: f64| bytes as f64 * 8.0 / seconds;
         let (there, back) =
             (rate(arrived_bytes, seconds), rate(seen.received_bytes, here.as_secs_f64()));
-        outcome.give(Metric::ThroughputBps, there + back);
-        outcome.give(Metric::ThroughputToSutBps, there);
-        outcome.give(Metric::ThroughputFromSutBps, back);
-        outcome.check(
+        outcome.set_metric(Metric::ThroughputBps, there + back);
+        outcome.set_metric(Metric::ThroughputToSutBps, there);
+        outcome.set_metric(Metric::ThroughputFromSutBps, back);
+        outcome.add_check(
             "both-directions",
             arrived_bytes > 0 && seen.received_bytes > 0,
             format!("{:.1} Mbit/s to the peer, {:.1} Mbit/s from it", there / 1e6, back / 1e6),
@@ -81,12 +81,12 @@ pub(super) fn tcp(
 
 /// Joins the halves of a UDP test. The server counts loss by sequence numbers, so datagrams after
 /// the last received one are in neither count.
-pub(super) fn udp(
+pub(super) fn join_udp_results(
     peer: SocketAddr,
     datagram: Bytes,
     offered_bps: Option<f64>,
-    sent: &Sent,
-    results: &Results,
+    sent: &SendCounts,
+    results: &Iperf3Results,
     window: Window,
 ) -> Result<PeerResult, Error> {
     let streams = &results.streams;
@@ -95,7 +95,8 @@ pub(super) fn udp(
         let problem = format!("its results speak of {spoken} streams where {opened} were opened");
         return Err(Error::Malformed { peer, program: "iperf3", problem });
     }
-    let sum = |count: fn(&Stream) -> u64| streams.iter().map(count).fold(0, u64::saturating_add);
+    let sum =
+        |count: fn(&StreamResult) -> u64| streams.iter().map(count).fold(0, u64::saturating_add);
     let (packets, lost) = (sum(|stream| stream.packets), sum(|stream| stream.lost));
     let all: u64 = sent.of_stream.iter().sum();
     let seconds = streams.iter().map(|stream| stream.seconds).fold(0.0, f64::max);
@@ -111,12 +112,12 @@ pub(super) fn udp(
     let mut outcome = PeerResult { traffic, ..PeerResult::default() };
     if packets > 0 {
         let jitter_s = streams.iter().map(|stream| stream.jitter_s).sum::<f64>();
-        outcome.give(Metric::LossRatio, (lost as f64 / packets as f64).min(1.0));
-        outcome.give(Metric::JitterNs, jitter_s * 1e9 / streams.len() as f64);
+        outcome.set_metric(Metric::LossRatio, (lost as f64 / packets as f64).min(1.0));
+        outcome.set_metric(Metric::JitterNs, jitter_s * 1e9 / streams.len() as f64);
     } else if all > 0 {
-        outcome.give(Metric::LossRatio, 1.0);
+        outcome.set_metric(Metric::LossRatio, 1.0);
     }
-    outcome.check(
+    outcome.add_check(
         "udp-arrived",
         packets > 0,
         format!("{all} datagrams were sent; the server missed {lost} of {packets} by number"),
@@ -127,13 +128,17 @@ pub(super) fn udp(
             "{} of {wanted:.0} datagrams offered were sent in the window; {} left out",
             sent.in_window, sent.skipped
         );
-        outcome.check("offered-rate-kept", sent.in_window as f64 + 64.0 >= wanted * 0.99, detail);
+        outcome.add_check(
+            "offered-rate-kept",
+            sent.in_window as f64 + 64.0 >= wanted * 0.99,
+            detail,
+        );
     }
     peer_cpu(&mut outcome, results);
     Ok(outcome)
 }
 
-fn peer_cpu(outcome: &mut PeerResult, results: &Results) {
+fn peer_cpu(outcome: &mut PeerResult, results: &Iperf3Results) {
     let Some([total, user, system]) = results.cpu_percent else { return };
     outcome.programs.push(process_cpu(Role::Sut, total, Some(user), Some(system)));
 }

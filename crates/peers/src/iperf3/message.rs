@@ -1,7 +1,7 @@
 //! iperf3's messages: states, parameters and results, as in `src/iperf_api.c` of iperf 3.1 to 3.21.
 //! Pure parsers, which trust no value.
 
-use latput_formats::iperf3::{count, number};
+use latput_formats::iperf3::{read_count, read_number};
 use latput_trial::workload::SocketOptions;
 use latput_units::Bytes;
 use serde_json::{Map, Value, json};
@@ -52,7 +52,7 @@ impl ControlState {
     ];
 
     /// The byte on the wire.
-    pub fn byte(self) -> u8 {
+    pub fn to_byte(self) -> u8 {
         let (_, code) = Self::ALL.iter().find(|(state, _)| *state == self).expect("all are there");
         code.cast_unsigned()
     }
@@ -175,16 +175,16 @@ pub fn own_results(streams: &[OwnStream], cpu_percent: f64) -> String {
 
 /// The server's results of a test.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Results {
+pub struct Iperf3Results {
     /// CPU time of the server's process over wall time, percent of one CPU: all, user, system.
     pub cpu_percent: Option<[f64; 3]>,
     /// Its streams, in the order in which they were opened.
-    pub streams: Vec<Stream>,
+    pub streams: Vec<StreamResult>,
 }
 
 /// The server's counts of one stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Stream {
+pub struct StreamResult {
     /// Bytes after the warm-up.
     pub bytes: u64,
     /// Retransmitted segments, if the server sent and its kernel has a count.
@@ -199,38 +199,40 @@ pub struct Stream {
     pub seconds: f64,
 }
 
-impl Results {
+impl Iperf3Results {
     /// Parses the server's document. The error describes the problem.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let document: Value = serde_json::from_slice(bytes)
             .map_err(|error| format!("its results are no JSON: {error}"))?;
         let streams = document["streams"].as_array().ok_or("its results have no streams")?;
-        let percent = |key: &str| number(&document, key);
+        let percent = |key: &str| read_number(&document, key);
         let cpu_percent = percent("cpu_util_total")
             .zip(percent("cpu_util_user"))
             .zip(percent("cpu_util_system"))
             .map(|((total, user), system)| [total, user, system]);
-        let streams = streams.iter().map(Stream::parse).collect::<Result<_, String>>()?;
+        let streams = streams.iter().map(StreamResult::parse).collect::<Result<_, String>>()?;
         Ok(Self { cpu_percent, streams })
     }
 }
 
-impl Stream {
+impl StreamResult {
     fn parse(value: &Value) -> Result<Self, String> {
         let wanted = |key: &str| {
-            count(value, key).ok_or_else(|| format!("a stream of its results has no `{key}`"))
+            read_count(value, key).ok_or_else(|| format!("a stream of its results has no `{key}`"))
         };
         let (packets, lost) = (wanted("packets")?, wanted("errors")?);
-        let left_out = count(value, "omitted_packets").zip(count(value, "omitted_errors"));
+        let left_out =
+            read_count(value, "omitted_packets").zip(read_count(value, "omitted_errors"));
         let (packets, lost) = left_out.map_or((packets, lost), |(omitted, omitted_errors)| {
             (packets.saturating_sub(omitted), lost.saturating_sub(omitted_errors))
         });
-        let start = number(value, "start_time").unwrap_or(0.0);
-        let end = number(value, "end_time").ok_or("a stream of its results has no `end_time`")?;
+        let start = read_number(value, "start_time").unwrap_or(0.0);
+        let end =
+            read_number(value, "end_time").ok_or("a stream of its results has no `end_time`")?;
         Ok(Self {
             bytes: wanted("bytes")?,
-            retransmits: count(value, "retransmits"),
-            jitter_s: number(value, "jitter").unwrap_or(0.0),
+            retransmits: read_count(value, "retransmits"),
+            jitter_s: read_number(value, "jitter").unwrap_or(0.0),
             lost,
             packets,
             seconds: (end - start).max(0.0),
@@ -251,7 +253,7 @@ mod tests {
     #[test]
     fn states_are_signed_bytes() {
         for (state, code) in ControlState::ALL {
-            assert_eq!(ControlState::from_byte(state.byte()), Some(state), "{code}");
+            assert_eq!(ControlState::from_byte(state.to_byte()), Some(state), "{code}");
         }
         assert_eq!(ControlState::from_byte(0xff), Some(ControlState::AccessDenied));
         assert_eq!(ControlState::from_byte(0xfe), Some(ControlState::ServerError));
@@ -262,7 +264,7 @@ mod tests {
 
     #[test]
     fn debian_12_server_output_is_read() {
-        let results = Results::parse(TCP.as_bytes()).unwrap();
+        let results = Iperf3Results::parse(TCP.as_bytes()).unwrap();
         assert_eq!(results.cpu_percent, Some([39.08, 1.87, 37.21]));
         let [stream] = results.streams.as_slice() else { panic!("{results:?}") };
         assert_eq!((stream.bytes, stream.retransmits), (1_481_637_888, None), "-1 is unknown");
@@ -276,7 +278,7 @@ mod tests {
                 r#"{{"streams":[{{"bytes":10,"packets":1250,"errors":5,"jitter":1e-5,"end_time":1{more}}}]}}"#
             )
         };
-        let of = |more| Results::parse(text(more).as_bytes()).unwrap().streams[0];
+        let of = |more| Iperf3Results::parse(text(more).as_bytes()).unwrap().streams[0];
         assert_eq!((of("").packets, of("").lost), (1250, 5));
         let newer = of(r#","omitted_packets":625,"omitted_errors":5"#);
         assert_eq!((newer.packets, newer.lost), (625, 0));
@@ -299,7 +301,7 @@ mod tests {
         );
         check_refused(&"[".repeat(10_000), "no JSON");
         for end in 0..TCP.len() {
-            drop(Results::parse(&TCP.as_bytes()[..end]));
+            drop(Iperf3Results::parse(&TCP.as_bytes()[..end]));
         }
     }
 
@@ -336,7 +338,7 @@ mod tests {
 
     #[track_caller]
     fn check_refused(text: &str, part: &str) {
-        let problem = Results::parse(text.as_bytes()).unwrap_err();
+        let problem = Iperf3Results::parse(text.as_bytes()).unwrap_err();
         assert!(problem.contains(part), "{text}: {problem}");
     }
 }

@@ -2,7 +2,7 @@
 
 /// The text of an error number (`src/iperf_api.h` and `src/iperf_error.c`), for those that a server
 /// can send.
-pub fn text(code: u32, errno: u32) -> String {
+pub fn error_text(code: u32, errno: u32) -> String {
     let text = match code {
         0 => "the test failed without a reason",
         4 | 5 => "the test would last too long for this server",
@@ -46,9 +46,9 @@ mod tests {
 
     #[test]
     fn error_numbers_have_words() {
-        assert!(text(142, 0).contains("user name"));
-        assert!(text(27, 0).ends_with("(iperf3 error 27)"));
-        assert!(text(134, 2).contains("No such file"));
-        assert!(text(u32::MAX, u32::MAX).contains("does not know"));
+        assert!(error_text(142, 0).contains("user name"));
+        assert!(error_text(27, 0).ends_with("(iperf3 error 27)"));
+        assert!(error_text(134, 2).contains("No such file"));
+        assert!(error_text(u32::MAX, u32::MAX).contains("does not know"));
     }
 }

@@ -21,7 +21,7 @@ const SILENCE: Nanos = Nanos::from_s(5);
 
 /// Counts of the exchange in its window.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Exchanged {
+pub(crate) struct ExchangeCounts {
     pub(crate) transactions: u64,
     pub(crate) latency: Histogram,
     pub(crate) lost: u64,
@@ -48,13 +48,13 @@ pub(crate) fn open(peer: SocketAddr) -> Result<UdpSocket, Error> {
 
 /// Keeps `in_flight` requests in flight until the end of `window`, then ends the test at the
 /// server.
-pub(crate) fn exchange(
+pub(crate) fn exchange_datagrams(
     socket: &UdpSocket,
     peer: SocketAddr,
     plan: &RrParameters,
     window: Window,
     stop: &Stop,
-) -> Result<Exchanged, Error> {
+) -> Result<ExchangeCounts, Error> {
     let RrParameters { request, response, in_flight, timeout } = *plan;
     let failed = |source| Error::io("exchange datagrams with the peer", source);
     socket.connect(peer).map_err(failed)?;
@@ -62,7 +62,7 @@ pub(crate) fn exchange(
     let message = vec![0_u8; request];
     let mut buffer = vec![0_u8; response + 1];
     let mut sent: VecDeque<Nanos> = VecDeque::new();
-    let mut seen = Exchanged::default();
+    let mut seen = ExchangeCounts::default();
     let mut last_answer = now();
     let mut cpu = WindowCpu::new(window);
     loop {
@@ -78,13 +78,13 @@ pub(crate) fn exchange(
             sent.push_back(now());
             match socket.send(&message) {
                 Ok(_) => {}
-                Err(error) if is_refused(&error) => return Err(gone(peer)),
+                Err(error) if is_refused(&error) => return Err(peer_gone(peer)),
                 Err(error) => return Err(failed(error)),
             }
         }
         match socket.recv(&mut buffer) {
             // An empty datagram ends a test. A server that exits sends one.
-            Ok(0) => return Err(gone(peer)),
+            Ok(0) => return Err(peer_gone(peer)),
             Ok(_) => {
                 let at = now();
                 last_answer = at;
@@ -94,11 +94,11 @@ pub(crate) fn exchange(
                     seen.latency.record(at.saturating_sub(start));
                 }
             }
-            Err(error) if is_refused(&error) => return Err(gone(peer)),
+            Err(error) if is_refused(&error) => return Err(peer_gone(peer)),
             Err(error) if is_timeout(&error) => {
                 let at = now();
                 if at.saturating_sub(last_answer) >= SILENCE.max(timeout.saturating_mul(2)) {
-                    return Err(gone(peer));
+                    return Err(peer_gone(peer));
                 }
                 let oldest = sent.front().copied().unwrap_or(at);
                 if at.saturating_sub(oldest) >= timeout {
@@ -112,11 +112,11 @@ pub(crate) fn exchange(
     for _ in 0..3 {
         let _over = socket.send(&[]); // any one of them is enough
     }
-    seen.cpu = cpu.used();
+    seen.cpu = cpu.cpu_used();
     Ok(seen)
 }
 
-const fn gone(peer: SocketAddr) -> Error {
+const fn peer_gone(peer: SocketAddr) -> Error {
     Error::PeerGone { peer, doing: "in the middle of the datagrams" }
 }
 

@@ -105,7 +105,7 @@ impl ControlRequest<'_> {
 
 /// The server's answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ready {
+pub struct SetupResponse {
     /// The port of its data socket.
     pub data_port: u16,
     /// Whether it measures its host's CPU time.
@@ -114,34 +114,34 @@ pub struct Ready {
 
 /// A reason why a message is no valid answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum MessageError {
     /// The server failed with this error number of its system.
     Errno(u32),
     /// The message is of another protocol.
     Foreign(String),
 }
 
-impl Ready {
+impl SetupResponse {
     /// Reads the answer to a request.
-    pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Result<Self, Wrong> {
-        let kind = word(bytes, 0);
+    pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Result<Self, MessageError> {
+        let kind = word_at(bytes, 0);
         if kind != OMNI_RESPONSE {
-            return Err(Wrong::Foreign(format!(
+            return Err(MessageError::Foreign(format!(
                 "a message of kind {kind} came instead of {OMNI_RESPONSE}"
             )));
         }
-        errno(bytes)?;
-        let port = word(bytes, 2 + 11);
+        check_errno(bytes)?;
+        let port = word_at(bytes, 2 + 11);
         let data_port = u16::try_from(port).ok().filter(|port| *port != 0);
-        let data_port =
-            data_port.ok_or_else(|| Wrong::Foreign(format!("{port} came as the port for data")))?;
-        Ok(Self { data_port, measures_cpu: word(bytes, 2 + 6) & MEASURE_CPU != 0 })
+        let data_port = data_port
+            .ok_or_else(|| MessageError::Foreign(format!("{port} came as the port for data")))?;
+        Ok(Self { data_port, measures_cpu: word_at(bytes, 2 + 6) & MEASURE_CPU != 0 })
     }
 }
 
 /// The server's counts, from its answer until the data connection ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Results {
+pub struct NetperfResults {
     /// Bytes received by the server.
     pub bytes_received: u64,
     /// Bytes sent by the server.
@@ -178,15 +178,17 @@ pub struct HostCpu {
     pub peak: Option<(u32, f64)>,
 }
 
-impl Results {
+impl NetperfResults {
     /// Parses the message after the data. Its type is ignored, since servers swap its bytes twice.
-    pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Result<Self, Wrong> {
-        errno(bytes)?;
-        let data = |idx: usize| word(bytes, 2 + idx);
+    pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Result<Self, MessageError> {
+        check_errno(bytes)?;
+        let data = |idx: usize| word_at(bytes, 2 + idx);
         let long = |idx: usize| u64::from(data(idx)) << 32 | u64::from(data(idx + 1));
         let elapsed_s = f64::from(f32::from_bits(data(10)));
         if !(elapsed_s.is_finite() && (0.0..=1e7).contains(&elapsed_s)) {
-            return Err(Wrong::Foreign(format!("{elapsed_s} came as the seconds of the test")));
+            return Err(MessageError::Foreign(format!(
+                "{elapsed_s} came as the seconds of the test"
+            )));
         }
         let percent = |idx: usize| {
             let value = f64::from(f32::from_bits(data(idx)));
@@ -228,14 +230,14 @@ impl HostCpu {
     }
 }
 
-fn errno(bytes: &[u8; MESSAGE_BYTES]) -> Result<(), Wrong> {
-    match word(bytes, 1) {
+fn check_errno(bytes: &[u8; MESSAGE_BYTES]) -> Result<(), MessageError> {
+    match word_at(bytes, 1) {
         0 => Ok(()),
-        errno => Err(Wrong::Errno(errno)),
+        errno => Err(MessageError::Errno(errno)),
     }
 }
 
-fn word(bytes: &[u8; MESSAGE_BYTES], idx: usize) -> u32 {
+fn word_at(bytes: &[u8; MESSAGE_BYTES], idx: usize) -> u32 {
     u32::from_be_bytes(bytes.as_chunks::<4>().0[idx])
 }
 
@@ -261,7 +263,7 @@ mod tests {
             our_port: 4242,
         };
         let bytes = request.encode();
-        let words: Vec<u32> = (0..40).map(|idx| word(&bytes, idx)).collect();
+        let words: Vec<u32> = (0..40).map(|idx| word_at(&bytes, idx)).collect();
         assert_eq!(words[..3], [97, u32::MAX, u32::MAX]);
         assert_eq!((words[7], words[8], words[13]), (1, 65_536, 200));
         assert_eq!((words[14], words[16]), (9, 3), "flags and length");
@@ -273,24 +275,27 @@ mod tests {
 
     #[test]
     fn ready_server_names_its_port() {
-        check_ready(|_| {}, Ok(Ready { data_port: 40_000, measures_cpu: true }));
-        check_ready(|words| words[8] = 0, Ok(Ready { data_port: 40_000, measures_cpu: false }));
-        check_ready(|words| words[1] = 98, Err(Wrong::Errno(98)));
+        check_ready(|_| {}, Ok(SetupResponse { data_port: 40_000, measures_cpu: true }));
+        check_ready(
+            |words| words[8] = 0,
+            Ok(SetupResponse { data_port: 40_000, measures_cpu: false }),
+        );
+        check_ready(|words| words[1] = 98, Err(MessageError::Errno(98)));
         check_ready(
             |words| words[13] = 0,
-            Err(Wrong::Foreign("0 came as the port for data".into())),
+            Err(MessageError::Foreign("0 came as the port for data".into())),
         );
         check_ready(
             |words| words[13] = 70_000,
-            Err(Wrong::Foreign("70000 came as the port for data".into())),
+            Err(MessageError::Foreign("70000 came as the port for data".into())),
         );
         let other = "a message of kind 7 came instead of 98";
-        check_ready(|words| words[0] = 7, Err(Wrong::Foreign(other.into())));
+        check_ready(|words| words[0] = 7, Err(MessageError::Foreign(other.into())));
     }
 
     #[test]
     fn netperf_results_are_read_or_refused() {
-        let results = Results::parse(&results_message(|_| {})).unwrap();
+        let results = NetperfResults::parse(&results_message(|_| {})).unwrap();
         assert_eq!((results.bytes_received, results.transactions), (1 << 32 | 5, 1000));
         assert_eq!(results.retransmits, None, "-1 is unknown");
         let cpu = results.cpu.unwrap();
@@ -299,16 +304,16 @@ mod tests {
         assert_eq!(cpu.service_demand_us(1000.0, results.elapsed_s), Some(2000.0));
         assert_eq!(cpu.service_demand_us(0.0, 1.0), None);
 
-        let with = |change: fn(&mut [u32])| Results::parse(&results_message(change));
+        let with = |change: fn(&mut [u32])| NetperfResults::parse(&results_message(change));
         assert_eq!(with(|words| words[13] = f32::NAN.to_bits()).unwrap().cpu, None);
         assert_eq!(with(|words| words[21] = 0).unwrap().cpu, None, "no CPUs");
         assert_eq!(with(|words| words[20] = 0).unwrap().cpu, None, "not measured");
         assert!(with(|words| words[12] = f32::NEG_INFINITY.to_bits()).is_err());
-        assert_eq!(with(|words| words[1] = 32), Err(Wrong::Errno(32)));
+        assert_eq!(with(|words| words[1] = 32), Err(MessageError::Errno(32)));
         drop(with(|words| words.fill(u32::MAX)));
     }
 
-    fn message(words: &[u32]) -> [u8; MESSAGE_BYTES] {
+    fn encode_words(words: &[u32]) -> [u8; MESSAGE_BYTES] {
         let mut bytes = [0; MESSAGE_BYTES];
         for (word, place) in words.iter().zip(bytes.as_chunks_mut::<4>().0) {
             *place = word.to_be_bytes();
@@ -317,11 +322,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_ready(change: impl FnOnce(&mut [u32]), expected: Result<Ready, Wrong>) {
+    fn check_ready(change: impl FnOnce(&mut [u32]), expected: Result<SetupResponse, MessageError>) {
         let mut words = [0; 20];
         (words[0], words[8], words[13]) = (98, MEASURE_CPU, 40_000);
         change(&mut words);
-        assert_eq!(Ready::parse(&message(&words)), expected);
+        assert_eq!(SetupResponse::parse(&encode_words(&words)), expected);
     }
 
     fn results_message(change: impl FnOnce(&mut [u32])) -> [u8; MESSAGE_BYTES] {
@@ -332,6 +337,6 @@ mod tests {
         (words[20], words[21], words[22], words[23]) = (12, 4, 1, 50.0_f32.to_bits());
         words[28] = u32::MAX;
         change(&mut words);
-        message(&words)
+        encode_words(&words)
     }
 }

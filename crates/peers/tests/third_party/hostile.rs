@@ -9,19 +9,19 @@ use latput_load::Stop;
 use latput_peers::{Error, Peer, PeerResult};
 use latput_units::Nanos;
 
-use crate::{WINDOW, free_port, load, measure};
+use crate::{WINDOW, free_port, measure_workload, parse_workload};
 
 #[test]
 fn what_is_no_iperf3_server_is_named() {
-    check("iperf3", drop, |error| matches!(error, Error::PeerGone { .. }));
-    check(
+    check_error("iperf3", drop, |error| matches!(error, Error::PeerGone { .. }));
+    check_error(
         "iperf3",
-        |line| say(line, b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        |line| send_reply(line, b"HTTP/1.1 400 Bad Request\r\n\r\n"),
         |error| matches!(error, Error::Malformed { problem, .. } if problem.contains("0x48")),
     );
-    check(
+    check_error(
         "iperf3",
-        |line| say(line, &[1]),
+        |line| send_reply(line, &[1]),
         |error| matches!(error, Error::Malformed { problem, .. } if problem.contains("TestStart")),
     );
 }
@@ -29,18 +29,26 @@ fn what_is_no_iperf3_server_is_named() {
 #[test]
 fn servers_own_words_are_told() {
     let refusal = [0xfe, 0, 0, 0, 142, 0, 0, 0, 0];
-    check(
+    check_error(
         "iperf3",
-        move |line| say(line, &refusal),
+        move |line| send_reply(line, &refusal),
         |error| matches!(error, Error::Refusal { text, .. } if text.contains("user name")),
     );
-    check(
+    check_error(
         "iperf3",
-        move |line| say(line, &refusal[..5]),
+        move |line| send_reply(line, &refusal[..5]),
         |error| matches!(error, Error::Refusal { text, .. } if text.ends_with("(iperf3 error 142)")),
     );
-    check("iperf3", |line| say(line, &[0xff]), |error| matches!(error, Error::Busy { .. }));
-    check("iperf3", |line| say(line, &[11]), |error| matches!(error, Error::Terminated { .. }));
+    check_error(
+        "iperf3",
+        |line| send_reply(line, &[0xff]),
+        |error| matches!(error, Error::Busy { .. }),
+    );
+    check_error(
+        "iperf3",
+        |line| send_reply(line, &[11]),
+        |error| matches!(error, Error::Terminated { .. }),
+    );
 }
 
 #[test]
@@ -49,9 +57,9 @@ fn server_between_two_tests_is_tried_again() {
     let url = format!("iperf3://127.0.0.1:{}", listener.local_addr().unwrap().port());
     thread::spawn(move || {
         drop(listener.accept().unwrap());
-        say(listener.accept().unwrap().0, &[11]);
+        send_reply(listener.accept().unwrap().0, &[11]);
     });
-    let error = measure(&url, "tcp_stream").unwrap_err();
+    let error = measure_workload(&url, "tcp_stream").unwrap_err();
     assert!(matches!(error, Error::Terminated { .. }), "the second answer: {error}");
 }
 
@@ -60,7 +68,13 @@ fn nobody_and_silence_are_told_apart() {
     let error = Peer::parse(&format!("iperf3://127.0.0.1:{}", free_port()))
         .unwrap()
         .and_then(|peer| {
-            peer.open(peer.resolve()?, &load("tcp_stream"), Nanos::ZERO, WINDOW, &Stop::new())
+            peer.open(
+                peer.resolve()?,
+                &parse_workload("tcp_stream"),
+                Nanos::ZERO,
+                WINDOW,
+                &Stop::new(),
+            )
         })
         .unwrap_err();
     assert!(matches!(error, Error::Refused { .. }), "{error}");
@@ -68,7 +82,7 @@ fn nobody_and_silence_are_told_apart() {
         thread::sleep(Duration::from_secs(8));
         drop(line);
     };
-    check("iperf3", silent, |error| matches!(error, Error::NoAnswer { .. }));
+    check_error("iperf3", silent, |error| matches!(error, Error::NoAnswer { .. }));
 }
 
 #[test]
@@ -80,13 +94,15 @@ fn lying_server_is_refused() {
     );
     check_results(
         1,
-        &framed("{\"streams\":7}"),
+        &frame_document("{\"streams\":7}"),
         |error| matches!(error, Error::Malformed { problem, .. } if problem.contains("no streams")),
     );
-    check_results(1, &framed(&" ".repeat(100))[..50], |error| {
+    check_results(1, &frame_document(&" ".repeat(100))[..50], |error| {
         matches!(error, Error::PeerGone { .. })
     });
-    check_results(1, &framed("{\"streams\":[]}"), |error| matches!(error, Error::TooOld { .. }));
+    check_results(1, &frame_document("{\"streams\":[]}"), |error| {
+        matches!(error, Error::TooOld { .. })
+    });
 }
 
 #[test]
@@ -99,7 +115,7 @@ fn absurd_numbers_cause_no_crash() {
         "{\"streams\":[{\"id\":\"one\"}]}",
         deep.as_str(),
     ] {
-        check_results(1, &framed(text), |error| matches!(error, Error::Malformed { .. }));
+        check_results(1, &frame_document(text), |error| matches!(error, Error::Malformed { .. }));
     }
     for bytes in ["-1", "1e300", "18446744073709551615"] {
         let stream = format!(
@@ -110,7 +126,7 @@ fn absurd_numbers_cause_no_crash() {
             "{{\"cpu_util_total\":{bytes},\"cpu_util_user\":{bytes},\"cpu_util_system\":{bytes},\
              \"sender_has_retransmits\":{bytes},\"streams\":[{stream}]}}"
         );
-        let _figures_or_refusal = results_of(1, &framed(&text));
+        let _figures_or_refusal = results_of(1, &frame_document(&text));
     }
 }
 
@@ -118,7 +134,7 @@ fn absurd_numbers_cause_no_crash() {
 fn endless_words_are_not_read() {
     for (program, word) in [("iperf3", [0x48; 4096]), ("netperf", [0x48; 4096])] {
         let endless = move |mut line: TcpStream| while line.write_all(&word).is_ok() {};
-        check(program, endless, |error| {
+        check_error(program, endless, |error| {
             matches!(error, Error::Malformed { .. } | Error::TooOld { .. })
         });
     }
@@ -126,18 +142,22 @@ fn endless_words_are_not_read() {
 
 #[test]
 fn what_is_no_netserver_is_named() {
-    check("netperf", drop, |error| matches!(error, Error::PeerGone { .. }));
-    check(
+    check_error("netperf", drop, |error| matches!(error, Error::PeerGone { .. }));
+    check_error(
         "netperf",
-        |line| say(line, &[0; 656]),
+        |line| send_reply(line, &[0; 656]),
         |error| matches!(error, Error::Malformed { problem, .. } if problem.contains("kind 0")),
     );
-    check("netperf", |line| say(line, &[0; 256]), |error| matches!(error, Error::TooOld { .. }));
+    check_error(
+        "netperf",
+        |line| send_reply(line, &[0; 256]),
+        |error| matches!(error, Error::TooOld { .. }),
+    );
     let mut failed = [0; 656];
     (failed[3], failed[7]) = (98, 98);
-    check(
+    check_error(
         "netperf",
-        move |line| say(line, &failed),
+        move |line| send_reply(line, &failed),
         |error| matches!(error, Error::Refusal { text, .. } if text.contains("in use")),
     );
 }
@@ -151,27 +171,27 @@ fn noise_ends_with_an_error() {
             .collect();
         for program in ["iperf3", "netperf"] {
             let noise = noise.clone();
-            check(program, move |line| say(line, &noise), |_| true);
+            check_error(program, move |line| send_reply(line, &noise), |_| true);
         }
     }
 }
 
 /// Hears the client out and says `bytes`.
-fn say(mut line: TcpStream, bytes: &[u8]) {
+fn send_reply(mut line: TcpStream, bytes: &[u8]) {
     let mut scrap = [0; 1024];
     let _heard = line.read(&mut scrap).and_then(|_| line.write_all(bytes));
     let _closed = line.shutdown(std::net::Shutdown::Write);
     while matches!(line.read(&mut scrap), Ok(1..)) {}
 }
 
-fn framed(text: &str) -> Vec<u8> {
+fn frame_document(text: &str) -> Vec<u8> {
     let length = u32::try_from(text.len()).unwrap();
     [&length.to_be_bytes(), text.as_bytes()].concat()
 }
 
 /// Measures the default workload of `program` with `answer` at the far end.
 #[track_caller]
-fn check(
+fn check_error(
     program: &str,
     answer: impl FnOnce(TcpStream) + Send + 'static,
     expected: impl FnOnce(&Error) -> bool,
@@ -182,7 +202,8 @@ fn check(
     let text = if program == "iperf3" { "tcp_stream" } else { "tcp_rr" };
     let peer = Peer::parse(&format!("{program}://127.0.0.1:{port}")).unwrap().unwrap();
     let address = peer.resolve().unwrap();
-    let error = peer.open(address, &load(text), Nanos::ZERO, WINDOW, &Stop::new()).unwrap_err();
+    let error =
+        peer.open(address, &parse_workload(text), Nanos::ZERO, WINDOW, &Stop::new()).unwrap_err();
     assert!(expected(&error), "{error}");
 }
 
@@ -214,7 +235,7 @@ fn results_of(streams: usize, results: &[u8]) -> Result<PeerResult, Error> {
         read_document(&mut line);
         let _refused_before_its_end = line.write_all(&results).and_then(|()| line.write_all(&[14]));
     });
-    measure(&url, "tcp_stream")
+    measure_workload(&url, "tcp_stream")
 }
 
 fn read_document(line: &mut TcpStream) {

@@ -6,11 +6,13 @@ use latput_trial::Metric;
 use latput_trial::observation::CpuMethod;
 use latput_units::Nanos;
 
-use crate::{AHEAD, Server, WINDOW, free_port, has, load, measure, open};
+use crate::{
+    AHEAD, ServerProcess, WINDOW, free_port, has_program, measure_workload, open, parse_workload,
+};
 
 #[test]
 fn every_iperf3_direction_is_measured() {
-    let Some((_server, url)) = server() else { return };
+    let Some((_server, url)) = start_server() else { return };
     for text in [
         "tcp_stream",
         "tcp_stream connections=4 threads=2 message_bytes=16384",
@@ -20,8 +22,9 @@ fn every_iperf3_direction_is_measured() {
         "udp_stream rate=20Mbps",
         "udp_stream rate=20Mbps connections=3 threads=2 datagram_bytes=500",
     ] {
-        let outcome = measure(&url, text).unwrap_or_else(|error| panic!("{text}: {error}"));
-        let traffic = load(text).traffic;
+        let outcome =
+            measure_workload(&url, text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let traffic = parse_workload(text).traffic;
         let observation = latput_trial::Observation {
             traffic: outcome.traffic.clone(),
             reported_metrics: outcome.reported_metrics.clone(),
@@ -47,9 +50,9 @@ fn every_iperf3_direction_is_measured() {
 
 #[test]
 fn warm_up_is_rounded_to_whole_seconds() {
-    let Some((_server, url)) = server() else { return };
+    let Some((_server, url)) = start_server() else { return };
     let stop = Stop::new();
-    let session = open(&url, &load("tcp_stream"), Nanos::from_ms(200), &stop).unwrap();
+    let session = open(&url, &parse_workload("tcp_stream"), Nanos::from_ms(200), &stop).unwrap();
     assert_eq!(session.warmup(), Nanos::from_s(1));
     let window = Window::starting_in(session.warmup() + AHEAD, WINDOW).unwrap();
     let outcome = session.run(window, &stop).unwrap();
@@ -59,12 +62,12 @@ fn warm_up_is_rounded_to_whole_seconds() {
 
 #[test]
 fn busy_server_says_so_then_frees() {
-    let Some((_server, url)) = server() else { return };
+    let Some((_server, url)) = start_server() else { return };
     let stop = Stop::new();
-    let session = open(&url, &load("tcp_maerts"), Nanos::ZERO, &stop).unwrap();
+    let session = open(&url, &parse_workload("tcp_maerts"), Nanos::ZERO, &stop).unwrap();
     let peer = latput_peers::Peer::parse(&url).unwrap().unwrap();
     let address = peer.resolve().unwrap();
-    let second = peer.open(address, &load("tcp_stream"), Nanos::ZERO, WINDOW, &stop);
+    let second = peer.open(address, &parse_workload("tcp_stream"), Nanos::ZERO, WINDOW, &stop);
     assert!(matches!(second, Err(Error::Busy { .. })), "{second:?}");
 
     let raised = Stop::new();
@@ -74,7 +77,7 @@ fn busy_server_says_so_then_frees() {
     assert!(matches!(ended, Err(Error::Stopped)), "{ended:?}");
     // It may need a moment to see that the test is over.
     let mut tries = 20;
-    while let Err(error) = measure(&url, "tcp_stream") {
+    while let Err(error) = measure_workload(&url, "tcp_stream") {
         tries -= 1;
         assert!(tries > 0, "{error}");
         std::thread::sleep(std::time::Duration::from_millis(250));
@@ -84,13 +87,13 @@ fn busy_server_says_so_then_frees() {
 #[test]
 fn server_lost_midway_is_an_error() {
     for text in ["tcp_stream", "tcp_maerts", "udp_stream rate=5Mbps"] {
-        let Some((mut server, url)) = server() else { return };
+        let Some((mut server, url)) = start_server() else { return };
         let stop = Stop::new();
-        let session = open(&url, &load(text), Nanos::ZERO, &stop).unwrap();
+        let session = open(&url, &parse_workload(text), Nanos::ZERO, &stop).unwrap();
         let window = Window::starting_in(Nanos::from_ms(200), Nanos::from_s(2)).unwrap();
         let running = std::thread::spawn(move || session.run(window, &stop));
         std::thread::sleep(std::time::Duration::from_millis(100));
-        server.end();
+        server.kill();
         let error = running.join().unwrap().unwrap_err();
         let told = matches!(error, Error::PeerGone { .. } | Error::Terminated { .. });
         assert!(told, "{text}: {error}");
@@ -99,16 +102,16 @@ fn server_lost_midway_is_an_error() {
 
 #[test]
 fn what_the_server_refuses_is_said_in_words() {
-    let Some((_server, url)) = server() else { return };
-    let error = measure(&url, "tcp_stream sut_cpus=1000").unwrap_err();
+    let Some((_server, url)) = start_server() else { return };
+    let error = measure_workload(&url, "tcp_stream sut_cpus=1000").unwrap_err();
     assert!(matches!(error, Error::Refusal { .. } | Error::PeerGone { .. }), "{error}");
 }
 
-fn server() -> Option<(Server, String)> {
-    if !has("iperf3", "--version") {
+fn start_server() -> Option<(ServerProcess, String)> {
+    if !has_program("iperf3", "--version") {
         return None;
     }
     let port = free_port().to_string();
-    let server = Server::start("iperf3", &["-s", "-B", "127.0.0.1", "-p", &port]);
+    let server = ServerProcess::start("iperf3", &["-s", "-B", "127.0.0.1", "-p", &port]);
     Some((server, format!("iperf3://127.0.0.1:{port}")))
 }

@@ -23,22 +23,22 @@ pub(crate) const WINDOW: Nanos = Nanos::from_ms(500);
 pub(crate) const AHEAD: Nanos = Nanos::from_ms(200);
 
 /// A program that is ended with the test.
-pub(crate) struct Server(Child);
+pub(crate) struct ServerProcess(Child);
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
-        self.end();
+        self.kill();
     }
 }
 
-impl Server {
+impl ServerProcess {
     pub(crate) fn start(program: &str, args: &[&str]) -> Self {
         let mut command = Command::new(program);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Self(command.spawn().unwrap())
     }
 
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let _ended = self.0.kill().and_then(|()| self.0.wait());
     }
 }
@@ -49,7 +49,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// `tcp_rr burst=16`, as the command line has it.
-pub(crate) fn load(text: &str) -> Workload {
+pub(crate) fn parse_workload(text: &str) -> Workload {
     let mut words = text.split_whitespace();
     let mut fields = BTreeMap::from([("kind".to_owned(), words.next().unwrap().to_owned())]);
     fields.extend(words.map(|word| {
@@ -80,11 +80,11 @@ pub(crate) fn open(
 }
 
 /// One whole test without a warm-up; again, as a run does, if the machine held up the traffic.
-pub(crate) fn measure(url: &str, text: &str) -> Result<PeerResult, Error> {
+pub(crate) fn measure_workload(url: &str, text: &str) -> Result<PeerResult, Error> {
     let stop = Stop::new();
     let mut tries = 3;
     loop {
-        let session = open(url, &load(text), Nanos::ZERO, &stop)?;
+        let session = open(url, &parse_workload(text), Nanos::ZERO, &stop)?;
         let window = Window::starting_in(session.warmup() + AHEAD, WINDOW).unwrap();
         tries -= 1;
         match session.run(window, &stop) {
@@ -95,7 +95,7 @@ pub(crate) fn measure(url: &str, text: &str) -> Result<PeerResult, Error> {
 }
 
 /// Whether a program can be started; a skipped arm says so.
-pub(crate) fn has(program: &str, flag: &str) -> bool {
+pub(crate) fn has_program(program: &str, flag: &str) -> bool {
     let mut command = Command::new(program);
     let there = command.arg(flag).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     if !there {

@@ -2,18 +2,18 @@
 
 use latput_units::Nanos;
 
-use super::load::Load;
-use super::params::Params;
-use super::slot::Seen;
-use crate::Observation;
+use super::load::LoadProfile;
+use super::params::ResponseParams;
+use super::slot::SlotRates;
+use crate::QueueObservation;
 
 /// The expected behaviour of a load.
 #[derive(Debug)]
-pub(super) struct Expected {
+pub(super) struct ExpectedLoad {
     /// The delay in force.
     pub(super) delay: Nanos,
     /// The load's behaviour under it.
-    pub(super) seen: Seen,
+    pub(super) seen: SlotRates,
 }
 
 /// A piece is a few polls taken together. A run of pieces that deviate in the same direction is a jump.
@@ -33,11 +33,11 @@ impl RateJump {
     /// Takes in a poll; the previous one was at `before`. True if it is another load.
     pub(super) fn add(
         &mut self,
-        observation: &Observation,
+        observation: &QueueObservation,
         before: Nanos,
-        expected: &Expected,
-        load: &mut Load,
-        params: &Params,
+        expected: &ExpectedLoad,
+        load: &mut LoadProfile,
+        params: &ResponseParams,
     ) -> bool {
         let span = observation.now.saturating_sub(*self.since.get_or_insert(before));
         self.packets = self.packets.saturating_add(observation.rx.packets);
@@ -67,31 +67,32 @@ impl RateJump {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Counts;
+    use crate::TrafficCounts;
 
     /// Feeds pieces at rates in percent of the usual; the indices of those at which a jump was detected.
-    fn alarms(
+    fn detect_jumps(
         run: &mut RateJump,
-        load: &mut Load,
+        load: &mut LoadProfile,
         rates: impl IntoIterator<Item = u32>,
     ) -> Vec<usize> {
         let delay = Nanos::from_us(256);
         let usual_bytes = 150_000;
         let seconds = delay.as_secs_f64();
-        let usual = Seen {
+        let usual = SlotRates {
             bytes_log: (f64::from(usual_bytes) / seconds).ln(),
             packets_log: (f64::from(usual_bytes / 1500) / seconds).ln(),
-            ..Seen::default()
+            ..SlotRates::default()
         };
-        let expected = Expected { delay, seen: usual };
+        let expected = ExpectedLoad { delay, seen: usual };
         let mut found = Vec::new();
         for (idx, rate) in rates.into_iter().enumerate() {
             let bytes = usual_bytes / 100 * rate;
             // Both directions count.
-            let rx = Counts { packets: bytes / 1500, bytes: bytes / 2 };
-            let tx = Counts { packets: 0, bytes: bytes - bytes / 2 };
-            let observation = Observation { now: delay, rx, tx, ..Observation::default() };
-            if run.add(&observation, Nanos::ZERO, &expected, load, &Params::DEFAULT) {
+            let rx = TrafficCounts { packets: bytes / 1500, bytes: bytes / 2 };
+            let tx = TrafficCounts { packets: 0, bytes: bytes - bytes / 2 };
+            let observation =
+                QueueObservation { now: delay, rx, tx, ..QueueObservation::default() };
+            if run.add(&observation, Nanos::ZERO, &expected, load, &ResponseParams::DEFAULT) {
                 found.push(idx);
                 *run = RateJump::default();
             }
@@ -102,21 +103,21 @@ mod tests {
     #[test]
     fn jump_takes_three_pieces() {
         let mut run = RateJump::default();
-        let mut load = Load::new(&Params::DEFAULT);
+        let mut load = LoadProfile::new(&ResponseParams::DEFAULT);
         let steady = (0..200).map(|idx| if idx % 2 == 0 { 80 } else { 120 });
-        assert!(alarms(&mut run, &mut load, steady).is_empty());
-        assert!(alarms(&mut run, &mut load, [10, 10, 100, 500, 500, 10, 10, 100]).is_empty());
-        assert_eq!(alarms(&mut run, &mut load, [10, 10, 10]), [2]);
-        assert_eq!(alarms(&mut run, &mut load, [100, 500, 500, 500]), [3]);
+        assert!(detect_jumps(&mut run, &mut load, steady).is_empty());
+        assert!(detect_jumps(&mut run, &mut load, [10, 10, 100, 500, 500, 10, 10, 100]).is_empty());
+        assert_eq!(detect_jumps(&mut run, &mut load, [10, 10, 10]), [2]);
+        assert_eq!(detect_jumps(&mut run, &mut load, [100, 500, 500, 500]), [3]);
     }
 
     #[test]
     fn usual_bursts_are_no_jump() {
         let mut run = RateJump::default();
-        let mut load = Load::new(&Params::DEFAULT);
+        let mut load = LoadProfile::new(&ResponseParams::DEFAULT);
         let bursts = |count: usize| (0..count).map(|idx| if idx % 8 < 4 { 30 } else { 190 });
-        alarms(&mut run, &mut load, bursts(400));
-        assert!(alarms(&mut run, &mut load, bursts(400)).is_empty());
-        assert_eq!(alarms(&mut run, &mut load, [1; 5]).len(), 1);
+        detect_jumps(&mut run, &mut load, bursts(400));
+        assert!(detect_jumps(&mut run, &mut load, bursts(400)).is_empty());
+        assert_eq!(detect_jumps(&mut run, &mut load, [1; 5]).len(), 1);
     }
 }

@@ -8,7 +8,7 @@ use latput_units::Nanos;
 /// Constants of [`ResponsePolicy`](super::ResponsePolicy). Rates are compared as logarithms: 0.18 is 18 to 20%.
 /// Pairs of them are for all bytes, and for small packets beside bulk.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Params {
+pub struct ResponseParams {
     // Slots: the measurements that the search compares.
     /// Polls that a slot has at least. Hand-set.
     pub slot_polls: u32,
@@ -17,7 +17,7 @@ pub struct Params {
     /// Time after which a slot of fewer polls counts too. Hand-set.
     pub slot_most: Nanos,
     /// Scatter (logarithm) that a slot's rate should not exceed; a load that scatters more gets longer slots.
-    /// Hand-set; the default of `Bounds::loss_ratio` is the same.
+    /// Hand-set; the default of `DelayBounds::loss_ratio` is the same.
     pub slot_scatter: f64,
     /// How many times longer they get at most. Hand-set.
     pub slot_longest_ratio: f64,
@@ -110,7 +110,7 @@ pub struct Params {
     pub jitter_weight: f64,
 }
 
-impl Params {
+impl ResponseParams {
     /// The values in use.
     pub const DEFAULT: Self = Self {
         slot_polls: 24,
@@ -157,7 +157,7 @@ impl Params {
     };
 }
 
-impl Default for Params {
+impl Default for ResponseParams {
     fn default() -> Self {
         Self::DEFAULT
     }

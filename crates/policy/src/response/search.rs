@@ -5,7 +5,7 @@ mod tests;
 
 use latput_units::Nanos;
 
-use super::{Params, ResponsePolicy};
+use super::{ResponseParams, ResponsePolicy};
 use crate::Decision;
 use crate::ladder::STEPS;
 
@@ -13,14 +13,14 @@ use crate::ladder::STEPS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DelaySearch {
     /// Is `high` as good as `low`, which is good? Slots alternate between them.
-    Test(Test),
+    Test(StepTest),
     /// `step` holds for `slots` more slots. Then a step above or below it is tested.
     Hold { step: usize, slots: u32 },
 }
 
 /// A sequential test of two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Test {
+pub(super) struct StepTest {
     pub(super) low: usize,
     /// Above `low`.
     pub(super) high: usize,
@@ -33,7 +33,7 @@ pub(super) struct Test {
     pub(super) start: Option<Nanos>,
 }
 
-impl Test {
+impl StepTest {
     pub(super) fn new(low: usize, high: usize, ceiling: usize) -> Self {
         Self { low, high, ceiling, from: None, slots: 0, start: None }
     }
@@ -51,7 +51,7 @@ enum TestResult {
 
 /// The loss of requests and its standard error, as logarithms: the posterior of a normal prior and a measurement. The
 /// prior's mean is `waits`, the loss of a closed loop. `seen` is the measured loss and its error.
-fn posterior_loss(seen: Option<(f64, f64)>, waits: f64, params: &Params) -> (f64, f64) {
+fn posterior_loss(seen: Option<(f64, f64)>, waits: f64, params: &ResponseParams) -> (f64, f64) {
     let prior_error = params.prior_error_ratio * waits;
     let Some((seen, error)) = seen else { return (waits, prior_error) };
     let prior_variance = prior_error * prior_error;
@@ -68,22 +68,22 @@ impl ResponsePolicy {
 
     /// The same at `pps` packets per second.
     fn closed_loop_loss_at(&self, pps: f64, low: usize, high: usize) -> f64 {
-        let [short, long] = [low, high].map(|step| self.bounds.delay(step).as_secs_f64());
+        let [short, long] = [low, high].map(|step| self.bounds.step_delay(step).as_secs_f64());
         (pps * (long - short)).ln_1p()
     }
 
     pub(super) fn continue_search(&mut self, now: Nanos) -> Decision {
         match self.search {
-            DelaySearch::Test(test) => self.test(test, now),
+            DelaySearch::Test(test) => self.continue_test(test, now),
             DelaySearch::Hold { step, slots } => {
                 self.settled_at = Some(step);
-                let highest = self.highest();
+                let highest = self.highest_step();
                 if step > highest {
-                    return self.settle(highest, "the ring would overrun");
+                    return self.hold_step(highest, "the ring would overrun");
                 }
                 if self.delays_requests(0, step) {
                     return match usize::midpoint(0, step) {
-                        0 => self.settle(0, "requests wait for each delay"),
+                        0 => self.hold_step(0, "requests wait for each delay"),
                         middle => {
                             self.test_steps(0, middle, step, "requests wait: a shorter delay")
                         }
@@ -99,7 +99,7 @@ impl ResponsePolicy {
     /// Tests a step above or below the one that holds, in turn: the load may have changed too little to count as
     /// another.
     fn check_neighbour(&mut self, step: usize) -> Decision {
-        let highest = self.highest();
+        let highest = self.highest_step();
         if highest == 0 {
             self.search = DelaySearch::Hold { step, slots: self.hold_slots };
             return Decision::Keep;
@@ -110,8 +110,8 @@ impl ResponsePolicy {
         self.load.steps[other].slots =
             self.load.steps[other].slots.min(self.params.neighbour_slots);
         let ceiling = if other > step { STEPS } else { step + 1 };
-        let test = Test::new(step.min(other), step.max(other), ceiling);
-        self.search = DelaySearch::Test(Test { from: Some(step), ..test });
+        let test = StepTest::new(step.min(other), step.max(other), ceiling);
+        self.search = DelaySearch::Test(StepTest { from: Some(step), ..test });
         self.move_to(other, "a test of a neighbouring delay")
     }
 
@@ -129,23 +129,23 @@ impl ResponsePolicy {
     /// it. Otherwise the next step.
     fn best_above(&self, step: usize) -> usize {
         let is_unclear = |high: &usize| {
-            let losses = self.losses(step, *high);
+            let losses = self.estimate_excess_losses(step, *high);
             self.load.steps[*high].slots > 0
                 && losses.iter().all(|(loss, error)| *loss <= 2.0 * error)
         };
-        (step + 1..=self.highest()).rev().find(is_unclear).unwrap_or(step + 1)
+        (step + 1..=self.highest_step()).rev().find(is_unclear).unwrap_or(step + 1)
     }
 
     /// The sequential test: is the rate at `high` within the loss of that at `low`?
-    fn test(&mut self, mut test: Test, now: Nanos) -> Decision {
+    fn continue_test(&mut self, mut test: StepTest, now: Nanos) -> Decision {
         test.slots += 1;
         let start = *test.start.get_or_insert(now);
         self.search = DelaySearch::Test(test);
-        let Test { low, high, ceiling, slots, .. } = test;
-        let highest = self.highest();
+        let StepTest { low, high, ceiling, slots, .. } = test;
+        let highest = self.highest_step();
         if high > highest {
             if low >= highest {
-                return self.settle(highest, "the longest delay allowed");
+                return self.hold_step(highest, "the longest delay allowed");
             }
             return self.test_steps(low, highest, ceiling, "the longest delay allowed");
         }
@@ -156,7 +156,7 @@ impl ResponsePolicy {
         let is_over =
             slots >= self.params.test_slots && now.saturating_sub(start) >= self.params.test_least;
         match self.result_of(test, is_over) {
-            TestResult::Good => self.accept(test),
+            TestResult::Good => self.accept_step(test),
             // The loss is not significant. A closed loop loses more with a longer delay.
             TestResult::Unclear if test.from.is_none() && ceiling == STEPS && high < highest => {
                 let higher = (high + self.params.climb_steps).min(highest);
@@ -176,7 +176,7 @@ impl ResponsePolicy {
                 } else {
                     self.hold_slots
                 };
-                self.settle(low, "the rate falls with more delay")
+                self.hold_step(low, "the rate falls with more delay")
             }
             TestResult::Bad | TestResult::Unclear => {
                 if test.from == Some(high) {
@@ -186,7 +186,7 @@ impl ResponsePolicy {
                 self.test_steps(low, middle, high, "the rate falls: a shorter delay")
             }
             TestResult::Open => {
-                let [bytes, small] = self.losses(low, high);
+                let [bytes, small] = self.estimate_excess_losses(low, high);
                 let is_free = bytes.0 <= bytes.1 && small.0 <= small.1;
                 if ceiling == STEPS && high < highest && is_free && slots >= 2 {
                     let higher = (high + self.params.climb_steps).min(highest);
@@ -202,23 +202,24 @@ impl ResponsePolicy {
     /// Bulk may lose with a short delay and gain with a long one: each timer costs CPU, and only long delays make
     /// batches that pay for it. Before the search ends without a delay, one test goes further up. It does so only if
     /// the traffic is mostly full frames and loses far less than a closed loop would.
-    fn probe_far(&mut self, test: Test) -> Option<Decision> {
-        let Test { low, high, ceiling, from, .. } = test;
-        let far = self.params.climb_steps.min(self.highest());
-        let [_, small] = self.losses(low, high);
+    fn probe_far(&mut self, test: StepTest) -> Option<Decision> {
+        let StepTest { low, high, ceiling, from, .. } = test;
+        let far = self.params.climb_steps.min(self.highest_step());
+        let [_, small] = self.estimate_excess_losses(low, high);
         let is_bulk_alone = self.load.steps[low].seen.is_bulk && small.0 <= small.1;
         let is_first = low == 0 && high == 1 && from != Some(high) && ceiling == STEPS;
         if !is_first || far <= high || !is_bulk_alone || self.loses_like_closed_loop(low, high) {
             return None;
         }
         self.load.steps[far].slots = self.load.steps[far].slots.min(2);
-        self.search = DelaySearch::Test(Test { from: Some(low), ..Test::new(low, far, STEPS) });
+        self.search =
+            DelaySearch::Test(StepTest { from: Some(low), ..StepTest::new(low, far, STEPS) });
         Some(self.move_to(far, "bulk loses a little: a test of a long delay"))
     }
 
     /// The loss of `high` beyond the allowed loss and its standard error: of bytes, and of small packets beside bulk
     /// (of the requests among them, where they are known). What bulk gains counts against a loss of small packets.
-    fn losses(&self, low: usize, high: usize) -> [(f64, f64); 2] {
+    fn estimate_excess_losses(&self, low: usize, high: usize) -> [(f64, f64); 2] {
         let a = &self.load.steps[low];
         let b = &self.load.steps[high];
         let error = (1.0 / f64::from(a.slots) + 1.0 / f64::from(b.slots)).sqrt();
@@ -244,14 +245,14 @@ impl ResponsePolicy {
                 ) + bytes.min(0.0)
             }
             (Some(a), Some(b)) => a - b + bytes.min(0.0),
-            (Some(_), None) => self.load.limit(1, &self.params),
+            (Some(_), None) => self.load.deviation_limit(1, &self.params),
             _ => return beside((f64::NEG_INFINITY, 0.0)),
         };
         beside((small - allowed, small_error))
     }
 
-    fn result_of(&self, test: Test, is_over: bool) -> TestResult {
-        let losses = self.losses(test.low, test.high);
+    fn result_of(&self, test: StepTest, is_over: bool) -> TestResult {
+        let losses = self.estimate_excess_losses(test.low, test.high);
         let all = |is_good: &dyn Fn(f64, f64) -> bool| {
             losses.iter().all(|(loss, error)| is_good(*loss, *error))
         };
@@ -274,8 +275,8 @@ impl ResponsePolicy {
 
     /// Whether a loss may be the load's own scatter. One sample of a daemon does not show the scatter; several do.
     /// A closed loop loses more than that.
-    fn may_be_chance(&self, test: Test) -> bool {
-        let Test { low, high, .. } = test;
+    fn may_be_chance(&self, test: StepTest) -> bool {
+        let StepTest { low, high, .. } = test;
         let [a, b] = [low, high].map(|step| self.load.steps[step].slots);
         self.is_sampled()
             && test.from.is_none()
@@ -287,7 +288,7 @@ impl ResponsePolicy {
     /// Whether the requests beside bulk lose more than allowed from `low` to `high`.
     fn delays_requests(&self, low: usize, high: usize) -> bool {
         let are_known = self.load.requests.is_some() && self.load.steps[low].slots > 0;
-        let [_, (loss, error)] = self.losses(low, high);
+        let [_, (loss, error)] = self.estimate_excess_losses(low, high);
         are_known && loss > 2.0 * error
     }
 
@@ -298,22 +299,24 @@ impl ResponsePolicy {
     }
 
     /// `high` is good. Tests a higher step, if there is one.
-    fn accept(&mut self, test: Test) -> Decision {
-        let Test { low, high, ceiling, from, .. } = test;
+    fn accept_step(&mut self, test: StepTest) -> Decision {
+        let StepTest { low, high, ceiling, from, .. } = test;
         if from != Some(high) {
             let allowed = self.bounds.loss_ratio;
             let spent = self.load.steps[low].spent;
-            let more = self.losses(low, high).map(|(loss, error)| loss + allowed - spent - error);
+            let more = self
+                .estimate_excess_losses(low, high)
+                .map(|(loss, error)| loss + allowed - spent - error);
             self.load.steps[high].spent = (spent + more[0].max(more[1]).max(0.0)).min(allowed);
         }
-        let highest = self.highest();
+        let highest = self.highest_step();
         let next = if ceiling == STEPS {
             (high + self.params.climb_steps).min(highest)
         } else {
             usize::midpoint(high, ceiling)
         };
         if next <= high || next > highest || next >= ceiling {
-            return self.settle(high, "the rate does not fall with this delay");
+            return self.hold_step(high, "the rate does not fall with this delay");
         }
         self.test_steps(high, next, ceiling, "the rate did not fall: a longer delay")
     }
@@ -325,12 +328,12 @@ impl ResponsePolicy {
         ceiling: usize,
         reason: &'static str,
     ) -> Decision {
-        self.search = DelaySearch::Test(Test::new(low, high, ceiling));
+        self.search = DelaySearch::Test(StepTest::new(low, high, ceiling));
         self.move_to(high, reason)
     }
 
     /// Holds `step`, each time twice as long, so that tests of neighbours cost less and less.
-    pub(super) fn settle(&mut self, step: usize, reason: &'static str) -> Decision {
+    pub(super) fn hold_step(&mut self, step: usize, reason: &'static str) -> Decision {
         // Chance may have kept the first search below a better step: the first test goes there.
         self.up |= self.settled_at.is_none() && self.best_above(step) > step + 1;
         self.search = DelaySearch::Hold { step, slots: self.hold_slots };

@@ -2,16 +2,16 @@
 
 use latput_units::Nanos;
 
-use super::params::Params;
-use crate::{Observation, SMALL_BYTES};
+use super::params::ResponseParams;
+use crate::{QueueObservation, SMALL_BYTES};
 
 /// Vectors whose packets are counted apart. With more, some share a count: the busiest rate is then overestimated, and
-/// the delay stays shorter. The length of an array, and so no field of [`Params`].
+/// the delay stays shorter. The length of an array, and so no field of [`ResponseParams`].
 const VECTORS: usize = 16;
 
 /// The traffic since the slot began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Slot {
+pub(super) struct TrafficSlot {
     start: Option<Nanos>,
     /// Polls to come that still belong to the previous delay.
     settling: u32,
@@ -26,12 +26,12 @@ pub(super) struct Slot {
     are_requests: bool,
     /// Received packets of each vector.
     of_vector: [u64; VECTORS],
-    spread: Spread,
+    spread: RateSpread,
 }
 
 /// Sums over polls of bytes and of gaps (seconds): they give the standard error of the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Spread {
+struct RateSpread {
     samples: u32,
     bytes: f64,
     seconds: f64,
@@ -42,7 +42,7 @@ struct Spread {
 
 /// The load as one slot showed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct SlotRates {
     /// Logarithm of bytes per second, both ways.
     pub(super) bytes_log: f64,
     /// Logarithm of small packets per second in the direction of the bulk; `None` without bulk or without them.
@@ -59,9 +59,9 @@ pub(super) struct Seen {
     pub(super) is_bulk: bool,
 }
 
-impl Slot {
+impl TrafficSlot {
     /// A slot under a delay that was just set on `vectors` vectors.
-    pub(super) fn after_change(vectors: u32, params: &Params) -> Self {
+    pub(super) fn after_change(vectors: u32, params: &ResponseParams) -> Self {
         Self { settling: params.settling_polls.saturating_mul(vectors), ..Self::default() }
     }
 
@@ -74,10 +74,10 @@ impl Slot {
     /// its active time. A daemon's sample shows no gaps: `None`.
     pub(super) fn add(
         &mut self,
-        observation: &Observation,
+        observation: &QueueObservation,
         before: Nanos,
         delay: Option<Nanos>,
-        params: &Params,
+        params: &ResponseParams,
     ) -> bool {
         let polls = observation.interrupts.max(1);
         if self.settling > 0 {
@@ -124,12 +124,12 @@ impl Slot {
         now: Nanos,
         scatter: f64,
         is_sampled: bool,
-        params: &Params,
+        params: &ResponseParams,
     ) -> bool {
         let elapsed = self.elapsed(now);
         let longer = (scatter / params.slot_scatter).powi(2).clamp(1.0, params.slot_longest_ratio);
         let mut units = (self.packets[0] as f64).max(f64::from(self.polls));
-        let small = self.small();
+        let small = self.count_small_packets();
         if small > 0 {
             units = units.min(longer * small as f64);
         }
@@ -146,20 +146,20 @@ impl Slot {
     }
 
     /// The rates; `None` without traffic. `has_small_packets`: whether earlier slots had small packets beside bulk.
-    pub(super) fn seen(
+    pub(super) fn measure_rates(
         &self,
         now: Nanos,
         has_small_packets: bool,
-        params: &Params,
-    ) -> Option<Seen> {
+        params: &ResponseParams,
+    ) -> Option<SlotRates> {
         let seconds = self.elapsed(now).as_secs_f64();
         let bytes = self.bytes[0] + self.bytes[1];
         if bytes == 0 || seconds <= 0.0 {
             return None;
         }
         let per_second = |count: u64| (count as f64 / seconds).max(1.0).ln();
-        let small = self.small();
-        let way = self.way();
+        let small = self.count_small_packets();
+        let way = self.bulk_direction();
         let requests = (self.are_requests && way == 0).then_some(small as f64 / seconds);
         // Requests may wait for a retransmission (200 ms at least): without any the load is still the same.
         let least = if requests.is_some() && has_small_packets {
@@ -168,24 +168,24 @@ impl Slot {
             params.small_seen[usize::from(has_small_packets)]
         };
         let small_log = (small >= u64::from(least)).then(|| per_second(small.max(1)));
-        Some(Seen {
+        Some(SlotRates {
             bytes_log: per_second(bytes),
             small_log,
             requests,
             packets_log: per_second(self.packets[0]),
             busiest_pps: self.of_vector.iter().copied().max().unwrap_or(0) as f64 / seconds,
-            error: self.error(),
+            error: self.rate_error(),
             is_bulk: self.bytes[way] >= params.bulk_frame_bytes * self.packets[way],
         })
     }
 
     /// The direction of most bytes: 0 received, 1 transmitted.
-    fn way(&self) -> usize {
+    fn bulk_direction(&self) -> usize {
         usize::from(self.bytes[1] > self.bytes[0])
     }
 
     /// Relative standard error of bytes per second. One sample alone does not show it: then that of a Poisson stream.
-    fn error(&self) -> f64 {
+    fn rate_error(&self) -> f64 {
         match self.spread.samples {
             0 | 1 => self.by_chance(),
             _ => self.spread.error(),
@@ -199,14 +199,14 @@ impl Slot {
 
     /// Small packets in the direction of the bulk. Those of the other direction are acknowledgements, whose number
     /// falls with delay for other reasons. 0 where small packets are a large part of the bytes, which show them then.
-    fn small(&self) -> u64 {
-        let way = self.way();
+    fn count_small_packets(&self) -> u64 {
+        let way = self.bulk_direction();
         let at_most = self.small[way] * u64::from(2 * SMALL_BYTES);
         if at_most <= self.bytes[way] { self.small[way] } else { 0 }
     }
 }
 
-impl Spread {
+impl RateSpread {
     fn add(&mut self, bytes: f64, seconds: f64) {
         self.samples = self.samples.saturating_add(1);
         self.bytes += bytes;
@@ -233,18 +233,23 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Counts;
+    use crate::TrafficCounts;
 
-    const PARAMS: Params = Params::DEFAULT;
+    const PARAMS: ResponseParams = ResponseParams::DEFAULT;
 
-    fn poll(now_us: u64, packets: u32, bytes: u32) -> Observation {
-        let rx = Counts { packets, bytes };
-        Observation { now: Nanos::from_us(now_us), rx, interrupts: 1, ..Observation::default() }
+    fn poll(now_us: u64, packets: u32, bytes: u32) -> QueueObservation {
+        let rx = TrafficCounts { packets, bytes };
+        QueueObservation {
+            now: Nanos::from_us(now_us),
+            rx,
+            interrupts: 1,
+            ..QueueObservation::default()
+        }
     }
 
     /// A slot of polls each `gap_us` after the one before, from zero.
-    fn slot_of(polls: u32, gap_us: u64, packets: u32, bytes: u32) -> (Slot, Nanos) {
-        let mut slot = Slot::from(Nanos::ZERO);
+    fn slot_of(polls: u32, gap_us: u64, packets: u32, bytes: u32) -> (TrafficSlot, Nanos) {
+        let mut slot = TrafficSlot::from(Nanos::ZERO);
         let mut now = Nanos::ZERO;
         for _ in 0..polls {
             let before = now;
@@ -255,53 +260,58 @@ mod tests {
         (slot, now)
     }
 
-    fn near(a: f64, b: f64) -> bool {
+    fn is_near(a: f64, b: f64) -> bool {
         (a - b).abs() < 1e-9
     }
 
     #[test]
     fn rate_error_is_of_its_residuals() {
-        let mut spread = Spread::default();
+        let mut spread = RateSpread::default();
         for (bytes, seconds) in [(100.0, 1.0), (300.0, 2.0), (200.0, 1.0)] {
             spread.add(bytes, seconds);
         }
         // 150 a second: the residuals are -50, 0 and 50.
-        assert!(near(spread.error(), 5000.0_f64.sqrt() / 600.0));
+        assert!(is_near(spread.error(), 5000.0_f64.sqrt() / 600.0));
         assert_eq!(spread.samples, 3);
-        let mut even = Spread::default();
+        let mut even = RateSpread::default();
         (0..9).for_each(|_| even.add(100.0, 0.5));
-        assert!(near(even.error(), 0.0), "a closed loop has none");
-        let [mut no_bytes, mut no_time] = [Spread::default(); 2];
+        assert!(is_near(even.error(), 0.0), "a closed loop has none");
+        let [mut no_bytes, mut no_time] = [RateSpread::default(); 2];
         no_bytes.add(0.0, 1.0);
         no_time.add(1.0, 0.0);
-        assert!(near(no_bytes.error(), 0.0) && near(no_time.error(), 0.0));
+        assert!(is_near(no_bytes.error(), 0.0) && is_near(no_time.error(), 0.0));
     }
 
     #[test]
     fn one_sample_has_poisson_error() {
-        let mut slot = Slot::from(Nanos::ZERO);
-        let tx = Counts { packets: 75, bytes: 100 };
-        let sample = Observation { tx, interrupts: 500, ..poll(50_000, 25, 100) };
+        let mut slot = TrafficSlot::from(Nanos::ZERO);
+        let tx = TrafficCounts { packets: 75, bytes: 100 };
+        let sample = QueueObservation { tx, interrupts: 500, ..poll(50_000, 25, 100) };
         slot.add(&sample, Nanos::ZERO, None, &PARAMS);
-        let seen = slot.seen(sample.now, false, &PARAMS).unwrap();
-        assert!(near(seen.error, 0.1));
-        slot.add(&Observation { now: Nanos::from_ms(100), ..sample }, sample.now, None, &PARAMS);
-        let seen = slot.seen(Nanos::from_ms(100), false, &PARAMS).unwrap();
+        let seen = slot.measure_rates(sample.now, false, &PARAMS).unwrap();
+        assert!(is_near(seen.error, 0.1));
+        slot.add(
+            &QueueObservation { now: Nanos::from_ms(100), ..sample },
+            sample.now,
+            None,
+            &PARAMS,
+        );
+        let seen = slot.measure_rates(Nanos::from_ms(100), false, &PARAMS).unwrap();
         assert!(seen.error < 1e-6, "two equal samples have none");
-        assert!(near(Slot::default().by_chance(), 1.0), "no packet counts as one");
+        assert!(is_near(TrafficSlot::default().by_chance(), 1.0), "no packet counts as one");
     }
 
     #[test]
     fn poll_has_what_went_both_ways() {
         // 150 byte each, whichever way: a rate without scatter.
-        let mut slot = Slot::from(Nanos::ZERO);
+        let mut slot = TrafficSlot::from(Nanos::ZERO);
         for (idx, (rx, tx)) in [(100, 50), (50, 100), (100, 50)].into_iter().enumerate() {
             let before = Nanos::from_us(10 * idx as u64);
-            let tx = Counts { packets: 1, bytes: tx };
-            let both = Observation { tx, ..poll(10 * (idx as u64 + 1), 1, rx) };
+            let tx = TrafficCounts { packets: 1, bytes: tx };
+            let both = QueueObservation { tx, ..poll(10 * (idx as u64 + 1), 1, rx) };
             slot.add(&both, before, Some(Nanos::ZERO), &PARAMS);
         }
-        let seen = slot.seen(Nanos::from_us(30), false, &PARAMS).unwrap();
+        let seen = slot.measure_rates(Nanos::from_us(30), false, &PARAMS).unwrap();
         assert!(seen.error < 1e-6, "{}", seen.error);
     }
 
@@ -309,37 +319,45 @@ mod tests {
     fn rates_are_logarithms_per_second() {
         // 30 polls of 4 packets and 800 byte, each 100 us: 3 ms.
         let (mut slot, now) = slot_of(30, 100, 4, 800);
-        let seen = slot.seen(now, false, &PARAMS).unwrap();
-        assert!(near(seen.bytes_log, 8e6_f64.ln()) && near(seen.packets_log, 4e4_f64.ln()));
-        assert!(near(seen.busiest_pps, 4e4) && !seen.is_bulk && seen.small_log.is_none());
+        let seen = slot.measure_rates(now, false, &PARAMS).unwrap();
+        assert!(is_near(seen.bytes_log, 8e6_f64.ln()) && is_near(seen.packets_log, 4e4_f64.ln()));
+        assert!(is_near(seen.busiest_pps, 4e4) && !seen.is_bulk && seen.small_log.is_none());
         // Sent bytes count too, and another vector's packets are its own.
-        let tx = Counts { packets: 1, bytes: 96_000 };
-        let other = Observation { tx, vector: 17, ..poll(6_000, 60, 0) };
+        let tx = TrafficCounts { packets: 1, bytes: 96_000 };
+        let other = QueueObservation { tx, vector: 17, ..poll(6_000, 60, 0) };
         slot.add(&other, Nanos::from_us(5_000), Some(Nanos::ZERO), &PARAMS);
-        let seen = slot.seen(other.now, false, &PARAMS).unwrap();
-        assert!(near(seen.bytes_log, (120_000.0_f64 / 6e-3).ln()));
-        assert!(near(seen.packets_log, 3e4_f64.ln()) && near(seen.busiest_pps, 2e4));
+        let seen = slot.measure_rates(other.now, false, &PARAMS).unwrap();
+        assert!(is_near(seen.bytes_log, (120_000.0_f64 / 6e-3).ln()));
+        assert!(is_near(seen.packets_log, 3e4_f64.ln()) && is_near(seen.busiest_pps, 2e4));
         assert!(seen.is_bulk, "what is sent here is bulk");
-        assert_eq!(slot.seen(Nanos::ZERO, false, &PARAMS), None, "no time");
-        assert_eq!(Slot::from(Nanos::ZERO).seen(now, false, &PARAMS), None, "no traffic");
+        assert_eq!(slot.measure_rates(Nanos::ZERO, false, &PARAMS), None, "no time");
+        assert_eq!(
+            TrafficSlot::from(Nanos::ZERO).measure_rates(now, false, &PARAMS),
+            None,
+            "no traffic"
+        );
     }
 
     #[test]
     fn traffic_of_1024_byte_frames_is_bulk() {
         for (bytes, is_bulk) in [(4 * 1024, true), (4 * 1024 - 1, false)] {
             let (slot, now) = slot_of(30, 100, 4, bytes);
-            assert_eq!(slot.seen(now, false, &PARAMS).unwrap().is_bulk, is_bulk, "{bytes}");
+            assert_eq!(
+                slot.measure_rates(now, false, &PARAMS).unwrap().is_bulk,
+                is_bulk,
+                "{bytes}"
+            );
         }
     }
 
     #[test]
     fn small_packets_count_between_four_and_twelve() {
         let small_log = |small: u32, had: bool, are_requests: bool| {
-            let mut slot = Slot::from(Nanos::ZERO);
+            let mut slot = TrafficSlot::from(Nanos::ZERO);
             let bulk =
-                Observation { rx_small: small, are_requests, ..poll(1_000, 1000, 1_500_000) };
+                QueueObservation { rx_small: small, are_requests, ..poll(1_000, 1000, 1_500_000) };
             slot.add(&bulk, Nanos::ZERO, Some(Nanos::ZERO), &PARAMS);
-            let seen = slot.seen(bulk.now, had, &PARAMS).unwrap();
+            let seen = slot.measure_rates(bulk.now, had, &PARAMS).unwrap();
             (seen.small_log.map(|log| (log.exp() / 1e3).round()), seen.requests)
         };
         assert_eq!(small_log(11, false, false), (None, None));
@@ -354,11 +372,11 @@ mod tests {
     #[test]
     fn small_packets_share_bulk_direction() {
         let small = |rx_bytes: u32, tx_bytes: u32, rx_small: u32, tx_small: u32| {
-            let tx = Counts { packets: 1, bytes: tx_bytes };
-            let mut slot = Slot::from(Nanos::ZERO);
-            let both = Observation { tx, rx_small, tx_small, ..poll(1_000, 1, rx_bytes) };
+            let tx = TrafficCounts { packets: 1, bytes: tx_bytes };
+            let mut slot = TrafficSlot::from(Nanos::ZERO);
+            let both = QueueObservation { tx, rx_small, tx_small, ..poll(1_000, 1, rx_bytes) };
             slot.add(&both, Nanos::ZERO, Some(Nanos::ZERO), &PARAMS);
-            slot.small()
+            slot.count_small_packets()
         };
         assert_eq!(small(512 * 20, 100, 20, 7), 20);
         assert_eq!(small(512 * 20 - 1, 100, 20, 7), 0, "they are most of it");
@@ -368,33 +386,33 @@ mod tests {
 
     #[test]
     fn polls_of_the_delay_before_do_not_count() {
-        let mut slot = Slot::after_change(2, &PARAMS);
+        let mut slot = TrafficSlot::after_change(2, &PARAMS);
         for idx in 1..=6 {
             let now = 10 * idx;
             let counts =
                 slot.add(&poll(now, 9, 900), Nanos::from_us(now - 10), Some(Nanos::ZERO), &PARAMS);
             assert!(!counts, "three polls of each of two vectors");
         }
-        assert_eq!(slot, Slot::from(Nanos::from_us(60)));
+        assert_eq!(slot, TrafficSlot::from(Nanos::from_us(60)));
         assert!(slot.add(&poll(70, 9, 900), Nanos::from_us(60), Some(Nanos::ZERO), &PARAMS));
         assert_eq!((slot.polls, slot.elapsed(Nanos::from_us(70))), (1, Nanos::from_us(10)));
         // A sample of many polls counts from its beginning.
-        let mut slot = Slot::after_change(1, &PARAMS);
-        let sample = Observation { interrupts: 24, ..poll(50_000, 900, 90_000) };
+        let mut slot = TrafficSlot::after_change(1, &PARAMS);
+        let sample = QueueObservation { interrupts: 24, ..poll(50_000, 900, 90_000) };
         assert!(slot.add(&sample, Nanos::ZERO, None, &PARAMS));
         assert_eq!(slot.elapsed(sample.now), Nanos::from_ms(50));
-        let mut slot = Slot::after_change(8, &PARAMS);
-        let few = Observation { interrupts: 23, ..sample };
+        let mut slot = TrafficSlot::after_change(8, &PARAMS);
+        let few = QueueObservation { interrupts: 23, ..sample };
         assert!(!slot.add(&few, Nanos::ZERO, None, &PARAMS));
-        assert!(!slot.add(&Observation { interrupts: 1, ..few }, Nanos::ZERO, None, &PARAMS));
-        assert!(slot.add(&Observation { interrupts: 1, ..few }, Nanos::ZERO, None, &PARAMS));
+        assert!(!slot.add(&QueueObservation { interrupts: 1, ..few }, Nanos::ZERO, None, &PARAMS));
+        assert!(slot.add(&QueueObservation { interrupts: 1, ..few }, Nanos::ZERO, None, &PARAMS));
     }
 
     #[test]
     fn gap_beyond_delay_is_a_pause() {
         let elapsed_us = |gap_us: u64, delay: Option<Nanos>, interrupts: u32| {
-            let mut slot = Slot::from(Nanos::ZERO);
-            let late = Observation { interrupts, ..poll(gap_us, 1, 100) };
+            let mut slot = TrafficSlot::from(Nanos::ZERO);
+            let late = QueueObservation { interrupts, ..poll(gap_us, 1, 100) };
             slot.add(&late, Nanos::ZERO, delay, &PARAMS);
             let is_spread = slot.spread.samples == 1;
             assert_eq!(is_spread, slot.paused == Nanos::ZERO);
@@ -426,14 +444,16 @@ mod tests {
     #[test]
     fn few_polls_fill_a_slot_with_packets() {
         let slot = |polls: u32, packets: u32| {
-            let mut slot = Slot::from(Nanos::ZERO);
-            let sample = Observation { interrupts: polls, ..poll(50_000, packets, 100 * packets) };
+            let mut slot = TrafficSlot::from(Nanos::ZERO);
+            let sample =
+                QueueObservation { interrupts: polls, ..poll(50_000, packets, 100 * packets) };
             slot.add(&sample, Nanos::ZERO, None, &PARAMS);
             slot
         };
         let at = Nanos::from_ms(50);
         // Four times the packets are wanted: packets count where they are more than polls.
-        let full = |slot: Slot, now, is_sampled| slot.is_full(now, 0.04, is_sampled, &PARAMS);
+        let full =
+            |slot: TrafficSlot, now, is_sampled| slot.is_full(now, 0.04, is_sampled, &PARAMS);
         assert!(full(slot(24, 96), Nanos::from_us(600), false));
         assert!(!full(slot(24, 95), Nanos::from_us(600), false));
         assert!(full(slot(2, 24), at, true) && !full(slot(2, 23), at, true));
@@ -443,9 +463,12 @@ mod tests {
     #[test]
     fn rare_small_packets_make_a_slot_longer() {
         let is_full = |small: u32| {
-            let mut slot = Slot::from(Nanos::ZERO);
-            let bulk =
-                Observation { interrupts: 100, rx_small: small, ..poll(1_000, 1000, 1_500_000) };
+            let mut slot = TrafficSlot::from(Nanos::ZERO);
+            let bulk = QueueObservation {
+                interrupts: 100,
+                rx_small: small,
+                ..poll(1_000, 1000, 1_500_000)
+            };
             slot.add(&bulk, Nanos::ZERO, None, &PARAMS);
             // Four times as long: 96 packets, or 24 small ones.
             slot.is_full(bulk.now, 0.04, true, &PARAMS)

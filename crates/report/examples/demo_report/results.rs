@@ -10,14 +10,14 @@ use latput_trial::observation::{
 };
 use latput_trial::results::{HostFacts, LabelledSetting, Row};
 use latput_trial::{Check, Observation, Probe, Results, Traffic, Workload};
-use latput_units::{BitsPerSecond, Bytes, CpuId, Nanos, Rng};
+use latput_units::{BitsPerSecond, Bytes, CpuId, Nanos, SeededRng};
 
 const TIMEOUTS_US: [u64; 5] = [0, 20, 50, 125, 500];
 const BLOCKS: u32 = 6;
 const WINDOW_S: f64 = 2.0;
 
 /// Figures of one trial of a workload under a setting; the rest follows from them.
-struct Shape {
+struct TrialFigures {
     latency_us: f64,
     transactions_per_s: f64,
     goodput_bps: f64,
@@ -27,19 +27,19 @@ struct Shape {
 }
 
 /// The results of the built-in plan, the same on every call.
-pub(crate) fn demo() -> Results {
-    let settings: Vec<LabelledSetting> = TIMEOUTS_US.iter().map(|&us| setting(us)).collect();
-    let workloads = workloads();
+pub(crate) fn build_demo_results() -> Results {
+    let settings: Vec<LabelledSetting> = TIMEOUTS_US.iter().map(|&us| build_setting(us)).collect();
+    let workloads = build_workloads();
     let mut rows = Vec::new();
     for block in 0..BLOCKS {
         let mut order: Vec<(usize, usize)> = (0..settings.len())
             .flat_map(|setting| (0..workloads.len()).map(move |workload| (setting, workload)))
             .collect();
-        let mut rng = Rng::split(7, u64::from(block));
+        let mut rng = SeededRng::from_seed_and_index(7, u64::from(block));
         rng.shuffle(&mut order);
         for (setting, workload) in order {
             let started_unix_ms = 1_763_750_000_000 + 2_500 * rows.len() as u64;
-            let observation = observation(setting, &workloads[workload], block, &mut rng);
+            let observation = simulate_observation(setting, &workloads[workload], block, &mut rng);
             rows.push(Row { block, setting, workload, started_unix_ms, observation });
         }
     }
@@ -51,7 +51,10 @@ pub(crate) fn demo() -> Results {
         testbed: "lab".to_owned(),
         latput_version: "0.1.0".to_owned(),
         seed: 7,
-        hosts: vec![facts("b", Role::Sut, "CPU 1"), facts("a", Role::Generator, "CPU 0")],
+        hosts: vec![
+            build_host_facts("b", Role::Sut, "CPU 1"),
+            build_host_facts("a", Role::Generator, "CPU 0"),
+        ],
         settings,
         workloads,
         planned_trials: rows.len() as u64,
@@ -65,7 +68,7 @@ pub(crate) fn demo() -> Results {
     }
 }
 
-fn setting(us: u64) -> LabelledSetting {
+fn build_setting(us: u64) -> LabelledSetting {
     let mut knobs = BTreeMap::from([(Knob::GroFlushTimeout, Value::Time(Nanos::from_us(us)))]);
     knobs.insert(Knob::NapiDeferHardIrqs, Value::Count(if us == 0 { 0 } else { 100 }));
     LabelledSetting {
@@ -74,7 +77,7 @@ fn setting(us: u64) -> LabelledSetting {
     }
 }
 
-fn workloads() -> Vec<Workload> {
+fn build_workloads() -> Vec<Workload> {
     let rr = Traffic::tcp_rr;
     let workload =
         |name: &str, traffic, probe| Workload { probe, ..Workload::plain(name, traffic) };
@@ -94,7 +97,7 @@ fn workloads() -> Vec<Workload> {
     ]
 }
 
-fn facts(host: &str, role: Role, cpus: &str) -> HostFacts {
+fn build_host_facts(host: &str, role: Role, cpus: &str) -> HostFacts {
     let facts = [
         ("kernel", "6.18.0-1-amd64"),
         ("driver", "veth"),
@@ -111,12 +114,12 @@ fn facts(host: &str, role: Role, cpus: &str) -> HostFacts {
     }
 }
 
-fn shape(setting: usize, workload: &Workload) -> Shape {
+fn choose_figures(setting: usize, workload: &Workload) -> TrialFigures {
     let us = TIMEOUTS_US[setting] as f64;
     match workload.traffic {
         Traffic::TcpRr { burst: 0, .. } => {
             let latency_us = [78.0, 66.0, 84.0, 148.0, 520.0][setting];
-            Shape {
+            TrialFigures {
                 latency_us,
                 transactions_per_s: 1e6 / (latency_us * 1.03),
                 goodput_bps: 0.0,
@@ -126,7 +129,7 @@ fn shape(setting: usize, workload: &Workload) -> Shape {
         }
         Traffic::TcpRr { .. } => {
             let latency_us = [118.0, 104.0, 121.0, 190.0, 560.0][setting];
-            Shape {
+            TrialFigures {
                 latency_us,
                 transactions_per_s: 17e6 / (latency_us * 1.04),
                 goodput_bps: 0.0,
@@ -134,14 +137,14 @@ fn shape(setting: usize, workload: &Workload) -> Shape {
                 busy: [0.97 - us / 900.0, 0.98 - us / 1100.0],
             }
         }
-        Traffic::TcpBulk { .. } => Shape {
+        Traffic::TcpBulk { .. } => TrialFigures {
             latency_us: 0.0,
             transactions_per_s: 0.0,
             goodput_bps: [9.41e9, 9.62e9, 9.18e9, 7.3e9, 3.2e9][setting],
             probe_us: [74.0, 88.0, 127.0, 214.0, 640.0][setting],
             busy: [0.94 - us / 1400.0, 0.81 - us / 1200.0],
         },
-        _ => Shape {
+        _ => TrialFigures {
             latency_us: 0.0,
             transactions_per_s: 0.0,
             goodput_bps: 500e6,
@@ -151,18 +154,23 @@ fn shape(setting: usize, workload: &Workload) -> Shape {
     }
 }
 
-fn observation(setting: usize, workload: &Workload, block: u32, rng: &mut Rng) -> Observation {
-    let mut shape = shape(setting, workload);
+fn simulate_observation(
+    setting: usize,
+    workload: &Workload,
+    block: u32,
+    rng: &mut SeededRng,
+) -> Observation {
+    let mut shape = choose_figures(setting, workload);
     // One run that something else disturbed, so that the report has an outlier to show.
     let is_disturbed = setting == 3 && block == 4 && workload.name == "tcp_rr";
     let wobble = if setting == 4 { 0.05 } else { 0.012 };
-    let factor = 1.0 + wobble * gauss(rng) + if is_disturbed { 0.35 } else { 0.0 };
+    let factor = 1.0 + wobble * sample_normal(rng) + if is_disturbed { 0.35 } else { 0.0 };
     shape.latency_us *= factor;
     shape.transactions_per_s /= factor;
-    shape.goodput_bps /= 1.0 + wobble * 0.6 * gauss(rng).abs();
-    let traffic = traffic(&shape, workload, TIMEOUTS_US[setting], rng);
+    shape.goodput_bps /= 1.0 + wobble * 0.6 * sample_normal(rng).abs();
+    let traffic = simulate_traffic(&shape, workload, TIMEOUTS_US[setting], rng);
     let probe = workload.probe.map(|_| {
-        let rtt = histogram(shape.probe_us * factor, 1998, rng);
+        let rtt = sample_histogram(shape.probe_us * factor, 1998, rng);
         ProbeObservation { sent: 2000, received: 1998, rtt }
     });
     let packets = (traffic.received_bytes / 1448).max(traffic.transactions.unwrap_or(0));
@@ -175,8 +183,20 @@ fn observation(setting: usize, workload: &Workload, block: u32, rng: &mut Rng) -
         ]))
     };
     let mut hosts = vec![
-        host("b", Role::Sut, 1, shape.busy[0] * (1.0 + 0.01 * gauss(rng)), packets),
-        host("a", Role::Generator, 0, shape.busy[1] * (1.0 + 0.01 * gauss(rng)), packets),
+        simulate_host(
+            "b",
+            Role::Sut,
+            1,
+            shape.busy[0] * (1.0 + 0.01 * sample_normal(rng)),
+            packets,
+        ),
+        simulate_host(
+            "a",
+            Role::Generator,
+            0,
+            shape.busy[1] * (1.0 + 0.01 * sample_normal(rng)),
+            packets,
+        ),
     ];
     for host in &mut hosts {
         host.state = state(TIMEOUTS_US[setting]);
@@ -197,7 +217,12 @@ fn observation(setting: usize, workload: &Workload, block: u32, rng: &mut Rng) -
     Observation { traffic, probe, hosts, checks, ..Observation::default() }
 }
 
-fn traffic(shape: &Shape, workload: &Workload, us: u64, rng: &mut Rng) -> TrafficObservation {
+fn simulate_traffic(
+    shape: &TrialFigures,
+    workload: &Workload,
+    us: u64,
+    rng: &mut SeededRng,
+) -> TrafficObservation {
     let window = Nanos::from_secs_f64(WINDOW_S);
     let mut observed = TrafficObservation {
         sender_window: window,
@@ -211,16 +236,16 @@ fn traffic(shape: &Shape, workload: &Workload, us: u64, rng: &mut Rng) -> Traffi
             observed.transactions = Some(transactions);
             observed.sent_bytes = transactions;
             observed.received_bytes = transactions;
-            observed.latency = Some(histogram(shape.latency_us, transactions, rng));
+            observed.latency = Some(sample_histogram(shape.latency_us, transactions, rng));
         }
         Traffic::TcpBulk { .. } => {
             observed.received_bytes = whole(shape.goodput_bps / 8.0 * WINDOW_S);
             observed.sent_bytes = observed.received_bytes;
-            observed.retransmits = Some(rng.below(4) as u64);
+            observed.retransmits = Some(rng.next_below(4) as u64);
         }
         _ => {
             let sent = whole(shape.goodput_bps / 8.0 / 1470.0 * WINDOW_S);
-            let lost = sent * us * (8 + rng.below(4) as u64) / 100_000;
+            let lost = sent * us * (8 + rng.next_below(4) as u64) / 100_000;
             observed.sent_bytes = sent * 1470;
             observed.received_bytes = (sent - lost) * 1470;
             observed.offered_bps = Some(shape.goodput_bps);
@@ -228,10 +253,10 @@ fn traffic(shape: &Shape, workload: &Workload, us: u64, rng: &mut Rng) -> Traffi
                 sent,
                 received: sent - lost,
                 lost,
-                reordered: rng.below(3) as u64,
+                reordered: rng.next_below(3) as u64,
                 duplicates: 0,
                 late: 0,
-                jitter_ns: 1500.0 + us as f64 * 180.0 * (1.0 + 0.04 * gauss(rng)),
+                jitter_ns: 1500.0 + us as f64 * 180.0 * (1.0 + 0.04 * sample_normal(rng)),
             });
         }
     }
@@ -239,19 +264,22 @@ fn traffic(shape: &Shape, workload: &Workload, us: u64, rng: &mut Rng) -> Traffi
 }
 
 /// A body around the median with a thin, long tail, as round-trip times have.
-fn histogram(median_us: f64, count: u64, rng: &mut Rng) -> Histogram {
+fn sample_histogram(median_us: f64, count: u64, rng: &mut SeededRng) -> Histogram {
     let mut histogram = Histogram::new();
     let drawn = count.clamp(1, 4_000);
     for _ in 0..drawn {
-        let body = median_us * (0.13 * gauss(rng)).exp();
-        let tail =
-            if rng.uniform() < 0.006 { median_us * 0.9 / (rng.uniform() + 0.05) } else { 0.0 };
+        let body = median_us * (0.13 * sample_normal(rng)).exp();
+        let tail = if rng.next_uniform() < 0.006 {
+            median_us * 0.9 / (rng.next_uniform() + 0.05)
+        } else {
+            0.0
+        };
         histogram.record_n(Nanos::from_secs_f64((body + tail) / 1e6), count.div_ceil(drawn));
     }
     histogram
 }
 
-fn host(name: &str, role: Role, cpu: u32, busy: f64, packets: u64) -> HostObservation {
+fn simulate_host(name: &str, role: Role, cpu: u32, busy: f64, packets: u64) -> HostObservation {
     let window = Nanos::from_secs_f64(WINDOW_S);
     let part = |share: f64| Nanos::from_secs_f64(busy.min(1.0) * share * WINDOW_S);
     let mut time = CpuTime {
@@ -287,7 +315,7 @@ fn host(name: &str, role: Role, cpu: u32, busy: f64, packets: u64) -> HostObserv
 }
 
 /// A normal deviate (Box and Muller 1958).
-fn gauss(rng: &mut Rng) -> f64 {
-    let radius = (-2.0 * (1.0 - rng.uniform()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * rng.uniform()).cos()
+fn sample_normal(rng: &mut SeededRng) -> f64 {
+    let radius = (-2.0 * (1.0 - rng.next_uniform()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * rng.next_uniform()).cos()
 }

@@ -27,22 +27,22 @@ const MOST_DECIMALS: usize = 9;
 impl Axis {
     /// An axis for all `values`, logarithmic if they are far apart. `ticks` is the approximate
     /// number of labels with enough room. `None` without a finite value.
-    pub(crate) fn holding(values: impl Iterator<Item = f64>, ticks: usize) -> Option<Self> {
-        let (low, high) = range(values)?;
+    pub(crate) fn from_values(values: impl Iterator<Item = f64>, ticks: usize) -> Option<Self> {
+        let (low, high) = find_range(values)?;
         if low > 0.0 && high / low > LOGARITHMIC_FROM {
-            return Some(Self::logarithmic(low, high, ticks));
+            return Some(Self::with_log_scale(low, high, ticks));
         }
-        Some(Self::linear(low, high, ticks))
+        Some(Self::with_linear_scale(low, high, ticks))
     }
 
     /// A linear axis from 0: for bars, whose length is the value.
     pub(crate) fn from_zero(values: impl Iterator<Item = f64>, ticks: usize) -> Option<Self> {
-        let (_, high) = range(values)?;
-        Some(Self::linear(0.0, high.max(f64::MIN_POSITIVE), ticks))
+        let (_, high) = find_range(values)?;
+        Some(Self::with_linear_scale(0.0, high.max(f64::MIN_POSITIVE), ticks))
     }
 
     /// A logarithmic axis from `low` to `high`, both above 0.
-    pub(crate) fn logarithmic(low: f64, high: f64, ticks: usize) -> Self {
+    pub(crate) fn with_log_scale(low: f64, high: f64, ticks: usize) -> Self {
         let margin = (high / low).powf(0.06).max(1.05);
         let (low, high) = (low / margin, high * margin);
         let marks = |steps: &[f64]| -> Vec<f64> {
@@ -69,14 +69,14 @@ impl Axis {
     }
 
     /// A linear axis from exactly `low` to exactly `high`, with round ticks inside.
-    pub(crate) fn spanning(low: f64, high: f64, ticks: usize) -> Self {
-        let mut axis = Self::linear(low, high, ticks);
+    pub(crate) fn with_exact_range(low: f64, high: f64, ticks: usize) -> Self {
+        let mut axis = Self::with_linear_scale(low, high, ticks);
         axis.ticks.retain(|tick| (low..=high).contains(tick));
         if high > low { Self { low, high, ..axis } } else { axis }
     }
 
     /// The axis for the script: kind, ends, divisor to the shown unit, and that unit.
-    pub(crate) fn described(&self, divisor: f64, unit: &str) -> String {
+    pub(crate) fn format_for_script(&self, divisor: f64, unit: &str) -> String {
         let kind = match self.spread {
             AxisScale::Linear => "linear",
             AxisScale::Logarithmic => "log",
@@ -90,7 +90,7 @@ impl Axis {
         if self.low <= 0.0 { f64::INFINITY } else { (self.high - self.low) / middle }
     }
 
-    fn linear(low: f64, high: f64, ticks: usize) -> Self {
+    fn with_linear_scale(low: f64, high: f64, ticks: usize) -> Self {
         let span = if high > low { high - low } else { high.abs().max(1.0) * 0.2 };
         let (low, high) =
             if high > low { (low, high) } else { (low - span / 2.0, high + span / 2.0) };
@@ -107,7 +107,7 @@ impl Axis {
 
     /// The position of a value, 0 at the low end and 1 at the high end; values outside are moved to
     /// the ends.
-    pub(crate) fn at(&self, value: f64) -> f64 {
+    pub(crate) fn to_position(&self, value: f64) -> f64 {
         let share = match self.spread {
             AxisScale::Linear => (value - self.low) / (self.high - self.low),
             AxisScale::Logarithmic => {
@@ -118,7 +118,7 @@ impl Axis {
     }
 
     /// The labels of the ticks in units of `divisor`, without superfluous digits.
-    pub(crate) fn labels(&self, divisor: f64) -> Vec<(f64, String)> {
+    pub(crate) fn tick_labels(&self, divisor: f64) -> Vec<(f64, String)> {
         let shown: Vec<f64> = self.ticks.iter().map(|tick| tick / divisor).collect();
         let exact = |decimals: usize| {
             shown.iter().all(|value| {
@@ -145,7 +145,7 @@ fn round_step(rough: f64) -> f64 {
     steps.into_iter().find(|step| *step >= rough * 0.999).unwrap_or(power * 10.0)
 }
 
-fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+fn find_range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.filter(|value| value.is_finite()).fold(None, |range: Option<(f64, f64)>, value| {
         let (low, high) = range.unwrap_or((value, value));
         Some((low.min(value), high.max(value)))
@@ -158,49 +158,57 @@ mod tests {
 
     #[test]
     fn linear_axes_have_round_ticks() {
-        check(&[3.2, 9.6], 5, &["2", "4", "6", "8", "10"]);
-        check(&[9.1, 9.6], 5, &["9.1", "9.2", "9.3", "9.4", "9.5", "9.6"]);
-        check(&[0.0, 0.97], 4, &["0.00", "0.25", "0.50", "0.75", "1.00"]);
-        check(&[5.0, 5.0], 2, &["4.5", "5.0", "5.5"]);
-        check(&[0.0, 0.0], 2, &["-0.1", "0.0", "0.1"]);
-        check(&[9.4, 9.41], 5, &["9.400", "9.402", "9.404", "9.406", "9.408", "9.410"]);
-        check(&[9.4001, 9.4004], 3, &["9.4001", "9.4002", "9.4003", "9.4004"]);
+        check_tick_labels(&[3.2, 9.6], 5, &["2", "4", "6", "8", "10"]);
+        check_tick_labels(&[9.1, 9.6], 5, &["9.1", "9.2", "9.3", "9.4", "9.5", "9.6"]);
+        check_tick_labels(&[0.0, 0.97], 4, &["0.00", "0.25", "0.50", "0.75", "1.00"]);
+        check_tick_labels(&[5.0, 5.0], 2, &["4.5", "5.0", "5.5"]);
+        check_tick_labels(&[0.0, 0.0], 2, &["-0.1", "0.0", "0.1"]);
+        check_tick_labels(&[9.4, 9.41], 5, &["9.400", "9.402", "9.404", "9.406", "9.408", "9.410"]);
+        check_tick_labels(&[9.4001, 9.4004], 3, &["9.4001", "9.4002", "9.4003", "9.4004"]);
     }
 
     #[test]
     fn narrow_axis_knows_that_it_magnifies() {
-        let span = |low, high| Axis::holding([low, high].into_iter(), 5).unwrap().span_ratio();
+        let span = |low, high| Axis::from_values([low, high].into_iter(), 5).unwrap().span_ratio();
         assert!((span(9.4, 9.41) - 0.001).abs() < 1e-4);
         assert!(span(2.0, 9.0) > 1.0 && span(-1.0, 1.0).is_infinite());
-        let whole = Axis::spanning(0.0, 97.0, 4);
-        assert!(whole.at(97.0) > 0.999_999);
+        let whole = Axis::with_exact_range(0.0, 97.0, 4);
+        assert!(whole.to_position(97.0) > 0.999_999);
         assert_eq!(whole.ticks, [0.0, 25.0, 50.0, 75.0]);
     }
 
     #[test]
     fn far_values_get_a_logarithmic_axis() {
-        check(&[21.0, 800.0], 6, &["20", "50", "100", "200", "500"]);
-        check(&[1e-5, 2e-4], 3, &["0.00001", "0.00003", "0.0001"]);
+        check_tick_labels(&[21.0, 800.0], 6, &["20", "50", "100", "200", "500"]);
+        check_tick_labels(&[1e-5, 2e-4], 3, &["0.00001", "0.00003", "0.0001"]);
         // Where there is no room for each decade, some are left out.
-        check(&[0.02, 439.0], 2, &["0.1", "10"]);
-        check(&[1.0, 1e6], 2, &["1", "1000", "1000000"]);
-        check(&[1.0, 1e6], 6, &["1", "10", "100", "1000", "10000", "100000", "1000000"]);
+        check_tick_labels(&[0.02, 439.0], 2, &["0.1", "10"]);
+        check_tick_labels(&[1.0, 1e6], 2, &["1", "1000", "1000000"]);
+        check_tick_labels(
+            &[1.0, 1e6],
+            6,
+            &["1", "10", "100", "1000", "10000", "100000", "1000000"],
+        );
     }
 
     #[test]
     fn positions_stay_on_the_axis() {
-        let axis = Axis::holding([10.0, 1000.0].into_iter(), 5).unwrap();
-        assert!(axis.at(10.0) < axis.at(100.0) && axis.at(100.0) < axis.at(1000.0));
+        let axis = Axis::from_values([10.0, 1000.0].into_iter(), 5).unwrap();
+        assert!(
+            axis.to_position(10.0) < axis.to_position(100.0)
+                && axis.to_position(100.0) < axis.to_position(1000.0)
+        );
         for value in [0.0, -1.0, 1e12, f64::NAN, f64::INFINITY] {
-            assert!((0.0..=1.0).contains(&axis.at(value)), "{value}");
+            assert!((0.0..=1.0).contains(&axis.to_position(value)), "{value}");
         }
-        assert_eq!(Axis::holding([f64::NAN].into_iter(), 5), None);
+        assert_eq!(Axis::from_values([f64::NAN].into_iter(), 5), None);
     }
 
     #[track_caller]
-    fn check(values: &[f64], ticks: usize, labels: &[&str]) {
-        let axis = Axis::holding(values.iter().copied(), ticks).unwrap();
-        let found: Vec<String> = axis.labels(1.0).into_iter().map(|(_, label)| label).collect();
+    fn check_tick_labels(values: &[f64], ticks: usize, labels: &[&str]) {
+        let axis = Axis::from_values(values.iter().copied(), ticks).unwrap();
+        let found: Vec<String> =
+            axis.tick_labels(1.0).into_iter().map(|(_, label)| label).collect();
         assert_eq!(found, labels);
     }
 }

@@ -5,10 +5,10 @@ use latput_stats::Histogram;
 use latput_units::Nanos;
 
 use super::axis::Axis;
-use super::label::{Labels, Name};
-use super::svg::{Anchor, Area, Plot, Point, Svg, TITLE_SIZE, fitted};
-use super::{Size, both, setting_class};
-use crate::view::View;
+use super::label::{LabelPlacer, LabelSpec};
+use super::svg::{Area, PlotAttributes, Point, Svg, TITLE_SIZE, TextAnchor, fit_text};
+use super::{ChartSize, draw_all_sizes, setting_class};
+use crate::view::ReportView;
 
 /// The shares with a line and a label.
 const SHARES: [(f64, &str); 7] = [
@@ -34,17 +34,22 @@ const SECONDS_FROM_NS: f64 = 5e9;
 const RESOLUTION: f64 = 2.0;
 
 /// The times of one setting.
-pub(crate) struct Line<'a> {
+pub(crate) struct CdfLine<'a> {
     pub(crate) setting: usize,
     pub(crate) times: &'a Histogram,
 }
 
 /// The picture for wide and narrow screens; empty without samples.
-pub(crate) fn cdf(view: &View<'_>, title: &str, lines: &[Line<'_>]) -> String {
-    both(|size| draw(view, title, lines, size).unwrap_or_default())
+pub(crate) fn draw_cdf_chart(view: &ReportView<'_>, title: &str, lines: &[CdfLine<'_>]) -> String {
+    draw_all_sizes(|size| draw_at_size(view, title, lines, size).unwrap_or_default())
 }
 
-fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<String> {
+fn draw_at_size(
+    view: &ReportView<'_>,
+    title: &str,
+    lines: &[CdfLine<'_>],
+    size: ChartSize,
+) -> Option<String> {
     let height = 340.0;
     let plot = Area { left: 58.0, top: 30.0, right: size.width() - 14.0, bottom: height - 42.0 };
     let most = lines.iter().map(|line| line.times.count()).max()?;
@@ -54,11 +59,11 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
     let quantiles = |share: f64| lines.iter().filter_map(move |line| line.times.quantile(share));
     let low = quantiles(SHARES[0].0).min()?.as_ns().max(1) as f64;
     let high = (quantiles(top_share).max()?.as_ns() as f64).max(low * 1.2);
-    let axis = Axis::logarithmic(low, high, if size == Size::Wide { 7 } else { 5 });
+    let axis = Axis::with_log_scale(low, high, if size == ChartSize::Wide { 7 } else { 5 });
     let (bottom, top) = (logit(SHARES[0].0), logit(top_share));
     let at = |time: Nanos, share: f64| {
         Point::new(
-            plot.left + plot.width() * axis.at(time.as_ns() as f64),
+            plot.left + plot.width() * axis.to_position(time.as_ns() as f64),
             plot.bottom - plot.height() * (logit(share) - bottom) / (top - bottom),
         )
     };
@@ -67,39 +72,43 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
     let levels: Vec<f64> = shares.iter().map(|(share, _)| at(Nanos::ZERO, *share).y).collect();
     let (divisor, unit) = if high < SECONDS_FROM_NS { (1e3, "us") } else { (1e9, "s") };
     let y = format!("logit {} {top_share} 0.01%", SHARES[0].0);
-    svg.plot(&Plot { area: plot, x: axis.described(divisor, unit), y: Some(y) });
-    let ticks = axis.labels(divisor);
+    svg.set_plot(&PlotAttributes {
+        area: plot,
+        x: axis.format_for_script(divisor, unit),
+        y: Some(y),
+    });
+    let ticks = axis.tick_labels(divisor);
     let uprights: Vec<f64> =
-        ticks.iter().map(|(tick, _)| plot.left + plot.width() * axis.at(*tick)).collect();
-    svg.grid(plot, &uprights, &levels);
+        ticks.iter().map(|(tick, _)| plot.left + plot.width() * axis.to_position(*tick)).collect();
+    svg.add_grid(plot, &uprights, &levels);
     for ((_, label), y) in shares.iter().zip(levels) {
-        svg.text(Point::new(plot.left - 7.0, y + 4.0), Anchor::End, "tick y", label);
+        svg.add_text(Point::new(plot.left - 7.0, y + 4.0), TextAnchor::End, "tick y", label);
     }
     let labels: Vec<(f64, String)> =
         uprights.into_iter().zip(ticks.into_iter().map(|(_, label)| label)).collect();
     svg.labels_below(plot.bottom + 16.0, (plot.left, size.width()), &labels);
-    svg.text(
+    svg.add_text(
         Point::new(4.0, 16.0),
-        Anchor::Start,
+        TextAnchor::Start,
         "title",
-        &fitted(title, TITLE_SIZE, size.width()),
+        &fit_text(title, TITLE_SIZE, size.width()),
     );
     let title = format!("round-trip time [{unit}], logarithmic");
-    svg.text(Point::new(plot.right, plot.bottom + 36.0), Anchor::End, "title", &title);
+    svg.add_text(Point::new(plot.right, plot.bottom + 36.0), TextAnchor::End, "title", &title);
 
     let drawn: Vec<Vec<Point>> =
-        lines.iter().map(|line| points(line.times, top_share, at)).collect();
-    let mut labels = Labels::new(plot);
+        lines.iter().map(|line| build_curve_points(line.times, top_share, at)).collect();
+    let mut labels = LabelPlacer::new(plot);
     for point in drawn.iter().flatten() {
-        labels.avoid(*point, 1.0);
+        labels.avoid_mark(*point, 1.0);
     }
     // The recommended line is placed first, so that it always has a name.
-    let mut order: Vec<(&Line<'_>, &Vec<Point>)> = lines.iter().zip(&drawn).collect();
+    let mut order: Vec<(&CdfLine<'_>, &Vec<Point>)> = lines.iter().zip(&drawn).collect();
     order.sort_by_key(|(line, _)| !view.is_recommended(line.setting));
     for (line, points) in order {
         let tip = view.full_label(line.setting);
-        svg.group(&setting_class(line.setting), &tip, |svg| {
-            svg.polyline(
+        svg.add_group(&setting_class(line.setting), &tip, |svg| {
+            svg.add_polyline(
                 points,
                 if view.is_recommended(line.setting) { "line chosen" } else { "line" },
             );
@@ -108,24 +117,28 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
                 .filter(|share| *share <= top_share)
                 .filter_map(|share| Some(at(line.times.quantile(share)?, share)))
                 .collect();
-            let is_led = size == Size::Wide && lines.len() <= MOST_LED;
-            name_curve(svg, &mut labels, view.label(line.setting), &places, is_led);
+            let is_led = size == ChartSize::Wide && lines.len() <= MOST_LED;
+            name_curve(svg, &mut labels, view.short_label(line.setting), &places, is_led);
         });
     }
     Some(svg.finish())
 }
 
 /// Writes a curve's name beside one of its places, or, if it may be led there, farther away with a line.
-fn name_curve(svg: &mut Svg, labels: &mut Labels, text: &str, places: &[Point], is_led: bool) {
+fn name_curve(svg: &mut Svg, labels: &mut LabelPlacer, text: &str, places: &[Point], is_led: bool) {
     if places.iter().any(|beside| labels.place_beside(svg, *beside, text)) || !is_led {
         return;
     }
-    let name = Name { text, class: "name", gap: 9.0 };
-    let _is_named = places.iter().any(|at| labels.place(svg, *at, name));
+    let name = LabelSpec { text, class: "name", gap: 9.0 };
+    let _is_named = places.iter().any(|at| labels.place_label(svg, *at, name));
 }
 
 /// The distribution's steps as a line, without points that are too close to distinguish.
-fn points(times: &Histogram, top_share: f64, at: impl Fn(Nanos, f64) -> Point) -> Vec<Point> {
+fn build_curve_points(
+    times: &Histogram,
+    top_share: f64,
+    at: impl Fn(Nanos, f64) -> Point,
+) -> Vec<Point> {
     let total = times.count() as f64;
     let mut points: Vec<Point> = Vec::new();
     let mut seen = 0;
@@ -171,7 +184,7 @@ mod tests {
             times.record(Nanos::from_ns(ns));
         }
         let at = |time: Nanos, share: f64| Point::new(time.as_us_f64(), -share * 300.0);
-        let points = points(&times, 0.9999, at);
+        let points = build_curve_points(&times, 0.9999, at);
         assert!((50..=320).contains(&points.len()), "{} points", points.len());
         assert!(points.windows(2).all(|pair| pair[0].x <= pair[1].x && pair[0].y >= pair[1].y));
     }

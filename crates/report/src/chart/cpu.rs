@@ -1,51 +1,55 @@
 //! CPU by setting: the busy time of both hosts by kind, and the service demand.
 
-use latput_model::Cell;
+use latput_model::CellSummary;
 use latput_stats::Estimate;
 use latput_trial::Metric;
 use latput_trial::metric::Scale;
 use latput_trial::observation::Role;
 
 use super::axis::Axis;
-use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, fitted, text_width, tick_width, widest};
-use super::{Size, both, setting_class};
-use crate::format::{self, interval};
-use crate::view::{CPU_PARTS, View, estimate};
+use super::svg::{
+    Area, Point, Svg, TITLE_SIZE, TextAnchor, fit_text, max_tick_width, text_width, tick_width,
+};
+use super::{ChartSize, draw_all_sizes, setting_class};
+use crate::format::{self, interval_bounds};
+use crate::view::{CPU_PARTS, ReportView, finite_estimate};
 
 const ROLES: [(Role, &str); 2] = [(Role::Sut, "SUT"), (Role::Generator, "gen")];
 const DEMANDS: [Metric; 2] = [Metric::SutServiceDemandUs, Metric::GeneratorServiceDemandUs];
 const FONT_SIZE: f64 = 12.0;
 
 /// The layout of a picture of rows: a setting for each row, a line for each host in it.
-struct Rows {
-    size: Size,
+struct RowLayout {
+    size: ChartSize,
     plot: Area,
     row_height: f64,
     /// The hosts that are drawn, as indices of [`ROLES`].
     hosts: Vec<usize>,
 }
 
-impl Rows {
+impl RowLayout {
     /// Height of one line of a row, in pixels.
     const LINE: f64 = 15.0;
 
     /// `values` are the texts right of bars and whiskers.
     fn new(
-        view: &View<'_>,
-        size: Size,
-        cells: &[&Cell],
+        view: &ReportView<'_>,
+        size: ChartSize,
+        cells: &[&CellSummary],
         hosts: Vec<usize>,
         values: &[String],
     ) -> Self {
-        let names = cells.iter().map(|cell| text_width(view.label(cell.setting), FONT_SIZE));
+        let names = cells.iter().map(|cell| text_width(view.short_label(cell.setting), FONT_SIZE));
         let lines = Self::LINE * hosts.len() as f64;
         // On a phone the label is above its bars, not beside them.
         let (left, row_height) = match size {
-            Size::Wide => ((names.fold(0.0, f64::max) + 46.0).clamp(90.0, 240.0), 10.0 + lines),
-            Size::Narrow => (34.0, 26.0 + lines),
+            ChartSize::Wide => {
+                ((names.fold(0.0, f64::max) + 46.0).clamp(90.0, 240.0), 10.0 + lines)
+            }
+            ChartSize::Narrow => (34.0, 26.0 + lines),
         };
         let bottom = 26.0 + row_height * cells.len() as f64;
-        let values = widest(values.iter().map(String::as_str));
+        let values = max_tick_width(values.iter().map(String::as_str));
         let right = size.width() - (values + 14.0).max(88.0);
         let plot = Area { left, top: 26.0, right, bottom };
         Self { size, plot, row_height, hosts }
@@ -56,59 +60,65 @@ impl Rows {
     }
 
     /// The middle of one host's line.
-    fn line(&self, row: usize, line: usize) -> f64 {
-        let before = if self.size == Size::Wide { 12.5 } else { 26.0 };
+    fn line_middle(&self, row: usize, line: usize) -> f64 {
+        let before = if self.size == ChartSize::Wide { 12.5 } else { 26.0 };
         self.plot.top + self.row_height * row as f64 + before + Self::LINE * line as f64
     }
 
-    fn x(&self, axis: &Axis, value: f64) -> f64 {
-        self.plot.left + self.plot.width() * axis.at(value)
+    fn x_position(&self, axis: &Axis, value: f64) -> f64 {
+        self.plot.left + self.plot.width() * axis.to_position(value)
     }
 
     fn draw_frame(&self, svg: &mut Svg, title: &str, axis: &Axis, divisor: f64, unit: &str) {
-        let title = fitted(title, TITLE_SIZE, self.size.width());
-        svg.text(Point::new(4.0, 14.0), Anchor::Start, "title", &title);
-        let ticks = axis.labels(divisor);
-        let uprights: Vec<f64> = ticks.iter().map(|(tick, _)| self.x(axis, *tick)).collect();
-        svg.grid(self.plot, &uprights, &[]);
+        let title = fit_text(title, TITLE_SIZE, self.size.width());
+        svg.add_text(Point::new(4.0, 14.0), TextAnchor::Start, "title", &title);
+        let ticks = axis.tick_labels(divisor);
+        let uprights: Vec<f64> =
+            ticks.iter().map(|(tick, _)| self.x_position(axis, *tick)).collect();
+        svg.add_grid(self.plot, &uprights, &[]);
         let labels: Vec<(f64, String)> =
             uprights.into_iter().zip(ticks.into_iter().map(|(_, label)| label)).collect();
         let end = Point::new(self.size.width() - 4.0, self.plot.bottom + 16.0);
         let room = (0.0, end.x - tick_width(unit) - 6.0);
         svg.labels_below(end.y, room, &labels);
-        svg.text(end, Anchor::End, "tick", unit);
+        svg.add_text(end, TextAnchor::End, "tick", unit);
     }
 
-    fn draw_label(&self, svg: &mut Svg, view: &View<'_>, row: usize, setting: usize) {
+    fn draw_label(&self, svg: &mut Svg, view: &ReportView<'_>, row: usize, setting: usize) {
         let class = if view.is_recommended(setting) { "name chosen" } else { "name" };
         let top = self.plot.top + self.row_height * row as f64;
-        if self.size == Size::Wide {
-            let text = fitted(view.label(setting), FONT_SIZE, self.plot.left - 40.0);
+        if self.size == ChartSize::Wide {
+            let text = fit_text(view.short_label(setting), FONT_SIZE, self.plot.left - 40.0);
             let middle = top + self.row_height / 2.0;
-            svg.text(Point::new(self.plot.left - 34.0, middle + 4.0), Anchor::End, class, &text);
+            svg.add_text(
+                Point::new(self.plot.left - 34.0, middle + 4.0),
+                TextAnchor::End,
+                class,
+                &text,
+            );
         } else {
-            let text = fitted(view.label(setting), FONT_SIZE, self.size.width() - 8.0);
-            svg.text(Point::new(4.0, top + 14.0), Anchor::Start, class, &text);
+            let text = fit_text(view.short_label(setting), FONT_SIZE, self.size.width() - 8.0);
+            svg.add_text(Point::new(4.0, top + 14.0), TextAnchor::Start, class, &text);
         }
         for (line, &host) in self.hosts.iter().enumerate() {
-            let at = Point::new(self.plot.left - 6.0, self.line(row, line) + 4.0);
-            svg.text(at, Anchor::End, "small", ROLES[host].1);
+            let at = Point::new(self.plot.left - 6.0, self.line_middle(row, line) + 4.0);
+            svg.add_text(at, TextAnchor::End, "small", ROLES[host].1);
         }
     }
 }
 
 /// Busy share of both hosts' CPUs, by kind; empty if unknown.
-pub(crate) fn busy(view: &View<'_>, workload: usize) -> String {
-    both(|size| draw_busy(view, workload, size).unwrap_or_default())
+pub(crate) fn draw_busy_chart(view: &ReportView<'_>, workload: usize) -> String {
+    draw_all_sizes(|size| draw_busy(view, workload, size).unwrap_or_default())
 }
 
 /// Service demand of both hosts with intervals; empty if unknown.
-pub(crate) fn service_demand(view: &View<'_>, workload: usize) -> String {
-    both(|size| draw_service_demand(view, workload, size).unwrap_or_default())
+pub(crate) fn service_demand(view: &ReportView<'_>, workload: usize) -> String {
+    draw_all_sizes(|size| draw_service_demand(view, workload, size).unwrap_or_default())
 }
 
-fn draw_busy(view: &View<'_>, workload: usize, size: Size) -> Option<String> {
-    let cells = view.cells(workload);
+fn draw_busy(view: &ReportView<'_>, workload: usize, size: ChartSize) -> Option<String> {
+    let cells = view.workload_cells(workload);
     let shares = |setting: usize, role: Role| view.cpu_shares(setting, workload, role);
     let total = |shares: &[f64; 5]| shares.iter().sum::<f64>();
     let all = cells
@@ -116,91 +126,100 @@ fn draw_busy(view: &View<'_>, workload: usize, size: Size) -> Option<String> {
         .flat_map(|cell| ROLES.map(|(role, _)| shares(cell.setting, role)))
         .flatten()
         .map(|shares| total(&shares));
-    let axis = Axis::from_zero(all, if size == Size::Wide { 5 } else { 4 })?;
+    let axis = Axis::from_zero(all, if size == ChartSize::Wide { 5 } else { 4 })?;
     let is_known = |host: &usize| {
-        let of = |cell: &&Cell| shares(cell.setting, ROLES[*host].0);
+        let of = |cell: &&CellSummary| shares(cell.setting, ROLES[*host].0);
         cells.iter().filter_map(of).any(|shares| total(&shares) > 0.0)
     };
     let hosts: Vec<usize> = (0..ROLES.len()).filter(is_known).collect();
     if hosts.is_empty() {
         return None;
     }
-    let rows = Rows::new(view, size, &cells, hosts, &[]);
+    let rows = RowLayout::new(view, size, &cells, hosts, &[]);
     let title = format!("{}: busy CPU", view.workload_name(workload));
     let mut svg = Svg::new(size, rows.height(), &title);
     rows.draw_frame(&mut svg, &title, &axis, 0.01, "% of CPUs");
     for (row, cell) in cells.iter().enumerate() {
-        svg.group(&format!("row s{}", cell.setting), "", |svg| {
+        svg.add_group(&format!("row s{}", cell.setting), "", |svg| {
             rows.draw_label(svg, view, row, cell.setting);
             for (line, &host) in rows.hosts.iter().enumerate() {
                 let (role, name) = ROLES[host];
-                let middle = rows.line(row, line);
+                let middle = rows.line_middle(row, line);
                 let Some(parts) = shares(cell.setting, role) else {
                     let at = Point::new(rows.plot.left + 4.0, middle + 4.0);
-                    svg.text(at, Anchor::Start, "small", "unknown");
+                    svg.add_text(at, TextAnchor::Start, "small", "unknown");
                     continue;
                 };
                 let mut sum = 0.0;
                 for (part, share) in CPU_PARTS.iter().zip(parts) {
-                    let (left, right) = (rows.x(&axis, sum), rows.x(&axis, sum + share));
+                    let (left, right) =
+                        (rows.x_position(&axis, sum), rows.x_position(&axis, sum + share));
                     sum += share;
                     let area = Area { left, top: middle - 5.5, right, bottom: middle + 5.5 };
                     let tip = format!(
                         "{}, {name}: {part} {}",
                         view.full_label(cell.setting),
-                        format::percent(share)
+                        format::format_percent(share)
                     );
-                    svg.rect(area, part, &tip);
+                    svg.add_rect(area, part, &tip);
                 }
-                let at = Point::new(rows.x(&axis, sum) + 6.0, middle + 4.0);
-                let text = format!("{}%", format::number(sum * 100.0));
-                svg.text(at, Anchor::Start, "value", &text);
+                let at = Point::new(rows.x_position(&axis, sum) + 6.0, middle + 4.0);
+                let text = format!("{}%", format::format_number(sum * 100.0));
+                svg.add_text(at, TextAnchor::Start, "value", &text);
             }
         });
     }
     Some(svg.finish())
 }
 
-fn draw_service_demand(view: &View<'_>, workload: usize, size: Size) -> Option<String> {
-    let cells = view.cells(workload);
-    let known = cells.iter().flat_map(|cell| DEMANDS.map(|metric| estimate(cell, metric)));
-    let ends =
-        known.flatten().flat_map(|e| [e.value, interval(e).map_or(e.value, |(_, high)| high)]);
-    let axis = Axis::from_zero(ends, if size == Size::Wide { 5 } else { 4 })?;
-    let scale = view.scale(workload, DEMANDS[0]);
-    let values =
-        |cell: &&Cell| DEMANDS.map(|metric| Some(demand_text(estimate(cell, metric)?, &scale)));
+fn draw_service_demand(view: &ReportView<'_>, workload: usize, size: ChartSize) -> Option<String> {
+    let cells = view.workload_cells(workload);
+    let known = cells.iter().flat_map(|cell| DEMANDS.map(|metric| finite_estimate(cell, metric)));
+    let ends = known
+        .flatten()
+        .flat_map(|e| [e.value, interval_bounds(e).map_or(e.value, |(_, high)| high)]);
+    let axis = Axis::from_zero(ends, if size == ChartSize::Wide { 5 } else { 4 })?;
+    let scale = view.choose_scale(workload, DEMANDS[0]);
+    let values = |cell: &&CellSummary| {
+        DEMANDS.map(|metric| Some(demand_text(finite_estimate(cell, metric)?, &scale)))
+    };
     let values: Vec<String> = cells.iter().flat_map(values).flatten().collect();
     let is_known = |host: &usize| {
-        let of = |cell: &&Cell| estimate(cell, DEMANDS[*host]).map(|demand| demand.value);
+        let of =
+            |cell: &&CellSummary| finite_estimate(cell, DEMANDS[*host]).map(|demand| demand.value);
         cells.iter().filter_map(of).any(|demand| demand > 0.0)
     };
     let hosts: Vec<usize> = (0..DEMANDS.len()).filter(is_known).collect();
     if hosts.is_empty() {
         return None;
     }
-    let rows = Rows::new(view, size, &cells, hosts, &values);
+    let rows = RowLayout::new(view, size, &cells, hosts, &values);
     let title = format!("{}: service demand", view.workload_name(workload));
     let mut svg = Svg::new(size, rows.height(), &title);
     rows.draw_frame(&mut svg, &title, &axis, scale.divisor, scale.unit);
     for (row, cell) in cells.iter().enumerate() {
         let tip = demand_tip(view, cell, &scale);
-        svg.group(&format!("row {}", setting_class(cell.setting)), &tip, |svg| {
+        svg.add_group(&format!("row {}", setting_class(cell.setting)), &tip, |svg| {
             rows.draw_label(svg, view, row, cell.setting);
             for (line, &host) in rows.hosts.iter().enumerate() {
-                let middle = rows.line(row, line);
-                let Some(estimate) = estimate(cell, DEMANDS[host]) else { continue };
-                let x = rows.x(&axis, estimate.value);
+                let middle = rows.line_middle(row, line);
+                let Some(estimate) = finite_estimate(cell, DEMANDS[host]) else { continue };
+                let x = rows.x_position(&axis, estimate.value);
                 let mut right = x + 4.0;
-                if let Some((low, high)) = interval(estimate) {
-                    let (from, to) = (rows.x(&axis, low), rows.x(&axis, high));
-                    svg.line(Point::new(from, middle), Point::new(to, middle), "whisker");
+                if let Some((low, high)) = interval_bounds(estimate) {
+                    let (from, to) = (rows.x_position(&axis, low), rows.x_position(&axis, high));
+                    svg.add_line(Point::new(from, middle), Point::new(to, middle), "whisker");
                     right = right.max(to);
                 }
                 let class = if host == 0 { "dot" } else { "dot hollow" };
-                svg.circle(Point::new(x, middle), 4.0, class);
+                svg.add_circle(Point::new(x, middle), 4.0, class);
                 let text = demand_text(estimate, &scale);
-                svg.text(Point::new(right + 5.0, middle + 4.0), Anchor::Start, "value", &text);
+                svg.add_text(
+                    Point::new(right + 5.0, middle + 4.0),
+                    TextAnchor::Start,
+                    "value",
+                    &text,
+                );
             }
         });
     }
@@ -214,10 +233,10 @@ fn demand_text(estimate: &Estimate, scale: &Scale) -> String {
     format!("{}{half}", scale.number(estimate.value))
 }
 
-fn demand_tip(view: &View<'_>, cell: &Cell, scale: &Scale) -> String {
+fn demand_tip(view: &ReportView<'_>, cell: &CellSummary, scale: &Scale) -> String {
     let figures = DEMANDS.into_iter().filter_map(|metric| {
-        let estimate = estimate(cell, metric)?;
-        let ends = interval(estimate).map_or_else(String::new, |(low, high)| {
+        let estimate = finite_estimate(cell, metric)?;
+        let ends = interval_bounds(estimate).map_or_else(String::new, |(low, high)| {
             format!(" ({} to {})", scale.number(low), scale.number(high))
         });
         Some(format!("{} {}{ends}", metric.phrase(), scale.with_unit(estimate.value)))

@@ -1,13 +1,13 @@
 //! Places names beside points so that no two texts overlap.
 
-use super::svg::{Anchor, Area, Point, Svg, text_width};
+use super::svg::{Area, Point, Svg, TextAnchor, text_width};
 
 /// Font size of names in pictures, as of the style sheet's `.name`.
 const FONT_SIZE: f64 = 12.0;
 
 /// Places taken in one picture.
 #[derive(Debug)]
-pub(crate) struct Labels {
+pub(crate) struct LabelPlacer {
     room: Area,
     marks: Vec<Area>,
     names: Vec<Area>,
@@ -16,7 +16,7 @@ pub(crate) struct Labels {
 }
 
 /// A place for a name.
-struct Spot {
+struct LabelPosition {
     /// Where its text begins.
     start: Point,
     area: Area,
@@ -26,40 +26,46 @@ struct Spot {
 
 /// A name to be placed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Name<'a> {
+pub(crate) struct LabelSpec<'a> {
     pub(crate) text: &'a str,
     pub(crate) class: &'a str,
     /// Least distance from the named point.
     pub(crate) gap: f64,
 }
 
-impl Labels {
+impl LabelPlacer {
     /// Labels stay inside `room`.
     pub(crate) fn new(room: Area) -> Self {
         Self { room, marks: Vec::new(), names: Vec::new(), leaders: Vec::new() }
     }
 
     /// Keeps labels away from a mark of this radius.
-    pub(crate) fn avoid(&mut self, at: Point, radius: f64) {
-        self.marks.push(around(at, radius));
+    pub(crate) fn avoid_mark(&mut self, at: Point, radius: f64) {
+        self.marks.push(area_around(at, radius));
     }
 
     /// Writes `text` as near to `at` as there is room, at least `gap` pixels away, with a fine line
     /// to it if it is not beside it. Returns false and writes nothing if there is no room.
-    pub(crate) fn place(&mut self, svg: &mut Svg, at: Point, name: Name<'_>) -> bool {
-        let spot = self.spot(at, name, true).or_else(|| self.spot(at, name, false));
-        let Some(Spot { start, area, leader }) = spot else { return false };
+    pub(crate) fn place_label(&mut self, svg: &mut Svg, at: Point, name: LabelSpec<'_>) -> bool {
+        let spot =
+            self.find_position(at, name, true).or_else(|| self.find_position(at, name, false));
+        let Some(LabelPosition { start, area, leader }) = spot else { return false };
         if let Some(end) = leader {
-            svg.line(at, end, "leader");
-            self.leaders.extend(steps(at, end));
+            svg.add_line(at, end, "leader");
+            self.leaders.extend(sample_segment(at, end));
         }
-        svg.text(start, Anchor::Start, name.class, name.text);
+        svg.add_text(start, TextAnchor::Start, name.class, name.text);
         self.names.push(area);
         true
     }
 
     /// The nearest place for a name; a `clear` one has no line through it, and its line goes through no name.
-    fn spot(&self, at: Point, Name { text, gap, .. }: Name<'_>, clear: bool) -> Option<Spot> {
+    fn find_position(
+        &self,
+        at: Point,
+        LabelSpec { text, gap, .. }: LabelSpec<'_>,
+        clear: bool,
+    ) -> Option<LabelPosition> {
         let width = text_width(text, FONT_SIZE);
         for distance in DISTANCES.map(|more| gap + more) {
             let between = if distance > gap + LEADER_FROM { &SIDES_BETWEEN[..] } else { &[] };
@@ -79,10 +85,10 @@ impl Labels {
                     at.y.clamp(area.top, area.bottom),
                 );
                 let leader = (distance > gap + LEADER_FROM).then_some(end);
-                let crosses = |end: Point| hit(&self.names, &steps(at, end));
-                let is_clear = !hit(&self.leaders, &[area]) && !leader.is_some_and(crosses);
+                let crosses = |end: Point| has_overlap(&self.names, &sample_segment(at, end));
+                let is_clear = !has_overlap(&self.leaders, &[area]) && !leader.is_some_and(crosses);
                 if self.is_free(&area) && (is_clear || !clear) {
-                    return Some(Spot { start, area, leader });
+                    return Some(LabelPosition { start, area, leader });
                 }
             }
         }
@@ -91,7 +97,9 @@ impl Labels {
 
     fn is_free(&self, area: &Area) -> bool {
         let area = std::slice::from_ref(area);
-        self.room.holds(&area[0]) && !hit(&self.marks, area) && !hit(&self.names, area)
+        self.room.contains(&area[0])
+            && !has_overlap(&self.marks, area)
+            && !has_overlap(&self.names, area)
     }
 
     /// Writes `text` beside a line at `at`, to the right or the left. Returns false without room.
@@ -105,7 +113,7 @@ impl Labels {
                 bottom: baseline + 3.0,
             };
             if self.is_free(&area) {
-                svg.text(Point::new(left, baseline), Anchor::Start, "name", text);
+                svg.add_text(Point::new(left, baseline), TextAnchor::Start, "name", text);
                 self.names.push(area);
                 return true;
             }
@@ -145,7 +153,7 @@ const SIDES: [(f64, f64); 8] = [
 ];
 
 /// A line as small areas, a few pixels apart.
-fn steps(from: Point, to: Point) -> Vec<Area> {
+fn sample_segment(from: Point, to: Point) -> Vec<Area> {
     const EVERY: f64 = 3.0;
     let length = (to.x - from.x).hypot(to.y - from.y);
     let count = (length / EVERY).ceil().max(1.0);
@@ -154,63 +162,63 @@ fn steps(from: Point, to: Point) -> Vec<Area> {
     while idx < count {
         let share = idx / count;
         let at = Point::new(from.x + (to.x - from.x) * share, from.y + (to.y - from.y) * share);
-        steps.push(around(at, 1.0));
+        steps.push(area_around(at, 1.0));
         idx += 1.0;
     }
     steps
 }
 
 /// Whether any of `areas` overlaps any of `others`.
-fn hit(areas: &[Area], others: &[Area]) -> bool {
+fn has_overlap(areas: &[Area], others: &[Area]) -> bool {
     areas.iter().any(|area| others.iter().any(|other| area.overlaps(other)))
 }
 
-fn around(at: Point, radius: f64) -> Area {
+fn area_around(at: Point, radius: f64) -> Area {
     Area { left: at.x - radius, top: at.y - radius, right: at.x + radius, bottom: at.y + radius }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chart::Size;
+    use crate::chart::ChartSize;
 
     #[test]
     fn labels_of_the_same_point_do_not_overlap() {
         let room = Area { left: 0.0, top: 0.0, right: 400.0, bottom: 300.0 };
-        let mut labels = Labels::new(room);
-        let mut svg = Svg::new(Size::Wide, 300.0, "");
+        let mut labels = LabelPlacer::new(room);
+        let mut svg = Svg::new(ChartSize::Wide, 300.0, "");
         let at = Point::new(200.0, 150.0);
-        labels.avoid(at, 5.0);
-        let name = Name { text: "500us", class: "name", gap: 9.0 };
+        labels.avoid_mark(at, 5.0);
+        let name = LabelSpec { text: "500us", class: "name", gap: 9.0 };
         for _ in 0..12 {
-            assert!(labels.place(&mut svg, at, name));
+            assert!(labels.place_label(&mut svg, at, name));
         }
         check_apart(&labels);
     }
 
     #[test]
     fn twelve_points_in_a_corner_all_have_names() {
-        for width in [Size::Wide.width(), Size::Narrow.width()] {
+        for width in [ChartSize::Wide.width(), ChartSize::Narrow.width()] {
             let room = Area { left: 52.0, top: 40.0, right: width - 14.0, bottom: 290.0 };
-            let mut labels = Labels::new(room);
-            let mut svg = Svg::new(Size::Wide, 340.0, "");
+            let mut labels = LabelPlacer::new(room);
+            let mut svg = Svg::new(ChartSize::Wide, 340.0, "");
             let at = |idx: usize| {
                 let (column, row) = ((idx % 3) as f64, (idx / 3) as f64);
                 Point::new(room.right - 20.0 * column, room.bottom - 18.0 * row)
             };
-            (0..12).for_each(|idx| labels.avoid(at(idx), 6.0));
+            (0..12).for_each(|idx| labels.avoid_mark(at(idx), 6.0));
             for idx in 0..12 {
-                let name = Name { text: "9000, 200us", class: "name", gap: 9.0 };
-                assert!(labels.place(&mut svg, at(idx), name), "{idx} at {width} px");
+                let name = LabelSpec { text: "9000, 200us", class: "name", gap: 9.0 };
+                assert!(labels.place_label(&mut svg, at(idx), name), "{idx} at {width} px");
             }
             check_apart(&labels);
         }
     }
 
     #[track_caller]
-    fn check_apart(labels: &Labels) {
+    fn check_apart(labels: &LabelPlacer) {
         for (idx, area) in labels.names.iter().enumerate() {
-            assert!(labels.room.holds(area));
+            assert!(labels.room.contains(area));
             assert!(labels.names[idx + 1..].iter().all(|other| !area.overlaps(other)));
         }
     }
@@ -218,8 +226,8 @@ mod tests {
     #[test]
     fn label_without_room_is_left_out() {
         let room = Area { left: 0.0, top: 0.0, right: 20.0, bottom: 20.0 };
-        let mut svg = Svg::new(Size::Wide, 20.0, "");
-        let name = Name { text: "a long name", class: "name", gap: 9.0 };
-        assert!(!Labels::new(room).place(&mut svg, Point::new(10.0, 10.0), name));
+        let mut svg = Svg::new(ChartSize::Wide, 20.0, "");
+        let name = LabelSpec { text: "a long name", class: "name", gap: 9.0 };
+        assert!(!LabelPlacer::new(room).place_label(&mut svg, Point::new(10.0, 10.0), name));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Size;
+use super::ChartSize;
 
 /// Mean width of a character of the page's sans-serif font, as a share of its size.
 const CHARACTER_WIDTH: f64 = 0.56;
@@ -20,7 +20,7 @@ const TICK_GAP: f64 = 6.0;
 /// An SVG picture under construction.
 #[derive(Debug)]
 pub(crate) struct Svg {
-    size: Size,
+    size: ChartSize,
     height: f64,
     title: String,
     /// Attributes that the script needs for cross-hair and zoom; empty for a picture without.
@@ -30,9 +30,9 @@ pub(crate) struct Svg {
 
 /// The plot of a picture, for cross-hair and zoom.
 #[derive(Clone, Debug)]
-pub(crate) struct Plot {
+pub(crate) struct PlotAttributes {
     pub(crate) area: Area,
-    /// The axes as [`Axis::described`](super::axis::Axis::described) says; without a vertical one there
+    /// The axes as [`Axis::format_for_script`](super::axis::Axis::format_for_script) says; without a vertical one there
     /// are strips.
     pub(crate) x: String,
     pub(crate) y: Option<String>,
@@ -40,7 +40,7 @@ pub(crate) struct Plot {
 
 /// The alignment of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Anchor {
+pub(crate) enum TextAnchor {
     Start,
     Middle,
     End,
@@ -84,7 +84,7 @@ impl Area {
             && other.top < self.bottom
     }
 
-    pub(crate) fn holds(&self, other: &Self) -> bool {
+    pub(crate) fn contains(&self, other: &Self) -> bool {
         self.left <= other.left
             && other.right <= self.right
             && self.top <= other.top
@@ -94,34 +94,37 @@ impl Area {
 
 impl Svg {
     /// `title` is for screen readers.
-    pub(crate) fn new(size: Size, height: f64, title: &str) -> Self {
+    pub(crate) fn new(size: ChartSize, height: f64, title: &str) -> Self {
         Self { size, height, title: title.to_owned(), plot: String::new(), body: String::new() }
     }
 
     /// Makes the picture one that can be zoomed.
-    pub(crate) fn plot(&mut self, plot: &Plot) {
+    pub(crate) fn set_plot(&mut self, plot: &PlotAttributes) {
         let Area { left, top, right, bottom } = plot.area;
-        let area = [left, top, right, bottom].map(coordinate).join(" ");
-        let y = plot.y.as_ref().map_or_else(String::new, |y| format!(" data-y=\"{}\"", escaped(y)));
-        let x = escaped(&plot.x);
+        let area = [left, top, right, bottom].map(format_coordinate).join(" ");
+        let y = plot
+            .y
+            .as_ref()
+            .map_or_else(String::new, |y| format!(" data-y=\"{}\"", escape_markup(y)));
+        let x = escape_markup(&plot.x);
         self.plot = format!(" data-plot=\"{area}\" data-x=\"{x}\"{y}");
     }
 
-    pub(crate) fn text(&mut self, at: Point, anchor: Anchor, class: &str, text: &str) {
+    pub(crate) fn add_text(&mut self, at: Point, anchor: TextAnchor, class: &str, text: &str) {
         let anchor = match anchor {
-            Anchor::Start => "",
-            Anchor::Middle => " text-anchor=\"middle\"",
-            Anchor::End => " text-anchor=\"end\"",
+            TextAnchor::Start => "",
+            TextAnchor::Middle => " text-anchor=\"middle\"",
+            TextAnchor::End => " text-anchor=\"end\"",
         };
-        let x = coordinate(at.x);
-        let y = coordinate(at.y);
-        let text = escaped(text);
+        let x = format_coordinate(at.x);
+        let y = format_coordinate(at.y);
+        let text = escape_markup(text);
         let _ =
             write!(self.body, "<text x=\"{x}\" y=\"{y}\"{anchor} class=\"{class}\">{text}</text>");
     }
 
-    pub(crate) fn line(&mut self, from: Point, to: Point, class: &str) {
-        let [x1, y1, x2, y2] = [from.x, from.y, to.x, to.y].map(coordinate);
+    pub(crate) fn add_line(&mut self, from: Point, to: Point, class: &str) {
+        let [x1, y1, x2, y2] = [from.x, from.y, to.x, to.y].map(format_coordinate);
         let _ = write!(
             self.body,
             "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" class=\"{class}\"/>"
@@ -129,9 +132,9 @@ impl Svg {
     }
 
     /// `tip` is shown when the pointer is on it.
-    pub(crate) fn rect(&mut self, area: Area, class: &str, tip: &str) {
+    pub(crate) fn add_rect(&mut self, area: Area, class: &str, tip: &str) {
         let [x, y, width, height] =
-            [area.left, area.top, area.width().max(0.0), area.height()].map(coordinate);
+            [area.left, area.top, area.width().max(0.0), area.height()].map(format_coordinate);
         let tip = self.tip_element(tip);
         let _ = write!(
             self.body,
@@ -139,15 +142,15 @@ impl Svg {
         );
     }
 
-    pub(crate) fn circle(&mut self, at: Point, radius: f64, class: &str) {
-        let [x, y, radius] = [at.x, at.y, radius].map(coordinate);
+    pub(crate) fn add_circle(&mut self, at: Point, radius: f64, class: &str) {
+        let [x, y, radius] = [at.x, at.y, radius].map(format_coordinate);
         let _ =
             write!(self.body, "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" class=\"{class}\"/>");
     }
 
     /// Fine lines across `plot`: vertical ones at `xs`, horizontal ones at `ys`.
-    pub(crate) fn grid(&mut self, plot: Area, xs: &[f64], ys: &[f64]) {
-        let c = coordinate;
+    pub(crate) fn add_grid(&mut self, plot: Area, xs: &[f64], ys: &[f64]) {
+        let c = format_coordinate;
         let (top, bottom) = (c(plot.top), c(plot.bottom));
         let upright: Vec<String> =
             xs.iter().map(|x| format!("M{} {top}V{bottom}", c(*x))).collect();
@@ -155,7 +158,7 @@ impl Svg {
         let level: Vec<String> = ys.iter().map(|y| format!("M{left} {}H{right}", c(*y))).collect();
         for (lines, class) in [(upright, "grid-line x"), (level, "grid-line y")] {
             if !lines.is_empty() {
-                self.path(&lines.concat(), class);
+                self.add_path(&lines.concat(), class);
             }
         }
     }
@@ -176,25 +179,25 @@ impl Svg {
                 continue;
             }
             taken = x + half + TICK_GAP;
-            self.text(Point::new(x, y), Anchor::Middle, "tick x", label);
+            self.add_text(Point::new(x, y), TextAnchor::Middle, "tick x", label);
         }
     }
 
-    pub(crate) fn path(&mut self, data: &str, class: &str) {
+    pub(crate) fn add_path(&mut self, data: &str, class: &str) {
         let _ = write!(self.body, "<path d=\"{data}\" class=\"{class}\"/>");
     }
 
-    pub(crate) fn polyline(&mut self, points: &[Point], class: &str) {
+    pub(crate) fn add_polyline(&mut self, points: &[Point], class: &str) {
         let points: Vec<String> = points
             .iter()
-            .map(|point| format!("{},{}", coordinate(point.x), coordinate(point.y)))
+            .map(|point| format!("{},{}", format_coordinate(point.x), format_coordinate(point.y)))
             .collect();
         let _ = write!(self.body, "<polyline points=\"{}\" class=\"{class}\"/>", points.join(" "));
     }
 
     /// Groups the elements of `draw` for highlighting. `tip` is shown when the pointer is on any of
     /// them, and may be empty.
-    pub(crate) fn group(&mut self, class: &str, tip: &str, draw: impl FnOnce(&mut Self)) {
+    pub(crate) fn add_group(&mut self, class: &str, tip: &str, draw: impl FnOnce(&mut Self)) {
         let tip = self.tip_element(tip);
         let _ = write!(self.body, "<g class=\"{class}\">{tip}");
         draw(self);
@@ -203,16 +206,16 @@ impl Svg {
 
     /// No pointer rests on a phone or on paper, so the narrow drawing has no tips.
     fn tip_element(&self, tip: &str) -> String {
-        if tip.is_empty() || self.size == Size::Narrow {
+        if tip.is_empty() || self.size == ChartSize::Narrow {
             return String::new();
         }
-        format!("<title>{}</title>", escaped(tip))
+        format!("<title>{}</title>", escape_markup(tip))
     }
 
     pub(crate) fn finish(self) -> String {
         let (width, height) = (self.size.width(), self.height);
-        let class = self.size.class();
-        let title = escaped(&self.title);
+        let class = self.size.css_class();
+        let title = escape_markup(&self.title);
         format!(
             "<svg class=\"chart {class}\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
              aria-label=\"{title}\"{}>{}</svg>",
@@ -232,12 +235,12 @@ pub(crate) fn tick_width(label: &str) -> f64 {
 }
 
 /// Width of the widest of some labels of an axis.
-pub(crate) fn widest<'a>(labels: impl Iterator<Item = &'a str>) -> f64 {
+pub(crate) fn max_tick_width<'a>(labels: impl Iterator<Item = &'a str>) -> f64 {
     labels.map(tick_width).fold(0.0, f64::max)
 }
 
 /// A text cut to a width, with an ellipsis if it was cut.
-pub(crate) fn fitted(text: &str, font_size: f64, width: f64) -> String {
+pub(crate) fn fit_text(text: &str, font_size: f64, width: f64) -> String {
     if text_width(text, font_size) <= width {
         return text.to_owned();
     }
@@ -252,13 +255,13 @@ pub(crate) fn fitted(text: &str, font_size: f64, width: f64) -> String {
 }
 
 /// A number with at most one decimal.
-pub(crate) fn coordinate(value: f64) -> String {
+pub(crate) fn format_coordinate(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
 /// Text escaped for XML and HTML, inside elements and quoted attributes.
-pub(crate) fn escaped(text: &str) -> String {
+pub(crate) fn escape_markup(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -280,38 +283,43 @@ mod tests {
 
     #[test]
     fn text_and_tips_cannot_leave_their_element() {
-        let mut svg = Svg::new(Size::Wide, 10.0, "\"><script>");
-        svg.text(Point::new(1.0, 2.0), Anchor::Start, "t", "</text><script>alert(1)</script>");
-        svg.group("g", "</title><script>", |_| ());
+        let mut svg = Svg::new(ChartSize::Wide, 10.0, "\"><script>");
+        svg.add_text(
+            Point::new(1.0, 2.0),
+            TextAnchor::Start,
+            "t",
+            "</text><script>alert(1)</script>",
+        );
+        svg.add_group("g", "</title><script>", |_| ());
         let text = svg.finish();
         assert!(!text.contains("<script"), "{text}");
     }
 
     #[test]
     fn long_text_is_cut_to_its_width() {
-        assert_eq!(fitted("short", 12.0, 100.0), "short");
-        let cut = fitted("a rather long label", 12.0, 60.0);
+        assert_eq!(fit_text("short", 12.0, 100.0), "short");
+        let cut = fit_text("a rather long label", 12.0, 60.0);
         assert!(cut.ends_with('…') && text_width(&cut, 12.0) <= 60.0, "{cut}");
-        assert_eq!(fitted("abc", 12.0, 1.0), "…");
+        assert_eq!(fit_text("abc", 12.0, 1.0), "…");
     }
 
     #[test]
     fn labels_of_an_axis_stay_inside_and_apart() {
-        let mut svg = Svg::new(Size::Narrow, 10.0, "");
+        let mut svg = Svg::new(ChartSize::Narrow, 10.0, "");
         let label = |x: f64, text: &str| (x, text.to_owned());
         let labels = [label(5.0, "1"), label(8.0, "hidden"), label(199.0, "100000")];
         svg.labels_below(9.0, (0.0, 200.0), &labels);
         let text = svg.finish();
         assert!(text.contains(">1<") && !text.contains("hidden"), "{text}");
         assert!(text.contains("x=\"178.9\"") && text.contains("100000"), "{text}");
-        let mut svg = Svg::new(Size::Narrow, 10.0, "");
+        let mut svg = Svg::new(ChartSize::Narrow, 10.0, "");
         svg.labels_below(9.0, (0.0, 10.0), &[label(5.0, "far too wide")]);
         assert!(!svg.finish().contains("wide<"));
     }
 
     #[test]
     fn coordinates_are_short() {
-        assert_eq!(coordinate(12.0), "12");
-        assert_eq!(coordinate(12.34), "12.3");
+        assert_eq!(format_coordinate(12.0), "12");
+        assert_eq!(format_coordinate(12.34), "12.3");
     }
 }

@@ -12,7 +12,7 @@ use latput_units::IntoMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Estimate, estimate};
+use super::{Estimate, convert_estimate};
 
 /// The connections of live traffic by port or by peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -77,13 +77,13 @@ impl GroupsDocument {
     pub(super) fn from_results(results: &Results) -> Option<Self> {
         let found = ConnectionGroups::from_results(results)?;
         let named = |(metric, value): (&Metric, &stats::Estimate)| {
-            Some((metric.name().to_owned(), estimate(value)?))
+            Some((metric.name().to_owned(), convert_estimate(value)?))
         };
         let compared = |setting: usize, it: &FigureComparison| GroupComparison {
             setting,
             group: it.workload_idx,
             metric: it.metric.name().to_owned(),
-            ratio: it.ratio.as_ref().and_then(estimate),
+            ratio: it.ratio.as_ref().and_then(convert_estimate),
             p_value: it.p_value.filter(|p_value| p_value.is_finite()),
             verdict: it.verdict.name().to_owned(),
         };

@@ -5,7 +5,7 @@ use latput_units::{Bytes, Nanos};
 
 /// The parameters that distinguish workloads of a kind, each with its unit in its name. Other
 /// parameters (a congestion control, CPUs) are in the workload's name.
-pub(crate) fn parameters(workload: &Workload) -> Vec<(String, u64)> {
+pub(crate) fn collect_parameters(workload: &Workload) -> Vec<(String, u64)> {
     let values = workload.traffic.values().into_iter();
     let of_traffic = values.filter_map(|(field, value)| Some((field.name_with_unit()?, value?)));
     let sockets = &workload.sockets;

@@ -7,9 +7,9 @@ use latput_units::IntoMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Estimate, MetricOfWorkload, estimate, finite};
+use super::{Estimate, MetricOfWorkload, convert_estimate, finite_or_none};
 use crate::next;
-use crate::view::View;
+use crate::view::ReportView;
 
 /// A way to apply a recommendation, to take it back or to keep it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -86,7 +86,7 @@ pub struct SmallestEffect {
 }
 
 /// The recommendation of a summary; `None` without a goal that could be judged.
-pub(super) fn recommendation(view: &View<'_>) -> Option<Recommendation> {
+pub(super) fn build_recommendation(view: &ReportView<'_>) -> Option<Recommendation> {
     let advice = view.summary.recommendation.as_ref()?;
     let changes = advice.changes.iter().map(|change| objective_change(view.results, change));
     Some(Recommendation {
@@ -94,7 +94,7 @@ pub(super) fn recommendation(view: &View<'_>) -> Option<Recommendation> {
         setting: advice.setting,
         proven: advice.is_proven(),
         proven_by: advice.proven_by.map(|by| by.name().to_owned()),
-        against_first_ratio: advice.against_first.as_ref().and_then(estimate),
+        against_first_ratio: advice.against_first.as_ref().and_then(convert_estimate),
         reason: advice.reason.clone(),
         smallest_effects: advice.smallest.iter().map(smallest_effect).collect(),
         changes: changes.collect(),
@@ -109,17 +109,18 @@ fn objective_change(results: &Results, change: &latput_model::ObjectiveChange) -
     ObjectiveChange {
         setting: change.setting,
         by_workload_ratio: ratios.map(|(workload, ratio)| (name(*workload), *ratio)).into_map(),
-        ratio: change.ratio.as_ref().and_then(estimate),
-        verdict: change.verdict.words().to_owned(),
+        ratio: change.ratio.as_ref().and_then(convert_estimate),
+        verdict: change.verdict.describe().to_owned(),
     }
 }
 
-fn next_steps(view: &View<'_>) -> Vec<NextStep> {
+fn next_steps(view: &ReportView<'_>) -> Vec<NextStep> {
     if view.recommended_commands().is_empty() {
         return Vec::new();
     }
-    let step = |line: &next::NextLine| NextStep { name: line.name.to_owned(), line: line.text() };
-    next::lines(view.results).iter().map(step).collect()
+    let step =
+        |line: &next::NextLine| NextStep { name: line.name.to_owned(), line: line.to_text() };
+    next::build_next_lines(view.results).iter().map(step).collect()
 }
 
 fn smallest_effect(one: &latput_model::SmallestEffect) -> SmallestEffect {
@@ -130,7 +131,7 @@ fn smallest_effect(one: &latput_model::SmallestEffect) -> SmallestEffect {
     SmallestEffect {
         figures: one.figures.iter().map(figure).collect(),
         limit: one.limit.clone(),
-        effect_ratio: finite(one.ratio),
-        effect_in_four_times_ratio: finite(one.ratio_in_four_times),
+        effect_ratio: finite_or_none(one.ratio),
+        effect_in_four_times_ratio: finite_or_none(one.ratio_in_four_times),
     }
 }

@@ -11,8 +11,8 @@ use latput_units::{IntoMap, Nanos};
 
 use super::groups::of_run;
 use super::{
-    Estimate, KnobReading, RunCheck, RunDocument, RunGuard, RunHost, RunLive, RunProgram, estimate,
-    finite,
+    Estimate, KnobReading, RunCheck, RunDocument, RunGuard, RunHost, RunLive, RunProgram,
+    convert_estimate, finite_or_none,
 };
 use crate::view::{CPU_PARTS, cpu_shares};
 
@@ -30,7 +30,7 @@ pub(super) fn run(results: &Results, row: &Row) -> RunDocument {
         workload: row.workload,
         started_unix_ms: row.started_unix_ms,
         metrics: row.observation.metrics().filter_map(value).into_map(),
-        percentiles_within_run: percentiles(&row.observation, results.confidence),
+        percentiles_within_run: compute_percentiles(&row.observation, results.confidence),
         hosts: run_hosts(traffic.as_ref(), &row.observation),
         checks_passed: passed.iter().map(|check| check.name.clone()).collect(),
         checks_failed: failed
@@ -53,8 +53,8 @@ fn run_live(slice: &LiveSlice) -> RunLive {
     let guard = |broken: &BrokenGuard| {
         Some(RunGuard {
             guard: broken.guard.clone(),
-            value: finite(broken.value)?,
-            today: broken.today.and_then(finite),
+            value: finite_or_none(broken.value)?,
+            today: broken.today.and_then(finite_or_none),
             after_ns: broken.after.as_ns(),
             until_back_ns: broken.until_back.as_ns(),
         })
@@ -77,20 +77,20 @@ fn run_program(told: &ProgramCpu) -> Option<RunProgram> {
     })
 }
 
-fn percentiles(observation: &Observation, confidence: f64) -> BTreeMap<String, Estimate> {
+fn compute_percentiles(observation: &Observation, confidence: f64) -> BTreeMap<String, Estimate> {
     let of = |metric: &Metric| {
         let probe = observation.probe.as_ref().map(|probe| &probe.rtt);
         let is_probe = metric.is_of_probe();
         let histogram = if is_probe { probe } else { observation.traffic.latency.as_ref() };
         let found = stats::order::quantile_within(histogram?, metric.quantile()?, confidence)?;
-        Some((metric.name().to_owned(), estimate(&found)?))
+        Some((metric.name().to_owned(), convert_estimate(&found)?))
     };
     Metric::ALL.iter().filter_map(of).into_map()
 }
 
 fn run_hosts(traffic: Option<&Traffic>, observation: &Observation) -> Vec<RunHost> {
     let demand = |host: &HostObservation| {
-        metric::service_demand_us(traffic?, observation, [host]).and_then(finite)
+        metric::service_demand_us(traffic?, observation, [host]).and_then(finite_or_none)
     };
     let cpu_ratio = |host: &HostObservation| {
         let shares = cpu_shares(&host.cpu()).into_iter().flatten();

@@ -34,13 +34,13 @@ pub enum ExplainError {
 
 /// The parts of time and CPU in cells of a run.
 #[derive(Debug)]
-pub struct Explained<'a> {
+pub struct RunExplanation<'a> {
     results: &'a Results,
     models: BTreeMap<&'static str, CostModel>,
     cells: Vec<Explanation>,
 }
 
-impl<'a> Explained<'a> {
+impl<'a> RunExplanation<'a> {
     /// Explains the cells whose workload's name contains one of `workloads` (any without) and whose setting's label
     /// contains `setting`.
     pub fn new(
@@ -48,32 +48,32 @@ impl<'a> Explained<'a> {
         workloads: &[String],
         setting: Option<&str>,
     ) -> Result<Self, ExplainError> {
-        let loads = wanted(results, workloads)?;
+        let loads = select_workloads(results, workloads)?;
         let is_set = |label: &str| setting.is_none_or(|part| label.contains(part));
         if !results.settings.iter().any(|setting| is_set(&setting.label)) {
             let there: Vec<&str> = results.settings.iter().map(|set| set.label.as_str()).collect();
             let part = setting.unwrap_or_default().to_owned();
             return Err(ExplainError::Setting { part, there: there.join(", ") });
         }
-        let models = explain::models(results, |load| loads[load])?;
-        let mut cells = explain::explain(results, &models);
+        let models = explain::fit_models(results, |load| loads[load])?;
+        let mut cells = explain::explain_results(results, &models);
         cells.retain(|it| loads[it.workload] && is_set(&results.settings[it.setting].label));
         Ok(Self { results, models, cells })
     }
 
     /// The document of `latput explain --json`.
-    pub fn document(&self) -> ExplainDocument {
+    pub fn to_document(&self) -> ExplainDocument {
         ExplainDocument::new(self.results, &self.models, &self.cells)
     }
 
     /// The text of `latput explain`.
-    pub fn words(&self) -> String {
+    pub fn to_text(&self) -> String {
         in_words(self.results, &self.models, &self.cells)
     }
 }
 
 /// For each workload, whether its name contains one of `names`; all true without names.
-pub fn wanted(results: &Results, names: &[String]) -> Result<Vec<bool>, ExplainError> {
+pub fn select_workloads(results: &Results, names: &[String]) -> Result<Vec<bool>, ExplainError> {
     let of = |load: &str| names.is_empty() || names.iter().any(|name| load.contains(name.as_str()));
     let loads = || results.workloads.iter().map(|load| load.name.as_str());
     for name in names {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use latput_model::explain::{Amount, Explanation};
+use latput_model::explain::{Explanation, TimePart};
 use latput_model::fit::CostModel;
 use latput_trial::Results;
 use latput_trial::metric::Scale;
@@ -18,24 +18,24 @@ pub(super) fn in_words(results: &Results, models: &Models, explained: &[Explanat
         let (load, set) = (&results.workloads[it.workload], &results.settings[it.setting]);
         let _ = writeln!(text, "{} under {}", load.name, set.label);
         if let Some(ns) = it.round_trip_ns {
-            let _ = writeln!(text, "  Mean round trip {}:", time(ns));
+            let _ = writeln!(text, "  Mean round trip {}:", format_time(ns));
             let parts = it.time.iter();
             push_parts(
                 &mut text,
-                parts.map(|(stage, amount)| (stage.describe().to_owned(), part(amount, ns))),
+                parts.map(|(stage, amount)| (stage.describe().to_owned(), format_part(amount, ns))),
             );
         }
-        cpu(&mut text, it, models.get(load.traffic.kind()));
+        write_cpu(&mut text, it, models.get(load.traffic.kind()));
         text.push('\n');
     }
     for (kind, model) in models {
-        text.push_str(&moves(kind, model));
+        text.push_str(&describe_knob_effects(kind, model));
     }
     text.push_str("The cost of a wake-up is part of the packet or interrupt that causes it.\n");
     text
 }
 
-fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
+fn write_cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
     let busy = it.busy_ns_per_s;
     let busiest = it.busiest_cpu_ratio.map_or_else(String::new, |ratio| {
         let limit = if ratio > 0.95 { ", the limit" } else { "" };
@@ -50,12 +50,12 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
     let mut parts = Vec::new();
     for (term, amount) in &it.cpu {
         let said = match amount {
-            Amount::Known { ns, ns_low, ns_high, .. } => {
+            TimePart::Known { ns, ns_low, ns_high, .. } => {
                 let [share, low, high] = [ns, ns_low, ns_high].map(|ns| 100.0 * ns / busy);
                 format!("{share:.0}% ({low:.0} to {high:.0})")
             }
-            Amount::None(why) => format!("none: {why}"),
-            Amount::Unknown(why) => format!("unknown: {why}"),
+            TimePart::None(why) => format!("none: {why}"),
+            TimePart::Unknown(why) => format!("unknown: {why}"),
         };
         parts.push((term.plural().to_owned(), said));
     }
@@ -76,7 +76,7 @@ fn cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
             -percent
         );
     }
-    let vary = model.map(|model| vary(model, it)).unwrap_or_default();
+    let vary = model.map(|model| factors_to_vary(model, it)).unwrap_or_default();
     if !vary.is_empty() {
         let _ = writeln!(text, "    To separate them, vary {}.", vary.join(" and "));
     }
@@ -92,7 +92,7 @@ fn push_parts(text: &mut String, parts: impl IntoIterator<Item = (String, String
 }
 
 /// The factors that would tell the terms of a cell apart, each once.
-fn vary<'a>(model: &'a CostModel, it: &Explanation) -> Vec<&'a str> {
+fn factors_to_vary<'a>(model: &'a CostModel, it: &Explanation) -> Vec<&'a str> {
     let mut factors: Vec<&str> = Vec::new();
     for fitted in model.terms.iter().filter(|fitted| it.not_told_apart.contains(&fitted.term)) {
         let vary = fitted.finding.as_ref().err().map_or("", |refusal| refusal.vary.as_str());
@@ -103,28 +103,33 @@ fn vary<'a>(model: &'a CostModel, it: &Explanation) -> Vec<&'a str> {
     factors
 }
 
-fn time(ns: f64) -> String {
+fn format_time(ns: f64) -> String {
     Scale::of_time(ns).with_unit(ns)
 }
 
 /// The text of one part of a round trip.
-fn part(amount: &Amount, whole_ns: f64) -> String {
+fn format_part(amount: &TimePart, whole_ns: f64) -> String {
     match amount {
-        Amount::None(why) => format!("none: {why}"),
-        Amount::Unknown(why) => format!("unknown: {why}"),
-        Amount::Known { ns, ns_low, ns_high, confidence } => {
+        TimePart::None(why) => format!("none: {why}"),
+        TimePart::Unknown(why) => format!("unknown: {why}"),
+        TimePart::Known { ns, ns_low, ns_high, confidence } => {
             let interval = if *confidence > 0.0 {
-                format!(", {} to {} at {:.0}%", time(*ns_low), time(*ns_high), 100.0 * confidence)
+                format!(
+                    ", {} to {} at {:.0}%",
+                    format_time(*ns_low),
+                    format_time(*ns_high),
+                    100.0 * confidence
+                )
             } else {
                 ", no interval: one run".to_owned()
             };
-            format!("{} ({:.0}%){interval}", time(*ns), 100.0 * ns / whole_ns)
+            format!("{} ({:.0}%){interval}", format_time(*ns), 100.0 * ns / whole_ns)
         }
     }
 }
 
 /// The effect of knob changes, estimated from the costs.
-fn moves(kind: &str, model: &CostModel) -> String {
+fn describe_knob_effects(kind: &str, model: &CostModel) -> String {
     let mut text = format!("What a change would do (typical {kind} run):\n");
     for fitted in &model.terms {
         let Some(knob) = fitted.term.moved_by() else { continue };

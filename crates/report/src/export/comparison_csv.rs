@@ -29,18 +29,18 @@ pub fn comparison_csv(comparisons: &[Comparison]) -> String {
     let mut text = csv_line(&HEADER.map(str::to_owned));
     for comparison in comparisons {
         for figure in &comparison.figures {
-            text += &csv_line(&fields(comparison, figure));
+            text += &csv_line(&figure_fields(comparison, figure));
         }
     }
     text
 }
 
-fn fields(comparison: &Comparison, figure: &FigureComparison) -> [String; 14] {
+fn figure_fields(comparison: &Comparison, figure: &FigureComparison) -> [String; 14] {
     let number = |value: Option<f64>| {
         value.filter(|value| value.is_finite()).map_or_else(String::new, |it| it.to_string())
     };
     let ratio = figure.ratio.as_ref();
-    let interval = ratio.and_then(format::interval);
+    let interval = ratio.and_then(format::interval_bounds);
     [
         comparison.base.clone(),
         comparison.other.clone(),

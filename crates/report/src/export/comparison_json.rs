@@ -5,7 +5,7 @@ use latput_model::compare::{CompareMethod, FigureComparison, OriginDifference};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::document::{Estimate, estimate};
+use crate::document::{Estimate, convert_estimate};
 
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 2;
@@ -98,7 +98,7 @@ impl ComparisonDocument {
             confidence: method.confidence,
             smallest_effect_ratio: method.smallest_effect,
             origin: origins.iter().map(origin).collect(),
-            comparisons: comparisons.iter().map(pair).collect(),
+            comparisons: comparisons.iter().map(convert_pair).collect(),
         }
     }
 
@@ -108,25 +108,25 @@ impl ComparisonDocument {
     }
 }
 
-fn pair(comparison: &Comparison) -> PairDocument {
+fn convert_pair(comparison: &Comparison) -> PairDocument {
     PairDocument {
         base: comparison.base.clone(),
         other: comparison.other.clone(),
         paired: comparison.paired,
-        figures: comparison.figures.iter().map(figure).collect(),
+        figures: comparison.figures.iter().map(convert_figure).collect(),
         remarks: comparison.remarks.clone(),
     }
 }
 
-fn figure(figure: &FigureComparison) -> FigureDocument {
+fn convert_figure(figure: &FigureComparison) -> FigureDocument {
     FigureDocument {
         workload: figure.workload.clone(),
         metric: figure.metric.name().to_owned(),
-        base: estimate(&figure.base),
-        other: estimate(&figure.other),
+        base: convert_estimate(&figure.base),
+        other: convert_estimate(&figure.other),
         base_compared: figure.compared.0,
         other_compared: figure.compared.1,
-        ratio: figure.ratio.as_ref().and_then(estimate),
+        ratio: figure.ratio.as_ref().and_then(convert_estimate),
         p_value: figure.p_value,
         largest_loss_ratio: figure.largest_loss.filter(|loss| *loss < f64::MAX),
         verdict: figure.verdict.name().to_owned(),

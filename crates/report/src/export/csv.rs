@@ -8,7 +8,7 @@ use latput_trial::results::Row;
 use latput_trial::{Metric, Results};
 use latput_units::{IntoSet, Nanos};
 
-use crate::document::parameters;
+use crate::document::collect_parameters;
 use crate::next::SIMULATED;
 use crate::view::{CPU_PARTS, cpu_shares};
 
@@ -29,7 +29,7 @@ const FIRST: [&str; 8] = [
 
 /// All finished runs in the format of RFC 4180 (CRLF, quotes where needed), with a header. A field
 /// is empty if the workload lacks the figure or the host could not measure it, and the start of a simulated run.
-pub fn csv(results: &Results) -> String {
+pub fn render_csv(results: &Results) -> String {
     let parameters = parameter_names(results);
     let knobs = knob_columns(results);
     let mut header: Vec<String> = FIRST.iter().map(|&name| name.to_owned()).collect();
@@ -49,19 +49,19 @@ pub fn csv(results: &Results) -> String {
         header.push(if header.contains(&name) { format!("figure_{name}") } else { name });
     }
 
-    let mut text = line(&header);
+    let mut text = format_line(&header);
     for (idx, row) in results.rows.iter().enumerate() {
-        let mut fields = fields(results, idx, row, &parameters, &knobs);
+        let mut fields = row_fields(results, idx, row, &parameters, &knobs);
         let workload = results.workloads.get(row.workload);
         fields.extend(own.iter().map(|metric| {
-            optional(workload.and_then(|w| metric.value(&w.traffic, &row.observation)))
+            format_optional(workload.and_then(|w| metric.value(&w.traffic, &row.observation)))
         }));
-        text += &line(&fields);
+        text += &format_line(&fields);
     }
     text
 }
 
-fn fields(
+fn row_fields(
     results: &Results,
     idx: usize,
     row: &Row,
@@ -82,7 +82,7 @@ fn fields(
         workload.map_or_else(String::new, |workload| workload.name.clone()),
         workload.map_or_else(String::new, |workload| workload.traffic.kind().to_owned()),
     ];
-    let own = workload.map(parameters).unwrap_or_default();
+    let own = workload.map(collect_parameters).unwrap_or_default();
     for name in parameter_names {
         let value = own.iter().find(|(own_name, _)| own_name == name);
         fields.push(value.map_or_else(String::new, |(_, value)| value.to_string()));
@@ -93,13 +93,13 @@ fn fields(
     }
     for metric in Metric::ALL {
         let value = workload.and_then(|w| metric.value(&w.traffic, &row.observation));
-        fields.push(optional(value));
+        fields.push(format_optional(value));
     }
     for role in [Role::Sut, Role::Generator] {
         let mut hosts = row.observation.hosts.iter();
         let shares = hosts.find(|host| host.role == role).map(HostObservation::cpu);
         let shares = shares.and_then(|time| cpu_shares(&time));
-        fields.extend((0..CPU_PARTS.len()).map(|part| optional(shares.map(|s| s[part]))));
+        fields.extend((0..CPU_PARTS.len()).map(|part| format_optional(shares.map(|s| s[part]))));
     }
     let flow = &row.observation.traffic;
     // Without a window there are no counts.
@@ -115,7 +115,7 @@ fn fields(
 }
 
 fn parameter_names(results: &Results) -> BTreeSet<String> {
-    results.workloads.iter().flat_map(parameters).map(|(name, _)| name).into_set()
+    results.workloads.iter().flat_map(collect_parameters).map(|(name, _)| name).into_set()
 }
 
 fn knob_columns(results: &Results) -> BTreeSet<(Role, Knob)> {
@@ -143,18 +143,18 @@ fn knob_value(value: &Value) -> String {
 }
 
 /// The figure with all its digits; empty without one.
-fn optional(value: Option<f64>) -> String {
+fn format_optional(value: Option<f64>) -> String {
     value.filter(|value| value.is_finite()).map_or_else(String::new, |value| value.to_string())
 }
 
-pub(crate) fn line(fields: &[String]) -> String {
-    let quoted: Vec<String> = fields.iter().map(|field| quoted(field)).collect();
+pub(crate) fn format_line(fields: &[String]) -> String {
+    let quoted: Vec<String> = fields.iter().map(|field| quote_field(field)).collect();
     quoted.join(",") + "\r\n"
 }
 
 /// Quotes a field by RFC 4180, section 2, rules 5 to 7. A text that a spreadsheet would compute
 /// gets an apostrophe before it.
-fn quoted(field: &str) -> String {
+fn quote_field(field: &str) -> String {
     let is_formula =
         field.starts_with(['=', '+', '-', '@', '\t', '\r']) && field.parse::<f64>().is_err();
     let field = if is_formula { format!("'{field}") } else { field.to_owned() };
@@ -181,7 +181,7 @@ mod tests {
             ("rx-usecs=0", "rx-usecs=0"),
             ("", ""),
         ] {
-            assert_eq!(quoted(field), cell);
+            assert_eq!(quote_field(field), cell);
         }
     }
 }

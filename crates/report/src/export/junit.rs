@@ -7,17 +7,17 @@ use latput_model::Comparison;
 use latput_model::compare::FigureComparison;
 use latput_trial::Results;
 
-use crate::comparison::sentence;
+use crate::comparison::describe_figure;
 use crate::gate::{Gate, GateAnswer, JudgedFigure};
-use crate::printable::printable;
+use crate::printable::make_printable;
 
 /// The comparisons as one XML document. `base` has the workloads' units.
-pub fn junit(comparisons: &[Comparison], base: &Results, gate: Gate) -> String {
+pub fn render_junit(comparisons: &[Comparison], base: &Results, gate: Gate) -> String {
     let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
     let _ = writeln!(
         text,
         "<testsuites name=\"latput\"{}>",
-        counts(GateAnswer::new(gate, comparisons))
+        format_counts(GateAnswer::new(gate, comparisons))
     );
     for comparison in comparisons {
         // Two runs of one setting: that they are two, the figures say.
@@ -26,50 +26,55 @@ pub fn junit(comparisons: &[Comparison], base: &Results, gate: Gate) -> String {
         } else {
             format!("{} against {}", comparison.other, comparison.base)
         };
-        let counts = counts(GateAnswer::of_figures(gate, &comparison.figures));
-        let _ = writeln!(text, "  <testsuite name=\"{}\"{counts}>", escaped(&name));
+        let counts = format_counts(GateAnswer::of_figures(gate, &comparison.figures));
+        let _ = writeln!(text, "  <testsuite name=\"{}\"{counts}>", escape_xml(&name));
         for figure in &comparison.figures {
-            text += &case(comparison, figure, base, gate);
+            text += &render_test_case(comparison, figure, base, gate);
         }
         text += "  </testsuite>\n";
     }
     text + "</testsuites>\n"
 }
 
-fn counts(GateAnswer { all, failed, skipped, .. }: GateAnswer) -> String {
+fn format_counts(GateAnswer { all, failed, skipped, .. }: GateAnswer) -> String {
     format!(" tests=\"{all}\" failures=\"{failed}\" errors=\"0\" skipped=\"{skipped}\"")
 }
 
-fn case(comparison: &Comparison, figure: &FigureComparison, base: &Results, gate: Gate) -> String {
+fn render_test_case(
+    comparison: &Comparison,
+    figure: &FigureComparison,
+    base: &Results,
+    gate: Gate,
+) -> String {
     let class = format!("{}.{}", comparison.other, figure.workload);
     let head = format!(
         "    <testcase classname=\"{}\" name=\"{}\"",
-        escaped(&class),
+        escape_xml(&class),
         figure.metric.name()
     );
-    let sentence = sentence(figure, base);
-    match gate.judge(figure) {
+    let sentence = describe_figure(figure, base);
+    match gate.judge_figure(figure) {
         JudgedFigure::Failed(kind, why) => {
-            let sentence = escaped(&(sentence + &why));
+            let sentence = escape_xml(&(sentence + &why));
             format!(
                 "{head}>\n      <failure type=\"{kind}\" message=\"{sentence}\"/>\n    </testcase>\n"
             )
         }
         JudgedFigure::Skipped => {
-            let sentence = escaped(&sentence);
+            let sentence = escape_xml(&sentence);
             format!("{head}>\n      <skipped message=\"{sentence}\"/>\n    </testcase>\n")
         }
         JudgedFigure::Passed => {
-            let sentence = escaped(&sentence);
+            let sentence = escape_xml(&sentence);
             format!("{head}>\n      <system-out>{sentence}</system-out>\n    </testcase>\n")
         }
     }
 }
 
 /// Text as XML content and as an attribute's value.
-fn escaped(text: &str) -> String {
+fn escape_xml(text: &str) -> String {
     let mut escaped = String::new();
-    for c in printable(text).chars() {
+    for c in make_printable(text).chars() {
         match c {
             '&' => escaped += "&amp;",
             '<' => escaped += "&lt;",

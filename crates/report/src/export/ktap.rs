@@ -8,20 +8,20 @@ use latput_model::Comparison;
 use latput_model::compare::FigureComparison;
 use latput_trial::Results;
 
-use crate::comparison::{by_workload, place, sentence};
+use crate::comparison::{by_workload, describe_figure, format_place};
 use crate::gate::{Gate, GateAnswer, JudgedFigure};
-use crate::printable::printable;
+use crate::printable::make_printable;
 
 const VERSION: &str = "KTAP version 1";
 
 /// The comparisons as KTAP. `base` has the workloads' units.
-pub fn ktap(comparisons: &[Comparison], base: &Results, gate: Gate) -> String {
+pub fn render_ktap(comparisons: &[Comparison], base: &Results, gate: Gate) -> String {
     let tests: Vec<(String, Vec<&FigureComparison>)> = comparisons
         .iter()
         .flat_map(|comparison| {
             let workloads = by_workload(comparison).into_iter();
             workloads.filter_map(|(_, figures)| {
-                Some((place(comparisons, comparison, figures.first()?), figures))
+                Some((format_place(comparisons, comparison, figures.first()?), figures))
             })
         })
         .collect();
@@ -29,20 +29,20 @@ pub fn ktap(comparisons: &[Comparison], base: &Results, gate: Gate) -> String {
     for (number, (name, figures)) in (1..).zip(&tests) {
         let _ = writeln!(text, "  {VERSION}\n  1..{}", figures.len());
         for (number, figure) in (1..).zip(figures) {
-            text += &subtest(number, figure, base, gate);
+            text += &render_subtest(number, figure, base, gate);
         }
         let answer = GateAnswer::of_figures(gate, figures.iter().copied());
         let result = if answer.failed > 0 { "not ok" } else { "ok" };
         let skip = if answer.is_unjudged() { " # SKIP too few trials" } else { "" };
-        let _ = writeln!(text, "{result} {number} {}{skip}", described(name));
+        let _ = writeln!(text, "{result} {number} {}{skip}", escape_description(name));
     }
     text
 }
 
-fn subtest(number: usize, figure: &FigureComparison, base: &Results, gate: Gate) -> String {
+fn render_subtest(number: usize, figure: &FigureComparison, base: &Results, gate: Gate) -> String {
     let name = figure.metric.name();
-    let mut sentence = sentence(figure, base);
-    let (result, directive) = match gate.judge(figure) {
+    let mut sentence = describe_figure(figure, base);
+    let (result, directive) = match gate.judge_figure(figure) {
         JudgedFigure::Failed(_, why) => {
             sentence += &why;
             ("not ok", "")
@@ -54,6 +54,6 @@ fn subtest(number: usize, figure: &FigureComparison, base: &Results, gate: Gate)
 }
 
 /// A description may have any characters but `#`.
-fn described(name: &str) -> String {
-    printable(name).replace('#', "_")
+fn escape_description(name: &str) -> String {
+    make_printable(name).replace('#', "_")
 }

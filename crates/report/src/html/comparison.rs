@@ -8,18 +8,19 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 use serde::Serialize;
 
 use super::STYLE;
-use crate::compared::{method, row};
+use crate::compared::{describe_method, format_figure_row};
 use crate::comparison::{
-    CHANGED_HEADER, by_workload, changed, conclusion, heading, origin, remarks,
+    CHANGED_HEADER, by_workload, collect_changed_rows, collect_remarks,
+    describe_origin_differences, format_heading, summarize_verdicts,
 };
 use crate::gate::{Gate, GateAnswer};
-use crate::view::capitalised;
+use crate::view::capitalize_first;
 
 const TEMPLATE: &str = include_str!("../../assets/comparison.html");
 
 /// One pair of settings.
 #[derive(Serialize)]
-struct Pair {
+struct SettingPair {
     title: String,
     /// How they were compared.
     heading: String,
@@ -30,32 +31,35 @@ struct Pair {
 /// The comparisons of one command, with what a gate says of them if there is one. `base` has the workloads' units.
 pub fn comparison_html(comparisons: &[Comparison], base: &Results, gate: Option<Gate>) -> String {
     let row_of = |figure: &FigureComparison| {
-        let judged = gate.map(|gate| gate.judge(figure).words());
-        row(figure, base).into_iter().chain(judged).collect()
+        let judged = gate.map(|gate| gate.judge_figure(figure).describe());
+        format_figure_row(figure, base).into_iter().chain(judged).collect()
     };
-    let pair = |comparison: &Comparison| Pair {
+    let pair = |comparison: &Comparison| SettingPair {
         title: format!("{} against {}", comparison.other, comparison.base),
-        heading: capitalised(&(heading(comparison) + ".")),
+        heading: capitalize_first(&(format_heading(comparison) + ".")),
         workloads: by_workload(comparison)
             .into_iter()
             .map(|(name, figures)| (name, figures.into_iter().map(row_of).collect()))
             .collect(),
     };
-    let notes: Vec<String> =
-        remarks(comparisons).into_iter().map(str::to_owned).chain(origin(comparisons)).collect();
+    let notes: Vec<String> = collect_remarks(comparisons)
+        .into_iter()
+        .map(str::to_owned)
+        .chain(describe_origin_differences(comparisons))
+        .collect();
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    let pairs: Vec<Pair> = comparisons.iter().map(pair).collect();
+    let pairs: Vec<SettingPair> = comparisons.iter().map(pair).collect();
     let context = minijinja::context! {
         style => STYLE,
         title => base.name.clone(),
-        conclusion => conclusion(comparisons),
+        conclusion => summarize_verdicts(comparisons),
         gate => gate.map(|gate| GateAnswer::new(gate, comparisons).sentence()),
-        method => method(comparisons),
+        method => describe_method(comparisons),
         notes,
         header => CHANGED_HEADER,
-        changed => changed(comparisons, base),
+        changed => collect_changed_rows(comparisons, base),
         pairs => Value::from(Serde(&pairs)),
     };
     let text = environment

@@ -23,7 +23,7 @@ const LARGEST_TRIALS: usize = 512 << 20;
 /// Content of the element.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Embedded<R> {
+struct EmbeddedTrials<R> {
     schema: u32,
     results: R,
 }
@@ -57,8 +57,8 @@ pub enum ReportError {
 }
 
 /// The element with the trials.
-pub(super) fn element(results: &Results) -> String {
-    let embedded = Embedded { schema: SCHEMA, results };
+pub(super) fn render_element(results: &Results) -> String {
+    let embedded = EmbeddedTrials { schema: SCHEMA, results };
     let text = serde_json::to_string(&embedded);
     let text = text.expect("results have text keys, so they always serialise");
     format!("{OPEN}{}{CLOSE}", STANDARD.encode(gzip::pack(&text)))
@@ -80,16 +80,16 @@ pub fn read_report(bytes: &[u8]) -> Result<Results, ReportError> {
     if version.schema != SCHEMA {
         return Err(ReportError::OtherSchema(version.schema));
     }
-    let embedded: Embedded<Results> =
+    let embedded: EmbeddedTrials<Results> =
         serde_json::from_slice(&json).map_err(|error| damaged(&error))?;
     let mut results = embedded.results;
-    check(&results).map_err(|problem| damaged(&problem))?;
+    check_trials(&results).map_err(|problem| damaged(&problem))?;
     results.mark_imported();
     Ok(results)
 }
 
 /// Refuses trials that a results file could not hold.
-fn check(results: &Results) -> Result<(), String> {
+fn check_trials(results: &Results) -> Result<(), String> {
     let mut places = std::collections::BTreeSet::new();
     for (number, row) in (1..).zip(&results.rows) {
         if row.setting >= results.settings.len() || row.workload >= results.workloads.len() {

@@ -12,13 +12,13 @@ use serde::Serialize;
 use super::prose::{Pieces, code_and_prose};
 use crate::format;
 use crate::next::SIMULATED;
-use crate::printable::printable;
+use crate::printable::make_printable;
 
 /// Kinds of failed checks that a banner names.
 const NAMED_CHECKS: usize = 3;
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Head {
+pub(crate) struct PageHead {
     /// `2026-11-24 02:30 UTC, 4 min`; `None` if no trial has a time.
     when: Option<String>,
     testbed: String,
@@ -54,21 +54,21 @@ impl Banner {
 /// The facts of a host in the head.
 const COLUMNS: [&str; 3] = ["NIC", "kernel", "CPU"];
 
-impl Head {
+impl PageHead {
     pub(crate) fn new(results: &Results) -> Self {
-        let banners = [not_measured(results), imported(results), failed_checks(results)];
+        let banners = [not_measured(results), imported_banner(results), failed_checks(results)];
         let facts: Vec<[String; 3]> =
-            results.hosts.iter().map(|host| facts(results, host)).collect();
+            results.hosts.iter().map(|host| collect_facts(results, host)).collect();
         let known: Vec<usize> =
             (0..COLUMNS.len()).filter(|&idx| facts.iter().any(|of| !of[idx].is_empty())).collect();
         let host = |(host, facts): (&HostFacts, &[String; 3])| HeadHost {
-            role: role(host),
-            name: printable(&host.host),
+            role: describe_role(host),
+            name: make_printable(&host.host),
             facts: known.iter().map(|&idx| facts[idx].clone()).collect(),
         };
         Self {
-            when: when(results),
-            testbed: printable(&results.testbed),
+            when: format_time_span(results),
+            testbed: make_printable(&results.testbed),
             columns: known.iter().map(|&idx| COLUMNS[idx]).collect(),
             hosts: results.hosts.iter().zip(&facts).map(host).collect(),
             banners: banners.into_iter().flatten().collect(),
@@ -77,18 +77,18 @@ impl Head {
 }
 
 /// The start of the first trial and the time until the end of the last one.
-fn when(results: &Results) -> Option<String> {
+fn format_time_span(results: &Results) -> Option<String> {
     let starts = || results.rows.iter().map(|row| row.started_unix_ms).filter(|ms| *ms > 0);
     let (first, last) = (starts().min()?, starts().max()?);
     let is_last = |row: &&Row| row.started_unix_ms == last;
     let window = results.rows.iter().find(is_last)?.observation.traffic.sender_window;
     let seconds = (last - first) / 1000 + window.as_ns() / 1_000_000_000;
-    let date = text::utc(first / 1000);
-    Some(format!("{date}, {}", duration(seconds)))
+    let date = text::format_utc(first / 1000);
+    Some(format!("{date}, {}", format_duration(seconds)))
 }
 
 /// `45 s`, `4 min`, `3 h 20 min`.
-fn duration(seconds: u64) -> String {
+fn format_duration(seconds: u64) -> String {
     let minutes = (seconds + 30) / 60;
     match seconds {
         0..100 => format!("{seconds} s"),
@@ -98,7 +98,7 @@ fn duration(seconds: u64) -> String {
 }
 
 /// The role of a host in words; empty where its name is its role.
-fn role(host: &HostFacts) -> &'static str {
+fn describe_role(host: &HostFacts) -> &'static str {
     if host.host == host.role.name() {
         return "";
     }
@@ -110,13 +110,13 @@ fn role(host: &HostFacts) -> &'static str {
 }
 
 /// NIC (`eth2: ice, 25 Gbit/s`), kernel and CPU; empty where unknown. A simulated host has no interface.
-fn facts(results: &Results, host: &HostFacts) -> [String; 3] {
+fn collect_facts(results: &Results, host: &HostFacts) -> [String; 3] {
     let fact = |name: &str| {
         let fact = host.facts.iter().find(|(key, _)| key == name);
-        fact.map(|(_, value)| printable(value)).filter(|value| value != "unknown")
+        fact.map(|(_, value)| make_printable(value)).filter(|value| value != "unknown")
     };
     let details: Vec<String> = ["driver", "speed"].into_iter().filter_map(fact).collect();
-    let interface = Some(printable(&host.interface)).filter(|_| !is_simulator(results));
+    let interface = Some(make_printable(&host.interface)).filter(|_| !is_simulator(results));
     let details = Some(details.join(", ")).filter(|details| !details.is_empty());
     let nic: Vec<String> =
         interface.into_iter().chain(details).filter(|it| !it.is_empty()).collect();
@@ -140,12 +140,14 @@ fn not_measured(results: &Results) -> Option<Banner> {
         return Some(Banner::new("Simulated", text));
     }
     let program = results.other_program()?;
-    let text =
-        format!("Every figure is from a file of {}, not measured by latput.", printable(program));
+    let text = format!(
+        "Every figure is from a file of {}, not measured by latput.",
+        make_printable(program)
+    );
     Some(Banner::new("Imported", &text))
 }
 
-fn imported(results: &Results) -> Option<Banner> {
+fn imported_banner(results: &Results) -> Option<Banner> {
     let text = "These trials are from a report and may have been edited.";
     results.is_imported().then(|| Banner::new("Imported from a report", text))
 }
@@ -167,12 +169,12 @@ fn failed_checks(results: &Results) -> Option<Banner> {
     names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let told = names.iter().take(NAMED_CHECKS);
     let told: Vec<String> =
-        told.map(|(name, count)| format!("{} in {count}", printable(name))).collect();
+        told.map(|(name, count)| format!("{} in {count}", make_printable(name))).collect();
     let more = names.len().saturating_sub(NAMED_CHECKS);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     let text = format!(
         "{trials} of {}: {}{more}. See Warnings below.",
-        format::count(results.rows.len(), "trial"),
+        format::format_count(results.rows.len(), "trial"),
         told.join(", "),
     );
     (trials > 0).then(|| Banner::new("Checks failed", &text))

@@ -5,11 +5,11 @@ use latput_trial::observation::Role;
 
 use super::prose::{Pieces, code_and_prose};
 use crate::format;
-use crate::printable::printable;
-use crate::view::{View, cpu_sources};
+use crate::printable::make_printable;
+use crate::view::{ReportView, cpu_sources};
 
 /// The lines of the section, each with its name.
-pub(super) fn method(view: &View<'_>) -> Vec<(&'static str, Pieces)> {
+pub(super) fn build_method_section(view: &ReportView<'_>) -> Vec<(&'static str, Pieces)> {
     let results = view.results;
     let mut lines = vec![
         (
@@ -18,7 +18,7 @@ pub(super) fn method(view: &View<'_>) -> Vec<(&'static str, Pieces)> {
                 "{} of {} planned trials in {}. The order within a block is random, with seed {}",
                 results.rows.len(),
                 results.planned_trials,
-                format::count(view.blocks(), "block"),
+                format::format_count(view.count_blocks(), "block"),
                 results.seed
             ),
         ),
@@ -27,12 +27,12 @@ pub(super) fn method(view: &View<'_>) -> Vec<(&'static str, Pieces)> {
             format!(
                 "{} confidence. Means have Student's t intervals. Percentiles are medians over runs with \
                  order-statistic intervals. Wanted: ±{} of a rate",
-                format::percent(results.confidence),
-                format::percent(results.half_width)
+                format::format_percent(results.confidence),
+                format::format_percent(results.half_width)
             ),
         ),
     ];
-    lines.extend(meanings(view));
+    lines.extend(explain_figures(view));
     if view.shares_kernel() {
         lines.push((
             "Hosts on one kernel",
@@ -50,18 +50,18 @@ pub(super) fn method(view: &View<'_>) -> Vec<(&'static str, Pieces)> {
         if let Some(ratio) = view.sampling_ratio(&host.host) {
             let text = format!(
                 "{} of one CPU on {} ({role})",
-                format::percent(ratio),
-                printable(&host.host)
+                format::format_percent(ratio),
+                make_printable(&host.host)
             );
             lines.push(("Cost of sampling", text));
         }
     }
-    lines.push(("latput", printable(&results.latput_version)));
+    lines.push(("latput", make_printable(&results.latput_version)));
     lines.into_iter().map(|(name, text)| (name, code_and_prose(&text))).collect()
 }
 
 /// Explanations of the figures.
-fn meanings(view: &View<'_>) -> Vec<(&'static str, String)> {
+fn explain_figures(view: &ReportView<'_>) -> Vec<(&'static str, String)> {
     let differences =
         "ratios to the first setting, paired within blocks; the interval is on their logarithms";
     let source = cpu_sources(view.results).map_or_else(String::new, |source| format!(", {source}"));
@@ -76,21 +76,21 @@ fn meanings(view: &View<'_>) -> Vec<(&'static str, String)> {
         ("Busy CPU", busy),
         ("Service demand", demand.to_owned()),
     ];
-    lines.extend(latency(view).map(|text| ("Latency", text)));
+    lines.extend(describe_latency(view).map(|text| ("Latency", text)));
     lines
 }
 
 /// Names the program that measured the latency, and how; `None` where none did.
-fn latency(view: &View<'_>) -> Option<String> {
+fn describe_latency(view: &ReportView<'_>) -> Option<String> {
     let rows = &view.results.rows;
     let has_own = rows.iter().any(|row| row.observation.traffic.latency.is_some());
     let of_latput = "every transaction of the measurement window, after the warm-up, in a histogram whose buckets \
                      are at most 0.1% wide";
     let programs: Vec<String> = view
-        .workloads()
+        .measured_workloads()
         .filter(|(_, workload)| matches!(workload.traffic, Traffic::Command))
         .filter(|(idx, _)| {
-            view.metrics(*idx).iter().any(|metric| metric.name().starts_with("latency_"))
+            view.workload_metrics(*idx).iter().any(|metric| metric.name().starts_with("latency_"))
         })
         .map(|(idx, _)| {
             format!("`{}`: as the program reports it, of its whole run", view.workload_name(idx))

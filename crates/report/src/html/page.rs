@@ -2,31 +2,31 @@
 
 use std::collections::BTreeSet;
 
-use latput_model::Prediction;
+use latput_model::PredictionReport;
 use latput_trial::Metric;
 use latput_units::IntoSet;
 use serde::Serialize;
 
-use super::head::Head;
-use super::method::method;
+use super::head::PageHead;
+use super::method::build_method_section;
 use super::prose::{Pieces, code_and_prose};
-use super::tables::{self, Table};
+use super::tables::{self, HtmlTable};
 use super::trade_offs::{TradeOffs, trade_offs};
-use crate::changes::{Changes, changes};
-use crate::chart::cdf::{Line, cdf};
+use crate::changes::{ObjectiveChanges, collect_objective_changes};
+use crate::chart::cdf::{CdfLine, draw_cdf_chart};
 use crate::chart::cpu;
-use crate::chart::series::series;
-use crate::printable::printable;
-use crate::remarks::{Remark, remarks};
-use crate::table::sentence;
-use crate::view::{CPU_PARTS, SetCommand, View};
+use crate::chart::series::draw_series_chart;
+use crate::printable::make_printable;
+use crate::remarks::{Remark, collect_remarks};
+use crate::table::format_headline;
+use crate::view::{CPU_PARTS, ReportView, SetCommand};
 use crate::{chart, format, next, prediction};
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Page {
+pub(crate) struct ReportPage {
     title: String,
     subtitle: String,
-    head: Head,
+    head: PageHead,
     shortage: Option<Pieces>,
     answer: Option<RecommendationPanel>,
     knobs: String,
@@ -38,14 +38,14 @@ pub(crate) struct Page {
     cpu_parts: [&'static str; 5],
     cdfs: Vec<String>,
     series: Vec<String>,
-    predicted: Option<Predicted>,
-    figures: Vec<Table>,
-    differences: Vec<Table>,
+    predicted: Option<PredictionSection>,
+    figures: Vec<HtmlTable>,
+    differences: Vec<HtmlTable>,
     first: String,
     confidence: String,
     intervals: String,
     half_width: String,
-    marks: Marks,
+    marks: TableMarks,
     remarks: Vec<FoldedRemark>,
     settings: Vec<NamedList>,
     read_back: Vec<NamedList>,
@@ -57,7 +57,7 @@ pub(crate) struct Page {
 
 /// The marks that occur in the tables; only these are explained.
 #[derive(Debug, Serialize)]
-struct Marks {
+struct TableMarks {
     pareto: bool,
     wide: bool,
     failed: bool,
@@ -111,7 +111,7 @@ struct CpuPanel {
 
 /// The prediction of these results.
 #[derive(Debug, Serialize)]
-struct Predicted {
+struct PredictionSection {
     by: String,
     conclusion: Vec<Pieces>,
     panels: Vec<PredictedPanel>,
@@ -138,70 +138,70 @@ struct NamedList {
     rows: Vec<(String, String)>,
 }
 
-impl Page {
-    pub(crate) fn new(view: &View<'_>, predicted: Option<&Prediction>) -> Self {
+impl ReportPage {
+    pub(crate) fn new(view: &ReportView<'_>, predicted: Option<&PredictionReport>) -> Self {
         let results = view.results;
-        let workloads: Vec<usize> = view.workloads().map(|(idx, _)| idx).collect();
+        let workloads: Vec<usize> = view.measured_workloads().map(|(idx, _)| idx).collect();
         let mut page = Self {
-            title: printable(&results.name),
+            title: make_printable(&results.name),
             subtitle: format!(
                 "{}, {}, {}, {}",
-                format::count(results.settings.len(), "setting"),
-                format::count(results.workloads.len(), "workload"),
-                format::count(view.blocks(), "block"),
-                format::count(results.rows.len(), "trial"),
+                format::format_count(results.settings.len(), "setting"),
+                format::format_count(results.workloads.len(), "workload"),
+                format::format_count(view.count_blocks(), "block"),
+                format::format_count(results.rows.len(), "trial"),
             ),
-            head: Head::new(results),
-            shortage: view.shortage().map(|text| code_and_prose(&text)),
-            answer: answer(view),
+            head: PageHead::new(results),
+            shortage: view.describe_shortage().map(|text| code_and_prose(&text)),
+            answer: build_recommendation_panel(view),
             knobs: view.knobs.clone(),
             contents: Vec::new(),
-            legend: legend(view),
+            legend: build_legend(view),
             tradeoff: trade_offs(view),
             cpu: workloads
                 .iter()
                 .map(|&idx| CpuPanel {
-                    busy: cpu::busy(view, idx),
+                    busy: cpu::draw_busy_chart(view, idx),
                     service_demand: cpu::service_demand(view, idx),
                 })
                 .filter(|panel| !panel.busy.is_empty() || !panel.service_demand.is_empty())
                 .collect(),
             cpu_parts: CPU_PARTS,
-            cdfs: workloads.iter().flat_map(|&idx| cdfs(view, idx)).collect(),
+            cdfs: workloads.iter().flat_map(|&idx| draw_cdfs(view, idx)).collect(),
             series: workloads
                 .iter()
-                .map(|&idx| series(view, idx))
+                .map(|&idx| draw_series_chart(view, idx))
                 .filter(|picture| !picture.is_empty())
                 .collect(),
             predicted: predicted.map(|predicted| of_prediction(view, predicted)),
-            figures: workloads.iter().map(|&idx| tables::figures(view, idx)).collect(),
+            figures: workloads.iter().map(|&idx| tables::build_figures_table(view, idx)).collect(),
             differences: workloads
                 .iter()
-                .filter_map(|&idx| tables::differences(view, idx))
+                .filter_map(|&idx| tables::build_differences_table(view, idx))
                 .collect(),
             first: view.full_label(0),
-            confidence: format::percent(results.confidence),
-            intervals: view.confidence(),
-            half_width: format::percent(results.half_width),
-            marks: Marks {
-                pareto: view.settings().into_iter().any(|setting| view.is_pareto(setting)),
+            confidence: format::format_percent(results.confidence),
+            intervals: view.describe_confidence(),
+            half_width: format::format_percent(results.half_width),
+            marks: TableMarks {
+                pareto: view.measured_settings().into_iter().any(|setting| view.is_pareto(setting)),
                 wide: view.summary.cells.iter().any(|cell| !cell.narrow_enough()),
                 failed: !view.summary.failed_checks.is_empty(),
             },
-            remarks: remarks(view).into_iter().map(folded).collect(),
-            settings: settings(view),
+            remarks: collect_remarks(view).into_iter().map(fold_remark).collect(),
+            settings: list_settings(view),
             read_back: read_back(view),
-            hosts: hosts(view),
+            hosts: list_hosts(view),
             workloads: workloads_in_full(view),
-            method: method(view),
-            definitions: definitions(view, &workloads),
+            method: build_method_section(view),
+            definitions: list_definitions(view, &workloads),
         };
-        page.contents = page.contents();
+        page.contents = page.list_sections();
         page
     }
 
     /// The sections that are not empty, in their order.
-    fn contents(&self) -> Vec<(&'static str, &'static str)> {
+    fn list_sections(&self) -> Vec<(&'static str, &'static str)> {
         let sections = [
             (!self.figures.is_empty(), "figures", "Figures"),
             (!self.differences.is_empty(), "differences", "Differences"),
@@ -218,13 +218,13 @@ impl Page {
     }
 }
 
-fn answer(view: &View<'_>) -> Option<RecommendationPanel> {
+fn build_recommendation_panel(view: &ReportView<'_>) -> Option<RecommendationPanel> {
     let advice = view.summary.recommendation.as_ref();
     let headline = view.summary.headline.as_ref()?;
-    let (words, setting) = view.verdict()?;
+    let (words, setting) = view.short_answer()?;
     let command = |SetCommand { hosts, line }| (hosts, line);
     let commands: Vec<_> = view.recommended_commands().into_iter().map(command).collect();
-    let next = if commands.is_empty() { Vec::new() } else { next::lines(view.results) };
+    let next = if commands.is_empty() { Vec::new() } else { next::build_next_lines(view.results) };
     let step = |line: next::NextLine| NextStep {
         name: line.name,
         command: line.command,
@@ -233,33 +233,33 @@ fn answer(view: &View<'_>) -> Option<RecommendationPanel> {
     Some(RecommendationPanel {
         words,
         setting,
-        sentence: code_and_prose(&sentence(headline)),
+        sentence: code_and_prose(&format_headline(headline)),
         goal: advice.map(|advice| code_and_prose(&advice.goal)),
         reason: advice
             .iter()
             .flat_map(|advice| &advice.reason)
             .map(|sentence| code_and_prose(sentence))
             .collect(),
-        changes: changes(view).map(changes_table),
+        changes: collect_objective_changes(view).map(changes_table),
         commands,
         is_lab: view.is_lab(),
         next: next.into_iter().map(step).collect(),
     })
 }
 
-fn changes_table(changes: Changes) -> ChangesTable {
-    let Changes { caption, header, rows } = changes;
+fn changes_table(changes: ObjectiveChanges) -> ChangesTable {
+    let ObjectiveChanges { caption, header, rows } = changes;
     ChangesTable { caption: code_and_prose(&caption), header, rows }
 }
 
-fn of_prediction(view: &View<'_>, predicted: &Prediction) -> Predicted {
+fn of_prediction(view: &ReportView<'_>, predicted: &PredictionReport) -> PredictionSection {
     let panel = |column| PredictedPanel {
-        svg: chart::predicted::predicted(view, column),
-        ranks: prediction::ranked(column),
+        svg: chart::predicted::draw_prediction_chart(view, column),
+        ranks: prediction::format_rank(column),
     };
-    Predicted {
-        by: printable(&predicted.by),
-        conclusion: prediction::conclusion(predicted)
+    PredictionSection {
+        by: make_printable(&predicted.by),
+        conclusion: prediction::summarize_prediction(predicted)
             .iter()
             .map(|line| code_and_prose(line))
             .collect(),
@@ -267,7 +267,7 @@ fn of_prediction(view: &View<'_>, predicted: &Prediction) -> Predicted {
     }
 }
 
-fn folded(remark: Remark) -> FoldedRemark {
+fn fold_remark(remark: Remark) -> FoldedRemark {
     FoldedRemark {
         title: remark.title,
         digest: code_and_prose(&remark.digest),
@@ -276,40 +276,40 @@ fn folded(remark: Remark) -> FoldedRemark {
 }
 
 /// The key of the colours; empty with one setting.
-fn legend(view: &View<'_>) -> Vec<LegendEntry> {
-    let settings = view.settings();
+fn build_legend(view: &ReportView<'_>) -> Vec<LegendEntry> {
+    let settings = view.measured_settings();
     if settings.len() < 2 {
         return Vec::new();
     }
     let entry = |setting| LegendEntry {
         class: crate::chart::setting_class(setting),
         setting,
-        label: view.label(setting).to_owned(),
+        label: view.short_label(setting).to_owned(),
         recommended: view.is_recommended(setting),
         first: setting == 0,
     };
     settings.into_iter().map(entry).collect()
 }
 
-fn cdfs(view: &View<'_>, workload: usize) -> Vec<String> {
-    let cells = view.cells(workload);
+fn draw_cdfs(view: &ReportView<'_>, workload: usize) -> Vec<String> {
+    let cells = view.workload_cells(workload);
     let name = view.workload_name(workload);
-    let latency: Vec<Line<'_>> = cells
+    let latency: Vec<CdfLine<'_>> = cells
         .iter()
-        .filter_map(|cell| Some(Line { setting: cell.setting, times: cell.latency.as_ref()? }))
+        .filter_map(|cell| Some(CdfLine { setting: cell.setting, times: cell.latency.as_ref()? }))
         .collect();
-    let probe: Vec<Line<'_>> = cells
+    let probe: Vec<CdfLine<'_>> = cells
         .iter()
-        .filter_map(|cell| Some(Line { setting: cell.setting, times: cell.probe.as_ref()? }))
+        .filter_map(|cell| Some(CdfLine { setting: cell.setting, times: cell.probe.as_ref()? }))
         .collect();
     let pictures = [
-        cdf(view, &format!("{name}: transactions not longer than"), &latency),
-        cdf(view, &format!("{name}: pings not longer than"), &probe),
+        draw_cdf_chart(view, &format!("{name}: transactions not longer than"), &latency),
+        draw_cdf_chart(view, &format!("{name}: pings not longer than"), &probe),
     ];
     pictures.into_iter().filter(|picture| !picture.is_empty()).collect()
 }
 
-fn settings(view: &View<'_>) -> Vec<NamedList> {
+fn list_settings(view: &ReportView<'_>) -> Vec<NamedList> {
     let values = |setting: &latput_trial::results::LabelledSetting| {
         let by_role = setting.by_role.iter();
         by_role
@@ -327,9 +327,9 @@ fn settings(view: &View<'_>) -> Vec<NamedList> {
 }
 
 /// The knobs of each host as read before the first run of each setting.
-fn read_back(view: &View<'_>) -> Vec<NamedList> {
+fn read_back(view: &ReportView<'_>) -> Vec<NamedList> {
     let mut lists = Vec::new();
-    for setting in view.settings() {
+    for setting in view.measured_settings() {
         let Some(row) = view.results.rows.iter().find(|row| row.setting == setting) else {
             continue;
         };
@@ -339,7 +339,7 @@ fn read_back(view: &View<'_>) -> Vec<NamedList> {
                 .map(|((knob, place), value)| (format!("{knob} ({place})"), value.to_string()))
                 .collect();
             if !rows.is_empty() {
-                let title = format!("{}: {}", view.full_label(setting), printable(&host.host));
+                let title = format!("{}: {}", view.full_label(setting), make_printable(&host.host));
                 lists.push(NamedList { title, rows });
             }
         }
@@ -347,31 +347,38 @@ fn read_back(view: &View<'_>) -> Vec<NamedList> {
     lists
 }
 
-fn hosts(view: &View<'_>) -> Vec<NamedList> {
+fn list_hosts(view: &ReportView<'_>) -> Vec<NamedList> {
     let hosts = view.results.hosts.iter();
     hosts
         .map(|host| {
             let mut rows = vec![("interface".to_owned(), host.interface.clone())];
             rows.extend(host.facts.iter().cloned());
-            NamedList { title: format!("{} ({})", printable(&host.host), host.role.name()), rows }
+            NamedList {
+                title: format!("{} ({})", make_printable(&host.host), host.role.name()),
+                rows,
+            }
         })
         .collect()
 }
 
-fn workloads_in_full(view: &View<'_>) -> Vec<NamedList> {
+fn workloads_in_full(view: &ReportView<'_>) -> Vec<NamedList> {
     let workloads = view.results.workloads.iter();
     workloads
         .map(|workload| {
-            let parameters = crate::document::parameters(workload).into_iter();
+            let parameters = crate::document::collect_parameters(workload).into_iter();
             let mut rows = vec![("kind".to_owned(), workload.traffic.kind().to_owned())];
             rows.extend(parameters.map(|(name, value)| (name, value.to_string())));
-            NamedList { title: printable(&workload.name), rows }
+            NamedList { title: make_printable(&workload.name), rows }
         })
         .collect()
 }
 
-fn definitions(view: &View<'_>, workloads: &[usize]) -> Vec<(&'static str, &'static str, Pieces)> {
-    let used: BTreeSet<Metric> = workloads.iter().flat_map(|&idx| view.metrics(idx)).into_set();
+fn list_definitions(
+    view: &ReportView<'_>,
+    workloads: &[usize],
+) -> Vec<(&'static str, &'static str, Pieces)> {
+    let used: BTreeSet<Metric> =
+        workloads.iter().flat_map(|&idx| view.workload_metrics(idx)).into_set();
     let row =
         |metric: Metric| (metric.column(), metric.name(), code_and_prose(metric.row().definition));
     used.into_iter().map(row).collect()

@@ -5,20 +5,20 @@ use latput_trial::Metric;
 use latput_trial::metric::PreferredDirection;
 use serde::Serialize;
 
-use crate::format::{self, interval};
-use crate::view::{View, estimate, is_too_wide};
+use crate::format::{self, interval_bounds};
+use crate::view::{ReportView, finite_estimate, is_too_wide};
 
 /// One workload's table.
 #[derive(Debug, Serialize)]
-pub(crate) struct Table {
+pub(crate) struct HtmlTable {
     pub(crate) workload: String,
     knobs: String,
-    columns: Vec<Column>,
+    columns: Vec<HtmlColumn>,
     rows: Vec<HtmlRow>,
 }
 
 #[derive(Debug, Serialize)]
-struct Column {
+struct HtmlColumn {
     name: &'static str,
     unit: String,
     tip: String,
@@ -54,16 +54,16 @@ struct HtmlCell {
 }
 
 /// Every figure of a workload.
-pub(crate) fn figures(view: &View<'_>, workload: usize) -> Table {
-    let metrics = view.metrics(workload);
-    table(view, workload, &metrics, |view, measured, metric| {
-        let scale = view.scale(workload, metric);
-        let Some(estimate) = estimate(measured, metric) else { return unknown() };
+pub(crate) fn build_figures_table(view: &ReportView<'_>, workload: usize) -> HtmlTable {
+    let metrics = view.workload_metrics(workload);
+    build_table(view, workload, &metrics, |view, measured, metric| {
+        let scale = view.choose_scale(workload, metric);
+        let Some(estimate) = finite_estimate(measured, metric) else { return unknown_cell() };
         let is_wide = is_too_wide(measured, metric);
         HtmlCell {
             key: estimate.value.to_string(),
             text: scale.number(estimate.value),
-            interval: interval(estimate).map_or_else(String::new, |(low, high)| {
+            interval: interval_bounds(estimate).map_or_else(String::new, |(low, high)| {
                 format!("{} – {}", scale.number(low), scale.number(high))
             }),
             tip: format::interval_kind(estimate),
@@ -74,21 +74,21 @@ pub(crate) fn figures(view: &View<'_>, workload: usize) -> Table {
 }
 
 /// Paired differences of a workload from the first setting; `None` without any.
-pub(crate) fn differences(view: &View<'_>, workload: usize) -> Option<Table> {
+pub(crate) fn build_differences_table(view: &ReportView<'_>, workload: usize) -> Option<HtmlTable> {
     let known = |metric: &Metric| {
-        view.cells(workload).iter().any(|cell| cell.against_first.contains_key(metric))
+        view.workload_cells(workload).iter().any(|cell| cell.against_first.contains_key(metric))
     };
-    let metrics: Vec<Metric> = view.metrics(workload).into_iter().filter(known).collect();
-    let mut table = table(view, workload, &metrics, |_, measured, metric| {
+    let metrics: Vec<Metric> = view.workload_metrics(workload).into_iter().filter(known).collect();
+    let mut table = build_table(view, workload, &metrics, |_, measured, metric| {
         let change = |metric: Metric| {
             measured.against_first.get(&metric).filter(|ratio| ratio.value.is_finite())
         };
-        let Some(ratio) = change(metric) else { return unknown() };
-        let text = format::change(ratio.value);
+        let Some(ratio) = change(metric) else { return unknown_cell() };
+        let text = format::format_change(ratio.value);
         let demand = demand_of(metric).and_then(change);
         // A change that prints as none gets no mark, even where it is proven.
         let is_shown = ratio.excludes(1.0)
-            && text != format::change(1.0)
+            && text != format::format_change(1.0)
             && demand.is_none_or(|demand| (demand.value > 1.0) == (ratio.value > 1.0));
         let (class, mark) = match (metric.preferred_direction(), is_shown, ratio.value > 1.0) {
             (PreferredDirection::Neither, _, _) | (_, false, _) => ("", ""),
@@ -123,34 +123,34 @@ fn demand_of(metric: Metric) -> Option<Metric> {
     }
 }
 
-fn table(
-    view: &View<'_>,
+fn build_table(
+    view: &ReportView<'_>,
     workload: usize,
     metrics: &[Metric],
-    cell: impl Fn(&View<'_>, &latput_model::Cell, Metric) -> HtmlCell,
-) -> Table {
-    let columns = metrics.iter().map(|&metric| Column {
+    cell: impl Fn(&ReportView<'_>, &latput_model::CellSummary, Metric) -> HtmlCell,
+) -> HtmlTable {
+    let columns = metrics.iter().map(|&metric| HtmlColumn {
         name: metric.column(),
-        unit: view.scale(workload, metric).unit.to_owned(),
+        unit: view.choose_scale(workload, metric).unit.to_owned(),
         tip: format!("{} ({metric})", metric.phrase()),
         better: match metric.preferred_direction() {
             PreferredDirection::Higher => "↑",
             PreferredDirection::Lower => "↓",
             PreferredDirection::Neither => "",
         },
-        group: group(metric),
+        group: column_group(metric),
     });
-    let rows = view.cells(workload).into_iter().map(|measured| HtmlRow {
+    let rows = view.workload_cells(workload).into_iter().map(|measured| HtmlRow {
         setting: measured.setting,
         class: crate::chart::setting_class(measured.setting),
-        label: view.label(measured.setting).to_owned(),
+        label: view.short_label(measured.setting).to_owned(),
         recommended: view.is_recommended(measured.setting),
         pareto: view.is_pareto(measured.setting),
         failed: view.has_failed_check(measured.setting, workload),
         runs: measured.runs,
         cells: metrics.iter().map(|&metric| cell(view, measured, metric)).collect(),
     });
-    Table {
+    HtmlTable {
         workload: view.workload_name(workload),
         knobs: view.knobs.clone(),
         columns: columns.collect(),
@@ -158,7 +158,7 @@ fn table(
     }
 }
 
-fn unknown() -> HtmlCell {
+fn unknown_cell() -> HtmlCell {
     HtmlCell {
         key: String::new(),
         text: "–".to_owned(),
@@ -169,7 +169,7 @@ fn unknown() -> HtmlCell {
     }
 }
 
-fn group(metric: Metric) -> &'static str {
+fn column_group(metric: Metric) -> &'static str {
     match metric {
         Metric::Custom(_)
         | Metric::ThroughputBps

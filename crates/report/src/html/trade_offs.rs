@@ -4,8 +4,8 @@ use latput_trial::Metric;
 use latput_trial::metric::PreferredDirection;
 use serde::Serialize;
 
-use crate::chart::tradeoff::{Choice, tradeoff};
-use crate::view::{View, rate_metric};
+use crate::chart::tradeoff::{AxisMetric, draw_tradeoff_chart};
+use crate::view::{ReportView, rate_metric};
 
 /// Approximate number of marks in all trade-off pictures together. One is drawn for every pair of
 /// figures, so this limits the size of files with many settings.
@@ -19,55 +19,55 @@ const NEARLY_ALIKE: f64 = 0.1;
 pub(super) struct TradeOffs {
     x: Vec<String>,
     y: Vec<String>,
-    pub(super) panels: Vec<Panel>,
+    pub(super) panels: Vec<TradeOffPanel>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Panel {
+pub(super) struct TradeOffPanel {
     x: usize,
     y: usize,
     svg: String,
 }
 
 /// The first picture, for wide and narrow screens.
-pub(super) fn first_trade_off(view: &View<'_>) -> Option<String> {
+pub(super) fn first_trade_off(view: &ReportView<'_>) -> Option<String> {
     let panel = trade_offs(view).panels.into_iter().next()?;
     (!panel.svg.is_empty()).then_some(panel.svg)
 }
 
 /// Horizontal axes have rates and costs, vertical axes latencies. The first of each makes the first
 /// picture. Empty with one setting: it trades nothing.
-pub(super) fn trade_offs(view: &View<'_>) -> TradeOffs {
-    if view.settings().len() < 2 {
+pub(super) fn trade_offs(view: &ReportView<'_>) -> TradeOffs {
+    if view.measured_settings().len() < 2 {
         return TradeOffs::default();
     }
-    let (mut x, mut y) = choices(view);
+    let (mut x, mut y) = collect_axis_metrics(view);
     lead_with_largest(view, &mut x, &mut y);
-    let most = (MOST_MARKS / view.settings().len()).isqrt().clamp(3, 7);
+    let most = (MOST_MARKS / view.measured_settings().len()).isqrt().clamp(3, 7);
     x.truncate(most);
     y.truncate(most);
     let panels = y.iter().enumerate().flat_map(|(y_idx, &y)| {
-        let panel = move |(x_idx, &x): (usize, &Choice)| Panel {
+        let panel = move |(x_idx, &x): (usize, &AxisMetric)| TradeOffPanel {
             x: x_idx,
             y: y_idx,
-            svg: tradeoff(view, x, y),
+            svg: draw_tradeoff_chart(view, x, y),
         };
         x.iter().enumerate().map(panel)
     });
     let panels = panels.collect();
-    let names = |choices: &[Choice]| choices.iter().map(|choice| choice.name(view)).collect();
+    let names = |choices: &[AxisMetric]| choices.iter().map(|choice| choice.name(view)).collect();
     TradeOffs { x: names(&x), y: names(&y), panels }
 }
 
 /// The figures for the horizontal and the vertical axis: bulk goodput and the tail of a single request first.
-fn choices(view: &View<'_>) -> (Vec<Choice>, Vec<Choice>) {
+fn collect_axis_metrics(view: &ReportView<'_>) -> (Vec<AxisMetric>, Vec<AxisMetric>) {
     let mut x = Vec::new();
     let mut y = Vec::new();
-    for (workload, described) in view.workloads() {
-        let present = view.metrics(workload);
-        let choices = |metrics: &[Metric]| -> Vec<Choice> {
+    for (workload, described) in view.measured_workloads() {
+        let present = view.workload_metrics(workload);
+        let choices = |metrics: &[Metric]| -> Vec<AxisMetric> {
             let known = metrics.iter().filter(|metric| present.contains(metric));
-            known.map(|&metric| Choice { workload, metric }).collect()
+            known.map(|&metric| AxisMetric { workload, metric }).collect()
         };
         let own = |better| -> Vec<Metric> {
             let own = view.custom_metrics(workload).into_iter();
@@ -88,12 +88,12 @@ fn choices(view: &View<'_>) -> (Vec<Choice>, Vec<Choice>) {
             Metric::TcpRttNsP50,
         ]));
     }
-    let is_bulk = |choice: &Choice| view.traffic(choice.workload).is_bulk();
+    let is_bulk = |choice: &AxisMetric| view.workload_traffic(choice.workload).is_bulk();
     x.sort_by_key(|choice| !is_bulk(choice));
-    for (workload, _) in view.workloads() {
+    for (workload, _) in view.measured_workloads() {
         for metric in [Metric::SutServiceDemandUs, Metric::SutPacketCpuNs] {
-            if view.metrics(workload).contains(&metric) {
-                x.push(Choice { workload, metric });
+            if view.workload_metrics(workload).contains(&metric) {
+                x.push(AxisMetric { workload, metric });
             }
         }
     }
@@ -103,7 +103,7 @@ fn choices(view: &View<'_>) -> (Vec<Choice>, Vec<Choice>) {
 /// Moves the pair of figures with the largest proven differences to the front, if any is proven. A pair
 /// of different workloads goes first: rate and latency of a closed loop are one figure twice. Of pairs that
 /// differ by less than [`NEARLY_ALIKE`] the earlier one leads.
-fn lead_with_largest(view: &View<'_>, x: &mut [Choice], y: &mut [Choice]) {
+fn lead_with_largest(view: &ReportView<'_>, x: &mut [AxisMetric], y: &mut [AxisMetric]) {
     let pairs = (0..x.len()).flat_map(|across| (0..y.len()).map(move |up| (across, up)));
     let (mut best, mut leading) = (None, None);
     for (across, up) in pairs {
@@ -123,8 +123,8 @@ fn lead_with_largest(view: &View<'_>, x: &mut [Choice], y: &mut [Choice]) {
 }
 
 /// The largest proven difference of a figure from the first setting, as a logarithm; 0 if none is proven.
-fn largest_proven(view: &View<'_>, choice: Choice) -> f64 {
-    let ratios = view.cells(choice.workload).into_iter();
+fn largest_proven(view: &ReportView<'_>, choice: AxisMetric) -> f64 {
+    let ratios = view.workload_cells(choice.workload).into_iter();
     let ratios = ratios.filter_map(|cell| cell.against_first.get(&choice.metric));
     let proven = ratios.filter(|ratio| ratio.excludes(1.0)).map(|ratio| ratio.value.ln().abs());
     proven.filter(|size| size.is_finite()).fold(0.0, f64::max)

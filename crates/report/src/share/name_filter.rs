@@ -36,13 +36,13 @@ pub(super) struct NameFilter {
 
 impl NameFilter {
     /// Replaces a host's name everywhere.
-    pub(super) fn rename(&mut self, host: &str, new: &str) {
+    pub(super) fn rename_host(&mut self, host: &str, new: &str) {
         self.hosts.push((host.to_owned(), new.to_owned()));
-        self.hide(host, new);
+        self.hide_name(host, new);
     }
 
     /// Replaces a name everywhere.
-    pub(super) fn hide(&mut self, name: &str, new: &str) {
+    pub(super) fn hide_name(&mut self, name: &str, new: &str) {
         let is_plain = PLAIN.contains(&name.to_ascii_lowercase().as_str());
         if name.is_empty() || is_plain {
             return;
@@ -52,17 +52,17 @@ impl NameFilter {
     }
 
     /// The new name of a host; an unknown one gets that of its role.
-    pub(super) fn host(&self, name: &str, role: Role) -> String {
+    pub(super) fn lookup_host(&self, name: &str, role: Role) -> String {
         let known = self.hosts.iter().find(|(old, _)| old == name);
         known.map_or_else(|| role.name().to_owned(), |(_, new)| new.clone())
     }
 
     /// The text without names, addresses and paths.
-    pub(super) fn without(&self, text: &str) -> String {
+    pub(super) fn redact_text(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (name, new) in &self.all {
             if name.len() >= SHORTEST_NAME {
-                text = replaced(&text, name, new);
+                text = replace_word(&text, name, new);
             } else if let Some(rest) = text.strip_prefix(name.as_str())
                 && (rest.is_empty() || rest.starts_with(':'))
             {
@@ -74,7 +74,7 @@ impl NameFilter {
 }
 
 /// The text with every whole word `name` replaced, in capitals or not.
-fn replaced(text: &str, name: &str, new: &str) -> String {
+fn replace_word(text: &str, name: &str, new: &str) -> String {
     let (lower, name) = (text.to_ascii_lowercase(), name.to_ascii_lowercase());
     let is_inner = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let mut kept = String::new();
@@ -101,7 +101,7 @@ fn without_addresses(text: &str) -> String {
         let word = piece.trim_end_matches(ends_word);
         let trimmed = word.trim_end_matches([':', '.', '!', '?']);
         let tail = &piece[trimmed.len()..];
-        match kind(trimmed) {
+        match classify_word(trimmed) {
             Some(kind) => kept = kept + kind + tail,
             None => kept += piece,
         }
@@ -110,7 +110,7 @@ fn without_addresses(text: &str) -> String {
 }
 
 /// Kind of a word that must not be passed on; `None` for one that may.
-fn kind(word: &str) -> Option<&'static str> {
+fn classify_word(word: &str) -> Option<&'static str> {
     let is_path = word.starts_with("~/")
         || word.contains(":/") && !word.contains("://")
         || word.len() > 1
@@ -161,13 +161,13 @@ mod tests {
     #[test]
     fn names_match_as_whole_words() {
         let mut words = NameFilter::default();
-        words.rename("db1", "sut");
-        words.rename("db1.example", "generator");
-        words.rename("a", "observer");
-        words.hide("root", "NAME");
-        let without = |text: &str| words.without(text);
+        words.rename_host("db1", "sut");
+        words.rename_host("db1.example", "generator");
+        words.rename_host("a", "observer");
+        words.hide_name("root", "NAME");
+        let without = |text: &str| words.redact_text(text);
         assert_eq!(without("DB1: db1.example, adb1 and db12"), "sut: generator, adb1 and db12");
         assert_eq!(without("a: 97% of a CPU, needs root"), "observer: 97% of a CPU, needs root");
-        assert_eq!(words.host("unknown", Role::Sut), "sut");
+        assert_eq!(words.lookup_host("unknown", Role::Sut), "sut");
     }
 }

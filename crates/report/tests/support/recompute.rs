@@ -5,38 +5,42 @@ use latput_trial::Metric;
 use latput_trial::metric::PreferredDirection;
 
 /// Checks `A against B`, with the change before or behind it, and `12% short of COND (A of B in`.
-pub(crate) fn sentences(text: &str) -> usize {
+pub(crate) fn check_sentences(text: &str) -> usize {
     let mut checked = 0;
     for (at, _) in text.match_indices(" against ") {
         let Some((other, before)) = quantity_before(&text[..at]) else { continue };
         let Some((base, after)) = quantity_after(&text[at + " against ".len()..]) else { continue };
         let ends = ["; ", " (", ". "].into_iter().filter_map(|end| after.find(end));
         let own = &after[..ends.min().unwrap_or(after.len())];
-        let own = own.rsplit_once(", ").and_then(|(_, change)| Change::read(change));
+        let own = own.rsplit_once(", ").and_then(|(_, change)| PrintedChange::read(change));
         // With several figures the change before them is the mean of all.
         let is_alone =
             after.split_once("(geometric means of").is_some_and(|(own, _)| !own.contains(';'));
         let shared = || {
             let (sentence, _) =
                 before.rsplit_once(" (interval ").or_else(|| before.rsplit_once(" (one block"))?;
-            Change::read(sentence.rsplit_once(" is ")?.1)
+            PrintedChange::read(sentence.rsplit_once(" is ")?.1)
         };
         let Some(change) = own.or_else(|| shared().filter(|_| is_alone)) else { continue };
         checked += 1;
-        change.check(&base, &other, &text[at.saturating_sub(200)..(at + 100).min(text.len())]);
+        change.check_ratio(
+            &base,
+            &other,
+            &text[at.saturating_sub(200)..(at + 100).min(text.len())],
+        );
     }
     for (words, sign) in [("% short of `", -1.0), ("% over `", 1.0)] {
         for (at, _) in text.match_indices(words) {
             let number = text[..at].rsplit(' ').next().unwrap_or_default();
-            let Some(missed) = Range::read(number) else { continue };
+            let Some(missed) = RoundedNumber::read(number) else { continue };
             let Some((_, figures)) = text[at + words.len()..].split_once("` (") else { continue };
             let Some((value, limit)) = figures.split_once(" of ") else { continue };
             let Some((value, _)) = quantity_after(value) else { continue };
             let Some((limit, _)) = quantity_after(limit) else { continue };
             let ends = [missed.low, missed.high].map(|percent| 1.0 + sign * percent / 100.0);
-            let change = Change { low: ends[0].min(ends[1]), high: ends[0].max(ends[1]) };
+            let change = PrintedChange { low: ends[0].min(ends[1]), high: ends[0].max(ends[1]) };
             checked += 1;
-            change.check(&limit, &value, &text[at - 20..(at + 120).min(text.len())]);
+            change.check_ratio(&limit, &value, &text[at - 20..(at + 120).min(text.len())]);
         }
     }
     checked
@@ -49,13 +53,13 @@ pub(crate) fn page_differences(
     paired: impl Fn(&str, &str, Metric) -> Option<f64>,
 ) -> usize {
     let mut checked = 0;
-    for (workload, table) in tables(page, "differences of") {
-        for (label, column, cell) in table.cells() {
+    for (workload, table) in parse_tables(page, "differences of") {
+        for (label, column, cell) in table.labelled_cells() {
             let context = format!("{workload}, {column} under {label}: {cell:?}");
             let metric =
                 Metric::ALL.iter().find(|metric| metric.column() == column).expect(&context);
             let (Some(change), Some(ratio)) =
-                (Change::read(&cell.text), paired(&workload, label, *metric))
+                (PrintedChange::read(&cell.text), paired(&workload, label, *metric))
             else {
                 assert!(["", "–"].contains(&cell.text.as_str()), "{context}");
                 continue;
@@ -76,7 +80,7 @@ pub(crate) fn page_differences(
 
 /// Checks `latput explain`: every share against the figures beside it, no part below nothing or above the whole, and the sum
 /// of the parts. Returns how many shares there were.
-pub(crate) fn explanation(text: &str) -> usize {
+pub(crate) fn check_explanation(text: &str) -> usize {
     let mut checked = 0;
     for cell in text.split("\n\n") {
         let mut whole = None;
@@ -98,16 +102,18 @@ pub(crate) fn explanation(text: &str) -> usize {
                 close(whole, sum, is_all_known);
                 is_cpu.set(true);
                 is_all_known = !line.contains("Parts unknown");
-                (whole, sum) = (Range::read("100"), (0.0, 0.0));
+                (whole, sum) = (RoundedNumber::read("100"), (0.0, 0.0));
             } else if line.contains("unknown: ") {
                 is_all_known = false;
             } else if let Some(more) = line.trim().strip_prefix("(the fitted costs add up to ") {
-                let more = Range::read(more.split(' ').next().unwrap_or_default()).expect(line);
-                whole = whole.map(|it| Range { low: it.low + more.low, high: it.high + more.high });
+                let more =
+                    RoundedNumber::read(more.split(' ').next().unwrap_or_default()).expect(line);
+                whole = whole
+                    .map(|it| RoundedNumber { low: it.low + more.low, high: it.high + more.high });
             } else if let Some((_, said)) =
                 line.strip_prefix("    ").and_then(|it| it.trim_start().split_once("  "))
             {
-                let part = share(said, whole, line);
+                let part = check_share(said, whole, line);
                 checked += usize::from(part.is_some());
                 if let Some(part) = part {
                     sum = (sum.0 + part.low, sum.1 + part.high);
@@ -131,17 +137,17 @@ pub(crate) fn explanation(text: &str) -> usize {
 }
 
 /// One part of a whole, in the whole's unit: `78.3 us (78%), 78.2 us to 78.3 us at 75%`, `56% (43 to 68)` or `39%`.
-fn share(said: &str, whole: Option<Quantity>, line: &str) -> Option<Quantity> {
+fn check_share(said: &str, whole: Option<Quantity>, line: &str) -> Option<Quantity> {
     let said = said.trim();
     if said.starts_with("none: ") {
         return None;
     }
     if let Some((percent, rest)) = said.split_once('%').filter(|(it, _)| it.parse::<f64>().is_ok())
     {
-        let part = Range::read(percent).expect(line);
+        let part = RoundedNumber::read(percent).expect(line);
         assert!((0.0..=100.0).contains(&percent.parse().expect(line)), "{line}");
         if let Some((low, high)) = rest.trim().trim_matches(['(', ')']).split_once(" to ") {
-            let [low, high] = [low, high].map(|it| Range::read(it).expect(line));
+            let [low, high] = [low, high].map(|it| RoundedNumber::read(it).expect(line));
             assert!(low.high >= 0.0 && low.low <= part.high && part.low <= high.high, "{line}");
             assert!(high.low <= 100.0, "{line}");
         }
@@ -149,7 +155,7 @@ fn share(said: &str, whole: Option<Quantity>, line: &str) -> Option<Quantity> {
     }
     let (part, rest) = quantity_after(said).unwrap_or_else(|| panic!("no quantity: {line}"));
     let (percent, rest) = rest.trim().trim_start_matches('(').split_once('%').expect(line);
-    let percent = Range::read(percent).expect(line);
+    let percent = RoundedNumber::read(percent).expect(line);
     let whole = whole.expect("a whole before its parts");
     let (low, high) = (100.0 * part.low / whole.high, 100.0 * part.high / whole.low);
     assert!(
@@ -180,7 +186,7 @@ struct PageCell {
 
 impl PageTable {
     /// Every figure with its setting's label and its column's name.
-    fn cells(&self) -> impl Iterator<Item = (&str, &str, &PageCell)> {
+    fn labelled_cells(&self) -> impl Iterator<Item = (&str, &str, &PageCell)> {
         self.rows.iter().flat_map(|(label, cells)| {
             let named = self.columns.iter().zip(cells).filter(|(name, _)| *name != "runs");
             named.map(move |(name, cell)| (label.as_str(), name.as_str(), cell))
@@ -189,7 +195,7 @@ impl PageTable {
 }
 
 /// The tables of a page whose accessible name begins so, by the workload.
-fn tables(page: &str, caption: &str) -> Vec<(String, PageTable)> {
+fn parse_tables(page: &str, caption: &str) -> Vec<(String, PageTable)> {
     let opening = format!("aria-label=\"{caption} ");
     let of_table = |html: &str| {
         let (workload, rest) = html.split_once('"').expect("a label");
@@ -217,7 +223,7 @@ fn tables(page: &str, caption: &str) -> Vec<(String, PageTable)> {
 }
 
 /// Checks the rows of tables of comparisons: first, second, change, interval, verdict.
-pub(crate) fn rows(text: &str) -> usize {
+pub(crate) fn check_rows(text: &str) -> usize {
     let mut checked = 0;
     for line in text.lines() {
         let cells: Vec<&str> = if line.starts_with('|') {
@@ -225,7 +231,9 @@ pub(crate) fn rows(text: &str) -> usize {
         } else {
             line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
         };
-        let Some(at) = cells.iter().position(|cell| Change::read(cell).is_some()) else { continue };
+        let Some(at) = cells.iter().position(|cell| PrintedChange::read(cell).is_some()) else {
+            continue;
+        };
         let [.., name, first, second] = &cells[..at] else { continue };
         let (Some((base, _)), Some((other, _))) = (quantity_after(first), quantity_after(second))
         else {
@@ -239,7 +247,7 @@ pub(crate) fn rows(text: &str) -> usize {
 }
 
 /// Checks sentences of the form `latency_ns_p99: worse: 91.4 us, then 123 us: +34.6%`.
-pub(crate) fn verdicts(text: &str) -> usize {
+pub(crate) fn check_verdicts(text: &str) -> usize {
     let mut checked = 0;
     for line in text.lines() {
         let Some((before, after)) = line.split_once(", then ") else { continue };
@@ -267,8 +275,8 @@ fn check_row(
     verdict: &str,
     line: &str,
 ) {
-    let change = Change::read(change).unwrap_or_else(|| panic!("no change in {line}"));
-    change.check(base, other, line);
+    let change = PrintedChange::read(change).unwrap_or_else(|| panic!("no change in {line}"));
+    change.check_ratio(base, other, line);
     let metric = Metric::ALL.iter().find(|metric| metric.column() == name);
     if let Some(metric) = metric
         && ["better", "worse"].contains(&verdict)
@@ -282,12 +290,12 @@ fn check_row(
 
 /// A number as printed, with what rounding hides.
 #[derive(Clone, Copy, Debug)]
-struct Range {
+struct RoundedNumber {
     low: f64,
     high: f64,
 }
 
-impl Range {
+impl RoundedNumber {
     fn read(text: &str) -> Option<Self> {
         let value: f64 = text.parse().ok()?;
         let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
@@ -298,7 +306,7 @@ impl Range {
 }
 
 /// A figure in its base unit.
-type Quantity = Range;
+type Quantity = RoundedNumber;
 
 const UNITS: &[(&str, f64)] = &[
     ("ns", 1.0),
@@ -317,10 +325,10 @@ const UNITS: &[(&str, f64)] = &[
     ("us/KB", 1.0),
 ];
 
-fn quantity(number: &str, unit: &str) -> Option<Quantity> {
+fn parse_quantity(number: &str, unit: &str) -> Option<Quantity> {
     let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit)?;
-    let Range { low, high } = Range::read(number)?;
-    Some(Range { low: low * factor, high: high * factor })
+    let RoundedNumber { low, high } = RoundedNumber::read(number)?;
+    Some(RoundedNumber { low: low * factor, high: high * factor })
 }
 
 /// The quantity that begins the text, and the rest.
@@ -328,28 +336,28 @@ fn quantity_after(text: &str) -> Option<(Quantity, &str)> {
     let at = text.find([' ', '%'])?;
     let (number, rest) = (&text[..at], text[at..].trim_start_matches(' '));
     let end = rest.find([' ', ',', ';', ')', ':']).unwrap_or(rest.len());
-    Some((quantity(number, &rest[..end])?, &rest[end..]))
+    Some((parse_quantity(number, &rest[..end])?, &rest[end..]))
 }
 
 /// The quantity that ends the text, and what is before it.
 fn quantity_before(text: &str) -> Option<(Quantity, &str)> {
     if let Some(rest) = text.strip_suffix('%') {
         let (rest, number) = rest.rsplit_once(' ')?;
-        return Some((quantity(number, "%")?, rest));
+        return Some((parse_quantity(number, "%")?, rest));
     }
     let (rest, unit) = text.rsplit_once(' ')?;
     let (rest, number) = rest.rsplit_once(' ')?;
-    Some((quantity(number, unit)?, rest))
+    Some((parse_quantity(number, unit)?, rest))
 }
 
 /// A change as printed: the ratios that round to it.
 #[derive(Clone, Copy, Debug)]
-struct Change {
+struct PrintedChange {
     low: f64,
     high: f64,
 }
 
-impl Change {
+impl PrintedChange {
     /// `12.5% lower`, `3.10 times as high`, `-12.5%`, `0.0%`, `x3.10`.
     fn read(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -358,7 +366,8 @@ impl Change {
         }
         let factor = text.strip_suffix(" times as high").or_else(|| text.strip_prefix('x'));
         if let Some(factor) = factor {
-            return Range::read(factor).map(|Range { low, high }| Self { low, high });
+            return RoundedNumber::read(factor)
+                .map(|RoundedNumber { low, high }| Self { low, high });
         }
         let (text, sign) = match (text.strip_suffix("% lower"), text.strip_suffix("% higher")) {
             (Some(text), _) => (text, -1.0),
@@ -374,7 +383,7 @@ impl Change {
         Some(Self { low: 1.0 + (value - half) / 100.0, high: 1.0 + (value + half) / 100.0 })
     }
 
-    fn check(&self, base: &Quantity, other: &Quantity, context: &str) {
+    fn check_ratio(&self, base: &Quantity, other: &Quantity, context: &str) {
         if base.low <= 0.0 {
             return;
         }

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::validate::{FitHeldOut, PartOfFits, folds};
-use super::{Cells, FitPlan};
-use crate::parts::{JoinError, fingerprint, in_places};
-use crate::system::Systems;
+use super::validate::{FitHeldOut, PartOfFits, build_folds};
+use super::{FitPlan, PublishedCells};
+use crate::parts::{JoinError, hash_texts, in_places};
+use crate::system::SystemCatalog;
 
 /// The part of a validation that one process writes. As TOML, whose numbers come back to the last bit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,14 +24,14 @@ impl ValidationPart {
 }
 
 /// Origin of a validation in words: the version, and a hash of plan, cells and profile.
-pub fn made_by(plan: &FitPlan, cells: &Cells, systems: &Systems) -> String {
-    let hash = fingerprint([format!("{plan:?}{cells:?}{:?}", systems.profile(&plan.profile))]);
+pub fn made_by(plan: &FitPlan, cells: &PublishedCells, systems: &SystemCatalog) -> String {
+    let hash = hash_texts([format!("{plan:?}{cells:?}{:?}", systems.find_profile(&plan.profile))]);
     format!("latput {} calibrate {hash:016x}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Number of fits of a validation: no more parts make sense.
-pub fn fits_count(plan: &FitPlan, cells: &Cells) -> usize {
-    folds(plan, &cells.asked_by(plan)).len()
+pub fn fits_count(plan: &FitPlan, cells: &PublishedCells) -> usize {
+    build_folds(plan, &cells.asked_by(plan)).len()
 }
 
 /// The fits of all parts, in any order; each part has a name for errors.
@@ -39,10 +39,10 @@ pub fn fits_count(plan: &FitPlan, cells: &Cells) -> usize {
 /// # Errors
 ///
 /// Parts that are missing, doubled, damaged, or of another calibration.
-pub fn joined(
+pub fn join_parts(
     plan: &FitPlan,
-    cells: &Cells,
-    systems: &Systems,
+    cells: &PublishedCells,
+    systems: &SystemCatalog,
     parts: &[(String, ValidationPart)],
 ) -> Result<Vec<FitHeldOut>, JoinError> {
     let wanted = made_by(plan, cells, systems);

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use latput_calibrate::{Effort, Fixed, Free, Generators, Parameter};
-use latput_sim::Profile;
+use latput_calibrate::{FixedParameter, FreeParameter, GeneratorCosts, Parameter, SearchEffort};
+use latput_sim::SystemProfile;
 use latput_sim::profile::{TextError, read_toml};
 use latput_sim::vector::Throttle;
 use serde::Deserialize;
@@ -47,18 +47,18 @@ pub struct FitPlan {
     pub only: Vec<String>,
     /// Fixed parameters.
     #[serde(default)]
-    pub fixed: Vec<Fixed>,
+    pub fixed: Vec<FixedParameter>,
     /// The free parameters with their start values.
-    pub free: Vec<Free>,
+    pub free: Vec<FreeParameter>,
     /// Treatment of the generators' costs.
     #[serde(default)]
-    pub generators: Generators,
+    pub generators: GeneratorCosts,
     /// Number of runs that are averaged to a figure. Each has its own start phases.
     #[serde(default = "one")]
     pub runs: u64,
     /// The length of the search.
     #[serde(default)]
-    pub effort: Effort,
+    pub effort: SearchEffort,
 }
 
 const fn one() -> u64 {
@@ -94,34 +94,34 @@ pub enum PlanError {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Plans {
+struct PlanFile {
     profile: Vec<FitPlan>,
 }
 
 impl FitPlan {
     /// The shipped plans.
-    pub fn all() -> Result<Vec<Self>, PlanError> {
+    pub fn load_shipped() -> Result<Vec<Self>, PlanError> {
         Self::parse(FILE, PLANS)
     }
 
     /// Parses and checks the plans of a file.
     pub fn parse(file: &str, text: &str) -> Result<Vec<Self>, PlanError> {
-        let Plans { profile: mut plans } =
+        let PlanFile { profile: mut plans } =
             read_toml(text).map_err(|error| PlanError::Syntax { file: file.to_owned(), error })?;
         for plan in &mut plans {
             file.clone_into(&mut plan.file);
         }
         let mut seen = BTreeSet::new();
         for plan in &plans {
-            plan.check()?;
+            plan.check_values()?;
             if !seen.insert(&plan.profile) {
-                return Err(plan.wrong("profile", "there twice", "in one plan only"));
+                return Err(plan.value_error("profile", "there twice", "in one plan only"));
             }
         }
         Ok(plans)
     }
 
-    fn wrong(&self, key: &str, found: impl ToString, wanted: impl ToString) -> PlanError {
+    fn value_error(&self, key: &str, found: impl ToString, wanted: impl ToString) -> PlanError {
         PlanError::Value {
             file: self.file.clone(),
             profile: self.profile.clone(),
@@ -131,7 +131,7 @@ impl FitPlan {
         }
     }
 
-    fn within<T: PartialOrd + ToString>(
+    fn check_range<T: PartialOrd + ToString>(
         &self,
         key: &str,
         value: T,
@@ -141,20 +141,20 @@ impl FitPlan {
             return Ok(());
         }
         let wanted = format!("from {} to {}", range.start().to_string(), range.end().to_string());
-        Err(self.wrong(key, value, wanted))
+        Err(self.value_error(key, value, wanted))
     }
 
-    fn check(&self) -> Result<(), PlanError> {
+    fn check_values(&self) -> Result<(), PlanError> {
         if self.cells.is_empty() {
-            return Err(self.wrong("cells", "empty", "names of files of data/published"));
+            return Err(self.value_error("cells", "empty", "names of files of data/published"));
         }
-        self.within("runs", self.runs, &RUNS)?;
-        self.within("free (how many)", self.free.len(), &(1..=MOST_FREE))?;
-        for Free { parameter, start } in &self.free {
-            self.within(&format!("free {parameter}: start"), *start, &STARTED)?;
+        self.check_range("runs", self.runs, &RUNS)?;
+        self.check_range("free (how many)", self.free.len(), &(1..=MOST_FREE))?;
+        for FreeParameter { parameter, start } in &self.free {
+            self.check_range(&format!("free {parameter}: start"), *start, &STARTED)?;
         }
-        for Fixed { parameter, value } in &self.fixed {
-            self.within(&format!("fixed {parameter}: value"), *value, &GIVEN)?;
+        for FixedParameter { parameter, value } in &self.fixed {
+            self.check_range(&format!("fixed {parameter}: value"), *value, &GIVEN)?;
         }
         self.check_effort()?;
         self.check_parameters()
@@ -163,11 +163,11 @@ impl FitPlan {
     /// Checks the effort: a search needs a slope for each parameter, a start and one step.
     fn check_effort(&self) -> Result<(), PlanError> {
         let evaluations = self.free.len() + 2..=MOST_EVALUATIONS;
-        let Effort { starts, first, last: (more, share) } = self.effort;
-        self.within("effort.starts", starts, &STARTS)?;
-        self.within("effort.first", first, &evaluations)?;
-        self.within("effort.last, the first", more, &evaluations)?;
-        self.within("effort.last, the second", share, &SHARE)
+        let SearchEffort { starts, first, last: (more, share) } = self.effort;
+        self.check_range("effort.starts", starts, &STARTS)?;
+        self.check_range("effort.first", first, &evaluations)?;
+        self.check_range("effort.last, the first", more, &evaluations)?;
+        self.check_range("effort.last, the second", share, &SHARE)
     }
 
     /// The parameters that it sets, in order.
@@ -183,22 +183,26 @@ impl FitPlan {
         for (idx, parameter) in all.iter().enumerate() {
             if let Some(over) = all[idx + 1..].iter().find(|later| later.sets_again(*parameter)) {
                 let found = format!("set again by `{over}`");
-                return Err(self.wrong(
+                return Err(self.value_error(
                     &parameter.to_string(),
                     found,
                     "a parameter whose value lasts",
                 ));
             }
         }
-        if self.generators == Generators::Stay && all.contains(&Parameter::Generator) {
+        if self.generators == GeneratorCosts::Stay && all.contains(&Parameter::Generator) {
             let found = "a parameter while generators = \"stay\"";
-            return Err(self.wrong("generator", found, "left out, or generators = \"follow\""));
+            return Err(self.value_error(
+                "generator",
+                found,
+                "left out, or generators = \"follow\"",
+            ));
         }
         Ok(())
     }
 
     /// Checks that the fitted profile has each parameter.
-    pub(super) fn check_profile(&self, base: &Profile) -> Result<(), PlanError> {
+    pub(super) fn check_profile(&self, base: &SystemProfile) -> Result<(), PlanError> {
         for parameter in self.parameters() {
             let lacks = match parameter {
                 Parameter::Generator if base.generator.is_none() => "costs of the generators",
@@ -208,7 +212,7 @@ impl FitPlan {
                 _ => continue,
             };
             let wanted = format!("left out, as the profile has no {lacks}");
-            return Err(self.wrong(&parameter.to_string(), "a parameter", wanted));
+            return Err(self.value_error(&parameter.to_string(), "a parameter", wanted));
         }
         Ok(())
     }
@@ -217,13 +221,13 @@ impl FitPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calibrate::Cells;
+    use crate::calibrate::PublishedCells;
     use crate::files;
-    use crate::system::Systems;
+    use crate::system::SystemCatalog;
     use crate::table::CsvTable;
 
     /// A plan as it must be, with `from` in place of `to`.
-    fn plan(from: &str, to: &str) -> Result<Vec<FitPlan>, PlanError> {
+    fn parse_plan(from: &str, to: &str) -> Result<Vec<FitPlan>, PlanError> {
         let good = r#"
             [[profile]]
             profile = "freebsd-em"
@@ -239,16 +243,16 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(from: &str, to: &str, words: &[&str]) {
-        let said = plan(from, to).unwrap_err().to_string();
+    fn check_refused(from: &str, to: &str, words: &[&str]) {
+        let said = parse_plan(from, to).unwrap_err().to_string();
         let words = [&["p.toml"], words].concat();
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
     }
 
     #[test]
     fn meaningless_value_is_named_with_range() {
-        assert_eq!(plan("runs = 6", "runs = 6").unwrap()[0].runs, 6);
-        assert_eq!(plan("runs = 6", "").unwrap()[0].runs, 1);
+        assert_eq!(parse_plan("runs = 6", "runs = 6").unwrap()[0].runs, 6);
+        assert_eq!(parse_plan("runs = 6", "").unwrap()[0].runs, 1);
         let ranges = [
             ("runs = 6", "runs = 0", "`runs` is 0, must be from 1 to 100"),
             ("starts = 3", "starts = 0", "`effort.starts` is 0, must be from 3 to 20"),
@@ -263,46 +267,50 @@ mod tests {
             ("[\"device_polling.csv\"]", "[]", "`cells` is empty, must be names of files"),
         ];
         for (from, to, said) in ranges {
-            refused(from, to, &["profile `freebsd-em`", said]);
+            check_refused(from, to, &["profile `freebsd-em`", said]);
         }
-        refused("runs = 6", "runs = -6", &["`profile.runs` must be a whole number from 0, not -6"]);
-        refused("runs = 6", "run = 6", &["unknown field `run`"]);
+        check_refused(
+            "runs = 6",
+            "runs = -6",
+            &["`profile.runs` must be a whole number from 0, not -6"],
+        );
+        check_refused("runs = 6", "run = 6", &["unknown field `run`"]);
     }
 
     #[test]
     fn ineffective_parameter_is_refused() {
-        refused("\"wake\"", "\"interrupt\"", &["`interrupt` is set again by `interrupt`"]);
-        refused("\"interrupt\"", "\"ack\"", &["`ack` is set again by `ack`"]);
+        check_refused("\"wake\"", "\"interrupt\"", &["`interrupt` is set again by `interrupt`"]);
+        check_refused("\"interrupt\"", "\"ack\"", &["`ack` is set again by `ack`"]);
         // A sent packet sets the acknowledgement's cost, which may be set apart after it and not before.
-        assert!(plan("\"interrupt\"", "\"tx_packet\"").is_ok());
+        assert!(parse_plan("\"interrupt\"", "\"tx_packet\"").is_ok());
         let before =
-            plan("start = 1.5 }", "start = 1.5 }, { parameter = \"tx_packet\", start = 1 }");
+            parse_plan("start = 1.5 }", "start = 1.5 }, { parameter = \"tx_packet\", start = 1 }");
         assert!(before.unwrap_err().to_string().contains("`ack` is set again by `tx_packet`"));
         let stays = "generators = \"stay\"\nruns = 6";
-        assert!(plan("runs = 6", stays).is_ok());
-        let moved = plan("runs = 6", stays).map(|mut plans| {
+        assert!(parse_plan("runs = 6", stays).is_ok());
+        let moved = parse_plan("runs = 6", stays).map(|mut plans| {
             plans[0].free[0].parameter = Parameter::Generator;
-            plans[0].check()
+            plans[0].check_values()
         });
         assert!(moved.unwrap().unwrap_err().to_string().contains("generators = \"follow\""));
     }
 
     #[test]
     fn parameter_that_the_profile_lacks_is_refused() {
-        let systems = Systems::shipped();
-        let mut plan = plan("runs = 6", "runs = 6").unwrap().remove(0);
-        let base = systems.named(&plan.profile);
+        let systems = SystemCatalog::load_shipped();
+        let mut plan = parse_plan("runs = 6", "runs = 6").unwrap().remove(0);
+        let base = systems.expect_profile(&plan.profile);
         assert!(plan.check_profile(base).is_ok());
         plan.free[0].parameter = Parameter::Throttle;
-        let said = plan.check_profile(systems.named("bl25p-tg3")).unwrap_err().to_string();
+        let said = plan.check_profile(systems.expect_profile("bl25p-tg3")).unwrap_err().to_string();
         assert!(said.contains("`throttle`") && said.contains("no throttle"), "{said}");
     }
 
     #[test]
     fn shipped_plans_name_existing_parts() {
-        let systems = Systems::shipped();
-        for plan in FitPlan::all().unwrap() {
-            let base = systems.profile(&plan.profile).expect(&plan.profile);
+        let systems = SystemCatalog::load_shipped();
+        for plan in FitPlan::load_shipped().unwrap() {
+            let base = systems.find_profile(&plan.profile).expect(&plan.profile);
             plan.check_profile(base).unwrap();
             let text = |name: &String| {
                 let (_, text) = files::FILES
@@ -312,8 +320,8 @@ mod tests {
                 (name.clone(), CsvTable::parse(text).unwrap())
             };
             let files = plan.cells.iter().map(text).collect();
-            let cells = Cells::from_tables(files, &plan.profile, &systems).unwrap();
-            let groups: BTreeSet<&str> = cells.groups().collect();
+            let cells = PublishedCells::from_tables(files, &plan.profile, &systems).unwrap();
+            let groups: BTreeSet<&str> = cells.group_names().collect();
             let absent: Vec<_> =
                 plan.only.iter().filter(|only| !groups.contains(only.as_str())).collect();
             assert!(absent.is_empty(), "{}: {absent:?} of {groups:?}", plan.profile);

@@ -5,13 +5,13 @@
 //! fitted to all of those cells. Then the part is predicted. Structure is not nested: the other mechanisms were chosen
 //! with all cells in view. Searches begin where a fit to all cells ended, with a weak prior.
 
-use latput_calibrate::{Effort, ErrorSummary, OTHER_SEED, Weighed, misfit};
-use latput_sim::Profile;
+use latput_calibrate::{ErrorSummary, OTHER_SEED, SearchEffort, WeightedResidual, compute_misfit};
+use latput_sim::SystemProfile;
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::{CellFit, Cells, FitPlan, Residual};
-use crate::kind::Scale;
+use super::{CellFit, FitPlan, PublishedCells, Residual};
+use crate::kind::ErrorScale;
 use crate::row::CsvRow;
 
 /// Number of folds of the cells.
@@ -32,7 +32,7 @@ impl PartOfFits {
     /// All fits in one process.
     pub const WHOLE: Self = Self { number: 1, count: 1 };
 
-    fn has(self, place: usize) -> bool {
+    fn has_fit(self, place: usize) -> bool {
         place % self.count.max(1) as usize + 1 == self.number as usize
     }
 }
@@ -50,7 +50,7 @@ pub struct FitHeldOut {
 /// The cells that a fit left out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Split {
+pub enum HeldOutSplit {
     /// Every second cell of each table.
     Cells,
     /// All cells of this setting.
@@ -62,7 +62,7 @@ pub enum Split {
 #[serde(deny_unknown_fields)]
 pub struct HeldOut {
     /// The cells that the fit left out.
-    pub split: Split,
+    pub split: HeldOutSplit,
     /// The cell in words.
     pub what: String,
     /// The column.
@@ -89,19 +89,19 @@ impl HeldOut {
 pub fn errors_held_out<'a>(
     held_out: impl IntoIterator<Item = &'a HeldOut>,
 ) -> Vec<(String, ErrorSummary)> {
-    let mut groups = std::collections::BTreeMap::<(&Split, bool), Vec<f64>>::new();
-    let all = Split::Setting(String::from("~ each setting in turn"));
+    let mut groups = std::collections::BTreeMap::<(&HeldOutSplit, bool), Vec<f64>>::new();
+    let all = HeldOutSplit::Setting(String::from("~ each setting in turn"));
     for figure in held_out {
         let error = figure.error_ratio();
         groups.entry((&figure.split, figure.is_cpu)).or_default().push(error);
-        if figure.split != Split::Cells {
+        if figure.split != HeldOutSplit::Cells {
             groups.entry((&all, figure.is_cpu)).or_default().push(error);
         }
     }
-    let named = |((split, is_cpu), errors): ((&Split, bool), Vec<f64>)| {
+    let named = |((split, is_cpu), errors): ((&HeldOutSplit, bool), Vec<f64>)| {
         let name = match split {
-            Split::Cells => "every second cell",
-            Split::Setting(setting) => setting.trim_start_matches("~ "),
+            HeldOutSplit::Cells => "every second cell",
+            HeldOutSplit::Setting(setting) => setting.trim_start_matches("~ "),
         };
         let part = if is_cpu { "CPU" } else { "rates" };
         Some((format!("{name}, {part}"), ErrorSummary::from_errors(errors)?))
@@ -110,78 +110,79 @@ pub fn errors_held_out<'a>(
 }
 
 /// The cells of one fit of the validation, and those that it leaves out.
-pub(super) struct Fold {
-    split: Split,
+pub(super) struct ValidationFold {
+    split: HeldOutSplit,
     about: String,
-    train: Cells,
-    test: Cells,
+    train: PublishedCells,
+    test: PublishedCells,
 }
 
 /// The fits of a validation, in their order. A setting that leaves too few figures has none.
-pub(super) fn folds(plan: &FitPlan, cells: &Cells) -> Vec<Fold> {
+pub(super) fn build_folds(plan: &FitPlan, cells: &PublishedCells) -> Vec<ValidationFold> {
     let halves = (0..FOLDS).map(|fold| {
         let is_out = move |idx: usize| idx % FOLDS == fold;
-        Fold {
-            split: Split::Cells,
+        ValidationFold {
+            split: HeldOutSplit::Cells,
             about: format!("every second cell, {} of {FOLDS}", fold + 1),
-            train: cells.select(|idx, _| !is_out(idx)),
-            test: cells.select(|idx, _| is_out(idx)),
+            train: cells.select_cells(|idx, _| !is_out(idx)),
+            test: cells.select_cells(|idx, _| is_out(idx)),
         }
     });
-    let settings = cells.settings().into_iter().map(|setting| Fold {
-        split: Split::Setting(setting.to_owned()),
+    let settings = cells.setting_names().into_iter().map(|setting| ValidationFold {
+        split: HeldOutSplit::Setting(setting.to_owned()),
         about: format!("the setting {setting}"),
-        train: cells.select(|_, cell| cell.setting != setting),
-        test: cells.select(|_, cell| cell.setting == setting),
+        train: cells.select_cells(|_, cell| cell.setting != setting),
+        test: cells.select_cells(|_, cell| cell.setting == setting),
     });
-    let has_enough =
-        |fold: &Fold| fold.split == Split::Cells || fold.train.figures() >= 2 * plan.free.len();
+    let has_enough = |fold: &ValidationFold| {
+        fold.split == HeldOutSplit::Cells || fold.train.count_figures() >= 2 * plan.free.len()
+    };
     halves.chain(settings).filter(has_enough).collect()
 }
 
 impl CellFit<'_> {
     /// Fits without some cells and predicts those, as far as the fits are of this part. Each begins at `at`, the
     /// logarithms of the costs of the fit to all.
-    pub(super) fn validate(
+    pub(super) fn validate_folds(
         &self,
-        cells: &Cells,
+        cells: &PublishedCells,
         at: &[f64],
         part: PartOfFits,
         said: &mut dyn FnMut(String),
     ) -> Vec<FitHeldOut> {
-        let folds = folds(self.plan, cells).into_iter().enumerate();
+        let folds = build_folds(self.plan, cells).into_iter().enumerate();
         let mut fits = Vec::new();
-        for (place, fold) in folds.filter(|(place, _)| part.has(*place)) {
+        for (place, fold) in folds.filter(|(place, _)| part.has_fit(*place)) {
             said(format!("without {}", fold.about));
-            let figures = self.predict(&fold.train, &fold.test, at, &fold.split, said);
+            let figures = self.predict_held_out(&fold.train, &fold.test, at, &fold.split, said);
             fits.push(FitHeldOut { place, figures });
         }
         fits
     }
 
-    fn predict(
+    fn predict_held_out(
         &self,
-        train: &Cells,
-        test: &Cells,
+        train: &PublishedCells,
+        test: &PublishedCells,
         at: &[f64],
-        split: &Split,
+        split: &HeldOutSplit,
         said: &mut dyn FnMut(String),
     ) -> Vec<HeldOut> {
-        let (base, steal_after_ns) = self.chosen(train, at, said);
+        let (base, steal_after_ns) = self.choose_steal_after(train, at, said);
         let fit = CellFit { base: &base, ..*self };
-        let found = fit.best(train, Some(at), Effort::PART, said);
-        let profile = fit.with_search(train, |search| search.profile(&found.at));
-        let residuals = fit.residuals(&profile, test, OTHER_SEED, 1.0);
+        let found = fit.find_best(train, Some(at), SearchEffort::PART, said);
+        let profile = fit.with_search(train, |search| search.build_profile(&found.at));
+        let residuals = fit.compute_residuals(&profile, test, OTHER_SEED, 1.0);
         let mut held_out = Vec::new();
         for (cell, residuals) in test.cells.iter().zip(residuals) {
             let row = CsvRow::new(&test.tables[cell.table], cell.row);
-            let is_told = |it: &Residual| matches!(it.scale, Scale::Rate | Scale::Cpu);
+            let is_told = |it: &Residual| matches!(it.scale, ErrorScale::Rate | ErrorScale::Cpu);
             let told = residuals.into_iter().filter(is_told);
             held_out.extend(told.map(|residual| HeldOut {
                 split: split.clone(),
-                what: format!("{} {}", cell.group, crate::files::words(&row)),
+                what: format!("{} {}", cell.group, crate::files::describe_row(&row)),
                 column: residual.column.to_owned(),
-                is_cpu: residual.scale == Scale::Cpu,
+                is_cpu: residual.scale == ErrorScale::Cpu,
                 published: residual.published,
                 predicted: residual.predicted,
                 steal_after_ns,
@@ -192,12 +193,12 @@ impl CellFit<'_> {
 
     /// Chooses the `steal_after_ns` with which fits to one half of `train` best predict the other
     /// half. Returns the profile and the value, or the unchanged profile if it has none.
-    fn chosen(
+    fn choose_steal_after(
         &self,
-        train: &Cells,
+        train: &PublishedCells,
         at: &[f64],
         said: &mut dyn FnMut(String),
-    ) -> (Profile, Option<u64>) {
+    ) -> (SystemProfile, Option<u64>) {
         if self.base.sut.machine.steal_after.is_none() {
             return (self.base.clone(), None);
         }
@@ -205,14 +206,14 @@ impl CellFit<'_> {
         let misfits = tried.each_ref().map(|base| {
             let fit = CellFit { base, ..*self };
             let residuals = (0..FOLDS).flat_map(|fold| {
-                let inner = train.select(|idx, _| idx % FOLDS != fold);
-                let found = fit.best(&inner, Some(at), Effort::PART, &mut |_| ());
-                let profile = fit.with_search(&inner, |search| search.profile(&found.at));
-                let rest = train.select(|idx, _| idx % FOLDS == fold);
-                fit.residuals(&profile, &rest, OTHER_SEED, 1.0)
+                let inner = train.select_cells(|idx, _| idx % FOLDS != fold);
+                let found = fit.find_best(&inner, Some(at), SearchEffort::PART, &mut |_| ());
+                let profile = fit.with_search(&inner, |search| search.build_profile(&found.at));
+                let rest = train.select_cells(|idx, _| idx % FOLDS == fold);
+                fit.compute_residuals(&profile, &rest, OTHER_SEED, 1.0)
             });
-            let weighed: Vec<Weighed> = residuals.flatten().map(|it| it.weighed).collect();
-            misfit(&weighed)
+            let weighed: Vec<WeightedResidual> = residuals.flatten().map(|it| it.weighed).collect();
+            compute_misfit(&weighed)
         });
         let best = (0..tried.len()).min_by(|a, b| misfits[*a].total_cmp(&misfits[*b]));
         let best = best.expect("there are values");
@@ -224,7 +225,7 @@ impl CellFit<'_> {
 }
 
 /// Sets the wait of processes at both ends; 0 means no wait.
-fn with_steal_after(base: &Profile, wait: Nanos) -> Profile {
+fn with_steal_after(base: &SystemProfile, wait: Nanos) -> SystemProfile {
     let wait = (wait > Nanos::ZERO).then_some(wait);
     let mut profile = base.clone();
     profile.sut.machine.steal_after = wait;

@@ -11,10 +11,10 @@ mod summary;
 mod tcp;
 mod udp;
 
-use latput_sim::Profile;
+use latput_sim::SystemProfile;
 
 use self::curve::Curve;
-use super::{FILE, Moderation, PublishedClaim, Sweep, SweepResult, SweepTraffic, TEXT};
+use super::{FILE, PublishedClaim, Sweep, SweepModeration, SweepResult, SweepTraffic, TEXT};
 use crate::provenance::Provenance;
 use crate::row::CsvRow;
 use crate::table::CsvTable;
@@ -25,47 +25,47 @@ const SWEEP: u64 = 640;
 const LARGE: [u64; 3] = [3_000, 4_500, 6_000];
 
 /// The result of a check without its texts.
-struct Verdict {
+struct ClaimVerdict {
     id: &'static str,
     wanted: String,
     seen: String,
     holds: bool,
 }
 
-fn verdict(
+fn make_verdict(
     id: &'static str,
     wanted: impl Into<String>,
     seen: impl Into<String>,
     holds: bool,
-) -> Verdict {
-    Verdict { id, wanted: wanted.into(), seen: seen.into(), holds }
+) -> ClaimVerdict {
+    ClaimVerdict { id, wanted: wanted.into(), seen: seen.into(), holds }
 }
 
 /// Whether the published file has a row of this id.
 pub(super) fn has_row(id: &str) -> bool {
-    let Published(table) = Published::read();
+    let ClaimTable(table) = ClaimTable::read();
     (0..table.rows.len()).any(|idx| CsvRow::new(&table, idx).text("claim_id") == id)
 }
 
 /// The published file by claims.
-struct Published(CsvTable);
+struct ClaimTable(CsvTable);
 
-impl Published {
+impl ClaimTable {
     fn read() -> Self {
         Self(CsvTable::parse(TEXT).expect("the file is shipped and tested"))
     }
 
-    fn row(&self, id: &str) -> CsvRow<'_> {
+    fn find_row(&self, id: &str) -> CsvRow<'_> {
         let rows = (0..self.0.rows.len()).map(|idx| CsvRow::new(&self.0, idx));
         rows.into_iter().find(|row| row.text("claim_id") == id).expect("the claim is in the file")
     }
 
-    fn number(&self, id: &str) -> f64 {
-        self.row(id).text("value").parse().expect("the claim has a number")
+    fn claimed_value(&self, id: &str) -> f64 {
+        self.find_row(id).text("value").parse().expect("the claim has a number")
     }
 
-    fn words(&self, id: &str) -> String {
-        let row = self.row(id);
+    fn describe_claim(&self, id: &str) -> String {
+        let row = self.find_row(id);
         let parts = ["quantity", "relation", "value", "unit"].map(|column| row.text(column));
         let parts = parts.map(|part| if part == "unreadable" { "about (sign lost)" } else { part });
         let claim = format!("{}: {}", row.text("workload"), parts.join(" ").trim_end());
@@ -76,34 +76,34 @@ impl Published {
     }
 }
 
-pub(super) fn all(
+pub(super) fn check_claims(
     sweep: &Sweep,
-    profile: &Profile,
+    profile: &SystemProfile,
     provenance: &Provenance,
 ) -> Vec<PublishedClaim> {
-    let published = Published::read();
-    let ends = Ends { sweep, published: &published };
+    let published = ClaimTable::read();
+    let ends = ClaimChecker { sweep, published: &published };
     let mut verdicts = Vec::new();
     for part in [
-        ends.links(),
-        ends.udp(),
+        ends.check_links(),
+        ends.check_udp(),
         ends.ten_rates(),
         ends.ten_delays(),
-        ends.dynamic(),
-        ends.three(),
-        ends.reading(),
+        ends.check_dynamic_mode(),
+        ends.check_three_senders(),
+        ends.check_nfs_rates(),
         ends.reading_cpu(),
-        ends.costs(profile),
-        ends.summary(),
+        ends.check_costs(profile),
+        ends.check_summary(),
     ] {
         verdicts.extend(part);
     }
     verdicts.sort_by_key(|verdict| verdict.id);
-    let claim = |Verdict { id, wanted, seen, holds }| PublishedClaim {
+    let claim = |ClaimVerdict { id, wanted, seen, holds }| PublishedClaim {
         file: String::from(FILE),
         id: String::from(id),
-        kind: String::from(kind(id)),
-        claim: published.words(id),
+        kind: String::from(claim_kind(id)),
+        claim: published.describe_claim(id),
         wanted,
         seen,
         holds,
@@ -112,7 +112,7 @@ pub(super) fn all(
     verdicts.into_iter().map(claim).collect()
 }
 
-fn kind(id: &str) -> &'static str {
+fn claim_kind(id: &str) -> &'static str {
     const ONSETS: [&str; 14] = [
         "T058", "T059", "T063", "T066", "T067", "T068", "T070", "T071", "T072", "T074", "T077",
         "T078", "T079", "T080",
@@ -127,9 +127,9 @@ fn kind(id: &str) -> &'static str {
 }
 
 /// A sweep with the published values.
-struct Ends<'a> {
+struct ClaimChecker<'a> {
     sweep: &'a Sweep,
-    published: &'a Published,
+    published: &'a ClaimTable,
 }
 
 const RATE: fn(&SweepResult) -> f64 = |seen| seen.link_mbps;
@@ -137,7 +137,7 @@ const BUSY: fn(&SweepResult) -> f64 = |seen| seen.busy_percent;
 const CPU: fn(&SweepResult) -> f64 = |seen| seen.busy_us_per_mb;
 const BATCH: fn(&SweepResult) -> f64 = |seen| seen.packets_per_interrupt;
 
-fn units(delay: Option<u64>) -> String {
+fn format_delay(delay: Option<u64>) -> String {
     delay.map_or_else(|| String::from("none"), |delay| delay.to_string())
 }
 
@@ -147,18 +147,18 @@ fn by_mtu(mtus: &[u64], told: impl Fn(u64) -> String) -> String {
     parts.join("; ")
 }
 
-impl Ends<'_> {
-    fn curve(
+impl ClaimChecker<'_> {
+    fn figure_by_delay(
         &self,
         flow: SweepTraffic,
         mtu: u64,
         end: u64,
         figure: fn(&SweepResult) -> f64,
     ) -> Curve {
-        self.sweep.curve(flow, mtu, end, figure)
+        self.sweep.figure_by_delay(flow, mtu, end, figure)
     }
 
-    fn delayed(&self, flow: SweepTraffic, mtu: u64, delay: u64) -> &SweepResult {
-        self.sweep.at(flow, mtu, Moderation::Delay(delay))
+    fn result_at_delay(&self, flow: SweepTraffic, mtu: u64, delay: u64) -> &SweepResult {
+        self.sweep.find_result(flow, mtu, SweepModeration::Delay(delay))
     }
 }

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 
 use latput_knobs::{Knob, Value};
-use latput_model::Term;
+use latput_model::CostTerm;
 use latput_model::fit::CostModel;
-use latput_sim::Profile;
+use latput_sim::SystemProfile;
 use latput_trial::observation::Role;
 use latput_trial::results::{LabelledSetting, Row};
 use latput_trial::workload::Direction;
 use latput_trial::{Results, Workload};
 use latput_units::{Bytes, Nanos};
 
-use super::{Moderation, Sweep, SweepCell, SweepResult, SweepTraffic, UNIT};
+use super::{Sweep, SweepCell, SweepModeration, SweepResult, SweepTraffic, UNIT};
 
 /// Costs in nanoseconds: of a byte, a packet and an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Abg {
+pub(super) struct CostCoefficients {
     pub(super) a: f64,
     pub(super) b: f64,
     pub(super) g: f64,
@@ -25,17 +25,18 @@ pub(super) struct Abg {
 /// Largest relative error of a recovered cost.
 pub(super) const WITHIN: f64 = 0.15;
 
-impl Abg {
+impl CostCoefficients {
     /// The costs of a profile. Before NAPI a received packet passes the backlog and then the
     /// protocols. The fit counts acknowledgements as packets, so the mean cost of a packet includes
     /// theirs.
-    pub(super) fn new(profile: &Profile, sweep: &Sweep) -> Self {
+    pub(super) fn new(profile: &SystemProfile, sweep: &Sweep) -> Self {
         let costs = &profile.sut.machine.costs;
         let ns = |cost: Nanos| cost.as_ns() as f64;
         let rx = ns(costs.backlog_packet) + ns(costs.rx_merged);
-        let (packets, acks) = fitted(sweep).fold((0.0, 0.0), |(packets, acks), (_, seen)| {
-            (packets + seen.frames_per_s, acks + seen.frames_per_s / seen.packets_per_ack)
-        });
+        let (packets, acks) =
+            select_tcp_runs(sweep).fold((0.0, 0.0), |(packets, acks), (_, seen)| {
+                (packets + seen.frames_per_s, acks + seen.frames_per_s / seen.packets_per_ack)
+            });
         Self {
             a: ns(costs.copy_per_kib) / 1_024.0,
             b: (rx * packets + ns(costs.ack) * acks) / (packets + acks),
@@ -45,11 +46,11 @@ impl Abg {
 
     /// The costs fitted to the TCP runs of a sweep, as on the slides; `None` if a cost is not
     /// identified.
-    pub(super) fn recovered(sweep: &Sweep) -> Option<Self> {
-        let models = latput_model::fit(&results(sweep), |_| true, 0.95).ok()?;
+    pub(super) fn from_sweep(sweep: &Sweep) -> Option<Self> {
+        let models = latput_model::fit_cost_models(&build_results(sweep), |_| true, 0.95).ok()?;
         let model: &CostModel = models.iter().find(|model| model.role == Role::Sut)?;
         let ns = |term| model.cost(term).map(|cost| cost.ns);
-        Some(Self { a: ns(Term::Byte)?, b: ns(Term::Packet)?, g: ns(Term::Interrupt)? })
+        Some(Self { a: ns(CostTerm::Byte)?, b: ns(CostTerm::Packet)?, g: ns(CostTerm::Interrupt)? })
     }
 
     /// CPU microseconds of a million bytes in packets of `mtu`, with `per_interrupt` packets per
@@ -61,18 +62,18 @@ impl Abg {
 }
 
 /// The TCP runs with a delay.
-fn fitted(sweep: &Sweep) -> impl Iterator<Item = (&SweepCell, &SweepResult)> {
+fn select_tcp_runs(sweep: &Sweep) -> impl Iterator<Item = (&SweepCell, &SweepResult)> {
     sweep.0.iter().filter(|(cell, _)| {
         let is_tcp = matches!(cell.flow, SweepTraffic::Tcp10 | SweepTraffic::Tcp3);
-        is_tcp && cell.moderation != Moderation::Dynamic
+        is_tcp && cell.moderation != SweepModeration::Dynamic
     })
 }
 
 /// The runs as a results file.
-fn results(sweep: &Sweep) -> Results {
-    let cells: Vec<(&SweepCell, &SweepResult)> = fitted(sweep).collect();
+fn build_results(sweep: &Sweep) -> Results {
+    let cells: Vec<(&SweepCell, &SweepResult)> = select_tcp_runs(sweep).collect();
     let setting = |(cell, _): &(&SweepCell, &SweepResult)| {
-        let Moderation::Delay(units) = cell.moderation else { unreachable!("filtered out") };
+        let SweepModeration::Delay(units) = cell.moderation else { unreachable!("filtered out") };
         let delay = Nanos::from_ns(units * UNIT.as_ns());
         let knobs = [(Knob::Mtu, Value::Count(cell.mtu)), (Knob::RxUsecs, Value::Time(delay))];
         LabelledSetting {

@@ -1,15 +1,17 @@
 //! The scenario of one run: hosts at a switch and their loads.
 
 use latput_policy::e1000::throttle_interval;
-use latput_sim::profile::Profile;
-use latput_sim::scenario::{Form, Host, Load, Network, Scenario, Spacing, Traffic, Transport};
-use latput_sim::vector::{Delay, Throttle};
-use latput_sim::{Invalid, Outcome};
+use latput_sim::profile::SystemProfile;
+use latput_sim::scenario::{
+    GapDistribution, Host, Load, Network, Scenario, TrafficKind, TrafficOptions, Transport,
+};
+use latput_sim::vector::{InterruptDelay, Throttle};
+use latput_sim::{InvalidValue, SimulationOutcome};
 use latput_trial::observation::Role;
-use latput_units::{BitsPerSecond, Bytes, Nanos, Rng};
+use latput_units::{BitsPerSecond, Bytes, Nanos, SeededRng};
 
-use super::{Moderation, SweepCell, SweepResult, SweepTraffic, UNIT};
-use crate::experiment::host;
+use super::{SweepCell, SweepModeration, SweepResult, SweepTraffic, UNIT};
+use crate::experiment::build_host;
 
 /// Links of the ten senders (T040, T045).
 const SLOW_LINK: BitsPerSecond = BitsPerSecond::new(100_000_000);
@@ -34,28 +36,32 @@ pub const PROFILE: &str = "p4-e1000";
 /// link, and its loss begins near the published delay (T072).
 pub(crate) const NFS_SERVER: Nanos = Nanos::from_us(100);
 
-pub(super) fn run(cell: &SweepCell, profile: &Profile, seed: u64) -> Result<SweepResult, Invalid> {
-    let scenario = scenario(cell, profile, seed);
+pub(super) fn run(
+    cell: &SweepCell,
+    profile: &SystemProfile,
+    seed: u64,
+) -> Result<SweepResult, InvalidValue> {
+    let scenario = build_scenario(cell, profile, seed);
     let outcome = latput_sim::run(&scenario)?;
-    Ok(seen(cell, &scenario, &outcome))
+    Ok(collect_result(cell, &scenario, &outcome))
 }
 
-fn scenario(cell: &SweepCell, profile: &Profile, seed: u64) -> Scenario {
+fn build_scenario(cell: &SweepCell, profile: &SystemProfile, seed: u64) -> Scenario {
     let others = match cell.flow {
         SweepTraffic::Udp10 | SweepTraffic::Tcp10 => 10,
         SweepTraffic::Tcp3 | SweepTraffic::Nfs | SweepTraffic::NfsSlowDisk => 3,
     };
     let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
-    let mut hosts = vec![measured(cell, profile)];
+    let mut hosts = vec![build_measured_host(cell, profile)];
     hosts.extend((0..others).map(|_| {
-        let mut other = host("other", Role::Generator, generator);
+        let mut other = build_host("other", Role::Generator, generator);
         if matches!(cell.flow, SweepTraffic::Udp10 | SweepTraffic::Tcp10) {
             other.nic.link = Some(SLOW_LINK);
         }
         other
     }));
     Scenario {
-        seed: Rng::split(seed, 0).next_u64(),
+        seed: SeededRng::from_seed_and_index(seed, 0).next_u64(),
         warmup: Nanos::from_ms(100),
         duration: Nanos::from_ms(200),
         hosts,
@@ -66,20 +72,22 @@ fn scenario(cell: &SweepCell, profile: &Profile, seed: u64) -> Scenario {
             mtu: Bytes::new(cell.mtu),
             switch: profile.network.switch_buffer,
         },
-        loads: (1..=others).map(|other| load(cell, other)).collect(),
+        loads: (1..=others).map(|other| build_load(cell, other)).collect(),
     }
 }
 
-fn measured(cell: &SweepCell, profile: &Profile) -> Host {
-    let mut sink = host("sink", Role::Sut, &profile.sut);
+fn build_measured_host(cell: &SweepCell, profile: &SystemProfile) -> Host {
+    let mut sink = build_host("sink", Role::Sut, &profile.sut);
     let coalescing = &mut sink.nic.coalescing;
     match cell.moderation {
-        Moderation::Delay(units) => {
-            coalescing.rx =
-                Delay { delay: Nanos::from_ns(units * UNIT.as_ns()), ..Delay::default() };
+        SweepModeration::Delay(units) => {
+            coalescing.rx = InterruptDelay {
+                delay: Nanos::from_ns(units * UNIT.as_ns()),
+                ..InterruptDelay::default()
+            };
         }
-        Moderation::Dynamic => {
-            coalescing.rx = Delay::default();
+        SweepModeration::Dynamic => {
+            coalescing.rx = InterruptDelay::default();
             coalescing.throttle = Throttle::Gate { interval: throttle_interval(DYNAMIC_HZ) };
         }
     }
@@ -89,26 +97,26 @@ fn measured(cell: &SweepCell, profile: &Profile) -> Host {
     sink
 }
 
-fn load(cell: &SweepCell, other: usize) -> Load {
+fn build_load(cell: &SweepCell, other: usize) -> Load {
     match cell.flow {
         SweepTraffic::Udp10 => {
             // As fast as the link allows (T049: as large as a packet carries).
-            let traffic = Traffic::Datagrams {
+            let traffic = TrafficKind::Datagrams {
                 size: Bytes::new(cell.mtu - 28),
                 rate_pps: 1.0,
-                spacing: Spacing::Even,
+                spacing: GapDistribution::Even,
                 group: 1,
                 receive_batch: 1,
             };
-            let form = Form { floods: true, ..Form::default() };
+            let form = TrafficOptions { floods: true, ..TrafficOptions::default() };
             Load { form, ..Load::new(other, 0, traffic) }
         }
         SweepTraffic::Tcp10 | SweepTraffic::Tcp3 => {
-            Load::new(other, 0, Traffic::Stream { message: TCP_MESSAGE, connections: 1 })
+            Load::new(other, 0, TrafficKind::Stream { message: TCP_MESSAGE, connections: 1 })
         }
         SweepTraffic::Nfs | SweepTraffic::NfsSlowDisk => {
             let slower = if cell.flow == SweepTraffic::NfsSlowDisk { 2 } else { 1 };
-            let traffic = Traffic::RequestResponse {
+            let traffic = TrafficKind::RequestResponse {
                 transport: Transport::Tcp { nodelay: true },
                 request: NFS_REQUEST,
                 response: NFS_READ,
@@ -121,9 +129,13 @@ fn load(cell: &SweepCell, other: usize) -> Load {
     }
 }
 
-fn seen(cell: &SweepCell, scenario: &Scenario, outcome: &Outcome) -> SweepResult {
+fn collect_result(
+    cell: &SweepCell,
+    scenario: &Scenario,
+    outcome: &SimulationOutcome,
+) -> SweepResult {
     let sink = &outcome.hosts[0];
-    let (cpu, nic) = (sink.cpu(), sink.nic());
+    let (cpu, nic) = (sink.cpu_totals(), sink.nic_totals());
     let busy = (cpu.user + cpu.system + cpu.irq + cpu.softirq).as_secs_f64();
     let bytes: u64 = outcome
         .loads
@@ -148,6 +160,6 @@ fn seen(cell: &SweepCell, scenario: &Scenario, outcome: &Outcome) -> SweepResult
         packets_per_interrupt: nic.rx_packets as f64 / nic.interrupts.max(1) as f64,
         packets_per_ack: nic.rx_packets as f64 / nic.tx_packets.max(1) as f64,
         lost,
-        observation: outcome.observation(scenario, 0),
+        observation: outcome.build_observation(scenario, 0),
     }
 }

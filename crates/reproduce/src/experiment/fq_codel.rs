@@ -5,16 +5,16 @@
 //! receive work is spread over all CPUs; a delay taken from those rows replaces it.
 //! `crate::provenance` lists the rows that each constant was chosen to match.
 
-use latput_sim::Outcome;
-use latput_sim::machine::{Bql, Qdisc};
-use latput_sim::scenario::{Host, Load, Network, Scenario, Traffic};
+use latput_sim::SimulationOutcome;
+use latput_sim::machine::{BqlLimits, Qdisc};
+use latput_sim::scenario::{Host, Load, Network, Scenario, TrafficKind};
 use latput_sim::vector::Throttle;
 use latput_trial::observation::Role;
 use latput_units::{Bytes, CpuSet, Nanos};
 
-use super::{Experiment, OTHER, Reading, SUT, SimulatedFigure, host};
+use super::{Experiment, OTHER, ReportedFigures, SUT, SimulatedFigure, build_host};
 use crate::row::{CsvRow, RowError, whole_number};
-use crate::system::Systems;
+use crate::system::SystemCatalog;
 
 /// Flows of both clients together.
 const FLOWS: u32 = 1_000;
@@ -42,34 +42,37 @@ const BQL_MAX: Bytes = Bytes::new(1_879_048_192);
 
 /// The CPUs that do the protocol work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mask {
+enum CpuMask {
     /// The driver's hint: one CPU for each queue.
     Hint,
     /// This number of CPUs.
     Cpus(usize),
 }
 
-fn mask(row: &CsvRow<'_>, column: &str) -> Result<Mask, RowError> {
+fn parse_cpu_mask(row: &CsvRow<'_>, column: &str) -> Result<CpuMask, RowError> {
     let text = row.text(column);
     if text == "hint" {
-        return Ok(Mask::Hint);
+        return Ok(CpuMask::Hint);
     }
     match CpuSet::from_hex_mask(text) {
-        Ok(cpus) if cpus.iter().all(|cpu| cpu.0 < CORES) => Ok(Mask::Cpus(cpus.len())),
+        Ok(cpus) if cpus.iter().all(|cpu| cpu.0 < CORES) => Ok(CpuMask::Cpus(cpus.len())),
         _ => {
             let wanted = format!("must be `hint` or a hexadecimal mask of {CORES} CPUs");
-            Err(row.error(column, format!("`{text}` {wanted}")))
+            Err(row.field_error(column, format!("`{text}` {wanted}")))
         }
     }
 }
 
 /// A row of the matrix.
-pub(super) fn matrix(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
-    let profile = systems.named("hs22-ixgbe");
+pub(super) fn build_matrix_experiment(
+    row: &CsvRow<'_>,
+    systems: &SystemCatalog,
+) -> Result<Experiment, RowError> {
+    let profile = systems.expect_profile("hs22-ixgbe");
     let is_fair = match row.text("codel") {
         "on" => true,
         "off" => false,
-        other => return Err(row.error("codel", format!("`{other}` must be `on` or `off`"))),
+        other => return Err(row.field_error("codel", format!("`{other}` must be `on` or `off`"))),
     };
     let limit = match row.text("bql") {
         "max" => None,
@@ -77,25 +80,25 @@ pub(super) fn matrix(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, 
             Some(bytes) if (1..=1 << 30).contains(&bytes) => Some(Bytes::new(bytes)),
             _ => {
                 let wanted = "must be `max` or a limit from 1 to 1073741824 byte";
-                return Err(row.error("bql", format!("`{text}` {wanted}")));
+                return Err(row.field_error("bql", format!("`{text}` {wanted}")));
             }
         },
     };
-    let (affinity, rps) = (mask(row, "smp_affinity")?, mask(row, "rps")?);
+    let (affinity, rps) = (parse_cpu_mask(row, "smp_affinity")?, parse_cpu_mask(row, "rps")?);
     // Acknowledgements release data on the CPU that handles them, which uses its own transmit
     // queue. An interrupt with several CPUs in its mask goes to the first of them.
     #[expect(clippy::match_same_arms, reason = "the order of the arms decides")]
     let (queues, is_spread) = match (affinity, rps) {
-        (Mask::Cpus(0), _) => {
-            return Err(row.error("smp_affinity", "is an empty mask; name at least one CPU"));
+        (CpuMask::Cpus(0), _) => {
+            return Err(row.field_error("smp_affinity", "is an empty mask; name at least one CPU"));
         }
-        (_, Mask::Hint) => (CORES as usize, true),
-        (_, Mask::Cpus(cpus)) if cpus > NARROW => (CORES as usize, true),
-        (_, Mask::Cpus(cpus)) if cpus > 0 => (cpus, false),
-        (Mask::Hint, _) => (CORES as usize, true),
-        (Mask::Cpus(_), _) => (1, false),
+        (_, CpuMask::Hint) => (CORES as usize, true),
+        (_, CpuMask::Cpus(cpus)) if cpus > NARROW => (CORES as usize, true),
+        (_, CpuMask::Cpus(cpus)) if cpus > 0 => (cpus, false),
+        (CpuMask::Hint, _) => (CORES as usize, true),
+        (CpuMask::Cpus(_), _) => (1, false),
     };
-    let mut server = host("server", Role::Sut, &profile.sut);
+    let mut server = build_host("server", Role::Sut, &profile.sut);
     server.nic.queues = u32::try_from(queues).unwrap_or(CORES);
     server.nic.irq_cores = (0..server.nic.queues).collect();
     server.stack.qdisc = match (is_fair, limit) {
@@ -106,11 +109,11 @@ pub(super) fn matrix(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, 
     // Late completions would make the dynamic limit the only queue. It is left out where they
     // replace another effect.
     let most = limit.or((is_fair || !is_spread).then_some(BQL_MAX));
-    server.stack.bql = most.map(|most| Bql { least: Bytes::new(0), most });
+    server.stack.bql = most.map(|most| BqlLimits { least: Bytes::new(0), most });
     let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
-    let mut client = host("clients", Role::Generator, generator);
+    let mut client = build_host("clients", Role::Generator, generator);
     if is_spread {
-        let wide_rps = !matches!(rps, Mask::Cpus(0));
+        let wide_rps = !matches!(rps, CpuMask::Cpus(0));
         server.stack.send_buffer = SPREAD_WINDOW;
         let (late, interval) = match (is_fair, wide_rps) {
             (true, _) => (&mut client, SPREAD_FAIR),
@@ -127,15 +130,15 @@ pub(super) fn matrix(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, 
             server.nic.coalescing.throttle = Throttle::Gate { interval };
         }
     }
-    let observer = host("observer", Role::Observer, generator);
+    let observer = build_host("observer", Role::Observer, generator);
     Ok(Experiment {
-        scenario: scenario(profile, vec![server, client, observer]),
-        reading: Reading::Matrix,
+        scenario: build_scenario(profile, vec![server, client, observer]),
+        reading: ReportedFigures::Matrix,
     })
 }
 
-fn scenario(profile: &latput_sim::Profile, hosts: Vec<Host>) -> Scenario {
-    let download = Traffic::Stream { message: Bytes::new(65_536), connections: FLOWS };
+fn build_scenario(profile: &latput_sim::SystemProfile, hosts: Vec<Host>) -> Scenario {
+    let download = TrafficKind::Stream { message: Bytes::new(65_536), connections: FLOWS };
     Scenario {
         seed: 0,
         warmup: Nanos::from_ms(700),
@@ -150,19 +153,19 @@ fn scenario(profile: &latput_sim::Profile, hosts: Vec<Host>) -> Scenario {
         },
         loads: vec![
             Load::new(SUT, OTHER, download),
-            Load::new(OTHER + 1, SUT, Traffic::Probe { rate_hz: 1_000.0 }),
+            Load::new(OTHER + 1, SUT, TrafficKind::Probe { rate_hz: 1_000.0 }),
         ],
     }
 }
 
 /// The rate of `sar` (transmitted kbyte/s with headers), and ping's summary in milliseconds.
-pub(super) fn read(outcome: &Outcome) -> Vec<Option<SimulatedFigure>> {
-    let bytes = outcome.hosts[SUT].nic().tx_bytes;
+pub(super) fn read(outcome: &SimulationOutcome) -> Vec<Option<SimulatedFigure>> {
+    let bytes = outcome.hosts[SUT].nic_totals().tx_bytes;
     let ping = &outcome.loads[1].latency;
-    let ms = |ns: f64| Some(SimulatedFigure::plain(ns * 1e-6));
+    let ms = |ns: f64| Some(SimulatedFigure::from_value(ns * 1e-6));
     let at = |q: f64| ms(ping.quantile(q)?.as_ns() as f64);
     vec![
-        Some(SimulatedFigure::plain(outcome.per_second(bytes) / 1_024.0)),
+        Some(SimulatedFigure::from_value(outcome.per_second(bytes) / 1_024.0)),
         at(0.0),
         ping.mean_ns().and_then(ms),
         at(1.0),

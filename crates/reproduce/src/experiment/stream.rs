@@ -1,12 +1,12 @@
 //! Bulk transfer, and the four workloads with processes bound to CPUs.
 
-use latput_sim::scenario::{Form, Host, Load, Traffic};
+use latput_sim::scenario::{Host, Load, TrafficKind, TrafficOptions};
 use latput_units::{Bytes, Nanos};
 
-use super::rr::{burst_in_words, requests};
-use super::{Experiment, OTHER, Reading, SUT, behind_switch, hosts};
+use super::rr::{build_request_load, burst_in_words};
+use super::{Experiment, OTHER, ReportedFigures, SUT, behind_switch, build_hosts};
 use crate::row::{CsvRow, RowError};
-use crate::system::Systems;
+use crate::system::SystemCatalog;
 
 /// Socket buffers of `-s 128K -S 128K`, doubled by Linux.
 const SOCKETS: u32 = 262_144;
@@ -24,28 +24,34 @@ fn set_sockets(host: &mut Host, receive: u32, send: u32) {
 }
 
 /// One TCP stream from the measured system to the other.
-pub(super) fn stream(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+pub(super) fn build_stream_experiment(
+    row: &CsvRow<'_>,
+    systems: &SystemCatalog,
+) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.for_row(row)?;
-    let message = row.whole("send_msg_bytes", 1..=1 << 24)?.unwrap_or(32_768);
-    let receive = row.whole("recv_socket_bytes", 4_096..=1 << 26)?.unwrap_or(SOCKETS);
-    let send = row.whole("send_socket_bytes", 4_096..=1 << 26)?.unwrap_or(SOCKETS);
-    let mut hosts = hosts(row, (machine, profile), true)?;
+    let message = row.parse_whole("send_msg_bytes", 1..=1 << 24)?.unwrap_or(32_768);
+    let receive = row.parse_whole("recv_socket_bytes", 4_096..=1 << 26)?.unwrap_or(SOCKETS);
+    let send = row.parse_whole("send_socket_bytes", 4_096..=1 << 26)?.unwrap_or(SOCKETS);
+    let mut hosts = build_hosts(row, (machine, profile), true)?;
     for host in &mut hosts {
         set_sockets(host, receive, send);
     }
-    let traffic = Traffic::Stream { message: Bytes::new(u64::from(message)), connections: 1 };
+    let traffic = TrafficKind::Stream { message: Bytes::new(u64::from(message)), connections: 1 };
     // netperf leaves Nagle's algorithm on (`-D` is its option), which matters for messages smaller
     // than a segment.
     let gathers = u64::from(message) < profile.network.mtu.get() - TCP_HEADERS;
-    let form = Form { gathers, ..Form::default() };
+    let form = TrafficOptions { gathers, ..TrafficOptions::default() };
     let loads = vec![Load { form, ..Load::new(SUT, OTHER, traffic) }];
     let mut scenario = behind_switch(profile, hosts.into(), loads);
     scenario.warmup = Nanos::from_ms(120);
-    Ok(Experiment { scenario, reading: Reading::Bytes })
+    Ok(Experiment { scenario, reading: ReportedFigures::Bytes })
 }
 
 /// netperf and netserver each bound to a CPU.
-pub(super) fn binding(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+pub(super) fn build_binding_experiment(
+    row: &CsvRow<'_>,
+    systems: &SystemCatalog,
+) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.for_row(row)?;
     let words = match row.text("workload") {
         "" => row.text("netperf_options"),
@@ -53,10 +59,10 @@ pub(super) fn binding(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment,
     };
     let is_stream = words.contains("TCP_STREAM");
     let is_large = words.contains("32K request") || words.contains("-r 32K");
-    let mut hosts = hosts(row, (machine, profile), is_stream || is_large)?;
+    let mut hosts = build_hosts(row, (machine, profile), is_stream || is_large)?;
     let core = |column: &str, host: usize| {
         let last = hosts[host].machine.cores - 1;
-        row.needed(column, 0..=last)
+        row.parse_required_whole(column, 0..=last)
     };
     let (from_core, to_core) = (core("netperf_cpu", SUT)?, core("netserver_cpu", OTHER)?);
     if is_stream || is_large {
@@ -66,9 +72,9 @@ pub(super) fn binding(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment,
     }
     let load = if is_stream {
         let message = Bytes::new(32_768);
-        Load::new(SUT, OTHER, Traffic::Stream { message, connections: 1 })
+        Load::new(SUT, OTHER, TrafficKind::Stream { message, connections: 1 })
     } else if is_large {
-        requests(SUT, OTHER, 32_768, burst_in_words(row, words).unwrap_or(6))
+        build_request_load(SUT, OTHER, 32_768, burst_in_words(row, words).unwrap_or(6))
     } else {
         let burst = match burst_in_words(row, words) {
             Some(burst) => burst,
@@ -76,15 +82,15 @@ pub(super) fn binding(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment,
             None => {
                 let wanted =
                     "must name TCP_STREAM, a `first burst N` or one transaction outstanding";
-                return Err(row.error("workload", format!("`{words}` {wanted}")));
+                return Err(row.field_error("workload", format!("`{words}` {wanted}")));
             }
         };
-        requests(SUT, OTHER, 1, burst)
+        build_request_load(SUT, OTHER, 1, burst)
     };
     let load = Load { from_core: Some(from_core), to_core: Some(to_core), ..load };
     let mut scenario = behind_switch(profile, hosts.into(), vec![load]);
     scenario.warmup = Nanos::from_ms(if is_stream || is_large { 120 } else { 30 });
     scenario.duration = Nanos::from_ms(if is_stream || is_large { 120 } else { 250 });
-    let reading = if is_stream { Reading::Bytes } else { Reading::Transactions };
+    let reading = if is_stream { ReportedFigures::Bytes } else { ReportedFigures::Transactions };
     Ok(Experiment { scenario, reading })
 }

@@ -65,7 +65,7 @@ const MECHANISMS: [(&str, &str); 12] = [
 ];
 
 /// The sentences of a file; empty without any.
-pub(super) fn mechanism(file: &str) -> &'static str {
+pub(super) fn find_mechanism(file: &str) -> &'static str {
     MECHANISMS.iter().find(|(name, _)| *name == file).map_or("", |it| it.1)
 }
 

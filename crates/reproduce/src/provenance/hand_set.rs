@@ -2,15 +2,15 @@
 //! source, and round figures without effect on a row, are left out.
 
 use latput_calibrate::parameter::{ACK_SHARE, BARE_SHARE, SENT_REMOTE_RATIO};
-use latput_calibrate::{Fixed, Parameter};
-use latput_sim::Profile;
+use latput_calibrate::{FixedParameter, Parameter};
+use latput_sim::SystemProfile;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::calibrate::FitPlan;
 use crate::delay_mtu::{NFS_SERVER, PROFILE as SLIDES_PROFILE};
 use crate::experiment::fq_codel as matrix;
-use crate::system::Systems;
+use crate::system::SystemCatalog;
 
 /// A constant that was chosen by hand to meet published rows.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -54,7 +54,12 @@ const B_TABLES: [&str; 12] = [
     "B3_stream",
 ];
 
-fn set(constant: &str, value: impl ToString, place: &str, meets: &[&'static str]) -> HandSet {
+fn make_constant(
+    constant: &str,
+    value: impl ToString,
+    place: &str,
+    meets: &[&'static str],
+) -> HandSet {
     HandSet {
         constant: constant.to_owned(),
         value: value.to_string(),
@@ -66,71 +71,87 @@ fn set(constant: &str, value: impl ToString, place: &str, meets: &[&'static str]
 /// The hand-set constants of a profile: fixed costs of its plan, and those of its file and of the
 /// code.
 pub(super) fn hand_set_keys(
-    profile: &Profile,
+    profile: &SystemProfile,
     plan: Option<&FitPlan>,
-    systems: &Systems,
+    systems: &SystemCatalog,
 ) -> Vec<HandSet> {
     let file = format!("data/systems/{}.toml", profile.name);
     let given = plan.into_iter().flat_map(|plan| &plan.fixed);
-    let given = given.map(|Fixed { parameter, value }| {
+    let given = given.map(|FixedParameter { parameter, value }| {
         let value = format!("{value} {}", parameter.unit());
-        set(&parameter.to_string(), value, PLANS, &[])
+        make_constant(&parameter.to_string(), value, PLANS, &[])
     });
     let mut all: Vec<HandSet> = given.collect();
     all.extend(of_file(profile, &file));
     all.extend(match profile.name.as_str() {
         "hs22-ixgbe" => of_matrix(),
-        SLIDES_PROFILE => vec![set("NFS_SERVER", NFS_SERVER, SLIDES, &["T072"])],
+        SLIDES_PROFILE => vec![make_constant("NFS_SERVER", NFS_SERVER, SLIDES, &["T072"])],
         _ => Vec::new(),
     });
     let frames = systems.machines().filter(|machine| machine.profile == profile.name);
     let frames = frames.filter_map(|machine| machine.others_rx_frames);
-    all.extend(frames.map(|frames| set("others_rx_frames", frames, MACHINES, &["S07"])));
+    all.extend(frames.map(|frames| make_constant("others_rx_frames", frames, MACHINES, &["S07"])));
     all.extend(plan.into_iter().flat_map(of_shares));
     all
 }
 
 /// The constants of the profile's file.
-fn of_file(profile: &Profile, file: &str) -> Vec<HandSet> {
+fn of_file(profile: &SystemProfile, file: &str) -> Vec<HandSet> {
     let machine = &profile.sut.machine;
     let (nic, stack) = (&profile.sut.nic, &profile.sut.stack);
     let mut all = Vec::new();
     if let Some(wait) = machine.steal_after {
-        all.push(set("steal_after_ns", wait, file, &[]));
+        all.push(make_constant("steal_after_ns", wait, file, &[]));
     }
     let clock = || format!("{} ppm, the others' the opposite", machine.clock_ppm);
     match profile.name.as_str() {
-        "bl25p-tg3" => all.push(set("receive_buffer_bytes", stack.receive_buffer, file, &["S07"])),
-        "dragonfly-em" => all.push(set("network.rate_bps", profile.network.rate, file, &["idle"])),
-        "freebsd-em" => all.push(set("generator.machine.costs", "the client's", file, &[])),
+        "bl25p-tg3" => {
+            all.push(make_constant("receive_buffer_bytes", stack.receive_buffer, file, &["S07"]));
+        }
+        "dragonfly-em" => {
+            all.push(make_constant("network.rate_bps", profile.network.rate, file, &["idle"]));
+        }
+        "freebsd-em" => {
+            all.push(make_constant("generator.machine.costs", "the client's", file, &[]));
+        }
         "rx1600-e1000" => {
             let interval = nic.coalescing.throttle.interval();
-            all.push(set("clock_ppm", clock(), file, &["A01", "R01"]));
-            all.push(set("throttle.interval_ns", interval, file, &["A01", "R01"]));
+            all.push(make_constant("clock_ppm", clock(), file, &["A01", "R01"]));
+            all.push(make_constant("throttle.interval_ns", interval, file, &["A01", "R01"]));
         }
         "rx1620-e1000-7" => {
             let single = ["B1_single", "B2_single", "B3_single"];
-            all.push(set("clock_ppm", clock(), file, &single));
+            all.push(make_constant("clock_ppm", clock(), file, &single));
         }
         "rx1600-tg3-2.6.12" => {
             let delay = format!("{}, {} frames", nic.coalescing.rx.delay, nic.coalescing.rx.frames);
-            all.push(set("coalescing.rx", delay, file, &["A09"]));
+            all.push(make_constant("coalescing.rx", delay, file, &["A09"]));
         }
         SLIDES_PROFILE => {
             let costs = &machine.costs;
             let packet = costs.backlog_packet + costs.rx_merged;
             let of_coefficient = |claim| [&[claim], &FROM_COSTS[..]].concat();
-            all.push(set("copy_ns_per_kib", costs.copy_per_kib, file, &of_coefficient("T083")));
-            all.push(set(
+            all.push(make_constant(
+                "copy_ns_per_kib",
+                costs.copy_per_kib,
+                file,
+                &of_coefficient("T083"),
+            ));
+            all.push(make_constant(
                 "backlog_packet_ns + rx_merged_ns",
                 packet,
                 file,
                 &of_coefficient("T084"),
             ));
-            all.push(set("interrupt_ns", costs.interrupt, file, &of_coefficient("T085")));
-            all.push(set("ack_ns", costs.ack, file, &["T106"]));
+            all.push(make_constant("interrupt_ns", costs.interrupt, file, &of_coefficient("T085")));
+            all.push(make_constant("ack_ns", costs.ack, file, &["T106"]));
             let window = stack.receive_buffer;
-            all.push(set("receive_buffer_bytes", window, file, &["T077", "T078", "T080"]));
+            all.push(make_constant(
+                "receive_buffer_bytes",
+                window,
+                file,
+                &["T077", "T078", "T080"],
+            ));
         }
         _ => {}
     }
@@ -140,8 +161,9 @@ fn of_file(profile: &Profile, file: &str) -> Vec<HandSet> {
 /// The constants of the matrix: the queue before the NIC, and the replacement of the collapse with
 /// spread receive work.
 fn of_matrix() -> Vec<HandSet> {
-    let code =
-        |constant, value: &dyn ToString, meets| set(constant, value.to_string(), MATRIX, meets);
+    let code = |constant, value: &dyn ToString, meets| {
+        make_constant(constant, value.to_string(), MATRIX, meets)
+    };
     vec![
         code("FIFO_BYTES", &matrix::FIFO_BYTES, &["Q02"]),
         code("FIFO_BEHIND_BQL_BYTES", &matrix::FIFO_BEHIND_BQL_BYTES, &["Q04"]),
@@ -159,13 +181,13 @@ fn of_shares(plan: &FitPlan) -> Vec<HandSet> {
     let is_free = |wanted| plan.free.iter().any(|free| free.parameter == wanted);
     let mut all = Vec::new();
     if is_free(Parameter::RxPacket) {
-        all.push(set("BARE_SHARE", BARE_SHARE, SHARES, &["S03"]));
+        all.push(make_constant("BARE_SHARE", BARE_SHARE, SHARES, &["S03"]));
     }
     if is_free(Parameter::Remote) {
-        all.push(set("SENT_REMOTE_RATIO", SENT_REMOTE_RATIO, SHARES, &[]));
+        all.push(make_constant("SENT_REMOTE_RATIO", SENT_REMOTE_RATIO, SHARES, &[]));
     }
     if is_free(Parameter::TxPacket) && !is_free(Parameter::Ack) {
-        all.push(set("ACK_SHARE", ACK_SHARE, SHARES, &B_TABLES));
+        all.push(make_constant("ACK_SHARE", ACK_SHARE, SHARES, &B_TABLES));
     }
     all
 }

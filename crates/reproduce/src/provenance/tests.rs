@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::cells::RowPrediction;
 use crate::delay_mtu;
-use crate::predict::Prediction;
+use crate::predict::FigurePrediction;
 use crate::published::{self, FILES, Reproduction};
 use crate::row::CsvRow;
 
 /// Every published figure, predicted as published: what is asked is then met, and only labels are left to look at.
-fn reproduction(plans: &[FitPlan]) -> Reproduction {
-    let systems = Systems::shipped();
+fn build_reproduction(plans: &[FitPlan]) -> Reproduction {
+    let systems = SystemCatalog::load_shipped();
     let files: Vec<_> = FILES
         .iter()
-        .map(|(name, _)| (*name, published::file(name, &systems).unwrap().unwrap()))
+        .map(|(name, _)| (*name, published::load_cell_file(name, &systems).unwrap().unwrap()))
         .collect();
     let predictions: Vec<Vec<Option<RowPrediction>>> = files
         .iter()
@@ -22,9 +22,9 @@ fn reproduction(plans: &[FitPlan]) -> Reproduction {
             let as_published = |idx: usize| -> Option<RowPrediction> {
                 file.rows[idx].as_ref().ok()?;
                 let row = CsvRow::new(&file.table, idx);
-                let figure = |column| row.figure(column).ok().flatten();
-                let columns = file.kind.measured().iter().map(|it| figure(it.column));
-                let exact = |value| Prediction { value, low: value, high: value };
+                let figure = |column| row.parse_figure(column).ok().flatten();
+                let columns = file.kind.measured_columns().iter().map(|it| figure(it.column));
+                let exact = |value| FigurePrediction { value, low: value, high: value };
                 Some(columns.map(|value| value.map(exact)).collect())
             };
             (0..file.rows.len()).map(as_published).collect()
@@ -35,16 +35,16 @@ fn reproduction(plans: &[FitPlan]) -> Reproduction {
         .zip(&predictions)
         .map(|((name, file), rows)| (*name, file, rows.as_slice()))
         .collect();
-    published::compare(&compared, &systems, &Provenance::new(plans, &systems))
+    published::compare_predictions(&compared, &systems, &Provenance::new(plans, &systems))
 }
 
 fn shipped_plans() -> Vec<FitPlan> {
-    FitPlan::all().unwrap()
+    FitPlan::load_shipped().unwrap()
 }
 
 /// Labels and counts of each demand, by its name.
-fn demands(plans: &[FitPlan]) -> BTreeMap<String, (Label, [usize; 3])> {
-    let targets = reproduction(plans).targets;
+fn count_target_rows(plans: &[FitPlan]) -> BTreeMap<String, (Label, [usize; 3])> {
+    let targets = build_reproduction(plans).targets;
     assert!(targets.iter().all(|target| target.holds), "{targets:#?}");
     let counts = |rows: RowCounts| [rows.fitted, rows.hand_set, rows.predicted];
     targets.into_iter().map(|it| (it.name, (it.label, counts(it.rows)))).collect()
@@ -54,7 +54,7 @@ const MATRIX: &str = "classes of the fq_codel matrix: mean ping";
 
 #[test]
 fn every_demand_is_labelled_and_counted() {
-    let demands = demands(&shipped_plans());
+    let demands = count_target_rows(&shipped_plans());
     assert_eq!(demands.len(), 13, "{demands:#?}");
     for (name, (label, counts)) in &demands {
         if name.contains("fq_codel") {
@@ -69,7 +69,7 @@ fn every_demand_is_labelled_and_counted() {
 
 #[test]
 fn mixed_demand_is_judged_on_predicted_too() {
-    let targets = reproduction(&shipped_plans()).targets;
+    let targets = build_reproduction(&shipped_plans()).targets;
     for target in &targets {
         let alone = target.predicted_alone.as_ref();
         assert_eq!(alone.is_some(), target.label == Label::InSample, "{}", target.name);
@@ -88,7 +88,7 @@ fn what_a_plan_asks_for_decides_the_label() {
             Some(only) => plans[at].only = only.iter().map(|&id| id.to_owned()).collect(),
             None => drop(plans.remove(at)),
         }
-        demands(&plans)[MATRIX]
+        count_target_rows(&plans)[MATRIX]
     };
     // All rows; one that gave no constant; one that did; no fit at all.
     assert_eq!(with_only(Some(&[])), (Label::Fitted, [16, 0, 0]));
@@ -97,13 +97,14 @@ fn what_a_plan_asks_for_decides_the_label() {
     assert_eq!(with_only(None), (Label::InSample, [0, 6, 10]));
     let mut plans = shipped_plans();
     plans.retain(|plan| plan.profile != "dragonfly-em");
-    let (label, counts) = demands(&plans)["ping by moderation frequency inside the 5-95% band"];
+    let (label, counts) =
+        count_target_rows(&plans)["ping by moderation frequency inside the 5-95% band"];
     assert_eq!((label, counts), (Label::Predicted, [0, 0, 6]));
 }
 
 #[test]
 fn claims_that_gave_a_constant_are_no_predictions() {
-    let provenance = Provenance::shipped(&Systems::shipped());
+    let provenance = Provenance::load_shipped(&SystemCatalog::load_shipped());
     for id in ["T072", "T077", "T078", "T080", "T083", "T104", "T106"] {
         assert_eq!(provenance.of_claim(id), Label::HandSet, "{id}");
     }
@@ -123,7 +124,7 @@ fn constants_name_existing_rows() {
     let slides = CsvTable::parse(delay_mtu::TEXT).unwrap();
     let rows = (0..slides.rows.len()).map(|idx| CsvRow::new(&slides, idx));
     ids.extend(rows.map(|row| row.text("claim_id").to_owned()));
-    for profile in Provenance::shipped(&Systems::shipped()).profiles() {
+    for profile in Provenance::load_shipped(&SystemCatalog::load_shipped()).profiles() {
         for constant in &profile.hand_set {
             let absent: Vec<_> = constant.meets.iter().filter(|id| !ids.contains(**id)).collect();
             assert!(absent.is_empty(), "{}: {absent:?}", constant.constant);
@@ -144,7 +145,7 @@ fn documented_tables_are_those_of_the_code() {
             absent += &(line + "\n");
         }
     };
-    let provenance = Provenance::shipped(&Systems::shipped());
+    let provenance = Provenance::load_shipped(&SystemCatalog::load_shipped());
     for it in provenance.profiles() {
         let (free, rows, given) = (it.free_costs.len(), it.fitted_rows, it.hand_set.len());
         check(format!("| `{}` | {free} | {rows} | {given} |", it.profile));

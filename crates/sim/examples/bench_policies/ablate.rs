@@ -3,21 +3,28 @@
 
 use std::time::Instant;
 
-use latput_policy::response::Params;
+use latput_policy::response::ResponseParams;
 use latput_policy::{Policy, ResponsePolicy};
 use latput_units::Nanos;
 
-use crate::cases::Case;
-use crate::{Bench, Figures, Ratios, bounds, in_parallel, ratios, simulate};
+use crate::cases::BenchmarkCase;
+use crate::{
+    BenchmarkRunner, MetricRatios, PolicyMetrics, build_bounds, compute_ratios, in_parallel,
+    simulate_case,
+};
 
 /// One field with another value.
 struct Ablation {
     field: &'static str,
     value: &'static str,
-    set: fn(&mut Params),
+    set: fn(&mut ResponseParams),
 }
 
-const fn ablation(field: &'static str, value: &'static str, set: fn(&mut Params)) -> Ablation {
+const fn ablation(
+    field: &'static str,
+    value: &'static str,
+    set: fn(&mut ResponseParams),
+) -> Ablation {
     Ablation { field, value, set }
 }
 
@@ -81,7 +88,7 @@ const ABLATIONS: [Ablation; 50] = [
 
 /// Effect of one change on all runs.
 #[derive(Default)]
-struct Effect {
+struct AblationEffect {
     is_reached: bool,
     /// Runs (a load with a seed) that got better and worse by more than noise.
     better: usize,
@@ -89,15 +96,15 @@ struct Effect {
     /// Loads that got worse in the mean of their seeds.
     worse_loads: usize,
     /// The load that lost most, in the mean of its seeds.
-    worst: Option<(String, Ratios)>,
+    worst: Option<(String, MetricRatios)>,
 }
 
 /// Runs and prints the table. `fields`: only these, or all if empty.
-pub(crate) fn run(bench: &Bench, cases: &[Case], fields: &[&str]) {
+pub(crate) fn run(bench: &BenchmarkRunner, cases: &[BenchmarkCase], fields: &[&str]) {
     let start = Instant::now();
     let wanted = |it: &&Ablation| fields.is_empty() || fields.contains(&it.field);
     let ablations: Vec<&Ablation> = ABLATIONS.iter().filter(wanted).collect();
-    let base = in_parallel(cases, |case| by_seed(bench, case, &Params::DEFAULT));
+    let base = in_parallel(cases, |case| by_seed(bench, case, &ResponseParams::DEFAULT));
     eprintln!("values in use: {:.0} s", start.elapsed().as_secs_f64());
     println!(
         "{} loads, seeds {:?}; rate, p99 and CPU beside the values in use, of the load that lost most (mean of seeds)",
@@ -109,9 +116,9 @@ pub(crate) fn run(bench: &Bench, cases: &[Case], fields: &[&str]) {
         "field", "value", "better", "worse", "loads", "worst load", "rate", "p99", "cpu"
     );
     let effects = in_parallel(&ablations, |ablation| {
-        let mut params = Params::DEFAULT;
+        let mut params = ResponseParams::DEFAULT;
         (ablation.set)(&mut params);
-        let mut effect = Effect::default();
+        let mut effect = AblationEffect::default();
         for (case, base) in cases.iter().zip(&base) {
             effect.take(case, base, &by_seed(bench, case, &params));
         }
@@ -119,29 +126,34 @@ pub(crate) fn run(bench: &Bench, cases: &[Case], fields: &[&str]) {
         effect
     });
     for (ablation, effect) in ablations.iter().zip(&effects) {
-        show(ablation, effect);
+        print_effect(ablation, effect);
     }
 }
 
-fn by_seed(bench: &Bench, case: &Case, params: &Params) -> Vec<Figures> {
-    let policy = Policy::Response(Box::new(ResponsePolicy::with_params(bounds(case), *params)));
-    bench.seeds(case).iter().map(|seed| simulate(case, &policy, *seed)).collect()
+fn by_seed(
+    bench: &BenchmarkRunner,
+    case: &BenchmarkCase,
+    params: &ResponseParams,
+) -> Vec<PolicyMetrics> {
+    let policy =
+        Policy::Response(Box::new(ResponsePolicy::with_params(build_bounds(case), *params)));
+    bench.select_seeds(case).iter().map(|seed| simulate_case(case, &policy, *seed)).collect()
 }
 
-impl Effect {
-    fn take(&mut self, case: &Case, base: &[Figures], found: &[Figures]) {
+impl AblationEffect {
+    fn take(&mut self, case: &BenchmarkCase, base: &[PolicyMetrics], found: &[PolicyMetrics]) {
         self.is_reached |= base != found;
-        let same = Ratios { rate: 1.0, p99: 1.0, cpu: 1.0 };
+        let same = MetricRatios { rate: 1.0, p99: 1.0, cpu: 1.0 };
         for (base, found) in base.iter().zip(found) {
-            match ratios(found, base).against(same) {
+            match compute_ratios(found, base).compare_with(same) {
                 1 => self.better += 1,
                 -1 => self.worse += 1,
                 _ => {}
             }
         }
-        let mean = ratios(&crate::mean(found), &crate::mean(base));
-        self.worse_loads += usize::from(mean.against(same) < 0);
-        if self.worst.as_ref().is_none_or(|(_, worst)| mean.change() < worst.change()) {
+        let mean = compute_ratios(&crate::average_metrics(found), &crate::average_metrics(base));
+        self.worse_loads += usize::from(mean.compare_with(same) < 0);
+        if self.worst.as_ref().is_none_or(|(_, worst)| mean.log_gain() < worst.log_gain()) {
             self.worst = Some((case.label(), mean));
         }
     }
@@ -156,19 +168,19 @@ impl Effect {
     }
 }
 
-impl Ratios {
+impl MetricRatios {
     /// Gain as a logarithm; the tail scatters five times as much as the rest, and counts a fifth.
-    fn change(self) -> f64 {
+    fn log_gain(self) -> f64 {
         self.rate.ln() - self.cpu.ln() - 0.2 * self.p99.ln()
     }
 }
 
-fn show(ablation: &Ablation, effect: &Effect) {
+fn print_effect(ablation: &Ablation, effect: &AblationEffect) {
     let Ablation { field, value, .. } = ablation;
-    let Effect { better, worse, worse_loads, .. } = effect;
+    let AblationEffect { better, worse, worse_loads, .. } = effect;
     print!("{field:<22} {value:<17} {better:>6} {worse:>6} {worse_loads:>6}  ");
     match &effect.worst {
-        Some((label, Ratios { rate, p99, cpu })) => {
+        Some((label, MetricRatios { rate, p99, cpu })) => {
             print!("{label:<36} {rate:>5.2} {p99:>5.2} {cpu:>5.2}  ");
         }
         None => print!("{:<36} {:>5} {:>5} {:>5}  ", "-", "-", "-", "-"),

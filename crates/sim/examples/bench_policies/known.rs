@@ -6,16 +6,16 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use crate::Figures;
+use crate::PolicyMetrics;
 
 /// Figures by what they are of.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct MetricsCache {
     file: Option<PathBuf>,
-    figures: Mutex<BTreeMap<String, Figures>>,
+    figures: Mutex<BTreeMap<String, PolicyMetrics>>,
 }
 
-impl Known {
+impl MetricsCache {
     /// Those in `file`, if there is one; a line that was cut short does not count.
     pub(crate) fn open(file: Option<PathBuf>) -> Self {
         let text = file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
@@ -24,7 +24,7 @@ impl Known {
     }
 
     /// The figures of `key`, made now if they are not known.
-    pub(crate) fn or_make(&self, key: &str, make: impl FnOnce() -> Figures) -> Figures {
+    pub(crate) fn or_make(&self, key: &str, make: impl FnOnce() -> PolicyMetrics) -> PolicyMetrics {
         let known = self.figures.lock().expect("no worker panics with it").get(key).cloned();
         known.unwrap_or_else(|| {
             let made = make();
@@ -32,7 +32,7 @@ impl Known {
             if let Some(file) = &self.file {
                 let open = std::fs::File::options().create(true).append(true).open(file);
                 let mut open = open.expect("figures can be kept");
-                writeln!(open, "{}", line(key, &made)).expect("figures can be kept");
+                writeln!(open, "{}", format_line(key, &made)).expect("figures can be kept");
             }
             figures.insert(key.to_owned(), made.clone());
             made
@@ -40,7 +40,7 @@ impl Known {
     }
 }
 
-fn line(key: &str, figures: &Figures) -> String {
+fn format_line(key: &str, figures: &PolicyMetrics) -> String {
     let mut text = format!("{key}\t{}", figures.rates.len());
     let numbers = figures.rates.iter().chain(&figures.p99_us);
     for number in numbers.chain([&figures.cpu, &figures.drops]) {
@@ -49,7 +49,7 @@ fn line(key: &str, figures: &Figures) -> String {
     text + " end"
 }
 
-fn parse(line: &str) -> Option<(String, Figures)> {
+fn parse(line: &str) -> Option<(String, PolicyMetrics)> {
     let (key, rest) = line.split_once('\t')?;
     let mut words = rest.strip_suffix(" end")?.split(' ');
     let parts: usize = words.next()?.parse().ok()?;
@@ -57,6 +57,6 @@ fn parse(line: &str) -> Option<(String, Figures)> {
     let (rates, rest) = numbers.split_at_checked(parts)?;
     let (tails, rest) = rest.split_at_checked(parts)?;
     let &[cpu, drops] = rest else { return None };
-    let figures = Figures { rates: rates.to_vec(), p99_us: tails.to_vec(), cpu, drops };
+    let figures = PolicyMetrics { rates: rates.to_vec(), p99_us: tails.to_vec(), cpu, drops };
     Some((key.to_owned(), figures))
 }

@@ -5,8 +5,8 @@ use latput_units::file_words::problem_of;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::de::DeserializeOwned;
 
-use super::Profile;
-use crate::validate::Invalid;
+use super::SystemProfile;
+use crate::validate::InvalidValue;
 
 /// The shipped profiles, by name.
 const SHIPPED: &[(&str, &str)] = &[
@@ -29,14 +29,14 @@ const SHIPPED: &[(&str, &str)] = &[
 #[error("{0}")]
 pub struct TextError(String);
 
-impl Profile {
+impl SystemProfile {
     /// The names of the shipped profiles.
     pub fn shipped_names() -> impl Iterator<Item = &'static str> {
         SHIPPED.iter().map(|(name, _)| *name)
     }
 
     /// The shipped profile of this name.
-    pub fn shipped(name: &str) -> Option<Self> {
+    pub fn find_shipped(name: &str) -> Option<Self> {
         let (_, text) = SHIPPED.iter().find(|(known, _)| *known == name)?;
         Some(parse(text).expect("the shipped profiles are tested"))
     }
@@ -57,14 +57,14 @@ pub fn read_toml<T: DeserializeOwned>(text: &str) -> Result<T, TextError> {
     read.map_err(|error: toml::de::Error| TextError(problem_of(&error.to_string(), "", None, &[])))
 }
 
-fn parse(text: &str) -> Result<Profile, String> {
-    let profile: Profile = read_toml(text).map_err(|TextError(problem)| problem)?;
+fn parse(text: &str) -> Result<SystemProfile, String> {
+    let profile: SystemProfile = read_toml(text).map_err(|TextError(problem)| problem)?;
     let is_word = |name: &str| (1..=40).contains(&name.len()) && !name.contains(char::is_control);
     if !is_word(&profile.name) {
         return Err(String::from("name must have 1 to 40 printable characters"));
     }
-    profile.scenario(&any_workload(), 0, Nanos::from_ms(1)).map_err(|invalid| {
-        let Invalid { key, found, wanted } = &invalid;
+    profile.build_scenario(&any_workload(), 0, Nanos::from_ms(1)).map_err(|invalid| {
+        let InvalidValue { key, found, wanted } = &invalid;
         let key = key_of_profile(&profile, key);
         format!("{key} is {found}, must be {wanted}")
     })?;
@@ -72,7 +72,7 @@ fn parse(text: &str) -> Result<Profile, String> {
 }
 
 /// The key of a profile for a key of its scenario.
-fn key_of_profile(profile: &Profile, key: &str) -> String {
+fn key_of_profile(profile: &SystemProfile, key: &str) -> String {
     let generator = if profile.generator.is_some() { "generator." } else { "sut." };
     // The other generators are equal, so the first has the same error.
     let last = format!("host.{}.", profile.generators + 1);
@@ -104,24 +104,36 @@ mod tests {
             .map(|entry| entry.unwrap().path().file_stem().unwrap().display().to_string())
             .collect();
         files.sort();
-        assert_eq!(files, Profile::shipped_names().collect::<Vec<_>>());
-        for name in Profile::shipped_names() {
-            assert_eq!(Profile::shipped(name).unwrap().name, name);
+        assert_eq!(files, SystemProfile::shipped_names().collect::<Vec<_>>());
+        for name in SystemProfile::shipped_names() {
+            assert_eq!(SystemProfile::find_shipped(name).unwrap().name, name);
         }
     }
 
     #[test]
     fn impossible_profile_is_refused_by_key() {
-        check("cores = 4", "cores = 0", "sut.machine.cores is 0, must be 1 to 1024");
-        check("cores = 4", "cores = -4", "-4");
-        check("wake_ns = 900", "wake_us = 1", "wake_us");
-        check("latency_ns = 5000", "latency_ns = 99000000000000", "network.latency_ns is ");
-        check("schema = 1", "schema = 9", "schema is 9, must be 1");
-        check("[network]", "[net]", "net");
-        check("name = \"server-10g\"", "name = \"\"", "name must have");
-        check("schema = 1", "schema = ", "line 3");
-        check("schema = 1", "schema = 1\ngenerators = 2", "network.switch_buffer_bytes is absent");
-        check("schema = 1", "schema = 1\ngenerators = 0", "generators is 0, must be 1 to 64");
+        assert_parse_error("cores = 4", "cores = 0", "sut.machine.cores is 0, must be 1 to 1024");
+        assert_parse_error("cores = 4", "cores = -4", "-4");
+        assert_parse_error("wake_ns = 900", "wake_us = 1", "wake_us");
+        assert_parse_error(
+            "latency_ns = 5000",
+            "latency_ns = 99000000000000",
+            "network.latency_ns is ",
+        );
+        assert_parse_error("schema = 1", "schema = 9", "schema is 9, must be 1");
+        assert_parse_error("[network]", "[net]", "net");
+        assert_parse_error("name = \"server-10g\"", "name = \"\"", "name must have");
+        assert_parse_error("schema = 1", "schema = ", "line 3");
+        assert_parse_error(
+            "schema = 1",
+            "schema = 1\ngenerators = 2",
+            "network.switch_buffer_bytes is absent",
+        );
+        assert_parse_error(
+            "schema = 1",
+            "schema = 1\ngenerators = 0",
+            "generators is 0, must be 1 to 64",
+        );
     }
 
     #[test]
@@ -129,17 +141,17 @@ mod tests {
         for (name, text) in SHIPPED {
             let whole: toml::Table = text.parse().unwrap();
             let refused = latput_testkit::check_wrong_values(&whole, |text| {
-                Profile::parse(text).err().map(|error| error.to_string())
+                SystemProfile::parse(text).err().map(|error| error.to_string())
             });
             assert!(refused > 200, "{name}: {refused}");
         }
     }
 
     #[track_caller]
-    fn check(from: &str, to: &str, expected: &str) {
+    fn assert_parse_error(from: &str, to: &str, expected: &str) {
         let (_, good) = SHIPPED.iter().find(|(name, _)| *name == "server-10g").unwrap();
         assert!(good.contains(from));
-        let problem = Profile::parse(&good.replacen(from, to, 1)).unwrap_err().to_string();
+        let problem = SystemProfile::parse(&good.replacen(from, to, 1)).unwrap_err().to_string();
         assert!(problem.contains(expected), "{problem}");
     }
 }

@@ -3,29 +3,29 @@
 //! `Documentation/networking/device_drivers/ethernet/intel/e1000.rst` describes them.
 
 use latput_knobs::{Knob, Value};
-use latput_policy::e1000::{Mode, throttle_interval};
+use latput_policy::e1000::{ThrottleMode, throttle_interval};
 use latput_units::Nanos;
 
-use super::{small, wrong};
-use crate::machine::{Adaptation, DriverParameters, Nic};
-use crate::validate::Invalid;
-use crate::vector::{Delay, Throttle};
+use super::{invalid_value, require_u32};
+use crate::machine::{AdaptiveModeration, DriverParameters, Nic};
+use crate::validate::InvalidValue;
+use crate::vector::{InterruptDelay, Throttle};
 
 /// The unit of the delay registers.
 const UNIT_NS: u64 = 1_024;
 
 impl DriverParameters {
     /// The algorithm of the dynamic throttle; mode 3 by default.
-    pub(crate) const fn mode(&self) -> Mode {
+    pub(crate) const fn throttle_mode(&self) -> ThrottleMode {
         match self.interrupt_throttle_rate {
-            Some(1) => Mode::Dynamic,
-            Some(4) => Mode::Simplified,
-            _ => Mode::Conservative,
+            Some(1) => ThrottleMode::Dynamic,
+            Some(4) => ThrottleMode::Simplified,
+            _ => ThrottleMode::Conservative,
         }
     }
 
     /// The parameters that were given.
-    pub fn given(&self) -> impl Iterator<Item = (Knob, u32)> {
+    pub fn given_parameters(&self) -> impl Iterator<Item = (Knob, u32)> {
         [
             (Knob::InterruptThrottleRate, self.interrupt_throttle_rate),
             (Knob::RxIntDelay, self.rx_int_delay),
@@ -44,18 +44,18 @@ impl Nic {
     fn has_parameters(&self) -> bool {
         let is_gated = matches!(self.coalescing.throttle, Throttle::Gate { .. });
         let given = self.parameters.interrupt_throttle_rate.is_some();
-        is_gated || given || self.adaptation == Some(Adaptation::E1000)
+        is_gated || given || self.adaptation == Some(AdaptiveModeration::E1000)
     }
 
     /// Sets the NIC as a driver loaded with this parameter would.
-    pub(super) fn load_with(&mut self, knob: Knob, value: &Value) -> Result<(), Invalid> {
+    pub(super) fn load_with(&mut self, knob: Knob, value: &Value) -> Result<(), InvalidValue> {
         if !self.has_parameters() {
             let wanted = "left out: the driver of the profile's NIC has no such parameter";
-            return Err(wrong(knob, value, wanted));
+            return Err(invalid_value(knob, value, wanted));
         }
-        let number = small(knob, value)?;
+        let number = require_u32(knob, value)?;
         if let Some(taken) = knob.refused_at_load(u64::from(number)) {
-            return Err(wrong(knob, value, taken));
+            return Err(invalid_value(knob, value, taken));
         }
         if knob == Knob::InterruptThrottleRate {
             self.set_throttle_rate(number);
@@ -69,10 +69,14 @@ impl Nic {
             _ => (&mut self.parameters.tx_abs_int_delay, &mut self.coalescing.tx),
         };
         if matches!(knob, Knob::RxIntDelay | Knob::TxIntDelay) {
-            *delay = Delay { delay: span, restarts: number > 0, ..*delay };
+            *delay = InterruptDelay { delay: span, restarts: number > 0, ..*delay };
         } else if delay.delay == Nanos::ZERO && number > 0 {
             let (wanted, of) = ("only with", knob.name().replace("-abs", ""));
-            return Err(wrong(knob, value, &format!("{wanted} `{of}` above 0, which it limits")));
+            return Err(invalid_value(
+                knob,
+                value,
+                &format!("{wanted} `{of}` above 0, which it limits"),
+            ));
         } else {
             delay.absolute = span;
         }
@@ -85,7 +89,7 @@ impl Nic {
         self.parameters.interrupt_throttle_rate = Some(number);
         self.adaptive_rx = is_mode;
         if is_mode {
-            self.adaptation = Some(Adaptation::E1000);
+            self.adaptation = Some(AdaptiveModeration::E1000);
             return;
         }
         self.adaptation = None;
@@ -103,19 +107,19 @@ mod tests {
     use latput_trial::observation::Role;
 
     use super::*;
-    use crate::Profile;
+    use crate::SystemProfile;
 
     #[test]
     fn gigabit_nic_takes_what_its_driver_takes() {
-        let nic = loaded(&[(Knob::InterruptThrottleRate, 8_000)]).unwrap();
+        let nic = load_parameters(&[(Knob::InterruptThrottleRate, 8_000)]).unwrap();
         let interval = Nanos::from_ns(124_928);
         assert_eq!(nic.coalescing.throttle, Throttle::Gate { interval });
-        let nic = loaded(&[(Knob::InterruptThrottleRate, 0)]).unwrap();
+        let nic = load_parameters(&[(Knob::InterruptThrottleRate, 0)]).unwrap();
         assert_eq!(nic.coalescing.throttle, Throttle::None);
-        let nic = loaded(&[(Knob::InterruptThrottleRate, 4)]).unwrap();
-        assert_eq!((nic.adaptation, nic.adaptive_rx), (Some(Adaptation::E1000), true));
-        assert_eq!(nic.parameters.mode(), Mode::Simplified);
-        let nic = loaded(&[(Knob::RxIntDelay, 100), (Knob::RxAbsIntDelay, 200)]).unwrap();
+        let nic = load_parameters(&[(Knob::InterruptThrottleRate, 4)]).unwrap();
+        assert_eq!((nic.adaptation, nic.adaptive_rx), (Some(AdaptiveModeration::E1000), true));
+        assert_eq!(nic.parameters.throttle_mode(), ThrottleMode::Simplified);
+        let nic = load_parameters(&[(Knob::RxIntDelay, 100), (Knob::RxAbsIntDelay, 200)]).unwrap();
         let rx = nic.coalescing.rx;
         let expected = (Nanos::from_ns(102_400), true, Nanos::from_ns(204_800));
         assert_eq!((rx.delay, rx.restarts, rx.absolute), expected);
@@ -123,34 +127,34 @@ mod tests {
 
     #[test]
     fn what_a_driver_only_warns_of_is_refused() {
-        refused(&[(Knob::InterruptThrottleRate, 50)], "0, 1, 3, 4 and 100 to 100000");
-        refused(&[(Knob::RxIntDelay, 65_536)], "0 to 65535");
-        refused(&[(Knob::RxAbsIntDelay, 8)], "only with `rx-int-delay` above 0");
+        assert_refused(&[(Knob::InterruptThrottleRate, 50)], "0, 1, 3, 4 and 100 to 100000");
+        assert_refused(&[(Knob::RxIntDelay, 65_536)], "0 to 65535");
+        assert_refused(&[(Knob::RxAbsIntDelay, 8)], "only with `rx-int-delay` above 0");
     }
 
     #[test]
     fn other_nics_have_no_such_parameters() {
-        let mut profile = profile();
+        let mut profile = load_profile();
         profile.sut.nic.coalescing.throttle = Throttle::HoldOff { interval: Nanos::from_us(50) };
         let setting = Setting::from([(Knob::InterruptThrottleRate, Value::Count(8_000))]);
-        let error = profile.set(Role::Sut, &setting).unwrap_err().to_string();
+        let error = profile.set_knobs(Role::Sut, &setting).unwrap_err().to_string();
         assert!(error.contains("no such parameter"), "{error}");
     }
 
     #[track_caller]
-    fn refused(parameters: &[(Knob, u64)], expected: &str) {
-        let error = loaded(parameters).unwrap_err().to_string();
+    fn assert_refused(parameters: &[(Knob, u64)], expected: &str) {
+        let error = load_parameters(parameters).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains(parameters[0].0.name()), "{error}");
     }
 
-    fn loaded(parameters: &[(Knob, u64)]) -> Result<Nic, Invalid> {
-        let mut profile = profile();
+    fn load_parameters(parameters: &[(Knob, u64)]) -> Result<Nic, InvalidValue> {
+        let mut profile = load_profile();
         let setting = parameters.iter().map(|(knob, value)| (*knob, Value::Count(*value)));
-        profile.set(Role::Sut, &setting.collect::<Setting>())?;
+        profile.set_knobs(Role::Sut, &setting.collect::<Setting>())?;
         Ok(profile.sut.nic)
     }
 
-    fn profile() -> Profile {
+    fn load_profile() -> SystemProfile {
         let text = include_str!("../../../../data/systems/rx1620-e1000.toml");
         toml::from_str(text).unwrap()
     }

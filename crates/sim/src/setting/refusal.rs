@@ -6,23 +6,29 @@ use latput_knobs::{Knob, Setting, Value};
 use latput_trial::observation::Role;
 use latput_units::Nanos;
 
-use crate::machine::{Driver, Qdisc};
-use crate::profile::{HostProfile, Profile};
+use crate::machine::{DriverMode, Qdisc};
+use crate::profile::{HostProfile, SystemProfile};
 
 /// A knob or value without a model, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Refused(String);
+pub struct UnsupportedSetting(String);
 
-impl Profile {
-    /// Applies settings to the profile as to hosts. Refuses what [`Self::set`] would accept but the
+impl SystemProfile {
+    /// Applies settings to the profile as to hosts. Refuses what [`Self::set_knobs`] would accept but the
     /// simulator does not follow.
-    pub fn apply(&mut self, by_role: &BTreeMap<Role, Setting>) -> Result<(), Refused> {
-        apply(by_role, self).map_err(Refused)
+    pub fn apply_settings(
+        &mut self,
+        by_role: &BTreeMap<Role, Setting>,
+    ) -> Result<(), UnsupportedSetting> {
+        apply_by_role(by_role, self).map_err(UnsupportedSetting)
     }
 }
 
-fn apply(by_role: &BTreeMap<Role, Setting>, profile: &mut Profile) -> Result<(), String> {
+fn apply_by_role(
+    by_role: &BTreeMap<Role, Setting>,
+    profile: &mut SystemProfile,
+) -> Result<(), String> {
     // From here on the hosts may differ.
     profile.generator.get_or_insert_with(|| profile.sut.clone());
     let of = |role| by_role.get(&role).and_then(|setting| setting.get(&Knob::Mtu));
@@ -34,15 +40,15 @@ fn apply(by_role: &BTreeMap<Role, Setting>, profile: &mut Profile) -> Result<(),
     }
     for (role, setting) in by_role {
         for (knob, value) in setting {
-            refuse(*role, host(profile, *role), *knob, value)?;
+            check_supported(*role, host_for_role(profile, *role), *knob, value)?;
         }
-        profile.set(*role, setting).map_err(|invalid| invalid.to_string())?;
-        needs_deferral(host(profile, *role))?;
+        profile.set_knobs(*role, setting).map_err(|invalid| invalid.to_string())?;
+        needs_deferral(host_for_role(profile, *role))?;
     }
     Ok(())
 }
 
-fn host(profile: &Profile, role: Role) -> &HostProfile {
+fn host_for_role(profile: &SystemProfile, role: Role) -> &HostProfile {
     match role {
         Role::Sut => &profile.sut,
         Role::Generator | Role::Observer => profile.generator.as_ref().unwrap_or(&profile.sut),
@@ -50,7 +56,12 @@ fn host(profile: &Profile, role: Role) -> &HostProfile {
 }
 
 /// Refuses a value that would have no effect, or another one than on a host.
-fn refuse(role: Role, host: &HostProfile, knob: Knob, value: &Value) -> Result<(), String> {
+fn check_supported(
+    role: Role,
+    host: &HostProfile,
+    knob: Knob,
+    value: &Value,
+) -> Result<(), String> {
     let is_of_napi = matches!(
         knob,
         Knob::RpsCpus
@@ -60,7 +71,7 @@ fn refuse(role: Role, host: &HostProfile, knob: Knob, value: &Value) -> Result<(
             | Knob::IrqSuspendTimeout
             | Knob::BusyRead
     );
-    if is_of_napi && host.nic.driver != Driver::Napi {
+    if is_of_napi && host.nic.driver != DriverMode::Napi {
         return Err(format!("`{knob}`: the profile's driver does not use NAPI; leave it out"));
     }
     match (value, host.stack.qdisc) {

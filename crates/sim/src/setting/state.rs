@@ -7,19 +7,19 @@ use latput_knobs::qdisc::Parameter;
 use latput_knobs::{Knob, Place, State, Value};
 use latput_units::{Bytes, CpuId, IntoMap, Nanos};
 
-use crate::machine::{Adaptation, Driver, Qdisc};
+use crate::machine::{AdaptiveModeration, DriverMode, Qdisc};
 use crate::scenario::{Host, Network};
 use crate::vector::Coalescing;
 
 /// The values of every knob of a host.
-pub(crate) fn state(host: &Host, network: &Network) -> State {
+pub(crate) fn read_knob_state(host: &Host, network: &Network) -> State {
     let (nic, stack) = (&host.nic, &host.stack);
     let count = |count: u32| Value::Count(u64::from(count));
     let mut values = BTreeMap::from([
         (Knob::Mtu, Value::Count(network.mtu.get())),
         (Knob::Gro, Value::Switch(stack.gro)),
         (Knob::Tso, Value::Switch(stack.tso)),
-        (Knob::Qdisc, Value::Qdisc(qdisc(stack.qdisc))),
+        (Knob::Qdisc, Value::Qdisc(convert_qdisc(stack.qdisc))),
         (Knob::CombinedChannels, count(nic.queues)),
         (Knob::NetdevMaxBacklog, count(stack.backlog_packets)),
     ]);
@@ -32,18 +32,18 @@ pub(crate) fn state(host: &Host, network: &Network) -> State {
     if !nic.handover {
         values.insert(Knob::RxRing, count(nic.rx_ring));
         values.insert(Knob::TxRing, count(nic.tx_ring));
-        values.extend(moderation(&nic.coalescing));
+        values.extend(list_moderation_values(&nic.coalescing));
     }
     if let Some(adaptation) = nic.adaptation {
         values.insert(Knob::AdaptiveRx, Value::Switch(nic.adaptive_rx));
-        if adaptation == Adaptation::Dim {
+        if adaptation == AdaptiveModeration::Dim {
             values.insert(Knob::AdaptiveTx, Value::Switch(nic.adaptive_tx));
-            values.extend(points(Knob::RxProfile, nic.rx_points()));
-            values.extend(points(Knob::TxProfile, nic.tx_points()));
+            values.extend(build_profile_value(Knob::RxProfile, nic.rx_points()));
+            values.extend(build_profile_value(Knob::TxProfile, nic.tx_points()));
         }
     }
-    values.extend(nic.parameters.given().map(|(knob, value)| (knob, count(value))));
-    if nic.driver == Driver::Napi {
+    values.extend(nic.parameters.given_parameters().map(|(knob, value)| (knob, count(value))));
+    if nic.driver == DriverMode::Napi {
         values.insert(Knob::BusyRead, Value::Time(stack.busy_poll));
     }
     let of_device = values.into_iter().map(|(knob, value)| ((knob, Place::Device), value));
@@ -57,7 +57,7 @@ pub(crate) fn state(host: &Host, network: &Network) -> State {
 fn of_queue(queue: u32, host: &Host) -> Vec<((Knob, Place), Value)> {
     let stack = &host.stack;
     let mut values = Vec::new();
-    if host.nic.driver != Driver::Polling {
+    if host.nic.driver != DriverMode::Polling {
         // One CPU of each mask.
         let cores = &host.nic.irq_cores;
         let core = cores.get(queue as usize % cores.len().max(1)).copied().unwrap_or(0);
@@ -69,7 +69,7 @@ fn of_queue(queue: u32, host: &Host) -> Vec<((Knob, Place), Value)> {
         values.push(((Knob::BqlLimitMin, place), Value::Count(bql.least.get())));
         values.push(((Knob::BqlLimitMax, place), Value::Count(bql.most.get())));
     }
-    if host.nic.driver == Driver::Napi {
+    if host.nic.driver == DriverMode::Napi {
         let rps = stack.rps_cores.iter().map(|core| CpuId(*core)).collect();
         values.push(((Knob::RpsCpus, Place::RxQueue(queue)), Value::Cpus(rps)));
         let deferrals = Value::Count(u64::from(stack.defer_hard_irqs));
@@ -86,7 +86,7 @@ fn of_queue(queue: u32, host: &Host) -> Vec<((Knob, Place), Value)> {
 }
 
 /// The moderation knobs of a NIC of this kind.
-fn moderation(coalescing: &Coalescing) -> Vec<(Knob, Value)> {
+fn list_moderation_values(coalescing: &Coalescing) -> Vec<(Knob, Value)> {
     if coalescing.is_throttled() {
         return vec![(Knob::RxUsecs, Value::Time(coalescing.throttle.interval()))];
     }
@@ -105,7 +105,7 @@ fn moderation(coalescing: &Coalescing) -> Vec<(Knob, Value)> {
 }
 
 /// DIM's profile points.
-fn points(knob: Knob, points: [(u32, u32); 5]) -> Option<(Knob, Value)> {
+fn build_profile_value(knob: Knob, points: [(u32, u32); 5]) -> Option<(Knob, Value)> {
     let point = |(delay_us, frames)| ProfilePoint {
         delay: Some(Nanos::from_us(u64::from(delay_us))),
         packets: Some(frames).filter(|frames| *frames > 0),
@@ -115,7 +115,7 @@ fn points(knob: Knob, points: [(u32, u32); 5]) -> Option<(Knob, Value)> {
     Some((knob, Value::Profile(profile)))
 }
 
-fn qdisc(simulated: Qdisc) -> latput_knobs::Qdisc {
+fn convert_qdisc(simulated: Qdisc) -> latput_knobs::Qdisc {
     match simulated {
         Qdisc::Pfifo { limit_packets } => {
             let mut qdisc = latput_knobs::Qdisc::of_kind("pfifo");

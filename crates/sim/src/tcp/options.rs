@@ -1,7 +1,7 @@
 //! Options of a connection's two ends.
 
-use crate::congestion::Rules;
-use crate::machine::Congestion;
+use crate::congestion::CongestionParams;
+use crate::machine::CongestionControl;
 
 /// Constants of a connection, shared by the connections of a load.
 #[derive(Clone, Copy, Debug)]
@@ -18,13 +18,13 @@ pub(crate) struct TcpOptions {
     pub(crate) nodelay: bool,
     /// Acknowledge on reads instead of every second segment.
     pub(crate) acks_when_read: bool,
-    pub(crate) congestion: Congestion,
+    pub(crate) congestion: CongestionControl,
 }
 
 impl TcpOptions {
     /// The constants of the congestion window.
     #[inline]
-    pub(super) fn rules(&self) -> Rules {
-        Rules { algorithm: self.congestion, mss: f64::from(self.mss) }
+    pub(super) fn congestion_params(&self) -> CongestionParams {
+        CongestionParams { algorithm: self.congestion, mss: f64::from(self.mss) }
     }
 }

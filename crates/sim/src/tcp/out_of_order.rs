@@ -14,7 +14,7 @@ impl OutOfOrder {
     }
 
     /// Adds a range.
-    pub(super) fn keep(&mut self, mut from: u64, mut to: u64) {
+    pub(super) fn insert_range(&mut self, mut from: u64, mut to: u64) {
         let (start, end) = self.first;
         if self.others.is_empty() && from <= end && start <= to {
             self.first = (from.min(start), to.max(end));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::MOST_PACKETS;
 use crate::agenda::Time;
-use crate::core::Level;
+use crate::core::PriorityLevel;
 use crate::frame::Frame;
 use crate::scenario::Scenario;
 
@@ -22,11 +22,11 @@ pub(super) struct TracedPacket {
 
 /// Work of a core for some time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slice {
+pub(crate) struct CoreSlice {
     pub(super) core: usize,
     pub(super) from: Time,
     pub(super) to: Time,
-    pub(super) level: Level,
+    pub(super) level: PriorityLevel,
     /// The process at the process level.
     pub(super) task: Option<u32>,
 }
@@ -46,9 +46,9 @@ pub(super) enum QueueEvent {
 
 /// All records so far.
 #[derive(Debug, Default)]
-pub(crate) struct Log {
+pub(crate) struct TraceLog {
     pub(super) packets: Vec<TracedPacket>,
-    pub(super) slices: Vec<Slice>,
+    pub(super) slices: Vec<CoreSlice>,
     pub(super) marks: Vec<(Time, usize, QueueEvent)>,
     /// For each queue: the packets in its ring, and how many of the last ones have had no
     /// interrupt.
@@ -60,7 +60,7 @@ pub(crate) struct Log {
     pub(super) process_names: Vec<String>,
 }
 
-impl Log {
+impl TraceLog {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let number = |count: fn(&crate::scenario::Host) -> u32| {
             let hosts = scenario.hosts.iter().enumerate();
@@ -81,27 +81,30 @@ impl Log {
         self.packets.len() >= MOST_PACKETS
     }
 
-    pub(crate) fn packet(&mut self, at: Time, host: usize, is_inbound: bool, frame: &Frame) {
+    pub(crate) fn record_packet(&mut self, at: Time, host: usize, is_inbound: bool, frame: &Frame) {
         if !self.is_full() {
             self.packets.push(TracedPacket { at, host, is_inbound, frame: *frame });
         }
     }
 
-    pub(crate) fn slice(
+    pub(crate) fn record_slice(
         &mut self,
         core: usize,
         span: (Time, Time),
-        level: Level,
+        level: PriorityLevel,
         task: Option<u32>,
     ) {
         let (from, to) = span;
-        if self.is_full() || from == to || matches!(level, Level::Idle | Level::Switching) {
+        if self.is_full()
+            || from == to
+            || matches!(level, PriorityLevel::Idle | PriorityLevel::Switching)
+        {
             return;
         }
-        self.slices.push(Slice { core, from, to, level, task });
+        self.slices.push(CoreSlice { core, from, to, level, task });
     }
 
-    pub(crate) fn arrived(&mut self, at: Time, queue: usize) {
+    pub(crate) fn record_arrival(&mut self, at: Time, queue: usize) {
         if self.is_full() {
             return;
         }
@@ -113,7 +116,7 @@ impl Log {
         self.marks.push((at, queue, QueueEvent::Arrived { packet }));
     }
 
-    pub(crate) fn taken(&mut self, at: Time, queue: usize) {
+    pub(crate) fn record_dequeue(&mut self, at: Time, queue: usize) {
         let (ring, new) = &mut self.rings[queue];
         let Some(packet) = ring.pop_front() else {
             return;
@@ -124,7 +127,7 @@ impl Log {
         }
     }
 
-    pub(crate) fn interrupt(&mut self, at: Time, queue: usize) {
+    pub(crate) fn record_interrupt(&mut self, at: Time, queue: usize) {
         if self.is_full() {
             return;
         }
@@ -134,7 +137,7 @@ impl Log {
         self.marks.push((at, queue, QueueEvent::Interrupt { packets }));
     }
 
-    pub(crate) fn dropped(&mut self, at: Time, queue: usize) {
+    pub(crate) fn record_drop(&mut self, at: Time, queue: usize) {
         if !self.is_full() {
             self.marks.push((at, queue, QueueEvent::Dropped));
         }

@@ -4,9 +4,9 @@
 //! payload byte were zero.
 #![expect(clippy::cast_possible_truncation, reason = "fields of a format are as wide as they are")]
 
-use super::log::{Log, TracedPacket};
+use super::log::{TraceLog, TracedPacket};
 use crate::frame::{Frame, FrameKind};
-use crate::scenario::{Scenario, Traffic};
+use crate::scenario::{Scenario, TrafficKind};
 
 const ETHERNET: u16 = 1;
 /// Bytes kept of each frame: all headers that there are.
@@ -21,49 +21,49 @@ const IF_TSRESOL: u16 = 9;
 const EPB_FLAGS: u16 = 2;
 
 /// The whole file.
-pub(super) fn write(scenario: &Scenario, log: &Log) -> Vec<u8> {
+pub(super) fn write(scenario: &Scenario, log: &TraceLog) -> Vec<u8> {
     let mut out = Vec::new();
-    block(&mut out, SECTION, |body| {
+    write_block(&mut out, SECTION, |body| {
         body.extend(BYTE_ORDER.to_le_bytes());
         body.extend(1_u16.to_le_bytes());
         body.extend(0_u16.to_le_bytes());
         body.extend(u64::MAX.to_le_bytes()); // the length of the section is not said
     });
     for host in &scenario.hosts {
-        block(&mut out, INTERFACE, |body| {
+        write_block(&mut out, INTERFACE, |body| {
             body.extend(ETHERNET.to_le_bytes());
             body.extend(0_u16.to_le_bytes());
             body.extend(SNAP.to_le_bytes());
-            option(body, IF_NAME, host.name.as_bytes());
-            option(body, IF_TSRESOL, &[9]);
-            option(body, 0, &[]);
+            write_option(body, IF_NAME, host.name.as_bytes());
+            write_option(body, IF_TSRESOL, &[9]);
+            write_option(body, 0, &[]);
         });
     }
     for seen in &log.packets {
-        packet(&mut out, scenario, seen);
+        write_packet(&mut out, scenario, seen);
     }
     out
 }
 
-fn packet(out: &mut Vec<u8>, scenario: &Scenario, seen: &TracedPacket) {
+fn write_packet(out: &mut Vec<u8>, scenario: &Scenario, seen: &TracedPacket) {
     let bytes = frame_bytes(scenario, seen);
     let length = seen.frame.counted_bytes().max(60);
-    block(out, PACKET, |body| {
+    write_block(out, PACKET, |body| {
         body.extend((seen.host as u32).to_le_bytes());
         body.extend(((seen.at >> 32) as u32).to_le_bytes());
         body.extend((seen.at as u32).to_le_bytes());
         body.extend((bytes.len() as u32).to_le_bytes());
         body.extend(length.to_le_bytes());
         body.extend(&bytes);
-        pad(body);
+        pad_to_word(body);
         let direction = if seen.is_inbound { 1_u32 } else { 2 };
-        option(body, EPB_FLAGS, &direction.to_le_bytes());
-        option(body, 0, &[]);
+        write_option(body, EPB_FLAGS, &direction.to_le_bytes());
+        write_option(body, 0, &[]);
     });
 }
 
 /// A block has its length at both ends.
-fn block(out: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
+fn write_block(out: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend(kind.to_le_bytes());
     out.extend([0; 4]);
@@ -73,14 +73,14 @@ fn block(out: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
     out[start + 4..start + 8].copy_from_slice(&length);
 }
 
-fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
+fn write_option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     body.extend(code.to_le_bytes());
     body.extend((value.len() as u16).to_le_bytes());
     body.extend(value);
-    pad(body);
+    pad_to_word(body);
 }
 
-fn pad(body: &mut Vec<u8>) {
+fn pad_to_word(body: &mut Vec<u8>) {
     while !body.len().is_multiple_of(4) {
         body.push(0);
     }
@@ -91,7 +91,7 @@ fn pad(body: &mut Vec<u8>) {
 fn frame_bytes(scenario: &Scenario, seen: &TracedPacket) -> Vec<u8> {
     let frame = &seen.frame;
     if frame.kind == FrameKind::Pause {
-        return pause(frame);
+        return build_pause_frame(frame);
     }
     let load = load_of(scenario, frame.end as usize / 2);
     let (from, to) =
@@ -103,8 +103,8 @@ fn frame_bytes(scenario: &Scenario, seen: &TracedPacket) -> Vec<u8> {
     let ports = if goes_back { (server_port, client_port) } else { (client_port, server_port) };
 
     let mut bytes = Vec::with_capacity(SNAP as usize);
-    bytes.extend(mac(target));
-    bytes.extend(mac(source));
+    bytes.extend(mac_address(target));
+    bytes.extend(mac_address(source));
     bytes.extend(0x0800_u16.to_be_bytes());
     let packet_bytes = (frame.counted_bytes() - 14) as u16;
     let protocol = match frame.kind {
@@ -115,15 +115,15 @@ fn frame_bytes(scenario: &Scenario, seen: &TracedPacket) -> Vec<u8> {
     let mut ip = vec![0x45, 0];
     ip.extend(packet_bytes.to_be_bytes());
     ip.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
-    ip.extend(address(source));
-    ip.extend(address(target));
-    let checksum = checksum(&ip, 0);
+    ip.extend(ipv4_address(source));
+    ip.extend(ipv4_address(target));
+    let checksum = internet_checksum(&ip, 0);
     ip[10..12].copy_from_slice(&checksum.to_be_bytes());
     bytes.extend(ip);
     let mut transport = match protocol {
-        6 => tcp(frame, ports),
-        17 => udp(frame, ports),
-        _ => echo(frame),
+        6 => build_tcp_header(frame, ports),
+        17 => build_udp_header(frame, ports),
+        _ => build_echo_header(frame),
     };
     let at = match protocol {
         6 => 16,
@@ -133,13 +133,13 @@ fn frame_bytes(scenario: &Scenario, seen: &TracedPacket) -> Vec<u8> {
     let pseudo = if protocol == 1 {
         0
     } else {
-        let mut header = Vec::from(address(source));
-        header.extend(address(target));
+        let mut header = Vec::from(ipv4_address(source));
+        header.extend(ipv4_address(target));
         header.extend([0, protocol]);
         header.extend((packet_bytes - 20).to_be_bytes());
         sum(&header)
     };
-    let sum = self::checksum(&transport, pseudo);
+    let sum = self::internet_checksum(&transport, pseudo);
     transport[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     bytes.extend(transport);
     bytes
@@ -150,11 +150,10 @@ fn load_of(scenario: &Scenario, pair: usize) -> Option<usize> {
     let mut before = 0;
     scenario.loads.iter().position(|load| {
         before += match load.traffic {
-            Traffic::RequestResponse { connections, .. } | Traffic::Stream { connections, .. } => {
-                connections as usize
-            }
-            Traffic::Datagrams { .. } | Traffic::Probe { .. } => 1,
-            Traffic::Compute => 0,
+            TrafficKind::RequestResponse { connections, .. }
+            | TrafficKind::Stream { connections, .. } => connections as usize,
+            TrafficKind::Datagrams { .. } | TrafficKind::Probe { .. } => 1,
+            TrafficKind::Compute => 0,
         };
         pair < before
     })
@@ -166,7 +165,7 @@ const SYN: u8 = 2;
 const PSH: u8 = 8;
 const ACK: u8 = 16;
 
-fn tcp(frame: &Frame, (source, target): (u16, u16)) -> Vec<u8> {
+fn build_tcp_header(frame: &Frame, (source, target): (u16, u16)) -> Vec<u8> {
     // Connections that last begin with sequence number 0; control segments carry their step instead.
     let (seq, ack, flags) = match frame.kind {
         FrameKind::Control => match frame.seq {
@@ -192,7 +191,7 @@ fn tcp(frame: &Frame, (source, target): (u16, u16)) -> Vec<u8> {
     out
 }
 
-fn udp(frame: &Frame, (source, target): (u16, u16)) -> Vec<u8> {
+fn build_udp_header(frame: &Frame, (source, target): (u16, u16)) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(source.to_be_bytes());
     out.extend(target.to_be_bytes());
@@ -201,7 +200,7 @@ fn udp(frame: &Frame, (source, target): (u16, u16)) -> Vec<u8> {
     out
 }
 
-fn echo(frame: &Frame) -> Vec<u8> {
+fn build_echo_header(frame: &Frame) -> Vec<u8> {
     let kind = if frame.kind == FrameKind::EchoRequest { 8 } else { 0 };
     let mut out = vec![kind, 0, 0, 0, 0, 1];
     out.extend((frame.sent_at as u16).to_be_bytes());
@@ -209,20 +208,20 @@ fn echo(frame: &Frame) -> Vec<u8> {
 }
 
 /// IEEE 802.3, annex 31B.
-fn pause(frame: &Frame) -> Vec<u8> {
+fn build_pause_frame(frame: &Frame) -> Vec<u8> {
     let mut out = vec![0x01, 0x80, 0xc2, 0, 0, 1];
-    out.extend(mac(frame.end as usize));
+    out.extend(mac_address(frame.end as usize));
     out.extend([0x88, 0x08, 0, 1]);
     out.extend((frame.payload.min(0xffff) as u16).to_be_bytes());
     out.resize(60, 0);
     out
 }
 
-fn mac(host: usize) -> [u8; 6] {
+fn mac_address(host: usize) -> [u8; 6] {
     [0x00, 0x00, 0x5e, 0x00, 0x53, host as u8]
 }
 
-fn address(host: usize) -> [u8; 4] {
+fn ipv4_address(host: usize) -> [u8; 4] {
     [192, 0, 2, host as u8 + 1]
 }
 
@@ -234,7 +233,7 @@ fn sum(bytes: &[u8]) -> u32 {
 }
 
 /// RFC 1071.
-fn checksum(bytes: &[u8], before: u32) -> u16 {
+fn internet_checksum(bytes: &[u8], before: u32) -> u16 {
     let mut total = before + sum(bytes);
     while total > 0xffff {
         total = (total & 0xffff) + (total >> 16);

@@ -3,26 +3,33 @@
 use latput_units::{Bytes, Nanos};
 
 use super::*;
-use crate::scenario::{Host, Load, Network, Traffic, Transport};
+use crate::scenario::{Host, Load, Network, TrafficKind, Transport};
 use crate::vector::{Coalescing, Throttle};
 
 #[test]
 fn trace_changes_nothing_in_the_outcome() {
-    let traced = record(&scenario()).expect("sound");
-    let mut plain = Simulation::new(&scenario()).expect("sound");
-    plain.advance(scenario().warmup);
-    let plain = plain.advance(scenario().duration);
-    assert_eq!(Outcome { events: 0, ..traced.outcome }, Outcome { events: 0, ..plain });
+    let traced = record_trace(&build_scenario()).expect("sound");
+    let mut plain = Simulation::new(&build_scenario()).expect("sound");
+    plain.advance(build_scenario().warmup);
+    let plain = plain.advance(build_scenario().duration);
+    assert_eq!(
+        SimulationOutcome { events: 0, ..traced.outcome },
+        SimulationOutcome { events: 0, ..plain }
+    );
 }
 
 #[test]
 fn every_packet_is_captured_at_both_ends() {
-    let trace = record(&scenario()).expect("sound");
-    let counted: u64 =
-        trace.outcome.hosts.iter().map(|host| host.nic().rx_packets + host.nic().tx_packets).sum();
+    let trace = record_trace(&build_scenario()).expect("sound");
+    let counted: u64 = trace
+        .outcome
+        .hosts
+        .iter()
+        .map(|host| host.nic_totals().rx_packets + host.nic_totals().tx_packets)
+        .sum();
     assert!(counted > 100);
-    assert_eq!(trace.packets() as u64, counted);
-    let blocks = blocks(&trace.pcapng());
+    assert_eq!(trace.packet_count() as u64, counted);
+    let blocks = parse_block_kinds(&trace.to_pcapng());
     assert_eq!(blocks[0], 0x0a0d_0d0a);
     assert_eq!(blocks.iter().filter(|kind| **kind == 1).count(), 2);
     assert_eq!(blocks.iter().filter(|kind| **kind == 6).count() as u64, counted);
@@ -30,8 +37,8 @@ fn every_packet_is_captured_at_both_ends() {
 
 #[test]
 fn timeline_has_arrow_per_waiting_packet() {
-    let trace = record(&scenario()).expect("sound");
-    let text = trace.timeline();
+    let trace = record_trace(&build_scenario()).expect("sound");
+    let text = trace.to_timeline();
     let count = |phase: &str| text.matches(&format!("\"ph\":\"{phase}\"")).count();
     assert!(count("s") > 50);
     assert!(count("f") <= count("s") && count("f") * 10 > count("s") * 9, "arrows end");
@@ -42,16 +49,16 @@ fn timeline_has_arrow_per_waiting_packet() {
 
 #[test]
 fn long_run_is_cut_and_says_so() {
-    let mut long = scenario();
+    let mut long = build_scenario();
     long.duration = Nanos::from_s(2);
-    let trace = record(&long).expect("sound");
+    let trace = record_trace(&long).expect("sound");
     assert!(trace.is_cut());
-    assert_eq!(trace.packets(), MOST_PACKETS);
+    assert_eq!(trace.packet_count(), MOST_PACKETS);
 }
 
 /// The kinds of a file's blocks, each checked to have its length at both ends.
 #[track_caller]
-fn blocks(mut file: &[u8]) -> Vec<u32> {
+fn parse_block_kinds(mut file: &[u8]) -> Vec<u32> {
     let number = |at: usize, file: &[u8]| {
         u32::from_le_bytes(file[at..at + 4].try_into().expect("four bytes"))
     };
@@ -66,8 +73,8 @@ fn blocks(mut file: &[u8]) -> Vec<u32> {
     kinds
 }
 
-fn scenario() -> Scenario {
-    let traffic = Traffic::RequestResponse {
+fn build_scenario() -> Scenario {
+    let traffic = TrafficKind::RequestResponse {
         transport: Transport::Tcp { nodelay: true },
         request: Bytes::new(1),
         response: Bytes::new(1),

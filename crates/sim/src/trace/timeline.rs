@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use super::log::{Log, QueueEvent, Slice};
+use super::log::{CoreSlice, QueueEvent, TraceLog};
 use crate::agenda::Time;
-use crate::core::Level;
+use crate::core::PriorityLevel;
 use crate::scenario::Scenario;
 
 /// Threads of a host's timeline from here on are its NIC queues; below are its cores.
@@ -14,8 +14,9 @@ const FIRST_QUEUE: usize = 10_000;
 const ARRIVAL_NS: Time = 20;
 
 /// The whole document.
-pub(super) fn write(scenario: &Scenario, log: &Log) -> String {
-    let mut out = Events { text: String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n") };
+pub(super) fn write(scenario: &Scenario, log: &TraceLog) -> String {
+    let mut out =
+        EventWriter { text: String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n") };
     for (idx, host) in scenario.hosts.iter().enumerate() {
         out.name(idx, None, &host.name);
     }
@@ -27,21 +28,21 @@ pub(super) fn write(scenario: &Scenario, log: &Log) -> String {
     }
     for slice in &log.slices {
         let (host, core) = log.core_hosts[slice.core];
-        out.slice(host, core, (slice.from, slice.to), &label(slice, log));
+        out.write_slice(host, core, (slice.from, slice.to), &format_slice_label(slice, log));
     }
     for (at, queue, mark) in &log.marks {
         let (host, number) = log.queue_hosts[*queue];
         let core = scenario.irq_core(host, number);
-        out.mark(*at, (host, number, core), mark);
+        out.write_mark(*at, (host, number, core), mark);
     }
-    out.finish()
+    out.finish_document()
 }
 
-fn label(slice: &Slice, log: &Log) -> String {
+fn format_slice_label(slice: &CoreSlice, log: &TraceLog) -> String {
     match slice.level {
-        Level::Hardirq => String::from("hardirq"),
-        Level::Softirq => String::from("softirq"),
-        Level::Process | Level::Idle | Level::Switching => {
+        PriorityLevel::Hardirq => String::from("hardirq"),
+        PriorityLevel::Softirq => String::from("softirq"),
+        PriorityLevel::Process | PriorityLevel::Idle | PriorityLevel::Switching => {
             let name = slice.task.and_then(|task| log.process_names.get(task as usize));
             name.cloned().unwrap_or_else(|| String::from("process"))
         }
@@ -56,15 +57,15 @@ impl Scenario {
     }
 }
 
-struct Events {
+struct EventWriter {
     text: String,
 }
 
-impl Events {
+impl EventWriter {
     /// `on` is the host and the thread of its timeline.
-    fn event(&mut self, phase: char, name: &str, on: (usize, usize), at: Time, more: &str) {
+    fn write_event(&mut self, phase: char, name: &str, on: (usize, usize), at: Time, more: &str) {
         let (host, thread) = on;
-        let name = escaped(name);
+        let name = escape_json(name);
         let (us, ns) = (at / 1_000, at % 1_000);
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -76,44 +77,49 @@ impl Events {
 
     fn name(&mut self, host: usize, thread: Option<usize>, name: &str) {
         let what = if thread.is_some() { "thread_name" } else { "process_name" };
-        let more = format!(",\"args\":{{\"name\":\"{}\"}}", escaped(name));
-        self.event('M', what, (host, thread.unwrap_or(0)), 0, &more);
+        let more = format!(",\"args\":{{\"name\":\"{}\"}}", escape_json(name));
+        self.write_event('M', what, (host, thread.unwrap_or(0)), 0, &more);
     }
 
-    fn slice(&mut self, host: usize, thread: usize, (from, to): (Time, Time), name: &str) {
+    fn write_slice(&mut self, host: usize, thread: usize, (from, to): (Time, Time), name: &str) {
         let span = to - from;
         let more = format!(",\"dur\":{}.{:03}", span / 1_000, span % 1_000);
-        self.event('X', name, (host, thread), from, &more);
+        self.write_event('X', name, (host, thread), from, &more);
     }
 
-    fn mark(&mut self, at: Time, (host, queue, core): (usize, usize, usize), mark: &QueueEvent) {
+    fn write_mark(
+        &mut self,
+        at: Time,
+        (host, queue, core): (usize, usize, usize),
+        mark: &QueueEvent,
+    ) {
         let thread = FIRST_QUEUE + queue;
         match mark {
             QueueEvent::Arrived { packet } => {
-                self.slice(host, thread, (at, at + ARRIVAL_NS), "packet arrives");
-                self.event('b', "in ring", (host, thread), at, &in_ring(*packet));
+                self.write_slice(host, thread, (at, at + ARRIVAL_NS), "packet arrives");
+                self.write_event('b', "in ring", (host, thread), at, &in_ring(*packet));
                 let flow = format!(",\"cat\":\"wait\",\"id\":{packet}");
-                self.event('s', "waits for the interrupt", (host, thread), at, &flow);
+                self.write_event('s', "waits for the interrupt", (host, thread), at, &flow);
             }
             QueueEvent::Taken { packet } => {
-                self.event('e', "in ring", (host, thread), at, &in_ring(*packet));
+                self.write_event('e', "in ring", (host, thread), at, &in_ring(*packet));
             }
             QueueEvent::Interrupt { packets } => {
                 let count = packets.len();
                 let more = format!(",\"s\":\"t\",\"args\":{{\"packets\":{count}}}");
-                self.event('i', "interrupt", (host, thread), at, &more);
+                self.write_event('i', "interrupt", (host, thread), at, &more);
                 for packet in packets {
                     let flow = format!(",\"cat\":\"wait\",\"id\":{packet}");
-                    self.event('f', "waits for the interrupt", (host, core), at, &flow);
+                    self.write_event('f', "waits for the interrupt", (host, core), at, &flow);
                 }
             }
             QueueEvent::Dropped => {
-                self.event('i', "dropped: ring full", (host, thread), at, ",\"s\":\"t\"");
+                self.write_event('i', "dropped: ring full", (host, thread), at, ",\"s\":\"t\"");
             }
         }
     }
 
-    fn finish(mut self) -> String {
+    fn finish_document(mut self) -> String {
         // The last event ends the list without a comma.
         self.text.truncate(self.text.trim_end_matches([',', '\n']).len());
         self.text.push_str("\n]}\n");
@@ -126,7 +132,7 @@ fn in_ring(packet: u64) -> String {
 }
 
 /// Names come from profiles and may hold anything.
-fn escaped(text: &str) -> String {
+fn escape_json(text: &str) -> String {
     text.chars()
         .flat_map(|c| match c {
             '"' | '\\' => vec!['\\', c],

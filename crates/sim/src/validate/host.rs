@@ -2,41 +2,41 @@
 
 use latput_units::Nanos;
 
-use super::{Invalid, LINK_BPS, invalid, within};
-use crate::machine::{Adaptation, Costs, Machine, Nic, Stack};
+use super::{InvalidValue, LINK_BPS, check_range, reject_value};
+use crate::machine::{AdaptiveModeration, CpuCosts, Machine, NetworkStack, Nic};
 use crate::scenario::{Host, Network};
 use crate::vector::Coalescing;
 
-pub(super) fn check_host(key: &str, host: &Host) -> Result<(), Invalid> {
+pub(super) fn check_host(key: &str, host: &Host) -> Result<(), InvalidValue> {
     check_machine(&format!("{key}.machine"), &host.machine)?;
     check_nic(&format!("{key}.nic"), &host.nic, host.machine.cores)?;
     check_stack(&format!("{key}.stack"), &host.stack, host.machine.cores)?;
-    within(
+    check_range(
         &format!("{key}.adaptive.latency"),
         host.adaptive.latency,
         Nanos::ZERO..=Nanos::from_s(60),
     )
 }
 
-fn check_machine(key: &str, machine: &Machine) -> Result<(), Invalid> {
-    within(&format!("{key}.cores"), machine.cores, 1..=1_024)?;
-    within(&format!("{key}.idle_exit_ns"), machine.idle_exit, Nanos::ZERO..=Nanos::from_s(1))?;
+fn check_machine(key: &str, machine: &Machine) -> Result<(), InvalidValue> {
+    check_range(&format!("{key}.cores"), machine.cores, 1..=1_024)?;
+    check_range(&format!("{key}.idle_exit_ns"), machine.idle_exit, Nanos::ZERO..=Nanos::from_s(1))?;
     let slice = Nanos::from_ns(1)..=Nanos::from_s(10);
-    within(&format!("{key}.time_slice_ns"), machine.time_slice, slice)?;
+    check_range(&format!("{key}.time_slice_ns"), machine.time_slice, slice)?;
     let steal = machine.steal_after.unwrap_or(Nanos::ZERO);
-    within(&format!("{key}.steal_after_ns"), steal, Nanos::ZERO..=Nanos::from_s(1))?;
-    within(&format!("{key}.clock_ppm"), machine.clock_ppm, -100_000..=100_000)?;
+    check_range(&format!("{key}.steal_after_ns"), steal, Nanos::ZERO..=Nanos::from_s(1))?;
+    check_range(&format!("{key}.clock_ppm"), machine.clock_ppm, -100_000..=100_000)?;
     let costs = &machine.costs;
-    within(&format!("{key}.costs.jitter_ratio"), costs.jitter_ratio, 0.0..=1.0)?;
-    for (name, cost) in costs.named() {
-        within(&format!("{key}.costs.{name}"), cost, Nanos::ZERO..=Nanos::from_s(1))?;
+    check_range(&format!("{key}.costs.jitter_ratio"), costs.jitter_ratio, 0.0..=1.0)?;
+    for (name, cost) in costs.named_costs() {
+        check_range(&format!("{key}.costs.{name}"), cost, Nanos::ZERO..=Nanos::from_s(1))?;
     }
     Ok(())
 }
 
-impl Costs {
+impl CpuCosts {
     /// Every cost with the name that it has in profiles.
-    pub fn named(&self) -> [(&'static str, Nanos); 23] {
+    pub fn named_costs(&self) -> [(&'static str, Nanos); 23] {
         [
             ("interrupt_ns", self.interrupt),
             ("poll_ns", self.poll),
@@ -65,28 +65,30 @@ impl Costs {
     }
 }
 
-fn check_nic(key: &str, nic: &Nic, cores: u32) -> Result<(), Invalid> {
-    within(&format!("{key}.queues"), nic.queues, 1..=1_024)?;
-    within(&format!("{key}.rx_ring"), nic.rx_ring, 1..=1 << 20)?;
-    within(&format!("{key}.tx_ring"), nic.tx_ring, 2..=1 << 20)?;
-    within(&format!("{key}.fifo_bytes"), nic.fifo.get(), 0..=1 << 30)?;
+fn check_nic(key: &str, nic: &Nic, cores: u32) -> Result<(), InvalidValue> {
+    check_range(&format!("{key}.queues"), nic.queues, 1..=1_024)?;
+    check_range(&format!("{key}.rx_ring"), nic.rx_ring, 1..=1 << 20)?;
+    check_range(&format!("{key}.tx_ring"), nic.tx_ring, 2..=1 << 20)?;
+    check_range(&format!("{key}.fifo_bytes"), nic.fifo.get(), 0..=1 << 30)?;
     if let Some(link) = nic.link {
-        within(&format!("{key}.link_bps"), link.get(), LINK_BPS)?;
+        check_range(&format!("{key}.link_bps"), link.get(), LINK_BPS)?;
     }
     for core in &nic.irq_cores {
-        within(&format!("{key}.irq_cores"), *core, 0..=cores - 1)?;
+        check_range(&format!("{key}.irq_cores"), *core, 0..=cores - 1)?;
     }
     let has_throttle = nic.coalescing.is_throttled();
     match nic.adaptation {
-        Some(Adaptation::Dim) if has_throttle => {
-            invalid(&format!("{key}.adaptation"), "dim", "left out: the NIC has a throttle")?;
+        Some(AdaptiveModeration::Dim) if has_throttle => {
+            reject_value(&format!("{key}.adaptation"), "dim", "left out: the NIC has a throttle")?;
         }
-        Some(Adaptation::E1000 | Adaptation::Igb | Adaptation::Ixgbe) if !has_throttle => {
+        Some(AdaptiveModeration::E1000 | AdaptiveModeration::Igb | AdaptiveModeration::Ixgbe)
+            if !has_throttle =>
+        {
             let wanted = "dim or left out: the NIC has no throttle";
-            invalid(&format!("{key}.adaptation"), "of a throttle", wanted)?;
+            reject_value(&format!("{key}.adaptation"), "of a throttle", wanted)?;
         }
         None if nic.adaptive_rx || nic.adaptive_tx => {
-            invalid(&format!("{key}.adaptation"), "absent", "set, since it is switched on")?;
+            reject_value(&format!("{key}.adaptation"), "absent", "set, since it is switched on")?;
         }
         _ => {}
     }
@@ -94,64 +96,72 @@ fn check_nic(key: &str, nic: &Nic, cores: u32) -> Result<(), Invalid> {
 }
 
 /// A NIC on a bus needs room for what waits for its turn: at least a packet that comes and one under way.
-pub(super) fn check_bus(key: &str, nic: &Nic, network: &Network) -> Result<(), Invalid> {
+pub(super) fn check_bus(key: &str, nic: &Nic, network: &Network) -> Result<(), InvalidValue> {
     let Some(bus) = nic.bus else {
         return Ok(());
     };
     if nic.handover {
         let wanted = "left out: packets are handed over in memory";
-        return invalid(&format!("{key}.bus"), "set", wanted);
+        return reject_value(&format!("{key}.bus"), "set", wanted);
     }
     let clock = Nanos::from_ns(1)..=Nanos::from_us(1);
-    within(&format!("{key}.bus.clock_ns"), bus.clock, clock)?;
-    within(&format!("{key}.bus.width_bytes"), bus.width.get(), 1..=1_024)?;
-    within(&format!("{key}.bus.write_clocks"), bus.write_clocks, 0..=1_000)?;
-    within(&format!("{key}.bus.read_clocks"), bus.read_clocks, 0..=1_000)?;
+    check_range(&format!("{key}.bus.clock_ns"), bus.clock, clock)?;
+    check_range(&format!("{key}.bus.width_bytes"), bus.width.get(), 1..=1_024)?;
+    check_range(&format!("{key}.bus.write_clocks"), bus.write_clocks, 0..=1_000)?;
+    check_range(&format!("{key}.bus.read_clocks"), bus.read_clocks, 0..=1_000)?;
     let least = 2 * (network.mtu.get() + 100);
-    within(&format!("{key}.fifo_bytes"), nic.fifo.get(), least..=1 << 30)
+    check_range(&format!("{key}.fifo_bytes"), nic.fifo.get(), least..=1 << 30)
 }
 
-pub(crate) fn check_coalescing(key: &str, coalescing: &Coalescing) -> Result<(), Invalid> {
+pub(crate) fn check_coalescing(key: &str, coalescing: &Coalescing) -> Result<(), InvalidValue> {
     let span = Nanos::ZERO..=Nanos::from_s(60);
     for (side, delay) in [("rx", &coalescing.rx), ("tx", &coalescing.tx)] {
-        within(&format!("{key}.{side}.delay_ns"), delay.delay, span.clone())?;
-        within(&format!("{key}.{side}.absolute_ns"), delay.absolute, span.clone())?;
+        check_range(&format!("{key}.{side}.delay_ns"), delay.delay, span.clone())?;
+        check_range(&format!("{key}.{side}.absolute_ns"), delay.absolute, span.clone())?;
         let in_irq = delay.delay_irq.unwrap_or(Nanos::ZERO);
-        within(&format!("{key}.{side}.delay_irq_ns"), in_irq, span.clone())?;
+        check_range(&format!("{key}.{side}.delay_irq_ns"), in_irq, span.clone())?;
     }
     let unit = Nanos::ZERO..=Nanos::from_ms(1);
-    within(&format!("{key}.throttle_unit_ns"), coalescing.throttle_unit, unit.clone())?;
-    within(&format!("{key}.delay_unit_ns"), coalescing.delay_unit, unit)?;
-    within(&format!("{key}.throttle.interval_ns"), coalescing.throttle.interval(), span)
+    check_range(&format!("{key}.throttle_unit_ns"), coalescing.throttle_unit, unit.clone())?;
+    check_range(&format!("{key}.delay_unit_ns"), coalescing.delay_unit, unit)?;
+    check_range(&format!("{key}.throttle.interval_ns"), coalescing.throttle.interval(), span)
 }
 
-fn check_stack(key: &str, stack: &Stack, cores: u32) -> Result<(), Invalid> {
-    within(&format!("{key}.napi_weight"), stack.napi_weight, 1..=65_536)?;
-    within(&format!("{key}.softirq_packets"), stack.softirq_packets, 1..=1 << 30)?;
-    within(
+fn check_stack(key: &str, stack: &NetworkStack, cores: u32) -> Result<(), InvalidValue> {
+    check_range(&format!("{key}.napi_weight"), stack.napi_weight, 1..=65_536)?;
+    check_range(&format!("{key}.softirq_packets"), stack.softirq_packets, 1..=1 << 30)?;
+    check_range(
         &format!("{key}.softirq_time_ns"),
         stack.softirq_time,
         Nanos::from_us(1)..=Nanos::from_s(10),
     )?;
-    within(&format!("{key}.delivery_batch"), stack.delivery_batch, 1..=stack.napi_weight)?;
-    within(&format!("{key}.defer_hard_irqs"), stack.defer_hard_irqs, 0..=i32::MAX as u32)?;
+    check_range(&format!("{key}.delivery_batch"), stack.delivery_batch, 1..=stack.napi_weight)?;
+    check_range(&format!("{key}.defer_hard_irqs"), stack.defer_hard_irqs, 0..=i32::MAX as u32)?;
     let timeout = stack.gro_flush_timeout;
-    within(&format!("{key}.gro_flush_timeout_ns"), timeout, Nanos::ZERO..=Nanos::from_s(60))?;
+    check_range(&format!("{key}.gro_flush_timeout_ns"), timeout, Nanos::ZERO..=Nanos::from_s(60))?;
     let suspend = stack.irq_suspend_timeout;
-    within(&format!("{key}.irq_suspend_timeout_ns"), suspend, Nanos::ZERO..=Nanos::from_s(60))?;
-    within(&format!("{key}.busy_poll_ns"), stack.busy_poll, Nanos::ZERO..=Nanos::from_s(60))?;
+    check_range(
+        &format!("{key}.irq_suspend_timeout_ns"),
+        suspend,
+        Nanos::ZERO..=Nanos::from_s(60),
+    )?;
+    check_range(&format!("{key}.busy_poll_ns"), stack.busy_poll, Nanos::ZERO..=Nanos::from_s(60))?;
     for core in &stack.rps_cores {
-        within(&format!("{key}.rps_cores"), *core, 0..=cores - 1)?;
+        check_range(&format!("{key}.rps_cores"), *core, 0..=cores - 1)?;
     }
-    within(&format!("{key}.backlog_packets"), stack.backlog_packets, 1..=1 << 24)?;
+    check_range(&format!("{key}.backlog_packets"), stack.backlog_packets, 1..=1 << 24)?;
     // At least two full segments of the largest MTU.
-    within(&format!("{key}.receive_buffer_bytes"), stack.receive_buffer.get(), 2_048..=1 << 30)?;
-    within(&format!("{key}.send_buffer_bytes"), stack.send_buffer.get(), 2_048..=1 << 30)?;
+    check_range(
+        &format!("{key}.receive_buffer_bytes"),
+        stack.receive_buffer.get(),
+        2_048..=1 << 30,
+    )?;
+    check_range(&format!("{key}.send_buffer_bytes"), stack.send_buffer.get(), 2_048..=1 << 30)?;
     if let Some(bql) = stack.bql {
-        within(&format!("{key}.bql.least_bytes"), bql.least.get(), 0..=bql.most.get())?;
+        check_range(&format!("{key}.bql.least_bytes"), bql.least.get(), 0..=bql.most.get())?;
     }
-    within(&format!("{key}.polling.hz"), stack.polling.hz, 1..=1_000_000)?;
-    within(&format!("{key}.polling.each_burst"), stack.polling.each_burst, 1..=1_000)?;
-    within(&format!("{key}.polling.burst_max"), stack.polling.burst_max, 1..=100_000)?;
-    within(&format!("{key}.polling.user_frac"), stack.polling.user_frac, 1..=99)
+    check_range(&format!("{key}.polling.hz"), stack.polling.hz, 1..=1_000_000)?;
+    check_range(&format!("{key}.polling.each_burst"), stack.polling.each_burst, 1..=1_000)?;
+    check_range(&format!("{key}.polling.burst_max"), stack.polling.burst_max, 1..=100_000)?;
+    check_range(&format!("{key}.polling.user_frac"), stack.polling.user_frac, 1..=99)
 }

@@ -2,43 +2,45 @@
 
 use latput_units::Nanos;
 
-use super::{Invalid, invalid, mtu, within};
+use super::{InvalidValue, check_range, mtu_bytes, reject_value};
 use crate::agenda::LONGEST;
 use crate::frame::{FrameKind, most_payload};
-use crate::scenario::{Load, Scenario, Traffic, Transport};
+use crate::scenario::{Load, Scenario, TrafficKind, Transport};
 
 impl Scenario {
-    pub(super) fn check_load(&self, key: &str, load: &Load) -> Result<(), Invalid> {
+    pub(super) fn check_load(&self, key: &str, load: &Load) -> Result<(), InvalidValue> {
         let last = self.hosts.len() - 1;
-        within(&format!("{key}.from"), load.from, 0..=last)?;
-        within(&format!("{key}.to"), load.to, 0..=last)?;
-        if load.from == load.to && load.traffic != Traffic::Compute {
-            return invalid(&format!("{key}.to"), load.to, "another host than `from`");
+        check_range(&format!("{key}.from"), load.from, 0..=last)?;
+        check_range(&format!("{key}.to"), load.to, 0..=last)?;
+        if load.from == load.to && load.traffic != TrafficKind::Compute {
+            return reject_value(&format!("{key}.to"), load.to, "another host than `from`");
         }
         for (end, host, core) in
             [("from", load.from, load.from_core), ("to", load.to, load.to_core)]
         {
             let cores = self.hosts[host].machine.cores;
-            within(&format!("{key}.{end}_core"), core.unwrap_or(0), 0..=cores - 1)?;
+            check_range(&format!("{key}.{end}_core"), core.unwrap_or(0), 0..=cores - 1)?;
         }
-        within(&format!("{key}.start"), load.start, Nanos::ZERO..=LONGEST)?;
-        within(&format!("{key}.stop"), load.stop.unwrap_or(LONGEST), load.start..=LONGEST)?;
-        let datagram = u64::from(most_payload(FrameKind::Udp, mtu(&self.network)));
+        check_range(&format!("{key}.start"), load.start, Nanos::ZERO..=LONGEST)?;
+        check_range(&format!("{key}.stop"), load.stop.unwrap_or(LONGEST), load.start..=LONGEST)?;
+        let datagram = u64::from(most_payload(FrameKind::Udp, mtu_bytes(&self.network)));
         self.check_form(key, load, datagram)?;
         match load.traffic {
-            Traffic::Datagrams { size, group, receive_batch, .. } if load.form.floods => {
-                within(&format!("{key}.group"), group, 1..=1_024)?;
-                within(&format!("{key}.receive_batch"), receive_batch, 1..=1_024)?;
-                within(&format!("{key}.size"), size.get(), 1..=datagram)
+            TrafficKind::Datagrams { size, group, receive_batch, .. } if load.form.floods => {
+                check_range(&format!("{key}.group"), group, 1..=1_024)?;
+                check_range(&format!("{key}.receive_batch"), receive_batch, 1..=1_024)?;
+                check_range(&format!("{key}.size"), size.get(), 1..=datagram)
             }
-            Traffic::Datagrams { size, rate_pps, group, receive_batch, .. } => {
-                within(&format!("{key}.group"), group, 1..=1_024)?;
-                within(&format!("{key}.receive_batch"), receive_batch, 1..=1_024)?;
-                within(&format!("{key}.size"), size.get(), 1..=datagram)?;
-                within(&format!("{key}.rate_pps"), rate_pps, 1e-3..=1e9)
+            TrafficKind::Datagrams { size, rate_pps, group, receive_batch, .. } => {
+                check_range(&format!("{key}.group"), group, 1..=1_024)?;
+                check_range(&format!("{key}.receive_batch"), receive_batch, 1..=1_024)?;
+                check_range(&format!("{key}.size"), size.get(), 1..=datagram)?;
+                check_range(&format!("{key}.rate_pps"), rate_pps, 1e-3..=1e9)
             }
-            Traffic::Probe { rate_hz } => within(&format!("{key}.rate_hz"), rate_hz, 1e-3..=1e6),
-            Traffic::RequestResponse {
+            TrafficKind::Probe { rate_hz } => {
+                check_range(&format!("{key}.rate_hz"), rate_hz, 1e-3..=1e6)
+            }
+            TrafficKind::RequestResponse {
                 transport,
                 request,
                 response,
@@ -50,50 +52,58 @@ impl Scenario {
                     Transport::Udp => datagram,
                     Transport::Tcp { .. } => 1 << 30,
                 };
-                within(&format!("{key}.request"), request.get(), 1..=most)?;
-                within(&format!("{key}.response"), response.get(), 1..=most)?;
-                within(&format!("{key}.think"), think, Nanos::ZERO..=Nanos::from_s(60))?;
-                within(&format!("{key}.burst"), burst, 0..=100_000)?;
-                within(&format!("{key}.connections"), connections, 1..=100_000)?;
+                check_range(&format!("{key}.request"), request.get(), 1..=most)?;
+                check_range(&format!("{key}.response"), response.get(), 1..=most)?;
+                check_range(&format!("{key}.think"), think, Nanos::ZERO..=Nanos::from_s(60))?;
+                check_range(&format!("{key}.burst"), burst, 0..=100_000)?;
+                check_range(&format!("{key}.connections"), connections, 1..=100_000)?;
                 let in_flight = u64::from(burst + 1) * u64::from(connections);
-                within(&format!("{key}.burst x connections"), in_flight, 1..=10_000_000)
+                check_range(&format!("{key}.burst x connections"), in_flight, 1..=10_000_000)
             }
-            Traffic::Stream { message, connections } => {
-                within(&format!("{key}.message"), message.get(), 1..=1 << 30)?;
-                within(&format!("{key}.connections"), connections, 1..=100_000)
+            TrafficKind::Stream { message, connections } => {
+                check_range(&format!("{key}.message"), message.get(), 1..=1 << 30)?;
+                check_range(&format!("{key}.connections"), connections, 1..=100_000)
             }
-            Traffic::Compute => Ok(()),
+            TrafficKind::Compute => Ok(()),
         }
     }
 
     /// Refuses fields of a load beyond its plain form that do not belong to its traffic.
-    fn check_form(&self, key: &str, load: &Load, datagram: u64) -> Result<(), Invalid> {
+    fn check_form(&self, key: &str, load: &Load, datagram: u64) -> Result<(), InvalidValue> {
         let form = &load.form;
-        let is_rr = matches!(load.traffic, Traffic::RequestResponse { .. });
+        let is_rr = matches!(load.traffic, TrafficKind::RequestResponse { .. });
         let is_tcp =
-            !matches!(load.traffic, Traffic::RequestResponse { transport: Transport::Udp, .. });
-        let is_stream = matches!(load.traffic, Traffic::Stream { .. });
+            !matches!(load.traffic, TrafficKind::RequestResponse { transport: Transport::Udp, .. });
+        let is_stream = matches!(load.traffic, TrafficKind::Stream { .. });
         let only = |present: bool, fits: bool, name: &str, of: &str| {
             if present && !fits {
-                return invalid(&format!("{key}.form.{name}"), "set", &format!("left out: {of}"));
+                return reject_value(
+                    &format!("{key}.form.{name}"),
+                    "set",
+                    &format!("left out: {of}"),
+                );
             }
             Ok(())
         };
         only(form.arrivals.is_some(), is_rr || is_stream, "arrivals", "only requests and streams")?;
         only(form.connects, is_rr && is_tcp, "connects", "only requests on TCP")?;
         only(form.connects, form.arrivals.is_none(), "connects", "not with arrivals")?;
-        let has_burst = matches!(load.traffic, Traffic::RequestResponse { burst: 1.., .. });
+        let has_burst = matches!(load.traffic, TrafficKind::RequestResponse { burst: 1.., .. });
         only(form.connects, !has_burst, "connects", "not with a burst")?;
         only(form.timeout > Nanos::ZERO, is_rr && !is_tcp, "timeout", "only requests on UDP")?;
-        let is_datagrams = matches!(load.traffic, Traffic::Datagrams { .. });
+        let is_datagrams = matches!(load.traffic, TrafficKind::Datagrams { .. });
         only(form.floods, is_datagrams, "floods", "only datagrams")?;
         only(form.gathers, is_stream, "gathers", "only streams")?;
-        within(&format!("{key}.form.timeout"), form.timeout, Nanos::ZERO..=Nanos::from_s(600))?;
+        check_range(
+            &format!("{key}.form.timeout"),
+            form.timeout,
+            Nanos::ZERO..=Nanos::from_s(600),
+        )?;
         if let Some(arrivals) = form.arrivals {
-            within(&format!("{key}.form.arrivals.rate_hz"), arrivals.rate_hz, 1e-3..=1e9)?;
+            check_range(&format!("{key}.form.arrivals.rate_hz"), arrivals.rate_hz, 1e-3..=1e9)?;
         }
         if let Some(payload) = form.payload {
-            within(&format!("{key}.form.payload"), payload.get(), 0..=datagram)?;
+            check_range(&format!("{key}.form.payload"), payload.get(), 0..=datagram)?;
         }
         match load.counted_with {
             Some(other) => {
@@ -104,7 +114,7 @@ impl Scenario {
                 if is_earlier {
                     Ok(())
                 } else {
-                    invalid(&format!("{key}.counted_with"), other, wanted)
+                    reject_value(&format!("{key}.counted_with"), other, wanted)
                 }
             }
             None => Ok(()),

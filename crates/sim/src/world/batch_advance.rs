@@ -7,11 +7,11 @@ use latput_units::Nanos;
 
 use super::World;
 use crate::agenda::{NEVER, Time};
-use crate::casts::{id, short};
+use crate::casts::{id, narrow_count};
 use crate::frame::{Frame, FrameKind};
-use crate::scenario::Spacing;
-use crate::socket::{Link, Protocol};
-use crate::task::{Item, TaskProgram};
+use crate::scenario::GapDistribution;
+use crate::socket::{ConnectionState, SocketProtocol};
+use crate::task::{TaskProgram, WorkItem};
 
 /// The longest row of items.
 const MOST: u32 = 1 << 12;
@@ -49,11 +49,11 @@ impl World {
             return arrival;
         };
         let ring = &self.queues[queue];
-        if !ring.vector.acts() {
+        if !ring.vector.is_active() {
             return NEVER;
         }
         let mut due = NEVER;
-        let heeded = ring.vector.rx_ahead(arrival).merge(ring.foresees, arrival, &mut due);
+        let heeded = ring.vector.rx_ahead(arrival).merge_due(ring.foresees, arrival, &mut due);
         heeded.min(due)
     }
 
@@ -72,7 +72,7 @@ impl World {
             size,
             group: 1,
             gap_ns,
-            spacing: Spacing::Even,
+            spacing: GapDistribution::Even,
             mut next_at,
         } = self.tasks[task].program
         else {
@@ -117,7 +117,7 @@ impl World {
             if count == 0 {
                 return first;
             }
-            frame.more = short(count - 1);
+            frame.more = narrow_count(count - 1);
             next_at = next;
             self.send_ahead(queue, end, &frame);
             let many = u64::from(count);
@@ -171,7 +171,7 @@ impl World {
         let this = &self.tasks[task];
         let &end = this.ready.front().expect("a sink with nothing ready sleeps");
         let is_alone = this.ready.len() == 1 && this.woken_by.is_none();
-        let Protocol::Datagrams(inbox) = &self.ends[end as usize].protocol else {
+        let SocketProtocol::Datagrams(inbox) = &self.ends[end as usize].protocol else {
             return;
         };
         if inbox.len() <= batch || !is_alone || !self.may_go_ahead(core) {
@@ -183,7 +183,7 @@ impl World {
         let window = (self.window_from, self.window_to);
         let socket = &mut self.ends[end as usize];
         let tally = &mut self.tallies[socket.load as usize];
-        let Protocol::Datagrams(inbox) = &mut socket.protocol else {
+        let SocketProtocol::Datagrams(inbox) = &mut socket.protocol else {
             return;
         };
         let mut at = self.now.max(self.cores[core].awake_at);
@@ -205,7 +205,7 @@ impl World {
             while left > 0 {
                 let alike = inbox.take(left).expect("more than a batch waits");
                 left -= alike.count;
-                tally.datagrams(&alike, at, window);
+                tally.count_datagrams(&alike, at, window);
             }
         }
         if calls > 0 {
@@ -230,7 +230,7 @@ impl World {
         let queue = self.ends[idx].queue as usize;
         let port = self.queues[queue].port;
         let wake = self.cost_of_wake(core, task);
-        let Some((Item::Receive { bytes, completes: true, .. }, cost, user)) =
+        let Some((WorkItem::Receive { bytes, completes: true, .. }, cost, user)) =
             self.begin_exchange(core, task, awaited, answer)
         else {
             return;
@@ -245,7 +245,7 @@ impl World {
         let mut until = self.alone_until(core);
         let mut calls = 0;
         while at + cost < until.min(turns)
-            && let Protocol::Datagrams(inbox) = &mut self.ends[idx].protocol
+            && let SocketProtocol::Datagrams(inbox) = &mut self.ends[idx].protocol
             && inbox.first_payload().is_some_and(|payload| payload.max(1) >= awaited)
             && let Some(datagram) = inbox.take(1)
         {
@@ -253,18 +253,18 @@ impl World {
             calls += 1;
             let socket = &mut self.ends[idx];
             let tally = &mut self.tallies[socket.load as usize];
-            tally.got(socket.is_generator, u64::from(bytes));
+            tally.count_received(socket.is_generator, u64::from(bytes));
             match answer {
                 Some(answer) => {
                     self.now = at;
                     self.send_message(idx, answer, datagram.sent_at);
                     // The frames that left may be noticed before the next message is read.
-                    let vector = self.agenda.time(self.vector_slots + queue);
-                    until = until.min(vector).min(self.agenda.time(self.port_slots + port));
+                    let vector = self.agenda.due_time(self.vector_slots + queue);
+                    until = until.min(vector).min(self.agenda.due_time(self.port_slots + port));
                 }
                 None => {
                     if let Some(start) = socket.exchange.take_start(datagram.echo) {
-                        tally.transaction(start, at);
+                        tally.count_transaction(start, at);
                     }
                 }
             }
@@ -276,7 +276,7 @@ impl World {
             (this.woken_by, this.retires) = (None, false);
             // Whoever comes next, and the process if it goes to sleep now, finds the core so much later.
             self.cores[core].awake_at = at;
-            if self.ends[idx].readable() == 0 {
+            if self.ends[idx].readable_bytes() == 0 {
                 self.tasks[task].ready.pop();
                 self.ends[idx].is_ready = false;
             }
@@ -300,7 +300,7 @@ impl World {
         let socket = &self.ends[first];
         let (queue, host) = (socket.queue as usize, socket.host as usize);
         let port = self.queues[queue].port;
-        let is_plain = matches!(socket.protocol, Protocol::Datagrams(_))
+        let is_plain = matches!(socket.protocol, SocketProtocol::Datagrams(_))
             && self.ports[port].foreseen == Some(queue);
         if !is_plain || !self.may_go_ahead(core) {
             return due;
@@ -323,7 +323,7 @@ impl World {
             let end = self.tasks[task].take_turn();
             self.send_request(end, request, Some(due));
             // The frames that left may be noticed before the next one leaves.
-            until = slots.iter().fold(until, |until, slot| until.min(self.agenda.time(*slot)));
+            until = slots.iter().fold(until, |until, slot| until.min(self.agenda.due_time(*slot)));
             (schedule, due, calls) = (rest, next, calls + 1);
         }
         self.now = now;
@@ -337,14 +337,14 @@ impl World {
         let this = &self.tasks[task];
         let idx = *this.ready.front()? as usize;
         let socket = &self.ends[idx];
-        if matches!(socket.protocol, Protocol::Tcp(_)) || this.ready.len() != 1 {
+        if matches!(socket.protocol, SocketProtocol::Tcp(_)) || this.ready.len() != 1 {
             return None;
         }
         let host = &self.hosts[socket.host as usize];
         let queue = socket.queue as usize;
         let port = &self.ports[self.queues[queue].port];
         let is_plain = (socket.owed, socket.consumed) == (0, 0)
-            && (socket.link, port.foreseen) == (Link::Lasting, Some(queue))
+            && (socket.link, port.foreseen) == (ConnectionState::Lasting, Some(queue))
             && (host.stack.busy_poll, host.costs.tx_remote) == (Nanos::ZERO, 0);
         (is_plain && self.may_go_ahead(core)).then_some(idx)
     }
@@ -352,10 +352,10 @@ impl World {
     /// Nothing at all happens before this time, but for `core`.
     fn nobody_until(&mut self, core: usize) -> Time {
         let slot = self.core_slots + core;
-        let due = self.agenda.time(slot);
-        self.agenda.set(slot, NEVER);
+        let due = self.agenda.due_time(slot);
+        self.agenda.set_due_time(slot, NEVER);
         let (next, _) = self.agenda.next();
-        self.agenda.set(slot, due);
+        self.agenda.set_due_time(slot, due);
         next.min(self.until + 1)
     }
 }

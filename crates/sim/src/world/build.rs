@@ -3,28 +3,28 @@
 mod loads;
 mod shortcuts;
 
-use latput_policy::Polling;
-use latput_units::{Nanos, Rng};
+use latput_policy::DevicePolling;
+use latput_units::{Nanos, SeededRng};
 
-use super::{Backlog, Component, HostState, World, poll};
+use super::{Component, CoreBacklog, HostState, World, poll};
 use crate::agenda::{Agenda, NEVER, Time};
 use crate::bus::BusQueue;
-use crate::casts::{id, size};
+use crate::casts::{id, narrow_size};
 use crate::core::Core;
 use crate::fifo::Fifo;
 use crate::frame::{FrameKind, most_payload};
-use crate::machine::Driver;
-use crate::port::{Far, Feed, Port};
-use crate::queue::{Queue, Wire};
-use crate::scenario::{Load, Scenario, Traffic};
-use crate::socket::{Protocol, SocketEnd};
-use crate::tally::Tally;
+use crate::machine::DriverMode;
+use crate::port::{FarEnd, FrameSource, Port};
+use crate::queue::{LinkProperties, NicQueue};
+use crate::scenario::{Load, Scenario, TrafficKind};
+use crate::socket::{SocketEnd, SocketProtocol};
+use crate::tally::LoadCounters;
 use crate::task::{Task, TaskProgram};
-use crate::timers::Timers;
+use crate::timers::TimerQueue;
 
 /// Everything in its tables, nothing yet in the agenda but the first starts.
-pub(super) fn build(scenario: &Scenario) -> World {
-    let mut builder = Builder::new(scenario);
+pub(super) fn build_world(scenario: &Scenario) -> World {
+    let mut builder = WorldBuilder::new(scenario);
     for idx in 0..scenario.hosts.len() {
         builder.add_host(idx);
     }
@@ -36,25 +36,25 @@ pub(super) fn build(scenario: &Scenario) -> World {
     builder.finish()
 }
 
-struct Builder<'a> {
+struct WorldBuilder<'a> {
     scenario: &'a Scenario,
-    rng: Rng,
+    rng: SeededRng,
     components: Vec<Component>,
     /// First times of slots.
     first: Vec<(usize, Time)>,
     hosts: Vec<HostState>,
     cores: Vec<Core>,
-    queues: Vec<Queue>,
+    queues: Vec<NicQueue>,
     ports: Vec<Port>,
     tasks: Vec<Task>,
     ends: Vec<SocketEnd>,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> WorldBuilder<'a> {
     fn new(scenario: &'a Scenario) -> Self {
         Self {
             scenario,
-            rng: Rng::from_seed(scenario.seed),
+            rng: SeededRng::from_seed(scenario.seed),
             components: Vec::new(),
             first: Vec::new(),
             hosts: Vec::new(),
@@ -86,7 +86,7 @@ impl<'a> Builder<'a> {
             ));
         }
         let rate = host.nic.link.unwrap_or(scenario.network.rate);
-        let wire = Wire { rate, mss: self.mss() };
+        let wire = LinkProperties { rate, mss: self.tcp_mss() };
         for queue in 0..host.nic.queues as usize {
             let irq = match host.nic.irq_cores.as_slice() {
                 [] => 0,
@@ -94,14 +94,15 @@ impl<'a> Builder<'a> {
             };
             let phase = self.random_time(host.nic.coalescing.throttle.interval().as_ns());
             let core = first_core + irq as usize;
-            self.queues.push(Queue::new(idx, host, core, phase, &wire));
+            self.queues.push(NicQueue::new(idx, host, core, phase, &wire));
         }
         let far = match (scenario.network.switch, scenario.hosts.len()) {
-            (Some(_), _) | (None, 1) => Far::Switch,
-            (None, _) => Far::Host(1 - idx),
+            (Some(_), _) | (None, 1) => FarEnd::Switch,
+            (None, _) => FarEnd::Host(1 - idx),
         };
-        let feed = Feed::Rings { first: first_queue, count: host.nic.queues as usize, turn: 0 };
-        self.ports.push(self.port(idx, feed, far));
+        let feed =
+            FrameSource::Rings { first: first_queue, count: host.nic.queues as usize, turn: 0 };
+        self.ports.push(self.build_port(idx, feed, far));
         let tick = 1_000_000_000 / u64::from(host.stack.polling.hz.max(1));
         self.hosts.push(HostState {
             costs,
@@ -123,20 +124,20 @@ impl<'a> Builder<'a> {
             bus: host.nic.bus.map(|bus| Box::new(BusQueue::new(bus))),
             bus_slot: 0,
             run_queue: Fifo::with_capacity(16),
-            timers: Timers::new(),
+            timers: TimerQueue::new(),
             timers_slot: 0,
             slots: Vec::new(),
             hears: None,
-            polling: Polling::new(host.stack.polling),
+            polling: DevicePolling::new(host.stack.polling),
             throttle: host.adaptive.throttle.clone().filter(|_| host.adaptive.shares_throttle),
             tick,
-            round: poll::Round::default(),
+            round: poll::PollingRound::default(),
             tick_missed: false,
         });
     }
 
     /// A port on the link of this host.
-    fn port(&self, host: usize, feed: Feed, far: Far) -> Port {
+    fn build_port(&self, host: usize, feed: FrameSource, far: FarEnd) -> Port {
         let network = &self.scenario.network;
         let rate = self.scenario.hosts[host].nic.link.unwrap_or(network.rate);
         Port::new(feed, far, rate, network.latency, network.latency_jitter_ratio)
@@ -148,9 +149,12 @@ impl<'a> Builder<'a> {
             return;
         };
         for host in 0..self.hosts.len() {
-            let feed =
-                Feed::Buffer { frames: Fifo::with_capacity(64), bytes: 0, limit: buffer.get() };
-            let port = self.port(host, feed, Far::Host(host));
+            let feed = FrameSource::Buffer {
+                frames: Fifo::with_capacity(64),
+                bytes: 0,
+                limit: buffer.get(),
+            };
+            let port = self.build_port(host, feed, FarEnd::Host(host));
             self.ports.push(port);
         }
     }
@@ -183,13 +187,13 @@ impl<'a> Builder<'a> {
         self.components.len() - 1
     }
 
-    fn mss(&self) -> u32 {
-        most_payload(FrameKind::Tcp, size(self.scenario.network.mtu.get()))
+    fn tcp_mss(&self) -> u32 {
+        most_payload(FrameKind::Tcp, narrow_size(self.scenario.network.mtu.get()))
     }
 
     /// Whether any host's own timer will ever be set.
     fn has_timers(&self) -> bool {
-        self.ends.iter().any(|end| matches!(end.protocol, Protocol::Tcp(_)))
+        self.ends.iter().any(|end| matches!(end.protocol, SocketProtocol::Tcp(_)))
             || self.tasks.iter().any(|task| matches!(task.program, TaskProgram::Server { .. }))
             || self.hosts.iter().any(|host| host.steal_after > 0)
     }
@@ -213,23 +217,21 @@ impl<'a> Builder<'a> {
         // The fewer slots, the lower the tree: those that nothing will use are left out.
         let deferral_slots = add(self.queues.len(), Component::Deferral);
         let timer_slots = add(if has_timers { self.hosts.len() } else { 0 }, Component::Timers);
-        let ticks = self.hosts.iter().any(|host| host.driver == Driver::Polling);
+        let ticks = self.hosts.iter().any(|host| host.driver == DriverMode::Polling);
         let tick_slots = add(if ticks { self.hosts.len() } else { 0 }, Component::Tick);
         let bus_slots = add(if has_bus { self.hosts.len() } else { 0 }, Component::Bus);
         let mut agenda = Agenda::new(self.components.len());
-        self.first.iter().for_each(|(slot, at)| agenda.set(*slot, *at));
+        self.first.iter().for_each(|(slot, at)| agenda.set_due_time(*slot, *at));
         for idx in 0..self.hosts.len() {
             let host = &mut self.hosts[idx];
             (host.timers_slot, host.bus_slot) = (timer_slots + idx, bus_slots + idx);
-            if self.hosts[idx].driver == Driver::Polling {
+            if self.hosts[idx].driver == DriverMode::Polling {
                 let at = self.random_time(self.hosts[idx].tick);
-                agenda.set(tick_slots + idx, at);
+                agenda.set_due_time(tick_slots + idx, at);
             }
         }
         self.list_slots();
         self.let_clients_hold();
-        let backlog =
-            |_: &Core| Backlog { frames: Fifo::with_capacity(16), scheduled: false, dropped: 0 };
         let only: Vec<_> = (0..self.hosts.len()).map(|host| self.only_queue(host)).collect();
         let quiet_queues = self.quiet_queues(&only);
         self.foresee_ports(&only);
@@ -248,8 +250,8 @@ impl<'a> Builder<'a> {
             port_slots,
             wire_slots,
             deferral_slots,
-            backlogs: self.cores.iter().map(backlog).collect(),
-            mss: self.mss(),
+            backlogs: self.cores.iter().map(build_backlog).collect(),
+            mss: self.tcp_mss(),
             components: self.components,
             hosts: self.hosts,
             cores: self.cores,
@@ -257,7 +259,7 @@ impl<'a> Builder<'a> {
             ports: self.ports,
             tasks: self.tasks,
             ends: self.ends,
-            tallies: self.scenario.loads.iter().map(tally).collect(),
+            tallies: self.scenario.loads.iter().map(build_counters).collect(),
             rng: self.rng,
             window_from: 0,
             window_to: NEVER,
@@ -272,7 +274,11 @@ impl<'a> Builder<'a> {
     }
 }
 
-fn tally(load: &Load) -> Tally {
-    let is_transactional = matches!(load.traffic, Traffic::RequestResponse { .. });
-    Tally::new(is_transactional && load.form.arrivals.is_some())
+fn build_backlog(_: &Core) -> CoreBacklog {
+    CoreBacklog { frames: Fifo::with_capacity(16), scheduled: false, dropped: 0 }
+}
+
+fn build_counters(load: &Load) -> LoadCounters {
+    let is_transactional = matches!(load.traffic, TrafficKind::RequestResponse { .. });
+    LoadCounters::new(is_transactional && load.form.arrivals.is_some())
 }

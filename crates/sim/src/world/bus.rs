@@ -9,15 +9,15 @@ impl World {
     /// A packet came from the wire: it waits in the NIC for its turn, or is lost if there is no room.
     pub(super) fn receive_over_bus(&mut self, host_idx: usize, queue: usize, frame: Frame) {
         let now = self.now;
-        let buffered = self.buffered(host_idx) + u64::from(frame.wire_bytes());
+        let buffered = self.buffered_bytes(host_idx) + u64::from(frame.wire_bytes());
         let host = &mut self.hosts[host_idx];
         let Some(bus) = &mut host.bus else {
             unreachable!("the caller saw a bus");
         };
         if buffered > host.fifo_bytes {
-            return self.lose(queue);
+            return self.record_rx_drop(queue);
         }
-        bus.receive(id(queue), frame, now);
+        bus.queue_receive(id(queue), frame, now);
         let asks = host.pause && buffered * 2 > host.fifo_bytes;
         self.update_bus(host_idx);
         if asks {
@@ -31,8 +31,8 @@ impl World {
         let Some(bus) = &mut self.hosts[host].bus else {
             unreachable!("the caller saw a bus");
         };
-        for packet in frame.each() {
-            bus.send(id(queue), packet, now);
+        for packet in frame.iter_packets() {
+            bus.queue_send(id(queue), packet, now);
         }
         self.update_bus(host);
     }
@@ -42,11 +42,11 @@ impl World {
         let Some(bus) = &mut self.hosts[host].bus else {
             unreachable!("a host without a bus has no slot for it");
         };
-        let transfer = bus.finish();
+        let transfer = bus.pop_transfer();
         let queue = transfer.queue as usize;
         if transfer.is_received {
             let pace = BurstPace { at: self.now, fraction: 0 };
-            self.receive(queue, &transfer.frame, pace, BurstStep::default());
+            self.receive_packets(queue, &transfer.frame, pace, BurstStep::default());
             self.end_silence(queue);
         } else {
             self.queues[queue].tx.push(&transfer.frame);
@@ -56,7 +56,7 @@ impl World {
     }
 
     /// Link time in bytes of the received packets that wait in the NIC.
-    fn buffered(&self, host: usize) -> u64 {
+    fn buffered_bytes(&self, host: usize) -> u64 {
         let for_descriptors: u64 =
             self.queues[self.parts(host).1].iter().map(|queue| queue.waiting_bytes).sum();
         for_descriptors + self.hosts[host].bus.as_ref().map_or(0, |bus| bus.received_bytes)
@@ -65,7 +65,7 @@ impl World {
     fn update_bus(&mut self, host: usize) {
         let this = &self.hosts[host];
         if let Some(bus) = &this.bus {
-            self.agenda.set(this.bus_slot, bus.next());
+            self.agenda.set_due_time(this.bus_slot, bus.next());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::World;
 use crate::frame::FrameKind;
-use crate::port::Feed;
+use crate::port::FrameSource;
 
 impl World {
     /// Panics if packets or time came from nowhere or vanished.
@@ -21,13 +21,13 @@ impl World {
         for transfer in
             self.hosts.iter().filter_map(|host| host.bus.as_ref()).flat_map(|bus| bus.transfers())
         {
-            somewhere += transfer.frame.packets(self.mss);
+            somewhere += transfer.frame.wire_packets(self.mss);
         }
         let pauses =
             self.ports.iter().map(|port| port.count_on_wire(FrameKind::Pause)).sum::<u64>();
         for port in &self.ports {
             somewhere += port.in_flight() + u64::from(port.sending.is_some()) + port.dropped;
-            if let Feed::Buffer { frames, .. } = &port.feed {
+            if let FrameSource::Buffer { frames, .. } = &port.feed {
                 somewhere += frames.len() as u64;
             }
         }
@@ -35,15 +35,15 @@ impl World {
         assert_eq!(self.sent + pauses, somewhere + queued, "packets at {}", self.now);
         let now = self.now;
         for core in &mut self.cores {
-            core.charge(now);
+            core.charge_item(now);
             // A process may have gone ahead.
-            let until = core.running().1.max(now);
+            let until = core.running_item().1.max(now);
             assert!(core.spent.total() <= until, "a core was busy for longer than time passed");
         }
     }
 
-    fn packets_queued(&self, queue: &crate::queue::Queue) -> u64 {
-        let ring: u64 = queue.tx.iter().map(|frame| frame.packets(self.mss)).sum();
-        ring + queue.qdisc.iter().map(|frame| frame.packets(self.mss)).sum::<u64>()
+    fn packets_queued(&self, queue: &crate::queue::NicQueue) -> u64 {
+        let ring: u64 = queue.tx.iter().map(|frame| frame.wire_packets(self.mss)).sum();
+        ring + queue.qdisc.iter().map(|frame| frame.wire_packets(self.mss)).sum::<u64>()
     }
 }

@@ -8,8 +8,8 @@ use super::deliver::CONNECT;
 use crate::agenda::Time;
 use crate::casts::id;
 use crate::frame::{Frame, FrameKind};
-use crate::socket::{Link, Protocol};
-use crate::task::Item;
+use crate::socket::{ConnectionState, SocketProtocol};
+use crate::task::WorkItem;
 
 /// System calls of a client that opens a connection: socket, connect.
 const OPENING_CALLS: Time = 2;
@@ -25,9 +25,9 @@ const FIN_ACK: u64 = 4;
 const LAST_ACK: u64 = 5;
 
 impl World {
-    pub(super) fn begin_connect(&self, task: usize, end: u32) -> (Item, Time, Time) {
+    pub(super) fn begin_connect(&self, task: usize, end: u32) -> (WorkItem, Time, Time) {
         let costs = &self.hosts[self.tasks[task].host].costs;
-        (Item::Connect { end }, OPENING_CALLS * costs.syscall + costs.tx_packet, 0)
+        (WorkItem::Connect { end }, OPENING_CALLS * costs.syscall + costs.tx_packet, 0)
     }
 
     /// The process asked for a connection.
@@ -35,7 +35,7 @@ impl World {
         self.tasks[task].ready.pop();
         let socket = &mut self.ends[end];
         socket.is_ready = false;
-        socket.link = Link::Connecting;
+        socket.link = ConnectionState::Connecting;
         socket.exchange.connect_at = self.now;
         socket.exchange.connection += 1;
         self.send_syn(end);
@@ -53,7 +53,9 @@ impl World {
     /// A first segment may have been lost.
     pub(super) fn repeat_syn(&mut self, end: usize) {
         let socket = &self.ends[end];
-        if socket.link == Link::Connecting && socket.exchange.connect_at + SYN_TIMEOUT <= self.now {
+        if socket.link == ConnectionState::Connecting
+            && socket.exchange.connect_at + SYN_TIMEOUT <= self.now
+        {
             self.send_syn(end);
         }
     }
@@ -68,7 +70,7 @@ impl World {
             kind: FrameKind::Control,
             ..Frame::default()
         };
-        self.transmit(self.ends[end].queue as usize, &frame);
+        self.transmit_frame(self.ends[end].queue as usize, &frame);
     }
 
     /// A control segment reaches its socket; gives what answering it costs.
@@ -80,18 +82,20 @@ impl World {
                 // Asked again for the same connection, the server only answers again.
                 if self.ends[end].exchange.connection != connection {
                     self.ends[end].exchange.connection = connection;
-                    self.reopen(end);
+                    self.reset_connection(end);
                 }
-                self.ends[end].link = Link::Open;
+                self.ends[end].link = ConnectionState::Open;
                 SYN_ACK
             }
             SYN_ACK => {
                 let socket = &self.ends[end];
-                if socket.link != Link::Connecting || socket.exchange.connection != connection {
+                if socket.link != ConnectionState::Connecting
+                    || socket.exchange.connection != connection
+                {
                     return 0;
                 }
-                self.reopen(end);
-                self.ends[end].link = Link::Open;
+                self.reset_connection(end);
+                self.ends[end].link = ConnectionState::Open;
                 self.make_ready(core, end);
                 OPENING_ACK
             }
@@ -103,18 +107,18 @@ impl World {
         ack
     }
 
-    fn reopen(&mut self, end: usize) {
+    fn reset_connection(&mut self, end: usize) {
         let socket = &mut self.ends[end];
         socket.consumed = 0;
-        if let Protocol::Tcp(tcp) = &mut socket.protocol {
-            tcp.reopen();
+        if let SocketProtocol::Tcp(tcp) = &mut socket.protocol {
+            tcp.reset_connection();
         }
     }
 
     /// The client has its response: closes, and begins the next transaction.
     pub(super) fn close(&mut self, task: usize, end: usize) -> Time {
-        self.ends[end].link = Link::Closed;
-        self.reopen(end); // no timer of it may go off any more
+        self.ends[end].link = ConnectionState::Closed;
+        self.reset_connection(end); // no timer of it may go off any more
         self.send_control(end, FIN);
         if self.now < self.tasks[task].stop {
             self.ends[end].owed += 1;

@@ -1,12 +1,12 @@
 //! Cores: interrupts stop soft interrupts, those stop processes, and processes take turns.
 
-use latput_units::Rng;
+use latput_units::SeededRng;
 
 use super::World;
 use crate::agenda::{NEVER, Time};
-use crate::core::{Irq, Level, Poll, Work};
-use crate::machine::Driver;
-use crate::task::{Item, TaskProgram, TaskState};
+use crate::core::{Irq, PollSource, PriorityLevel, SoftirqWork};
+use crate::machine::DriverMode;
+use crate::task::{TaskProgram, TaskState, WorkItem};
 
 impl World {
     /// The item that ran on `core` is done: the next one starts.
@@ -15,40 +15,42 @@ impl World {
         if self.log.is_some() {
             self.log_slice(core);
         }
-        match self.cores[core].finish(now) {
-            Level::Hardirq => self.hardirq_done(core),
-            Level::Softirq => self.softirq_done(core),
-            Level::Process => self.process_done(core),
-            Level::Idle | Level::Switching => unreachable!("an idle core is never due"),
+        match self.cores[core].finish_item(now) {
+            PriorityLevel::Hardirq => self.hardirq_done(core),
+            PriorityLevel::Softirq => self.softirq_done(core),
+            PriorityLevel::Process => self.process_done(core),
+            PriorityLevel::Idle | PriorityLevel::Switching => {
+                unreachable!("an idle core is never due")
+            }
         }
-        let ends = self.dispatch(core);
-        self.agenda.set(self.core_slots + core, ends);
+        let ends = self.dispatch_work(core);
+        self.agenda.set_due_time(self.core_slots + core, ends);
     }
 
     /// A hardware interrupt for `core`.
     #[inline]
-    pub(super) fn interrupt(&mut self, core: usize, irq: Irq) {
+    pub(super) fn raise_interrupt(&mut self, core: usize, irq: Irq) {
         self.break_reservation(core);
         let this = &mut self.cores[core];
-        if this.level == Level::Idle && this.irqs.is_empty() {
+        if this.level == PriorityLevel::Idle && this.irqs.is_empty() {
             this.awake_at = self.now + self.hosts[this.host].idle_exit;
             if self.log.is_some() {
                 self.log_slice(core);
             }
             let ends = self.start_irq(core, irq);
-            return self.agenda.set(self.core_slots + core, ends);
+            return self.agenda.set_due_time(self.core_slots + core, ends);
         }
         this.irqs.push(irq);
         match this.level {
-            Level::Idle | Level::Softirq => self.switch(core),
-            Level::Process => {
-                self.switch(core);
+            PriorityLevel::Idle | PriorityLevel::Softirq => self.switch_work(core),
+            PriorityLevel::Process => {
+                self.switch_work(core);
                 let penalty = self.hosts[self.cores[core].host].costs.preempted;
                 if let Some(left) = &mut self.cores[core].process_left {
                     *left += penalty;
                 }
             }
-            Level::Hardirq | Level::Switching => {}
+            PriorityLevel::Hardirq | PriorityLevel::Switching => {}
         }
     }
 
@@ -56,15 +58,15 @@ impl World {
     pub(super) fn charge_softirq(&mut self, core: usize, cost: Time) {
         self.break_reservation(core);
         self.cores[core].softirq_debt += cost;
-        if matches!(self.cores[core].level, Level::Idle | Level::Process) {
-            self.switch(core);
+        if matches!(self.cores[core].level, PriorityLevel::Idle | PriorityLevel::Process) {
+            self.switch_work(core);
         }
     }
 
     /// Stops what runs and starts what should.
-    fn switch(&mut self, core: usize) {
+    fn switch_work(&mut self, core: usize) {
         let now = self.now;
-        if self.cores[core].level == Level::Idle {
+        if self.cores[core].level == PriorityLevel::Idle {
             let exit = self.hosts[self.cores[core].host].idle_exit;
             self.cores[core].awake_at = now + exit;
         }
@@ -72,24 +74,24 @@ impl World {
             self.log_slice(core);
         }
         self.cores[core].preempt(now);
-        let ends = self.dispatch(core);
-        self.agenda.set(self.core_slots + core, ends);
+        let ends = self.dispatch_work(core);
+        self.agenda.set_due_time(self.core_slots + core, ends);
     }
 
     /// Keeps what a core did until now for the trace.
     #[cold]
     fn log_slice(&mut self, core: usize) {
-        let (level, since, task) = self.cores[core].running();
+        let (level, since, task) = self.cores[core].running_item();
         if let Some(log) = &mut self.log {
-            log.slice(core, (since.min(self.now), self.now), level, task);
+            log.record_slice(core, (since.min(self.now), self.now), level, task);
         }
     }
 
     /// Starts an idle core that now has something to do.
-    pub(super) fn kick(&mut self, core: usize) {
+    pub(super) fn kick_core(&mut self, core: usize) {
         self.break_reservation(core);
-        if self.cores[core].level == Level::Idle {
-            self.switch(core);
+        if self.cores[core].level == PriorityLevel::Idle {
+            self.switch_work(core);
         }
     }
 
@@ -98,7 +100,7 @@ impl World {
     #[inline]
     fn break_reservation(&mut self, core: usize) {
         let this = &self.cores[core];
-        if this.level == Level::Process && this.reserved_until > self.now {
+        if this.level == PriorityLevel::Process && this.reserved_until > self.now {
             self.end_reservation(core);
         }
     }
@@ -107,14 +109,14 @@ impl World {
     fn end_reservation(&mut self, core: usize) {
         let this = &mut self.cores[core];
         let until = std::mem::take(&mut this.reserved_until);
-        this.level = Level::Idle;
+        this.level = PriorityLevel::Idle;
         this.user_left = 0;
         let task = this.task.take().expect("a reservation belongs to a process") as usize;
         self.tasks[task].state = TaskState::Asleep;
-        self.tasks[task].item = Item::Nothing;
+        self.tasks[task].item = WorkItem::Nothing;
         self.tasks[task].holds = None;
         let slot = self.tasks[task].slot.expect("only a process with a timer reserves a core");
-        self.agenda.set(slot, until);
+        self.agenda.set_due_time(slot, until);
     }
 
     /// A client that holds `core` sleeps on its own timer from now on, if its time has not come.
@@ -124,12 +126,12 @@ impl World {
             && this.task.is_some_and(|task| self.tasks[task as usize].holds.is_some())
         {
             self.break_reservation(core);
-            self.agenda.set(self.core_slots + core, NEVER);
+            self.agenda.set_due_time(self.core_slots + core, NEVER);
         }
     }
 
     /// Whether a process may hold `core` while it sleeps: nobody else waits, and nobody will wait while it does.
-    pub(super) fn reserve(&mut self, core: usize, until: Time) -> bool {
+    pub(super) fn reserve_core(&mut self, core: usize, until: Time) -> bool {
         let this = &mut self.cores[core];
         let host = &self.hosts[this.host];
         if !this.run_queue.is_empty() || !host.run_queue.is_empty() || host.steal_after > 0 {
@@ -142,14 +144,15 @@ impl World {
 
     /// Starts an item; gives when it ends.
     #[inline]
-    fn start(&mut self, core: usize, level: Level, cost: Time) -> Time {
+    fn start(&mut self, core: usize, level: PriorityLevel, cost: Time) -> Time {
         let this = &mut self.cores[core];
-        let cost = if this.jitter == 0 { cost } else { varied(&mut self.rng, cost, this.jitter) };
+        let cost =
+            if this.jitter == 0 { cost } else { apply_jitter(&mut self.rng, cost, this.jitter) };
         this.start(level, self.now, cost)
     }
 
     /// Starts the most urgent work of a core on which nothing runs; gives when it ends, or [`NEVER`] if there is none.
-    fn dispatch(&mut self, core: usize) -> Time {
+    fn dispatch_work(&mut self, core: usize) -> Time {
         let this = &self.cores[core];
         if !this.irqs.is_empty() || this.softirq_left.is_some() {
             return self.dispatch_interrupt(core);
@@ -163,7 +166,7 @@ impl World {
         let this = &mut self.cores[core];
         this.softirq_since = None;
         if let Some(left) = this.process_left.take() {
-            return this.start(Level::Process, self.now, left);
+            return this.start(PriorityLevel::Process, self.now, left);
         }
         while let Some(task) = self.next_task(core) {
             if let Some((cost, user)) = self.begin_item(core, task) {
@@ -171,7 +174,7 @@ impl World {
                 this.in_kernel_poll = this.ksoftirqd && task == core;
                 this.user_left = user;
                 this.item_cost = cost;
-                return self.start(core, Level::Process, cost);
+                return self.start(core, PriorityLevel::Process, cost);
             }
             self.tasks[task].state = TaskState::Asleep;
             self.cores[core].task = None;
@@ -179,9 +182,9 @@ impl World {
         // A process that went to sleep may have left its queue to the soft interrupt.
         let this = &mut self.cores[core];
         if !this.polls.is_empty() && !this.ksoftirqd {
-            return self.dispatch(core);
+            return self.dispatch_work(core);
         }
-        this.level = Level::Idle;
+        this.level = PriorityLevel::Idle;
         NEVER
     }
 
@@ -193,7 +196,7 @@ impl World {
             return self.start_irq(core, irq);
         }
         let left = this.softirq_left.take().expect("the caller saw that one was stopped");
-        this.start(Level::Softirq, self.now, left)
+        this.start(PriorityLevel::Softirq, self.now, left)
     }
 
     fn start_irq(&mut self, core: usize, irq: Irq) -> Time {
@@ -206,14 +209,14 @@ impl World {
             Irq::None => 0,
         };
         this.irq = irq;
-        self.start(core, Level::Hardirq, cost)
+        self.start(core, PriorityLevel::Hardirq, cost)
     }
 
     fn hardirq_done(&mut self, core: usize) {
         match self.cores[core].irq {
             Irq::Vector(queue) => self.vector_handled(queue as usize),
             Irq::Deferral(queue) => self.schedule_poll(queue as usize),
-            Irq::Backlog => self.cores[core].polls.push(Poll::Backlog),
+            Irq::Backlog => self.cores[core].polls.push(PollSource::Backlog),
             Irq::PollTick => self.start_round(core),
             Irq::None => {}
         }
@@ -234,12 +237,12 @@ impl World {
                 self.plan_poll(core, poll)
             }
             None if debt > 0 => {
-                this.work = Work::Nothing;
+                this.work = SoftirqWork::Nothing;
                 0
             }
             None => return None,
         };
-        Some(self.start(core, Level::Softirq, cost + debt))
+        Some(self.start(core, PriorityLevel::Softirq, cost + debt))
     }
 
     fn softirq_done(&mut self, core: usize) {
@@ -253,7 +256,7 @@ impl World {
 
     fn hand_to_ksoftirqd_if_long(&mut self, core: usize) {
         let host = &self.hosts[self.cores[core].host];
-        if host.driver != Driver::Napi {
+        if host.driver != DriverMode::Napi {
             return;
         }
         let stack = &host.stack;
@@ -264,7 +267,7 @@ impl World {
         if too_long && !this.ksoftirqd {
             this.ksoftirqd = true;
             // The kernel thread of core n is task n.
-            self.wake(core, core);
+            self.wake_task(core, core);
         }
     }
 
@@ -276,7 +279,7 @@ impl World {
         process.runtime += this.item_cost;
         process.cpu += std::mem::take(&mut this.process_time);
         let item = std::mem::take(&mut process.item);
-        let cost = if let Item::Kernel(work) = item {
+        let cost = if let WorkItem::Kernel(work) = item {
             self.finish_kernel_item(core, task, work)
         } else {
             self.finish_item(core, task, item)
@@ -285,7 +288,7 @@ impl World {
     }
 
     /// Poll work of a kernel thread is done.
-    fn finish_kernel_item(&mut self, core: usize, task: usize, work: Work) -> Time {
+    fn finish_kernel_item(&mut self, core: usize, task: usize, work: SoftirqWork) -> Time {
         let cost = self.finish_work(core, work);
         if self.tasks[task].program == TaskProgram::Ksoftirqd && self.cores[core].polls.is_empty() {
             self.cores[core].ksoftirqd = false;
@@ -295,7 +298,7 @@ impl World {
 }
 
 /// A cost with its random variation, of `jitter` parts in 65536.
-fn varied(rng: &mut Rng, cost: Time, jitter: u64) -> Time {
+fn apply_jitter(rng: &mut SeededRng, cost: Time, jitter: u64) -> Time {
     let spread = (cost * jitter) >> 16;
     cost - spread + ((2 * spread * (rng.next_u64() >> 48)) >> 16)
 }

@@ -1,13 +1,13 @@
 //! Processes that send and receive datagrams, some with each call.
 
 use super::World;
-use super::process::copying;
+use super::process::copy_cost;
 use crate::agenda::Time;
-use crate::casts::{id, short};
+use crate::casts::{id, narrow_count};
 use crate::frame::{Frame, FrameKind};
-use crate::scenario::Spacing;
-use crate::socket::Protocol;
-use crate::task::{Item, TaskProgram, exponential};
+use crate::scenario::GapDistribution;
+use crate::socket::SocketProtocol;
+use crate::task::{TaskProgram, WorkItem, draw_exponential};
 
 impl World {
     /// The next group of a source: now if it is due, otherwise at its time if the core can be kept for it.
@@ -18,7 +18,7 @@ impl World {
         task: usize,
         (size, group): (u32, u32),
         next_at: f64,
-    ) -> Option<(Item, Time, Time)> {
+    ) -> Option<(WorkItem, Time, Time)> {
         let mut at = next_at as Time;
         if let Some(limit) = self.tasks[task].flood {
             if self.is_send_buffer_full(task, limit) {
@@ -30,31 +30,31 @@ impl World {
             return None;
         }
         if at > self.now {
-            if !self.reserve(core, at) {
+            if !self.reserve_core(core, at) {
                 let slot = self.tasks[task].slot.expect("every source has a timer");
-                self.agenda.set(slot, at);
+                self.agenda.set_due_time(slot, at);
                 return None;
             }
             self.tasks[task].woken_by = Some(id(core));
         }
         let costs = &self.hosts[self.tasks[task].host].costs;
-        let each = costs.user + costs.tx_packet + copying(costs.copy_per_kib, size);
+        let each = costs.user + costs.tx_packet + copy_cost(costs.copy_per_kib, size);
         let group = u64::from(group);
         let (cost, user) = (costs.syscall + group * each, group * costs.user);
         if at > self.now {
             // It is woken from its own core each time.
             let wake = costs.wake;
             let next = self.emit_ahead(core, task, (cost + wake, user), at);
-            self.reserve(core, next);
+            self.reserve_core(core, next);
         }
-        Some((Item::Emit, cost, user))
+        Some((WorkItem::Emit, cost, user))
     }
 
     /// Whether a source that knows no pace must wait for its packets to leave; it is woken then.
     fn is_send_buffer_full(&mut self, task: usize, limit: u32) -> bool {
         let queue = self.ends[self.tasks[task].first_end].queue as usize;
         let ring = &mut self.queues[queue];
-        if ring.unsent() < limit {
+        if ring.unreaped_packets() < limit {
             return false;
         }
         ring.blocked.push((id(task), limit));
@@ -64,7 +64,7 @@ impl World {
     /// Packets have left: sources wake up whose send buffer is half empty.
     pub(super) fn wake_blocked(&mut self, queue: usize) {
         let ring = &mut self.queues[queue];
-        let used = u64::from(ring.unsent());
+        let used = u64::from(ring.unreaped_packets());
         let mut woken = Vec::new();
         ring.blocked.retain(|&(task, limit)| {
             let stays = 2 * used > u64::from(limit);
@@ -75,7 +75,7 @@ impl World {
         });
         let core = ring.core;
         for task in woken {
-            self.wake(task, core);
+            self.wake_task(task, core);
         }
     }
 
@@ -85,15 +85,15 @@ impl World {
         core: usize,
         task: usize,
         batch: u32,
-    ) -> Option<(Item, Time, Time)> {
+    ) -> Option<(WorkItem, Time, Time)> {
         let &end = self.tasks[task].ready.front()?;
         self.drain_ahead(core, task, batch);
-        let Protocol::Datagrams(inbox) = &self.ends[end as usize].protocol else {
+        let SocketProtocol::Datagrams(inbox) = &self.ends[end as usize].protocol else {
             unreachable!("a sink has a datagram socket");
         };
         let count = inbox.len().min(batch);
         let (cost, user) = self.cost_of_drain(core, end, count, inbox.first_payload());
-        Some((Item::Drain { end, count }, cost, user))
+        Some((WorkItem::Drain { end, count }, cost, user))
     }
 
     /// Cost of one receive call of this many datagrams, and its share of user code.
@@ -107,13 +107,13 @@ impl World {
     ) -> (Time, Time) {
         let costs = &self.hosts[self.cores[core].host].costs;
         let user = u64::from(count) * costs.user;
-        let copied = u64::from(count) * copying(costs.copy_per_kib, payload.unwrap_or(0));
+        let copied = u64::from(count) * copy_cost(costs.copy_per_kib, payload.unwrap_or(0));
         (costs.syscall + user + copied + self.cross_cost(core, end), user)
     }
 
     /// A source sends its datagram and plans the next.
     #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
-    pub(super) fn emit(&mut self, task: usize) {
+    pub(super) fn emit_datagrams(&mut self, task: usize) {
         let floods = self.tasks[task].flood.is_some();
         let TaskProgram::Source { end, size, group, gap_ns, spacing, next_at } =
             &mut self.tasks[task].program
@@ -125,8 +125,8 @@ impl World {
         }
         let (end, size, group, due_at) = (*end, *size, *group, *next_at as Time);
         *next_at += match spacing {
-            Spacing::Even => *gap_ns,
-            Spacing::Poisson => exponential(&mut self.rng, *gap_ns),
+            GapDistribution::Even => *gap_ns,
+            GapDistribution::Poisson => draw_exponential(&mut self.rng, *gap_ns),
         };
         let socket = &self.ends[end];
         let is_probe = self.ends[end ^ 1].task.is_none();
@@ -139,25 +139,25 @@ impl World {
             echo: self.now,
             end: id(end) ^ 1,
             payload: size,
-            more: short(group - 1),
+            more: narrow_count(group - 1),
             kind,
             ..Frame::default()
         };
-        self.transmit(socket.queue as usize, &frame);
+        self.transmit_frame(socket.queue as usize, &frame);
     }
 
     /// A sink has received datagrams.
-    pub(super) fn drain(&mut self, core: usize, task: usize, end: usize, count: u32) {
+    pub(super) fn finish_drain(&mut self, core: usize, task: usize, end: usize, count: u32) {
         self.keep_spinning(task, end, self.now);
         let (now, window) = (self.now, (self.window_from, self.window_to));
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load as usize];
-        if let Protocol::Datagrams(inbox) = &mut socket.protocol {
+        if let SocketProtocol::Datagrams(inbox) = &mut socket.protocol {
             let mut left = count;
             while left > 0 {
                 let alike = inbox.take(left).expect("the item counted what waits");
                 left -= alike.count;
-                tally.datagrams(&alike, now, window);
+                tally.count_datagrams(&alike, now, window);
             }
         }
         self.next_ready(core, task, end);

@@ -4,7 +4,7 @@ use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::casts::id;
 use crate::frame::{Frame, FrameKind};
-use crate::socket::{Link, Protocol};
+use crate::socket::{ConnectionState, SocketProtocol};
 use crate::task::{TaskProgram, TaskState};
 
 /// Marks a timer that is an answer's, not TCP's.
@@ -22,7 +22,7 @@ impl World {
     /// A packet (merged by GRO, perhaps) reaches its socket in a soft interrupt of `core`; gives what
     /// that cost.
     #[inline]
-    pub(super) fn deliver(&mut self, core: usize, frame: &Frame) -> Time {
+    pub(super) fn deliver_packet(&mut self, core: usize, frame: &Frame) -> Time {
         let end = frame.end as usize;
         if frame.kind == FrameKind::Tcp {
             return self.deliver_segments(core, frame);
@@ -36,9 +36,9 @@ impl World {
                     self.deliver_datagrams(core, end, frame);
                     return cost;
                 }
-                self.deliver_datagrams(core, end, &frame.first(1));
+                self.deliver_datagrams(core, end, &frame.first_packets(1));
                 // The first may have moved the process that the others find.
-                let rest = frame.after(1);
+                let rest = frame.packets_after(1);
                 let costs = &self.hosts[self.cores[core].host].costs;
                 let remote = self.remote_cost(core, end, costs.rx_remote);
                 let each = costs.rx_merged + costs.rx_data + remote;
@@ -48,13 +48,13 @@ impl World {
             FrameKind::Control => cost + self.deliver_control(core, end, frame),
             FrameKind::EchoRequest => {
                 let reply = Frame { kind: FrameKind::EchoReply, end: frame.end ^ 1, ..*frame };
-                self.transmit(self.ends[end].queue as usize, &reply);
+                self.transmit_frame(self.ends[end].queue as usize, &reply);
                 cost + tx_packet
             }
             FrameKind::EchoReply => {
                 let tally = &mut self.tallies[self.ends[end].load as usize];
                 tally.received += 1;
-                tally.arrived(frame.echo, 1, self.now, (self.window_from, self.window_to));
+                tally.count_arrival(frame.echo, 1, self.now, (self.window_from, self.window_to));
                 tally.latency.record(self.now - frame.sent_at, 1);
                 cost
             }
@@ -78,10 +78,10 @@ impl World {
     #[inline]
     fn deliver_datagrams(&mut self, core: usize, end: usize, frame: &Frame) {
         let socket = &mut self.ends[end];
-        let Protocol::Datagrams(inbox) = &mut socket.protocol else {
+        let SocketProtocol::Datagrams(inbox) = &mut socket.protocol else {
             unreachable!("a datagram for a TCP socket");
         };
-        let kept = inbox.put(frame);
+        let kept = inbox.push_burst(frame);
         self.tallies[socket.load as usize].socket_dropped += u64::from(frame.count() - kept);
         if kept > 0 {
             self.make_ready(core, end);
@@ -103,7 +103,7 @@ impl World {
             cost += each + self.remote_cost(core, end, rx_remote);
             cost += self.deliver_segment(core, end, &segment);
         }
-        self.arm(end);
+        self.arm_timer(end);
         cost
     }
 
@@ -111,21 +111,21 @@ impl World {
     fn deliver_segment(&mut self, core: usize, end: usize, segment: &Frame) -> Time {
         let now = self.now;
         let socket = &mut self.ends[end];
-        if matches!(socket.link, Link::Closed | Link::Connecting) {
+        if matches!(socket.link, ConnectionState::Closed | ConnectionState::Connecting) {
             return 0; // of a connection that is gone
         }
-        let Protocol::Tcp(tcp) = &mut socket.protocol else {
+        let SocketProtocol::Tcp(tcp) = &mut socket.protocol else {
             unreachable!("a segment for a datagram socket");
         };
-        let freed = tcp.receive(now, segment);
-        let is_readable = segment.payload > 0 && tcp.readable() > 0;
+        let freed = tcp.receive_segment(now, segment);
+        let is_readable = segment.payload > 0 && tcp.readable_bytes() > 0;
         let is_writable = freed && tcp.wakes_writer();
         let cost = if tcp.is_silent() { 0 } else { self.send_segments(end) };
         if is_readable || (is_writable && self.is_writer(end)) {
             // Whoever wakes up may look how far ahead nothing happens.
             let owner = self.ends[end].task;
             if owner.is_some_and(|task| self.tasks[task as usize].state == TaskState::Asleep) {
-                self.arm(end);
+                self.arm_timer(end);
             }
             self.make_ready(core, end);
         }
@@ -150,14 +150,14 @@ impl World {
             owner.ready.push(id(end));
         }
         if owner.state == TaskState::Asleep {
-            self.wake(task, core);
+            self.wake_task(task, core);
         }
     }
 
     /// Sends what TCP may send now; gives the CPU time of it.
-    pub(super) fn output(&mut self, end: usize) -> Time {
+    pub(super) fn tcp_output(&mut self, end: usize) -> Time {
         let cost = self.send_segments(end);
-        self.arm(end);
+        self.arm_timer(end);
         cost
     }
 
@@ -169,23 +169,23 @@ impl World {
         let (for_ack, for_data) = (costs.ack, costs.tx_packet);
         let (mut cost, mut may_send) = (0, true);
         while may_send
-            && let Protocol::Tcp(tcp) = &mut self.ends[end].protocol
+            && let SocketProtocol::Tcp(tcp) = &mut self.ends[end].protocol
             && let Some(burst) = tcp.next_train(self.now)
         {
             may_send = burst.has_more;
-            let frame = tcp.frame(self.now, id(end) ^ 1, &burst);
+            let frame = tcp.build_frame(self.now, id(end) ^ 1, &burst);
             let each = if frame.payload == 0 { for_ack } else { for_data };
             cost += u64::from(frame.count()) * each;
-            self.transmit(queue, &frame);
+            self.transmit_frame(queue, &frame);
         }
         cost
     }
 
     /// Sees to it that the host's timers know when this socket is due. Entries are never taken out: one
     /// that comes too early looks again.
-    fn arm(&mut self, end: usize) {
+    fn arm_timer(&mut self, end: usize) {
         let socket = &mut self.ends[end];
-        let Protocol::Tcp(tcp) = &socket.protocol else {
+        let SocketProtocol::Tcp(tcp) = &socket.protocol else {
             return;
         };
         let at = tcp.next_tick();
@@ -199,7 +199,7 @@ impl World {
 
     pub(super) fn update_timers(&mut self, host: usize) {
         let host = &self.hosts[host];
-        self.agenda.set(host.timers_slot, host.timers.next());
+        self.agenda.set_due_time(host.timers_slot, host.timers.next());
     }
 
     /// The earliest timer of a host.
@@ -208,9 +208,9 @@ impl World {
             let (mark, end) = (end & !SOCKET, (end & SOCKET) as usize);
             match mark {
                 0 => self.tcp_due(end, at),
-                ANSWER => self.thought(end),
+                ANSWER => self.finish_thinking(end),
                 LOST => self.give_up_lost(end),
-                STEAL => self.steal(end),
+                STEAL => self.steal_task(end),
                 _ => self.repeat_syn(end),
             }
         }
@@ -226,7 +226,7 @@ impl World {
                 return at;
             }
             let socket = &mut ends[number as usize];
-            let Protocol::Tcp(tcp) = &socket.protocol else {
+            let SocketProtocol::Tcp(tcp) = &socket.protocol else {
                 return at;
             };
             if socket.timer_at != at {
@@ -244,14 +244,14 @@ impl World {
             return;
         }
         self.ends[end].timer_at = NEVER;
-        let Protocol::Tcp(tcp) = &mut self.ends[end].protocol else {
+        let SocketProtocol::Tcp(tcp) = &mut self.ends[end].protocol else {
             return;
         };
         if tcp.next_tick() > now {
-            return self.arm(end);
+            return self.arm_timer(end);
         }
-        tcp.tick(now);
-        let cost = self.output(end);
+        tcp.handle_tick(now);
+        let cost = self.tcp_output(end);
         let core = self.queues[self.ends[end].queue as usize].core;
         self.charge_softirq(core, cost);
     }

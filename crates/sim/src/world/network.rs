@@ -6,9 +6,9 @@ use crate::casts::id;
 use crate::core::Irq;
 use crate::frame::{Frame, FrameKind};
 use crate::packet_bursts::{BurstPace, BurstStep};
-use crate::port::{Departures, Far, Feed, Sending};
+use crate::port::{DepartureBurst, FarEnd, FrameSource, OutgoingFrame};
 use crate::qdisc::Qdisc;
-use crate::vector::Event;
+use crate::vector::VectorAction;
 
 /// The longest pause that fits a pause frame.
 pub(super) const LONGEST_PAUSE: u32 = 0xffff;
@@ -16,8 +16,8 @@ pub(super) const LONGEST_PAUSE: u32 = 0xffff;
 impl World {
     /// The stack hands a packet, a burst or, with TSO, a chunk to a transmit queue.
     #[inline]
-    pub(super) fn transmit(&mut self, queue: usize, frame: &Frame) {
-        self.sent += frame.packets(self.mss);
+    pub(super) fn transmit_frame(&mut self, queue: usize, frame: &Frame) {
+        self.sent += frame.wire_packets(self.mss);
         let now = self.now;
         let ring = &mut self.queues[queue];
         if !ring.qdisc.is_empty() {
@@ -28,9 +28,9 @@ impl World {
         if count == frame.count() {
             return self.put_on_port(queue, frame);
         }
-        ring.counters.tx_dropped += ring.qdisc.push(now, &frame.after(count));
+        ring.counters.tx_dropped += ring.qdisc.push(now, &frame.packets_after(count));
         if count > 0 {
-            self.put_on_port(queue, &frame.first(count));
+            self.put_on_port(queue, &frame.first_packets(count));
         }
     }
 
@@ -67,9 +67,9 @@ impl World {
         if port.foreseen.is_none() {
             return self.put_in_tx_ring(queue, frame);
         }
-        let is_first = !port.has_departures() && ring.vector.acts();
+        let is_first = !port.has_departures() && ring.vector.is_active();
         let was_quiet = port.is_quiet();
-        port.foresee(frame, self.mss, self.now);
+        port.foresee_frame(frame, self.mss, self.now);
         if was_quiet {
             self.update_wire(idx);
         }
@@ -98,25 +98,25 @@ impl World {
         let slot = self.port_slots + port;
         if self.ports[port].paused_until > self.now {
             let until = self.ports[port].paused_until;
-            return self.agenda.set(slot, until);
+            return self.agenda.set_due_time(slot, until);
         }
         let Some(sending) = self.next_to_send(port) else {
-            return self.agenda.set(slot, NEVER);
+            return self.agenda.set_due_time(slot, NEVER);
         };
         let takes = self.ports[port].serialize(&sending.frame);
         self.ports[port].sending = Some(sending);
-        self.agenda.set(slot, self.now + takes);
+        self.agenda.set_due_time(slot, self.now + takes);
     }
 
     #[inline]
-    fn next_to_send(&mut self, port: usize) -> Option<Sending> {
+    fn next_to_send(&mut self, port: usize) -> Option<OutgoingFrame> {
         let (first, count, from) = match &mut self.ports[port].feed {
-            Feed::Buffer { frames, bytes, .. } => {
+            FrameSource::Buffer { frames, bytes, .. } => {
                 let frame = frames.pop()?;
                 *bytes -= u64::from(frame.wire_bytes());
-                return Some(Sending { frame, queue: 0, completes: None });
+                return Some(OutgoingFrame { frame, queue: 0, completes: None });
             }
-            Feed::Rings { first, count, turn } => (*first, *count, *turn),
+            FrameSource::Rings { first, count, turn } => (*first, *count, *turn),
         };
         if count == 1 {
             return self.next_of_ring(first);
@@ -125,14 +125,14 @@ impl World {
             .map(|step| (from + step) % count)
             .map(|turn| (turn, first + turn))
             .find(|(_, queue)| !self.queues[*queue].tx.is_empty())?;
-        if let Feed::Rings { turn: next, .. } = &mut self.ports[port].feed {
+        if let FrameSource::Rings { turn: next, .. } = &mut self.ports[port].feed {
             *next = turn + 1;
         }
         self.next_of_ring(queue)
     }
 
     /// The next packet of a transmit ring; a chunk is cut into packets.
-    fn next_of_ring(&mut self, queue: usize) -> Option<Sending> {
+    fn next_of_ring(&mut self, queue: usize) -> Option<OutgoingFrame> {
         let mss = self.mss;
         let ring = &mut self.queues[queue];
         let front = ring.tx.front_mut()?;
@@ -143,11 +143,11 @@ impl World {
             let part = Frame { payload: mss, ..*front };
             front.seq += u64::from(mss);
             front.payload -= mss;
-            return Some(Sending { frame: part, queue, completes: None });
+            return Some(OutgoingFrame { frame: part, queue, completes: None });
         }
         let frame = ring.tx.take(1);
         let completes = Some(std::mem::take(&mut ring.chunk_bytes));
-        Some(Sending { frame, queue, completes })
+        Some(OutgoingFrame { frame, queue, completes })
     }
 
     /// The last bit of a frame left, or a pause is over.
@@ -157,18 +157,19 @@ impl World {
             self.queues[ring].settle_departures(&mut self.ports[port], self.now + 1);
             return self.update_vector(ring);
         }
-        if let Some(Sending { frame, queue, completes }) = self.ports[port].sending.take() {
+        if let Some(OutgoingFrame { frame, queue, completes }) = self.ports[port].sending.take() {
             let was_quiet = self.ports[port].is_quiet();
-            self.ports[port].depart(frame, self.now, &mut self.rng);
+            self.ports[port].put_on_wire(frame, self.now, &mut self.rng);
             if was_quiet {
                 self.update_wire(port);
             }
-            if matches!(self.ports[port].feed, Feed::Rings { .. }) {
+            if matches!(self.ports[port].feed, FrameSource::Rings { .. }) {
                 if let Some(log) = &mut self.log {
-                    log.packet(self.now, port, false, &frame);
+                    log.record_packet(self.now, port, false, &frame);
                 }
-                let departures = Departures::one(self.now, frame.counted_bytes(), completes);
-                if self.queues[queue].sent(&departures, BurstStep::default()) {
+                let departures =
+                    DepartureBurst::from_single_frame(self.now, frame.counted_bytes(), completes);
+                if self.queues[queue].record_sent(&departures, BurstStep::default()) {
                     self.update_vector(queue);
                 }
             }
@@ -179,19 +180,19 @@ impl World {
     /// A frame's last bit arrives.
     #[inline]
     pub(super) fn wire_due(&mut self, port: usize) {
-        let frame = self.ports[port].arrive();
+        let frame = self.ports[port].pop_arrival();
         match self.ports[port].far {
             _ if frame.kind == FrameKind::Pause => self.take_pause(&frame, self.ports[port].far),
-            Far::Host(host) => {
+            FarEnd::Host(host) => {
                 let queue = self.ends[frame.end as usize].queue as usize;
                 if self.hosts[host].bus.is_some() {
                     self.receive_over_bus(host, queue, frame);
                     return self.update_wire(port);
                 }
                 let pace = BurstPace { at: self.now, fraction: 0 };
-                self.receive(queue, &frame, pace, BurstStep::default());
+                self.receive_packets(queue, &frame, pace, BurstStep::default());
             }
-            Far::Switch => self.forward(frame),
+            FarEnd::Switch => self.forward_frame(frame),
         }
         match self.quiet_queues[port] {
             Some(queue) => self.update_vector(queue),
@@ -203,16 +204,18 @@ impl World {
     #[inline]
     pub(super) fn update_wire(&mut self, port: usize) {
         match self.quiet_queues[port] {
-            Some(queue) if self.queues[queue].vector.acts() => self.first_arrival(port, queue),
+            Some(queue) if self.queues[queue].vector.is_active() => self.first_arrival(port, queue),
             Some(_) => {}
-            None => self.agenda.set(self.wire_slots + port, self.ports[port].next_arrival()),
+            None => {
+                self.agenda.set_due_time(self.wire_slots + port, self.ports[port].next_arrival());
+            }
         }
     }
 
     /// Lets arrivals and departures before `until` that nobody noticed reach the rings, each at its own
     /// time. Every look at a ring must do this first.
     #[inline]
-    pub(super) fn settle(&mut self, queue: usize, until: Time) {
+    pub(super) fn settle_queue(&mut self, queue: usize, until: Time) {
         let ring = &self.queues[queue];
         if self.ports[ring.port].next_departure() < until {
             self.settle_departures(queue, until);
@@ -241,32 +244,32 @@ impl World {
             while ring.rx.len() < ring.rx_limit
                 && let Some((pace, frame)) = port.single_before(until)
             {
-                ring.received(frame, pace, BurstStep::default());
+                ring.add_received(frame, pace, BurstStep::default());
                 port.drop_single();
             }
         }
         // Frames that do not come packet by packet, or find no room.
         while let Some((pace, frame)) = self.ports[wire].arrive_before(until, u32::MAX) {
-            let step = self.ports[wire].step(frame.counted_bytes(), frame.gap());
-            self.receive(queue, &frame, pace, step);
+            let step = self.ports[wire].burst_step(frame.counted_bytes(), frame.gap());
+            self.receive_packets(queue, &frame, pace, step);
         }
     }
 
-    fn take_pause(&mut self, frame: &Frame, far: Far) {
+    fn take_pause(&mut self, frame: &Frame, far: FarEnd) {
         let port = match far {
-            Far::Host(host) => self.hosts[host].port,
+            FarEnd::Host(host) => self.hosts[host].port,
             // The switch holds back what goes to the host that asked.
-            Far::Switch => self.hosts.len() + frame.end as usize,
+            FarEnd::Switch => self.hosts.len() + frame.end as usize,
         };
-        self.ports[port].pause(frame.payload, self.now);
+        self.ports[port].set_pause(frame.payload, self.now);
         self.start_port(port);
     }
 
     /// A switch stores a frame for its output port, or drops it.
-    fn forward(&mut self, frame: Frame) {
+    fn forward_frame(&mut self, frame: Frame) {
         let port = self.hosts.len() + self.ends[frame.end as usize].host as usize;
         let wire_bytes = u64::from(frame.wire_bytes());
-        let Feed::Buffer { frames, bytes, limit } = &mut self.ports[port].feed else {
+        let FrameSource::Buffer { frames, bytes, limit } = &mut self.ports[port].feed else {
             unreachable!("the ports after the hosts' are the switch's");
         };
         if *bytes + wire_bytes > *limit {
@@ -284,7 +287,7 @@ impl World {
 
     /// Packets reach a NIC, at this pace.
     #[inline]
-    pub(super) fn receive(
+    pub(super) fn receive_packets(
         &mut self,
         queue: usize,
         frame: &Frame,
@@ -298,9 +301,9 @@ impl World {
             return self.put_in_ring(queue, frame, pace, step);
         }
         if free > 0 {
-            self.put_in_ring(queue, &frame.first(free), pace, step);
+            self.put_in_ring(queue, &frame.first_packets(free), pace, step);
         }
-        for packet in frame.after(free).each() {
+        for packet in frame.packets_after(free).iter_packets() {
             self.receive_without_descriptor(queue, packet);
         }
     }
@@ -309,11 +312,11 @@ impl World {
     fn put_in_ring(&mut self, queue: usize, frame: &Frame, pace: BurstPace, step: BurstStep) {
         let ring = &mut self.queues[queue];
         if let Some(log) = &mut self.log {
-            log.packet(pace.at, ring.host, true, frame);
-            log.arrived(pace.at, queue);
+            log.record_packet(pace.at, ring.host, true, frame);
+            log.record_arrival(pace.at, queue);
         }
         // An arrival by a quiet wire was foreseen, or is an event that ends with the same.
-        if ring.received(frame, pace, step) && ring.quiet_wire.is_none() {
+        if ring.add_received(frame, pace, step) && ring.quiet_wire.is_none() {
             self.update_vector(queue);
         }
     }
@@ -325,7 +328,7 @@ impl World {
         let ring = &mut self.queues[queue];
         let bytes = u64::from(frame.wire_bytes());
         if ring.waiting_bytes + bytes > host.fifo_bytes {
-            return self.lose(queue);
+            return self.record_rx_drop(queue);
         }
         ring.waiting_bytes += bytes;
         ring.waiting.push(frame);
@@ -335,15 +338,15 @@ impl World {
     }
 
     /// A packet finds no room in the NIC.
-    pub(super) fn lose(&mut self, queue: usize) {
+    pub(super) fn record_rx_drop(&mut self, queue: usize) {
         self.queues[queue].counters.rx_dropped += 1;
         if let Some(log) = &mut self.log {
-            log.dropped(self.now, queue);
+            log.record_drop(self.now, queue);
         }
     }
 
     /// Descriptors are free again: frames that waited in the NIC take them.
-    pub(super) fn refill(&mut self, queue: usize) {
+    pub(super) fn refill_ring(&mut self, queue: usize) {
         while self.queues[queue].rx.len() < self.queues[queue].rx_limit
             && let Some(frame) = self.queues[queue].waiting.pop()
         {
@@ -372,8 +375,8 @@ impl World {
         let frame =
             Frame { kind: FrameKind::Pause, end: id(host), payload: quanta, ..Frame::default() };
         let port = self.hosts[host].port;
-        self.ports[port].depart(frame, self.now, &mut self.rng);
-        self.agenda.set(self.wire_slots + port, self.ports[port].next_arrival());
+        self.ports[port].put_on_wire(frame, self.now, &mut self.rng);
+        self.agenda.set_due_time(self.wire_slots + port, self.ports[port].next_arrival());
     }
 
     /// The first frame on a quiet wire may only bring forward what was foreseen.
@@ -381,12 +384,12 @@ impl World {
     fn first_arrival(&mut self, port: usize, queue: usize) {
         let Self { queues, ports, agenda, .. } = self;
         let slot = self.vector_slots + queue;
-        let before = agenda.time(slot);
+        let before = agenda.due_time(slot);
         let mut at = before;
         let heeded = queues[queue].arrival_ahead(&ports[port], &mut at);
-        agenda.set(self.wire_slots + port, heeded);
+        agenda.set_due_time(self.wire_slots + port, heeded);
         if at < before {
-            agenda.set(slot, at);
+            agenda.set_due_time(slot, at);
         }
     }
 
@@ -399,12 +402,12 @@ impl World {
             return;
         }
         let slot = self.vector_slots + queue;
-        let before = agenda.time(slot);
+        let before = agenda.due_time(slot);
         let mut at = before;
         let heeded = ring.departure_ahead(&ports[port], &mut at);
-        agenda.set(self.port_slots + port, heeded);
+        agenda.set_due_time(self.port_slots + port, heeded);
         if at < before {
-            agenda.set(slot, at);
+            agenda.set_due_time(slot, at);
         }
     }
 
@@ -414,37 +417,37 @@ impl World {
         let Self { queues, ports, agenda, .. } = self;
         let ring = &queues[queue];
         let own = &ports[ring.port];
-        let acts = ring.vector.acts();
+        let acts = ring.vector.is_active();
         let mut at = if acts { ring.vector.next_event(self.now) } else { NEVER };
         if let Some(wire) = ring.quiet_wire {
             let heeded = if acts { ring.arrival_ahead(&ports[wire], &mut at) } else { NEVER };
-            agenda.set(self.wire_slots + wire, heeded);
+            agenda.set_due_time(self.wire_slots + wire, heeded);
         }
         if own.foreseen == Some(queue) && !ring.hands_over {
             let heeded = if acts { ring.departure_ahead(own, &mut at) } else { NEVER };
-            agenda.set(self.port_slots + ring.port, heeded);
+            agenda.set_due_time(self.port_slots + ring.port, heeded);
         }
-        agenda.set(self.vector_slots + queue, at);
+        agenda.set_due_time(self.vector_slots + queue, at);
     }
 
     /// A vector's coalescing event.
     pub(super) fn vector_due(&mut self, queue: usize) {
-        self.settle(queue, self.now);
+        self.settle_queue(queue, self.now);
         let ring = &mut self.queues[queue];
         let event = ring.vector.fire(self.now);
         ring.visible = ring.rx.len();
-        if event == Event::StatusOnly {
+        if event == VectorAction::StatusOnly {
             return self.update_vector(queue);
         }
-        ring.interrupted();
+        ring.count_interrupt();
         if let Some(log) = &mut self.log {
-            log.interrupt(self.now, queue);
+            log.record_interrupt(self.now, queue);
         }
         let (core, host) = (ring.core, ring.host);
         if let Some(bus) = &mut self.hosts[host].bus {
-            bus.interrupt(self.now);
+            bus.queue_interrupt(self.now);
         }
         self.update_vector(queue);
-        self.interrupt(core, Irq::Vector(id(queue)));
+        self.raise_interrupt(core, Irq::Vector(id(queue)));
     }
 }

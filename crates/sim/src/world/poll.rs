@@ -6,9 +6,9 @@ use latput_units::Nanos;
 use super::{HostState, World};
 use crate::agenda::{NEVER, Time};
 use crate::casts::id;
-use crate::core::{Irq, Poll, Work};
+use crate::core::{Irq, PollSource, SoftirqWork};
 use crate::frame::{Frame, FrameKind};
-use crate::machine::Driver;
+use crate::machine::DriverMode;
 
 /// Packets of a NIC's ring that GRO sees together.
 const GRO_UNIT: u32 = 64;
@@ -19,7 +19,7 @@ const GRO_BYTES: u32 = 65_160;
 
 /// One round of FreeBSD's polling loop.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Round {
+pub(super) struct PollingRound {
     began: Time,
     calls_left: u32,
 }
@@ -32,10 +32,10 @@ impl World {
             return;
         }
         match ring.poll_thread {
-            None => self.cores[ring.core].polls.push(Poll::Queue(id(queue))),
+            None => self.cores[ring.core].polls.push(PollSource::Queue(id(queue))),
             Some(thread) => {
                 let core = ring.core;
-                self.wake(thread, core);
+                self.wake_task(thread, core);
             }
         }
     }
@@ -43,33 +43,33 @@ impl World {
     /// A vector's interrupt was handled.
     pub(super) fn vector_handled(&mut self, queue: usize) {
         match self.queues[queue].driver {
-            Driver::Napi => self.schedule_poll(queue),
-            Driver::Interrupt => self.empty_into_backlog(queue),
-            Driver::Polling => {}
+            DriverMode::Napi => self.schedule_poll(queue),
+            DriverMode::Interrupt => self.empty_into_backlog(queue),
+            DriverMode::Polling => {}
         }
     }
 
     /// Before NAPI: the interrupt handler moves everything to the core's backlog.
     fn empty_into_backlog(&mut self, queue: usize) {
-        self.settle(queue, self.now);
+        self.settle_queue(queue, self.now);
         let core = self.queues[queue].core;
         let done = self.queues[queue].done;
         if done > 0 {
-            self.reap(queue, done);
+            self.reap_completions(queue, done);
         }
         for _ in 0..self.queues[queue].visible {
             let frame = self.queues[queue].rx_pop(1);
             self.put_in_backlog(core, frame);
         }
-        self.refill(queue);
+        self.refill_ring(queue);
         if !self.backlogs[core].frames.is_empty() && !self.backlogs[core].scheduled {
             self.backlogs[core].scheduled = true;
-            self.cores[core].polls.push(Poll::Backlog);
+            self.cores[core].polls.push(PollSource::Backlog);
         }
         if self.queues[queue].is_sampled {
-            self.adapt(queue);
+            self.adapt_moderation(queue);
         }
-        self.unmask(queue);
+        self.unmask_vector(queue);
     }
 
     /// A packet for another context of `core`; dropped if too many wait.
@@ -84,33 +84,33 @@ impl World {
     }
 
     /// RPS: hands packets to `core`, interrupting it if it does not know yet.
-    fn steer(&mut self, core: usize, frame: Frame) {
-        for packet in frame.each() {
+    fn steer_packets(&mut self, core: usize, frame: Frame) {
+        for packet in frame.iter_packets() {
             self.put_in_backlog(core, packet);
         }
         if !self.backlogs[core].scheduled {
             self.backlogs[core].scheduled = true;
-            self.interrupt(core, Irq::Backlog);
+            self.raise_interrupt(core, Irq::Backlog);
         }
     }
 
     /// Makes the next item of poll work that of `core`; gives its cost.
     #[inline]
-    pub(super) fn plan_poll(&mut self, core: usize, poll: Poll) -> Time {
-        if let Poll::Queue(queue) = poll {
-            self.settle(queue as usize, self.now);
+    pub(super) fn plan_poll(&mut self, core: usize, poll: PollSource) -> Time {
+        if let PollSource::Queue(queue) = poll {
+            self.settle_queue(queue as usize, self.now);
         }
         let host = &self.hosts[self.cores[core].host];
         let costs = &host.costs;
         let unit = if host.stack.gro { GRO_UNIT } else { host.stack.delivery_batch };
         match poll {
-            Poll::Backlog => {
+            PollSource::Backlog => {
                 let rx = id(self.backlogs[core].frames.len()).min(unit);
                 let cost = u64::from(rx) * costs.backlog_packet;
-                self.cores[core].work = Work::Backlog { rx };
+                self.cores[core].work = SoftirqWork::Backlog { rx };
                 cost
             }
-            Poll::Queue(queue) => {
+            PollSource::Queue(queue) => {
                 let ring = &mut self.queues[queue as usize];
                 let mut cost = 0;
                 let mut tx = 0;
@@ -122,8 +122,8 @@ impl World {
                     cost = costs.poll + u64::from(tx) * costs.tx_completion;
                 }
                 let most = match ring.driver {
-                    Driver::Polling => host.polling.sysctls().each_burst,
-                    Driver::Napi | Driver::Interrupt => {
+                    DriverMode::Polling => host.polling.sysctls().each_burst,
+                    DriverMode::Napi | DriverMode::Interrupt => {
                         unit.min(host.stack.napi_weight - ring.polled)
                     }
                 };
@@ -132,7 +132,7 @@ impl World {
                     cost += costs.rx_first;
                 }
                 cost += u64::from(rx) * costs.rx_packet;
-                self.cores[core].work = Work::Queue { queue, rx, tx };
+                self.cores[core].work = SoftirqWork::Queue { queue, rx, tx };
                 cost
             }
         }
@@ -141,17 +141,17 @@ impl World {
     /// Poll work at the soft interrupt level, or in ksoftirqd, is done: its effects, and what they cost on
     /// top.
     #[inline]
-    pub(super) fn finish_work(&mut self, core: usize, work: Work) -> Time {
+    pub(super) fn finish_work(&mut self, core: usize, work: SoftirqWork) -> Time {
         match work {
-            Work::Nothing => 0,
-            Work::Backlog { rx } => self.finish_backlog(core, rx),
-            Work::Queue { queue, rx, tx } => self.finish_queue(core, queue as usize, rx, tx),
+            SoftirqWork::Nothing => 0,
+            SoftirqWork::Backlog { rx } => self.finish_backlog(core, rx),
+            SoftirqWork::Queue { queue, rx, tx } => self.finish_queue(core, queue as usize, rx, tx),
         }
     }
 
     fn finish_backlog(&mut self, core: usize, rx: u32) -> Time {
         self.cores[core].softirq_packets += rx;
-        let mut merger = Merger::default();
+        let mut merger = GroMerger::default();
         let mut cost = 0;
         for _ in 0..rx {
             let frame = self.backlogs[core].frames.pop().expect("the poll counted the backlog");
@@ -169,9 +169,9 @@ impl World {
 
     fn finish_queue(&mut self, core: usize, queue: usize, rx: u32, tx: u32) -> Time {
         self.cores[core].softirq_packets += rx;
-        self.settle(queue, self.now);
+        self.settle_queue(queue, self.now);
         if tx > 0 {
-            self.reap(queue, tx);
+            self.reap_completions(queue, tx);
         }
         let ring = &self.queues[queue];
         let is_thread = ring.poll_thread.is_some() || ring.by_process;
@@ -186,7 +186,7 @@ impl World {
         let ring = &mut self.queues[queue];
         ring.polled += rx;
         ring.counters.polled_packets += u64::from(rx);
-        if ring.driver == Driver::Polling {
+        if ring.driver == DriverMode::Polling {
             self.next_call(core, queue);
         } else if ring.polled >= weight {
             ring.in_poll = false;
@@ -202,7 +202,7 @@ impl World {
             if !is_thread {
                 self.cores[core].polls.pop();
             }
-            cost += self.complete(queue, had_work);
+            cost += self.complete_poll(queue, had_work);
         }
         cost
     }
@@ -215,9 +215,9 @@ impl World {
 
     /// The driver frees sent descriptors, which may let waiting packets in.
     #[inline]
-    fn reap(&mut self, queue: usize, tx: u32) {
+    fn reap_completions(&mut self, queue: usize, tx: u32) {
         let ring = &mut self.queues[queue];
-        ring.reap(tx, self.now);
+        ring.reap_completions(tx, self.now);
         let (waits, blocks) = (!ring.qdisc.is_empty(), !ring.blocked.is_empty());
         if waits {
             self.drain_qdisc(queue);
@@ -232,23 +232,23 @@ impl World {
         if rx > 1 && self.ends.len() > FEW_SOCKETS {
             self.fetch_sockets(queue, rx);
         }
-        let mut merger = Merger::default();
+        let mut merger = GroMerger::default();
         let mut cost = 0;
         let mut left = rx;
         while left > 0 {
             let frame = self.queues[queue].rx_pop(left);
             left -= frame.count();
             if let Some(log) = &mut self.log {
-                log.taken(self.now, queue);
+                log.record_dequeue(self.now, queue);
             }
             match self.ends[frame.end as usize].rps_core {
-                Some(other) if other as usize != core => self.steer(other as usize, frame),
+                Some(other) if other as usize != core => self.steer_packets(other as usize, frame),
                 _ => cost += self.merge_or_deliver(core, &mut merger, &frame),
             }
         }
         if !self.queues[queue].waiting.is_empty() || self.hosts[self.queues[queue].host].paused_peer
         {
-            self.refill(queue);
+            self.refill_ring(queue);
         }
         cost + self.flush(core, &mut merger)
     }
@@ -258,17 +258,18 @@ impl World {
     #[inline]
     fn fetch_sockets(&self, queue: usize, rx: u32) {
         let frames = self.queues[queue].rx.iter().take(rx as usize);
-        let seen = frames.fold(0, |seen, frame| seen ^ self.ends[frame.end as usize].fetch());
+        let seen =
+            frames.fold(0, |seen, frame| seen ^ self.ends[frame.end as usize].touch_cache_lines());
         std::hint::black_box(seen);
     }
 
     /// GRO: appends to the segment at hand what follows on.
     #[inline]
-    fn merge_or_deliver(&mut self, core: usize, merger: &mut Merger, frame: &Frame) -> Time {
+    fn merge_or_deliver(&mut self, core: usize, merger: &mut GroMerger, frame: &Frame) -> Time {
         self.delivered += u64::from(frame.count());
         if frame.kind != FrameKind::Tcp || frame.payload == 0 {
             let cost = self.flush(core, merger);
-            return cost + self.deliver(core, frame);
+            return cost + self.deliver_packet(core, frame);
         }
         let stack = &self.hosts[self.cores[core].host].stack;
         let merges = stack.gro;
@@ -287,28 +288,28 @@ impl World {
                     if fits == rest.count() {
                         return cost;
                     }
-                    rest = rest.after(fits);
+                    rest = rest.packets_after(fits);
                 }
             }
             cost += self.flush(core, merger);
-            merger.held = Some(rest.first(1));
+            merger.held = Some(rest.first_packets(1));
             if rest.more == 0 {
                 return cost;
             }
-            rest = rest.after(1);
+            rest = rest.packets_after(1);
         }
     }
 
     #[inline]
-    fn flush(&mut self, core: usize, merger: &mut Merger) -> Time {
+    fn flush(&mut self, core: usize, merger: &mut GroMerger) -> Time {
         if merger.held.is_none() {
             return 0;
         }
-        merger.held.take().map_or(0, |frame| self.deliver(core, &frame))
+        merger.held.take().map_or(0, |frame| self.deliver_packet(core, &frame))
     }
 
     /// A poll is complete: the policies decide.
-    fn adapt(&mut self, queue: usize) {
+    fn adapt_moderation(&mut self, queue: usize) {
         let ring = &mut self.queues[queue];
         let host = &mut self.hosts[ring.host];
         let mut sample = ring.take_sample(self.now);
@@ -320,15 +321,15 @@ impl World {
                 ring.want_interval(target.delay, self.now);
             }
         }
-        self.queues[queue].adapt(&sample);
+        self.queues[queue].adapt_moderation(&sample);
     }
 
     /// `napi_complete_done`: interrupts on again, unless they are deferred. What it costs.
-    pub(super) fn complete(&mut self, queue: usize, had_work: bool) -> Time {
+    pub(super) fn complete_poll(&mut self, queue: usize, had_work: bool) -> Time {
         let ring = &mut self.queues[queue];
         ring.scheduled = false;
         if ring.is_sampled {
-            self.adapt(queue);
+            self.adapt_moderation(queue);
         }
         let ring = &mut self.queues[queue];
         let HostState { stack, costs, .. } = &self.hosts[ring.host];
@@ -341,16 +342,16 @@ impl World {
         ring.suspended = prefers && had_work && stack.irq_suspend_timeout > Nanos::ZERO;
         if ring.suspended {
             let at = self.now + stack.irq_suspend_timeout.as_ns();
-            self.agenda.set(self.deferral_slots + queue, at);
+            self.agenda.set_due_time(self.deferral_slots + queue, at);
             return costs.timer_arm;
         }
         if ring.deferrals_left > 0 && stack.gro_flush_timeout > Nanos::ZERO {
             ring.deferrals_left -= 1;
             let at = self.now + stack.gro_flush_timeout.as_ns();
-            self.agenda.set(self.deferral_slots + queue, at);
+            self.agenda.set_due_time(self.deferral_slots + queue, at);
             costs.timer_arm
         } else {
-            self.unmask(queue);
+            self.unmask_vector(queue);
             0
         }
     }
@@ -359,13 +360,13 @@ impl World {
     /// they come back.
     pub(super) fn resume_interrupts(&mut self, queue: usize) {
         self.queues[queue].suspended = false;
-        self.agenda.set(self.deferral_slots + queue, NEVER);
+        self.agenda.set_due_time(self.deferral_slots + queue, NEVER);
         let core = self.queues[queue].core;
         self.schedule_poll(queue);
-        self.kick(core);
+        self.kick_core(core);
     }
 
-    fn unmask(&mut self, queue: usize) {
+    fn unmask_vector(&mut self, queue: usize) {
         let ring = &mut self.queues[queue];
         let is_drained = ring.rx.is_empty() && ring.done == 0;
         ring.vector.unmask(is_drained);
@@ -374,8 +375,8 @@ impl World {
 
     /// FreeBSD: the clock ticks.
     pub(super) fn tick_due(&mut self, host: usize, slot: usize) {
-        self.agenda.set(slot, self.now + self.hosts[host].tick);
-        self.interrupt(self.hosts[host].first_core, Irq::PollTick);
+        self.agenda.set_due_time(slot, self.now + self.hosts[host].tick);
+        self.raise_interrupt(self.hosts[host].first_core, Irq::PollTick);
     }
 
     /// FreeBSD: the tick starts a round, unless the last one is still under way.
@@ -388,9 +389,9 @@ impl World {
         }
         let each = host.polling.sysctls().each_burst;
         let calls = host.polling.burst().div_ceil(each) * id(host.queues);
-        host.round = Round { began: now, calls_left: calls };
+        host.round = PollingRound { began: now, calls_left: calls };
         for queue in host.first_queue..host.first_queue + host.queues {
-            self.cores[core].polls.push(Poll::Queue(id(queue)));
+            self.cores[core].polls.push(PollSource::Queue(id(queue)));
         }
     }
 
@@ -405,7 +406,7 @@ impl World {
         }
         let tick_missed = std::mem::take(&mut host.tick_missed);
         let elapsed = Nanos::from_ns(now - host.round.began);
-        host.polling.step(&polling::Round { elapsed, tick_missed });
+        host.polling.step(&polling::PollRound { elapsed, tick_missed });
         while self.cores[core].polls.pop().is_some() {}
         if tick_missed {
             self.start_round(core);
@@ -427,6 +428,6 @@ impl Frame {
 
 /// The segment that GRO holds, waiting for one that follows on.
 #[derive(Default)]
-struct Merger {
+struct GroMerger {
     held: Option<Frame>,
 }

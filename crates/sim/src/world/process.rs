@@ -5,9 +5,9 @@ use latput_units::Nanos;
 use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::casts::id;
-use crate::core::{Poll, Work};
-use crate::machine::Driver;
-use crate::task::{Item, TaskProgram};
+use crate::core::{PollSource, SoftirqWork};
+use crate::machine::DriverMode;
+use crate::task::{TaskProgram, WorkItem};
 
 /// How long a process that only computes goes on between two looks at the clock.
 const COMPUTE_SLICE: Time = 100_000;
@@ -18,8 +18,8 @@ const SHORTEST_SPIN: Time = 100;
 impl World {
     /// A process's own timer.
     pub(super) fn task_due(&mut self, task: usize, slot: usize) {
-        self.agenda.set(slot, NEVER);
-        self.wake(task, self.tasks[task].last_core);
+        self.agenda.set_due_time(slot, NEVER);
+        self.wake_task(task, self.tasks[task].last_core);
     }
 
     /// The next item of a process that has a core: its cost, and how much of that is user code; `None` if
@@ -41,7 +41,7 @@ impl World {
             this.retires = false;
             return None;
         }
-        this.item = Item::Nothing;
+        this.item = WorkItem::Nothing;
         Some((cost, 0))
     }
 
@@ -52,7 +52,7 @@ impl World {
         if self.now >= this.spin_until && !this.spins {
             return None;
         }
-        if self.now >= this.spin_until || self.queues[queue].driver != Driver::Napi {
+        if self.now >= this.spin_until || self.queues[queue].driver != DriverMode::Napi {
             if this.spins && self.queues[queue].suspended {
                 self.resume_interrupts(queue);
             }
@@ -60,33 +60,33 @@ impl World {
             return None;
         }
         self.tasks[task].spins = true;
-        let mut spin = (Work::Nothing, 0);
+        let mut spin = (SoftirqWork::Nothing, 0);
         if !self.queues[queue].scheduled {
             self.queues[queue].scheduled = true;
             self.queues[queue].by_process = true;
-            let cost = self.plan_poll(core, Poll::Queue(id(queue)));
+            let cost = self.plan_poll(core, PollSource::Queue(id(queue)));
             spin = (self.cores[core].work, cost);
         }
-        self.tasks[task].item = Item::Spin(spin.0);
+        self.tasks[task].item = WorkItem::Spin(spin.0);
         Some((spin.1.max(SHORTEST_SPIN), 0))
     }
 
     /// Gives the process the packets that it found; the rest of the ring is the soft interrupt's, at once or, for a
     /// process that prefers to poll, when its timer says so.
-    fn finish_spin(&mut self, core: usize, work: Work) -> Time {
+    fn finish_spin(&mut self, core: usize, work: SoftirqWork) -> Time {
         let mut cost = self.finish_work(core, work);
-        if let Work::Queue { queue, .. } = work {
+        if let SoftirqWork::Queue { queue, .. } = work {
             let queue = queue as usize;
             let ring = &mut self.queues[queue];
             if ring.by_process && ring.scheduled {
                 ring.in_poll = false;
                 let (irq_core, host) = (ring.core, ring.host);
                 if self.hosts[host].stack.prefers_with_timer() {
-                    cost += self.complete(queue, true);
+                    cost += self.complete_poll(queue, true);
                 } else {
                     (ring.scheduled, ring.by_process) = (false, false);
                     self.schedule_poll(queue);
-                    self.kick(irq_core);
+                    self.kick_core(irq_core);
                 }
             }
             self.queues[queue].by_process = false;
@@ -97,7 +97,7 @@ impl World {
     fn begin_work(&mut self, core: usize, task: usize) -> Option<(Time, Time)> {
         let debt = std::mem::take(&mut self.cores[core].process_debt);
         if debt > 0 {
-            self.tasks[task].item = Item::Nothing;
+            self.tasks[task].item = WorkItem::Nothing;
             return Some((debt, 0));
         }
         let this = &self.tasks[task];
@@ -109,21 +109,21 @@ impl World {
             TaskProgram::Ksoftirqd => {
                 let poll = self.cores[core].polls.front().copied()?;
                 let cost = self.plan_poll(core, poll);
-                (Item::Kernel(self.cores[core].work), cost, 0)
+                (WorkItem::Kernel(self.cores[core].work), cost, 0)
             }
             TaskProgram::PollThread(queue) => {
                 if !self.queues[queue].scheduled || self.queues[queue].by_process {
                     return None;
                 }
-                let cost = self.plan_poll(core, Poll::Queue(id(queue)));
-                (Item::Kernel(self.cores[core].work), cost, 0)
+                let cost = self.plan_poll(core, PollSource::Queue(id(queue)));
+                (WorkItem::Kernel(self.cores[core].work), cost, 0)
             }
             TaskProgram::Compute | TaskProgram::Source { .. } | TaskProgram::Writer { .. }
                 if is_over =>
             {
                 return None;
             }
-            TaskProgram::Compute => (Item::Nothing, COMPUTE_SLICE, COMPUTE_SLICE),
+            TaskProgram::Compute => (WorkItem::Nothing, COMPUTE_SLICE, COMPUTE_SLICE),
             TaskProgram::Source { size, group, next_at, .. } => {
                 self.begin_emit(core, task, (size, group), next_at)?
             }
@@ -175,7 +175,7 @@ impl World {
             return false;
         }
         let slot = this.slot.expect("a process with a schedule has a timer");
-        self.agenda.set(slot, at);
+        self.agenda.set_due_time(slot, at);
         true
     }
 
@@ -192,13 +192,13 @@ impl World {
 
     /// A message sent away from the interrupts' core costs that core more, with the next work it does.
     #[inline]
-    fn charge_remote_send(&mut self, core: usize, task: usize, item: Item) {
+    fn charge_remote_send(&mut self, core: usize, task: usize, item: WorkItem) {
         if self.hosts[self.cores[core].host].costs.tx_remote > 0 {
             self.charge_remote_send_at_all(core, task, item);
         }
     }
 
-    fn charge_remote_send_at_all(&mut self, core: usize, task: usize, item: Item) {
+    fn charge_remote_send_at_all(&mut self, core: usize, task: usize, item: WorkItem) {
         // A message that is received whole is answered with the same item, unless the answer has its own time.
         let answers = match self.tasks[task].program {
             TaskProgram::Client { .. } => self.tasks[task].schedule.is_none(),
@@ -206,8 +206,10 @@ impl World {
             _ => false,
         };
         let end = match item {
-            Item::Start { end, .. } | Item::Answer { end } | Item::Write { end, .. } => end,
-            Item::Receive { end, completes: true, .. } if answers => end,
+            WorkItem::Start { end, .. }
+            | WorkItem::Answer { end }
+            | WorkItem::Write { end, .. } => end,
+            WorkItem::Receive { end, completes: true, .. } if answers => end,
             _ => return,
         };
         let socket = &self.ends[end as usize];
@@ -219,26 +221,26 @@ impl World {
     }
 
     /// An item is done: its effects, and what they cost on top.
-    pub(super) fn finish_item(&mut self, core: usize, task: usize, item: Item) -> Time {
+    pub(super) fn finish_item(&mut self, core: usize, task: usize, item: WorkItem) -> Time {
         self.charge_remote_send(core, task, item);
         match item {
-            Item::Nothing | Item::Kernel(_) => 0,
-            Item::Spin(work) => self.finish_spin(core, work),
-            Item::Emit => {
-                self.emit(task);
+            WorkItem::Nothing | WorkItem::Kernel(_) => 0,
+            WorkItem::Spin(work) => self.finish_spin(core, work),
+            WorkItem::Emit => {
+                self.emit_datagrams(task);
                 0
             }
-            Item::Drain { end, count } => {
-                self.drain(core, task, end as usize, count);
+            WorkItem::Drain { end, count } => {
+                self.finish_drain(core, task, end as usize, count);
                 0
             }
-            Item::Start { end, due } => self.finish_start(core, task, end as usize, due),
-            Item::Connect { end } => self.finish_connect(task, end as usize),
-            Item::Receive { end, bytes, completes } => {
+            WorkItem::Start { end, due } => self.finish_start(core, task, end as usize, due),
+            WorkItem::Connect { end } => self.finish_connect(task, end as usize),
+            WorkItem::Receive { end, bytes, completes } => {
                 self.finish_exchange(core, task, end as usize, bytes, completes)
             }
-            Item::Answer { end } => self.finish_answer(core, task, end as usize),
-            Item::Write { end, bytes } => self.finish_write(task, end as usize, bytes),
+            WorkItem::Answer { end } => self.finish_answer(core, task, end as usize),
+            WorkItem::Write { end, bytes } => self.finish_write(task, end as usize, bytes),
         }
     }
 
@@ -257,13 +259,13 @@ impl World {
         self.tasks[task].ready.pop();
         let socket = &mut self.ends[end];
         socket.is_ready = false;
-        if socket.owed > 0 || socket.readable() > 0 {
+        if socket.owed > 0 || socket.readable_bytes() > 0 {
             self.make_ready(core, end);
         }
     }
 }
 
 #[inline]
-pub(super) fn copying(per_kib: Time, bytes: u32) -> Time {
+pub(super) fn copy_cost(per_kib: Time, bytes: u32) -> Time {
     per_kib * u64::from(bytes) / 1_024
 }

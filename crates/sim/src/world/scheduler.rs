@@ -6,7 +6,7 @@ use super::deliver::STEAL;
 use super::{HostState, World};
 use crate::agenda::{NEVER, Time};
 use crate::casts::id;
-use crate::machine::Placement;
+use crate::machine::WakePlacement;
 use crate::task::TaskState;
 
 impl World {
@@ -51,7 +51,7 @@ impl World {
     }
 
     /// Makes a sleeping process runnable; `near` is the core that woke it.
-    pub(super) fn wake(&mut self, task: usize, near: usize) {
+    pub(super) fn wake_task(&mut self, task: usize, near: usize) {
         if self.tasks[task].state != TaskState::Asleep {
             return;
         }
@@ -65,7 +65,7 @@ impl World {
         self.tasks[task].state = TaskState::Waiting;
         self.tasks[task].woken_by = Some(id(near));
         let entry = (id(task), self.now);
-        let Some(core) = self.tasks[task].bound.or_else(|| self.place(task, near)) else {
+        let Some(core) = self.tasks[task].bound.or_else(|| self.select_core(task, near)) else {
             return self.wait_for_any(task);
         };
         self.break_hold(core);
@@ -76,7 +76,7 @@ impl World {
             self.tasks[task].runtime = self.tasks[task].runtime.max(floor);
         }
         self.cores[core].run_queue.push(entry);
-        self.kick(core);
+        self.kick_core(core);
     }
 
     /// A process waits for the first core that another leaves, or for an idle one's next look.
@@ -91,7 +91,7 @@ impl World {
     }
 
     /// A process has waited long enough for its own core: an idle one takes it, if there is one and nobody has.
-    pub(super) fn steal(&mut self, task: usize) {
+    pub(super) fn steal_task(&mut self, task: usize) {
         let host = &self.hosts[self.tasks[task].host];
         let since = self.now - host.steal_after;
         let core = cores_of(host).find(|core| self.is_free(*core));
@@ -109,7 +109,7 @@ impl World {
             }
         }
         self.break_hold(core);
-        self.kick(core);
+        self.kick_core(core);
     }
 
     /// Whether a core has no process.
@@ -120,12 +120,12 @@ impl World {
     }
 
     /// A core without a process for one that wakes up.
-    fn place(&self, task: usize, near: usize) -> Option<usize> {
+    fn select_core(&self, task: usize, near: usize) -> Option<usize> {
         let host = &self.hosts[self.tasks[task].host];
         let last = self.tasks[task].last_core;
         let first = match host.placement {
-            Placement::InterruptCoreFirst => near,
-            Placement::LastCoreFirst => last,
+            WakePlacement::InterruptCoreFirst => near,
+            WakePlacement::LastCoreFirst => last,
         };
         if self.is_free(first) {
             Some(first)

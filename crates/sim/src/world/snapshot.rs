@@ -2,18 +2,18 @@
 
 use super::World;
 use crate::agenda::Time;
-use crate::core::Spent;
-use crate::queue::Counters;
-use crate::socket::{Protocol, SocketEnd};
+use crate::core::CpuUsage;
+use crate::queue::QueueCounters;
+use crate::socket::{SocketEnd, SocketProtocol};
 use crate::task::TaskProgram;
 
 /// Where each core's and queue's counters stood when the measured window began.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Snapshot {
+pub(crate) struct CounterSnapshot {
     pub(crate) at: Time,
-    pub(crate) spent: Vec<Spent>,
+    pub(crate) spent: Vec<CpuUsage>,
     pub(crate) softirq_runs: Vec<u64>,
-    pub(crate) counters: Vec<Counters>,
+    pub(crate) counters: Vec<QueueCounters>,
     pub(crate) backlog_dropped: Vec<u64>,
     pub(crate) switch_dropped: u64,
     /// Of each load.
@@ -24,31 +24,31 @@ pub(crate) struct Snapshot {
 
 impl World {
     /// All counters, up to this moment.
-    pub(crate) fn snapshot(&mut self) -> Snapshot {
+    pub(crate) fn take_snapshot(&mut self) -> CounterSnapshot {
         let now = self.now;
         for core in &mut self.cores {
-            core.charge(now);
+            core.charge_item(now);
             if let Some(task) = core.task {
                 self.tasks[task as usize].cpu += std::mem::take(&mut core.process_time);
             }
         }
-        Snapshot {
+        CounterSnapshot {
             at: now,
             spent: self.cores.iter().map(|core| core.spent).collect(),
             softirq_runs: self.cores.iter().map(|core| core.softirq_runs).collect(),
             counters: self.queues.iter().map(|queue| queue.counters).collect(),
             backlog_dropped: self.backlogs.iter().map(|backlog| backlog.dropped).collect(),
             switch_dropped: self.switch_dropped(),
-            retransmits: self.retransmits(),
+            retransmits: self.load_retransmits(),
             task_cpu: self.tasks.iter().map(|task| task.cpu).collect(),
         }
     }
 
     /// TCP segments sent again, of each load.
-    fn retransmits(&self) -> Vec<u64> {
+    fn load_retransmits(&self) -> Vec<u64> {
         let mut each = vec![0; self.tallies.len()];
         for end in &self.ends {
-            each[end.load as usize] += retransmits(end);
+            each[end.load as usize] += socket_retransmits(end);
         }
         each
     }
@@ -57,8 +57,8 @@ impl World {
     pub(crate) fn thread_cpu(
         &self,
         host: usize,
-        from: &Snapshot,
-        to: &Snapshot,
+        from: &CounterSnapshot,
+        to: &CounterSnapshot,
     ) -> (Time, Option<Time>) {
         let (mut traffic, mut napi) = (0, None);
         for (idx, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.host == host) {
@@ -73,9 +73,9 @@ impl World {
     }
 }
 
-fn retransmits(end: &SocketEnd) -> u64 {
+fn socket_retransmits(end: &SocketEnd) -> u64 {
     match &end.protocol {
-        Protocol::Tcp(tcp) => u64::from(tcp.retransmits),
-        Protocol::Datagrams(_) => 0,
+        SocketProtocol::Tcp(tcp) => u64::from(tcp.retransmits),
+        SocketProtocol::Datagrams(_) => 0,
     }
 }

@@ -1,11 +1,11 @@
 //! Processes that send and receive streams, on many connections in turn.
 
 use super::World;
-use super::process::copying;
+use super::process::copy_cost;
 use crate::agenda::Time;
-use crate::casts::size;
-use crate::socket::Protocol;
-use crate::task::{Item, TaskProgram};
+use crate::casts::narrow_size;
+use crate::socket::SocketProtocol;
+use crate::task::{TaskProgram, WorkItem};
 
 impl World {
     pub(super) fn begin_write(
@@ -13,24 +13,24 @@ impl World {
         core: usize,
         task: usize,
         message: u32,
-    ) -> Option<(Item, Time, Time)> {
+    ) -> Option<(WorkItem, Time, Time)> {
         loop {
             let &end = self.tasks[task].ready.front()?;
-            let Protocol::Tcp(tcp) = &self.ends[end as usize].protocol else {
+            let SocketProtocol::Tcp(tcp) = &self.ends[end as usize].protocol else {
                 unreachable!("streams are TCP");
             };
-            let room = tcp.writable();
+            let room = tcp.writable_bytes();
             if room >= u64::from(message) || tcp.wakes_writer() {
                 if self.is_early(task) {
                     return None;
                 }
-                let bytes = size(u64::from(message).min(room));
+                let bytes = narrow_size(u64::from(message).min(room));
                 let costs = &self.hosts[self.tasks[task].host].costs;
                 let cost = costs.syscall
                     + costs.user
-                    + copying(costs.copy_per_kib, bytes)
+                    + copy_cost(costs.copy_per_kib, bytes)
                     + self.cross_cost(core, end) * u64::from(bytes) / u64::from(message.max(1));
-                return Some((Item::Write { end, bytes }, cost, costs.user));
+                return Some((WorkItem::Write { end, bytes }, cost, costs.user));
             }
             self.tasks[task].ready.pop();
             self.ends[end as usize].is_ready = false;
@@ -46,14 +46,14 @@ impl World {
         }
         let socket = &mut self.ends[end];
         self.tallies[socket.load as usize].handed_over(socket.is_generator, u64::from(bytes));
-        if let Protocol::Tcp(tcp) = &mut socket.protocol {
+        if let SocketProtocol::Tcp(tcp) = &mut socket.protocol {
             tcp.write(u64::from(bytes));
         }
         // Connections of one process take turns.
         if let Some(first) = self.tasks[task].ready.pop() {
             self.tasks[task].ready.push(first);
         }
-        self.output(end)
+        self.tcp_output(end)
     }
 
     /// A reader with several ready sockets that has a core: reads from one after the other, all but the last, for
@@ -67,19 +67,20 @@ impl World {
         let until = self.alone_until(core);
         let (mut spent, mut used, mut last) = (wake, 0, None);
         while self.tasks[task].ready.len() > 1
-            && let Some((Item::Receive { end, bytes, .. }, cost, user)) =
+            && let Some((WorkItem::Receive { end, bytes, .. }, cost, user)) =
                 self.begin_exchange(core, task, message, None)
             && at + cost < until
         {
             let end = end as usize;
             let socket = &mut self.ends[end];
-            let Protocol::Tcp(tcp) = &mut socket.protocol else {
+            let SocketProtocol::Tcp(tcp) = &mut socket.protocol else {
                 unreachable!("streams are TCP");
             };
             if !tcp.read_silently(u64::from(bytes)) {
                 break;
             }
-            self.tallies[socket.load as usize].got(socket.is_generator, u64::from(bytes));
+            self.tallies[socket.load as usize]
+                .count_received(socket.is_generator, u64::from(bytes));
             self.next_ready(core, task, end);
             (at, spent, used, last) = (at + cost, spent + cost, used + user, Some(end));
         }

@@ -3,12 +3,12 @@
 
 use super::World;
 use super::deliver::{ANSWER, LOST};
-use super::process::copying;
+use super::process::copy_cost;
 use crate::agenda::{NEVER, Time};
-use crate::casts::{id, size};
+use crate::casts::{id, narrow_size};
 use crate::frame::Frame;
-use crate::socket::{Link, Protocol, Start};
-use crate::task::{Item, TaskProgram, TaskState, Think, exponential};
+use crate::socket::{ConnectionState, PendingRequest, SocketProtocol};
+use crate::task::{TaskProgram, TaskState, ThinkTime, WorkItem, draw_exponential};
 
 impl World {
     /// Begins a client's next request that no response lets go, or its next response with, in a closed loop, the next
@@ -19,7 +19,7 @@ impl World {
         task: usize,
         (request, response): (u32, u32),
         is_over: bool,
-    ) -> Option<(Item, Time, Time)> {
+    ) -> Option<(WorkItem, Time, Time)> {
         let mut next = None;
         let this = &mut self.tasks[task];
         let is_open_loop = this.schedule.is_some();
@@ -43,22 +43,21 @@ impl World {
             }
             if is_over {
                 socket.owed = 0;
-            } else if socket.link == Link::Closed {
+            } else if socket.link == ConnectionState::Closed {
                 return Some(self.begin_connect(task, end));
-            } else if socket.link != Link::Connecting {
+            } else if socket.link != ConnectionState::Connecting {
                 return Some(self.begin_start(core, end, request, None));
             }
-            if socket.readable() == 0 {
+            if socket.readable_bytes() == 0 {
                 self.tasks[task].ready.pop();
                 self.ends[end as usize].is_ready = false;
                 continue;
             }
             break;
         }
-        let is_plain = self.tasks[task]
-            .ready
-            .front()
-            .is_some_and(|end| self.ends[*end as usize].link == Link::Lasting && !is_open_loop);
+        let is_plain = self.tasks[task].ready.front().is_some_and(|end| {
+            self.ends[*end as usize].link == ConnectionState::Lasting && !is_open_loop
+        });
         let item = self.begin_exchange(core, task, response, is_plain.then_some(request));
         match next {
             Some(at) if item.is_none() => self.await_due(core, task, request, at),
@@ -74,17 +73,17 @@ impl World {
         task: usize,
         request: u32,
         at: Time,
-    ) -> Option<(Item, Time, Time)> {
+    ) -> Option<(WorkItem, Time, Time)> {
         let this = &self.tasks[task];
         let may_hold = this.may_hold && at < this.stop && !self.is_eager && self.log.is_none();
         let slot = this.slot.expect("a process with a schedule has a timer");
-        if !may_hold || !self.cores[core].polls.is_empty() || !self.reserve(core, at) {
-            self.agenda.set(slot, at);
+        if !may_hold || !self.cores[core].polls.is_empty() || !self.reserve_core(core, at) {
+            self.agenda.set_due_time(slot, at);
             return None;
         }
-        self.agenda.set(slot, NEVER);
+        self.agenda.set_due_time(slot, NEVER);
         let at = self.ask_ahead(core, task, request, at);
-        self.reserve(core, at);
+        self.reserve_core(core, at);
         let this = &mut self.tasks[task];
         this.holds = Some(core);
         this.state = TaskState::Asleep;
@@ -94,7 +93,7 @@ impl World {
     }
 
     /// The request that a schedule has due now, on the next connection in turn.
-    fn begin_due(&mut self, core: usize, task: usize, request: u32) -> (Item, Time, Time) {
+    fn begin_due(&mut self, core: usize, task: usize, request: u32) -> (WorkItem, Time, Time) {
         let this = &mut self.tasks[task];
         let end = this.take_turn();
         let due = this.schedule.as_mut().map(|schedule| schedule.take(1.0, &mut self.rng));
@@ -107,14 +106,14 @@ impl World {
         end: u32,
         request: u32,
         due: Option<Time>,
-    ) -> (Item, Time, Time) {
+    ) -> (WorkItem, Time, Time) {
         let costs = &self.hosts[self.ends[end as usize].host as usize].costs;
         let cost = costs.syscall
             + costs.user
             + costs.tx_packet
-            + copying(costs.copy_per_kib, request)
+            + copy_cost(costs.copy_per_kib, request)
             + self.cross_cost(core, end);
-        (Item::Start { end, due }, cost, costs.user)
+        (WorkItem::Start { end, due }, cost, costs.user)
     }
 
     pub(super) fn finish_start(
@@ -136,7 +135,7 @@ impl World {
                 schedule.take(1.0, &mut self.rng);
             }
         }
-        let due = if self.ends[end].link == Link::Open {
+        let due = if self.ends[end].link == ConnectionState::Open {
             Some(self.ends[end].exchange.connect_at)
         } else {
             due
@@ -155,15 +154,15 @@ impl World {
         task: usize,
         awaited: u32,
         answer: Option<u32>,
-    ) -> Option<(Item, Time, Time)> {
+    ) -> Option<(WorkItem, Time, Time)> {
         let &end = self.tasks[task].ready.front()?;
         let costs = &self.hosts[self.tasks[task].host].costs;
         let socket = &self.ends[end as usize];
         let missing = awaited - socket.consumed;
-        let bytes = size(u64::from(missing).min(socket.readable()));
+        let bytes = narrow_size(u64::from(missing).min(socket.readable_bytes()));
         let is_reader = matches!(self.tasks[task].program, TaskProgram::Reader { .. });
         let completes = bytes == missing || is_reader;
-        let mut cost = costs.syscall + copying(costs.copy_per_kib, bytes);
+        let mut cost = costs.syscall + copy_cost(costs.copy_per_kib, bytes);
         let mut user = 0;
         if completes {
             user = costs.user;
@@ -173,32 +172,36 @@ impl World {
             };
             cost += costs.user + share(self.cross_cost(core, end));
             if let Some(answer) = answer {
-                cost += costs.syscall + costs.tx_packet + copying(costs.copy_per_kib, answer);
+                cost += costs.syscall + costs.tx_packet + copy_cost(costs.copy_per_kib, answer);
             }
             // Of a connection to each transaction: accepted and closed, or closed.
-            if socket.link != Link::Lasting {
+            if socket.link != ConnectionState::Lasting {
                 let is_client = matches!(self.tasks[task].program, TaskProgram::Client { .. });
                 cost += costs.syscall * if is_client { 1 } else { 2 };
             }
         }
-        Some((Item::Receive { end, bytes, completes }, cost, user))
+        Some((WorkItem::Receive { end, bytes, completes }, cost, user))
     }
 
     /// An answer that is due after thinking.
-    pub(super) fn begin_answer(&self, task: usize, response: u32) -> Option<(Item, Time, Time)> {
+    pub(super) fn begin_answer(
+        &self,
+        task: usize,
+        response: u32,
+    ) -> Option<(WorkItem, Time, Time)> {
         let &end = self.tasks[task].ready.front()?;
         if self.ends[end as usize].owed == 0 {
             return None;
         }
         let costs = &self.hosts[self.tasks[task].host].costs;
-        let cost = costs.syscall + costs.tx_packet + copying(costs.copy_per_kib, response);
-        Some((Item::Answer { end }, cost, 0))
+        let cost = costs.syscall + costs.tx_packet + copy_cost(costs.copy_per_kib, response);
+        Some((WorkItem::Answer { end }, cost, 0))
     }
 
     pub(super) fn send_request(&mut self, end: usize, bytes: u32, due: Option<Time>) -> Time {
         let sent = self.now;
         let socket = &mut self.ends[end];
-        socket.exchange.starts.push(Start { due: due.unwrap_or(sent), sent });
+        socket.exchange.starts.push(PendingRequest { due: due.unwrap_or(sent), sent });
         if socket.exchange.timeout > 0 && socket.exchange.lost_at == NEVER {
             self.look_for_lost(end, sent);
         }
@@ -212,7 +215,7 @@ impl World {
         tally.handed_over(socket.is_generator, u64::from(bytes));
         let paid = self.hosts[socket.host as usize].costs.tx_packet;
         match &mut socket.protocol {
-            Protocol::Datagrams(_) => {
+            SocketProtocol::Datagrams(_) => {
                 let frame = Frame {
                     sent_at: self.now,
                     echo,
@@ -221,12 +224,12 @@ impl World {
                     ..Frame::default()
                 };
                 let queue = socket.queue as usize;
-                self.transmit(queue, &frame);
+                self.transmit_frame(queue, &frame);
                 0
             }
-            Protocol::Tcp(tcp) => {
+            SocketProtocol::Tcp(tcp) => {
                 tcp.write(u64::from(bytes));
-                self.output(end).saturating_sub(paid)
+                self.tcp_output(end).saturating_sub(paid)
             }
         }
     }
@@ -241,7 +244,7 @@ impl World {
     ) -> Time {
         self.keep_spinning(task, end, self.now);
         let program = self.tasks[task].program;
-        let (mut cost, stamps) = self.consume(&program, end, bytes, completes);
+        let (mut cost, stamps) = self.consume_bytes(&program, end, bytes, completes);
         match program {
             TaskProgram::Client { request, .. } if completes => {
                 self.ends[end].consumed = 0;
@@ -283,8 +286,8 @@ impl World {
         let Some(started) = started else {
             return 0; // given up before: counted as lost
         };
-        self.tallies[socket.load as usize].transaction(started, now);
-        if socket.link == Link::Open {
+        self.tallies[socket.load as usize].count_transaction(started, now);
+        if socket.link == ConnectionState::Open {
             return self.close(task, end);
         }
         if now < self.tasks[task].stop && self.tasks[task].schedule.is_none() {
@@ -294,26 +297,26 @@ impl World {
     }
 
     /// Which request a server has read: TCP keeps their order, a datagram carries its stamp.
-    fn request_of(&mut self, end: usize, stamps: Option<(Time, Time)>) -> Start {
+    fn request_of(&mut self, end: usize, stamps: Option<(Time, Time)>) -> PendingRequest {
         match stamps {
             None => self.ends[end ^ 1].exchange.starts.pop().expect("a request was sent"),
-            Some((sent, _)) => Start { due: sent, sent },
+            Some((sent, _)) => PendingRequest { due: sent, sent },
         }
     }
 
     /// On TCP answers arrive in the order in which they are sent: the client will know which is which, as
     /// by an identifier in them.
-    fn note_answer(&mut self, end: usize, request: Start) {
-        if matches!(self.ends[end].protocol, Protocol::Tcp(_)) {
+    fn note_answer(&mut self, end: usize, request: PendingRequest) {
+        if matches!(self.ends[end].protocol, SocketProtocol::Tcp(_)) {
             self.ends[end ^ 1].exchange.answering.push(request);
         }
     }
 
     /// The answer to a request is due when the server has thought.
     #[expect(clippy::cast_possible_truncation, reason = "think times stay far below 2^52")]
-    fn answer_later(&mut self, end: usize, think: Think, request: Start) {
+    fn answer_later(&mut self, end: usize, think: ThinkTime, request: PendingRequest) {
         let span = if think.varies {
-            exponential(&mut self.rng, think.mean as f64) as Time
+            draw_exponential(&mut self.rng, think.mean as f64) as Time
         } else {
             think.mean
         };
@@ -325,7 +328,7 @@ impl World {
     }
 
     /// A server has thought: its process answers as soon as it can.
-    pub(super) fn thought(&mut self, end: usize) {
+    pub(super) fn finish_thinking(&mut self, end: usize) {
         let now = self.now;
         let socket = &mut self.ends[end];
         let ripe = socket.exchange.thinking.iter().position(|(at, _)| *at <= now);
@@ -351,7 +354,7 @@ impl World {
     }
 
     /// Takes what was read out of the socket; gives what that cost and the stamps of a datagram.
-    fn consume(
+    fn consume_bytes(
         &mut self,
         program: &TaskProgram,
         end: usize,
@@ -360,18 +363,18 @@ impl World {
     ) -> (Time, Option<(Time, Time)>) {
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load as usize];
-        tally.got(socket.is_generator, u64::from(bytes));
+        tally.count_received(socket.is_generator, u64::from(bytes));
         match &mut socket.protocol {
-            Protocol::Datagrams(inbox) => {
+            SocketProtocol::Datagrams(inbox) => {
                 let datagram = inbox.take(1).expect("the item saw a datagram");
                 (0, Some((datagram.sent_at, datagram.echo)))
             }
-            Protocol::Tcp(tcp) => {
+            SocketProtocol::Tcp(tcp) => {
                 tcp.read(u64::from(bytes));
                 // A read may offer the window again; an answer carries that for free.
                 let is_answered = completes
                     && matches!(program, TaskProgram::Client { .. } | TaskProgram::Server { .. });
-                (if is_answered { 0 } else { self.output(end) }, None)
+                (if is_answered { 0 } else { self.tcp_output(end) }, None)
             }
         }
     }
@@ -410,7 +413,7 @@ impl World {
         }
         let task = self.ends[end].task.expect("a client's socket has its process") as usize;
         if lost > 0 && self.tasks[task].schedule.is_none() {
-            self.ends[end].owed += size(lost);
+            self.ends[end].owed += narrow_size(lost);
             self.make_ready(self.queues[self.ends[end].queue as usize].core, end);
         }
     }

@@ -2,16 +2,18 @@
 #![allow(dead_code, reason = "each test file uses some of these")]
 #![allow(unreachable_pub, reason = "shared between test crates")]
 
-use latput_sim::machine::{Costs, Machine};
-use latput_sim::outcome::Outcome;
-use latput_sim::scenario::{Host, Load, Network, Scenario, Spacing, Traffic, Transport};
-use latput_sim::vector::{Coalescing, Delay, Throttle};
+use latput_sim::machine::{CpuCosts, Machine};
+use latput_sim::outcome::SimulationOutcome;
+use latput_sim::scenario::{
+    GapDistribution, Host, Load, Network, Scenario, TrafficKind, Transport,
+};
+use latput_sim::vector::{Coalescing, InterruptDelay, Throttle};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 pub const SIZE: Bytes = Bytes::new(64);
 
 #[track_caller]
-pub fn run(scenario: &Scenario) -> Outcome {
+pub fn run(scenario: &Scenario) -> SimulationOutcome {
     latput_sim::run(scenario).expect("the scenario is sound")
 }
 
@@ -27,13 +29,13 @@ pub fn free(loads: Vec<Load>) -> Scenario {
     }
 }
 
-pub fn datagrams(rate_pps: f64, spacing: Spacing) -> Load {
+pub fn datagrams(rate_pps: f64, spacing: GapDistribution) -> Load {
     let (group, receive_batch) = (1, 1);
-    Load::new(0, 1, Traffic::Datagrams { size: SIZE, rate_pps, spacing, group, receive_batch })
+    Load::new(0, 1, TrafficKind::Datagrams { size: SIZE, rate_pps, spacing, group, receive_batch })
 }
 
 pub fn requests(transport: Transport, burst: u32) -> Load {
-    let traffic = Traffic::RequestResponse {
+    let traffic = TrafficKind::RequestResponse {
         transport,
         request: Bytes::new(1),
         response: Bytes::new(1),
@@ -45,7 +47,7 @@ pub fn requests(transport: Transport, burst: u32) -> Load {
 }
 
 pub fn stream() -> Load {
-    Load::new(0, 1, Traffic::Stream { message: Bytes::new(32_768), connections: 1 })
+    Load::new(0, 1, TrafficKind::Stream { message: Bytes::new(32_768), connections: 1 })
 }
 
 pub fn hold_off(us: u64) -> Coalescing {
@@ -54,7 +56,7 @@ pub fn hold_off(us: u64) -> Coalescing {
 }
 
 pub fn rx_delay(us: u64) -> Coalescing {
-    let rx = Delay { delay: Nanos::from_us(us), ..Delay::default() };
+    let rx = InterruptDelay { delay: Nanos::from_us(us), ..InterruptDelay::default() };
     Coalescing { rx, ..Coalescing::default() }
 }
 
@@ -62,7 +64,7 @@ pub fn rx_delay(us: u64) -> Coalescing {
 pub fn modern() -> Machine {
     Machine {
         cores: 2,
-        costs: Costs {
+        costs: CpuCosts {
             interrupt: Nanos::from_ns(800),
             poll: Nanos::from_ns(200),
             rx_packet: Nanos::from_ns(350),
@@ -73,17 +75,17 @@ pub fn modern() -> Machine {
             user: Nanos::from_ns(100),
             copy_per_kib: Nanos::from_ns(60),
             wake: Nanos::from_ns(700),
-            ..Costs::default()
+            ..CpuCosts::default()
         },
         ..Machine::default()
     }
 }
 
-pub fn rate(outcome: &Outcome, load: usize) -> f64 {
+pub fn rate(outcome: &SimulationOutcome, load: usize) -> f64 {
     outcome.per_second(outcome.loads[load].received)
 }
 
-pub fn goodput_bps(outcome: &Outcome, load: usize) -> f64 {
+pub fn goodput_bps(outcome: &SimulationOutcome, load: usize) -> f64 {
     8.0 * outcome.per_second(outcome.loads[load].received_bytes)
 }
 

@@ -403,7 +403,7 @@ pub struct UnknownParser {
 impl UnknownParser {
     fn meant(&self) -> String {
         let names = Parser::ALL.iter().map(|parser| parser.name());
-        let meant = spelling::nearest(&self.name, names);
+        let meant = spelling::nearest_name(&self.name, names);
         meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"))
     }
 }

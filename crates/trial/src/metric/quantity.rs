@@ -1,6 +1,6 @@
 //! The one formatter of a metric's values: `25.1 us`, `9.42 Gbit/s`, `45.2 k/s`.
 
-use latput_units::text::number;
+use latput_units::text::format_number;
 
 use super::Metric;
 use super::unit::{BITS, TIMES, UnitStep};
@@ -44,7 +44,7 @@ impl Scale {
 
     /// The figure in this unit, without the unit's name.
     pub fn number(&self, figure: f64) -> String {
-        number(figure / self.divisor)
+        format_number(figure / self.divisor)
     }
 
     /// The figure with its unit: `12.3 us`, `5.00%`.

@@ -75,7 +75,7 @@ fn placeholder(name: &str) -> Result<Placeholder, String> {
         return Ok(*found);
     }
     let names = Placeholder::ALL.map(|(_, name, _)| name);
-    let meant = spelling::nearest(name, names)
+    let meant = spelling::nearest_name(name, names)
         .map_or(String::new(), |meant| format!(": did you mean `{{{meant}}}`?"));
     let all = names.map(|name| format!("{{{name}}}")).join(", ");
     Err(format!(

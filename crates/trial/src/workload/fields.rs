@@ -92,7 +92,7 @@ fn workload(fields: &BTreeMap<String, String>, around: Around) -> Result<Workloa
     if let Some((field, _)) = fields.rest.first_key_value() {
         let names: Vec<&str> = kind.fields.iter().map(|field| field.name).collect();
         let all = names.iter().copied().chain(fields_of_all());
-        let meant = spelling::nearest(field, all)
+        let meant = spelling::nearest_name(field, all)
             .map_or(String::new(), |meant| format!(": did you mean `{meant}`?"));
         let problem = format!(
             "a `{}` workload has no field `{field}`{meant}; its own are {}",

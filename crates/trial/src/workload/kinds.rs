@@ -450,7 +450,7 @@ impl WorkloadKind {
     /// No kind has this name; the error lists the kinds.
     pub fn find(name: &str) -> Result<&'static Self, FieldError> {
         KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
-            let meant = spelling::nearest(name, NAMES)
+            let meant = spelling::nearest_name(name, NAMES)
                 .map_or(String::new(), |meant| format!(": did you mean `{meant}`?"));
             let problem = format!(
                 "there is no workload of kind `{name}`; the kinds are {}{meant}",

@@ -22,34 +22,36 @@ pub(super) fn make_hosts() -> Result<(), Error> {
     here.pin(sut.name)?;
     let there = Namespace::create()?;
     there.pin(generator.name)?;
-    connect(&there)
+    connect_hosts(&there)
 }
 
 /// The same with cards that were made anew by their driver: the namespaces are there.
 pub(super) fn connect_again() -> Result<(), Error> {
     let [_, generator] = HOSTS;
-    connect(&Namespace::open(&Path::new(latput_linux::namespace::PIN_FOLDER).join(generator.name))?)
+    connect_hosts(&Namespace::open(
+        &Path::new(latput_linux::namespace::PIN_FOLDER).join(generator.name),
+    )?)
 }
 
 /// Gives each host its card, in the first namespace and in the generator's.
-fn connect(there: &Namespace) -> Result<(), Error> {
+fn connect_hosts(there: &Namespace) -> Result<(), Error> {
     let [sut, generator] = HOSTS;
     for host in HOSTS {
-        wait(&format!("{} with the address of the {}", host.interface, host.name), || {
-            Ok(find(host)?.is_some())
+        wait_until(&format!("{} with the address of the {}", host.interface, host.name), || {
+            Ok(find_card(host)?.is_some())
         })?;
     }
     Route::open()?.move_to(generator.interface, there.as_fd())?;
     bring_up(sut, generator)?;
     there.run_in(|| bring_up(generator, sut))??;
-    wait("the link of eth0", || Ok(has_carrier(sut)?))?;
-    there.run_in(|| wait("the link of eth1", || Ok(has_carrier(generator)?)))??;
+    wait_until("the link of eth0", || Ok(has_carrier(sut)?))?;
+    there.run_in(|| wait_until("the link of eth1", || Ok(has_carrier(generator)?)))??;
     there.run_in(|| bind_interrupts(generator))?;
     bind_interrupts(sut);
     Ok(())
 }
 
-fn find(host: GuestHost) -> Result<Option<Link>, Error> {
+fn find_card(host: GuestHost) -> Result<Option<Link>, Error> {
     let links = Route::open()?.links()?;
     Ok(links.into_iter().find(|link| link.name == host.interface && link.mac == Some(host.mac)))
 }
@@ -74,29 +76,29 @@ fn bring_up(host: GuestHost, other: GuestHost) -> Result<(), latput_linux::Error
 /// Holds the interrupts of a host's card to its CPU, as far as the kernel lets them be held: where
 /// both cards share one, the last wins.
 fn bind_interrupts(host: GuestHost) {
-    for irq in interrupts(host.interface) {
+    for irq in list_interrupts(host.interface) {
         let _ = fs::write(format!("/proc/irq/{irq}/smp_affinity_list"), host.cpu.to_string());
     }
 }
 
 /// The numbers of a card's interrupts: its vectors, else its one line.
-pub(crate) fn interrupts(interface: &str) -> Vec<String> {
+pub(crate) fn list_interrupts(interface: &str) -> Vec<String> {
     let device = PathBuf::from(format!("/sys/class/net/{interface}/device"));
     // Of a virtio card the vectors belong to the PCI device above it.
     let folders = [device.join("msi_irqs"), device.join("../msi_irqs")];
-    let vectors = folders.iter().find_map(|folder| names(folder));
+    let vectors = folders.iter().find_map(|folder| entry_names(folder));
     vectors.unwrap_or_else(|| {
         let line = fs::read_to_string(device.join("irq")).unwrap_or_default();
         vec![line.trim().to_owned()]
     })
 }
 
-fn names(folder: &Path) -> Option<Vec<String>> {
+fn entry_names(folder: &Path) -> Option<Vec<String>> {
     let entries = fs::read_dir(folder).ok()?;
     Some(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
 }
 
-fn wait(what: &str, mut is_there: impl FnMut() -> Result<bool, Error>) -> Result<(), Error> {
+fn wait_until(what: &str, mut is_there: impl FnMut() -> Result<bool, Error>) -> Result<(), Error> {
     let begun = Instant::now();
     while !is_there()? {
         if begun.elapsed() > WAIT {

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::config::{PORT_PREFIX, PORTS};
 use crate::error::Error;
-use crate::frame::{Ended, Frame, PIECE};
+use crate::frame::{CommandExit, Frame, PIECE};
 
 /// How often ports without a command are looked at. A port that nobody is connected to cannot be
 /// waited for: it polls as hung up, at once.
@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const END_WITHIN: Duration = Duration::from_secs(15);
 
 /// Serves the ports; returns only when there are none.
-pub(super) fn serve() -> Result<(), Error> {
+pub(super) fn serve_ports() -> Result<(), Error> {
     let mut idle = open_ports()?;
     let (give_back, given_back) = mpsc::channel();
     loop {
@@ -88,8 +88,8 @@ fn serve_one(mut port: File, give_back: &Sender<File>) {
         next = match start(&words) {
             Ok(child) => run(child, &mut port, &answers),
             Err(problem) => {
-                answer(&answers, &Frame::Ended(Ended::Failed(problem)));
-                obey(&mut port, None, None)
+                send_frame(&answers, &Frame::Ended(CommandExit::Failed(problem)));
+                handle_frames(&mut port, None, None)
             }
         };
     }
@@ -124,17 +124,17 @@ fn run(mut child: Child, port: &mut File, answers: &Mutex<File>) -> Option<Frame
                 scope.spawn(|| pass_on(stderr, answers, Frame::Errors));
             });
             // Both its streams are closed: it has ended, or is about to.
-            let ended = wait(&child);
-            answer(answers, &Frame::Ended(ended));
+            let ended = wait_for_exit(&child);
+            send_frame(answers, &Frame::Ended(ended));
         });
-        let next = obey(port, Some(stdin), Some(&child));
-        end(&child);
+        let next = handle_frames(port, Some(stdin), Some(&child));
+        stop_command(&child);
         next
     })
 }
 
 /// Does what the user of a command says, until there is none or another one wants something else.
-fn obey(
+fn handle_frames(
     port: &mut File,
     mut stdin: Option<ChildStdin>,
     child: Option<&Mutex<Child>>,
@@ -148,14 +148,14 @@ fn obey(
                 }
             }
             Frame::EndOfInput => stdin = None,
-            Frame::Kill => child.into_iter().for_each(kill),
+            Frame::Kill => child.into_iter().for_each(kill_command),
             other => return Some(other),
         }
     }
 }
 
 /// Gives a command that nobody listens to any more the time to end in order.
-fn end(child: &Mutex<Child>) {
+fn stop_command(child: &Mutex<Child>) {
     let begun = Instant::now();
     while begun.elapsed() < END_WITHIN {
         if !matches!(lock(child).try_wait(), Ok(None)) {
@@ -163,26 +163,26 @@ fn end(child: &Mutex<Child>) {
         }
         thread::sleep(LOOK_EVERY);
     }
-    kill(child);
+    kill_command(child);
 }
 
-fn kill(child: &Mutex<Child>) {
+fn kill_command(child: &Mutex<Child>) {
     // Fails only where it has ended already.
     let _ = lock(child).kill();
 }
 
 /// In steps, so that it can be killed meanwhile.
-fn wait(child: &Mutex<Child>) -> Ended {
+fn wait_for_exit(child: &Mutex<Child>) -> CommandExit {
     loop {
         match lock(child).try_wait() {
             Ok(Some(status)) => {
                 return match (status.code(), status.signal()) {
-                    (Some(code), _) => Ended::Code(code),
-                    (None, signal) => Ended::Signal(signal.unwrap_or_default()),
+                    (Some(code), _) => CommandExit::Code(code),
+                    (None, signal) => CommandExit::Signal(signal.unwrap_or_default()),
                 };
             }
             Ok(None) => thread::sleep(Duration::from_millis(1)),
-            Err(error) => return Ended::Failed(error.to_string()),
+            Err(error) => return CommandExit::Failed(error.to_string()),
         }
     }
 }
@@ -191,15 +191,15 @@ fn pass_on(mut from: impl Read, answers: &Mutex<File>, frame: fn(Vec<u8>) -> Fra
     let mut buffer = vec![0; PIECE];
     loop {
         match from.read(&mut buffer) {
-            Ok(length @ 1..) => answer(answers, &frame(buffer[..length].to_vec())),
+            Ok(length @ 1..) => send_frame(answers, &frame(buffer[..length].to_vec())),
             _ => return,
         }
     }
 }
 
-fn answer(answers: &Mutex<File>, frame: &Frame) {
+fn send_frame(answers: &Mutex<File>, frame: &Frame) {
     let mut to = answers.lock().unwrap_or_else(PoisonError::into_inner);
-    // Its user may be gone, which `obey` sees.
+    // Its user may be gone, which `handle_frames` sees.
     let _ = frame.write(&mut *to);
 }
 

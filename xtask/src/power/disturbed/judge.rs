@@ -8,8 +8,8 @@ use latput_stats::share::wilson;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Kept, QUIET, list, load};
-use crate::goal::Verdict;
+use super::{QUIET, SavedRun, load, read_array};
+use crate::goal::GoalVerdict;
 
 /// Objective of the built-in plan.
 const METRIC: &str = "latency_ns_p99";
@@ -32,7 +32,7 @@ struct LeastAnswers {
 
 /// Answer of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Said {
+pub(super) struct RunAnswer {
     /// `set`, `stay`, `no_answer`, or `refused`.
     kind: String,
     /// The setting that it says to set.
@@ -43,7 +43,7 @@ pub(super) struct Said {
     sentence: String,
 }
 
-impl Said {
+impl RunAnswer {
     /// Of the document of a run.
     pub(super) fn from_report(report: &Value) -> Result<Self> {
         let word = |name: &str| report["headline"][name].as_str().map(str::to_owned);
@@ -53,7 +53,7 @@ impl Said {
             _ => None,
         };
         let mut logs: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-        for cell in list(report, "cells")? {
+        for cell in read_array(report, "cells")? {
             let ratio = cell["against_first_ratio"][METRIC]["value"].as_f64();
             if let (Some(setting), Some(ratio)) = (cell["setting"].as_u64(), ratio) {
                 logs.entry(setting).or_default().push(ratio.ln());
@@ -65,7 +65,7 @@ impl Said {
     }
 
     /// Of a run that was not begun.
-    pub(super) fn refused(why: &str) -> Self {
+    pub(super) fn from_refusal(why: &str) -> Self {
         let (kind, sentence) = ("refused".to_owned(), why.to_owned());
         Self { kind, setting: None, ratios: BTreeMap::new(), sentence }
     }
@@ -74,7 +74,7 @@ impl Said {
         matches!(self.kind.as_str(), "set" | "stay")
     }
 
-    fn short(&self) -> String {
+    fn format_short(&self) -> String {
         match self.setting {
             Some(setting) => format!("{} {setting}", self.kind),
             None => self.kind.clone(),
@@ -82,32 +82,32 @@ impl Said {
     }
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for RunAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.short(), self.sentence)
+        write!(f, "{} ({})", self.format_short(), self.sentence)
     }
 }
 
 /// Answer that judges the other runs.
 #[derive(Debug, PartialEq)]
-struct Truth {
+struct ReferenceAnswer {
     /// Whether to stay.
     stays: bool,
-    /// As in [`Said`]; of several runs the geometric mean.
+    /// As in [`RunAnswer`]; of several runs the geometric mean.
     ratios: BTreeMap<u64, f64>,
 }
 
-impl Truth {
+impl ReferenceAnswer {
     /// The answer that these runs agree on; `None` where none has one.
-    fn from_runs<'a>(runs: impl Iterator<Item = &'a Said>) -> Result<Option<Self>> {
-        let answers: Vec<&Said> = runs.filter(|said| said.is_answer()).collect();
+    fn from_runs<'a>(runs: impl Iterator<Item = &'a RunAnswer>) -> Result<Option<Self>> {
+        let answers: Vec<&RunAnswer> = runs.filter(|said| said.is_answer()).collect();
         let Some(first) = answers.first() else { return Ok(None) };
-        let stays = |said: &Said| said.setting.is_none();
+        let stays = |said: &RunAnswer| said.setting.is_none();
         if let Some(other) = answers.iter().find(|said| stays(said) != stays(first)) {
             bail!(
                 "the runs that judge contradict each other: {} and {}",
-                first.short(),
-                other.short()
+                first.format_short(),
+                other.format_short()
             );
         }
         let settings = first.ratios.keys().copied();
@@ -120,7 +120,7 @@ impl Truth {
     }
 
     /// Whether it speaks against what a run says.
-    fn contradicts(&self, said: &Said) -> bool {
+    fn contradicts(&self, said: &RunAnswer) -> bool {
         match (said.kind.as_str(), said.setting) {
             ("stay", _) => !self.stays,
             ("set", Some(setting)) => {
@@ -133,13 +133,13 @@ impl Truth {
 
 /// Counts of the runs beside a load, or beside several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
+struct AnswerCounts {
     runs: u64,
     answers: u64,
     wrong: u64,
 }
 
-impl Counts {
+impl AnswerCounts {
     fn add(&mut self, other: Self) {
         self.runs += other.runs;
         self.answers += other.answers;
@@ -148,7 +148,7 @@ impl Counts {
 }
 
 /// A share that is to be reached, or not to be passed.
-struct Wanted {
+struct ShareGoal {
     name: String,
     count: u64,
     of: u64,
@@ -156,11 +156,11 @@ struct Wanted {
     is_least: bool,
 }
 
-impl Wanted {
+impl ShareGoal {
     /// Judges the interval of the share.
-    fn verdict(&self) -> Verdict {
+    fn judge_interval(&self) -> GoalVerdict {
         let goal = if self.is_least { self.limit..=1.0 } else { 0.0..=self.limit };
-        Verdict::of_interval(wilson(self.count, self.of), &goal)
+        GoalVerdict::of_interval(wilson(self.count, self.of), &goal)
     }
 }
 
@@ -169,47 +169,53 @@ impl Wanted {
 /// # Errors
 ///
 /// A goal is missed; or nothing judges.
-pub(super) fn print(runs: &[Kept], seconds: u32) -> Result<()> {
-    let of = |name: &str, is_long: bool| -> Vec<&Said> {
-        let is_meant = |run: &&Kept| run.load == name && run.is_long == is_long;
+pub(super) fn print_table(runs: &[SavedRun], seconds: u32) -> Result<()> {
+    let of = |name: &str, is_long: bool| -> Vec<&RunAnswer> {
+        let is_meant = |run: &&SavedRun| run.load == name && run.is_long == is_long;
         runs.iter().filter(is_meant).map(|run| &run.said).collect()
     };
     let quiet = of(QUIET, false);
-    let by_quiet = Truth::from_runs(quiet.iter().copied())?;
+    let by_quiet = ReferenceAnswer::from_runs(quiet.iter().copied())?;
     println!("\nthe built-in plan in {seconds} s; 95% intervals (Wilson)");
     println!("{:14} {:>26} {:>26}   said", "load", "answers", "contradicted");
     if !quiet.is_empty() {
         let answers = quiet.iter().filter(|said| said.is_answer()).count() as u64;
         let runs = quiet.len() as u64;
-        println!("{QUIET:14} {:>26} {:>26}   {}", share(answers, runs), "-", words(&quiet));
+        println!(
+            "{QUIET:14} {:>26} {:>26}   {}",
+            format_share(answers, runs),
+            "-",
+            summarize_answers(&quiet)
+        );
     }
-    let (mut all, mut by_percent) = (Counts::default(), BTreeMap::<u32, Counts>::new());
-    for load in load::all() {
+    let (mut all, mut by_percent) = (AnswerCounts::default(), BTreeMap::<u32, AnswerCounts>::new());
+    for load in load::all_loads() {
         let (name, said) = (load.name(), of(&load.name(), false));
         if said.is_empty() {
             continue;
         }
         let long = of(&name, true);
-        let truth = Truth::from_runs(long.iter().copied()).with_context(|| name.clone())?;
+        let truth =
+            ReferenceAnswer::from_runs(long.iter().copied()).with_context(|| name.clone())?;
         let counts =
-            counted(&said, truth.as_ref().or(by_quiet.as_ref().filter(|_| long.is_empty())));
+            count_answers(&said, truth.as_ref().or(by_quiet.as_ref().filter(|_| long.is_empty())));
         all.add(counts);
-        if let Some(percent) = load.percent() {
+        if let Some(percent) = load.cpu_percent() {
             by_percent.entry(percent).or_default().add(counts);
         }
-        let Counts { runs, answers, wrong } = counts;
+        let AnswerCounts { runs, answers, wrong } = counts;
         println!(
             "{name:14} {:>26} {:>26}   {}",
-            share(answers, runs),
-            share(wrong, runs),
-            words(&said)
+            format_share(answers, runs),
+            format_share(wrong, runs),
+            summarize_answers(&said)
         );
     }
     let has_judge =
         by_quiet.is_some() || runs.iter().any(|run| run.is_long && run.said.is_answer());
     ensure!(has_judge, "no run that judges has an answer: give more --seconds, on a quiet machine");
     println!();
-    let mut goals = vec![Wanted {
+    let mut goals = vec![ShareGoal {
         name: "contradicted".to_owned(),
         count: all.wrong,
         of: all.runs,
@@ -218,34 +224,40 @@ pub(super) fn print(runs: &[Kept], seconds: u32) -> Result<()> {
     }];
     let has_beside = runs.iter().any(|run| run.beside);
     for LeastAnswers { percent, share: limit, takes_beside } in LEAST_ANSWERS {
-        let Counts { runs, answers, .. } = by_percent.get(&percent).copied().unwrap_or_default();
+        let AnswerCounts { runs, answers, .. } =
+            by_percent.get(&percent).copied().unwrap_or_default();
         let name = format!("answers at {percent}%");
         if takes_beside && !has_beside {
-            println!("{name:18} {:>26}   a goal of --beside", share(answers, runs));
+            println!("{name:18} {:>26}   a goal of --beside", format_share(answers, runs));
             continue;
         }
-        goals.push(Wanted { name, count: answers, of: runs, limit, is_least: true });
+        goals.push(ShareGoal { name, count: answers, of: runs, limit, is_least: true });
     }
-    for goal in &goals {
+    check_goals(&goals)
+}
+
+/// Prints the goals; an error where one is missed.
+fn check_goals(goals: &[ShareGoal]) -> Result<()> {
+    for goal in goals {
         let sign = if goal.is_least { ">=" } else { "<=" };
         let limit = format!("{sign} {:.0}%", 100.0 * goal.limit);
-        let share = share(goal.count, goal.of);
+        let share = format_share(goal.count, goal.of);
         println!(
             "{:18} {share:>26}   wanted {limit:8} {}",
             goal.name,
-            goal.verdict().describe("runs")
+            goal.judge_interval().describe("runs")
         );
     }
-    let missed = goals.iter().filter(|goal| goal.verdict() == Verdict::Missed);
+    let missed = goals.iter().filter(|goal| goal.judge_interval() == GoalVerdict::Missed);
     let missed: Vec<&str> = missed.map(|goal| goal.name.as_str()).collect();
     ensure!(missed.is_empty(), "missed: {}", missed.join(", "));
     Ok(())
 }
 
 /// Where nothing judges, nothing is contradicted.
-fn counted(said: &[&Said], truth: Option<&Truth>) -> Counts {
-    let is_wrong = |said: &&&Said| truth.is_some_and(|truth| truth.contradicts(said));
-    Counts {
+fn count_answers(said: &[&RunAnswer], truth: Option<&ReferenceAnswer>) -> AnswerCounts {
+    let is_wrong = |said: &&&RunAnswer| truth.is_some_and(|truth| truth.contradicts(said));
+    AnswerCounts {
         runs: said.len() as u64,
         answers: said.iter().filter(|said| said.is_answer()).count() as u64,
         wrong: said.iter().filter(is_wrong).count() as u64,
@@ -253,10 +265,10 @@ fn counted(said: &[&Said], truth: Option<&Truth>) -> Counts {
 }
 
 /// `2 x set 1, no_answer`.
-fn words(said: &[&Said]) -> String {
+fn summarize_answers(said: &[&RunAnswer]) -> String {
     let mut counts = BTreeMap::<String, u32>::new();
     for said in said {
-        *counts.entry(said.short()).or_default() += 1;
+        *counts.entry(said.format_short()).or_default() += 1;
     }
     let words = counts.into_iter().map(|(word, count)| match count {
         1 => word,
@@ -265,7 +277,7 @@ fn words(said: &[&Said]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-fn share(count: u64, of: u64) -> String {
+fn format_share(count: u64, of: u64) -> String {
     let (low, high) = wilson(count, of);
     format!("{count} of {of} [{:.0}%, {:.0}%]", 100.0 * low, 100.0 * high)
 }
@@ -276,39 +288,42 @@ mod tests {
 
     use super::*;
 
-    fn said(kind: &str, setting: u64, ratio: f64) -> Said {
+    fn make_answer(kind: &str, setting: u64, ratio: f64) -> RunAnswer {
         let cell = |workload, ratio| json!({ "setting": 1, "workload": workload, "against_first_ratio": { METRIC: { "value": ratio } } });
         let report = json!({
             "headline": { "kind": kind, "sentence": "why" },
             "recommendation": { "setting": setting },
             "cells": [{ "setting": 0, "against_first_ratio": {} }, cell(0, ratio * 2.0), cell(1, ratio / 2.0)],
         });
-        Said::from_report(&report).unwrap()
+        RunAnswer::from_report(&report).unwrap()
     }
 
     #[test]
     fn run_is_read_from_its_document() {
-        let set = said("set", 1, 0.8);
+        let set = make_answer("set", 1, 0.8);
         assert_eq!((set.kind.as_str(), set.setting), ("set", Some(1)));
         assert!((set.ratios[&1] - 0.8).abs() < 1e-9, "{set:?}");
-        assert_eq!(said("stay", 0, 1.0).setting, None);
-        assert!(Said::from_report(&json!({})).is_err());
+        assert_eq!(make_answer("stay", 0, 1.0).setting, None);
+        assert!(RunAnswer::from_report(&json!({})).is_err());
     }
 
     #[test]
     fn answers_beyond_quiet_runs_are_contradicted() {
-        let stays = Truth::from_runs([said("stay", 0, 1.5)].iter()).unwrap().unwrap();
-        let sets = Truth::from_runs([said("set", 2, 0.7)].iter()).unwrap().unwrap();
-        let sets_other = Truth::from_runs([said("set", 2, 1.2)].iter()).unwrap().unwrap();
+        let stays =
+            ReferenceAnswer::from_runs([make_answer("stay", 0, 1.5)].iter()).unwrap().unwrap();
+        let sets =
+            ReferenceAnswer::from_runs([make_answer("set", 2, 0.7)].iter()).unwrap().unwrap();
+        let sets_other =
+            ReferenceAnswer::from_runs([make_answer("set", 2, 1.2)].iter()).unwrap().unwrap();
         for (truth, run, is_wrong) in [
-            (&stays, said("set", 1, 0.8), true),
-            (&stays, said("stay", 0, 1.0), false),
-            (&sets, said("stay", 0, 1.0), true),
-            (&sets, said("set", 1, 0.8), false),
-            (&sets_other, said("set", 1, 0.8), true),
-            (&sets, said("set", 3, 0.8), true),
-            (&stays, said("no_answer", 0, 0.5), false),
-            (&sets, Said::refused("busy"), false),
+            (&stays, make_answer("set", 1, 0.8), true),
+            (&stays, make_answer("stay", 0, 1.0), false),
+            (&sets, make_answer("stay", 0, 1.0), true),
+            (&sets, make_answer("set", 1, 0.8), false),
+            (&sets_other, make_answer("set", 1, 0.8), true),
+            (&sets, make_answer("set", 3, 0.8), true),
+            (&stays, make_answer("no_answer", 0, 0.5), false),
+            (&sets, RunAnswer::from_refusal("busy"), false),
         ] {
             assert_eq!(truth.contradicts(&run), is_wrong, "{truth:?} {run:?}");
         }
@@ -316,16 +331,21 @@ mod tests {
 
     #[test]
     fn disagreeing_judges_judge_nothing() {
-        let runs = [said("stay", 0, 1.0), said("set", 1, 0.9)];
-        assert!(Truth::from_runs(runs.iter()).unwrap_err().to_string().contains("contradict"));
-        assert_eq!(Truth::from_runs([said("no_answer", 0, 1.0)].iter()).unwrap(), None);
+        let runs = [make_answer("stay", 0, 1.0), make_answer("set", 1, 0.9)];
+        assert!(
+            ReferenceAnswer::from_runs(runs.iter()).unwrap_err().to_string().contains("contradict")
+        );
+        assert_eq!(
+            ReferenceAnswer::from_runs([make_answer("no_answer", 0, 1.0)].iter()).unwrap(),
+            None
+        );
     }
 
     #[test]
     fn goal_is_missed_by_whole_interval() {
         let verdict = |count, of, limit, is_least| {
             let name = String::new();
-            Wanted { name, count, of, limit, is_least }.verdict().describe("runs")
+            ShareGoal { name, count, of, limit, is_least }.judge_interval().describe("runs")
         };
         assert_eq!(verdict(0, 10, 0.01, false), "open: too few runs");
         assert_eq!(verdict(0, 400, 0.01, false), "met");

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal};
 
-use super::tree::{self, Quota};
-use crate::peers::lab::{CLIENT, Lab, Running, SERVER};
+use super::tree::{self, CpuQuota};
+use crate::peers::lab::{CLIENT, Lab, RunningProcess, SERVER};
 use crate::workspace::find_on_path;
 
 /// A stressor that gets a part of the time is stopped and continued this often.
@@ -34,7 +34,7 @@ const PERCENTS: [u32; 3] = [10, 30, 60];
 
 /// Work beside a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum LoadKind {
     /// A C compiler, over and over.
     Compiler,
     /// Arithmetic for so many percent of a CPU.
@@ -53,122 +53,127 @@ enum Kind {
 
 /// Work beside a run, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Load {
-    kind: Kind,
+pub(super) struct BackgroundLoad {
+    kind: LoadKind,
     /// The host of the lab on whose CPUs it is; `None` for what concerns both.
     host: Option<&'static str>,
 }
 
 /// All loads.
-pub(super) fn all() -> Vec<Load> {
-    let stressors = PERCENTS.map(|part| [Kind::Cpu(part), Kind::Cache(part), Kind::Switch(part)]);
-    let on_one = [Kind::Compiler, Kind::Burst].into_iter().chain(stressors.into_iter().flatten());
-    let hosts = |kind| [CLIENT, SERVER].map(|host| Load { kind, host: Some(host) });
-    let on_both = [Kind::Quota, Kind::Pause].map(|kind| Load { kind, host: None });
+pub(super) fn all_loads() -> Vec<BackgroundLoad> {
+    let stressors =
+        PERCENTS.map(|part| [LoadKind::Cpu(part), LoadKind::Cache(part), LoadKind::Switch(part)]);
+    let on_one =
+        [LoadKind::Compiler, LoadKind::Burst].into_iter().chain(stressors.into_iter().flatten());
+    let hosts = |kind| [CLIENT, SERVER].map(|host| BackgroundLoad { kind, host: Some(host) });
+    let on_both =
+        [LoadKind::Quota, LoadKind::Pause].map(|kind| BackgroundLoad { kind, host: None });
     on_one.flat_map(hosts).chain(on_both).collect()
 }
 
 /// The loads of these names, which may leave out the host; all where there are none.
-pub(super) fn named(names: &[String]) -> Result<Vec<Load>> {
-    if let Some(unknown) = names.iter().find(|name| !all().iter().any(|load| load.is(name))) {
-        let known: Vec<String> = all().iter().map(Load::name).collect();
+pub(super) fn select_loads(names: &[String]) -> Result<Vec<BackgroundLoad>> {
+    if let Some(unknown) = names.iter().find(|name| !all_loads().iter().any(|load| load.is(name))) {
+        let known: Vec<String> = all_loads().iter().map(BackgroundLoad::name).collect();
         bail!("there is no load `{unknown}`; there are {}", known.join(", "));
     }
-    let mut loads = all();
+    let mut loads = all_loads();
     loads.retain(|load| names.is_empty() || names.iter().any(|name| load.is(name)));
     Ok(loads)
 }
 
-impl Load {
+impl BackgroundLoad {
     /// `cpu30@b`.
     pub(super) fn name(&self) -> String {
         let host = self.host.map_or_else(String::new, |host| format!("@{host}"));
-        self.word() + &host
+        self.kind_name() + &host
     }
 
-    fn word(&self) -> String {
+    fn kind_name(&self) -> String {
         match self.kind {
-            Kind::Compiler => "compiler".to_owned(),
-            Kind::Cpu(part) => format!("cpu{part}"),
-            Kind::Cache(part) => format!("cache{part}"),
-            Kind::Switch(part) => format!("switch{part}"),
-            Kind::Burst => "burst".to_owned(),
-            Kind::Quota => "quota".to_owned(),
-            Kind::Pause => "pause".to_owned(),
+            LoadKind::Compiler => "compiler".to_owned(),
+            LoadKind::Cpu(part) => format!("cpu{part}"),
+            LoadKind::Cache(part) => format!("cache{part}"),
+            LoadKind::Switch(part) => format!("switch{part}"),
+            LoadKind::Burst => "burst".to_owned(),
+            LoadKind::Quota => "quota".to_owned(),
+            LoadKind::Pause => "pause".to_owned(),
         }
     }
 
     fn is(&self, name: &str) -> bool {
-        name == self.name() || name == self.word()
+        name == self.name() || name == self.kind_name()
     }
 
     /// The percent of a CPU that a stressor takes.
-    pub(super) const fn percent(&self) -> Option<u32> {
+    pub(super) const fn cpu_percent(&self) -> Option<u32> {
         match self.kind {
-            Kind::Cpu(part) | Kind::Cache(part) | Kind::Switch(part) => Some(part),
-            Kind::Compiler | Kind::Burst | Kind::Quota | Kind::Pause => None,
+            LoadKind::Cpu(part) | LoadKind::Cache(part) | LoadKind::Switch(part) => Some(part),
+            LoadKind::Compiler | LoadKind::Burst | LoadKind::Quota | LoadKind::Pause => None,
         }
     }
 
     /// Why it cannot be here, or what takes its place.
-    pub(super) fn lacks(&self) -> Option<Lacks> {
+    pub(super) fn find_limitation(&self) -> Option<LoadLimitation> {
         match self.kind {
-            Kind::Compiler if find_on_path("cc").is_none() => {
-                Some(Lacks::Skipped("cc is not installed"))
+            LoadKind::Compiler if find_on_path("cc").is_none() => {
+                Some(LoadLimitation::Skipped("cc is not installed"))
             }
-            Kind::Quota if !Quota::is_possible() => {
-                Some(Lacks::Skipped("there is no cgroup with a CPU controller"))
+            LoadKind::Quota if !CpuQuota::is_possible() => {
+                Some(LoadLimitation::Skipped("there is no cgroup with a CPU controller"))
             }
-            Kind::Cpu(_) | Kind::Cache(_) | Kind::Switch(_)
+            LoadKind::Cpu(_) | LoadKind::Cache(_) | LoadKind::Switch(_)
                 if find_on_path("stress-ng").is_none() =>
             {
-                Some(Lacks::Replaced("stress-ng is not installed: a loop of the shell instead"))
+                Some(LoadLimitation::Replaced(
+                    "stress-ng is not installed: a loop of the shell instead",
+                ))
             }
             _ => None,
         }
     }
 
     /// Starts it beside a run, for `longest` at most.
-    pub(super) fn start(&self, lab: &Lab, run: u32, longest: Duration) -> Result<Beside> {
+    pub(super) fn start(&self, lab: &Lab, run: u32, longest: Duration) -> Result<ActiveLoad> {
         match self.kind {
-            Kind::Quota => {
-                let quota = Quota::new(run, QUOTA_PERCENT)?;
-                return Ok(Beside { _duty: None, _running: None, _quota: Some(quota) });
+            LoadKind::Quota => {
+                let quota = CpuQuota::new(run, QUOTA_PERCENT)?;
+                return Ok(ActiveLoad { _duty: None, _running: None, _quota: Some(quota) });
             }
-            Kind::Pause => {
-                let agents = tree::agents(run);
+            LoadKind::Pause => {
+                let agents = tree::find_agents(run);
                 ensure!(!agents.is_empty(), "the run has no agents to pause");
                 let signal = move |signal| {
                     for agent in &agents {
                         let _gone_already = rustix::process::kill_process(*agent, signal);
                     }
                 };
-                let duty = Duty::start(PAUSE_PERIOD, 100 - PAUSE_PERCENT, longest, signal);
-                return Ok(Beside { _duty: Some(duty), _running: None, _quota: None });
+                let duty = DutyCycle::start(PAUSE_PERIOD, 100 - PAUSE_PERCENT, longest, signal);
+                return Ok(ActiveLoad { _duty: Some(duty), _running: None, _quota: None });
             }
             _ => {}
         }
         let cpus = if self.host == Some(CLIENT) { &lab.client_cpus } else { &lab.server_cpus };
         let mut command = Command::new("timeout");
         command.args(["--kill-after=1", &longest.as_secs().to_string(), "taskset", "-c", cpus]);
-        command.args(self.words(&lab.scratch, longest)?);
-        let running = Running::start(command)?;
+        command.args(self.stress_command(&lab.scratch, longest)?);
+        let running = RunningProcess::start(command)?;
         let group = i32::try_from(running.id()).ok().and_then(Pid::from_raw);
         let group = group.context("a process has no id")?;
         let signal = move |signal| {
             let _gone_already = rustix::process::kill_process_group(group, signal);
         };
         let duty = match self.kind {
-            Kind::Burst => Some((BURST_PERIOD, BURST_PERCENT)),
+            LoadKind::Burst => Some((BURST_PERIOD, BURST_PERCENT)),
             // stress-ng's own `--cpu-load` is for this stressor only.
-            _ => self.percent().map(|part| (DUTY_PERIOD, part)),
+            _ => self.cpu_percent().map(|part| (DUTY_PERIOD, part)),
         };
-        let duty = duty.map(|(period, percent)| Duty::start(period, percent, longest, signal));
-        Ok(Beside { _duty: duty, _running: Some(running), _quota: None })
+        let duty = duty.map(|(period, percent)| DutyCycle::start(period, percent, longest, signal));
+        Ok(ActiveLoad { _duty: duty, _running: Some(running), _quota: None })
     }
 
     /// The command that takes a whole CPU.
-    fn words(&self, scratch: &Path, longest: Duration) -> Result<Vec<String>> {
+    fn stress_command(&self, scratch: &Path, longest: Duration) -> Result<Vec<String>> {
         let has_stress = find_on_path("stress-ng").is_some();
         let timeout = format!("{}s", longest.as_secs());
         let stress = |words: &[&str]| {
@@ -177,17 +182,17 @@ impl Load {
         };
         let shell = |script: &str| ["sh", "-c", script].map(str::to_owned).to_vec();
         Ok(match self.kind {
-            Kind::Compiler => {
+            LoadKind::Compiler => {
                 let source = scratch.join("load.c");
                 std::fs::write(&source, c_source()).context("cannot write the C file")?;
                 let source = source.display();
                 shell(&format!("while :; do cc -O2 -c '{source}' -o /dev/null || exit; done"))
             }
-            Kind::Cpu(_) if has_stress => stress(&["--cpu", "1"]),
-            Kind::Cache(_) if has_stress => stress(&["--cache", "1", "--cache-no-affinity"]),
-            Kind::Switch(_) if has_stress => stress(&["--switch", "1"]),
-            Kind::Cache(_) => shell("exec dd if=/dev/zero of=/dev/null bs=16M"),
-            Kind::Switch(_) => shell("dd if=/dev/zero bs=1 | dd of=/dev/null bs=1"),
+            LoadKind::Cpu(_) if has_stress => stress(&["--cpu", "1"]),
+            LoadKind::Cache(_) if has_stress => stress(&["--cache", "1", "--cache-no-affinity"]),
+            LoadKind::Switch(_) if has_stress => stress(&["--switch", "1"]),
+            LoadKind::Cache(_) => shell("exec dd if=/dev/zero of=/dev/null bs=16M"),
+            LoadKind::Switch(_) => shell("dd if=/dev/zero bs=1 | dd of=/dev/null bs=1"),
             _ => shell("while :; do :; done"),
         })
     }
@@ -195,7 +200,7 @@ impl Load {
 
 /// Lack of the machine for a load.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Lacks {
+pub(super) enum LoadLimitation {
     /// It cannot be.
     Skipped(&'static str),
     /// Something like it can.
@@ -204,20 +209,20 @@ pub(super) enum Lacks {
 
 /// A load that is there while the value lives. The duty ends before the process, which else could not hear of its end.
 #[derive(Debug)]
-pub(super) struct Beside {
-    _duty: Option<Duty>,
-    _running: Option<Running>,
-    _quota: Option<Quota>,
+pub(super) struct ActiveLoad {
+    _duty: Option<DutyCycle>,
+    _running: Option<RunningProcess>,
+    _quota: Option<CpuQuota>,
 }
 
 /// A thread that lets processes run for a part of the time.
 #[derive(Debug)]
-struct Duty {
+struct DutyCycle {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Duty {
+impl DutyCycle {
     /// Processes run for `percent` of each period; `signal` stops and continues them.
     fn start(
         period: Duration,
@@ -250,7 +255,7 @@ impl Duty {
     }
 }
 
-impl Drop for Duty {
+impl Drop for DutyCycle {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -278,19 +283,20 @@ mod tests {
     fn loads_are_named_with_or_without_host() {
         let names = |words: &[&str]| -> Vec<String> {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            named(&words).unwrap().iter().map(Load::name).collect()
+            select_loads(&words).unwrap().iter().map(BackgroundLoad::name).collect()
         };
         assert_eq!(names(&["cpu30", "pause"]), ["cpu30@a", "cpu30@b", "pause"]);
         assert_eq!(names(&["compiler@b"]), ["compiler@b"]);
-        assert_eq!(names(&[]).len(), all().len());
-        let error = named(&["cpu31".to_owned()]).unwrap_err().to_string();
+        assert_eq!(names(&[]).len(), all_loads().len());
+        let error = select_loads(&["cpu31".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("cpu31") && error.contains("switch60@b"), "{error}");
     }
 
     #[test]
     fn each_cpu_share_is_on_either_end() {
         for part in PERCENTS {
-            let with = all().into_iter().filter(|load| load.percent() == Some(part)).count();
+            let with =
+                all_loads().into_iter().filter(|load| load.cpu_percent() == Some(part)).count();
             assert_eq!(with, 6, "{part}%");
         }
     }
@@ -298,9 +304,10 @@ mod tests {
     #[test]
     fn duty_takes_its_share_and_ends() {
         let (seen, hears) = std::sync::mpsc::channel();
-        let duty = Duty::start(Duration::from_millis(20), 50, Duration::from_secs(60), move |it| {
-            let _ = seen.send(it);
-        });
+        let duty =
+            DutyCycle::start(Duration::from_millis(20), 50, Duration::from_secs(60), move |it| {
+                let _ = seen.send(it);
+            });
         let first: Vec<Signal> = hears.iter().take(5).collect();
         drop(duty);
         let (stop, go) = (Signal::STOP, Signal::CONT);

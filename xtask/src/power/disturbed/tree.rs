@@ -12,7 +12,7 @@ const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 const PERIOD_US: u32 = 100_000;
 
 /// The process and all that it started, as far as their parents live.
-fn descendants(of: u32) -> Vec<u32> {
+fn find_descendants(of: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -38,29 +38,29 @@ fn parent_in(stat: &str) -> Option<u32> {
 }
 
 /// The agents among the processes of a run.
-pub(super) fn agents(run: u32) -> Vec<Pid> {
+pub(super) fn find_agents(run: u32) -> Vec<Pid> {
     let is_agent = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).any(|word| word == b"agent")
     };
-    let agents = descendants(run).into_iter().filter(is_agent);
+    let agents = find_descendants(run).into_iter().filter(is_agent);
     agents.filter_map(|pid| i32::try_from(pid).ok().and_then(Pid::from_raw)).collect()
 }
 
 /// A cgroup with a limit on CPU time; its processes go back when the value is dropped.
 #[derive(Debug)]
-pub(super) struct Quota {
+pub(super) struct CpuQuota {
     folder: PathBuf,
     back: PathBuf,
 }
 
-impl Quota {
+impl CpuQuota {
     pub(super) fn is_possible() -> bool {
-        Self::place().is_some()
+        Self::find_cgroup().is_some()
     }
 
     /// The parent of the new cgroup, and whether it is of version 2.
-    fn place() -> Option<(PathBuf, bool)> {
+    fn find_cgroup() -> Option<(PathBuf, bool)> {
         let (two, one) = (PathBuf::from(CGROUP_ROOT), Path::new(CGROUP_ROOT).join("cpu"));
         let controllers = fs::read_to_string(two.join("cgroup.subtree_control"));
         if controllers.is_ok_and(|list| list.split_whitespace().any(|name| name == "cpu")) {
@@ -71,7 +71,8 @@ impl Quota {
 
     /// Holds all processes of a run to `percent` of one CPU.
     pub(super) fn new(run: u32, percent: u32) -> Result<Self> {
-        let (parent, is_two) = Self::place().context("there is no cgroup with a CPU controller")?;
+        let (parent, is_two) =
+            Self::find_cgroup().context("there is no cgroup with a CPU controller")?;
         let folder = parent.join(format!("latput-bench-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let quota = Self { folder, back: parent };
@@ -82,7 +83,7 @@ impl Quota {
             quota.write("cpu.cfs_period_us", &PERIOD_US.to_string())?;
             quota.write("cpu.cfs_quota_us", &quota_us.to_string())?;
         }
-        for pid in descendants(run) {
+        for pid in find_descendants(run) {
             let _gone_already = quota.write("cgroup.procs", &pid.to_string());
         }
         Ok(quota)
@@ -94,7 +95,7 @@ impl Quota {
     }
 }
 
-impl Drop for Quota {
+impl Drop for CpuQuota {
     fn drop(&mut self) {
         let inside = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
         for pid in inside.lines() {
@@ -126,10 +127,10 @@ mod tests {
             .spawn()
             .unwrap();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while descendants(shell.id()).len() < 3 && std::time::Instant::now() < deadline {
+        while find_descendants(shell.id()).len() < 3 && std::time::Instant::now() < deadline {
             std::thread::yield_now();
         }
-        let found = descendants(shell.id());
+        let found = find_descendants(shell.id());
         for pid in &found[1..] {
             let pid = Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
-use latput_experiment::broker::message::Permitted;
+use latput_experiment::broker::message::RunPermissions;
 use latput_fleet::inventory;
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
@@ -18,12 +18,12 @@ use latput_model::pairs::confirming_plan;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Plan, Results};
 
-use self::measure::{Confirming, PairRun};
-use self::verdict::Judgement;
+use self::measure::{ConfirmPlan, PairRun};
+use self::verdict::JointVerdict;
 use self::words::{NamedPair, named_pairs};
-use crate::commands::proven::proven;
+use crate::commands::proven::proven_setting;
 use crate::commands::report::{file_of, setting_of};
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::document::fleet::ConfirmDocument;
 use crate::exit::CliError;
 use crate::output;
@@ -89,15 +89,15 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        let hosts = HostArgs::bringing(self.bring.clone());
-        let pairs = named_pairs(&self.words()?, &hosts, &self.output)?;
+    pub(super) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
+        let hosts = HostArgs::with_bring(self.bring.clone());
+        let pairs = named_pairs(&self.read_pairs()?, &hosts, &self.output)?;
         let (file, _) = file_of(&self.results);
         self.leave_rights(&pairs, file, context)?;
-        let confirming = self.confirming()?;
-        output::remark(&format!(
+        let confirming = self.load_confirm_plan()?;
+        output::print_remark(&format!(
             "latput: setting `{}` of {} beside today's on {} pairs",
-            latput_report::printable(&confirming.label),
+            latput_report::make_printable(&confirming.label),
             self.results,
             pairs.len()
         ));
@@ -108,18 +108,18 @@ impl Args {
         if !self.check {
             confirming.measure_all(&mut runs, context);
         }
-        let judgement = Judgement::from_runs(&runs).map_err(CliError::usage)?;
+        let judgement = JointVerdict::from_runs(&runs).map_err(CliError::usage)?;
         if context.json {
-            let document = self.document(&confirming, &runs, &judgement);
+            let document = self.build_document(&confirming, &runs, &judgement);
             output::print_json(&document)?;
         } else {
-            output::print(&judgement.text(&confirming, &runs))?;
+            output::print_text(&judgement.render_text(&confirming, &runs))?;
         }
-        Ok(judgement.code(&runs).into())
+        Ok(judgement.exit_code(&runs).into())
     }
 
     /// The pairs, a word each.
-    fn words(&self) -> Result<Vec<String>, CliError> {
+    fn read_pairs(&self) -> Result<Vec<String>, CliError> {
         let Some(path) = &self.inventory else { return Ok(self.pairs.clone()) };
         let text = files::read_text(path, files::TEXT_BYTES_MOST)
             .map_err(|error| CliError::usage(error.to_string()))?;
@@ -141,10 +141,10 @@ impl Args {
         &self,
         pairs: &[NamedPair<'_>],
         results: &Path,
-        context: &Context,
+        context: &CliContext,
     ) -> Result<(), CliError> {
         let ways = pairs.iter().flat_map(|pair| pair.place.ways()).collect();
-        let permitted = Permitted { ways, ..Permitted::default() };
+        let permitted = RunPermissions { ways, ..RunPermissions::default() };
         // A folder that is not there yet is made by who owns the one around it.
         let outputs: Vec<&Path> = if self.output.exists() {
             pairs.iter().map(|pair| pair.file.as_path()).collect()
@@ -155,7 +155,7 @@ impl Args {
     }
 
     /// Reads what is to be confirmed.
-    fn confirming(&self) -> Result<Confirming, CliError> {
+    fn load_confirm_plan(&self) -> Result<ConfirmPlan, CliError> {
         let (path, run) = file_of(&self.results);
         let wrong = |why: String| CliError::usage(format!("{}: {why}", self.results));
         let db = ResultsDb::open(path)?;
@@ -169,17 +169,17 @@ impl Args {
         }
         let chosen = match &self.setting {
             Some(name) => setting_of(&results, name)?,
-            None => proven(&results)?,
+            None => proven_setting(&results)?,
         };
         let text = db.plan_text(run)?;
         let kept = Plan::parse("its plan", &text).map_err(|error| wrong(error.to_string()))?;
         let mut plan = confirming_plan(&kept, &results, chosen).map_err(wrong)?;
-        self.precision.apply(&mut plan.method)?;
-        self.beside.apply(&mut plan.method);
+        self.precision.apply_to_method(&mut plan.method)?;
+        self.beside.apply_to_method(&mut plan.method);
         plan.method.allow_link_reset = self.allow_link_reset;
         let labelled = &results.settings[chosen];
         let plan_text = self.plan_text(&text, &results, labelled);
-        Ok(Confirming { label: labelled.label.clone(), plan, plan_text })
+        Ok(ConfirmPlan { label: labelled.label.clone(), plan, plan_text })
     }
 
     /// The text of the plan, with what is confirmed and the flags: a pair's run is resumed only under exactly the same.
@@ -200,11 +200,11 @@ impl Args {
         )
     }
 
-    fn document(
+    fn build_document(
         &self,
-        confirming: &Confirming,
+        confirming: &ConfirmPlan,
         runs: &[PairRun],
-        judgement: &Judgement,
+        judgement: &JointVerdict,
     ) -> ConfirmDocument {
         ConfirmDocument {
             schema: 1,
@@ -212,13 +212,13 @@ impl Args {
             setting: confirming.label.clone(),
             goal: confirming.plan.goal.clone().unwrap_or_default(),
             confidence: confirming.plan.method.confidence,
-            verdict: judgement.verdict().map(str::to_owned),
-            why: judgement.why(runs),
+            verdict: judgement.verdict_name().map(str::to_owned),
+            why: judgement.explain_verdict(runs),
             ratio: judgement.ratio(),
             p_value: judgement.p_value(),
             inconsistency: judgement.inconsistency(),
             differences: judgement.differences(),
-            pairs: judgement.parts(runs),
+            pairs: judgement.document_pairs(runs),
         }
     }
 }

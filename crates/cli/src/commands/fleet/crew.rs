@@ -89,7 +89,7 @@ fn run(
     what: &str,
     job: &(dyn Fn(usize, &mut HostSlot<'_>) + Sync),
 ) {
-    let bar = parallel::bar(jobs, what);
+    let bar = parallel::make_progress_bar(jobs, what);
     let places = HostSlots { free: Mutex::new(parallel), freed: Condvar::new() };
     let next = AtomicUsize::new(0);
     let work = || {

@@ -7,35 +7,35 @@ use std::process::ExitCode;
 use latput_experiment::broker::command::HostVerb;
 
 use super::crew;
-use super::hosts::{Fleet, InPlace, Until};
+use super::hosts::{Fleet, InPlace, StopCondition};
 use super::table::hosts_in_words;
-use super::tell::{Heard, tell};
-use crate::context::Context;
+use super::tell::{CommandReply, run_host_command};
+use crate::context::CliContext;
 use crate::document::fleet::{FleetDoneDocument, FleetDoneHost};
-use crate::exit::Code;
+use crate::exit::ExitReason;
 use crate::output;
 
 /// Outcome of each host.
-pub(super) struct Done<'a> {
+pub(super) struct HostOutcomes<'a> {
     action: &'static str,
     fleet: &'a Fleet,
     outcomes: BTreeMap<usize, (&'static str, String)>,
 }
 
-impl<'a> Done<'a> {
+impl<'a> HostOutcomes<'a> {
     pub(super) fn new(action: &'static str, fleet: &'a Fleet) -> Self {
         Self { action, fleet, outcomes: BTreeMap::new() }
     }
 
-    pub(super) fn say(&mut self, at: usize, outcome: &'static str, why: String) {
+    pub(super) fn set_outcome(&mut self, at: usize, outcome: &'static str, why: String) {
         self.outcomes.insert(at, (outcome, why));
     }
 
     /// Tells these hosts to do something, side by side; those that do have `outcome`, and what `said` makes of their answer.
-    pub(super) fn tell(
+    pub(super) fn run_on_hosts(
         &mut self,
         which: &[usize],
-        context: &Context,
+        context: &CliContext,
         (what, outcome): (&'static str, &'static str),
         verb: impl Fn(&usize) -> HostVerb + Sync,
         said: impl Fn(&serde_json::Value) -> String + Sync,
@@ -50,36 +50,44 @@ impl<'a> Done<'a> {
     pub(super) fn ask_hosts(
         &mut self,
         which: &[usize],
-        context: &Context,
+        context: &CliContext,
         what: &'static str,
         verb: impl Fn(&usize) -> HostVerb + Sync,
         judged: impl Fn(&serde_json::Value) -> (&'static str, String) + Sync,
     ) {
         let fleet = self.fleet;
-        let until = Until::SecondStop(&context.stop);
+        let until = StopCondition::SecondStop(&context.stop);
         let one = |at: &usize, place: &mut crew::HostSlot<'_>| {
             let member = &fleet.members[*at];
             let mut waiting = InPlace { place, until };
-            match tell(fleet, member, &verb(at), &member.host.setting_lines(), &mut waiting) {
-                Heard::Done(out) => match serde_json::from_slice(&out) {
+            match run_host_command(
+                fleet,
+                member,
+                &verb(at),
+                &member.host.setting_lines(),
+                &mut waiting,
+            ) {
+                CommandReply::Done(out) => match serde_json::from_slice(&out) {
                     Ok(document) => judged(&document),
                     Err(_) => ("lost", "its answer is not from latput".to_owned()),
                 },
-                Heard::Refused(error) if error.kind == "stranded" => ("stranded", error.message),
-                Heard::Refused(error) => ("refused", error.message),
-                Heard::Lost(why) => ("lost", why),
+                CommandReply::Refused(error) if error.kind == "stranded" => {
+                    ("stranded", error.message)
+                }
+                CommandReply::Refused(error) => ("refused", error.message),
+                CommandReply::Lost(why) => ("lost", why),
             }
         };
         let is_over = || until.is_over();
         let results = crew::side_by_side(which, fleet.parallel, is_over, what, one);
         for (at, result) in which.iter().zip(results) {
             let (outcome, why) = result.unwrap_or(("left-out", "it was not reached".to_owned()));
-            self.say(*at, outcome, why);
+            self.set_outcome(*at, outcome, why);
         }
     }
 
     /// Prints what became of every host, and gives the exit code.
-    pub(super) fn end(self, context: &Context, rollout: Option<String>) -> ExitCode {
+    pub(super) fn print_outcomes(self, context: &CliContext, rollout: Option<String>) -> ExitCode {
         let of_outcome =
             |name: &str| self.outcomes.values().filter(|(outcome, _)| *outcome == name).count();
         if context.json {
@@ -110,16 +118,16 @@ impl<'a> Done<'a> {
         }
         let is_any = |names: &[&str]| names.iter().any(|name| of_outcome(name) > 0);
         let code = if is_any(&["stranded"]) {
-            Code::Stranded
+            ExitReason::Stranded
         } else if is_any(&["different"]) {
-            Code::Drifted
+            ExitReason::Drifted
         } else if self.fleet.left_out > 0
             || is_any(&["in-part", "unknown", "nothing-kept", "left-out", "refused"])
             || is_any(&["lost", "went-back"])
         {
-            Code::Partial
+            ExitReason::Partial
         } else {
-            Code::Done
+            ExitReason::Done
         };
         code.into()
     }
@@ -131,7 +139,7 @@ fn values_of_others(document: &serde_json::Value) -> String {
     let parts = std::iter::once(document).chain(restored);
     let others = parts.filter_map(|part| part["set_by_others"].as_array()).flatten();
     let words = others.map(|other| {
-        let text = |key: &str| latput_report::printable(other[key].as_str().unwrap_or("?"));
+        let text = |key: &str| latput_report::make_printable(other[key].as_str().unwrap_or("?"));
         let [knob, place, found, written] = ["knob", "place", "found", "written"].map(text);
         format!("{knob} ({place}) stays {found}: somebody else set it after {written}")
     });

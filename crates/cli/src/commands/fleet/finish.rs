@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use latput_experiment::broker::command::{HostUndo, HostVerb};
-use latput_fleet::judge;
-use latput_fleet::judge::Judged;
+use latput_fleet::judge::JudgedHost;
+use latput_fleet::judge_hosts;
 use latput_fleet::look::RolloutState;
 use latput_fleet::rollouts::{OpenRollout, open_rollouts};
 use latput_linux::process::unix_ms;
 
-use super::done::Done;
+use super::done::HostOutcomes;
 use super::hosts::{Fleet, FleetArgs, FleetRights};
 use super::look;
 use super::wanted::FleetWish;
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Finish a rollout that was cut short: confirm it on the hosts that wait, or take it back on all.
@@ -50,16 +50,20 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(super) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let rights = FleetRights { changes: true, ..FleetRights::default() };
         let fleet = self.fleet.open(&rights, || Ok(FleetWish::default()), context)?;
-        let judged = looked(&fleet, context);
-        let open = self.choose(open_rollouts(&judged, unix_ms()))?;
-        output::remark(&format!("latput: {open}"));
-        let mut done = Done::new("finish", &fleet);
+        let judged = inspect_hosts(&fleet, context);
+        let open = self.choose_rollout(open_rollouts(&judged, unix_ms()))?;
+        output::print_remark(&format!("latput: {open}"));
+        let mut done = HostOutcomes::new("finish", &fleet);
         let unknown = judged.iter().enumerate().filter(|(_, one)| one.look.is_none());
         for (at, one) in unknown {
-            done.say(at, "left-out", format!("{}: {}", one.state.name(), one.state.why()));
+            done.set_outcome(
+                at,
+                "left-out",
+                format!("{}: {}", one.state.name(), one.state.explanation()),
+            );
         }
         let (mut waiting, mut confirmed, mut back) = (Vec::new(), BTreeMap::new(), Vec::new());
         for (at, host) in &open.hosts {
@@ -73,18 +77,18 @@ impl Args {
         if self.confirm {
             let verb = |_: &usize| HostVerb::Confirm { made_by: by.clone() };
             let words = ("hosts confirmed", "confirmed");
-            done.tell(&waiting, context, words, verb, |_| String::new());
+            done.run_on_hosts(&waiting, context, words, verb, |_| String::new());
             for at in confirmed.into_keys() {
-                done.say(at, "confirmed", String::new());
+                done.set_outcome(at, "confirmed", String::new());
             }
             for at in back {
                 let why = "it went back before: `latput fleet apply` sets it again".to_owned();
-                done.say(at, "went-back", why);
+                done.set_outcome(at, "went-back", why);
             }
         } else {
             let restore = |_: &usize| HostVerb::Restore { made_by: by.clone() };
             let words = ("hosts put back", "put-back");
-            done.tell(&waiting, context, words, restore, |_| String::new());
+            done.run_on_hosts(&waiting, context, words, restore, |_| String::new());
             let undo = |at: &usize| {
                 let (entry, allow_link_reset) = (Some(confirmed[at]), self.allow_link_reset);
                 HostVerb::Undo(HostUndo {
@@ -95,16 +99,16 @@ impl Args {
                 })
             };
             let which: Vec<usize> = confirmed.keys().copied().collect();
-            done.tell(&which, context, ("hosts undone", "undone"), undo, |_| String::new());
+            done.run_on_hosts(&which, context, ("hosts undone", "undone"), undo, |_| String::new());
             for at in back {
-                done.say(at, "unchanged", "it went back before".to_owned());
+                done.set_outcome(at, "unchanged", "it went back before".to_owned());
             }
         }
-        Ok(done.end(context, Some(open.name)))
+        Ok(done.print_outcomes(context, Some(open.name)))
     }
 
     /// The rollout that is meant.
-    fn choose(&self, mut open: Vec<OpenRollout>) -> Result<OpenRollout, CliError> {
+    fn choose_rollout(&self, mut open: Vec<OpenRollout>) -> Result<OpenRollout, CliError> {
         if let Some(name) = &self.rollout {
             open.retain(|one| one.name == *name);
         }
@@ -118,29 +122,29 @@ impl Args {
             let problem = format!(
                 "{which} under way or cut short on these hosts: `latput fleet undo` takes a whole one back"
             );
-            CliError::new(Code::Failed, problem)
+            CliError::new(ExitReason::Failed, problem)
         })
     }
 }
 
-fn looked(fleet: &Fleet, context: &Context) -> Vec<Judged> {
+fn inspect_hosts(fleet: &Fleet, context: &CliContext) -> Vec<JudgedHost> {
     let mut hosts = fleet.hosts();
     for host in &mut hosts {
         host.setting.clear();
     }
-    judge(&hosts, look::all(fleet, Some(&[]), context))
+    judge_hosts(&hosts, look::inspect_all(fleet, Some(&[]), context))
 }
 
 /// Looks at the hosts, and names the rollouts that are open.
-pub(super) fn tell_open(args: &FleetArgs, fleet: &Fleet, context: &Context) {
-    remark(args, &looked(fleet, context));
+pub(super) fn tell_open(args: &FleetArgs, fleet: &Fleet, context: &CliContext) {
+    warn_open_rollouts(args, &inspect_hosts(fleet, context));
 }
 
 /// Names the rollouts that are open, and how each is finished.
-pub(super) fn remark(args: &FleetArgs, judged: &[Judged]) {
+pub(super) fn warn_open_rollouts(args: &FleetArgs, judged: &[JudgedHost]) {
     for open in open_rollouts(judged, unix_ms()) {
-        let finish = format!("latput fleet finish {}{}", open.name, args.words());
-        output::remark(&format!(
+        let finish = format!("latput fleet finish {}{}", open.name, args.to_arg_text());
+        output::print_remark(&format!(
             "latput: warning: {open}. Unless somebody is at it: `{finish} --confirm` or `{finish} --back`"
         ));
     }

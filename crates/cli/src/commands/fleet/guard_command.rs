@@ -17,7 +17,7 @@ const PLACEHOLDERS: [&str; 3] = ["host", "interface", "target"];
 pub(super) fn words_of(line: &str) -> Result<Vec<String>, CliError> {
     let wrong = |why: String| CliError::usage(format!("--guard `{line}`: {why}"));
     let words = split(line).map_err(|error| wrong(error.to_string()))?;
-    if let Some((name, near)) = words.iter().find_map(|word| misspelt(word)) {
+    if let Some((name, near)) = words.iter().find_map(|word| find_misspelt_placeholder(word)) {
         return Err(wrong(format!("there is no `{{{name}}}`: did you mean `{{{near}}}`?")));
     }
     match words.first() {
@@ -39,10 +39,10 @@ pub(super) fn of_host(words: &[String], host: &FleetHost) -> Vec<String> {
 }
 
 /// A name in braces that is near to a placeholder. Others belong to the program.
-fn misspelt(word: &str) -> Option<(&str, &'static str)> {
+fn find_misspelt_placeholder(word: &str) -> Option<(&str, &'static str)> {
     let in_braces = word.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
     in_braces.filter(|name| !PLACEHOLDERS.contains(name)).find_map(|name| {
-        let near = spelling::nearest(name, PLACEHOLDERS)?;
+        let near = spelling::nearest_name(name, PLACEHOLDERS)?;
         Some((name, near))
     })
 }

@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use latput_experiment::broker::command::{HostCommand, HostVerb, check_interface};
-use latput_experiment::broker::message::{HostInterface, Permitted, Way};
-use latput_experiment::broker::process::Process;
-use latput_experiment::target::{At, Target};
+use latput_experiment::broker::message::{HostInterface, LaunchCommand, RunPermissions};
+use latput_experiment::broker::process::HostProcess;
+use latput_experiment::target::{InterfaceSelector, Target};
 use latput_fleet::inventory::{self, FleetHost, ListedHost};
 use latput_fleet::{InventoryError, ansible};
 use latput_linux::confine::UsedFiles;
@@ -22,9 +22,9 @@ use rustix::io::Errno;
 use super::crew::{HostSlot, WAITED_FOR_MOST};
 use super::guard_command;
 use super::wanted::FleetWish;
-use crate::commands::ask::{AskEnding, Waiting, ask, ended_in_words};
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::commands::ask::{AskEnding, WaitObserver, ended_in_words, run_with_timeout};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// The inventory where none is named.
@@ -53,22 +53,22 @@ pub(super) struct FleetArgs {
     #[arg(long, value_name = "IFACE")]
     interface: Option<String>,
     /// Hosts to work on at a time; a host that is silent for a second does not count.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = parallel)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = parse_parallel)]
     parallel: usize,
     /// Longest time for one answer of one host (1s to 1h); give more where latput must be copied over a slow line.
-    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = timeout)]
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_timeout)]
     timeout: Nanos,
     /// The static latput to copy to hosts without this version; by default this program.
     #[arg(long, value_name = "FILE")]
     bring: Option<PathBuf>,
 }
 
-fn parallel(text: &str) -> Result<usize, String> {
+fn parse_parallel(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=WAITED_FOR_MOST).contains(count));
     count.ok_or_else(|| format!("give a number from 1 to {WAITED_FOR_MOST}"))
 }
 
-fn timeout(text: &str) -> Result<Nanos, String> {
+fn parse_timeout(text: &str) -> Result<Nanos, String> {
     let time = Nanos::from_text_or_seconds(text).map_err(|error| error.to_string())?;
     let is_meant = (Nanos::from_s(1)..=Nanos::from_s(3600)).contains(&time);
     is_meant.then_some(time).ok_or_else(|| "must be 1s to 1h".to_owned())
@@ -77,7 +77,7 @@ fn timeout(text: &str) -> Result<Nanos, String> {
 /// The hosts with how to get to each.
 #[derive(Debug)]
 pub(super) struct Fleet {
-    pub(super) members: Vec<Member>,
+    pub(super) members: Vec<FleetMember>,
     /// Number of hosts of the list that cannot be reached as it says.
     pub(super) left_out: usize,
     pub(super) parallel: usize,
@@ -87,9 +87,9 @@ pub(super) struct Fleet {
 
 /// A host of the fleet.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
+pub(super) struct FleetMember {
     pub(super) host: FleetHost,
-    way: Way,
+    way: LaunchCommand,
 }
 
 /// Operations of a command that need rights.
@@ -110,26 +110,29 @@ impl FleetArgs {
         &self,
         rights: &FleetRights<'_>,
         wish: impl FnOnce() -> Result<FleetWish, CliError>,
-        context: &Context,
+        context: &CliContext,
     ) -> Result<Fleet, CliError> {
-        let (source, hosts, left_out) = self.listed(context)?;
+        let (source, hosts, left_out) = self.list_hosts(context)?;
         let wrong = |error: InventoryError| CliError::usage(format!("{source}: {error}"));
-        let members = hosts.into_iter().map(|host| self.member(host));
+        let members = hosts.into_iter().map(|host| self.resolve_member(host));
         let members = members.collect::<Result<Vec<_>, _>>()?;
-        context.leave_rights_to_broker(&permitted(&members, rights), &rights.files)?;
+        context.leave_rights_to_broker(&broker_permissions(&members, rights), &rights.files)?;
         let wish = wish()?;
         let hosts = members.into_iter().map(|member| wish.applied_to(member.host)).collect();
         let (hosts, remarks) = inventory::once_each(hosts).map_err(wrong)?;
         for remark in remarks {
-            output::remark(&format!("latput: {remark}"));
+            output::print_remark(&format!("latput: {remark}"));
         }
-        let members = hosts.into_iter().map(|host| self.member(host));
+        let members = hosts.into_iter().map(|host| self.resolve_member(host));
         let members = members.collect::<Result<_, _>>()?;
         Ok(Fleet { members, left_out, parallel: self.parallel, timeout: self.timeout })
     }
 
     /// Which hosts there are, who says so, and how many are left out.
-    fn listed(&self, context: &Context) -> Result<(String, Vec<FleetHost>, usize), CliError> {
+    fn list_hosts(
+        &self,
+        context: &CliContext,
+    ) -> Result<(String, Vec<FleetHost>, usize), CliError> {
         let (source, listed) = if let Some(line) = &self.hosts_from {
             (format!("--hosts-from `{line}`"), hosts_of_command(line, &context.stop)?)
         } else {
@@ -145,11 +148,11 @@ impl FleetArgs {
         for host in listed {
             if let Some(why) = &host.left_out {
                 let name = host.name.as_deref().unwrap_or(&host.word);
-                output::remark(&format!("latput: host `{name}` is left out: {why}"));
+                output::print_remark(&format!("latput: host `{name}` is left out: {why}"));
                 left_out += 1;
                 continue;
             }
-            let host = self.host(host);
+            let host = self.resolve_host(host);
             hosts.push(host.map_err(|problem| wrong(InventoryError { problem }))?);
         }
         if hosts.is_empty() && left_out > 0 {
@@ -163,7 +166,7 @@ impl FleetArgs {
     }
 
     /// These options as words of a command line, as far as they say which hosts.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn to_arg_text(&self) -> String {
         let path = |path: &PathBuf| path.display().to_string();
         let options = [
             ("-i", self.inventory.as_ref().map(path)),
@@ -184,15 +187,15 @@ impl FleetArgs {
         self.timeout
     }
 
-    fn host(&self, listed: ListedHost) -> Result<FleetHost, String> {
+    fn resolve_host(&self, listed: ListedHost) -> Result<FleetHost, String> {
         let ListedHost { name, word, group, interface, driver, setting, .. } = listed;
         let Target { reach, at, cpus } = Target::parse(&word).map_err(|error| error.to_string())?;
         if cpus.is_some() {
             return Err(format!("`{word}`: a fleet has no `?cpus=`: leave it out"));
         }
         let named = match at {
-            Some(At::Interface(name)) => Some(name),
-            Some(At::Address(_)) => {
+            Some(InterfaceSelector::Interface(name)) => Some(name),
+            Some(InterfaceSelector::Address(_)) => {
                 return Err(format!("`{word}`: name the interface, not its address"));
             }
             None => None,
@@ -214,9 +217,9 @@ impl FleetArgs {
         })
     }
 
-    fn member(&self, host: FleetHost) -> Result<Member, CliError> {
-        let way = Target::parse(&host.reach)?.way(self.bring.as_deref());
-        Ok(Member { host, way })
+    fn resolve_member(&self, host: FleetHost) -> Result<FleetMember, CliError> {
+        let way = Target::parse(&host.reach)?.launch_command(self.bring.as_deref());
+        Ok(FleetMember { host, way })
     }
 }
 
@@ -233,7 +236,7 @@ fn tell_not_followed(hosts: &[ListedHost]) {
             0 | 1 => String::new(),
             count => format!(" and {} more", count - 1),
         };
-        output::remark(&format!(
+        output::print_remark(&format!(
             "latput: `{variable}` is ignored ({}{more}): put options into ssh_config, use a key and sudo without \
              a password, or set latput_target",
             names.first().unwrap_or(&"?")
@@ -242,19 +245,19 @@ fn tell_not_followed(hosts: &[ListedHost]) {
 }
 
 /// Permissions of the broker for these hosts.
-fn permitted(members: &[Member], rights: &FleetRights<'_>) -> Permitted {
-    let interface = |member: &Member| HostInterface {
+fn broker_permissions(members: &[FleetMember], rights: &FleetRights<'_>) -> RunPermissions {
+    let interface = |member: &FleetMember| HostInterface {
         way: member.way.clone(),
         name: Some(member.host.interface.clone()),
     };
     let guards = members.iter().flat_map(|member| {
         rights.guards.iter().map(|words| guard_command::of_host(words, &member.host))
     });
-    Permitted {
+    RunPermissions {
         interfaces: members.iter().map(interface).into_set(),
         changes: rights.changes,
         guards: guards.into_set(),
-        ..Permitted::default()
+        ..RunPermissions::default()
     }
 }
 
@@ -265,7 +268,7 @@ fn hosts_of_file(path: &Path, stop: &Stop) -> Result<Listed, CliError> {
     let read = || {
         files::read_text(path, INVENTORY_BYTES_MOST).map_err(|error| {
             let message = format!("{error}: name the hosts with --inventory or --hosts-from");
-            CliError { code: Code::Usage, error: anyhow::Error::msg(message) }
+            CliError { code: ExitReason::Usage, error: anyhow::Error::msg(message) }
         })
     };
     match extension {
@@ -297,7 +300,12 @@ fn hosts_of_command(line: &str, stop: &Stop) -> Result<Listed, CliError> {
 
 /// Runs a command of this host, and returns its output.
 fn said_by(command: &mut Command, program: &str, stop: &Stop) -> Result<String, String> {
-    let ending = ask(|| Process::start_here(command), b"", LIST_WITHIN, &mut Unless(stop));
+    let ending = run_with_timeout(
+        || HostProcess::start_here(command),
+        b"",
+        LIST_WITHIN,
+        &mut StopObserver(stop),
+    );
     match ending.map_err(|error| format!("cannot start `{program}`: {error}"))? {
         AskEnding::Ended { code: Some(0), out, .. } => String::from_utf8(out)
             .map_err(|_| format!("`{program}` printed something that is not text")),
@@ -314,13 +322,13 @@ fn said_by(command: &mut Command, program: &str, stop: &Stop) -> Result<String, 
 pub(super) fn last_line(said: &str) -> String {
     let line = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
     let line = line.unwrap_or("it printed nothing").trim_start_matches("latput: error: ");
-    latput_report::printable(line)
+    latput_report::make_printable(line)
 }
 
 /// Waits unless a stop comes.
-struct Unless<'a>(&'a Stop);
+struct StopObserver<'a>(&'a Stop);
 
-impl Waiting for Unless<'_> {
+impl WaitObserver for StopObserver<'_> {
     fn is_over(&self) -> bool {
         self.0.is_raised()
     }
@@ -330,7 +338,7 @@ impl Waiting for Unless<'_> {
 
 /// When nobody waits for an answer any more.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Until<'a> {
+pub(super) enum StopCondition<'a> {
     /// After the first Ctrl-C.
     Stop(&'a Stop),
     /// After the second: what changes a host is not cut short by the first.
@@ -340,10 +348,10 @@ pub(super) enum Until<'a> {
 /// Waits with a host's place in the crew.
 pub(super) struct InPlace<'a, 'p> {
     pub(super) place: &'a mut HostSlot<'p>,
-    pub(super) until: Until<'a>,
+    pub(super) until: StopCondition<'a>,
 }
 
-impl Until<'_> {
+impl StopCondition<'_> {
     /// Whether nobody waits any more.
     pub(super) fn is_over(self) -> bool {
         match self {
@@ -353,7 +361,7 @@ impl Until<'_> {
     }
 }
 
-impl Waiting for InPlace<'_, '_> {
+impl WaitObserver for InPlace<'_, '_> {
     fn is_over(&self) -> bool {
         self.until.is_over()
     }
@@ -373,7 +381,7 @@ impl Fleet {
     pub(super) fn must_want(&self) -> Result<(), CliError> {
         match self.members.iter().find(|member| member.host.setting.is_empty()) {
             None => Ok(()),
-            Some(Member { host, .. }) => Err(CliError::usage(format!(
+            Some(FleetMember { host, .. }) => Err(CliError::usage(format!(
                 "there are no wanted values for {}: give KNOB=VALUE, or `settings` in group `{}`",
                 host.name, host.group
             ))),
@@ -381,21 +389,21 @@ impl Fleet {
     }
 }
 
-impl Member {
+impl FleetMember {
     /// Runs its latput with this command and this input.
-    pub(super) fn ask(
+    pub(super) fn run_latput(
         &self,
         verb: &HostVerb,
         input: &str,
         timeout: Nanos,
-        waiting: &mut dyn Waiting,
+        waiting: &mut dyn WaitObserver,
     ) -> io::Result<AskEnding> {
         let interface = &self.host.interface;
         let command = HostCommand { interface: interface.clone(), verb: verb.clone() };
         let begun = Instant::now();
         loop {
-            let start = || Process::start_command(&self.way, command.clone());
-            let asked = ask(start, input.as_bytes(), timeout.as_duration(), waiting);
+            let start = || HostProcess::start_command(&self.way, command.clone());
+            let asked = run_with_timeout(start, input.as_bytes(), timeout.as_duration(), waiting);
             // Too many processes or open files for a moment: others end.
             let is_for_now = |error: &io::Error| {
                 let few = [Errno::AGAIN, Errno::NOMEM, Errno::NFILE, Errno::MFILE];
@@ -420,7 +428,7 @@ impl Member {
                 latput_report::shell_word(word)
             }
         };
-        self.way.words(args).iter().map(word).collect::<Vec<_>>().join(" ")
+        self.way.to_command_line(args).iter().map(word).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -430,34 +438,34 @@ mod tests {
 
     use super::*;
 
-    fn args(words: &[&str]) -> FleetArgs {
+    fn parse_args(words: &[&str]) -> FleetArgs {
         #[derive(clap::Parser)]
-        struct Parsed {
+        struct TestCli {
             #[command(flatten)]
             fleet: FleetArgs,
         }
         let words = std::iter::once(&"latput").chain(words);
-        <Parsed as clap::Parser>::parse_from(words).fleet
+        <TestCli as clap::Parser>::parse_from(words).fleet
     }
 
-    fn listed(word: &str, interface: Option<&str>) -> ListedHost {
+    fn listed_host(word: &str, interface: Option<&str>) -> ListedHost {
         let interface = interface.map(str::to_owned);
         ListedHost { word: word.to_owned(), interface, ..ListedHost::default() }
     }
 
     #[test]
     fn interface_comes_from_word_list_or_flag() {
-        let given = args(&["--interface", "ens1"]);
+        let given = parse_args(&["--interface", "ens1"]);
         for (word, interface, expected) in [
             ("ssh://a%eth1", Some("eth0"), "eth1"),
             ("ssh://a", Some("eth0"), "eth0"),
             ("ssh://a", None, "ens1"),
             ("eth7", None, "eth7"),
         ] {
-            let host = given.host(listed(word, interface)).unwrap();
+            let host = given.resolve_host(listed_host(word, interface)).unwrap();
             assert_eq!(host.interface, expected, "{word}");
         }
-        let host = given.host(listed("ssh://root@a:22", None)).unwrap();
+        let host = given.resolve_host(listed_host("ssh://root@a:22", None)).unwrap();
         assert_eq!((host.name.as_str(), host.reach.as_str()), ("a", "ssh://root@a:22"));
     }
 
@@ -468,17 +476,17 @@ mod tests {
             latput_knobs::Setting::from([(knob, value)])
         };
         let wish = FleetWish { setting: setting("mtu=1400"), driver: Some("ice".to_owned()) };
-        let mut host = listed("ssh://a", Some("eth0"));
+        let mut host = listed_host("ssh://a", Some("eth0"));
         host.setting = setting("gro=off");
-        let found = wish.applied_to(args(&[]).host(host.clone()).unwrap());
+        let found = wish.applied_to(parse_args(&[]).resolve_host(host.clone()).unwrap());
         assert_eq!(found.setting, setting("mtu=1400"));
         assert_eq!(found.driver.as_deref(), Some("ice"));
         host.driver = Some("veth".to_owned());
         assert_eq!(
-            wish.applied_to(args(&[]).host(host.clone()).unwrap()).driver.as_deref(),
+            wish.applied_to(parse_args(&[]).resolve_host(host.clone()).unwrap()).driver.as_deref(),
             Some("veth")
         );
-        let found = FleetWish::default().applied_to(args(&[]).host(host).unwrap());
+        let found = FleetWish::default().applied_to(parse_args(&[]).resolve_host(host).unwrap());
         assert_eq!(found.setting, setting("gro=off"));
     }
 
@@ -491,7 +499,7 @@ mod tests {
             ("ssh://a", Some("eth0;reboot"), "cannot be named"),
             ("ssh://a", Some("--stdin"), "cannot be named"),
         ] {
-            let said = args(&[]).host(listed(word, interface)).unwrap_err();
+            let said = parse_args(&[]).resolve_host(listed_host(word, interface)).unwrap_err();
             assert!(said.contains(problem), "{word}: {said}");
         }
     }

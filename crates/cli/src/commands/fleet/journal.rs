@@ -6,21 +6,21 @@ use std::process::ExitCode;
 
 use latput_experiment::broker::command::{HostKeep, HostUndo, HostVerb};
 use latput_fleet::journal::{EntryValue, HostEntry, newest_rollout};
-use latput_fleet::judge;
-use latput_fleet::judge::{HostState, Judged};
+use latput_fleet::judge::{HostState, JudgedHost};
+use latput_fleet::judge_hosts;
 use latput_linux::confine::UsedFiles;
 use latput_linux::process::local_time;
 
 use super::crew;
-use super::done::Done;
+use super::done::HostOutcomes;
 use super::finish;
-use super::hosts::{Fleet, FleetArgs, FleetRights, InPlace, Member, Until};
+use super::hosts::{Fleet, FleetArgs, FleetMember, FleetRights, InPlace, StopCondition};
 use super::look;
-use super::tell::{Heard, tell};
+use super::tell::{CommandReply, run_host_command};
 use super::wanted::{FleetWish, WantedArgs};
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::document::fleet::{FleetLogDocument, FleetLogHost};
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Most places that a line of the log names.
@@ -92,11 +92,11 @@ pub(super) struct Keep {
 }
 
 impl Log {
-    pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(super) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let wish = || Ok(FleetWish::default());
         let fleet = self.fleet.open(&FleetRights::default(), wish, context)?;
         finish::tell_open(&self.fleet, &fleet, context);
-        let journals = journals(&fleet, context);
+        let journals = read_journals(&fleet, context);
         let is_whole = journals.iter().all(Result::is_ok);
         if context.json {
             let hosts = fleet.members.iter().zip(&journals);
@@ -109,9 +109,9 @@ impl Log {
                 let _ = writeln!(text, "{} {}", member.host.name, member.host.interface);
                 text += &journal_text(journal, self.newest);
             }
-            output::print(&text)?;
+            output::print_text(&text)?;
         }
-        Ok(if is_whole { Code::Done } else { Code::Partial }.into())
+        Ok(if is_whole { ExitReason::Done } else { ExitReason::Partial }.into())
     }
 }
 
@@ -156,34 +156,38 @@ fn places_text(places: &[&str]) -> String {
 }
 
 impl Undo {
-    pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(super) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let rights = FleetRights { changes: !self.dry_run, ..FleetRights::default() };
         let fleet = self.fleet.open(&rights, || Ok(FleetWish::default()), context)?;
         finish::tell_open(&self.fleet, &fleet, context);
-        let journals = journals(&fleet, context);
+        let journals = read_journals(&fleet, context);
         let name = match &self.rollout {
             Some(name) => name.clone(),
             None => newest_rollout(journals.iter().flatten().flatten()).ok_or_else(|| {
                 let problem =
                     "no rollout is in force on these hosts: `latput fleet log` lists their changes";
-                CliError::new(Code::Failed, problem)
+                CliError::new(ExitReason::Failed, problem)
             })?,
         };
-        let mut done = Done::new("undo", &fleet);
+        let mut done = HostOutcomes::new("undo", &fleet);
         let mut planned = BTreeMap::new();
         for (at, journal) in journals.iter().enumerate() {
             let of_rollout = |entry: &&HostEntry| entry.is_of_rollout(Some(&name));
             match journal {
-                Err(why) => done.say(at, "left-out", why.clone()),
+                Err(why) => done.set_outcome(at, "left-out", why.clone()),
                 Ok(entries) => match entries.iter().find(of_rollout) {
                     Some(entry) if entry.is_in_force() => drop(planned.insert(at, entry.number)),
-                    Some(entry) => done.say(
+                    Some(entry) => done.set_outcome(
                         at,
                         "unchanged",
                         format!("entry {} is {}", entry.number, entry.state),
                     ),
                     None => {
-                        done.say(at, "unchanged", "it has no change of this rollout".to_owned());
+                        done.set_outcome(
+                            at,
+                            "unchanged",
+                            "it has no change of this rollout".to_owned(),
+                        );
                     }
                 },
             }
@@ -197,7 +201,7 @@ impl Undo {
         }
         if self.dry_run {
             for (at, entry) in &planned {
-                done.say(*at, "would-undo", format!("entry {entry}"));
+                done.set_outcome(*at, "would-undo", format!("entry {entry}"));
             }
         } else {
             let verb = |at: &usize| {
@@ -209,34 +213,36 @@ impl Undo {
                 })
             };
             let which: Vec<usize> = planned.keys().copied().collect();
-            done.tell(&which, context, ("hosts put back", "undone"), verb, |_| String::new());
+            done.run_on_hosts(&which, context, ("hosts put back", "undone"), verb, |_| {
+                String::new()
+            });
         }
-        Ok(done.end(context, Some(name)))
+        Ok(done.print_outcomes(context, Some(name)))
     }
 }
 
 impl Keep {
-    pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
-        self.wanted.check()?;
-        let files = UsedFiles::new(self.wanted.results(), []);
+    pub(super) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
+        self.wanted.check_values()?;
+        let files = UsedFiles::new(self.wanted.results_file(), []);
         let rights = FleetRights { changes: !self.dry_run, files, ..FleetRights::default() };
         let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
-        let mut done = Done::new("keep", &fleet);
+        let mut done = HostOutcomes::new("keep", &fleet);
         let mut which: Vec<usize> = (0..fleet.members.len()).collect();
         if !self.remove {
             fleet.must_want()?;
-            let answers = look::all(&fleet, None, context);
+            let answers = look::inspect_all(&fleet, None, context);
             let hosts = fleet.hosts();
-            let judged = judge(&hosts, answers);
-            finish::remark(&self.fleet, &judged);
-            for (at, Judged { state, look, .. }) in judged.into_iter().enumerate() {
+            let judged = judge_hosts(&hosts, answers);
+            finish::warn_open_rollouts(&self.fleet, &judged);
+            for (at, JudgedHost { state, look, .. }) in judged.into_iter().enumerate() {
                 let waits = look.is_some_and(|look| look.waiting.is_some());
                 let why = match state {
                     HostState::Same if waits => "its change waits to be confirmed".to_owned(),
                     HostState::Same => continue,
-                    state => format!("{}: {}", state.name(), state.why()),
+                    state => format!("{}: {}", state.name(), state.explanation()),
                 };
-                done.say(at, "left-out", why);
+                done.set_outcome(at, "left-out", why);
                 which.retain(|other| *other != at);
             }
         }
@@ -247,24 +253,24 @@ impl Keep {
             (false, false) => "kept",
             (false, true) => "removed",
         };
-        done.tell(&which, context, ("hosts", outcome), verb, |document| {
+        done.run_on_hosts(&which, context, ("hosts", outcome), verb, |document| {
             let files = document["files"].as_array().into_iter().flatten();
-            let files = files.filter_map(|file| file.as_str()).map(latput_report::printable);
+            let files = files.filter_map(|file| file.as_str()).map(latput_report::make_printable);
             files.collect::<Vec<_>>().join(" ")
         });
-        Ok(done.end(context, None))
+        Ok(done.print_outcomes(context, None))
     }
 }
 
 /// The journal of each host, or why it is not known.
-fn journals(fleet: &Fleet, context: &Context) -> Vec<Result<Vec<HostEntry>, String>> {
+fn read_journals(fleet: &Fleet, context: &CliContext) -> Vec<Result<Vec<HostEntry>, String>> {
     let is_over = || context.stop.is_raised();
-    let one = |member: &Member, place: &mut crew::HostSlot<'_>| {
-        let mut waiting = InPlace { place, until: Until::Stop(&context.stop) };
-        match tell(fleet, member, &HostVerb::Log, "", &mut waiting) {
-            Heard::Done(out) => HostEntry::read(&out, &member.host.interface),
-            Heard::Refused(error) => Err(error.message),
-            Heard::Lost(why) => Err(why),
+    let one = |member: &FleetMember, place: &mut crew::HostSlot<'_>| {
+        let mut waiting = InPlace { place, until: StopCondition::Stop(&context.stop) };
+        match run_host_command(fleet, member, &HostVerb::Log, "", &mut waiting) {
+            CommandReply::Done(out) => HostEntry::read(&out, &member.host.interface),
+            CommandReply::Refused(error) => Err(error.message),
+            CommandReply::Lost(why) => Err(why),
         }
     };
     let answers = crew::side_by_side(&fleet.members, fleet.parallel, is_over, "hosts", one);

@@ -6,33 +6,33 @@ use latput_experiment::broker::command::HostVerb;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::done::Done;
+use super::done::HostOutcomes;
 use super::finish;
 use super::hosts::{FleetArgs, FleetRights};
 use super::wanted::FleetWish;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::document::keep::KeptFileState;
 use crate::exit::CliError;
 
 /// Asks every host for its `latput keep --check`.
-pub(super) fn verify(args: &FleetArgs, context: &Context) -> Result<ExitCode, CliError> {
+pub(super) fn verify_kept(args: &FleetArgs, context: &CliContext) -> Result<ExitCode, CliError> {
     let fleet = args.open(&FleetRights::default(), || Ok(FleetWish::default()), context)?;
     finish::tell_open(args, &fleet, context);
-    let mut done = Done::new("verify-kept", &fleet);
+    let mut done = HostOutcomes::new("verify-kept", &fleet);
     let all: Vec<usize> = (0..fleet.members.len()).collect();
-    done.ask_hosts(&all, context, "hosts asked", |_| HostVerb::CheckKept, outcome);
-    Ok(done.end(context, None))
+    done.ask_hosts(&all, context, "hosts asked", |_| HostVerb::CheckKept, kept_outcome);
+    Ok(done.print_outcomes(context, None))
 }
 
 /// A host's outcome by the document of its `latput keep --check`.
-fn outcome(document: &Value) -> (&'static str, String) {
+fn kept_outcome(document: &Value) -> (&'static str, String) {
     let interfaces = || document["interfaces"].as_array().into_iter().flatten();
     if interfaces().next().is_none() {
         return ("nothing-kept", String::new());
     }
     let parts =
         |name: &'static str| interfaces().filter_map(move |it| it[name].as_array()).flatten();
-    let text = |value: &Value| latput_report::printable(value.as_str().unwrap_or("?"));
+    let text = |value: &Value| latput_report::make_printable(value.as_str().unwrap_or("?"));
     let is_lost = |file: &&Value| {
         KeptFileState::deserialize(&file["state"]).is_ok_and(KeptFileState::is_lost)
     };
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    fn document(state: &str, file: &str) -> Value {
+    fn kept_document(state: &str, file: &str) -> Value {
         let knob = json!({
             "name": "rx-usecs", "kept": "50us", "state": state, "reason": "the driver refused it",
             "in_force": [{"place": "device", "value": "3us"}],
@@ -86,22 +86,28 @@ mod tests {
     #[test]
     fn kept_values_are_same_different_or_unknown() {
         for file in ["whole", "not_applied"] {
-            assert_eq!(outcome(&document("same", file)), ("same", String::new()));
+            assert_eq!(kept_outcome(&kept_document("same", file)), ("same", String::new()));
         }
         let words = "rx-usecs is 3us, kept is 50us: the driver refused it";
-        assert_eq!(outcome(&document("different", "whole")), ("different", words.to_owned()));
+        assert_eq!(
+            kept_outcome(&kept_document("different", "whole")),
+            ("different", words.to_owned())
+        );
         let lost = ("different", "/etc/x.link: why".to_owned());
         for file in ["missing", "changed", "outranked", "not_used"] {
-            assert_eq!(outcome(&document("same", file)), lost);
+            assert_eq!(kept_outcome(&kept_document("same", file)), lost);
         }
-        let mut queues = document("different", "whole");
+        let mut queues = kept_document("different", "whole");
         queues["interfaces"][0]["knobs"][0]["in_force"] =
             json!([{"place": "rx-0", "value": "3us"}, {"place": "rx-1", "value": "50us"}]);
-        assert!(outcome(&queues).1.starts_with("rx-usecs is rx-0 3us, rx-1 50us, kept"));
+        assert!(kept_outcome(&queues).1.starts_with("rx-usecs is rx-0 3us, rx-1 50us, kept"));
         let words = "cannot be read: rx-usecs";
-        assert_eq!(outcome(&document("unreadable", "whole")), ("unknown", words.to_owned()));
-        assert_eq!(outcome(&json!({"interfaces": []})).0, "nothing-kept");
+        assert_eq!(
+            kept_outcome(&kept_document("unreadable", "whole")),
+            ("unknown", words.to_owned())
+        );
+        assert_eq!(kept_outcome(&json!({"interfaces": []})).0, "nothing-kept");
         let without = json!({"interfaces": [{"interface": "eth0", "files": [], "knobs": []}]});
-        assert_eq!(outcome(&without).0, "unknown");
+        assert_eq!(kept_outcome(&without).0, "unknown");
     }
 }

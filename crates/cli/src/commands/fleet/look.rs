@@ -10,7 +10,7 @@ use latput_fleet::journal::ROLLOUT;
 use latput_fleet::look::{
     HostLook, InterfaceLook, KnobLook, PlaceLook, RolloutLook, RolloutState, SCHEMA, WaitingChange,
 };
-use latput_fleet::{Answered, FleetHost};
+use latput_fleet::{FleetHost, HostAnswer};
 use latput_knobs::{
     self as knobs, Capability, Checkpoint, KernelError, KernelErrorKind, KernelRead, Knob, Place,
     Slot, Standing, Value, parse_assignment, transaction,
@@ -20,10 +20,10 @@ use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, facts, process};
 use latput_units::IntoSet;
 
 use super::crew;
-use super::hosts::{Fleet, InPlace, Member, Until, last_line};
+use super::hosts::{Fleet, FleetMember, InPlace, StopCondition, last_line};
 use crate::commands::ask::AskEnding;
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Most that is read of a question, bytes.
@@ -56,16 +56,18 @@ impl Args {
             others: Vec::new(),
         };
         match links.iter().find(|link| link.name == self.interface) {
-            Some(link) => look.interface = Some(self.look(&kernel, &origin, link, &text)?),
+            Some(link) => {
+                look.interface = Some(self.inspect_interface(&kernel, &origin, link, &text)?);
+            }
             None => look.others = links.into_iter().map(|link| link.name).collect(),
         }
         let text = serde_json::to_string(&look)
-            .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
-        output::print(&text)?;
+            .map_err(|error| CliError { code: ExitReason::Failed, error: error.into() })?;
+        output::print_text(&text)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn look(
+    fn inspect_interface(
         &self,
         kernel: &LinuxKernel,
         origin: &knobs::Context,
@@ -80,36 +82,40 @@ impl Args {
             is_up: link.is_up,
             has_carrier: link.has_carrier,
             faults: Route::open()?.faults(link.index)?,
-            knobs: self.knobs(kernel, question)?,
-            waiting: waiting(origin, slot),
-            rollout: rollout(kernel, origin, slot),
+            knobs: self.inspect_knobs(kernel, question)?,
+            waiting: find_waiting_change(origin, slot),
+            rollout: find_newest_rollout(kernel, origin, slot),
         })
     }
 
-    fn knobs(&self, kernel: &LinuxKernel, question: &str) -> Result<Vec<KnobLook>, CliError> {
+    fn inspect_knobs(
+        &self,
+        kernel: &LinuxKernel,
+        question: &str,
+    ) -> Result<Vec<KnobLook>, CliError> {
         if question.trim() == ALL {
-            return Ok(self.settable(kernel));
+            return Ok(self.inspect_settable(kernel));
         }
-        let asked = questions(question)?;
+        let asked = parse_questions(question)?;
         let names: Vec<Knob> = asked.iter().map(|(knob, _)| *knob).collect();
         let read = kernel.read_many(&self.interface, &names);
         let look = |((knob, wanted), values): (&Question, _)| {
-            self.knob(kernel, *knob, wanted.as_ref(), values)
+            self.inspect_knob(kernel, *knob, wanted.as_ref(), values)
         };
         Ok(asked.iter().zip(read).map(look).collect())
     }
 
     /// Everything that can be set here and was read.
-    fn settable(&self, kernel: &LinuxKernel) -> Vec<KnobLook> {
+    fn inspect_settable(&self, kernel: &LinuxKernel) -> Vec<KnobLook> {
         let surveyed = kernel.survey(&self.interface).into_iter();
         let settable = surveyed.filter(|one| matches!(one.capability, Capability::Settable(_)));
         settable
             .filter(|one| one.values.is_ok())
-            .map(|one| self.knob(kernel, one.knob, None, one.values))
+            .map(|one| self.inspect_knob(kernel, one.knob, None, one.values))
             .collect()
     }
 
-    fn knob(
+    fn inspect_knob(
         &self,
         kernel: &LinuxKernel,
         knob: Knob,
@@ -139,7 +145,7 @@ impl Args {
     }
 }
 
-fn questions(text: &str) -> Result<Vec<Question>, CliError> {
+fn parse_questions(text: &str) -> Result<Vec<Question>, CliError> {
     let question = |line: &str| {
         if line.contains('=') {
             let (knob, value) = parse_assignment(line).map_err(|error| error.to_string())?;
@@ -152,7 +158,7 @@ fn questions(text: &str) -> Result<Vec<Question>, CliError> {
 }
 
 /// The change of an interface that is under way, or waits to be confirmed. One that cannot be read counts as one.
-fn waiting(origin: &knobs::Context, slot: Slot) -> Option<WaitingChange> {
+fn find_waiting_change(origin: &knobs::Context, slot: Slot) -> Option<WaitingChange> {
     let kept = match FileCheckpoints::new(&host::checkpoints_dir()).kept(slot) {
         Ok(kept) => kept?,
         Err(error) => return Some(WaitingChange { by: error.to_string(), left_ms: None }),
@@ -170,7 +176,11 @@ fn waiting(origin: &knobs::Context, slot: Slot) -> Option<WaitingChange> {
 
 /// The newest rollout of an interface, unless it was taken back or something else is in its place. What cannot be read has
 /// none.
-fn rollout(kernel: &LinuxKernel, origin: &knobs::Context, slot: Slot) -> Option<RolloutLook> {
+fn find_newest_rollout(
+    kernel: &LinuxKernel,
+    origin: &knobs::Context,
+    slot: Slot,
+) -> Option<RolloutLook> {
     let store = FileCheckpoints::new(&host::checkpoints_dir());
     let is_here = |change: &Checkpoint| {
         change.slot() == slot
@@ -203,24 +213,28 @@ fn rollout(kernel: &LinuxKernel, origin: &knobs::Context, slot: Slot) -> Option<
     Some(RolloutLook { name, state })
 }
 
-/// Looks at every host of a fleet, side by side; see [`one`] for `knobs`.
-pub(super) fn all(fleet: &Fleet, knobs: Option<&[Knob]>, context: &Context) -> Vec<Answered> {
+/// Looks at every host of a fleet, side by side; see [`inspect_host`] for `knobs`.
+pub(super) fn inspect_all(
+    fleet: &Fleet,
+    knobs: Option<&[Knob]>,
+    context: &CliContext,
+) -> Vec<HostAnswer> {
     let is_over = || context.stop.is_raised();
     let answers =
         crew::side_by_side(&fleet.members, fleet.parallel, is_over, "hosts", |member, place| {
-            let mut waiting = InPlace { place, until: Until::Stop(&context.stop) };
-            one(fleet, member, knobs, &mut waiting)
+            let mut waiting = InPlace { place, until: StopCondition::Stop(&context.stop) };
+            inspect_host(fleet, member, knobs, &mut waiting)
         });
-    answers.into_iter().map(|answer| answer.unwrap_or(Answered::NotAsked)).collect()
+    answers.into_iter().map(|answer| answer.unwrap_or(HostAnswer::NotAsked)).collect()
 }
 
 /// Looks at a host: at `knobs`, else at those of its setting, else at all that can be set.
-pub(super) fn one(
+pub(super) fn inspect_host(
     fleet: &Fleet,
-    member: &Member,
+    member: &FleetMember,
     knobs: Option<&[Knob]>,
     waiting: &mut InPlace<'_, '_>,
-) -> Answered {
+) -> HostAnswer {
     let FleetHost { interface, setting, .. } = &member.host;
     let (question, asked): (String, Option<BTreeSet<Knob>>) = match knobs {
         Some(knobs) => {
@@ -230,22 +244,22 @@ pub(super) fn one(
         None if setting.is_empty() => (ALL.to_owned(), None),
         None => (member.host.setting_lines(), Some(setting.keys().copied().into_set())),
     };
-    match member.ask(&HostVerb::Look, &question, fleet.timeout, waiting) {
-        Err(error) => Answered::Unreachable(format!("cannot start the connection: {error}")),
-        Ok(AskEnding::Stopped) => Answered::NotAsked,
+    match member.run_latput(&HostVerb::Look, &question, fleet.timeout, waiting) {
+        Err(error) => HostAnswer::Unreachable(format!("cannot start the connection: {error}")),
+        Ok(AskEnding::Stopped) => HostAnswer::NotAsked,
         Ok(AskEnding::TimedOut) => {
-            Answered::TimedOut(format!("it did not answer within {}", fleet.timeout))
+            HostAnswer::TimedOut(format!("it did not answer within {}", fleet.timeout))
         }
-        Ok(AskEnding::TooLong) => Answered::Failed("its answer is too long".to_owned()),
+        Ok(AskEnding::TooLong) => HostAnswer::Failed("its answer is too long".to_owned()),
         Ok(AskEnding::Ended { code: Some(0), out, .. }) => {
             match HostLook::read(&out, interface, asked.as_ref()) {
-                Ok(look) => Answered::Look(Box::new(look)),
-                Err(why) => Answered::Failed(why),
+                Ok(look) => HostAnswer::Look(Box::new(look)),
+                Err(why) => HostAnswer::Failed(why),
             }
         }
         Ok(AskEnding::Ended { err, .. }) => match said_by_latput(&err) {
-            Some(said) => Answered::Failed(said.message),
-            None => Answered::Unreachable(last_line(&err)),
+            Some(said) => HostAnswer::Failed(said.message),
+            None => HostAnswer::Unreachable(last_line(&err)),
         },
     }
 }
@@ -255,7 +269,7 @@ pub(super) fn one(
 pub(super) struct FarError {
     /// Its words.
     pub(super) message: String,
-    /// As [`Code::kind_and_remedy`] has it.
+    /// As [`ExitReason::kind_and_remedy`] has it.
     pub(super) kind: String,
 }
 
@@ -264,6 +278,6 @@ pub(super) fn said_by_latput(err: &str) -> Option<FarError> {
     let line = err.lines().rev().find(|line| !line.trim().is_empty())?;
     let document: serde_json::Value = serde_json::from_slice(line.as_bytes()).ok()?;
     let error = document.get("error")?;
-    let message = latput_report::printable(error.get("message")?.as_str()?);
+    let message = latput_report::make_printable(error.get("message")?.as_str()?);
     Some(FarError { message, kind: error.get("kind")?.as_str()?.to_owned() })
 }

@@ -7,12 +7,12 @@ use latput_linux::confine::UsedFiles;
 use latput_model::compare::OriginDifference;
 use latput_model::pairs::PairsSetting;
 use latput_model::{PairsSummary, PairsVerdict};
-use latput_units::text::percent;
+use latput_units::text::format_percent;
 
-use crate::commands::report::{file_of, load};
-use crate::context::{Context, keep_only_files};
+use crate::commands::report::{file_of, load_results};
+use crate::context::{CliContext, keep_only_files};
 use crate::document::fleet::PairsDocument;
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Compare the results of one plan on several pairs of hosts.
@@ -37,7 +37,7 @@ pub(super) struct Args {
 const PAIRS_MOST: usize = 64;
 
 impl Args {
-    pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(super) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         if self.files.len() > PAIRS_MOST {
             return Err(CliError::usage(format!("give at most {PAIRS_MOST} results files")));
         }
@@ -47,34 +47,35 @@ impl Args {
             return Err(CliError::usage(format!("{file} is given twice: each pair counts once")));
         }
         keep_only_files(&UsedFiles::new(self.files.iter().map(|name| file_of(name).0), []))?;
-        let results = self.files.iter().map(|file| load(file)).collect::<Result<Vec<_>, _>>()?;
+        let results =
+            self.files.iter().map(|file| load_results(file)).collect::<Result<Vec<_>, _>>()?;
         let summary = PairsSummary::from_results(&results).map_err(CliError::usage)?;
         if self.files.len() == 2 {
-            output::remark(
+            output::print_remark(
                 "latput: two pairs say little about a third: measure three if you have them",
             );
         }
         if context.json {
-            let differences = differences(&self.files, &summary);
+            let differences = describe_differences(&self.files, &summary);
             let document = PairsDocument::new(&self.files, &summary, differences, |setting| {
                 why_of(&self.files, setting)
             });
             output::print_json(&document)?;
         } else {
-            output::print(&text(&self.files, &summary))?;
+            output::print_text(&render_text(&self.files, &summary))?;
         }
-        Ok(if summary.recommended.is_some() { Code::Done } else { Code::Failed }.into())
+        Ok(if summary.recommended.is_some() { ExitReason::Done } else { ExitReason::Failed }.into())
     }
 }
 
-fn text(files: &[String], summary: &PairsSummary) -> String {
+fn render_text(files: &[String], summary: &PairsSummary) -> String {
     let mut text = format!(
         "{}: ratio to `{}` on each pair\n",
-        latput_report::printable(&summary.goal),
-        latput_report::printable(&summary.base)
+        latput_report::make_printable(&summary.goal),
+        latput_report::make_printable(&summary.base)
     );
     for setting in &summary.settings {
-        let label = latput_report::printable(&setting.label);
+        let label = latput_report::make_printable(&setting.label);
         let _ =
             writeln!(text, "\n{:<10} {label}: {}", setting.verdict.name(), why_of(files, setting));
         for (file, ratio) in files.iter().zip(&setting.ratios) {
@@ -84,16 +85,16 @@ fn text(files: &[String], summary: &PairsSummary) -> String {
                 ratio.value,
                 ratio.low,
                 ratio.high,
-                percent(ratio.confidence)
+                format_percent(ratio.confidence)
             );
         }
     }
-    for differs in differences(files, summary) {
+    for differs in describe_differences(files, summary) {
         let _ = writeln!(text, "\n{differs}");
     }
     let end = match summary.recommended.map(|at| &summary.settings[at].label) {
         Some(label) => {
-            format!("set `{}`: it is better on every pair", latput_report::printable(label))
+            format!("set `{}`: it is better on every pair", latput_report::make_printable(label))
         }
         None => "no setting is recommended: none is better on every pair".to_owned(),
     };
@@ -102,12 +103,12 @@ fn text(files: &[String], summary: &PairsSummary) -> String {
 }
 
 /// Differences between the hosts of the pairs, a sentence each.
-pub(super) fn differences(files: &[String], summary: &PairsSummary) -> Vec<String> {
+pub(super) fn describe_differences(files: &[String], summary: &PairsSummary) -> Vec<String> {
     let sentence = |(pair, differs): &(usize, OriginDifference)| {
         let OriginDifference { what, first, second } = differs;
         let text =
             format!("{} has another {what}: {second}; {} has {first}", files[*pair], files[0]);
-        latput_report::printable(&text)
+        latput_report::make_printable(&text)
     };
     summary.differences.iter().map(sentence).collect()
 }
@@ -121,10 +122,10 @@ pub(super) fn why_of(files: &[String], setting: &PairsSetting) -> String {
         PairsVerdict::Unstable => format!(
             "the pairs differ by more than their intervals (p = {:.2e}; {} of their scatter is between pairs)",
             setting.p_value,
-            percent(setting.inconsistency)
+            format_percent(setting.inconsistency)
         ),
         PairsVerdict::Worse(pair, why) => {
-            format!("{}: {}", files[*pair], latput_report::printable(why))
+            format!("{}: {}", files[*pair], latput_report::make_printable(why))
         }
         PairsVerdict::Unproven(pair) => format!("{} does not prove it better", files[*pair]),
     }

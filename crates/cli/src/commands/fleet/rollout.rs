@@ -12,9 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_fleet::guard::TimedLook;
-use latput_fleet::judge::{HostState, Judged, differences, undecided_groups};
+use latput_fleet::judge::{HostState, JudgedHost, find_differences, undecided_groups};
 use latput_fleet::rollouts::rollout_name;
-use latput_fleet::{Answered, Guards, StageStep, judge, stages};
+use latput_fleet::{GuardLimits, HostAnswer, StageStep, judge_hosts, plan_stages};
 use latput_linux::confine::UsedFiles;
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
@@ -22,11 +22,11 @@ use latput_units::Nanos;
 
 use self::change::{HostChange, SettingEnded};
 use super::crew::{self, HostSlot};
-use super::hosts::{Fleet, FleetArgs, FleetRights, InPlace, Member, Until};
+use super::hosts::{Fleet, FleetArgs, FleetMember, FleetRights, InPlace, StopCondition};
 use super::wanted::WantedArgs;
 use super::{finish, guard_command, look, table};
 use crate::commands::change as local_change;
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::exit::CliError;
 use crate::output;
 
@@ -67,7 +67,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME", default_value = "5min", value_parser = local_change::confirm_within)]
     confirm_within: Nanos,
     /// How long the hosts must be well after each stage (0s to 24h).
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = soak)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_soak)]
     soak: Nanos,
     /// A command that is run here for each changed host and must exit with 0: `{host}`, `{interface}` and `{target}`
     /// are those of the host. No shell reads it. May be repeated.
@@ -84,7 +84,7 @@ pub(super) struct Args {
     dry_run: bool,
 }
 
-fn soak(text: &str) -> Result<Nanos, String> {
+fn parse_soak(text: &str) -> Result<Nanos, String> {
     let time = Nanos::from_text_or_seconds(text).map_err(|error| error.to_string())?;
     let is_meant = time <= Nanos::from_s(24 * 3600);
     is_meant.then_some(time).ok_or_else(|| "must be 0s to 24h".to_owned())
@@ -125,7 +125,7 @@ pub(super) struct Lease {
 /// A host with what happened to it.
 #[derive(Debug)]
 pub(super) struct RolloutHost {
-    member: Member,
+    member: FleetMember,
     phase: HostPhase,
     /// The looks before the change.
     before: Vec<TimedLook>,
@@ -149,11 +149,11 @@ pub(super) enum RolloutEnded {
 /// A setting on its way to a fleet.
 pub(super) struct Rollout<'a> {
     args: &'a Args,
-    context: &'a Context,
+    context: &'a CliContext,
     fleet: Fleet,
     /// Name of this rollout in the hosts' checkpoints and journals.
     name: String,
-    guards: Guards,
+    guards: GuardLimits,
     /// The words of each guard.
     commands: Vec<Vec<String>>,
     begun: Instant,
@@ -162,26 +162,26 @@ pub(super) struct Rollout<'a> {
 }
 
 impl Args {
-    pub(super) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(super) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let commands: Vec<_> = self
             .guard
             .iter()
             .map(|line| guard_command::words_of(line))
             .collect::<Result<_, _>>()?;
-        self.wanted.check()?;
-        let files = UsedFiles::new(self.wanted.results(), []);
+        self.wanted.check_values()?;
+        let files = UsedFiles::new(self.wanted.results_file(), []);
         let rights = FleetRights { changes: !self.dry_run, guards: &commands, files };
         let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
         fleet.must_want()?;
         let groups: Vec<&str> = fleet.members.iter().map(|it| it.host.group.as_str()).collect();
-        self.check_times(stages(&groups, &self.steps()).len())?;
+        self.check_times(plan_stages(&groups, &self.stage_steps()).len())?;
         let mut rollout = Rollout::new(&self, context, fleet, commands);
-        rollout.look()?;
-        let ended = rollout.go();
-        rollout.end(&ended)
+        rollout.plan_stages()?;
+        let ended = rollout.run_stages();
+        rollout.print_outcomes(&ended)
     }
 
-    fn steps(&self) -> Vec<StageStep> {
+    fn stage_steps(&self) -> Vec<StageStep> {
         let then = if self.then.is_empty() { [StageStep::All].as_slice() } else { &self.then };
         std::iter::once(self.canary).chain(then.iter().copied()).collect()
     }
@@ -207,8 +207,13 @@ impl Args {
 }
 
 impl<'a> Rollout<'a> {
-    fn new(args: &'a Args, context: &'a Context, fleet: Fleet, commands: Vec<Vec<String>>) -> Self {
-        let guards = Guards { faults_most_pps: args.new_faults_most };
+    fn new(
+        args: &'a Args,
+        context: &'a CliContext,
+        fleet: Fleet,
+        commands: Vec<Vec<String>>,
+    ) -> Self {
+        let guards = GuardLimits { faults_most_pps: args.new_faults_most };
         Self {
             args,
             context,
@@ -226,20 +231,20 @@ impl<'a> Rollout<'a> {
         &self.context.stop
     }
 
-    fn now(&self) -> Nanos {
+    fn elapsed_time(&self) -> Nanos {
         Nanos::from_ns(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Looks at every host, and divides those that are to be changed into stages.
-    fn look(&mut self) -> Result<(), CliError> {
-        let answers = look::all(&self.fleet, None, self.context);
+    fn plan_stages(&mut self) -> Result<(), CliError> {
+        let answers = look::inspect_all(&self.fleet, None, self.context);
         let hosts = self.fleet.hosts();
-        let judged = judge(&hosts, answers);
-        finish::remark(&self.args.fleet, &judged);
+        let judged = judge_hosts(&hosts, answers);
+        finish::warn_open_rollouts(&self.args.fleet, &judged);
         if let Some(problem) = undecided_groups(&judged).first() {
             return Err(CliError::usage(format!("{problem}: name the right one by `driver`")));
         }
-        let now = self.now();
+        let now = self.elapsed_time();
         let parts = self.fleet.members.iter().zip(judged).map(|(member, judged)| {
             let phase = first_phase(&judged);
             let before = judged.look.into_iter().map(|look| TimedLook { at: now, look }).collect();
@@ -251,10 +256,11 @@ impl<'a> Rollout<'a> {
         let groups: Vec<&str> =
             planned.iter().map(|idx| self.parts[*idx].member.host.group.as_str()).collect();
         let of_planned = |stage: Vec<usize>| stage.into_iter().map(|at| planned[at]).collect();
-        self.stages = stages(&groups, &self.args.steps()).into_iter().map(of_planned).collect();
+        self.stages =
+            plan_stages(&groups, &self.args.stage_steps()).into_iter().map(of_planned).collect();
         let left_out = self.in_phase(|phase| matches!(phase, HostPhase::LeftOut(_))).len();
         let same = self.in_phase(|phase| *phase == HostPhase::Same).len();
-        output::remark(&format!(
+        output::print_remark(&format!(
             "latput: {}: {} to change, {same} as wanted, {left_out} left out",
             self.name,
             table::hosts_in_words(planned.len())
@@ -266,22 +272,22 @@ impl<'a> Rollout<'a> {
         (0..self.parts.len()).filter(|idx| is_meant(&self.parts[*idx].phase)).collect()
     }
 
-    fn changed(&self) -> Vec<usize> {
+    fn changed_hosts(&self) -> Vec<usize> {
         self.in_phase(|phase| matches!(phase, HostPhase::Changed(_)))
     }
 
     /// Changes stage after stage; confirms all, or puts all back.
-    fn go(&mut self) -> RolloutEnded {
+    fn run_stages(&mut self) -> RolloutEnded {
         if self.args.dry_run {
-            self.rehearse();
+            self.dry_run_hosts();
             return RolloutEnded::Rehearsed;
         }
         if self.stages.is_empty() && !self.stop().is_raised() {
             return RolloutEnded::Nothing;
         }
         for number in 0..self.stages.len() {
-            if let Err(why) = self.stage(number) {
-                output::remark(&format!("latput: {why}: every changed host goes back"));
+            if let Err(why) = self.run_stage(number) {
+                output::print_remark(&format!("latput: {why}: every changed host goes back"));
                 self.put_back();
                 return RolloutEnded::Broken(why);
             }
@@ -290,17 +296,17 @@ impl<'a> Rollout<'a> {
             self.put_back();
             return RolloutEnded::Broken(INTERRUPTED.to_owned());
         }
-        if let Err(why) = self.prepare() {
-            output::remark(&format!("latput: {why}: every changed host goes back"));
+        if let Err(why) = self.extend_leases() {
+            output::print_remark(&format!("latput: {why}: every changed host goes back"));
             self.put_back();
             return RolloutEnded::Broken(why);
         }
-        self.confirm();
+        self.confirm_all();
         RolloutEnded::Confirmed
     }
 
     /// One stage: a second look, the change, and the soak. The error is what is broken.
-    fn stage(&mut self, number: usize) -> Result<(), String> {
+    fn run_stage(&mut self, number: usize) -> Result<(), String> {
         self.has_time()?;
         self.wait_until(Instant::now() + BASELINE)?;
         self.look_again(number)?;
@@ -309,10 +315,10 @@ impl<'a> Rollout<'a> {
             return Ok(());
         }
         let of = format!("stage {} of {}", number + 1, self.stages.len());
-        output::remark(&format!("latput: {of}: {}", table::hosts_in_words(stage.len())));
-        self.set(&stage)?;
-        self.watch()?;
-        output::remark(&format!("latput: {of}: all guards held for {}", self.args.soak));
+        output::print_remark(&format!("latput: {of}: {}", table::hosts_in_words(stage.len())));
+        self.set_stage(&stage)?;
+        self.watch_hosts()?;
+        output::print_remark(&format!("latput: {of}: all guards held for {}", self.args.soak));
         Ok(())
     }
 
@@ -353,15 +359,17 @@ impl<'a> Rollout<'a> {
     /// Looks at a stage's hosts right before they are changed.
     fn look_again(&mut self, number: usize) -> Result<(), String> {
         let stage = self.stage_of(number, &HostPhase::Planned);
-        let answers =
-            self.each(&stage, Until::Stop(self.stop()), "hosts looked at", |part, waiting| {
-                look::one(&self.fleet, &part.member, None, waiting)
-            });
-        let now = self.now();
+        let answers = self.for_each_host(
+            &stage,
+            StopCondition::Stop(self.stop()),
+            "hosts looked at",
+            |part, waiting| look::inspect_host(&self.fleet, &part.member, None, waiting),
+        );
+        let now = self.elapsed_time();
         for (idx, answer) in answers {
-            let answer = answer.unwrap_or(Answered::NotAsked);
+            let answer = answer.unwrap_or(HostAnswer::NotAsked);
             let part = &mut self.parts[idx];
-            let judged = judge(std::slice::from_ref(&part.member.host), vec![answer]);
+            let judged = judge_hosts(std::slice::from_ref(&part.member.host), vec![answer]);
             let [judged] = judged.try_into().map_err(|_| "one host has one state".to_owned())?;
             if judged.state == HostState::NotAsked {
                 return Err(INTERRUPTED.to_owned());
@@ -373,7 +381,7 @@ impl<'a> Rollout<'a> {
     }
 
     /// The change of a host, or only its words.
-    fn change(&self, dry_run: bool) -> HostChange<'_> {
+    fn host_change(&self, dry_run: bool) -> HostChange<'_> {
         HostChange {
             fleet: &self.fleet,
             made_by: &self.name,
@@ -384,12 +392,12 @@ impl<'a> Rollout<'a> {
     }
 
     /// Asks every host whether it would make the change. Those that have the values by now leave their stages.
-    fn rehearse(&mut self) {
+    fn dry_run_hosts(&mut self) {
         let planned = self.in_phase(|phase| *phase == HostPhase::Planned);
-        let change = self.change(true);
-        let until = Until::Stop(self.stop());
-        let results = self.each(&planned, until, "hosts asked", |part, waiting| {
-            change.set(&part.member, waiting).1
+        let change = self.host_change(true);
+        let until = StopCondition::Stop(self.stop());
+        let results = self.for_each_host(&planned, until, "hosts asked", |part, waiting| {
+            change.set_values(&part.member, waiting).1
         });
         for (idx, result) in results {
             self.parts[idx].phase = match result {
@@ -412,19 +420,21 @@ impl<'a> Rollout<'a> {
         self.stages.retain(|stage| !stage.is_empty());
         if let Some(first) = would_refuse.first() {
             let host = &self.parts[*first].member.host.name;
-            output::remark(&format!(
+            output::print_remark(&format!(
                 "latput: {host} would refuse: a rollout would end at its stage, and every changed host would go back"
             ));
         }
     }
 
     /// Sets the values on hosts. The error is that one refused, or was lost.
-    fn set(&mut self, stage: &[usize]) -> Result<(), String> {
-        let setting = self.change(false);
-        let results =
-            self.each(stage, Until::SecondStop(self.stop()), "hosts changed", |part, waiting| {
-                setting.set(&part.member, waiting)
-            });
+    fn set_stage(&mut self, stage: &[usize]) -> Result<(), String> {
+        let setting = self.host_change(false);
+        let results = self.for_each_host(
+            stage,
+            StopCondition::SecondStop(self.stop()),
+            "hosts changed",
+            |part, waiting| setting.set_values(&part.member, waiting),
+        );
         let mut problems = Vec::new();
         for (idx, result) in results {
             let Some((lease, result)) = result else { continue }; // it was not begun
@@ -452,11 +462,11 @@ impl<'a> Rollout<'a> {
 
     /// Gives every changed host its whole time once more before the first is confirmed: none goes back while the others
     /// are, and one that cannot be reached is found while all can still go back.
-    fn prepare(&mut self) -> Result<(), String> {
-        let changed = self.changed();
-        let results = self.each(
+    fn extend_leases(&mut self) -> Result<(), String> {
+        let changed = self.changed_hosts();
+        let results = self.for_each_host(
             &changed,
-            Until::SecondStop(self.stop()),
+            StopCondition::SecondStop(self.stop()),
             "hosts ready to be confirmed",
             |part, waiting| self.prepare_one(part, waiting),
         );
@@ -474,10 +484,10 @@ impl<'a> Rollout<'a> {
     }
 
     /// Does `job` for parts side by side; a part that was not begun has no result.
-    fn each<R: Send>(
+    fn for_each_host<R: Send>(
         &self,
         which: &[usize],
-        until: Until<'_>,
+        until: StopCondition<'_>,
         what: &str,
         job: impl Fn(&RolloutHost, &mut InPlace<'_, '_>) -> R + Sync,
     ) -> Vec<(usize, Option<R>)> {
@@ -503,14 +513,14 @@ fn first_of(problems: Vec<String>) -> Result<(), String> {
 }
 
 /// Whether a host is to be changed, by a look at it.
-fn first_phase(judged: &Judged) -> HostPhase {
+fn first_phase(judged: &JudgedHost) -> HostPhase {
     let waiting = judged.look.as_ref().and_then(|found| found.waiting.as_ref());
     match (&judged.state, waiting) {
         (HostState::Same, None) => HostPhase::Same,
         (HostState::Drifted(missing), None) => {
             let unreadable = missing.iter().find(|missing| missing.value.is_none());
             match unreadable {
-                Some(_) => HostPhase::LeftOut(judged.state.why()),
+                Some(_) => HostPhase::LeftOut(judged.state.explanation()),
                 None => HostPhase::Planned,
             }
         }
@@ -521,6 +531,6 @@ fn first_phase(judged: &Judged) -> HostPhase {
             );
             HostPhase::LeftOut(format!("a change ({}) {left}", waiting.by))
         }
-        (state, _) => HostPhase::LeftOut(format!("{}: {}", state.name(), state.why())),
+        (state, _) => HostPhase::LeftOut(format!("{}: {}", state.name(), state.explanation())),
     }
 }

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use latput_fleet::judge::{HostState, Judged};
-use latput_fleet::twins::{Compared, TwinDrift};
+use latput_fleet::judge::{HostState, JudgedHost};
+use latput_fleet::twins::{GroupComparison, TwinDrift};
 
 /// Most names of hosts in a line of the table of values.
 const NAMES_MOST: usize = 8;
 
 /// A line for each group, and one for each host that is not as it is to be, or is not known.
-pub(super) fn states(judged: &[Judged], wanted: bool) -> String {
-    let mut groups: BTreeMap<&str, Vec<&Judged>> = BTreeMap::new();
+pub(super) fn render_states(judged: &[JudgedHost], wanted: bool) -> String {
+    let mut groups: BTreeMap<&str, Vec<&JudgedHost>> = BTreeMap::new();
     for one in judged {
         groups.entry(&one.host.group).or_default().push(one);
     }
@@ -24,14 +24,14 @@ pub(super) fn states(judged: &[Judged], wanted: bool) -> String {
         });
         let parts: Vec<String> = parts.collect();
         let _ = writeln!(text, "{group}: {}: {}", hosts_in_words(hosts.len()), parts.join(", "));
-        for Judged { host, state, .. } in hosts {
+        for JudgedHost { host, state, .. } in hosts {
             if *state != HostState::Same {
                 let line = format!(
                     "  {:<12} {} {}: {}",
                     state.name(),
                     host.name,
                     host.interface,
-                    state.why()
+                    state.explanation()
                 );
                 let _ = writeln!(text, "{line}");
             }
@@ -56,20 +56,20 @@ pub(super) fn values(found: &[TwinDrift]) -> String {
         }
         for (place, (value, hosts)) in knob.values.iter().enumerate() {
             let name = if place == 0 { knob.knob.as_str() } else { "" };
-            let _ = writeln!(text, "  {name:<22} {value:<18} {}", names(hosts));
+            let _ = writeln!(text, "  {name:<22} {value:<18} {}", join_names(hosts));
         }
     }
     text
 }
 
 /// The knobs in which hosts of a group differ, and how many were compared where that is not all of them.
-pub(super) fn drift(found: &[TwinDrift], compared: &[Compared]) -> String {
+pub(super) fn render_drift(found: &[TwinDrift], compared: &[GroupComparison]) -> String {
     let mut text = values(found);
-    let is_whole = |group: &Compared| group.compared == group.hosts && group.compared > 1;
+    let is_whole = |group: &GroupComparison| group.compared == group.hosts && group.compared > 1;
     if found.is_empty() && compared.iter().all(is_whole) {
         return "the hosts of each group are alike\n".to_owned();
     }
-    for Compared { group, hosts, compared } in compared {
+    for GroupComparison { group, hosts, compared } in compared {
         let differ = found.iter().any(|knob| knob.group == *group);
         let line = match (*compared, *hosts - *compared) {
             (0 | 1, _) => {
@@ -89,7 +89,7 @@ pub(super) fn drift(found: &[TwinDrift], compared: &[Compared]) -> String {
     text
 }
 
-fn names(hosts: &[String]) -> String {
+fn join_names(hosts: &[String]) -> String {
     let shown = hosts.iter().take(NAMES_MOST).map(String::as_str).collect::<Vec<_>>().join(" ");
     match hosts.len().saturating_sub(NAMES_MOST) {
         0 => shown,
@@ -103,8 +103,9 @@ mod tests {
 
     #[test]
     fn hosts_are_alike_where_all_were_compared() {
-        let of = |group: &str, hosts, compared| Compared { group: group.into(), hosts, compared };
-        assert_eq!(drift(&[], &[of("a", 2, 2)]), "the hosts of each group are alike\n");
+        let of =
+            |group: &str, hosts, compared| GroupComparison { group: group.into(), hosts, compared };
+        assert_eq!(render_drift(&[], &[of("a", 2, 2)]), "the hosts of each group are alike\n");
         for (group, said) in [
             (of("a", 3, 2), "2 hosts are alike, 1 host not compared"),
             (of("a", 4, 2), "2 hosts are alike, 2 hosts not compared"),
@@ -113,7 +114,10 @@ mod tests {
             (of("a", 1, 1), "nothing to compare, 1 of 1 host was read"),
         ] {
             let whole = of("b", 2, 2);
-            assert_eq!(drift(&[], &[group, whole]), format!("a: {said}\nb: 2 hosts are alike\n"));
+            assert_eq!(
+                render_drift(&[], &[group, whole]),
+                format!("a: {said}\nb: 2 hosts are alike\n")
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use latput_knobs::Setting;
 
 use crate::commands::change;
 use crate::commands::export_settings::ExportedRole;
-use crate::commands::proven::proven;
+use crate::commands::proven::proven_setting;
 use crate::commands::report::setting_of;
 use crate::exit::CliError;
 use crate::output;
@@ -56,12 +56,12 @@ impl FleetWish {
 
 impl WantedArgs {
     /// Refuses words of the command line that are no values.
-    pub(super) fn check(&self) -> Result<(), CliError> {
+    pub(super) fn check_values(&self) -> Result<(), CliError> {
         change::setting_of(&self.wanted).map(drop)
     }
 
     /// These options as words of a command line.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn to_arg_text(&self) -> String {
         let role = (self.role != ExportedRole::Sut).then(|| "generator".to_owned());
         let options = [
             ("--from", self.from.as_ref().map(|path| path.display().to_string())),
@@ -78,7 +78,7 @@ impl WantedArgs {
     }
 
     /// The results file, if one is named.
-    pub(super) fn results(&self) -> Option<&Path> {
+    pub(super) fn results_file(&self) -> Option<&Path> {
         self.from.as_deref()
     }
 
@@ -101,9 +101,9 @@ impl WantedArgs {
         }
         let chosen = match &self.setting {
             Some(name) => setting_of(&results, name)?,
-            None => proven(&results)?,
+            None => proven_setting(&results)?,
         };
-        let role = self.role.role();
+        let role = self.role.to_role();
         let labelled = &results.settings[chosen];
         let setting = labelled.by_role.get(&role).cloned().unwrap_or_default();
         if setting.is_empty() {
@@ -112,12 +112,12 @@ impl WantedArgs {
                 labelled.label
             )));
         }
-        output::remark(&format!(
+        output::print_remark(&format!(
             "latput: the wanted values are setting `{}` of {file}",
             labelled.label
         ));
         if results.testbed.starts_with(SIMULATED) {
-            output::remark(&format!(
+            output::print_remark(&format!(
                 "latput: {file} is a simulation (`{}`): no host was measured",
                 results.testbed
             ));

@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use latput_knobs::{Capability, KernelRead, Knob, Value};
 use latput_linux::{LinuxKernel, RootFolder};
 
-use super::files::{FileNow, KeptValue, Record};
+use super::files::{FileNow, KeepRecord, KeptValue};
 use super::{nothing_kept, outranked};
-use crate::context::Context;
+use crate::context::CliContext;
 use crate::document::ShownValue;
 use crate::document::keep::{
     KeepCheckDocument, KeptFile, KeptFileState, KeptInterface, KeptKnob, KeptKnobState,
 };
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Columns of a knob's name and of its value.
@@ -23,29 +23,29 @@ const VALUE: usize = 18;
 
 /// Compares every record and shows the result. Where nothing is kept, of `interface` if that is named, nothing differs.
 pub(super) fn run(
-    records: &[Record],
+    records: &[KeepRecord],
     (root, interface): (&RootFolder, Option<&str>),
-    context: &Context,
+    context: &CliContext,
 ) -> Result<ExitCode, CliError> {
     let is_running_system = root.path() == Path::new("/");
     let kernel = if is_running_system { Some(LinuxKernel::open()?) } else { None };
     let mut interfaces = Vec::new();
     for record in records {
-        interfaces.push(compare(record, root, kernel.as_ref())?);
+        interfaces.push(compare_record(record, root, kernel.as_ref())?);
     }
     let document = KeepCheckDocument { schema: 1, is_running_system, interfaces };
     if context.json {
         output::print_json(&document)?;
     } else if records.is_empty() {
-        output::print(&(nothing_kept(interface) + "\n"))?;
+        output::print_text(&(nothing_kept(interface) + "\n"))?;
     } else {
-        output::print(&table(&document))?;
+        output::print_text(&render_table(&document))?;
     }
-    Ok(verdict(&document).into())
+    Ok(exit_code(&document).into())
 }
 
-fn compare(
-    record: &Record,
+fn compare_record(
+    record: &KeepRecord,
     root: &RootFolder,
     kernel: Option<&LinuxKernel>,
 ) -> Result<KeptInterface, CliError> {
@@ -59,7 +59,7 @@ fn compare(
             FileNow::Changed => {
                 Some((KeptFileState::Changed, "it was changed since latput wrote it".to_owned()))
             }
-            FileNow::Whole => outranked::problem(root, &interface, file, text),
+            FileNow::Whole => outranked::find_problem(root, &interface, file, text),
         };
         let (state, problem) = match problem {
             Some((state, why)) => (state, Some(why)),
@@ -124,12 +124,18 @@ fn in_force(
     if is_same {
         return KeptKnob { in_force, ..kept_knob(knob, kept, KeptKnobState::Same, None) };
     }
-    let reason = reason(kernel, interface, knob, files.iter().find(|it| it.file == kept.file));
+    let reason =
+        explain_difference(kernel, interface, knob, files.iter().find(|it| it.file == kept.file));
     KeptKnob { in_force, ..kept_knob(knob, kept, KeptKnobState::Different, Some(reason)) }
 }
 
 /// The reason of a difference, as far as it is known.
-fn reason(kernel: &LinuxKernel, interface: &str, knob: Knob, file: Option<&KeptFile>) -> String {
+fn explain_difference(
+    kernel: &LinuxKernel,
+    interface: &str,
+    knob: Knob,
+    file: Option<&KeptFile>,
+) -> String {
     if let Some(KeptFile { file, problem: Some(problem), .. }) = file {
         return format!("{file}: {problem}");
     }
@@ -145,22 +151,22 @@ fn reason(kernel: &LinuxKernel, interface: &str, knob: Knob, file: Option<&KeptF
     }
 }
 
-fn verdict(document: &KeepCheckDocument) -> Code {
+fn exit_code(document: &KeepCheckDocument) -> ExitReason {
     if document.interfaces.is_empty() {
-        return Code::Done;
+        return ExitReason::Done;
     }
     let files = document.interfaces.iter().flat_map(|it| &it.files);
     let mut states = document.interfaces.iter().flat_map(|it| &it.knobs).map(|knob| knob.state);
     let has = |wanted: KeptKnobState| states.clone().any(|state| state == wanted);
     if files.map(|file| file.state).any(KeptFileState::is_lost) || has(KeptKnobState::Different) {
-        return Code::Drifted;
+        return ExitReason::Drifted;
     }
     let is_unknown = has(KeptKnobState::Unreadable) || states.next().is_none();
-    if document.is_running_system && is_unknown { Code::Partial } else { Code::Done }
+    if document.is_running_system && is_unknown { ExitReason::Partial } else { ExitReason::Done }
 }
 
 /// The files and the knobs of each interface.
-fn table(document: &KeepCheckDocument) -> String {
+fn render_table(document: &KeepCheckDocument) -> String {
     let mut text = String::new();
     for KeptInterface { interface, files, knobs } in &document.interfaces {
         let _ = writeln!(text, "{interface}");
@@ -169,7 +175,7 @@ fn table(document: &KeepCheckDocument) -> String {
             let _ = writeln!(text, "  {file}: {problem}");
         }
         for knob in knobs.iter().filter(|_| document.is_running_system) {
-            text.push_str(&line(knob));
+            text.push_str(&render_knob(knob));
         }
         if knobs.is_empty() {
             let _ = writeln!(
@@ -184,7 +190,7 @@ fn table(document: &KeepCheckDocument) -> String {
     text
 }
 
-fn line(knob: &KeptKnob) -> String {
+fn render_knob(knob: &KeptKnob) -> String {
     let KeptKnob { name, kept, state, in_force, reason, .. } = knob;
     let state = match state {
         KeptKnobState::Same => "same".to_owned(),

@@ -7,7 +7,7 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
-use super::ifupdown::Stanzas;
+use super::ifupdown::InterfaceStanzas;
 use super::udev_files::{
     DEFAULT_LINKS, FileMatch, LINK_FOLDERS, MatchedInterface, NetworkFile, applied_link,
 };
@@ -17,14 +17,14 @@ use crate::commands::netplan;
 use crate::exit::CliError;
 
 /// A format, and why it is the one.
-pub(super) struct Choice {
+pub(super) struct FormatChoice {
     pub(super) format: ExportFormat,
     pub(super) why: String,
 }
 
 /// The format of the program that manages `interface` on the host below `root`.
-pub(super) fn format(root: &RootFolder, interface: &str) -> Result<Choice, CliError> {
-    let choice = |format, why: String| Ok(Choice { format, why });
+pub(super) fn choose_format(root: &RootFolder, interface: &str) -> Result<FormatChoice, CliError> {
+    let choice = |format, why: String| Ok(FormatChoice { format, why });
     if is_network_managers(root, interface)
         && let Some(profile) = profile::of_interface(root, interface)?
         && profile.why_not_edited().is_none()
@@ -32,14 +32,14 @@ pub(super) fn format(root: &RootFolder, interface: &str) -> Result<Choice, CliEr
         let why = format!("NetworkManager manages {interface} by {}", profile.path);
         return choice(ExportFormat::NetworkManager, why);
     }
-    let found = netplan::Definitions::read(root)?.entry_of(interface);
+    let found = netplan::NetplanDefinitions::read(root)?.entry_of(interface);
     if let Some(found) = &found
         && found.others.is_none()
         && found.earlier.is_none()
     {
         return choice(ExportFormat::Netplan, format!("{} configures {interface}", found.file));
     }
-    let active = tuned::active(root);
+    let active = tuned::active_profiles(root);
     if !active.is_empty() {
         let why = format!("TuneD is active with profile {}", active.join(" "));
         return choice(ExportFormat::Tuned, why);
@@ -47,7 +47,7 @@ pub(super) fn format(root: &RootFolder, interface: &str) -> Result<Choice, CliEr
     if let Some(why) = other_link(root, interface)? {
         return choice(ExportFormat::Udev, format!("{why}, and only one .link file counts"));
     }
-    let why = match Stanzas::read(root, interface) {
+    let why = match InterfaceStanzas::read(root, interface) {
         Some(stanzas) => format!("ifupdown configures {interface} in {}", stanzas.file),
         None => "no other program manages the interface".to_owned(),
     };
@@ -88,13 +88,13 @@ pub(super) fn other_link(root: &RootFolder, interface: &str) -> Result<Option<St
         return Ok(Some(names(file)));
     }
     // netplan writes its own at boot, behind ours in the order of names.
-    if let Some(found) = netplan::Definitions::read(root)?.entry_of(interface)
+    if let Some(found) = netplan::NetplanDefinitions::read(root)?.entry_of(interface)
         && found.has_link
     {
         return Ok(Some(format!("netplan makes a .link file of {}", found.file)));
     }
     let known = MatchedInterface::new(root, interface);
-    let files = NetworkFile::all(root, "link");
+    let files = NetworkFile::read_all(root, "link");
     let mut files = files.iter().filter(|file| is_somebodys(&file.name));
     Ok(files.find_map(|file| match file.is_of("OriginalName", &known) {
         FileMatch::Yes => Some(names(file.path())),
@@ -117,7 +117,7 @@ pub(super) fn displaced_link(root: &RootFolder, interface: &str) -> Option<Strin
 }
 
 /// The command that makes the files of a format take effect.
-pub(super) fn reload(root: &RootFolder, format: ExportFormat, interface: &str) -> String {
+pub(super) fn reload_command(root: &RootFolder, format: ExportFormat, interface: &str) -> String {
     match format {
         ExportFormat::NetworkManager => {
             format!("nmcli connection reload && nmcli device reapply {interface}")

@@ -9,7 +9,7 @@ const CONTEXT: usize = 3;
 type DiffLine<'t> = (char, &'t str);
 
 /// The unified difference of a file's old and new text; `None` stands for no file. Empty if they are the same.
-pub(super) fn unified(file: &str, old: Option<&str>, new: Option<&str>) -> String {
+pub(super) fn unified_diff(file: &str, old: Option<&str>, new: Option<&str>) -> String {
     if old == new {
         return String::new();
     }
@@ -18,8 +18,8 @@ pub(super) fn unified(file: &str, old: Option<&str>, new: Option<&str>) -> Strin
         None => "/dev/null".to_owned(),
     };
     let mut text = format!("--- {}\n+++ {}\n", name("a", old), name("b", new));
-    let lines = aligned(old.unwrap_or_default(), new.unwrap_or_default());
-    for (start, end) in hunks(&lines) {
+    let lines = align_lines(old.unwrap_or_default(), new.unwrap_or_default());
+    for (start, end) in find_hunks(&lines) {
         let before = |side| lines[..start].iter().filter(|(mark, _)| *mark != side).count();
         let within = |side| lines[start..end].iter().filter(|(mark, _)| *mark != side).count();
         let range = |side| match (before(side), within(side)) {
@@ -38,7 +38,7 @@ pub(super) fn unified(file: &str, old: Option<&str>, new: Option<&str>) -> Strin
 }
 
 /// The lines of both texts in one order, by their longest common subsequence.
-fn aligned<'t>(old: &'t str, new: &'t str) -> Vec<DiffLine<'t>> {
+fn align_lines<'t>(old: &'t str, new: &'t str) -> Vec<DiffLine<'t>> {
     let old: Vec<&str> = old.split_inclusive('\n').collect();
     let new: Vec<&str> = new.split_inclusive('\n').collect();
     let mut common = vec![vec![0_usize; new.len() + 1]; old.len() + 1];
@@ -69,7 +69,7 @@ fn aligned<'t>(old: &'t str, new: &'t str) -> Vec<DiffLine<'t>> {
 }
 
 /// The ranges of lines around each change; those that touch are one.
-fn hunks(lines: &[DiffLine<'_>]) -> Vec<(usize, usize)> {
+fn find_hunks(lines: &[DiffLine<'_>]) -> Vec<(usize, usize)> {
     let mut hunks: Vec<(usize, usize)> = Vec::new();
     let changed = lines.iter().enumerate().filter(|(_, (mark, _))| *mark != ' ');
     for (at, _) in changed {
@@ -87,7 +87,7 @@ mod tests {
     use std::fmt::Write as _;
     use std::process::Command;
 
-    use super::unified;
+    use super::unified_diff;
 
     /// As `diff -u` has it, without the names' times.
     #[test]
@@ -114,13 +114,14 @@ mod tests {
             let theirs = String::from_utf8(ran.unwrap().stdout).unwrap();
             let body = |text: &str| text.lines().skip(2).map(str::to_owned).collect::<Vec<_>>();
             // diff leaves out a count of 1.
-            let ours = unified("/f", Some(&old), Some(&new)).replace(",1 ", " ");
+            let ours = unified_diff("/f", Some(&old), Some(&new)).replace(",1 ", " ");
             assert_eq!(body(&ours), body(&theirs.replace(",1 ", " ")));
         }
-        assert_eq!(unified("/f", Some("a\n"), Some("a\n")), "");
+        assert_eq!(unified_diff("/f", Some("a\n"), Some("a\n")), "");
         assert!(
-            unified("/f", None, Some("a\n")).starts_with("--- /dev/null\n+++ b/f\n@@ -0,0 +1,1 @@")
+            unified_diff("/f", None, Some("a\n"))
+                .starts_with("--- /dev/null\n+++ b/f\n@@ -0,0 +1,1 @@")
         );
-        assert!(unified("/f", Some("a\n"), None).contains("+++ /dev/null\n"));
+        assert!(unified_diff("/f", Some("a\n"), None).contains("+++ /dev/null\n"));
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{diff, keyfile, profile, tuned, unit};
 use crate::commands::export_settings::ExportFormat;
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 
 /// Where the records are: they outlive a reboot, as the files do.
 const RECORDS: &str = "/var/lib/latput/keep";
@@ -58,7 +58,8 @@ pub(super) fn kept_values(
     let written = |file: &str| files.iter().any(|(name, ..)| name == file);
     let place = |knob: Knob| -> Option<String> {
         if knob == Knob::SmpAffinity {
-            return Some(unit::file(&unit::affinity(interface))).filter(|file| written(file));
+            return Some(unit::unit_file(&unit::affinity_unit(interface)))
+                .filter(|file| written(file));
         }
         let Some(left) = exported.elsewhere.iter().find(|left| left.knob == knob) else {
             return files.first().map(|(name, ..)| name.clone());
@@ -74,7 +75,7 @@ pub(super) fn kept_values(
 }
 
 /// The files that keep an exported setting of `interface`.
-pub(super) fn contents(
+pub(super) fn build_files(
     root: &RootFolder,
     format: ExportFormat,
     interface: &str,
@@ -83,7 +84,7 @@ pub(super) fn contents(
     let mut files = Contents::new();
     match format {
         ExportFormat::NetworkManager => {
-            let failed = |why: String| CliError::new(Code::Failed, why);
+            let failed = |why: String| CliError::new(ExitReason::Failed, why);
             let found = profile::of_interface(root, interface)?.ok_or_else(|| {
                 let name = "connection.interface-name";
                 failed(format!(
@@ -94,7 +95,7 @@ pub(super) fn contents(
                 return Err(failed(why));
             }
             let text = read(root, &found.path)?.unwrap_or_default();
-            let text = keyfile::merged(&text, &exported.text);
+            let text = keyfile::merge_keyfiles(&text, &exported.text);
             if let Some(why) = keyfile::why_refused(&text) {
                 let path = &found.path;
                 return Err(failed(format!(
@@ -106,11 +107,12 @@ pub(super) fn contents(
         ExportFormat::Netplan => files.push((exported.file.clone(), exported.text.clone(), SECRET)),
         ExportFormat::Tuned => {
             // The profiles of before, and those of other interfaces, stay in force by being included.
-            let text = tuned::text(&exported.text, &tuned::included(root, interface));
+            let text =
+                tuned::render_profile(&exported.text, &tuned::profiles_to_include(root, interface));
             if let Some(why) = tuned::why_not_read(root, interface, &text) {
                 return Err(CliError::usage(why));
             }
-            files.push((tuned::file(root, interface), text, PUBLIC));
+            files.push((tuned::profile_file(root, interface), text, PUBLIC));
         }
         // A file without a setting says nothing.
         _ if exported.is_empty => {}
@@ -122,7 +124,9 @@ pub(super) fn contents(
     for left in &exported.elsewhere {
         if left.knob == Knob::SmpAffinity && has_systemd {
             match unit::affinity_text(interface, &left.value) {
-                Ok(text) => files.push((unit::file(&unit::affinity(interface)), text, PUBLIC)),
+                Ok(text) => {
+                    files.push((unit::unit_file(&unit::affinity_unit(interface)), text, PUBLIC));
+                }
                 Err(why) => unkept.push((format!("{}={}", left.knob, left.value), why)),
             }
             continue;
@@ -162,23 +166,24 @@ fn is_kept_file(name: &str, interface: &str) -> bool {
     let Ok(target) = Target::new(interface, Match::Name) else { return false };
     let formats =
         [ExportFormat::SystemdLink, ExportFormat::Netplan, ExportFormat::Tuned, ExportFormat::Udev];
-    let file_of =
-        |format: ExportFormat| export::export(format.format(), &target, &Setting::new(), "").file;
-    let mut tuned_files = tuned::files(interface).into_iter();
+    let file_of = |format: ExportFormat| {
+        export::export(format.to_format(), &target, &Setting::new(), "").file
+    };
+    let mut tuned_files = tuned::profile_files(interface).into_iter();
     profile.is_some_and(is_profile)
         || tuned_files.any(|file| file == name)
         || name == sysctl_file(interface)
-        || name == unit::file(&unit::affinity(interface))
+        || name == unit::unit_file(&unit::affinity_unit(interface))
         || formats.into_iter().any(|format| file_of(format) == name)
 }
 
 /// Files that `keep` has written for one interface.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Record {
+pub(super) struct KeepRecord {
     schema: u32,
     pub(super) interface: String,
-    files: Vec<Kept>,
+    files: Vec<FileChange>,
     /// Folders that were made for the files, outermost first.
     folders: Vec<String>,
     /// The values that the files keep; a record of an earlier latput has none.
@@ -197,7 +202,7 @@ pub(super) enum FileNow {
 /// One file: what it was and what it became.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct FileChange {
     /// Its name on the host.
     file: String,
     /// `None`: there was no such file.
@@ -206,7 +211,7 @@ struct Kept {
     after: Option<FileVersion>,
 }
 
-impl Kept {
+impl FileChange {
     /// Whether a profile of NetworkManager, which others edit too, still has what was written into it.
     fn is_in(&self, now: &FileVersion) -> bool {
         let (Some(before), Some(after)) = (&self.before, &self.after) else { return false };
@@ -237,7 +242,7 @@ impl FileVersion {
     }
 }
 
-impl Record {
+impl KeepRecord {
     /// The record of an interface; `None` if nothing is kept for it.
     pub(super) fn read(root: &RootFolder, interface: &str) -> Result<Option<Self>, CliError> {
         let file = record_file(interface);
@@ -247,11 +252,11 @@ impl Record {
             let message = format!(
                 "{file}: not a record of this version of latput: {why}: remove the files by hand, and delete it"
             );
-            CliError::new(Code::Failed, message)
+            CliError::new(ExitReason::Failed, message)
         };
         let record: Self =
             serde_json::from_slice(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
-        record.check(interface).map_err(wrong)?;
+        record.check_paths(interface).map_err(wrong)?;
         Ok(Some(record))
     }
 
@@ -263,7 +268,7 @@ impl Record {
         let mut found = Vec::new();
         for kept in &self.files {
             let Some(after) = &kept.after else { continue };
-            let now = match version(root, &kept.file)? {
+            let now = match read_version(root, &kept.file)? {
                 None => FileNow::Missing,
                 Some(now) if now == *after || kept.is_in(&now) => FileNow::Whole,
                 Some(_) => FileNow::Changed,
@@ -283,14 +288,14 @@ impl Record {
     }
 
     /// Every record, by interface.
-    pub(super) fn all(root: &RootFolder) -> Result<Vec<Self>, CliError> {
+    pub(super) fn read_all(root: &RootFolder) -> Result<Vec<Self>, CliError> {
         let names = root.entries(RECORDS)?;
         let interfaces = names.iter().filter_map(|name| name.strip_suffix(".json"));
         interfaces.filter_map(|interface| Self::read(root, interface).transpose()).collect()
     }
 
     /// Believes a record for the files that latput itself writes: whoever made an image may have written it.
-    fn check(&self, interface: &str) -> Result<(), String> {
+    fn check_paths(&self, interface: &str) -> Result<(), String> {
         if self.interface != interface {
             return Err(format!("it is of `{}`", self.interface.escape_debug()));
         }
@@ -316,23 +321,23 @@ fn record_file(interface: &str) -> String {
 }
 
 /// Files on their way from what they are to what they are to be.
-pub(super) struct Writing<'a> {
+pub(super) struct FileTransaction<'a> {
     root: &'a RootFolder,
-    record: Record,
+    record: KeepRecord,
     /// Present state of the files.
     now: Vec<Option<FileVersion>>,
     /// State in which latput left them.
     made: Vec<Option<FileVersion>>,
     /// The record of before.
-    earlier: Option<Record>,
+    earlier: Option<KeepRecord>,
 }
 
-impl<'a> Writing<'a> {
+impl<'a> FileTransaction<'a> {
     /// Plans to write `files` for an interface, and to put back those of the earlier `record` that are not among them.
     pub(super) fn plan(
         root: &'a RootFolder,
         interface: &str,
-        record: Option<Record>,
+        record: Option<KeepRecord>,
         files: Contents,
     ) -> Result<Self, CliError> {
         let mut folders = record.as_ref().map_or_else(Vec::new, |record| record.folders.clone());
@@ -340,18 +345,18 @@ impl<'a> Writing<'a> {
         let made_of = |file: &str| earlier.iter().find(|kept| kept.file == file);
         let mut kept = Vec::new();
         for (file, text, mode) in files {
-            let now = version(root, &file)?;
+            let now = read_version(root, &file)?;
             let owner = now.as_ref().map_or_else(|| Owner::ours(mode), FileVersion::owner);
             let before = made_of(&file).map_or(now, |kept| kept.before.clone());
-            kept.push(Kept { file, before, after: Some(FileVersion::new(text, owner)) });
+            kept.push(FileChange { file, before, after: Some(FileVersion::new(text, owner)) });
         }
         for old in &earlier {
             if !kept.iter().any(|kept| kept.file == old.file) {
-                kept.push(Kept { after: None, ..old.clone() });
+                kept.push(FileChange { after: None, ..old.clone() });
             }
         }
         // A folder that was made for another interface goes with the last of them.
-        let of_others = Record::all(root)?.into_iter().flat_map(|record| record.folders);
+        let of_others = KeepRecord::read_all(root)?.into_iter().flat_map(|record| record.folders);
         let of_others: Vec<String> = of_others.collect();
         for kept in kept.iter().filter(|kept| kept.after.is_some()) {
             let above: Vec<&Path> = Path::new(&kept.file).ancestors().skip(1).collect();
@@ -363,17 +368,18 @@ impl<'a> Writing<'a> {
                 }
             }
         }
-        let now = kept.iter().map(|kept| version(root, &kept.file)).collect::<Result<_, _>>()?;
+        let now =
+            kept.iter().map(|kept| read_version(root, &kept.file)).collect::<Result<_, _>>()?;
         let made = kept.iter().map(|kept| made_of(&kept.file)?.after.clone()).collect();
         let interface = interface.to_owned();
         let before = record;
         let record =
-            Record { schema: 1, interface, files: kept, folders, kept: KeptKnobs::default() };
+            KeepRecord { schema: 1, interface, files: kept, folders, kept: KeptKnobs::default() };
         Ok(Self { root, record, now, made, earlier: before })
     }
 
     /// Records the values that the files keep.
-    pub(super) fn keeping(mut self, kept: KeptKnobs) -> Self {
+    pub(super) fn with_values(mut self, kept: KeptKnobs) -> Self {
         self.record.kept = kept;
         self
     }
@@ -392,7 +398,9 @@ impl<'a> Writing<'a> {
     }
 
     /// Each file with what it is and what it is to be.
-    fn steps(&self) -> impl Iterator<Item = (&Kept, Option<&FileVersion>, Option<&FileVersion>)> {
+    fn file_steps(
+        &self,
+    ) -> impl Iterator<Item = (&FileChange, Option<&FileVersion>, Option<&FileVersion>)> {
         self.record
             .files
             .iter()
@@ -406,32 +414,32 @@ impl<'a> Writing<'a> {
     }
 
     /// Whether there is anything to write.
-    pub(super) fn changes(&self) -> bool {
+    pub(super) fn has_changes(&self) -> bool {
         let is_kept =
             self.earlier.as_ref().map_or(&BTreeMap::new(), |it| &it.kept) == &self.record.kept;
-        !is_kept || self.steps().any(|(_, now, wanted)| now != wanted)
+        !is_kept || self.file_steps().any(|(_, now, wanted)| now != wanted)
     }
 
     /// The unified difference of all files.
-    pub(super) fn difference(&self) -> String {
+    pub(super) fn render_diff(&self) -> String {
         let text = |version: Option<&FileVersion>| version.map(|version| version.text.clone());
-        self.steps()
+        self.file_steps()
             .map(|(kept, now, wanted)| {
-                diff::unified(&kept.file, text(now).as_deref(), text(wanted).as_deref())
+                diff::unified_diff(&kept.file, text(now).as_deref(), text(wanted).as_deref())
             })
             .collect()
     }
 
     /// Files that are neither as they were nor as latput made them, with the difference to that.
-    pub(super) fn edited(&self) -> Vec<(PathBuf, String)> {
-        let steps = self.steps().zip(&self.made);
+    pub(super) fn find_edited_files(&self) -> Vec<(PathBuf, String)> {
+        let steps = self.file_steps().zip(&self.made);
         let edited = steps.filter_map(|((kept, now, _), made)| {
             let made = made.as_ref()?;
             if now == Some(made) || now == kept.before.as_ref() {
                 return None;
             }
             let found = now.map(|now| now.text.as_str());
-            let mut difference = diff::unified(&kept.file, Some(&made.text), found);
+            let mut difference = diff::unified_diff(&kept.file, Some(&made.text), found);
             if difference.is_empty() {
                 "its owner or its permissions were changed\n".clone_into(&mut difference);
             }
@@ -446,14 +454,14 @@ impl<'a> Writing<'a> {
         let Err(error) = self.write_each(&mut made) else { return Ok(()) };
         let left = self.take_back(&made);
         if left.is_empty() {
-            let code = if error.permission { Code::Permission } else { Code::Failed };
+            let code = if error.permission { ExitReason::Permission } else { ExitReason::Failed };
             return Err(CliError::new(code, format!("nothing was changed: {error}")));
         }
         let (left, interface) = (left.join(", "), self.interface());
         let message = format!(
             "{error}. Not put back: {left}. Remove the obstacle, then: latput keep --remove {interface}"
         );
-        Err(CliError::new(Code::Stranded, message))
+        Err(CliError::new(ExitReason::Stranded, message))
     }
 
     /// Writes the files; `made` gets the folders that were made.
@@ -482,11 +490,11 @@ impl<'a> Writing<'a> {
         }
         // Files that go make room for those that come.
         let (gone, rest): (Vec<_>, Vec<_>) = self
-            .steps()
+            .file_steps()
             .filter(|(_, now, wanted)| now != wanted)
             .partition(|step| step.2.is_none());
         for (kept, _, wanted) in gone.into_iter().chain(rest) {
-            set(root, &kept.file, wanted)?;
+            write_or_remove(root, &kept.file, wanted)?;
         }
         if is_removal {
             for folder in self.record.folders.iter().rev() {
@@ -502,14 +510,14 @@ impl<'a> Writing<'a> {
     fn take_back(&self, made: &[String]) -> Vec<String> {
         let root = self.root;
         let mut left = Vec::new();
-        for (kept, now, _) in self.steps() {
+        for (kept, now, _) in self.file_steps() {
             let folders =
                 self.record.folders.iter().filter(|folder| kept.file.starts_with(*folder));
             for folder in folders.filter(|_| now.is_some()) {
                 let _there_already = root.make_folder(folder, OPEN);
             }
-            let is_back = version(root, &kept.file).is_ok_and(|found| found.as_ref() == now);
-            if !is_back && set(root, &kept.file, now).is_err() {
+            let is_back = read_version(root, &kept.file).is_ok_and(|found| found.as_ref() == now);
+            if !is_back && write_or_remove(root, &kept.file, now).is_err() {
                 left.push(root.below(&kept.file).display().to_string());
             }
         }
@@ -531,14 +539,18 @@ impl<'a> Writing<'a> {
 }
 
 /// Gives a file this content, or removes it.
-fn set(root: &RootFolder, file: &str, wanted: Option<&FileVersion>) -> Result<(), FileError> {
+fn write_or_remove(
+    root: &RootFolder,
+    file: &str,
+    wanted: Option<&FileVersion>,
+) -> Result<(), FileError> {
     match wanted {
         Some(wanted) => root.install(file, wanted.text.as_bytes(), wanted.owner()),
         None => root.uninstall(file),
     }
 }
 
-fn version(root: &RootFolder, file: &str) -> Result<Option<FileVersion>, CliError> {
+fn read_version(root: &RootFolder, file: &str) -> Result<Option<FileVersion>, CliError> {
     let found = root.read(file, TEXT_BYTES_MOST)?;
     Ok(found.map(|(text, owner)| FileVersion::new(text, owner)))
 }

@@ -17,7 +17,7 @@ pub(in crate::commands) fn is_like(name: &str, pattern: &str) -> bool {
             (None, None) => return true,
             (None, Some(_)) => return false,
             (Some(_), None) => None,
-            (Some(letter), Some(_)) => one(*letter, &pattern[from..]),
+            (Some(letter), Some(_)) => match_one(*letter, &pattern[from..]),
         };
         if let Some(length) = fits {
             (at, from) = (at + 1, from + length);
@@ -31,7 +31,7 @@ pub(in crate::commands) fn is_like(name: &str, pattern: &str) -> bool {
 }
 
 /// The length of the pattern's first part, other than `*`, where it takes this letter.
-fn one(letter: char, pattern: &[char]) -> Option<usize> {
+fn match_one(letter: char, pattern: &[char]) -> Option<usize> {
     match pattern {
         ['?', ..] => Some(1),
         ['[', rest @ ..] => match in_brackets(letter, rest) {
@@ -56,11 +56,11 @@ fn in_brackets(letter: char, rest: &[char]) -> Option<(bool, usize)> {
             at += length;
             continue;
         }
-        let (low, length) = bound(&rest[at..])?;
+        let (low, length) = parse_bound(&rest[at..])?;
         at += length;
         let is_range = rest.get(at) == Some(&'-') && rest.get(at + 1).is_some_and(|it| *it != ']');
         let high = if is_range {
-            let (high, length) = bound(&rest[at + 1..])?;
+            let (high, length) = parse_bound(&rest[at + 1..])?;
             at += length + 1;
             high
         } else {
@@ -72,7 +72,7 @@ fn in_brackets(letter: char, rest: &[char]) -> Option<(bool, usize)> {
 }
 
 /// A letter in brackets, which `\` may stand before.
-const fn bound(rest: &[char]) -> Option<(char, usize)> {
+const fn parse_bound(rest: &[char]) -> Option<(char, usize)> {
     match rest {
         ['\\', letter, ..] => Some((*letter, 2)),
         [letter, ..] => Some((*letter, 1)),

@@ -19,14 +19,14 @@ const BEGINNINGS: [&str; 8] = [
 ];
 
 /// The stanzas of one interface.
-pub(super) struct Stanzas {
+pub(super) struct InterfaceStanzas {
     /// The file of the last one.
     pub(super) file: String,
     /// Options with their values, in order.
     options: Vec<(String, String)>,
 }
 
-impl Stanzas {
+impl InterfaceStanzas {
     /// Those of `interface`; `None` if there are none.
     pub(super) fn read(root: &RootFolder, interface: &str) -> Option<Self> {
         let more = root.entries(FOLDER).unwrap_or_default();
@@ -43,7 +43,7 @@ impl Stanzas {
     }
 
     /// The value of an option that counts.
-    pub(super) fn value(&self, option: &str) -> Option<&str> {
+    pub(super) fn option_value(&self, option: &str) -> Option<&str> {
         let mut values = self.options.iter().rev();
         values.find(|(name, _)| name == option).map(|(_, value)| value.as_str())
     }

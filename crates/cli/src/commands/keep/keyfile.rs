@@ -38,7 +38,7 @@ pub(super) fn section_name(name: &str) -> &str {
 
 /// The reason why NetworkManager refuses the whole profile, of those that an edit can bring; `None` if there is none.
 pub(super) fn why_refused(keyfile: &str) -> Option<String> {
-    let pause = |key: &str| value(keyfile, "ethtool", key);
+    let pause = |key: &str| find_value(keyfile, "ethtool", key);
     let is_negotiated = pause("pause-autoneg").is_some_and(|it| !matches!(it, "false" | "0"));
     let direction = ["pause-rx", "pause-tx"].into_iter().find(|key| pause(key).is_some());
     let direction = direction.filter(|_| is_negotiated)?;
@@ -46,7 +46,7 @@ pub(super) fn why_refused(keyfile: &str) -> Option<String> {
 }
 
 /// The value that counts of a key: the last.
-pub(super) fn value<'a>(keyfile: &'a str, section: &str, key: &str) -> Option<&'a str> {
+pub(super) fn find_value<'a>(keyfile: &'a str, section: &str, key: &str) -> Option<&'a str> {
     let lines: Vec<KeyfileLine<'a>> = keyfile.lines().map(KeyfileLine::new).collect();
     match lines.get(place_of(&lines, section, key)?) {
         Some(KeyfileLine::Pair(_, value)) => Some(*value),
@@ -63,8 +63,8 @@ pub(super) fn has_edit(before: &str, after: &str, now: &str) -> bool {
             true
         }
         KeyfileLine::Pair(key, _) => {
-            let wanted = value(after, section, key);
-            value(before, section, key) == wanted || value(now, section, key) == wanted
+            let wanted = find_value(after, section, key);
+            find_value(before, section, key) == wanted || find_value(now, section, key) == wanted
         }
         KeyfileLine::Other => true,
     })
@@ -72,7 +72,7 @@ pub(super) fn has_edit(before: &str, after: &str, now: &str) -> bool {
 
 /// Whether each line begins a section of this name that counts. Where one has the old name, NetworkManager reads no
 /// section of the new name.
-fn starts(lines: &[KeyfileLine<'_>], section: &str) -> Vec<bool> {
+fn section_starts(lines: &[KeyfileLine<'_>], section: &str) -> Vec<bool> {
     let is = |line: &KeyfileLine<'_>, old: bool| {
         let of = |name: &str, is_old: bool| name == section && is_old == old;
         matches!(line, KeyfileLine::Section { name, is_old } if of(name, *is_old))
@@ -85,7 +85,7 @@ fn starts(lines: &[KeyfileLine<'_>], section: &str) -> Vec<bool> {
 fn place_of(lines: &[KeyfileLine<'_>], section: &str, key: &str) -> Option<usize> {
     let mut is_inside = false;
     let mut found = None;
-    for (at, (line, is_start)) in lines.iter().zip(starts(lines, section)).enumerate() {
+    for (at, (line, is_start)) in lines.iter().zip(section_starts(lines, section)).enumerate() {
         match line {
             KeyfileLine::Section { .. } => is_inside = is_start,
             KeyfileLine::Pair(name, _) if is_inside && *name == key => found = Some(at),
@@ -97,13 +97,13 @@ fn place_of(lines: &[KeyfileLine<'_>], section: &str, key: &str) -> Option<usize
 
 /// A keyfile with the keys of another put into its sections: in the place of their values, else at the section's end.
 /// All other lines stay as they are.
-pub(super) fn merged(keyfile: &str, addition: &str) -> String {
+pub(super) fn merge_keyfiles(keyfile: &str, addition: &str) -> String {
     let mut texts: Vec<String> = keyfile.lines().map(str::to_owned).collect();
     let mut section = "";
     for text in addition.lines() {
         match KeyfileLine::new(text) {
             KeyfileLine::Section { name, .. } => section = name,
-            KeyfileLine::Pair(key, _) => put(&mut texts, section, key, text.trim()),
+            KeyfileLine::Pair(key, _) => set_key(&mut texts, section, key, text.trim()),
             KeyfileLine::Other => {}
         }
     }
@@ -111,13 +111,14 @@ pub(super) fn merged(keyfile: &str, addition: &str) -> String {
 }
 
 /// Puts one line into a section.
-fn put(texts: &mut Vec<String>, section: &str, key: &str, text: &str) {
+fn set_key(texts: &mut Vec<String>, section: &str, key: &str, text: &str) {
     let lines: Vec<KeyfileLine<'_>> = texts.iter().map(|line| KeyfileLine::new(line)).collect();
     if let Some(at) = place_of(&lines, section, key) {
         text.clone_into(&mut texts[at]);
         return;
     }
-    let Some(start) = starts(&lines, section).into_iter().position(|is_start| is_start) else {
+    let Some(start) = section_starts(&lines, section).into_iter().position(|is_start| is_start)
+    else {
         if texts.last().is_some_and(|last| !last.is_empty()) {
             texts.push(String::new());
         }
@@ -134,7 +135,7 @@ fn put(texts: &mut Vec<String>, section: &str, key: &str, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_edit, merged, value};
+    use super::{find_value, has_edit, merge_keyfiles};
 
     #[test]
     fn keys_are_put_into_keyfile_sections() {
@@ -143,15 +144,15 @@ mod tests {
         let addition = "# latput\n[ethernet]\nmtu=9000\n\n[ethtool]\nring-rx=512\ncoalesce-rx-usecs=50\n\n[ipv4]\nx=1\n";
         let expected = "[connection]\nid=wired\n\n[ethernet]\nmtu=9000\nmac=aa\n\n[ipv4]\nmethod=auto\nx=1\n\n\
                         [ethtool]\nring-rx=512\ncoalesce-rx-usecs=50\n";
-        assert_eq!(merged(keyfile, addition), expected);
-        assert_eq!(merged(expected, addition), expected, "once is enough");
+        assert_eq!(merge_keyfiles(keyfile, addition), expected);
+        assert_eq!(merge_keyfiles(expected, addition), expected, "once is enough");
     }
 
     #[test]
     fn old_section_keeps_its_name_and_comments() {
         let keyfile = "# mine\n[802-3-ethernet]\n# why\n mtu = 1500\n#mtu=1\n";
         let expected = "# mine\n[802-3-ethernet]\n# why\nmtu=9000\n#mtu=1\n";
-        assert_eq!(merged(keyfile, "[ethernet]\nmtu=9000\n"), expected);
+        assert_eq!(merge_keyfiles(keyfile, "[ethernet]\nmtu=9000\n"), expected);
     }
 
     /// As `nmcli --offline connection modify` reads them.
@@ -163,18 +164,18 @@ mod tests {
             "[ethernet]\nmtu=1\n[ipv4]\nmtu=5\n[ethernet]\nmtu=2\n",
             "[ethernet]\nmtu=1\nmtu=2\n",
         ] {
-            let edited = merged(keyfile, "[ethernet]\nmtu=9000\n");
+            let edited = merge_keyfiles(keyfile, "[ethernet]\nmtu=9000\n");
             assert_eq!(edited, keyfile.replace("mtu=2", "mtu=9000"));
-            assert_eq!(value(&edited, "ethernet", "mtu"), Some("9000"));
+            assert_eq!(find_value(&edited, "ethernet", "mtu"), Some("9000"));
         }
         let unread = "[ethernet]\nmtu=1\n[802-3-ethernet]\nport=tp\n";
-        assert_eq!(merged(unread, "[ethernet]\nmtu=9000\n"), format!("{unread}mtu=9000\n"));
+        assert_eq!(merge_keyfiles(unread, "[ethernet]\nmtu=9000\n"), format!("{unread}mtu=9000\n"));
     }
 
     #[test]
     fn edit_outlives_changes_of_others() {
         let before = "[ethernet]\nmtu=1500\n[ipv4]\nmethod=auto\n";
-        let after = merged(before, "[ethernet]\nmtu=9000\n[ethtool]\nring-rx=512\n");
+        let after = merge_keyfiles(before, "[ethernet]\nmtu=9000\n[ethtool]\nring-rx=512\n");
         let others =
             "[ipv4]\nmethod=manual\n[ethtool]\nring-rx = 512\n[802-3-ethernet]\nmtu=9000\n";
         assert!(has_edit(before, &after, &after) && has_edit(before, &after, others));

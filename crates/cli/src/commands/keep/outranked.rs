@@ -7,7 +7,7 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
-use super::ifupdown::Stanzas;
+use super::ifupdown::InterfaceStanzas;
 use super::udev_files::{
     FileMatch, MatchedInterface, NetworkFile, applied_link, first_of_each_name, has_extension,
 };
@@ -29,7 +29,12 @@ const SYSCTL_FOLDERS: [&str; 5] = [
 ];
 
 /// The file that counts before one of ours at every boot, with the reason; `None` if none is known.
-pub(super) fn winner(root: &RootFolder, interface: &str, file: &str, text: &str) -> Option<String> {
+pub(super) fn find_winner(
+    root: &RootFolder,
+    interface: &str,
+    file: &str,
+    text: &str,
+) -> Option<String> {
     if file.starts_with("/etc/netplan/") {
         let (other, key) = netplan::later_file(root, file, text)?;
         return Some(format!("{other} sorts later and sets `{key}` too"));
@@ -49,14 +54,14 @@ pub(super) fn winner(root: &RootFolder, interface: &str, file: &str, text: &str)
 
 /// The program that gives the interface another MTU, after udev has given it ours.
 fn other_mtu(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
-    let netplans = netplan::Definitions::read(root).ok();
+    let netplans = netplan::NetplanDefinitions::read(root).ok();
     if let Some((mtu, file)) = netplans.as_ref().and_then(|it| it.mtu_of(interface))
         && mtu != own
     {
         return Some(format!("netplan sets `mtu: {mtu}` afterwards, as {file} says"));
     }
-    if let Some(stanzas) = Stanzas::read(root, interface)
-        && let Some(mtu) = stanzas.value("mtu")
+    if let Some(stanzas) = InterfaceStanzas::read(root, interface)
+        && let Some(mtu) = stanzas.option_value("mtu")
         && mtu != own
     {
         return Some(format!("ifupdown sets `mtu {mtu}` afterwards, as {} says", stanzas.file));
@@ -75,7 +80,7 @@ fn mtu_of(text: &str) -> Option<&str> {
 /// over.
 fn network_file(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
     let file = first_file(root, interface, "network", "Name")?;
-    let (mtu, path) = file.value("Link", "MTUBytes")?;
+    let (mtu, path) = file.find_value("Link", "MTUBytes")?;
     (mtu != own).then(|| format!("{path} sets `MTUBytes={mtu}` afterwards"))
 }
 
@@ -87,12 +92,12 @@ fn first_file(
     key_of_name: &str,
 ) -> Option<NetworkFile> {
     let interface = MatchedInterface::new(root, interface);
-    let mut files = NetworkFile::all(root, extension).into_iter();
+    let mut files = NetworkFile::read_all(root, extension).into_iter();
     files.find(|file| file.is_of(key_of_name, &interface) == FileMatch::Yes)
 }
 
 /// The reason why a whole file of `interface` is not the one that counts; `None` if none is known.
-pub(super) fn problem(
+pub(super) fn find_problem(
     root: &RootFolder,
     interface: &str,
     file: &str,
@@ -104,27 +109,28 @@ pub(super) fn problem(
         .map(|link| link.index);
     if file.starts_with(profile::PROFILES) {
         let unused = profile::why_not_used(root, interface, text);
-        return unused.map(outranked).or_else(|| other_profile(index?, text));
+        return unused.map(outranked_problem).or_else(|| other_profile(index?, text));
     }
     if file.starts_with("/etc/tuned/") {
         return unused_profile(root, interface);
     }
     if file.starts_with(files::RULES) {
-        let rival = winner(root, interface, file, text).map(outranked);
+        let rival = find_winner(root, interface, file, text).map(outranked_problem);
         return rival.or_else(|| not_applied(index?, file));
     }
-    let affinity = unit::affinity(interface);
-    if file == unit::file(&affinity) {
-        let why = || format!("it runs only once enabled: {}", unit::enable(root, &affinity));
+    let affinity = unit::affinity_unit(interface);
+    if file == unit::unit_file(&affinity) {
+        let why =
+            || format!("it runs only once enabled: {}", unit::enable_command(root, &affinity));
         return (!unit::is_enabled(root, &affinity)).then(|| (KeptFileState::NotUsed, why()));
     }
     match index {
         Some(index) if has_extension(file, "link") => other_link(index, file),
-        _ => winner(root, interface, file, text).map(outranked),
+        _ => find_winner(root, interface, file, text).map(outranked_problem),
     }
 }
 
-fn outranked(why: String) -> FileProblem {
+fn outranked_problem(why: String) -> FileProblem {
     (KeptFileState::Outranked, why)
 }
 
@@ -135,7 +141,7 @@ fn other_link(index: u32, file: &str) -> Option<FileProblem> {
     }
     match applied_link(index) {
         Some(applied) if applied == file => None,
-        Some(applied) => Some(outranked(format!("udev has applied {applied}"))),
+        Some(applied) => Some(outranked_problem(format!("udev has applied {applied}"))),
         None => Some((
             KeptFileState::NotApplied,
             "udev's database names no .link file of the interface".to_owned(),
@@ -174,14 +180,14 @@ fn other_profile(index: u32, text: &str) -> Option<FileProblem> {
     if own == active {
         return None;
     }
-    Some(outranked(format!("NetworkManager has activated the profile with UUID {active}")))
+    Some(outranked_problem(format!("NetworkManager has activated the profile with UUID {active}")))
 }
 
 /// Whether TuneD's active profiles are neither ours nor include it.
 fn unused_profile(root: &RootFolder, interface: &str) -> Option<FileProblem> {
-    let own = tuned::profile(interface);
-    let active = tuned::active(root);
-    if active.iter().any(|name| tuned::has(root, name, &own)) {
+    let own = tuned::profile_name(interface);
+    let active = tuned::active_profiles(root);
+    if active.iter().any(|name| tuned::includes_profile(root, name, &own)) {
         return None;
     }
     let why = format!("TuneD's active profile is `{}`, not {own}", active.join(" "));
@@ -191,11 +197,11 @@ fn unused_profile(root: &RootFolder, interface: &str) -> Option<FileProblem> {
 /// A later file of sysctl.d that sets one of our keys to another value.
 fn later_sysctl(root: &RootFolder, file: &str, text: &str) -> Option<String> {
     let own_name = Path::new(file).file_name()?.to_str()?;
-    let own = sysctls(text);
+    let own = parse_sysctls(text);
     let files = first_of_each_name(root, &SYSCTL_FOLDERS.map(str::to_owned), "conf");
     let later = files.into_iter().filter(|(name, _)| name.as_str() > own_name);
     later.into_iter().find_map(|(_, path)| {
-        let others = sysctls(&root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default());
+        let others = parse_sysctls(&root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default());
         let is_rival = |(key, value): &&(String, String)| {
             own.iter().any(|(known, wanted)| known == key && wanted != value)
         };
@@ -205,7 +211,7 @@ fn later_sysctl(root: &RootFolder, file: &str, text: &str) -> Option<String> {
 }
 
 /// The keys and values of a file of sysctl.d.
-fn sysctls(text: &str) -> Vec<(String, String)> {
+fn parse_sysctls(text: &str) -> Vec<(String, String)> {
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
     let pairs = lines.filter_map(|line| line.split_once('='));
     let name = |key: &str| key.trim().trim_start_matches('-').replace('/', ".");

@@ -13,9 +13,9 @@ use latput_linux::route::Route;
 use latput_linux::{Identity, RootFolder};
 
 use super::glob::is_like;
-use super::keyfile::{section_name, value};
+use super::keyfile::{find_value, section_name};
 use super::unmanaged::{self, ListedDevice};
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 
 /// The folder of the owner's profiles.
 pub(super) const PROFILES: &str = "/etc/NetworkManager/system-connections";
@@ -62,7 +62,7 @@ pub(super) struct NetworkProfile {
 
 /// Profiles of which nobody can tell which NetworkManager takes, and why.
 #[derive(Debug, PartialEq, Eq)]
-struct Ambiguous(String);
+struct AmbiguousProfiles(String);
 
 impl NetworkProfile {
     /// Why `keep` cannot write into it; `None` if it can.
@@ -98,7 +98,7 @@ pub(super) fn of_interface(
                 continue;
             }
             let Some(fit) = fit_of(&text, interface, identity.as_ref()) else { continue };
-            profiles.push(profile(path, fit, &text, &timestamps, active.as_deref()));
+            profiles.push(parse_profile(path, fit, &text, &timestamps, active.as_deref()));
         }
     }
     if profiles.iter().any(|it| it.fit == ProfileFit::Own && it.connection_type != ETHERNET) {
@@ -111,12 +111,12 @@ pub(super) fn of_interface(
         let first = profiles.into_iter().next();
         return Ok(first.map(|it| NetworkProfile { unmanaged: unmanaged(&it), ..it }));
     }
-    let chosen = choose(profiles, active.as_deref()).map_err(|Ambiguous(why)| {
+    let chosen = choose_profile(profiles, active.as_deref()).map_err(|AmbiguousProfiles(why)| {
         let message = format!(
             "nobody can tell which profile NetworkManager gives {interface} at the next boot: {why}. Set \
              `connection.autoconnect-priority` in one of them, or use --format systemd-link"
         );
-        CliError::new(Code::Failed, message)
+        CliError::new(ExitReason::Failed, message)
     })?;
     Ok(chosen.map(|profile| {
         let unmanaged = why_unmanaged(root, interface, &profile.connection_type);
@@ -165,16 +165,16 @@ fn active_uuid(interface: &str) -> Option<String> {
     Some(uuid.trim().to_owned())
 }
 
-fn profile(
+fn parse_profile(
     path: String,
     fit: ProfileFit,
     text: &str,
     timestamps: &str,
     active: Option<&str>,
 ) -> NetworkProfile {
-    let of_connection = |key: &str| value(text, "connection", key);
+    let of_connection = |key: &str| find_value(text, "connection", key);
     let uuid = of_connection("uuid").map(str::to_owned);
-    let seen = uuid.as_deref().and_then(|uuid| value(timestamps, "timestamps", uuid));
+    let seen = uuid.as_deref().and_then(|uuid| find_value(timestamps, "timestamps", uuid));
     let seen = seen.or_else(|| of_connection("timestamp")).and_then(|text| text.parse().ok());
     NetworkProfile {
         path,
@@ -182,7 +182,7 @@ fn profile(
         connection_type: connection_type(text).to_owned(),
         // As `nmcli --offline` reads them: other words are taken for the default.
         is_automatic: !matches!(of_connection("autoconnect"), Some("false" | "0")),
-        priority: of_connection("autoconnect-priority").map_or(0, priority),
+        priority: of_connection("autoconnect-priority").map_or(0, parse_priority),
         timestamp: seen.unwrap_or(0),
         is_active: active.is_some() && uuid.as_deref() == active,
         unmanaged: None,
@@ -190,7 +190,7 @@ fn profile(
     }
 }
 
-fn priority(text: &str) -> i64 {
+fn parse_priority(text: &str) -> i64 {
     let hexadecimal = text.strip_prefix("0x").map(|digits| i64::from_str_radix(digits, 16));
     let number = hexadecimal.unwrap_or_else(|| text.parse());
     number.ok().filter(|number| PRIORITIES.contains(number)).unwrap_or(0)
@@ -198,7 +198,8 @@ fn priority(text: &str) -> i64 {
 
 /// How a profile fits the interface, whose identity is known of a running system only; `None` if it does not.
 fn fit_of(keyfile: &str, interface: &str, identity: Option<&Identity>) -> Option<ProfileFit> {
-    let set = |section: &str, key: &str| value(keyfile, section, key).filter(|it| !it.is_empty());
+    let set =
+        |section: &str, key: &str| find_value(keyfile, section, key).filter(|it| !it.is_empty());
     if let Some(name) = set("connection", "interface-name") {
         return (name == interface).then_some(ProfileFit::Own);
     }
@@ -219,14 +220,14 @@ fn fit_of(keyfile: &str, interface: &str, identity: Option<&Identity>) -> Option
 }
 
 fn connection_type(keyfile: &str) -> &str {
-    value(keyfile, "connection", "type").map_or("", section_name)
+    find_value(keyfile, "connection", "type").map_or("", section_name)
 }
 
 /// The profile that counts among those that fit.
-fn choose(
+fn choose_profile(
     mut profiles: Vec<NetworkProfile>,
     active: Option<&str>,
-) -> Result<Option<NetworkProfile>, Ambiguous> {
+) -> Result<Option<NetworkProfile>, AmbiguousProfiles> {
     let list = |profiles: &[&NetworkProfile]| {
         profiles.iter().map(|it| it.path.as_str()).collect::<Vec<_>>().join(" and ")
     };
@@ -250,20 +251,20 @@ fn choose(
         [] => return Ok(None),
         [one] => (*one).clone(),
         several if best.is_none() => {
-            return Err(Ambiguous(format!("{} have `autoconnect=false`", list(several))));
+            return Err(AmbiguousProfiles(format!("{} have `autoconnect=false`", list(several))));
         }
         several => {
             let why = "have one `autoconnect-priority`, and none was active later than the others";
-            return Err(Ambiguous(format!("{} {why}", list(several))));
+            return Err(AmbiguousProfiles(format!("{} {why}", list(several))));
         }
     };
     let rival = profiles.iter().find(|it| it.is_active);
     match (active, rival) {
-        (Some(_), Some(rival)) if *rival != chosen => Err(Ambiguous(format!(
+        (Some(_), Some(rival)) if *rival != chosen => Err(AmbiguousProfiles(format!(
             "{} is active, and {} goes before it by `autoconnect` or its priority",
             rival.path, chosen.path
         ))),
-        (Some(uuid), None) if chosen.uuid.is_some() => Err(Ambiguous(format!(
+        (Some(uuid), None) if chosen.uuid.is_some() => Err(AmbiguousProfiles(format!(
             "the profile with UUID {uuid} is active, and no file has it; {} fits too",
             chosen.path
         ))),
@@ -333,15 +334,15 @@ mod tests {
 
     /// The profiles `a`, `b`, ... of these `[connection]` keys, and the one that counts, or what is said.
     #[track_caller]
-    fn check(keys: &[&str], timestamps: &str, active: Option<&str>, expected: &str) {
+    fn check_choice(keys: &[&str], timestamps: &str, active: Option<&str>, expected: &str) {
         let letters = ["a", "b", "c"].into_iter();
         let profiles = letters.zip(keys).map(|(letter, keys)| {
             let text = format!("[connection]\nuuid={letter}\n{keys}");
-            profile(letter.to_owned(), ProfileFit::Own, &text, timestamps, active)
+            parse_profile(letter.to_owned(), ProfileFit::Own, &text, timestamps, active)
         });
-        let said = match choose(profiles.collect(), active) {
+        let said = match choose_profile(profiles.collect(), active) {
             Ok(chosen) => chosen.map_or("none".to_owned(), |it| it.path),
-            Err(Ambiguous(why)) => why,
+            Err(AmbiguousProfiles(why)) => why,
         };
         assert!(
             if expected.len() == 1 { said == expected } else { said.contains(expected) },
@@ -351,37 +352,42 @@ mod tests {
 
     #[test]
     fn better_priority_wins() {
-        check(&["", "autoconnect-priority=5"], "", None, "b");
-        check(&["autoconnect-priority=-5", ""], "", None, "b");
-        check(&["autoconnect-priority=5\nautoconnect=false", ""], "", None, "b");
-        check(&["autoconnect=false"], "", None, "a");
-        check(&[], "", None, "none");
-        check(&["", "autoconnect-priority=5"], "", Some("b"), "b");
+        check_choice(&["", "autoconnect-priority=5"], "", None, "b");
+        check_choice(&["autoconnect-priority=-5", ""], "", None, "b");
+        check_choice(&["autoconnect-priority=5\nautoconnect=false", ""], "", None, "b");
+        check_choice(&["autoconnect=false"], "", None, "a");
+        check_choice(&[], "", None, "none");
+        check_choice(&["", "autoconnect-priority=5"], "", Some("b"), "b");
     }
 
     #[test]
     fn equal_priorities_go_by_last_use() {
         let seen = "[timestamps]\na=100\nb=200\n";
-        check(&["", ""], seen, None, "b");
-        check(&["", ""], seen, Some("a"), "a");
-        check(&["", "", "autoconnect-priority=1"], seen, None, "c");
-        check(&["", ""], "", None, "a and b have one `autoconnect-priority`");
-        check(&["", ""], "[timestamps]\na=7\nb=7\n", None, "a and b have one");
+        check_choice(&["", ""], seen, None, "b");
+        check_choice(&["", ""], seen, Some("a"), "a");
+        check_choice(&["", "", "autoconnect-priority=1"], seen, None, "c");
+        check_choice(&["", ""], "", None, "a and b have one `autoconnect-priority`");
+        check_choice(&["", ""], "[timestamps]\na=7\nb=7\n", None, "a and b have one");
     }
 
     #[test]
     fn active_profile_that_loses_is_ambiguous() {
         let seen = "[timestamps]\na=100\n";
-        check(
+        check_choice(
             &["", "autoconnect-priority=5"],
             seen,
             Some("a"),
             "a is active, and b goes before it",
         );
-        check(&["autoconnect=false", ""], seen, Some("a"), "a is active, and b goes before it");
-        check(&[""], seen, Some("z"), "UUID z is active, and no file has it; a fits too");
+        check_choice(
+            &["autoconnect=false", ""],
+            seen,
+            Some("a"),
+            "a is active, and b goes before it",
+        );
+        check_choice(&[""], seen, Some("z"), "UUID z is active, and no file has it; a fits too");
         let by_hand = ["autoconnect=false"; 2];
-        check(&by_hand, "", None, "a and b have `autoconnect=false`");
-        check(&by_hand, "", Some("b"), "b");
+        check_choice(&by_hand, "", None, "a and b have `autoconnect=false`");
+        check_choice(&by_hand, "", Some("b"), "b");
     }
 }

@@ -12,12 +12,12 @@ const FOLDERS: [&str; 2] = ["/etc/tuned", "/etc/tuned/profiles"];
 const CONFIG: &str = "/etc/tuned/tuned-main.conf";
 
 /// The profile of an interface.
-pub(super) fn profile(interface: &str) -> String {
+pub(super) fn profile_name(interface: &str) -> String {
     format!("latput-{interface}")
 }
 
 /// The profiles that are active.
-pub(super) fn active(root: &RootFolder) -> Vec<String> {
+pub(super) fn active_profiles(root: &RootFolder) -> Vec<String> {
     let text = root.look_at(ACTIVE_PROFILE, TEXT_BYTES_MOST).unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
 }
@@ -33,7 +33,7 @@ fn listed_folders(root: &RootFolder) -> Option<Vec<String>> {
 
 /// The folder for an interface's profile: the last of `profile_dirs` that is one of `FOLDERS`, else the one that is there.
 /// `None`: TuneD looks into none of them.
-fn folder(root: &RootFolder) -> Option<&'static str> {
+fn profile_folder(root: &RootFolder) -> Option<&'static str> {
     let [old, new] = FOLDERS;
     let Some(listed) = listed_folders(root) else {
         return Some(if root.has(new) { new } else { old });
@@ -42,20 +42,20 @@ fn folder(root: &RootFolder) -> Option<&'static str> {
 }
 
 /// The file of an interface's profile, in the folder where the TuneD of this host looks for it.
-pub(super) fn file(root: &RootFolder, interface: &str) -> String {
-    file_of(folder(root).unwrap_or(FOLDERS[0]), &profile(interface))
+pub(super) fn profile_file(root: &RootFolder, interface: &str) -> String {
+    file_of(profile_folder(root).unwrap_or(FOLDERS[0]), &profile_name(interface))
 }
 
 /// Why TuneD would not read the file of an interface's profile, with the `text` for whoever writes it by hand.
 ///
 /// A record of `keep` is believed for fixed names only. Folders that a configuration names are not among them.
 pub(super) fn why_not_read(root: &RootFolder, interface: &str, text: &str) -> Option<String> {
-    if folder(root).is_some() {
+    if profile_folder(root).is_some() {
         return None;
     }
     let folders = listed_folders(root).unwrap_or_default();
     let by_hand = folders.last().map_or(String::new(), |folder| {
-        format!(". Or put these lines into {}:\n{text}", file_of(folder, &profile(interface)))
+        format!(". Or put these lines into {}:\n{text}", file_of(folder, &profile_name(interface)))
     });
     Some(format!(
         "TuneD would not read what is written to {}: `profile_dirs` in {CONFIG} names {}. Add {} there, or use --format \
@@ -67,8 +67,8 @@ pub(super) fn why_not_read(root: &RootFolder, interface: &str, text: &str) -> Op
 }
 
 /// The files that an interface's profile may be in.
-pub(super) fn files(interface: &str) -> [String; 2] {
-    FOLDERS.map(|folder| file_of(folder, &profile(interface)))
+pub(super) fn profile_files(interface: &str) -> [String; 2] {
+    FOLDERS.map(|folder| file_of(folder, &profile_name(interface)))
 }
 
 fn file_of(folder: &str, profile: &str) -> String {
@@ -76,7 +76,7 @@ fn file_of(folder: &str, profile: &str) -> String {
 }
 
 /// The profiles that a profile of the owner includes.
-fn includes(root: &RootFolder, profile: &str) -> Vec<String> {
+fn read_includes(root: &RootFolder, profile: &str) -> Vec<String> {
     let files = FOLDERS.map(|folder| file_of(folder, profile));
     let texts = files.iter().filter_map(|file| root.look_at(file, TEXT_BYTES_MOST));
     let texts: Vec<String> = texts.collect();
@@ -87,7 +87,7 @@ fn includes(root: &RootFolder, profile: &str) -> Vec<String> {
 }
 
 /// Whether a profile is `wanted` or includes it, by itself or by others.
-pub(super) fn has(root: &RootFolder, profile: &str, wanted: &str) -> bool {
+pub(super) fn includes_profile(root: &RootFolder, profile: &str, wanted: &str) -> bool {
     let mut seen = BTreeSet::new();
     let mut next = vec![profile.to_owned()];
     while let Some(name) = next.pop() {
@@ -95,7 +95,7 @@ pub(super) fn has(root: &RootFolder, profile: &str, wanted: &str) -> bool {
             return true;
         }
         if seen.insert(name.clone()) {
-            next.extend(includes(root, &name));
+            next.extend(read_includes(root, &name));
         }
     }
     false
@@ -103,11 +103,15 @@ pub(super) fn has(root: &RootFolder, profile: &str, wanted: &str) -> bool {
 
 /// The profiles that the profile of `interface` is to include: the active ones, so that they stay in force. In the place of
 /// one that includes it stands what it includes now: a circle would leave nothing but the two.
-pub(super) fn included(root: &RootFolder, interface: &str) -> Vec<String> {
-    let own = profile(interface);
+pub(super) fn profiles_to_include(root: &RootFolder, interface: &str) -> Vec<String> {
+    let own = profile_name(interface);
     let mut names: Vec<String> = Vec::new();
-    for active in active(root) {
-        let stays = if has(root, &active, &own) { includes(root, &own) } else { vec![active] };
+    for active in active_profiles(root) {
+        let stays = if includes_profile(root, &active, &own) {
+            read_includes(root, &own)
+        } else {
+            vec![active]
+        };
         for name in stays {
             if !names.contains(&name) {
                 names.push(name);
@@ -121,12 +125,12 @@ pub(super) fn included(root: &RootFolder, interface: &str) -> Vec<String> {
 /// are kept and not yet active.
 pub(super) fn to_activate(root: &RootFolder, interface: &str) -> String {
     if is_active(root, interface) {
-        return active(root).join(" ");
+        return active_profiles(root).join(" ");
     }
-    let mut names = vec![profile(interface)];
-    for other in kept(root) {
-        if !names.iter().any(|name| has(root, name, &other)) {
-            names.retain(|name| !has(root, &other, name));
+    let mut names = vec![profile_name(interface)];
+    for other in kept_profiles(root) {
+        if !names.iter().any(|name| includes_profile(root, name, &other)) {
+            names.retain(|name| !includes_profile(root, &other, name));
             names.push(other);
         }
     }
@@ -135,21 +139,21 @@ pub(super) fn to_activate(root: &RootFolder, interface: &str) -> String {
 
 /// Whether the profile of `interface` is in force after a boot.
 pub(super) fn is_active(root: &RootFolder, interface: &str) -> bool {
-    active(root).iter().any(|name| has(root, name, &profile(interface)))
+    active_profiles(root).iter().any(|name| includes_profile(root, name, &profile_name(interface)))
 }
 
 /// The profiles that latput has written, by name.
-fn kept(root: &RootFolder) -> BTreeSet<String> {
-    profiles(root).filter(|name| name.starts_with(&profile(""))).collect()
+fn kept_profiles(root: &RootFolder) -> BTreeSet<String> {
+    list_profiles(root).filter(|name| name.starts_with(&profile_name(""))).collect()
 }
 
 /// The names in the folders of the owner's profiles.
-fn profiles(root: &RootFolder) -> impl Iterator<Item = String> {
+fn list_profiles(root: &RootFolder) -> impl Iterator<Item = String> {
     FOLDERS.into_iter().flat_map(|folder| root.entries(folder).unwrap_or_default())
 }
 
 /// The text of a profile that includes `included`, without the words for those who keep it by hand.
-pub(super) fn text(exported: &str, included: &[String]) -> String {
+pub(super) fn render_profile(exported: &str, included: &[String]) -> String {
     let include = (!included.is_empty()).then(|| format!("include={}", included.join(",")));
     let lines = exported.lines().enumerate().filter_map(|(idx, line)| match line {
         "#include=PROFILE" => include.clone(),
@@ -160,18 +164,25 @@ pub(super) fn text(exported: &str, included: &[String]) -> String {
 }
 
 /// A profile of another interface than `removed` that includes that of `interface`: TuneD could not load it without.
-pub(super) fn includer(root: &RootFolder, interface: &str, removed: &[String]) -> Option<String> {
-    let own = profile(interface);
-    let is_removed = |name: &String| removed.iter().any(|interface| *name == profile(interface));
-    profiles(root).filter(|name| !is_removed(name)).find(|name| includes(root, name).contains(&own))
+pub(super) fn find_includer(
+    root: &RootFolder,
+    interface: &str,
+    removed: &[String],
+) -> Option<String> {
+    let own = profile_name(interface);
+    let is_removed =
+        |name: &String| removed.iter().any(|interface| *name == profile_name(interface));
+    list_profiles(root)
+        .filter(|name| !is_removed(name))
+        .find(|name| read_includes(root, name).contains(&own))
 }
 
 /// The words behind `tuned-adm profile` that bring back what is active without the profile of `interface`; `None` where
 /// that is not active.
-pub(super) fn without(root: &RootFolder, interface: &str) -> Option<String> {
-    let own = profile(interface);
-    let mut active = active(root);
+pub(super) fn remaining_profiles(root: &RootFolder, interface: &str) -> Option<String> {
+    let own = profile_name(interface);
+    let mut active = active_profiles(root);
     let place = active.iter().position(|name| *name == own)?;
-    active.splice(place..=place, includes(root, &own));
+    active.splice(place..=place, read_includes(root, &own));
     Some(active.join(" "))
 }

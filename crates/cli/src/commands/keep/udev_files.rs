@@ -60,7 +60,7 @@ pub(super) struct NetworkFile {
 
 impl NetworkFile {
     /// The files of one kind, in the order in which udev or networkd looks for the first that fits.
-    pub(super) fn all(root: &RootFolder, extension: &str) -> Vec<Self> {
+    pub(super) fn read_all(root: &RootFolder, extension: &str) -> Vec<Self> {
         let read = |path: String| {
             let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
             (path, text)
@@ -80,7 +80,7 @@ impl NetworkFile {
     }
 
     /// The lines of a section, each with the path of the part that has it.
-    fn section(&self, name: &str) -> Vec<(&str, String, String)> {
+    fn section_lines(&self, name: &str) -> Vec<(&str, String, String)> {
         let header = format!("[{name}]");
         let mut found = Vec::new();
         for (path, text) in &self.parts {
@@ -101,8 +101,8 @@ impl NetworkFile {
     }
 
     /// The value of a key that counts, and the path of the part that has it.
-    pub(super) fn value(&self, section: &str, key: &str) -> Option<(String, &str)> {
-        let lines = self.section(section).into_iter().rev();
+    pub(super) fn find_value(&self, section: &str, key: &str) -> Option<(String, &str)> {
+        let lines = self.section_lines(section).into_iter().rev();
         let (path, _, value) = lines.into_iter().find(|(_, name, _)| name == key)?;
         (!value.is_empty()).then_some((value, path))
     }
@@ -110,7 +110,7 @@ impl NetworkFile {
     /// Whether its `[Match]` takes the interface, whose name stands in `key_of_name`.
     pub(super) fn is_of(&self, key_of_name: &str, interface: &MatchedInterface) -> FileMatch {
         let mut lists: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (_, key, value) in self.section("Match") {
+        for (_, key, value) in self.section_lines("Match") {
             let list = lists.entry(key).or_default();
             let (is_inverted, words) =
                 value.strip_prefix('!').map_or((false, value.as_str()), |rest| (true, rest));
@@ -197,14 +197,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(texts: &[&str], interface: &MatchedInterface, expected: FileMatch) {
+    fn check_match(texts: &[&str], interface: &MatchedInterface, expected: FileMatch) {
         let parts = texts.iter().map(|text| ("f".to_owned(), format!("{text}\n"))).collect();
         let file = NetworkFile { name: "f".to_owned(), parts };
         assert_eq!(file.is_of("OriginalName", interface), expected, "{texts:?}");
     }
 
     /// An interface of an image, and one of the running system.
-    fn interfaces() -> [MatchedInterface; 2] {
+    fn sample_interfaces() -> [MatchedInterface; 2] {
         let text = |text: &str| Some(text.to_owned());
         let identity = Identity {
             driver: text("ice"),
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn link_file_by_name_is_told() {
-        let [image, _] = interfaces();
+        let [image, _] = sample_interfaces();
         for (text, expected) in [
             ("[Match]\nOriginalName=nic*\n[Link]\nMTUBytes=1400", FileMatch::Yes),
             ("[Match]\nOriginalName=nic[0-9]", FileMatch::Yes),
@@ -232,9 +232,9 @@ mod tests {
             ("[Match]\n#OriginalName=nic7", FileMatch::No),
             ("[Link]\nOriginalName=nic7", FileMatch::No),
         ] {
-            check(&[text], &image, expected);
+            check_match(&[text], &image, expected);
         }
-        check(
+        check_match(
             &["[Match]\nOriginalName=eth0", "[Match]\nOriginalName=nic7"],
             &image,
             FileMatch::Yes,
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn other_keys_may_be_of_image_interface() {
-        let [image, own] = interfaces();
+        let [image, own] = sample_interfaces();
         for (keys, expected) in [
             ("OriginalName=nic7\nType=ether", FileMatch::Yes),
             ("Type=wlan", FileMatch::No),
@@ -254,8 +254,8 @@ mod tests {
             ("Driver=i[a-d]e", FileMatch::Yes),
             ("Path=pci-*", FileMatch::MayBe),
         ] {
-            check(&[&format!("[Match]\n{keys}")], &own, expected);
-            check(&[&format!("[Match]\n{keys}")], &image, FileMatch::MayBe);
+            check_match(&[&format!("[Match]\n{keys}")], &own, expected);
+            check_match(&[&format!("[Match]\n{keys}")], &image, FileMatch::MayBe);
         }
     }
 
@@ -267,7 +267,7 @@ mod tests {
             part("drop-in", "[Link]\nMTUBytes = 1400\n"),
         ];
         let file = NetworkFile { name: "f".to_owned(), parts };
-        assert_eq!(file.value("Link", "MTUBytes"), Some(("1400".to_owned(), "drop-in")));
-        assert_eq!(file.value("Link", "Name"), None);
+        assert_eq!(file.find_value("Link", "MTUBytes"), Some(("1400".to_owned(), "drop-in")));
+        assert_eq!(file.find_value("Link", "Name"), None);
     }
 }

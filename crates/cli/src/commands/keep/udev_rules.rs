@@ -17,9 +17,9 @@ const FOLDERS: [&str; 4] = [
 ];
 
 /// A rule: keys with their operators and values.
-struct Rule<'a>(Vec<(&'a str, &'a str, &'a str)>);
+struct UdevRule<'a>(Vec<(&'a str, &'a str, &'a str)>);
 
-impl<'a> Rule<'a> {
+impl<'a> UdevRule<'a> {
     /// Reads `KEY=="value", ATTR{x}="y"`.
     fn parse(line: &'a str) -> Self {
         let mut parts = Vec::new();
@@ -52,7 +52,7 @@ impl<'a> Rule<'a> {
     }
 
     /// The attributes that it sets.
-    fn attributes(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+    fn assigned_attributes(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let set = self.0.iter().filter(|(name, operator, _)| {
             name.starts_with("ATTR{") && ["=", ":="].contains(operator)
         });
@@ -60,7 +60,7 @@ impl<'a> Rule<'a> {
     }
 
     /// The requests of ethtool that it makes: `-C`.
-    fn requests(&self) -> impl Iterator<Item = &'a str> {
+    fn ethtool_requests(&self) -> impl Iterator<Item = &'a str> {
         let run = self.0.iter().filter(|(name, _, _)| *name == "RUN" || name.starts_with("RUN{"));
         run.filter_map(|(_, _, value)| {
             let mut words = value.split_whitespace();
@@ -70,7 +70,7 @@ impl<'a> Rule<'a> {
     }
 }
 
-fn rules(text: &str) -> Vec<String> {
+fn split_rules(text: &str) -> Vec<String> {
     let joined = text.replace("\\\n", " ");
     let lines = joined.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
@@ -84,26 +84,30 @@ pub(super) fn later_rule(
     text: &str,
 ) -> Option<String> {
     let own_name = Path::new(file).file_name()?.to_str()?;
-    let own = rules(text);
-    let own: Vec<Rule<'_>> = own.iter().map(|line| Rule::parse(line)).collect();
+    let own = split_rules(text);
+    let own: Vec<UdevRule<'_>> = own.iter().map(|line| UdevRule::parse(line)).collect();
     let files = first_of_each_name(root, &FOLDERS.map(str::to_owned), "rules");
     let later = files.into_iter().filter(|(name, _)| name.as_str() > own_name);
     later.into_iter().find_map(|(_, path)| {
-        let others = rules(&root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default());
+        let others = split_rules(&root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default());
         let mut others =
-            others.iter().map(|line| Rule::parse(line)).filter(|it| it.is_of(interface));
+            others.iter().map(|line| UdevRule::parse(line)).filter(|it| it.is_of(interface));
         let what = others.find_map(|other| {
             let is_rival = |(name, value): &(&str, &str)| {
                 own.iter()
-                    .flat_map(Rule::attributes)
+                    .flat_map(UdevRule::assigned_attributes)
                     .any(|(known, wanted)| known == *name && wanted != *value)
             };
-            if let Some((name, _)) = other.attributes().find(is_rival) {
+            if let Some((name, _)) = other.assigned_attributes().find(is_rival) {
                 return Some(format!("sets {name}"));
             }
-            let is_ours =
-                |request: &&str| own.iter().flat_map(Rule::requests).any(|it| it == *request);
-            other.requests().find(is_ours).map(|request| format!("runs `ethtool {request}`"))
+            let is_ours = |request: &&str| {
+                own.iter().flat_map(UdevRule::ethtool_requests).any(|it| it == *request)
+            };
+            other
+                .ethtool_requests()
+                .find(is_ours)
+                .map(|request| format!("runs `ethtool {request}`"))
         })?;
         Some(format!("{path} sorts later and {what} too"))
     })
@@ -123,15 +127,16 @@ mod tests {
             (r#"SUBSYSTEM!="net", ATTR{x}="0""#, false),
             (r#"SUBSYSTEM=="net", DRIVERS=="ice", ATTR{x}="0""#, false),
         ] {
-            assert_eq!(Rule::parse(line).is_of("eth9"), expected, "{line}");
+            assert_eq!(UdevRule::parse(line).is_of("eth9"), expected, "{line}");
         }
     }
 
     #[test]
     fn assignments_and_requests_are_told_from_conditions() {
-        let rule =
-            Rule::parse(r#"ATTR{a}=="1", ATTR{b}="2", RUN+="/sbin/ethtool -C eth9 rx-usecs 3""#);
-        assert_eq!(rule.attributes().collect::<Vec<_>>(), [("ATTR{b}", "2")]);
-        assert_eq!(rule.requests().collect::<Vec<_>>(), ["-C"]);
+        let rule = UdevRule::parse(
+            r#"ATTR{a}=="1", ATTR{b}="2", RUN+="/sbin/ethtool -C eth9 rx-usecs 3""#,
+        );
+        assert_eq!(rule.assigned_attributes().collect::<Vec<_>>(), [("ATTR{b}", "2")]);
+        assert_eq!(rule.ethtool_requests().collect::<Vec<_>>(), ["-C"]);
     }
 }

@@ -23,9 +23,9 @@ pub(super) struct BootUnit<'a> {
 
 impl BootUnit<'_> {
     /// The text of the unit file. The error says why the path of this program cannot stand in a unit.
-    pub(super) fn text(&self) -> Result<String, String> {
+    pub(super) fn render_text(&self) -> Result<String, String> {
         let Self { comment, description, order, words, service } = self;
-        let program = program()?;
+        let program = program_path()?;
         Ok(format!(
             "{comment}\n[Unit]\nDescription=latput: {description}\nWants=network-online.target\n\
              After=network-online.target\n{order}\n[Service]\nType=oneshot\nExecStart={} {words}\n{service}\n\
@@ -36,7 +36,7 @@ impl BootUnit<'_> {
 }
 
 /// The path of this program, as a unit names it.
-fn program() -> Result<PathBuf, String> {
+fn program_path() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-_.+".contains(c);
     if program.to_str().is_some_and(|path| path.chars().all(is_plain)) {
@@ -46,12 +46,12 @@ fn program() -> Result<PathBuf, String> {
 }
 
 /// The file of a unit.
-pub(super) fn file(name: &str) -> String {
+pub(super) fn unit_file(name: &str) -> String {
     format!("{UNITS}/{name}")
 }
 
 /// The unit that gives the interrupts of an interface their CPUs after a boot.
-pub(super) fn affinity(interface: &str) -> String {
+pub(super) fn affinity_unit(interface: &str) -> String {
     format!("latput-affinity-{interface}.service")
 }
 
@@ -70,7 +70,7 @@ pub(super) fn affinity_text(interface: &str, value: &str) -> Result<String, Stri
         // A driver may ask for its interrupts later than this.
         service: "Restart=on-failure\nRestartSec=10s\n",
     };
-    unit.text()
+    unit.render_text()
 }
 
 /// Whether `systemctl enable` has been run for a unit.
@@ -79,7 +79,7 @@ pub(super) fn is_enabled(root: &RootFolder, name: &str) -> bool {
 }
 
 /// The command that makes a unit run after each boot.
-pub(super) fn enable(root: &RootFolder, name: &str) -> String {
+pub(super) fn enable_command(root: &RootFolder, name: &str) -> String {
     let of_image = match root.path() {
         path if path == Path::new("/") => String::new(),
         path => format!("--root={} ", path.display()),

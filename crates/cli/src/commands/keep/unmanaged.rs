@@ -32,17 +32,18 @@ pub(super) fn by_file(root: &RootFolder, device: ListedDevice<'_>) -> Option<Str
         let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
         (path, text)
     };
-    let texts: Vec<(String, String)> = files(root).into_iter().map(read).collect();
-    let files: Vec<(&str, Vec<Section<'_>>)> =
-        texts.iter().map(|(path, text)| (path.as_str(), sections(text))).collect();
-    let is_read =
-        |(path, sections): &(&str, Vec<Section<'_>>)| *path == MAIN || !is_switched_off(sections);
+    let texts: Vec<(String, String)> = config_files(root).into_iter().map(read).collect();
+    let files: Vec<(&str, Vec<ConfigSection<'_>>)> =
+        texts.iter().map(|(path, text)| (path.as_str(), parse_sections(text))).collect();
+    let is_read = |(path, sections): &(&str, Vec<ConfigSection<'_>>)| {
+        *path == MAIN || !is_switched_off(sections)
+    };
     let files: Vec<_> = files.into_iter().filter(is_read).collect();
     by_list(&files, device).or_else(|| by_section(&files, device))
 }
 
 /// The files with their sections, in the order in which they are read.
-type SectionsByFile<'a> = [(&'a str, Vec<Section<'a>>)];
+type SectionsByFile<'a> = [(&'a str, Vec<ConfigSection<'a>>)];
 
 /// The last line that names `unmanaged-devices`, where all such lines together have the device.
 fn by_list(files: &SectionsByFile<'_>, device: ListedDevice<'_>) -> Option<String> {
@@ -61,26 +62,26 @@ fn by_list(files: &SectionsByFile<'_>, device: ListedDevice<'_>) -> Option<Strin
             said = Some(format!("{path} has `{key}={value}`"));
         }
     }
-    said.filter(|_| has(&specs, device) == Some(true))
+    said.filter(|_| matches_list(&specs, device) == Some(true))
 }
 
 /// The line of the section that counts, where it says not to manage the device. A file that is read later counts first; in
 /// a file the order is from top to bottom, and `[device]` itself comes last.
 fn by_section(files: &SectionsByFile<'_>, device: ListedDevice<'_>) -> Option<String> {
     for (path, sections) in files.iter().rev() {
-        let (last, named): (Vec<&Section<'_>>, Vec<_>) = sections
+        let (last, named): (Vec<&ConfigSection<'_>>, Vec<_>) = sections
             .iter()
             .filter(|section| section.name.starts_with("device"))
             .partition(|section| section.name == "device");
         for section in named.into_iter().chain(last) {
-            let managed = section.value("managed");
+            let managed = section.last_value("managed");
             let stops =
-                section.value("stop-match").is_some_and(|word| is_true(word) != Some(false));
+                section.last_value("stop-match").is_some_and(|word| is_true(word) != Some(false));
             if managed.is_none() && !stops {
                 continue;
             }
-            let specs = section.value("match-device").map(split_specs);
-            match specs.map_or(Some(true), |specs| has(&specs, device)) {
+            let specs = section.last_value("match-device").map(split_specs);
+            match specs.map_or(Some(true), |specs| matches_list(&specs, device)) {
                 Some(true) => {}
                 Some(false) => continue,
                 // Nobody knows whether it counts.
@@ -95,7 +96,7 @@ fn by_section(files: &SectionsByFile<'_>, device: ListedDevice<'_>) -> Option<St
 }
 
 /// The files in the order in which they are read.
-fn files(root: &RootFolder) -> Vec<String> {
+fn config_files(root: &RootFolder) -> Vec<String> {
     let mut hidden: BTreeSet<String> = BTreeSet::new();
     let mut files: Vec<String> = Vec::new();
     for folder in FOLDERS.into_iter().rev() {
@@ -114,23 +115,23 @@ fn files(root: &RootFolder) -> Vec<String> {
 }
 
 /// A section of a file. The key of a line that adds to a list or takes from it ends with that mark.
-struct Section<'a> {
+struct ConfigSection<'a> {
     name: &'a str,
     lines: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Section<'a> {
+impl<'a> ConfigSection<'a> {
     /// The last value of a key counts.
-    fn value(&self, key: &str) -> Option<&'a str> {
+    fn last_value(&self, key: &str) -> Option<&'a str> {
         self.lines.iter().rev().find(|(name, _)| *name == key).map(|(_, value)| *value)
     }
 }
 
-fn sections(text: &str) -> Vec<Section<'_>> {
-    let mut sections: Vec<Section<'_>> = Vec::new();
+fn parse_sections(text: &str) -> Vec<ConfigSection<'_>> {
+    let mut sections: Vec<ConfigSection<'_>> = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            sections.push(Section { name, lines: Vec::new() });
+            sections.push(ConfigSection { name, lines: Vec::new() });
         } else if let (Some(section), Some((key, value))) =
             (sections.last_mut(), line.split_once('='))
         {
@@ -141,9 +142,9 @@ fn sections(text: &str) -> Vec<Section<'_>> {
 }
 
 /// Whether a file says of itself that it is not to be read.
-fn is_switched_off(sections: &[Section<'_>]) -> bool {
+fn is_switched_off(sections: &[ConfigSection<'_>]) -> bool {
     let of_file = sections.iter().filter(|section| section.name == ".config");
-    let mut enabled = of_file.filter_map(|section| section.value("enable"));
+    let mut enabled = of_file.filter_map(|section| section.last_value("enable"));
     enabled.any(|word| is_true(word) == Some(false))
 }
 
@@ -163,14 +164,15 @@ fn split_specs(value: &str) -> Vec<String> {
 
 /// Whether a list has the device: none of its exceptions takes it, and one of the others does, or there are none. `None`
 /// where nobody knows.
-fn has(specs: &[String], device: ListedDevice<'_>) -> Option<bool> {
+fn matches_list(specs: &[String], device: ListedDevice<'_>) -> Option<bool> {
     let (excepted, listed): (Vec<&str>, Vec<&str>) =
         specs.iter().map(String::as_str).partition(|spec| spec.starts_with("except:"));
-    let is_excepted = any(excepted.iter().map(|spec| takes(&spec["except:".len()..], device)));
+    let is_excepted =
+        any_known(excepted.iter().map(|spec| matches_spec(&spec["except:".len()..], device)));
     let is_listed = if listed.is_empty() {
         Some(!excepted.is_empty())
     } else {
-        any(listed.iter().map(|spec| takes(spec, device)))
+        any_known(listed.iter().map(|spec| matches_spec(spec, device)))
     };
     match (is_excepted, is_listed) {
         (Some(true), _) | (_, Some(false)) => Some(false),
@@ -180,7 +182,7 @@ fn has(specs: &[String], device: ListedDevice<'_>) -> Option<bool> {
 }
 
 /// Whether one of them is true; `None` where that hangs on one that nobody knows.
-fn any(answers: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+fn any_known(answers: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     let mut found = Some(false);
     for answer in answers {
         match answer {
@@ -193,7 +195,7 @@ fn any(answers: impl Iterator<Item = Option<bool>>) -> Option<bool> {
 }
 
 /// Whether one word of a list takes the device; `None` where nobody knows.
-fn takes(spec: &str, device: ListedDevice<'_>) -> Option<bool> {
+fn matches_spec(spec: &str, device: ListedDevice<'_>) -> Option<bool> {
     let Some((kind, wanted)) = spec.split_once(':') else {
         return Some(spec == "*" || spec == device.name);
     };
@@ -245,7 +247,7 @@ mod tests {
             ("", false, false),
         ] {
             let specs = split_specs(list);
-            let is_sure = |device| has(&specs, device) == Some(true);
+            let is_sure = |device| matches_list(&specs, device) == Some(true);
             assert_eq!((is_sure(image), is_sure(own)), (of_image, of_own), "{list}");
         }
     }
@@ -272,7 +274,7 @@ mod tests {
             (&[off, stops], false),
             (&[off, "[.config]\nenable=false\n[device]\nmanaged=1"], true),
         ] {
-            let files: Vec<_> = texts.iter().map(|text| ("conf", sections(text))).collect();
+            let files: Vec<_> = texts.iter().map(|text| ("conf", parse_sections(text))).collect();
             let files: Vec<_> =
                 files.into_iter().filter(|(_, sections)| !is_switched_off(sections)).collect();
             assert_eq!(by_section(&files, device).is_some(), is_left, "{texts:?}");

@@ -6,9 +6,9 @@ use std::process::{Command, ExitCode, Stdio};
 
 use latput_linux::confine::UsedFiles;
 
-use crate::commands::export_settings::{SourceArgs, Wanted};
+use crate::commands::export_settings::{SourceArgs, WantedSetting};
 use crate::context::keep_only_files;
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// The hidden command that reads the file.
@@ -38,9 +38,9 @@ pub(super) fn read(
     file: &str,
     of: &SourceArgs,
     is_json: bool,
-) -> Result<Result<Wanted, ExitCode>, CliError> {
+) -> Result<Result<WantedSetting, ExitCode>, CliError> {
     let mut command = Command::new("/proc/self/exe");
-    command.args(is_json.then_some("--json")).arg(READER).args(of.words());
+    command.args(is_json.then_some("--json")).arg(READER).args(of.to_args());
     command.args(["--", file]).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn()?;
     let mut text = Vec::new();
@@ -51,10 +51,10 @@ pub(super) fn read(
     read?;
     if !status.success() {
         let code = status.code().and_then(|code| u8::try_from(code).ok());
-        return Ok(Err(code.map_or_else(|| Code::Failed.into(), ExitCode::from)));
+        return Ok(Err(code.map_or_else(|| ExitReason::Failed.into(), ExitCode::from)));
     }
     let wanted = serde_json::from_slice(&text).map_err(|error| {
-        CliError::new(Code::Failed, format!("the process that reads {file} said {error}"))
+        CliError::new(ExitReason::Failed, format!("the process that reads {file} said {error}"))
     })?;
     Ok(Ok(wanted))
 }

@@ -4,7 +4,7 @@ use latput_linux::RootFolder;
 use latput_linux::files::{Owner, TEXT_BYTES_MOST};
 
 use super::unit::{self, BootUnit};
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 const NAME: &str = "latput-keep-check.service";
@@ -25,15 +25,15 @@ const UNIT: BootUnit<'_> = BootUnit {
 
 /// Writes the unit, and says how to enable it.
 pub(super) fn install(root: &RootFolder, force: bool) -> Result<(), CliError> {
-    let text = UNIT.text().map_err(|why| CliError::new(Code::Failed, why))?;
-    let file = &unit::file(NAME);
+    let text = UNIT.render_text().map_err(|why| CliError::new(ExitReason::Failed, why))?;
+    let file = &unit::unit_file(NAME);
     let now = root.read(file, TEXT_BYTES_MOST)?.map(|(text, _)| text);
     if now.as_ref().is_some_and(|now| !is_ours(now)) && !force {
         let message = format!(
             "{} is not latput's: nothing was written. Overwrite it: --force",
             root.below(file).display()
         );
-        return Err(CliError::new(Code::Failed, message));
+        return Err(CliError::new(ExitReason::Failed, message));
     }
     if now.as_ref() != Some(&text) {
         for folder in ["/etc", "/etc/systemd", "/etc/systemd/system"] {
@@ -41,17 +41,17 @@ pub(super) fn install(root: &RootFolder, force: bool) -> Result<(), CliError> {
         }
         root.install(file, text.as_bytes(), Owner::ours(PUBLIC))?;
     }
-    output::print(&format!("{}\n", root.below(file).display()))?;
-    output::remark(&format!(
+    output::print_text(&format!("{}\n", root.below(file).display()))?;
+    output::print_remark(&format!(
         "latput: to compare after each boot: {}. It fails where something differs",
-        unit::enable(root, NAME)
+        unit::enable_command(root, NAME)
     ));
     Ok(())
 }
 
 /// Takes the unit out. systemd ignores the link that enabled it, which is not latput's.
 pub(super) fn remove(root: &RootFolder) -> Result<(), CliError> {
-    let file = &unit::file(NAME);
+    let file = &unit::unit_file(NAME);
     let Some((now, _)) = root.read(file, TEXT_BYTES_MOST)? else { return Ok(()) };
     if is_ours(&now) {
         root.uninstall(file)?;
@@ -60,7 +60,7 @@ pub(super) fn remove(root: &RootFolder) -> Result<(), CliError> {
         } else {
             String::new()
         };
-        output::remark(&format!("latput: {NAME} was removed too{link}"));
+        output::print_remark(&format!("latput: {NAME} was removed too{link}"));
     }
     Ok(())
 }

@@ -6,16 +6,16 @@ use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
 use latput_linux::confine::UsedFiles;
-use latput_model::fit::{CostModel, FittedTerm, Why};
-use latput_model::{Term, fit};
-use latput_report::explained::{ExplainError, FitDocument, wanted};
+use latput_model::fit::{CostModel, CostObstacle, FittedTerm};
+use latput_model::{CostTerm, fit_cost_models};
+use latput_report::explained::{ExplainError, FitDocument, select_workloads};
 use latput_trial::Results;
 use latput_trial::metric::Scale;
 
-use crate::context::{Context, keep_only_files};
+use crate::context::{CliContext, keep_only_files};
 use crate::exit::CliError;
 use crate::output;
-use crate::precision::percent;
+use crate::precision::parse_percent_flag;
 
 /// The method of intervals, for people and for documents.
 const INTERVALS: &str = "profile of the residual squares with Student's t over cells";
@@ -51,29 +51,29 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         keep_only_files(&UsedFiles::new([self.file.as_path()], []))?;
         let results_db = ResultsDb::open(&self.file)?;
         let results = results_db.load_chosen(self.run)?;
-        let wanted =
-            wanted(&results, &self.workload).map_err(|error| refused(&self.file, &error))?;
+        let wanted = select_workloads(&results, &self.workload)
+            .map_err(|error| explain_error(&self.file, &error))?;
         let confidence = match &self.confidence {
-            Some(text) => percent("--confidence", text, 50.0, 99.99)?,
+            Some(text) => parse_percent_flag("--confidence", text, 50.0, 99.99)?,
             None => results.confidence,
         };
-        let models = fit(&results, |workload| wanted[workload], confidence)
-            .map_err(|error| refused(&self.file, &error.into()))?;
+        let models = fit_cost_models(&results, |workload| wanted[workload], confidence)
+            .map_err(|error| explain_error(&self.file, &error.into()))?;
         if context.json {
             output::print_json(&FitDocument::new(&results, &models, INTERVALS))?;
         } else {
-            output::print(&in_words(&results, &models))?;
+            output::print_text(&in_words(&results, &models))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// The error with the option or the file that is at fault.
-pub(crate) fn refused(file: &Path, error: &ExplainError) -> CliError {
+pub(crate) fn explain_error(file: &Path, error: &ExplainError) -> CliError {
     CliError::usage(match error {
         ExplainError::Workload { .. } | ExplainError::Setting { .. } => format!("--{error}"),
         ExplainError::Fit(_) => format!("{}: {error}", file.display()),
@@ -92,8 +92,12 @@ fn in_words(results: &Results, models: &[CostModel]) -> String {
             (model.confidence * 1e4).round() / 100.0
         );
         for fitted in &model.terms {
-            let _ =
-                writeln!(text, "  {:<15} {}", format!("per {}", fitted.term.unit()), told(fitted));
+            let _ = writeln!(
+                text,
+                "  {:<15} {}",
+                format!("per {}", fitted.term.unit()),
+                describe_term(fitted)
+            );
         }
         if let (Some(median), Some(p90), Some(condition)) =
             (model.error_quantile(0.5), model.error_quantile(0.9), model.condition_number)
@@ -104,7 +108,7 @@ fn in_words(results: &Results, models: &[CostModel]) -> String {
                 100.0 * median,
                 100.0 * p90
             );
-            worst(&mut text, results, model);
+            append_worst_cells(&mut text, results, model);
         }
         text.push('\n');
     }
@@ -113,7 +117,7 @@ fn in_words(results: &Results, models: &[CostModel]) -> String {
 }
 
 /// The cells with the largest errors, if those are large.
-fn worst(text: &mut String, results: &Results, model: &CostModel) {
+fn append_worst_cells(text: &mut String, results: &Results, model: &CostModel) {
     let mut cells = model.errors.clone();
     cells.sort_by(|a, b| b.error_ratio.abs().total_cmp(&a.error_ratio.abs()));
     for cell in cells.iter().take(WORST).filter(|cell| cell.error_ratio.abs() > 0.1) {
@@ -128,7 +132,7 @@ fn worst(text: &mut String, results: &Results, model: &CostModel) {
 }
 
 /// A term's cost, or the reason for its absence and the factor to vary.
-fn told(fitted: &FittedTerm) -> String {
+fn describe_term(fitted: &FittedTerm) -> String {
     let refusal = match &fitted.finding {
         Ok(cost) => {
             let scale = Scale::of_time(if cost.ns > 0.0 { cost.ns } else { cost.ns_high });
@@ -143,14 +147,18 @@ fn told(fitted: &FittedTerm) -> String {
         Err(refusal) => refusal,
     };
     let why = match refusal.why {
-        Why::NotCounted => "this host does not count them".to_owned(),
-        Why::NeverHappened => "there were none".to_owned(),
-        Why::TooFewCells => "too few cells: any cost would fit".to_owned(),
-        Why::MovesWith(other) if fitted.term == Term::Poll || fitted.term == Term::Background => {
+        CostObstacle::NotCounted => "this host does not count them".to_owned(),
+        CostObstacle::NeverHappened => "there were none".to_owned(),
+        CostObstacle::TooFewCells => "too few cells: any cost would fit".to_owned(),
+        CostObstacle::MovesWith(other)
+            if fitted.term == CostTerm::Poll || fitted.term == CostTerm::Background =>
+        {
             format!("they vary with the {}, whose cost includes them", other.plural())
         }
-        Why::MovesWith(other) => format!("cannot be told from {}", other.plural()),
-        Why::Uncertain => "varies too little apart from the others for this noise".to_owned(),
+        CostObstacle::MovesWith(other) => format!("cannot be told from {}", other.plural()),
+        CostObstacle::Uncertain => {
+            "varies too little apart from the others for this noise".to_owned()
+        }
     };
     if refusal.vary.is_empty() {
         format!("unknown: {why}")

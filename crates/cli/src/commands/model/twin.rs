@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_calibrate::{Job, Twin, TwinError, twin};
+use latput_calibrate::{SimulationJob, Twin, TwinError, calibrate_twin};
 use latput_experiment::ResultsDb;
 use latput_linux::confine::UsedFiles;
 use latput_trial::Row;
 
-use crate::commands::calibrate::{combinations, costs};
+use crate::commands::calibrate::{render_combinations, render_costs};
 use crate::commands::report::cells_of;
-use crate::context::{Context, keep_only_files};
-use crate::exit::{CliError, Code};
+use crate::context::{CliContext, keep_only_files};
+use crate::exit::{CliError, ExitReason};
 use crate::{output, parallel};
 
 /// Largest median error of a twin's rates on its own rows; worse twins are refused.
@@ -50,7 +50,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         keep_only_files(&UsedFiles::new([self.file.as_path()], [self.output.as_path()]))?;
         let results_db = ResultsDb::open(&self.file)?;
         let mut results = results_db.load_chosen(self.run)?;
@@ -61,20 +61,21 @@ impl Args {
         let is_marked = |row: &&Row| row.observation.checks.iter().any(|check| !check.passed);
         let marked = results.rows.iter().filter(is_marked).count();
         if marked > 0 {
-            output::remark(&format!(
+            output::print_remark(&format!(
                 "{marked} of {} trials failed a check (`latput report` says which). A twin of a disturbed host \
                  predicts little",
                 results.rows.len()
             ));
         }
         let stop = &context.stop;
-        let run = |jobs: &[Job]| {
-            parallel::map(jobs, stop, None, Job::run).unwrap_or_else(|| vec![None; jobs.len()])
+        let run = |jobs: &[SimulationJob]| {
+            parallel::map(jobs, stop, None, SimulationJob::run)
+                .unwrap_or_else(|| vec![None; jobs.len()])
         };
-        let said = &mut |text: String| output::remark(&text);
-        let found = twin(&results, &self.name, &run, said);
+        let said = &mut |text: String| output::print_remark(&text);
+        let found = calibrate_twin(&results, &self.name, &run, said);
         if stop.is_raised() {
-            return Err(CliError::new(Code::Failed, "stopped; nothing was written"));
+            return Err(CliError::new(ExitReason::Failed, "stopped; nothing was written"));
         }
         let found = found.map_err(|error| {
             CliError::usage(match error {
@@ -84,14 +85,14 @@ impl Args {
         })?;
         let profile = found.to_toml().map_err(|error| CliError::usage(error.to_string()))?;
         output::write_file(&self.output, &profile)?;
-        output::print(&in_words(&found, &self.output.display().to_string()))?;
+        output::print_text(&in_words(&found, &self.output.display().to_string()))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 fn in_words(found: &Twin, file: &str) -> String {
-    let mut text = costs(&found.costs);
-    text.push_str(&combinations(&found.combinations, &found.costs));
+    let mut text = render_costs(&found.costs);
+    text.push_str(&render_combinations(&found.combinations, &found.costs));
     if let Some(errors) = found.in_sample {
         let _ = writeln!(
             text,

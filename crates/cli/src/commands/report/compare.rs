@@ -6,17 +6,18 @@ use latput_experiment::ResultsDb;
 use latput_model::Comparison;
 use latput_model::compare::{self, CompareMethod, FigureComparison, SMALLEST_EFFECT};
 use latput_report::{
-    Gate, GateAnswer, comparison, comparison_csv, comparison_html, comparison_json, junit, ktap,
+    Gate, GateAnswer, comparison, comparison_csv, comparison_html, comparison_json, render_junit,
+    render_ktap,
 };
 use latput_trial::Results;
 use latput_trial::results::LabelledSetting;
 
 use super::format::{self, ReportFormat};
-use super::{Args, load, setting_of};
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use super::{Args, load_results, setting_of};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
-use crate::precision::percent;
+use crate::precision::parse_percent_flag;
 
 /// Rule that fails the gate, and the smallest effect that does.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,7 +27,7 @@ pub(super) struct FailOn {
 }
 
 impl FailOn {
-    fn gate(self) -> Gate {
+    fn to_gate(self) -> Gate {
         if self.is_unproven {
             Gate::Unproven(self.smallest_effect.unwrap_or(SMALLEST_EFFECT))
         } else {
@@ -44,22 +45,23 @@ pub(super) fn fail_on(text: &str) -> Result<FailOn, String> {
             "`{text}`: write `worse` or `unproven`, alone or with a share, such as `worse:2%`"
         ));
     }
-    let parsed = effect.map(|effect| percent("--fail-on", effect, 0.0, 100.0)).transpose();
+    let parsed =
+        effect.map(|effect| parse_percent_flag("--fail-on", effect, 0.0, 100.0)).transpose();
     let smallest_effect = parsed.map_err(|refused| refused.error.to_string())?;
     Ok(FailOn { is_unproven: what == "unproven", smallest_effect })
 }
 
 /// One side of a comparison: a results file with perhaps a run, and perhaps one of its settings.
-struct Side {
+struct ComparisonSide {
     results: Results,
     setting: Option<usize>,
 }
 
-impl Side {
+impl ComparisonSide {
     /// Of `FILE`, `FILE#RUN`, `FILE:SETTING` or `FILE#RUN:SETTING`. What is a file's name as a whole is that file.
-    fn load(name: &str) -> Result<Self, CliError> {
+    fn load_side(name: &str) -> Result<Self, CliError> {
         let (file, label) = side_of(name);
-        let results = load(file)?;
+        let results = load_results(file)?;
         let setting = label.map(|label| setting_of(&results, label)).transpose()?;
         Ok(Self { results, setting })
     }
@@ -80,12 +82,12 @@ pub(super) fn side_of(name: &str) -> (&str, Option<&str>) {
 /// Compares the two that `--compare` names, writes the answer, and ends as the gate says.
 pub(super) fn run(
     args: &Args,
-    context: &Context,
+    context: &CliContext,
     [first, second]: [&str; 2],
 ) -> Result<ExitCode, CliError> {
     let smallest_effect = args.smallest_effect.as_deref();
     let smallest_effect = smallest_effect
-        .map(|text| percent("--smallest-effect", text, 0.0, 100.0))
+        .map(|text| parse_percent_flag("--smallest-effect", text, 0.0, 100.0))
         .transpose()?
         .or_else(|| args.fail_on.as_ref()?.smallest_effect)
         .unwrap_or(SMALLEST_EFFECT);
@@ -101,7 +103,7 @@ pub(super) fn run(
             }
             (&of_first, &of_first, vec![pair])
         } else {
-            let sides = (Side::load(first)?, Side::load(second)?);
+            let sides = (ComparisonSide::load_side(first)?, ComparisonSide::load_side(second)?);
             let pairs = pairs_of((first, &sides.0), (second, &sides.1))?;
             let is_one_run =
                 !sides.0.results.rows.is_empty() && sides.0.results.rows == sides.1.results.rows;
@@ -110,19 +112,19 @@ pub(super) fn run(
             (&of_first, if is_one_run { &of_first } else { &of_second }, pairs)
         };
     let method = CompareMethod { confidence: base.confidence, smallest_effect };
-    let found = compare::compare(base, other, &settings, method);
-    let format = format::chosen(args.format, args.output.as_deref(), context.json)?;
+    let found = compare::compare_settings(base, other, &settings, method);
+    let format = format::choose_format(args.format, args.output.as_deref(), context.json)?;
     args.write(&text_of(args, format, (&found, base), method)?, format)?;
     match args.fail_on {
-        Some(fail_on) => gate(&found, base, fail_on.gate()),
+        Some(fail_on) => apply_gate(&found, base, fail_on.to_gate()),
         None => Ok(ExitCode::SUCCESS),
     }
 }
 
 /// The settings that are compared: those that both sides name, or else every one that both have.
 fn pairs_of(
-    (first_name, first): (&str, &Side),
-    (second_name, second): (&str, &Side),
+    (first_name, first): (&str, &ComparisonSide),
+    (second_name, second): (&str, &ComparisonSide),
 ) -> Result<Vec<(usize, usize)>, CliError> {
     let is_one_run = !first.results.rows.is_empty() && first.results.rows == second.results.rows;
     match (first.setting, second.setting) {
@@ -142,7 +144,7 @@ fn pairs_of(
             for (name, side, compared) in [(first_name, first, ones), (second_name, second, others)]
             {
                 if let Some(remark) = left_out(name, &side.results, &compared) {
-                    output::remark(&remark);
+                    output::print_remark(&remark);
                 }
             }
             Ok(pairs)
@@ -163,16 +165,17 @@ fn text_of(
     (found, base): (&[Comparison], &Results),
     method: CompareMethod,
 ) -> Result<String, CliError> {
-    let gate = args.fail_on.map_or(Gate::Worse, FailOn::gate);
-    let screen = if args.output.is_none() { output::screen() } else { output::plain() };
+    let gate = args.fail_on.map_or(Gate::Worse, FailOn::to_gate);
+    let screen =
+        if args.output.is_none() { output::stdout_screen() } else { output::file_screen() };
     Ok(match format {
-        ReportFormat::Table => comparison::terminal(found, base, screen),
-        ReportFormat::Markdown => comparison::markdown(found, base),
+        ReportFormat::Table => comparison::render_terminal(found, base, screen),
+        ReportFormat::Markdown => comparison::render_markdown(found, base),
         ReportFormat::Json => comparison_json(found, method),
-        ReportFormat::Html => comparison_html(found, base, args.fail_on.map(FailOn::gate)),
+        ReportFormat::Html => comparison_html(found, base, args.fail_on.map(FailOn::to_gate)),
         ReportFormat::Csv => comparison_csv(found),
-        ReportFormat::Junit => junit(found, base, gate),
-        ReportFormat::Ktap => ktap(found, base, gate),
+        ReportFormat::Junit => render_junit(found, base, gate),
+        ReportFormat::Ktap => render_ktap(found, base, gate),
         ReportFormat::Flent => {
             let message =
                 "--compare writes `table`, `html`, `csv`, `markdown`, `json`, `junit` or `ktap`";
@@ -183,15 +186,15 @@ fn text_of(
 
 /// Passes or fails by the rule, and says so. A gate that could judge nothing has not passed, and a loss in a figure that
 /// could not be judged is not ruled out.
-fn gate(found: &[Comparison], base: &Results, rule: Gate) -> Result<ExitCode, CliError> {
+fn apply_gate(found: &[Comparison], base: &Results, rule: Gate) -> Result<ExitCode, CliError> {
     let answer = GateAnswer::new(rule, found);
     if answer.is_unjudged() {
         let message = "no figure could be judged, so the gate did not pass: each side needs at least two \
                        trials of a common workload";
-        return Err(CliError::new(Code::Failed, message));
+        return Err(CliError::new(ExitReason::Failed, message));
     }
     let Some(mut why) = answer.why_failed() else {
-        output::remark(&answer.sentence());
+        output::print_remark(&answer.sentence());
         return Ok(ExitCode::SUCCESS);
     };
     if matches!(rule, Gate::Unproven(_)) {
@@ -199,12 +202,12 @@ fn gate(found: &[Comparison], base: &Results, rule: Gate) -> Result<ExitCode, Cl
         let figures = found.iter().flat_map(|comparison| &comparison.figures);
         let bounded = figures.filter(|it| it.largest_loss.is_some());
         if let Some(worst) = bounded.max_by(|a, b| loss(a).total_cmp(&loss(b))) {
-            let sentence = comparison::sentence(worst, base);
+            let sentence = comparison::describe_figure(worst, base);
             why += &["; the worst is ", worst.metric.name(), ", ", &sentence].concat();
         }
     }
-    output::remark(&format!("the gate failed: {why}"));
-    Ok(Code::Worse.into())
+    output::print_remark(&format!("the gate failed: {why}"));
+    Ok(ExitReason::Worse.into())
 }
 
 /// The settings that both results have, by their values, or else by label; if each has only one setting, those two.
@@ -256,7 +259,7 @@ mod tests {
         assert_eq!(effect("worse"), Ok((false, None)));
         assert_eq!(effect("worse:2%"), Ok((false, Some(0.02))));
         assert_eq!(effect("unproven:2%"), Ok((true, Some(0.02))));
-        assert_eq!(fail_on("unproven").unwrap().gate(), Gate::Unproven(SMALLEST_EFFECT));
+        assert_eq!(fail_on("unproven").unwrap().to_gate(), Gate::Unproven(SMALLEST_EFFECT));
         for text in
             ["better", "worse:", "worse:-1%", "worse:many", "", "worse:200%", "unproven:0.02"]
         {

@@ -14,7 +14,7 @@ use latput_trial::Results;
 
 use super::format::{FLENT, FLENT_FOLDER};
 use crate::document::flent::{ManifestDocument, ManifestFile};
-use crate::exit::{CliError, Code};
+use crate::exit::{CliError, ExitReason};
 use crate::output;
 
 /// Most characters of a name made of a workload or a setting.
@@ -30,7 +30,7 @@ pub(super) fn write(results: &Results, output: Option<&Path>) -> Result<ExitCode
     let name = path.to_string_lossy();
     let files = flent::write(results);
     if files.is_empty() {
-        return Err(CliError::new(Code::Failed, "the run has no finished trial to write"));
+        return Err(CliError::new(ExitReason::Failed, "the run has no finished trial to write"));
     }
     if name.ends_with(FLENT_FOLDER) {
         write_folder(path, &files)?;
@@ -49,15 +49,15 @@ pub(super) fn write(results: &Results, output: Option<&Path>) -> Result<ExitCode
         )));
     };
     files::replace(path, &gzip::pack(&file.text))?;
-    output::remark(&format!("{name}: {}", file.title()));
+    output::print_remark(&format!("{name}: {}", file.title()));
     Ok(ExitCode::SUCCESS)
 }
 
 fn write_folder(folder: &Path, several: &[FlentFile]) -> Result<(), CliError> {
-    make(folder)?;
+    make_folder(folder)?;
     let mut listed = Vec::new();
     for (number, file) in (1..).zip(several) {
-        let (workload, setting) = (plain(&file.workload), plain(&file.setting));
+        let (workload, setting) = (sanitize_name(&file.workload), sanitize_name(&file.setting));
         let name = format!("{number:02}-{workload}-{setting}{FLENT}");
         files::replace(&folder.join(&name), &gzip::pack(&file.text))?;
         listed.push(ManifestFile {
@@ -69,18 +69,22 @@ fn write_folder(folder: &Path, several: &[FlentFile]) -> Result<(), CliError> {
     }
     let manifest = ManifestDocument { schema: 1, files: listed };
     let text = serde_json::to_string_pretty(&manifest)
-        .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
+        .map_err(|error| CliError { code: ExitReason::Failed, error: error.into() })?;
     let path: PathBuf = folder.join(MANIFEST);
     output::write_file(&path, &(text + "\n"))?;
     let count = several.len();
-    output::remark(&format!("{}: {count} data files; {MANIFEST} lists them", folder.display()));
+    output::print_remark(&format!(
+        "{}: {count} data files; {MANIFEST} lists them",
+        folder.display()
+    ));
     Ok(())
 }
 
 /// Makes the folder unless it is there. One behind a symbolic link is somebody else's choice.
-fn make(folder: &Path) -> Result<(), CliError> {
-    let refused =
-        |problem: String| CliError::new(Code::Failed, format!("{}: {problem}", folder.display()));
+fn make_folder(folder: &Path) -> Result<(), CliError> {
+    let refused = |problem: String| {
+        CliError::new(ExitReason::Failed, format!("{}: {problem}", folder.display()))
+    };
     match std::fs::create_dir(folder) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -98,7 +102,7 @@ fn make(folder: &Path) -> Result<(), CliError> {
 }
 
 /// A part of a file's name.
-fn plain(text: &str) -> String {
+fn sanitize_name(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.=".contains(c);
     text.chars().take(NAME_CHARS_MOST).map(|c| if is_plain(c) { c } else { '_' }).collect()
 }

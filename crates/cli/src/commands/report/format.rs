@@ -38,7 +38,7 @@ const SUFFIXES: [(&str, ReportFormat); 9] = [
 ];
 
 /// The format that was named, or else that of the output. A suffix that stands for none is refused.
-pub(super) fn chosen(
+pub(super) fn choose_format(
     named: Option<ReportFormat>,
     output: Option<&Path>,
     json: bool,
@@ -66,13 +66,13 @@ mod tests {
 
     #[test]
     fn suffix_decides_unless_a_format_is_named() {
-        let of = |name: &str| chosen(None, Some(Path::new(name)), false);
+        let of = |name: &str| choose_format(None, Some(Path::new(name)), false);
         assert_eq!(of("a.b/x.html").unwrap(), ReportFormat::Html);
         assert_eq!(of("x.flent.gz").unwrap(), ReportFormat::Flent);
         assert_eq!(of("x.flent").unwrap(), ReportFormat::Flent);
-        assert_eq!(chosen(None, None, false).unwrap(), ReportFormat::Table);
-        assert_eq!(chosen(None, Some(Path::new("x")), true).unwrap(), ReportFormat::Json);
-        let named = chosen(Some(ReportFormat::Csv), Some(Path::new("x.pdf")), false);
+        assert_eq!(choose_format(None, None, false).unwrap(), ReportFormat::Table);
+        assert_eq!(choose_format(None, Some(Path::new("x")), true).unwrap(), ReportFormat::Json);
+        let named = choose_format(Some(ReportFormat::Csv), Some(Path::new("x.pdf")), false);
         assert_eq!(named.unwrap(), ReportFormat::Csv);
         for name in ["x.pdf", "x", "x.gz", "html"] {
             let message = of(name).unwrap_err().message();

@@ -15,12 +15,12 @@ use crate::output;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Lines to stdout, and from stdin.
-pub(super) struct Stdio<'a> {
+pub(super) struct StdioLine<'a> {
     lines: Receiver<io::Result<Vec<u8>>>,
     stop: &'a Stop,
 }
 
-impl<'a> Stdio<'a> {
+impl<'a> StdioLine<'a> {
     /// Begins to listen. The thread ends with stdin or with the process, because a read cannot be stopped.
     pub(super) fn new(stop: &'a Stop) -> Self {
         let (said, lines) = sync_channel(1);
@@ -39,14 +39,15 @@ impl<'a> Stdio<'a> {
     }
 }
 
-impl OptimiserLine for Stdio<'_> {
-    fn say(&mut self, said: &SearchSaid) -> Result<(), Error> {
-        let line = serde_json::to_string(said).map_err(|error| failed(error.to_string()))?;
+impl OptimiserLine for StdioLine<'_> {
+    fn send_line(&mut self, said: &SearchSaid) -> Result<(), Error> {
+        let line =
+            serde_json::to_string(said).map_err(|error| optimiser_error(error.to_string()))?;
         output::print_data(&(line + "\n"))
-            .map_err(|error| failed(format!("cannot be told: {}", error.message())))
+            .map_err(|error| optimiser_error(format!("cannot be told: {}", error.message())))
     }
 
-    fn hear(&mut self) -> Result<Option<Vec<u8>>, Error> {
+    fn receive_line(&mut self) -> Result<Option<Vec<u8>>, Error> {
         loop {
             if self.stop.is_raised() {
                 return Err(Error::Interrupted);
@@ -54,7 +55,7 @@ impl OptimiserLine for Stdio<'_> {
             match self.lines.recv_timeout(LOOK) {
                 Ok(Ok(line)) if line.is_empty() => return Ok(None),
                 Ok(Ok(line)) => return Ok(Some(line)),
-                Ok(Err(error)) => return Err(failed(format!("cannot be read: {error}"))),
+                Ok(Err(error)) => return Err(optimiser_error(format!("cannot be read: {error}"))),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
             }
@@ -62,6 +63,6 @@ impl OptimiserLine for Stdio<'_> {
     }
 }
 
-fn failed(problem: String) -> Error {
+fn optimiser_error(problem: String) -> Error {
     Error::Optimiser { problem }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use latput_experiment::host::{chain, checkpoints_dir};
+use latput_experiment::host::{checkpoints_dir, format_error_chain};
 use latput_knobs::transaction::{self, Foreign, RestoreError, Restored};
 use latput_knobs::{
     self as knobs, Checkpoint, CheckpointStore, KernelRead as _, Slot, StoreError, Whereabouts,
@@ -16,8 +16,8 @@ use latput_linux::{FileCheckpoints, LinuxKernel, process};
 use latput_load::Stop;
 use latput_units::Nanos;
 
-use super::peer::Peer;
-use super::{Args, MAKER_WITHIN, Maker};
+use super::peer::PeerWatcher;
+use super::{Args, ChangeMaker, MAKER_WITHIN};
 use crate::commands::way_back;
 
 /// Interval at which a watcher checks for the confirmation and for a stop.
@@ -44,7 +44,7 @@ pub(super) struct ConfirmDeadline<'a> {
     seen: Option<Checkpoint>,
     /// The folder that it was in.
     folder: Option<FolderId>,
-    maker: Maker,
+    maker: ChangeMaker,
     /// Deadline of the maker.
     by: Nanos,
     /// End of the wait for the maker after this process was told to end.
@@ -58,7 +58,7 @@ pub(super) struct ConfirmDeadline<'a> {
     /// The kernel's log, for the first failure. It is open before that, which may be a lack of
     /// descriptors.
     kernel_log: Option<File>,
-    peer: Peer,
+    peer: PeerWatcher,
     stop: &'a Stop,
     is_settled: Arc<AtomicBool>,
     origin: knobs::Context,
@@ -68,7 +68,7 @@ pub(super) struct ConfirmDeadline<'a> {
 impl<'a> ConfirmDeadline<'a> {
     pub(super) fn new(
         args: Args,
-        (change, maker, peer): (Checkpoint, Maker, Peer),
+        (change, maker, peer): (Checkpoint, ChangeMaker, PeerWatcher),
         WatchEnds { stop, is_settled }: WatchEnds<'a>,
         (origin, kernel): (knobs::Context, LinuxKernel),
     ) -> Self {
@@ -99,16 +99,16 @@ impl<'a> ConfirmDeadline<'a> {
         let store = || FileCheckpoints::new(&checkpoints_dir());
         while let Some(left) = self.time_left(&store()) {
             if left > Nanos::ZERO {
-                self.peer.keep(&self.args);
-                self.peer.wait(left.min(LOOK_EVERY), !self.maker.is_done());
+                self.peer.restart_if_dead(&self.args);
+                self.peer.wait_at_most(left.min(LOOK_EVERY), !self.maker.is_done());
                 continue;
             }
-            self.is_ended |= self.maker.end();
-            if self.attempt(&mut store()) || self.stop.is_raised_again() {
+            self.is_ended |= self.maker.kill_if_running();
+            if self.try_put_back(&mut store()) || self.stop.is_raised_again() {
                 return;
             }
-            self.peer.keep(&self.args);
-            std::thread::sleep(self.pause());
+            self.peer.restart_if_dead(&self.args);
+            std::thread::sleep(self.retry_delay());
         }
     }
 
@@ -133,7 +133,7 @@ impl<'a> ConfirmDeadline<'a> {
             },
             // It may have been confirmed, or not: who can read it again will know.
             Err(error) => {
-                self.complain(&format!("its checkpoint cannot be read: {error}"));
+                self.log_problem(&format!("its checkpoint cannot be read: {error}"));
                 self.by_as_seen()
             }
         };
@@ -171,7 +171,7 @@ impl<'a> ConfirmDeadline<'a> {
     }
 
     /// Puts the change back, if it still exists; returns whether that is settled.
-    fn attempt(&mut self, store: &mut FileCheckpoints) -> bool {
+    fn try_put_back(&mut self, store: &mut FileCheckpoints) -> bool {
         self.attempted.get_or_insert_with(process::since_boot);
         if self.is_away(store) && self.seen.is_some() {
             return self.put_back_as_seen(store);
@@ -186,7 +186,7 @@ impl<'a> ConfirmDeadline<'a> {
                 return self.put_back_as_seen(store);
             }
             Err(error) => {
-                self.complain(&format!("its checkpoint cannot be read: {error}"));
+                self.log_problem(&format!("its checkpoint cannot be read: {error}"));
                 return false;
             }
             Ok(None) => {
@@ -204,11 +204,11 @@ impl<'a> ConfirmDeadline<'a> {
             way_back::log_went_back(store, &kept, ending.describe_to_journal(why, moved));
             return true;
         }
-        let why = self.why(&kept);
+        let why = self.restore_reason(&kept);
         // Noted before the values change, so that it is known to anyone who sees them.
         let noted = RestoreEnding::AllBack.describe_to_caller(why, &[]);
         let is_noted = store.tell_late(&kept, &noted).is_ok();
-        let moved = self.warnings(&kept);
+        let moved = self.restore_warnings(&kept);
         let ended = self.put_back(store, &kept, &moved);
         let said = match &ended {
             Ok(ending) => ending.describe_to_caller(why, &moved),
@@ -233,7 +233,7 @@ impl<'a> ConfirmDeadline<'a> {
         let Ok(ending) = ended else { return false };
         // A folder in the place of ours is not written to.
         if !self.is_away(store) {
-            let why = self.why(&seen);
+            let why = self.restore_reason(&seen);
             let _no_room = store.tell_late(&seen, &ending.describe_to_caller(why, &[]));
             way_back::log_went_back(store, &seen, ending.describe_to_journal(why, &[]));
         }
@@ -247,7 +247,7 @@ impl<'a> ConfirmDeadline<'a> {
         kept: &Checkpoint,
         moved: &[String],
     ) -> Result<RestoreEnding, String> {
-        let why = self.why(kept);
+        let why = self.restore_reason(kept);
         match transaction::restore(&mut self.kernel, store, &self.origin, kept) {
             Ok(Restored::InterfaceGone) => Ok(RestoreEnding::InterfaceGone),
             Ok(Restored::Done { others, .. }) if !others.is_empty() => {
@@ -259,23 +259,26 @@ impl<'a> ConfirmDeadline<'a> {
                 if matches!(error, RestoreError::Forget { .. }) {
                     self.back = Some((why, moved.to_vec()));
                 }
-                let failure = format!("{why}, and putting it back failed: {}", chain(&error));
-                self.complain(&failure);
+                let failure =
+                    format!("{why}, and putting it back failed: {}", format_error_chain(&error));
+                self.log_problem(&failure);
                 Err(failure)
             }
         }
     }
 
     /// Warnings of going back, in sentences.
-    fn warnings(&self, kept: &Checkpoint) -> Vec<String> {
+    fn restore_warnings(&self, kept: &Checkpoint) -> Vec<String> {
         let kept = way_back::with_its_name_of_now(&self.kernel, &self.origin, kept.clone());
         match transaction::plan_restore(&self.kernel, &self.origin, &kept) {
-            Ok(Restored::Done { changes, .. }) => way_back::warnings(&self.kernel, &kept, &changes),
+            Ok(Restored::Done { changes, .. }) => {
+                way_back::restore_warnings(&self.kernel, &kept, &changes)
+            }
             _ => Vec::new(),
         }
     }
 
-    fn why(&self, kept: &Checkpoint) -> &'static str {
+    fn restore_reason(&self, kept: &Checkpoint) -> &'static str {
         match kept.confirm_by {
             None if self.is_ended => {
                 "the change was not finished in time, and its process was ended"
@@ -287,14 +290,14 @@ impl<'a> ConfirmDeadline<'a> {
     }
 
     /// Time until the next attempt.
-    fn pause(&self) -> Duration {
+    fn retry_delay(&self) -> Duration {
         let since =
             self.attempted.map_or(Nanos::ZERO, |first| process::since_boot().saturating_sub(first));
         if since < OFTEN_FOR { ATTEMPT_EVERY } else { RARELY }
     }
 
     /// Says the first failure in the kernel's log: there is nobody else to tell.
-    fn complain(&mut self, problem: &str) {
+    fn log_problem(&mut self, problem: &str) {
         let Some(mut log) = self.kernel_log.take() else { return };
         let interface = &self.change.interface;
         let problem: String = problem.chars().filter(|c| !c.is_control()).take(700).collect();

@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
 use super::Args;
 
 /// The other watcher.
-pub(super) struct Peer {
+pub(super) struct PeerWatcher {
     /// `None` if it is dead.
     process: Option<OwnedFd>,
     /// The child process, if this watcher started it.
@@ -20,7 +20,7 @@ pub(super) struct Peer {
     is_wanted: bool,
 }
 
-impl Peer {
+impl PeerWatcher {
     /// Starts the other watcher.
     pub(super) fn start(args: &Args) -> Result<Self, String> {
         let args = Args { peer: Some(std::process::id()), ..args.clone() };
@@ -32,7 +32,7 @@ impl Peer {
     }
 
     /// The watcher that started this one, if it is still alive.
-    pub(super) fn above(pid: u32) -> Self {
+    pub(super) fn from_parent(pid: u32) -> Self {
         let is_above = |above: &Pid| u32::try_from(above.as_raw_pid()) == Ok(pid);
         let process = getppid()
             .filter(is_above)
@@ -48,7 +48,7 @@ impl Peer {
     }
 
     /// Starts it again if it is dead. After a failure the next call tries again.
-    pub(super) fn keep(&mut self, args: &Args) {
+    pub(super) fn restart_if_dead(&mut self, args: &Args) {
         let lives = self.process.as_ref().is_some_and(|process| !wait_for(&[process], Nanos::ZERO));
         if lives || !self.is_wanted {
             return;
@@ -63,7 +63,7 @@ impl Peer {
     }
 
     /// Waits at most `time`; less if the other dies or, with `counts`, the maker is done.
-    pub(super) fn wait(&self, time: Nanos, counts: bool) {
+    pub(super) fn wait_at_most(&self, time: Nanos, counts: bool) {
         let stdin = stdin();
         match (&self.process, counts) {
             (Some(process), true) => drop(wait_for(&[process.as_fd(), stdin.as_fd()], time)),

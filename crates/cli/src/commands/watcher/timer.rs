@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Has systemd start a watcher with `args` after `within`, where it can. The error says why it cannot.
 pub(super) fn start(args: &Args, within: Nanos) -> Result<(), String> {
-    let program = program()?;
+    let program = find_program()?;
     let state = std::path::absolute(state_dir()).map_err(|error| error.to_string())?;
     let late = Args { is_late: true, ..args.clone() };
     let mut command = Command::new("systemd-run");
@@ -40,12 +40,12 @@ pub(super) fn start(args: &Args, within: Nanos) -> Result<(), String> {
         .arg(format!("--setenv=LATPUT_STATE_DIR={}", state.display()))
         .arg("--")
         .arg(program)
-        .args(late.words());
-    finish(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
+        .args(late.to_args());
+    run_to_completion(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
 /// This program's file, if process 1 is systemd and sees the files and interfaces that this process sees.
-fn program() -> Result<PathBuf, String> {
+fn find_program() -> Result<PathBuf, String> {
     if !Path::new(BOOTED).is_dir() {
         return Err("systemd does not run here".to_owned());
     }
@@ -62,7 +62,7 @@ fn program() -> Result<PathBuf, String> {
     if program.is_file() { Ok(program) } else { Err(format!("{} is gone", program.display())) }
 }
 
-fn finish(command: &mut Command) -> Result<(), String> {
+fn run_to_completion(command: &mut Command) -> Result<(), String> {
     let mut child = command.spawn().map_err(|error| format!("systemd-run: {error}"))?;
     let deadline = Instant::now() + ANSWER_WITHIN;
     loop {

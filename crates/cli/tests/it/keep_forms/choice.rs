@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use crate::keep::host;
+use crate::keep::place_with_root;
 use crate::{Place, needs_program};
 
 /// Forms of `autoconnect` and its priority; NetworkManager's own reader says which of two is preferred.
@@ -25,7 +25,7 @@ fn image_profile_is_that_with_priority() {
     ] {
         let names = ["one", "two"].map(|name| format!("{folder}/{name}.nmconnection"));
         let texts = [first, second].map(text);
-        let place = host(&[(&names[0], &texts[0]), (&names[1], &texts[1])]);
+        let place = place_with_root(&[(&names[0], &texts[0]), (&names[1], &texts[1])]);
         let ran = place.run(&["keep", "nic7", "mtu=9000", "--root", "root", "--yes"]);
         ran.expect(0, &["NetworkManager manages nic7 by", &names[chosen]]);
         if !needs_program("nmcli") {
@@ -37,9 +37,9 @@ fn image_profile_is_that_with_priority() {
     let names = ["one", "two"].map(|name| format!("{folder}/{name}.nmconnection"));
     let files = [(names[0].as_str(), tied[0].as_str()), (&names[1], &tied[1])];
     let keep = ["keep", "nic7", "mtu=9000", "--root", "root", "--yes"];
-    host(&files).run(&keep).expect(1, &[&names[0], &names[1], "--format systemd-link"]);
+    place_with_root(&files).run(&keep).expect(1, &[&names[0], &names[1], "--format systemd-link"]);
     // NetworkManager ignores a profile that others may read.
-    let place = host(&files);
+    let place = place_with_root(&files);
     let open = place.path("root").join(&names[0]);
     fs::set_permissions(open, PermissionsExt::from_mode(0o644)).unwrap();
     place.run(&keep).expect(0, &["NetworkManager manages nic7 by", &names[1]]);

@@ -7,8 +7,8 @@ use std::process::Command;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
-use super::{CASES, keep, kept_in, pairs, settings};
-use crate::keep::{host, tree};
+use super::{CASES, any_setting, kept_in, parse_ini, run_keep};
+use crate::keep::{place_with_root, read_tree};
 use crate::{Place, needs_program};
 
 const FILE: &str = "etc/NetworkManager/system-connections/wired.nmconnection";
@@ -38,7 +38,7 @@ const SECTIONS: &[&str] = &[
     "[proxy]\n",
 ];
 
-fn keyfiles() -> impl Strategy<Value = (String, &'static str)> {
+fn any_keyfile() -> impl Strategy<Value = (String, &'static str)> {
     let sections = subsequence(SECTIONS, 0..=4).prop_shuffle();
     (select(TYPES), sections, any::<bool>(), any::<bool>()).prop_map(
         |((connection_type, own, mtu_section), sections, has_spaces, is_first)| {
@@ -58,11 +58,11 @@ fn read_by_networkmanager(place: &Place) -> Option<BTreeMap<(String, String), Ve
     let mut read = Command::new("nmcli");
     read.args(["--offline", "connection", "modify", "connection.zone", "home"]);
     let read = read.stdin(fs::File::open(place.path("root").join(FILE)).unwrap()).output().unwrap();
-    read.status.success().then(|| pairs(&String::from_utf8(read.stdout).unwrap()))
+    read.status.success().then(|| parse_ini(&String::from_utf8(read.stdout).unwrap()))
 }
 
 /// The section, key and value that nm-settings(5) has for a knob.
-fn property(knob: &str, value: &str, mtu_section: &str) -> ((String, String), Vec<String>) {
+fn nm_property(knob: &str, value: &str, mtu_section: &str) -> ((String, String), Vec<String>) {
     let number = value.strip_suffix("us").unwrap_or(if value == "1ms" { "1000" } else { value });
     let is_on = if value == "on" { "true" } else { "false" };
     let (section, key, value) = match knob {
@@ -89,17 +89,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: CASES * 2, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn networkmanager_reads_what_was_asked((text, mtu_section) in keyfiles(), setting in settings()) {
+    fn networkmanager_reads_what_was_asked((text, mtu_section) in any_keyfile(), setting in any_setting()) {
         if needs_program("nmcli") {
             return Ok(());
         }
-        let place = host(&[(FILE, &text)]);
+        let place = place_with_root(&[(FILE, &text)]);
         let root = place.path("root");
         let read = read_by_networkmanager(&place);
         prop_assume!(read.is_some());
         let mut expected = read.unwrap();
-        let before = tree(&root.join("etc"));
-        let ran = keep(&place, "nic7", &setting);
+        let before = read_tree(&root.join("etc"));
+        let ran = run_keep(&place, "nic7", &setting);
         // Pause frames of one direction, beside their negotiation, make the profile invalid.
         let of_file = |key: &str| {
             let found = expected.get(&("ethtool".to_owned(), key.to_owned()));
@@ -112,17 +112,17 @@ proptest! {
         let has_pause = asked.is_some() || setting.contains_key("pause-rx");
         if is_negotiated && has_direction && has_pause {
             ran.expect(1, &["NetworkManager would refuse", "`pause-autoneg` cannot be enabled beside"]);
-            prop_assert_eq!(tree(&root.join("etc")), before);
+            prop_assert_eq!(read_tree(&root.join("etc")), before);
             return Ok(());
         }
         ran.expect(0, &[]);
         for (knob, value) in kept_in(&place, &ran, &setting, "/etc/NetworkManager/") {
-            let (place, value) = property(knob, value, mtu_section);
+            let (place, value) = nm_property(knob, value, mtu_section);
             expected.insert(place, value);
         }
         let found = read_by_networkmanager(&place);
         prop_assert_eq!(found, Some(expected), "{}", fs::read_to_string(root.join(FILE)).unwrap());
         place.run(&["keep", "--remove", "--root", "root", "--yes"]).expect(0, &[]);
-        prop_assert_eq!(tree(&root.join("etc")), before);
+        prop_assert_eq!(read_tree(&root.join("etc")), before);
     }
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::keep::host;
+use crate::keep::place_with_root;
 use crate::{Place, needs_program};
 
 const KEEP: [&str; 6] = ["keep", "nic7", "mtu=9000", "--root", "root", "--yes"];
@@ -36,7 +36,7 @@ fn link_that_may_match_is_not_displaced() {
             "names nic7 already",
         ),
     ] {
-        let place = host(&files);
+        let place = place_with_root(&files);
         place.run(&[&KEEP[..], &["--format", "systemd-link"]].concat()).expect(1, &[why]);
         place.run(&KEEP).expect(0, &[why, "only one .link file counts"]);
         let has = |name: &str| place.path("root").join(name).exists();
@@ -45,7 +45,7 @@ fn link_that_may_match_is_not_displaced() {
     for other in
         ["[Match]\nOriginalName=nic8\nMACAddress=52:54:00:aa:bb:cc\n", "[Link]\nName=lan\n"]
     {
-        let place = host(&[(file, other)]);
+        let place = place_with_root(&[(file, other)]);
         place.run(&KEEP).expect(0, &[]);
         assert!(place.path("root").join(LINK).exists(), "{other}");
     }
@@ -62,7 +62,7 @@ fn netplan_pattern_or_address_may_match() {
         let text = format!(
             "network:\n  version: 2\n  ethernets:\n    a: {{}}\n    id0: {{match: {matched}, wakeonlan: true}}\n"
         );
-        let place = host(&[("etc/netplan/50-site.yaml", &text)]);
+        let place = place_with_root(&[("etc/netplan/50-site.yaml", &text)]);
         let why = "netplan makes a .link file of";
         place.run(&KEEP).expect(0, &[why, "only one .link file counts"]);
         assert!(place.path("root").join(RULES).exists(), "{matched}");
@@ -91,7 +91,7 @@ fn drop_in_of_networkd_is_seen() {
         ("[Match]\nName=nic[0-9]\n[Link]\nMTUBytes=1400\n", "[Link]\nMTUBytes=9000\n", false),
         ("", "[Link]\nMTUBytes=1400\n", false),
     ] {
-        let place = host(&[(file, main), (drop_in, more)]);
+        let place = place_with_root(&[(file, main), (drop_in, more)]);
         let ran = place.run(&KEEP);
         if counts {
             ran.expect(1, &[&format!("/{drop_in} sets `MTUBytes=1400` afterwards")]);
@@ -111,7 +111,7 @@ fn sysctl_of_local_folder_is_seen() {
     let keep = ["keep", "nic7", "busy-poll=50us", "--root", "root", "--yes"];
     let file = "usr/local/lib/sysctl.d/99-mine.conf";
     let rival = (file, "net.core.busy_poll = 0\n");
-    let place = host(&[rival]);
+    let place = place_with_root(&[rival]);
     place.run(&keep).expect(1, &[&format!("/{file} sorts later and sets net.core.busy_poll")]);
     if !needs_program("systemd-analyze") {
         let said =
@@ -119,7 +119,7 @@ fn sysctl_of_local_folder_is_seen() {
         assert!(said.contains("busy_poll = 0"), "{said}");
     }
     // One of the same name in an earlier folder hides it.
-    let place = host(&[rival, ("run/sysctl.d/99-mine.conf", "")]);
+    let place = place_with_root(&[rival, ("run/sysctl.d/99-mine.conf", "")]);
     place.run(&keep).expect(0, &[]);
 }
 
@@ -129,7 +129,7 @@ fn tuned_folder_of_a_site_is_refused() {
     let active = ("etc/tuned/active_profile", "site\n");
     let main = "etc/tuned/tuned-main.conf";
     let site = (main, "profile_dirs = /usr/lib/tuned,/opt/site/tuned\n");
-    let place = host(&[active, site]);
+    let place = place_with_root(&[active, site]);
     place.run(&KEEP).expect(
         2,
         &[
@@ -144,7 +144,7 @@ fn tuned_folder_of_a_site_is_refused() {
         ("/etc/tuned/profiles/", "profiles/latput-nic7"),
         ("/etc/tuned;/opt/site/tuned", "latput-nic7"),
     ] {
-        let place = host(&[active, (main, &format!("profile_dirs={listed}\n"))]);
+        let place = place_with_root(&[active, (main, &format!("profile_dirs={listed}\n"))]);
         place.run(&KEEP).expect(0, &["TuneD is active"]);
         let file = place.path("root/etc/tuned").join(folder).join("tuned.conf");
         assert!(fs::read_to_string(file).unwrap().contains("include=site"), "{listed}");
@@ -167,7 +167,7 @@ fn profile_without_extension_is_edited() {
         ("usr/lib/NetworkManager/system-connections", "wired", false),
     ] {
         let file = format!("{folder}/{name}");
-        let place = host(&[(&file, PROFILE)]);
+        let place = place_with_root(&[(&file, PROFILE)]);
         place.run(&KEEP).expect(0, &[]);
         let text = || fs::read_to_string(place.path("root").join(&file)).unwrap();
         assert_eq!(text().contains("mtu=9000"), is_read, "{file}");
@@ -202,8 +202,12 @@ fn unmanaged_interface_has_no_profile() {
         ("", "", "unmanaged-devices=mac:52:54:00:aa:bb:cc", "mac:52:54:00:aa:bb:cc", true),
     ] {
         let texts = [in_lib, in_main, in_etc].map(section);
-        let place =
-            host(&[profile, (&of_lib, &texts[0]), (&of_main, &texts[1]), (&of_etc, &texts[2])]);
+        let place = place_with_root(&[
+            profile,
+            (&of_lib, &texts[0]),
+            (&of_main, &texts[1]),
+            (&of_etc, &texts[2]),
+        ]);
         if !needs_program("NetworkManager") {
             let [lib, etc] = [lib, etc].map(|folder| place.path("root").join(folder));
             let mut print = Command::new("NetworkManager");

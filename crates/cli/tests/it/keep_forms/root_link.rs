@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::{kept_in_force, settings};
-use crate::root_keep::prepare;
-use crate::two_hosts::ip;
+use super::{any_setting, kept_in_force};
+use crate::root_keep::prepare_host;
+use crate::two_hosts::run_ip;
 use crate::{Place, needs_program, run_program, wait_until};
 
 /// Knobs of a veth, whose values latput reads back.
@@ -20,11 +20,11 @@ const RULES: &str = "/usr/lib/udev/rules.d";
 const SETUP_LINK: &str = "80-net-setup-link.rules";
 
 /// udev's daemon in the namespaces of the test; it ends with this.
-struct Udevd {
+struct UdevDaemon {
     daemon: Child,
 }
 
-impl Udevd {
+impl UdevDaemon {
     /// Starts it with one rule, so that it leaves devices alone that are not of the network.
     fn start(place: &Place) -> Self {
         let rule = fs::read(format!("{RULES}/{SETUP_LINK}")).unwrap();
@@ -52,7 +52,7 @@ impl Udevd {
     }
 }
 
-impl Drop for Udevd {
+impl Drop for UdevDaemon {
     fn drop(&mut self) {
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
@@ -64,11 +64,11 @@ fn udevd_applies_what_was_asked() {
     if ["udevadm", "ethtool", DAEMON].into_iter().any(needs_program) {
         return;
     }
-    let Some(place) = prepare() else { return };
-    let _udevd = Udevd::start(&place);
+    let Some(place) = prepare_host() else { return };
+    let _udevd = UdevDaemon::start(&place);
     let mut runner =
         TestRunner::new(Config { cases: 12, failure_persistence: None, ..Config::default() });
-    let ran = runner.run(&settings(), |mut setting| {
+    let ran = runner.run(&any_setting(), |mut setting| {
         setting.remove("tx-checksum"); // the kernel turns segmentation off with it
         let words: Vec<String> =
             setting.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
@@ -76,14 +76,14 @@ fn udevd_applies_what_was_asked() {
         args.extend(words.iter().map(String::as_str));
         place.run(&args).expect(0, &[]);
         // Another value than any that is asked.
-        ip(&["link", "set", "nic7", "mtu", "1300", "txqueuelen", "77"]);
+        run_ip(&["link", "set", "nic7", "mtu", "1300", "txqueuelen", "77"]);
         for (knob, value) in setting.iter().filter(|(knob, _)| ["tso", "gso", "gro"].contains(knob))
         {
             let other = if *value == "on" { "off" } else { "on" };
             let changed = Command::new("ethtool").args(["-K", "nic7", knob, other]).status();
             prop_assert!(changed.unwrap().success());
         }
-        let said = Udevd::add(&place);
+        let said = UdevDaemon::add(&place);
         let own = kept_in_force(&place, "/etc/systemd/network/");
         if !own.is_empty() {
             prop_assert!(said.contains("10-latput-nic7.link"), "{}", said);
@@ -107,13 +107,13 @@ fn link_of_somebody_stays_in_force() {
     if ["udevadm", DAEMON].into_iter().any(needs_program) {
         return;
     }
-    let Some(place) = prepare() else { return };
+    let Some(place) = prepare_host() else { return };
     fs::create_dir_all("/etc/systemd/network").unwrap();
     let text = "[Match]\nOriginalName=nic[0-9]\nType=ether\n[Link]\nTransmitQueueLength=777\n";
     fs::write("/etc/systemd/network/20-site.link", text).unwrap();
     place.run(&["keep", "nic7", "mtu=1400", "--yes"]).expect(0, &["20-site.link may be of nic7"]);
-    let _udevd = Udevd::start(&place);
-    Udevd::add(&place);
+    let _udevd = UdevDaemon::start(&place);
+    UdevDaemon::add(&place);
     let value = |name: &str| fs::read_to_string(format!("/sys/class/net/nic7/{name}")).unwrap();
     assert_eq!([value("mtu").trim(), value("tx_queue_len").trim()], ["1400", "777"]);
     // Now udev has told.

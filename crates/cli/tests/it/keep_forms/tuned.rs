@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::Value;
 
-use super::{CASES, files_of, keep, settings};
-use crate::keep::{host, tree};
-use crate::{Place, Ran, needs_program};
+use super::{CASES, any_setting, files_of, run_keep};
+use crate::keep::{place_with_root, read_tree};
+use crate::{CommandOutput, Place, needs_program};
 
 const INTERFACES: [&str; 3] = ["nic7", "nic8", "nic9"];
 /// Profiles of a site, all for any device; the last is that of TuneD for real-time hosts in short.
@@ -44,7 +44,7 @@ print(json.dumps(found))
 "#;
 
 /// The option and the words that TuneD's plugin `net` has for a knob; `None` where it has none.
-fn words(knob: &str, value: &str) -> (&'static str, String) {
+fn tuned_option(knob: &str, value: &str) -> (&'static str, String) {
     let number = value.strip_suffix("us").unwrap_or(if value == "1ms" { "1000" } else { value });
     match knob {
         "mtu" => ("mtu", value.to_owned()),
@@ -82,13 +82,13 @@ fn read_by_tuned(place: &Place) -> BTreeMap<String, BTreeMap<String, String>> {
 }
 
 /// Writes what `tuned-adm profile` would.
-fn activate(place: &Place, names: &str) {
+fn activate_profiles(place: &Place, names: &str) {
     fs::write(place.path("root/etc/tuned/active_profile"), format!("{names}\n")).unwrap();
 }
 
-fn activate_what_is_said(place: &Place, ran: &Ran) {
+fn activate_what_is_said(place: &Place, ran: &CommandOutput) {
     if let Some((_, rest)) = ran.err.split_once("is gone: tuned-adm profile ") {
-        activate(place, rest.lines().next().unwrap());
+        activate_profiles(place, rest.lines().next().unwrap());
     }
 }
 
@@ -98,17 +98,17 @@ proptest! {
     #[test]
     fn tuned_reads_what_was_asked(
         site in select(SITES),
-        steps in prop::collection::vec((select(&INTERFACES[..]), settings()), 1..5),
+        steps in prop::collection::vec((select(&INTERFACES[..]), any_setting()), 1..5),
         removed in select(&INTERFACES[..]),
     ) {
         if needs_program("tuned-adm") {
             return Ok(());
         }
-        let place = host(&[("etc/tuned/site/tuned.conf", site), ("etc/tuned/active_profile", "site\n")]);
-        let before = tree(&place.path("root/etc"));
+        let place = place_with_root(&[("etc/tuned/site/tuned.conf", site), ("etc/tuned/active_profile", "site\n")]);
+        let before = read_tree(&place.path("root/etc"));
         let mut kept = BTreeMap::new();
         for (interface, setting) in steps {
-            let ran = keep(&place, interface, &setting);
+            let ran = run_keep(&place, interface, &setting);
             if ran.err.contains("includes that of") {
                 // It would be in no profile any more.
                 ran.expect(1, &["nothing was written"]);
@@ -127,7 +127,7 @@ proptest! {
                 // As `keep` says on a running system.
                 let active = fs::read_to_string(place.path("root/etc/tuned/active_profile")).unwrap();
                 if !kept.contains_key(interface) || active.trim() == "site" {
-                    activate(&place, &format!("latput-{interface}"));
+                    activate_profiles(&place, &format!("latput-{interface}"));
                 }
                 kept.insert(interface, own);
             }
@@ -136,7 +136,7 @@ proptest! {
             for (interface, own) in &kept {
                 let mut expected: BTreeMap<&str, Vec<String>> = BTreeMap::new();
                 for (knob, value) in own {
-                    let (option, words) = words(knob, value);
+                    let (option, words) = tuned_option(knob, value);
                     expected.entry(option).or_default().push(words);
                 }
                 for words in expected.values_mut() {
@@ -155,8 +155,8 @@ proptest! {
         activate_what_is_said(&place, &one);
         read_by_tuned(&place);
         place.run(&["keep", "--remove", "--root", "root", "--yes"]);
-        activate(&place, "site");
-        prop_assert_eq!(tree(&place.path("root/etc")), before);
+        activate_profiles(&place, "site");
+        prop_assert_eq!(read_tree(&place.path("root/etc")), before);
     }
 }
 
@@ -166,19 +166,21 @@ fn image_names_all_kept_profiles_to_activate() {
     if needs_program("tuned-adm") {
         return;
     }
-    let place =
-        host(&[("etc/tuned/site/tuned.conf", SITES[0]), ("etc/tuned/active_profile", "site\n")]);
+    let place = place_with_root(&[
+        ("etc/tuned/site/tuned.conf", SITES[0]),
+        ("etc/tuned/active_profile", "site\n"),
+    ]);
     for (interface, names) in [("nic8", "latput-nic8"), ("nic7", "latput-nic7 latput-nic8")] {
-        let ran = keep(&place, interface, &BTreeMap::from([("mtu", "1400")]));
+        let ran = run_keep(&place, interface, &BTreeMap::from([("mtu", "1400")]));
         ran.expect(0, &[&format!("active_profile there says `{names}`"), "`manual`"]);
     }
-    activate(&place, "latput-nic7 latput-nic8");
+    activate_profiles(&place, "latput-nic7 latput-nic8");
     let read = read_by_tuned(&place);
     for interface in ["nic7", "nic8"] {
         assert_eq!(read[interface]["mtu"], "1400", "{read:?}");
     }
     assert_eq!(read["sysctl"]["vm.swappiness"], "10", "{read:?}");
-    let again = keep(&place, "nic7", &BTreeMap::from([("mtu", "1500")]));
+    let again = run_keep(&place, "nic7", &BTreeMap::from([("mtu", "1500")]));
     again.expect(0, &["it takes effect when this image boots"]);
     assert!(!again.err.contains("active_profile"), "{again:?}");
 }
@@ -188,11 +190,13 @@ fn included_section_takes_no_device() {
     if needs_program("tuned-adm") {
         return;
     }
-    let place =
-        host(&[("etc/tuned/site/tuned.conf", SITES[1]), ("etc/tuned/active_profile", "site\n")]);
+    let place = place_with_root(&[
+        ("etc/tuned/site/tuned.conf", SITES[1]),
+        ("etc/tuned/active_profile", "site\n"),
+    ]);
     for (interface, mtu) in [("nic7", "1400"), ("nic8", "9000")] {
-        keep(&place, interface, &BTreeMap::from([("mtu", mtu)])).expect(0, &[]);
-        activate(&place, &format!("latput-{interface}"));
+        run_keep(&place, interface, &BTreeMap::from([("mtu", mtu)])).expect(0, &[]);
+        activate_profiles(&place, &format!("latput-{interface}"));
     }
     let expected = serde_json::json!({
         "nic7": { "mtu": "1400" }, "nic8": { "mtu": "9000" }, "nic9": { "wake_on_lan": "d" },

@@ -17,14 +17,14 @@ const ROWS: u16 = 3000;
 const WINDOW_ROWS: u16 = 24;
 
 /// The screen after a command has ended.
-pub(crate) struct Screen {
+pub(crate) struct TerminalScreen {
     what: String,
     columns: u16,
     bytes: Vec<u8>,
     parser: vt100::Parser,
 }
 
-impl Screen {
+impl TerminalScreen {
     /// Runs latput on a terminal of so many columns.
     pub(crate) fn run(
         place: &Place,
@@ -41,7 +41,7 @@ impl Screen {
         let window = Winsize { ws_row: WINDOW_ROWS, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&terminal, window).unwrap();
         let end = || Stdio::from(terminal.try_clone().unwrap());
-        let mut command = place.command(args);
+        let mut command = place.latput_command(args);
         command.env_remove("COLUMNS").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
         command.env("TERM", "xterm-256color").envs(environment.iter().copied());
         command.stdout(end()).stderr(end());
@@ -70,14 +70,14 @@ impl Screen {
     }
 
     /// Whether a row has this text.
-    pub(crate) fn has(&self, text: &str) -> bool {
+    pub(crate) fn has_text(&self, text: &str) -> bool {
         self.rows().iter().any(|row| row.contains(text))
     }
 
     /// The rows with bold text.
     pub(crate) fn bold_rows(&self) -> Vec<String> {
         let rows = self.rows().into_iter().enumerate();
-        rows.filter(|(idx, _)| self.cells(*idx).any(vt100::Cell::bold))
+        rows.filter(|(idx, _)| self.row_cells(*idx).any(vt100::Cell::bold))
             .map(|(_, row)| row)
             .collect()
     }
@@ -86,11 +86,11 @@ impl Screen {
     /// colour that some background hides.
     #[track_caller]
     pub(crate) fn hold_rules(&self) {
-        self.fit();
+        self.check_width();
         for (idx, row) in self.rows().iter().enumerate() {
             let is_escaped = row.contains("\\u00") || row.contains("[2m") || row.contains("[1m");
             assert!(!is_escaped && !row.contains('\u{1b}'), "{self}");
-            for cell in self.cells(idx).filter(|cell| cell.has_contents()) {
+            for cell in self.row_cells(idx).filter(|cell| cell.has_contents()) {
                 let is_plain = cell.fgcolor() == vt100::Color::Default && !cell.dim();
                 assert!(is_plain && cell.bgcolor() == vt100::Color::Default, "row {idx}: {self}");
             }
@@ -99,7 +99,7 @@ impl Screen {
 
     /// Asserts that no line is wider than the screen, unless it is one word, as a shell sees it.
     #[track_caller]
-    pub(crate) fn fit(&self) {
+    pub(crate) fn check_width(&self) {
         let rows = self.rows();
         assert!(!rows.is_empty(), "{self}");
         for (idx, row) in rows.iter().enumerate() {
@@ -146,13 +146,13 @@ impl Screen {
                 .all(|row| row.starts_with("  "))
     }
 
-    fn cells(&self, row: usize) -> impl Iterator<Item = &vt100::Cell> {
+    fn row_cells(&self, row: usize) -> impl Iterator<Item = &vt100::Cell> {
         let row = u16::try_from(row).unwrap();
         (0..self.columns).filter_map(move |column| self.parser.screen().cell(row, column))
     }
 }
 
-impl fmt::Display for Screen {
+impl fmt::Display for TerminalScreen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "latput {} on {} columns:\n{}", self.what, self.columns, self.rows().join("\n"))
     }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use latput_formats::prometheus::{self, Scrape};
-use latput_formats::statsd::{self, Totals};
+use latput_formats::statsd::{self, StatsdTotals};
 use latput_trial::live::{Endpoint, EndpointAt};
 use latput_units::Nanos;
 
@@ -17,21 +17,21 @@ use crate::keeper::rights::KeepersRights;
 
 /// The application of this host.
 #[derive(Debug)]
-pub(in crate::agent) struct Application {
+pub(in crate::agent) struct ApplicationScraper {
     rights: KeepersRights,
-    statsd: Option<Statsd>,
+    statsd: Option<StatsdReceiver>,
     /// Figures of a command.
     told: Option<FigureInbox>,
 }
 
 /// A socket that the application sends to.
 #[derive(Debug)]
-struct Statsd {
+struct StatsdReceiver {
     endpoint: Endpoint,
-    totals: Arc<Mutex<Totals>>,
+    totals: Arc<Mutex<StatsdTotals>>,
 }
 
-impl Application {
+impl ApplicationScraper {
     pub(in crate::agent) const fn new(rights: KeepersRights) -> Self {
         Self { rights, statsd: None, told: None }
     }
@@ -63,17 +63,17 @@ impl Application {
                 "cannot make the socket {path} ({error}). Name a new path in an existing folder"
             )
         })?;
-        let totals = Arc::new(Mutex::new(Totals::new(&endpoint.figures)));
+        let totals = Arc::new(Mutex::new(StatsdTotals::new(&endpoint.figures)));
         let read = {
             let totals = Arc::clone(&totals);
-            move || receive(&socket, &totals)
+            move || receive_datagrams(&socket, &totals)
         };
         // It reads also between blocks: a sender waits for a socket that is full.
         thread::Builder::new()
             .name("statsd".to_owned())
             .spawn(read)
             .map_err(|error| format!("cannot start a thread: {error}"))?;
-        self.statsd = Some(Statsd { endpoint: endpoint.clone(), totals });
+        self.statsd = Some(StatsdReceiver { endpoint: endpoint.clone(), totals });
         Ok(())
     }
 
@@ -82,7 +82,7 @@ impl Application {
     /// # Errors
     ///
     /// Why nothing can be read.
-    pub(super) fn scrape(
+    pub(super) fn scrape_endpoint(
         &self,
         endpoint: &Endpoint,
         within: Duration,
@@ -90,22 +90,22 @@ impl Application {
         let (at, text) = match &endpoint.at {
             EndpointAt::Exec(_) => {
                 let told = self.told.as_ref().ok_or("its command was not started")?;
-                let (at, text) = told.latest()?;
+                let (at, text) = told.latest_snapshot()?;
                 (Some(at), text)
             }
             EndpointAt::Http { address, path } => (None, http::get(*address, path, within)?),
-            EndpointAt::File(path) => (None, self.file(path)?),
+            EndpointAt::File(path) => (None, self.read_file(path)?),
             EndpointAt::Statsd(_) => {
                 let statsd = self.statsd.as_ref().ok_or("its socket is not open")?;
                 let totals = statsd.totals.lock().unwrap_or_else(PoisonError::into_inner);
-                return Ok((None, totals.scrape()));
+                return Ok((None, totals.to_scrape()));
             }
         };
         Ok((at, Scrape::read(&text, &endpoint.figures)?))
     }
 
     /// A file's text; one that is too long is cut just behind the limit, and refused by whoever reads it.
-    fn file(&self, path: &str) -> Result<String, String> {
+    fn read_file(&self, path: &str) -> Result<String, String> {
         let read = || {
             let mut bytes = Vec::new();
             let most = prometheus::MOST_BYTES as u64 + 1;
@@ -124,7 +124,7 @@ impl Application {
 }
 
 /// Adds what comes, until the process ends.
-fn receive(socket: &UnixDatagram, totals: &Mutex<Totals>) {
+fn receive_datagrams(socket: &UnixDatagram, totals: &Mutex<StatsdTotals>) {
     let mut buffer = vec![0; statsd::MOST_BYTES];
     loop {
         match socket.recv(&mut buffer) {

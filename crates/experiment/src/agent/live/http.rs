@@ -27,7 +27,7 @@ pub(super) fn get(address: SocketAddr, path: &str, within: Duration) -> Result<S
         stream.write_all(request.as_bytes())?;
         read_to_end(&mut stream, deadline)
     };
-    body(&asked().map_err(|error| match error.kind() {
+    parse_body(&asked().map_err(|error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
             format!("no answer within {} ms", within.as_millis())
         }
@@ -60,7 +60,7 @@ fn read_to_end(stream: &mut TcpStream, deadline: Instant) -> std::io::Result<Vec
 
 /// Whether the body has the length that the head tells.
 fn is_whole(answer: &[u8]) -> bool {
-    let Some((head, body)) = split(answer) else { return false };
+    let Some((head, body)) = split_head(answer) else { return false };
     let length = head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
@@ -68,14 +68,14 @@ fn is_whole(answer: &[u8]) -> bool {
     length.is_some_and(|length| body.len() >= length)
 }
 
-fn split(answer: &[u8]) -> Option<(std::borrow::Cow<'_, str>, &[u8])> {
+fn split_head(answer: &[u8]) -> Option<(std::borrow::Cow<'_, str>, &[u8])> {
     let mark = b"\r\n\r\n";
     let end = answer.windows(mark.len()).take(MOST_HEAD_BYTES).position(|part| part == mark)?;
     Some((String::from_utf8_lossy(&answer[..end]), &answer[end + mark.len()..]))
 }
 
-fn body(answer: &[u8]) -> Result<String, String> {
-    let (head, body) = split(answer).ok_or("its answer is not HTTP")?;
+fn parse_body(answer: &[u8]) -> Result<String, String> {
+    let (head, body) = split_head(answer).ok_or("its answer is not HTTP")?;
     let first: String = head.lines().next().unwrap_or_default().chars().take(80).collect();
     let status = first.split_whitespace().nth(1);
     if !first.starts_with("HTTP/") || status != Some("200") {
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     /// Asks an endpoint that answers with these bytes, and then stays open for so long.
-    fn asked(answer: Vec<u8>, open: Duration) -> Result<String, String> {
+    fn fetch_answer(answer: Vec<u8>, open: Duration) -> Result<String, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let serving = thread::spawn(move || {
@@ -114,21 +114,24 @@ mod tests {
     #[test]
     fn answer_is_its_body() {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\na 1\n".to_vec();
-        assert_eq!(asked(answer, Duration::ZERO).unwrap(), "a 1\n");
+        assert_eq!(fetch_answer(answer, Duration::ZERO).unwrap(), "a 1\n");
         let kept_open = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\na 1\n".to_vec();
-        assert_eq!(asked(kept_open, Duration::from_secs(1)).unwrap(), "a 1\n");
+        assert_eq!(fetch_answer(kept_open, Duration::from_secs(1)).unwrap(), "a 1\n");
     }
 
     #[test]
     fn slow_huge_or_failed_answer_is_error() {
         let head = b"HTTP/1.0 200 OK\r\n\r\n".to_vec();
-        let error = asked(head.clone(), Duration::from_secs(1)).unwrap_err();
+        let error = fetch_answer(head.clone(), Duration::from_secs(1)).unwrap_err();
         assert!(error.contains("within 500 ms"), "{error}");
         let huge = [head, vec![b'x'; MOST_BYTES + (1 << 20)]].concat();
-        assert!(asked(huge, Duration::ZERO).unwrap_err().contains("longer than"));
-        let gone = asked(b"HTTP/1.0 404 Not \x1b[2J\r\n\r\n".to_vec(), Duration::ZERO).unwrap_err();
+        assert!(fetch_answer(huge, Duration::ZERO).unwrap_err().contains("longer than"));
+        let gone =
+            fetch_answer(b"HTTP/1.0 404 Not \x1b[2J\r\n\r\n".to_vec(), Duration::ZERO).unwrap_err();
         assert!(gone.contains("404") && !gone.contains('\x1b'), "{gone}");
-        assert!(asked(b"SSH-2.0\r\n".to_vec(), Duration::ZERO).unwrap_err().contains("not HTTP"));
+        assert!(
+            fetch_answer(b"SSH-2.0\r\n".to_vec(), Duration::ZERO).unwrap_err().contains("not HTTP")
+        );
         let closed = "127.0.0.1:1".parse().unwrap();
         assert!(get(closed, "/", Duration::from_millis(500)).is_err());
     }

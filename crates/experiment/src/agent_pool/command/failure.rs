@@ -3,22 +3,29 @@
 use latput_trial::program::ProgramCommand;
 
 use crate::error::Error;
-use crate::program::message::{Ended, Ending};
+use crate::program::message::{ExitCause, ProgramOutcome};
 
 /// The program, how it ended, and its last lines.
-pub(in crate::agent_pool) fn failed(command: &ProgramCommand, ended: &Ended) -> String {
+pub(in crate::agent_pool) fn describe_failure(
+    command: &ProgramCommand,
+    ended: &ProgramOutcome,
+) -> String {
     format!("`{}`: {}{}", command.in_words(), ended.ending, last_words(ended))
 }
 
 /// The error of a trial. Another attempt may succeed, unless the program could not be started.
-pub(in crate::agent_pool) fn error(host: &str, problem: String, ended: &Ended) -> Error {
-    let is_transient = !matches!(ended.ending, Ending::NotStarted { .. });
+pub(in crate::agent_pool) fn build_program_error(
+    host: &str,
+    problem: String,
+    ended: &ProgramOutcome,
+) -> Error {
+    let is_transient = !matches!(ended.ending, ExitCause::NotStarted { .. });
     Error::Program { host: host.to_owned(), problem, is_transient }
 }
 
 /// The last lines of a program's outputs, after a semicolon.
-pub(super) fn last_words(ended: &Ended) -> String {
-    if matches!(ended.ending, Ending::NotStarted { .. }) {
+pub(super) fn last_words(ended: &ProgramOutcome) -> String {
+    if matches!(ended.ending, ExitCause::NotStarted { .. }) {
         return String::new();
     }
     let outputs = [("stderr", &ended.stderr), ("stdout", &ended.stdout)];

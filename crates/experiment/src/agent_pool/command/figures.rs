@@ -10,22 +10,24 @@ use latput_trial::program::Program;
 use latput_units::IntoMap;
 
 use crate::error::Error;
-use crate::program::message::{Ended, KeptOutput};
+use crate::program::message::{KeptOutput, ProgramOutcome};
 
 /// Reads the figures of each host.
 pub(super) fn read(
     program: &Program,
-    ended: &[(String, Ended)],
+    ended: &[(String, ProgramOutcome)],
 ) -> Result<Vec<ProgramFigures>, Error> {
     ended
         .iter()
         .map(|(host, ended)| {
             let files = ended.files.iter();
             let output = Output {
-                stdout: text(&ended.stdout),
-                stderr: text(&ended.stderr),
+                stdout: build_text(&ended.stdout),
+                stderr: build_text(&ended.stderr),
                 files: files
-                    .filter_map(|(path, kept)| Some((path.clone(), text(kept.as_ref().ok()?))))
+                    .filter_map(|(path, kept)| {
+                        Some((path.clone(), build_text(kept.as_ref().ok()?)))
+                    })
                     .into_map(),
             };
             latput_formats::program::read(&program.figures, &output).map_err(|error| {
@@ -42,18 +44,18 @@ pub(super) fn read(
         .collect()
 }
 
-fn text(kept: &KeptOutput) -> Text {
+fn build_text(kept: &KeptOutput) -> Text {
     Text::of_parts(kept.head.as_bytes(), kept.dropped, kept.tail.as_bytes())
 }
 
 /// Joins the figures of all hosts and puts them into the observation.
-pub(super) fn store(
+pub(super) fn store_figures(
     parts: Vec<ProgramFigures>,
-    ended: &[(String, Ended)],
+    ended: &[(String, ProgramOutcome)],
     observation: &mut Observation,
 ) {
     let longest = ended.iter().map(|(_, ended)| ended.ended.saturating_sub(ended.began)).max();
-    let Some(all) = parts.into_iter().reduce(joined) else { return };
+    let Some(all) = parts.into_iter().reduce(merge_figures) else { return };
     let window = all.window.or(longest).unwrap_or_default();
     let by_rate = all.metrics.get(&Metric::TransactionsPerS).copied();
     observation.traffic.sender_window = window;
@@ -65,7 +67,7 @@ pub(super) fn store(
     observation.checks.extend(latput_formats::few_observations(&metrics, observation));
     // Service demand is per transaction of the time in which CPU time was counted.
     if let Some(rate) = by_rate {
-        observation.traffic.transactions = Some(whole(rate * window.as_secs_f64()));
+        observation.traffic.transactions = Some(round_count(rate * window.as_secs_f64()));
     }
 }
 
@@ -80,12 +82,12 @@ fn program_errors(errors: u64) -> Check {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a count beyond 64 bits becomes the largest")]
-fn whole(count: f64) -> u64 {
+fn round_count(count: f64) -> u64 {
     count.round().max(0.0) as u64
 }
 
 /// Rates add up and histograms merge. Of other figures the worse one counts, since percentiles have no mean.
-fn joined(mut a: ProgramFigures, b: ProgramFigures) -> ProgramFigures {
+fn merge_figures(mut a: ProgramFigures, b: ProgramFigures) -> ProgramFigures {
     let mut metrics: BTreeMap<Metric, f64> = BTreeMap::new();
     for (metric, one) in a.metrics {
         // A figure that one host lacks is not known of all.
@@ -125,7 +127,7 @@ mod tests {
         };
         for (count, is_marked) in [(Some(50), true), (Some(40_000), false), (None, false)] {
             let mut observation = Observation::default();
-            store(vec![counted(count)], &[], &mut observation);
+            store_figures(vec![counted(count)], &[], &mut observation);
             let words: Vec<&str> = observation.checks.iter().map(|it| &*it.detail).collect();
             let is_named = words.iter().any(|detail| detail.contains("50"));
             assert_eq!((is_named, words.len()), (is_marked, usize::from(is_marked)), "{words:?}");
@@ -141,11 +143,11 @@ mod tests {
             transactions: Some(10),
             ..ProgramFigures::default()
         };
-        let mut all = joined(part(100.0, 5.0), part(50.0, 9.0));
+        let mut all = merge_figures(part(100.0, 5.0), part(50.0, 9.0));
         assert!((all.metrics[&Metric::TransactionsPerS] - 150.0).abs() < 1e-9);
         assert!((all.metrics[&Metric::LatencyNsP99] - 9.0).abs() < 1e-9);
         assert_eq!(all.transactions, Some(20));
         all.metrics.insert(Metric::LatencyNsP50, 1.0);
-        assert!(!joined(all, part(1.0, 1.0)).metrics.contains_key(&Metric::LatencyNsP50));
+        assert!(!merge_figures(all, part(1.0, 1.0)).metrics.contains_key(&Metric::LatencyNsP50));
     }
 }

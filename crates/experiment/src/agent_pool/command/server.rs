@@ -5,17 +5,17 @@ use std::net::IpAddr;
 use latput_trial::program::{Lifetime, ProgramCommand, ReadyWhen, ServerProgram};
 use latput_units::CpuSet;
 
-use super::failure::{failed, last_words};
-use super::{BenchmarkHost, KEPT_BESIDE, Run, tell_containment};
-use crate::controller::{ANSWER_WITHIN, AgentPool, LiveServer, Programs};
+use super::failure::{describe_failure, last_words};
+use super::{BenchmarkHost, CommandTrial, KEPT_BESIDE, tell_containment};
+use crate::controller::{ANSWER_WITHIN, AgentPool, LiveServer, ProgramHosts};
 use crate::error::Error;
 use crate::host_spec::HostSpec;
-use crate::program::message::{self, Ending, Start};
+use crate::program::message::{self, ExitCause, StartRequest};
 use crate::runner::{Tell, TrialEvent};
 
-impl Run<'_> {
+impl CommandTrial<'_> {
     /// Starts the server, unless it lives from before.
-    pub(super) fn serve(
+    pub(super) fn start_server(
         &self,
         pool: &mut AgentPool,
         places: &[BenchmarkHost],
@@ -25,9 +25,9 @@ impl Run<'_> {
         let label = &self.trial.set.label;
         pool.programs()
             .end_servers(|live| live.lifetime == Lifetime::Run || live.setting == *label)?;
-        let (spec, cpus) = (pool.sut().spec.clone(), pool.sut().opened().cpus.clone());
+        let (spec, cpus) = (pool.sut_agent().spec.clone(), pool.sut_agent().opened().cpus.clone());
         let programs = pool.programs();
-        programs.on(&spec, self.stop)?;
+        programs.ensure_host_started(&spec, self.stop)?;
         let is_same =
             |live: &LiveServer| live.server == *server && live.lifetime == self.program.lifetime;
         if let Some(at) = programs.servers.iter().position(is_same) {
@@ -39,7 +39,7 @@ impl Run<'_> {
             let ended = programs.host(&spec.name).take_end(id);
             let how = ended.map_or_else(
                 || format!("`{}` has ended", server.command.in_words()),
-                |ended| failed(&server.command, &ended),
+                |ended| describe_failure(&server.command, &ended),
             );
             tell(TrialEvent::Remark(format!(
                 "latput: {}: server {how}; it is started again",
@@ -47,17 +47,17 @@ impl Run<'_> {
             )))?;
         }
         let address = places.first().map_or(self.sut, |place| place.address);
-        let start = Start {
+        let start = StartRequest {
             id: 0,
             at: None,
-            program: self.spec(&server.command, address, Some(&cpus))?,
+            program: self.build_program_spec(&server.command, address, Some(&cpus))?,
             timeout: None,
             files: Vec::new(),
             keep: KEPT_BESIDE,
             free_port: self.program.port().map(|port| (self.sut, port)),
             tell_on: None,
         };
-        let id = programs.host(&spec.name).launch(start)?;
+        let id = programs.host(&spec.name).launch_program(start)?;
         programs.servers.push(LiveServer {
             server: server.clone(),
             lifetime: self.program.lifetime,
@@ -72,7 +72,7 @@ impl Run<'_> {
     /// Waits until the server is ready.
     fn await_ready(
         &self,
-        programs: &mut Programs,
+        programs: &mut ProgramHosts,
         spec: &HostSpec,
         server: &ServerProgram,
         (id, generator): (u32, IpAddr),
@@ -90,7 +90,11 @@ impl Run<'_> {
             }
             Some(ReadyWhen::Command(words)) => {
                 let command = ProgramCommand { words: words.clone(), ..server.command.clone() };
-                Some(message::ReadyCheck::Command(self.spec(&command, generator, Some(cpus))?))
+                Some(message::ReadyCheck::Command(self.build_program_spec(
+                    &command,
+                    generator,
+                    Some(cpus),
+                )?))
             }
         };
         let is_ready = match ready {
@@ -99,15 +103,15 @@ impl Run<'_> {
         };
         let Err(why) = is_ready else { return Ok(()) };
         if !host.has_ended(id)? {
-            host.stop(id)?;
+            host.stop_program(id)?;
         }
         let ended = host.await_end(id, ANSWER_WITHIN, self.stop)?;
         programs.servers.retain(|live| live.id != id || live.host != spec.name);
         let problem = match ended.ending {
-            Ending::Told => {
+            ExitCause::Told => {
                 format!("server `{}` {why}{}", server.command.in_words(), last_words(&ended))
             }
-            _ => format!("server {}", failed(&server.command, &ended)),
+            _ => format!("server {}", describe_failure(&server.command, &ended)),
         };
         Err(Error::Program { host: spec.name.clone(), problem, is_transient: false })
     }

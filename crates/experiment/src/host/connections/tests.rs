@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::*;
 
-fn connection(cookie: u64, local: &str, acked: u64, rtt_us: u64) -> TcpConnection {
+fn make_connection(cookie: u64, local: &str, acked: u64, rtt_us: u64) -> TcpConnection {
     TcpConnection {
         cookie,
         local: (local.parse::<IpAddr>().unwrap(), 443),
@@ -21,16 +21,16 @@ fn connection(cookie: u64, local: &str, acked: u64, rtt_us: u64) -> TcpConnectio
 }
 
 fn connection_with(cookie: u64, acked: u64) -> TcpConnection {
-    connection(cookie, "10.0.0.1", acked, 200)
+    make_connection(cookie, "10.0.0.1", acked, 200)
 }
 
-fn open(live: &Live) -> Connections<'_> {
-    Connections::open(live, Known::default(), &mut Vec::new()).unwrap()
+fn open(live: &Live) -> ConnectionReader<'_> {
+    ConnectionReader::open(live, KnownConnections::default(), &mut Vec::new()).unwrap()
 }
 
 /// The readings of a second of which each has these connections, and these that have ended.
-fn readings(
-    connections: &mut Connections<'_>,
+fn feed_reading(
+    connections: &mut ConnectionReader<'_>,
     at_s: u64,
     found: &[TcpConnection],
     ended: &[TcpConnection],
@@ -52,7 +52,7 @@ fn bytes_between_readings_count_without_resets() {
             ..TcpReading::default()
         })
     };
-    let one = |acked| vec![connection_with(1, acked), connection(2, "127.0.0.1", acked, 1)];
+    let one = |acked| vec![connection_with(1, acked), make_connection(2, "127.0.0.1", acked, 1)];
     assert_eq!(read(one(1_000)), TcpObservation::default());
     let seen = read(one(1_500));
     assert_eq!((seen.connections, seen.acked_bytes, seen.retransmitted), (1, 500, 5));
@@ -74,12 +74,12 @@ fn bytes_between_readings_count_without_resets() {
 fn connections_between_two_readings_count_whole() {
     let live = Live::default();
     let mut connections = open(&live);
-    readings(&mut connections, 1, &[], &[]);
+    feed_reading(&mut connections, 1, &[], &[]);
     let short: Vec<TcpConnection> = (10..110).map(|cookie| connection_with(cookie, 300)).collect();
-    let seen = readings(&mut connections, 2, &[], &short);
+    let seen = feed_reading(&mut connections, 2, &[], &short);
     assert_eq!((seen.acked_bytes, seen.ended, seen.seen), (30_000, Some(100), 100));
     assert_eq!((seen.connections, seen.rtt.count()), (0, 100));
-    let idle = readings(&mut connections, 3, &[], &[]);
+    let idle = feed_reading(&mut connections, 3, &[], &[]);
     assert_eq!((idle.acked_bytes, idle.ended, idle.seen), (0, Some(0), 0));
 }
 
@@ -87,17 +87,21 @@ fn connections_between_two_readings_count_whole() {
 fn end_of_a_connection_counts_once() {
     let live = Live::default();
     let mut connections = open(&live);
-    readings(
+    feed_reading(
         &mut connections,
         1,
         &[connection_with(1, 1_000), connection_with(2, 5_000), connection_with(3, 9_000)],
         &[connection_with(3, 9_000)],
     );
     // The first is found before it ends; the second is closed, and its end is told a reading later.
-    let seen =
-        readings(&mut connections, 2, &[connection_with(1, 1_100)], &[connection_with(1, 1_150)]);
+    let seen = feed_reading(
+        &mut connections,
+        2,
+        &[connection_with(1, 1_100)],
+        &[connection_with(1, 1_150)],
+    );
     assert_eq!((seen.acked_bytes, seen.ended, seen.seen), (150, Some(1), 0));
-    let late = readings(&mut connections, 3, &[], &[connection_with(2, 5_700)]);
+    let late = feed_reading(&mut connections, 3, &[], &[connection_with(2, 5_700)]);
     assert_eq!((late.acked_bytes, late.ended, late.seen), (700, Some(1), 0));
     assert!(connections.last.unwrap().known.is_empty());
 }
@@ -106,12 +110,12 @@ fn end_of_a_connection_counts_once() {
 fn earlier_bytes_do_not_count() {
     let live = Live::default();
     let mut connections = open(&live);
-    readings(&mut connections, 10, &[], &[]);
+    feed_reading(&mut connections, 10, &[], &[]);
     let idle = |s| TcpConnection { idle: Nanos::from_s(s), ..connection_with(s, 1 << 30) };
     // Reset by the other end long ago, and closed by the program only now.
-    let seen = readings(&mut connections, 12, &[], &[idle(9)]);
+    let seen = feed_reading(&mut connections, 12, &[], &[idle(9)]);
     assert_eq!((seen.acked_bytes, seen.ended, seen.seen), (0, Some(0), 0));
-    let seen = readings(&mut connections, 12, &[], &[idle(1)]);
+    let seen = feed_reading(&mut connections, 12, &[], &[idle(1)]);
     assert_eq!(seen.acked_bytes, 1 << 30);
 }
 
@@ -119,7 +123,7 @@ fn earlier_bytes_do_not_count() {
 fn ends_that_were_lost_leave_nothing_behind() {
     let live = Live::default();
     let mut connections = open(&live);
-    readings(&mut connections, 1, &[connection_with(1, 10), connection_with(2, 10)], &[]);
+    feed_reading(&mut connections, 1, &[connection_with(1, 10), connection_with(2, 10)], &[]);
     let ended = ConnectionEnds { connections: Vec::new(), were_lost: true };
     let reading =
         TcpReading { found: vec![connection_with(1, 10)], ended, ..TcpReading::default() };
@@ -131,10 +135,10 @@ fn ends_that_were_lost_leave_nothing_behind() {
 fn groups_have_their_connections_that_ended() {
     let live = Live { by: Some(GroupBy::Peer), ports: vec![443], ..Live::default() };
     let mut connections = open(&live);
-    readings(&mut connections, 1, &[connection_with(1, 50)], &[]);
+    feed_reading(&mut connections, 1, &[connection_with(1, 50)], &[]);
     let other_port =
         TcpConnection { local: ("10.0.0.1".parse().unwrap(), 80), ..connection_with(8, 1 << 30) };
-    let seen = readings(
+    let seen = feed_reading(
         &mut connections,
         2,
         &[connection_with(1, 60)],

@@ -7,8 +7,8 @@ use latput_trial::Results;
 use rusqlite::params;
 
 use super::super::ResultsDb;
-use super::parts::Part;
-use super::{Head, RunPlace, StoredTrial};
+use super::parts::ShardPart;
+use super::{CommonHeader, RunPlace, StoredTrial};
 use crate::error::Error;
 
 /// The search before the block: the only run of the output.
@@ -21,16 +21,21 @@ pub(super) struct SearchBefore<'a> {
 
 impl<'a> SearchBefore<'a> {
     /// The search in the output, which must be open, and such that these shards can have begun with it.
-    pub(super) fn load(db: &'a ResultsDb, head: &Head, block: u32) -> Result<Self, Error> {
+    pub(super) fn from_results(
+        db: &'a ResultsDb,
+        head: &CommonHeader,
+        block: u32,
+    ) -> Result<Self, Error> {
         let query = "SELECT id, started_unix_ms, finished, header FROM run";
         let row = db.db.query_row(query, [], |row| {
             Ok((row.get(0)?, row.get::<_, i64>(1)?, row.get(2)?, row.get::<_, String>(3)?))
         });
-        let (run, started, is_finished, header): (i64, i64, bool, String) = db.sql(row)?;
+        let (run, started, is_finished, header): (i64, i64, bool, String) =
+            db.map_sql_error(row)?;
         let known: Results = db.read_json("header", &header)?;
         let grows = head.header.settings.starts_with(&known.settings);
         if is_finished || !grows {
-            return Err(db.error(format!(
+            return Err(db.file_error(format!(
                 "its search does not lead to block {block} of these shards: name with -o the file that they \
                  had for `--from`"
             )));
@@ -45,20 +50,20 @@ impl ResultsDb {
         &self,
         run: i64,
         before: &SearchBefore<'_>,
-        parts: &[Part],
+        parts: &[ShardPart],
         stop: &Stop,
     ) -> Result<u64, Error> {
-        self.sql(self.db.execute_batch("BEGIN"))?;
+        self.map_sql_error(self.db.execute_batch("BEGIN"))?;
         self.take_numbered(run, before.db, before.run, stop)?;
         for part in parts {
             let from = Self::open(&part.path)?;
-            let other = from.sql(from.db.query_row(
+            let other = from.map_sql_error(from.db.query_row(
                 "SELECT count(*) FROM trial WHERE run = ?1 AND block <> ?2",
                 params![part.run, before.block],
                 |row| row.get::<_, i64>(0),
             ))?;
             if other > 0 {
-                return Err(from.error(format!(
+                return Err(from.file_error(format!(
                     "{other} of its trials are not of block {}: run that shard again, with -o and a new file",
                     before.block
                 )));
@@ -67,15 +72,15 @@ impl ResultsDb {
         }
         let query = "SELECT count(*), coalesce(max(id), 0) FROM trial";
         let numbers = self.db.query_row(query, [], |row| Ok((row.get(0)?, row.get(1)?)));
-        let (count, last): (i64, i64) = self.sql(numbers)?;
+        let (count, last): (i64, i64) = self.map_sql_error(numbers)?;
         if count != last {
-            return Err(before.db.error(format!(
+            return Err(before.db.file_error(format!(
                 "{} trials before those of block {} are missing: name with -o the file that the shards had for `--from`",
                 last - count,
                 before.block
             )));
         }
-        self.sql(self.db.execute_batch("COMMIT"))?;
+        self.map_sql_error(self.db.execute_batch("COMMIT"))?;
         Ok(count.cast_unsigned())
     }
 
@@ -88,20 +93,21 @@ impl ResultsDb {
         stop: &Stop,
     ) -> Result<(), Error> {
         let query = "SELECT id, block, setting, workload, started_unix_ms, observation FROM trial WHERE run = ?1";
-        let mut query = from.sql(from.db.prepare(query))?;
-        let mut trials = from.sql(query.query([from_run]))?;
-        while let Some(trial) = from.sql(trials.next())? {
+        let mut query = from.map_sql_error(from.db.prepare(query))?;
+        let mut trials = from.map_sql_error(query.query([from_run]))?;
+        while let Some(trial) = from.map_sql_error(trials.next())? {
             if stop.is_raised() {
                 return Err(Error::Interrupted);
             }
             let numbers = || Ok((trial.get(0)?, trial.get(1)?, trial.get(2)?, trial.get(3)?));
-            let (id, block, setting, workload): (i64, u32, u32, u32) = from.sql(numbers())?;
+            let (id, block, setting, workload): (i64, u32, u32, u32) =
+                from.map_sql_error(numbers())?;
             let stored = || {
                 let (started_unix_ms, observation) = (trial.get(4)?, trial.get(5)?);
                 Ok(StoredTrial { id, started_unix_ms, observation })
             };
-            let stored = from.sql(stored())?;
-            let there = self.sql(self.db.query_row(
+            let stored = from.map_sql_error(stored())?;
+            let there = self.map_sql_error(self.db.query_row(
                 "SELECT count(*), coalesce(sum(block = ?2 AND setting = ?3 AND workload = ?4), 0) FROM trial WHERE id = ?1",
                 params![id, block, setting, workload],
                 |row| Ok((row.get(0)?, row.get(1)?)),
@@ -110,7 +116,7 @@ impl ResultsDb {
                 (0, _) => {}
                 (1, 1) => continue,
                 _ => {
-                    return Err(from.error(format!(
+                    return Err(from.file_error(format!(
                         "trial {id} is another one than in the file of -o: run that shard again, with a new file"
                     )));
                 }

@@ -7,9 +7,9 @@ use latput_trial::Results;
 use rusqlite::OptionalExtension;
 
 use super::super::ResultsDb;
-use super::{Head, Merge};
+use super::{CommonHeader, MergeInputs};
 use crate::error::Error;
-use crate::shard::{Shard, Whole};
+use crate::shard::{Shard, WholeRun};
 
 /// Most repetitions of a plan.
 const MOST_REPETITIONS: u64 = 1_000;
@@ -18,7 +18,7 @@ const NAMED: usize = 20;
 
 /// A shard that is finished, or that is taken as it is.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct ShardPart {
     pub(super) path: PathBuf,
     pub(super) shard: Shard,
     /// Its run's number in its file.
@@ -29,26 +29,26 @@ pub(super) struct Part {
 
 /// The parts, in the order of their shards.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) parts: Vec<Part>,
-    pub(super) head: Head,
+pub(super) struct FoundParts {
+    pub(super) parts: Vec<ShardPart>,
+    pub(super) head: CommonHeader,
     /// Parts that are missing for the whole run.
     pub(super) missing: Vec<String>,
 }
 
 /// Looks into each file. Parts that do not belong together are an error that names all of them; what
 /// is missing is for the caller to judge.
-pub(super) fn find(merge: &Merge<'_>) -> Result<Found, Error> {
+pub(super) fn find_parts(merge: &MergeInputs<'_>) -> Result<FoundParts, Error> {
     let mut missing = Vec::new();
     let mut wrong = Vec::new();
-    let mut first: Option<(PathBuf, Head)> = None;
-    let mut parts: BTreeMap<Shard, Part> = BTreeMap::new();
+    let mut first: Option<(PathBuf, CommonHeader)> = None;
+    let mut parts: BTreeMap<Shard, ShardPart> = BTreeMap::new();
     for path in merge.parts {
         if merge.stop.is_raised() {
             return Err(Error::Interrupted);
         }
         let shown = path.display();
-        let (part, head, is_finished) = match look(path) {
+        let (part, head, is_finished) = match read_part(path) {
             Ok(found) => found,
             Err(error) if merge.partial => {
                 missing.push(error.to_string());
@@ -60,7 +60,7 @@ pub(super) fn find(merge: &Merge<'_>) -> Result<Found, Error> {
             }
         };
         if let Some((other, known)) = &first {
-            if let Some(problem) = difference(part.shard, &head, known) {
+            if let Some(problem) = describe_difference(part.shard, &head, known) {
                 wrong.push(format!("{shown}: it is {problem} {}", other.display()));
                 continue;
             }
@@ -73,7 +73,7 @@ pub(super) fn find(merge: &Merge<'_>) -> Result<Found, Error> {
             continue;
         }
         if !is_finished {
-            let Part { shard, trials, .. } = part;
+            let ShardPart { shard, trials, .. } = part;
             missing.push(format!(
                 "{shown}: shard {shard} is not finished, it has {trials} trials: run the same \
                  command with `--shard {shard}` again, it resumes"
@@ -85,19 +85,19 @@ pub(super) fn find(merge: &Merge<'_>) -> Result<Found, Error> {
         wrong.append(&mut missing);
         return Err(Error::Merge { problems: wrong });
     };
-    missing.extend(absent(&parts, head.count));
-    Ok(Found { parts: parts.into_values().collect(), head, missing })
+    missing.extend(describe_absent_shards(&parts, head.count));
+    Ok(FoundParts { parts: parts.into_values().collect(), head, missing })
 }
 
 /// The newest run of a file, which must be a shard.
-fn look(path: &std::path::Path) -> Result<(Part, Head, bool), Error> {
+fn read_part(path: &std::path::Path) -> Result<(ShardPart, CommonHeader, bool), Error> {
     let not_begun = "its shard has not begun: run the same command with `--shard` again";
     let part = ResultsDb::connect_any(path)?;
     if part.is_empty()? {
-        return Err(part.error(not_begun.to_owned())); // killed between the file and its tables
+        return Err(part.file_error(not_begun.to_owned())); // killed between the file and its tables
     }
-    part.verify()?;
-    let newest = part.sql(
+    part.verify_file()?;
+    let newest = part.map_sql_error(
         part.db
             .query_row(
                 "SELECT id, started_unix_ms, finished, plan, machine, header, \
@@ -113,24 +113,26 @@ fn look(path: &std::path::Path) -> Result<(Part, Head, bool), Error> {
             .optional(),
     )?;
     let Some(((run, started, is_finished), (text, machine, header), trials)) = newest else {
-        return Err(part.error(not_begun.to_owned()));
+        return Err(part.file_error(not_begun.to_owned()));
     };
-    let Some((shard, Whole { plan, is_least, block })) = Shard::of_plan_text(&text) else {
+    let Some((shard, WholeRun { plan, is_least, block })) = Shard::of_plan_text(&text) else {
         let problem = "its newest run is not a shard: name files of `latput run --shard` or `latput search \
                        --shard`";
-        return Err(part.error(problem.to_owned()));
+        return Err(part.file_error(problem.to_owned()));
     };
     let mut header: Results = part.read_json("header", &header)?;
     let blocks_of = (header.settings.len() * header.workloads.len()) as u64;
     let is_whole =
         |trials: u64| trials.is_multiple_of(blocks_of) && trials / blocks_of <= MOST_REPETITIONS;
     if blocks_of == 0 || (block.is_none() && !is_whole(header.planned_trials)) {
-        return Err(part.error("its header is not that of a shard: run the shard again".to_owned()));
+        return Err(
+            part.file_error("its header is not that of a shard: run the shard again".to_owned())
+        );
     }
-    header.notes.retain(|note| *note != shard.note());
+    header.notes.retain(|note| *note != shard.result_note());
     let plan = plan.to_owned();
-    let head = Head { plan, machine, header, is_least, block, count: shard.count() };
-    let found = Part {
+    let head = CommonHeader { plan, machine, header, is_least, block, count: shard.count() };
+    let found = ShardPart {
         path: path.to_owned(),
         shard,
         run,
@@ -141,7 +143,7 @@ fn look(path: &std::path::Path) -> Result<(Part, Head, bool), Error> {
 }
 
 /// Why a part does not belong to the run of another, in words that the other's name follows.
-fn difference(shard: Shard, head: &Head, known: &Head) -> Option<String> {
+fn describe_difference(shard: Shard, head: &CommonHeader, known: &CommonHeader) -> Option<String> {
     let (ours, theirs) = (&head.header, &known.header);
     if ours.latput_version != theirs.latput_version {
         let (one, other) = (&ours.latput_version, &theirs.latput_version);
@@ -174,7 +176,7 @@ fn difference(shard: Shard, head: &Head, known: &Head) -> Option<String> {
 }
 
 /// The shards that no file has.
-fn absent(parts: &BTreeMap<Shard, Part>, count: u32) -> Option<String> {
+fn describe_absent_shards(parts: &BTreeMap<Shard, ShardPart>, count: u32) -> Option<String> {
     let shards = (1..=count).filter_map(|number| Shard::new(number, count));
     let absent: Vec<Shard> = shards.filter(|shard| !parts.contains_key(shard)).collect();
     let first = absent.first()?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::FRAC_1_SQRT_2;
 
-use latput_model::live::{is_proven_above, margin, scale};
+use latput_model::live::{is_proven_above, noise_margin, noise_scale};
 use latput_trial::live::{BAN_CHECK, GUARD_CHECK};
 use latput_trial::{Metric, Observation, Row, Traffic};
 use latput_units::{IntoSet, Nanos};
@@ -28,7 +28,7 @@ const MOST_TURNS: usize = 200;
 
 /// Evidence so far.
 #[derive(Debug)]
-pub(super) struct Evidence {
+pub(super) struct LiveEvidence {
     guards: Vec<Guard>,
     /// For each guard, by tick: logarithms of ratios of today to today.
     noise: Vec<Vec<Vec<f64>>>,
@@ -40,7 +40,7 @@ pub(super) struct Evidence {
     /// How often each setting broke a guard.
     strikes: BTreeMap<usize, u32>,
     /// How often each setting was tried, and how often the traffic or the application fell silent; 0 is today's.
-    stops: BTreeMap<usize, Stops>,
+    stops: BTreeMap<usize, StopCounts>,
     /// Time that each setting was in force.
     pub(super) used: BTreeMap<usize, Nanos>,
     /// The ticks after changes to another setting, and back to today's.
@@ -50,20 +50,20 @@ pub(super) struct Evidence {
 
 /// Times that a setting was in force, and those in which the traffic or the application fell silent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stops {
+pub(super) struct StopCounts {
     pub(super) silent: u32,
     pub(super) all: u32,
 }
 
-impl Stops {
+impl StopCounts {
     fn add(&mut self, is_silent: bool) {
         self.all += 1;
         self.silent += u32::from(is_silent);
     }
 }
 
-impl Evidence {
-    pub(super) fn begin(guards: Vec<Guard>, rows: &[Row]) -> Self {
+impl LiveEvidence {
+    pub(super) fn from_rows(guards: Vec<Guard>, rows: &[Row]) -> Self {
         let banned = rows.iter().filter(|row| row.observation.has_failed(BAN_CHECK));
         let mut strikes: BTreeMap<usize, u32> = BTreeMap::new();
         for row in rows.iter().filter(|row| row.observation.has_failed(GUARD_CHECK)) {
@@ -90,12 +90,12 @@ impl Evidence {
     }
 
     /// The guards with what is known of their noise.
-    pub(super) fn guards(&self) -> Vec<Guard> {
+    pub(super) fn guards_with_margins(&self) -> Vec<Guard> {
         let with_margins = |(guard, noise): (&Guard, &Vec<Vec<f64>>)| {
             // A tick of which less is known than of those before has their margin.
             let mut last = None;
             let known = noise.iter().map(|logs| {
-                last = margin(logs).or(last);
+                last = noise_margin(logs).or(last);
                 last
             });
             let known: Vec<Option<f64>> = known.collect();
@@ -108,7 +108,7 @@ impl Evidence {
     }
 
     /// Learns from a block whose slice was today's (`is_today`) or another's.
-    pub(super) fn learn(&mut self, seen: &LiveSeen, is_today: bool) {
+    pub(super) fn add_block(&mut self, seen: &LiveSeen, is_today: bool) {
         if is_today {
             self.add_noise(&seen.of_slice);
         }
@@ -161,7 +161,7 @@ impl Evidence {
     /// Adds a whole slice to the evidence against a setting. `part` is its share of the usual length, and `apart` how far today
     /// before it was from today after it: where the host itself has jumped, a slice says little. Returns the guards that are
     /// proven to be broken by all of its slices together.
-    pub(super) fn weigh(
+    pub(super) fn weigh_slice(
         &mut self,
         setting: usize,
         part: f64,
@@ -171,7 +171,7 @@ impl Evidence {
         let mut proven = Vec::new();
         for (idx, guard) in self.guards.iter().enumerate().filter(|(_, guard)| guard.is_of_today) {
             let Some(noise) = self.of_metric.get(&guard.metric) else { continue };
-            let Some(scale) = scale(noise) else { continue };
+            let Some(scale) = noise_scale(noise) else { continue };
             let Some(log) = log_ratio(guard.metric, other, today) else { continue };
             let sign = if guard.is_most { 1.0 } else { -1.0 };
             let log = sign * log;
@@ -207,7 +207,7 @@ impl Evidence {
 
     /// The stops of a setting and of today's, if the setting is to be banned for them: two at least, and far more often than
     /// under today's, of which one more is assumed.
-    pub(super) fn stops_too_often(&self, setting: usize) -> Option<[Stops; 2]> {
+    pub(super) fn stops_too_often(&self, setting: usize) -> Option<[StopCounts; 2]> {
         let [own, todays] =
             [setting, 0].map(|setting| self.stops.get(&setting).copied().unwrap_or_default());
         let share = f64::from(own.silent) / f64::from(own.all.max(1));
@@ -269,21 +269,21 @@ mod tests {
 
     use super::*;
 
-    fn no_evidence() -> Evidence {
-        Evidence::begin(vec![Guard::parse("tcp_rtt_ns_p99 <= 1.2 today").unwrap()], &[])
+    fn no_evidence() -> LiveEvidence {
+        LiveEvidence::from_rows(vec![Guard::parse("tcp_rtt_ns_p99 <= 1.2 today").unwrap()], &[])
     }
 
     #[test]
     fn margins_appear_early_without_gap() {
         let mut evidence = no_evidence();
-        assert!(evidence.guards()[0].margins.is_empty());
+        assert!(evidence.guards_with_margins()[0].margins.is_empty());
         for block in 0..8 {
             let sign = if block % 2 == 0 { 0.1 } else { -0.1 };
             // The last tick is seldom reached, and the first had no figure.
             let last = (block == 0).then_some(sign);
             evidence.add_noise(&[vec![None, Some(sign), Some(sign / 2.0), last]]);
         }
-        let margins = &evidence.guards()[0].margins;
+        let margins = &evidence.guards_with_margins()[0].margins;
         assert_eq!(margins.len(), 4);
         assert!(margins[0] >= NEVER, "nothing is known of the first tick: {margins:?}");
         assert!(NEVER > margins[1] && margins[1] > margins[2], "{margins:?}");

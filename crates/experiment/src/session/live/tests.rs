@@ -5,7 +5,7 @@ use std::path::Path;
 
 use latput_knobs::{Knob, Value};
 use latput_model::Headline;
-use latput_model::Summary;
+use latput_model::ResultsSummary;
 use latput_stats::Histogram;
 use latput_trial::observation::{
     CpuObservation, CpuTime, HostObservation, InterfaceCounters, Role, TcpObservation,
@@ -13,12 +13,12 @@ use latput_trial::observation::{
 use latput_trial::{Plan, Results};
 use latput_units::CpuId;
 
-use super::super::{Ended, Progress, Quiet, Run, TrialDone, header};
+use super::super::{QuietPolicy, RunInputs, RunOutcome, RunProgress, TrialDone, build_header};
 use super::*;
 use crate::host_spec::HostSpec;
-use crate::interval::Interval;
-use crate::live::{Span, TICK, TimedFigure};
-use crate::runner::{Trial, TrialEvent, Wanted};
+use crate::interval::IntervalCounts;
+use crate::live::{BlockSpan, TICK, TimedFigure};
+use crate::runner::{PlanPart, Trial, TrialEvent};
 use crate::testbed::Testbed;
 use crate::{ResultsDb, RunPart};
 
@@ -26,8 +26,8 @@ use crate::{ResultsDb, RunPart};
 const REFUSED: u64 = 1003;
 
 /// A host with made-up traffic. `txqueuelen` names its setting.
-struct Made {
-    rng: Rng,
+struct FakeLiveHost {
+    rng: SeededRng,
     /// Noise of the tail that one tick passes on to the next.
     slow: f64,
     now_s: f64,
@@ -37,11 +37,11 @@ struct Made {
     slices: BTreeMap<u64, usize>,
 }
 
-impl Made {
+impl FakeLiveHost {
     fn new(seed: u64, effects: &[(u64, f64, f64)]) -> Self {
         let effects = effects.iter().map(|(length, tail, cpu)| (*length, (*tail, *cpu)));
         Self {
-            rng: Rng::from_seed(seed),
+            rng: SeededRng::from_seed(seed),
             slow: 0.0,
             now_s: 0.0,
             effects: effects.collect(),
@@ -49,19 +49,19 @@ impl Made {
         }
     }
 
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.rng.uniform()).sum::<f64>() - 6.0
+    fn draw_normal(&mut self) -> f64 {
+        (0..12).map(|_| self.rng.next_uniform()).sum::<f64>() - 6.0
     }
 
     /// The load now: two thirds to four thirds, in waves of 3 min.
-    fn load(&self) -> f64 {
+    fn current_load(&self) -> f64 {
         1.0 + (self.now_s * std::f64::consts::TAU / 180.0).sin() / 3.0
     }
 
     /// The ticks of a span; `judge` may end it.
-    fn span(
+    fn simulate_span(
         &mut self,
-        span: Span,
+        span: BlockSpan,
         (tail, cpu): (f64, f64),
         mut judge: impl FnMut(usize, f64) -> bool,
     ) -> HostObservation {
@@ -70,15 +70,15 @@ impl Made {
         let (mut logs, mut since_change) = (Vec::new(), 0.0);
         let (mut packets, mut busy_ns) = (0.0, 0.0);
         for tick in 0..ticks {
-            self.slow = 0.9 * self.slow + 0.005 * self.normal();
-            let load = self.load();
-            let log = (200_000.0 * tail * load).ln() + self.slow + 0.05 * self.normal();
+            self.slow = 0.9 * self.slow + 0.005 * self.draw_normal();
+            let load = self.current_load();
+            let log = (200_000.0 * tail * load).ln() + self.slow + 0.05 * self.draw_normal();
             since_change += log;
-            let counted = 1_000.0 * load * (1.0 + 0.02 * self.normal());
+            let counted = 1_000.0 * load * (1.0 + 0.02 * self.draw_normal());
             if tick >= cut {
                 logs.push(log);
                 packets += counted;
-                busy_ns += counted * 8_000.0 * cpu * (0.03 * self.normal()).exp();
+                busy_ns += counted * 8_000.0 * cpu * (0.03 * self.draw_normal()).exp();
             }
             self.now_s += TICK.as_secs_f64();
             let place = usize::try_from(tick).unwrap();
@@ -86,12 +86,12 @@ impl Made {
                 break;
             }
         }
-        host(&logs, packets, busy_ns)
+        make_host_observation(&logs, packets, busy_ns)
     }
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "figures of a test")]
-fn host(logs: &[f64], packets: f64, busy_ns: f64) -> HostObservation {
+fn make_host_observation(logs: &[f64], packets: f64, busy_ns: f64) -> HostObservation {
     let window = TICK.saturating_mul(logs.len().max(1) as u64);
     let tail = (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp();
     let mut rtt = Histogram::new();
@@ -115,8 +115,8 @@ fn host(logs: &[f64], packets: f64, busy_ns: f64) -> HostObservation {
     }
 }
 
-impl LiveRunner for Made {
-    fn block(&mut self, block: LiveBlock, _: &Stop) -> Result<LiveSeen, Error> {
+impl LiveRunner for FakeLiveHost {
+    fn run_block(&mut self, block: LiveBlock, _: &Stop) -> Result<LiveSeen, Error> {
         let Some(Value::Count(length)) =
             block.setting.get(&Knob::Txqueuelen).cloned().or(Some(Value::Count(0)))
         else {
@@ -133,7 +133,7 @@ impl LiveRunner for Made {
         }
         let [before, slice, after] = block.spans();
         let today = (1.0, 1.0);
-        let host_before = self.span(before, today, |_, _| false);
+        let host_before = self.simulate_span(before, today, |_, _| false);
         let value = |host: &HostObservation| {
             let observation = Observation { hosts: vec![host.clone()], ..Observation::default() };
             Metric::TcpRttNsP99.value(&Traffic::Live, &observation)
@@ -143,23 +143,24 @@ impl LiveRunner for Made {
         let guards = block.guards.clone();
         let judged = |logs: &mut Vec<Option<f64>>, tick: usize, tail: f64| {
             let Some(guard) = guards.first() else { return false };
-            let judged = guard.judge(tick, figure(Some(tail)), reference);
+            let judged = guard.judge_figure(tick, figure(Some(tail)), reference);
             logs.push(judged.log);
             judged.is_broken
         };
         let mut seen = LiveSeen::of_today(host_before, guards.len());
         let mut broken = None;
         let mut logs = Vec::new();
-        let host_slice = self.span(slice, if length > 0 { effect } else { today }, |tick, tail| {
-            let is_broken = judged(&mut logs, tick, tail) && length > 0;
-            broken = is_broken.then_some((tick, tail));
-            is_broken
-        });
+        let host_slice =
+            self.simulate_span(slice, if length > 0 { effect } else { today }, |tick, tail| {
+                let is_broken = judged(&mut logs, tick, tail) && length > 0;
+                broken = is_broken.then_some((tick, tail));
+                is_broken
+            });
         seen.slice = Some(host_slice);
         if let Some(first) = seen.of_slice.first_mut() {
             *first = std::mem::take(&mut logs);
         }
-        seen.broken = broken.map(|(tick, value)| Broken {
+        seen.broken = broken.map(|(tick, value)| GuardBreach {
             guard: 0,
             value,
             today: reference.value,
@@ -167,7 +168,7 @@ impl LiveRunner for Made {
             until_back: Nanos::from_ms(5),
         });
         if seen.broken.is_none() {
-            seen.after = Some(self.span(after, today, |tick, tail| {
+            seen.after = Some(self.simulate_span(after, today, |tick, tail| {
                 let _only_for_its_noise = judged(&mut logs, tick, tail);
                 false
             }));
@@ -183,27 +184,31 @@ impl LiveRunner for Made {
     }
 }
 
-impl TrialRunner for Made {
-    fn hosts(&self) -> Vec<latput_trial::results::HostFacts> {
+impl TrialRunner for FakeLiveHost {
+    fn host_facts(&self) -> Vec<latput_trial::results::HostFacts> {
         Vec::new()
     }
-    fn machine(&self) -> String {
+    fn machine_id(&self) -> String {
         "made".to_owned()
     }
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
-    fn today(
+    fn read_knob_values(
         &mut self,
         _: &std::collections::BTreeSet<Knob>,
         _: &Stop,
     ) -> Result<Vec<latput_trial::HostToday>, Error> {
         Ok(Vec::new())
     }
-    fn look(&mut self, _: Nanos, _: &Stop) -> Result<Vec<latput_trial::Surroundings>, Error> {
+    fn watch_surroundings(
+        &mut self,
+        _: Nanos,
+        _: &Stop,
+    ) -> Result<Vec<latput_trial::Surroundings>, Error> {
         Ok(Vec::new())
     }
-    fn trials(
+    fn run_trials(
         &mut self,
         _: Vec<Trial>,
         _: &latput_trial::plan::Method,
@@ -212,12 +217,12 @@ impl TrialRunner for Made {
     ) -> Result<(), Error> {
         Ok(())
     }
-    fn live(&mut self) -> Option<&mut dyn LiveRunner> {
+    fn live_runner(&mut self) -> Option<&mut dyn LiveRunner> {
         Some(self)
     }
-    fn unsupported(
+    fn explain_unsupported(
         &mut self,
-        _: Wanted<'_>,
+        _: PlanPart<'_>,
         _: &latput_trial::plan::Method,
         _: &Stop,
     ) -> Result<Option<String>, Error> {
@@ -226,18 +231,18 @@ impl TrialRunner for Made {
     fn close(self: Box<Self>, _: &Stop, _: &mut dyn FnMut(&str)) -> Result<(), Error> {
         Ok(())
     }
-    fn abandon(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
+    fn abort_run(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
         cause
     }
 }
 
-struct Silent;
+struct NullProgress;
 
-impl Progress for Silent {
-    fn remark(&mut self, _: &str) {}
-    fn interval(&mut self, _: &Interval) {}
-    fn trial(&mut self, _: &TrialDone<'_>) {}
-    fn ended(&mut self) {}
+impl RunProgress for NullProgress {
+    fn report_remark(&mut self, _: &str) {}
+    fn report_interval(&mut self, _: &IntervalCounts) {}
+    fn report_trial(&mut self, _: &TrialDone<'_>) {}
+    fn report_end(&mut self) {}
 }
 
 /// Runs a plan on made-up traffic: the results, and the slices that each setting got.
@@ -257,24 +262,24 @@ fn run(
     let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     let folder = folder.unwrap();
     let mut db = ResultsDb::create(&folder.path().join("made.db")).unwrap();
-    let host = HostSpec::unknown("made", Role::Sut, (Vec::new(), String::new()));
-    let (testbed, stop) = (Testbed::alone("made", host), Stop::new());
-    let run = Run {
+    let host = HostSpec::from_launch_command("made", Role::Sut, (Vec::new(), String::new()));
+    let (testbed, stop) = (Testbed::from_single_host("made", host), Stop::new());
+    let run = RunInputs {
         plan: &plan,
         plan_text: "",
         testbed: &testbed,
         part: RunPart::Whole,
-        quiet: Quiet::Anyhow,
+        quiet: QuietPolicy::Anyhow,
         interval: None,
         stop: &stop,
     };
-    let mut made = Made::new(seed, effects);
-    let results = header(&run, &made, Vec::new());
-    let id = db.begin("", "made", 0, &results).unwrap();
-    let mut session = Session {
+    let mut made = FakeLiveHost::new(seed, effects);
+    let results = build_header(&run, &made, Vec::new());
+    let id = db.begin_run("", "made", 0, &results).unwrap();
+    let mut session = RunSession {
         run: &run,
         db: &mut db,
-        progress: &mut Silent,
+        progress: &mut NullProgress,
         id,
         machine: "made".to_owned(),
         places: BTreeMap::new(),
@@ -286,9 +291,9 @@ fn run(
         run_time: None,
         lost: crate::session::LostTrials::default(),
     };
-    session.live(&mut made).unwrap();
+    session.run_live(&mut made).unwrap();
     let slices = std::mem::take(&mut made.slices);
-    let ended: Ended = session.end(Box::new(made), None).unwrap();
+    let ended: RunOutcome = session.close_run(Box::new(made), None).unwrap();
     (ended.results, slices)
 }
 
@@ -302,13 +307,14 @@ fn setting_like_today_is_rarely_called_different() {
     let (mut different, mut struck, mut slices) = (0, 0, 0);
     for seed in 0..runs {
         let (results, slices_of) = run(seed, "1000, 1001", GUARD, &[]);
-        let is_set = matches!(Summary::from_results(&results).headline, Some(Headline::Set(_)));
+        let is_set =
+            matches!(ResultsSummary::from_results(&results).headline, Some(Headline::Set(_)));
         let is_worse = results.notes.iter().any(|note| note.contains("no further slices"));
         different += u32::from(is_set || is_worse);
         let guards = results.rows.iter().filter(|row| row.observation.has_failed(GUARD_CHECK));
         struck += guards.count();
         slices += slices_of.values().sum::<usize>();
-        assert!(latput_model::banned(&results).is_empty(), "{seed}");
+        assert!(latput_model::banned_settings(&results).is_empty(), "{seed}");
     }
     eprintln!(
         "like today: {different} of {runs} runs called it different; {struck} of {slices} slices broke a guard by noise"
@@ -327,9 +333,10 @@ fn long_tail_is_banned_within_two_slices() {
         let (results, slices) = run(1_000 + seed, "1000, 1001, 1002", TIGHT, &effects);
         let ended = results.rows.iter().filter_map(|row| row.observation.live.as_ref());
         let bans: Vec<&String> = ended.filter_map(|slice| slice.banned.as_ref()).collect();
-        assert_eq!(bans.len(), latput_model::banned(&results).len(), "{bans:?}");
-        late += u32::from(slices[&1001] > 2 || !latput_model::banned(&results).contains(&1));
-        let advice = Summary::from_results(&results).recommendation.unwrap();
+        assert_eq!(bans.len(), latput_model::banned_settings(&results).len(), "{bans:?}");
+        late +=
+            u32::from(slices[&1001] > 2 || !latput_model::banned_settings(&results).contains(&1));
+        let advice = ResultsSummary::from_results(&results).recommendation.unwrap();
         noise.extend(tail_noise(&results));
         proven += u32::from(advice.setting == 2 && advice.is_proven());
         assert_ne!(advice.setting, 1, "seed {seed}: {slices:?} {:?}", results.notes);
@@ -371,7 +378,7 @@ fn refused_level_is_banned_and_run_continues() {
     assert_eq!(slices[&REFUSED], 1, "{slices:?}");
     let told = results.notes.iter().find(|note| note.contains("cannot be set here"));
     assert!(told.is_some_and(|note| note.contains("takes no such length")), "{:?}", results.notes);
-    let advice = Summary::from_results(&results).recommendation.unwrap();
+    let advice = ResultsSummary::from_results(&results).recommendation.unwrap();
     assert!(advice.setting == 1 && advice.is_proven());
 }
 

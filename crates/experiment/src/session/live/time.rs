@@ -8,7 +8,7 @@ use latput_trial::live::Live;
 use latput_units::Nanos;
 
 use super::evidence::FIRST_CUT;
-use crate::session::{Session, TimeSpent};
+use crate::session::{RunSession, TimeSpent};
 
 /// Blocks of today alone, from which the noise is known.
 const NOISE_BLOCKS: u32 = 12;
@@ -30,25 +30,25 @@ pub(in crate::session) struct RunTime {
 impl RunTime {
     /// Of a plan: its budget, or what observing takes of it.
     pub(super) fn new(plan: &Plan, live: &Live) -> Self {
-        let budget = budget(plan);
+        let budget = compute_budget(plan);
         let observed = block_length(live).saturating_mul(observed_blocks(plan, live).into());
         let most = if live.observe { budget.min(observed) } else { budget };
         Self { most, outside: Duration::ZERO }
     }
 
     /// Returns the time spent, so long after the run has begun.
-    pub(in crate::session) fn at(self, elapsed: Duration) -> TimeSpent {
+    pub(in crate::session) fn time_spent(self, elapsed: Duration) -> TimeSpent {
         TimeSpent { spent: elapsed.saturating_sub(self.outside).into(), most: self.most }
     }
 }
 
-impl Session<'_> {
+impl RunSession<'_> {
     /// Whether a block with slices of this length and this cut ends within the budget.
     pub(super) fn has_time_for(&self, measured: Nanos, cut: Nanos) -> bool {
         let length = slices_length(measured, cut);
         self.run_time.is_none_or(|time| {
-            let spent = time.at(self.begun.elapsed()).spent;
-            spent.saturating_add(length) <= budget(self.run.plan)
+            let spent = time.time_spent(self.begun.elapsed()).spent;
+            spent.saturating_add(length) <= compute_budget(self.run.plan)
         })
     }
 
@@ -61,7 +61,7 @@ impl Session<'_> {
 }
 
 /// Longest time of a run.
-pub(in crate::session) fn budget(plan: &Plan) -> Nanos {
+pub(in crate::session) fn compute_budget(plan: &Plan) -> Nanos {
     plan.method.budget.unwrap_or(USUAL_BUDGET)
 }
 
@@ -73,7 +73,7 @@ pub(in crate::session) fn noise_blocks(plan: &Plan, live: &Live) -> u32 {
 /// Blocks of a run that only observes: fewer than usual where the budget has no room for them, but never so few that they tell
 /// nothing.
 fn observed_blocks(plan: &Plan, live: &Live) -> u32 {
-    let room = budget(plan).as_ns() / block_length(live).as_ns().max(1);
+    let room = compute_budget(plan).as_ns() / block_length(live).as_ns().max(1);
     let room = u32::try_from(room).unwrap_or(u32::MAX);
     room.clamp(u32::try_from(FEWEST).unwrap_or(u32::MAX), OBSERVED_BLOCKS)
 }
@@ -92,7 +92,7 @@ fn slices_length(measured: Nanos, cut: Nanos) -> Nanos {
 mod tests {
     use super::*;
 
-    fn plan(workload: &str, budget: &str) -> (Plan, Live) {
+    fn make_live_plan(workload: &str, budget: &str) -> (Plan, Live) {
         let text = format!(
             "schema = 1\n[[workload]]\nkind = \"live\"\nobserve = true\n{workload}\n[method]\n{budget}\n"
         );
@@ -106,17 +106,17 @@ mod tests {
         for (budget, blocks) in
             [("", 20), ("budget = \"1h\"", 20), ("budget = \"25s\"", 5), ("budget = \"1s\"", 4)]
         {
-            let (plan, live) = plan("slice = \"2s\"", budget);
+            let (plan, live) = make_live_plan("slice = \"2s\"", budget);
             assert_eq!(noise_blocks(&plan, &live), blocks, "{budget}");
         }
     }
 
     #[test]
     fn waits_outside_are_not_spent() {
-        let (plan, live) = plan("", "budget = \"25s\"");
+        let (plan, live) = make_live_plan("", "budget = \"25s\"");
         let mut time = RunTime::new(&plan, &live);
         time.outside = Duration::from_secs(100);
-        let TimeSpent { spent, most } = time.at(Duration::from_secs(110));
+        let TimeSpent { spent, most } = time.time_spent(Duration::from_secs(110));
         assert_eq!(spent, Nanos::from_s(10));
         assert!(most <= Nanos::from_s(25) && most > Nanos::from_s(20), "{most}");
     }

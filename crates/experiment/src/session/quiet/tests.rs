@@ -5,26 +5,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use latput_knobs::Knob;
 use latput_load::Stop;
-use latput_model::{Headline, Summary};
+use latput_model::{Headline, ResultsSummary};
 use latput_stats::Histogram;
 use latput_trial::check::OTHER_WORK;
 use latput_trial::observation::TrafficObservation;
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
 use latput_trial::{Check, HostToday, Observation, Plan, Results};
-use latput_units::Rng;
+use latput_units::SeededRng;
 
-use super::super::{LostTrials, Progress, Quiet, Run, TrialDone, header};
+use super::super::{LostTrials, QuietPolicy, RunInputs, RunProgress, TrialDone, build_header};
 use super::*;
 use crate::host_spec::HostSpec;
-use crate::interval::Interval;
-use crate::runner::{SliceRunner, Stint, Tell, Trial, TrialEvent, Wanted};
+use crate::interval::IntervalCounts;
+use crate::runner::{PlanPart, SliceRunner, Stint, Tell, Trial, TrialEvent};
 use crate::testbed::Testbed;
 use crate::{ResultsDb, RunPart};
 
 /// A host on which `50us` has the tail of today's, and a third of it where others disturb.
-struct Made {
-    rng: Rng,
+struct FakeSliceHost {
+    rng: SeededRng,
     /// Stints are disturbed up to this one; the first finds carry-over.
     disturbed_until: usize,
     stints: usize,
@@ -32,11 +32,11 @@ struct Made {
     looks: Cell<usize>,
 }
 
-impl Made {
-    fn slice(&mut self, setting: usize) -> Observation {
+impl FakeSliceHost {
+    fn make_observation(&mut self, setting: usize) -> Observation {
         let is_disturbed = self.stints <= self.disturbed_until;
         let tail_us = if is_disturbed { [3000.0, 1000.0] } else { [60.0, 60.0] }[setting];
-        let noise = 1.0 + 0.05 * (2.0 * self.rng.uniform() - 1.0);
+        let noise = 1.0 + 0.05 * (2.0 * self.rng.next_uniform() - 1.0);
         let mut latency = Histogram::new();
         latency.record_n(Nanos::from_secs_f64(tail_us * noise / 1e6), 1000);
         let check = Check {
@@ -58,38 +58,38 @@ impl Made {
     }
 }
 
-impl SliceRunner for Made {
-    fn stint(
+impl SliceRunner for FakeSliceHost {
+    fn measure_stint(
         &mut self,
         stint: &Stint,
         _: &Method,
         _: &Stop,
         _: &mut Tell<'_>,
     ) -> Result<Vec<Observation>, Error> {
-        let seen = stint.trials.iter().map(|trial| self.slice(trial.setting)).collect();
+        let seen = stint.trials.iter().map(|trial| self.make_observation(trial.setting)).collect();
         self.stints += 1;
         Ok(seen)
     }
 }
 
-impl TrialRunner for Made {
-    fn hosts(&self) -> Vec<HostFacts> {
+impl TrialRunner for FakeSliceHost {
+    fn host_facts(&self) -> Vec<HostFacts> {
         Vec::new()
     }
-    fn machine(&self) -> String {
+    fn machine_id(&self) -> String {
         "made".to_owned()
     }
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
-    fn today(&mut self, _: &BTreeSet<Knob>, _: &Stop) -> Result<Vec<HostToday>, Error> {
+    fn read_knob_values(&mut self, _: &BTreeSet<Knob>, _: &Stop) -> Result<Vec<HostToday>, Error> {
         Ok(Vec::new())
     }
-    fn look(&mut self, _: Nanos, _: &Stop) -> Result<Vec<Surroundings>, Error> {
+    fn watch_surroundings(&mut self, _: Nanos, _: &Stop) -> Result<Vec<Surroundings>, Error> {
         self.looks.set(self.looks.get() + 1);
         Ok(vec![Surroundings::default()])
     }
-    fn trials(
+    fn run_trials(
         &mut self,
         _: Vec<Trial>,
         _: &Method,
@@ -98,12 +98,12 @@ impl TrialRunner for Made {
     ) -> Result<(), Error> {
         Ok(())
     }
-    fn slices(&mut self) -> Option<&mut dyn SliceRunner> {
+    fn slice_runner(&mut self) -> Option<&mut dyn SliceRunner> {
         Some(self)
     }
-    fn unsupported(
+    fn explain_unsupported(
         &mut self,
-        _: Wanted<'_>,
+        _: PlanPart<'_>,
         _: &Method,
         _: &Stop,
     ) -> Result<Option<String>, Error> {
@@ -112,21 +112,21 @@ impl TrialRunner for Made {
     fn close(self: Box<Self>, _: &Stop, _: &mut dyn FnMut(&str)) -> Result<(), Error> {
         Ok(())
     }
-    fn abandon(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
+    fn abort_run(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
         cause
     }
 }
 
 /// The remarks of a run.
-struct Heard(Vec<String>);
+struct RecordedRemarks(Vec<String>);
 
-impl Progress for Heard {
-    fn remark(&mut self, text: &str) {
+impl RunProgress for RecordedRemarks {
+    fn report_remark(&mut self, text: &str) {
         self.0.push(text.to_owned());
     }
-    fn interval(&mut self, _: &Interval) {}
-    fn trial(&mut self, _: &TrialDone<'_>) {}
-    fn ended(&mut self) {}
+    fn report_interval(&mut self, _: &IntervalCounts) {}
+    fn report_trial(&mut self, _: &TrialDone<'_>) {}
+    fn report_end(&mut self) {}
 }
 
 /// A run that others disturb until some stint: its results, how often the host was looked at, and the remarks.
@@ -139,23 +139,23 @@ fn run(disturbed_until: usize, beside: bool) -> (Results, usize, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let mut db = ResultsDb::create(&folder.path().join("made.db")).unwrap();
     let role = latput_trial::observation::Role::Sut;
-    let host = HostSpec::unknown("made", role, (Vec::new(), String::new()));
-    let (testbed, stop) = (Testbed::alone("made", host), Stop::new());
-    let run = Run {
+    let host = HostSpec::from_launch_command("made", role, (Vec::new(), String::new()));
+    let (testbed, stop) = (Testbed::from_single_host("made", host), Stop::new());
+    let run = RunInputs {
         plan: &plan,
         plan_text: "",
         testbed: &testbed,
         part: RunPart::Whole,
         interval: None,
-        quiet: Quiet::Anyhow,
+        quiet: QuietPolicy::Anyhow,
         stop: &stop,
     };
-    let rng = Rng::from_seed(1);
-    let mut made = Made { rng, disturbed_until, stints: 0, looks: Cell::new(0) };
-    let results = header(&run, &made, Vec::new());
-    let id = db.begin("", "made", 0, &results).unwrap();
-    let mut heard = Heard(Vec::new());
-    let mut session = Session {
+    let rng = SeededRng::from_seed(1);
+    let mut made = FakeSliceHost { rng, disturbed_until, stints: 0, looks: Cell::new(0) };
+    let results = build_header(&run, &made, Vec::new());
+    let id = db.begin_run("", "made", 0, &results).unwrap();
+    let mut heard = RecordedRemarks(Vec::new());
+    let mut session = RunSession {
         run: &run,
         db: &mut db,
         progress: &mut heard,
@@ -170,55 +170,55 @@ fn run(disturbed_until: usize, beside: bool) -> (Results, usize, Vec<String>) {
         run_time: None,
         lost: LostTrials::default(),
     };
-    session.slices(&mut made).unwrap();
-    let results = std::mem::replace(&mut session.results, header(&run, &made, Vec::new()));
+    session.run_slices(&mut made).unwrap();
+    let results = std::mem::replace(&mut session.results, build_header(&run, &made, Vec::new()));
     drop(session);
     (results, made.looks.get(), heard.0)
 }
 
-fn rounds(results: &Results) -> usize {
+fn count_rounds(results: &Results) -> usize {
     results.rows.iter().filter(|row| row.setting == 0).count()
 }
 
 #[test]
 fn quiet_run_has_no_wait() {
     let (results, looks, _) = run(0, false);
-    let wanted = rounds(&results);
+    let wanted = count_rounds(&results);
     // 8 s in slices of 225 ms, and what is left of the last stint.
     assert!((36..56).contains(&wanted), "{wanted}");
     assert_eq!(looks, 0);
-    assert_eq!(Summary::from_results(&results).headline.unwrap().kind(), "stay");
+    assert_eq!(ResultsSummary::from_results(&results).headline.unwrap().kind(), "stay");
 }
 
 #[test]
 fn disturbed_rounds_are_repeated_later() {
-    let wanted = rounds(&run(0, false).0);
+    let wanted = count_rounds(&run(0, false).0);
     let (results, looks, remarks) = run(1, false);
     let fit = results.rows.iter().filter(|row| row.setting == 0 && row.observation.is_fit(false));
-    assert!(fit.count() >= 36 && rounds(&results) > wanted, "{}", rounds(&results));
+    assert!(fit.count() >= 36 && count_rounds(&results) > wanted, "{}", count_rounds(&results));
     assert_eq!(looks, 1, "after the disturbed stint");
     assert!(
         remarks.iter().any(|text| text.contains("waiting up to 10 s for quiet")),
         "{remarks:?}"
     );
-    let headline = Summary::from_results(&results).headline.unwrap();
+    let headline = ResultsSummary::from_results(&results).headline.unwrap();
     assert!(matches!(headline, Headline::Stay(_)), "{headline:?}");
 }
 
 #[test]
 fn always_disturbed_run_has_no_answer() {
-    let wanted = rounds(&run(0, false).0);
+    let wanted = count_rounds(&run(0, false).0);
     let (results, ..) = run(usize::MAX, false);
-    assert!((2 * 36..=3 * wanted).contains(&rounds(&results)), "{}", rounds(&results));
-    let headline = Summary::from_results(&results).headline.unwrap();
+    assert!((2 * 36..=3 * wanted).contains(&count_rounds(&results)), "{}", count_rounds(&results));
+    let headline = ResultsSummary::from_results(&results).headline.unwrap();
     assert!(matches!(headline, Headline::NotQuiet(_)), "{headline:?}");
 }
 
 #[test]
 fn load_of_the_case_is_not_repeated() {
     let (results, looks, _) = run(usize::MAX, true);
-    assert_eq!((rounds(&results), looks), (rounds(&run(0, false).0), 0));
+    assert_eq!((count_rounds(&results), looks), (count_rounds(&run(0, false).0), 0));
     assert!(results.beside);
-    let headline = Summary::from_results(&results).headline.unwrap();
+    let headline = ResultsSummary::from_results(&results).headline.unwrap();
     assert!(matches!(headline, Headline::Set(_)), "{headline:?}");
 }

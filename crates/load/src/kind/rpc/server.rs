@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::net::TcpStream;
 
 use latput_trial::{Distribution, Think};
-use latput_units::{Nanos, Rng};
+use latput_units::{Nanos, SeededRng};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -35,7 +35,7 @@ pub(crate) fn run(
         poll,
         clients: worker.sockets.iter().map(Client::new).collect(),
         thoughts: BinaryHeap::new(),
-        rng: Rng::split(seed, worker.thread as u64),
+        rng: SeededRng::from_seed_and_index(seed, worker.thread as u64),
         buffer: vec![0; RECEIVE_BYTES],
         reply: vec![0; reads.reply_bytes()],
     };
@@ -51,7 +51,7 @@ struct Server<'a> {
     clients: Vec<Client<'a>>,
     /// Delayed calls: time of the reply, connection and number.
     thoughts: BinaryHeap<Reverse<(Nanos, usize, u32)>>,
-    rng: Rng,
+    rng: SeededRng,
     buffer: Vec<u8>,
     reply: Vec<u8>,
 }
@@ -179,12 +179,12 @@ impl<'a> Client<'a> {
 
 /// The delay of one call.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
-fn thinking_time(think: Think, rng: &mut Rng) -> Nanos {
+fn thinking_time(think: Think, rng: &mut SeededRng) -> Nanos {
     match think.distribution {
         Distribution::Fixed => think.mean,
         // The inverse of the exponential distribution; 1 - u is never 0.
         Distribution::Exponential => {
-            Nanos::from_ns((-(1.0 - rng.uniform()).ln() * think.mean.as_ns() as f64) as u64)
+            Nanos::from_ns((-(1.0 - rng.next_uniform()).ln() * think.mean.as_ns() as f64) as u64)
         }
     }
 }
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn thought_takes_its_mean() {
-        let mut rng = Rng::from_seed(1);
+        let mut rng = SeededRng::from_seed(1);
         let mut mean = |distribution| {
             let think = Think { mean: Nanos::from_us(50), distribution };
             let total: u64 = (0..20_000).map(|_| thinking_time(think, &mut rng).as_ns()).sum();

@@ -50,7 +50,7 @@ impl Pace {
         self.retry_at = now + RETRY;
     }
 
-    /// When to call [`Self::due`] again.
+    /// When to call [`Self::owed`] again.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within a day")]
     pub(super) fn next_due(&self) -> Nanos {
         let at = (self.settled / self.message).ceil() * self.message / self.bytes_per_ns;

@@ -4,33 +4,34 @@ use latput_knobs::{Knob, Setting};
 use latput_units::Nanos;
 
 use super::*;
-use crate::goal::Reference;
-use crate::synthetic::{Figures, results, rr};
+use crate::goal::LimitReference;
+use crate::synthetic::{SyntheticFigures, build_results, rr_workload};
 
 const QUEUES: &str = "txqueuelen = [0, 10, 20, 30]\nmtu = [1500, 9000]";
 const LATENCY: &str = "minimize latency_ns_p99";
 
-fn plan(goal: &str, factors: &str) -> Plan {
+fn make_plan(goal: &str, factors: &str) -> Plan {
     let text = format!(
         "schema = 1\ngoal = \"{goal}\"\n[factors]\n{factors}\n[[workload]]\nkind = \"tcp_rr\"\n[method]\ndesign = \"search\""
     );
     Plan::parse("test", &text).unwrap()
 }
 
-fn search(plan: &Plan) -> PlanSearch {
+fn make_search(plan: &Plan) -> PlanSearch {
     PlanSearch::new(plan, None, BTreeSet::new()).unwrap()
 }
 
 /// Blocks of the plan's first settings, each with a 99th percentile in microseconds; 0 is no figure.
-fn made(plan: &Plan, p99_us: &[f64], blocks: u32) -> Results {
+fn make_results(plan: &Plan, p99_us: &[f64], blocks: u32) -> Results {
     let listed = plan.settings();
     let labels: Vec<&str> =
         listed[..p99_us.len()].iter().map(|setting| setting.label.as_str()).collect();
-    let mut made = results(&labels, &[rr("one")], blocks, |setting, _| Figures {
-        rate: 1e5 * (1 + setting) as f64,
-        p99_us: Some(p99_us[setting]).filter(|us| *us > 0.0),
-        service_demand_us: 2.0,
-    });
+    let mut made =
+        build_results(&labels, &[rr_workload("one")], blocks, |setting, _| SyntheticFigures {
+            rate: 1e5 * (1 + setting) as f64,
+            p99_us: Some(p99_us[setting]).filter(|us| *us > 0.0),
+            service_demand_us: 2.0,
+        });
     made.settings = listed[..p99_us.len()].to_vec();
     made
 }
@@ -43,55 +44,56 @@ fn check_near(found: f64, expected: f64) {
 #[test]
 fn default_budget_is_share_of_settings() {
     // Two axes and 3, and two blocks of 4.
-    assert_eq!(search(&plan(LATENCY, QUEUES)).usual_budget(), 13);
+    assert_eq!(make_search(&make_plan(LATENCY, QUEUES)).usual_budget(), 13);
     // 15% of 20 x 11 settings.
     let count = |levels: u64| (1..=levels).map(|it| (1500 * it).to_string()).collect::<Vec<_>>();
     let (lengths, mtus) = (count(20).join(","), count(11).join(","));
-    let large = search(&plan(LATENCY, &format!("txqueuelen = [{lengths}]\nmtu = [{mtus}]")));
+    let large =
+        make_search(&make_plan(LATENCY, &format!("txqueuelen = [{lengths}]\nmtu = [{mtus}]")));
     assert_eq!(large.usual_budget(), 33);
     assert_eq!(large.confirmations(), FEWEST_CONFIRMATIONS);
 }
 
 #[test]
 fn file_tells_where_confirmation_begins() {
-    let plan = plan(LATENCY, QUEUES);
-    let search = search(&plan);
-    let mut made = made(&plan, &[40.0, 40.0, 40.0, 20.0], 1);
-    assert!(matches!(search.next(&made, 50), Next::Explore { leader: Some(_), .. }));
+    let plan = make_plan(LATENCY, QUEUES);
+    let search = make_search(&plan);
+    let mut made = make_results(&plan, &[40.0, 40.0, 40.0, 20.0], 1);
+    assert!(matches!(search.next(&made, 50), NextBlock::Explore { leader: Some(_), .. }));
     made.confirmed_from = Some(2);
-    assert!(matches!(search.next(&made, 50), Next::Explore { .. }));
+    assert!(matches!(search.next(&made, 50), NextBlock::Explore { .. }));
     made.confirmed_from = Some(1);
     let both = [0, 3].map(|at| made.settings[at].clone()).to_vec();
-    assert_eq!(search.next(&made, 50), Next::Confirm(both.clone()), "today's and the winner");
-    assert_eq!(search.conclude(&made, "it is late"), Next::Confirm(both));
-    assert_eq!(search.best(&made), Some(&made.settings[3]));
+    assert_eq!(search.next(&made, 50), NextBlock::Confirm(both.clone()), "today's and the winner");
+    assert_eq!(search.conclude_search(&made, "it is late"), NextBlock::Confirm(both));
+    assert_eq!(search.best_setting(&made), Some(&made.settings[3]));
 }
 
 #[test]
 fn runs_without_the_goals_figure_are_not_repeated() {
-    let plan = plan(LATENCY, QUEUES);
-    let next = search(&plan).next(&made(&plan, &[0.0; 4], 1), 50);
-    let Next::Done(why) = next else { panic!("{next:?}") };
+    let plan = make_plan(LATENCY, QUEUES);
+    let next = make_search(&plan).next(&make_results(&plan, &[0.0; 4], 1), 50);
+    let NextBlock::Done(why) = next else { panic!("{next:?}") };
     assert_eq!(why, "no run has the goal's figures");
     // Nor until the end of time where few have it: two attempts for each run of the budget.
-    let few = made(&plan, &[20.0, 40.0, 0.0, 0.0], 1);
-    assert!(matches!(search(&plan).next(&few, 3), Next::Explore { .. }));
-    let next = search(&plan).next(&few, 2);
+    let few = make_results(&plan, &[20.0, 40.0, 0.0, 0.0], 1);
+    assert!(matches!(make_search(&plan).next(&few, 3), NextBlock::Explore { .. }));
+    let next = make_search(&plan).next(&few, 2);
     assert!(
-        matches!(&next, Next::Done(why) if why.starts_with("the budget is used up, and today's")),
+        matches!(&next, NextBlock::Done(why) if why.starts_with("the budget is used up, and today's")),
         "{next:?}"
     );
 }
 
 #[test]
 fn end_with_todays_setting_says_why() {
-    let plan = plan(LATENCY, QUEUES);
-    let made = made(&plan, &[20.0, 40.0, 40.0, 40.0], 2);
+    let plan = make_plan(LATENCY, QUEUES);
+    let made = make_results(&plan, &[20.0, 40.0, 40.0, 40.0], 2);
     for (why, start) in
         [("it is late", "it is late, and today's setting is the best"), ("", "today's setting")]
     {
-        let next = search(&plan).conclude(&made, why);
-        let Next::Done(text) = next else { panic!("{next:?}") };
+        let next = make_search(&plan).conclude_search(&made, why);
+        let NextBlock::Done(text) = next else { panic!("{next:?}") };
         assert!(text.starts_with(start), "{text}");
     }
 }
@@ -101,26 +103,30 @@ fn what_a_limit_refers_to_is_confirmed_once() {
     // Rates rise with the setting's index; the last is the reference.
     for (share, confirmed) in [("0.5", vec![0, 1, 2]), ("0.9", vec![0, 2])] {
         let goal = format!("{LATENCY} where transactions_per_s >= {share} best");
-        let plan = plan(&goal, QUEUES);
-        let made = made(&plan, &[40.0, 10.0, 20.0], 6);
+        let plan = make_plan(&goal, QUEUES);
+        let made = make_results(&plan, &[40.0, 10.0, 20.0], 6);
         let confirmed = confirmed.into_iter().map(|at: usize| made.settings[at].clone()).collect();
-        assert_eq!(search(&plan).conclude(&made, ""), Next::Confirm(confirmed), "{share}");
+        assert_eq!(
+            make_search(&plan).conclude_search(&made, ""),
+            NextBlock::Confirm(confirmed),
+            "{share}"
+        );
     }
 }
 
 #[test]
 fn block_record_has_cost_and_limit_distance() {
-    let plan = plan(&format!("{LATENCY} where transactions_per_s >= 0.5 today"), QUEUES);
-    let mut made = made(&plan, &[10.0, 20.0, 0.0], 3);
+    let plan = make_plan(&format!("{LATENCY} where transactions_per_s >= 0.5 today"), QUEUES);
+    let mut made = make_results(&plan, &[10.0, 20.0, 0.0], 3);
     // In block 1 the second setting takes four times as long.
     let slow = made.rows.iter().position(|row| (row.block, row.setting) == (1, 1)).unwrap();
-    made.rows[slow].observation = crate::synthetic::observation(
-        &rr("one"),
-        Figures { rate: 1e5, p99_us: Some(80.0), service_demand_us: 2.0 },
+    made.rows[slow].observation = crate::synthetic::build_observation(
+        &rr_workload("one"),
+        SyntheticFigures { rate: 1e5, p99_us: Some(80.0), service_demand_us: 2.0 },
     );
     made.confirmed_from = Some(2);
-    let search = search(&plan);
-    let seen = search.seen(&made, 0);
+    let search = make_search(&plan);
+    let seen = search.explored_figures(&made, 0);
     let at: Vec<(u32, usize)> = seen.iter().map(|it| (it.block, it.setting)).collect();
     assert_eq!(at, [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)], "but not the fresh block");
     for (it, cost_ns) in seen.iter().zip([10e3, 20e3, 0.0, 10e3, 80e3, 0.0_f64]) {
@@ -134,27 +140,26 @@ fn block_record_has_cost_and_limit_distance() {
     // Half of today's 100,000 per second, against 100,000 and against 200,000.
     check_near(seen[0].excesses_log[0], 0.5_f64.ln());
     check_near(seen[1].excesses_log[0], 0.25_f64.ln());
-    assert_eq!(search.seen(&made, 1).len(), 3);
+    assert_eq!(search.explored_figures(&made, 1).len(), 3);
 }
 
 #[test]
 fn cost_is_mean_over_workloads() {
-    let plan = plan(LATENCY, QUEUES);
+    let plan = make_plan(LATENCY, QUEUES);
     let p99_us = [10.0, 40.0];
-    let made = results(&["a", "b"], &[rr("one"), rr("two")], 1, |_, workload| Figures {
-        rate: 1e5,
-        p99_us: Some(p99_us[workload]),
-        service_demand_us: 2.0,
-    });
+    let made =
+        build_results(&["a", "b"], &[rr_workload("one"), rr_workload("two")], 1, |_, workload| {
+            SyntheticFigures { rate: 1e5, p99_us: Some(p99_us[workload]), service_demand_us: 2.0 }
+        });
     let cost = |goal: &str| {
-        let mut search = search(&plan);
+        let mut search = make_search(&plan);
         search.goal = Goal::parse(goal).unwrap();
         let figure = |(workload, metric): &(usize, Metric)| match metric {
             Metric::LatencyNsP99 => Some((1e3 * p99_us[*workload]).ln()),
             Metric::TransactionsPerS => (*workload == 1).then_some(3.0),
             _ => None,
         };
-        search.cost(&made, &figure)
+        search.log_cost(&made, &figure)
     };
     // The root of 10 x 40 is 20.
     check_near(cost(LATENCY).unwrap(), 20e3_f64.ln());
@@ -166,22 +171,22 @@ fn cost_is_mean_over_workloads() {
 #[test]
 fn limit_applies_to_workloads_with_figure() {
     let goal = "minimize latency_ns_p99 where transactions_per_s >= 0.5 today";
-    let search = search(&plan(goal, QUEUES));
+    let search = make_search(&make_plan(goal, QUEUES));
     let rates = [1e5, 0.0, 2e5];
-    let made = results(&["a"], &["one", "two", "three"].map(rr), 1, |_, workload| Figures {
-        rate: rates[workload],
-        ..Figures::default()
-    });
-    let limits = search.limits(&made);
+    let made =
+        build_results(&["a"], &["one", "two", "three"].map(rr_workload), 1, |_, workload| {
+            SyntheticFigures { rate: rates[workload], ..SyntheticFigures::default() }
+        });
+    let limits = search.resolve_limits(&made);
     let cells: Vec<(usize, Metric)> = limits.iter().map(|(_, cell)| *cell).collect();
     assert_eq!(cells, [(0, Metric::TransactionsPerS), (2, Metric::TransactionsPerS)]);
     check_near(limits[0].0.number_log, 0.5_f64.ln());
-    assert_eq!(limits[0].0.reference, Some(Reference::Today));
+    assert_eq!(limits[0].0.reference, Some(LimitReference::Today));
 }
 
 #[test]
 fn todays_own_level_stands_in_its_order() {
-    let plan = plan(LATENCY, QUEUES);
+    let plan = make_plan(LATENCY, QUEUES);
     let queue_of = |sut: u64, generator: u64| {
         let set = |queue: u64| {
             let values = [(Knob::Mtu, 1500), (Knob::Txqueuelen, queue)];
@@ -202,13 +207,13 @@ fn todays_own_level_stands_in_its_order() {
 
 #[test]
 fn times_and_switches_are_ordered() {
-    let axis_of = |factor: &str| search(&plan(LATENCY, factor)).space.axes()[0];
+    let axis_of = |factor: &str| make_search(&make_plan(LATENCY, factor)).space.axes()[0];
     let delay = axis_of("rx-usecs = [\"0us\", \"20us\", \"50us\"]");
     assert_eq!((delay.is_ordered, delay.apart), (true, Some(0)));
     let mixed = axis_of("rx-usecs = [\"20us\", \"0us\", \"50us\"]");
     assert_eq!((mixed.is_ordered, mixed.apart), (false, None));
-    assert_eq!(number(&Value::Switch(true)), Some(1));
-    assert_eq!(number(&Value::Time(Nanos::from_us(3))), Some(3000));
+    assert_eq!(numeric_value(&Value::Switch(true)), Some(1));
+    assert_eq!(numeric_value(&Value::Time(Nanos::from_us(3))), Some(3000));
     let qdisc = axis_of("qdisc = [\"fq\", \"fq_codel\"]");
     assert!(!qdisc.is_disruptive && !qdisc.is_ordered, "milliseconds: {qdisc:?}");
     assert!(axis_of("mtu = [1500, 9000]").is_disruptive);
@@ -216,7 +221,7 @@ fn times_and_switches_are_ordered() {
 
 #[test]
 fn open_improvement_is_told_in_percent() {
-    let leader = |keeps_limits, references: &[usize]| Leader {
+    let leader = |keeps_limits, references: &[usize]| SearchLeader {
         setting: 0,
         doubt: 0.04,
         regret_log: [0.02, 1.01_f64.ln(), 1.05_f64.ln()],
@@ -225,9 +230,9 @@ fn open_improvement_is_told_in_percent() {
     };
     let plain =
         "the chance that another setting is over 3% better is 4%; none is over 5.0% better, at 95%";
-    assert_eq!(regret(&leader(1.0, &[])), plain);
+    assert_eq!(describe_regret(&leader(1.0, &[])), plain);
     let kept =
         |percent| format!("{plain}; the winner keeps the limits with a chance of {percent}%");
-    assert_eq!(regret(&leader(0.6, &[])), kept(60));
-    assert_eq!(regret(&leader(1.0, &[2])), kept(100));
+    assert_eq!(describe_regret(&leader(0.6, &[])), kept(60));
+    assert_eq!(describe_regret(&leader(1.0, &[2])), kept(100));
 }

@@ -1,11 +1,11 @@
 //! Claims on the cost model: costs recovered from simulated runs, and their consequences.
 
-use latput_sim::Profile;
+use latput_sim::SystemProfile;
 
-use super::curve::{least, most};
-use super::{Curve, Ends, SWEEP, Verdict, verdict};
+use super::curve::{max_value, min_value};
+use super::{ClaimChecker, ClaimVerdict, Curve, SWEEP, make_verdict};
 use crate::delay_mtu::SweepTraffic;
-use crate::delay_mtu::costs::{Abg, WITHIN};
+use crate::delay_mtu::costs::{CostCoefficients, WITHIN};
 
 /// MTU and packets per interrupt of the sums in the text.
 const EVALUATED: [(&str, f64, f64); 12] = [
@@ -27,21 +27,21 @@ fn is_within(seen: f64, wanted: f64) -> bool {
     (seen / wanted - 1.0).abs() <= WITHIN
 }
 
-impl Ends<'_> {
+impl ClaimChecker<'_> {
     /// Claims on the costs and their consequences.
-    pub(super) fn costs(&self, profile: &Profile) -> Vec<Verdict> {
-        let of_profile = Abg::new(profile, self.sweep);
-        let recovered = Abg::recovered(self.sweep);
-        let jiffy_ns = 1e6 * self.published.number("T089");
+    pub(super) fn check_costs(&self, profile: &SystemProfile) -> Vec<ClaimVerdict> {
+        let of_profile = CostCoefficients::new(profile, self.sweep);
+        let recovered = CostCoefficients::from_sweep(self.sweep);
+        let jiffy_ns = 1e6 * self.published.claimed_value("T089");
         // Published jiffies per million bytes, per thousand packets and per thousand interrupts.
-        let published = |id, each: f64| self.published.number(id) * jiffy_ns / each;
-        let cost = |id, published: f64, pick: fn(&Abg) -> f64| {
+        let published = |id, each: f64| self.published.claimed_value(id) * jiffy_ns / each;
+        let cost = |id, published: f64, pick: fn(&CostCoefficients) -> f64| {
             let wanted = format!(
                 "within 15% of {published} ns as published and {} ns of the profile",
                 (1e3 * pick(&of_profile)).round() / 1e3
             );
             let seen = recovered.as_ref().map(pick);
-            verdict(
+            make_verdict(
                 id,
                 wanted,
                 seen.map_or_else(|| String::from("not identified"), |ns| format!("{ns:.3} ns")),
@@ -53,26 +53,26 @@ impl Ends<'_> {
             cost("T084", published("T084", 1e3), |abg| abg.b),
             cost("T085", published("T085", 1e3), |abg| abg.g),
         ];
-        let abg = recovered.unwrap_or(Abg { a: 0.0, b: 0.0, g: 0.0 });
+        let abg = recovered.unwrap_or(CostCoefficients { a: 0.0, b: 0.0, g: 0.0 });
         verdicts.extend(EVALUATED.map(|(id, mtu, batch)| {
             let jiffies = abg.us_per_mb(mtu, batch) * 1e3 / jiffy_ns;
-            let wanted = self.published.number(id);
-            verdict(
+            let wanted = self.published.claimed_value(id);
+            make_verdict(
                 id,
                 format!("within 15% of {wanted}, from the recovered costs"),
                 format!("{jiffies:.4}"),
                 is_within(jiffies, wanted),
             )
         }));
-        verdicts.extend(self.terms(&abg));
+        verdicts.extend(self.check_terms(&abg));
         verdicts
     }
 
     /// Claims on the terms that batch and frame size change.
-    fn terms(&self, abg: &Abg) -> [Verdict; 2] {
+    fn check_terms(&self, abg: &CostCoefficients) -> [ClaimVerdict; 2] {
         // CPU time of a MB without its interrupts.
         let rest = |delay: u64| {
-            let seen = self.delayed(SweepTraffic::Udp10, 1_500, delay);
+            let seen = self.result_at_delay(SweepTraffic::Udp10, 1_500, delay);
             let packets = 1e6 / 1_472.0;
             seen.busy_us_per_mb - 1e-3 * abg.g * packets / seen.packets_per_interrupt
         };
@@ -80,13 +80,13 @@ impl Ends<'_> {
         let by_mtu = abg.us_per_mb(1_500.0, 10.0) - abg.us_per_mb(6_000.0, 10.0);
         let by_batch = abg.us_per_mb(1_500.0, 10.0) - abg.us_per_mb(1_500.0, 40.0);
         [
-            verdict(
+            make_verdict(
                 "T087",
                 "without interrupts a MB costs the same at every delay, within 5% (UDP, MTU 1500)",
-                format!("{:.0} to {:.0} us", least(&rests), most(&rests)),
-                most(&rests) <= 1.05 * least(&rests),
+                format!("{:.0} to {:.0} us", min_value(&rests), max_value(&rests)),
+                max_value(&rests) <= 1.05 * min_value(&rests),
             ),
-            verdict(
+            make_verdict(
                 "T088",
                 "four times the MTU saves more than four times the packets per interrupt",
                 format!("{by_mtu:.0} and {by_batch:.0} us/MB"),

@@ -1,31 +1,37 @@
 //! Claims on NFS. Requests wait for each answer, so a delay lowers the rate at once.
 
-use super::curve::{KEPT, at, cheapest, is_near, least, most, onset, plateau, reaches};
-use super::{BATCH, BUSY, CPU, Ends, LARGE, RATE, SWEEP, Verdict, by_mtu, units, verdict};
+use super::curve::{
+    KEPT, find_cheapest_delay, find_loss_onset, find_plateau, is_near, is_range_near, max_value,
+    min_value, value_at,
+};
+use super::{
+    BATCH, BUSY, CPU, ClaimChecker, ClaimVerdict, LARGE, RATE, SWEEP, by_mtu, format_delay,
+    make_verdict,
+};
 use crate::delay_mtu::{MTUS, SweepTraffic};
 
-impl Ends<'_> {
+impl ClaimChecker<'_> {
     /// Claims on rates and batches.
-    pub(super) fn reading(&self) -> Vec<Verdict> {
-        let rate = |mtu| self.curve(SweepTraffic::Nfs, mtu, 960, RATE);
-        let number = |id| self.published.number(id);
+    pub(super) fn check_nfs_rates(&self) -> Vec<ClaimVerdict> {
+        let rate = |mtu| self.figure_by_delay(SweepTraffic::Nfs, mtu, 960, RATE);
+        let number = |id| self.published.claimed_value(id);
         let growth = |mtu| {
-            let curve = self.curve(SweepTraffic::Nfs, mtu, SWEEP, BATCH);
-            at(&curve, SWEEP) / at(&curve, 40)
+            let curve = self.figure_by_delay(SweepTraffic::Nfs, mtu, SWEEP, BATCH);
+            value_at(&curve, SWEEP) / value_at(&curve, 40)
         };
         let near = |id, mtus: &[u64]| {
-            verdict(
+            make_verdict(
                 id,
                 format!("99.7% of the best within a factor of two of {}", number(id)),
                 by_mtu(mtus, |mtu| {
-                    let (first, last) = plateau(&rate(mtu));
+                    let (first, last) = find_plateau(&rate(mtu));
                     format!("{first} to {last}")
                 }),
-                mtus.iter().all(|mtu| reaches(plateau(&rate(*mtu)), number(id))),
+                mtus.iter().all(|mtu| is_range_near(find_plateau(&rate(*mtu)), number(id))),
             )
         };
         vec![
-            verdict(
+            make_verdict(
                 "T069",
                 "16 times the delay gives less than 8 times the packets",
                 by_mtu(&MTUS, |mtu| format!("{:.1} times", growth(mtu))),
@@ -33,33 +39,34 @@ impl Ends<'_> {
             ),
             near("T070", &LARGE),
             near("T071", &MTUS[..1]),
-            verdict(
+            make_verdict(
                 "T072",
                 "a twentieth lost within a factor of two of 80",
-                by_mtu(&MTUS, |mtu| units(onset(&rate(mtu)))),
-                MTUS.iter()
-                    .all(|mtu| onset(&rate(*mtu)).is_some_and(|at| is_near(at, number("T072")))),
+                by_mtu(&MTUS, |mtu| format_delay(find_loss_onset(&rate(mtu)))),
+                MTUS.iter().all(|mtu| {
+                    find_loss_onset(&rate(*mtu)).is_some_and(|at| is_near(at, number("T072")))
+                }),
             ),
         ]
     }
 
     /// Claims on CPU time.
-    pub(super) fn reading_cpu(&self) -> Vec<Verdict> {
-        let rate = |mtu| self.curve(SweepTraffic::Nfs, mtu, 960, RATE);
-        let cpu = |mtu| self.curve(SweepTraffic::Nfs, mtu, 960, CPU);
+    pub(super) fn reading_cpu(&self) -> Vec<ClaimVerdict> {
+        let rate = |mtu| self.figure_by_delay(SweepTraffic::Nfs, mtu, 960, RATE);
+        let cpu = |mtu| self.figure_by_delay(SweepTraffic::Nfs, mtu, 960, CPU);
         let drops = |mtu, figure| {
-            let curve = self.curve(SweepTraffic::Nfs, mtu, SWEEP, figure);
-            at(&curve, SWEEP) / at(&curve, 160)
+            let curve = self.figure_by_delay(SweepTraffic::Nfs, mtu, SWEEP, figure);
+            value_at(&curve, SWEEP) / value_at(&curve, 160)
         };
         let joint = |mtu: &u64| {
             let (rate, cpu) = (rate(*mtu), cpu(*mtu));
             rate.iter().any(|(delay, seen)| {
-                *seen >= KEPT * most(&rate) && at(&cpu, *delay) <= 1.05 * least(&cpu)
+                *seen >= KEPT * max_value(&rate) && value_at(&cpu, *delay) <= 1.05 * min_value(&cpu)
             })
         };
-        let least_at = self.published.number("T074");
+        let least_at = self.published.claimed_value("T074");
         vec![
-            verdict(
+            make_verdict(
                 "T073",
                 "from 160 to 640 CPU falls as the rate does, more than its time for a MB",
                 by_mtu(&MTUS, |mtu| {
@@ -72,13 +79,13 @@ impl Ends<'_> {
                         && drops(*mtu, RATE) < drops(*mtu, CPU)
                 }),
             ),
-            verdict(
+            make_verdict(
                 "T074",
                 "least CPU for a MB within a factor of two of 320",
-                by_mtu(&MTUS, |mtu| cheapest(&cpu(mtu)).to_string()),
-                MTUS.iter().all(|mtu| is_near(cheapest(&cpu(*mtu)), least_at)),
+                by_mtu(&MTUS, |mtu| find_cheapest_delay(&cpu(mtu)).to_string()),
+                MTUS.iter().all(|mtu| is_near(find_cheapest_delay(&cpu(*mtu)), least_at)),
             ),
-            verdict(
+            make_verdict(
                 "T075",
                 "no delay has 95% of the best rate within 5% of the least CPU",
                 by_mtu(&MTUS, |mtu| String::from(if joint(&mtu) { "one has" } else { "none" })),

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use latput_trial::observation::Role;
 use latput_units::Nanos;
 
-use super::Builder;
+use super::WorldBuilder;
 use crate::agenda::{NEVER, Time};
-use crate::casts::{id, size};
-use crate::scenario::{Load, Spacing, Traffic, Transport};
-use crate::socket::{Inbox, Link, Protocol, SocketEnd};
-use crate::task::{Schedule, TaskProgram, Think};
-use crate::tcp::{Tcp, TcpOptions};
+use crate::casts::{id, narrow_size};
+use crate::scenario::{GapDistribution, Load, TrafficKind, Transport};
+use crate::socket::{ConnectionState, DatagramQueue, SocketEnd, SocketProtocol};
+use crate::task::{SendSchedule, TaskProgram, ThinkTime};
+use crate::tcp::{TcpEndpoint, TcpOptions};
 
 /// Loads start at a random time within this, so that no run begins in lock-step.
 const START_SPREAD: Time = 1_000_000;
@@ -22,11 +22,11 @@ const PROBE_PAYLOAD: u32 = 56;
 /// Bytes of a TSO chunk (`GSO_MAX_SIZE`).
 const CHUNK: u32 = 65_160;
 
-impl Builder<'_> {
+impl WorldBuilder<'_> {
     pub(super) fn add_load(&mut self, idx: usize, load: &Load) {
         let first_end = self.ends.len();
         match load.traffic {
-            Traffic::Datagrams { rate_pps, group, receive_batch, .. } => {
+            TrafficKind::Datagrams { rate_pps, group, receive_batch, .. } => {
                 self.add_flow(idx, load, None);
                 let rate_hz = if load.form.floods { f64::INFINITY } else { rate_pps };
                 self.add_source(load, first_end, rate_hz / f64::from(group));
@@ -34,11 +34,11 @@ impl Builder<'_> {
                 let sink = self.add_task(load.to, load.to_core, sink);
                 self.ends[first_end + 1].task = Some(id(sink));
             }
-            Traffic::Probe { rate_hz } => {
+            TrafficKind::Probe { rate_hz } => {
                 self.add_flow(idx, load, None);
                 self.add_source(load, first_end, rate_hz);
             }
-            Traffic::RequestResponse {
+            TrafficKind::RequestResponse {
                 transport,
                 request,
                 response,
@@ -46,9 +46,9 @@ impl Builder<'_> {
                 connections,
                 think,
             } => {
-                let (request, response) = (size(request.get()), size(response.get()));
+                let (request, response) = (narrow_size(request.get()), narrow_size(response.get()));
                 let client = TaskProgram::Client { request, response };
-                let think = Think { mean: think.as_ns(), varies: load.form.think_varies };
+                let think = ThinkTime { mean: think.as_ns(), varies: load.form.think_varies };
                 let server = TaskProgram::Server { request, response, think };
                 let tasks = self.add_pair(load, client, server);
                 let nodelay = match transport {
@@ -58,8 +58,8 @@ impl Builder<'_> {
                 self.add_connections(idx, load, nodelay, connections, tasks);
                 self.ask_first(load, tasks.0, burst + 1);
             }
-            Traffic::Stream { message, connections } => {
-                let message = size(message.get());
+            TrafficKind::Stream { message, connections } => {
+                let message = narrow_size(message.get());
                 let tasks = self.add_pair(
                     load,
                     TaskProgram::Writer { message },
@@ -73,7 +73,7 @@ impl Builder<'_> {
                     self.tasks[tasks.0].ready.push(id(end));
                 }
             }
-            Traffic::Compute => {
+            TrafficKind::Compute => {
                 let task = self.add_task(load.from, load.from_core, TaskProgram::Compute);
                 self.tasks[task].stop = load.stop.map_or(NEVER, Nanos::as_ns);
                 self.start_later(task, load.start.as_ns(), 0);
@@ -90,8 +90,8 @@ impl Builder<'_> {
         for end in (first..first + 2 * connections).step_by(2) {
             self.ends[end].exchange.timeout = load.form.timeout.as_ns();
             if load.form.connects {
-                self.ends[end].link = Link::Closed;
-                self.ends[end + 1].link = Link::Closed;
+                self.ends[end].link = ConnectionState::Closed;
+                self.ends[end + 1].link = ConnectionState::Closed;
             }
             if load.form.arrivals.is_none() {
                 self.ends[end].owed = in_flight;
@@ -107,10 +107,10 @@ impl Builder<'_> {
             return;
         };
         let gap_ns = 1e9 / arrivals.rate_hz;
-        let phase = self.rng.uniform() * gap_ns.min(START_SPREAD as f64);
+        let phase = self.rng.next_uniform() * gap_ns.min(START_SPREAD as f64);
         let next_at = load.start.as_ns() as f64 + phase;
         let spacing = arrivals.spacing;
-        self.tasks[task].schedule = Some(Schedule { gap_ns, spacing, next_at });
+        self.tasks[task].schedule = Some(SendSchedule { gap_ns, spacing, next_at });
     }
 
     /// The two processes of a load; the first starts by itself.
@@ -146,13 +146,17 @@ impl Builder<'_> {
     #[expect(clippy::cast_possible_truncation, reason = "a start within a millisecond")]
     fn add_source(&mut self, load: &Load, end: usize, rate_hz: f64) {
         let (bytes, spacing, group) = match load.traffic {
-            Traffic::Datagrams { size: payload, spacing, group, .. } => {
-                (size(payload.get()), spacing, group)
+            TrafficKind::Datagrams { size: payload, spacing, group, .. } => {
+                (narrow_size(payload.get()), spacing, group)
             }
-            _ => (load.form.payload.map_or(PROBE_PAYLOAD, |it| size(it.get())), Spacing::Even, 1),
+            _ => (
+                load.form.payload.map_or(PROBE_PAYLOAD, |it| narrow_size(it.get())),
+                GapDistribution::Even,
+                1,
+            ),
         };
         let gap_ns = 1e9 / rate_hz;
-        let phase = self.rng.uniform() * gap_ns.min(START_SPREAD as f64);
+        let phase = self.rng.next_uniform() * gap_ns.min(START_SPREAD as f64);
         let next_at = load.start.as_ns() as f64 + phase;
         let program = TaskProgram::Source { end, size: bytes, group, gap_ns, spacing, next_at };
         let task = self.add_task(load.from, load.from_core, program);
@@ -162,7 +166,7 @@ impl Builder<'_> {
         self.tasks[task].first_end = end;
         self.tasks[task].flood = load.form.floods.then(|| {
             let buffer = self.hosts[load.from].stack.send_buffer.get();
-            size(buffer / (u64::from(bytes) + DATAGRAM_OVERHEAD)).max(1)
+            narrow_size(buffer / (u64::from(bytes) + DATAGRAM_OVERHEAD)).max(1)
         });
         self.tasks[task].stop = load.stop.map_or(NEVER, Nanos::as_ns);
     }
@@ -174,10 +178,10 @@ impl Builder<'_> {
         let generator = if is_back { load.to } else { load.from };
         for (side, host) in [load.from, load.to].into_iter().enumerate() {
             let state = &self.hosts[host];
-            let queue = state.first_queue + spread(hash, state.queues);
+            let queue = state.first_queue + pick_by_hash(hash, state.queues);
             let protocol = match tcp {
-                None => self.datagrams(host, load),
-                Some(options) => Protocol::Tcp(Tcp::new(Arc::clone(&options[side]))),
+                None => self.build_datagram_protocol(host, load),
+                Some(options) => SocketProtocol::Tcp(TcpEndpoint::new(Arc::clone(&options[side]))),
             };
             let counted = load.counted_with.unwrap_or(idx);
             let mut end = SocketEnd::new(host, counted, queue, protocol);
@@ -185,33 +189,35 @@ impl Builder<'_> {
             let rps = &state.stack.rps_cores;
             if !rps.is_empty() {
                 // Other bits than those that chose the queue.
-                let core = rps[spread(hash >> 32, rps.len())];
+                let core = rps[pick_by_hash(hash >> 32, rps.len())];
                 end.rps_core = Some(id(state.first_core) + core);
             }
             self.ends.push(end);
         }
     }
 
-    fn datagrams(&self, host: usize, load: &Load) -> Protocol {
+    fn build_datagram_protocol(&self, host: usize, load: &Load) -> SocketProtocol {
         let payload = match load.traffic {
-            Traffic::Datagrams { size, .. } => size.get(),
+            TrafficKind::Datagrams { size, .. } => size.get(),
             _ => 64,
         };
         let buffer = self.hosts[host].stack.receive_buffer.get();
-        Protocol::Datagrams(Inbox::new(size(buffer / (payload + DATAGRAM_OVERHEAD)).max(1)))
+        SocketProtocol::Datagrams(DatagramQueue::new(
+            narrow_size(buffer / (payload + DATAGRAM_OVERHEAD)).max(1),
+        ))
     }
 
     /// Of the connections of a load: at its first end, and at the other.
     fn tcp_options(&self, load: &Load, nodelay: bool) -> [Arc<TcpOptions>; 2] {
-        let mss = self.mss();
+        let mss = self.tcp_mss();
         [(load.from, load.to), (load.to, load.from)].map(|(host, peer)| {
             let (stack, peer) = (&self.hosts[host].stack, &self.hosts[peer].stack);
             Arc::new(TcpOptions {
                 mss,
                 chunk: if stack.tso { (CHUNK / mss).max(1) * mss } else { mss },
-                send_buffer: size(stack.send_buffer.get()),
-                receive_buffer: size(stack.receive_buffer.get()),
-                peer_buffer: size(peer.receive_buffer.get()),
+                send_buffer: narrow_size(stack.send_buffer.get()),
+                receive_buffer: narrow_size(stack.receive_buffer.get()),
+                peer_buffer: narrow_size(peer.receive_buffer.get()),
                 nodelay,
                 acks_when_read: stack.acks_when_read,
                 congestion: stack.congestion,
@@ -222,6 +228,6 @@ impl Builder<'_> {
 
 /// One of `count` by a hash, as receive side scaling does.
 #[expect(clippy::cast_possible_truncation, reason = "less than `count`")]
-const fn spread(hash: u64, count: usize) -> usize {
+const fn pick_by_hash(hash: u64, count: usize) -> usize {
     (hash % count as u64) as usize
 }

@@ -3,18 +3,18 @@
 
 use latput_units::Nanos;
 
-use super::Builder;
+use super::WorldBuilder;
 use crate::casts::id;
-use crate::port::{Far, Port};
-use crate::scenario::{Spacing, Traffic};
-use crate::socket::Link;
-use crate::task::{Schedule, TaskProgram};
+use crate::port::{FarEnd, Port};
+use crate::scenario::{GapDistribution, TrafficKind};
+use crate::socket::ConnectionState;
+use crate::task::{SendSchedule, TaskProgram};
 use crate::world::Component;
 
 /// A host on which more acts than this is not looked through each time.
 const MOST_SLOTS: usize = 64;
 
-impl Builder<'_> {
+impl WorldBuilder<'_> {
     /// The only queue of a host that any socket uses.
     pub(super) fn only_queue(&self, host: usize) -> Option<usize> {
         let here = self.ends.iter().filter(|end| end.host as usize == host);
@@ -39,8 +39,8 @@ impl Builder<'_> {
         // Pause frames come by the same wires and must be heeded at once.
         let pauses = self.hosts.iter().any(|host| host.pause && host.fifo_bytes > 0);
         let far_queue = |port: &Port| match port.far {
-            Far::Host(host) if !pauses && self.hosts[host].fifo_bytes == 0 => only[host],
-            Far::Host(_) | Far::Switch => None,
+            FarEnd::Host(host) if !pauses && self.hosts[host].fifo_bytes == 0 => only[host],
+            FarEnd::Host(_) | FarEnd::Switch => None,
         };
         self.ports.iter().map(far_queue).collect()
     }
@@ -55,8 +55,8 @@ impl Builder<'_> {
                 }
                 Component::Port(port) if (port as usize) < self.hosts.len() => port as usize,
                 Component::Wire(port) => match self.ports[port as usize].far {
-                    Far::Host(host) => host,
-                    Far::Switch => continue,
+                    FarEnd::Host(host) => host,
+                    FarEnd::Switch => continue,
                 },
                 Component::Port(_) => continue,
                 Component::Task(task) => self.tasks[task as usize].host,
@@ -77,11 +77,11 @@ impl Builder<'_> {
         }
         for (idx, host) in self.hosts.iter_mut().enumerate() {
             let hears = self.scenario.loads.iter().any(|load| match load.traffic {
-                Traffic::Compute => false,
-                Traffic::Datagrams { .. } => load.to == idx,
+                TrafficKind::Compute => false,
+                TrafficKind::Datagrams { .. } => load.to == idx,
                 _ => load.from == idx || load.to == idx,
             });
-            let is_wire = |port: &Port| port.far == Far::Host(idx);
+            let is_wire = |port: &Port| port.far == FarEnd::Host(idx);
             host.hears = self.ports.iter().position(is_wire).filter(|_| hears);
         }
     }
@@ -95,10 +95,10 @@ impl Builder<'_> {
             let host = &self.hosts[task.host];
             let timers = host.slots.iter().map(|slot| self.components[*slot as usize]);
             let is_timer = |component: &Component| matches!(component, Component::Task(_));
-            let is_even = |schedule: Schedule| schedule.spacing == Spacing::Even;
+            let is_even = |schedule: SendSchedule| schedule.spacing == GapDistribution::Even;
             let may_hold = matches!(task.program, TaskProgram::Client { .. })
                 && task.schedule.is_some_and(is_even)
-                && self.ends[task.first_end].link == Link::Lasting
+                && self.ends[task.first_end].link == ConnectionState::Lasting
                 && (host.cost_jitter, host.costs.sleep, host.costs.tx_remote) == (0, 0, 0)
                 && host.stack.busy_poll == Nanos::ZERO
                 && timers.filter(is_timer).count() == 1;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use latput_knobs::ValueKind;
-use latput_units::{CpuId, CpuSet, Rng};
+use latput_units::{CpuId, CpuSet, SeededRng};
 
 use super::*;
 use crate::Plan;
@@ -200,7 +200,7 @@ fn nic(knobs: &[(Knob, &str)]) -> Nic {
 
 /// An interface with any knobs, values and limits.
 fn drawn(seed: u64) -> Nic {
-    let mut rng = Rng::from_seed(seed);
+    let mut rng = SeededRng::from_seed(seed);
     let cpus: CpuSet = (0..=8).take(1 + drawn_size(&mut rng, 9)).map(CpuId).collect();
     let mut knobs = Vec::new();
     for &knob in Knob::ALL {
@@ -236,7 +236,7 @@ fn drawn(seed: u64) -> Nic {
     }
 }
 
-fn drawn_size(rng: &mut Rng, below: u64) -> usize {
+fn drawn_size(rng: &mut SeededRng, below: u64) -> usize {
     usize::try_from(rng.next_u64() % below).unwrap()
 }
 

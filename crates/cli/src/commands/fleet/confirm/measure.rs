@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use latput_experiment::session::{self, Checked, Quiet, Run};
+use latput_experiment::session::{self, CheckReport, QuietPolicy, RunInputs};
 use latput_experiment::{ResultsDb, RunPart, Testbed};
 use latput_knobs::Setting;
 use latput_trial::observation::Role;
@@ -11,15 +11,15 @@ use latput_trial::today::first_difference;
 use latput_trial::{Plan, Results};
 use latput_units::Nanos;
 
-use super::words::{NamedPair, twice};
-use crate::context::Context;
-use crate::exit::{CliError, Code};
+use super::words::{NamedPair, duplicate_host_message};
+use crate::context::CliContext;
+use crate::exit::{CliError, ExitReason};
 use crate::output;
-use crate::progress::Shown;
+use crate::progress::ProgressDisplay;
 
 /// The measurement that confirms a setting.
 #[derive(Debug)]
-pub(super) struct Confirming {
+pub(super) struct ConfirmPlan {
     /// The setting, as its results call it.
     pub(super) label: String,
     /// Its plan: this setting and today's.
@@ -56,7 +56,7 @@ pub(super) enum PairState {
 #[derive(Debug)]
 pub(super) struct PairFailure {
     pub(super) why: String,
-    pub(super) code: Code,
+    pub(super) code: ExitReason,
 }
 
 impl From<CliError> for PairFailure {
@@ -73,7 +73,7 @@ impl From<latput_experiment::Error> for PairFailure {
 
 impl PairFailure {
     fn usage(why: String) -> Self {
-        Self { why, code: Code::Usage }
+        Self { why, code: ExitReason::Usage }
     }
 }
 
@@ -86,9 +86,13 @@ struct SeenPairs {
     namespaces: BTreeMap<String, String>,
 }
 
-impl Confirming {
+impl ConfirmPlan {
     /// Looks which pairs have ended, and which could be measured. Nothing is set.
-    pub(super) fn look_at_all(&self, pairs: Vec<NamedPair<'_>>, context: &Context) -> Vec<PairRun> {
+    pub(super) fn look_at_all(
+        &self,
+        pairs: Vec<NamedPair<'_>>,
+        context: &CliContext,
+    ) -> Vec<PairRun> {
         let mut seen = SeenPairs::default();
         let mut longest = Nanos::ZERO;
         let mut runs = Vec::new();
@@ -97,10 +101,10 @@ impl Confirming {
             let looked = if context.stop.is_raised() {
                 Ok(PairState::NotRun)
             } else {
-                self.look(pair, &mut seen, &mut longest, context)
+                self.check_pair(pair, &mut seen, &mut longest, context)
             };
             let state = looked.unwrap_or_else(|failure| {
-                tell(&word, &failure);
+                print_failure(&word, &failure);
                 PairState::Failed(failure)
             });
             runs.push(PairRun { word, file, state });
@@ -108,7 +112,7 @@ impl Confirming {
         let ready = runs.iter().filter(|run| matches!(run.state, PairState::Ready(_))).count();
         if ready > 0 {
             let minutes = longest.as_secs_f64() / 60.0;
-            output::remark(&format!(
+            output::print_remark(&format!(
                 "latput: {ready} of {} pairs are to be measured, in at most about {minutes:.1} min",
                 runs.len()
             ));
@@ -117,7 +121,7 @@ impl Confirming {
     }
 
     /// Measures every pair that is ready, one after the other: they may share switches.
-    pub(super) fn measure_all(&self, runs: &mut [PairRun], context: &Context) {
+    pub(super) fn measure_all(&self, runs: &mut [PairRun], context: &CliContext) {
         let mut is_over = false;
         for run in runs {
             if let PairState::Ready(testbed) = &run.state {
@@ -125,33 +129,34 @@ impl Confirming {
                 run.state = if is_over {
                     PairState::NotRun
                 } else {
-                    output::remark(&format!("latput: measuring {}", run.word));
-                    self.measure(&run.word, &run.file, testbed, context)
+                    output::print_remark(&format!("latput: measuring {}", run.word));
+                    self.measure_pair(&run.word, &run.file, testbed, context)
                 };
                 // A host that is not as it was needs hands before others are changed.
-                is_over |= run.failure().is_some_and(|failure| failure.code == Code::Stranded);
+                is_over |=
+                    run.failure().is_some_and(|failure| failure.code == ExitReason::Stranded);
             }
         }
     }
 
     /// Looks at a pair: its results so far, or whether it could be measured. Nothing is set.
-    fn look(
+    fn check_pair(
         &self,
         pair: NamedPair<'_>,
         seen: &mut SeenPairs,
         longest: &mut Nanos,
-        context: &Context,
+        context: &CliContext,
     ) -> Result<PairState, PairFailure> {
         let word = pair.place.word().to_owned();
-        if let Some(results) = self.kept(&word, &pair.file)? {
+        if let Some(results) = self.load_finished(&word, &pair.file)? {
             let today = results.settings.first().map(|first| first.by_role.clone());
             seen.has_today(&word, today, &pair.file)?;
             return Ok(PairState::Done(results));
         }
         let testbed = pair.place.open(context)?;
         seen.is_new(&word, &testbed.namespaces)?;
-        let checked = session::check(&self.run(&testbed, context))?;
-        let Checked { settings, first, time, .. } = checked;
+        let checked = session::check_run(&self.run(&testbed, context))?;
+        let CheckReport { settings, first, time, .. } = checked;
         if settings < 2 {
             return Err(PairFailure::usage(
                 "it has the setting already: put its earlier values in force (`latput undo`), or name another \
@@ -165,58 +170,64 @@ impl Confirming {
     }
 
     /// The results of an earlier call that ended.
-    fn kept(&self, word: &str, file: &Path) -> Result<Option<Results>, PairFailure> {
+    fn load_finished(&self, word: &str, file: &Path) -> Result<Option<Results>, PairFailure> {
         if !file.exists() {
             return Ok(None);
         }
-        ResultsDb::check(file)?;
+        ResultsDb::check_path(file)?;
         if file.metadata().is_ok_and(|meta| meta.len() == 0) {
             return Ok(None);
         }
-        let found = ResultsDb::open(file)?.finished(&self.plan_text)?;
+        let found = ResultsDb::open(file)?.find_finished_run(&self.plan_text)?;
         let found = found.filter(|results| results.testbed == word);
         if found.is_some() {
-            output::remark(&format!("latput: {word}: measured earlier ({})", file.display()));
+            output::print_remark(&format!("latput: {word}: measured earlier ({})", file.display()));
         }
         Ok(found)
     }
 
-    fn measure(&self, word: &str, file: &Path, testbed: &Testbed, context: &Context) -> PairState {
+    fn measure_pair(
+        &self,
+        word: &str,
+        file: &Path,
+        testbed: &Testbed,
+        context: &CliContext,
+    ) -> PairState {
         let ended = ResultsDb::create(file).and_then(|mut db| {
-            session::run(&self.run(testbed, context), &mut db, &mut Shown::new())
+            session::run(&self.run(testbed, context), &mut db, &mut ProgressDisplay::new())
         });
         match ended {
             Err(error) => {
                 let failure = PairFailure::from(error);
-                tell(word, &failure);
+                print_failure(word, &failure);
                 PairState::Failed(failure)
             }
             Ok(ended) => match ended.cause {
                 None => PairState::Done(ended.results),
                 Some(cause) => {
                     let failure = PairFailure::from(cause);
-                    tell(word, &failure);
+                    print_failure(word, &failure);
                     PairState::CutShort(failure, ended.results.rows.len())
                 }
             },
         }
     }
 
-    fn run<'a>(&'a self, testbed: &'a Testbed, context: &'a Context) -> Run<'a> {
-        Run {
+    fn run<'a>(&'a self, testbed: &'a Testbed, context: &'a CliContext) -> RunInputs<'a> {
+        RunInputs {
             plan: &self.plan,
             plan_text: &self.plan_text,
             testbed,
             part: RunPart::Whole,
-            quiet: Quiet::Anyhow,
+            quiet: QuietPolicy::Anyhow,
             interval: None,
             stop: &context.stop,
         }
     }
 }
 
-fn tell(word: &str, failure: &PairFailure) {
-    output::remark(&format!("latput: {word}: {}", failure.why));
+fn print_failure(word: &str, failure: &PairFailure) {
+    output::print_remark(&format!("latput: {word}: {}", failure.why));
 }
 
 impl PairRun {
@@ -242,7 +253,7 @@ impl SeenPairs {
     fn is_new(&mut self, word: &str, namespaces: &[String]) -> Result<(), PairFailure> {
         for namespace in namespaces {
             if let Some(other) = self.namespaces.get(namespace) {
-                return Err(PairFailure::usage(twice(word, other)));
+                return Err(PairFailure::usage(duplicate_host_message(word, other)));
             }
         }
         let of_pair = namespaces.iter().map(|namespace| (namespace.clone(), word.to_owned()));
@@ -278,7 +289,7 @@ impl SeenPairs {
 mod tests {
     use super::*;
 
-    fn today(text: &str) -> BTreeMap<Role, Setting> {
+    fn parse_today(text: &str) -> BTreeMap<Role, Setting> {
         let (knob, value) = latput_knobs::parse_assignment(text).unwrap();
         BTreeMap::from([(Role::Sut, Setting::from([(knob, value)]))])
     }
@@ -288,9 +299,9 @@ mod tests {
         let mut seen = SeenPairs::default();
         let file = Path::new("x.db");
         assert!(seen.has_today("a,b", None, file).is_ok());
-        assert!(seen.has_today("c,d", Some(today("mtu=1500")), file).is_ok());
-        assert!(seen.has_today("e,f", Some(today("mtu=1500")), file).is_ok());
-        let failure = seen.has_today("g,h", Some(today("mtu=9000")), file).unwrap_err();
+        assert!(seen.has_today("c,d", Some(parse_today("mtu=1500")), file).is_ok());
+        assert!(seen.has_today("e,f", Some(parse_today("mtu=1500")), file).is_ok());
+        let failure = seen.has_today("g,h", Some(parse_today("mtu=9000")), file).unwrap_err();
         for words in ["those of c,d", "sut.mtu=9000, there 1500", "x.db"] {
             assert!(failure.why.contains(words), "{}", failure.why);
         }

@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 
 use latput_model::pairs::PairsSetting;
 use latput_model::{PairsSummary, PairsVerdict};
-use latput_units::text::percent;
+use latput_units::text::format_percent;
 
-use super::super::pairs::{differences, why_of};
-use super::measure::{Confirming, PairRun, PairState};
+use super::super::pairs::{describe_differences, why_of};
+use super::measure::{ConfirmPlan, PairRun, PairState};
 use crate::document::fleet::{ConfirmPairPart, PairRatio};
-use crate::exit::Code;
+use crate::exit::ExitReason;
 
 /// Joint verdict of the pairs that have ended.
 #[derive(Debug)]
-pub(super) struct Judgement {
+pub(super) struct JointVerdict {
     /// The setting on these pairs; `None` of fewer than two.
     setting: Option<PairsSetting>,
     /// The words of these pairs.
@@ -24,7 +24,7 @@ pub(super) struct Judgement {
     is_whole: bool,
 }
 
-impl Judgement {
+impl JointVerdict {
     /// Judges the pairs. The error says why they cannot be compared.
     pub(super) fn from_runs(runs: &[PairRun]) -> Result<Self, String> {
         let done = runs.iter().filter_map(|run| Some((run.word.clone(), run.results()?.clone())));
@@ -34,26 +34,26 @@ impl Judgement {
             return Ok(Self { setting: None, words, differences: Vec::new(), is_whole });
         }
         let summary = PairsSummary::from_results(&results)?;
-        let differences = differences(&words, &summary);
+        let differences = describe_differences(&words, &summary);
         let setting = summary.settings.into_iter().next();
         Ok(Self { setting, words, differences, is_whole })
     }
 
     /// `confirmed`, `unstable`, `worse` or `unproven`; `None` while a pair is missing.
-    pub(super) fn verdict(&self) -> Option<&'static str> {
-        self.whole().map(|setting| match &setting.verdict {
+    pub(super) fn verdict_name(&self) -> Option<&'static str> {
+        self.complete_setting().map(|setting| match &setting.verdict {
             PairsVerdict::Stable => "confirmed",
             other => other.name(),
         })
     }
 
-    fn whole(&self) -> Option<&PairsSetting> {
+    fn complete_setting(&self) -> Option<&PairsSetting> {
         self.setting.as_ref().filter(|_| self.is_whole)
     }
 
     /// The reason of the verdict, or what is missing.
-    pub(super) fn why(&self, runs: &[PairRun]) -> String {
-        if let Some(setting) = self.whole() {
+    pub(super) fn explain_verdict(&self, runs: &[PairRun]) -> String {
+        if let Some(setting) = self.complete_setting() {
             return why_of(&self.words, setting);
         }
         if let Some(ready) = to_be_measured(runs) {
@@ -90,27 +90,28 @@ impl Judgement {
     }
 
     /// The exit code.
-    pub(super) fn code(&self, runs: &[PairRun]) -> Code {
-        let is_stranded =
-            |run: &PairRun| run.failure().is_some_and(|failure| failure.code == Code::Stranded);
+    pub(super) fn exit_code(&self, runs: &[PairRun]) -> ExitReason {
+        let is_stranded = |run: &PairRun| {
+            run.failure().is_some_and(|failure| failure.code == ExitReason::Stranded)
+        };
         if runs.iter().any(is_stranded) {
-            return Code::Stranded;
+            return ExitReason::Stranded;
         }
-        match self.whole().map(|setting| &setting.verdict) {
-            None if to_be_measured(runs).is_some() => Code::Done,
-            None => Code::Partial,
-            Some(PairsVerdict::Stable) => Code::Done,
-            Some(PairsVerdict::Worse(..)) => Code::Worse,
-            Some(PairsVerdict::Unstable | PairsVerdict::Unproven(_)) => Code::Failed,
+        match self.complete_setting().map(|setting| &setting.verdict) {
+            None if to_be_measured(runs).is_some() => ExitReason::Done,
+            None => ExitReason::Partial,
+            Some(PairsVerdict::Stable) => ExitReason::Done,
+            Some(PairsVerdict::Worse(..)) => ExitReason::Worse,
+            Some(PairsVerdict::Unstable | PairsVerdict::Unproven(_)) => ExitReason::Failed,
         }
     }
 
     /// Every pair, for JSON.
-    pub(super) fn parts(&self, runs: &[PairRun]) -> Vec<ConfirmPairPart> {
+    pub(super) fn document_pairs(&self, runs: &[PairRun]) -> Vec<ConfirmPairPart> {
         let part = |run: &PairRun| ConfirmPairPart {
             pair: run.word.clone(),
             file: run.file.display().to_string(),
-            outcome: outcome(run).to_owned(),
+            outcome: outcome_name(run).to_owned(),
             why: run.failure().map(|failure| failure.why.clone()).unwrap_or_default(),
             trials: match &run.state {
                 PairState::Done(results) => results.rows.len(),
@@ -128,12 +129,12 @@ impl Judgement {
     }
 
     /// All of it, for people.
-    pub(super) fn text(&self, confirming: &Confirming, runs: &[PairRun]) -> String {
+    pub(super) fn render_text(&self, confirming: &ConfirmPlan, runs: &[PairRun]) -> String {
         let goal = confirming.plan.goal.as_deref().unwrap_or_default();
         let mut text = format!(
             "{}: ratio of `{}` to today's setting on each pair\n",
-            latput_report::printable(goal),
-            latput_report::printable(&confirming.label)
+            latput_report::make_printable(goal),
+            latput_report::make_printable(&confirming.label)
         );
         for run in runs {
             let said = match (self.ratio_of(run), run.failure()) {
@@ -142,18 +143,18 @@ impl Judgement {
                     ratio.ratio,
                     ratio.low,
                     ratio.high,
-                    percent(ratio.confidence)
+                    format_percent(ratio.confidence)
                 ),
-                (None, Some(failure)) => format!("{}: {}", outcome(run), failure.why),
-                (None, None) => outcome(run).to_owned(),
+                (None, Some(failure)) => format!("{}: {}", outcome_name(run), failure.why),
+                (None, None) => outcome_name(run).to_owned(),
             };
-            let _ = writeln!(text, "  {}: {}", run.word, latput_report::printable(&said));
+            let _ = writeln!(text, "  {}: {}", run.word, latput_report::make_printable(&said));
         }
         for differs in &self.differences {
             let _ = writeln!(text, "  {differs}");
         }
-        let verdict = self.verdict().unwrap_or("no verdict");
-        let _ = writeln!(text, "{verdict}: {}", self.why(runs));
+        let verdict = self.verdict_name().unwrap_or("no verdict");
+        let _ = writeln!(text, "{verdict}: {}", self.explain_verdict(runs));
         text
     }
 }
@@ -166,7 +167,7 @@ fn to_be_measured(runs: &[PairRun]) -> Option<usize> {
     (ready > 0 && ready + done == runs.len()).then_some(ready)
 }
 
-fn outcome(run: &PairRun) -> &'static str {
+fn outcome_name(run: &PairRun) -> &'static str {
     match run.state {
         PairState::Done(_) => "done",
         PairState::Ready(_) => "ready",
@@ -180,7 +181,7 @@ fn outcome(run: &PairRun) -> &'static str {
 mod tests {
     use std::path::PathBuf;
 
-    use latput_experiment::session::{self, Quiet, Run};
+    use latput_experiment::session::{self, QuietPolicy, RunInputs};
     use latput_experiment::{ResultsDb, RunPart, Testbed};
     use latput_load::Stop;
     use latput_model::pairs::confirming_plan;
@@ -188,68 +189,72 @@ mod tests {
 
     use super::super::measure::PairFailure;
     use super::*;
-    use crate::progress::Shown;
+    use crate::progress::ProgressDisplay;
 
     /// A run of two MTUs on a simulated system. Large frames help bulk where the link is fast.
-    fn simulated(system: &str, seed: u64, goal: &str, mtus: [u32; 2]) -> (Plan, Results) {
+    fn simulate_run(system: &str, seed: u64, goal: &str, mtus: [u32; 2]) -> (Plan, Results) {
         let text = format!(
             "schema = 1\ngoal = \"{goal}\"\n[factors]\nmtu = [{}, {}]\n[[workload]]\nkind = \"tcp_stream\"\n[method]\n\
              repetitions = {{ min = 6, max = 6 }}\nwarmup = \"5ms\"\nduration = \"50ms\"\nseed = {seed}\n",
             mtus[0], mtus[1]
         );
         let plan = Plan::parse("plan.toml", &text).unwrap();
-        let testbed = Testbed::simulator(system, &plan).unwrap();
+        let testbed = Testbed::from_system(system, &plan).unwrap();
         let stop = Stop::new();
-        let run = Run {
+        let run = RunInputs {
             plan: &plan,
             plan_text: &text,
             testbed: &testbed,
             part: RunPart::Whole,
-            quiet: Quiet::Anyhow,
+            quiet: QuietPolicy::Anyhow,
             interval: None,
             stop: &stop,
         };
         let mut db = ResultsDb::in_memory().unwrap();
-        let ended = session::run(&run, &mut db, &mut Shown::new()).unwrap();
+        let ended = session::run(&run, &mut db, &mut ProgressDisplay::new()).unwrap();
         (plan, ended.results)
     }
 
-    fn pair(word: &str, state: PairState) -> PairRun {
+    fn make_pair(word: &str, state: PairState) -> PairRun {
         PairRun { word: word.to_owned(), file: PathBuf::from("x.db"), state }
     }
 
-    fn failed(code: Code) -> PairFailure {
+    fn make_failure(code: ExitReason) -> PairFailure {
         PairFailure { why: "it is down".to_owned(), code }
     }
 
-    fn runs(systems: [&str; 3], goal: &str, mtus: [u32; 2]) -> (Confirming, Vec<PairRun>) {
-        let mut of_pairs = Vec::new();
-        let mut plan = None;
-        for (number, system) in (0..).zip(systems) {
-            let (its_plan, results) = simulated(system, number, goal, mtus);
-            plan = Some(confirming_plan(&its_plan, &results, 1).unwrap());
-            of_pairs.push(pair(&format!("s{number},c{number}"), PairState::Done(results)));
-        }
-        let label = format!("mtu={}", mtus[1]);
-        (Confirming { label, plan: plan.unwrap(), plan_text: String::new() }, of_pairs)
-    }
-
-    #[track_caller]
-    fn check(
+    fn simulate_pairs(
         systems: [&str; 3],
         goal: &str,
         mtus: [u32; 2],
-        (verdict, code, why): (&str, Code, &str),
+    ) -> (ConfirmPlan, Vec<PairRun>) {
+        let mut of_pairs = Vec::new();
+        let mut plan = None;
+        for (number, system) in (0..).zip(systems) {
+            let (its_plan, results) = simulate_run(system, number, goal, mtus);
+            plan = Some(confirming_plan(&its_plan, &results, 1).unwrap());
+            of_pairs.push(make_pair(&format!("s{number},c{number}"), PairState::Done(results)));
+        }
+        let label = format!("mtu={}", mtus[1]);
+        (ConfirmPlan { label, plan: plan.unwrap(), plan_text: String::new() }, of_pairs)
+    }
+
+    #[track_caller]
+    fn check_verdict(
+        systems: [&str; 3],
+        goal: &str,
+        mtus: [u32; 2],
+        (verdict, code, why): (&str, ExitReason, &str),
     ) {
-        let (confirming, runs) = runs(systems, goal, mtus);
-        let judgement = Judgement::from_runs(&runs).unwrap();
-        let text = judgement.text(&confirming, &runs);
-        assert_eq!(judgement.verdict(), Some(verdict), "{text}");
-        assert_eq!(judgement.code(&runs), code);
+        let (confirming, runs) = simulate_pairs(systems, goal, mtus);
+        let judgement = JointVerdict::from_runs(&runs).unwrap();
+        let text = judgement.render_text(&confirming, &runs);
+        assert_eq!(judgement.verdict_name(), Some(verdict), "{text}");
+        assert_eq!(judgement.exit_code(&runs), code);
         let last = text.lines().last().unwrap();
         assert!(last.starts_with(verdict) && last.contains(why), "{text}");
         assert!(text.lines().skip(1).take(3).all(|line| line.contains(" to ")), "{text}");
-        assert!(judgement.parts(&runs).iter().all(|part| part.ratio.is_some()));
+        assert!(judgement.document_pairs(&runs).iter().all(|part| part.ratio.is_some()));
     }
 
     const FAST: &str = "server-10g";
@@ -257,41 +262,60 @@ mod tests {
     #[test]
     fn each_verdict_has_exit_code_and_reason() {
         let more = "maximize throughput_bps";
-        check(
+        check_verdict(
             [FAST; 3],
             more,
             [1500, 9000],
-            ("confirmed", Code::Done, "proven better on every pair"),
+            ("confirmed", ExitReason::Done, "proven better on every pair"),
         );
         let other = [FAST, FAST, "hs22-ixgbe"];
-        check(other, more, [1500, 9000], ("unstable", Code::Failed, "the pairs differ"));
+        check_verdict(
+            other,
+            more,
+            [1500, 9000],
+            ("unstable", ExitReason::Failed, "the pairs differ"),
+        );
         let less = "minimize throughput_bps";
-        check([FAST; 3], less, [1500, 9000], ("worse", Code::Worse, "s0,c0: "));
-        check([FAST; 3], more, [1500, 1499], ("unproven", Code::Failed, "does not prove it"));
+        check_verdict([FAST; 3], less, [1500, 9000], ("worse", ExitReason::Worse, "s0,c0: "));
+        check_verdict(
+            [FAST; 3],
+            more,
+            [1500, 1499],
+            ("unproven", ExitReason::Failed, "does not prove it"),
+        );
     }
 
     #[test]
     fn missing_pair_leaves_no_verdict() {
-        let (confirming, mut runs) = runs([FAST; 3], "maximize throughput_bps", [1500, 9000]);
+        let (confirming, mut runs) =
+            simulate_pairs([FAST; 3], "maximize throughput_bps", [1500, 9000]);
         for (state, outcome, code) in [
-            (PairState::NotRun, "not-run", Code::Partial),
-            (PairState::Failed(failed(Code::Failed)), "failed", Code::Partial),
-            (PairState::CutShort(failed(Code::Failed), 3), "cut-short", Code::Partial),
-            (PairState::CutShort(failed(Code::Stranded), 3), "cut-short", Code::Stranded),
+            (PairState::NotRun, "not-run", ExitReason::Partial),
+            (PairState::Failed(make_failure(ExitReason::Failed)), "failed", ExitReason::Partial),
+            (
+                PairState::CutShort(make_failure(ExitReason::Failed), 3),
+                "cut-short",
+                ExitReason::Partial,
+            ),
+            (
+                PairState::CutShort(make_failure(ExitReason::Stranded), 3),
+                "cut-short",
+                ExitReason::Stranded,
+            ),
         ] {
             runs[1].state = state;
-            let judgement = Judgement::from_runs(&runs).unwrap();
-            assert_eq!((judgement.verdict(), judgement.code(&runs)), (None, code));
-            let parts = judgement.parts(&runs);
+            let judgement = JointVerdict::from_runs(&runs).unwrap();
+            assert_eq!((judgement.verdict_name(), judgement.exit_code(&runs)), (None, code));
+            let parts = judgement.document_pairs(&runs);
             assert_eq!(parts[1].outcome, outcome);
             assert!(parts[0].ratio.is_some() && parts[1].ratio.is_none());
-            let text = judgement.text(&confirming, &runs);
+            let text = judgement.render_text(&confirming, &runs);
             assert!(text.contains("no verdict: 1 of 3 pairs are missing"), "{text}");
             assert!(text.contains(&format!("s1,c1: {outcome}")), "{text}");
         }
         runs[0].state = PairState::NotRun;
-        let judgement = Judgement::from_runs(&runs).unwrap();
+        let judgement = JointVerdict::from_runs(&runs).unwrap();
         assert!(judgement.ratio().is_none(), "one pair is no comparison");
-        assert!(judgement.parts(&runs).iter().all(|part| part.ratio.is_none()));
+        assert!(judgement.document_pairs(&runs).iter().all(|part| part.ratio.is_none()));
     }
 }

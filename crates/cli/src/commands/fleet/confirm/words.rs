@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use latput_experiment::target::{FORMS, Reach, Target};
+use latput_experiment::target::{FORMS, ReachMethod, Target};
 
 use crate::exit::CliError;
 use crate::targets::{HostArgs, NamedTestbed};
@@ -42,10 +42,10 @@ pub(super) fn named_pairs<'a>(
     let mut known: BTreeMap<String, &String> = BTreeMap::new();
     let mut names = BTreeSet::new();
     for word in words {
-        let (place, keys) = pair(word, hosts)?;
+        let (place, keys) = parse_pair(word, hosts)?;
         for key in keys {
             if let Some(other) = known.insert(key, word) {
-                return Err(CliError::usage(twice(word, other)));
+                return Err(CliError::usage(duplicate_host_message(word, other)));
             }
         }
         let file = folder.join(file_name(place.word(), &mut names));
@@ -55,7 +55,7 @@ pub(super) fn named_pairs<'a>(
 }
 
 /// Why two pairs are refused.
-pub(super) fn twice(word: &str, other: &str) -> String {
+pub(super) fn duplicate_host_message(word: &str, other: &str) -> String {
     if word == other {
         return format!(
             "`{word}` has the same host twice, or is given twice: a pair is two hosts, and each pair counts \
@@ -68,13 +68,17 @@ pub(super) fn twice(word: &str, other: &str) -> String {
 }
 
 /// A pair, and what tells each of its hosts.
-fn pair<'a>(word: &str, hosts: &'a HostArgs) -> Result<(NamedTestbed<'a>, Vec<String>), CliError> {
+fn parse_pair<'a>(
+    word: &str,
+    hosts: &'a HostArgs,
+) -> Result<(NamedTestbed<'a>, Vec<String>), CliError> {
     if Path::new(word).is_file() {
         let place = hosts.hosts_or_file(word)?;
-        let keys = place.ways().iter().map(|way| way.words(&[] as &[&str]).join(" ")).collect();
+        let keys =
+            place.ways().iter().map(|way| way.to_command_line(&[] as &[&str]).join(" ")).collect();
         return Ok((place, keys));
     }
-    let split = Target::split(word);
+    let split = Target::split_targets(word);
     let [sut, generator] = split[..] else {
         return Err(CliError::usage(format!(
             "`{word}` is not a pair of hosts: write `HOST,HOST` with the system under test first, or an \
@@ -84,17 +88,17 @@ fn pair<'a>(word: &str, hosts: &'a HostArgs) -> Result<(NamedTestbed<'a>, Vec<St
     let targets = [Target::parse(sut)?, Target::parse(generator)?];
     let word = format!("{},{}", targets[0], targets[1]);
     let place = hosts.hosts_or_file(&word)?;
-    Ok((place, targets.iter().map(key).collect()))
+    Ok((place, targets.iter().map(host_key).collect()))
 }
 
 /// Identity of a host, as far as its word goes: other users and other interfaces of it are the same host.
-fn key(target: &Target) -> String {
+fn host_key(target: &Target) -> String {
     match &target.reach {
-        Reach::Ssh { port, .. } => {
+        ReachMethod::Ssh { port, .. } => {
             let port = port.map(|port| format!(":{port}")).unwrap_or_default();
             format!("ssh {}{port}", target.name().to_ascii_lowercase())
         }
-        _ => target.way(None).words(&[] as &[&str]).join(" "),
+        _ => target.launch_command(None).to_command_line(&[] as &[&str]).join(" "),
     }
 }
 
@@ -125,7 +129,7 @@ fn file_name(word: &str, names: &mut BTreeSet<String>) -> String {
 mod tests {
     use super::*;
 
-    fn names(words: &[&str]) -> Result<Vec<String>, String> {
+    fn name_pair_files(words: &[&str]) -> Result<Vec<String>, String> {
         let hosts = HostArgs::default();
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         let named = named_pairs(&words, &hosts, Path::new("folder"));
@@ -139,23 +143,23 @@ mod tests {
             ["ssh://root@s1%eth1,ssh://root@c1", "netns://a,netns://b", "exec:a b,exec:a/b"];
         let files =
             ["ssh_root@s1%eth1,ssh_root@c1.db", "netns_a,netns_b.db", "exec_a_b,exec_a_b.db"];
-        assert_eq!(names(&words).unwrap(), files.map(|file| format!("folder/{file}")));
+        assert_eq!(name_pair_files(&words).unwrap(), files.map(|file| format!("folder/{file}")));
         let alike = ["exec:a b,exec:a/b", "exec:a c,exec:a/c", "exec:a//b,exec:a///b"];
-        assert_eq!(names(&alike).unwrap()[2], "folder/exec_a_b,exec_a_b-2.db");
+        assert_eq!(name_pair_files(&alike).unwrap()[2], "folder/exec_a_b,exec_a_b-2.db");
     }
 
     #[test]
     fn fewer_than_three_pairs_are_refused() {
         let two = ["netns://a,netns://b", "netns://c,netns://d"];
-        let third = |word: &str| names(&[two[0], two[1], word]).unwrap_err();
+        let third = |word: &str| name_pair_files(&[two[0], two[1], word]).unwrap_err();
         for words in [&two[..0], &two[..1], &two] {
-            let said = names(words).unwrap_err();
+            let said = name_pair_files(words).unwrap_err();
             assert!(said.contains("give 3 to 64"), "{said}");
         }
         let many: Vec<String> = (0..65).map(|n| format!("netns://a{n},netns://b{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert!(names(&many).unwrap_err().contains("65 pairs"));
-        assert_eq!(names(&many[..64]).unwrap().len(), 64);
+        assert!(name_pair_files(&many).unwrap_err().contains("65 pairs"));
+        assert_eq!(name_pair_files(&many[..64]).unwrap().len(), 64);
         for (word, problem) in [
             ("netns://e", "is not a pair of hosts"),
             ("lab", "is not a pair of hosts"),
@@ -171,8 +175,11 @@ mod tests {
             let said = third(word);
             assert!(said.contains(problem), "{word}: {said}");
         }
-        let said = names(&["ssh://root@a,ssh://b", "ssh://c,ssh://d", "ssh://e,ssh://me@A"]);
+        let said =
+            name_pair_files(&["ssh://root@a,ssh://b", "ssh://c,ssh://d", "ssh://e,ssh://me@A"]);
         assert!(said.unwrap_err().contains("have a host in common"));
-        assert!(names(&["ssh://a:1,ssh://b", "ssh://a:2,ssh://d", "ssh://e,ssh://f"]).is_ok());
+        assert!(
+            name_pair_files(&["ssh://a:1,ssh://b", "ssh://a:2,ssh://d", "ssh://e,ssh://f"]).is_ok()
+        );
     }
 }

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use latput_experiment::broker::command::{HostSet, HostVerb};
-use latput_fleet::Answered;
-use latput_fleet::judge::differences;
+use latput_fleet::HostAnswer;
+use latput_fleet::judge::find_differences;
 use latput_units::Nanos;
 
-use super::super::hosts::{Fleet, InPlace, Member};
+use super::super::hosts::{Fleet, FleetMember, InPlace};
 use super::super::look::{self, FarError};
-use super::super::tell::{Heard, tell};
-use super::{HostPhase, Lease, Rollout, RolloutHost, Until, unix_ms};
+use super::super::tell::{CommandReply, run_host_command};
+use super::{HostPhase, Lease, Rollout, RolloutHost, StopCondition, unix_ms};
 
 /// Added to the time at which a host goes back by itself: what watches it looks twice a second, and putting back takes
 /// its time.
@@ -42,7 +42,7 @@ pub(super) enum SettingEnded {
 
 impl Lease {
     /// One that was asked for `within` from now at most.
-    fn until(ends_at: Instant, within: Nanos) -> Self {
+    fn from_deadline(ends_at: Instant, within: Nanos) -> Self {
         let latest = within.saturating_add(BACK_WITHIN).as_ns() / 1_000_000;
         Self { ends_at, back_by_unix_ms: unix_ms().saturating_add(latest) }
     }
@@ -50,9 +50,9 @@ impl Lease {
 
 impl HostChange<'_> {
     /// Sets the host's values; they go back at the end of the lease.
-    pub(super) fn set(
+    pub(super) fn set_values(
         &self,
-        member: &Member,
+        member: &FleetMember,
         waiting: &mut InPlace<'_, '_>,
     ) -> (Lease, SettingEnded) {
         let verb = HostVerb::Set(HostSet {
@@ -65,8 +65,8 @@ impl HostChange<'_> {
         });
         let values = member.host.setting_lines();
         let ends_at = Instant::now() + self.within.as_duration();
-        let heard = told(self.fleet, member, &verb, &values, waiting);
-        let lease = Lease::until(ends_at, self.within);
+        let heard = run_for_document(self.fleet, member, &verb, &values, waiting);
+        let lease = Lease::from_deadline(ends_at, self.within);
         let ended = match heard {
             HostReply::Done(document) => match document["changes"].as_array() {
                 Some(changes) if changes.is_empty() => SettingEnded::Nothing,
@@ -93,35 +93,37 @@ impl Rollout<'_> {
         let within = self.args.confirm_within;
         let verb = HostVerb::Extend { made_by: self.name.clone(), within_ns: within.as_ns() };
         let ends_at = Instant::now() + within.as_duration();
-        let mut heard = tell(&self.fleet, &part.member, &verb, "", waiting);
-        if matches!(heard, Heard::Lost(_)) {
-            heard = tell(&self.fleet, &part.member, &verb, "", waiting);
+        let mut heard = run_host_command(&self.fleet, &part.member, &verb, "", waiting);
+        if matches!(heard, CommandReply::Lost(_)) {
+            heard = run_host_command(&self.fleet, &part.member, &verb, "", waiting);
         }
         let ended = match heard {
-            Heard::Done(_) => Ok(()),
-            Heard::Refused(FarError { message, .. }) | Heard::Lost(message) => Err(message),
+            CommandReply::Done(_) => Ok(()),
+            CommandReply::Refused(FarError { message, .. }) | CommandReply::Lost(message) => {
+                Err(message)
+            }
         };
-        (Lease::until(ends_at, within), ended)
+        (Lease::from_deadline(ends_at, within), ended)
     }
 
     /// Confirms the change of every changed host. One that cannot be confirmed goes back by itself.
-    pub(super) fn confirm(&mut self) {
-        let changed = self.changed();
-        let results = self.each(
+    pub(super) fn confirm_all(&mut self) {
+        let changed = self.changed_hosts();
+        let results = self.for_each_host(
             &changed,
-            Until::SecondStop(self.stop()),
+            StopCondition::SecondStop(self.stop()),
             "hosts confirmed",
             |part, waiting| self.confirm_one(part, waiting),
         );
-        self.note(results, "its confirmation was interrupted");
+        self.record_phases(results, "its confirmation was interrupted");
     }
 
     fn confirm_one(&self, part: &RolloutHost, waiting: &mut InPlace<'_, '_>) -> HostPhase {
         let HostPhase::Changed(lease) = part.phase else { return part.phase.clone() };
         let verb = HostVerb::Confirm { made_by: Some(self.name.clone()) };
-        let mut heard = told(&self.fleet, &part.member, &verb, "", waiting);
+        let mut heard = run_for_document(&self.fleet, &part.member, &verb, "", waiting);
         if matches!(heard, HostReply::Lost(_)) {
-            heard = told(&self.fleet, &part.member, &verb, "", waiting);
+            heard = run_for_document(&self.fleet, &part.member, &verb, "", waiting);
         }
         let why = match heard {
             HostReply::Done(document) => {
@@ -135,10 +137,10 @@ impl Rollout<'_> {
             HostReply::Lost(why) => why,
         };
         // The first answer may be what was lost.
-        match look::one(&self.fleet, &part.member, None, waiting) {
-            Answered::Look(found)
+        match look::inspect_host(&self.fleet, &part.member, None, waiting) {
+            HostAnswer::Look(found)
                 if found.interface.as_ref().is_some_and(|found| {
-                    found.waiting.is_none() && differences(&part.member.host, found).is_empty()
+                    found.waiting.is_none() && find_differences(&part.member.host, found).is_empty()
                 }) =>
             {
                 HostPhase::Confirmed(None)
@@ -149,22 +151,22 @@ impl Rollout<'_> {
 
     /// Puts every changed host back, as far as it can be reached.
     pub(super) fn put_back(&mut self) {
-        let changed = self.changed();
-        let results = self.each(
+        let changed = self.changed_hosts();
+        let results = self.for_each_host(
             &changed,
-            Until::SecondStop(self.stop()),
+            StopCondition::SecondStop(self.stop()),
             "hosts put back",
             |part, waiting| self.put_back_one(part, waiting),
         );
-        self.note(results, "the wait for it was cut short");
+        self.record_phases(results, "the wait for it was cut short");
     }
 
     fn put_back_one(&self, part: &RolloutHost, waiting: &mut InPlace<'_, '_>) -> HostPhase {
         let HostPhase::Changed(lease) = part.phase else { return part.phase.clone() };
         let verb = HostVerb::Restore { made_by: Some(self.name.clone()) };
-        let mut heard = told(&self.fleet, &part.member, &verb, "", waiting);
+        let mut heard = run_for_document(&self.fleet, &part.member, &verb, "", waiting);
         if matches!(heard, HostReply::Lost(_)) {
-            heard = told(&self.fleet, &part.member, &verb, "", waiting);
+            heard = run_for_document(&self.fleet, &part.member, &verb, "", waiting);
         }
         match heard {
             HostReply::Done(_) => self.as_before(part, lease, waiting),
@@ -184,8 +186,8 @@ impl Rollout<'_> {
         lease: Lease,
         waiting: &mut InPlace<'_, '_>,
     ) -> HostPhase {
-        let found = match look::one(&self.fleet, &part.member, None, waiting) {
-            Answered::Look(found) => found.interface,
+        let found = match look::inspect_host(&self.fleet, &part.member, None, waiting) {
+            HostAnswer::Look(found) => found.interface,
             _ => None,
         };
         let (Some(found), Some(before)) = (found, part.before.last()) else {
@@ -196,7 +198,14 @@ impl Rollout<'_> {
         }
         let differ = before.look.knobs.iter().zip(&found.knobs).filter(|(was, is)| was != is);
         let differ: Vec<String> = differ
-            .map(|(was, is)| format!("{} is {}, and was {}", was.knob, is.brief(), was.brief()))
+            .map(|(was, is)| {
+                format!(
+                    "{} is {}, and was {}",
+                    was.knob,
+                    is.summarize_values(),
+                    was.summarize_values()
+                )
+            })
             .collect();
         if differ.is_empty() {
             return HostPhase::PutBack(String::new());
@@ -205,7 +214,7 @@ impl Rollout<'_> {
     }
 
     /// Keeps what became of hosts. One without a result goes back by itself.
-    fn note(&mut self, results: Vec<(usize, Option<HostPhase>)>, otherwise: &str) {
+    fn record_phases(&mut self, results: Vec<(usize, Option<HostPhase>)>, otherwise: &str) {
         for (idx, result) in results {
             let RolloutHost { phase, .. } = &mut self.parts[idx];
             let HostPhase::Changed(lease) = *phase else { continue };
@@ -215,20 +224,20 @@ impl Rollout<'_> {
 }
 
 /// Runs a command of the host's latput, and reads its answer.
-fn told(
+fn run_for_document(
     fleet: &Fleet,
-    member: &Member,
+    member: &FleetMember,
     verb: &HostVerb,
     input: &str,
     waiting: &mut InPlace<'_, '_>,
 ) -> HostReply {
-    match tell(fleet, member, verb, input, waiting) {
-        Heard::Done(out) => match serde_json::from_slice(&out) {
+    match run_host_command(fleet, member, verb, input, waiting) {
+        CommandReply::Done(out) => match serde_json::from_slice(&out) {
             Ok(document) => HostReply::Done(document),
             Err(_) => HostReply::Lost("its answer is not from latput".to_owned()),
         },
-        Heard::Refused(error) => HostReply::Refused(error),
-        Heard::Lost(why) => HostReply::Lost(why),
+        CommandReply::Refused(error) => HostReply::Refused(error),
+        CommandReply::Lost(why) => HostReply::Lost(why),
     }
 }
 

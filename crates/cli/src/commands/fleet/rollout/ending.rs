@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use latput_experiment::error::LeftChanged;
 use latput_report::NO_KEEP;
-use latput_units::text::utc;
+use latput_units::text::format_utc;
 
 use super::super::table::hosts_in_words;
-use super::{HostPhase, Rollout, RolloutEnded, RolloutHost, differences};
+use super::{HostPhase, Rollout, RolloutEnded, RolloutHost, find_differences};
 use crate::document::fleet::{RolloutDocument, RolloutHostPart};
-use crate::exit::{CliError, Code, CutShort};
+use crate::exit::{CliError, CutShort, ExitReason};
 use crate::output;
 
 /// The outcomes in the order of tables.
@@ -28,7 +28,7 @@ const OUTCOMES: [&str; 9] = [
 
 impl HostPhase {
     /// The name of a host's outcome.
-    fn outcome(&self, ended: &RolloutEnded) -> &'static str {
+    fn outcome_name(&self, ended: &RolloutEnded) -> &'static str {
         match self {
             Self::Same => "same",
             Self::LeftOut(_) => "left-out",
@@ -55,14 +55,17 @@ impl HostPhase {
     }
 
     /// Reason of its ending; empty if its outcome says all.
-    fn why(&self) -> String {
+    fn explain_outcome(&self) -> String {
         match self {
             Self::LeftOut(why)
             | Self::WouldRefuse(why)
             | Self::PutBack(why)
             | Self::Stranded(why) => why.clone(),
             Self::GoesBack(why, lease) => {
-                format!("{why}; it goes back by itself by {}", utc(lease.back_by_unix_ms / 1000))
+                format!(
+                    "{why}; it goes back by itself by {}",
+                    format_utc(lease.back_by_unix_ms / 1000)
+                )
             }
             _ => String::new(),
         }
@@ -71,30 +74,30 @@ impl HostPhase {
 
 impl Rollout<'_> {
     /// Prints what became of every host, and gives the exit code.
-    pub(super) fn end(&self, ended: &RolloutEnded) -> Result<ExitCode, CliError> {
+    pub(super) fn print_outcomes(&self, ended: &RolloutEnded) -> Result<ExitCode, CliError> {
         if self.context.json {
-            output::print_json(&self.document(ended))?;
+            output::print_json(&self.build_document(ended))?;
         } else {
-            output::print(&self.text(ended))?;
+            output::print_text(&self.render_text(ended))?;
         }
         match ended {
-            RolloutEnded::Broken(why) => Err(self.failure(why)),
+            RolloutEnded::Broken(why) => Err(self.rollout_failure(why)),
             _ if self.parts.iter().any(|part| !is_well(&part.phase, ended)) => {
-                Ok(Code::Partial.into())
+                Ok(ExitReason::Partial.into())
             }
-            _ => Ok(Code::Done.into()),
+            _ => Ok(ExitReason::Done.into()),
         }
     }
 
-    fn failure(&self, why: &str) -> CliError {
-        let left: Vec<LeftChanged> = self.parts.iter().filter_map(Self::left).collect();
+    fn rollout_failure(&self, why: &str) -> CliError {
+        let left: Vec<LeftChanged> = self.parts.iter().filter_map(Self::left_changed).collect();
         let back = self.in_phase(|phase| matches!(phase, HostPhase::PutBack(_))).len();
         if left.is_empty() && back == 0 {
-            return CliError::new(Code::Failed, format!("{why}: nothing was changed"));
+            return CliError::new(ExitReason::Failed, format!("{why}: nothing was changed"));
         }
         if left.is_empty() {
             let words = format!("{why}: {} put back", hosts_in_words(back));
-            return CliError::new(Code::RolledBack, words);
+            return CliError::new(ExitReason::RolledBack, words);
         }
         let of_phase = |is_meant: fn(&HostPhase) -> bool| {
             let meant = self.parts.iter().filter(|part| is_meant(&part.phase));
@@ -110,19 +113,19 @@ impl Rollout<'_> {
                 let _ = write!(message, ". {what}: {names}");
             }
         }
-        CliError { code: Code::Stranded, error: CutShort { message, left }.into() }
+        CliError { code: ExitReason::Stranded, error: CutShort { message, left }.into() }
     }
 
-    fn left(part: &RolloutHost) -> Option<LeftChanged> {
+    fn left_changed(part: &RolloutHost) -> Option<LeftChanged> {
         let RolloutHost { member, phase, .. } = part;
         phase.is_left().then(|| LeftChanged {
             host: member.host.name.clone(),
-            why: phase.why(),
+            why: phase.explain_outcome(),
             command: member.command_line(&["restore", &member.host.interface]),
         })
     }
 
-    fn text(&self, ended: &RolloutEnded) -> String {
+    fn render_text(&self, ended: &RolloutEnded) -> String {
         let mut text = String::new();
         if *ended == RolloutEnded::Rehearsed {
             for (number, stage) in self.stages.iter().enumerate() {
@@ -132,14 +135,17 @@ impl Rollout<'_> {
             }
         }
         for outcome in OUTCOMES {
-            let parts: Vec<&RolloutHost> =
-                self.parts.iter().filter(|part| part.phase.outcome(ended) == outcome).collect();
+            let parts: Vec<&RolloutHost> = self
+                .parts
+                .iter()
+                .filter(|part| part.phase.outcome_name(ended) == outcome)
+                .collect();
             if parts.is_empty() {
                 continue;
             }
             let _ = writeln!(text, "{outcome:<12} {}", hosts_in_words(parts.len()));
             for part in parts {
-                let why = Self::why(part, ended);
+                let why = Self::explain_host(part, ended);
                 if !why.is_empty() {
                     let host = &part.member.host;
                     let _ = writeln!(text, "  {} {}: {why}", host.name, host.interface);
@@ -155,7 +161,7 @@ impl Rollout<'_> {
         if *ended != RolloutEnded::Confirmed || self.in_phase(is_confirmed).is_empty() {
             return String::new();
         }
-        let (hosts, wanted) = (self.args.fleet.words(), self.args.wanted.words());
+        let (hosts, wanted) = (self.args.fleet.to_arg_text(), self.args.wanted.to_arg_text());
         let name = &self.name;
         let mut confirmed = self.parts.iter().filter(|part| is_confirmed(&part.phase));
         let keep = if confirmed.all(|part| part.member.host.reach.starts_with("netns://")) {
@@ -166,25 +172,28 @@ impl Rollout<'_> {
         format!("undo:  latput fleet undo {name}{hosts}\nkeep:  {keep}\n")
     }
 
-    fn why(part: &RolloutHost, ended: &RolloutEnded) -> String {
+    fn explain_host(part: &RolloutHost, ended: &RolloutEnded) -> String {
         if *ended == RolloutEnded::Rehearsed
             && part.phase == HostPhase::Planned
             && let Some(found) = part.before.first()
         {
-            return latput_fleet::judge::told(&differences(&part.member.host, &found.look));
+            return latput_fleet::judge::describe_differences(&find_differences(
+                &part.member.host,
+                &found.look,
+            ));
         }
-        part.phase.why()
+        part.phase.explain_outcome()
     }
 
-    fn document(&self, ended: &RolloutEnded) -> RolloutDocument {
+    fn build_document(&self, ended: &RolloutEnded) -> RolloutDocument {
         let name = |idx: &usize| self.parts[*idx].member.host.name.clone();
         let hosts = self.parts.iter().map(|part| RolloutHostPart {
             name: part.member.host.name.clone(),
             group: part.member.host.group.clone(),
             target: part.member.host.reach.clone(),
             interface: part.member.host.interface.clone(),
-            outcome: part.phase.outcome(ended).to_owned(),
-            why: Self::why(part, ended),
+            outcome: part.phase.outcome_name(ended).to_owned(),
+            why: Self::explain_host(part, ended),
             journal: if let HostPhase::Confirmed(number) = part.phase { number } else { None },
             back_by_unix_ms: part.phase.back_by_unix_ms(),
         });

@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use latput_experiment::broker::process::Process;
-use latput_fleet::Answered;
+use latput_experiment::broker::process::HostProcess;
+use latput_fleet::HostAnswer;
 use latput_fleet::guard::TimedLook;
-use latput_fleet::judge::{HostState, Judged, judge};
+use latput_fleet::judge::{HostState, JudgedHost, judge_hosts};
 
 use super::super::guard_command;
-use super::super::hosts::{InPlace, Until, last_line};
+use super::super::hosts::{InPlace, StopCondition, last_line};
 use super::super::look;
 use super::{INTERRUPTED, Rollout, RolloutHost, first_of};
-use crate::commands::ask::{AskEnding, ask, ended_in_words};
+use crate::commands::ask::{AskEnding, ended_in_words, run_with_timeout};
 
 /// Parts of a soak after each of which the hosts are looked at.
 const PARTS: u32 = 4;
@@ -20,13 +20,13 @@ const ROUND_EVERY_LEAST: Duration = Duration::from_secs(1);
 
 impl Rollout<'_> {
     /// Watches every changed host for the soak; the error is what is broken.
-    pub(super) fn watch(&mut self) -> Result<(), String> {
+    pub(super) fn watch_hosts(&mut self) -> Result<(), String> {
         let soak = self.args.soak.as_duration();
         let end = Instant::now() + soak;
         // The last round begins when the soak is over, however long a round takes.
         loop {
             let begun = Instant::now();
-            self.round()?;
+            self.watch_once()?;
             if begun >= end {
                 return Ok(());
             }
@@ -36,14 +36,18 @@ impl Rollout<'_> {
     }
 
     /// Looks at every changed host once.
-    fn round(&mut self) -> Result<(), String> {
-        let changed = self.changed();
-        let results =
-            self.each(&changed, Until::Stop(self.stop()), "hosts watched", |part, waiting| {
+    fn watch_once(&mut self) -> Result<(), String> {
+        let changed = self.changed_hosts();
+        let results = self.for_each_host(
+            &changed,
+            StopCondition::Stop(self.stop()),
+            "hosts watched",
+            |part, waiting| {
                 let now = self.look_twice(part, waiting)?;
-                let problem = self.broken(part, &now, waiting);
+                let problem = self.find_broken_guard(part, &now, waiting);
                 Ok::<_, String>((now, problem))
-            });
+            },
+        );
         let mut problems = Vec::new();
         for (idx, result) in results {
             let part = &mut self.parts[idx];
@@ -71,12 +75,12 @@ impl Rollout<'_> {
     ) -> Result<TimedLook, String> {
         let mut why = String::new();
         for _ in 0..2 {
-            let answer: Answered = look::one(&self.fleet, &part.member, None, waiting);
-            let judged = judge(std::slice::from_ref(&part.member.host), vec![answer]);
-            for Judged { state, look, .. } in judged {
-                why = format!("{}: {}", state.name(), state.why());
+            let answer: HostAnswer = look::inspect_host(&self.fleet, &part.member, None, waiting);
+            let judged = judge_hosts(std::slice::from_ref(&part.member.host), vec![answer]);
+            for JudgedHost { state, look, .. } in judged {
+                why = format!("{}: {}", state.name(), state.explanation());
                 if let (Some(look), HostState::Same | HostState::Drifted(_)) = (look, &state) {
-                    return Ok(TimedLook { at: self.now(), look });
+                    return Ok(TimedLook { at: self.elapsed_time(), look });
                 }
             }
         }
@@ -84,7 +88,7 @@ impl Rollout<'_> {
     }
 
     /// The guard that is broken on a host, if any.
-    fn broken(
+    fn find_broken_guard(
         &self,
         part: &RolloutHost,
         now: &TimedLook,
@@ -96,22 +100,24 @@ impl Rollout<'_> {
         let before = [earlier.clone(), before.clone()];
         let since = part.since.as_ref().unwrap_or(now);
         let host = &part.member.host;
-        let problem = self.guards.broken(host, &before, since, now);
-        problem.or_else(|| self.commands.iter().find_map(|words| self.breaks(words, part, waiting)))
+        let problem = self.guards.find_broken_guard(host, &before, since, now);
+        problem.or_else(|| {
+            self.commands.iter().find_map(|words| self.run_guard_command(words, part, waiting))
+        })
     }
 
     /// Why a guard of the user's does not hold.
-    fn breaks(
+    fn run_guard_command(
         &self,
         words: &[String],
         part: &RolloutHost,
         waiting: &mut InPlace<'_, '_>,
     ) -> Option<String> {
         let words = guard_command::of_host(words, &part.member.host);
-        let shown = latput_report::printable(&words.join(" "));
+        let shown = latput_report::make_printable(&words.join(" "));
         let within = self.fleet.timeout;
-        let start = || Process::start_guard(&words);
-        let ending = ask(start, b"", within.as_duration(), waiting);
+        let start = || HostProcess::start_guard(&words);
+        let ending = run_with_timeout(start, b"", within.as_duration(), waiting);
         let why = match ending {
             Ok(AskEnding::Ended { code: Some(0), .. }) => return None,
             Ok(AskEnding::Ended { code, out, err }) => {
