@@ -96,8 +96,11 @@ fn mount_all() -> Result<(), Error> {
         ("tmpfs", "/run"),
         ("tmpfs", "/tmp"),
     ] {
-        rustix::mount::mount(kind, path, kind, MountFlags::empty(), None::<&CStr>)
-            .map_err(|errno| Error::io(format!("mount {path}"), errno))?;
+        match rustix::mount::mount(kind, path, kind, MountFlags::empty(), None::<&CStr>) {
+            // latput has a `/sys` by then (`Namespace::show_in_sysfs`).
+            Ok(()) | Err(rustix::io::Errno::BUSY) => {}
+            Err(errno) => return Err(Error::io(format!("mount {path}"), errno)),
+        }
     }
     Ok(())
 }
