@@ -663,7 +663,9 @@ mod tests {
     #[test]
     fn missing_and_damaged_files_differ() {
         check_unreadable(&[], Knob::Gro, KernelErrorKind::Unsupported, "5.6");
-        check_unreadable(&[], Knob::Threaded, KernelErrorKind::Unsupported, "lo/threaded");
+        let others = [("address", "")];
+        check_unreadable(&others, Knob::Threaded, KernelErrorKind::Unsupported, "lo/threaded");
+        check_unreadable(&[], Knob::Threaded, KernelErrorKind::Malformed, "does not show lo");
         check_unreadable(
             &[("threaded", "2")],
             Knob::Threaded,

@@ -282,7 +282,7 @@ fn waiting_change_is_not_forgotten() {
          id=$(basename $(ls $LATPUT_STATE_DIR/checkpoints/*.json) .json); code $latput restore --forget $id; $latput log",
         &["code 1", "code 1", "code 1", "code 0", "forgot", "latput undo 2", "code 0", "2  "],
         &[
-            "waits to be confirmed: `latput confirm v0` keeps it",
+            "`--of 'daemon'` with `latput confirm` keeps it",
             "`--of 'daemon'` keeps it",
             "confirm v0 --of 'daemon'` keeps it",
         ],

@@ -249,7 +249,7 @@ fn late_watcher_ends_a_stopped_maker() {
             word => word,
         })
         .collect();
-    lab.run_on_b(&[&["watcher"], &of_other[..], &["--late"]].concat()).expect(0, &["ready"]);
+    lab.run_on_b(&[&["watcher", "--late"], &of_other[..]].concat()).expect(0, &["ready"]);
     assert!(!is_gone(other.id()));
     kill_pid(other.id());
     other.wait().unwrap();

@@ -23,10 +23,6 @@ impl Failure {
         Self { kind: KernelErrorKind::Refused, errno: None, reason: reason.into() }
     }
 
-    pub(super) fn read_only(reason: impl Into<String>) -> Self {
-        Self { kind: KernelErrorKind::Permission, errno: None, reason: reason.into() }
-    }
-
     pub(super) fn malformed(reason: impl Into<String>) -> Self {
         Self { kind: KernelErrorKind::Malformed, errno: None, reason: reason.into() }
     }

@@ -225,13 +225,6 @@ impl<'k> Reading<'k> {
             Err(failure) if failure.kind == KernelErrorKind::Unsupported && !values.is_empty() => {
                 return Ok(values);
             }
-            // There is one that this process may not write.
-            Err(failure)
-                if failure.kind == KernelErrorKind::Unsupported && self.has_default(field) =>
-            {
-                let reason = "it cannot be written here: is `/sys` mounted read-only?";
-                return Err(Failure::read_only(reason));
-            }
             napis => napis?,
         };
         for (queue, napi) in napis.iter() {
@@ -246,11 +239,6 @@ impl<'k> Reading<'k> {
             values.push((Place::Napi(*queue), value));
         }
         Ok(values)
-    }
-
-    /// Whether the device has a file of this value, also one that this process may not write.
-    fn has_default(&self, field: NapiField) -> bool {
-        field.sysfs_name().is_some_and(|name| self.kernel.sysfs.path(self.name, name).exists())
     }
 
     /// The device's file of a value that each NAPI has too; `None` where there is none, or where this process could
