@@ -17,8 +17,9 @@ use crate::process;
 /// Where standard tools (`ip netns`) look for pinned namespaces.
 pub const PIN_FOLDER: &str = "/run/netns";
 
-/// Where sysfs is mounted, and the folders of its interfaces, which others may have hidden by mounts of their own.
-const SYSFS_PLACES: [&str; 3] = ["/sys", "/sys/class/net", "/sys/devices/virtual/net"];
+/// Folders of the interfaces in sysfs. `/sys` itself is another file system in a container of systemd-nspawn, which mounts
+/// the parts of sysfs in it.
+const SYSFS_PLACES: [&str; 2] = ["/sys/class/net", "/sys/devices/virtual/net"];
 
 /// `include/uapi/asm-generic/socket.h`.
 const SO_NETNS_COOKIE: libc::c_int = 71;
