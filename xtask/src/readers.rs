@@ -103,7 +103,7 @@ fn run_tests(
 
 /// The root of a Debian with its readers, made once.
 fn make_root(folder: &Path, suite: &str) -> Result<PathBuf> {
-    make_debian(folder.join(format!("{suite}-{VERSION}")), suite, None, |root| {
+    make_debian(folder.join(format!("{suite}-{VERSION}")), Some(suite), None, |root| {
         let mut install = Command::new("unshare");
         install.args(["--mount", "sh", "-c", INSTALL, "install"]).arg(root).args(PACKAGES);
         capture_output(&mut install).map(drop)

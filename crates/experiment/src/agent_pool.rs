@@ -492,7 +492,8 @@ impl TrialContext<'_> {
             .flat_map(|part| part.held_back.iter().map(|why| format!("{}: {why}", host(part))))
             .collect();
         let of_hosts = [checks::knob_drift(&drift), checks::check_throttling(&held_back)];
-        let of_slices = finished.iter().filter(|_| self.slices.is_some()).filter_map(|part| {
+        let sliced = if self.slices.is_some() { finished } else { &[] };
+        let of_slices = sliced.iter().filter_map(|part| {
             checks::steal_of_slices(part.slices.iter().map(|slice| &slice.host))
         });
         together.into_iter().chain(of_hosts).chain(of_slices).collect()

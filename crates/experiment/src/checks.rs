@@ -14,6 +14,7 @@ use latput_units::Nanos;
 
 pub(crate) use self::beside::{check_throttling, on_schedule};
 pub(crate) use self::steal::steal_of_slices;
+
 /// Least change that counts as a step: more than NTP's slewing in a window, and less than a clock
 /// is set by.
 const WALL_CLOCK_STEP_S: f64 = 0.1;

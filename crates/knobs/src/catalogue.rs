@@ -325,6 +325,11 @@ impl Knob {
     pub fn is_lost_at_open(self) -> bool {
         PER_OPEN.contains(&self)
     }
+
+    /// Whether a write of it moves values of other interfaces along ([`Place::Linked`](crate::Place::Linked)).
+    pub const fn moves_linked(self) -> bool {
+        matches!(self, Self::Mtu)
+    }
 }
 
 /// The values that belong to a queue or its interrupt: another number of channels makes new ones.

@@ -98,7 +98,8 @@ fn mount_all() -> Result<(), Error> {
     ] {
         match rustix::mount::mount(kind, path, kind, MountFlags::empty(), None::<&CStr>) {
             // latput has a `/sys` by then (`Namespace::show_in_sysfs`).
-            Ok(()) | Err(rustix::io::Errno::BUSY) => {}
+            Err(rustix::io::Errno::BUSY) if kind == "sysfs" => {}
+            Ok(()) => {}
             Err(errno) => return Err(Error::io(format!("mount {path}"), errno)),
         }
     }

@@ -100,14 +100,13 @@ pub fn make_base_root(folder: &Path, tally: &mut Tally) -> Result<Option<PathBuf
         tally.record_line(&format!("skipped: the package in a clean root: needs {missing}"));
         return Ok(None);
     }
-    let (suite, _) = first_source()?;
-    make_debian(folder.join(BASE), &suite, Some(INCLUDED), |_| Ok(())).map(Some)
+    make_debian(folder.join(BASE), None, Some(INCLUDED), |_| Ok(())).map(Some)
 }
 
-/// The root of a Debian, made once. `fill` installs more in it.
+/// The root of a Debian, made once; without a suite of this machine's. `fill` installs more in it.
 pub fn make_debian(
     root: PathBuf,
-    suite: &str,
+    suite: Option<&str>,
     included: Option<&str>,
     fill: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<PathBuf> {
@@ -116,11 +115,11 @@ pub fn make_debian(
     }
     let partial = root.with_extension("partial");
     remove_folder(&partial)?;
+    let (own, from) = first_source()?;
     let mut make = Command::new("debootstrap");
     make.arg("--variant=minbase").args(included.map(|packages| format!("--include={packages}")));
-    capture_output(
-        make.arg(suite).arg(&partial).args([first_source()?.1.as_str(), DEBOOTSTRAP_SCRIPT]),
-    )?;
+    make.arg(suite.unwrap_or(&own)).arg(&partial).args([&from, DEBOOTSTRAP_SCRIPT]);
+    capture_output(&mut make)?;
     fill(&partial)?;
     // Only a whole one has the name.
     fs::rename(&partial, &root)?;

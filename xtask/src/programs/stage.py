@@ -161,11 +161,11 @@ def figures(*words):
 CASES = []
 
 
-def case(*programs):
-    """A case with the programs that it needs. It runs once for each version that there is of the first."""
+def case(*programs, option=None):
+    """A case with the programs that it needs. It runs once for each version of the first that has the option."""
 
     def add(run):
-        CASES.append((run, programs))
+        CASES.append((run, programs, option))
         return run
 
     return add
@@ -177,16 +177,20 @@ def runs():
     for newer in [None, *UNPACKED]:
         path = [OWN_PATH, *UNPACKED] if newer is None else [newer, OWN_PATH, *UNPACKED]
         os.environ["PATH"] = ":".join(map(str, path))
-        for run, programs in CASES:
+        for run, programs, option in CASES:
             places = [which(program) for program in programs]
             version = (run, *places[:1])
-            if None not in places and version not in known:
+            if None not in places and version not in known and has_option(places, option):
                 known.add(version)
                 yield run, run.__name__ if newer is None else f"{run.__name__} ({newer.parent.name})"
 
 
+def has_option(places, option):
+    return option is None or option in call(places[0], "--help", check=False).stdout
+
+
 def absent():
-    return sorted({program for _, programs in CASES for program in programs if not which(program)})
+    return sorted({program for _, programs, _ in CASES for program in programs if not which(program)})
 
 
 def agree(found, expected, share=0.002, also=()):

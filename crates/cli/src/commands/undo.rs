@@ -178,22 +178,19 @@ fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
     }
     for other in others {
         let Foreign { knob, place, before, written, found } = other;
-        let is_later = |later: &&JournalEntry| later.number > entry.number;
         let value = entry.values.iter().find(|value| (value.knob, value.place) == (*knob, *place));
-        let maker = value.and_then(|value| {
-            journal
-                .entries
-                .iter()
-                .filter(is_later)
-                .find(|later| later.has_made(&entry.change, value))
-        });
-        let maker = maker.or_else(|| {
-            let entries = journal.entries.iter().filter(is_later);
-            entries.filter(|later| later.change.namespace == entry.change.namespace).find(|later| {
-                let Checkpoint { device, written, .. } = &later.change;
-                let is_its = matches!(place, Place::Linked(it) | Place::LinkedIpv6(it) if *it == device.index);
-                is_its && written.0.get(&(*knob, Place::Device)) == Some(found)
-            })
+        // The value of another interface that followed may have been set there.
+        let has_set_linked = |later: &JournalEntry| {
+            let Checkpoint { namespace, device, written, .. } = &later.change;
+            let is_its =
+                matches!(place, Place::Linked(it) | Place::LinkedIpv6(it) if *it == device.index);
+            is_its
+                && *namespace == entry.change.namespace
+                && written.0.get(&(*knob, Place::Device)) == Some(found)
+        };
+        let mut later = journal.entries.iter().filter(|later| later.number > entry.number);
+        let maker = later.find(|later| {
+            value.is_some_and(|value| later.has_made(&entry.change, value)) || has_set_linked(later)
         });
         let who = match maker {
             Some(later) => format!("change {}", later.number),

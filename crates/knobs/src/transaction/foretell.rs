@@ -32,8 +32,7 @@ pub fn plan_apply(
     let undo = State::default();
     let target = Target { desired, wanted: &undo, undo: &undo };
     let planned = steps::plan(kernel, interface, target, &BTreeSet::new())?;
-    let touched = (planned.changes.as_slice(), &planned.touched);
-    session::check_neighbours(store, (&own, context.since_boot), touched)?;
+    session::check_neighbours(store, (&own, context.since_boot), &planned)?;
     Ok(planned.changes)
 }
 
@@ -52,8 +51,7 @@ pub fn plan_undo(
     let (desired, undo) = (Setting::new(), State::default());
     let target = Target { desired: &desired, wanted: &wanted, undo: &undo };
     let planned = steps::plan(kernel, &interface, target, &BTreeSet::new())?;
-    let touched = (planned.changes.as_slice(), &planned.touched);
-    session::check_neighbours(store, (&own, context.since_boot), touched)?;
+    session::check_neighbours(store, (&own, context.since_boot), &planned)?;
     let changes = planned.changes;
     let named = wanted.0.iter().map(|((knob, _), value)| (*knob, value.clone())).into_map();
     check_link_resets(kernel, context.link_resets, &interface, &named, &changes)?;

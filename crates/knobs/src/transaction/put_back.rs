@@ -318,7 +318,8 @@ pub(super) fn unknown(
     let is_up = kernel.is_up(interface);
     let reason = |knob: Knob, place: Place| match place {
         Place::Device => {
-            steps::is_device_value_hidden(kernel, interface, (knob, place)).then_some(steps::HIDDEN)
+            let values = read(kernel, interface, knob).unwrap_or_default();
+            steps::hides_device_value(&values).then_some(steps::HIDDEN)
         }
         Place::Napi(_) | Place::RxQueue(_) | Place::TxQueue(_) | Place::Interrupt(_) => {
             (!is_up).then_some("it returns with the link: bring the interface up")

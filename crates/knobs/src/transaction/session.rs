@@ -8,7 +8,7 @@ use latput_units::{IntoMap, Nanos};
 use super::outcome::{Applied, ApplyError, Cause, Change, Foreign, RestoreError, Restored};
 use super::permit::WritePermit;
 use super::put_back;
-use super::steps::{self, Readings, Target, Turn};
+use super::steps::{self, Planned, Readings, Target, Turn};
 use super::together::{Differing, may_want_others};
 use crate::catalogue::Knob;
 use crate::checkpoint::{
@@ -187,15 +187,14 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let mut rounded = Vec::new();
         let target = Target { desired, wanted, undo: &self.checkpoint.undo };
         let planned = steps::plan(&self.kernel, &interface, target, &self.proven)?;
-        let mut found = planned.readings;
         let allowed = self.link_resets;
         super::check_link_resets(&self.kernel, allowed, &interface, named, &planned.changes)?;
+        check_neighbours(&self.store, (&self.checkpoint, self.opened), &planned)?;
+        let mut found = planned.readings;
         for (place, value) in &planned.before.0 {
             self.first.0.entry(*place).or_insert_with(|| value.clone());
         }
         if !planned.changes.is_empty() {
-            let touched = (planned.changes.as_slice(), &planned.touched);
-            check_neighbours(&self.store, (&self.checkpoint, self.opened), touched)?;
             self.remember(&planned.touched).map_err(ApplyError::of_store)?;
             let mut writes_done = 0;
             let goal = (desired, wanted);
@@ -482,19 +481,23 @@ impl<K: KernelWrite, S: CheckpointStore> fmt::Debug for Session<K, S> {
 pub(super) fn check_neighbours(
     store: &dyn CheckpointStore,
     (own, now): (&Checkpoint, Nanos),
-    (changes, touched): (&[Change], &State),
+    planned: &Planned,
 ) -> Result<(), ApplyError> {
-    let is_linked = |place: Place, index: u32| matches!(place, Place::Linked(it) | Place::LinkedIpv6(it) if it == index);
-    let moves = |knob: Knob| changes.iter().any(|change| change.knob == knob);
+    let moves = |knob: Knob| planned.changes.iter().any(|change| change.knob == knob);
+    if !planned.changes.iter().any(|change| change.knob.moves_linked()) {
+        return Ok(());
+    }
+    let knobs_linked = |state: &State, index: u32| -> BTreeSet<Knob> {
+        let is_linked = |place: Place| matches!(place, Place::Linked(it) | Place::LinkedIpv6(it) if it == index);
+        let places = state.0.keys().filter(|(_, place)| is_linked(*place));
+        places.map(|(knob, _)| *knob).collect()
+    };
     let is_moved_along = |other: &Checkpoint| {
-        let linked = touched.0.keys().filter(|(_, place)| is_linked(*place, other.device.index));
-        linked.map(|(knob, _)| *knob).any(|knob| other.undo.0.keys().any(|(it, _)| *it == knob))
+        let linked = knobs_linked(&planned.touched, other.device.index);
+        other.undo.0.keys().any(|(knob, _)| linked.contains(knob))
     };
-    let has_moved_ours = |other: &Checkpoint| {
-        let moved = other.undo.0.keys();
-        let linked = moved.filter(|(_, place)| is_linked(*place, own.device.index));
-        linked.map(|(knob, _)| *knob).any(moves)
-    };
+    let has_moved_ours =
+        |other: &Checkpoint| knobs_linked(&other.undo, own.device.index).into_iter().any(moves);
     let waits = |other: &Checkpoint| {
         let is_here = (&other.boot_id, other.namespace) == (&own.boot_id, own.namespace);
         is_here && other.slot() != own.slot() && other.confirm_by.is_some_and(|by| by > now)

@@ -494,29 +494,26 @@ pub(super) fn still_ours(
 /// Reason why a device's value cannot be put back while those of its queues can.
 pub(super) const HIDDEN: &str = "its file is hidden or read-only: is `/sys` mounted read-only?";
 
-/// Whether the value of the device is hidden from this process, which sees those of its queues.
-pub(super) fn is_device_value_hidden(
-    kernel: &dyn KernelRead,
-    interface: &str,
-    (knob, place): (Knob, Place),
-) -> bool {
-    place == Place::Device
-        && read(kernel, interface, knob).is_ok_and(|values| {
-            !values.is_empty() && values.iter().all(|(place, _)| *place != Place::Device)
-        })
+/// Whether a reading has values of queues and not that of the device, which is hidden from this process then.
+pub(super) fn hides_device_value(values: &[(Place, Value)]) -> bool {
+    !values.is_empty() && values.iter().all(|(place, _)| *place != Place::Device)
 }
 
-/// Refuses to go back to values of which one is [hidden](is_device_value_hidden).
+/// Refuses to go back to values of the device of which one is [hidden](hides_device_value).
 pub(super) fn check_hidden(
     kernel: &dyn KernelRead,
     interface: &str,
     undo: &State,
 ) -> Result<(), ApplyError> {
-    match undo.0.keys().find(|place| is_device_value_hidden(kernel, interface, **place)) {
+    let of_device = undo.0.keys().filter(|(_, place)| *place == Place::Device);
+    let knobs: Vec<Knob> = of_device.map(|(knob, _)| *knob).collect();
+    let hides = |current: &Result<Vec<_>, _>| current.as_deref().is_ok_and(hides_device_value);
+    let readings = read_many(kernel, interface, &knobs);
+    match readings.into_iter().find(|(_, current)| hides(current)) {
         None => Ok(()),
         Some((knob, _)) => {
             let (interface, reason) = (interface.to_owned(), HIDDEN.to_owned());
-            Err(ApplyError::Unsupported { interface, knob: *knob, reason })
+            Err(ApplyError::Unsupported { interface, knob, reason })
         }
     }
 }

@@ -265,6 +265,7 @@ mod tests {
         for knob in Knob::ALL {
             let is_load_time = source_of(*knob) == Source::LoadTime;
             assert_eq!(knob.module_parameter().is_some(), is_load_time, "{knob}");
+            assert_eq!(knob.moves_linked(), matches!(source_of(*knob), Source::Mtu), "{knob}");
         }
     }
 
