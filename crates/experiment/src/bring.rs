@@ -18,6 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use latput_linux::{ArmedSignal, confine};
+use latput_units::text::quote_word;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use sha2::{Digest, Sha256};
@@ -140,7 +141,7 @@ impl ScriptLine {
         programs: ProgramCandidates,
         args: &[String],
     ) -> Result<(), NotThere> {
-        let args: Vec<String> = args.iter().map(|arg| quote_argument(arg)).collect();
+        let args: Vec<String> = args.iter().map(|arg| quote_word(arg)).collect();
         self.write_bytes(format!("{SCRIPT}\nmain {}\n", args.join(" ")).as_bytes())?;
         let host = self.read_reply(&["host"])?.1;
         let mut words = host.split_whitespace();
@@ -271,11 +272,6 @@ impl StderrForwarder {
     }
 }
 
-/// An argument as a shell takes it for one word.
-fn quote_argument(arg: &str) -> String {
-    format!("'{}'", arg.replace('\'', r"'\''"))
-}
-
 fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
@@ -384,7 +380,7 @@ mod tests {
     fn quoted_word_is_one_shell_word() {
         let word = "it's; $(x) \"y\" \\";
         let out = Command::new("sh")
-            .args(["-c", &format!("printf %s {}", quote_argument(word))])
+            .args(["-c", &format!("printf %s {}", quote_word(word))])
             .output()
             .unwrap();
         assert_eq!(String::from_utf8(out.stdout).unwrap(), word);

@@ -52,8 +52,12 @@ const LINK_LOOK_EVERY: Duration = Duration::from_millis(20);
 const STATE_DIR: &str = "/run/latput";
 
 /// The folder of checkpoints and locks.
+///
+/// It is absolute: a watcher and a timer of systemd do not start in this folder.
 pub fn state_dir() -> PathBuf {
-    std::env::var_os("LATPUT_STATE_DIR").map_or_else(|| PathBuf::from(STATE_DIR), PathBuf::from)
+    let named = std::env::var_os("LATPUT_STATE_DIR").filter(|it| !it.is_empty());
+    let named = named.map_or_else(|| PathBuf::from(STATE_DIR), PathBuf::from);
+    std::path::absolute(&named).unwrap_or(named)
 }
 
 /// The folder of checkpoints.

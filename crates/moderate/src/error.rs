@@ -3,6 +3,7 @@
 use std::io;
 
 use latput_knobs::{ApplyError, ChangeOutcome, Refusal, RestoreError};
+use latput_units::text::quote_word;
 
 use crate::goal::GoalError;
 
@@ -67,8 +68,9 @@ pub enum Error {
     },
     /// Another latput has its lock.
     #[error(
-        "{interface}: another latput (pid {pid}) holds it: ask how it is with `latput moderate {interface} --status`, \
-         or end it first"
+        "{interface}: another latput (pid {pid}) holds it: ask how it is with `latput moderate {} --status`, or end it \
+         first",
+        quote_word(interface)
     )]
     Locked {
         /// The interface.
@@ -88,7 +90,8 @@ pub enum Error {
     },
     /// Nobody is there to be asked.
     #[error(
-        "{interface}: no `latput moderate` runs here (no answer at {path}): start `latput moderate {interface}`"
+        "{interface}: no `latput moderate` runs here (no answer at {path}): start `latput moderate {}`",
+        quote_word(interface)
     )]
     NotHeld {
         /// The interface.

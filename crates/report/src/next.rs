@@ -1,6 +1,7 @@
 //! The lines under a recommendation: how to apply it, take it back and keep it over a reboot.
 
 use latput_trial::Results;
+use latput_units::text::quote_word;
 
 use crate::printable::make_printable;
 
@@ -62,13 +63,9 @@ fn lines_of(file: &str, testbed: &str, place: &'static str) -> Vec<NextLine> {
     ]
 }
 
-/// A word quoted for a shell.
+/// A word quoted for a shell, in printable characters.
 pub fn shell_word(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@=,/+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", make_printable(word).replace('\'', r"'\''"))
+    quote_word(&make_printable(word))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Numbers, shares and dates as people read them: the one place that decides on digits.
+//! Numbers, shares, dates and words of a command as people read them: the one place that decides on digits and quotes.
 
 /// Three significant digits, no exponent: `0.012`, `1.23`, `45.6`, `789`, `12346`. `n/a` where it is
 /// no number.
@@ -99,6 +99,16 @@ pub fn signed_interval(low: f64, high: f64) -> String {
     let (low, high) = (signed_change(low), signed_change(high));
     let low = if high.ends_with('%') { low.trim_end_matches('%') } else { &low };
     format!("{low} to {high}")
+}
+
+/// A word of a command line, quoted where a shell would read it otherwise.
+pub fn quote_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@=,/+".contains(c);
+    // zsh puts the path of a command in the place of `=command`.
+    if !word.is_empty() && !word.starts_with('=') && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// A time in seconds since 1970 as `2026-11-24 02:30:00 UTC`.

@@ -10,6 +10,7 @@ use latput_knobs::{
     Setting, Value, parse_assignment,
 };
 use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, facts, process};
+use latput_report::shell_word;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use crate::commands::watcher::Watcher;
@@ -283,7 +284,8 @@ impl CommitOutcome {
     pub(super) fn print_confirm_reminder(&self, interface: &str) {
         if let Some(within) = self.waits {
             output::print_remark(&format!(
-                "latput: everything goes back in {within} unless `latput confirm {interface}` comes"
+                "latput: everything goes back in {within} unless `latput confirm {}` comes",
+                shell_word(interface)
             ));
         }
     }

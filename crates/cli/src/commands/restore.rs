@@ -7,6 +7,7 @@ use latput_experiment::host;
 use latput_knobs::transaction::{self, Change, Foreign, RestoreError, Restored};
 use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, StoreError};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint, process};
+use latput_report::shell_word;
 
 use crate::commands::way_back::{
     log_went_back, present_name, restore_warnings, with_its_name_of_now, with_others,
@@ -28,7 +29,8 @@ Examples:
 
 An interface is found under its new name too. If it cannot be found, it was moved or deleted: its checkpoint
 is kept (exit code 5). Checkpoints of another network namespace are named and kept. If that namespace is not
-visible from here, the exit code is 5. Checkpoints of another boot are refused and kept until `--forget`.
+visible from here, the exit code is 5. Checkpoints of another boot are refused and kept until `--forget`
+or the next change of the interface.
 Values that another program has set since stay. Changes of another user that wait to be confirmed stay and are
 named.")]
 pub(crate) struct Args {
@@ -252,9 +254,11 @@ fn forget_checkpoint(
             )
         } else {
             format!(
-                "{0}: the change of {1} waits to be confirmed: `latput confirm {0}` keeps it, `latput restore {0}` puts it back",
+                "{}: the change of {} waits to be confirmed: `latput confirm {word}` keeps it, `latput restore {word}` puts \
+                 it back",
                 kept.interface,
-                kept.owner()
+                kept.owner(),
+                word = shell_word(&kept.interface)
             )
         };
         return Err(CliError::new(ExitReason::Failed, message));

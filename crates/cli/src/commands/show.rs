@@ -8,6 +8,7 @@ use latput_knobs::{self as knobs, KernelErrorKind, KernelRead, Knob, Scope, Valu
 use latput_linux::route::Route;
 use latput_linux::{Capability, LinuxKernel, Surveyed, facts, interfaces};
 use latput_report::lines::{display_width, truncate_text};
+use latput_report::shell_word;
 
 use crate::commands::change;
 use crate::context::CliContext;
@@ -203,7 +204,7 @@ fn render_table(document: &ShowDocument, with_absent: bool, columns: usize) -> S
         text.push_str(&render_knob(knob, columns));
     }
     if hidden > 0 {
-        let interface = &document.interface;
+        let interface = shell_word(&document.interface);
         let _ = writeln!(
             text,
             "\n{hidden} more are not available: `latput show {interface} --all` says why.\n`latput show \

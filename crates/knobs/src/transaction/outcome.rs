@@ -3,6 +3,7 @@
 use std::fmt;
 
 use latput_units::Nanos;
+use latput_units::text::quote_word;
 
 use crate::catalogue::Knob;
 use crate::checkpoint::{Checkpoint, Slot, StoreError};
@@ -290,10 +291,11 @@ pub enum ApplyError {
     },
     /// An earlier change of this interface waits to be confirmed. Nothing was touched.
     #[error(
-        "{interface}: a change by {} waits to be confirmed: `latput confirm {interface}{of}` keeps it, `latput restore \
-         {interface}{of}` puts it back",
+        "{}: a change by {} waits to be confirmed: `latput confirm {word}{of}` keeps it, `latput restore {word}{of}` puts \
+         it back",
+        checkpoint.interface,
         checkpoint.owner(),
-        interface = checkpoint.interface
+        word = quote_word(&checkpoint.interface)
     )]
     Unconfirmed {
         /// The checkpoint of that change.
