@@ -36,8 +36,8 @@ pub use pairs::{PairsSummary, PairsVerdict};
 pub use predicted::{PredictionReport, compare_prediction};
 pub use recommend::{
     EarlyAnswer, EliminatedSetting, Headline, LARGEST_MISSED, ObjectiveChange, PlannedLooks,
-    SettingVerdict, SmallestEffect, banned_settings, early_answer, find_eliminated,
-    objective_center, objective_ratio, objective_scatter, recommend_setting,
+    SettingVerdict, SmallestEffect, banned_settings, blocks_to_next_look, early_answer,
+    find_eliminated, objective_center, objective_ratio, objective_scatter, recommend_setting,
 };
 pub use search::Search;
 pub use summary::{CellSummary, ProvenBy, Recommendation, ResultsSummary, too_wide};

@@ -38,7 +38,7 @@ use comparison::{CorrectedComparison, LogRatios, TestedClaim, correct_comparison
 use condition::LimitCheck;
 pub use elimination::{EliminatedSetting, find_eliminated};
 pub(crate) use headline::missed_share;
-pub use looks::{EarlyAnswer, PlannedLooks, early_answer};
+pub use looks::{EarlyAnswer, PlannedLooks, blocks_to_next_look, early_answer};
 pub use smallest::{LARGEST_MISSED, SmallestEffect};
 
 /// Judges every setting by `goal`, as [`crate::ResultsSummary`] does, and reads only the figures of the

@@ -13,6 +13,7 @@ pub mod normal;
 pub mod order;
 pub mod outlier;
 pub mod paired;
+pub mod sequential;
 pub mod share;
 #[cfg(test)]
 mod testing;

@@ -28,11 +28,11 @@ impl RunSession<'_> {
     /// Plans the looks at a run of at most so many blocks. A run that ends at the first answer has one look's
     /// confidence from its beginning, since any look may be its last.
     pub(super) fn plan_interim_analysis(&mut self, most: u32) -> Result<InterimAnalysis, Error> {
-        let looks = PlannedLooks::with_max_blocks(most);
+        let looks = PlannedLooks::new(most, self.run.plan.method.confidence);
         let goal = self.results.goal.as_deref().map(Goal::parse_kept).and_then(Result::ok);
         let method = &self.run.plan.method;
         if method.first {
-            self.results.confidence = looks.look_confidence(method.confidence);
+            self.results.confidence = looks.look_confidence();
             let note = format!(
                 "ends at the first proven answer: {} for each of at most {} looks makes {} for all",
                 format_percent(self.results.confidence),

@@ -9,7 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_model::goal::{GoalFigure, GoalMeasure};
-use latput_model::{EliminatedSetting, Goal, find_eliminated, objective_scatter};
+use latput_model::{
+    EliminatedSetting, Goal, blocks_to_next_look, find_eliminated, objective_scatter,
+};
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Observation, Results, Row, Workload};
@@ -30,8 +32,6 @@ const LENGTH_PER_CUT: u64 = 6;
 const STINT: Nanos = Nanos::from_s(10);
 /// Fewest rounds of a stint.
 const ROUNDS_AT_LEAST: u64 = 2;
-/// Most rounds of the first stint of a workload: enough for the first look.
-const FIRST_ROUNDS: u32 = 4;
 /// Most slices of a stint: a host keeps and sends them at once.
 const SLICES_AT_MOST: usize = 400;
 
@@ -79,8 +79,8 @@ pub(super) fn rounds_of(method: &Method) -> (u32, u32) {
     (rounds(method.repetitions_min), rounds(method.repetitions_max))
 }
 
-/// Rounds that can prove something: those of the first two stints.
-pub(super) const LEAST_ROUNDS: u32 = 2 * FIRST_ROUNDS;
+/// Rounds that can prove something.
+pub(super) const LEAST_ROUNDS: u32 = 8;
 
 /// About the time of so many rounds of these settings and workloads, with the search for carry-over before them.
 pub(super) fn time_of(rounds: u32, (settings, workloads): (u64, u64), method: &Method) -> Nanos {
@@ -348,14 +348,14 @@ fn layout_note(
     )
 }
 
-/// Rounds of a stint with this number of settings after so many rounds of its workload. The first stints are short, so
-/// that all workloads are seen early; stints grow with the rounds that they add to.
+/// Rounds of a stint with this number of settings after so many rounds of its workload. The first stint is short, so
+/// that all workloads are seen early; a later one goes to the next look.
 /// None goes beyond `until`; a rest that is too short for a stint of its own belongs to the last one.
 fn rounds_of_stint(settings: usize, before: u32, until: u32, layout: SliceLayout) -> u32 {
     let round = layout.length.saturating_mul(settings as u64).as_ns().max(1);
     let at_most = (SLICES_AT_MOST / settings.max(1)).max(1) as u64;
     let usual = (STINT.as_ns() / round).max(ROUNDS_AT_LEAST).min(at_most);
-    let early = u64::from(FIRST_ROUNDS.max(before / 2));
+    let early = u64::from(blocks_to_next_look(before));
     let wanted = usual.min(early);
     let left = u64::from(until.saturating_sub(before)).max(1);
     let rounds = if left < wanted + ROUNDS_AT_LEAST { left.min(at_most) } else { wanted };
@@ -543,9 +543,9 @@ mod tests {
     fn stint_is_ten_seconds_and_small() {
         let layout = SliceLayout { length: Nanos::from_ms(250), cut: Nanos::from_ms(25) };
         let of = |settings: usize, before: u32| rounds_of_stint(settings, before, 1_000, layout);
-        assert_eq!([of(5, 40), of(2, 40), of(100, 40), of(1000, 40)], [8, 20, 2, 1]);
+        assert_eq!([of(5, 60), of(2, 60), of(100, 60), of(1000, 60)], [8, 20, 2, 1]);
         // The first of each workload is short, and later ones grow with what there is.
-        assert_eq!([0, 4, 8, 12].map(|before| of(2, before)), [4, 4, 4, 6]);
+        assert_eq!([0, 4, 8, 12].map(|before| of(2, before)), [4, 3, 3, 4]);
         // None goes beyond what is planned, and no rest of a round is left.
         assert_eq!([18, 17, 22, 23].map(|it| rounds_of_stint(5, it, 23, layout)), [5, 6, 1, 1]);
         let method = Method { duration: Nanos::from_s(1), ..Method::default() };

@@ -1,12 +1,12 @@
 //! Looks at a run that goes on: when it is judged, and each look's share of the chance of error.
 //!
 //! Who looks again and again for a proof finds one by chance in the end. So the looks of a run are planned before its first
-//! trial, and each has an equal share of the chance of error. The level that stays the same is that of Pocock,
-//! "Group sequential methods in the design and analysis of clinical trials", Biometrika 64, 1977. His level counts on the
-//! correlation of looks at normal data with a known scatter. The shares here add up (Bonferroni), which holds whatever the
-//! looks have in common, and costs little: 12 looks need an effect a sixth larger. Looks come at growing
-//! distances, since a proof that is missed comes within half of the time again.
+//! trial, and all have the same level, as those of Pocock, "Group sequential methods in the design and analysis of clinical
+//! trials", Biometrika 64, 1977. The level counts on what neighbouring looks have in common
+//! ([`latput_stats::sequential`]). Looks come at growing distances: a proof that is missed comes within a third of the
+//! time again.
 
+use latput_stats::sequential;
 use latput_trial::Results;
 
 use super::condition::LimitCheck;
@@ -19,29 +19,37 @@ use crate::runs::RunTable;
 /// Blocks before the first look: with fewer, the t distribution proves only changes by a factor.
 const FIRST: u32 = 4;
 
+/// The number of blocks to the next look, after so many blocks. Looks grow apart by a third.
+pub fn blocks_to_next_look(blocks: u32) -> u32 {
+    if blocks < FIRST { FIRST - blocks } else { (blocks / 3).max(3) }
+}
+
 /// The planned looks at a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PlannedLooks {
     /// The number of blocks at each look, ascending.
     after: Vec<u32>,
+    /// The confidence of each look.
+    confidence: f64,
+    /// Each look's share of the chance of error.
+    error_share: f64,
 }
 
 impl PlannedLooks {
-    /// The looks at a run of at most so many blocks. The last is at its end.
-    pub fn with_max_blocks(most: u32) -> Self {
+    /// The looks at a run of at most so many blocks, which have `confidence` together. The last is at its end.
+    pub fn new(most: u32, confidence: f64) -> Self {
         let mut after: Vec<u32> = Vec::new();
         let mut next = FIRST;
         while next < most {
             after.push(next);
-            next = next.saturating_mul(3) / 2;
+            next = next.saturating_add(blocks_to_next_look(next));
         }
         after.push(most.max(1));
-        Self { after }
-    }
-
-    /// The number of blocks of a stretch between looks, after so many blocks.
-    pub fn blocks_to_next(&self, blocks: u32) -> Option<u32> {
-        self.after.iter().find(|after| **after > blocks).map(|after| after - blocks)
+        let error = 1.0 - confidence;
+        let of_look = sequential::look_error(&after, error);
+        // A confidence of 1 leaves nothing to be shared.
+        let error_share = if error > 0.0 { of_look / error } else { 1.0 };
+        Self { after, confidence: 1.0 - of_look, error_share }
     }
 
     /// Whether a look is due between so many blocks and so many.
@@ -55,13 +63,13 @@ impl PlannedLooks {
     }
 
     /// Each look's share of the chance of error.
-    pub fn error_share(&self) -> f64 {
-        1.0 / self.after.len() as f64
+    pub const fn error_share(&self) -> f64 {
+        self.error_share
     }
 
-    /// The confidence of each look, where all looks together have `confidence`.
-    pub fn look_confidence(&self, confidence: f64) -> f64 {
-        1.0 - (1.0 - confidence) * self.error_share()
+    /// The confidence of each look.
+    pub const fn look_confidence(&self) -> f64 {
+        self.confidence
     }
 }
 
@@ -131,16 +139,17 @@ mod tests {
 
     #[test]
     fn looks_grow_apart_and_share_the_error() {
-        let looks = PlannedLooks::with_max_blocks(134);
-        assert_eq!(looks.after, [4, 6, 9, 13, 19, 28, 42, 63, 94, 134]);
-        assert!((looks.error_share() - 0.1).abs() < 1e-12);
-        assert!((looks.look_confidence(0.99) - 0.999).abs() < 1e-12);
-        assert!(looks.is_due(0, 4) && !looks.is_due(4, 5) && looks.is_due(5, 7));
+        let looks = PlannedLooks::new(134, 0.99);
+        assert_eq!(looks.after, [4, 7, 10, 13, 17, 22, 29, 38, 50, 66, 88, 117, 134]);
+        let share = looks.error_share();
+        assert!(share > 1.0 / 13.0 && share < 1.0 / 7.0, "{share}");
+        assert!((looks.look_confidence() - (1.0 - 0.01 * share)).abs() < 1e-12);
+        assert!(looks.is_due(0, 4) && !looks.is_due(7, 9) && looks.is_due(9, 11));
         assert!(!looks.is_due(134, 200));
-        assert_eq!((looks.blocks_to_next(0), looks.blocks_to_next(6)), (Some(4), Some(3)));
-        assert_eq!(looks.blocks_to_next(134), None);
         for few in 0..=4 {
-            assert_eq!(PlannedLooks::with_max_blocks(few).after, [few.max(1)]);
+            let looks = PlannedLooks::new(few, 0.9);
+            assert_eq!(looks.after, [few.max(1)]);
+            assert!((looks.error_share() - 1.0).abs() < 1e-12);
         }
     }
 
@@ -173,7 +182,7 @@ mod tests {
     fn all_looks_err_as_one() {
         let goal = Goal::parse("minimize probe_ns_p99 where throughput_bps >= 0.5 today").unwrap();
         let blocks = 42;
-        let looks = PlannedLooks::with_max_blocks(blocks);
+        let looks = PlannedLooks::new(blocks, 0.9);
         let mut made =
             build_results(&["a", "b", "c", "d"], &[stream_workload("s")], blocks, |_, _| {
                 SyntheticFigures::default()
@@ -223,6 +232,6 @@ mod tests {
         );
         let goal = "minimize latency_ns_p99 where throughput_bps >= 0.95 today";
         let goal = Goal::parse(goal).unwrap();
-        early_answer(&made, &goal, PlannedLooks::with_max_blocks(134).error_share()).unwrap()
+        early_answer(&made, &goal, PlannedLooks::new(134, 0.99).error_share()).unwrap()
     }
 }
