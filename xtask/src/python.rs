@@ -85,8 +85,7 @@ pub fn build_wheel(workspace: &Workspace, folder: &Path, profile: &str) -> Resul
     let mut maturin = Command::new(environment.join("bin/maturin"));
     maturin.args(["build", "--quiet", "--profile", profile, "--out"]).arg(&wheels);
     maturin.current_dir(workspace.root.join("python")).env("VIRTUAL_ENV", &environment);
-    // Linking need not be thorough: what takes time is in one crate.
-    maturin.env("CARGO_TARGET_DIR", &workspace.target).env("CARGO_PROFILE_RELEASE_LTO", "off");
+    maturin.env("CARGO_TARGET_DIR", &workspace.target);
     capture_output(&mut maturin)?;
     let mut made = std::fs::read_dir(&wheels)?.filter_map(|entry| Some(entry.ok()?.path()));
     made.find(|path| path.extension().is_some_and(|it| it == "whl"))

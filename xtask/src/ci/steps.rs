@@ -186,7 +186,7 @@ pub const SLOW: &[StepGroup] = &[StepGroup {
             readers::check_readers,
         ),
         Step::new("fleet", "24 hosts, some dead, slow or lying", run_fleet_sample),
-        Step::new("release", "the binary with link-time optimisation", build_release),
+        Step::new("release", "the binary as a checkout builds it", build_release),
         Step::new("shipped", "the static binary of the packages", dist::build_release_binary),
         Step::new(
             "oldest",
