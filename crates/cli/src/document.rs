@@ -152,7 +152,8 @@ pub(crate) struct LoggedChange {
     /// The entry that this change undid; `null` if it is no undo.
     pub(crate) undoes: Option<u64>,
     /// `in-force`, `in-part`, `undone`, `undo-unfinished`, `back` (put back by somebody else), `changed-since`,
-    /// `changed-by-others`, `unknown`, `went-back` (nobody confirmed it), `before-boot`, `elsewhere` (another network namespace) or `gone`.
+    /// `changed-by-others`, `changed-by-waiting` (by a change that waits to be confirmed), `unknown`, `went-back` (nobody
+    /// confirmed it), `before-boot`, `elsewhere` (another network namespace) or `gone`.
     pub(crate) state: String,
     /// The entry that undid or replaced it; `null` if none did.
     pub(crate) ended_by: Option<u64>,

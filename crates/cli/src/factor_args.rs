@@ -37,13 +37,17 @@ impl FactorArgs {
         Ok(read(&text)?.factors)
     }
 
-    /// The built-in plan with these factors in the place of its own.
+    /// The built-in plan with these factors in the place of its own, and with their names as its name.
     pub(crate) fn render_plan(&self) -> Result<String, CliError> {
         let (Some(from), Some(to)) = (BUILT_IN.find(FACTORS), BUILT_IN.find(WORKLOADS)) else {
             return Err(CliError::usage("the built-in plan has no factors to replace"));
         };
-        let text =
-            format!("{}{}\n{}", &BUILT_IN[..from], self.render_factor_table()?, &BUILT_IN[to..]);
+        let names: Vec<String> = self.parse_factors()?.iter().map(Factor::name).collect();
+        let name = toml::Value::String(names.join(", "));
+        let is_of_built_in = |line: &&str| line.starts_with('#') || line.starts_with("name = ");
+        let head: Vec<&str> = BUILT_IN[..from].lines().filter(|it| !is_of_built_in(it)).collect();
+        let (head, factors) = (head.join("\n"), self.render_factor_table()?);
+        let text = format!("name = {name}\n{head}\n{factors}\n{}", &BUILT_IN[to..]);
         read(&text)?;
         Ok(text)
     }
@@ -98,6 +102,7 @@ mod tests {
         assert_eq!(plan.combinations(), 4);
         let names: Vec<String> = plan.factors.iter().map(Factor::name).collect();
         assert_eq!(names, ["gro", "sut.rx-usecs + sut.rx-frames"]);
+        assert_eq!(plan.name, "gro, sut.rx-usecs + sut.rx-frames");
         let built_in = Plan::parse("p", BUILT_IN).unwrap();
         assert_eq!((plan.workloads, plan.goal), (built_in.workloads, built_in.goal));
         let cpus = make_args(&["rps-cpus=none;0,2;0-3"]).parse_factors().unwrap();

@@ -60,6 +60,8 @@ pub struct Comparison {
     pub paired: bool,
     /// Options of the comparison.
     pub method: CompareMethod,
+    /// Whether a workload is in both.
+    pub has_common_workload: bool,
     /// The figures, by workload in the order of the base.
     pub figures: Vec<FigureComparison>,
     /// Parts that could not be compared, and values in which settings of one label differ, in sentences.
@@ -177,6 +179,7 @@ pub(crate) fn compare_figures(
             other: label(other, of_other),
             paired: are_paired((base, of_base), (other, of_other)),
             method,
+            has_common_workload: !workloads.is_empty(),
             figures: Vec::new(),
             remarks: remarks
                 .iter()

@@ -100,11 +100,19 @@ fn assess_trust(view: &ReportView<'_>, cell: &CellSummary, rate: Metric) -> Stri
     );
     let mut doubts = Vec::new();
     if !cell.narrow_enough() {
+        let widest = if cell.too_wide.contains(&rate) { rate } else { cell.too_wide[0] };
         let reached =
-            finite_estimate(cell, rate).and_then(latput_stats::Estimate::half_width_ratio);
+            finite_estimate(cell, widest).and_then(latput_stats::Estimate::half_width_ratio);
         doubts.push(match reached {
             Some(ratio) => {
-                format!("The rate is known to ±{}, not to {wanted}.", format::rough_percent(ratio))
+                let subject = match widest {
+                    Metric::SutCpuBusyRatio => "CPU use of the SUT".to_owned(),
+                    Metric::GeneratorCpuBusyRatio => "CPU use of the generator".to_owned(),
+                    metric if metric == rate => "rate".to_owned(),
+                    metric => format!("figure `{}`", metric.name()),
+                };
+                let reached = format::rough_percent(ratio);
+                format!("The {subject} is known to ±{reached}, not to {wanted}.")
             }
             None if cell.runs == 1 => "One run has no interval: run more.".to_owned(),
             None => format!("{} give no interval.", format::format_count(cell.runs, "run")),

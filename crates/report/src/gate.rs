@@ -197,6 +197,7 @@ mod tests {
                 other: "b".to_owned(),
                 method,
                 paired: true,
+                has_common_workload: true,
                 figures,
                 remarks: Vec::new(),
                 origin: Vec::new(),

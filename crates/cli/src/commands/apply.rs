@@ -30,6 +30,7 @@ use crate::commands::ask::{AskEnding, WaitObserver, run_with_timeout};
 use crate::commands::change;
 use crate::commands::proven::{no_answer, nothing_recommended, tell_condition};
 use crate::commands::report::setting_of;
+use crate::commands::set::NOTHING_TO_CHANGE;
 use crate::context::CliContext;
 use crate::exit::{CliError, ExitReason};
 use crate::output;
@@ -101,6 +102,20 @@ struct HostAnswer {
     err: String,
 }
 
+impl HostAnswer {
+    /// Whether every value was as wanted.
+    fn has_nothing_to_change(&self) -> bool {
+        self.out.starts_with(NOTHING_TO_CHANGE.as_bytes())
+    }
+
+    /// The number in the journal, of the line that says how to undo the change.
+    fn undo_number(&self) -> Option<u64> {
+        let text = String::from_utf8_lossy(&self.out);
+        let line = text.lines().find(|line| line.starts_with("undo:"))?;
+        line.rsplit(' ').next()?.parse().ok()
+    }
+}
+
 /// Waits until a second Ctrl-C: what changes a host is not cut short by the first.
 struct UntilAgain<'a>(&'a Stop);
 
@@ -136,8 +151,12 @@ impl Args {
         }
         let made_by = run_of(&results, chosen);
         if self.confirm {
-            confirm_all(context, &parts, &made_by)?;
-            print_next(&parts);
+            let confirmed =
+                self.confirm_all(context, &parts.iter().collect::<Vec<_>>(), &made_by)?;
+            if confirmed.is_empty() {
+                return self.report_nothing("every host is as wanted, and no change of it waits");
+            }
+            print_next(&confirmed);
             return Ok(ExitCode::SUCCESS);
         }
         let within = match self.confirm_within {
@@ -145,19 +164,25 @@ impl Args {
             None => (parts.len() > 1).then_some(SETTLED_WITHIN),
             given => given,
         };
-        self.set_all(context, &parts, (&made_by, within))?;
-        if self.dry_run {
+        let changed = self.set_all(context, &parts, (&made_by, within))?;
+        if self.dry_run || changed.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
-        match self.confirm_within {
-            Some(within) => output::print_remark(&format!(
-                "latput: everything goes back in {within} unless `{}` comes",
-                self.confirm_command()
-            )),
-            None if within.is_some() => confirm_all(context, &parts, &made_by)?,
-            None => {}
-        }
-        print_next(&parts);
+        let changed = match self.confirm_within {
+            Some(within) => {
+                output::print_remark(&format!(
+                    "latput: everything goes back in {within} unless `{}` comes",
+                    self.confirm_command()
+                ));
+                changed
+            }
+            None if within.is_some() => {
+                let parts: Vec<&HostSetting> = changed.iter().map(|(part, _)| *part).collect();
+                self.confirm_all(context, &parts, &made_by)?
+            }
+            None => changed,
+        };
+        print_next(&changed);
         Ok(ExitCode::SUCCESS)
     }
 
@@ -305,28 +330,23 @@ impl Args {
         Ok(HostSetting { host, interface, setting: setting.clone(), measured })
     }
 
-    /// Sets the setting on every host; where one refuses, the others go back.
-    fn set_all(
+    /// Sets the setting on every host; where one refuses, the others go back. Returns the hosts that were not as wanted,
+    /// each with the entry of its journal, if there is one yet.
+    fn set_all<'p>(
         &self,
         context: &CliContext,
-        parts: &[HostSetting],
+        parts: &'p [HostSetting],
         (made_by, within): (&str, Option<Nanos>),
-    ) -> Result<(), CliError> {
+    ) -> Result<Vec<ChangedHost<'p>>, CliError> {
         let mut done: Vec<&HostSetting> = Vec::new();
+        let mut changed = Vec::new();
         for part in parts {
-            let verb = HostVerb::Set(HostSet {
-                made_by: made_by.to_owned(),
-                within_ns: within.map(Nanos::as_ns),
-                only_if: part.measured.clone(),
-                allow_link_reset: self.allow_link_reset,
-                dry_run: self.dry_run,
-                json: false,
-            });
-            let values: Vec<String> =
-                part.setting.iter().map(|(knob, value)| format!("{knob}={value}\n")).collect();
-            let failure = match part.run_latput(context, verb, &values.concat()) {
+            let failure = match self.set_part(context, part, (made_by, within, self.dry_run)) {
                 Ok(answer) if answer.code == Some(0) => {
                     part.print_output(&answer);
+                    if !answer.has_nothing_to_change() {
+                        changed.push((part, answer.undo_number()));
+                    }
                     done.push(part);
                     continue;
                 }
@@ -342,9 +362,70 @@ impl Args {
             }
             return Err(put_back(context, &done, made_by, failure));
         }
-        Ok(())
+        Ok(changed)
+    }
+
+    /// Has the host's latput set the setting.
+    fn set_part(
+        &self,
+        context: &CliContext,
+        part: &HostSetting,
+        (made_by, within, dry_run): (&str, Option<Nanos>, bool),
+    ) -> Result<HostAnswer, CliError> {
+        let verb = HostVerb::Set(HostSet {
+            made_by: made_by.to_owned(),
+            within_ns: within.map(Nanos::as_ns),
+            only_if: part.measured.clone(),
+            allow_link_reset: self.allow_link_reset,
+            dry_run,
+            json: false,
+        });
+        let values: Vec<String> =
+            part.setting.iter().map(|(knob, value)| format!("{knob}={value}\n")).collect();
+        part.run_latput(context, verb, &values.concat())
+    }
+
+    /// Whether the host has the setting already.
+    fn is_as_wanted(&self, context: &CliContext, part: &HostSetting, made_by: &str) -> bool {
+        let answer = self.set_part(context, part, (made_by, None, true));
+        answer.is_ok_and(|it| it.code == Some(0) && it.has_nothing_to_change())
+    }
+
+    /// Confirms the change on every host, and returns those that had one. Where one cannot, those that were confirmed are
+    /// undone. A host that is as wanted, and of which no change waits, had nothing to change.
+    fn confirm_all<'p>(
+        &self,
+        context: &CliContext,
+        parts: &[&'p HostSetting],
+        made_by: &str,
+    ) -> Result<Vec<ChangedHost<'p>>, CliError> {
+        let mut confirmed: Vec<ChangedHost<'p>> = Vec::new();
+        for part in parts {
+            let verb = HostVerb::Confirm { made_by: Some(made_by.to_owned()) };
+            let failure = match part.run_latput(context, verb, "") {
+                Ok(answer) if answer.code == Some(0) => {
+                    confirmed.push((part, entry_of(&answer)));
+                    continue;
+                }
+                Ok(answer)
+                    if answer.code == Some(1) && self.is_as_wanted(context, part, made_by) =>
+                {
+                    continue;
+                }
+                Ok(answer) => part.answer_error(&answer),
+                Err(failure) => failure,
+            };
+            return Err(undo_confirmed(context, confirmed, made_by, failure));
+        }
+        for (part, _) in &confirmed {
+            output::print_change(&format!("confirmed: {} of {}\n", part.interface, part.host.name));
+        }
+        Ok(confirmed)
     }
 }
+
+/// A host that was changed, with the change's number in its journal.
+type ChangedHost<'p> = (&'p HostSetting, Option<u64>);
 
 /// Refuses a testbed that has no hosts after its run.
 fn must_be_there(name: &str) -> Result<(), CliError> {
@@ -405,63 +486,51 @@ fn put_back(
     CliError::new(code, words)
 }
 
-/// Confirms the change on every host. Where one cannot, those that were confirmed are undone.
-fn confirm_all(context: &CliContext, parts: &[HostSetting], made_by: &str) -> Result<(), CliError> {
-    let mut confirmed: Vec<(&HostSetting, Option<u64>)> = Vec::new();
-    for part in parts {
-        let verb = HostVerb::Confirm { made_by: Some(made_by.to_owned()) };
-        let failure = match part.run_latput(context, verb, "") {
-            Ok(answer) if answer.code == Some(0) => {
-                confirmed.push((part, entry_of(&answer)));
-                continue;
-            }
-            Ok(answer) => part.answer_error(&answer),
-            Err(failure) => failure,
+/// Undoes the hosts that were confirmed before one could not be.
+fn undo_confirmed(
+    context: &CliContext,
+    confirmed: Vec<ChangedHost<'_>>,
+    made_by: &str,
+    failure: CliError,
+) -> CliError {
+    let mut words = format!("{:#}", failure.error);
+    let mut code = ExitReason::RolledBack;
+    for (part, entry) in confirmed {
+        let undo = HostCommand {
+            interface: part.interface.clone(),
+            verb: HostVerb::Undo(HostUndo {
+                entry,
+                made_by: Some(made_by.to_owned()),
+                ..HostUndo::default()
+            }),
         };
-        let mut words = format!("{:#}", failure.error);
-        let mut code = ExitReason::RolledBack;
-        for (part, entry) in confirmed {
-            let undo = HostCommand {
-                interface: part.interface.clone(),
-                verb: HostVerb::Undo(HostUndo {
-                    entry,
-                    made_by: Some(made_by.to_owned()),
-                    ..HostUndo::default()
-                }),
-            };
-            let args = undo.to_args();
-            let ended = part.run_latput(context, undo.verb, "");
-            if ended.is_ok_and(|answer| answer.code == Some(0)) {
-                let _ = write!(words, "; {} was undone", part.host.name);
-            } else {
-                code = ExitReason::Stranded;
-                let _ = write!(
-                    words,
-                    "; still changed: run `{}`",
-                    part.host.to_command_line(&args).join(" ")
-                );
-            }
+        let args = undo.to_args();
+        let ended = part.run_latput(context, undo.verb, "");
+        if ended.is_ok_and(|answer| answer.code == Some(0)) {
+            let _ = write!(words, "; {} was undone", part.host.name);
+        } else {
+            code = ExitReason::Stranded;
+            let command = part.host.to_command_line(&args).join(" ");
+            let _ = write!(words, "; still changed: run `{command}`");
         }
-        return Err(CliError::new(code, words));
     }
-    for (part, _) in confirmed {
-        output::print_change(&format!("confirmed: {} of {}\n", part.interface, part.host.name));
-    }
-    Ok(())
+    CliError::new(code, words)
 }
 
 /// How to take the change back and how to keep it over a reboot, on each host.
-fn print_next(parts: &[HostSetting]) {
-    let next = |part: &HostSetting| {
+fn print_next(changed: &[ChangedHost<'_>]) {
+    let next = |(part, entry): &ChangedHost<'_>| {
         let values = part.setting.iter().map(|(knob, value)| format!("{knob}={value}"));
         let keep: Vec<String> =
             ["keep".to_owned(), part.interface.clone()].into_iter().chain(values).collect();
-        let undo = part.command_line(&["undo".to_owned()]);
+        let number = entry.map(|entry| entry.to_string());
+        let undo: Vec<String> = ["undo".to_owned()].into_iter().chain(number).collect();
+        let undo = part.command_line(&undo);
         let keep =
             if part.host.is_namespace() { NO_KEEP.to_owned() } else { part.command_line(&keep) };
         format!("undo:  {undo}\nkeep:  {keep}\n")
     };
-    output::print_change(&parts.iter().map(next).collect::<String>());
+    output::print_change(&changed.iter().map(next).collect::<String>());
 }
 
 /// The number in the journal, of the JSON of `latput confirm`.

@@ -39,6 +39,8 @@ pub(super) enum ChangeState {
     Back,
     ChangedBy(u64),
     ChangedByOthers,
+    /// A change that waits to be confirmed has written its values.
+    ChangedByWaiting,
     /// Not known: the disk was full when its values were to be kept.
     Unknown,
     /// It was to be confirmed, and nobody did.
@@ -74,9 +76,10 @@ impl Journal {
         let origin = checkpoint::context()?;
         let kernel = LinuxKernel::open()?;
         let store = FileCheckpoints::new(&host::checkpoints_dir());
-        let unfinished = store.list()?.into_iter().flatten().filter(|it| it.confirm_by.is_none());
+        let (waiting, unfinished): (Vec<Checkpoint>, Vec<Checkpoint>) =
+            store.list()?.into_iter().flatten().partition(|it| it.confirm_by.is_some());
         let cut: BTreeSet<(Option<u64>, String)> =
-            unfinished.map(|it| (it.undoes, it.boot_id)).into_set();
+            unfinished.into_iter().map(|it| (it.undoes, it.boot_id)).into_set();
         let listed = store.journal().entries()?;
         let mut journal = Self { entries: Vec::new(), damaged: Vec::new() };
         for (number, change) in listed {
@@ -85,6 +88,9 @@ impl Journal {
                     let mut entry = entry(&kernel, &origin, &journal.entries, number, change);
                     if cut.contains(&(Some(number), entry.change.boot_id.clone())) {
                         entry.state = ChangeState::UndoUnfinished;
+                    }
+                    if waiting.iter().any(|it| entry.is_changed_by_waiting(it)) {
+                        entry.state = ChangeState::ChangedByWaiting;
                     }
                     journal.entries.push(entry);
                 }
@@ -215,6 +221,18 @@ fn classify_change(
 }
 
 impl JournalEntry {
+    /// Whether its values went by a change that waits to be confirmed, and not by another program.
+    fn is_changed_by_waiting(&self, waiting: &Checkpoint) -> bool {
+        let is_overwritten = |value: &Standing| {
+            !value.is_in_force() && waiting.undo.0.contains_key(&(value.knob, value.place))
+        };
+        matches!(self.state, ChangeState::Back | ChangeState::ChangedByOthers)
+            && waiting.boot_id == self.change.boot_id
+            && waiting.namespace == self.change.namespace
+            && waiting.device.is(&self.change.device)
+            && self.values.iter().any(is_overwritten)
+    }
+
     /// Whether this change of the interface of `earlier` made what is now in the place of `value`.
     pub(super) fn has_made(&self, earlier: &Checkpoint, value: &Standing) -> bool {
         let is_same = |own: &&Standing| (own.knob, own.place) == (value.knob, value.place);
@@ -284,6 +302,7 @@ impl ChangeState {
             Self::Back => "back",
             Self::ChangedBy(_) => "changed-since",
             Self::ChangedByOthers => "changed-by-others",
+            Self::ChangedByWaiting => "changed-by-waiting",
             Self::Unknown => "unknown",
             Self::WentBack => "went-back",
             Self::BeforeBoot => "before-boot",
@@ -311,6 +330,7 @@ impl fmt::Display for ChangeState {
             Self::Back => "put back by another program".to_owned(),
             Self::ChangedBy(number) => format!("changed since by {number}"),
             Self::ChangedByOthers => "changed since by another program".to_owned(),
+            Self::ChangedByWaiting => "changed by one that waits to be confirmed".to_owned(),
             Self::Unknown => "its values are not known".to_owned(),
             Self::WentBack => "put back".to_owned(),
             Self::BeforeBoot => "before the last boot".to_owned(),

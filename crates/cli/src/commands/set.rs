@@ -234,6 +234,9 @@ pub(super) fn changes_json(interface: &str, changes: &[Change]) -> Vec<serde_jso
         .collect()
 }
 
+/// Beginning of the answer where every value is as wanted.
+pub(super) const NOTHING_TO_CHANGE: &str = "nothing to change: ";
+
 /// The changes as text, one a line.
 pub(super) fn changes_text(interface: &str, changes: &[Change], verb: &str) -> String {
     let mut text = String::new();
@@ -247,7 +250,7 @@ pub(super) fn changes_text(interface: &str, changes: &[Change], verb: &str) -> S
         let _ = writeln!(text, "{verb} {interface} {knob} ({place}) from {from} to {to}");
     }
     if changes.is_empty() {
-        let _ = writeln!(text, "nothing to change: {interface} is as wanted");
+        let _ = writeln!(text, "{NOTHING_TO_CHANGE}{interface} is as wanted");
     }
     text
 }

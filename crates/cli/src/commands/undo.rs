@@ -143,7 +143,9 @@ fn nothing_to_undo() -> CliError {
         "see `latput log`".to_owned()
     } else {
         let names = unfinished.join(", ");
-        format!("the change of {names} is unfinished: run `latput restore`")
+        format!(
+            "the change of {names} waits to be confirmed, or is unfinished: `latput restore` puts it back"
+        )
     };
     CliError::new(ExitReason::Failed, format!("no change in force can be undone: {why}"))
 }

@@ -93,6 +93,35 @@ fn unconfirmed_apply_reverts_on_every_host() {
 }
 
 #[test]
+fn apply_leaves_out_host_as_wanted() {
+    if needs_root() {
+        return;
+    }
+    isolate();
+    let place = Place::new();
+    let lab = Lab::set_up(&place);
+    measure_hosts(&place);
+    let apply = ["apply", "r.db", "--setting", "1400"];
+    let [within, confirm] = [&["--confirm-within", "10min"][..], &["--confirm"]]
+        .map(|more| [&apply[..], more].concat());
+    lab.run_ip("a", &["link", "set", "lat0", "mtu", "1400"]).expect(0, &[]);
+    let left_out = "a: nothing to change: lat0 is as wanted";
+    let ran = place.run(&apply);
+    ran.expect(0, &[left_out, "confirmed: lat0 of b", "lab exec b -- latput undo 1"]);
+    assert!(!ran.out.contains("exec a"), "{ran:?}");
+    assert_eq!(applied_mtus(&lab), [true, true]);
+    // Where no host changes, nothing goes back and nothing is to be undone.
+    let ran = place.run(&within);
+    ran.expect(0, &[left_out]);
+    assert!(!ran.err.contains("goes back") && !ran.out.contains("undo:"), "{ran:?}");
+    place.run(&confirm).expect(1, &["nothing was confirmed"]);
+    lab.run_on_b(&["undo"]).expect(0, &[]);
+    place.run(&within).expect(0, &[left_out, "b: changed lat0 mtu"]);
+    place.run(&confirm).expect(0, &["confirmed: lat0 of b"]);
+    assert_eq!(applied_mtus(&lab), [true, true]);
+}
+
+#[test]
 fn where_one_host_refuses_the_others_go_back() {
     if needs_root() {
         return;

@@ -293,11 +293,14 @@ fn waiting_change_is_not_forgotten() {
 fn log_tells_what_did_not_go_back() {
     check_script(
         "$latput set v0 mtu=1400 txqueuelen=500 --confirm-within 1s; ip link set v0 mtu 1333; sleep 3; $latput log; \
-         $latput set v0 txqueuelen=600 --confirm-within 10min; $latput restore; $latput log",
+         $latput set v0 txqueuelen=700; $latput set v0 txqueuelen=600 --confirm-within 10min; $latput log; \
+         $latput restore; $latput log",
         &[
             "no confirmation came in time, except: mtu (device) is 1333",
+            "set by root: changed by one that waits to be confirmed",
+            "txqueuelen (device): 1000 -> 700",
             "put back: `latput restore` by",
-            "txqueuelen (device): 1000 -> 600",
+            "txqueuelen (device): 700 -> 600",
         ],
         &[],
     );
