@@ -99,13 +99,13 @@ fn assess_trust(view: &ReportView<'_>, cell: &CellSummary, rate: Metric) -> Stri
         format::format_percent(results.confidence)
     );
     let mut doubts = Vec::new();
-    if !cell.narrow_enough() {
-        let widest = if cell.too_wide.contains(&rate) { rate } else { cell.too_wide[0] };
+    let of_rate = cell.too_wide.iter().find(|metric| **metric == rate);
+    if let Some(&wide) = of_rate.or(cell.too_wide.first()) {
         let reached =
-            finite_estimate(cell, widest).and_then(latput_stats::Estimate::half_width_ratio);
+            finite_estimate(cell, wide).and_then(latput_stats::Estimate::half_width_ratio);
         doubts.push(match reached {
             Some(ratio) => {
-                let subject = match widest {
+                let subject = match wide {
                     Metric::SutCpuBusyRatio => "CPU use of the SUT".to_owned(),
                     Metric::GeneratorCpuBusyRatio => "CPU use of the generator".to_owned(),
                     metric if metric == rate => "rate".to_owned(),

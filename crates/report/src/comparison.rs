@@ -135,13 +135,14 @@ pub(crate) fn summarize_verdicts(comparisons: &[Comparison]) -> String {
     };
     let verdicts = [Worse, Better, Equivalent, NoDifferenceShown, NotJudged];
     let counted: Vec<String> = verdicts.into_iter().filter_map(of).collect();
-    if counted.is_empty() && comparisons.iter().any(|it| it.has_common_workload) {
-        return "Nothing to compare: no setting has two trials on each side that count. Disturbed trials do not: measure \
-                on quiet hosts, or with `--beside`."
-            .to_owned();
-    }
     if counted.is_empty() {
-        return "Nothing to compare: no workload is in both files.".to_owned();
+        let why = if comparisons.iter().any(|it| it.has_common_workload) {
+            "no setting has two trials on each side that count. Disturbed trials do not: measure on quiet hosts, or with \
+             `--beside`."
+        } else {
+            "no workload is in both files."
+        };
+        return format!("Nothing to compare: {why}");
     }
     format!("The second against the first: {}.", counted.join(", "))
 }

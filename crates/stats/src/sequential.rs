@@ -13,10 +13,10 @@ const HIGHEST: f64 = 40.0;
 /// The chance of error that each look may have, so that all looks together err with a chance of at most `error` (0 to 1).
 /// `sizes` are the numbers of observations at the looks, ascending. Without a second look it is `error` itself.
 ///
-/// The looks are two-sided tests of the mean of all observations so far. The chance that any of them errs is at most the sum
-/// of their chances less the joint chances of neighbours (Hunter, "An upper bound for the probability of a union", Journal
-/// of Applied Probability 13, 1976). The joint chances are those of normal data, where looks at m and n observations have
-/// a correlation of √(m/n). Looks by the t distribution have as much in common or more.
+/// Each look is a two-sided test of the mean of all observations so far. Hunter's bound limits the chance that any look errs:
+/// add the chances of all looks, and subtract the joint chance of each two neighbours ("An upper bound for the probability
+/// of a union", Journal of Applied Probability 13, 1976). Joint chances are those of normal data. There, looks at m and n
+/// observations have a correlation of √(m/n). A test below counts how often t tests err at this level.
 pub fn look_error(sizes: &[u32], error: f64) -> f64 {
     if sizes.len() < 2 {
         return error;

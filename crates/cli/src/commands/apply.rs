@@ -27,10 +27,10 @@ use latput_trial::observation::Role;
 use latput_units::Nanos;
 
 use crate::commands::ask::{AskEnding, WaitObserver, run_with_timeout};
-use crate::commands::change;
 use crate::commands::proven::{no_answer, nothing_recommended, tell_condition};
 use crate::commands::report::setting_of;
 use crate::commands::set::NOTHING_TO_CHANGE;
+use crate::commands::{change, next};
 use crate::context::CliContext;
 use crate::exit::{CliError, ExitReason};
 use crate::output;
@@ -108,11 +108,9 @@ impl HostAnswer {
         self.out.starts_with(NOTHING_TO_CHANGE.as_bytes())
     }
 
-    /// The number in the journal, of the line that says how to undo the change.
+    /// The number in the journal, where the change has one.
     fn undo_number(&self) -> Option<u64> {
-        let text = String::from_utf8_lossy(&self.out);
-        let line = text.lines().find(|line| line.starts_with("undo:"))?;
-        line.rsplit(' ').next()?.parse().ok()
+        String::from_utf8_lossy(&self.out).lines().find_map(next::parse_undo_line)
     }
 }
 

@@ -228,32 +228,31 @@ impl JournalEntry {
         };
         matches!(self.state, ChangeState::Back | ChangeState::ChangedByOthers)
             && waiting.boot_id == self.change.boot_id
-            && waiting.namespace == self.change.namespace
-            && waiting.device.is(&self.change.device)
+            && self.is_of_interface_of(waiting)
             && self.values.iter().any(is_overwritten)
+    }
+
+    fn is_of_interface_of(&self, other: &Checkpoint) -> bool {
+        self.change.device.is(&other.device) && self.change.namespace == other.namespace
     }
 
     /// Whether this change of the interface of `earlier` made what is now in the place of `value`.
     pub(super) fn has_made(&self, earlier: &Checkpoint, value: &Standing) -> bool {
         let is_same = |own: &&Standing| (own.knob, own.place) == (value.knob, value.place);
-        self.change.device.is(&earlier.device)
-            && self.change.namespace == earlier.namespace
+        self.is_of_interface_of(earlier)
             && self.values.iter().find(is_same).is_some_and(Standing::is_in_force)
     }
 
     /// Whether this change wrote this place of the interface of `earlier`, or took it along.
     fn has_written(&self, earlier: &Checkpoint, (knob, place): (Knob, Place)) -> bool {
-        let Checkpoint { device, namespace, boot_id, undo, written, along, went_back, .. } =
-            &self.change;
-        let is_of_interface = device.is(&earlier.device)
-            && *namespace == earlier.namespace
-            && *boot_id == earlier.boot_id;
+        let Checkpoint { boot_id, undo, written, along, went_back, .. } = &self.change;
         let at = &(knob, place);
         let moved = |from: &State, to: &State| match (from.0.get(at), to.0.get(at)) {
             (Some(from), Some(to)) => !knob.spec().same(from, to),
             _ => false,
         };
-        is_of_interface
+        self.is_of_interface_of(earlier)
+            && *boot_id == earlier.boot_id
             && went_back.is_none()
             && (moved(undo, written) || moved(&along.before, &along.after))
     }

@@ -7,9 +7,17 @@ use latput_knobs::Setting;
 use latput_linux::state_place;
 use latput_report::{NO_KEEP, shell_word};
 
+/// Beginning of [`undo_line`].
+const UNDO: &str = "undo:  latput undo ";
+
 /// How to take back entry `number` of the journal.
 pub(super) fn undo_line(number: u64) -> String {
-    format!("undo:  latput undo {number}\n")
+    format!("{UNDO}{number}\n")
+}
+
+/// The number in a line of [`undo_line`]; `None` for another line.
+pub(super) fn parse_undo_line(line: &str) -> Option<u64> {
+    line.strip_prefix(UNDO)?.parse().ok()
 }
 
 /// The lines after `setting` was set on `interface`, as entry `number` of the journal.

@@ -12,11 +12,13 @@ use crate::{Place, assert_no_capability, broker_of, is_gone, kill_pid, status_of
 const PLAN: &str = "schema = 1\nname = \"apply\"\n[factors]\nmtu = [1500, 1400]\n[[workload]]\nkind = \"tcp_rr\"\n\
     [method]\ndesign = \"blocks\"\nrepetitions = { min = 1, max = 1 }\nwarmup = \"20ms\"\nduration = \"100ms\"\n";
 
-/// Results of the lab that is up, as hosts of a testbed file.
-fn measure_hosts(place: &Place) {
+/// The lab, and results of it as hosts of a testbed file.
+fn set_up_measured(place: &Place) -> Lab<'_> {
+    let lab = Lab::set_up(place);
     write_testbed(place, "two.toml", "lat0");
     place.write("plan.toml", PLAN);
     place.run(&["run", "plan.toml", "--on", "two.toml", "-o", "r.db"]).expect(0, &[]);
+    lab
 }
 
 fn write_testbed(place: &Place, file: &str, interface_of_a: &str) {
@@ -45,8 +47,7 @@ fn apply_sets_every_host_and_undo_reverts() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::set_up(&place);
-    measure_hosts(&place);
+    let lab = set_up_measured(&place);
     let apply = ["apply", "r.db", "--setting", "1400"];
     place
         .run(&[&apply[..], &["--dry-run"]].concat())
@@ -74,8 +75,7 @@ fn unconfirmed_apply_reverts_on_every_host() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::set_up(&place);
-    measure_hosts(&place);
+    let lab = set_up_measured(&place);
     let apply = ["apply", "r.db", "--setting", "1400", "--confirm-within"];
     place
         .run(&[&apply[..], &["2s"]].concat())
@@ -99,8 +99,7 @@ fn apply_leaves_out_host_as_wanted() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::set_up(&place);
-    measure_hosts(&place);
+    let lab = set_up_measured(&place);
     let apply = ["apply", "r.db", "--setting", "1400"];
     let [within, confirm] = [&["--confirm-within", "10min"][..], &["--confirm"]]
         .map(|more| [&apply[..], more].concat());
@@ -128,8 +127,7 @@ fn where_one_host_refuses_the_others_go_back() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::set_up(&place);
-    measure_hosts(&place);
+    let lab = set_up_measured(&place);
     // Another change of `b` waits for its confirmation.
     lab.run_on_b(&["set", "lat0", "txqueuelen=700", "--confirm-within", "10min"]).expect(0, &[]);
     let ran = place.run(&["apply", "r.db", "--setting", "1400"]);
@@ -149,8 +147,7 @@ fn unmeasured_interface_is_refused_by_apply() {
     }
     isolate();
     let place = Place::new();
-    let _lab = Lab::set_up(&place);
-    measure_hosts(&place);
+    let _lab = set_up_measured(&place);
     write_testbed(&place, "other.toml", "lo");
     let on = |testbed| place.run(&["apply", "r.db", "--setting", "1400", "--on", testbed]);
     on("other.toml").expect(2, &["a: the results are for lat0, but the testbed names lo"]);
@@ -179,8 +176,7 @@ fn apply_readers_are_unprivileged() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::set_up(&place);
-    measure_hosts(&place);
+    let lab = set_up_measured(&place);
     // Host `a` is silent, with the words of the first testbed.
     let (mark, latput) = (place.path("asked"), crate::latput_path());
     write_script(&place.path("silent"), &format!("touch {}; exec sleep 1000", mark.display()));
@@ -214,8 +210,7 @@ fn hostile_results_start_nothing() {
     }
     isolate();
     let place = Place::new();
-    let lab = Lab::set_up(&place);
-    measure_hosts(&place);
+    let lab = set_up_measured(&place);
     let apply = ["apply", "r.db", "--setting", "1400"];
     let mark = place.path("started");
     call_testbed(&place, &format!("exec:touch {}", mark.display()));
