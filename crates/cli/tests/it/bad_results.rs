@@ -63,7 +63,7 @@ fn run_without_baseline_gives_no_advice() {
     let settings = ["report", "kept.db", "--compare"];
     place
         .run(&[&settings[..], &["0us", "50us"]].concat())
-        .expect(0, &["no workload is in both files"]);
+        .expect(0, &["no setting has two trials on each side"]);
     let gate = ["0us", "50us", "--fail-on", "worse"];
     place.run(&[&settings[..], &gate].concat()).expect(1, &["no figure could be judged"]);
     // A report of it keeps what is left, and no more.
