@@ -133,17 +133,19 @@ knobs! {
     /// join received packets of a flow before the stack sees them
     Gro = "gro", "ethtool netlink feature rx-gro", "off": offload().resets(PER_NAPI),
     /// cut large packets in software, as late as possible
-    Gso = "gso", "ethtool netlink feature tx-generic-segmentation", "off": offload(),
+    Gso = "gso", "ethtool netlink feature tx-generic-segmentation", "off":
+        offload().needs(&[Knob::Sg]),
     /// let the NIC cut large TCP packets
     Tso = "tso", "ethtool netlink feature tx-tcp-segmentation and its IPv6 and ECN kin", "off":
-        offload(),
+        offload().needs(&[Knob::Sg, Knob::TxChecksum]),
     /// let the NIC cut large UDP packets
     TxUdpSegmentation = "tx-udp-segmentation", "ethtool netlink feature tx-udp-segmentation", "off":
-        offload(),
+        offload().needs(&[Knob::TxChecksum]),
     /// let the driver join received packets; breaks forwarding
     Lro = "lro", "ethtool netlink feature rx-lro", "off": offload().resets_link(),
     /// let the NIC join received packets as GRO would
-    RxGroHw = "rx-gro-hw", "ethtool netlink feature rx-gro-hw", "off": offload().resets_link(),
+    RxGroHw = "rx-gro-hw", "ethtool netlink feature rx-gro-hw", "off":
+        offload().needs(&[Knob::RxChecksum]).resets_link(),
     /// keep the packets of a flow as a list when joining them
     RxGroList = "rx-gro-list", "ethtool netlink feature rx-gro-list", "off": offload(),
     /// join received UDP packets that are forwarded
@@ -445,6 +447,11 @@ impl KnobSpec {
 
     const fn hangs_on(mut self, knobs: &'static [Knob]) -> Self {
         self.hangs_on = knobs;
+        self
+    }
+
+    const fn needs(mut self, switches: &'static [Knob]) -> Self {
+        self.needs = switches;
         self
     }
 

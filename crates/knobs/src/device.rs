@@ -20,6 +20,10 @@ pub struct Device {
     /// The address that it was made with, in hexadecimal. Virtual interfaces have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permanent_address: Option<String>,
+    /// Inode number of its folder in sysfs, which the kernel gives to one device of a boot: it tells a virtual interface
+    /// from a later one of its number and kind. `None` where sysfs does not show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sysfs_inode: Option<u64>,
 }
 
 impl Device {
@@ -29,7 +33,9 @@ impl Device {
         let same_make = self.kind == other.kind
             && self.bus == other.bus
             && self.permanent_address == other.permanent_address;
-        same_make && (self.index == other.index || self.is_hardware())
+        let inodes = (self.sysfs_inode, other.sysfs_inode);
+        let is_made_anew = matches!(inodes, (Some(own), Some(its)) if own != its);
+        same_make && (self.is_hardware() || self.index == other.index && !is_made_anew)
     }
 
     /// Whether it is known by its place and its address, wherever it is.
@@ -78,10 +84,14 @@ mod tests {
             kind: Some("ixgbe".into()),
             bus: Some(bus.into()),
             permanent_address: Some(address.into()),
+            sysfs_inode: None,
         };
         assert!(veth(7).is(&veth(7)));
         assert!(!veth(7).is(&veth(8)), "made anew");
         assert!(!veth(7).is(&Device { kind: Some("dummy".into()), ..veth(7) }), "a number again");
+        let at_inode = |inode| Device { sysfs_inode: Some(inode), ..veth(7) };
+        assert!(!at_inode(100).is(&at_inode(101)), "number and kind again");
+        assert!(at_inode(100).is(&veth(7)), "an older checkpoint, or no sysfs");
         assert!(nic(2, "0000:02:00.0", "aa").is(&nic(9, "0000:02:00.0", "aa")), "loaded again");
         assert!(!nic(2, "0000:02:00.0", "aa").is(&nic(2, "0000:02:00.0", "bb")), "another card");
         assert!(!nic(2, "0000:02:00.0", "aa").is(&nic(2, "0000:03:00.0", "aa")));

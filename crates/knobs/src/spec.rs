@@ -42,6 +42,8 @@ pub struct KnobSpec {
     pub resets: &'static [Knob],
     /// Knobs that must go back with it: its places hang on them.
     pub hangs_on: &'static [Knob],
+    /// Switches without which the kernel keeps this one off (`netdev_fix_features`, net/core/dev.c).
+    pub needs: &'static [Knob],
     /// The adaptive moderation that moves it by itself while that is on.
     pub overruled_by: Option<Knob>,
     /// Whether the two ends of a link agree on it, so that it moves by itself after the link was down.
@@ -177,6 +179,7 @@ pub(crate) const fn plain(kind: ValueKind) -> KnobSpec {
         group: Group::Link,
         resets: &[],
         hangs_on: &[],
+        needs: &[],
         overruled_by: None,
         is_negotiated: false,
         module_parameter: None,

@@ -127,6 +127,23 @@ pub fn undo(
     keep_or_leave(session, undone)
 }
 
+/// Takes the lock of the interface of an `earlier` change, before the journal is read again and [`undo()`] takes it back: nobody
+/// changes the interface in between.
+pub fn claim_to_undo(
+    kernel: &dyn KernelRead,
+    store: &mut dyn CheckpointStore,
+    context: &Context,
+    earlier: &Checkpoint,
+) -> Result<(), ApplyError> {
+    let interface = present_name(kernel, earlier);
+    session::check_name(&interface)?;
+    let device = kernel.device(&interface).map_err(steps::unread)?;
+    let slot = Slot { namespace: context.namespace, index: device.index };
+    // A checkpoint that an earlier change left is for `undo` to refuse.
+    let _left = store.claim(slot, &interface).map_err(ApplyError::of_store)?;
+    Ok(())
+}
+
 /// Reads what is in force of a change of the journal, place by place, where it made a difference.
 pub fn standing(kernel: &dyn KernelRead, earlier: &Checkpoint) -> Vec<Standing> {
     steps::standing(kernel, &present_name(kernel, earlier), earlier)

@@ -226,6 +226,7 @@ fn nic(index: u32) -> Device {
         kind: Some("ixgbe".to_owned()),
         bus: Some("0000:02:00.0".to_owned()),
         permanent_address: Some("525400123456".to_owned()),
+        sysfs_inode: None,
     }
 }
 

@@ -312,7 +312,7 @@ fn initial(knob: Knob) -> Value {
         Knob::RxRing | Knob::TxRing => Value::Count(256),
         Knob::Mtu => Value::Count(1500),
         Knob::Txqueuelen => Value::Count(1000),
-        Knob::Gro | Knob::Gso | Knob::Tso => Value::Switch(true),
+        Knob::Gro | Knob::Gso | Knob::Tso | Knob::Sg | Knob::TxChecksum => Value::Switch(true),
         knob => nothing(knob.spec()),
     }
 }

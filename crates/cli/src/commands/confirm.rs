@@ -84,7 +84,7 @@ impl Args {
                     let times = (now, now.saturating_add(time));
                     transaction::extend(&mut store, &origin, change, times).map(|()| None)
                 }
-                None => transaction::confirm(&mut store, &origin, change, now),
+                None => transaction::confirm(&kernel, &mut store, &origin, change, now),
             };
             match ended {
                 Ok(number) => {

@@ -59,6 +59,16 @@ fn reused_ifindex_is_another_interface() {
 }
 
 #[test]
+fn reused_ifindex_and_kind_is_another_interface() {
+    check_script(
+        "n=$(ip -o link show v0 | cut -d: -f1); ip link del v0; \
+         ip link add v0 index $n mtu 1400 type veth peer name v1; code $latput restore; echo kept $(mtu v0)",
+        &["changed 1400", "code 5", "kept 1400"],
+        &["v0"],
+    );
+}
+
+#[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn reused_namespace_number_is_another_namespace() {
     if cannot_run() {

@@ -97,6 +97,47 @@ fn upper_and_ipv6_mtu_go_back() {
 }
 
 #[test]
+fn bridge_that_follows_its_ports_is_left() {
+    if needs_root() {
+        return;
+    }
+    let pair = VethPair::new();
+    run_shell("ip link add br0 type bridge; ip link set v0 master br0; ip link set br0 up");
+    for ask in [&["set", "br0", "mtu=1400"][..], &["set", "br0", "mtu=1400", "--dry-run"]] {
+        pair.run(ask).expect(1, &["follow the mtu of its ports", "`ip link set br0 mtu 1400`"]);
+    }
+    run_shell("ip link set v0 mtu 3000");
+    assert!(run_shell("ip -o link show br0").contains("mtu 3000"), "it follows");
+    // Once somebody has set one, nothing is lost.
+    run_shell("ip link set br0 mtu 2000");
+    pair.run(&["set", "br0", "mtu=1400"]).expect(0, &["changed br0 mtu"]);
+    pair.run(&["undo"]).expect(0, &["undid br0 mtu (device) from 1400 to 2000"]);
+}
+
+#[test]
+fn second_port_waits_for_the_first() {
+    if needs_root() {
+        return;
+    }
+    let pair = VethPair::new();
+    run_shell(
+        "ip link add br0 type bridge; ip link add p1 type veth peer name q1; ip link set v0 master br0; \
+         ip link set p1 master br0",
+    );
+    let look = || run_shell("ip -o link | sed 's/ qlen.*//'");
+    let before = look();
+    pair.run(&[&["set", "v0", "mtu=1400"][..], &WAITS].concat()).expect(0, &["changed v0 mtu"]);
+    for ask in [&["set", "p1", "mtu=1300"][..], &["set", "p1", "mtu=1300", "--dry-run"]] {
+        pair.run(ask).expect(1, &["v0", "waits to be confirmed"]);
+    }
+    pair.run(&["restore"]).expect(0, &["put back v0 mtu"]);
+    assert_eq!(look(), before);
+    pair.run(&["set", "p1", "mtu=1300"]).expect(0, &["changed p1 mtu"]);
+    pair.run(&["undo"]).expect(0, &["undid p1 mtu"]);
+    assert_eq!(look(), before);
+}
+
+#[test]
 fn upper_and_ipv6_mtu_of_others_stay() {
     if needs_root() {
         return;

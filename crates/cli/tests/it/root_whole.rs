@@ -258,6 +258,35 @@ fn napi_threads_keep_cpus_and_policy() {
     }
 }
 
+/// Linux 6.17 sets `threaded` of single NAPI instances, which a new instance would not have.
+#[test]
+fn own_threaded_of_a_napi_is_not_lost() {
+    if needs_root() || needs_program("python3") {
+        return;
+    }
+    let pair = VethPair::with_name("napithr2");
+    pair.run(&["set", "napithr2", "gro=on"]).expect(0, &[]);
+    let threaded = |wanted: &str| {
+        let mut python = Command::new("python3");
+        python.args(["-c", include_str!("set_napi_threaded.py"), "napithr2", wanted]);
+        CommandOutput::from(python.output().unwrap())
+    };
+    let set = threaded("1");
+    if set.code != Some(0) {
+        return print_note(&format!("skipped: this kernel sets it per device only: {set:?}"));
+    }
+    for change in ["gro=off", "threaded=on"] {
+        for more in [&[][..], &["--dry-run"]] {
+            let set = [&["set", "napithr2", change], more].concat();
+            pair.run(&set).expect(1, &["have their own `threaded` value, which would be lost"]);
+        }
+    }
+    assert_eq!(threaded("get").out, "1\n");
+    pair.run(&["set", "napithr2", "txqueuelen=700"]).expect(0, &["changed"]);
+    assert_eq!(threaded("0").code, Some(0));
+    pair.run(&["set", "napithr2", "gro=off"]).expect(0, &["changed"]);
+}
+
 /// Without the host's `/proc` the CPUs and policies of threads are not known.
 #[test]
 fn unseen_napi_threads_are_not_made_anew() {

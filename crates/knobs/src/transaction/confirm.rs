@@ -6,6 +6,8 @@
 use latput_units::Nanos;
 
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, Slot, StoreError};
+use crate::device::Whereabouts;
+use crate::kernel::KernelRead;
 use crate::outcome::{ChangeOutcome, Refusal};
 
 /// Lets a change that [`apply`](super::apply()) made stand until `by`, since the boot.
@@ -34,8 +36,9 @@ pub fn extend(
 }
 
 /// Stays with a change that waits for it: it becomes an entry of the journal, whose number is given. `now` is
-/// since the boot, on the clock of [`await_confirmation`].
+/// since the boot, on the clock of [`await_confirmation`]. The change of an interface that is gone is not confirmed.
 pub fn confirm(
+    kernel: &dyn KernelRead,
     store: &mut dyn CheckpointStore,
     context: &Context,
     change: &Checkpoint,
@@ -43,6 +46,9 @@ pub fn confirm(
 ) -> Result<Option<u64>, ConfirmError> {
     let kept = claim_waiting(store, context, change, now)?;
     let interface = change.interface.clone();
+    if matches!(kernel.find(&change.device), Ok(Whereabouts::Deleted | Whereabouts::Unknown)) {
+        return Err(ConfirmError::Gone { interface });
+    }
     super::commit(store, &kept).map_err(|source| ConfirmError::Store { interface, source })
 }
 
@@ -86,6 +92,12 @@ pub enum ConfirmError {
     /// No change of this interface waits.
     #[error("{interface}: no change waits to be confirmed")]
     Nothing {
+        /// The interface.
+        interface: String,
+    },
+    /// The interface was deleted, or moved to another network namespace.
+    #[error("{interface}: it is gone, and its change with it: nothing was confirmed")]
+    Gone {
         /// The interface.
         interface: String,
     },

@@ -265,6 +265,16 @@ pub enum ApplyError {
         /// The adaptive moderation that overrules it.
         adaptive: Knob,
     },
+    /// The kernel keeps the wanted switch off while another one is off. Nothing was touched.
+    #[error("{interface}: {knob}=on needs {needed}=on, which would be off")]
+    NeedsOther {
+        /// The interface.
+        interface: String,
+        /// The knob.
+        knob: Knob,
+        /// The switch that it needs.
+        needed: Knob,
+    },
     /// Drivers take the link down and up for these knobs, and nobody has allowed it. Nothing was
     /// touched.
     #[error("{interface}: {}", link_reset_text(.interface, .knobs, *.on_control))]
@@ -450,6 +460,7 @@ impl ApplyError {
             | Self::OutOfRange { .. }
             | Self::NeedsReload { .. }
             | Self::Overruled { .. }
+            | Self::NeedsOther { .. }
             | Self::LinkReset { .. }
             | Self::Unfinished { .. }
             | Self::Unconfirmed { .. }

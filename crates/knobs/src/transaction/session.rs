@@ -476,8 +476,9 @@ impl<K: KernelWrite, S: CheckpointStore> fmt::Debug for Session<K, S> {
     }
 }
 
-/// Refuses a change that would move values of another interface whose change waits to be confirmed, and one of values that
-/// such a change has moved along: whichever went back first, the other's values would not be those of before.
+/// Refuses a change that would move values of another interface whose change waits to be confirmed, one of values that
+/// such a change has moved along, and one that moves the same third interface: whichever went back first, the other's
+/// values would not be those of before.
 pub(super) fn check_neighbours(
     store: &dyn CheckpointStore,
     (own, now): (&Checkpoint, Nanos),
@@ -498,15 +499,22 @@ pub(super) fn check_neighbours(
     };
     let has_moved_ours =
         |other: &Checkpoint| knobs_linked(&other.undo, own.device.index).into_iter().any(moves);
+    // Both move the same third one, as two ports do with their bridge.
+    let moves_the_same = |other: &Checkpoint| {
+        let is_of_third =
+            |at: &&(Knob, Place)| matches!(at.1, Place::Linked(_) | Place::LinkedIpv6(_));
+        planned.touched.0.keys().filter(is_of_third).any(|at| other.undo.0.contains_key(at))
+    };
     let waits = |other: &Checkpoint| {
         let is_here = (&other.boot_id, other.namespace) == (&own.boot_id, own.namespace);
         is_here && other.slot() != own.slot() && other.confirm_by.is_some_and(|by| by > now)
     };
     let listed = store.list().map_err(ApplyError::of_store)?;
-    let found = listed
-        .into_iter()
-        .flatten()
-        .find(|other| waits(other) && (is_moved_along(other) || has_moved_ours(other)));
+    let found = listed.into_iter().flatten().find(|other| {
+        let is_entangled =
+            || is_moved_along(other) || has_moved_ours(other) || moves_the_same(other);
+        waits(other) && is_entangled()
+    });
     let user = own.by.as_ref().map_or("", |by| by.user.as_str());
     found.map_or(Ok(()), |other| Err(ApplyError::left_by(other, (now, user))))
 }

@@ -147,6 +147,8 @@ pub(super) fn plan(
     for (&knob, value) in desired {
         knob.check_value(value)?;
         check_limits(kernel, interface, knob, value)?;
+        check_needed(kernel, interface, target, knob)?;
+        check_channels(kernel, interface, target, knob)?;
     }
     let named = target.knobs();
     let mut planned =
@@ -325,6 +327,65 @@ fn check_sensible(
         return Err(ApplyError::Overruled { interface: interface.to_owned(), knob, adaptive });
     }
     Ok(())
+}
+
+/// Refuses a switch that the kernel would keep off, since one that it needs is off or would be.
+fn check_needed(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    target: Target<'_>,
+    knob: Knob,
+) -> Result<(), ApplyError> {
+    if target.value(knob, Place::Device) != Some(&Value::Switch(true)) {
+        return Ok(());
+    }
+    let is_off = |needed: &&Knob| {
+        value_after(kernel, interface, target, **needed) == Some(Value::Switch(false))
+    };
+    match knob.spec().needs.iter().find(is_off) {
+        None => Ok(()),
+        Some(&needed) => {
+            Err(ApplyError::NeedsOther { interface: interface.to_owned(), knob, needed })
+        }
+    }
+}
+
+/// Refuses numbers of queues that would leave none to receive or none to send with (`ethnl_set_channels`,
+/// net/ethtool/channels.c).
+fn check_channels(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    target: Target<'_>,
+    knob: Knob,
+) -> Result<(), ApplyError> {
+    let directions = [(Knob::RxChannels, "receive"), (Knob::TxChannels, "transmit")];
+    let is_of_channels =
+        |(own, _): &&(Knob, &str)| matches!(knob, Knob::CombinedChannels) || *own == knob;
+    for (own, direction) in directions.iter().filter(is_of_channels) {
+        let queues = |knob| match value_after(kernel, interface, target, knob) {
+            Some(Value::Count(queues)) => queues,
+            _ => 0,
+        };
+        if queues(*own) + queues(Knob::CombinedChannels) == 0 {
+            let reason = format!("no {direction} queue would be left");
+            return Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason });
+        }
+    }
+    Ok(())
+}
+
+/// The device's value of a knob once the target is reached; `None` where it has none or it cannot be read.
+fn value_after(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    target: Target<'_>,
+    knob: Knob,
+) -> Option<Value> {
+    if let Some(value) = target.value(knob, Place::Device) {
+        return Some(value.clone());
+    }
+    let current = read(kernel, interface, knob).ok()?;
+    current.into_iter().find(|(place, _)| *place == Place::Device).map(|(_, value)| value)
 }
 
 fn is_on(kernel: &dyn KernelRead, interface: &str, switch: Knob) -> bool {

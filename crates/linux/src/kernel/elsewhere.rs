@@ -21,6 +21,8 @@ const CLAMPED: &[&str] = &["macvlan", "macvtap", "vlan", "macsec"];
 const MACSEC_ADDS: u64 = 32;
 /// Kinds that have the MTU of the interface below at any time: `ipvlan_adjust_mtu`.
 const EQUAL: &[&str] = &["ipvlan", "ipvtap"];
+/// MTU of a bridge without ports (`ETH_DATA_LEN`).
+const ETHERNET_MTU: Bytes = Bytes::new(1500);
 /// Most interfaces that are named in a message.
 const NAMED_MOST: usize = 3;
 
@@ -58,6 +60,13 @@ impl LinuxKernel {
                 )));
             }
         }
+        if link.kind.as_deref() == Some("bridge") && self.may_follow_ports(&link)? {
+            return Ok(Some(format!(
+                "the bridge may follow the mtu of its ports, and would never again once it is set, also not after an undo. \
+                 To set it for good: `ip link set {interface} mtu {}`",
+                mtu.get()
+            )));
+        }
         let linked = self.linked_to(&link)?;
         if let Some(obstacle) = self.route_obstacle(&link, &linked, mtu)? {
             return Ok(Some(obstacle));
@@ -69,6 +78,17 @@ impl LinuxKernel {
             (None, Some(failure)) => Err(failure),
             (moved, _) => Ok(moved),
         }
+    }
+}
+
+impl LinuxKernel {
+    /// Whether the kernel may set the MTU of a bridge to the lowest of its ports (`br_mtu_auto_adjust`).
+    /// It does until somebody sets one, which it does not show: another MTU than that of the ports was set.
+    fn may_follow_ports(&self, bridge: &Link) -> Result<bool, Failure> {
+        let links = self.route.links()?;
+        let ports = links.iter().filter(|link| link.master == Some(bridge.index));
+        let lowest = ports.map(|port| port.mtu).min();
+        Ok(bridge.mtu == lowest.unwrap_or(ETHERNET_MTU))
     }
 }
 

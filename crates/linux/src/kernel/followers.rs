@@ -16,6 +16,7 @@ use super::device::numbers_in;
 use super::failure::Failure;
 use super::read::{Reading, Values};
 use super::source::{Source, source_of};
+use crate::netdev::Napi;
 use crate::process::{self, ThreadSchedule};
 use crate::route::{Link, RouteMtu};
 
@@ -209,8 +210,9 @@ impl LinuxKernel {
         threads
     }
 
-    /// Why the NAPI threads of a link cannot be made anew: not all of them are seen, so that the new ones would not get their
-    /// CPUs and policies. `None` if they can, or if there are none.
+    /// Why the NAPI threads of a link cannot be made anew: instances have their own `threaded`, which the new ones would not
+    /// get, or not all threads are seen, so that the new ones would not get their CPUs and policies. `None` if they can, or if
+    /// there are none.
     pub(super) fn threads_obstacle(&self, link: &Link) -> Result<Option<String>, Failure> {
         let napis = match &self.netdev {
             Some(netdev) => netdev.napis(link.index)?,
@@ -218,6 +220,9 @@ impl LinuxKernel {
         };
         let is_on = |number: &u64| *number != 0;
         let device = self.sysfs.read_number(&link.name, "threaded").ok();
+        if let Some(obstacle) = device.and_then(|device| unlike_threaded(&napis, device)) {
+            return Ok(Some(obstacle));
+        }
         let own = napis.iter().filter_map(|napi| napi.threaded);
         if !device.into_iter().chain(own).any(|number| is_on(&number)) {
             return Ok(None);
@@ -268,6 +273,15 @@ impl LinuxKernel {
         let found = threads.iter().find(|(of, _)| *of == queue).map(|(_, pid)| *pid);
         found.ok_or_else(|| Failure::unsupported(format!("no thread polls for rx-{queue}")))
     }
+}
+
+/// Reason why NAPI instances that have their own `threaded` stand against a change that gives them all the device's; `None` if
+/// they are alike. Linux 6.17 sets it for single instances (`napi-set` of the netdev family).
+pub(super) fn unlike_threaded(napis: &[Napi], device: u64) -> Option<String> {
+    let differs = |napi: &Napi| napi.threaded.is_some_and(|threaded| threaded != device);
+    napis.iter().any(differs).then(|| {
+        "some NAPI instances have their own `threaded` value, which would be lost. Make them alike first".to_owned()
+    })
 }
 
 /// Whether a kernel thread has the CPUs and the policy that it was made with.

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 
 use latput_knobs::{Device, Whereabouts};
 
@@ -87,6 +88,13 @@ impl LinuxKernel {
         })
     }
 
+    /// Inode number of the folder of an interface, if this sysfs shows the one with its number.
+    fn sysfs_inode_of(&self, link: &Link) -> Option<u64> {
+        let number = self.sysfs.read_number(&link.name, "ifindex").ok()?;
+        let folder = std::fs::metadata(self.sysfs.path(&link.name, "")).ok()?;
+        (number == u64::from(link.index)).then(|| folder.ino())
+    }
+
     /// Identity of an interface. Its sysfs tells whether hardware is behind it.
     fn identified(&self, link: &Link) -> Device {
         Device {
@@ -94,6 +102,7 @@ impl LinuxKernel {
             kind: link.kind.clone().or_else(|| self.driver_name(&link.name)),
             bus: base_name(&self.sysfs.path(&link.name, "device")),
             permanent_address: link.permanent_address.clone(),
+            sysfs_inode: self.sysfs_inode_of(link),
         }
     }
 }

@@ -6,6 +6,7 @@ use latput_units::Bytes;
 use super::LinuxKernel;
 use super::failure::Failure;
 use super::features::obstacle;
+use super::followers::unlike_threaded;
 use super::read::{Reading, queue_attribute, sysctl, to_number, without_napi};
 use super::source::{Direction, NapiField, Number, QueueFile, Source, source_of};
 use crate::ethtool::parameters::Table;
@@ -203,13 +204,7 @@ impl LinuxKernel {
             // The kernel reads it then, but refuses to set it (`dev_set_threaded`, net/core/dev.c).
             return Ok(Some(without_napi(link).to_owned()));
         }
-        let differs =
-            napis.iter().any(|napi| napi.threaded.is_some_and(|threaded| threaded != device));
-        Ok(differs.then(|| {
-            "some NAPI instances have their own `threaded` value, which the device's would overwrite. Make them \
-             alike first"
-                .to_owned()
-        }))
+        Ok(unlike_threaded(&napis, device))
     }
 }
 
