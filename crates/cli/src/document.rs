@@ -127,10 +127,38 @@ pub(crate) struct MetricDocument {
 pub(crate) struct LogDocument {
     /// Version of this document's schema: 1.
     pub(crate) schema: u32,
+    /// Changes that are not committed: they wait to be confirmed, are being made, or were cut short.
+    pub(crate) pending: Vec<PendingChange>,
     /// The committed changes, the newest first.
     pub(crate) entries: Vec<LoggedChange>,
     /// The reasons why other entries cannot be read.
     pub(crate) damaged: Vec<String>,
+}
+
+/// A change that is no entry of the journal yet.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PendingChange {
+    /// When the change began, in milliseconds since 1970 (UTC).
+    pub(crate) at_unix_ms: u64,
+    /// The present name of the interface, or the last known one.
+    pub(crate) interface: String,
+    /// The inode number of the network namespace.
+    pub(crate) network_namespace: u64,
+    /// The command: `set`, `apply`, `undo`, `run`; empty if an older latput made the change.
+    pub(crate) command: String,
+    /// The name of who called sudo or logged in, or of the user; `uid 7` where it has no name.
+    pub(crate) user: String,
+    /// The process that made it.
+    pub(crate) pid: u32,
+    /// The entry that this change undoes; `null` if it is no undo.
+    pub(crate) undoes: Option<u64>,
+    /// `waiting` to be confirmed, `in-use` by a running latput, or `unfinished`, which `latput restore` ends.
+    pub(crate) state: String,
+    /// Time left to confirm it, in nanoseconds; `null` unless it waits.
+    pub(crate) left_ns: Option<u64>,
+    /// The values that it changed; empty until all are written.
+    pub(crate) values: Vec<LoggedValue>,
 }
 
 /// One committed change.

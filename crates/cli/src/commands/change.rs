@@ -222,6 +222,12 @@ impl ChangeTransaction {
         Ok(transaction::apply(kernel, store, origin, interface, setting)?)
     }
 
+    /// Takes the lock of the interface of `earlier`, an entry of the journal, which is to be read again then.
+    pub(super) fn claim_to_undo(&mut self, earlier: &Checkpoint) -> Result<(), CliError> {
+        let Self { kernel, store, origin, .. } = self;
+        Ok(transaction::claim_to_undo(kernel, store, origin, earlier)?)
+    }
+
     /// Takes back entry `number` of the journal, which is `earlier`.
     pub(super) fn undo_entry(
         &mut self,

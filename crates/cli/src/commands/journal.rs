@@ -10,8 +10,9 @@ use latput_knobs::{
     Whereabouts,
 };
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
-use latput_units::IntoSet;
+use latput_units::{IntoSet, Nanos};
 
+use crate::commands::way_back::with_its_name_of_now;
 use crate::exit::CliError;
 
 /// An entry of the journal.
@@ -52,10 +53,29 @@ pub(super) enum ChangeState {
 
 /// The journal as it is now.
 pub(super) struct Journal {
+    /// Changes of this boot that are not committed, under the present names of their interfaces.
+    pub(super) pending: Vec<Pending>,
     /// The newest first.
     pub(super) entries: Vec<JournalEntry>,
     /// Entries that cannot be read.
     pub(super) damaged: Vec<DamagedEntry>,
+}
+
+/// A change that is no entry of the journal yet.
+pub(super) struct Pending {
+    pub(super) change: Checkpoint,
+    pub(super) state: PendingState,
+}
+
+/// State of a change that is no entry of the journal yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PendingState {
+    /// It goes back after this time unless it is confirmed.
+    Waiting(Nanos),
+    /// A latput that runs is at it.
+    InUse,
+    /// Its maker has ended, or its time is over: a restore ends it.
+    Unfinished,
 }
 
 /// The number of an entry that cannot be read, and why.
@@ -76,12 +96,18 @@ impl Journal {
         let origin = checkpoint::context()?;
         let kernel = LinuxKernel::open()?;
         let store = FileCheckpoints::new(&host::checkpoints_dir());
+        let kept: Vec<Checkpoint> = store.list()?.into_iter().flatten().collect();
+        let pending = kept
+            .iter()
+            .filter(|kept| kept.boot_id == origin.boot_id)
+            .map(|kept| Pending::new(&kernel, &store, &origin, kept.clone()))
+            .collect();
         let (waiting, unfinished): (Vec<Checkpoint>, Vec<Checkpoint>) =
-            store.list()?.into_iter().flatten().partition(|it| it.confirm_by.is_some());
+            kept.into_iter().partition(|it| it.confirm_by.is_some());
         let cut: BTreeSet<(Option<u64>, String)> =
             unfinished.into_iter().map(|it| (it.undoes, it.boot_id)).into_set();
         let listed = store.journal().entries()?;
-        let mut journal = Self { entries: Vec::new(), damaged: Vec::new() };
+        let mut journal = Self { pending, entries: Vec::new(), damaged: Vec::new() };
         for (number, change) in listed {
             match change {
                 Ok(change) => {
@@ -116,6 +142,36 @@ impl Journal {
         let unknown = self.entries.iter().filter(may_have_changed).map(|later| later.number);
         let unknown = unknown.filter(|number| *number > entry.number);
         unknown.chain(self.damaged_since(entry)).max()
+    }
+}
+
+impl Pending {
+    fn new(
+        kernel: &LinuxKernel,
+        store: &FileCheckpoints,
+        origin: &knobs::Context,
+        kept: Checkpoint,
+    ) -> Self {
+        let left = kept.confirm_by.map(|by| by.saturating_sub(origin.since_boot));
+        let is_in_use =
+            || matches!(store.peek(kept.slot(), &kept.interface), Err(StoreError::Locked { .. }));
+        let state = match left {
+            Some(left) if left > Nanos::ZERO => PendingState::Waiting(left),
+            _ if is_in_use() => PendingState::InUse,
+            _ => PendingState::Unfinished,
+        };
+        Self { change: with_its_name_of_now(kernel, origin, kept), state }
+    }
+}
+
+impl PendingState {
+    /// Its name in JSON.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting(_) => "waiting",
+            Self::InUse => "in-use",
+            Self::Unfinished => "unfinished",
+        }
     }
 }
 
@@ -280,13 +336,13 @@ impl JournalEntry {
         own.written.0.retain(|(knob, _), _| leads.contains(knob));
         own
     }
+}
 
-    /// Its maker.
-    pub(super) fn describe_maker(&self) -> String {
-        match &self.change.by {
-            Some(by) => format!("{} by {}", by.command, by.user),
-            None => "an older latput".to_owned(),
-        }
+/// The command and the user that made a change.
+pub(super) fn describe_maker(change: &Checkpoint) -> String {
+    match &change.by {
+        Some(by) => format!("{} by {}", by.command, by.user),
+        None => "an older latput".to_owned(),
     }
 }
 

@@ -3,19 +3,22 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use latput_knobs::{Knob, Place, State, Value};
+use latput_knobs::transaction::Standing;
+use latput_knobs::{Checkpoint, Knob, Place, State, Value};
 use latput_linux::process::local_time;
+use latput_report::shell_word;
+use latput_units::Nanos;
 
 use crate::commands::change;
-use crate::commands::journal::{Journal, JournalEntry};
+use crate::commands::journal::{Journal, JournalEntry, Pending, PendingState, describe_maker};
 use crate::context::CliContext;
-use crate::document::{LogDocument, LoggedChange, LoggedValue};
+use crate::document::{LogDocument, LoggedChange, LoggedValue, PendingChange};
 use crate::exit::CliError;
 use crate::output;
 
 /// List the changes that were made on this host.
 ///
-/// The newest first, each with its state now.
+/// The newest first, each with its state now. Changes that wait to be confirmed, or are unfinished, stand before them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,31 +36,33 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
-        let Journal { mut entries, damaged } = Journal::read()?;
+        let Journal { mut pending, mut entries, damaged } = Journal::read()?;
         let damaged: Vec<String> = damaged.iter().map(ToString::to_string).collect();
         if let Some(interface) = &self.interface {
             entries.retain(|entry| entry.change.interface == *interface);
+            pending.retain(|pending| pending.change.interface == *interface);
         }
         if context.json {
             let entries = entries.iter().map(to_logged_change).collect();
-            output::print_json(&LogDocument { schema: 1, entries, damaged })?;
+            let pending = pending.iter().map(to_pending_change).collect();
+            output::print_json(&LogDocument { schema: 1, pending, entries, damaged })?;
             return Ok(ExitCode::SUCCESS);
         }
         for problem in &damaged {
             output::print_remark(&format!("latput: left out: {problem}"));
         }
-        let text: String = entries.iter().map(render_entry).collect();
+        let pending = pending.iter().map(render_pending);
+        let text: String = pending.chain(entries.iter().map(render_entry)).collect();
         output::print_text(if text.is_empty() { "no change was made\n" } else { &text })?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The values of a change: those of now where they are known, else those of its checkpoint.
-fn values(entry: &JournalEntry) -> Vec<LoggedValue> {
-    let change = &entry.change;
+/// The values of a change, each with that of now where `now` knows it.
+fn values(change: &Checkpoint, now: &[Standing]) -> Vec<LoggedValue> {
     let value = |(along, before, ((knob, place), written)): Listed<'_>| {
         let before = before.0.get(&(*knob, *place))?;
-        let now = entry.values.iter().find(|value| (value.knob, value.place) == (*knob, *place));
+        let now = now.iter().find(|value| (value.knob, value.place) == (*knob, *place));
         (!knob.spec().same(before, written)).then(|| LoggedValue {
             knob: knob.name().to_owned(),
             place: change::place_words(*knob, *place),
@@ -89,8 +94,47 @@ fn to_logged_change(entry: &JournalEntry) -> LoggedChange {
         state: entry.state.name().to_owned(),
         ended_by: entry.state.ended_by(),
         went_back: change.went_back.clone(),
-        values: values(entry),
+        values: values(change, &entry.values),
     }
+}
+
+fn to_pending_change(pending: &Pending) -> PendingChange {
+    let Pending { change, state } = pending;
+    let by = change.by.clone().unwrap_or_default();
+    let left_ns = match state {
+        PendingState::Waiting(left) => Some(left.as_ns()),
+        PendingState::InUse | PendingState::Unfinished => None,
+    };
+    PendingChange {
+        at_unix_ms: change.created_unix_ms,
+        interface: change.interface.clone(),
+        network_namespace: change.namespace,
+        command: by.command,
+        user: by.user,
+        pid: change.pid,
+        undoes: change.undoes,
+        state: state.name().to_owned(),
+        left_ns,
+        values: values(change, &[]),
+    }
+}
+
+fn render_pending(pending: &Pending) -> String {
+    let Pending { change, state } = pending;
+    let when = local_time(change.created_unix_ms / 1000);
+    let interface = shell_word(&change.interface);
+    let state = match state {
+        PendingState::Waiting(left) => {
+            let left = Nanos::from_s(left.as_ns() / 1_000_000_000);
+            format!("waits: goes back in {left} unless `latput confirm {interface}` comes")
+        }
+        PendingState::InUse => format!("in use by process {}", change.pid),
+        PendingState::Unfinished => format!("unfinished: run `latput restore {interface}`"),
+    };
+    let undoes = change.undoes.map_or(String::new(), |undone| format!(" (of {undone})"));
+    let head =
+        format!("-  {when}  {}  {}{undoes}: {state}\n", change.interface, describe_maker(change));
+    head + &render_values(&values(change, &[]))
 }
 
 fn render_entry(entry: &JournalEntry) -> String {
@@ -98,13 +142,18 @@ fn render_entry(entry: &JournalEntry) -> String {
     let when = local_time(change.created_unix_ms / 1000);
     let why = change.went_back.as_ref().map_or(String::new(), |why| format!(": {why}"));
     let undoes = change.undoes.map_or(String::new(), |undone| format!(" (of {undone})"));
-    let mut text = format!(
+    let head = format!(
         "{number}  {when}  {}  {}{undoes}: {state}{why}\n",
         change.interface,
-        entry.describe_maker()
+        describe_maker(change)
     );
-    for LoggedValue { knob, place, before, written, along, .. } in values(entry) {
-        let along = if along { ", along with it" } else { "" };
+    head + &render_values(&values(change, &entry.values))
+}
+
+fn render_values(values: &[LoggedValue]) -> String {
+    let mut text = String::new();
+    for LoggedValue { knob, place, before, written, along, .. } in values {
+        let along = if *along { ", along with it" } else { "" };
         let _ = writeln!(text, "     {knob} ({place}): {before} -> {written}{along}");
     }
     text

@@ -54,7 +54,10 @@ impl Args {
         for problem in &journal.damaged {
             output::print_remark(&format!("latput: left out: {problem}"));
         }
-        let entry = self.choose_entry(&journal)?;
+        let entry = match self.number {
+            Some(number) => find_in_force(&journal, number)?,
+            None => choose_newest(&journal)?,
+        };
         self.check_maker(entry)?;
         let own = entry.own_part();
         let interface = &entry.change.interface;
@@ -75,7 +78,11 @@ impl Args {
         set::warn_of_hidden_state(interface);
         let mut changing = ChangeTransaction::begin("undo", link_resets)?;
         changing.start_watcher(interface, self.confirm_within)?;
-        let (applied, others) = changing.undo_entry(entry.number, &own)?;
+        changing.claim_to_undo(&own)?;
+        // Another command may have undone it, or set the same values, before the lock was taken.
+        let journal = Journal::read()?;
+        let entry = find_in_force(&journal, entry.number)?;
+        let (applied, others) = changing.undo_entry(entry.number, &entry.own_part())?;
         let kept = changing.commit_change(context, &applied)?;
         kept.print_confirm_reminder(interface);
         tell_others(&journal, entry, &others);
@@ -92,47 +99,48 @@ impl Args {
         let message = format!("change {number} is not undone: it is of {owner}");
         Err(CliError::new(ExitReason::Failed, message))
     }
+}
 
-    fn choose_entry<'j>(&self, journal: &'j Journal) -> Result<&'j JournalEntry, CliError> {
-        let Some(number) = self.number else {
-            let can_go = |entry: &&JournalEntry| {
-                let is_undo = entry.change.undoes.is_some();
-                !is_undo && matches!(entry.state, ChangeState::InForce | ChangeState::InPart)
-            };
-            let entry = journal.entries.iter().find(can_go).ok_or_else(nothing_to_undo)?;
-            return match journal.unknown_since(entry) {
-                None => Ok(entry),
-                Some(later) => {
-                    let message = format!(
-                        "entry {later} is newer than {0} and may have changed the same values: run `latput undo {0}` to \
-                         put back those from before {0}",
-                        entry.number
-                    );
-                    Err(CliError::new(ExitReason::Failed, message))
-                }
-            };
-        };
-        let entry = journal.entries.iter().find(|entry| entry.number == number);
-        let entry = entry.ok_or_else(|| {
-            CliError::usage(format!("the journal has no entry {number}: see `latput log`"))
-        })?;
-        let why = match entry.state {
-            ChangeState::InForce | ChangeState::InPart => return Ok(entry),
-            ChangeState::BeforeBoot => {
-                "it was made before the last boot, which ended it".to_owned()
-            }
-            ChangeState::Elsewhere => {
-                "it is of another network namespace: run `latput undo` there".to_owned()
-            }
-            ChangeState::Gone => format!("its interface {} is gone", entry.change.interface),
-            ChangeState::WentBack => {
-                let why = entry.change.went_back.as_deref().unwrap_or_default();
-                format!("it was put back: {why}")
-            }
-            ended => format!("it is not in force: {ended}"),
-        };
-        Err(CliError::new(ExitReason::Failed, format!("change {number} is not undone: {why}")))
+/// The newest change in force that is no undo itself.
+fn choose_newest(journal: &Journal) -> Result<&JournalEntry, CliError> {
+    let can_go = |entry: &&JournalEntry| {
+        let is_undo = entry.change.undoes.is_some();
+        !is_undo && matches!(entry.state, ChangeState::InForce | ChangeState::InPart)
+    };
+    let entry = journal.entries.iter().find(can_go).ok_or_else(nothing_to_undo)?;
+    match journal.unknown_since(entry) {
+        None => Ok(entry),
+        Some(later) => {
+            let message = format!(
+                "entry {later} is newer than {0} and may have changed the same values: run `latput undo {0}` to \
+                 put back those from before {0}",
+                entry.number
+            );
+            Err(CliError::new(ExitReason::Failed, message))
+        }
     }
+}
+
+/// The entry with this number, if its change is in force.
+fn find_in_force(journal: &Journal, number: u64) -> Result<&JournalEntry, CliError> {
+    let entry = journal.entries.iter().find(|entry| entry.number == number);
+    let entry = entry.ok_or_else(|| {
+        CliError::usage(format!("the journal has no entry {number}: see `latput log`"))
+    })?;
+    let why = match entry.state {
+        ChangeState::InForce | ChangeState::InPart => return Ok(entry),
+        ChangeState::BeforeBoot => "it was made before the last boot, which ended it".to_owned(),
+        ChangeState::Elsewhere => {
+            "it is of another network namespace: run `latput undo` there".to_owned()
+        }
+        ChangeState::Gone => format!("its interface {} is gone", entry.change.interface),
+        ChangeState::WentBack => {
+            let why = entry.change.went_back.as_deref().unwrap_or_default();
+            format!("it was put back: {why}")
+        }
+        ended => format!("it is not in force: {ended}"),
+    };
+    Err(CliError::new(ExitReason::Failed, format!("change {number} is not undone: {why}")))
 }
 
 /// The error without a change to undo. One that is unfinished, or waits to be confirmed, is no entry of the journal yet.

@@ -109,7 +109,7 @@ fn unconfirmed_undo_goes_forward_again() {
          until [ $(mtu v0) = 1400 ]; do sleep 0.1; done; \
          until ! ls $LATPUT_STATE_DIR/checkpoints/*.json 2>/dev/null; do sleep 0.1; done; $latput log",
         &[
-            "no change was made",
+            "v0  set by ",
             "confirmed: v0 keeps its change",
             "undo:  latput undo 1",
             "1  ",
@@ -272,6 +272,52 @@ fn change_that_nobody_confirmed_is_in_the_log() {
             "code 1",
         ],
         &["it was put back: no confirmation came in time"],
+    );
+}
+
+/// The undo reads the journal before it waits at the lock, which another command holds meanwhile.
+#[test]
+fn undo_decides_under_the_lock() {
+    // `tr` renames nothing: the first open of a lock file is held for two seconds.
+    let held =
+        "strace -f -qq -o /dev/null -e trace=flock -e inject=flock:delay_enter=2000000:when=1 ";
+    let script = format!(
+        "$latput set v0 mtu=1400; ({held} $latput undo 1 >$LATPUT_STATE_DIR/first 2>&1; echo code $? \
+         >>$LATPUT_STATE_DIR/first) & sleep 0.7; $latput undo 1; SUDO_USER=bob $latput set v0 mtu=1400; wait; \
+         cat $LATPUT_STATE_DIR/first; echo now $(mtu v0); $latput log"
+    );
+    check_script(
+        &script,
+        &["undid v0 mtu", "changed v0 mtu", "code 1", "now 1400", "set by bob: in force"],
+        &["change 1 is not undone: it is not in force"],
+    );
+}
+
+#[test]
+fn pending_changes_stand_in_the_log() {
+    check_script(
+        "SUDO_USER=ann $latput set v0 mtu=1400 --confirm-within 60s; $latput log; $latput log --json; \
+         SUDO_USER=ann $latput restore; $latput set v0 mtu=1400; SUDO_USER=ann $latput undo --confirm-within 60s; $latput log",
+        &[
+            "-  ",
+            "v0  set by ann: waits: goes back in 5",
+            "unless `latput confirm v0` comes",
+            "mtu (device): 1500 -> 1400",
+            "\"state\": \"waiting\"",
+            "v0  undo by ann (of 1): waits",
+            "1  ",
+            "changed by one that waits",
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn confirm_of_deleted_interface_fails() {
+    check_script(
+        "$latput set v0 mtu=1400 --confirm-within 60s; ip link del v0; code $latput confirm; $latput log",
+        &["code 1", "-  ", "waits"],
+        &["v0: it is gone, and its change with it: nothing was confirmed"],
     );
 }
 

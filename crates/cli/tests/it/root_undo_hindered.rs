@@ -59,7 +59,7 @@ fn change_by_alternative_name_is_found_again() {
          strace -o /dev/null -e trace=fsync -e inject=fsync:signal=KILL:when=3 $latput set lan0 mtu=1300; \
          code $latput restore lan0; echo now $(mtu v0)",
         &[
-            "no change was made",
+            ": waits: goes back in",
             "confirmed: v0",
             "code 0",
             "in force",
@@ -163,7 +163,7 @@ fn held_up_ending_keeps_its_values() {
     let set = ["set", "v0", "threaded=on", "mtu=1400", "--confirm-within", "2s"];
     pair.run(&set).expect(0, &["changed"]);
     run_shell("ip link set v0 down; sleep 4");
-    pair.run(&["log"]).expect(0, &["no change was made"]);
+    pair.run(&["log"]).expect(0, &["unfinished: run `latput restore v0`"]);
     run_shell("ip link set v0 up");
     wait_until("the entry", || pair.run(&["log"]).out.contains("put back: no confirmation"));
     let values = ["mtu (device): 1500 -> 1400", "threaded (device): off -> on"];
