@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Change, Foreign, RestoreError, Restored};
@@ -16,6 +17,10 @@ use crate::commands::{change, next, set, watcher};
 use crate::context::CliContext;
 use crate::exit::{CliError, ExitReason};
 use crate::output;
+
+/// Longest wait for a process that holds the interface, and the time between two looks.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+const LOCK_RETRY: Duration = Duration::from_millis(50);
 
 /// Put back an earlier, unfinished change.
 ///
@@ -264,10 +269,10 @@ fn forget_checkpoint(
         return Err(CliError::new(ExitReason::Failed, message));
     }
     // Values that stay are an entry of the journal, so that they can be undone.
-    let number = match in_force {
-        Some(_) => store.archive(slot)?,
-        None => store.remove(slot).map(|()| None)?,
-    };
+    let number = wait_for_lock(|| match in_force {
+        Some(_) => store.archive(slot),
+        None => store.remove(slot).map(|()| None),
+    })?;
     store.forget_late(slot);
     if let Some(kept) = in_force {
         watcher::tell_settled(kept);
@@ -283,6 +288,20 @@ fn forget_checkpoint(
         output::print_change(&format!("forgot {id}: {interface} stays as it is\n{undo}"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tries again for a while where another process holds the interface: a watcher does for each of its attempts to put a change
+/// back.
+fn wait_for_lock<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let deadline = Instant::now() + LOCK_WAIT;
+    loop {
+        match attempt() {
+            Err(StoreError::Locked { .. }) if Instant::now() < deadline => {
+                std::thread::sleep(LOCK_RETRY);
+            }
+            ended => return ended,
+        }
+    }
 }
 
 fn print_outcomes(context: &CliContext, done: &[(String, RestoreOutcome)], failed: bool) {

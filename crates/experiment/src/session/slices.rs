@@ -43,15 +43,15 @@ const MADE_UP: u32 = 2;
 /// Length of the steps in the search for carry-over.
 const STEP: Nanos = Nanos::from_ms(25);
 /// Steps of a turn of one setting.
-const STEPS: usize = 12;
+const STEPS: usize = 10;
 /// Turns of each of the two settings.
-const SWITCHES: usize = 8;
+const SWITCHES: usize = 7;
 /// The last steps of a turn, in which carry-over is assumed to be over.
-const SETTLED: usize = 5;
+const SETTLED: usize = 4;
 /// A step is settled if its rate is within this share of the settled rate,
 const NEAR: f64 = 0.05;
-/// or within this many standard errors. With 7 turns and 14 tests of a search that is 1% for all of them by Student's t.
-const STANDARD_ERRORS: f64 = 6.35;
+/// or within this many standard errors. With 6 turns and 12 tests of a search that is 1% for all of them by Student's t.
+const STANDARD_ERRORS: f64 = 7.15;
 
 /// The layout of a run's slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +139,7 @@ impl RunSession<'_> {
                 let until =
                     [least, most].into_iter().find(|until| first < *until).unwrap_or(made_up);
                 let rounds = rounds_of_stint(alive.len(), first, until, layout);
+                let rounds = read.share_of_stint(workload, first, rounds);
                 let stint = self.plan_stint(workload, &alive, first..first + rounds, layout);
                 if first > 0 && !self.has_budget_for(&stint) {
                     let note = "the time budget is used up";
@@ -432,8 +433,17 @@ impl ReadByGoal {
     fn put_off_others(&self, wanted: &mut Vec<usize>, rounds: &[u32]) {
         if wanted.iter().any(|workload| self.objective[*workload]) {
             let half = self.rounds_of_objective(rounds) / 2;
-            wanted.retain(|workload| self.objective[*workload] || rounds[*workload] <= half);
+            wanted.retain(|workload| {
+                let done = rounds[*workload];
+                self.objective[*workload] || done == 0 || done < half
+            });
         }
+    }
+
+    /// The rounds of a stint, of which another workload than the objective's has half the first time.
+    fn share_of_stint(&self, workload: usize, before: u32, rounds: u32) -> u32 {
+        let is_put_off = !self.objective[workload] && self.objective.contains(&true);
+        if before == 0 && is_put_off { rounds.div_ceil(2) } else { rounds }
     }
 }
 
@@ -582,7 +592,12 @@ mod tests {
         };
         assert_eq!(wanted([0, 0, 0], &[0, 1, 2]), [0, 1, 2], "all are seen early");
         assert_eq!(wanted([4, 4, 4], &[0, 1, 2]), [0, 1]);
-        assert_eq!(wanted([8, 8, 4], &[0, 1, 2]), [0, 1, 2]);
+        assert_eq!(wanted([8, 8, 4], &[0, 1, 2]), [0, 1]);
+        assert_eq!(wanted([10, 10, 4], &[0, 1, 2]), [0, 1, 2]);
+        assert_eq!([0, 2].map(|workload| read.share_of_stint(workload, 0, 4)), [4, 2]);
+        assert_eq!(read.share_of_stint(2, 4, 3), 3);
+        let none = ReadByGoal { any: vec![true; 3], objective: vec![false; 3] };
+        assert_eq!(none.share_of_stint(2, 0, 4), 4, "without an objective all are alike");
         assert_eq!(wanted([23, 23, 12], &[2]), [2], "in the end it has what is planned");
         assert_eq!(read.rounds_of_objective(&[9, 7, 2]), 7);
         assert_eq!(read.mean_of_objective(&[9, 7, 2]), 8);
