@@ -1,9 +1,12 @@
 //! Which interface is put back: names change, and numbers and namespaces are used again.
 
+use std::cell::Cell;
+
+use latput_knobs::transaction::WritePermit;
 use latput_knobs::{
-    ApplyError, ChangeOutcome, Checkpoint, CheckpointStore, Context, Device, Knob, Place,
-    RestoreError, Restored, Session, Setting, Value, apply, parse_assignment, plan_restore,
-    restore,
+    ApplyError, Capability, ChangeOutcome, Checkpoint, CheckpointStore, Context, Device,
+    KernelError, KernelRead, KernelWrite, Knob, Place, RestoreError, Restored, Session, Setting,
+    Value, Whereabouts, apply, parse_assignment, plan_restore, restore,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
 
@@ -44,6 +47,21 @@ fn change_during_which_the_name_changes_goes_back() {
     assert!(matches!(error, ApplyError::RolledBack { .. }), "{error:?}");
     assert_eq!(world.mtu("renamed0"), 1500);
     assert!(world.store.is_clear());
+}
+
+#[test]
+fn values_before_are_of_one_interface() {
+    let mut world = World::new();
+    world.kernel.rename("eth0", "eth7");
+    world.kernel.add("eth0", FakeInterface::nic(1));
+    let of_another = Value::Count(1400);
+    world.kernel.set_from_outside("eth0", Knob::Mtu, Place::Device, of_another);
+    let World { kernel, store, .. } = &mut world;
+    let mut renaming = RenamedWhileRead { kernel, is_renamed: Cell::new(false) };
+    let applied = apply(&mut renaming, store, &context(), "eth0", &setting("mtu=9000")).unwrap();
+    assert!(renaming.is_renamed.get());
+    assert_eq!(applied.changes[0].to_string(), "mtu (device): 1500 -> 9000");
+    assert_eq!((world.mtu("eth7"), world.mtu("eth0")), (9000, 1400));
 }
 
 #[test]
@@ -217,6 +235,50 @@ impl World {
             Value::Count(mtu) => mtu,
             ref other => panic!("{other}"),
         }
+    }
+}
+
+/// Its `eth7` is called `eth0` until somebody reads a value.
+struct RenamedWhileRead<'a> {
+    kernel: &'a mut FakeKernel,
+    is_renamed: Cell<bool>,
+}
+
+impl KernelRead for RenamedWhileRead<'_> {
+    fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError> {
+        self.is_renamed.set(true);
+        self.kernel.read(interface, knob)
+    }
+
+    fn capability(&self, interface: &str, knob: Knob) -> Capability {
+        self.kernel.capability(interface, knob)
+    }
+
+    fn device(&self, interface: &str) -> Result<Device, KernelError> {
+        let is_new_name = self.is_renamed.get() || interface != "eth0";
+        self.kernel.device(if is_new_name { interface } else { "eth7" })
+    }
+
+    fn find(&self, device: &Device) -> Result<Whereabouts, KernelError> {
+        match self.kernel.find(device)? {
+            Whereabouts::Here(name) if name == "eth7" && !self.is_renamed.get() => {
+                Ok(Whereabouts::Here("eth0".to_owned()))
+            }
+            found => Ok(found),
+        }
+    }
+}
+
+impl KernelWrite for RenamedWhileRead<'_> {
+    fn write(
+        &mut self,
+        permit: &WritePermit,
+        interface: &str,
+        knob: Knob,
+        place: Place,
+        value: &Value,
+    ) -> Result<(), KernelError> {
+        self.kernel.write(permit, interface, knob, place, value)
     }
 }
 

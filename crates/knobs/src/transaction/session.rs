@@ -183,10 +183,8 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         named: &Setting,
         wanted: &State,
     ) -> Result<Applied, ApplyError> {
-        let interface = self.checkpoint.interface.clone();
+        let (interface, planned) = self.plan_under_one_name(desired, wanted)?;
         let mut rounded = Vec::new();
-        let target = Target { desired, wanted, undo: &self.checkpoint.undo };
-        let planned = steps::plan(&self.kernel, &interface, target, &self.proven)?;
         let allowed = self.link_resets;
         super::check_link_resets(&self.kernel, allowed, &interface, named, &planned.changes)?;
         check_neighbours(&self.store, (&self.checkpoint, self.opened), &planned)?;
@@ -216,6 +214,24 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         found.0.retain(|(_, place), _| !place.is_follower());
         let (along, undo) = (Vec::new(), self.checkpoint.clone());
         Ok(Applied { changes, along, rounded, found, undo })
+    }
+
+    /// Plans a change with readings of one interface: one that was renamed meanwhile is read again, as another may have its
+    /// name.
+    fn plan_under_one_name(
+        &mut self,
+        desired: &Setting,
+        wanted: &State,
+    ) -> Result<(String, Planned), ApplyError> {
+        loop {
+            let interface = self.checkpoint.interface.clone();
+            let target = Target { desired, wanted, undo: &self.checkpoint.undo };
+            let planned = steps::plan(&self.kernel, &interface, target, &self.proven);
+            self.follow()?;
+            if interface == self.checkpoint.interface {
+                return Ok((interface, planned?));
+            }
+        }
     }
 
     /// Goes back to `before`, the values before a change that `cause` has stopped.

@@ -117,10 +117,12 @@ fn obstacle(moved: &[UpperElsewhere], mtu: Bytes) -> Option<String> {
 }
 
 /// Why it cannot be told what lies on the interface: some namespaces were not looked into. `None` if all were.
-fn not_looked_into(interface: &str, unseen: Vec<(String, Failure)>) -> Option<Failure> {
-    let names = named(&unseen, |(name, _)| name.clone());
+fn not_looked_into(interface: &str, mut unseen: Vec<(String, Failure)>) -> Option<Failure> {
     let is_permission = |failure: &Failure| failure.kind == KernelErrorKind::Permission;
-    let (_, first) = unseen.into_iter().min_by_key(|(_, failure)| !is_permission(failure))?;
+    // Without a thread or a descriptor, namespaces are not seen that may not be opened by another process's name either.
+    unseen.sort_by_key(|(_, failure)| is_permission(failure));
+    let names = named(&unseen, |(name, _)| name.clone());
+    let (_, first) = unseen.into_iter().next()?;
     let remedy = if is_permission(&first) {
         ". CAP_SYS_ADMIN and CAP_SYS_PTRACE of the first user namespace let latput look"
     } else {
@@ -258,7 +260,8 @@ mod tests {
         for (errnos, kind) in [
             (&[libc::EACCES][..], KernelErrorKind::Permission),
             (&[libc::EMFILE], KernelErrorKind::Busy),
-            (&[libc::EMFILE, libc::EPERM, libc::EMFILE, libc::EPERM], KernelErrorKind::Permission),
+            (&[libc::EMFILE, libc::EPERM, libc::EMFILE, libc::EPERM], KernelErrorKind::Busy),
+            (&[libc::EPERM, libc::EAGAIN], KernelErrorKind::Busy),
         ] {
             let all = errnos.iter().map(|errno| unseen(*errno)).collect();
             let failure = not_looked_into("eth0", all).unwrap();

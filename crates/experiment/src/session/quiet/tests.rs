@@ -14,6 +14,7 @@ use latput_trial::results::HostFacts;
 use latput_trial::{Check, HostToday, Observation, Plan, Results};
 use latput_units::SeededRng;
 
+use super::super::slices::STEPS;
 use super::super::{LostTrials, QuietPolicy, RunInputs, RunProgress, TrialDone, build_header};
 use super::*;
 use crate::host_spec::HostSpec;
@@ -28,11 +29,18 @@ struct FakeSliceHost {
     /// Stints are disturbed up to this one; the first finds carry-over.
     disturbed_until: usize,
     stints: usize,
+    /// The searches of carry-over, from the first on, that see a change settle after half a turn.
+    carrying_searches: usize,
     /// How often somebody looked at the host.
     looks: Cell<usize>,
 }
 
 impl FakeSliceHost {
+    fn new(disturbed_until: usize) -> Self {
+        let (rng, looks) = (SeededRng::from_seed(1), Cell::new(0));
+        Self { rng, disturbed_until, stints: 0, carrying_searches: 0, looks }
+    }
+
     fn make_observation(&mut self, setting: usize) -> Observation {
         let is_disturbed = self.stints <= self.disturbed_until;
         let tail_us = if is_disturbed { [3000.0, 1000.0] } else { [60.0, 60.0] }[setting];
@@ -66,7 +74,13 @@ impl SliceRunner for FakeSliceHost {
         _: &Stop,
         _: &mut Tell<'_>,
     ) -> Result<Vec<Observation>, Error> {
-        let seen = stint.trials.iter().map(|trial| self.make_observation(trial.setting)).collect();
+        let mut seen: Vec<Observation> =
+            stint.trials.iter().map(|trial| self.make_observation(trial.setting)).collect();
+        if self.stints < self.carrying_searches {
+            let steps = seen.iter_mut().enumerate();
+            let unsettled = steps.filter(|(idx, _)| idx % STEPS < STEPS / 2);
+            unsettled.for_each(|(_, step)| step.traffic.transactions = Some(500));
+        }
         self.stints += 1;
         Ok(seen)
     }
@@ -131,6 +145,10 @@ impl RunProgress for RecordedRemarks {
 
 /// A run that others disturb until some stint: its results, how often the host was looked at, and the remarks.
 fn run(disturbed_until: usize, beside: bool) -> (Results, usize, Vec<String>) {
+    run_on(FakeSliceHost::new(disturbed_until), beside)
+}
+
+fn run_on(mut made: FakeSliceHost, beside: bool) -> (Results, usize, Vec<String>) {
     let text = format!(
         "schema = 1\ngoal = \"latency\"\n[factors]\n\"gro-flush-timeout\" = [\"0us\", \"50us\"]\n[[workload]]\n\
          kind = \"tcp_rr\"\n[method]\nbeside = {beside}\nseed = 1\nrepetitions = {{ min = 4, max = 4 }}\nduration = \"2s\"\n"
@@ -150,8 +168,6 @@ fn run(disturbed_until: usize, beside: bool) -> (Results, usize, Vec<String>) {
         quiet: QuietPolicy::Anyhow,
         stop: &stop,
     };
-    let rng = SeededRng::from_seed(1);
-    let mut made = FakeSliceHost { rng, disturbed_until, stints: 0, looks: Cell::new(0) };
     let results = build_header(&run, &made, Vec::new());
     let id = db.begin_run("", "made", 0, &results).unwrap();
     let mut heard = RecordedRemarks(Vec::new());
@@ -188,6 +204,17 @@ fn quiet_run_has_no_wait() {
     assert!((36..56).contains(&wanted), "{wanted}");
     assert_eq!(looks, 0);
     assert_eq!(ResultsSummary::from_results(&results).headline.unwrap().kind(), "stay");
+}
+
+#[test]
+fn carry_over_is_searched_twice() {
+    let layout = |carrying_searches| {
+        let host = FakeSliceHost { carrying_searches, ..FakeSliceHost::new(0) };
+        let (_, _, remarks) = run_on(host, false);
+        remarks.into_iter().find(|text| text.contains("settings alternate")).unwrap()
+    };
+    assert!(layout(1).contains("in slices of 250 ms; the first 25 ms of each are cut"));
+    assert!(layout(2).contains("in slices of 750 ms; the first 125 ms of each are cut"));
 }
 
 #[test]
