@@ -66,6 +66,8 @@ fn run_without_baseline_gives_no_advice() {
         .expect(0, &["no setting has two trials on each side"]);
     let gate = ["0us", "50us", "--fail-on", "worse"];
     place.run(&[&settings[..], &gate].concat()).expect(1, &["no figure could be judged"]);
+    let junit = place.run(&[&settings[..], &gate, &["--format", "junit"]].concat());
+    junit.expect(1, &["tests=\"1\" failures=\"1\"", "message=\"no figure could be judged\""]);
     // A report of it keeps what is left, and no more.
     place.run(&["report", "kept.db", "--share", "-o", "kept.html"]).expect(0, &[]);
     place.run(&["import", "kept.html", "-o", "back.db"]).expect(0, &["No answer", why]);

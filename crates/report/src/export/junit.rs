@@ -11,14 +11,14 @@ use crate::comparison::describe_figure;
 use crate::gate::{Gate, GateAnswer, JudgedFigure};
 use crate::printable::make_printable;
 
-/// The comparisons as one XML document. `base` has the workloads' units.
+/// The comparisons as one XML document. `base` has the workloads' units. Without a figure the one case has failed: a document
+/// without cases would say that the gate has passed.
 pub fn render_junit(comparisons: &[Comparison], base: &Results, gate: Gate) -> String {
     let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
-    let _ = writeln!(
-        text,
-        "<testsuites name=\"latput\"{}>",
-        format_counts(GateAnswer::new(gate, comparisons))
-    );
+    let answer = GateAnswer::new(gate, comparisons);
+    let unjudged = answer.why_failed().filter(|_| answer.all == 0);
+    let _ =
+        writeln!(text, "<testsuites name=\"latput\"{}>", format_counts(answer, unjudged.is_some()));
     for comparison in comparisons {
         // Two runs of one setting: that they are two, the figures say.
         let name = if comparison.other == comparison.base {
@@ -26,17 +26,28 @@ pub fn render_junit(comparisons: &[Comparison], base: &Results, gate: Gate) -> S
         } else {
             format!("{} against {}", comparison.other, comparison.base)
         };
-        let counts = format_counts(GateAnswer::of_figures(gate, &comparison.figures));
+        let counts = format_counts(GateAnswer::of_figures(gate, &comparison.figures), false);
         let _ = writeln!(text, "  <testsuite name=\"{}\"{counts}>", escape_xml(&name));
         for figure in &comparison.figures {
             text += &render_test_case(comparison, figure, base, gate);
         }
         text += "  </testsuite>\n";
     }
+    if let Some(why) = unjudged {
+        let _ = write!(
+            text,
+            "  <testsuite name=\"gate\" tests=\"1\" failures=\"1\" errors=\"0\" skipped=\"0\">\n    <testcase \
+             classname=\"gate\" name=\"judged\">\n      <failure type=\"unjudged\" message=\"{}\"/>\n    \
+             </testcase>\n  </testsuite>\n",
+            escape_xml(&why)
+        );
+    }
     text + "</testsuites>\n"
 }
 
-fn format_counts(GateAnswer { all, failed, skipped, .. }: GateAnswer) -> String {
+/// The counts of some figures, and of the case that says that there is none.
+fn format_counts(GateAnswer { all, failed, skipped, .. }: GateAnswer, is_empty: bool) -> String {
+    let (all, failed) = (all + usize::from(is_empty), failed + usize::from(is_empty));
     format!(" tests=\"{all}\" failures=\"{failed}\" errors=\"0\" skipped=\"{skipped}\"")
 }
 

@@ -121,7 +121,8 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
     let parsed: File = toml::from_str(text).map_err(|error| {
         let span = error.span();
         let at = span.as_ref().map(|span| span.start);
-        source.error(span.unwrap_or(0..0), problem_of(error.message(), text, at, &WANTED))
+        let problem = problem_of(error.message(), text, at, &WANTED);
+        source.error(span.unwrap_or(0..0), name_table_of_field(problem))
     })?;
     if *parsed.schema.get_ref() != SCHEMA {
         let problem = format!(
@@ -155,6 +156,18 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
         return Err(source.error(0..0, problem));
     }
     Ok(plan)
+}
+
+/// The problem of a field that the whole plan does not have, with the table where it belongs if it is `[method]`'s.
+fn name_table_of_field(problem: String) -> String {
+    let field = problem.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    let Some((field, expected)) = field else { return problem };
+    let of_method = toml::from_str::<MethodFile>("\"\" = 0").err();
+    let is_of_method = of_method.is_some_and(|it| it.message().contains(&format!("`{field}`")));
+    if expected.contains("`method`") && is_of_method {
+        return format!("`{field}` belongs below `[method]`");
+    }
+    problem
 }
 
 /// Refuses slices unless there are several settings and no change of theirs disturbs traffic.
@@ -756,6 +769,19 @@ mod tests {
         );
         let error = Plan::parse("plan.toml", "schema = 7\n[[workload]]").unwrap_err();
         assert!(error.to_string().starts_with("plan.toml:1: this latput reads"), "{error}");
+    }
+
+    #[test]
+    fn field_of_method_is_sent_there() {
+        let at_top = |field: &str| {
+            let error = Plan::parse("plan.toml", &format!("schema = 1\n{field}\n")).unwrap_err();
+            (error.line, error.problem)
+        };
+        for field in ["seed = 4", "repetitions = { min = 4, max = 4 }", "beside = true"] {
+            let name = field.split(' ').next().unwrap();
+            assert_eq!(at_top(field), (2, format!("`{name}` belongs below `[method]`")));
+        }
+        assert!(at_top("sead = 4").1.contains("unknown field `sead`, expected one of"));
     }
 
     fn parsed(text: &str) -> Plan {
