@@ -194,8 +194,10 @@ impl Place {
 impl Place {
     /// The words for a value here: `SCHED_FIFO 42` for the scheduling of a thread, which is one number.
     pub fn value_words(self, value: &Value) -> String {
-        let (Self::ThreadPolicy(_), Value::Count(number)) = (self, value) else {
-            return value.to_string();
+        let number = match (self, value) {
+            (Self::ThreadPolicy(_), Value::Count(number)) => number,
+            (Self::LinkedIpv6(_), Value::Count(0)) => return "that of the interface".to_owned(),
+            _ => return value.to_string(),
         };
         let level = i32::try_from(number % POLICY_FACTOR).unwrap_or(0);
         match number / POLICY_FACTOR {

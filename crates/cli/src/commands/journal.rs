@@ -12,7 +12,8 @@ use latput_knobs::{
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 use latput_units::{IntoSet, Nanos};
 
-use crate::commands::way_back::with_its_name_of_now;
+use crate::commands::restore::waits_for_other;
+use crate::commands::way_back::{present_name, with_its_name_of_now};
 use crate::exit::CliError;
 
 /// An entry of the journal.
@@ -59,12 +60,18 @@ pub(super) struct Journal {
     pub(super) entries: Vec<JournalEntry>,
     /// Entries that cannot be read.
     pub(super) damaged: Vec<DamagedEntry>,
+    /// Changes that are no entries yet and cannot be read.
+    pub(super) unreadable: Vec<StoreError>,
 }
 
 /// A change that is no entry of the journal yet.
 pub(super) struct Pending {
     pub(super) change: Checkpoint,
     pub(super) state: PendingState,
+    /// Whether its interface is in this network namespace.
+    pub(super) is_here: bool,
+    /// Who must be named to confirm it or to put it back: its maker, unless that is who asks.
+    pub(super) of: Option<String>,
 }
 
 /// State of a change that is no entry of the journal yet.
@@ -80,7 +87,7 @@ pub(super) enum PendingState {
 
 /// The number of an entry that cannot be read, and why.
 pub(super) struct DamagedEntry {
-    number: u64,
+    pub(super) number: u64,
     why: StoreError,
 }
 
@@ -96,7 +103,13 @@ impl Journal {
         let origin = checkpoint::context()?;
         let kernel = LinuxKernel::open()?;
         let store = FileCheckpoints::new(&host::checkpoints_dir());
-        let kept: Vec<Checkpoint> = store.list()?.into_iter().flatten().collect();
+        let (mut kept, mut unreadable) = (Vec::new(), Vec::new());
+        for listed in store.list()? {
+            match listed {
+                Ok(checkpoint) => kept.push(checkpoint),
+                Err(error) => unreadable.push(error),
+            }
+        }
         let pending = kept
             .iter()
             .filter(|kept| kept.boot_id == origin.boot_id)
@@ -107,7 +120,7 @@ impl Journal {
         let cut: BTreeSet<(Option<u64>, String)> =
             unfinished.into_iter().map(|it| (it.undoes, it.boot_id)).into_set();
         let listed = store.journal().entries()?;
-        let mut journal = Self { pending, entries: Vec::new(), damaged: Vec::new() };
+        let mut journal = Self { pending, entries: Vec::new(), damaged: Vec::new(), unreadable };
         for (number, change) in listed {
             match change {
                 Ok(change) => {
@@ -124,6 +137,12 @@ impl Journal {
             }
         }
         Ok(journal)
+    }
+
+    /// Reasons why entries and other changes cannot be read, in sentences.
+    pub(super) fn describe_unread(&self) -> Vec<String> {
+        let entries = self.damaged.iter().map(ToString::to_string);
+        entries.chain(self.unreadable.iter().map(ToString::to_string)).collect()
     }
 
     /// The newest entry behind this one that cannot be read.
@@ -160,7 +179,10 @@ impl Pending {
             _ if is_in_use() => PendingState::InUse,
             _ => PendingState::Unfinished,
         };
-        Self { change: with_its_name_of_now(kernel, origin, kept), state }
+        let is_here = present_name(kernel, origin, &kept).is_some();
+        let maker = kept.by.as_ref().map(|by| by.user.clone());
+        let of = maker.filter(|_| waits_for_other(&kept, origin, None));
+        Self { change: with_its_name_of_now(kernel, origin, kept), state, is_here, of }
     }
 }
 
@@ -234,10 +256,13 @@ fn find_superseded(
         let at = (value.knob, value.place);
         let mut before: BTreeMap<u64, u64> = BTreeMap::new();
         let mut owner = number;
-        for entry in later.iter().rev().filter(|entry| entry.has_written(change, at)) {
+        for entry in later.iter().rev() {
+            // Also of one that did not write it: it may have taken the place away, as that of a queue.
             before.insert(entry.number, owner);
-            let undone = entry.change.undoes.and_then(|undone| before.get(&undone));
-            owner = undone.copied().unwrap_or(entry.number);
+            if entry.has_written(change, at) {
+                let undone = entry.change.undoes.and_then(|undone| before.get(&undone));
+                owner = undone.copied().unwrap_or(entry.number);
+            }
         }
         (owner != number).then_some((at, owner))
     };

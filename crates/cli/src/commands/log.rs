@@ -36,8 +36,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
-        let Journal { mut pending, mut entries, damaged } = Journal::read()?;
-        let damaged: Vec<String> = damaged.iter().map(ToString::to_string).collect();
+        let journal = Journal::read()?;
+        let damaged = journal.describe_unread();
+        let Journal { mut pending, mut entries, .. } = journal;
         if let Some(interface) = &self.interface {
             entries.retain(|entry| entry.change.interface == *interface);
             pending.retain(|pending| pending.change.interface == *interface);
@@ -99,7 +100,7 @@ fn to_logged_change(entry: &JournalEntry) -> LoggedChange {
 }
 
 fn to_pending_change(pending: &Pending) -> PendingChange {
-    let Pending { change, state } = pending;
+    let Pending { change, state, .. } = pending;
     let by = change.by.clone().unwrap_or_default();
     let left_ns = match state {
         PendingState::Waiting(left) => Some(left.as_ns()),
@@ -120,10 +121,16 @@ fn to_pending_change(pending: &Pending) -> PendingChange {
 }
 
 fn render_pending(pending: &Pending) -> String {
-    let Pending { change, state } = pending;
+    let Pending { change, state, is_here, of } = pending;
     let when = local_time(change.created_unix_ms / 1000);
-    let interface = shell_word(&change.interface);
+    let mut interface = shell_word(&change.interface);
+    if let Some(user) = of {
+        interface = format!("{interface} --of {}", shell_word(user));
+    }
     let state = match state {
+        PendingState::Waiting(_) if !is_here => {
+            "waits, but its interface was deleted, or is of another network namespace".to_owned()
+        }
         PendingState::Waiting(left) => {
             let left = Nanos::from_s(left.as_ns() / 1_000_000_000);
             format!("waits: goes back in {left} unless `latput confirm {interface}` comes")

@@ -51,7 +51,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let journal = Journal::read()?;
-        for problem in &journal.damaged {
+        for problem in journal.describe_unread() {
             output::print_remark(&format!("latput: left out: {problem}"));
         }
         let entry = match self.number {
@@ -125,6 +125,10 @@ fn choose_newest(journal: &Journal) -> Result<&JournalEntry, CliError> {
 fn find_in_force(journal: &Journal, number: u64) -> Result<&JournalEntry, CliError> {
     let entry = journal.entries.iter().find(|entry| entry.number == number);
     let entry = entry.ok_or_else(|| {
+        if journal.damaged.iter().any(|damaged| damaged.number == number) {
+            let message = format!("change {number} is not undone: its entry cannot be read");
+            return CliError::new(ExitReason::Failed, message);
+        }
         CliError::usage(format!("the journal has no entry {number}: see `latput log`"))
     })?;
     let why = match entry.state {

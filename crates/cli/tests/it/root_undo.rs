@@ -76,7 +76,7 @@ fn damaged_entries_are_named_and_hide_none() {
          sed -i 's/\"boot_id\":\"[^\"]*\"/\"boot_id\":\"before\"/' $journal/3.json; echo '{' > $journal/2.json; \
          $latput log; code $latput undo 3; code $latput undo 2; code $latput undo 9; \
          ip link set v0 mtu 1400; code $latput undo 1; echo now $(mtu v0)",
-        &["3  ", "before the last boot", "1  ", "code 1", "code 2", "code 2", "code 0", "now 1500"],
+        &["3  ", "before the last boot", "1  ", "code 1", "code 1", "code 2", "code 0", "now 1500"],
         &[
             "left out: entry 2:",
             "2.json",
@@ -96,7 +96,7 @@ fn entries_of_other_versions_are_read_or_left() {
          code $latput undo 3; code $latput undo 2; echo still $(mtu v0); \
          ip link set v0 mtu 1400; code $latput undo 1; echo now $(mtu v0); \
          test \"$sum\" = \"$(cat $journal/[1-3].json | cksum)\" && echo left",
-        &["code 2", "code 2", "still 1290", "undid v0 mtu", "code 0", "now 1500", "left"],
+        &["code 1", "code 1", "still 1290", "undid v0 mtu", "code 0", "now 1500", "left"],
         &["entry 3:", "schema is 3, and only 2 is known", "entry 2:", "unknown field `undone`"],
     );
 }
@@ -301,7 +301,7 @@ fn pending_changes_stand_in_the_log() {
         &[
             "-  ",
             "v0  set by ann: waits: goes back in 5",
-            "unless `latput confirm v0` comes",
+            "unless `latput confirm v0 --of ann` comes",
             "mtu (device): 1500 -> 1400",
             "\"state\": \"waiting\"",
             "v0  undo by ann (of 2): waits",
@@ -312,12 +312,47 @@ fn pending_changes_stand_in_the_log() {
     );
 }
 
+/// An undo of another change makes queues and their values anew.
+#[test]
+fn values_of_new_queues_belong_to_first_change() {
+    check_script(
+        "ip link del v0; ip link add v0 numrxqueues 4 numtxqueues 4 type veth peer name v1; ip link set v0 up; \
+         ethtool -L v0 rx 4 tx 4; \
+         look() { unshare -m sh -c 'mount -t sysfs s /sys; echo $1 $(cat /sys/class/net/v0/queues/rx-*/rps_cpus)' sh $1; }; \
+         look before; $latput set v0 rps-cpus=0; $latput set v0 rx-channels=2; $latput undo; $latput undo; \
+         look now",
+        &["before 0 0 0 0", "undid v0 rx-channels", "undid v0 rps-cpus", "now 0 0 0 0"],
+        &[],
+    );
+}
+
+#[test]
+fn unreadable_pending_change_is_named() {
+    check_script(
+        "$latput set v0 mtu=1400 --confirm-within 60s; \
+         for file in $LATPUT_STATE_DIR/checkpoints/*.json; do echo garbage > $file; done; \
+         $latput log; $latput log --json",
+        &["no change was made", "\"damaged\": [", "not a checkpoint of this version"],
+        &["left out: "],
+    );
+}
+
+#[test]
+fn undo_needs_what_its_switch_needs() {
+    check_script(
+        "$latput set v0 tso=off; $latput set v0 sg=off; code $latput undo 1 --dry-run; code $latput undo 1; \
+         $latput undo; code $latput undo 1; ethtool -k v0 | grep ^tcp-seg",
+        &["code 1", "code 1", "code 0", "tcp-segmentation-offload: on"],
+        &["tso=on needs sg=on, which would be off"],
+    );
+}
+
 #[test]
 fn confirm_of_deleted_interface_fails() {
     check_script(
         "$latput set v0 mtu=1400 --confirm-within 60s; ip link del v0; code $latput confirm; $latput log",
-        &["code 1", "-  ", "waits"],
-        &["v0: it is gone, and its change with it: nothing was confirmed"],
+        &["code 1", "-  ", "waits, but its interface was deleted"],
+        &["v0: it was deleted, or moved to another network namespace: nothing was confirmed"],
     );
 }
 

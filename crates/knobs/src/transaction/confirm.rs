@@ -96,7 +96,9 @@ pub enum ConfirmError {
         interface: String,
     },
     /// The interface was deleted, or moved to another network namespace.
-    #[error("{interface}: it is gone, and its change with it: nothing was confirmed")]
+    #[error(
+        "{interface}: it was deleted, or moved to another network namespace: nothing was confirmed"
+    )]
     Gone {
         /// The interface.
         interface: String,

@@ -147,8 +147,11 @@ pub(super) fn plan(
     for (&knob, value) in desired {
         knob.check_value(value)?;
         check_limits(kernel, interface, knob, value)?;
-        check_needed(kernel, interface, target, knob)?;
         check_channels(kernel, interface, target, knob)?;
+    }
+    let of_device = target.wanted.0.keys().filter(|(_, place)| *place == Place::Device);
+    for &knob in desired.keys().chain(of_device.map(|(knob, _)| knob)) {
+        check_needed(kernel, interface, target, knob)?;
     }
     let named = target.knobs();
     let mut planned =

@@ -24,6 +24,8 @@ use crate::route::{Link, RouteMtu};
 const KTHREADD: u32 = 2;
 /// Longest name of a thread (`TASK_COMM_LEN` less the terminating zero).
 const COMM_BYTES: usize = 15;
+/// The MTU of IPv6 on a bridge that has set none: that of the bridge, which is whatever its ports make it.
+const AS_ITS_BRIDGE: Value = Value::Count(0);
 /// Policies that [`process::set_schedule`] gives back.
 const KEPT_POLICIES: [i32; 5] =
     [libc::SCHED_OTHER, libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_BATCH, libc::SCHED_IDLE];
@@ -67,7 +69,9 @@ impl LinuxKernel {
                 Ok(self.proc.write(&ipv6_mtu(reading.name), &bytes.to_string())?)
             }
             (Source::Mtu, Place::LinkedIpv6(index), Value::Count(bytes)) => {
-                let name = self.route.link_numbered(index)?.name;
+                let Link { name, mtu, .. } = self.route.link_numbered(index)?;
+                let is_as_bridge = *value == AS_ITS_BRIDGE;
+                let bytes = if is_as_bridge { mtu.get() } else { *bytes };
                 Ok(self.proc.write(&ipv6_mtu(&name), &bytes.to_string())?)
             }
             (Source::Features(names), Place::Wanted(nth), Value::Switch(on)) => {
@@ -99,11 +103,16 @@ impl LinuxKernel {
             Err(error) => Err(Failure::from(error)),
         };
         let linked = self.linked_to(link)?;
-        values
-            .extend(linked.iter().map(|it| (Place::Linked(it.index), Value::Count(it.mtu.get()))));
+        // A bridge goes back with its ports, and never again once its own MTU is written (`br_change_mtu`).
+        let held = linked.iter().filter(|it| !is_bridge(it));
+        values.extend(held.map(|it| (Place::Linked(it.index), Value::Count(it.mtu.get()))));
         values.extend(of_ipv6(&link.name)?.map(|mtu| (Place::Ipv6, mtu)));
         for it in &linked {
-            values.extend(of_ipv6(&it.name)?.map(|mtu| (Place::LinkedIpv6(it.index), mtu)));
+            let own = of_ipv6(&it.name)?.map(|mtu| match mtu {
+                Value::Count(mtu) if is_bridge(it) && mtu == it.mtu.get() => AS_ITS_BRIDGE,
+                mtu => mtu,
+            });
+            values.extend(own.map(|mtu| (Place::LinkedIpv6(it.index), mtu)));
         }
         Ok(values)
     }
@@ -130,7 +139,9 @@ impl LinuxKernel {
                     return None;
                 }
                 let follows = route.mtu > mtu || route.mtu == *of_ipv6 && route.mtu != mtu;
-                let follows_back = route.mtu > link.mtu;
+                // One that has just the new MTU goes up with it.
+                let goes_up_again = route.mtu == mtu && mtu < link.mtu;
+                let follows_back = route.mtu > link.mtu || goes_up_again;
                 match (follows && route.mtu != link.mtu, follows_back) {
                     (true, _) => Some(mtu),
                     (false, true) => Some(link.mtu),
@@ -290,6 +301,10 @@ fn is_as_made(pid: u32) -> bool {
     process::schedule_of(pid) == Some(made)
         && process::affinity_of(pid)
             .is_some_and(|cpus| process::affinity_of(KTHREADD) == Some(cpus))
+}
+
+fn is_bridge(link: &Link) -> bool {
+    link.kind.as_deref() == Some("bridge")
 }
 
 fn ipv6_mtu(name: &str) -> String {
