@@ -156,6 +156,12 @@ fn present_name(kernel: &dyn KernelRead, earlier: &Checkpoint) -> String {
     }
 }
 
+/// The checkpoint under the name that its interface has now, for people.
+fn with_present_name(kernel: &dyn KernelRead, mut left: Checkpoint) -> Checkpoint {
+    left.interface = present_name(kernel, &left);
+    left
+}
+
 /// Keeps a change that [`apply`] or [`undo()`] made: its checkpoint becomes an entry of the journal. Returns the
 /// entry's number; `None` if there was nothing to change.
 ///

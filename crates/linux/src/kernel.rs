@@ -45,7 +45,7 @@ use crate::ethtool::rss::contexts_obstacle;
 use crate::identity::Identity;
 use crate::netdev::Netdev;
 use crate::netlink::uapi;
-use crate::route::Route;
+use crate::route::{Link, Route};
 use crate::sysfs::{Files, Sysfs};
 
 /// The kernel as seen from one network namespace: that of the thread that opened it.
@@ -474,9 +474,11 @@ impl KernelRead for LinuxKernel {
             (Source::Mtu, Value::Count(bytes)) => {
                 self.mtu_obstacle(interface, latput_units::Bytes::new(*bytes))
             }
+            (Source::Qdisc, Value::Qdisc(qdisc)) => Ok(Route::options_obstacle(qdisc)),
             (Source::QueueQdisc, Value::Qdisc(qdisc)) => {
                 let link = self.route.link(interface).map_err(Failure::from);
-                link.map(|link| memory_obstacle(qdisc, link.tx_queues))
+                let memory = |link: Link| memory_obstacle(qdisc, link.tx_queues);
+                link.map(|link| Route::options_obstacle(qdisc).or_else(|| memory(link)))
             }
             _ if drops_contexts(knob, value) => {
                 let contexts = self.ethtool().and_then(|it| Ok(it.rss_contexts(interface)?));

@@ -218,6 +218,12 @@ fn entry(
     };
     let superseded = find_superseded(later, number, &change, &values);
     let state = state.unwrap_or_else(|| classify_change(later, number, &values, &superseded));
+    let state = match state {
+        ChangeState::ChangedByOthers => {
+            find_remover(later, &change, &values).map_or(state, ChangeState::ChangedBy)
+        }
+        state => state,
+    };
     let state = match (&change.went_back, state) {
         (Some(_), ChangeState::BeforeBoot | ChangeState::Elsewhere | ChangeState::Gone)
         | (None, _) => state,
@@ -267,6 +273,25 @@ fn find_superseded(
         (owner != number).then_some((at, owner))
     };
     values.iter().filter_map(owner).collect()
+}
+
+/// The later change that has moved a value along from another interface, or has taken its place away; `None` if another
+/// program may have.
+fn find_remover(later: &[JournalEntry], change: &Checkpoint, values: &[Standing]) -> Option<u64> {
+    let linked = Place::Linked(change.device.index);
+    let has_moved = |by: &JournalEntry, value: &Standing| {
+        let written = &by.change.written.0;
+        let is_of_namespace = by.change.namespace == change.namespace;
+        if let Some(found) = &value.found {
+            return is_of_namespace && written.get(&(value.knob, linked)) == Some(found);
+        }
+        let at = &(value.knob, value.place);
+        by.is_of_interface_of(change)
+            && by.change.undo.0.contains_key(at)
+            && !written.contains_key(at)
+    };
+    let gone = || values.iter().filter(|value| !value.is_in_force());
+    later.iter().find(|by| gone().any(|value| has_moved(by, value))).map(|by| by.number)
 }
 
 fn classify_change(

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 use latput_experiment::host;
 use latput_knobs as knobs;
 use latput_knobs::transaction::{self, Change, Foreign};
-use latput_knobs::{Checkpoint, CheckpointStore as _, LinkResets, Place, Setting};
+use latput_knobs::{Checkpoint, LinkResets, Place, Setting};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
+use latput_report::shell_word;
 use latput_units::Nanos;
 
 use crate::commands::change::{self, ChangeTransaction, LinkResetArgs};
-use crate::commands::journal::{ChangeState, Journal, JournalEntry};
+use crate::commands::journal::{ChangeState, Journal, JournalEntry, Pending, PendingState};
 use crate::commands::restore::{self, is_made_by};
 use crate::commands::{set, way_back};
 use crate::context::CliContext;
@@ -107,7 +108,7 @@ fn choose_newest(journal: &Journal) -> Result<&JournalEntry, CliError> {
         let is_undo = entry.change.undoes.is_some();
         !is_undo && matches!(entry.state, ChangeState::InForce | ChangeState::InPart)
     };
-    let entry = journal.entries.iter().find(can_go).ok_or_else(nothing_to_undo)?;
+    let entry = journal.entries.iter().find(can_go).ok_or_else(|| nothing_to_undo(journal))?;
     match journal.unknown_since(entry) {
         None => Ok(entry),
         Some(later) => {
@@ -148,17 +149,26 @@ fn find_in_force(journal: &Journal, number: u64) -> Result<&JournalEntry, CliErr
 }
 
 /// The error without a change to undo. One that is unfinished, or waits to be confirmed, is no entry of the journal yet.
-fn nothing_to_undo() -> CliError {
-    let listed = FileCheckpoints::new(&host::checkpoints_dir()).list().unwrap_or_default();
-    let unfinished: Vec<String> = listed.into_iter().flatten().map(|kept| kept.interface).collect();
-    let why = if unfinished.is_empty() {
-        "see `latput log`".to_owned()
-    } else {
-        let names = unfinished.join(", ");
-        format!(
-            "the change of {names} waits to be confirmed, or is unfinished: `latput restore` puts it back"
-        )
+fn nothing_to_undo(journal: &Journal) -> CliError {
+    let pending = |Pending { change, state, of, .. }: &Pending| {
+        let interface = shell_word(&change.interface);
+        let of = of.as_ref().map_or(String::new(), |user| format!(" --of {}", shell_word(user)));
+        match state {
+            PendingState::InUse => {
+                format!("{} is in use by process {}", change.interface, change.pid)
+            }
+            PendingState::Waiting(_) => format!(
+                "the change of {} waits to be confirmed: `latput restore {interface}{of}` puts it back",
+                change.interface
+            ),
+            PendingState::Unfinished => format!(
+                "the change of {} is unfinished: `latput restore {interface}{of}` puts it back",
+                change.interface
+            ),
+        }
     };
+    let pending: Vec<String> = journal.pending.iter().map(pending).collect();
+    let why = if pending.is_empty() { "see `latput log`".to_owned() } else { pending.join("; ") };
     CliError::new(ExitReason::Failed, format!("no change in force can be undone: {why}"))
 }
 

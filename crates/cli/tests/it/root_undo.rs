@@ -327,6 +327,52 @@ fn values_of_new_queues_belong_to_first_change() {
 }
 
 #[test]
+fn values_that_latput_moved_along_name_the_change() {
+    check_script(
+        "ip link add m1 link v0 type macvlan; $latput set m1 mtu=1400; $latput set v0 mtu=1300; $latput log m1; \
+         code $latput undo 1",
+        &[
+            "changed m1 mtu",
+            "changed v0 mtu",
+            "1  ",
+            "m1  set by root: changed since by 2",
+            "code 1",
+        ],
+        &["it is not in force: changed since by 2"],
+    );
+    check_script(
+        "ip link del v0; ip link add v0 numtxqueues 2 type veth peer name v1; ethtool -L v0 tx 2; \
+         ip link set v0 up; ip link set v1 up; $latput set v0 qdisc=mq; $latput set v0 'queue-qdisc=pfifo limit=5'; $latput undo 1; $latput log",
+        &["undid v0 qdisc", "2  ", "set by root: changed since by 3"],
+        &[],
+    );
+}
+
+#[test]
+fn pending_change_has_its_name_of_now() {
+    check_script(
+        "SUDO_USER=ann $latput set v0 mtu=1400 --confirm-within 60s; ip link set v0 name z0; \
+         code $latput set z0 gro=on --dry-run; code $latput set z0 gro=on; code $latput undo",
+        &["code 1", "code 1", "code 1"],
+        &[
+            "z0: a change by ann",
+            "`latput confirm z0 --of 'ann'` keeps it",
+            "the change of z0 waits to be confirmed: `latput restore z0 --of ann` puts it back",
+        ],
+    );
+}
+
+#[test]
+fn option_too_large_is_refused_by_dry_run() {
+    check_script(
+        "ip link set v0 up; for more in --dry-run --json; do \
+         code $latput set v0 'qdisc=pfifo limit=4294967296' $more; done",
+        &["code 1", "code 1"],
+        &["qdisc cannot be set here: limit=4294967296 is too large for the kernel"],
+    );
+}
+
+#[test]
 fn unreadable_pending_change_is_named() {
     check_script(
         "$latput set v0 mtu=1400 --confirm-within 60s; \

@@ -9,7 +9,9 @@ use super::outcome::{
 };
 use super::put_back;
 use super::steps::{self, Target};
-use super::{check_link_resets, check_origin, present_name, session, whereabouts};
+use super::{
+    check_link_resets, check_origin, present_name, session, whereabouts, with_present_name,
+};
 use crate::catalogue::Knob;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, Slot};
 use crate::device::Whereabouts;
@@ -32,7 +34,7 @@ pub fn plan_apply(
     let undo = State::default();
     let target = Target { desired, wanted: &undo, undo: &undo };
     let planned = steps::plan(kernel, interface, target, &BTreeSet::new())?;
-    session::check_neighbours(store, (&own, context.since_boot), &planned)?;
+    session::check_neighbours(kernel, store, (&own, context.since_boot), &planned)?;
     Ok(planned.changes)
 }
 
@@ -51,7 +53,7 @@ pub fn plan_undo(
     let (desired, undo) = (Setting::new(), State::default());
     let target = Target { desired: &desired, wanted: &wanted, undo: &undo };
     let planned = steps::plan(kernel, &interface, target, &BTreeSet::new())?;
-    session::check_neighbours(store, (&own, context.since_boot), &planned)?;
+    session::check_neighbours(kernel, store, (&own, context.since_boot), &planned)?;
     let changes = planned.changes;
     let named = wanted.0.iter().map(|((knob, _), value)| (*knob, value.clone())).into_map();
     check_link_resets(kernel, context.link_resets, &interface, &named, &changes)?;
@@ -82,7 +84,7 @@ fn check_unclaimed(
         store.peek(Slot::host(own.namespace), interface).map_err(ApplyError::of_store)?;
         left = others().filter(is_of_boot).find(|it| of_host(it));
     }
-    let left = left.cloned();
+    let left = left.map(|left| with_present_name(kernel, left.clone()));
     let asked = (context.since_boot, context.by.user.as_str());
     left.map_or(Ok(own), |left| Err(ApplyError::left_by(left, asked)))
 }

@@ -15,7 +15,7 @@ use crate::checkpoint::{
     Along, Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError,
 };
 use crate::device::Whereabouts;
-use crate::kernel::{KernelError, KernelErrorKind, KernelWrite};
+use crate::kernel::{KernelError, KernelErrorKind, KernelRead, KernelWrite};
 use crate::setting::{Setting, State};
 use crate::spec::Scope;
 use crate::value::{Place, Value};
@@ -85,6 +85,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         }
         // A checkpoint of an earlier boot is obsolete: its settings ended with that boot.
         if let Some(left) = left.filter(|kept| kept.boot_id == context.boot_id) {
+            let left = super::with_present_name(&kernel, left);
             return Err(ApplyError::left_by(left, (context.since_boot, &context.by.user)));
         }
         Ok(Self {
@@ -187,7 +188,8 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let mut rounded = Vec::new();
         let allowed = self.link_resets;
         super::check_link_resets(&self.kernel, allowed, &interface, named, &planned.changes)?;
-        check_neighbours(&self.store, (&self.checkpoint, self.opened), &planned)?;
+        let own = (&self.checkpoint, self.opened);
+        check_neighbours(&self.kernel, &self.store, own, &planned)?;
         let mut found = planned.readings;
         for (place, value) in &planned.before.0 {
             self.first.0.entry(*place).or_insert_with(|| value.clone());
@@ -297,6 +299,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         match left {
             Some(checkpoint) => {
                 self.release_host();
+                let checkpoint = super::with_present_name(&self.kernel, checkpoint);
                 let by = self.checkpoint.by.as_ref().map_or("", |by| by.user.as_str());
                 Err(ApplyError::left_by(checkpoint, (self.opened, by)))
             }
@@ -496,6 +499,7 @@ impl<K: KernelWrite, S: CheckpointStore> fmt::Debug for Session<K, S> {
 /// such a change has moved along, and one that moves the same third interface: whichever went back first, the other's
 /// values would not be those of before.
 pub(super) fn check_neighbours(
+    kernel: &dyn KernelRead,
     store: &dyn CheckpointStore,
     (own, now): (&Checkpoint, Nanos),
     planned: &Planned,
@@ -532,7 +536,9 @@ pub(super) fn check_neighbours(
         waits(other) && is_entangled()
     });
     let user = own.by.as_ref().map_or("", |by| by.user.as_str());
-    found.map_or(Ok(()), |other| Err(ApplyError::left_by(other, (now, user))))
+    found.map_or(Ok(()), |other| {
+        Err(ApplyError::left_by(super::with_present_name(kernel, other), (now, user)))
+    })
 }
 
 /// The kernel's rule for names (`dev_valid_name` in `net/core/dev.c`), which also keeps a name from

@@ -113,6 +113,11 @@ impl Route {
         Ok(())
     }
 
+    /// Why the kernel's options cannot hold a queue discipline's; `None` if they can.
+    pub(crate) fn options_obstacle(qdisc: &Qdisc) -> Option<String> {
+        if qdisc.is_default() { None } else { options::encode(qdisc).err() }
+    }
+
     /// Removes the root, upon which the kernel attaches its default.
     pub(crate) fn delete_root_qdisc(&self, interface_index: u32) -> Result<(), Error> {
         let request = Request::new(
