@@ -70,7 +70,7 @@ pub(super) struct Pending {
     pub(super) state: PendingState,
     /// Whether its interface is in this network namespace.
     pub(super) is_here: bool,
-    /// Who must be named to confirm it or to put it back: its maker, unless that is who asks.
+    /// The user to name with `--of` to confirm it or to put it back; `None` for the one who asks.
     pub(super) of: Option<String>,
 }
 
