@@ -79,8 +79,8 @@ pub(super) struct Pending {
 pub(super) enum PendingState {
     /// It goes back after this time unless it is confirmed.
     Waiting(Nanos),
-    /// A latput that runs is at it.
-    InUse,
+    /// The latput of this process is at it; 0 where it cannot be told.
+    InUse(u32),
     /// Its maker has ended, or its time is over: a restore ends it.
     Unfinished,
 }
@@ -172,12 +172,12 @@ impl Pending {
         kept: Checkpoint,
     ) -> Self {
         let left = kept.confirm_by.map(|by| by.saturating_sub(origin.since_boot));
-        let is_in_use =
-            || matches!(store.peek(kept.slot(), &kept.interface), Err(StoreError::Locked { .. }));
         let state = match left {
             Some(left) if left > Nanos::ZERO => PendingState::Waiting(left),
-            _ if is_in_use() => PendingState::InUse,
-            _ => PendingState::Unfinished,
+            _ => match store.peek(kept.slot(), &kept.interface) {
+                Err(StoreError::Locked { pid, .. }) => PendingState::InUse(pid),
+                _ => PendingState::Unfinished,
+            },
         };
         let is_here = present_name(kernel, origin, &kept).is_some();
         let maker = kept.by.as_ref().map(|by| by.user.clone());
@@ -191,7 +191,7 @@ impl PendingState {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Waiting(_) => "waiting",
-            Self::InUse => "in-use",
+            Self::InUse(_) => "in-use",
             Self::Unfinished => "unfinished",
         }
     }

@@ -104,7 +104,7 @@ fn to_pending_change(pending: &Pending) -> PendingChange {
     let by = change.by.clone().unwrap_or_default();
     let left_ns = match state {
         PendingState::Waiting(left) => Some(left.as_ns()),
-        PendingState::InUse | PendingState::Unfinished => None,
+        PendingState::InUse(_) | PendingState::Unfinished => None,
     };
     PendingChange {
         at_unix_ms: change.created_unix_ms,
@@ -135,7 +135,7 @@ fn render_pending(pending: &Pending) -> String {
             let left = Nanos::from_s(left.as_ns() / 1_000_000_000);
             format!("waits: goes back in {left} unless `latput confirm {interface}` comes")
         }
-        PendingState::InUse => format!("in use by process {}", change.pid),
+        PendingState::InUse(pid) => format!("in use by process {pid}"),
         PendingState::Unfinished => format!("unfinished: run `latput restore {interface}`"),
     };
     let undoes = change.undoes.map_or(String::new(), |undone| format!(" (of {undone})"));

@@ -154,9 +154,7 @@ fn nothing_to_undo(journal: &Journal) -> CliError {
         let interface = shell_word(&change.interface);
         let of = of.as_ref().map_or(String::new(), |user| format!(" --of {}", shell_word(user)));
         match state {
-            PendingState::InUse => {
-                format!("{} is in use by process {}", change.interface, change.pid)
-            }
+            PendingState::InUse(pid) => format!("{} is in use by process {pid}", change.interface),
             PendingState::Waiting(_) => format!(
                 "the change of {} waits to be confirmed: `latput restore {interface}{of}` puts it back",
                 change.interface
