@@ -139,9 +139,7 @@ impl LinuxKernel {
                     return None;
                 }
                 let follows = route.mtu > mtu || route.mtu == *of_ipv6 && route.mtu != mtu;
-                // One that has just the new MTU goes up with it.
-                let goes_up_again = route.mtu == mtu && mtu < link.mtu;
-                let follows_back = route.mtu > link.mtu || goes_up_again;
+                let follows_back = route.mtu > link.mtu;
                 match (follows && route.mtu != link.mtu, follows_back) {
                     (true, _) => Some(mtu),
                     (false, true) => Some(link.mtu),
