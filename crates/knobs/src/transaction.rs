@@ -136,11 +136,9 @@ pub fn claim_to_undo(
     earlier: &Checkpoint,
 ) -> Result<(), ApplyError> {
     let interface = present_name(kernel, earlier);
-    session::check_name(&interface)?;
-    let device = kernel.device(&interface).map_err(steps::unread)?;
-    let slot = Slot { namespace: context.namespace, index: device.index };
+    let own = session::identify(kernel, context, &interface)?;
     // A checkpoint that an earlier change left is for `undo` to refuse.
-    let _left = store.claim(slot, &interface).map_err(ApplyError::of_store)?;
+    let _left = store.claim(own.slot(), &interface).map_err(ApplyError::of_store)?;
     Ok(())
 }
 

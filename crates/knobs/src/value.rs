@@ -13,6 +13,8 @@ use crate::rss::QueueTable;
 pub const POLICY_FACTOR: u64 = 1000;
 /// The level of nice 0: nice values begin at -20.
 pub const NICE_ZERO: i32 = 20;
+/// The MTU of IPv6 at [`Place::LinkedIpv6`] that nobody has set: it is that of the interface.
+pub const MTU_OF_INTERFACE: u64 = 0;
 
 /// The value of one knob. Which kind a knob has is in its catalogue entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -196,7 +198,9 @@ impl Place {
     pub fn value_words(self, value: &Value) -> String {
         let number = match (self, value) {
             (Self::ThreadPolicy(_), Value::Count(number)) => number,
-            (Self::LinkedIpv6(_), Value::Count(0)) => return "that of the interface".to_owned(),
+            (Self::LinkedIpv6(_), Value::Count(MTU_OF_INTERFACE)) => {
+                return "that of the interface".to_owned();
+            }
             _ => return value.to_string(),
         };
         let level = i32::try_from(number % POLICY_FACTOR).unwrap_or(0);
@@ -207,6 +211,14 @@ impl Place {
             3 => format!("SCHED_BATCH nice {}", level - NICE_ZERO),
             5 => "SCHED_IDLE".to_owned(),
             other => format!("policy {other}, {level}"),
+        }
+    }
+
+    /// The number of the other interface that it is on.
+    pub const fn linked_index(self) -> Option<u32> {
+        match self {
+            Self::Linked(index) | Self::LinkedIpv6(index) => Some(index),
+            _ => None,
         }
     }
 

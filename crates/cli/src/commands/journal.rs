@@ -10,10 +10,11 @@ use latput_knobs::{
     Whereabouts,
 };
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
+use latput_report::shell_word;
 use latput_units::{IntoSet, Nanos};
 
 use crate::commands::restore::waits_for_other;
-use crate::commands::way_back::{present_name, with_its_name_of_now};
+use crate::commands::way_back::present_name;
 use crate::exit::CliError;
 
 /// An entry of the journal.
@@ -169,7 +170,7 @@ impl Pending {
         kernel: &LinuxKernel,
         store: &FileCheckpoints,
         origin: &knobs::Context,
-        kept: Checkpoint,
+        mut kept: Checkpoint,
     ) -> Self {
         let left = kept.confirm_by.map(|by| by.saturating_sub(origin.since_boot));
         let state = match left {
@@ -179,10 +180,20 @@ impl Pending {
                 _ => PendingState::Unfinished,
             },
         };
-        let is_here = present_name(kernel, origin, &kept).is_some();
+        let name = present_name(kernel, origin, &kept);
+        let is_here = name.is_some();
         let maker = kept.by.as_ref().map(|by| by.user.clone());
         let of = maker.filter(|_| waits_for_other(&kept, origin, None));
-        Self { change: with_its_name_of_now(kernel, origin, kept), state, is_here, of }
+        if let Some(name) = name {
+            kept.interface = name;
+        }
+        Self { change: kept, state, is_here, of }
+    }
+
+    /// The words behind `latput confirm` and `latput restore` for it: `eth0 --of alice`.
+    pub(super) fn command_target(&self) -> String {
+        let of = self.of.as_ref().map(|user| format!(" --of {}", shell_word(user)));
+        shell_word(&self.change.interface) + &of.unwrap_or_default()
     }
 }
 

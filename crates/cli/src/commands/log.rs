@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use latput_knobs::transaction::Standing;
 use latput_knobs::{Checkpoint, Knob, Place, State, Value};
 use latput_linux::process::local_time;
-use latput_report::shell_word;
 use latput_units::Nanos;
 
 use crate::commands::change;
@@ -121,46 +120,38 @@ fn to_pending_change(pending: &Pending) -> PendingChange {
 }
 
 fn render_pending(pending: &Pending) -> String {
-    let Pending { change, state, is_here, of } = pending;
-    let when = local_time(change.created_unix_ms / 1000);
-    let mut interface = shell_word(&change.interface);
-    if let Some(user) = of {
-        interface = format!("{interface} --of {}", shell_word(user));
-    }
-    let state = match state {
-        PendingState::Waiting(_) if !is_here => {
+    let target = pending.command_target();
+    let state = match pending.state {
+        PendingState::Waiting(_) if !pending.is_here => {
             "waits, but its interface was deleted, or is of another network namespace".to_owned()
         }
         PendingState::Waiting(left) => {
             let left = Nanos::from_s(left.as_ns() / 1_000_000_000);
-            format!("waits: goes back in {left} unless `latput confirm {interface}` comes")
+            format!("waits: goes back in {left} unless `latput confirm {target}` comes")
         }
         PendingState::InUse(pid) => format!("in use by process {pid}"),
-        PendingState::Unfinished => format!("unfinished: run `latput restore {interface}`"),
+        PendingState::Unfinished => format!("unfinished: run `latput restore {target}`"),
     };
-    let undoes = change.undoes.map_or(String::new(), |undone| format!(" (of {undone})"));
-    let head =
-        format!("-  {when}  {}  {}{undoes}: {state}\n", change.interface, describe_maker(change));
-    head + &render_values(&values(change, &[]))
+    render_change("-", &pending.change, &state, &[])
 }
 
 fn render_entry(entry: &JournalEntry) -> String {
-    let JournalEntry { number, change, state, .. } = entry;
-    let when = local_time(change.created_unix_ms / 1000);
+    let JournalEntry { number, change, state, values, .. } = entry;
     let why = change.went_back.as_ref().map_or(String::new(), |why| format!(": {why}"));
+    render_change(&number.to_string(), change, &format!("{state}{why}"), values)
+}
+
+/// A change under its number or mark, with its values.
+fn render_change(mark: &str, change: &Checkpoint, state: &str, now: &[Standing]) -> String {
+    let when = local_time(change.created_unix_ms / 1000);
     let undoes = change.undoes.map_or(String::new(), |undone| format!(" (of {undone})"));
-    let head = format!(
-        "{number}  {when}  {}  {}{undoes}: {state}{why}\n",
+    let mut text = format!(
+        "{mark}  {when}  {}  {}{undoes}: {state}\n",
         change.interface,
         describe_maker(change)
     );
-    head + &render_values(&values(change, &entry.values))
-}
-
-fn render_values(values: &[LoggedValue]) -> String {
-    let mut text = String::new();
-    for LoggedValue { knob, place, before, written, along, .. } in values {
-        let along = if *along { ", along with it" } else { "" };
+    for LoggedValue { knob, place, before, written, along, .. } in values(change, now) {
+        let along = if along { ", along with it" } else { "" };
         let _ = writeln!(text, "     {knob} ({place}): {before} -> {written}{along}");
     }
     text

@@ -7,7 +7,6 @@ use latput_knobs as knobs;
 use latput_knobs::transaction::{self, Change, Foreign};
 use latput_knobs::{Checkpoint, LinkResets, Place, Setting};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
-use latput_report::shell_word;
 use latput_units::Nanos;
 
 use crate::commands::change::{self, ChangeTransaction, LinkResetArgs};
@@ -150,20 +149,15 @@ fn find_in_force(journal: &Journal, number: u64) -> Result<&JournalEntry, CliErr
 
 /// The error without a change to undo. One that is unfinished, or waits to be confirmed, is no entry of the journal yet.
 fn nothing_to_undo(journal: &Journal) -> CliError {
-    let pending = |Pending { change, state, of, .. }: &Pending| {
-        let interface = shell_word(&change.interface);
-        let of = of.as_ref().map_or(String::new(), |user| format!(" --of {}", shell_word(user)));
-        match state {
-            PendingState::InUse(pid) => format!("{} is in use by process {pid}", change.interface),
-            PendingState::Waiting(_) => format!(
-                "the change of {} waits to be confirmed: `latput restore {interface}{of}` puts it back",
-                change.interface
-            ),
-            PendingState::Unfinished => format!(
-                "the change of {} is unfinished: `latput restore {interface}{of}` puts it back",
-                change.interface
-            ),
-        }
+    let pending = |pending: &Pending| {
+        let interface = &pending.change.interface;
+        let state = match pending.state {
+            PendingState::InUse(pid) => return format!("{interface} is in use by process {pid}"),
+            PendingState::Waiting(_) => "waits to be confirmed",
+            PendingState::Unfinished => "is unfinished",
+        };
+        let target = pending.command_target();
+        format!("the change of {interface} {state}: `latput restore {target}` puts it back")
     };
     let pending: Vec<String> = journal.pending.iter().map(pending).collect();
     let why = if pending.is_empty() { "see `latput log`".to_owned() } else { pending.join("; ") };
@@ -204,8 +198,7 @@ fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
         // The value of another interface that followed may have been set there.
         let has_set_linked = |later: &JournalEntry| {
             let Checkpoint { namespace, device, written, .. } = &later.change;
-            let is_its =
-                matches!(place, Place::Linked(it) | Place::LinkedIpv6(it) if *it == device.index);
+            let is_its = place.linked_index() == Some(device.index);
             is_its
                 && *namespace == entry.change.namespace
                 && written.0.get(&(*knob, Place::Device)) == Some(found)

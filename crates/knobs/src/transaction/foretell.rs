@@ -69,9 +69,7 @@ fn check_unclaimed(
     context: &Context,
     (interface, holds_host): (&str, bool),
 ) -> Result<Checkpoint, ApplyError> {
-    session::check_name(interface)?;
-    let device = kernel.device(interface).map_err(steps::unread)?;
-    let own = Checkpoint::new(context, interface, device);
+    let own = session::identify(kernel, context, interface)?;
     let kept = store.peek(own.slot(), interface).map_err(ApplyError::of_store)?;
     let listed = store.list().map_err(ApplyError::of_store)?;
     let of_device = |kept: &Checkpoint| own.device.is_hardware() && kept.device.is(&own.device);

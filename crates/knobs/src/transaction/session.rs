@@ -70,9 +70,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         context: &Context,
         interface: &str,
     ) -> Result<Self, ApplyError> {
-        check_name(interface)?;
-        let device = kernel.device(interface).map_err(steps::unread)?;
-        let checkpoint = Checkpoint::new(context, interface, device);
+        let checkpoint = identify(&kernel, context, interface)?;
         let slot = checkpoint.slot();
         let mut left = store.claim(slot, interface).map_err(ApplyError::of_store)?;
         if left.is_none() && checkpoint.device.is_hardware() {
@@ -495,9 +493,20 @@ impl<K: KernelWrite, S: CheckpointStore> fmt::Debug for Session<K, S> {
     }
 }
 
-/// Refuses a change that would move values of another interface whose change waits to be confirmed, one of values that
-/// such a change has moved along, and one that moves the same third interface: whichever went back first, the other's
-/// values would not be those of before.
+/// Finds which device `interface` is: a checkpoint of it that holds no value yet.
+pub(super) fn identify(
+    kernel: &dyn KernelRead,
+    context: &Context,
+    interface: &str,
+) -> Result<Checkpoint, ApplyError> {
+    check_name(interface)?;
+    let device = kernel.device(interface).map_err(steps::unread)?;
+    Ok(Checkpoint::new(context, interface, device))
+}
+
+/// Refuses a change that shares values with a change of another interface that waits to be confirmed. It may move values of
+/// that interface. The waiting change may have moved values of this one. Both may move values of a third interface.
+/// Whichever went back first would restore values that the other has made.
 pub(super) fn check_neighbours(
     kernel: &dyn KernelRead,
     store: &dyn CheckpointStore,
@@ -509,8 +518,7 @@ pub(super) fn check_neighbours(
         return Ok(());
     }
     let knobs_linked = |state: &State, index: u32| -> BTreeSet<Knob> {
-        let is_linked = |place: Place| matches!(place, Place::Linked(it) | Place::LinkedIpv6(it) if it == index);
-        let places = state.0.keys().filter(|(_, place)| is_linked(*place));
+        let places = state.0.keys().filter(|(_, place)| place.linked_index() == Some(index));
         places.map(|(knob, _)| *knob).collect()
     };
     let is_moved_along = |other: &Checkpoint| {
@@ -519,10 +527,9 @@ pub(super) fn check_neighbours(
     };
     let has_moved_ours =
         |other: &Checkpoint| knobs_linked(&other.undo, own.device.index).into_iter().any(moves);
-    // Both move the same third one, as two ports do with their bridge.
+    // Two ports move IPv6 on their bridge.
     let moves_the_same = |other: &Checkpoint| {
-        let is_of_third =
-            |at: &&(Knob, Place)| matches!(at.1, Place::Linked(_) | Place::LinkedIpv6(_));
+        let is_of_third = |at: &&(Knob, Place)| at.1.linked_index().is_some();
         planned.touched.0.keys().filter(is_of_third).any(|at| other.undo.0.contains_key(at))
     };
     let waits = |other: &Checkpoint| {

@@ -10,6 +10,7 @@ use latput_units::{Bytes, IntoSet};
 
 use super::LinuxKernel;
 use super::failure::Failure;
+use super::followers::is_bridge;
 use crate::error::Error;
 use crate::namespace::{Namespace, Unopened};
 use crate::route::{Link, Route};
@@ -60,7 +61,7 @@ impl LinuxKernel {
                 )));
             }
         }
-        if link.kind.as_deref() == Some("bridge") && self.may_follow_ports(&link)? {
+        if is_bridge(&link) && self.may_follow_ports(&link)? {
             return Ok(Some(format!(
                 "the bridge may follow the mtu of its ports, and would never again once it is set, also not after an undo. \
                  To set it for good: `ip link set {interface} mtu {}`",
@@ -79,9 +80,7 @@ impl LinuxKernel {
             (moved, _) => Ok(moved),
         }
     }
-}
 
-impl LinuxKernel {
     /// Whether the kernel may set the MTU of a bridge to the lowest of its ports (`br_mtu_auto_adjust`).
     /// It does until somebody sets one, which it does not show: another MTU than that of the ports was set.
     fn may_follow_ports(&self, bridge: &Link) -> Result<bool, Failure> {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use latput_knobs::value::{NICE_ZERO, POLICY_FACTOR};
+use latput_knobs::value::{MTU_OF_INTERFACE, NICE_ZERO, POLICY_FACTOR};
 use latput_knobs::{Knob, Place, Value};
 use latput_units::{Bytes, IntoSet};
 
@@ -24,8 +24,6 @@ use crate::route::{Link, RouteMtu};
 const KTHREADD: u32 = 2;
 /// Longest name of a thread (`TASK_COMM_LEN` less the terminating zero).
 const COMM_BYTES: usize = 15;
-/// The MTU of IPv6 on a bridge that has set none: that of the bridge, which is whatever its ports make it.
-const AS_ITS_BRIDGE: Value = Value::Count(0);
 /// Policies that [`process::set_schedule`] gives back.
 const KEPT_POLICIES: [i32; 5] =
     [libc::SCHED_OTHER, libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_BATCH, libc::SCHED_IDLE];
@@ -70,8 +68,7 @@ impl LinuxKernel {
             }
             (Source::Mtu, Place::LinkedIpv6(index), Value::Count(bytes)) => {
                 let Link { name, mtu, .. } = self.route.link_numbered(index)?;
-                let is_as_bridge = *value == AS_ITS_BRIDGE;
-                let bytes = if is_as_bridge { mtu.get() } else { *bytes };
+                let bytes = if *bytes == MTU_OF_INTERFACE { mtu.get() } else { *bytes };
                 Ok(self.proc.write(&ipv6_mtu(&name), &bytes.to_string())?)
             }
             (Source::Features(names), Place::Wanted(nth), Value::Switch(on)) => {
@@ -109,7 +106,9 @@ impl LinuxKernel {
         values.extend(of_ipv6(&link.name)?.map(|mtu| (Place::Ipv6, mtu)));
         for it in &linked {
             let own = of_ipv6(&it.name)?.map(|mtu| match mtu {
-                Value::Count(mtu) if is_bridge(it) && mtu == it.mtu.get() => AS_ITS_BRIDGE,
+                Value::Count(mtu) if is_bridge(it) && mtu == it.mtu.get() => {
+                    Value::Count(MTU_OF_INTERFACE)
+                }
                 mtu => mtu,
             });
             values.extend(own.map(|mtu| (Place::LinkedIpv6(it.index), mtu)));
@@ -301,7 +300,7 @@ fn is_as_made(pid: u32) -> bool {
             .is_some_and(|cpus| process::affinity_of(KTHREADD) == Some(cpus))
 }
 
-fn is_bridge(link: &Link) -> bool {
+pub(super) fn is_bridge(link: &Link) -> bool {
     link.kind.as_deref() == Some("bridge")
 }
 
