@@ -29,12 +29,13 @@ pub fn conformance(kernel: &mut dyn KernelWrite, interface: &str) -> Vec<Knob> {
         })
         .into_map();
     for (&knob, value) in &wanted {
-        set_and_restore(kernel, interface, &Setting::from([(knob, value.clone())]), |_| {});
+        let with_needed: Setting = needed_switches(knob).chain([(knob, value.clone())]).into_map();
+        set_and_restore(kernel, interface, &with_needed, |_| {});
         assert_eq!(read_all(kernel, interface), before, "{knob} was not restored");
     }
-    // Offloads that others need (`netdev_fix_features` in `net/core/dev.c`) are not taken from them.
-    let needed = [Knob::RxChecksum, Knob::TxChecksum, Knob::Sg];
-    let together = wanted.iter().filter(|(knob, _)| !needed.contains(knob));
+    // Switches that others need are on.
+    let needed: Setting = Knob::ALL.iter().flat_map(|knob| needed_switches(*knob)).into_map();
+    let together = wanted.iter().chain(&needed);
     // GRO may take the NAPIs and their knobs away, so it is not set with them but over them: its
     // restoration must bring back what they then hold.
     let (gro, others): (Setting, Setting) =
@@ -52,6 +53,11 @@ pub fn conformance(kernel: &mut dyn KernelWrite, interface: &str) -> Vec<Knob> {
     }
     assert_eq!(read_all(kernel, interface), before, "a refused write left something");
     wanted.into_keys().collect()
+}
+
+/// The switches that a knob needs, on.
+fn needed_switches(knob: Knob) -> impl Iterator<Item = (Knob, Value)> {
+    knob.spec().needs.iter().map(|needed| (*needed, Value::Switch(true)))
 }
 
 /// Every value that can be read; checks that each answer could be true.

@@ -5,7 +5,7 @@ use std::process::Command;
 use latput_testkit::needs_root;
 
 use crate::root_whole::{VethPair, WAITS, run_shell};
-use crate::{CommandOutput, needs_program, print_note};
+use crate::{CommandOutput, needs_program, print_note, wait_until};
 
 /// Kinds of interfaces on top, and the words that `ip` adds each with.
 const UPPERS: [(&str, &str); 6] = [
@@ -123,8 +123,11 @@ fn bridge_follows_its_ports_after_undo() {
     let pair = VethPair::new();
     run_shell(
         "ip link add br0 type bridge; ip link add p1 type veth peer name q1; ip link set v0 master br0; \
-         ip link set p1 master br0; ip link set br0 up; echo 1300 > /proc/sys/net/ipv6/conf/br0/mtu",
+         ip link set p1 master br0; ip link set br0 up",
     );
+    // A carrier that comes up sets the MTU of IPv6 to the interface's (`addrconf_notify`).
+    wait_until("br0 has a carrier", || run_shell("ip -o link show br0").contains("state UP"));
+    run_shell("echo 1300 > /proc/sys/net/ipv6/conf/br0/mtu");
     let mtu = |name: &str| run_shell(&format!("ip -o link show {name} | grep -o 'mtu [0-9]*'"));
     let look =
         || run_shell("ip -o link | grep -o ' mtu [0-9]*'; cat /proc/sys/net/ipv6/conf/br0/mtu");
