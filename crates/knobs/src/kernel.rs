@@ -8,6 +8,15 @@ use crate::spec::Limits;
 use crate::transaction::permit::WritePermit;
 use crate::value::{Named, Place, Value};
 
+/// The purpose of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WritePurpose {
+    /// A value that somebody asks for: it will have to go back.
+    Change,
+    /// The value from before a change.
+    WayBack,
+}
+
 /// Reads knobs. One implementation value stands for one network namespace.
 pub trait KernelRead {
     /// Every place of `knob` on `interface` with its value, in ascending order of place; never
@@ -55,8 +64,9 @@ pub trait KernelRead {
         interface: &str,
         knob: Knob,
         value: &Value,
+        purpose: WritePurpose,
     ) -> Result<Option<String>, KernelError> {
-        let _ = (interface, knob, value);
+        let _ = (interface, knob, value, purpose);
         Ok(None)
     }
 
@@ -204,8 +214,9 @@ impl<K: KernelRead + ?Sized> KernelRead for &mut K {
         interface: &str,
         knob: Knob,
         value: &Value,
+        purpose: WritePurpose,
     ) -> Result<Option<String>, KernelError> {
-        (**self).obstacle_to(interface, knob, value)
+        (**self).obstacle_to(interface, knob, value, purpose)
     }
 
     fn limits(&self, interface: &str, knob: Knob) -> Limits {

@@ -26,7 +26,9 @@ pub use checkpoint::{
 };
 pub use device::{Device, Whereabouts};
 pub use export::{Exported, export};
-pub use kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, no_interface};
+pub use kernel::{
+    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, WritePurpose, no_interface,
+};
 pub use outcome::{ChangeOutcome, Refusal};
 pub use parse::{AssignmentError, ValueError, ValueProblem, parse_assignment};
 pub use profile::Profile;

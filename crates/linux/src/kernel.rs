@@ -24,7 +24,7 @@ use std::path::Path;
 use latput_knobs::qdisc::Parameter;
 use latput_knobs::{
     Capability, Device, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named,
-    Place, Qdisc, State, Tier, Value, Whereabouts, WritePermit,
+    Place, Qdisc, State, Tier, Value, Whereabouts, WritePermit, WritePurpose,
 };
 
 use latput_trial::nic::{Nic, NicKnob};
@@ -469,10 +469,11 @@ impl KernelRead for LinuxKernel {
         interface: &str,
         knob: Knob,
         value: &Value,
+        purpose: WritePurpose,
     ) -> Result<Option<String>, KernelError> {
         let obstacle = match (source_of(knob), value) {
             (Source::Mtu, Value::Count(bytes)) => {
-                self.mtu_obstacle(interface, latput_units::Bytes::new(*bytes))
+                self.mtu_obstacle(interface, latput_units::Bytes::new(*bytes), purpose)
             }
             (Source::Qdisc, Value::Qdisc(qdisc)) => Ok(Route::options_obstacle(qdisc)),
             (Source::QueueQdisc, Value::Qdisc(qdisc)) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use latput_knobs::{
     Capability, Device, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named,
-    Place, Scope, State, Tier, Value, Whereabouts, WritePermit,
+    Place, Scope, State, Tier, Value, Whereabouts, WritePermit, WritePurpose,
 };
 use latput_units::{CpuId, Nanos};
 
@@ -252,6 +252,7 @@ impl KernelRead for FakeKernel {
         interface: &str,
         knob: Knob,
         _: &Value,
+        _: WritePurpose,
     ) -> Result<Option<String>, KernelError> {
         for fault in self.faults_of(knob) {
             match fault {

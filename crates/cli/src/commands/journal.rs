@@ -1,12 +1,13 @@
 //! The journal of committed changes, and what became of each.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Standing};
 use latput_knobs::{
-    self as knobs, Checkpoint, CheckpointStore as _, KernelRead, Knob, Place, State, StoreError,
+    self as knobs, Checkpoint, CheckpointStore as _, KernelRead, Knob, Place, StoreError, Value,
     Whereabouts,
 };
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
@@ -144,6 +145,49 @@ impl Journal {
     pub(super) fn describe_unread(&self) -> Vec<String> {
         let entries = self.damaged.iter().map(ToString::to_string);
         entries.chain(self.unreadable.iter().map(ToString::to_string)).collect()
+    }
+
+    /// The change that the undo of an entry takes back. It is without the values that a later change has made again. Values
+    /// from before it that a change made which is undone since are those from before that change.
+    pub(super) fn to_take_back(&self, entry: &JournalEntry) -> Checkpoint {
+        let mut own = entry.own_part();
+        let older = self.older_changes(entry.number);
+        for (at, before) in &mut own.undo.0 {
+            let moved = older.iter().filter_map(|(older, is_undone)| {
+                let place = older.place_of(&entry.change, at.1)?;
+                Some((older.moved((at.0, place))?, *is_undone))
+            });
+            for ((from, to), is_undone) in moved {
+                if !is_undone || !at.0.spec().same(to, before) {
+                    break;
+                }
+                before.clone_from(from);
+            }
+        }
+        own
+    }
+
+    /// The changes that were in force before entry `number`, the newest first, each with whether it was undone since.
+    fn older_changes(&self, number: u64) -> Vec<(&JournalEntry, bool)> {
+        let (mut undone_before, mut undone_since) = (BTreeSet::new(), BTreeSet::new());
+        let mut older = Vec::new();
+        for entry in &self.entries {
+            let is_undone_since = undone_since.contains(&entry.number);
+            if entry.change.went_back.is_some() || undone_before.contains(&entry.number) {
+                continue;
+            }
+            match (entry.number.cmp(&number), entry.change.undoes) {
+                (Ordering::Greater, Some(undone)) if !is_undone_since => {
+                    undone_since.insert(undone);
+                }
+                (Ordering::Less, Some(undone)) if !is_undone_since => {
+                    undone_before.insert(undone);
+                }
+                (Ordering::Less, _) => older.push((entry, is_undone_since)),
+                _ => {}
+            }
+        }
+        older
     }
 
     /// The newest entry behind this one that cannot be read.
@@ -361,17 +405,44 @@ impl JournalEntry {
     }
 
     /// Whether this change wrote this place of the interface of `earlier`, or took it along.
-    fn has_written(&self, earlier: &Checkpoint, (knob, place): (Knob, Place)) -> bool {
-        let Checkpoint { boot_id, undo, written, along, went_back, .. } = &self.change;
-        let at = &(knob, place);
-        let moved = |from: &State, to: &State| match (from.0.get(at), to.0.get(at)) {
-            (Some(from), Some(to)) => !knob.spec().same(from, to),
-            _ => false,
-        };
+    fn has_written(&self, earlier: &Checkpoint, at: (Knob, Place)) -> bool {
         self.is_of_interface_of(earlier)
-            && *boot_id == earlier.boot_id
-            && went_back.is_none()
-            && (moved(undo, written) || moved(&along.before, &along.after))
+            && self.change.boot_id == earlier.boot_id
+            && self.change.went_back.is_none()
+            && self.moved(at).is_some()
+    }
+
+    /// The values before and after this change at a place of its interface where it wrote another one, or took it along.
+    fn moved(&self, at: (Knob, Place)) -> Option<(&Value, &Value)> {
+        let Checkpoint { undo, written, along, .. } = &self.change;
+        [(undo, written), (&along.before, &along.after)].into_iter().find_map(|(from, to)| {
+            let (from, to) = (from.0.get(&at)?, to.0.get(&at)?);
+            (!at.0.spec().same(from, to)).then_some((from, to))
+        })
+    }
+
+    /// The same place as a place of the interface of `other`: interfaces on top of another one are places of both. `None` if
+    /// this change cannot have moved it.
+    fn place_of(&self, other: &Checkpoint, place: Place) -> Option<Place> {
+        let Checkpoint { boot_id, namespace, device, .. } = &self.change;
+        if *boot_id != other.boot_id {
+            return None;
+        }
+        if self.is_of_interface_of(other) {
+            return Some(place);
+        }
+        let index = place.linked_index().unwrap_or(other.device.index);
+        let is_own = index == device.index;
+        match place {
+            _ if *namespace != other.namespace => None,
+            Place::Device | Place::Linked(_) => {
+                Some(if is_own { Place::Device } else { Place::Linked(index) })
+            }
+            Place::Ipv6 | Place::LinkedIpv6(_) => {
+                Some(if is_own { Place::Ipv6 } else { Place::LinkedIpv6(index) })
+            }
+            _ => None,
+        }
     }
 
     /// The change without the values that a later change has made again: taking it back leaves those.

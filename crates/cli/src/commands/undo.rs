@@ -59,7 +59,7 @@ impl Args {
             None => choose_newest(&journal)?,
         };
         self.check_maker(entry)?;
-        let own = entry.own_part();
+        let own = journal.to_take_back(entry);
         let interface = &entry.change.interface;
         let link_resets = self.resets.link_resets(interface)?;
         let PlannedUndo { changes, others, warnings } = plan_undo(&own, link_resets)?;
@@ -82,7 +82,7 @@ impl Args {
         // Another command may have undone it, or set the same values, before the lock was taken.
         let journal = Journal::read()?;
         let entry = find_in_force(&journal, entry.number)?;
-        let (applied, others) = changing.undo_entry(entry.number, &entry.own_part())?;
+        let (applied, others) = changing.undo_entry(entry.number, &journal.to_take_back(entry))?;
         let kept = changing.commit_change(context, &applied)?;
         kept.print_confirm_reminder(interface);
         tell_others(&journal, entry, &others);

@@ -1,7 +1,9 @@
 //! Shared by `restore`, `confirm` and the watchers: the interface of a checkpoint, and what going back moves.
 
 use latput_knobs::transaction::{Change, Foreign};
-use latput_knobs::{self as knobs, Checkpoint, KernelRead as _, Knob, Place, Value, Whereabouts};
+use latput_knobs::{
+    self as knobs, Checkpoint, KernelRead as _, Knob, Place, Value, Whereabouts, WritePurpose,
+};
 use latput_linux::{FileCheckpoints, LinuxKernel};
 
 /// The checkpoint under the interface's present name, which may have changed.
@@ -88,7 +90,7 @@ fn gone_interface_warnings(kernel: &LinuxKernel, kept: &Checkpoint) -> Vec<Strin
 
 fn moved_along(kernel: &LinuxKernel, interface: &str, changes: &[Change]) -> Vec<String> {
     let sentence = |Change { knob, to, .. }: &Change| {
-        let reason = match kernel.obstacle_to(interface, *knob, to) {
+        let reason = match kernel.obstacle_to(interface, *knob, to, WritePurpose::WayBack) {
             Ok(reason) => reason?,
             Err(error) => error.reason,
         };

@@ -326,6 +326,31 @@ fn values_of_new_queues_belong_to_first_change() {
     );
 }
 
+/// The value from before a change that is undone by now is that from before both.
+#[test]
+fn undos_in_any_order_leave_nothing() {
+    let cases = [
+        ("set v0 mtu=1400", "set up0 mtu=1300"),
+        ("set up0 mtu=1400", "set v0 mtu=1300"),
+        ("set v0 mtu=1400 tso=off", "set v0 mtu=1300 txqueuelen=700"),
+        ("set v0 rps-cpus=0", "set v0 rx-channels=1"),
+    ];
+    for (first, second) in cases {
+        check_script(
+            &format!(
+                "ip link del v0; ip link add v0 numrxqueues 2 numtxqueues 2 type veth peer name v1; ip link set v0 up; \
+                 ethtool -L v0 rx 2; ip link add up0 link v0 type macvlan; ip link set up0 up; \
+                 look() {{ ip -o link | sed 's/@.*mtu/ mtu/'; cat /proc/sys/net/ipv6/conf/v0/mtu /proc/sys/net/ipv6/conf/up0/mtu; \
+                 ethtool -k v0 | grep ^tcp-seg; cat /sys/class/net/v0/queues/rx-*/rps_cpus; }}; look >$journal.a; \
+                 code $latput {first}; code $latput {second}; $latput undo 1; $latput undo 2; $latput undo 1; \
+                 look >$journal.b; diff $journal.a $journal.b && echo same"
+            ),
+            &["code 0", "code 0", "same"],
+            &[],
+        );
+    }
+}
+
 #[test]
 fn values_that_latput_moved_along_name_the_change() {
     check_script(

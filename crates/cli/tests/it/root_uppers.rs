@@ -273,7 +273,7 @@ fn ipv6_routes_keep_their_mtu() {
         let look = || run_shell(&format!("{}; ip -o link show v0", route("show")));
         let before = look();
         assert!(before.contains("mtu 8000"), "{before}");
-        for mtu in ["mtu=1500", "mtu=7000"] {
+        for mtu in ["mtu=1500", "mtu=7000", "mtu=8000"] {
             pair.run(&["set", "v0", mtu]).expect(1, &["2001:db8:1::/64", "`mtu lock 8000`"]);
             assert_eq!(look(), before);
         }

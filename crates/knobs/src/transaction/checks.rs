@@ -2,7 +2,7 @@
 
 use super::outcome::{ApplyError, Cause, Change};
 use crate::catalogue::Knob;
-use crate::kernel::{Capability, KernelErrorKind, KernelRead};
+use crate::kernel::{Capability, KernelErrorKind, KernelRead, WritePurpose};
 use crate::value::Value;
 
 /// Refuses a knob that cannot be set here.
@@ -24,11 +24,12 @@ pub(super) fn check_obstacle(
     kernel: &dyn KernelRead,
     interface: &str,
     change: &Change,
+    purpose: WritePurpose,
 ) -> Result<(), ApplyError> {
     let Change { knob, ref to, .. } = *change;
     let refused =
         |reason| Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason });
-    match kernel.obstacle_to(interface, knob, to) {
+    match kernel.obstacle_to(interface, knob, to, purpose) {
         Ok(None) => Ok(()),
         Ok(Some(reason)) => refused(reason),
         Err(error) if error.kind == KernelErrorKind::Permission => {

@@ -8,7 +8,7 @@ use super::checks::{check_limits, check_obstacle, check_settable};
 use super::outcome::{ApplyError, Cause, Change, Foreign, Standing};
 use crate::catalogue::Knob;
 use crate::checkpoint::Checkpoint;
-use crate::kernel::{Capability, KernelError, KernelErrorKind, KernelRead};
+use crate::kernel::{Capability, KernelError, KernelErrorKind, KernelRead, WritePurpose};
 use crate::setting::{Setting, State};
 use crate::spec::{Group, Tier};
 use crate::value::{Named, Place, Value};
@@ -193,8 +193,10 @@ pub(super) fn plan(
             if meant.peek().is_some() && !may_come && !proven.contains(&knob) {
                 check_settable(kernel, interface, knob)?;
             }
+            let is_desired = desired.contains_key(&knob);
+            let purpose = if is_desired { WritePurpose::Change } else { WritePurpose::WayBack };
             for change in meant {
-                check_obstacle(kernel, interface, change)?;
+                check_obstacle(kernel, interface, change, purpose)?;
             }
         }
         let places = current.into_iter().map(|(place, value)| ((knob, place), value));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use latput_knobs::KernelErrorKind;
+use latput_knobs::{KernelErrorKind, WritePurpose};
 use latput_units::{Bytes, IntoSet};
 
 use super::LinuxKernel;
@@ -49,6 +49,7 @@ impl LinuxKernel {
         &self,
         interface: &str,
         mtu: Bytes,
+        purpose: WritePurpose,
     ) -> Result<Option<String>, Failure> {
         let link = self.route.link(interface)?;
         if let Some(master) = link.master {
@@ -69,7 +70,7 @@ impl LinuxKernel {
             )));
         }
         let linked = self.linked_to(&link)?;
-        if let Some(obstacle) = self.route_obstacle(&link, &linked, mtu)? {
+        if let Some(obstacle) = self.route_obstacle(&link, &linked, mtu, purpose)? {
             return Ok(Some(obstacle));
         }
         let below: BTreeSet<u32> = linked.iter().map(|it| it.index).chain([link.index]).into_set();

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use latput_knobs::value::{MTU_OF_INTERFACE, NICE_ZERO, POLICY_FACTOR};
-use latput_knobs::{Knob, Place, Value};
+use latput_knobs::{Knob, Place, Value, WritePurpose};
 use latput_units::{Bytes, IntoSet};
 
 use super::LinuxKernel;
@@ -123,6 +123,7 @@ impl LinuxKernel {
         link: &Link,
         linked: &[Link],
         mtu: Bytes,
+        purpose: WritePurpose,
     ) -> Result<Option<String>, Failure> {
         let moved = linked.iter().filter(|upper| upper.mtu > mtu).chain([link]);
         let moved: Vec<(&Link, Bytes)> = moved
@@ -138,7 +139,9 @@ impl LinuxKernel {
                     return None;
                 }
                 let follows = route.mtu > mtu || route.mtu == *of_ipv6 && route.mtu != mtu;
-                let follows_back = route.mtu > link.mtu;
+                // One that has just the new MTU goes up with it again.
+                let follows_back = purpose == WritePurpose::Change
+                    && (route.mtu > link.mtu || route.mtu == mtu && route.mtu != link.mtu);
                 match (follows && route.mtu != link.mtu, follows_back) {
                     (true, _) => Some(mtu),
                     (false, true) => Some(link.mtu),
