@@ -167,6 +167,13 @@ impl Journal {
         own
     }
 
+    /// Whether an undo of this entry is in force. Values of the entry may be there again all the same.
+    pub(super) fn is_undone(&self, entry: &JournalEntry) -> bool {
+        self.entries.iter().any(|later| {
+            later.change.undoes == Some(entry.number) && later.state == ChangeState::InForce
+        })
+    }
+
     /// The changes that were in force before entry `number`, the newest first, each with whether it was undone since.
     fn older_changes(&self, number: u64) -> Vec<(&JournalEntry, bool)> {
         let (mut undone_before, mut undone_since) = (BTreeSet::new(), BTreeSet::new());

@@ -105,7 +105,9 @@ impl Args {
 fn choose_newest(journal: &Journal) -> Result<&JournalEntry, CliError> {
     let can_go = |entry: &&JournalEntry| {
         let is_undo = entry.change.undoes.is_some();
-        !is_undo && matches!(entry.state, ChangeState::InForce | ChangeState::InPart)
+        !is_undo
+            && matches!(entry.state, ChangeState::InForce | ChangeState::InPart)
+            && !journal.is_undone(entry)
     };
     let entry = journal.entries.iter().find(can_go).ok_or_else(|| nothing_to_undo(journal))?;
     match journal.unknown_since(entry) {

@@ -352,6 +352,16 @@ fn undos_in_any_order_leave_nothing() {
 }
 
 #[test]
+fn undone_change_is_not_undone_again() {
+    check_script(
+        "$latput set v0 gso=off; $latput set v0 mtu=1400 tso=off; $latput set v0 mtu=1500 txqueuelen=700; \
+         $latput undo 2; $latput undo 3; code $latput undo",
+        &["undid v0 tso", "undid v0 txqueuelen", "undid v0 gso", "code 0"],
+        &[],
+    );
+}
+
+#[test]
 fn values_that_latput_moved_along_name_the_change() {
     check_script(
         "ip link add m1 link v0 type macvlan; $latput set m1 mtu=1400; $latput set v0 mtu=1300; $latput log m1; \
