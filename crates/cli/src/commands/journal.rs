@@ -428,8 +428,8 @@ impl JournalEntry {
         })
     }
 
-    /// The same place as a place of the interface of `other`: interfaces on top of another one are places of both. `None` if
-    /// this change cannot have moved it.
+    /// The place of this change's interface that is `place` of the interface of `other`: an interface on top of another one
+    /// is a place of both. `None` if this change cannot have moved it.
     fn place_of(&self, other: &Checkpoint, place: Place) -> Option<Place> {
         let Checkpoint { boot_id, namespace, device, .. } = &self.change;
         if *boot_id != other.boot_id {
@@ -453,7 +453,7 @@ impl JournalEntry {
     }
 
     /// The change without the values that a later change has made again: taking it back leaves those.
-    pub(super) fn own_part(&self) -> Checkpoint {
+    fn own_part(&self) -> Checkpoint {
         let mut own = self.change.clone();
         let in_force = self.values.iter().filter(|value| value.is_in_force());
         for value in in_force {

@@ -166,7 +166,8 @@ pub(super) fn plan(
         // A knob that the change resets may also come with it: on a veth that is up, NAPIs come with GRO. The write will
         // show whether they have come.
         let may_come = is_up && exposed.contains(&knob);
-        let wanted = desired.contains_key(&knob) && !may_come;
+        let is_desired = desired.contains_key(&knob);
+        let wanted = is_desired && !may_come;
         let current = planned.readings.get(&knob).cloned();
         let current = current.unwrap_or_else(|| read(kernel, interface, knob));
         if wanted && knob.spec().tier == Tier::Reload && is_hidden(kernel, interface, &current) {
@@ -182,18 +183,17 @@ pub(super) fn plan(
                     .is_some_and(|adaptive| is_on(kernel, interface, adaptive))
             };
             exposed.extend(knob.spec().resets.iter().filter(is_setting));
-            if desired.contains_key(&knob) {
+            if is_desired {
                 check_sensible(kernel, interface, target, knob)?;
             }
             let is_meant = |change: &&Change| {
                 let is_wanted = target.wanted.0.contains_key(&(knob, change.place));
-                !change.place.is_follower() && (desired.contains_key(&knob) || is_wanted)
+                !change.place.is_follower() && (is_desired || is_wanted)
             };
             let mut meant = changes.iter().filter(is_meant).peekable();
             if meant.peek().is_some() && !may_come && !proven.contains(&knob) {
                 check_settable(kernel, interface, knob)?;
             }
-            let is_desired = desired.contains_key(&knob);
             let purpose = if is_desired { WritePurpose::Change } else { WritePurpose::WayBack };
             for change in meant {
                 check_obstacle(kernel, interface, change, purpose)?;
