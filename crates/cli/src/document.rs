@@ -153,7 +153,8 @@ pub(crate) struct PendingChange {
     pub(crate) pid: u32,
     /// The entry that this change undoes; `null` if it is no undo.
     pub(crate) undoes: Option<u64>,
-    /// `waiting` to be confirmed, `in-use` by a running latput, or `unfinished`, which `latput restore` ends.
+    /// `waiting` to be confirmed, `unwatched` where nobody would put it back in time, `in-use` by a running latput, or
+    /// `unfinished`, which `latput restore` ends.
     pub(crate) state: String,
     /// Time left to confirm it, in nanoseconds; `null` unless it waits.
     pub(crate) left_ns: Option<u64>,

@@ -297,6 +297,11 @@ pub trait CheckpointStore {
 
     /// As [`claim`](Self::claim), without taking the lock, and as far as that can be told.
     fn peek(&self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError>;
+
+    /// Fails where a checkpoint could not be kept now, because its folder is full, read-only or somebody else's. Leaves nothing.
+    fn check_room(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 impl<S: CheckpointStore + ?Sized> CheckpointStore for &mut S {
@@ -330,6 +335,10 @@ impl<S: CheckpointStore + ?Sized> CheckpointStore for &mut S {
 
     fn peek(&self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
         (**self).peek(slot, interface)
+    }
+
+    fn check_room(&self) -> Result<(), StoreError> {
+        (**self).check_room()
     }
 }
 

@@ -33,6 +33,14 @@ impl QueueTable {
         }
     }
 
+    /// Returns the number of queues that a device needs for it: one more than the highest that it names.
+    pub fn queues(&self) -> u64 {
+        match self {
+            Self::Equal(queues) => u64::from(*queues),
+            Self::List(queues) => queues.iter().max().map_or(0, |highest| u64::from(*highest) + 1),
+        }
+    }
+
     /// The entries of a device's table of this length.
     pub fn entries(&self, length: usize) -> Vec<u32> {
         match self {

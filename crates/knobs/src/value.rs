@@ -194,6 +194,11 @@ impl Place {
 }
 
 impl Place {
+    /// Whether it is the value of another interface, which its owner did not name.
+    pub const fn is_of_other_interface(self) -> bool {
+        matches!(self, Self::Linked(_))
+    }
+
     /// The words for a value here: `SCHED_FIFO 42` for the scheduling of a thread, which is one number.
     pub fn value_words(self, value: &Value) -> String {
         let number = match (self, value) {

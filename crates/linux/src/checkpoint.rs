@@ -7,11 +7,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use latput_knobs::{Checkpoint, CheckpointStore, Context, LinkResets, Maker, Slot, StoreError};
+use rustix::fs::{Mode, OFlags};
 
 use crate::checkpoint_file::{self, of_file, store_error};
 use crate::error::Error;
@@ -20,6 +21,9 @@ use crate::journal::Journal;
 use crate::namespace::Namespace;
 use crate::process;
 use crate::user;
+
+/// Size of a checkpoint of an interface with many queues, in bytes.
+const CHECKPOINT_ROOM: usize = 16 << 10;
 
 /// Checkpoints in a folder, and the locks that this value holds. Dropping it lets go of the locks and
 /// keeps the checkpoints.
@@ -282,6 +286,23 @@ impl CheckpointStore for FileCheckpoints {
             return Err(locked(interface, &holder));
         }
         self.kept(slot)
+    }
+
+    /// Writes as much as a checkpoint of many queues has to a file without a name, which is gone when it is closed.
+    fn check_room(&self) -> Result<(), StoreError> {
+        let folder = self.folder.ancestors().find(|folder| folder.exists());
+        let Some(folder) = folder else { return Ok(()) };
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let written = rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(io::Error::from)
+            .and_then(|file| File::from(file).write_all(&[0; CHECKPOINT_ROOM]));
+        match written {
+            // A file system without such files.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => {
+                Ok(())
+            }
+            written => written.map_err(|error| store_error(&self.folder, "write", &error)),
+        }
     }
 }
 

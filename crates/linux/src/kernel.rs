@@ -12,6 +12,7 @@ mod failure;
 mod features;
 mod followers;
 mod load_time;
+mod obstacle;
 mod qdisc;
 mod read;
 mod source;
@@ -21,10 +22,9 @@ mod write;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use latput_knobs::qdisc::Parameter;
 use latput_knobs::{
     Capability, Device, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named,
-    Place, Qdisc, State, Tier, Value, Whereabouts, WritePermit, WritePurpose,
+    Place, State, Tier, Value, Whereabouts, WritePermit, WritePurpose,
 };
 
 use latput_trial::nic::{Nic, NicKnob};
@@ -34,6 +34,7 @@ use rustix::io::Errno;
 pub use self::device::InterruptRoute;
 use self::failure::Failure;
 use self::features::{obstacle, ports_obstacle, rules_obstacle};
+use self::obstacle::QdiscTrials;
 use self::read::{Reading, Values};
 use self::source::{Number, Source, source_of};
 use self::whereabouts::Departures;
@@ -41,11 +42,10 @@ use crate::error::Error;
 use crate::ethtool::Ethtool;
 use crate::ethtool::ioctl::EthtoolIoctl;
 use crate::ethtool::parameters::{Table, Width};
-use crate::ethtool::rss::contexts_obstacle;
 use crate::identity::Identity;
 use crate::netdev::Netdev;
 use crate::netlink::uapi;
-use crate::route::{Link, Route};
+use crate::route::Route;
 use crate::sysfs::{Files, Sysfs};
 
 /// The kernel as seen from one network namespace: that of the thread that opened it.
@@ -62,6 +62,8 @@ pub struct LinuxKernel {
     proc: Files,
     /// The folders of modprobe.d(5), the first before the others.
     modprobe: Vec<Files>,
+    /// The kernel's objections to queue disciplines that were tried.
+    tried_qdiscs: QdiscTrials,
 }
 
 impl LinuxKernel {
@@ -76,6 +78,7 @@ impl LinuxKernel {
             sysfs: Sysfs::new(Path::new("/sys")),
             proc: Files::new(Path::new("/proc")),
             modprobe: load_time::MODPROBE_FOLDERS.map(|it| Files::new(Path::new(it))).into(),
+            tried_qdiscs: QdiscTrials::default(),
         })
     }
 
@@ -333,42 +336,12 @@ fn read_through(reading: &Reading<'_>, knob: Knob) -> Result<Values, KernelError
     })
 }
 
-/// Why a queue discipline cannot be set for so many queues: their memory. `None` if it can.
-fn memory_obstacle(qdisc: &Qdisc, queues: u32) -> Option<String> {
-    let each = match (qdisc.parameter("flows"), qdisc.parameter("buckets")) {
-        (Some(Parameter::Count(flows)), _) => flows.saturating_mul(FQ_CODEL_FLOW_BYTES),
-        (_, Some(Parameter::Count(buckets))) => buckets.saturating_mul(FQ_BUCKET_BYTES),
-        _ => return None,
-    };
-    let all = each.saturating_mul(u64::from(queues));
-    (all > MEMORY_MOST).then(|| {
-        format!(
-            "`{qdisc}` on {queues} queues would take {} MiB, and at most {} are allowed",
-            all >> 20,
-            MEMORY_MOST >> 20
-        )
-    })
-}
-
-/// Whether drivers drop additional RSS contexts with this.
-fn drops_contexts(knob: Knob, value: &Value) -> bool {
-    match knob {
-        Knob::CombinedChannels | Knob::RxChannels | Knob::RssTable => true,
-        Knob::RxNtuple => *value == Value::Switch(false),
-        _ => false,
-    }
-}
-
 /// Most memory that one knob may have the kernel take for all queues of an interface, bytes.
 const MEMORY_MOST: u64 = 1 << 30;
 /// Memory of `pfifo_fast` for each packet of its length: a pointer in each of three bands.
 const PFIFO_FAST_BYTES: u64 = 24;
 /// Memory of RPS for each flow (`struct rps_dev_flow`).
 const RPS_FLOW_BYTES: u64 = 16;
-/// Memory of `fq_codel` for each flow (`struct fq_codel_flow` with its backlog).
-const FQ_CODEL_FLOW_BYTES: u64 = 72;
-/// Memory of `fq` for each bucket (`struct rb_root`).
-const FQ_BUCKET_BYTES: u64 = 8;
 const RPS_FLOW_CNT: &str = "rps_flow_cnt";
 
 /// The largest number of which each queue takes so many bytes.
@@ -471,23 +444,7 @@ impl KernelRead for LinuxKernel {
         value: &Value,
         purpose: WritePurpose,
     ) -> Result<Option<String>, KernelError> {
-        let obstacle = match (source_of(knob), value) {
-            (Source::Mtu, Value::Count(bytes)) => {
-                self.mtu_obstacle(interface, latput_units::Bytes::new(*bytes), purpose)
-            }
-            (Source::Qdisc, Value::Qdisc(qdisc)) => Ok(Route::options_obstacle(qdisc)),
-            (Source::QueueQdisc, Value::Qdisc(qdisc)) => {
-                let link = self.route.link(interface).map_err(Failure::from);
-                let memory = |link: Link| memory_obstacle(qdisc, link.tx_queues);
-                link.map(|link| Route::options_obstacle(qdisc).or_else(|| memory(link)))
-            }
-            _ if drops_contexts(knob, value) => {
-                let contexts = self.ethtool().and_then(|it| Ok(it.rss_contexts(interface)?));
-                contexts.map(|contexts| contexts_obstacle(interface, &contexts))
-            }
-            _ => Ok(None),
-        };
-        obstacle.map_err(|failure| {
+        self.obstacle_at(interface, knob, value, purpose).map_err(|failure| {
             let what = format!("tell what {value} would move");
             failure.into_error(interface, Some(knob), what)
         })
@@ -744,6 +701,7 @@ mod tests {
             sysfs,
             proc,
             modprobe,
+            tried_qdiscs: QdiscTrials::default(),
         };
         (folder, kernel)
     }

@@ -15,6 +15,7 @@ use latput_report::shell_word;
 use latput_units::{IntoSet, Nanos};
 
 use crate::commands::restore::waits_for_other;
+use crate::commands::watcher;
 use crate::commands::way_back::present_name;
 use crate::exit::CliError;
 
@@ -81,6 +82,8 @@ pub(super) struct Pending {
 pub(super) enum PendingState {
     /// It goes back after this time unless it is confirmed.
     Waiting(Nanos),
+    /// It should go back after this time, and no process is seen that would put it back.
+    Unwatched(Nanos),
     /// The latput of this process is at it; 0 where it cannot be told.
     InUse(u32),
     /// Its maker has ended, or its time is over: a restore ends it.
@@ -225,7 +228,10 @@ impl Pending {
     ) -> Self {
         let left = kept.confirm_by.map(|by| by.saturating_sub(origin.since_boot));
         let state = match left {
-            Some(left) if left > Nanos::ZERO => PendingState::Waiting(left),
+            Some(left) if left > Nanos::ZERO && watcher::is_watched(&kept) => {
+                PendingState::Waiting(left)
+            }
+            Some(left) if left > Nanos::ZERO => PendingState::Unwatched(left),
             _ => match store.peek(kept.slot(), &kept.interface) {
                 Err(StoreError::Locked { pid, .. }) => PendingState::InUse(pid),
                 _ => PendingState::Unfinished,
@@ -253,6 +259,7 @@ impl PendingState {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Waiting(_) => "waiting",
+            Self::Unwatched(_) => "unwatched",
             Self::InUse(_) => "in-use",
             Self::Unfinished => "unfinished",
         }

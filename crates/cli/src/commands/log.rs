@@ -102,7 +102,7 @@ fn to_pending_change(pending: &Pending) -> PendingChange {
     let Pending { change, state, .. } = pending;
     let by = change.by.clone().unwrap_or_default();
     let left_ns = match state {
-        PendingState::Waiting(left) => Some(left.as_ns()),
+        PendingState::Waiting(left) | PendingState::Unwatched(left) => Some(left.as_ns()),
         PendingState::InUse(_) | PendingState::Unfinished => None,
     };
     PendingChange {
@@ -122,13 +122,17 @@ fn to_pending_change(pending: &Pending) -> PendingChange {
 fn render_pending(pending: &Pending) -> String {
     let target = pending.command_target();
     let state = match pending.state {
-        PendingState::Waiting(_) if !pending.is_here => {
+        PendingState::Waiting(_) | PendingState::Unwatched(_) if !pending.is_here => {
             "waits, but its interface was deleted, or is of another network namespace".to_owned()
         }
         PendingState::Waiting(left) => {
             let left = Nanos::from_s(left.as_ns() / 1_000_000_000);
             format!("waits: goes back in {left} unless `latput confirm {target}` comes")
         }
+        PendingState::Unwatched(_) => format!(
+            "waits, but the processes that would put it back are gone: run `latput restore {target}` or \
+             `latput confirm {target}`"
+        ),
         PendingState::InUse(pid) => format!("in use by process {pid}"),
         PendingState::Unfinished => format!("unfinished: run `latput restore {target}`"),
     };

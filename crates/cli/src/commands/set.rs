@@ -209,11 +209,8 @@ fn print_applied(
 /// All that a change has moved, one a line.
 pub(super) fn applied_text(interface: &str, applied: &Applied, verb: &str) -> String {
     let mut text = changes_text(interface, &applied.changes, verb);
-    for Change { knob, place, from, to } in &applied.along {
-        let _ = writeln!(
-            text,
-            "{verb} {interface} {knob} ({place}) from {from} to {to}, along with it"
-        );
+    for change in &applied.along {
+        let _ = writeln!(text, "{}, along with it", change_line(interface, change, verb));
     }
     text
 }
@@ -237,17 +234,23 @@ pub(super) fn changes_json(interface: &str, changes: &[Change]) -> Vec<serde_jso
 /// Beginning of the answer where every value is as wanted.
 pub(super) const NOTHING_TO_CHANGE: &str = "nothing to change: ";
 
+fn change_line(interface: &str, change: &Change, verb: &str) -> String {
+    let Change { knob, place, from, to } = change;
+    let [from, to] = [from, to].map(|value| place.value_words(value));
+    let place = change::place_words(*knob, *place);
+    format!("{verb} {interface} {knob} ({place}) from {from} to {to}")
+}
+
 /// The changes as text, one a line.
 pub(super) fn changes_text(interface: &str, changes: &[Change], verb: &str) -> String {
     let mut text = String::new();
     let leads = |knob: Knob| changes.iter().any(|it| it.knob == knob && !it.place.is_follower());
-    // A value that follows another one of its knob is not worth a line.
-    for Change { knob, place, from, to } in
-        changes.iter().filter(|it| !it.place.is_follower() || !leads(it.knob))
-    {
-        let [from, to] = [from, to].map(|value| place.value_words(value));
-        let place = change::place_words(*knob, *place);
-        let _ = writeln!(text, "{verb} {interface} {knob} ({place}) from {from} to {to}");
+    // A value that follows another one of its knob is not worth a line, unless it is another interface's.
+    let is_told = |it: &&Change| {
+        !it.place.is_follower() || it.place.is_of_other_interface() || !leads(it.knob)
+    };
+    for change in changes.iter().filter(is_told) {
+        let _ = writeln!(text, "{}", change_line(interface, change, verb));
     }
     if changes.is_empty() {
         let _ = writeln!(text, "{NOTHING_TO_CHANGE}{interface} is as wanted");

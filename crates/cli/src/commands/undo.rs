@@ -155,7 +155,7 @@ fn nothing_to_undo(journal: &Journal) -> CliError {
         let interface = &pending.change.interface;
         let state = match pending.state {
             PendingState::InUse(pid) => return format!("{interface} is in use by process {pid}"),
-            PendingState::Waiting(_) => "waits to be confirmed",
+            PendingState::Waiting(_) | PendingState::Unwatched(_) => "waits to be confirmed",
             PendingState::Unfinished => "is unfinished",
         };
         let target = pending.command_target();

@@ -78,6 +78,20 @@ pub(crate) struct Args {
 /// Tells the watchers of a change that it was confirmed or put back. They find that out from the checkpoint that is gone,
 /// but where its whole folder is gone they could not tell.
 pub(crate) fn tell_settled(change: &Checkpoint) {
+    for process in watchers_of(change) {
+        let _gone = pidfd_send_signal(process, Signal::URG);
+    }
+}
+
+/// Whether somebody puts a change back at its deadline: a process, or a timer of systemd. Processes of another container
+/// are not seen.
+pub(crate) fn is_watched(change: &Checkpoint) -> bool {
+    watchers_of(change).next().is_some()
+        || timer::is_set(change.device.index, change.created_unix_ms)
+}
+
+/// Finds the processes that watch a change, by their command lines.
+fn watchers_of(change: &Checkpoint) -> impl Iterator<Item = OwnedFd> {
     let words = [
         "watcher".to_owned(),
         format!("--index={}", change.device.index),
@@ -86,14 +100,12 @@ pub(crate) fn tell_settled(change: &Checkpoint) {
     ];
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    for pid in ids.filter_map(Pid::from_raw) {
-        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
-        let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
+    ids.filter_map(Pid::from_raw).filter_map(move |pid| {
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).ok()?;
         let said: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-        if words.iter().all(|word| said.contains(&word.as_bytes())) {
-            let _gone = pidfd_send_signal(process, Signal::URG);
-        }
-    }
+        words.iter().all(|word| said.contains(&word.as_bytes())).then_some(process)
+    })
 }
 
 /// The running watchers. When this is dropped, they treat the change as finished, complete or not.

@@ -43,6 +43,7 @@ mod root_confirm;
 mod root_effect;
 mod root_fleet;
 mod root_fleet_confirm;
+mod root_foretold;
 mod root_full_disk;
 mod root_hosts;
 mod root_hung;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use latput_testkit::{isolate, needs_root};
 
+use crate::root_foretold::set_with_refused_rps;
 use crate::root_settings::Lab;
 use crate::{Place, kill_pid, needs_program, wait_until};
 
@@ -76,7 +77,7 @@ fn unconfirmed_change_goes_back() {
 
 #[test]
 fn restore_puts_back_at_once_what_waits() {
-    if needs_root() {
+    if needs_root() || needs_program("strace") {
         return;
     }
     isolate();
@@ -88,8 +89,8 @@ fn restore_puts_back_at_once_what_waits() {
     assert_eq!(lab.read_knobs(), before);
     wait_until("the watcher to end", || watcher_pids(&place).is_empty());
     // A refused change has nothing to wait for.
-    let refused = ["set", "lat0", "mtu=1400", "rps-cpus=8000", "--confirm-within", "10min"];
-    lab.run_on_b(&refused).expect(4, &["rolled back"]);
+    let refused = ["set", "lat0", "mtu=1400", "rps-cpus=0", "--confirm-within", "10min"];
+    set_with_refused_rps(&lab, &refused).expect(4, &["rolled back"]);
     wait_until("the watcher to end", || watcher_pids(&place).is_empty());
     assert_eq!(lab.read_knobs(), before);
 }
@@ -190,6 +191,8 @@ fn change_outlives_killed_watchers() {
     assert_eq!(lab.read_knobs(), before);
     lab.run_on_b(&LONG).expect(0, &["changed"]);
     kill_watchers(&place);
+    lab.run_on_b(&["log"]).expect(0, &["waits, but the processes", "run `latput restore lat0`"]);
+    lab.run_on_b(&["log", "--json"]).expect(0, &["\"unwatched\""]);
     lab.run_on_b(&["confirm", "lat0", "--json"]).expect(0, &["\"confirmed\"", "lat0"]);
     assert_eq!(lab.read_knobs(), changed);
     lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);

@@ -12,6 +12,7 @@ use crate::checkpoint::{Along, CheckpointStore};
 use crate::kernel::{KernelRead, KernelWrite};
 use crate::setting::State;
 use crate::spec::Group;
+use crate::value::Value;
 
 /// The groups in which kernels and drivers move one knob with another. In the others a value that moved meanwhile is
 /// more likely somebody else's.
@@ -33,8 +34,9 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let after = moving(self.kernel(), &self.checkpoint().interface);
         let own = applied.undo.undo.0.keys().map(|(knob, _)| *knob).collect();
         let along = moved(&before, &after, &own);
+        applied.add_moved();
         if !along.before.is_empty() {
-            applied.along = along.changes();
+            applied.along.extend(along.changes());
             self.note_along(along)?;
             applied.undo = self.checkpoint().clone();
         }
@@ -65,17 +67,39 @@ fn moved(before: &State, after: &State, own: &BTreeSet<Knob>) -> Along {
     along
 }
 
+impl Applied {
+    /// Adds the values of its own knobs that were not planned: those of queues that came with the change, and those of other
+    /// interfaces.
+    fn add_moved(&mut self) {
+        let of_change = differences(&self.undo.undo, &self.undo.written);
+        let is_planned = |moved: &Change| {
+            self.changes.iter().any(|it| (it.knob, it.place) == (moved.knob, moved.place))
+        };
+        let is_told =
+            |moved: &Change| !moved.place.is_follower() || moved.place.is_of_other_interface();
+        let unplanned = of_change.into_iter().filter(|moved| is_told(moved) && !is_planned(moved));
+        let (own, others): (Vec<Change>, Vec<Change>) =
+            unplanned.partition(|moved| !moved.place.is_follower());
+        self.changes.extend(own);
+        self.along.extend(others);
+    }
+}
+
 impl Along {
     /// The values, one by one.
     pub fn changes(&self) -> Vec<Change> {
-        let pairs =
-            self.before.0.iter().filter_map(|(at, from)| Some((at, from, self.after.0.get(at)?)));
-        let change = |((knob, place), from, to): (&(Knob, _), &_, &_)| Change {
-            knob: *knob,
-            place: *place,
-            from: Clone::clone(from),
-            to: Clone::clone(to),
-        };
-        pairs.map(change).collect()
+        differences(&self.before, &self.after)
     }
+}
+
+/// The places of `before` that have another value in `after`.
+fn differences(before: &State, after: &State) -> Vec<Change> {
+    let pairs = before.0.iter().filter_map(|(at, from)| Some((at, from, after.0.get(at)?)));
+    let change = |((knob, place), from, to): (&(Knob, _), &Value, &Value)| Change {
+        knob: *knob,
+        place: *place,
+        from: from.clone(),
+        to: to.clone(),
+    };
+    pairs.filter(|((knob, _), from, to)| !knob.spec().same(from, to)).map(change).collect()
 }

@@ -1,6 +1,6 @@
 //! Refusals of wanted values before the first write.
 
-use super::outcome::{ApplyError, Cause, Change};
+use super::outcome::{ApplyError, Cause};
 use crate::catalogue::Knob;
 use crate::kernel::{Capability, KernelErrorKind, KernelRead, WritePurpose};
 use crate::value::Value;
@@ -23,10 +23,9 @@ pub(super) fn check_settable(
 pub(super) fn check_obstacle(
     kernel: &dyn KernelRead,
     interface: &str,
-    change: &Change,
+    (knob, to): (Knob, &Value),
     purpose: WritePurpose,
 ) -> Result<(), ApplyError> {
-    let Change { knob, ref to, .. } = *change;
     let refused =
         |reason| Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason });
     match kernel.obstacle_to(interface, knob, to, purpose) {

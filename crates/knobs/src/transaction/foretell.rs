@@ -61,7 +61,8 @@ pub fn plan_undo(
 }
 
 /// Refuses an interface that another process holds, or with a change that was not finished, as
-/// [`Session::open`](super::Session::open) does; and the same of the host's own knobs. Returns the checkpoint that a change
+/// [`Session::open`](super::Session::open) does, and the same of the host's own knobs. Refuses a change for whose checkpoint
+/// there is no room. Returns the checkpoint that a change
 /// would begin with.
 fn check_unclaimed(
     kernel: &dyn KernelRead,
@@ -84,7 +85,11 @@ fn check_unclaimed(
     }
     let left = left.map(|left| with_present_name(kernel, left.clone()));
     let asked = (context.since_boot, context.by.user.as_str());
-    left.map_or(Ok(own), |left| Err(ApplyError::left_by(left, asked)))
+    if let Some(left) = left {
+        return Err(ApplyError::left_by(left, asked));
+    }
+    store.check_room().map_err(ApplyError::of_store)?;
+    Ok(own)
 }
 
 /// The outcome that [`restore`](super::restore()) would have.

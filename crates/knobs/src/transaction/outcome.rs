@@ -17,9 +17,9 @@ use crate::value::{Place, Value};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// Changes in the order in which they were written, as [`plan`](super::plan()) lists them: without values that were
-    /// lost on the way and written again, and without places that the change created or took away.
+    /// lost on the way and written again, and without places that the change took away. Places that it created come last.
     pub changes: Vec<Change>,
-    /// Changes that came along without having been asked for.
+    /// Changes that came along without having been asked for, also of other interfaces.
     pub along: Vec<Change>,
     /// Values that the device rounded, within the limits of their knob: from the value that was written to the one that
     /// is read.

@@ -148,6 +148,7 @@ pub(super) fn plan(
         knob.check_value(value)?;
         check_limits(kernel, interface, knob, value)?;
         check_channels(kernel, interface, target, knob)?;
+        check_queues(kernel, interface, target, knob)?;
     }
     let of_device = target.wanted.0.keys().filter(|(_, place)| *place == Place::Device);
     for &knob in desired.keys().chain(of_device.map(|(knob, _)| knob)) {
@@ -173,7 +174,13 @@ pub(super) fn plan(
         if wanted && knob.spec().tier == Tier::Reload && is_hidden(kernel, interface, &current) {
             return Err(ApplyError::NeedsReload { interface: interface.to_owned(), knob });
         }
-        let Some(current) = unless_gone(current, wanted).map_err(unread)? else { continue };
+        let Some(current) = unless_gone(current, wanted).map_err(unread)? else {
+            // Its places may come with the change, and the value be refused then.
+            if let Some(value) = desired.get(&knob) {
+                check_obstacle(kernel, interface, (knob, value), WritePurpose::Change)?;
+            }
+            continue;
+        };
         let changes = target.differences(kernel, interface, knob, &current).map_err(unread)?;
         if !changes.is_empty() {
             let is_setting = |reset: &&Knob| {
@@ -183,21 +190,8 @@ pub(super) fn plan(
                     .is_some_and(|adaptive| is_on(kernel, interface, adaptive))
             };
             exposed.extend(knob.spec().resets.iter().filter(is_setting));
-            if is_desired {
-                check_sensible(kernel, interface, target, knob)?;
-            }
-            let is_meant = |change: &&Change| {
-                let is_wanted = target.wanted.0.contains_key(&(knob, change.place));
-                !change.place.is_follower() && (is_desired || is_wanted)
-            };
-            let mut meant = changes.iter().filter(is_meant).peekable();
-            if meant.peek().is_some() && !may_come && !proven.contains(&knob) {
-                check_settable(kernel, interface, knob)?;
-            }
-            let purpose = if is_desired { WritePurpose::Change } else { WritePurpose::WayBack };
-            for change in meant {
-                check_obstacle(kernel, interface, change, purpose)?;
-            }
+            let is_settable = may_come || proven.contains(&knob);
+            check_changes(kernel, interface, target, (knob, &changes, is_settable))?;
         }
         let places = current.into_iter().map(|(place, value)| ((knob, place), value));
         if !changes.is_empty() || exposed.contains(&knob) {
@@ -215,6 +209,30 @@ pub(super) fn plan(
         planned.before.0.extend(places);
     }
     Ok(planned)
+}
+
+/// Refuses changes of a knob that cannot be made, would be overruled, or would move what cannot be put back. Whether it can
+/// be set is not asked where that is known.
+fn check_changes(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    target: Target<'_>,
+    (knob, changes, is_settable): (Knob, &[Change], bool),
+) -> Result<(), ApplyError> {
+    let is_desired = target.desired.contains_key(&knob);
+    if is_desired {
+        check_sensible(kernel, interface, target, knob)?;
+    }
+    let is_meant = |change: &&Change| {
+        let is_wanted = target.wanted.0.contains_key(&(knob, change.place));
+        !change.place.is_follower() && (is_desired || is_wanted)
+    };
+    let mut meant = changes.iter().filter(is_meant).peekable();
+    if meant.peek().is_some() && !is_settable {
+        check_settable(kernel, interface, knob)?;
+    }
+    let purpose = if is_desired { WritePurpose::Change } else { WritePurpose::WayBack };
+    meant.try_for_each(|change| check_obstacle(kernel, interface, (knob, &change.to), purpose))
 }
 
 /// Whether the driver has the knob, but does not show its value.
@@ -377,6 +395,40 @@ fn check_channels(
         }
     }
     Ok(())
+}
+
+/// Refuses what is meant for transmit queues that have no place of their own, and a table of receive queues that names one
+/// that will not be (`ethtool_set_rxfh_indir`, net/ethtool/ioctl.c).
+fn check_queues(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    target: Target<'_>,
+    knob: Knob,
+) -> Result<(), ApplyError> {
+    let after = |knob| value_after(kernel, interface, target, knob);
+    let reason = match (knob, target.desired.get(&knob)) {
+        (Knob::QueueQdisc, _) => match after(Knob::Qdisc) {
+            // The kernel's own mq has no handle to reach its queues by.
+            Some(Value::Qdisc(root)) if root.kind() != "mq" || root.is_default() => {
+                format!("the root queue discipline would be `{root}`: set qdisc=mq too")
+            }
+            _ => return Ok(()),
+        },
+        (Knob::RssTable, Some(Value::Table(table))) => {
+            let counts = [Knob::RxChannels, Knob::CombinedChannels].map(after);
+            let count = |value| match value {
+                Some(Value::Count(queues)) => queues,
+                _ => 0,
+            };
+            let queues: u64 = counts.into_iter().map(count).sum();
+            if queues == 0 || table.queues() <= queues {
+                return Ok(());
+            }
+            format!("the table names {} receive queues, and there are {queues}", table.queues())
+        }
+        _ => return Ok(()),
+    };
+    Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason })
 }
 
 /// The device's value of a knob once the target is reached; `None` where it has none or it cannot be read.

@@ -15,6 +15,8 @@ use super::Args;
 
 /// systemd runs where this folder is (`sd_booted(3)`).
 const BOOTED: &str = "/run/systemd/system";
+/// Folder of the units that exist until they end (systemd.unit(5)).
+const TRANSIENT: &str = "/run/systemd/transient";
 /// Time that the watchers have before systemd's acts.
 const AFTER_THE_WATCHERS: Nanos = Nanos::from_s(2);
 /// Longest wait for systemd; a change does not fail because systemd is slow.
@@ -31,7 +33,7 @@ pub(super) fn start(args: &Args, within: Nanos) -> Result<(), String> {
         .args(["--quiet", "--collect", "--timer-property=AccuracySec=100ms"])
         // A kill -9 of this one too ends nothing.
         .args(["--property=Restart=on-abnormal", "--property=RestartSec=1s"])
-        .arg(format!("--unit=latput-watcher-{}-{}", args.index, args.created_unix_ms))
+        .arg(format!("--unit={}", unit_name(args.index, args.created_unix_ms)))
         .arg("--description=Put back a change of latput that was not confirmed")
         .arg(format!(
             "--on-active={}ms",
@@ -42,6 +44,15 @@ pub(super) fn start(args: &Args, within: Nanos) -> Result<(), String> {
         .arg(program)
         .args(late.to_args());
     run_to_completion(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
+}
+
+/// Whether systemd has a timer for the change of this interface that began then. It keeps a transient unit as a file.
+pub(super) fn is_set(index: u32, created_unix_ms: u64) -> bool {
+    Path::new(TRANSIENT).join(unit_name(index, created_unix_ms) + ".timer").exists()
+}
+
+fn unit_name(index: u32, created_unix_ms: u64) -> String {
+    format!("latput-watcher-{index}-{created_unix_ms}")
 }
 
 /// This program's file, if process 1 is systemd and sees the files and interfaces that this process sees.

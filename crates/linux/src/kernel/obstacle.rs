@@ -1,0 +1,146 @@
+//! Reasons against values of knobs that can be set, known before the first write.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use latput_knobs::qdisc::Parameter;
+use latput_knobs::{Knob, Qdisc, Value, WritePurpose};
+use latput_units::{Bytes, CpuSet};
+
+use super::failure::Failure;
+use super::source::{Source, source_of};
+use super::{LinuxKernel, MEMORY_MOST};
+use crate::error::Error;
+use crate::ethtool::rss::contexts_obstacle;
+use crate::namespace::Namespace;
+use crate::netlink::NetlinkError;
+use crate::route::{Link, Route};
+
+/// Memory of `fq_codel` for each flow (`struct fq_codel_flow` with its backlog).
+const FQ_CODEL_FLOW_BYTES: u64 = 72;
+/// Memory of `fq` for each bucket (`struct rb_root`).
+const FQ_BUCKET_BYTES: u64 = 8;
+
+/// The kernel's objections to queue disciplines by their text; `None` where it has none. Each is tried once.
+#[derive(Debug, Default)]
+pub(super) struct QdiscTrials(Mutex<BTreeMap<String, Option<String>>>);
+
+impl LinuxKernel {
+    /// Returns the reason why `value` must not be set, because it cannot be or because what it would move could not be put
+    /// back; `None` if nothing stands against it.
+    pub(super) fn obstacle_at(
+        &self,
+        interface: &str,
+        knob: Knob,
+        value: &Value,
+        purpose: WritePurpose,
+    ) -> Result<Option<String>, Failure> {
+        match (source_of(knob), value) {
+            (Source::Mtu, Value::Count(bytes)) => {
+                self.mtu_obstacle(interface, Bytes::new(*bytes), purpose)
+            }
+            (Source::Qdisc, Value::Qdisc(qdisc)) => {
+                Ok(self.root_obstacle(&self.route.link(interface)?, qdisc, purpose))
+            }
+            (Source::QueueQdisc, Value::Qdisc(qdisc)) => {
+                Ok(self.queue_obstacle(&self.route.link(interface)?, qdisc, purpose))
+            }
+            (_, Value::Cpus(cpus)) if purpose == WritePurpose::Change => {
+                Ok(self.cpus_obstacle(cpus))
+            }
+            _ if drops_contexts(knob, value) => {
+                let contexts = self.ethtool()?.rss_contexts(interface)?;
+                Ok(contexts_obstacle(interface, &contexts))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn root_obstacle(&self, link: &Link, qdisc: &Qdisc, purpose: WritePurpose) -> Option<String> {
+        if qdisc.kind() == "mq" && !qdisc.is_default() {
+            // `mq_init`, net/sched/sch_mq.c.
+            let is_single = link.tx_queues < 2;
+            return is_single
+                .then(|| "mq needs an interface with several transmit queues".to_owned());
+        }
+        Route::options_obstacle(qdisc).or_else(|| self.trial_obstacle(link, qdisc, purpose))
+    }
+
+    fn queue_obstacle(&self, link: &Link, qdisc: &Qdisc, purpose: WritePurpose) -> Option<String> {
+        // `mq_init`, and `qdisc_graft` in net/sched/sch_api.c.
+        if !qdisc.is_default() && matches!(qdisc.kind(), "mq" | "noqueue") {
+            return Some(format!("only the root can be {}", qdisc.kind()));
+        }
+        Route::options_obstacle(qdisc)
+            .or_else(|| memory_obstacle(qdisc, link.tx_queues))
+            .or_else(|| self.trial_obstacle(link, qdisc, purpose))
+    }
+
+    /// The kernel's objection to a queue discipline: it lacks the kind, or refuses an option. The kernel tells that only to
+    /// somebody who attaches it, so it is attached to the loopback of a network namespace made for it.
+    fn trial_obstacle(&self, link: &Link, qdisc: &Qdisc, purpose: WritePurpose) -> Option<String> {
+        if qdisc.is_default() || qdisc.is_opaque() || purpose == WritePurpose::WayBack {
+            return None;
+        }
+        let mut tried =
+            self.tried_qdiscs.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let asked = tried.entry(qdisc.to_string());
+        asked.or_insert_with(|| try_qdisc(qdisc, link.mtu)).clone()
+    }
+
+    /// The CPUs that the kernel would leave out, or refuse all for.
+    fn cpus_obstacle(&self, cpus: &CpuSet) -> Option<String> {
+        let online: CpuSet =
+            self.sysfs.files.read("devices/system/cpu/online").ok()?.parse().ok()?;
+        let missing: CpuSet = cpus.iter().filter(|cpu| !online.contains(*cpu)).collect();
+        (!missing.is_empty()).then(|| format!("CPUs {missing} are not online: {online} are"))
+    }
+}
+
+/// Returns the kernel's refusal of a queue discipline; `None` where it takes it, or where it cannot be asked.
+fn try_qdisc(qdisc: &Qdisc, mtu: Bytes) -> Option<String> {
+    let attach = || -> Result<(), Error> {
+        let route = Route::open()?;
+        // tbf's burst and fq's quantum are judged by it.
+        route.set_mtu("lo", mtu)?;
+        let index = route.link("lo")?.index;
+        route.replace_qdisc(index, None, &qdisc.clone().with_handle(0))
+    };
+    let tried = Namespace::create().and_then(|namespace| namespace.run_sockets_in(attach)).ok()?;
+    match tried {
+        Err(Error::Netlink(error @ NetlinkError::Refused { .. })) => match error.errno()? {
+            libc::ENOENT | libc::EINVAL | libc::EOPNOTSUPP | libc::ERANGE => {
+                Some(format!("the kernel does not take `{qdisc}`: {}", error.reason()))
+            }
+            // What passes, as want of memory.
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Why a queue discipline cannot be set for so many queues: their memory. `None` if it can.
+fn memory_obstacle(qdisc: &Qdisc, queues: u32) -> Option<String> {
+    let each = match (qdisc.parameter("flows"), qdisc.parameter("buckets")) {
+        (Some(Parameter::Count(flows)), _) => flows.saturating_mul(FQ_CODEL_FLOW_BYTES),
+        (_, Some(Parameter::Count(buckets))) => buckets.saturating_mul(FQ_BUCKET_BYTES),
+        _ => return None,
+    };
+    let all = each.saturating_mul(u64::from(queues));
+    (all > MEMORY_MOST).then(|| {
+        format!(
+            "`{qdisc}` on {queues} queues would take {} MiB, and at most {} are allowed",
+            all >> 20,
+            MEMORY_MOST >> 20
+        )
+    })
+}
+
+/// Whether drivers drop additional RSS contexts with this.
+fn drops_contexts(knob: Knob, value: &Value) -> bool {
+    match knob {
+        Knob::CombinedChannels | Knob::RxChannels | Knob::RssTable => true,
+        Knob::RxNtuple => *value == Value::Switch(false),
+        _ => false,
+    }
+}
