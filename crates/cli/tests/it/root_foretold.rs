@@ -9,7 +9,7 @@ use crate::needs_program;
 use crate::root_settings::Lab;
 use crate::root_whole::{VethPair, run_shell};
 
-/// What the kernel refuses, with words of the reason.
+/// Changes that the kernel refuses, with words of the reason.
 const REFUSED: [(&[&str], &str); 9] = [
     (&["rps-cpus=8000"], "CPUs 8000 are not online"),
     (&["mtu=1400", "xps-cpus=0,8000"], "CPUs 8000 are not online"),

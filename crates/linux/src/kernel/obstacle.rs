@@ -112,7 +112,7 @@ fn try_qdisc(qdisc: &Qdisc, mtu: Bytes) -> Option<String> {
             libc::ENOENT | libc::EINVAL | libc::EOPNOTSUPP | libc::ERANGE => {
                 Some(format!("the kernel does not take `{qdisc}`: {}", error.reason()))
             }
-            // What passes, as want of memory.
+            // It may pass, as want of memory.
             _ => None,
         },
         _ => None,
