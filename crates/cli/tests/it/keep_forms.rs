@@ -5,6 +5,7 @@ mod choice;
 mod keyfile;
 mod others;
 mod root_link;
+mod root_networkd;
 mod tuned;
 
 use std::collections::BTreeMap;

@@ -53,7 +53,7 @@ pub(crate) fn hide_folders() {
     }
 }
 
-fn prepare_interfaces() -> Option<Place> {
+pub(crate) fn prepare_interfaces() -> Option<Place> {
     if needs_root() || needs_program("ip") {
         return None;
     }
