@@ -17,7 +17,7 @@ const PROGRAMS: &[&str] = &["chroot", "debootstrap", "unshare"];
 /// Debian 13, and the one after it.
 const SUITES: &[&str] = &["trixie", "forky"];
 /// A root is made anew when this changes.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// The readers, and what the tests judge by.
 const PACKAGES: &[&str] = &[
     "ansible-core",
@@ -25,6 +25,7 @@ const PACKAGES: &[&str] = &[
     "dbus-daemon",
     "ethtool",
     "iproute2",
+    "irqbalance",
     "netplan.io",
     "network-manager",
     "procps",
@@ -34,7 +35,8 @@ const PACKAGES: &[&str] = &[
     "udev",
 ];
 /// Names of the tests that a reader judges.
-const TESTS: &[&str] = &["export_settings", "keep::", "keep_forms::", "root_keep", "root_tuned"];
+const TESTS: &[&str] =
+    &["export_settings", "keep::", "keep_forms::", "keep_irqbalance::", "root_keep", "root_tuned"];
 
 /// Installs `$2...` in the root `$1`; no package may start a daemon there.
 const INSTALL: &str = r#"

@@ -124,11 +124,19 @@ impl RootFolder {
     /// Replaces a regular file whole or not at all, or makes it, with an owner and permissions whatever the umask;
     /// durable when it returns. No file gets a right to be executed, or more.
     pub fn install(&self, name: &str, bytes: &[u8], owner: Owner) -> Result<(), FileError> {
+        self.replace(name, bytes, Owner { mode: owner.mode & 0o666, ..owner })
+    }
+
+    /// Does the same with a script that everybody may run and this process owns. Its text must be of this program.
+    pub fn install_script(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        self.replace(name, bytes, Owner::ours(0o755))
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8], owner: Owner) -> Result<(), FileError> {
         let path = self.below(name);
         let (parent, last) = self.target(name, "write")?;
         files::check_folder(&path, &parent)?;
         files::remove_abandoned_parts(&parent);
-        let owner = Owner { mode: owner.mode & 0o666, ..owner };
         files::replace_in((&parent, last), &path, bytes, (files::PRIVATE, Some(owner)))
     }
 

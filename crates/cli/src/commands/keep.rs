@@ -6,6 +6,7 @@ mod diff;
 mod files;
 pub(super) mod glob;
 mod ifupdown;
+mod irqbalance;
 mod keyfile;
 mod outranked;
 mod profile;
@@ -449,10 +450,15 @@ fn tell_when(root: &RootFolder, format: ExportFormat, writing: &FileTransaction<
     let affinity = unit::affinity_unit(interface);
     if writing.has_file(&unit::unit_file(&affinity)) && !unit::is_enabled(root, &affinity) {
         output::print_remark(&format!(
-            "latput: smp-affinity is set after each boot by {affinity} once it is enabled: {}. irqbalance must leave \
-             these interrupts alone (`--policyscript` in irqbalance(1))",
+            "latput: smp-affinity is set after each boot by {affinity} once it is enabled: {}",
             unit::enable_command(root, &affinity)
         ));
+    }
+    if writing.has_file(&irqbalance::drop_in_file(interface)) && root.path() == Path::new("/") {
+        output::print_remark(
+            "latput: irqbalance leaves these interrupts once it is started again: systemctl daemon-reload && \
+             systemctl try-restart irqbalance",
+        );
     }
 }
 

@@ -157,7 +157,7 @@ fn interrupt_affinity_is_kept_by_a_unit() {
     for more in [&["mtu=9000"][..], &[]] {
         let keep =
             [&["keep", "nic7", "smp-affinity=1"], more, &["--root", "root", "--yes"]].concat();
-        place.run(&keep).expect(0, &["systemctl --root=", enable, "irqbalance"]);
+        place.run(&keep).expect(0, &["systemctl --root=", enable]);
         let text = fs::read_to_string(&unit).unwrap();
         let command = format!("ExecStart={} set nic7 smp-affinity=1\n", crate::latput_path());
         assert!(text.contains(&command), "{text}");

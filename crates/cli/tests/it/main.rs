@@ -22,6 +22,7 @@ mod json_errors;
 mod keep;
 mod keep_beside;
 mod keep_forms;
+mod keep_irqbalance;
 mod live_traffic;
 mod loopback;
 mod metrics;

@@ -13,6 +13,7 @@ use latput_linux::files::{FileError, Owner, TEXT_BYTES_MOST};
 use latput_report::shell_word;
 use serde::{Deserialize, Serialize};
 
+use super::irqbalance::{self, IrqbalancePolicy};
 use super::{diff, keyfile, profile, tuned, unit};
 use crate::commands::export_settings::ExportFormat;
 use crate::exit::{CliError, ExitReason};
@@ -27,6 +28,8 @@ const SYSCTLS: &str = "/etc/sysctl.d/90-latput.conf";
 /// Files that everybody may read, and those of netplan and NetworkManager, which may hold secrets.
 const PUBLIC: u32 = 0o644;
 const SECRET: u32 = 0o600;
+/// A script that another program runs.
+const SCRIPT: u32 = 0o755;
 /// Folders that everybody may enter, and those of the records.
 const OPEN: u32 = 0o755;
 const CLOSED: u32 = 0o700;
@@ -127,6 +130,7 @@ pub(super) fn build_files(
             match unit::affinity_text(interface, &left.value) {
                 Ok(text) => {
                     files.push((unit::unit_file(&unit::affinity_unit(interface)), text, PUBLIC));
+                    add_policy(root, interface, (&mut files, &mut unkept));
                 }
                 Err(why) => unkept.push((format!("{}={}", left.knob, left.value), why)),
             }
@@ -154,6 +158,18 @@ pub(super) fn build_files(
     Ok((files, unkept))
 }
 
+/// Adds the files that have irqbalance leave the interrupts, where it is installed.
+fn add_policy(root: &RootFolder, interface: &str, (files, unkept): (&mut Contents, &mut Unkept)) {
+    match IrqbalancePolicy::of_interface(root, interface) {
+        None => {}
+        Some(Ok(policy)) => {
+            files.push((irqbalance::script_file(interface), policy.script, SCRIPT));
+            files.push((irqbalance::drop_in_file(interface), policy.drop_in, PUBLIC));
+        }
+        Some(Err(why)) => unkept.push((Knob::SmpAffinity.name().to_owned(), why)),
+    }
+}
+
 /// The file of the host's own knobs that were set with an interface.
 fn sysctl_file(interface: &str) -> String {
     format!("/etc/sysctl.d/90-latput-{interface}.conf")
@@ -175,6 +191,8 @@ fn is_kept_file(name: &str, interface: &str) -> bool {
         || tuned_files.any(|file| file == name)
         || name == sysctl_file(interface)
         || name == unit::unit_file(&unit::affinity_unit(interface))
+        || name == irqbalance::drop_in_file(interface)
+        || name == irqbalance::script_file(interface)
         || formats.into_iter().any(|format| file_of(format) == name)
 }
 
@@ -303,6 +321,12 @@ impl KeepRecord {
         for kept in &self.files {
             if !is_kept_file(&kept.file, interface) {
                 return Err(format!("latput writes no `{}`", kept.file.escape_debug()));
+            }
+            let is_strange =
+                |version: &FileVersion| version.text != irqbalance::script_text(interface);
+            let mut versions = kept.before.iter().chain(&kept.after);
+            if kept.file == irqbalance::script_file(interface) && versions.any(is_strange) {
+                return Err(format!("latput writes no such `{}`", kept.file.escape_debug()));
             }
         }
         let is_above = |folder: &&String| {
@@ -546,6 +570,10 @@ fn write_or_remove(
     wanted: Option<&FileVersion>,
 ) -> Result<(), FileError> {
     match wanted {
+        // The one text of a script is checked with its record.
+        Some(wanted) if file.starts_with(irqbalance::SCRIPTS) => {
+            root.install_script(file, wanted.text.as_bytes())
+        }
         Some(wanted) => root.install(file, wanted.text.as_bytes(), wanted.owner()),
         None => root.uninstall(file),
     }
@@ -574,6 +602,8 @@ mod tests {
             "/etc/udev/rules.d/90-latput-nic7.rules",
             "/etc/sysctl.d/90-latput-nic7.conf",
             "/etc/systemd/system/latput-affinity-nic7.service",
+            "/etc/systemd/system/irqbalance.service.d/50-latput-nic7.conf",
+            "/etc/latput/irqbalance/nic7",
             "/etc/NetworkManager/system-connections/Wired 1.nmconnection",
             "/etc/NetworkManager/system-connections/wired",
         ] {
@@ -583,6 +613,7 @@ mod tests {
             "/etc/passwd",
             "/../etc/netplan/90-latput-nic7.yaml",
             "/etc/netplan/90-latput-nic8.yaml",
+            "/etc/latput/irqbalance/nic8",
             "/etc/NetworkManager/system-connections/../../x.nmconnection",
             "/etc/NetworkManager/system-connections/..",
             "/etc/NetworkManager/system-connections/",
