@@ -194,7 +194,8 @@ knobs! {
     /// CPUs that send through a transmit queue
     XpsCpus = "xps-cpus", "sysfs queues/tx-N/xps_cpus", "0-3": cpus().group(Group::Steering),
     /// receive queues whose flows are answered through a transmit queue
-    XpsRxqs = "xps-rxqs", "sysfs queues/tx-N/xps_rxqs", "0": cpus().group(Group::Steering),
+    XpsRxqs = "xps-rxqs", "sysfs queues/tx-N/xps_rxqs", "0":
+        KnobSpec { unit: "receive queue", ..cpus() }.group(Group::Steering),
     /// flows that the host remembers for RFS; 0 is off
     RpsSockFlowEntries = "rps-sock-flow-entries", "sysctl net.core.rps_sock_flow_entries", "32768":
         // The kernel would take 2^29, and 2 GiB.

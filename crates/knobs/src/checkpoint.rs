@@ -108,6 +108,10 @@ pub struct Checkpoint {
     /// somebody else. Empty while a change is under way.
     #[serde(default, skip_serializing_if = "State::is_empty")]
     pub written: State,
+    /// Values that the change is about to write, where nothing else of it moves them: before `written` is known, a value that is
+    /// neither this nor the one to put back was set by somebody else.
+    #[serde(default, skip_serializing_if = "State::is_empty")]
+    pub planned: State,
     /// Values that moved along with the change; for people and for the journal, and never put back by itself.
     #[serde(default, skip_serializing_if = "Along::is_empty")]
     pub along: Along,
@@ -161,6 +165,7 @@ impl Checkpoint {
             created_unix_ms: context.now_unix_ms,
             undo: State::default(),
             written: State::default(),
+            planned: State::default(),
             along: Along::default(),
             going_back: None,
             confirm_by: None,
@@ -181,6 +186,11 @@ impl Checkpoint {
             Some(left) => left,
             None => &self.undo,
         }
+    }
+
+    /// Returns the values by which another one is known to be somebody else's.
+    pub fn own_values(&self) -> &State {
+        if self.written.is_empty() { &self.planned } else { &self.written }
     }
 
     /// Whether both are of one and the same change, however far it had come.

@@ -152,6 +152,11 @@ impl Qdisc {
         }
     }
 
+    /// Whatever the kernel attaches by itself.
+    pub fn any_default() -> Self {
+        Self { is_opaque: false, ..Self::of_kind("") }.into_default()
+    }
+
     /// The same, attached by the kernel itself.
     pub fn into_default(mut self) -> Self {
         self.is_default = true;
@@ -363,9 +368,8 @@ impl FromStr for Qdisc {
         let mut words = text.split_whitespace().peekable();
         let is_default = words.next_if_eq(&DEFAULT).is_some();
         let Some(kind) = words.next() else {
-            let none = Self { is_opaque: false, ..Self::of_kind("") };
             return if is_default {
-                Ok(none.into_default())
+                Ok(Self::any_default())
             } else {
                 Err(wrong(QdiscProblem::Kind))
             };

@@ -283,7 +283,9 @@ impl KnobSpec {
                 format!("a time from {min} to {max}")
             }
             ValueKind::Switch => "`on` or `off`".to_owned(),
-            ValueKind::Cpus => format!("a list or 0x mask of CPUs from {min} to {max}, or `none`"),
+            ValueKind::Cpus => {
+                format!("a list or 0x mask of {}s from {min} to {max}, or `none`", self.unit)
+            }
             ValueKind::Qdisc => "`default` or a queue discipline with parameters".to_owned(),
             ValueKind::Table => "`equal N` or a list of queues".to_owned(),
             ValueKind::Profile => "five points USECS,PACKETS[,COMPLETIONS]".to_owned(),

@@ -252,7 +252,7 @@ fn finish(
         }
     };
     let is_first = checkpoint.going_back.is_none();
-    if is_first && !checkpoint.written.is_empty() {
+    if is_first && !checkpoint.own_values().is_empty() {
         // From here on the values of now are ours: a restore that is cut short must not take them for another's.
         // Where this cannot be kept, to go back matters more.
         let _ = store.save(&Checkpoint { going_back: Some(undo.clone()), ..checkpoint.clone() });

@@ -218,15 +218,23 @@ impl LinuxKernel {
             Source::Queue(file) => {
                 let attribute = read::queue_attribute(file, 0);
                 let path = self.sysfs.path(reading.name, &attribute.replacen("-0/", "-N/", 1));
-                via(format!("{} (per queue)", path.display()))
+                let obstacle = read_only_obstacle(
+                    &self.sysfs.files,
+                    &self.sysfs.path(reading.name, &attribute),
+                );
+                unless(obstacle, format!("{} (per queue)", path.display()))
             }
             Source::Sysctl(name) => {
-                via(format!("{} (host-wide)", self.proc.path(&read::sysctl(name)).display()))
+                let path = self.proc.path(&read::sysctl(name));
+                let obstacle = read_only_obstacle(&self.proc, &path);
+                unless(obstacle, format!("{} (host-wide)", path.display()))
             }
-            Source::Threaded => unless(
-                self.threaded_obstacle(&*reading.link()?)?,
-                format!("{} (per device)", self.sysfs.path(reading.name, "threaded").display()),
-            ),
+            Source::Threaded => {
+                let path = self.sysfs.path(reading.name, "threaded");
+                let obstacle = self.threaded_obstacle(&*reading.link()?)?;
+                let obstacle = obstacle.or_else(|| read_only_obstacle(&self.sysfs.files, &path));
+                unless(obstacle, format!("{} (per device)", path.display()))
+            }
             Source::Napi(field) => match (reading.napis(), field.sysfs_name()) {
                 (Ok(None), Some(file)) => {
                     via(format!("{} (per device)", self.sysfs.path(reading.name, file).display()))
@@ -328,6 +336,12 @@ impl LinuxKernel {
             _ => Err(Failure::unsupported(format!("there is no {named} at {place}"))),
         }
     }
+}
+
+/// A file that nobody can write to, as in a container with a read-only `/sys`.
+fn read_only_obstacle(files: &Files, path: &Path) -> Option<String> {
+    let is_read_only = files.is_read_only(&path.display().to_string());
+    is_read_only.then(|| format!("{} is read-only here", path.display()))
 }
 
 fn read_through(reading: &Reading<'_>, knob: Knob) -> Result<Values, KernelError> {

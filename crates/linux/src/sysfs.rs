@@ -55,6 +55,12 @@ impl Files {
         })
     }
 
+    /// Whether a file is on a file system that nobody can write to. A missing right is something else.
+    pub(crate) fn is_read_only(&self, file: &str) -> bool {
+        rustix::fs::access(self.path(file), rustix::fs::Access::WRITE_OK)
+            == Err(rustix::io::Errno::ROFS)
+    }
+
     /// Writes a value in one system call, as sysfs wants it.
     pub(crate) fn write(&self, file: &str, value: &str) -> Result<(), Error> {
         let path = self.path(file);

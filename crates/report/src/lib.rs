@@ -41,7 +41,7 @@ pub use html::{
     LARGEST_REPORT, ReportError, comparison_html, html_with_trials, read_report, render_html,
     render_picture,
 };
-pub use next::{NO_KEEP, shell_word};
+pub use next::{NO_KEEP, interface_words, shell_word};
 pub use prediction::PredictionDocument;
 pub use printable::{make_printable, printable_lines};
 pub use screen::Screen;

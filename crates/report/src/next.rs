@@ -63,9 +63,26 @@ fn lines_of(file: &str, testbed: &str, place: &'static str) -> Vec<NextLine> {
     ]
 }
 
-/// A word quoted for a shell, in printable characters.
+/// A word quoted for a shell, in printable characters: those that are not are escaped as bash, zsh and POSIX 2024 read them.
 pub fn shell_word(word: &str) -> String {
-    quote_word(&make_printable(word))
+    if make_printable(word) == word {
+        return quote_word(word);
+    }
+    let escape = |c: char| match c {
+        '\'' | '\\' => format!("\\{c}"),
+        c if make_printable(&c.to_string()) != c.to_string() => {
+            let mut bytes = [0; 4];
+            c.encode_utf8(&mut bytes).as_bytes().escape_ascii().to_string()
+        }
+        c => c.to_string(),
+    };
+    format!("$'{}'", word.chars().map(escape).collect::<String>())
+}
+
+/// The name of an interface as the last words of a command: one that looks like an option comes behind `--`.
+pub fn interface_words(name: &str) -> String {
+    let word = shell_word(name);
+    if name.starts_with('-') { format!("-- {word}") } else { word }
 }
 
 #[cfg(test)]

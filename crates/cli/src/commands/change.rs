@@ -10,7 +10,7 @@ use latput_knobs::{
     Setting, Value, parse_assignment,
 };
 use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, facts, process};
-use latput_report::shell_word;
+use latput_report::interface_words;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use crate::commands::watcher::Watcher;
@@ -291,7 +291,7 @@ impl CommitOutcome {
         if let Some(within) = self.waits {
             output::print_remark(&format!(
                 "latput: everything goes back in {within} unless `latput confirm {}` comes",
-                shell_word(interface)
+                interface_words(interface)
             ));
         }
     }

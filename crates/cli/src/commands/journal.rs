@@ -11,7 +11,7 @@ use latput_knobs::{
     Whereabouts,
 };
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
-use latput_report::shell_word;
+use latput_report::{interface_words, shell_word};
 use latput_units::{IntoSet, Nanos};
 
 use crate::commands::restore::waits_for_other;
@@ -249,8 +249,13 @@ impl Pending {
 
     /// The words behind `latput confirm` and `latput restore` for it: `eth0 --of alice`.
     pub(super) fn command_target(&self) -> String {
-        let of = self.of.as_ref().map(|user| format!(" --of {}", shell_word(user)));
-        shell_word(&self.change.interface) + &of.unwrap_or_default()
+        let name = interface_words(&self.change.interface);
+        match &self.of {
+            None => name,
+            // Nothing behind `--` is an option.
+            Some(user) if name.starts_with("--") => format!("--of {} {name}", shell_word(user)),
+            Some(user) => format!("{name} --of {}", shell_word(user)),
+        }
     }
 }
 

@@ -53,7 +53,9 @@ impl Args {
         }
         let pending = pending.iter().map(render_pending);
         let text: String = pending.chain(entries.iter().map(render_entry)).collect();
-        output::print_text(if text.is_empty() { "no change was made\n" } else { &text })?;
+        let nothing =
+            if damaged.is_empty() { "no change was made\n" } else { "no change can be read\n" };
+        output::print_text(if text.is_empty() { nothing } else { &text })?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use latput_knobs::Setting;
 use latput_linux::state_place;
-use latput_report::{NO_KEEP, shell_word};
+use latput_report::{NO_KEEP, interface_words, shell_word};
 
 /// Beginning of [`undo_line`].
 const UNDO: &str = "undo:  latput undo ";
@@ -26,7 +26,7 @@ pub(super) fn next_lines(number: u64, interface: &str, setting: &Setting) -> Str
     if state_place::is_without_own_files() {
         keep += NO_KEEP;
     } else {
-        let _ = write!(keep, "latput keep {}", shell_word(interface));
+        let _ = write!(keep, "latput keep {}", interface_words(interface));
         for (knob, value) in setting {
             let _ = write!(keep, " {}", shell_word(&format!("{knob}={value}")));
         }

@@ -8,7 +8,7 @@ use latput_experiment::host;
 use latput_knobs::transaction::{self, Change, Foreign, RestoreError, Restored};
 use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, StoreError};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint, process};
-use latput_report::shell_word;
+use latput_report::interface_words;
 
 use crate::commands::way_back::{
     log_went_back, present_name, restore_warnings, with_its_name_of_now, with_others,
@@ -187,6 +187,8 @@ fn put_back(
         Ok(Restored::Done { changes, others, .. }) => {
             if kept.confirm_by.is_some() {
                 watcher::tell_settled(kept);
+            }
+            if kept.confirm_by.is_some() || !changes.is_empty() {
                 let why = format!("`latput restore` by {}", origin.by.user);
                 log_went_back(store, kept, with_others(&why, &others));
             }
@@ -263,7 +265,7 @@ fn forget_checkpoint(
                  it back",
                 kept.interface,
                 kept.owner(),
-                word = shell_word(&kept.interface)
+                word = interface_words(&kept.interface)
             )
         };
         return Err(CliError::new(ExitReason::Failed, message));

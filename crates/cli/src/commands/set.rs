@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Applied, ApplyError, Change};
-use latput_knobs::{Knob, Place, Setting};
+use latput_knobs::{Knob, Place, Setting, Value};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, interfaces, state_place};
 use latput_units::{IntoSet, Nanos};
 
@@ -197,6 +197,7 @@ fn print_applied(
             "schema": 1,
             "changes": changes_json(interface, &applied.changes),
             "along": changes_json(interface, &applied.along),
+            "lost": lost_json(interface, &applied.lost),
             "journal": number,
         }));
     } else {
@@ -211,6 +212,11 @@ pub(super) fn applied_text(interface: &str, applied: &Applied, verb: &str) -> St
     let mut text = changes_text(interface, &applied.changes, verb);
     for change in &applied.along {
         let _ = writeln!(text, "{}, along with it", change_line(interface, change, verb));
+    }
+    for (knob, place, value) in &applied.lost {
+        let (place, value) = (change::place_words(*knob, *place), place.value_words(value));
+        let _ =
+            writeln!(text, "{verb} {interface} {knob} ({place}) from {value}: its place is gone");
     }
     text
 }
@@ -229,6 +235,17 @@ pub(super) fn changes_json(interface: &str, changes: &[Change]) -> Vec<serde_jso
             })
         })
         .collect()
+}
+
+/// Values of places that a change took away, as JSON.
+fn lost_json(interface: &str, lost: &[(Knob, Place, Value)]) -> Vec<serde_json::Value> {
+    let value = |(knob, place, value): &(Knob, Place, Value)| {
+        serde_json::json!({
+            "interface": interface, "knob": knob.name(), "place": place.to_string(),
+            "from": value.to_string(),
+        })
+    };
+    lost.iter().map(value).collect()
 }
 
 /// Beginning of the answer where every value is as wanted.

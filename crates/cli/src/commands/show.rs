@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use latput_knobs::{self as knobs, KernelErrorKind, KernelRead, Knob, Scope, ValueKind};
 use latput_linux::route::Route;
 use latput_linux::{Capability, LinuxKernel, Surveyed, facts, interfaces};
+use latput_report::interface_words;
 use latput_report::lines::{display_width, truncate_text};
-use latput_report::shell_word;
 
 use crate::commands::change;
 use crate::context::CliContext;
@@ -204,10 +204,10 @@ fn render_table(document: &ShowDocument, with_absent: bool, columns: usize) -> S
         text.push_str(&render_knob(knob, columns));
     }
     if hidden > 0 {
-        let interface = shell_word(&document.interface);
+        let interface = interface_words(&document.interface);
         let _ = writeln!(
             text,
-            "\n{hidden} more are not available: `latput show {interface} --all` says why.\n`latput show \
+            "\n{hidden} more are not available: `latput show --all {interface}` says why.\n`latput show \
              {interface} KNOB` shows all details of one."
         );
     }

@@ -6,6 +6,9 @@ use latput_knobs::{
 };
 use latput_linux::{FileCheckpoints, LinuxKernel};
 
+/// The least MTU of a link with IPv6, in bytes (RFC 8200, section 5).
+const IPV6_MTU_LEAST: u64 = 1280;
+
 /// The checkpoint under the interface's present name, which may have changed.
 pub(super) fn with_its_name_of_now(
     kernel: &LinuxKernel,
@@ -63,6 +66,10 @@ fn lowered_mtu_warnings(kernel: &LinuxKernel, interface: &str, change: &Change) 
         return Vec::new();
     };
     let now = kernel.read_followers(interface, &[Knob::Mtu]).pop().and_then(Result::ok);
+    let has_ipv6 = now.iter().flatten().any(|(place, _)| *place == Place::Ipv6);
+    let ends_ipv6 = (*to < IPV6_MTU_LEAST && has_ipv6).then(|| {
+        format!("mtu {to} is too small for IPv6: the interface loses its IPv6 addresses and routes")
+    });
     let sentence = |(place, value): (Place, Value)| match (place, value) {
         (Place::Linked(_), Value::Count(own)) if own > *to => {
             let upper = kernel.place_words(Knob::Mtu, place);
@@ -70,7 +77,7 @@ fn lowered_mtu_warnings(kernel: &LinuxKernel, interface: &str, change: &Change) 
         }
         _ => None,
     };
-    now.into_iter().flatten().filter_map(sentence).collect()
+    now.into_iter().flatten().filter_map(sentence).chain(ends_ipv6).collect()
 }
 
 /// Interfaces that lay on this one and are deleted or in another namespace, where their value may still be the change's.
@@ -81,7 +88,8 @@ fn gone_interface_warnings(kernel: &LinuxKernel, kept: &Checkpoint) -> Vec<Strin
         let now = kernel.read_followers(&kept.interface, &[*knob]).pop()?.ok()?;
         let is_here = now.iter().any(|(other, _)| other == place);
         (!is_here && is_moved).then(|| {
-            format!("{place}, which lay on it, is not here any more: its {knob} was {before}")
+            let upper = kernel.place_words(*knob, *place);
+            format!("{upper} does not lie on it any more, or is gone: its {knob} was {before}")
         })
     };
     let linked = kept.undo.0.iter().filter(|((_, place), _)| matches!(place, Place::Linked(_)));

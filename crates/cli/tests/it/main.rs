@@ -54,6 +54,7 @@ mod root_live;
 mod root_live_short;
 mod root_live_ssh;
 mod root_moderate;
+mod root_others;
 mod root_published;
 mod root_rights;
 mod root_runs;

@@ -8,11 +8,11 @@ use super::outcome::{Applied, ApplyError, Change};
 use super::session::Session;
 use super::steps;
 use crate::catalogue::Knob;
-use crate::checkpoint::{Along, CheckpointStore};
+use crate::checkpoint::{Along, Checkpoint, CheckpointStore};
 use crate::kernel::{KernelRead, KernelWrite};
 use crate::setting::State;
 use crate::spec::Group;
-use crate::value::Value;
+use crate::value::{Place, Value};
 
 /// The groups in which kernels and drivers move one knob with another. In the others a value that moved meanwhile is
 /// more likely somebody else's.
@@ -35,6 +35,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let own = applied.undo.undo.0.keys().map(|(knob, _)| *knob).collect();
         let along = moved(&before, &after, &own);
         applied.add_moved();
+        applied.lost = lost(self.kernel(), &applied.undo);
         if !along.before.is_empty() {
             applied.along.extend(along.changes());
             self.note_along(along)?;
@@ -90,6 +91,17 @@ impl Along {
     pub fn changes(&self) -> Vec<Change> {
         differences(&self.before, &self.after)
     }
+}
+
+/// The values that somebody had set in places that a change took away.
+fn lost(kernel: &dyn KernelRead, change: &Checkpoint) -> Vec<(Knob, Place, Value)> {
+    let is_lost = |((knob, place), value): &(&(Knob, Place), &Value)| {
+        !place.is_follower()
+            && !change.written.0.contains_key(&(*knob, *place))
+            && !kernel.is_fresh(&change.interface, *knob, *place, value)
+    };
+    let lost = change.undo.0.iter().filter(is_lost);
+    lost.map(|((knob, place), value)| (*knob, *place, value.clone())).collect()
 }
 
 /// The places of `before` that have another value in `after`.

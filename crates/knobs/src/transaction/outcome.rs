@@ -21,6 +21,8 @@ pub struct Applied {
     pub changes: Vec<Change>,
     /// Changes that came along without having been asked for, also of other interfaces.
     pub along: Vec<Change>,
+    /// Values of places that the change took away, such as those of a queue; going back makes the places and writes them again.
+    pub lost: Vec<(Knob, Place, Value)>,
     /// Values that the device rounded, within the limits of their knob: from the value that was written to the one that
     /// is read.
     pub rounded: Vec<Change>,

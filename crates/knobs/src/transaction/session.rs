@@ -23,6 +23,11 @@ use crate::value::{Place, Value};
 /// The longest interface name (`IFNAMSIZ` less the terminating zero), in bytes.
 const NAME_BYTES_MAX: usize = 15;
 
+/// Knobs whose values the kernel keeps as they are written, place by place: while they are written, there is the old value or the
+/// new one, and any other is somebody else's.
+const CERTAIN: [Knob; 5] =
+    [Knob::Mtu, Knob::Txqueuelen, Knob::RpsCpus, Knob::XpsCpus, Knob::XpsRxqs];
+
 /// A claimed interface that settings are applied to, one after the other.
 ///
 /// After [`apply`](Self::apply) the interface holds the setting, and what it held before the session
@@ -193,6 +198,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             self.first.0.entry(*place).or_insert_with(|| value.clone());
         }
         if !planned.changes.is_empty() {
+            self.checkpoint.planned = self.certain_values(&planned.changes);
             self.remember(&planned.touched).map_err(ApplyError::of_store)?;
             let mut writes_done = 0;
             let goal = (desired, wanted);
@@ -212,8 +218,8 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             return Err(self.roll_back(planned.before, error.into(), true));
         }
         found.0.retain(|(_, place), _| !place.is_follower());
-        let (along, undo) = (Vec::new(), self.checkpoint.clone());
-        Ok(Applied { changes, along, rounded, found, undo })
+        let (along, lost, undo) = (Vec::new(), Vec::new(), self.checkpoint.clone());
+        Ok(Applied { changes, along, lost, rounded, found, undo })
     }
 
     /// Plans a change with readings of one interface: one that was renamed meanwhile is read again, as another may have its
@@ -339,6 +345,21 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         desired
     }
 
+    /// The planned values of [`CERTAIN`] knobs that no other knob of the change resets, and no earlier setting of this session has
+    /// moved.
+    fn certain_values(&self, planned: &[Change]) -> State {
+        let exposed = steps::exposed(planned);
+        let is_certain = |change: &&Change| {
+            let first = self.checkpoint.undo.0.get(&(change.knob, change.place));
+            CERTAIN.contains(&change.knob)
+                && !change.place.is_follower()
+                && !exposed.contains(&change.knob)
+                && first.is_none_or(|first| *first == change.from)
+        };
+        let certain = planned.iter().filter(is_certain);
+        State(certain.map(|change| ((change.knob, change.place), change.to.clone())).into_map())
+    }
+
     /// Adds to the checkpoint what is not in it yet, and keeps it durably before it is needed.
     fn remember(&mut self, values: &State) -> Result<(), StoreError> {
         let mut extended = self.checkpoint.clone();
@@ -360,6 +381,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     fn note_written(&mut self, found: &State) -> Result<(), StoreError> {
         let mut noted = self.checkpoint.clone();
         noted.written = found.clone();
+        noted.planned = State::default();
         noted.written.0.retain(|place, _| noted.undo.0.contains_key(place));
         self.store.save(&noted)?;
         self.checkpoint = noted;

@@ -548,7 +548,7 @@ pub(super) fn leave_to_others(
     }
     let mut undo = checkpoint.undo.clone();
     let mut others = Vec::new();
-    for (knob, written) in by_knob(&checkpoint.written) {
+    for (knob, written) in by_knob(checkpoint.own_values()) {
         let same = |one: &Value, other: &Value| knob.spec().same(one, other);
         let adaptive = knob.spec().overruled_by;
         let is_moved = adaptive.is_some_and(|adaptive| is_on(kernel, interface, adaptive));
@@ -566,7 +566,6 @@ pub(super) fn leave_to_others(
                 continue;
             };
             if place.is_follower() && stays {
-                found.clone_into(before);
                 continue;
             }
             if same(found, written) || same(found, before) {
@@ -577,6 +576,13 @@ pub(super) fn leave_to_others(
             let written = written.clone();
             let found = found.clone();
             others.push(Foreign { knob, place, before, written, found });
+        }
+        let of_knob =
+            undo.0.iter_mut().filter(|((of, place), _)| *of == knob && place.is_follower());
+        for ((_, place), before) in of_knob.filter(|_| stays) {
+            if let Some(found) = current.get(place) {
+                found.clone_into(before);
+            }
         }
     }
     Ok((undo, others))
@@ -644,8 +650,12 @@ pub(super) fn standing(
 ) -> Vec<Standing> {
     let mut standings = Vec::new();
     for (knob, mut written) in by_knob(&earlier.written) {
-        written.retain(|(place, _)| !place.is_follower());
         let current = BTreeMap::from_iter(read(kernel, interface, knob).unwrap_or_default());
+        // An interface on top that is still here.
+        let is_told = |place: &Place| {
+            !place.is_follower() || place.is_of_other_interface() && current.contains_key(place)
+        };
+        written.retain(|(place, _)| is_told(place));
         for (place, written) in written {
             let Some(before) = earlier.undo.0.get(&(knob, place)) else { continue };
             if !knob.spec().same(before, written) {

@@ -69,7 +69,15 @@ impl LinuxKernel {
                 mtu.get()
             )));
         }
+        if let Some(obstacle) = self.lower_obstacle(&link, mtu)? {
+            return Ok(Some(obstacle));
+        }
         let linked = self.linked_to(&link)?;
+        if purpose == WritePurpose::Change
+            && let Some(obstacle) = self.ipv6_obstacle(&link, &linked, mtu)
+        {
+            return Ok(Some(obstacle));
+        }
         if let Some(obstacle) = self.route_obstacle(&link, &linked, mtu, purpose)? {
             return Ok(Some(obstacle));
         }
@@ -80,6 +88,17 @@ impl LinuxKernel {
             (None, Some(failure)) => Err(failure),
             (moved, _) => Ok(moved),
         }
+    }
+
+    /// The interface below, where its MTU is too small (`macvlan_change_mtu`, `vlan_dev_change_mtu`, `macsec_change_mtu`).
+    fn lower_obstacle(&self, link: &Link, mtu: Bytes) -> Result<Option<String>, Failure> {
+        let is_limited = link.kind.as_deref().is_some_and(|kind| CLAMPED.contains(&kind));
+        let Some(lower) = link.lower.filter(|_| is_limited) else { return Ok(None) };
+        let lower = self.route.link_numbered(lower)?;
+        let is_larger = mtu.get() + added_bytes(link) > lower.mtu.get();
+        Ok(is_larger.then(|| {
+            format!("{} below it has mtu {}: set that first", lower.name, lower.mtu.get())
+        }))
     }
 
     /// Whether the kernel may set the MTU of a bridge to the lowest of its ports (`br_mtu_auto_adjust`).
@@ -96,9 +115,13 @@ impl LinuxKernel {
 fn is_moved(upper: &Link, mtu: Bytes) -> bool {
     let is_one_of =
         |kinds: &[&str]| upper.kind.as_deref().is_some_and(|kind| kinds.contains(&kind));
-    let added = if is_one_of(&["macsec"]) { MACSEC_ADDS } else { 0 };
-    (is_one_of(CLAMPED) && upper.mtu.get() + added > mtu.get())
+    (is_one_of(CLAMPED) && upper.mtu.get() + added_bytes(upper) > mtu.get())
         || (is_one_of(EQUAL) && upper.mtu != mtu)
+}
+
+/// Bytes that an interface adds to its packets before they go to the one below.
+fn added_bytes(link: &Link) -> u64 {
+    if link.kind.as_deref() == Some("macsec") { MACSEC_ADDS } else { 0 }
 }
 
 fn obstacle(moved: &[UpperElsewhere], mtu: Bytes) -> Option<String> {

@@ -116,6 +116,23 @@ impl LinuxKernel {
         Ok(values)
     }
 
+    /// The first MTU of IPv6 that would move and could not be written again: its file is on a file system that is read-only, as in
+    /// a container. One that is the interface's goes back with it.
+    pub(super) fn ipv6_obstacle(&self, link: &Link, linked: &[Link], mtu: Bytes) -> Option<String> {
+        let is_lost = |one: &&Link| {
+            let file = ipv6_mtu(&one.name);
+            let of_ipv6 = self.proc.read_number(&file).ok().map(Bytes::new);
+            let moves = one.index == link.index || one.mtu > mtu;
+            of_ipv6.is_some_and(|own| moves && own != one.mtu) && self.proc.is_read_only(&file)
+        };
+        let lost = std::iter::once(link).chain(linked).find(is_lost)?;
+        Some(format!(
+            "the kernel would set the MTU of IPv6 on {} too, and latput could not put that back: {} is read-only here",
+            lost.name,
+            self.proc.path(&ipv6_mtu(&lost.name)).display()
+        ))
+    }
+
     /// Why an MTU cannot be set: it would change the MTU of IPv6 routes for good (`fib6_nh_mtu_change`, `net/ipv6/route.c`).
     /// `None` if it changes none.
     pub(super) fn route_obstacle(

@@ -45,6 +45,10 @@ impl LinuxKernel {
             (Source::QueueQdisc, Value::Qdisc(qdisc)) => {
                 Ok(self.queue_obstacle(&self.route.link(interface)?, qdisc, purpose))
             }
+            // A set of receive queues.
+            (_, Value::Cpus(queues)) if knob == Knob::XpsRxqs => {
+                Ok(queues_obstacle(queues, self.route.link(interface)?.rx_queues))
+            }
             (_, Value::Cpus(cpus)) if purpose == WritePurpose::Change => {
                 Ok(self.cpus_obstacle(cpus))
             }
@@ -95,6 +99,14 @@ impl LinuxKernel {
         let missing: CpuSet = cpus.iter().filter(|cpu| !online.contains(*cpu)).collect();
         (!missing.is_empty()).then(|| format!("CPUs {missing} are not online: {online} are"))
     }
+}
+
+/// The receive queues that an interface with so many does not have.
+fn queues_obstacle(queues: &CpuSet, count: u32) -> Option<String> {
+    let missing: CpuSet = queues.iter().filter(|queue| queue.0 >= count).collect();
+    let last = count.saturating_sub(1);
+    (!missing.is_empty())
+        .then(|| format!("there is no receive queue {missing}: the last is {last}"))
 }
 
 /// Returns the kernel's refusal of a queue discipline; `None` where it takes it, or where it cannot be asked.

@@ -16,6 +16,10 @@ const DEFAULTS: [&str; 3] = ["pfifo_fast", "fq_codel", "fq"];
 impl LinuxKernel {
     pub(super) fn read_root_qdisc(&self, link: &Link) -> Result<Values, Failure> {
         let all = self.route.qdiscs(link.index)?;
+        if all.is_empty() && !link.is_up {
+            // The kernel attaches its own when the interface comes up (`dev_activate`).
+            return Ok(vec![(Place::Device, Value::Qdisc(Qdisc::any_default()))]);
+        }
         let root = root_of(&all)?;
         let mut qdisc = root.qdisc.clone();
         let is_mq = qdisc.kind() == "mq";
@@ -75,7 +79,7 @@ impl LinuxKernel {
             return Ok(self.route.replace_qdisc(link.index, None, qdisc)?);
         }
         let all = self.route.qdiscs(link.index)?;
-        if root_of(&all)?.handle == 0 {
+        if all.is_empty() || root_of(&all)?.handle == 0 {
             return Ok(());
         }
         Ok(self.route.delete_root_qdisc(link.index)?)
@@ -187,8 +191,6 @@ fn has_own_children(all: &[Attached], above: &Attached) -> bool {
 
 fn root_of(all: &[Attached]) -> Result<&Attached, Failure> {
     all.iter().find(|attached| attached.is_root()).ok_or_else(|| {
-        Failure::unsupported(
-            "no queue discipline is attached, as on an interface that has never been up",
-        )
+        Failure::unsupported("no queue discipline is attached, as on an interface that is down")
     })
 }

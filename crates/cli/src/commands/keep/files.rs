@@ -10,7 +10,7 @@ use latput_knobs::export::{self, Exported, Match, Target};
 use latput_knobs::{Knob, Setting, Value};
 use latput_linux::RootFolder;
 use latput_linux::files::{FileError, Owner, TEXT_BYTES_MOST};
-use latput_report::shell_word;
+use latput_report::interface_words;
 use serde::{Deserialize, Serialize};
 
 use super::irqbalance::{self, IrqbalancePolicy};
@@ -482,7 +482,7 @@ impl<'a> FileTransaction<'a> {
             let code = if error.permission { ExitReason::Permission } else { ExitReason::Failed };
             return Err(CliError::new(code, format!("nothing was changed: {error}")));
         }
-        let (left, interface) = (left.join(", "), shell_word(self.interface()));
+        let (left, interface) = (left.join(", "), interface_words(self.interface()));
         let message = format!(
             "{error}. Not put back: {left}. Remove the obstacle, then: latput keep --remove {interface}"
         );
