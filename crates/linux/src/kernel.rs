@@ -486,12 +486,12 @@ impl KernelRead for LinuxKernel {
     }
 
     fn is_fresh(&self, interface: &str, knob: Knob, place: Place, value: &Value) -> bool {
-        match (place, value) {
-            (Place::Interrupt(rank), Value::Cpus(cpus)) => {
-                self.is_fresh_affinity(interface, rank, cpus)
-            }
-            _ => value.is_fresh() || knob == Knob::XpsCpus && *value == Value::Cpus(CpuSet::new()),
+        if let (Place::Interrupt(rank), Value::Cpus(cpus)) = (place, value) {
+            return self.is_fresh_affinity(interface, rank, cpus);
         }
+        let is_map = matches!(knob, Knob::XpsCpus | Knob::XpsRxqs | Knob::RpsCpus);
+        let is_default = matches!(value, Value::Qdisc(qdisc) if qdisc.is_default());
+        value.is_fresh() || is_default || is_map && *value == Value::Cpus(CpuSet::new())
     }
 
     fn set_with(&self, knob: Knob) -> Vec<Knob> {

@@ -1,8 +1,8 @@
 //! The conformance tests that every kernel, fake or real, must pass for the transaction to keep its promises.
 
 use latput_knobs::{
-    Capability, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Place, Restored, Rounding,
-    Scope, Setting, State, Value, ValueKind, apply, plan, restore,
+    Capability, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Place, Qdisc, Restored,
+    Rounding, Scope, Setting, State, Value, ValueKind, apply, plan, restore,
 };
 use latput_units::{CpuId, CpuSet, IntoMap};
 
@@ -29,12 +29,12 @@ pub fn conformance(kernel: &mut dyn KernelWrite, interface: &str) -> Vec<Knob> {
         })
         .into_map();
     for (&knob, value) in &wanted {
-        let with_needed: Setting = needed_switches(knob).chain([(knob, value.clone())]).into_map();
+        let with_needed: Setting = needed_values(knob).chain([(knob, value.clone())]).into_map();
         set_and_restore(kernel, interface, &with_needed, |_| {});
         assert_eq!(read_all(kernel, interface), before, "{knob} was not restored");
     }
     // Switches that others need are on.
-    let needed: Setting = Knob::ALL.iter().flat_map(|knob| needed_switches(*knob)).into_map();
+    let needed: Setting = Knob::ALL.iter().flat_map(|knob| needed_values(*knob)).into_map();
     let together = wanted.iter().chain(&needed);
     // GRO may take the NAPIs and their knobs away, so it is not set with them but over them: its
     // restoration must bring back what they then hold.
@@ -55,9 +55,10 @@ pub fn conformance(kernel: &mut dyn KernelWrite, interface: &str) -> Vec<Knob> {
     wanted.into_keys().collect()
 }
 
-/// The switches that a knob needs, on.
-fn needed_switches(knob: Knob) -> impl Iterator<Item = (Knob, Value)> {
-    knob.spec().needs.iter().map(|needed| (*needed, Value::Switch(true)))
+/// Values of other knobs without which a knob cannot be set.
+fn needed_values(knob: Knob) -> impl Iterator<Item = (Knob, Value)> {
+    let mq = (knob == Knob::QueueQdisc).then(|| (Knob::Qdisc, Value::Qdisc(Qdisc::of_kind("mq"))));
+    knob.spec().needs.iter().map(|needed| (*needed, Value::Switch(true))).chain(mq)
 }
 
 /// Every value that can be read; checks that each answer could be true.

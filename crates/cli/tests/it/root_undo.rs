@@ -413,7 +413,7 @@ fn unreadable_pending_change_is_named() {
         "$latput set v0 mtu=1400 --confirm-within 60s; \
          for file in $LATPUT_STATE_DIR/checkpoints/*.json; do echo garbage > $file; done; \
          $latput log; $latput log --json",
-        &["no change was made", "\"damaged\": [", "not a checkpoint of this version"],
+        &["no change can be read", "\"damaged\": [", "not a checkpoint of this version"],
         &["left out: "],
     );
 }

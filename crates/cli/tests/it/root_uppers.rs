@@ -169,7 +169,7 @@ fn upper_and_ipv6_mtu_of_others_stay() {
         run_shell("ip link set up0 mtu 9000; echo 9000 > /proc/sys/net/ipv6/conf/v0/mtu");
     }
     // One that has gone elsewhere meanwhile keeps what the change made of it.
-    let named = ["which lay on it, is not here any more: its mtu was 9000"];
+    let named = ["does not lie on it any more, or is gone: its mtu was 9000"];
     for (end, more) in ends {
         pair.run(&[&["set", "v0", "mtu=1500"], more].concat()).expect(0, &["changed"]);
         run_shell("ip netns add away; ip link set up0 netns away");

@@ -397,38 +397,24 @@ fn check_channels(
     Ok(())
 }
 
-/// Refuses what is meant for transmit queues that have no place of their own, and a table of receive queues that names one
-/// that will not be (`ethtool_set_rxfh_indir`, net/ethtool/ioctl.c).
+/// Refuses what is meant for transmit queues that have no place of their own.
 fn check_queues(
     kernel: &dyn KernelRead,
     interface: &str,
     target: Target<'_>,
     knob: Knob,
 ) -> Result<(), ApplyError> {
-    let after = |knob| value_after(kernel, interface, target, knob);
-    let reason = match (knob, target.desired.get(&knob)) {
-        (Knob::QueueQdisc, _) => match after(Knob::Qdisc) {
-            // The kernel's own mq has no handle to reach its queues by.
-            Some(Value::Qdisc(root)) if root.kind() != "mq" || root.is_default() => {
-                format!("the root queue discipline would be `{root}`: set qdisc=mq too")
-            }
-            _ => return Ok(()),
-        },
-        (Knob::RssTable, Some(Value::Table(table))) => {
-            let counts = [Knob::RxChannels, Knob::CombinedChannels].map(after);
-            let count = |value| match value {
-                Some(Value::Count(queues)) => queues,
-                _ => 0,
-            };
-            let queues: u64 = counts.into_iter().map(count).sum();
-            if queues == 0 || table.queues() <= queues {
-                return Ok(());
-            }
-            format!("the table names {} receive queues, and there are {queues}", table.queues())
+    if knob != Knob::QueueQdisc {
+        return Ok(());
+    }
+    match value_after(kernel, interface, target, Knob::Qdisc) {
+        // The kernel's own mq has no handle to reach its queues by.
+        Some(Value::Qdisc(root)) if root.kind() != "mq" || root.is_default() => {
+            let reason = format!("the root queue discipline would be `{root}`: set qdisc=mq too");
+            Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason })
         }
-        _ => return Ok(()),
-    };
-    Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason })
+        _ => Ok(()),
+    }
 }
 
 /// The device's value of a knob once the target is reached; `None` where it has none or it cannot be read.

@@ -52,6 +52,15 @@ impl LinuxKernel {
             (_, Value::Cpus(cpus)) if purpose == WritePurpose::Change => {
                 Ok(self.cpus_obstacle(cpus))
             }
+            // The driver has them at most (`ethtool_set_rxfh_indir`, net/ethtool/ioctl.c).
+            (_, Value::Table(table))
+                if table.queues() > u64::from(self.route.link(interface)?.rx_queues) =>
+            {
+                let queues = table.queues();
+                Ok(Some(format!(
+                    "it names {queues} receive queues, more than the interface can have"
+                )))
+            }
             _ if drops_contexts(knob, value) => {
                 let contexts = self.ethtool()?.rss_contexts(interface)?;
                 Ok(contexts_obstacle(interface, &contexts))
