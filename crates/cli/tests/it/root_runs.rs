@@ -232,7 +232,7 @@ fn full_disk_loses_no_finished_trial() {
 }
 
 #[test]
-fn refused_knob_ends_run_with_reason() {
+fn refused_knob_ends_run_before_start() {
     if needs_root() {
         return;
     }
@@ -241,10 +241,9 @@ fn refused_knob_ends_run_with_reason() {
     let plan =
         PLAN.replace("[[\"0us\", 0], [\"20ms\", 100]]", "[[\"0us\", 0]]\nrps-cpus = [\"8000\"]");
     place.write("plan.toml", &plan);
-    // Today's values may have had their trials before.
-    let ran = place.run(&["run", "plan.toml"]);
-    assert!(matches!(ran.code, Some(1 | 6)), "{ran:#?}");
-    assert!(ran.err.contains("lat0: rps-cpus: cannot set it"), "{ran:#?}");
+    let ran = place.run(&["run", "plan.toml", "-o", "kept.db"]);
+    ran.expect(2, &["`a`: lat0: rps-cpus cannot be set here: CPUs 8000 are not online"]);
+    assert!(!place.path("kept.db").exists());
 }
 
 /// The kernel rounds the number of flows up to a power of two.
