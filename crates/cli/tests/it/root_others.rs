@@ -41,7 +41,7 @@ fn killed_change_leaves_values_of_others() {
             assert_eq!(fs::read_to_string(&file).unwrap().trim(), others, "{knob} at {nth}");
             assert_eq!(read_mtu("up0"), upper);
         }
-        // What nobody set goes back.
+        // A value that nobody set goes back.
         let pair = VethPair::new();
         let set = ["set", "v0", &format!("{knob}={value}")];
         let file = format!("/sys/class/net/v0/{file}");
