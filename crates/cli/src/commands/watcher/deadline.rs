@@ -108,7 +108,17 @@ impl<'a> ConfirmDeadline<'a> {
                 return;
             }
             self.peer.restart_if_dead(&self.args);
-            std::thread::sleep(self.retry_delay());
+            self.wait_to_retry();
+        }
+    }
+
+    /// Waits for the next attempt; no longer where this process was told twice to end.
+    fn wait_to_retry(&self) {
+        let mut left = self.retry_delay();
+        while !left.is_zero() && !self.stop.is_raised_again() {
+            let slice = left.min(LOOK_EVERY.as_duration());
+            std::thread::sleep(slice);
+            left -= slice;
         }
     }
 
