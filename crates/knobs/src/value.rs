@@ -194,9 +194,9 @@ impl Place {
 }
 
 impl Place {
-    /// Whether it is the value of another interface, which its owner did not name.
-    pub const fn is_of_other_interface(self) -> bool {
-        matches!(self, Self::Linked(_))
+    /// Whether people are told of a change here: somebody sets the value, or it is another interface's.
+    pub const fn is_told(self) -> bool {
+        !self.is_follower() || matches!(self, Self::Linked(_))
     }
 
     /// The words for a value here: `SCHED_FIFO 42` for the scheduling of a thread, which is one number.

@@ -263,10 +263,7 @@ pub(super) fn changes_text(interface: &str, changes: &[Change], verb: &str) -> S
     let mut text = String::new();
     let leads = |knob: Knob| changes.iter().any(|it| it.knob == knob && !it.place.is_follower());
     // A value that follows another one of its knob is not worth a line, unless it is another interface's.
-    let is_told = |it: &&Change| {
-        !it.place.is_follower() || it.place.is_of_other_interface() || !leads(it.knob)
-    };
-    for change in changes.iter().filter(is_told) {
+    for change in changes.iter().filter(|it| it.place.is_told() || !leads(it.knob)) {
         let _ = writeln!(text, "{}", change_line(interface, change, verb));
     }
     if changes.is_empty() {

@@ -82,11 +82,7 @@ fn full_state_folder_is_foretold() {
     let pair = VethPair::new();
     let set = ["set", "v0", "mtu=1400"];
     let dry = ["set", "v0", "mtu=1400", "--dry-run"];
-    let refuse = |reason: &str| {
-        for args in [&dry[..], &set] {
-            pair.run(args).expect(1, &["nothing was changed", reason]);
-        }
-    };
+    let refuse = |reason: &str| pair.expect_refusals(&set, &["nothing was changed", reason]);
     let state = pair.place.path("state");
     fs::write(&state, "a file").unwrap();
     refuse("Not a directory");

@@ -79,15 +79,11 @@ fn mtu_above_lower_interface_is_foretold() {
     }
     let pair = VethPair::new();
     run_shell("ip link add up0 link v0 type macvlan");
-    for more in [&["--dry-run"][..], &[]] {
-        let set = [&["set", "up0", "mtu=1600"], more].concat();
-        pair.run(&set).expect(1, &["v0 below it has mtu 1500: set that first"]);
-    }
+    let words = ["v0 below it has mtu 1500: set that first"];
+    pair.expect_refusals(&["set", "up0", "mtu=1600"], &words);
     pair.run(&["set", "up0", "mtu=1300"]).expect(0, &[]);
     pair.run(&["set", "v0", "mtu=1400"]).expect(0, &[]);
-    for more in [&["--dry-run"][..], &[]] {
-        pair.run(&[&["undo", "1"], more].concat()).expect(1, &["v0 below it has mtu 1400"]);
-    }
+    pair.expect_refusals(&["undo", "1"], &["v0 below it has mtu 1400"]);
     assert_eq!([read_mtu("v0"), read_mtu("up0")], ["1400", "1300"]);
 }
 
@@ -106,9 +102,7 @@ fn read_only_kernel_files_are_foretold() {
         ("mtu=1400", "net/ipv6/conf/v0/mtu is read-only here"),
         ("rps-cpus=1", "rps_cpus is read-only here"),
     ] {
-        for more in [&["--dry-run"][..], &[]] {
-            pair.run(&[&["set", "v0", value], more].concat()).expect(1, &[reason]);
-        }
+        pair.expect_refusals(&["set", "v0", value], &[reason]);
     }
     assert_eq!(read_mtu("v0"), "1500");
 }
@@ -138,10 +132,8 @@ fn queues_of_xps_are_no_cpus() {
     run_shell("echo 2 >/sys/class/net/v0/queues/tx-0/xps_rxqs");
     pair.run(&["set", "v0", "xps-rxqs=0-1", "--dry-run"]).expect(0, &["would change"]);
     pair.run(&["set", "v0", "xps-rxqs=0-1"]).expect(0, &["changed v0 xps-rxqs"]);
-    for more in [&["--dry-run"][..], &[]] {
-        let set = [&["set", "v0", "xps-rxqs=0,2"], more].concat();
-        pair.run(&set).expect(1, &["there is no receive queue 2: the last is 1"]);
-    }
+    let words = ["there is no receive queue 2: the last is 1"];
+    pair.expect_refusals(&["set", "v0", "xps-rxqs=0,2"], &words);
     pair.run(&["show", "v0", "xps-rxqs"]).expect(0, &["mask of receive queues"]);
 }
 

@@ -625,6 +625,14 @@ impl VethPair {
     pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
         self.place.run(args)
     }
+
+    /// Has the dry run of a change and the change itself refused in these words.
+    #[track_caller]
+    pub(crate) fn expect_refusals(&self, args: &[&str], words: &[&str]) {
+        for more in [&["--dry-run"][..], &[]] {
+            self.run(&[args, more].concat()).expect(1, words);
+        }
+    }
 }
 
 fn run_tc(words: &str) -> bool {

@@ -58,11 +58,10 @@ fn moving(kernel: &dyn KernelRead, interface: &str) -> State {
 /// The values that are not what they were, but for those of the change's own knobs and of places that came or went.
 fn moved(before: &State, after: &State, own: &BTreeSet<Knob>) -> Along {
     let mut along = Along::default();
-    for ((knob, place), was) in &before.0 {
-        let Some(is) = after.0.get(&(*knob, *place)) else { continue };
-        if !own.contains(knob) && !knob.spec().same(was, is) {
-            along.before.0.insert((*knob, *place), was.clone());
-            along.after.0.insert((*knob, *place), is.clone());
+    for Change { knob, place, from, to } in differences(before, after) {
+        if !own.contains(&knob) {
+            along.before.0.insert((knob, place), from);
+            along.after.0.insert((knob, place), to);
         }
     }
     along
@@ -76,9 +75,8 @@ impl Applied {
         let is_planned = |moved: &Change| {
             self.changes.iter().any(|it| (it.knob, it.place) == (moved.knob, moved.place))
         };
-        let is_told =
-            |moved: &Change| !moved.place.is_follower() || moved.place.is_of_other_interface();
-        let unplanned = of_change.into_iter().filter(|moved| is_told(moved) && !is_planned(moved));
+        let unplanned =
+            of_change.into_iter().filter(|moved| moved.place.is_told() && !is_planned(moved));
         let (own, others): (Vec<Change>, Vec<Change>) =
             unplanned.partition(|moved| !moved.place.is_follower());
         self.changes.extend(own);

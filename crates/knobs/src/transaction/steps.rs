@@ -638,10 +638,9 @@ pub(super) fn standing(
     for (knob, mut written) in by_knob(&earlier.written) {
         let current = BTreeMap::from_iter(read(kernel, interface, knob).unwrap_or_default());
         // An interface on top that is still here.
-        let is_told = |place: &Place| {
-            !place.is_follower() || place.is_of_other_interface() && current.contains_key(place)
-        };
-        written.retain(|(place, _)| is_told(place));
+        written.retain(|(place, _)| {
+            place.is_told() && (!place.is_follower() || current.contains_key(place))
+        });
         for (place, written) in written {
             let Some(before) = earlier.undo.0.get(&(knob, place)) else { continue };
             if !knob.spec().same(before, written) {

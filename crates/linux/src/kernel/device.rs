@@ -178,15 +178,18 @@ impl LinuxKernel {
         Ok(Value::Cpus(cpus))
     }
 
+    /// The CPUs that are online; `None` where sysfs does not tell them.
+    pub(super) fn online_cpus(&self) -> Option<CpuSet> {
+        self.sysfs.files.read("devices/system/cpu/online").ok()?.parse().ok()
+    }
+
     /// Whether these are the CPUs of an interrupt that the driver has just asked for: those online of the kernel's default, of
     /// the device's own node where it has some there (`irq_setup_affinity`), or the driver's hint.
     pub(super) fn is_fresh_affinity(&self, interface: &str, rank: u32, cpus: &CpuSet) -> bool {
         if self.affinity_hint(interface, rank).is_ok_and(|hint| hint == Value::Cpus(cpus.clone())) {
             return true;
         }
-        let list =
-            |path: &Path| -> Option<CpuSet> { fs::read_to_string(path).ok()?.trim().parse().ok() };
-        let online = list(&self.sysfs.files.path("devices/system/cpu/online"));
+        let online = self.online_cpus();
         let mask = self.proc.read("irq/default_smp_affinity").ok();
         let mask = mask.and_then(|text| CpuSet::from_hex_mask(&text).ok());
         let Some((online, mask)) = online.zip(mask) else { return false };
@@ -194,7 +197,8 @@ impl LinuxKernel {
             one.iter().filter(|cpu| other.contains(*cpu)).collect()
         };
         let all = both(&mask, &online);
-        let near = list(&self.sysfs.path(interface, "device/local_cpulist"));
+        let near = self.sysfs.read(interface, "device/local_cpulist").ok();
+        let near = near.and_then(|text| text.parse().ok());
         let near = near.map(|near| both(&all, &near)).filter(|near| !near.is_empty());
         *cpus == all || near.as_ref() == Some(cpus)
     }

@@ -103,8 +103,7 @@ impl LinuxKernel {
 
     /// The CPUs that the kernel would leave out, or refuse all for.
     fn cpus_obstacle(&self, cpus: &CpuSet) -> Option<String> {
-        let online: CpuSet =
-            self.sysfs.files.read("devices/system/cpu/online").ok()?.parse().ok()?;
+        let online = self.online_cpus()?;
         let missing: CpuSet = cpus.iter().filter(|cpu| !online.contains(*cpu)).collect();
         (!missing.is_empty()).then(|| format!("CPUs {missing} are not online: {online} are"))
     }

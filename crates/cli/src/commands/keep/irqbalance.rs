@@ -6,7 +6,7 @@
 use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 
-use super::udev_files::has_extension;
+use super::udev_files::{first_of_each_name, uncommented_lines};
 
 const UNIT: &str = "irqbalance.service";
 /// Folders of units, the first before the others (systemd.unit(5)).
@@ -37,7 +37,8 @@ impl IrqbalancePolicy {
         let command = start_command(root)?;
         let environment = ["/etc/default/irqbalance", "/etc/sysconfig/irqbalance"];
         let texts = environment.into_iter().filter_map(|file| root.look_at(file, TEXT_BYTES_MOST));
-        let lines: Vec<String> = texts.flat_map(|text| uncommented(&text)).collect();
+        let lines: Vec<String> =
+            texts.flat_map(|text| uncommented_lines(&text, &['#', ';'])).collect();
         let has_policy = |line: &str| {
             let words = line.split(|c: char| c.is_whitespace() || "\"'=".contains(c));
             words.into_iter().any(|word| OPTIONS.contains(&word))
@@ -84,31 +85,17 @@ pub(super) fn script_text(interface: &str) -> String {
 fn start_command(root: &RootFolder) -> Option<String> {
     let units = UNIT_FOLDERS.map(|folder| format!("{folder}/{UNIT}"));
     let unit = units.iter().find_map(|file| root.look_at(file, TEXT_BYTES_MOST))?;
-    let mut drop_ins: Vec<(String, String)> = UNIT_FOLDERS
-        .iter()
-        .flat_map(|folder| {
-            let folder = format!("{folder}/{UNIT}.d");
-            let names = root.entries(&folder).unwrap_or_default();
-            names.into_iter().map(move |name| (name.clone(), format!("{folder}/{name}")))
-        })
-        .filter(|(name, _)| has_extension(name, "conf") && !name.starts_with("50-latput-"))
-        .collect();
-    drop_ins.sort();
-    let later = drop_ins.iter().filter_map(|(_, file)| root.look_at(file, TEXT_BYTES_MOST));
+    let folders = UNIT_FOLDERS.map(|folder| format!("{folder}/{UNIT}.d"));
+    let mut drop_ins = first_of_each_name(root, &folders, "conf");
+    drop_ins.retain(|name, _| !name.starts_with("50-latput-"));
+    let later = drop_ins.values().filter_map(|file| root.look_at(file, TEXT_BYTES_MOST));
     let mut command = None;
     for text in std::iter::once(unit).chain(later) {
-        for line in uncommented(&text) {
+        for line in uncommented_lines(&text, &['#', ';']) {
             if let Some(words) = line.strip_prefix("ExecStart=") {
                 command = Some(words.trim().to_owned()).filter(|words| !words.is_empty());
             }
         }
     }
     command
-}
-
-/// The lines of a text that are no comments, continued ones joined.
-fn uncommented(text: &str) -> Vec<String> {
-    let joined = text.replace("\\\n", " ");
-    let lines = joined.lines().map(str::trim);
-    lines.filter(|line| !line.starts_with(['#', ';'])).map(str::to_owned).collect()
 }

@@ -28,6 +28,13 @@ pub(super) fn applied_link(index: u32) -> Option<String> {
     lines.find_map(|line| line.strip_prefix("E:ID_NET_LINK_FILE=")).map(str::to_owned)
 }
 
+/// The lines of a text that are neither empty nor comments, which begin with one of `marks`; continued ones are joined.
+pub(super) fn uncommented_lines(text: &str, marks: &[char]) -> Vec<String> {
+    let joined = text.replace("\\\n", " ");
+    let lines = joined.lines().map(str::trim).filter(|line| !line.starts_with(marks));
+    lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
 /// Whether a file has this extension: in small letters, as its readers want it.
 pub(super) fn has_extension(name: &str, wanted: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == wanted)

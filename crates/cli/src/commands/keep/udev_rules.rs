@@ -6,7 +6,7 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 
 use super::glob::is_like;
-use super::udev_files::first_of_each_name;
+use super::udev_files::{first_of_each_name, uncommented_lines};
 
 /// Where udev looks for rules; of two files with one name that of the first folder counts.
 const FOLDERS: [&str; 4] = [
@@ -71,9 +71,7 @@ impl<'a> UdevRule<'a> {
 }
 
 fn split_rules(text: &str) -> Vec<String> {
-    let joined = text.replace("\\\n", " ");
-    let lines = joined.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-    lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    uncommented_lines(text, &['#'])
 }
 
 /// The later file that sets an attribute of ours to another value, or makes the same request of ethtool, with what it does.
