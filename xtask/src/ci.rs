@@ -19,6 +19,7 @@ pub use build::cargo_test;
 use group::StepResult;
 use steps::{GROUPS, SLOW, Step, StepGroup};
 pub use tally::Tally;
+use tally::TestFailure;
 
 /// Steps to run, and when to stop.
 #[derive(Debug, clap::Args)]
@@ -105,15 +106,22 @@ fn print_summary(total: &Tally) -> bool {
         "{} passed, {} failed, {unsteady} passed only when run alone",
         total.passed, total.failed
     );
+    // The last lines are what a reader of a cut log sees.
     if unsteady > UNSTEADY_MOST {
-        // The last line is what a reader of a cut log sees.
-        let names: Vec<&str> = total.unsteady.iter().map(|test| test.name.as_str()).collect();
         println!(
             "error: {unsteady} tests passed only when run alone, and at most {UNSTEADY_MOST} may: {}",
-            names.join(", ")
+            list_names(&total.unsteady)
         );
     }
+    if total.failed > 0 {
+        println!("error: {} failed: {}", total.failed, list_names(&total.failures));
+    }
     total.failed == 0 && unsteady <= UNSTEADY_MOST
+}
+
+fn list_names(tests: &[TestFailure]) -> String {
+    let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
+    names.join(", ")
 }
 
 /// Number of the slowest tests that are named.
@@ -153,13 +161,15 @@ fn run_step(
     let started = Instant::now();
     if let Err(error) = (step.run)(workspace, &mut tally) {
         println!("error: {error:#}");
-        tally.failed = tally.failed.max(1);
+        tally.record_failed_step(step.name, &format!("{error:#}"));
     }
     if strict {
         for arm in &tally.skipped {
             println!("error: skipped in CI: {arm}");
         }
-        tally.failed += tally.skipped.len();
+        for arm in std::mem::take(&mut tally.skipped) {
+            tally.record_failure(&format!("skipped in CI: {arm}"), "");
+        }
     }
     let seconds = started.elapsed().as_secs_f64();
     println!("== {}: {} after {seconds:.1} s", step.name, format_verdict(&tally));
@@ -175,7 +185,6 @@ fn format_verdict(tally: &Tally) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::tally::TestFailure;
     use super::*;
 
     #[test]
@@ -201,19 +210,19 @@ mod tests {
             tally.record_line("skipped: needs root");
             Ok(())
         };
-        check_step(run, false, 0);
-        check_step(run, true, 1);
+        check_step(run, false, 0, "");
+        check_step(run, true, 1, "skipped in CI: needs root");
     }
 
     #[test]
     fn step_that_fails_without_a_test_counts_once() {
         let run: steps::Run = |_, _| anyhow::bail!("no such program");
-        check_step(run, false, 1);
+        check_step(run, false, 1, "step one");
         let run: steps::Run = |_, tally| {
             tally.record_line("test result: FAILED. 1 passed; 2 failed; 0 ignored;");
             anyhow::bail!("tests failed")
         };
-        check_step(run, false, 2);
+        check_step(run, false, 2, "");
     }
 
     #[test]
@@ -229,11 +238,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_step(run: steps::Run, strict: bool, failed: usize) {
+    fn check_step(run: steps::Run, strict: bool, failed: usize, named: &str) {
         let step = Box::leak(Box::new(Step::new("one", "one", run)));
         let workspace =
             Workspace { root: "here".into(), target: "there".into(), packages: Vec::new() };
         let ended = run_step(&workspace, step, Tally::default(), strict);
         assert_eq!(ended.tally.failed, failed);
+        assert_eq!(list_names(&ended.tally.failures), named);
     }
 }

@@ -14,7 +14,7 @@ pub fn check_examples(root: &Path, binary: &Path, tally: &mut Tally) -> Result<(
     for example in examples {
         let name = example.strip_prefix(root).unwrap_or(&example).display().to_string();
         let text = read(&example)?;
-        record_result(tally, &name, check_toml(&text, &example, binary));
+        tally.record_result(&name, check_toml(&text, &example, binary));
     }
     ensure!(tally.failed == 0, "{} examples are wrong", tally.failed);
     Ok(())
@@ -32,17 +32,17 @@ pub fn check_snippets(root: &Path, binary: &Path, tally: &mut Tally) -> Result<(
             match block.language {
                 "json" => {
                     let parsed: Result<serde_json::Value, _> = serde_json::from_str(&block.text);
-                    record_result(tally, &place, parsed.map(drop).context("is not JSON"));
+                    tally.record_result(&place, parsed.map(drop).context("is not JSON"));
                 }
                 "toml" => {
                     std::fs::write(&scratch, &block.text)
                         .with_context(|| format!("cannot write {}", scratch.display()))?;
-                    record_result(tally, &place, check_toml(&block.text, &scratch, binary));
+                    tally.record_result(&place, check_toml(&block.text, &scratch, binary));
                 }
                 "sh" | "console" => {
                     for arguments in latput_lines(&block.text) {
                         let place = format!("{place}: latput {}", arguments.join(" "));
-                        record_result(tally, &place, check_arguments(&arguments, binary));
+                        tally.record_result(&place, check_arguments(&arguments, binary));
                     }
                 }
                 _ => {}
@@ -66,19 +66,6 @@ pub(super) fn printed_blocks(text: &str) -> Vec<(usize, String)> {
         .into_iter()
         .filter(|block| ["sh", "console"].contains(&block.language));
     shows.map(|block| (block.line, block.text)).collect()
-}
-
-fn record_result(tally: &mut Tally, name: &str, result: Result<()>) {
-    match result {
-        Ok(()) => {
-            tally.passed += 1;
-            println!("{name} ... ok");
-        }
-        Err(error) => {
-            tally.failed += 1;
-            println!("{name} ... FAILED: {error:#}");
-        }
-    }
 }
 
 /// A plan is checked by the binary; other TOML (a testbed, a fragment) must be TOML at least.

@@ -90,7 +90,7 @@ pub fn run_apart(workspace: &Workspace, step: &'static Step, is_timed: bool) -> 
     let mut said = Vec::new();
     let tally = run_step_process(workspace, step, is_timed, &mut said).unwrap_or_else(|error| {
         println!("error: {}: {error:#}", step.name);
-        Tally::with_failed_step()
+        Tally::from_failed_step(step.name, &format!("{error:#}"))
     });
     let seconds = started.elapsed().as_secs_f64();
     let said = String::from_utf8_lossy(&said).into_owned();
@@ -142,8 +142,11 @@ mod tests {
         let chosen: Vec<_> = GROUP.steps().filter(|step| step.name != "second").collect();
         let ended = |chosen: &[&'static Step], keep_going| -> Vec<&str> {
             let end = |step: &'static Step| {
-                let tally =
-                    if step.name == "first" { Tally::with_failed_step() } else { Tally::default() };
+                let tally = if step.name == "first" {
+                    Tally::from_failed_step("first", "no reason")
+                } else {
+                    Tally::default()
+                };
                 StepResult { step, tally, seconds: 0.0 }
             };
             let apart = |step| CapturedStep { said: String::new(), ended: end(step) };

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use super::documents::{check_arguments, documents_of, latput_lines, printed_blocks};
 use super::tally::Tally;
@@ -184,8 +184,7 @@ fn parse(
         for printed in commands {
             let _ = writeln!(text, "{reason}: {}", printed.name());
             if let Err(error) = check_arguments(&printed.words, binary) {
-                tally.failed += 1;
-                println!("{} ... FAILED to parse: {error:#}", printed.name());
+                tally.record_result(&printed.name(), Err(error.context("it cannot be parsed")));
             }
         }
         println!("not run, only parsed: {:>3} {reason}", commands.len());
@@ -359,13 +358,9 @@ fn run_page(
             printed.words[0] == *verb && code == *answer && err.contains(says)
         });
         let name = printed.name();
-        if code == 0 || is_answer {
-            tally.passed += 1;
-            println!("{name} ... ok");
-        } else {
-            tally.failed += 1;
-            println!("{name} ... FAILED with {code}: {}", err.trim());
-        }
+        let is_right = code == 0 || is_answer;
+        let wrong = || Err(anyhow!("exit code {code}: {}", err.trim()));
+        tally.record_result(&name, if is_right { Ok(()) } else { wrong() });
     }
     fs::remove_dir_all(&folder)?;
     Ok(())

@@ -18,7 +18,7 @@ pub struct Tally {
     pub failed: usize,
     /// Arms that did not run, each with its test where that is known, and what it needs.
     pub skipped: Vec<String>,
-    /// The tests that failed and have a name.
+    /// The tests that failed and have a name, and the steps that failed without such a test.
     pub failures: Vec<TestFailure>,
     /// Targets of the failed tests, as cargo names them at the end behind the package: `--test it`.
     pub failed_targets: Vec<String>,
@@ -67,8 +67,38 @@ impl Tally {
     }
 
     /// The tally of a step that failed without a test.
-    pub fn with_failed_step() -> Self {
-        Self { failed: 1, ..Self::default() }
+    pub fn from_failed_step(name: &str, why: &str) -> Self {
+        let mut tally = Self::default();
+        tally.record_failed_step(name, why);
+        tally
+    }
+
+    /// Adds what made a step fail. Where tests failed, they are the reason, and nothing is added.
+    pub fn record_failed_step(&mut self, name: &str, why: &str) {
+        if self.failed == 0 {
+            self.record_failure(&format!("step {name}"), why);
+        }
+    }
+
+    /// Counts something that passed or failed as a test does, and prints which.
+    pub fn record_result(&mut self, name: &str, result: Result<()>) {
+        match result {
+            Ok(()) => {
+                self.passed += 1;
+                println!("{name} ... ok");
+            }
+            Err(error) => {
+                println!("{name} ... FAILED: {error:#}");
+                self.record_failure(name, &format!("{error:#}"));
+            }
+        }
+    }
+
+    /// Counts a failure, which is told again at the end.
+    pub fn record_failure(&mut self, name: &str, why: &str) {
+        self.failed += 1;
+        let said = why.lines().take(SAID_LINES).map(str::to_owned).collect();
+        self.failures.push(TestFailure { name: name.to_owned(), said });
     }
 
     /// Runs a command without input, shows its output as it comes and counts what it says.

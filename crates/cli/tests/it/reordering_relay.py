@@ -17,6 +17,7 @@ for name in sys.argv[1:3]:
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(EVERY_PROTOCOL))
     end.bind((name, 0))
     ends.append(end)
+print("ready", flush=True)
 draw = random.Random(1)
 held: list[tuple[float, int, int, bytes]] = []
 number = 0

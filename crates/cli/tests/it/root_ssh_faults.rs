@@ -75,7 +75,7 @@ fn delay_within_lease_costs_nothing() {
     for ssh in agents_of(run.child.id()) {
         send_signal("CONT", ssh);
     }
-    wait_until("the run to go on", || run.count_trials() > trials + 1);
+    run.wait_for_trials(trials + 2);
     wait_until("both to be changed", || queue_lengths() == CHANGED);
     let ssh = agents_of(run.child.id());
     for ssh in &ssh {
@@ -98,7 +98,7 @@ fn answers_that_overtake_each_other_cost_nothing() {
     let Some(mut run) = FaultRun::start() else { return };
     let _relay = FrameRelay::start(&run);
     let trials = run.count_trials();
-    wait_until("the run to go on", || run.count_trials() > trials + 2);
+    run.wait_for_trials(trials + 3);
     wait_until("parts that came in another order", || arrived_out_of_order() > 0);
     wait_until("both to be changed", || queue_lengths() == CHANGED);
     interrupt_pid(run.child.id());
@@ -127,7 +127,7 @@ fn unnamed_namespace_is_still_restored() {
     let sshd = sshd.split_whitespace().next().unwrap().to_owned();
     let trials = run.count_trials();
     run_ip(&["netns", "del", "client"]);
-    wait_until("the run to go on", || run.count_trials() > trials);
+    run.wait_for_trials(trials + 1);
     interrupt_pid(run.child.id());
     run.end_with(6);
     let shown = Command::new("nsenter")
@@ -184,6 +184,16 @@ impl FaultRun {
 
     fn count_trials(&self) -> i64 {
         self.hosts.place.count_trials("kept.db")
+    }
+
+    /// Waits until the run has made so many trials; it may not end before.
+    #[track_caller]
+    fn wait_for_trials(&mut self, count: i64) {
+        wait_until("the run to go on", || {
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "{ended:?}: {}", self.read_stderr());
+            self.count_trials() >= count
+        });
     }
 
     /// Waits until both hosts are as before, and stay so: in every other trial of the run they are for a moment.
@@ -253,13 +263,17 @@ impl FrameRelay {
             run_checked("ethtool", &["-K", end], &plain);
             run_ip(&["link", "set", end, "promisc", "on", "up"]);
         }
-        run_ip(&["link", "set", "server", "nomaster"]);
-        run_ip(&["link", "set", "server", "promisc", "on"]);
-        run_ip(&["link", "set", "relay1", "master", "hub0"]);
-        let said = File::create(run.hosts.place.path("relay-stderr")).unwrap();
+        let to = |name: &str| File::create(run.hosts.place.path(name)).unwrap();
         let mut command = Command::new("python3");
         command.args(["-c", include_str!("reordering_relay.py"), "server", "relay0"]);
-        Self(command.stderr(said).spawn().unwrap())
+        command.stdout(to("relay-stdout")).stderr(to("relay-stderr"));
+        let relay = Self(command.spawn().unwrap());
+        // The line is cut only for these two commands: Python takes longer to start than a lease lasts on a busy machine.
+        let said = || std::fs::read_to_string(run.hosts.place.path("relay-stdout")).unwrap();
+        wait_until("the relay to be ready", || said().contains("ready"));
+        run_ip(&["link", "set", "server", "nomaster", "promisc", "on"]);
+        run_ip(&["link", "set", "relay1", "master", "hub0"]);
+        relay
     }
 }
 
