@@ -17,6 +17,7 @@ pub mod qdisc;
 pub mod rss;
 pub mod setting;
 pub mod spec;
+pub mod thread_schedule;
 pub mod transaction;
 pub mod value;
 
@@ -36,6 +37,7 @@ pub use qdisc::Qdisc;
 pub use rss::QueueTable;
 pub use setting::{Setting, State};
 pub use spec::{Group, KnobSpec, Limits, Rounding, Scope, Tier, ValueKind};
+pub use thread_schedule::ThreadSchedule;
 pub use transaction::{
     Applied, ApplyError, Cause, Change, ConfirmError, Foreign, Leftover, RestoreError, Restored,
     Session, Standing, WritePermit, apply, await_confirmation, commit, confirm, extend, plan,

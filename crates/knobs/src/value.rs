@@ -8,11 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::profile::Profile;
 use crate::qdisc::Qdisc;
 use crate::rss::QueueTable;
+use crate::thread_schedule::ThreadSchedule;
 
-/// Factor of a policy in the number that stands for it with its level ([`Place::ThreadPolicy`]).
-pub const POLICY_FACTOR: u64 = 1000;
-/// The level of nice 0: nice values begin at -20.
-pub const NICE_ZERO: i32 = 20;
 /// The MTU of IPv6 at [`Place::LinkedIpv6`] that nobody has set: it is that of the interface.
 pub const MTU_OF_INTERFACE: u64 = 0;
 
@@ -168,8 +165,7 @@ pub enum Place {
     Wanted(u32),
     /// The CPUs of the thread that polls for this receive queue.
     Thread(u32),
-    /// Its scheduling: the policy's number times [`POLICY_FACTOR`], and the priority, or [`NICE_ZERO`] more than the nice
-    /// value.
+    /// How the scheduler treats it, as the number of a [`ThreadSchedule`].
     ThreadPolicy(u32),
 }
 
@@ -201,21 +197,15 @@ impl Place {
 
     /// The words for a value here: `SCHED_FIFO 42` for the scheduling of a thread, which is one number.
     pub fn value_words(self, value: &Value) -> String {
-        let number = match (self, value) {
-            (Self::ThreadPolicy(_), Value::Count(number)) => number,
-            (Self::LinkedIpv6(_), Value::Count(MTU_OF_INTERFACE)) => {
-                return "that of the interface".to_owned();
+        match (self, value) {
+            (Self::ThreadPolicy(_), Value::Count(number)) => {
+                let schedule = ThreadSchedule::from_number(*number);
+                schedule.map_or_else(|| format!("policy {number}"), |schedule| schedule.to_string())
             }
-            _ => return value.to_string(),
-        };
-        let level = i32::try_from(number % POLICY_FACTOR).unwrap_or(0);
-        match number / POLICY_FACTOR {
-            0 => format!("SCHED_OTHER nice {}", level - NICE_ZERO),
-            1 => format!("SCHED_FIFO {level}"),
-            2 => format!("SCHED_RR {level}"),
-            3 => format!("SCHED_BATCH nice {}", level - NICE_ZERO),
-            5 => "SCHED_IDLE".to_owned(),
-            other => format!("policy {other}, {level}"),
+            (Self::LinkedIpv6(_), Value::Count(MTU_OF_INTERFACE)) => {
+                "that of the interface".to_owned()
+            }
+            _ => value.to_string(),
         }
     }
 

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use latput_knobs::ThreadSchedule;
 use latput_units::{Clock, CpuId, CpuSet, Nanos};
 use rustix::io::FdFlags;
 use rustix::net::AddressFamily;
@@ -192,17 +193,6 @@ pub(crate) fn affinity_of(pid: u32) -> Option<CpuSet> {
     Some((0..largest).filter(|&cpu| allowed.is_set(cpu as usize)).map(CpuId).collect())
 }
 
-/// How the scheduler treats a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ThreadSchedule {
-    /// `SCHED_OTHER`, `SCHED_FIFO` ...
-    pub(crate) policy: i32,
-    /// From 1 with a real-time policy.
-    pub(crate) priority: i32,
-    /// From -20 to 19 with another.
-    pub(crate) nice: i32,
-}
-
 /// How the scheduler treats a thread; `None` when there is none such.
 pub(crate) fn schedule_of(pid: u32) -> Option<ThreadSchedule> {
     let pid = libc::pid_t::try_from(pid).ok().filter(|&pid| pid > 0)?;
@@ -227,12 +217,9 @@ pub(crate) fn set_schedule(pid: u32, schedule: ThreadSchedule) -> Result<(), Err
     if unsafe { libc::sched_setscheduler(of, schedule.policy, &raw const parameters) } != 0 {
         return Err(failed(io::Error::last_os_error()));
     }
-    if schedule.priority == 0 {
-        let of = rustix::process::Pid::from_raw(of);
-        rustix::process::setpriority_process(of, schedule.nice)
-            .map_err(|errno| failed(errno.into()))?;
-    }
-    Ok(())
+    // A real-time thread keeps it for the day on which it has another policy (`set_user_nice`, kernel/sched/syscalls.c).
+    let of = rustix::process::Pid::from_raw(of);
+    rustix::process::setpriority_process(of, schedule.nice).map_err(|errno| failed(errno.into()))
 }
 
 /// Makes a command end, by SIGKILL, with the thread that starts it, however that ends.

@@ -66,6 +66,14 @@ fn upper_mtu_goes_back_after_lower() {
     pair.run(&["log"]).expect(0, &["in force in part"]);
     pair.run(&["undo"]).expect(0, &["up0) from 1400 to 1500"]);
     assert_eq!([read_mtu("v0"), read_mtu("up0")], ["1500", "1500"]);
+    // Where the lower one has a third value, the upper one goes as far back as that lets it.
+    pair.run(&["set", "v0", "mtu=1400"]).expect(0, &["up0"]);
+    run_shell("ip link set v0 mtu 1450");
+    pair.run(&["undo"]).expect(0, &["up0) from 1400 to 1450"]);
+    assert_eq!([read_mtu("v0"), read_mtu("up0")], ["1450", "1450"]);
+    for link in ["v0", "up0"] {
+        run_shell(&format!("ip link set {link} mtu 1500"));
+    }
     // One that is gone is no part of the change any more.
     pair.run(&["set", "v0", "mtu=1400"]).expect(0, &["up0"]);
     run_shell("ip link del up0");

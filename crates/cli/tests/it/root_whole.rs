@@ -234,6 +234,8 @@ fn napi_threads_keep_cpus_and_policy() {
     assert_eq!(threads().len(), 2);
     for thread in threads() {
         output_of(&["taskset", "-pc", "1", &thread]);
+        // A real-time thread keeps its nice value for the day on which it has another policy.
+        output_of(&["renice", "-n", "-3", "-p", &thread]);
         output_of(&["chrt", "-f", "-p", "5", &thread]);
     }
     let look = || {
@@ -248,14 +250,30 @@ fn napi_threads_keep_cpus_and_policy() {
     };
     let before = look();
     assert_eq!(before, ["1", "SCHED_FIFO", "5", "1", "SCHED_FIFO", "5"]);
+    let nice = || -> Vec<i32> {
+        let read = |thread: String| {
+            let stat = std::fs::read_to_string(format!("/proc/{thread}/stat")).unwrap();
+            stat.split(' ').nth(18).unwrap().parse().unwrap()
+        };
+        threads().into_iter().map(read).collect()
+    };
+    assert_eq!(nice(), [-3, -3]);
     for change in ["threaded=off", "gro=off"] {
         pair.run(&["set", "napithr0", change]).expect(0, &["changed"]);
         pair.run(&["undo"]).expect(0, &["undid"]);
-        assert_eq!(look(), before, "{change}");
+        assert_eq!((look(), nice()), (before.clone(), vec![-3, -3]), "{change}");
         pair.run(&[&["set", "napithr0", change][..], &WAITS].concat()).expect(0, &["changed"]);
         pair.run(&["restore"]).expect(0, &["put back"]);
-        assert_eq!(look(), before, "{change}");
+        assert_eq!((look(), nice()), (before.clone(), vec![-3, -3]), "{change}");
     }
+    // What cannot be given to a new thread is named.
+    let thread = &threads()[0];
+    let all_cpus = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    output_of(&["taskset", "-pc", all_cpus.trim(), thread]);
+    let (runtime, period) = (["-T", "1000000"], ["-P", "10000000"]);
+    let chrt = [&["chrt", "-d"][..], &runtime, &["-D", "10000000"], &period, &["-p", "0", thread]];
+    output_of(&chrt.concat());
+    pair.run(&["set", "napithr0", "gro=off", "--dry-run"]).expect(4, &["such as SCHED_DEADLINE"]);
 }
 
 /// Linux 6.17 sets `threaded` of single NAPI instances, which a new instance would not have.

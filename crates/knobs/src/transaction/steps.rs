@@ -565,9 +565,16 @@ pub(super) fn leave_to_others(
         }
         let of_knob =
             undo.0.iter_mut().filter(|((of, place), _)| *of == knob && place.is_follower());
+        let own = checkpoint.own_values();
         for ((_, place), before) in of_knob.filter(|_| stays) {
-            if let Some(found) = current.get(place) {
-                found.clone_into(before);
+            let Some(found) = current.get(place) else { continue };
+            // An interface on top that is where the change took it goes as far back as the value below lets it.
+            let limit = current.get(&Place::Device).filter(|_| place.linked_index().is_some());
+            let is_ours = own.0.get(&(knob, *place)).is_some_and(|written| same(found, written));
+            match limit.filter(|_| is_ours && exceeds(before, found)) {
+                Some(limit) if exceeds(before, limit) => limit.clone_into(before),
+                Some(_) => {}
+                None => found.clone_into(before),
             }
         }
     }

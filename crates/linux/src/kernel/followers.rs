@@ -7,8 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use latput_knobs::value::{MTU_OF_INTERFACE, NICE_ZERO, POLICY_FACTOR};
-use latput_knobs::{Knob, Place, Value, WritePurpose};
+use latput_knobs::value::MTU_OF_INTERFACE;
+use latput_knobs::{Knob, Place, ThreadSchedule, Value, WritePurpose};
 use latput_units::{Bytes, IntoSet};
 
 use super::LinuxKernel;
@@ -17,7 +17,7 @@ use super::failure::Failure;
 use super::read::{Reading, Values};
 use super::source::{Source, source_of};
 use crate::netdev::Napi;
-use crate::process::{self, ThreadSchedule};
+use crate::process;
 use crate::route::{Link, RouteMtu};
 
 /// The process that makes all kernel threads, and gives them its CPUs.
@@ -85,7 +85,9 @@ impl LinuxKernel {
             }
             (Source::Threaded, Place::ThreadPolicy(queue), Value::Count(number)) => {
                 let thread = self.thread_of(&*reading.link()?, queue)?;
-                Ok(process::set_schedule(thread, schedule(*number)?)?)
+                let schedule = ThreadSchedule::from_number(*number)
+                    .ok_or_else(|| Failure::refused(format!("{number} stands for no policy")))?;
+                Ok(process::set_schedule(thread, schedule)?)
             }
             _ => Err(Failure::refused(format!("{value} at {place} is not what {knob} takes"))),
         }
@@ -217,7 +219,7 @@ impl LinuxKernel {
             Some((Place::Thread(queue), Value::Cpus(process::affinity_of(pid)?)))
         });
         let policies = threads.iter().filter_map(|&(queue, pid)| {
-            let number = number_of(process::schedule_of(pid)?);
+            let number = process::schedule_of(pid)?.to_number();
             Some((Place::ThreadPolicy(queue), Value::Count(number)))
         });
         cpus.chain(policies).collect()
@@ -260,11 +262,18 @@ impl LinuxKernel {
             return Ok(None);
         }
         let seen = self.threads(link);
-        let is_kept = |(_, pid): &(u32, u32)| {
-            process::schedule_of(*pid).is_some_and(|it| KEPT_POLICIES.contains(&it.policy))
-                && process::affinity_of(*pid).is_some()
+        let is_other = |schedule: ThreadSchedule| !KEPT_POLICIES.contains(&schedule.policy);
+        let other = seen.iter().find(|(_, pid)| process::schedule_of(*pid).is_some_and(is_other));
+        if let Some((queue, pid)) = other {
+            return Ok(Some(format!(
+                "its NAPI threads would be made anew, and the one of rx-{queue} (pid {pid}) has a scheduling policy that \
+                 latput cannot give to the new one, such as SCHED_DEADLINE"
+            )));
+        }
+        let is_seen = |(_, pid): &(u32, u32)| {
+            process::schedule_of(*pid).is_some() && process::affinity_of(*pid).is_some()
         };
-        if threads > 0 && seen.len() >= threads && seen.iter().all(is_kept) {
+        if threads > 0 && seen.len() >= threads && seen.iter().all(is_seen) {
             return Ok(None);
         }
         // Without the family of netlink (before Linux 6.8) their names tell them.
@@ -326,41 +335,4 @@ pub(super) fn is_bridge(link: &Link) -> bool {
 
 fn ipv6_mtu(name: &str) -> String {
     format!("sys/net/ipv6/conf/{name}/mtu")
-}
-
-fn number_of(schedule: ThreadSchedule) -> u64 {
-    let ThreadSchedule { policy, priority, nice } = schedule;
-    let level = if priority > 0 { priority } else { nice + NICE_ZERO };
-    u64::try_from(policy).unwrap_or(0) * POLICY_FACTOR + u64::try_from(level).unwrap_or(0)
-}
-
-fn schedule(number: u64) -> Result<ThreadSchedule, Failure> {
-    let narrow =
-        |number: u64| i32::try_from(number).map_err(|_| Failure::refused("no such policy"));
-    let (policy, level) = (narrow(number / POLICY_FACTOR)?, narrow(number % POLICY_FACTOR)?);
-    Ok(match policy {
-        libc::SCHED_FIFO | libc::SCHED_RR => ThreadSchedule { policy, priority: level, nice: 0 },
-        _ => ThreadSchedule { policy, priority: 0, nice: level - NICE_ZERO },
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn policies_survive_as_numbers() {
-        for (policy, priority, nice) in [
-            (libc::SCHED_OTHER, 0, 0),
-            (libc::SCHED_OTHER, 0, -20),
-            (libc::SCHED_OTHER, 0, 19),
-            (libc::SCHED_FIFO, 50, 0),
-            (libc::SCHED_RR, 99, 0),
-            (libc::SCHED_BATCH, 0, 5),
-        ] {
-            let wanted = ThreadSchedule { policy, priority, nice };
-            assert_eq!(schedule(number_of(wanted)).unwrap(), wanted);
-        }
-        assert!(schedule(u64::MAX).is_err());
-    }
 }
