@@ -202,8 +202,8 @@ pub(crate) struct LoggedValue {
     pub(crate) place: String,
     /// The value before.
     pub(crate) before: String,
-    /// The value after, as it was read back.
-    pub(crate) written: String,
+    /// The value after, as it was read back; `null` where the change took the place away, as that of a queue.
+    pub(crate) written: Option<String>,
     /// The present value; `null` where it is not known.
     pub(crate) now: Option<String>,
     /// Whether it moved with the others without having been asked for.

@@ -135,7 +135,9 @@ pub fn run_suggested(
 ) -> Result<RunOutcome, Error> {
     run.part.check_part(run.plan, run.testbed)?;
     let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
-    let seen = match quiet_start::wait_for_quiet_start(run, &mut *runner, progress) {
+    let quiet = refuse_small_budget(run, &mut *runner)
+        .and_then(|()| quiet_start::wait_for_quiet_start(run, &mut *runner, progress));
+    let seen = match quiet {
         Ok(hosts) => findings(&hosts),
         Err(error) => return Err(abort_run(runner, error, run.stop, progress)),
     };
@@ -236,6 +238,19 @@ fn planned_trials(
         runs.check_budget(run.plan)?;
     }
     Ok(runs.trials.0)
+}
+
+/// Refuses a budget that has no room for an answer, before anybody waits for quiet hosts. What the hosts do not support may
+/// make a plan smaller; then the budget is judged behind that.
+fn refuse_small_budget(run: &RunInputs<'_>, runner: &mut dyn TrialRunner) -> Result<(), Error> {
+    let method = &run.plan.method;
+    if method.budget.is_none() || method.on_unsupported == OnUnsupported::Skip {
+        return Ok(());
+    }
+    let today = runner.read_knob_values(&run.plan.knobs(), run.stop)?;
+    let design = choose_design(run.plan, runner)?;
+    let found = InitialReadings { today, refused: BTreeMap::new() };
+    planned_trials(run, design, runner.is_simulated(), &found).map(drop)
 }
 
 /// Readings of the hosts before the first trial.
@@ -592,6 +607,16 @@ impl RunSession<'_> {
         spent + self.trial_time() * clamp_to_u32(trials) <= budget.as_duration()
     }
 
+    /// The planned trials, as far as the budget has room for them behind those that are finished.
+    fn limit_to_budget(&self, planned: u64, finished: u64) -> u64 {
+        let room = self.run.plan.method.budget.filter(|_| !self.is_simulated).map(|budget| {
+            let left = budget.as_duration().saturating_sub(self.begun.elapsed());
+            left.as_nanos() / self.trial_time().as_nanos().max(1)
+        });
+        let room = room.map_or(u64::MAX, |room| u64::try_from(room).unwrap_or(u64::MAX));
+        planned.min(finished.saturating_add(room)).max(finished)
+    }
+
     /// Time of a trial: its traffic, and on hosts the mean overhead of this session's trials.
     fn trial_time(&self) -> Duration {
         if let Some(length) = self.slice {
@@ -611,7 +636,7 @@ impl RunSession<'_> {
 
     fn report_finished_trial(&mut self, setting: usize, workload: usize) {
         let finished = self.results.rows.len() as u64;
-        let planned = planned_share(self.run, &self.results).max(finished);
+        let planned = self.limit_to_budget(planned_share(self.run, &self.results), finished);
         let left = self.estimate_wait(u32::try_from(planned - finished).unwrap_or(u32::MAX));
         let what = format!(
             "{}, {}",

@@ -83,7 +83,9 @@ impl Testbed {
         match &self.kind {
             TestbedKind::Hosts(hosts) => {
                 let hosts: Vec<HostSpec> = hosts.iter().map(|host| host.with_plan(plan)).collect();
-                let pool = AgentPool::start(&hosts, &roles_set(plan), stop)?;
+                let roles = roles_set(plan);
+                refuse_shared_interface(&hosts, &roles)?;
+                let pool = AgentPool::start(&hosts, &roles, stop)?;
                 Ok(Box::new(pool.with_progress_interval(interval)))
             }
             TestbedKind::Guest(_) if plan.programs().next().is_some() => {
@@ -453,6 +455,24 @@ fn roles_set(plan: &Plan) -> BTreeSet<Role> {
     let settings = plan.settings();
     let parts = settings.iter().flat_map(|setting| &setting.by_role);
     parts.filter(|(_, set)| !set.is_empty()).map(|(role, _)| *role).into_set()
+}
+
+/// Refuses to set the knobs of two ends that are one interface, as those of `loopback` are.
+fn refuse_shared_interface(hosts: &[HostSpec], roles: &BTreeSet<Role>) -> Result<(), Error> {
+    let set: Vec<&HostSpec> = hosts.iter().filter(|host| roles.contains(&host.role)).collect();
+    let is_same = |one: &HostSpec, other: &HostSpec| {
+        (&one.via, &one.interface) == (&other.via, &other.interface)
+    };
+    let shared = set.iter().enumerate().find_map(|(idx, one)| {
+        Some((one, set[idx + 1..].iter().find(|other| is_same(one, other))?))
+    });
+    let Some((one, other)) = shared else { return Ok(()) };
+    let problem = format!(
+        "hosts `{}` and `{}` are both {}, and the plan sets knobs of both. Set those of one, such as `sut.mtu`, or take two \
+         interfaces: `lab` has its own",
+        one.name, other.name, one.interface
+    );
+    Err(Error::Unsupported { problem })
 }
 
 #[cfg(test)]

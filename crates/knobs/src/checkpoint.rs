@@ -134,18 +134,18 @@ pub struct Checkpoint {
     pub went_back: Option<String>,
 }
 
-/// The values that moved with a change.
+/// The values that moved, or were lost, with a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Along {
-    /// Values before the change.
+    /// Values before the change. One that `after` does not have was lost: the change took its place away.
     pub before: State,
     /// Values since.
     pub after: State,
 }
 
 impl Along {
-    /// Whether nothing moved.
+    /// Whether nothing moved and nothing was lost.
     pub fn is_empty(&self) -> bool {
         self.before.is_empty()
     }

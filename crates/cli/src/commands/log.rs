@@ -69,14 +69,22 @@ fn values(change: &Checkpoint, now: &[Standing]) -> Vec<LoggedValue> {
             knob: knob.name().to_owned(),
             place: change::place_words(*knob, *place),
             before: place.value_words(before),
-            written: place.value_words(written),
+            written: Some(place.value_words(written)),
             now: now.and_then(|value| value.found.as_ref()).map(ToString::to_string),
             along,
         })
     };
     let own = change.written.0.iter().map(|at| (false, &change.undo, at));
     let along = change.along.after.0.iter().map(|at| (true, &change.along.before, at));
-    own.chain(along).filter_map(value).collect()
+    let lost = change.along.lost().into_iter().map(|(knob, place, before)| LoggedValue {
+        knob: knob.name().to_owned(),
+        place: change::place_words(knob, place),
+        before: place.value_words(&before),
+        written: None,
+        now: None,
+        along: true,
+    });
+    own.chain(along).filter_map(value).chain(lost).collect()
 }
 
 /// A value that a change wrote, after whether it was only taken along, and the values before.
@@ -157,8 +165,13 @@ fn render_change(mark: &str, change: &Checkpoint, state: &str, now: &[Standing])
         describe_maker(change)
     );
     for LoggedValue { knob, place, before, written, along, .. } in values(change, now) {
-        let along = if along { ", along with it" } else { "" };
-        let _ = writeln!(text, "     {knob} ({place}): {before} -> {written}{along}");
+        let _ = match written {
+            None => writeln!(text, "     {knob} ({place}): was {before}, its place is gone"),
+            Some(written) => {
+                let along = if along { ", along with it" } else { "" };
+                writeln!(text, "     {knob} ({place}): {before} -> {written}{along}")
+            }
+        };
     }
     text
 }

@@ -80,6 +80,10 @@ mod alone {
         let named = format!("{BUSY} (pid ");
         let ran = place.run(&[&MEASURE[..], &["0s"]].concat());
         ran.expect(1, &["the hosts are not quiet", &named, "% of CPU", "--quiet-within 2min"]);
+        // Whoever waits for quiet is not refused for something else afterwards.
+        let tune = ["tune", "loopback", "--factor", "sut.mtu=1500,9000", "--budget", "3s"];
+        let tune = [&tune[..], &["--quiet-within", "0s"]].concat();
+        place.run(&tune).expect(2, &["the budget of 3s is too short"]);
         check_leaves_no_file(&place);
         let mut child = place.start(&[&MEASURE[..], &["600s"]].concat());
         let said = || std::fs::read_to_string(place.path("stderr")).unwrap();

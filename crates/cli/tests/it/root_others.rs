@@ -154,6 +154,7 @@ fn values_of_lost_queues_are_told() {
     run_shell("echo 2 >/sys/class/net/v0/queues/rx-1/rps_cpus");
     let lost = "changed v0 rps-cpus (rx-1) from 1: its place is gone";
     pair.run(&["set", "v0", "rx-channels=1"]).expect(0, &[lost]);
+    pair.run(&["log"]).expect(0, &["rps-cpus (rx-1): was 1, its place is gone"]);
     pair.run(&["undo"]).expect(0, &["rx-channels"]);
     assert_eq!(run_shell("cat /sys/class/net/v0/queues/rx-1/rps_cpus").trim(), "2");
 }

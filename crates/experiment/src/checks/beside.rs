@@ -35,10 +35,13 @@ pub(super) fn other_work(traffic: Nanos, host: &HostObservation) -> Option<Check
     })
 }
 
-/// A share of a CPU in words: `half a CPU`, `12.5% of a CPU`.
+/// A share of a CPU in words: `half a CPU`, `12.5% of a CPU`, `1.5 CPUs`.
 fn of_a_cpu(share: f64) -> String {
     if (0.475..0.525).contains(&share) {
         return "half a CPU".to_owned();
+    }
+    if share >= 1.05 {
+        return format!("{share:.1} CPUs");
     }
     format!("{:.1}% of a CPU", share * 100.0)
 }
@@ -135,10 +138,7 @@ mod tests {
 
     #[test]
     fn half_a_cpu_is_said_in_words() {
-        assert_eq!(
-            [0.506, 0.126, 1.8].map(of_a_cpu),
-            ["half a CPU", "12.6% of a CPU", "180.0% of a CPU"]
-        );
+        assert_eq!([0.506, 0.126, 1.8].map(of_a_cpu), ["half a CPU", "12.6% of a CPU", "1.8 CPUs"]);
     }
 
     #[test]

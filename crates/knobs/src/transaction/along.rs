@@ -33,10 +33,11 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         }
         let after = moving(self.kernel(), &self.checkpoint().interface);
         let own = applied.undo.undo.0.keys().map(|(knob, _)| *knob).collect();
-        let along = moved(&before, &after, &own);
+        let mut along = moved(&before, &after, &own);
         applied.add_moved();
-        applied.lost = lost(self.kernel(), &applied.undo);
-        if !along.before.is_empty() {
+        along.before.0.extend(lost(self.kernel(), &applied.undo));
+        applied.lost = along.lost();
+        if !along.is_empty() {
             applied.along.extend(along.changes());
             self.note_along(along)?;
             applied.undo = self.checkpoint().clone();
@@ -85,21 +86,30 @@ impl Applied {
 }
 
 impl Along {
-    /// The values, one by one.
+    /// The values that moved, one by one.
     pub fn changes(&self) -> Vec<Change> {
         differences(&self.before, &self.after)
+    }
+
+    /// The values of places that the change took away, such as those of a queue.
+    pub fn lost(&self) -> Vec<(Knob, Place, Value)> {
+        let lost = self.before.0.iter().filter(|(at, _)| !self.after.0.contains_key(at));
+        lost.map(|((knob, place), value)| (*knob, *place, value.clone())).collect()
     }
 }
 
 /// The values that somebody had set in places that a change took away.
-fn lost(kernel: &dyn KernelRead, change: &Checkpoint) -> Vec<(Knob, Place, Value)> {
-    let is_lost = |((knob, place), value): &(&(Knob, Place), &Value)| {
+fn lost<'a>(
+    kernel: &'a dyn KernelRead,
+    change: &'a Checkpoint,
+) -> impl Iterator<Item = ((Knob, Place), Value)> + 'a {
+    let is_lost = move |((knob, place), value): &(&(Knob, Place), &Value)| {
         !place.is_follower()
             && !change.written.0.contains_key(&(*knob, *place))
             && !kernel.is_fresh(&change.interface, *knob, *place, value)
     };
     let lost = change.undo.0.iter().filter(is_lost);
-    lost.map(|((knob, place), value)| (*knob, *place, value.clone())).collect()
+    lost.map(|(at, value)| (*at, value.clone()))
 }
 
 /// The places of `before` that have another value in `after`.

@@ -616,21 +616,33 @@ pub(super) fn hides_device_value(values: &[(Place, Value)]) -> bool {
     !values.is_empty() && values.iter().all(|(place, _)| *place != Place::Device)
 }
 
-/// Refuses to go back to values of the device of which one is [hidden](hides_device_value).
+/// Refuses to take back a change where a value of the device that would go back with it is [hidden](hides_device_value).
 pub(super) fn check_hidden(
     kernel: &dyn KernelRead,
     interface: &str,
-    undo: &State,
+    earlier: &Checkpoint,
 ) -> Result<(), ApplyError> {
-    let of_device = undo.0.keys().filter(|(_, place)| *place == Place::Device);
+    let of_device = earlier.undo.0.keys().filter(|(_, place)| *place == Place::Device);
     let knobs: Vec<Knob> = of_device.map(|(knob, _)| *knob).collect();
     let hides = |current: &Result<Vec<_>, _>| current.as_deref().is_ok_and(hides_device_value);
     let readings = read_many(kernel, interface, &knobs);
     match readings.into_iter().find(|(_, current)| hides(current)) {
         None => Ok(()),
         Some((knob, _)) => {
-            let (interface, reason) = (interface.to_owned(), HIDDEN.to_owned());
-            Err(ApplyError::Unsupported { interface, knob, reason })
+            let has_changed = |(at, written): (&(Knob, Place), &Value)| {
+                let before = earlier.undo.0.get(at);
+                let is_same = before.is_some_and(|before| at.0.spec().same(before, written));
+                (!is_same && !at.1.is_follower()).then_some(at.0)
+            };
+            let changed: BTreeSet<Knob> =
+                earlier.written.0.iter().filter_map(has_changed).collect();
+            let mut reason = HIDDEN.to_owned();
+            if !changed.contains(&knob) {
+                let changed: Vec<&str> = changed.iter().map(|knob| knob.name()).collect();
+                reason =
+                    format!("going back with {} may reset it, and {HIDDEN}", changed.join(", "));
+            }
+            Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason })
         }
     }
 }
