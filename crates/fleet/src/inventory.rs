@@ -52,6 +52,11 @@ pub struct ListedHost {
 }
 
 impl ListedHost {
+    /// Whether an Ansible inventory lists it.
+    pub fn is_from_ansible(&self) -> bool {
+        !self.groups.is_empty() || self.left_out.is_some()
+    }
+
     /// Whether it is in one of these groups; all are, where none is named.
     pub fn is_in(&self, groups: &[String]) -> bool {
         groups.is_empty() || groups.iter().any(|it| *it == self.group || self.groups.contains(it))

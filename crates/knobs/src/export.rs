@@ -160,6 +160,11 @@ impl Target {
         Self { profile_type: Some(connection_type.to_owned()), ..self }
     }
 
+    /// Whether a file is to know the interface by its name alone.
+    pub const fn is_by_name(&self) -> bool {
+        matches!(self.matched, Match::Name)
+    }
+
     /// The interface's type in a format that names it; `None` if its kind is not known, or has none there.
     fn type_in(&self, format: Format) -> Option<&'static str> {
         format.type_of(self.kind.as_deref()?)

@@ -5,6 +5,7 @@
 
 mod links;
 mod locks;
+mod pipe;
 pub(crate) mod walk;
 
 use std::ffi::OsStr;
@@ -208,17 +209,28 @@ pub fn ensure(path: &Path) -> Result<(PathBuf, bool), FileError> {
 
 /// The bytes of a file (or a pipe), at most `limit` of them.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
-    let failed = |error: io::Error| FileError::io(path, "read", error);
-    read_open(path, File::open(path).map_err(failed)?, limit)
+    let source = pipe::Source::open(path).map_err(|error| FileError::io(path, "read", error))?;
+    let size = source.file().metadata();
+    let size = size.map_err(|error| FileError::io(path, "read", error))?.len();
+    read_limited(path, source, size, limit)
 }
 
 /// The bytes of a file that was opened by this name, at most `limit` of them.
 pub fn read_open(path: &Path, file: File, limit: u64) -> Result<Vec<u8>, FileError> {
-    let failed = |error: io::Error| FileError::io(path, "read", error);
-    let size = file.metadata().map_err(failed)?.len();
+    let size = file.metadata().map_err(|error| FileError::io(path, "read", error))?.len();
+    read_limited(path, file, size, limit)
+}
+
+fn read_limited(
+    path: &Path,
+    source: impl Read,
+    size: u64,
+    limit: u64,
+) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     if size <= limit {
-        file.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
+        let read = source.take(limit + 1).read_to_end(&mut bytes);
+        read.map_err(|error| FileError::io(path, "read", error))?;
     }
     let size = size.max(bytes.len() as u64);
     if size > limit {

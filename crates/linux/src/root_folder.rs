@@ -70,19 +70,18 @@ impl RootFolder {
     /// The names in a folder, sorted; none if there is no such folder.
     pub fn entries(&self, name: &str) -> Result<Vec<String>, FileError> {
         let failed = |errno| refused(&self.below(name), "list", errno);
-        let folder = match self.open_folder(name) {
-            Ok(folder) => folder,
-            Err(Errno::NOENT) => return Ok(Vec::new()),
-            Err(errno) => return Err(failed(errno)),
-        };
-        let mut names = Vec::new();
-        for entry in Dir::read_from(folder).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            names.extend(entry.file_name().to_str().ok().map(str::to_owned));
+        match self.open_folder(name) {
+            Ok(folder) => list_names(folder).map_err(failed),
+            Err(Errno::NOENT) => Ok(Vec::new()),
+            Err(errno) => Err(failed(errno)),
         }
-        names.retain(|name| name != "." && name != "..");
-        names.sort();
-        Ok(names)
+    }
+
+    /// The names in a folder of somebody, sorted, also through links that stay below; none where it cannot be read.
+    pub fn look_in(&self, name: &str) -> Vec<String> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let folder = self.open_below(name, flags, ResolveFlags::NO_MAGICLINKS);
+        folder.and_then(list_names).unwrap_or_default()
     }
 
     /// Takes the lock of the folder, which ends with this value; whether no other has it. A file system without locks gives
@@ -187,6 +186,17 @@ impl RootFolder {
     }
 }
 
+/// The names in an open folder, sorted.
+fn list_names(folder: OwnedFd) -> Result<Vec<String>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        names.extend(entry?.file_name().to_str().ok().map(str::to_owned));
+    }
+    names.retain(|name| name != "." && name != "..");
+    names.sort();
+    Ok(names)
+}
+
 fn refused(path: &Path, doing: &str, errno: Errno) -> FileError {
     match errno {
         Errno::LOOP | Errno::NOTDIR => FileError::new(
@@ -252,6 +262,10 @@ mod tests {
             assert!(root.uninstall(name).is_err(), "{name}");
             assert_eq!(root.look_at(name, 10), None, "{name}");
         }
+        symlink("/etc", within("other")).unwrap();
+        fs::write(within("etc/own"), "").unwrap();
+        assert_eq!(root.look_in("/other"), root.entries("/etc").unwrap());
+        assert!(root.look_in("/out").is_empty() && root.entries("/other").is_err());
         let up = format!("/up{}", folder.path().join("secret").display());
         assert_eq!(root.look_at(&up, 10), None);
         assert!(root.make_folder("/out/folder", 0o755).is_err());

@@ -321,6 +321,11 @@ impl SourceArgs {
         not_empty(WantedSetting { interface, setting, origin, measured: None, kind: None })
     }
 
+    /// Whether the user has chosen by what a file matches the interface.
+    pub(super) const fn is_matched_by_choice(&self) -> bool {
+        self.matched.is_some()
+    }
+
     /// How a configuration knows the interface. An interface of another host is not that of this name here.
     pub(super) fn build_target(&self, interface: &str, is_here: bool) -> Result<Target, CliError> {
         let here = if is_here { Identity::read(interface) } else { None };

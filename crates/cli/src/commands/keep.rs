@@ -165,12 +165,8 @@ impl Args {
         if let Some(measured) = measured.filter(|_| root.path() == Path::new("/")) {
             change::must_be_measured(&interface, &measured)?;
         }
-        let displaced = choose::displaced_link(root, &interface);
-        let target = self.of.build_target(&interface, true)?.in_place_of(displaced.as_deref());
-        let FormatChoice { mut format, mut why } = match self.format {
-            Some(format) => FormatChoice { format, why: "as --format says".to_owned() },
-            None => choose::choose_format(root, &interface)?,
-        };
+        let (target, FormatChoice { mut format, mut why }) =
+            self.choose_target(root, &interface)?;
         let target = resolve_target(target, root, format, &interface)?;
         if format != ExportFormat::SystemdLink {
             spell_out(&interface, &mut setting);
@@ -213,6 +209,32 @@ impl Args {
             tell_when(root, format, &writing);
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// How the files know the interface, and which format they have.
+    fn choose_target(
+        &self,
+        root: &RootFolder,
+        interface: &str,
+    ) -> Result<(Target, FormatChoice), CliError> {
+        let displaced = choose::displaced_link(root, interface);
+        // An interface of this host may have the name of one of the image.
+        let is_here = root.path() == Path::new("/") || self.of.is_matched_by_choice();
+        let target = self.of.build_target(interface, is_here)?.in_place_of(displaced.as_deref());
+        let renamed = if target.is_by_name() { choose::why_renamed(root, interface) } else { None };
+        let chosen = match self.format {
+            Some(format) => FormatChoice { format, why: "as --format says".to_owned() },
+            None => choose::choose_format(root, interface, renamed.as_deref())?,
+        };
+        match renamed.filter(|_| chosen.format == ExportFormat::SystemdLink) {
+            Some(why) => Err(CliError::new(
+                ExitReason::Failed,
+                format!(
+                    "{why}, and a .link file matches the name of before: use --format udev, or --match"
+                ),
+            )),
+            None => Ok((target, chosen)),
+        }
     }
 
     /// The records of the interface, or of all.
@@ -429,6 +451,11 @@ fn nothing_kept(interface: Option<&str>) -> String {
     format!("nothing is kept{of}")
 }
 
+/// Whether NetworkManager activates the profile of an interface by itself.
+fn is_activated(root: &RootFolder, interface: &str) -> bool {
+    profile::of_interface(root, interface).is_ok_and(|it| it.is_none_or(|it| it.is_automatic))
+}
+
 /// Says when what was written takes effect, and what is to be done for it.
 fn tell_when(root: &RootFolder, format: ExportFormat, writing: &FileTransaction<'_>) {
     let interface = writing.interface();
@@ -443,6 +470,9 @@ fn tell_when(root: &RootFolder, format: ExportFormat, writing: &FileTransaction<
              it `manual`",
             tuned::to_activate(root, interface)
         )
+    } else if format == ExportFormat::NetworkManager && !is_activated(root, interface) {
+        "it takes effect once NetworkManager activates the profile, which has `autoconnect=false`"
+            .to_owned()
     } else {
         "it takes effect when this image boots".to_owned()
     };

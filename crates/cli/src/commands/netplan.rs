@@ -31,7 +31,8 @@ struct NetplanDefinition {
     has_link_keys: bool,
     matched_name: Option<String>,
     matched_address: Option<String>,
-    mtu: Option<String>,
+    /// With the file that says it.
+    mtu: Option<(String, String)>,
 }
 
 /// The definitions of all files, by their id.
@@ -73,7 +74,7 @@ impl NetplanDefinitions {
     pub(super) fn read(root: &RootFolder) -> Result<Self, CliError> {
         let mut files: BTreeMap<String, String> = BTreeMap::new();
         for folder in FOLDERS {
-            for name in root.entries(folder).unwrap_or_default() {
+            for name in root.look_in(folder) {
                 let is_yaml = Path::new(&name).extension().is_some_and(|end| end == "yaml");
                 // Those that `keep` writes say of each id what another file says first.
                 if is_yaml && !name.contains("latput") {
@@ -104,10 +105,21 @@ impl NetplanDefinitions {
         Some(FoundEntry { entry, file: found.file.clone(), others, has_link, earlier })
     }
 
-    /// The MTU that netplan gives `interface`, and the file that says so.
-    pub(super) fn mtu_of(&self, interface: &str) -> Option<(&str, &str)> {
-        let (_, found) = self.first_of(interface, &self.match_properties(interface))?;
-        Some((found.mtu.as_deref()?, &found.file))
+    /// Another MTU than `own` that netplan gives `interface`, or may give it by a `match` of which nobody can tell, in words.
+    pub(super) fn other_mtu(&self, interface: &str, own: &str) -> Option<String> {
+        let properties = self.match_properties(interface);
+        let known = self.first_of(interface, &properties).map(|(id, _)| id);
+        let its = self.by_id.iter().filter(|(id, it)| it.is_of(id, interface, &properties));
+        let mut counting = its.filter(|(id, _)| known.is_none_or(|known| *id <= known));
+        counting.find_map(|(id, it)| {
+            let (mtu, file) = it.mtu.as_ref().filter(|(mtu, _)| mtu != own)?;
+            let sets = format!("netplan sets `mtu: {mtu}` afterwards, as {file} says");
+            Some(if known == Some(id) {
+                sets
+            } else {
+                format!("{sets}, if the `match` of `{id}` is of {interface}")
+            })
+        })
     }
 
     /// The first definition that is known to be of `interface`. netplan makes files of them that are named after the ids, and of
@@ -266,7 +278,7 @@ pub(super) fn later_file(
     let own_name = Path::new(own_file).file_name()?.to_str()?;
     let own = YamlLoader::load_from_str(own_text).ok()?;
     for folder in FOLDERS {
-        for name in root.entries(folder).unwrap_or_default() {
+        for name in root.look_in(folder) {
             let is_yaml = Path::new(&name).extension().is_some_and(|end| end == "yaml");
             if !is_yaml || name.as_str() <= own_name {
                 continue;
@@ -313,7 +325,7 @@ fn read(
                 let Some(id) = scalar_text(id) else { continue };
                 let new = || NetplanDefinition::new(device_type);
                 let definition = definitions.entry(id).or_insert_with(new);
-                definition.add(said);
+                definition.add(said, file);
                 file.clone_into(&mut definition.file);
             }
         }
@@ -332,7 +344,7 @@ fn scalar_text(value: &Yaml) -> Option<String> {
 }
 
 impl NetplanDefinition {
-    fn add(&mut self, said: &Yaml) {
+    fn add(&mut self, said: &Yaml, file: &str) {
         if said["mode"].as_str() == Some("vxlan") && self.device_type == NetplanDeviceType::Tunnels
         {
             self.device_type = NetplanDeviceType::Vxlans;
@@ -343,7 +355,8 @@ impl NetplanDefinition {
         };
         self.has_link_keys |= keys.into_iter().any(is_of_link);
         self.set_name = scalar_text(&said["set-name"]).or(self.set_name.take());
-        self.mtu = scalar_text(&said["mtu"]).or(self.mtu.take());
+        let mtu = scalar_text(&said["mtu"]).map(|mtu| (mtu, file.to_owned()));
+        self.mtu = mtu.or(self.mtu.take());
         let matched = &said["match"];
         if matched.as_hash().is_some() {
             self.has_match = true;

@@ -1,6 +1,6 @@
 //! `latput fleet` without root: this host's loopback as a fleet, and inventories that cannot be meant.
 
-use crate::Place;
+use crate::{Place, needs_program};
 
 /// In the simulator the second is proven better.
 pub(crate) const PLAN: &str = r#"
@@ -189,4 +189,22 @@ fn unreachable_pairs_are_named_without_decision() {
     assert_eq!(found["verdict"], serde_json::Value::Null);
     assert_eq!(found["pairs"][2]["pair"], PAIRS[2]);
     assert_eq!(found["pairs"][2]["outcome"], "failed");
+}
+
+/// Ansible itself lists the hosts before the fault, and warns.
+#[test]
+fn broken_ansible_inventory_is_refused_with_line() {
+    if needs_program("ansible-inventory") {
+        return;
+    }
+    let place = Place::new();
+    let local = "own ansible_connection=local latput_interface=lo";
+    place.write("hosts.ini", &format!("{local}\n[web]\nweb1 ansible_port=9 ; trailing\n"));
+    let fault = "hosts.ini:3: Expected key=value host variable assignment";
+    for words in [&["verify"][..], &["apply", "--dry-run"]] {
+        let ran = place.run(&[&["fleet"], words, &["-i", "hosts.ini", "mtu=65536"]].concat());
+        ran.expect(2, &[fault]);
+    }
+    place.write("hosts.ini", &format!("{local}\n"));
+    place.run(&["fleet", "verify", "-i", "hosts.ini", "mtu=65536"]).expect(0, &["1 same"]);
 }

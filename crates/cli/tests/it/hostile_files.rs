@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::Place;
+use crate::{Place, interrupt_pid, wait_until};
 
 const PLAN: &str = "schema = 1\nname = \"small\"\n[factors]\nrx-usecs = [0, 50]\n\
                     [[workload]]\nkind = \"tcp_rr\"\n[method]\nduration = \"50ms\"\n\
@@ -163,4 +163,24 @@ fn wait_for_lock(path: &Path) {
         }
         Err(_) => true,
     });
+}
+
+/// Nobody ever writes to it.
+#[test]
+fn import_from_pipe_ends_with_signal() {
+    let place = Place::new();
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    let mut import = place.start(&["import", "iperf3", "pipe", "-o", "r.db"]);
+    let waits = || {
+        let wchan = fs::read_to_string(format!("/proc/{}/stat", import.id())).unwrap_or_default();
+        wchan.contains(") S ")
+    };
+    wait_until("it to wait for a writer", waits);
+    wait_until("it to end", || {
+        interrupt_pid(import.id());
+        import.try_wait().unwrap().is_some()
+    });
+    assert_eq!(import.wait().unwrap().code(), Some(2));
+    let said = fs::read_to_string(place.path("stderr")).unwrap();
+    assert!(said.contains("pipe: cannot read: a signal came"), "{said}");
 }

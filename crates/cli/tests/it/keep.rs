@@ -340,6 +340,8 @@ fn kept_link_file_copies_the_images_naming() {
     let default = "[Match]\nOriginalName=*\n[Link]\nNamePolicy=keep kernel path\n";
     let of_vendor = ("usr/lib/systemd/network/99-default.link", default);
     assert!(written(&[of_vendor]).contains("\nNamePolicy=keep kernel path\n"));
+    let more = ("etc/systemd/network/99-default.link.d/x.conf", "[Link]\nMACAddressPolicy=none\n");
+    assert!(written(&[of_vendor, more]).contains("keep kernel path\nMACAddressPolicy=none\n"));
     let masked = ("etc/systemd/network/99-default.link", "");
     assert!(!written(&[of_vendor, masked]).contains("NamePolicy="));
 }
@@ -776,6 +778,9 @@ fn inventory_without_one_host_is_partial() {
         ("{\"ansible_connection\": \"network_cli\"}", "its connection `network_cli` is not ssh"),
         ("{\"latput_interface\": \"{{ nic }}\"}", "its `latput_interface` is a template"),
         ("{\"latput_settings\": {\"mut\": 1}}", "latput_settings: there is no knob"),
+        ("{\"ansible_port\": 99999, \"latput_interface\": \"e\"}", "ssh://bad:99999: its port"),
+        ("{\"latput_interface\": \"eth0; rm\"}", "`eth0; rm`"),
+        ("{}", "`ssh://bad`: no interface is named"),
     ] {
         place.write("hosts.json", &hosts(bad));
         let said = format!("host `bad` is left out: {why}");

@@ -3,6 +3,7 @@
 
 mod choice;
 mod keyfile;
+mod may_count;
 mod others;
 mod root_link;
 mod root_networkd;

@@ -108,7 +108,7 @@ const DEFAULT_POLICIES: [&str; 3] = [
 /// The keys of a .link file that decide how an interface is named.
 const POLICIES: [&str; 3] = ["NamePolicy", "AlternativeNamesPolicy", "MACAddressPolicy"];
 
-/// The lines of a .link file that decide how an interface is named.
+/// The lines of a .link file that decide how an interface is named; the last of each key counts.
 pub(super) fn policies(link_file: &str) -> Vec<String> {
     let is_plain =
         |value: &str| value.chars().all(|c| c.is_ascii_alphanumeric() || " -_".contains(c));
@@ -123,7 +123,10 @@ pub(super) fn policies(link_file: &str) -> Vec<String> {
             && POLICIES.contains(&key.trim())
             && is_plain(value)
         {
-            found.push(format!("{}={}", key.trim(), value.trim()));
+            let key = key.trim();
+            found
+                .retain(|line: &String| line.split_once('=').is_none_or(|(known, _)| known != key));
+            found.push(format!("{key}={}", value.trim()));
         }
     }
     found

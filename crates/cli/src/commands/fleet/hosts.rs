@@ -35,6 +35,8 @@ const INVENTORY_BYTES_MOST: u64 = 16 << 20;
 const LIST_WITHIN: Duration = Duration::from_secs(60);
 /// Program that reads Ansible's inventories.
 const ANSIBLE: &str = "ansible-inventory";
+/// Has it fail for a file that it cannot read. Otherwise it warns, and lists the hosts before the fault.
+const MUST_PARSE_ALL: &str = "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED";
 
 /// Which hosts, and how they are asked.
 #[derive(Debug, clap::Args)]
@@ -146,14 +148,21 @@ impl FleetArgs {
         let mut hosts = Vec::new();
         let mut left_out = 0;
         for host in listed {
-            if let Some(why) = &host.left_out {
-                let name = host.name.as_deref().unwrap_or(&host.word);
-                output::print_remark(&format!("latput: host `{name}` is left out: {why}"));
-                left_out += 1;
-                continue;
+            let name = host.name.as_deref().unwrap_or(&host.word).to_owned();
+            // One that is wrong in an inventory that others use too says nothing of the rest.
+            let may_be_left_out = host.is_from_ansible();
+            let resolved = match host.left_out.clone() {
+                Some(why) => Err(why),
+                None => self.resolve_host(host),
+            };
+            match resolved {
+                Ok(host) => hosts.push(host),
+                Err(why) if may_be_left_out => {
+                    output::print_remark(&format!("latput: host `{name}` is left out: {why}"));
+                    left_out += 1;
+                }
+                Err(problem) => return Err(wrong(InventoryError { problem })),
             }
-            let host = self.resolve_host(host);
-            hosts.push(host.map_err(|problem| wrong(InventoryError { problem }))?);
         }
         if hosts.is_empty() && left_out > 0 {
             return Err(CliError::usage(format!("{source}: every host is left out")));
@@ -277,8 +286,8 @@ fn hosts_of_file(path: &Path, stop: &Stop) -> Result<Listed, CliError> {
         _ => {
             read()?; // a file that is not there is told of in our words
             let mut command = Command::new(ANSIBLE);
-            command.arg("-i").arg(path).arg("--list");
-            let listing = said_by(&mut command, ANSIBLE, stop).map_err(|why| {
+            command.arg("-i").arg(path).arg("--list").env(MUST_PARSE_ALL, "True");
+            let listing = said_by(&mut command, ANSIBLE, stop, unparsed_line).map_err(|why| {
                 CliError::usage(format!(
                     "{}: {why}. A file that is not .toml is read by `{ANSIBLE}` (ansible-core). Where that is \
                      not installed, give its output with --list as a .json file",
@@ -294,12 +303,18 @@ fn hosts_of_command(line: &str, stop: &Stop) -> Result<Listed, CliError> {
     let wrong = |why: String| CliError::usage(format!("--hosts-from `{line}`: {why}"));
     let words = split(line).map_err(|error| wrong(error.to_string()))?;
     let program = words.first().ok_or_else(|| wrong("it names no command".to_owned()))?;
-    let said = said_by(Command::new(program).args(&words[1..]), program, stop).map_err(wrong)?;
+    let mut command = Command::new(program);
+    let said = said_by(command.args(&words[1..]), program, stop, last_line).map_err(wrong)?;
     Ok(inventory::parse_lines(&said))
 }
 
-/// Runs a command of this host, and returns its output.
-fn said_by(command: &mut Command, program: &str, stop: &Stop) -> Result<String, String> {
+/// Runs a command of this host, and returns its output. `explain` finds the reason of a failure in what it said.
+fn said_by(
+    command: &mut Command,
+    program: &str,
+    stop: &Stop,
+    explain: fn(&str) -> String,
+) -> Result<String, String> {
     let ending = run_with_timeout(
         || HostProcess::start_here(command),
         b"",
@@ -310,12 +325,18 @@ fn said_by(command: &mut Command, program: &str, stop: &Stop) -> Result<String, 
         AskEnding::Ended { code: Some(0), out, .. } => String::from_utf8(out)
             .map_err(|_| format!("`{program}` printed something that is not text")),
         AskEnding::Ended { code, err, .. } => {
-            Err(format!("`{program}` {}: {}", ended_in_words(code), last_line(&err)))
+            Err(format!("`{program}` {}: {}", ended_in_words(code), explain(&err)))
         }
         AskEnding::TimedOut => Err(format!("`{program}` took longer than {LIST_WITHIN:?}")),
         AskEnding::TooLong => Err(format!("`{program}` printed too much")),
         AskEnding::Stopped => Err("interrupted".to_owned()),
     }
+}
+
+/// The line in which `ansible-inventory` names the fault of a file: the one behind `Failed to parse FILE with ini plugin:`.
+fn unparsed_line(said: &str) -> String {
+    let mut lines = said.lines().skip_while(|line| !line.contains("Failed to parse ")).skip(1);
+    lines.next().map_or_else(|| last_line(said), last_line)
 }
 
 /// The last line that says something, without latput's own beginning.

@@ -4,13 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use latput_linux::RootFolder;
-use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
 use super::ifupdown::InterfaceStanzas;
-use super::udev_files::{
-    DEFAULT_LINKS, FileMatch, LINK_FOLDERS, MatchedInterface, NetworkFile, applied_link,
-};
+use super::udev_files::{DEFAULT_LINKS, FileMatch, MatchedInterface, NetworkFile, applied_link};
 use super::{profile, tuned};
 use crate::commands::export_settings::ExportFormat;
 use crate::commands::netplan;
@@ -22,14 +19,20 @@ pub(super) struct FormatChoice {
     pub(super) why: String,
 }
 
-/// The format of the program that manages `interface` on the host below `root`.
-pub(super) fn choose_format(root: &RootFolder, interface: &str) -> Result<FormatChoice, CliError> {
+/// The format of the program that manages `interface` on the host below `root`. `renamed` is why a .link file by its name would
+/// match nothing.
+pub(super) fn choose_format(
+    root: &RootFolder,
+    interface: &str,
+    renamed: Option<&str>,
+) -> Result<FormatChoice, CliError> {
     let choice = |format, why: String| Ok(FormatChoice { format, why });
     if is_network_managers(root, interface)
         && let Some(profile) = profile::of_interface(root, interface)?
         && profile.why_not_edited().is_none()
     {
-        let why = format!("NetworkManager manages {interface} by {}", profile.path);
+        let by_hand = if profile.is_automatic { "" } else { ", which has `autoconnect=false`" };
+        let why = format!("NetworkManager manages {interface} by {}{by_hand}", profile.path);
         return choice(ExportFormat::NetworkManager, why);
     }
     let found = netplan::NetplanDefinitions::read(root)?.entry_of(interface);
@@ -47,6 +50,10 @@ pub(super) fn choose_format(root: &RootFolder, interface: &str) -> Result<Format
     if let Some(why) = other_link(root, interface)? {
         return choice(ExportFormat::Udev, format!("{why}, and only one .link file counts"));
     }
+    if let Some(why) = renamed {
+        let why = format!("{why}, and a .link file matches the name of before");
+        return choice(ExportFormat::Udev, why);
+    }
     let why = match InterfaceStanzas::read(root, interface) {
         Some(stanzas) => format!("ifupdown configures {interface} in {}", stanzas.file),
         None => "no other program manages the interface".to_owned(),
@@ -55,7 +62,7 @@ pub(super) fn choose_format(root: &RootFolder, interface: &str) -> Result<Format
 }
 
 /// Whether NetworkManager manages the interface. An image tells by its profile alone.
-fn is_network_managers(root: &RootFolder, interface: &str) -> bool {
+pub(super) fn is_network_managers(root: &RootFolder, interface: &str) -> bool {
     if root.path() != Path::new("/") {
         return true;
     }
@@ -106,14 +113,42 @@ pub(super) fn other_link(root: &RootFolder, interface: &str) -> Result<Option<St
     }))
 }
 
-/// The text of the .link file that a file of ours would take the place of; `None` if there is none.
+/// The lines of `[Link]`, with those of its drop-ins, of the .link file that a file of ours would take the place of; `None` if
+/// there is none.
 pub(super) fn displaced_link(root: &RootFolder, interface: &str) -> Option<String> {
-    if root.path() == Path::new("/") {
-        return root.look_at(&applied_here(root, interface)?, TEXT_BYTES_MOST);
-    }
-    // No udev tells of an image. What one file of this name masks, none of the others brings back.
-    let files = LINK_FOLDERS.map(|folder| format!("{folder}/{}", DEFAULT_LINKS[0]));
-    files.iter().find(|file| root.has(file)).and_then(|file| root.look_at(file, TEXT_BYTES_MOST))
+    // No udev tells of an image.
+    let file = if root.path() == Path::new("/") {
+        applied_here(root, interface)?
+    } else {
+        DEFAULT_LINKS[0].to_owned()
+    };
+    let name = Path::new(&file).file_name()?.to_str()?;
+    let files = NetworkFile::read_all(root, "link");
+    files.iter().find(|file| file.name == name).map(|file| file.section_text("Link"))
+}
+
+/// Why a .link file by the name of `interface` would match nothing: udev chooses it by the name that the kernel gives, and the
+/// interface gets its own behind that. `None` where nothing is known to give it.
+pub(super) fn why_renamed(root: &RootFolder, interface: &str) -> Option<String> {
+    let files = NetworkFile::read_all(root, "link");
+    let gives = |file: &NetworkFile| {
+        let (name, path) = file.find_value("Link", "Name")?;
+        (name == interface).then(|| format!("{path} gives the interface its name"))
+    };
+    files.iter().find_map(gives).or_else(|| {
+        let is_image = root.path() != Path::new("/");
+        (is_image && is_predictable_name(interface))
+            .then(|| format!("udev gives the interface the name {interface} after that"))
+    })
+}
+
+/// Whether a name is one that udev makes, as `enp3s0` and `wlo1` (systemd.net-naming-scheme(7)).
+fn is_predictable_name(name: &str) -> bool {
+    let kinds = ["en", "ib", "sl", "wl", "ww"];
+    let rest = kinds.into_iter().find_map(|kind| name.strip_prefix(kind));
+    let mut letters = rest.unwrap_or_default().chars();
+    letters.next().is_some_and(|c| "bcdosuvxPpa".contains(c))
+        && letters.next().is_some_and(|c| c.is_ascii_hexdigit())
 }
 
 /// The command that makes the files of a format take effect.

@@ -37,6 +37,9 @@ const CLOSED: u32 = 0o700;
 const STATE_FOLDERS: [(&str, u32); 4] =
     [("/var", OPEN), ("/var/lib", OPEN), (STATE, CLOSED), (RECORDS, CLOSED)];
 
+/// The first of them belong to the image; an empty one may have neither.
+const FOLDERS_OF_OTHERS: usize = 2;
+
 /// The files to write, by their name on the host, with their text and permissions.
 pub(super) type Contents = Vec<(String, String, u32)>;
 /// Knobs that no file keeps, with the reason.
@@ -149,13 +152,22 @@ pub(super) fn build_files(
             None => unkept.push((format!("{}={}", left.knob, left.value), left.line.clone())),
         }
     }
-    for (file, lines) in elsewhere {
-        // The host's own knobs are of no interface, so that each interface has a file of its own.
-        let file = if file == SYSCTLS { sysctl_file(interface) } else { file.to_owned() };
+    add_files_beside(&mut files, interface, elsewhere);
+    Ok((files, unkept))
+}
+
+/// Adds the files of rules and sysctls with these lines. Comments of the others then name the right one.
+fn add_files_beside(files: &mut Contents, interface: &str, lines: BTreeMap<&str, Vec<&str>>) {
+    // The host's own knobs are of no interface, so that each interface has a file of its own.
+    let sysctls = sysctl_file(interface);
+    for (_, text, _) in &mut *files {
+        *text = text.replace(SYSCTLS, &sysctls);
+    }
+    for (file, lines) in lines {
+        let file = if file == SYSCTLS { sysctls.clone() } else { file.to_owned() };
         let text = format!("# Settings of {interface}, by `latput keep`.\n{}\n", lines.join("\n"));
         files.push((file, text, PUBLIC));
     }
-    Ok((files, unkept))
 }
 
 /// Adds the files that have irqbalance leave the interrupts, where it is installed.
@@ -330,9 +342,12 @@ impl KeepRecord {
             }
         }
         let is_above = |folder: &&String| {
-            self.files.iter().any(|kept| {
-                Path::new(&kept.file).ancestors().any(|above| above == Path::new(folder.as_str()))
-            })
+            STATE_FOLDERS.iter().any(|(name, _)| name == folder)
+                || self.files.iter().any(|kept| {
+                    Path::new(&kept.file)
+                        .ancestors()
+                        .any(|above| above == Path::new(folder.as_str()))
+                })
         };
         match self.folders.iter().find(|folder| !is_above(folder)) {
             Some(folder) => Err(format!("latput makes no `{}`", folder.escape_debug())),
@@ -383,14 +398,15 @@ impl<'a> FileTransaction<'a> {
         // A folder that was made for another interface goes with the last of them.
         let of_others = KeepRecord::read_all(root)?.into_iter().flat_map(|record| record.folders);
         let of_others: Vec<String> = of_others.collect();
-        for kept in kept.iter().filter(|kept| kept.after.is_some()) {
+        let of_record = STATE_FOLDERS.iter().take(FOLDERS_OF_OTHERS).map(|(name, _)| *name);
+        let of_files = kept.iter().filter(|kept| kept.after.is_some()).flat_map(|kept| {
             let above: Vec<&Path> = Path::new(&kept.file).ancestors().skip(1).collect();
-            for folder in above.into_iter().rev() {
-                let name = folder.display().to_string();
-                let is_new = !root.has(&name) || of_others.contains(&name);
-                if is_new && !folders.contains(&name) {
-                    folders.push(name);
-                }
+            above.into_iter().rev().filter_map(Path::to_str)
+        });
+        for name in of_record.chain(of_files) {
+            let is_new = !root.has(name) || of_others.iter().any(|it| it == name);
+            if is_new && !folders.iter().any(|it| it == name) {
+                folders.push(name.to_owned());
             }
         }
         let now =
@@ -527,6 +543,11 @@ impl<'a> FileTransaction<'a> {
             }
             root.uninstall(&record_file)?;
             let _are_empty = [RECORDS, STATE].map(|folder| root.remove_folder(folder));
+            for (folder, _) in STATE_FOLDERS.iter().take(FOLDERS_OF_OTHERS).rev() {
+                if self.record.folders.iter().any(|made| made == folder) {
+                    let _is_empty = root.remove_folder(folder);
+                }
+            }
         }
         Ok(())
     }

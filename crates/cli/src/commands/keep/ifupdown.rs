@@ -29,7 +29,7 @@ pub(super) struct InterfaceStanzas {
 impl InterfaceStanzas {
     /// Those of `interface`; `None` if there are none.
     pub(super) fn read(root: &RootFolder, interface: &str) -> Option<Self> {
-        let more = root.entries(FOLDER).unwrap_or_default();
+        let more = root.look_in(FOLDER);
         let more = more.into_iter().map(|name| format!("{FOLDER}/{name}"));
         let mut found: Option<Self> = None;
         for file in std::iter::once(FILE.to_owned()).chain(more) {

@@ -55,10 +55,11 @@ pub(super) fn find_winner(
 /// The program that gives the interface another MTU, after udev has given it ours.
 fn other_mtu(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
     let netplans = netplan::NetplanDefinitions::read(root).ok();
-    if let Some((mtu, file)) = netplans.as_ref().and_then(|it| it.mtu_of(interface))
-        && mtu != own
-    {
-        return Some(format!("netplan sets `mtu: {mtu}` afterwards, as {file} says"));
+    if let Some(rival) = netplans.and_then(|it| it.other_mtu(interface, own)) {
+        return Some(rival);
+    }
+    if let Some(rival) = profile::other_mtu(root, interface, own) {
+        return Some(rival);
     }
     if let Some(stanzas) = InterfaceStanzas::read(root, interface)
         && let Some(mtu) = stanzas.option_value("mtu")
@@ -76,12 +77,22 @@ fn mtu_of(text: &str) -> Option<&str> {
     rest.split(|c: char| !c.is_ascii_digit()).next()
 }
 
-/// The .network file of networkd that sets another MTU. The first that matches counts; one of which nobody can tell is passed
-/// over.
+/// The .network file of networkd that sets another MTU, or may set it. The first that matches counts.
 fn network_file(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
-    let file = first_file(root, interface, "network", "Name")?;
-    let (mtu, path) = file.find_value("Link", "MTUBytes")?;
-    (mtu != own).then(|| format!("{path} sets `MTUBytes={mtu}` afterwards"))
+    let known = MatchedInterface::new(root, interface);
+    for file in NetworkFile::read_all(root, "network") {
+        let fits = file.is_of("Name", &known);
+        let other = file.find_value("Link", "MTUBytes").filter(|(mtu, _)| mtu != own);
+        let sets = other.map(|(mtu, path)| format!("{path} sets `MTUBytes={mtu}` afterwards"));
+        match fits {
+            FileMatch::Yes => return sets,
+            FileMatch::MayBe if sets.is_some() => {
+                return sets.map(|sets| format!("{sets}, if its `[Match]` is of {interface}"));
+            }
+            FileMatch::MayBe | FileMatch::No => {}
+        }
+    }
+    None
 }
 
 /// The first file of a kind that is of the interface.

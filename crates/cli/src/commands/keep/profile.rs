@@ -12,6 +12,7 @@ use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 use latput_linux::{Identity, RootFolder};
 
+use super::choose;
 use super::glob::is_like;
 use super::keyfile::{find_value, section_name};
 use super::unmanaged::{self, ListedDevice};
@@ -50,7 +51,7 @@ pub(super) struct NetworkProfile {
     pub(super) connection_type: String,
     uuid: Option<String>,
     /// Whether NetworkManager activates it by itself.
-    is_automatic: bool,
+    pub(super) is_automatic: bool,
     priority: i64,
     /// When it was last active, seconds.
     timestamp: u64,
@@ -89,17 +90,9 @@ pub(super) fn of_interface(
     let active = if is_running_system { active_uuid(interface) } else { None };
     let timestamps = root.look_at(TIMESTAMPS, TEXT_BYTES_MOST).unwrap_or_default();
     let mut profiles = Vec::new();
-    for folder in FOLDERS {
-        let names = root.entries(folder)?.into_iter();
-        for name in names.filter(|name| is_profile_name(folder, name)) {
-            let path = format!("{folder}/{name}");
-            let Some(text) = root.look_at(&path, TEXT_BYTES_MOST) else { continue };
-            if is_open_to_others(root, &path) {
-                continue;
-            }
-            let Some(fit) = fit_of(&text, interface, identity.as_ref()) else { continue };
-            profiles.push(parse_profile(path, fit, &text, &timestamps, active.as_deref()));
-        }
+    for (path, text) in read_profiles(root) {
+        let Some(fit) = fit_of(&text, interface, identity.as_ref()) else { continue };
+        profiles.push(parse_profile(path, fit, &text, &timestamps, active.as_deref()));
     }
     if profiles.iter().any(|it| it.fit == ProfileFit::Own && it.connection_type != ETHERNET) {
         // A bond or VLAN, to which no profile fits that does not name it.
@@ -122,6 +115,59 @@ pub(super) fn of_interface(
         let unmanaged = why_unmanaged(root, interface, &profile.connection_type);
         NetworkProfile { unmanaged, ..profile }
     }))
+}
+
+/// Another MTU than `own` that NetworkManager gives `interface`, or may give it, by a profile that it activates itself, in words.
+pub(super) fn other_mtu(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
+    if !choose::is_network_managers(root, interface) {
+        return None;
+    }
+    let is_running_system = root.path() == Path::new("/");
+    let identity = if is_running_system { Identity::read(interface) } else { None };
+    let mut best = None;
+    let mut rivals: Vec<(i64, String)> = Vec::new();
+    for (path, text) in read_profiles(root) {
+        let is_sure = fit_of(&text, interface, identity.as_ref()).is_some();
+        let is_by_address = find_value(&text, "ethernet", "mac-address").is_some()
+            && find_value(&text, "connection", "interface-name").is_none();
+        let profile = parse_profile(path, ProfileFit::Shared, &text, "", None);
+        let may_fit = is_sure || is_by_address && !is_running_system;
+        let is_left = why_unmanaged(root, interface, &profile.connection_type).is_some();
+        if !may_fit || !profile.is_automatic || is_left {
+            continue;
+        }
+        let mtu = find_value(&text, "ethernet", "mtu").filter(|mtu| !["", "0", own].contains(mtu));
+        let NetworkProfile { path, priority, .. } = profile;
+        if is_sure {
+            best = best.max(Some(priority));
+        }
+        if let Some(mtu) = mtu {
+            let whether = if is_sure { "" } else { ", if its address is the interface's" };
+            rivals.push((
+                priority,
+                format!("NetworkManager sets `mtu={mtu}` afterwards, as {path} says{whether}"),
+            ));
+        }
+    }
+    // One of a lower priority is not activated beside another.
+    let mut rivals = rivals.into_iter();
+    let rival = rivals.find(|(priority, _)| best.is_none_or(|best| *priority >= best));
+    rival.map(|(_, rival)| rival)
+}
+
+/// The profiles that NetworkManager reads, each path with its text.
+fn read_profiles(root: &RootFolder) -> Vec<(String, String)> {
+    let mut profiles = Vec::new();
+    for folder in FOLDERS {
+        for name in root.look_in(folder).into_iter().filter(|name| is_profile_name(folder, name)) {
+            let path = format!("{folder}/{name}");
+            let Some(text) = root.look_at(&path, TEXT_BYTES_MOST) else { continue };
+            if !is_open_to_others(root, &path) {
+                profiles.push((path, text));
+            }
+        }
+    }
+    profiles
 }
 
 /// The file by which NetworkManager leaves the interface of a profile alone.

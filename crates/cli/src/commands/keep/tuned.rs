@@ -149,7 +149,7 @@ fn kept_profiles(root: &RootFolder) -> BTreeSet<String> {
 
 /// The names in the folders of the owner's profiles.
 fn list_profiles(root: &RootFolder) -> impl Iterator<Item = String> {
-    FOLDERS.into_iter().flat_map(|folder| root.entries(folder).unwrap_or_default())
+    FOLDERS.into_iter().flat_map(|folder| root.look_in(folder))
 }
 
 /// The text of a profile that includes `included`, without the words for those who keep it by hand.

@@ -10,7 +10,7 @@ use latput_linux::{Identity, RootFolder};
 use super::glob::is_like;
 
 /// Where systemd looks for its files of the network, the first before the others.
-pub(super) const LINK_FOLDERS: [&str; 5] = [
+const LINK_FOLDERS: [&str; 5] = [
     "/etc/systemd/network",
     "/run/systemd/network",
     "/usr/local/lib/systemd/network",
@@ -48,7 +48,7 @@ pub(super) fn first_of_each_name(
 ) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     for folder in folders {
-        for name in root.entries(folder).unwrap_or_default() {
+        for name in root.look_in(folder) {
             if has_extension(&name, extension) {
                 files.entry(name.clone()).or_insert_with(|| format!("{folder}/{name}"));
             }
@@ -105,6 +105,13 @@ impl NetworkFile {
             }
         }
         found
+    }
+
+    /// The lines of a section, those of the drop-ins behind those of the file.
+    pub(super) fn section_text(&self, name: &str) -> String {
+        let lines = self.section_lines(name).into_iter();
+        let lines = lines.map(|(_, key, value)| format!("{key}={value}\n"));
+        format!("[{name}]\n{}", lines.collect::<String>())
     }
 
     /// The value of a key that counts, and the path of the part that has it.
@@ -183,12 +190,13 @@ impl MatchedInterface {
 
     /// The value of the interface that a key of `[Match]` speaks of; `None` where nobody knows it.
     fn value_of(&self, key: &str, key_of_name: &str) -> Option<String> {
-        let Identity { permanent_mac, driver, kind, .. } = &self.identity;
+        let Identity { permanent_mac, driver, kind, path } = &self.identity;
         match key {
             _ if key == key_of_name => Some(self.name.clone()),
             "MACAddress" => self.address.clone(),
             "PermanentMACAddress" => permanent_mac.clone(),
             "Driver" => driver.clone(),
+            "Path" => path.clone(),
             "Type" => match kind.as_deref()? {
                 "ethernet" => Some("ether".to_owned()),
                 known @ ("wlan" | "wwan" | "loopback") => Some(known.to_owned()),

@@ -100,7 +100,7 @@ fn config_files(root: &RootFolder) -> Vec<String> {
     let mut hidden: BTreeSet<String> = BTreeSet::new();
     let mut files: Vec<String> = Vec::new();
     for folder in FOLDERS.into_iter().rev() {
-        let names = root.entries(folder).unwrap_or_default().into_iter().rev();
+        let names = root.look_in(folder).into_iter().rev();
         for name in names.filter(|name| has_extension(name, "conf")) {
             if hidden.insert(name.clone()) {
                 files.push(format!("{folder}/{name}"));
