@@ -3,6 +3,7 @@
 //! It reads `raw_values`, since flent interpolates `results` to a common step.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use latput_trial::observation::{ProbeObservation, TrafficObservation};
 use latput_trial::{Metric, Observation, Workload};
@@ -15,6 +16,8 @@ use crate::parsed::{ParseProblem, ParsedTest, ParsedTests, parse_documents, work
 use crate::read_error::ReadError;
 use crate::rules::StatedFigures;
 
+/// Versions of the format that are read.
+const VERSIONS: RangeInclusive<u64> = 3..=4;
 /// Most share by which the mean that flent states may differ from that of the values: the program that measured also
 /// counts what moved before the first value and behind the last.
 const MEANS_APART: f64 = 0.1;
@@ -32,24 +35,33 @@ pub(crate) fn parse_tests(text: &str) -> Result<ParsedTests, ParseProblem> {
             return Err(ParseProblem::new("it has several JSON documents, and flent writes one"));
         }
     };
-    match document["version"].as_u64() {
-        Some(3 | 4) => {}
-        Some(other) => {
-            let text = format!(
-                "version {other} of the format: latput reads 3 and 4; open and save it with a newer flent"
-            );
-            return Err(ParseProblem::at_place("version", text));
-        }
-        None => {
-            return Err(ParseProblem::at_place("version", "there is none: is it a flent file?"));
-        }
-    }
+    check_version(&document)?;
     if let Some(own) = super::own::parse_tests(&document) {
         return own;
     }
     let mut tests = ParsedTests { notes: found.notes, ..ParsedTests::default() };
     tests.push(parse_test(&document));
     Ok(tests)
+}
+
+/// Refuses the versions of the format that are not read.
+fn check_version(document: &Value) -> Result<(), ParseProblem> {
+    let problem = match document["version"].as_u64() {
+        Some(version) if VERSIONS.contains(&version) => return Ok(()),
+        Some(version) => {
+            let (oldest, newest) = (VERSIONS.start(), VERSIONS.end());
+            let remedy = if version > *newest {
+                "this file is newer: look for a newer latput"
+            } else {
+                "this file is older: open and save it with a newer flent"
+            };
+            format!(
+                "version {version} of the format: latput reads {oldest} to {newest}, and {remedy}"
+            )
+        }
+        None => "there is none: is it a flent file?".to_owned(),
+    };
+    Err(ParseProblem::at_place("version", problem))
 }
 
 fn parse_test(document: &Value) -> Result<ParsedTest, ReadError> {
@@ -429,10 +441,26 @@ mod tests {
     }
 
     #[test]
+    fn other_version_is_refused_with_remedy() {
+        for (version, said) in [
+            ("2", "latput reads 3 to 4, and this file is older: open and save it"),
+            ("5", "latput reads 3 to 4, and this file is newer"),
+            ("9", "version 9 of the format"),
+            ("\"4\"", "is it a flent file"),
+        ] {
+            let text = FILE.replace("\"version\":4", &format!("\"version\":{version}"));
+            let problem = parse_tests(&text).unwrap_err();
+            assert!(
+                problem.place == "version: " && problem.to_string().contains(said),
+                "{problem}"
+            );
+        }
+    }
+
+    #[test]
     fn broken_files_are_refused() {
         check_refused(&FILE[..300], "ends too early");
         check_refused("{}", "is it a flent file");
-        check_refused(&FILE.replace("\"version\":4", "\"version\":9"), "version 9");
         check_refused(r#"{"version":4}"#, "no raw_values");
         check_refused(
             r#"{"version":4,"raw_values":{"CPU":[]},"metadata":{"NAME":"cpu"}}"#,
