@@ -2,6 +2,7 @@
 
 mod records;
 
+use latput_trial::figures::{Commas, NumberError, read_number as parse_number};
 use latput_trial::observation::{CpuMethod, ProgramCpu, Role};
 use latput_trial::workload::WorkloadKind;
 use latput_trial::{Metric, Observation, Traffic, Workload};
@@ -26,6 +27,7 @@ fn parse_test(record: &NetperfRecord) -> Result<ParsedTest, ReadError> {
     if let Some(problem) = &record.problem {
         return Err(problem.as_str().into());
     }
+    check_commas(record)?;
     let kind = detect_kind(record)?;
     let mut notes = Vec::new();
     if record.is_uncertain {
@@ -295,8 +297,17 @@ fn add_cpu(
 
 /// A figure; `None` for -1, which netperf prints for an unmeasured one.
 fn read_number(record: &NetperfRecord, key: &str) -> Option<f64> {
-    let value: f64 = record.values.get(key)?.trim().parse().ok()?;
+    let value = parse_number(record.values.get(key)?.trim(), Commas::Locale).ok()?;
     (value.is_finite() && (0.0..1e18).contains(&value)).then_some(value)
+}
+
+/// Refuses a record in which a figure has a comma that may be a decimal sign.
+fn check_commas(record: &NetperfRecord) -> Result<(), ReadError> {
+    let read = |text: &String| parse_number(text.trim(), Commas::Locale);
+    match record.values.values().map(read).find(|read| matches!(read, Err(NumberError::Comma(_)))) {
+        Some(Err(comma)) => Err(comma.into()),
+        _ => Ok(()),
+    }
 }
 
 /// A figure that the test is about. Fails for `nan` and `inf`, which netperf prints for a share of nothing.
@@ -430,6 +441,44 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
     }
 
     #[test]
+    fn bad_row_leaves_the_others() {
+        let csv = "Throughput,Throughput Units,Protocol,Direction\n1.5,10^6bits/s,TCP,Send\n1,2\n\
+                   2.5,10^6bits/s,TCP,Send\n";
+        let classic = [STREAM, "1 2 3\n", &STREAM.replace("2549.64", "2600.01")].concat();
+        for (text, line, said) in [
+            (csv, "line 3: ", "2 fields stand under 4 names"),
+            (classic.as_str(), "line 8: ", "a row has 3 figures"),
+        ] {
+            let tests = parse_tests(text).unwrap().tests;
+            assert_eq!(tests.len(), 3, "{tests:?}");
+            let [Ok(_), Err(problem), Ok(_)] = &tests[..] else { panic!("{tests:?}") };
+            assert_eq!(problem.place, line);
+            assert!(problem.error.to_string().contains(said), "{problem}");
+        }
+    }
+
+    #[test]
+    fn unclear_comma_is_refused_by_line() {
+        let certain = KEYVAL.replace("=18983.70", "=18,983.70");
+        let test = parse_one(&certain);
+        let rate = Metric::TransactionsPerS.value(&test.workload.traffic, &test.observation);
+        assert_eq!(rate, Some(18_983.7));
+        let quoted =
+            "Throughput,Throughput Units,Protocol,Direction\n\"9,415\",10^6bits/s,TCP,Send\n";
+        for (text, line) in [
+            (KEYVAL.replace("=18983.70", "=18983,70"), "line 1: "),
+            (KEYVAL.replace("=550", "=1,550"), "line 1: "),
+            (STREAM.replace("2549.64", "2549,64"), "line 7: "),
+            (STREAM.replace("1.01", "1,01"), "line 7: "),
+            (quoted.to_owned(), "line 2: "),
+        ] {
+            check_refused(&text, line, "has a comma that may be a decimal sign");
+        }
+        let command = KEYVAL.to_owned() + "COMMAND_LINE=\"netperf -T 1,2\"\n";
+        parse_one(&command);
+    }
+
+    #[test]
     fn table_without_known_columns_is_refused() {
         let table = "OMNI Send TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to 192.0.2.7 () port 0 AF_INET\n\
                      Local       Remote      Elapsed Throughput Throughput\n\
@@ -499,9 +548,8 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
 
     #[track_caller]
     fn check_refused(text: &str, place: &str, part: &str) {
-        let read = parse_tests(text);
-        let problem =
-            read.map_or_else(|problem| problem, |mut read| read.tests.pop().unwrap().unwrap_err());
+        let first = |read: ParsedTests| read.tests.into_iter().find_map(Result::err).unwrap();
+        let problem = parse_tests(text).map_or_else(|problem| problem, first);
         let text = problem.error.to_string();
         assert!(problem.place == place && text.contains(part), "{problem:?}");
     }

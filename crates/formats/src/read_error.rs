@@ -1,11 +1,16 @@
 //! Why a program's output or a test of a file gives no figures.
 
+use latput_trial::figures::NumberError;
+
 /// A program's output that gives no figures.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// It has another form than the parser reads; the options that it needs may be missing.
     #[error("{0}")]
     Form(String),
+    /// It has a number that can be read in two ways.
+    #[error("{0}")]
+    Ambiguous(#[from] NumberError),
     /// The program did nothing that has figures.
     #[error("{0}")]
     Failed(String),

@@ -9,7 +9,7 @@ use latput_formats::ImportFormat;
 use latput_trial::figures::Parser;
 use proptest::prelude::*;
 
-use figure_rules::{FigureReader, broken_rule, read_all_figures};
+use figure_rules::{FigureReader, FigureReading, broken_rule, read_all_figures};
 
 /// The files of `tests`, and the reader of each.
 const OUTPUTS: &[(FigureReader, &str)] = &[
@@ -105,6 +105,26 @@ fn undamaged_outputs_break_no_rule() {
         let read = read_all_figures(*reader, text_of(name).as_bytes());
         assert_eq!(read.len(), 1, "{name}");
         assert_eq!(broken_rule(&read[0]), None, "{name}: {:?}", read[0].metrics);
+    }
+}
+
+/// Every number with decimals of every text, with a comma instead of the point.
+#[test]
+fn decimal_comma_changes_no_figure() {
+    for (reader, name) in
+        OUTPUTS.iter().filter(|(_, name)| !name.contains(".json") && !name.contains(".flent"))
+    {
+        let text = text_of(name);
+        let plain = read_all_figures(*reader, text.as_bytes());
+        for (start, end) in find_numbers(&text) {
+            let comma = text[start..end].replacen('.', ",", 1);
+            let changed = [&text[..start], &comma, &text[end..]].concat();
+            let read = read_all_figures(*reader, changed.as_bytes());
+            let is_known = |of: &FigureReading| {
+                of.metrics.iter().all(|(metric, value)| plain[0].metrics.get(metric) == Some(value))
+            };
+            assert!(read.iter().all(is_known), "{name}: {comma}: {read:?}");
+        }
     }
 }
 

@@ -380,6 +380,64 @@ fn output_without_answer_is_quoted() {
 }
 
 #[test]
+fn unclear_comma_is_refused_with_remedy() {
+    let wrk = include_str!("program/wrk.txt");
+    let redis = include_str!("program/redis-benchmark-csv.txt");
+    let sockperf = include_str!("program/sockperf.txt");
+    let pgbench = include_str!("program/pgbench.txt");
+    let memtier = include_str!("program/memtier.txt");
+    let (qperf, bw) = (include_str!("program/qperf.txt"), include_str!("program/qperf-bw.txt"));
+    for (parser, text, from, to) in [
+        (Parser::Wrk, wrk, "33755.88", "33755,88"),
+        (Parser::Wrk, wrk, "33755.88", "33,755"),
+        (Parser::Wrk, wrk, "284.22us", "284,22us"),
+        (Parser::Wrk, wrk, "in 1.10s", "in 1,10s"),
+        (Parser::RedisBenchmark, redis, "0.117", "0,117"),
+        (Parser::RedisBenchmark, redis, "54945.05", "54,945"),
+        (Parser::Sockperf, sockperf, "RunTime=0.550", "RunTime=0,550"),
+        (Parser::Sockperf, sockperf, "   9.303", "   9,303"),
+        (Parser::Pgbench, pgbench, "0.213 ms", "0,213 ms"),
+        (Parser::Pgbench, pgbench, "9394.309964", "9394,309964"),
+        (Parser::Memtier, memtier, "78391.78", "78391,78"),
+        (Parser::Memtier, memtier, "5.56700", "5,56700"),
+        (Parser::Ping, include_str!("program/ping.txt"), "time=0.147", "time=0,147"),
+        (Parser::Ping, include_str!("program/ping-q.txt"), "0.012/0.038", "0,012/0,038"),
+        (Parser::Fping, include_str!("program/fping.txt"), ", 0.", ", 0,"),
+        (Parser::Fping, include_str!("program/fping-count.txt"), "0.055", "0,055"),
+        (Parser::Hey, include_str!("program/hey.txt"), "14996.8306", "14996,8306"),
+        (Parser::Neper, include_str!("program/neper-rr.txt"), "35660.90", "35660,90"),
+        (Parser::OsuLatency, include_str!("program/osu_latency.txt"), "26.64", "26,64"),
+        (Parser::Uperf, include_str!("program/uperf.txt"), "124.46Mb", "124,46Mb"),
+        (Parser::Qperf, qperf, "36.7 us", "36,7 us"),
+        (Parser::Qperf, bw, "1.64 GB/sec", "1,64 GB/sec"),
+        (Parser::Netperf, include_str!("program/netperf.txt"), "22596.51", "22596,51"),
+    ] {
+        assert!(text.contains(from), "{parser}: {from}");
+        let error = parse(parser, &text.replace(from, to)).unwrap_err();
+        let comma = "has a comma that may be a decimal sign: run the program with `LC_ALL=C`;";
+        assert!(error.contains(comma), "{parser}: {error}");
+    }
+}
+
+#[test]
+fn clear_thousands_change_no_figure() {
+    let (redis, qperf) =
+        (include_str!("program/redis-benchmark-csv.txt"), include_str!("program/qperf.txt"));
+    for (parser, text, from, to) in [
+        (Parser::Wrk, include_str!("program/wrk.txt"), "33755.88", "33,755.88"),
+        (Parser::RedisBenchmark, redis, "54945.05", "54,945.05"),
+        (Parser::Pgbench, include_str!("program/pgbench.txt"), "9394.309964", "9,394.309964"),
+        (Parser::Hey, include_str!("program/hey.txt"), "14996.8306", "14,996.8306"),
+    ] {
+        let changed = text.replace(from, to);
+        assert_ne!(text, changed, "{parser}");
+        assert_eq!(parse(parser, &changed), parse(parser, text), "{parser}");
+    }
+    let grouped = [("latency_ns_mean", 2.0 * 1_234e3)];
+    check_figures(Parser::Qperf, &qperf.replace("36.7 us", "1,234 us"), &grouped);
+}
+
+#[test]
 fn table_of_parsers_says_what_they_give() {
     for parser in Parser::ALL {
         let row = parser.row();

@@ -12,6 +12,7 @@
 mod document;
 mod histogram_log;
 mod lookup;
+mod number;
 mod parser;
 mod place;
 mod read;
@@ -27,6 +28,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use self::document::{JsonDocuments, MOST_DOCUMENTS, decode};
 pub use self::histogram_log::HistogramLog;
 pub use self::lookup::{Lookup, OwnFigure, OwnFigureError, Pattern, Source};
+pub use self::number::{Commas, NumberError, is_of_number, read_number};
 pub use self::parser::{Parser, ParserRow, UnknownParser};
 pub use self::place::TextPlace;
 pub use self::read::{FiguresError, Output, ProgramFigures, Text};

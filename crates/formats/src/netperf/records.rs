@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use latput_trial::figures::{Commas, NumberError, read_number};
 use latput_units::IntoMap;
 
 use crate::parsed::ParseProblem;
@@ -100,7 +101,7 @@ const REQUEST_RESPONSE: [&str; 10] = [
 /// The figures of which each test has one.
 const FIGURES: [&str; 3] = ["THROUGHPUT", "TRANSACTION_RATE", "REMOTE_RECV_THROUGHPUT"];
 
-/// Every test of a file.
+/// Every test of a file. Fails where several tests are mixed.
 pub(super) fn read(text: &str) -> Result<Vec<NetperfRecord>, ParseProblem> {
     let mut reader = RecordParser::default();
     for (number, line) in (1..).zip(text.lines()) {
@@ -149,10 +150,12 @@ impl RecordParser {
         } else if let Some(columns) = &self.columns
             && !line.is_empty()
         {
-            let record = csv_record(columns, line)?;
-            self.push(NetperfRecord { values: record, line: number, ..NetperfRecord::default() });
+            let row = csv_record(columns, line);
+            let row = row.map(|values| self.push_row(number, values));
+            self.name_problem(number, row);
         } else if let Some(numbers) = split_numbers(line) {
-            self.parse_classic_row(number, &numbers)?;
+            let row = self.parse_classic_row(number, &numbers);
+            self.name_problem(number, row);
         } else {
             self.header += line;
             self.header += "\n";
@@ -203,6 +206,18 @@ impl RecordParser {
         self.push(NetperfRecord { line: self.title_line, problem, ..NetperfRecord::default() });
     }
 
+    /// Names a row that is not read: it takes no other test with it.
+    fn name_problem(&mut self, number: usize, row: Result<(), String>) {
+        if let Err(problem) = row {
+            let problem = Some(problem);
+            self.push(NetperfRecord { line: number, problem, ..NetperfRecord::default() });
+        }
+    }
+
+    fn push_row(&mut self, number: usize, values: BTreeMap<String, String>) {
+        self.push(NetperfRecord { values, line: number, ..NetperfRecord::default() });
+    }
+
     fn push(&mut self, record: NetperfRecord) {
         let is_uncertain = std::mem::take(&mut self.is_uncertain);
         self.records.push(NetperfRecord { title: self.title.clone(), is_uncertain, ..record });
@@ -246,7 +261,7 @@ impl RecordParser {
         if let Some((_, burst)) = self.title.split_once("first burst ") {
             values.insert("BURST_SIZE".to_owned(), burst.trim().to_owned());
         }
-        self.push(NetperfRecord { values, line: number, ..NetperfRecord::default() });
+        self.push_row(number, values);
         Ok(())
     }
 
@@ -282,7 +297,9 @@ fn split_keyval(line: &str) -> Option<(&str, &str)> {
 
 fn split_numbers(line: &str) -> Option<Vec<&str>> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let all = words.iter().all(|word| word.parse::<f64>().is_ok());
+    let is_number =
+        |word: &&str| !matches!(read_number(word, Commas::Locale), Err(NumberError::Form(_)));
+    let all = words.iter().all(is_number);
     (!words.is_empty() && all).then_some(words)
 }
 

@@ -2,7 +2,7 @@
 
 use latput_stats::Histogram;
 use latput_trial::Metric;
-use latput_trial::figures::{PrintedUnit, ProgramFigures, Text};
+use latput_trial::figures::{Commas, NumberError, ProgramFigures, Text, is_of_number, read_number};
 use latput_trial::metric::{CustomMetric, Definition, PreferredDirection, Summary, Unit};
 use latput_units::Nanos;
 use serde_json::Value;
@@ -189,15 +189,41 @@ pub(super) fn text_after_label<'t>(text: &'t Text, label: &str) -> Result<Option
     Ok(found)
 }
 
-/// The number at the start of a text, before a space, a slash or another sign that no number has.
-pub(super) fn leading_number(text: &str) -> Option<f64> {
-    let is_of_number = |letter: char| letter.is_ascii_digit() || ".+-eE".contains(letter);
+/// The number behind a label at the start of a line; `None` where none is.
+pub(super) fn number_after_label(text: &Text, label: &str) -> Result<Option<f64>, ReadError> {
+    text_after_label(text, label)?.map_or(Ok(None), leading_number)
+}
+
+/// Splits a text behind the number at its start.
+fn split_number(text: &str) -> (&str, &str) {
     let text = text.trim_start();
-    if text.to_ascii_lowercase().starts_with("nan") {
-        return Some(f64::NAN);
-    }
     let end = text.find(|letter| !is_of_number(letter)).unwrap_or(text.len());
-    text[..end].parse().ok()
+    text.split_at(text[..end].trim_end_matches(',').len())
+}
+
+/// The number that a word is; `None` for another word.
+///
+/// # Errors
+///
+/// It has a comma that may be a decimal sign.
+pub(super) fn whole_number(word: &str) -> Result<Option<f64>, ReadError> {
+    match read_number(word, Commas::Locale) {
+        Ok(number) => Ok(Some(number)),
+        Err(NumberError::Form(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The number at the start of a text, before a space, a slash or another sign that no number has; `None` without one.
+///
+/// # Errors
+///
+/// It has a comma that may be a decimal sign.
+pub(super) fn leading_number(text: &str) -> Result<Option<f64>, ReadError> {
+    if text.trim_start().to_ascii_lowercase().starts_with("nan") {
+        return Ok(Some(f64::NAN));
+    }
+    whole_number(split_number(text).0)
 }
 
 /// The number at the start of a text, with the unit that its program always prints behind it.
@@ -205,23 +231,25 @@ pub(super) fn leading_number(text: &str) -> Option<f64> {
 /// # Errors
 ///
 /// There is no number, or another unit or none.
-pub(super) fn parse_measurement(text: &str, unit: &str) -> Result<f64, String> {
+pub(super) fn parse_measurement(text: &str, unit: &str) -> Result<f64, ReadError> {
     let shown = || text.trim().escape_debug().take(40).collect::<String>();
-    let number = leading_number(text).ok_or_else(|| format!("`{}` is not a number", shown()))?;
-    let behind = text
-        .trim_start()
-        .trim_start_matches(|letter: char| letter.is_ascii_digit() || ".+-eE".contains(letter));
+    let number = leading_number(text)?.ok_or_else(|| format!("`{}` is not a number", shown()))?;
+    let (_, behind) = split_number(text);
     let word =
         behind.trim_start().split(|letter: char| letter.is_whitespace() || letter == ';').next();
     if number.is_nan() || word.is_some_and(|word| word.trim_end_matches([',', '.']) == unit) {
         return Ok(number);
     }
-    Err(format!("`{}` does not have the unit `{unit}`", shown()))
+    Err(format!("`{}` does not have the unit `{unit}`", shown()).into())
 }
 
-/// A time with its unit, in nanoseconds: `1.5ms`. A number without one is no time.
-pub(super) fn time_ns(text: &str) -> Option<f64> {
-    text.ends_with(char::is_alphabetic).then(|| PrintedUnit::parse("ns")?.read(text).ok()).flatten()
+/// The number at the start of a word, times the factor of the unit behind it: `1.5ms`. `None` without a number or with
+/// a unit that is not among them.
+pub(super) fn number_in_units(word: &str, units: &[(&str, f64)]) -> Result<Option<f64>, ReadError> {
+    let (_, unit) = split_number(word);
+    let factor = units.iter().find(|(known, _)| *known == unit.trim());
+    let number = leading_number(word)?;
+    Ok(number.zip(factor).map(|(number, (_, factor))| number * factor))
 }
 
 /// A whole number of JSON or of text that counts something.

@@ -5,7 +5,9 @@ use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_units::Nanos;
 
-use super::found::{FigureCollector, MS, S, leading_number, parse_measurement, to_count};
+use super::found::{
+    FigureCollector, MS, S, leading_number, parse_measurement, to_count, whole_number,
+};
 use crate::read_error::ReadError;
 use crate::rules::DeliveryCounts;
 
@@ -27,15 +29,15 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     for (_, rest) in lines() {
         if let Some(summary) = rest.trim().strip_prefix("xmt/rcv/%loss = ") {
             // 20/19/5%, min/avg/max = 0.040/0.052/0.166
-            all.push(parse_summary(summary).ok_or("its summary has another form")?);
+            all.push(parse_summary(summary)?.ok_or("its summary has another form")?);
         } else if rest.starts_with('[') && !rest.contains("timed out") {
             // [0], 64 bytes, 0.166 ms (0.166 avg, 0% loss)
-            let time = rest.split(',').nth(2).unwrap_or_default();
+            let time = rest.split(", ").nth(2).unwrap_or_default();
             record_time(
                 &mut histogram,
                 parse_measurement(time.split('(').next().unwrap_or_default(), "ms")?,
             )?;
-        } else if let Some(times) = parse_times(rest) {
+        } else if let Some(times) = parse_times(rest)? {
             let sent = times.len() as f64;
             all.push(TargetCounts { sent, received: 0.0, stated_loss: None, times_ms: None });
             let received: Vec<f64> = times.into_iter().flatten().collect();
@@ -74,29 +76,41 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     found.finish()
 }
 
-fn parse_summary(summary: &str) -> Option<TargetCounts> {
-    let (counts, times) = summary.split_once(',').unwrap_or((summary, ""));
-    let mut counts = counts.split('/').map(leading_number);
-    let (sent, received) = (counts.next()??, counts.next()??);
-    let stated_loss = counts.next().flatten().map(|percent| percent / 100.0);
-    let times_ms = match times.trim().strip_prefix("min/avg/max = ") {
+fn parse_summary(summary: &str) -> Result<Option<TargetCounts>, ReadError> {
+    let (counts, times) = summary.split_once(", ").unwrap_or((summary, ""));
+    let counts = parse_parts(counts)?.unwrap_or_default();
+    let [sent, received, ..] = counts[..] else { return Ok(None) };
+    let stated_loss = counts.get(2).map(|percent| percent / 100.0);
+    let times_ms = match times.trim().strip_prefix("min/avg/max = ").map(parse_parts) {
         None => None,
-        Some(times) => {
-            let times: Option<Vec<f64>> = times.split('/').map(leading_number).collect();
-            Some(<[f64; 3]>::try_from(times?).ok()?)
-        }
+        Some(times) => match <[f64; 3]>::try_from(times?.unwrap_or_default()) {
+            Ok(times) => Some(times),
+            Err(_) => return Ok(None),
+        },
     };
-    Some(TargetCounts { sent, received, stated_loss, times_ms })
+    Ok(Some(TargetCounts { sent, received, stated_loss, times_ms }))
 }
 
-/// The times in milliseconds that `-C` lists; `None` for a `-`, which was not answered.
-fn parse_times(rest: &str) -> Option<Vec<Option<f64>>> {
-    let time = |word: &str| match word {
-        "-" => Some(None),
-        word => word.parse().ok().map(Some),
-    };
-    let times: Option<Vec<_>> = rest.split_whitespace().map(time).collect();
-    times.filter(|times| !times.is_empty())
+/// The numbers between slashes; `None` if one is none.
+fn parse_parts(text: &str) -> Result<Option<Vec<f64>>, ReadError> {
+    text.split('/').map(leading_number).collect()
+}
+
+/// The times in milliseconds that `-C` lists, `None` for a `-`, which was not answered. `None` of another text.
+fn parse_times(rest: &str) -> Result<Option<Vec<Option<f64>>>, ReadError> {
+    let is_time = |word: &str| word == "-" || word.starts_with(|it: char| it.is_ascii_digit());
+    if rest.trim().is_empty() || !rest.split_whitespace().all(is_time) {
+        return Ok(None);
+    }
+    let mut times = Vec::new();
+    for word in rest.split_whitespace() {
+        let time = whole_number(word)?;
+        if time.is_none() && word != "-" {
+            return Ok(None);
+        }
+        times.push(time);
+    }
+    Ok(Some(times))
 }
 
 fn record_time(histogram: &mut Histogram, ms: f64) -> Result<(), String> {

@@ -3,7 +3,7 @@
 use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 
-use super::found::{FigureCollector, MS};
+use super::found::{FigureCollector, MS, whole_number};
 use crate::read_error::ReadError;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
@@ -35,18 +35,15 @@ fn add_totals(
     fields: &[&str],
 ) -> Result<(), ReadError> {
     let value = |name: &str| {
-        let at = columns.iter().position(|column| *column == name)?;
-        fields[at].parse::<f64>().ok()
+        let at = columns.iter().position(|column| *column == name);
+        at.map_or(Ok(None), |at| whole_number(fields[at]))
     };
-    let ms = |name: &str| value(name).map(|ms| ms * MS);
-    found.add_required(Metric::TransactionsPerS, value("Ops/sec"), "Ops/sec")?;
+    let ms = |name: &str| -> Result<Option<f64>, ReadError> { Ok(value(name)?.map(|ms| ms * MS)) };
+    found.add_required(Metric::TransactionsPerS, value("Ops/sec")?, "Ops/sec")?;
     // Before 1.3 the column of means was called `Latency`.
-    found.add_required(
-        Metric::LatencyNsMean,
-        ms("Avg. Latency").or_else(|| ms("Latency")),
-        "Latency",
-    )?;
-    found.add_optional(Metric::LatencyNsP50, ms("p50 Latency"))?;
-    found.add_optional(Metric::LatencyNsP99, ms("p99 Latency"))?;
-    found.add_optional(Metric::LatencyNsP999, ms("p99.9 Latency"))
+    let mean = ms("Avg. Latency")?.or(ms("Latency")?);
+    found.add_required(Metric::LatencyNsMean, mean, "Latency")?;
+    found.add_optional(Metric::LatencyNsP50, ms("p50 Latency")?)?;
+    found.add_optional(Metric::LatencyNsP99, ms("p99 Latency")?)?;
+    found.add_optional(Metric::LatencyNsP999, ms("p99.9 Latency")?)
 }

@@ -3,13 +3,11 @@
 use latput_trial::Metric;
 use latput_trial::figures::{ProgramFigures, Text};
 
-use super::found::{FigureCollector, S, leading_number, text_after_label, to_count};
+use super::found::{FigureCollector, S, number_after_label, to_count};
 use crate::read_error::ReadError;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
-    let value = |key: &str| -> Result<Option<f64>, String> {
-        Ok(text_after_label(text, &format!("{key}="))?.and_then(leading_number))
-    };
+    let value = |key: &str| number_after_label(text, &format!("{key}="));
     let mut found = FigureCollector::default();
     let Some(transactions) = value("num_transactions")? else {
         // Each end counts what it read itself and is told what the other one read; both are received.
@@ -33,7 +31,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
             "its throughput {rate} is not its local_throughput {told}"
         )));
     }
-    let seconds = |key: &str| -> Result<Option<f64>, String> { Ok(value(key)?.map(|s| s * S)) };
+    let seconds = |key: &str| -> Result<Option<f64>, ReadError> { Ok(value(key)?.map(|s| s * S)) };
     found.set_min_latency(seconds("latency_min")?);
     found.add_required(Metric::LatencyNsMean, seconds("latency_mean")?, "`latency_mean=`")?;
     found.add_required(Metric::LatencyNsMax, seconds("latency_max")?, "`latency_max=`")?;

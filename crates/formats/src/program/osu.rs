@@ -3,7 +3,7 @@
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_trial::metric::{PreferredDirection, Unit};
 
-use super::found::{FigureCollector, US, to_count};
+use super::found::{FigureCollector, US, to_count, whole_number};
 use crate::read_error::ReadError;
 
 /// OSU's megabyte is a million bytes.
@@ -41,8 +41,9 @@ fn read_sizes(
     let mut found = FigureCollector::default();
     let mut known = 0;
     for line in lines.filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
-        let mut words = line.split_whitespace().map(str::parse::<f64>);
-        let (Some(Ok(size)), Some(Ok(value))) = (words.next(), words.next()) else { break };
+        let words: Vec<Option<f64>> =
+            line.split_whitespace().take(2).map(whole_number).collect::<Result<_, _>>()?;
+        let [Some(size), Some(value)] = words[..] else { break };
         let size = to_count(size).ok_or("the size of a message is not a whole number")?;
         if value == 0.0 {
             let problem = format!("the figure of {size} bytes is 0: nothing was done");

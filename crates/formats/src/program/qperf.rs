@@ -1,10 +1,10 @@
 //! qperf, one test of it: `tcp_lat`, `udp_lat`, `tcp_bw`, `udp_bw` and their like.
 
 use latput_trial::Metric;
-use latput_trial::figures::{ProgramFigures, Text};
+use latput_trial::figures::{Commas, ProgramFigures, Text, read_number};
 use latput_trial::metric::{PreferredDirection, Unit};
 
-use super::found::{FigureCollector, leading_number, text_after_label};
+use super::found::{FigureCollector, text_after_label};
 use crate::read_error::ReadError;
 
 /// Units of times in nanoseconds, of bandwidths in bits per second.
@@ -47,16 +47,16 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     found.finish()
 }
 
-/// The value of a line `    NAME  =  1,234 UNIT`.
-fn parse_value(text: &Text, name: &str, units: &[(&str, f64)]) -> Result<Option<f64>, String> {
+/// The value of a line `    NAME  =  1,234 UNIT`. qperf itself sets commas between thousands, in every locale.
+fn parse_value(text: &Text, name: &str, units: &[(&str, f64)]) -> Result<Option<f64>, ReadError> {
     let is_of = |label: &str| label.trim_start().starts_with('=');
     let Some(rest) = text_after_label(text, name)?.filter(|rest| is_of(rest)) else {
         return Ok(None);
     };
-    let written = rest.trim_start_matches(['=', ' ']).replace(',', "");
-    let unit = written.split_whitespace().nth(1).unwrap_or_default();
+    let mut words = rest.trim_start_matches(['=', ' ']).split_whitespace();
+    let number = read_number(words.next().unwrap_or_default(), Commas::Thousands)?;
+    let unit = words.next().unwrap_or_default();
     let known = units.iter().find(|(known, _)| *known == unit);
     let (_, factor) = known.ok_or_else(|| format!("`{name}` has no unit that qperf prints"))?;
-    let number = leading_number(&written).ok_or_else(|| format!("`{name}` is not a number"))?;
     Ok(Some(number * factor))
 }

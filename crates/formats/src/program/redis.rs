@@ -20,7 +20,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
         if fields.len() > 1 {
             return Err(format!("it has {} tests, where one is needed", fields.len()).into());
         }
-        let value = fields.first().and_then(|field| leading_number(field));
+        let value = fields.first().map_or(Ok(None), |field| leading_number(field))?;
         found.add_required(metric, value.map(|value| value * factor), column)?;
     }
     found.finish()

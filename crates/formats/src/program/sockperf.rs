@@ -5,7 +5,8 @@ use latput_trial::figures::{ProgramFigures, Text};
 use latput_trial::metric::{PreferredDirection, Unit};
 
 use super::found::{
-    FigureCollector, US, leading_number, parse_measurement, text_after_label, to_count,
+    FigureCollector, US, leading_number, number_after_label, parse_measurement, text_after_label,
+    to_count,
 };
 use crate::read_error::ReadError;
 
@@ -14,8 +15,7 @@ const MEGABYTE: f64 = 1024.0 * 1024.0;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = FigureCollector::default();
-    let rate =
-        text_after_label(text, "sockperf: Summary: Message Rate is ")?.and_then(leading_number);
+    let rate = number_after_label(text, "sockperf: Summary: Message Rate is ")?;
     if rate.is_some() {
         found.add_custom("messages_per_s", Unit::PerS, PreferredDirection::Higher, rate)?;
         // BandWidth is 6.893 MBps (55.141 Mbps)
@@ -37,17 +37,14 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
         mean.map(|us| us * trips),
         "`Summary: Latency is`",
     )?;
-    let least =
-        text_after_label(text, "sockperf: ---> <MIN> observation =")?.and_then(leading_number);
+    let least = number_after_label(text, "sockperf: ---> <MIN> observation =")?;
     found.set_min_latency(least.map(|us| us * trips));
-    let max =
-        text_after_label(text, "sockperf: ---> <MAX> observation =")?.and_then(leading_number);
+    let max = number_after_label(text, "sockperf: ---> <MAX> observation =")?;
     found.add_optional(Metric::LatencyNsMax, max.map(|us| us * trips))?;
     for line in text.as_str().lines() {
         let Some(rest) = line.strip_prefix("sockperf: ---> percentile ") else { continue };
-        let pair = rest
-            .split_once('=')
-            .and_then(|(percent, us)| Some((leading_number(percent)?, leading_number(us)?)));
+        let (percent, us) = rest.split_once('=').unwrap_or_default();
+        let pair = leading_number(percent)?.zip(leading_number(us)?);
         let (percent, us) = pair.ok_or("a percentile is not a number")?;
         found.add_percentile(percent, us * trips)?;
     }
@@ -59,9 +56,9 @@ fn valid_duration(found: &mut FigureCollector, text: &Text) -> Result<(), ReadEr
     let window = text_after_label(text, "sockperf: [Valid Duration]")?.unwrap_or_default();
     let part = |name: &str| {
         let part = window.split(';').find_map(|part| part.trim().strip_prefix(name));
-        part.and_then(leading_number)
+        part.map_or(Ok(None), leading_number)
     };
-    let (seconds, received) = (part("RunTime="), part("ReceivedMessages="));
+    let (seconds, received) = (part("RunTime=")?, part("ReceivedMessages=")?);
     found.set_transactions(received.and_then(to_count))?;
     found.set_window(seconds)?;
     let rate = received.zip(seconds).filter(|(_, seconds)| *seconds > 0.0);
@@ -69,7 +66,6 @@ fn valid_duration(found: &mut FigureCollector, text: &Text) -> Result<(), ReadEr
         Metric::TransactionsPerS,
         rate.map(|(received, seconds)| received / seconds),
     )?;
-    let dropped =
-        text_after_label(text, "sockperf: # dropped messages =")?.and_then(leading_number);
+    let dropped = number_after_label(text, "sockperf: # dropped messages =")?;
     found.set_errors(dropped.and_then(to_count))
 }

@@ -3,11 +3,13 @@
 use latput_trial::figures::{ProgramFigures, Text};
 use latput_trial::metric::{PreferredDirection, Unit};
 
-use super::found::{FigureCollector, leading_number};
+use super::found::{FigureCollector, leading_number, number_in_units, whole_number};
 use crate::read_error::ReadError;
 
 /// Units of rates in bits per second.
 const RATES: &[(&str, f64)] = &[("Gb/s", 1e9), ("Mb/s", 1e6), ("Kb/s", 1e3), ("b/s", 1.0)];
+/// The unit of the other figures of a line.
+const OPERATIONS: &[(&str, f64)] = &[("op/s", 1.0)];
 
 /// One line of progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,7 +23,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut longest: Option<TxnLine> = None;
     for line in text.as_str().lines().filter(|line| line.starts_with("Txn")) {
         let Some((_, figures)) = line.split_once(" / ") else { continue };
-        let progress = parse_progress(figures).ok_or("a line `Txn` has another form")?;
+        let progress = parse_progress(figures)?.ok_or("a line `Txn` has another form")?;
         if longest.is_none_or(|known| progress.seconds >= known.seconds) {
             longest = Some(progress);
         }
@@ -35,7 +37,8 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     found.add_custom("uperf_bps", Unit::BitsPerS, better, Some(longest.bits_per_s))?;
     found.add_custom("uperf_ops_per_s", Unit::PerS, better, Some(longest.operations_per_s))?;
     let master = text.as_str().lines().rev().find(|line| line.starts_with("master "));
-    let errors = master.and_then(|line| line.split_whitespace().last()).and_then(leading_number);
+    let errors =
+        master.and_then(|line| line.split_whitespace().last()).map_or(Ok(None), leading_number)?;
     let errors = errors.ok_or("the line `master` is not there: the run was cut short")?;
     if errors > 0.0 {
         return Err(ReadError::Failed(format!("{errors} of its operations failed")));
@@ -44,19 +47,17 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
 }
 
 /// Reads `2.20(s) =   124.46Mb/s      243078op/s`.
-fn parse_progress(figures: &str) -> Option<TxnLine> {
-    let (seconds, rest) = figures.split_once("(s) =")?;
+fn parse_progress(figures: &str) -> Result<Option<TxnLine>, ReadError> {
+    let Some((seconds, rest)) = figures.split_once("(s) =") else { return Ok(None) };
     let mut words = rest.split_whitespace();
-    let (rate, operations) = (words.next()?, words.next()?.strip_suffix("op/s")?);
+    let [rate, operations] = [words.next(), words.next()].map(Option::unwrap_or_default);
     // Nothing moved: a 0 has no unit.
-    let bits_per_s =
-        match RATES.iter().find_map(|(unit, factor)| Some((rate.strip_suffix(unit)?, factor))) {
-            Some((number, factor)) => number.parse::<f64>().ok()? * factor,
-            None => rate.parse().ok().filter(|rate: &f64| *rate == 0.0)?,
-        };
-    Some(TxnLine {
-        seconds: seconds.trim().parse().ok()?,
+    let bits_per_s = if rate == "0" { Some(0.0) } else { number_in_units(rate, RATES)? };
+    let all =
+        bits_per_s.zip(number_in_units(operations, OPERATIONS)?).zip(whole_number(seconds.trim())?);
+    Ok(all.map(|((bits_per_s, operations_per_s), seconds)| TxnLine {
+        seconds,
         bits_per_s,
-        operations_per_s: operations.parse().ok()?,
-    })
+        operations_per_s,
+    }))
 }

@@ -1,5 +1,6 @@
 //! Units as programs print them, and numbers in them.
 
+use super::number::{Commas, NumberError, is_of_number, read_number};
 use crate::metric::Unit;
 
 /// A unit as a plan or a program writes it.
@@ -96,11 +97,12 @@ impl PrintedUnit {
     /// The error says what is wrong with the text.
     pub fn read(self, text: &str) -> Result<f64, String> {
         let text = text.trim().trim_matches('"').trim();
-        let end = text
-            .find(|letter: char| !(letter.is_ascii_digit() || "+-.,eE".contains(letter)))
-            .unwrap_or(text.len());
+        let end = text.find(|letter: char| !is_of_number(letter)).unwrap_or(text.len());
         let (digits, after) = split_number(text, end);
-        let number = number(digits).ok_or_else(|| not_a_number(text))?;
+        let number = read_number(digits, Commas::Thousands).map_err(|error| match error {
+            NumberError::Form(_) => not_a_number(text),
+            NumberError::Comma(_) => error.to_string(),
+        })?;
         let after = after.trim_start();
         let factor = if after.is_empty() {
             self.factor
@@ -149,19 +151,6 @@ fn split_number(text: &str, end: usize) -> (&str, &str) {
         return text.split_at(kept.len());
     }
     (digits, after)
-}
-
-/// A number, with or without commas between thousands.
-fn number(digits: &str) -> Option<f64> {
-    if !digits.contains(',') {
-        return digits.parse().ok();
-    }
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let mut groups = whole.split(',');
-    let first = groups.next()?.len();
-    let is_grouped = (1..=3).contains(&first) && groups.all(|group| group.len() == 3);
-    let plain = format!("{}.{fraction}", whole.replace(',', ""));
-    if is_grouped && !fraction.contains(',') { plain.parse().ok() } else { None }
 }
 
 fn not_a_number(text: &str) -> String {
