@@ -337,7 +337,7 @@ mod tests {
         let test = |gso: u8, cookie: &str| {
             let text = r#"{"start":{"connecting_to":{},"cookie":"COOKIE","version":"iperf 3.22",
                 "test_start":{"protocol":"UDP","num_streams":1,"blksize":1470,"reverse":0,"gso":GSO}},
-                "end":{"streams":[{"udp":{}}],"sum":{"seconds":1,"bytes":125000,"packets":100,
+                "end":{"streams":[{"udp":{}}],"sum_received":{"seconds":1,"bytes":125000,"packets":100,
                 "lost_packets":1,"lost_percent":1}}}"#;
             text.replace("COOKIE", cookie).replace("GSO", &gso.to_string()).into_bytes()
         };

@@ -1,5 +1,7 @@
 //! iperf3's JSON: one or several documents (`--json`), or lines of events (`--json-stream`).
 
+mod agreement;
+
 use std::fmt::Write as _;
 
 use latput_trial::observation::{CpuMethod, ProgramCpu, Role, TrafficObservation};
@@ -7,14 +9,15 @@ use latput_trial::{Metric, Observation};
 use latput_units::Nanos;
 use serde_json::Value;
 
-use crate::parsed::{
-    ParseProblem, ParsedTest, ParsedTests, check_rate, parse_documents, workload_from_fields,
-};
+use crate::parsed::{ParseProblem, ParsedTest, ParsedTests, parse_documents, workload_from_fields};
 use crate::read_error::ReadError;
 use crate::rules::{BIN, COUNTING, DeliveryCounts, StatedFigures};
 
 /// Most connections that a note names.
 const MOST_NAMED: usize = 8;
+/// Beginning of the note on a test without its goodput, and the reason of a server's file.
+const UNKNOWN: &str = "iperf3: goodput is not known: ";
+const OF_SERVER: &str = "a server is not told what its client received";
 
 /// Every test of a file.
 pub(crate) fn parse_tests(text: &str) -> Result<ParsedTests, ParseProblem> {
@@ -135,7 +138,7 @@ fn parse_test(value: &Value) -> Result<ParsedTest, ReadError> {
     if end["streams"].as_array().is_none_or(Vec::is_empty) && end["sum_received"].is_null() {
         return Err("it has no figures of its end: the test was cut short".into());
     }
-    let both = end["sum_received_bidir_reverse"].is_object() || is_enabled(&asked["bidir"]);
+    let both = is_both_ways(asked, end);
     let reverse = is_enabled(&asked["reverse"]);
     let kind = match (udp, both, reverse) {
         (true, false, false) => "udp_stream",
@@ -146,16 +149,12 @@ fn parse_test(value: &Value) -> Result<ParsedTest, ReadError> {
     };
     let writer =
         ReportingEnd { is_client: start["connecting_to"].is_object(), is_reverse: reverse };
-    check_sums(end)?;
+    agreement::check_test(start, end)?;
     let mut observation =
         Observation { traffic: parse_traffic(end, udp, both, writer), ..Observation::default() };
+    let mut notes: Vec<String> = Vec::new();
     if both {
-        let sum = |key: &str| read_number(&end[key], "bits_per_second");
-        let parts = sum("sum_received").zip(sum("sum_received_bidir_reverse"));
-        let (to, from) = parts.ok_or("it has no figures of both directions")?;
-        observation.reported_metrics.insert(Metric::ThroughputBps, to + from);
-        observation.reported_metrics.insert(Metric::ThroughputToSutBps, to);
-        observation.reported_metrics.insert(Metric::ThroughputFromSutBps, from);
+        notes.extend(add_both_ways(end, writer, &mut observation)?);
     }
     let mut arrivals = arrived_bytes(asked, end);
     if udp {
@@ -174,10 +173,14 @@ fn parse_test(value: &Value) -> Result<ParsedTest, ReadError> {
         let value = value.pointer(place)?;
         Some(((*name).to_owned(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
     });
-    let notes =
-        missing_connections(asked, end).into_iter().chain(ended_early(asked, end)).collect();
+    notes
+        .extend(missing_connections(start, end, writer).into_iter().chain(ended_early(asked, end)));
+    let workload = workload_from_fields(kind, &workload_fields(asked, udp)?)?;
+    if !both && Metric::ThroughputBps.value(&workload.traffic, &observation).is_none() {
+        notes.push(unknown_goodput(end, udp, writer));
+    }
     let test = ParsedTest {
-        workload: workload_from_fields(kind, &workload_fields(asked, udp)?)?,
+        workload,
         setting: None,
         started_unix_ms: parse_start_ms(&start["timestamp"]),
         identity: start["cookie"].as_str().filter(|it| !it.is_empty()).map(str::to_owned),
@@ -190,14 +193,50 @@ fn parse_test(value: &Value) -> Result<ParsedTest, ReadError> {
     test.into_checked()
 }
 
-/// Compares bytes, time and rate of each sum.
-fn check_sums(end: &Value) -> Result<(), ReadError> {
-    for name in ["sum_sent", "sum_received", "sum_sent_bidir_reverse", "sum_received_bidir_reverse"]
-    {
-        let of = |key: &str| read_number(&end[name], key);
-        check_rate(of("bytes"), of("seconds"), of("bits_per_second"))?;
+/// Whether data went in both directions.
+fn is_both_ways(asked: &Value, end: &Value) -> bool {
+    end["sum_received_bidir_reverse"].is_object() || is_enabled(&asked["bidir"])
+}
+
+/// Adds the goodput of each direction. A server does not know what its client received, and states 0.
+fn add_both_ways(
+    end: &Value,
+    writer: ReportingEnd,
+    observation: &mut Observation,
+) -> Result<Option<String>, ReadError> {
+    let sum = |key: &str| read_number(&end[key], "bits_per_second");
+    let from = sum("sum_received_bidir_reverse").filter(|rate| writer.is_client || *rate > 0.0);
+    let to = sum("sum_received").ok_or("it has no figures of both directions")?;
+    let metrics = &mut observation.reported_metrics;
+    metrics.insert(Metric::ThroughputToSutBps, to);
+    if let Some(from) = from {
+        metrics.insert(Metric::ThroughputBps, to + from);
+        metrics.insert(Metric::ThroughputFromSutBps, from);
+        return Ok(None);
     }
-    Ok(())
+    if writer.is_client {
+        return Err("it has no figures of both directions".into());
+    }
+    // The bytes of one direction are no goodput of both.
+    observation.traffic = TrafficObservation::default();
+    Ok(Some(format!("{UNKNOWN}{OF_SERVER}, so only that towards the system under test is there")))
+}
+
+/// Says why a test has no goodput.
+fn unknown_goodput(end: &Value, udp: bool, writer: ReportingEnd) -> String {
+    let received = &end["sum_received"];
+    let why = if !writer.is_client && !writer.is_receiver() {
+        OF_SERVER.to_owned()
+    } else if received.is_object() {
+        let is_missing = |key: &&&str| read_number(received, key).is_none_or(|it| it == 0.0);
+        let missing = ["seconds", "bytes"].iter().find(is_missing).unwrap_or(&"bytes");
+        format!("`{missing}` of its `sum_received` is missing, 0 or impossible")
+    } else if udp && end["sum"].is_object() {
+        "it has the sender's bytes alone, as before iperf3 3.7".to_owned()
+    } else {
+        "it has no `sum_received`".to_owned()
+    };
+    format!("{UNKNOWN}{why}")
 }
 
 /// Bytes that one end sent and the other received, in each direction.
@@ -227,26 +266,52 @@ fn ended_early(asked: &Value, end: &Value) -> Option<String> {
     })
 }
 
-/// Names the connections that were asked for and moved nothing, or have no figures.
-fn missing_connections(asked: &Value, end: &Value) -> Option<String> {
-    let wanted = asked["num_streams"].as_u64()?;
+/// Names the connections that were asked for and moved nothing, or have no figures. A server does not know what arrived at
+/// its client.
+fn missing_connections(start: &Value, end: &Value, writer: ReportingEnd) -> Option<String> {
+    let wanted = agreement::count_wanted(start, end)?;
     let streams = end["streams"].as_array()?;
     let bytes = |stream: &Value| {
         let of = |part: &str| read_count(&stream[part], "bytes");
-        of("receiver").or_else(|| of("udp")).or_else(|| of("sender"))
+        let all = [of("receiver"), of("udp"), of("sender")];
+        if writer.is_client { all.into_iter().flatten().next() } else { all.into_iter().max()? }
     };
     let is_sending = |stream: &&Value| bytes(stream).is_some_and(|bytes| bytes > 0);
+    let list = |numbers: Vec<u64>| {
+        let named: Vec<String> = numbers.iter().take(MOST_NAMED).map(u64::to_string).collect();
+        named.join(", ")
+    };
     let idle = (1..).zip(streams).filter(|(_, stream)| bytes(stream) == Some(0));
-    let idle: Vec<String> = idle.map(|(number, _)| format!("{number}")).take(MOST_NAMED).collect();
-    let missing = wanted.saturating_sub(streams.len() as u64);
-    if missing > 0 {
-        Some(format!("iperf3: {missing} of {wanted} connections have no figures at the end"))
+    let idle: Vec<u64> = idle.map(|(number, _)| number).collect();
+    if streams.len() as u64 != wanted {
+        let missing = list(missing_numbers(start, streams, wanted));
+        Some(format!("iperf3: of {wanted} connections these have no figures at the end: {missing}"))
     } else if !idle.is_empty() && streams.iter().any(|stream| is_sending(&stream)) {
-        let numbers = idle.join(", ");
+        let numbers = list(idle);
         Some(format!("iperf3: of {wanted} connections these moved no data: {numbers}"))
     } else {
         None
     }
+}
+
+/// The numbers of the connections without a stream at the end, by their sockets where the start lists them.
+fn missing_numbers(start: &Value, streams: &[Value], wanted: u64) -> Vec<u64> {
+    let connected = start["connected"].as_array().map_or(&[][..], Vec::as_slice);
+    let of_stream = |stream: &Value| {
+        let mut parts = ["sender", "receiver", "udp"].iter();
+        parts.find_map(|part| stream[part]["socket"].as_u64())
+    };
+    let ended: Vec<u64> = streams.iter().filter_map(of_stream).collect();
+    let sockets = connected.iter().map(|one| one["socket"].as_u64());
+    // Without sockets the first ones are those that are there.
+    let mut has_ended: Vec<bool> =
+        sockets.map(|socket| socket.is_some_and(|socket| ended.contains(&socket))).collect();
+    if has_ended.is_empty() {
+        has_ended = vec![true; streams.len()];
+    }
+    let all = has_ended.into_iter().chain(std::iter::repeat(false));
+    let missing = (1..=wanted).zip(all).filter(|(_, has_ended)| !has_ended);
+    missing.map(|(number, _)| number).take(MOST_NAMED).collect()
 }
 
 fn workload_fields(asked: &Value, udp: bool) -> Result<Vec<(&'static str, String)>, ReadError> {
@@ -364,144 +429,4 @@ pub fn read_count(value: &Value, key: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Cut down from what Debian's iperf 3.12 wrote.
-    const TCP: &str = r#"{"start":{"connecting_to":{"host":"192.0.2.7","port":5201},
-        "version":"iperf 3.12","system_info":"Linux a 6.1.0","timestamp":{"timesecs":1795304069},
-        "test_start":{"protocol":"TCP","num_streams":2,"blksize":131072,"omit":0,"duration":1,"reverse":0,
-        "target_bitrate":0}},"intervals":[],"end":{"streams":[{"sender":{},"receiver":{}}],
-        "sum_sent":{"seconds":2.0,"bytes":2000,"retransmits":14},
-        "sum_received":{"seconds":2.0,"bytes":1000,"bits_per_second":4000},
-        "cpu_utilization_percent":{"host_total":53.7,"host_user":1.1,"host_system":52.6,
-        "remote_total":51.8,"remote_user":0.5,"remote_system":51.3}}}"#;
-
-    const UDP: &str = r#"{"start":{"connecting_to":{},"test_start":{"protocol":"UDP","num_streams":1,
-        "blksize":1470,"reverse":0,"target_bitrate":1000000}},"end":{"streams":[{"udp":{}}],
-        "sum":{"seconds":1,"bytes":125000,"jitter_ms":0.022,"lost_packets":1,"packets":100,"lost_percent":1}}}"#;
-
-    #[test]
-    fn tcp_test_has_figures_of_both_ends() {
-        let test = parse_one(TCP);
-        assert_eq!(test.workload.name, "tcp_stream message_bytes=131072 connections=2");
-        let flow = &test.observation.traffic;
-        assert_eq!(
-            (flow.sent_bytes, flow.received_bytes, flow.retransmits),
-            (2000, 1000, Some(14))
-        );
-        let goodput = Metric::ThroughputBps.value(&test.workload.traffic, &test.observation);
-        assert_eq!(goodput, Some(4000.0));
-        assert_eq!(test.started_unix_ms, Some(1_795_304_069_000));
-        let [client, server] = test.observation.programs.as_slice() else { panic!("two ends") };
-        assert_eq!((client.role, server.role), (Role::Generator, Role::Sut));
-        assert_eq!((client.method, server.busy_ratio), (CpuMethod::Process, 0.518));
-        let busy = Metric::SutCpuBusyRatio.value(&test.workload.traffic, &test.observation);
-        assert_eq!(busy, None, "a process's CPU time is not the host's");
-    }
-
-    #[test]
-    fn server_document_swaps_the_ends() {
-        let test = parse_one(&TCP.replace("connecting_to", "accepted_connection"));
-        assert_eq!(test.observation.programs[0].role, Role::Sut);
-    }
-
-    #[test]
-    fn directions_are_told_apart() {
-        assert_eq!(
-            parse_one(&TCP.replace("\"reverse\":0", "\"reverse\":1")).workload.traffic.kind(),
-            "tcp_maerts"
-        );
-        let both = TCP
-            .replace("\"cpu_", "\"sum_received_bidir_reverse\":{\"bits_per_second\":6000},\"cpu_");
-        let test = parse_one(&both);
-        assert_eq!(test.workload.traffic.kind(), "tcp_bidir");
-        assert_eq!(test.observation.reported_metrics.get(&Metric::ThroughputBps), Some(&10_000.0));
-    }
-
-    #[test]
-    fn old_udp_has_a_loss_and_no_goodput() {
-        let test = parse_one(UDP);
-        assert_eq!(test.workload.name, "udp_stream datagram_bytes=1470 rate=1Mbps");
-        let value = |metric: Metric| metric.value(&test.workload.traffic, &test.observation);
-        assert_eq!(value(Metric::ThroughputBps), None, "the bytes are the sender's");
-        assert_eq!(
-            (value(Metric::LossRatio), value(Metric::JitterNs)),
-            (Some(0.01), Some(22_000.0))
-        );
-        assert_eq!(value(Metric::ReorderedRatio), None);
-    }
-
-    #[test]
-    fn contradicting_counts_are_refused() {
-        let refused = |text: &str, with: &str, part: &str| {
-            assert!(text.contains(with.split('>').next().unwrap()), "{with}");
-            let (from, to) = with.split_once('>').unwrap();
-            check_refused(&text.replace(from, to), "test 1: ", part);
-        };
-        let lost = "\"lost_packets\":1>\"lost_packets\":50";
-        refused(UDP, lost, "50 of 100 packets arrived, a loss of 50.0%, but it states 1.0%");
-        let many = "\"lost_packets\":1,\"packets\":100,\"lost_percent\":1>\"lost_packets\":250,\"packets\":100,\"lost_percent\":250";
-        refused(UDP, many, "250 packets were lost of 100 sent");
-        let share = "\"lost_packets\":1,\"packets\":100,\"lost_percent\":1>\"lost_percent\":250";
-        refused(UDP, share, "`loss_ratio` is 2.5000, above its largest possible value");
-        refused(TCP, "\"bytes\":2000>\"bytes\":900", "1000 bytes arrived of 900 sent");
-    }
-
-    #[test]
-    fn test_that_ended_early_is_named() {
-        let early = parse_one(&TCP.replace("\"duration\":1", "\"duration\":20"));
-        let said = "iperf3: the test was asked to last 20 s and lasted 2.0 s";
-        assert!(early.notes.iter().any(|note| note == said), "{:?}", early.notes);
-        assert_eq!(parse_one(TCP).notes.iter().filter(|note| note.contains("lasted")).count(), 0);
-    }
-
-    #[test]
-    fn several_documents_and_event_streams_are_read() {
-        assert_eq!(parse_tests(&format!("{TCP}\n{UDP}\n")).unwrap().tests.len(), 2);
-        let whole: Value = serde_json::from_str(TCP).unwrap();
-        let line = |event: &str, data: &Value| {
-            serde_json::json!({"event": event, "data": data}).to_string()
-        };
-        let start = line("start", &whole["start"]);
-        let end = line("end", &whole["end"]);
-        let interval = line("interval", &Value::Null);
-        let text = format!("{start}\n{interval}\n{end}\n");
-        assert_eq!(parse_one(&text).observation, parse_one(TCP).observation);
-        check_refused(&format!("{start}\n{interval}\n"), "test 1: ", "`end` event is missing");
-        check_refused(&end, "test 1: ", "without its `start`");
-        check_refused(&line("error", &"no route".into()), "test 1: ", "no route");
-    }
-
-    #[test]
-    fn broken_documents_are_refused_with_the_place() {
-        check_refused(
-            "{",
-            "test 1: ",
-            "it ends too early: EOF while parsing an object at line 1 column 1",
-        );
-        check_refused(&TCP[..TCP.len() / 2], "test 1: ", "it ends too early");
-        check_refused("{}", "test 1: ", "start.test_start.protocol");
-        check_refused(r#"{"error":"unable to connect"}"#, "test 1: ", "the test failed: unable");
-        check_refused(&format!("{UDP}{{\"start\":1}}"), "test 2: ", "protocol");
-        check_refused(&TCP.replace("\"TCP\"", "\"SCTP\""), "test 1: ", "no workload for SCTP");
-        check_refused(&TCP.replace("131072", "-5"), "test 1: ", "`blksize`");
-        check_refused(&TCP.replace("131072", "99999999999"), "test 1: ", "message_bytes");
-        check_refused(&"{\"a\":".repeat(100_000), "test 1: ", "recursion limit");
-        let hostile = TCP.replace("2.0", "1e999").replace("53.7", "-1");
-        drop(parse_tests(&hostile));
-    }
-
-    fn parse_one(text: &str) -> ParsedTest {
-        let mut tests = parse_tests(text).unwrap().tests;
-        assert_eq!(tests.len(), 1);
-        tests.remove(0).unwrap()
-    }
-
-    #[track_caller]
-    fn check_refused(text: &str, place: &str, part: &str) {
-        let problem = parse_tests(text).unwrap().tests.into_iter().find_map(Result::err).unwrap();
-        let text = problem.error.to_string();
-        assert!(problem.place == place && text.contains(part), "{problem:?}");
-    }
-}
+mod tests;

@@ -335,7 +335,8 @@ fn contradiction_error(
     ))
 }
 
-fn is_near(counted: f64, rate: f64) -> bool {
+/// Whether a count and a rate say the same.
+pub(crate) fn is_near(counted: f64, rate: f64) -> bool {
     (counted - rate).abs() <= COUNTING * counted.max(rate)
 }
 
