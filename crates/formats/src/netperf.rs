@@ -11,7 +11,7 @@ use latput_units::Bytes;
 use self::records::NetperfRecord;
 use crate::parsed::{ParseProblem, ParsedTest, ParsedTests, workload_from_fields};
 use crate::read_error::ReadError;
-use crate::rules::{DeliveryCounts, StatedFigures};
+use crate::rules::{BIN, DeliveryCounts, StatedFigures};
 
 /// Every test of a file. Fails where the file as a whole cannot be told apart into tests.
 pub(crate) fn parse_tests(text: &str) -> Result<ParsedTests, ParseProblem> {
@@ -38,6 +38,7 @@ fn parse_test(record: &NetperfRecord) -> Result<ParsedTest, ReadError> {
     match kind {
         "tcp_rr" | "udp_rr" | "tcp_crr" => {
             request_response(record, &mut observation)?;
+            beside.is_coarse = true;
             beside.least_ns = read_number(record, "MIN_LATENCY").map(|us| us * 1e3);
         }
         "udp_stream" => beside.arrivals.extend(parse_datagrams(record, &mut observation)?),
@@ -176,7 +177,15 @@ fn request_response(
 ) -> Result<(), ReadError> {
     let in_units = record.values.get("THROUGHPUT_UNITS").is_some_and(|unit| unit == "Trans/s");
     let throughput = read_required_number(record, "THROUGHPUT")?.filter(|_| in_units);
-    let rate = read_required_number(record, "TRANSACTION_RATE")?.or(throughput).ok_or(
+    let stated = read_required_number(record, "TRANSACTION_RATE")?;
+    if let Some((rate, throughput)) = stated.zip(throughput)
+        && (rate - throughput).abs() > BIN * rate.max(throughput)
+    {
+        return Err(ReadError::Contradiction(format!(
+            "its THROUGHPUT of {throughput} Trans/s is not its TRANSACTION_RATE of {rate}"
+        )));
+    }
+    let rate = stated.or(throughput).ok_or(
         "it has no transaction rate: add TRANSACTION_RATE, or THROUGHPUT with THROUGHPUT_UNITS, to the \
          selectors",
     )?;
@@ -503,6 +512,12 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
             "line 1: ",
             "`latency_ns_mean` (52570) is below `the minimum` (900000)",
         );
+        let rate = KEYVAL.to_owned() + "TRANSACTION_RATE=1000.000\n";
+        let said = "its THROUGHPUT of 18983.7 Trans/s is not its TRANSACTION_RATE of 1000";
+        check_refused(&rate, "line 1: ", said);
+        parse_one(&(KEYVAL.to_owned() + "TRANSACTION_RATE=18983.701\n"));
+        let mean = KEYVAL.replace("P50_LATENCY=-1", "P50_LATENCY=300");
+        check_refused(&mean, "line 1: ", "is below 0.5 times `latency_ns_p50`");
         let busy = KEYVAL.replace("LOCAL_CPU_UTIL=50.00", "LOCAL_CPU_UTIL=4350");
         check_refused(&busy, "line 1: ", "`generator_cpu_busy_ratio` is 43.5000, above");
         let udp = "MIGRATED UDP STREAM TEST from a to b\nbytes   bytes    secs   #   #   10^6bits/sec\n\n\

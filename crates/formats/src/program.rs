@@ -23,7 +23,7 @@ mod uperf;
 mod wrk;
 
 use crate::read_error::ReadError;
-use crate::rules::TestFigures;
+use crate::rules::{StatedFigures, TestFigures};
 use latput_trial::figures::{Figures, FiguresError, Output, Parser, ProgramFigures, Source, Text};
 
 /// Reads everything that `figures` asks for. Where several give one metric, the plan's own counts, then the log of
@@ -51,7 +51,13 @@ pub fn read(figures: &Figures, output: &Output) -> Result<ProgramFigures, Figure
     }
     read.metrics.extend(figures.read_own(output)?);
     // A plan's own figures and those of a log keep the rules too.
-    let claims = TestFigures { transactions: read.transactions, ..TestFigures::new(&read.metrics) };
+    let is_coarse = figures.parser.is_some_and(is_coarse);
+    let beside = StatedFigures { is_coarse, ..StatedFigures::default() };
+    let claims = TestFigures {
+        beside: Some(&beside),
+        transactions: read.transactions,
+        ..TestFigures::new(&read.metrics)
+    };
     claims.check_all().map_err(|problem| {
         FiguresError::new("figures", problem.to_string(), output, &Source::Stdout)
     })?;
@@ -80,6 +86,11 @@ fn parse(parser: Parser, text: &Text) -> Result<ProgramFigures, ReadError> {
         Parser::Uperf => uperf::read,
     };
     read(text)
+}
+
+/// Whether the times of a program are in steps or bins as wide as themselves.
+const fn is_coarse(parser: Parser) -> bool {
+    matches!(parser, Parser::Hey | Parser::Netperf)
 }
 
 fn parser_error(parser: Parser, problem: &ReadError, output: &Output) -> FiguresError {

@@ -27,6 +27,15 @@ const MEANS: &[(Metric, Option<Metric>, Metric)] = &[
     (Metric::LatencyNsMean, None, Metric::LatencyNsMax),
     (Metric::ProbeNsMean, Some(Metric::ProbeNsMin), Metric::ProbeNsMax),
 ];
+/// Percentiles with the share of observations that are no longer.
+const SHARES: &[(Metric, f64)] = &[
+    (Metric::LatencyNsP50, 0.5),
+    (Metric::LatencyNsP90, 0.9),
+    (Metric::LatencyNsP99, 0.99),
+    (Metric::LatencyNsP999, 0.999),
+];
+/// Observations of a program that does not tell their number, at least.
+const UNTOLD_COUNT: f64 = 100.0;
 /// The rates of which one above 0 says that anything was done.
 const RATES: &[(Metric, &str)] = &[
     (Metric::TransactionsPerS, "no request was answered"),
@@ -36,6 +45,8 @@ const RATES: &[(Metric, &str)] = &[
 ];
 /// Share by which figures may contradict each other: programs keep percentiles in bins of up to 1%.
 pub(crate) const BIN: f64 = 0.02;
+/// The same of programs with coarse times: netperf has ten bins to a decade, hey prints steps of 100 us.
+const COARSE: f64 = 1.0;
 /// Difference of two losses that say the same: programs print whole percents.
 const PERCENT: f64 = 0.0101;
 /// Figures of what was done, which are never 0.
@@ -118,6 +129,8 @@ impl DeliveryCounts {
 pub(crate) struct StatedFigures {
     /// The shortest latency, in nanoseconds.
     pub(crate) least_ns: Option<f64>,
+    /// Whether percentiles may be up to twice the true ones.
+    pub(crate) is_coarse: bool,
     /// Counts of what was sent and arrived.
     pub(crate) arrivals: Vec<DeliveryCounts>,
 }
@@ -150,6 +163,7 @@ impl<'a> TestFigures<'a> {
         self.check_shares()?;
         self.check_order()?;
         self.check_means()?;
+        self.check_mean_of_shares()?;
         self.check_positive()?;
         self.check_least()?;
         self.check_counts()?;
@@ -183,6 +197,36 @@ impl<'a> TestFigures<'a> {
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Compares the mean with the percentiles: half of the observations take the median or longer, so the mean is at least
+    /// half of it. Nor is it above the mean of the longest that each share can be.
+    fn check_mean_of_shares(&self) -> Result<(), ReadError> {
+        let Some(mean) = self.get(Metric::LatencyNsMean) else { return Ok(()) };
+        let bin = if self.beside.is_some_and(|beside| beside.is_coarse) { COARSE } else { BIN };
+        let known = || SHARES.iter().filter_map(|(of, share)| Some((*of, *share, self.get(*of)?)));
+        let is_below =
+            |(_, share, value): &(Metric, f64, f64)| mean * (1.0 + bin) < (1.0 - share) * value;
+        if let Some((metric, share, value)) = known().find(is_below) {
+            let part = format!("{:.3}", 1.0 - share);
+            let part = part.trim_end_matches('0');
+            return Err(ReadError::Contradiction(format!(
+                "`latency_ns_mean` ({mean:.0}) is below {part} times `{metric}` ({value:.0}), which is impossible"
+            )));
+        }
+        let Some(most) = self.get(Metric::LatencyNsMax) else { return Ok(()) };
+        let steps = known().chain([(Metric::LatencyNsMax, 1.0, most)]);
+        let (longest, _) = steps.fold((0.0, 0.0), |(sum, before), (_, share, value)| {
+            (sum + (share - before) * value, share)
+        });
+        // Programs differ in the observation that they take for a percentile.
+        let one = most / self.transactions.map_or(UNTOLD_COUNT, |done| done as f64);
+        if mean <= (longest + one) * (1.0 + bin) {
+            return Ok(());
+        }
+        Err(ReadError::Contradiction(format!(
+            "`latency_ns_mean` ({mean:.0}) is above the mean that its percentiles allow ({longest:.0})"
+        )))
     }
 
     /// Compares the shortest latency with all others.
@@ -340,6 +384,26 @@ pub(crate) fn is_near(counted: f64, rate: f64) -> bool {
     (counted - rate).abs() <= COUNTING * counted.max(rate)
 }
 
+/// Compares a rate and the mean latency of clients that each wait for one answer (Little's law). The rate may be that of
+/// answers alone, or with failed ones.
+pub(crate) fn check_waiting(
+    clients: f64,
+    rates: [f64; 2],
+    latency_ns: f64,
+    step_ns: f64,
+) -> Result<(), ReadError> {
+    let expected = rates.map(|rate| clients / rate * 1e9);
+    let least = expected[0].min(expected[1]) * (1.0 - COUNTING) - step_ns;
+    let most = expected[0].max(expected[1]) * (1.0 + COUNTING) + step_ns;
+    if !(least..=most).contains(&latency_ns) && expected.iter().all(|it| it.is_finite()) {
+        return Err(ReadError::Contradiction(format!(
+            "{clients:.0} clients with a latency of {latency_ns:.0} ns do not give its {:.2} /s",
+            rates[0]
+        )));
+    }
+    Ok(())
+}
+
 /// Compares a printed rate with the bytes and the time beside it.
 pub(crate) fn check_bytes(bytes: f64, seconds: f64, bits_per_s: f64) -> Result<(), ReadError> {
     let counted = bytes * 8.0 / seconds;
@@ -406,6 +470,54 @@ mod tests {
         );
         check_refused(&[(mean, 50e3), (p99, 0.0)], None, "`latency_ns_p99` (0) is beside");
         assert!(check_bytes(1e6, 1.0, 8e6).is_ok() && check_bytes(1e6, 1.0, 9e6).is_err());
+    }
+
+    #[test]
+    fn mean_beyond_percentiles_is_refused() {
+        let (p50, p90, p99, max) = (
+            Metric::LatencyNsP50,
+            Metric::LatencyNsP90,
+            Metric::LatencyNsP99,
+            Metric::LatencyNsMax,
+        );
+        let below = |part: &str| format!("is below {part} times `latency_ns_p");
+        let above = "is above the mean that its percentiles allow";
+        for (mean, others, is_coarse, said) in [
+            (26e3, &[(p50, 50e3)][..], false, None),
+            (20e3, &[(p50, 50e3)], false, Some(below("0.5"))),
+            (20e3, &[(p50, 50e3)], true, None),
+            (12e3, &[(p50, 50e3)], true, Some(below("0.5"))),
+            (20e3, &[(p50, 19e3), (p90, 300e3)], false, Some(below("0.1"))),
+            (20e3, &[(p99, 3e6)], false, Some(below("0.01"))),
+            (20e3, &[(p50, 19e3), (p90, 150e3), (p99, 1e6)], false, None),
+            // 0.5 * 10 + 0.4 * 20 + 0.1 * 100, and 1 for one observation of 100
+            (22e3, &[(p50, 10e3), (p90, 20e3), (max, 100e3)], false, None),
+            (26e3, &[(p50, 10e3), (p90, 20e3), (max, 100e3)], false, Some(above.to_owned())),
+            (26e3, &[(p50, 10e3), (p90, 20e3), (max, 100e3)], true, None),
+            (90e3, &[(p50, 10e3), (p90, 20e3)], false, None),
+        ] {
+            let metrics = others.iter().copied().chain([(Metric::LatencyNsMean, mean)]).into_map();
+            let beside = StatedFigures { is_coarse, ..StatedFigures::default() };
+            let figures = TestFigures { beside: Some(&beside), ..TestFigures::new(&metrics) };
+            let error = figures.check_all().err().map(|error| error.to_string());
+            let is_as_said = match (&error, &said) {
+                (Some(error), Some(said)) => error.contains(said),
+                (None, None) => true,
+                _ => false,
+            };
+            assert!(is_as_said, "{mean} with {others:?}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn latency_of_waiting_clients_is_theirs() {
+        for (latency_ns, is_right) in
+            [(1e6, true), (1.09e6, true), (0.55e6, true), (0.4e6, false), (2e6, false)]
+        {
+            let read = check_waiting(8.0, [8e3, 16e3], latency_ns, 500.0);
+            assert_eq!(read.is_ok(), is_right, "{latency_ns}: {read:?}");
+        }
+        check_waiting(8.0, [0.0, 0.0], 1e6, 500.0).unwrap();
     }
 
     #[test]

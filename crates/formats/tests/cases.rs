@@ -180,11 +180,11 @@ fn failed_requests_have_no_share_in_figures() {
     document["metrics"]["http_req_duration"]["min"] = 0.into();
     document["metrics"]["http_req_failed"]["passes"] = 50.into();
     let answered = &mut document["metrics"]["http_req_duration{expected_response:true}"];
-    answered["avg"] = 0.5.into();
+    answered["avg"] = 0.2.into();
     let part = parse_text(Parser::K6, &document.to_string()).unwrap();
     assert_eq!((part.transactions, part.errors), (Some(150), Some(50)));
     assert!((part.metrics[&Metric::TransactionsPerS] - 8_954.752_887_325_747 * 0.75).abs() < 1e-6);
-    assert!((part.metrics[&Metric::LatencyNsMean] - 0.5e6).abs() < 1e-6);
+    assert!((part.metrics[&Metric::LatencyNsMean] - 0.2e6).abs() < 1e-6);
     document["metrics"]["http_req_failed"]["passes"] = 200.into();
     let none = parse_text(Parser::K6, &document.to_string()).unwrap_err();
     assert!(none.contains("no request was answered"), "{none}");
@@ -288,6 +288,50 @@ fn undone_transactions_count_as_errors() {
     assert!(text.contains("processed: 200/200"));
     let part = parse_text(Parser::Pgbench, &text.replace("200/200", "150/200")).unwrap();
     assert_eq!((part.transactions, part.errors), (Some(150), Some(50)));
+}
+
+#[test]
+fn missing_lines_of_replies_are_refused() {
+    let said = "it has the times of 19 replies and received 20: lines of it are missing";
+    let ping = include_str!("program/ping.txt");
+    let fping = include_str!("program/fping.txt");
+    for (parser, text, line) in
+        [(Parser::Ping, ping, "icmp_seq=7 "), (Parser::Fping, fping, "[7], ")]
+    {
+        let lines = text.lines().filter(|it| !it.contains(line));
+        let cut: Vec<&str> = lines.collect();
+        assert_eq!(cut.len() + 1, text.lines().count());
+        let error = parse_text(parser, &cut.join("\n")).unwrap_err();
+        assert!(error.contains(said), "{error}");
+    }
+    let again = ping.lines().find(|line| line.contains("icmp_seq=7 ")).unwrap();
+    parse_text(Parser::Ping, &ping.replace(again, &[again, again].join("\n"))).unwrap();
+}
+
+#[test]
+fn list_of_replies_counts_once() {
+    let line = |number: u8| {
+        format!("192.0.2.1 : [{number}], 64 bytes, 0.05{number} ms (0.050 avg, 0% loss)\n")
+    };
+    let text = [line(0), line(1), line(2), "\n192.0.2.1 : 0.050 0.051 0.052\n".to_owned()].concat();
+    let read = parse_text(Parser::Fping, &text).unwrap();
+    assert_eq!(read.latency.map(|latency| latency.count()), Some(3));
+}
+
+#[test]
+fn latency_beside_clients_is_compared() {
+    let text = include_str!("program/pgbench.txt");
+    let said = "2 clients with a latency of 21300000 ns do not give its 9394.31 /s";
+    let error = parse_text(Parser::Pgbench, &text.replace("0.213 ms", "21.3 ms")).unwrap_err();
+    assert!(error.contains(said), "{error}");
+    let measured = text.replace("latency average", "latency stddev = 0.1 ms\nlatency average");
+    parse_text(Parser::Pgbench, &measured.replace("0.213 ms", "0.013 ms")).unwrap();
+    parse_text(Parser::Pgbench, &measured.replace("0.213 ms", "21.3 ms")).unwrap_err();
+    // Before version 14 the latency is of the rate with connection times.
+    let rates = "tps = 9390.1 (including connections establishing)\ntps = 19000.5 (excluding connections establishing)";
+    let rate = "tps = 9394.309964 (without initial connection time)";
+    let old = text.replace(rate, rates).replace("processed: 9280", "processed: 19000");
+    parse_text(Parser::Pgbench, &old).unwrap();
 }
 
 #[test]

@@ -116,6 +116,27 @@ impl FigureCollector {
         self.beside.least_ns = value_ns.filter(|value| value.is_finite());
     }
 
+    /// Marks times that are printed in steps or bins as wide as themselves.
+    pub(super) fn mark_coarse(&mut self) {
+        self.beside.is_coarse = true;
+    }
+
+    /// Adds the times of all replies, which a quiet program does not print.
+    pub(super) fn add_replies(
+        &mut self,
+        histogram: Histogram,
+        received: f64,
+    ) -> Result<(), ReadError> {
+        let printed = histogram.count();
+        if printed > 0 && (printed as f64) < received {
+            return Err(ReadError::Contradiction(format!(
+                "it has the times of {printed} replies and received {received:.0}: lines of it are missing"
+            )));
+        }
+        self.add_histogram(histogram);
+        Ok(())
+    }
+
     /// Adds the loss of what was sent.
     pub(super) fn add_arrival(&mut self, arrival: DeliveryCounts) -> Result<(), ReadError> {
         self.beside.arrivals.push(arrival);

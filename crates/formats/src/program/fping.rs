@@ -41,6 +41,8 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
             let sent = times.len() as f64;
             all.push(TargetCounts { sent, received: 0.0, stated_loss: None, times_ms: None });
             let received: Vec<f64> = times.into_iter().flatten().collect();
+            // It lists the times of its lines once more.
+            histogram = Histogram::new();
             for ms in &received {
                 record_time(&mut histogram, *ms)?;
             }
@@ -71,7 +73,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
         found.add_required(Metric::LatencyNsMax, max, "the maximum")?;
     }
     if !text.is_cut() {
-        found.add_histogram(histogram);
+        found.add_replies(histogram, counted.received)?;
     }
     found.finish()
 }

@@ -11,6 +11,7 @@ use crate::read_error::ReadError;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = FigureCollector::default();
+    found.mark_coarse();
     let rate = number_after_label(text, "Requests/sec:")?;
     let answers = parse_distribution(text, "Status code distribution:")?;
     let (good, bad): (Vec<_>, Vec<_>) =

@@ -9,6 +9,10 @@ use super::found::{
     to_count,
 };
 use crate::read_error::ReadError;
+use crate::rules::check_waiting;
+
+/// Half of the last digit that it prints of a mean.
+const STEP_NS: f64 = 500.0;
 
 pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = FigureCollector::default();
@@ -18,14 +22,15 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let asked = processed.and_then(|text| text.split_once('/'));
     let asked = asked.map_or(Ok(None), |(_, asked)| leading_number(asked))?;
     found.set_transactions(done)?;
-    let rate = parse_rate(text)?;
+    let (rate, rate_of_clients) = parse_rates(text)?;
     found.add_required(Metric::TransactionsPerS, rate, "`tps =` without connection times")?;
     let latency = |label: &str| -> Result<Option<f64>, ReadError> {
         let value =
             text_after_label(text, label)?.map(|rest| rest.trim_start_matches(['=', ':', ' ']));
         Ok(value.map(|value| parse_measurement(value, "ms")).transpose()?.map(|ms| ms * MS))
     };
-    found.add_required(Metric::LatencyNsMean, latency("latency average")?, "`latency average`")?;
+    let mean = latency("latency average")?;
+    found.add_required(Metric::LatencyNsMean, mean, "`latency average`")?;
     let stddev = latency("latency stddev")?;
     found.add_custom("latency_stddev_ns", Unit::Nanoseconds, PreferredDirection::Lower, stddev)?;
     found.set_window(done.zip(rate).map(|(done, rate)| done as f64 / rate))?;
@@ -33,16 +38,29 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let failed = number_after_label(text, "number of failed transactions:")?.and_then(to_count);
     let undone = asked.and_then(to_count).zip(done).map(|(asked, done)| asked.saturating_sub(done));
     found.set_errors(failed.max(undone))?;
+    let clients = number_after_label(text, "number of clients:")?;
+    // With `-R` the latency has the wait for a client in it.
+    let clients = clients.filter(|_| !text.as_str().contains("rate limit schedule lag:"));
+    if let Some(((clients, rate), mean)) = clients.zip(rate_of_clients).zip(mean) {
+        let tried = failed.zip(done).map_or(0.0, |(failed, done)| failed as f64 / done as f64);
+        // A measured latency is no longer than the clients' time. Else it is computed, in some versions with failed ones.
+        let most = if stddev.is_some() { f64::INFINITY } else { rate * (1.0 + tried) };
+        check_waiting(clients, [rate, most], mean, STEP_NS)?;
+    }
     found.finish()
 }
 
-/// Versions before 14 print a rate with connection times too.
-fn parse_rate(text: &Text) -> Result<Option<f64>, ReadError> {
+/// The rate without connection times, and the one that pgbench computes the mean latency from where it measures none.
+/// Versions before 14 print a rate with connection times too, first.
+fn parse_rates(text: &Text) -> Result<(Option<f64>, Option<f64>), ReadError> {
+    let lines = || text.as_str().lines().filter(|line| line.trim_start().starts_with("tps = "));
     let is_wanted = |line: &&str| {
         line.contains("without initial connection time")
             || line.contains("excluding connections establishing")
     };
-    let mut rates = text.as_str().lines().filter(is_wanted);
-    let rate = rates.next().and_then(|line| line.trim_start().strip_prefix("tps = "));
-    rate.map_or(Ok(None), leading_number)
+    let number = |line: Option<&str>| {
+        let rate = line.and_then(|line| line.trim_start().strip_prefix("tps = "));
+        rate.map_or(Ok(None), leading_number)
+    };
+    Ok((number(lines().find(is_wanted))?, number(lines().next())?))
 }

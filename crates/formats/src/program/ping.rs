@@ -42,7 +42,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     found.add_required(Metric::LatencyNsMean, times.next().flatten(), "the mean")?;
     found.add_required(Metric::LatencyNsMax, times.next().flatten(), "the maximum")?;
     if !text.is_cut() {
-        found.add_histogram(parse_replies(text)?);
+        found.add_replies(parse_replies(text)?, received)?;
     }
     found.finish()
 }

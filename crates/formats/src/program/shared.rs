@@ -4,6 +4,7 @@ use latput_trial::Metric;
 use latput_trial::figures::{Parser, ProgramFigures, Text};
 
 use super::found::FigureCollector;
+use super::is_coarse;
 use crate::parsed::{ParseProblem, ParsedTest, ParsedTests};
 use crate::read_error::ReadError;
 
@@ -29,6 +30,9 @@ fn of_test(
         tests.pop().ok_or("it has no test")?.map_err(ParseProblem::into_error)?;
     let traffic = test.workload.traffic;
     let mut found = FigureCollector::default();
+    if is_coarse(parser) {
+        found.mark_coarse();
+    }
     for metric in Metric::ALL.iter().filter(|metric| parser.row().gives.contains(&metric.name())) {
         found.add_optional(*metric, metric.value(&traffic, &test.observation))?;
     }
