@@ -62,6 +62,8 @@ struct StreamedTest {
     start: Option<Value>,
     /// An `error` event came, which an `end` event follows.
     has_failed: bool,
+    /// The first test that had not ended when another one began.
+    overlapping: Option<usize>,
 }
 
 impl StreamedTest {
@@ -69,20 +71,41 @@ impl StreamedTest {
         let data = &document["data"];
         match document["event"].as_str() {
             Some("start") => {
+                if self.start.is_some() {
+                    self.overlapping = self.overlapping.or(Some(tests.tests.len()));
+                }
                 self.finish_test(tests);
-                *self = Self { start: Some(data.clone()), has_failed: false };
+                self.start = Some(data.clone());
+                self.has_failed = false;
             }
             Some("error") => {
                 let text = data.as_str().unwrap_or("no reason is given");
                 tests.push(Err(failed_test_error(text)));
-                *self = Self { start: None, has_failed: true };
+                self.start = None;
+                self.has_failed = true;
             }
             Some("end") if self.has_failed => self.has_failed = false,
-            Some("end") => tests.push(match self.start.take() {
-                Some(start) => parse_test(&serde_json::json!({ "start": start, "end": data })),
-                None => Err("an `end` event without its `start`: the file is cut".into()),
-            }),
+            Some("end") => {
+                let Some(start) = self.start.take() else {
+                    self.refuse_mixed(tests);
+                    tests.push(Err("an `end` event without its `start`: the file is cut".into()));
+                    return;
+                };
+                tests.push(parse_test(&serde_json::json!({ "start": start, "end": data })));
+            }
             _ => {}
+        }
+    }
+
+    /// Refuses the tests since two ran at once: an `end` too many says that the others are not theirs.
+    fn refuse_mixed(&mut self, tests: &mut ParsedTests) {
+        let Some(first) = self.overlapping.take() else { return };
+        for (idx, test) in tests.tests.iter_mut().enumerate().skip(first) {
+            if test.is_ok() || idx == first {
+                let problem = "events of several clients are mixed: give each a file of its own";
+                let error = ReadError::Contradiction(problem.to_owned());
+                *test = Err(ParseProblem::of_test(format!("test {}", idx + 1), error));
+            }
         }
     }
 

@@ -166,10 +166,17 @@ fn mixed_streams_of_clients_are_left_out() {
         .map(|test| test.as_ref().map_or_else(ToString::to_string, |_| "read".to_owned()))
         .collect();
     assert_eq!(said.len(), 4, "{said:?}");
-    assert!(said[0].starts_with("test 1: the `end` event is missing"), "{said:?}");
+    assert!(said[0].starts_with("test 1: events of several clients are mixed"), "{said:?}");
     assert!(said[1].starts_with("test 2: its end has 2 streams and its start 1"), "{said:?}");
     assert!(said[2].starts_with("test 3: an `end` event without its `start`"), "{said:?}");
     assert_eq!(said[3], "read");
+    // As many streams do not make it the right client's.
+    let same = [event("start", TCP), event("start", TCP), event("end", TCP), event("end", TCP)];
+    let mixed = parse_tests(&same.join("\n")).unwrap().tests;
+    assert!(mixed.iter().all(Result::is_err), "{mixed:?}");
+    assert!(mixed[1].as_ref().unwrap_err().to_string().contains("events of several clients"));
+    let cut = [event("start", TCP), event("start", TCP), event("end", TCP)];
+    assert!(parse_tests(&cut.join("\n")).unwrap().tests[1].is_ok());
 }
 
 #[test]

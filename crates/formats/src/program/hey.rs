@@ -43,7 +43,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
 /// The lines `[200] 2000 responses` under a title: both numbers, the second 0 where there is none.
 fn parse_distribution(text: &Text, title: &str) -> Result<Vec<(u64, u64)>, ReadError> {
     let lines = text.as_str().lines().skip_while(|line| line.trim() != title).skip(1);
-    let pair = |line: &'_ str| {
+    let pair = |line: &str| {
         let (first, rest) = line.trim().strip_prefix('[')?.split_once(']')?;
         let second = leading_number(rest).map(|it| it.and_then(to_count).unwrap_or(0));
         // More would be no output of hey, and sums could overflow.

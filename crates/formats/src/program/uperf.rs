@@ -52,7 +52,8 @@ fn parse_progress(figures: &str) -> Result<Option<TxnLine>, ReadError> {
     let mut words = rest.split_whitespace();
     let [rate, operations] = [words.next(), words.next()].map(Option::unwrap_or_default);
     // Nothing moved: a 0 has no unit.
-    let bits_per_s = if rate == "0" { Some(0.0) } else { number_in_units(rate, RATES)? };
+    let nothing = whole_number(rate)?.filter(|rate| *rate == 0.0);
+    let bits_per_s = nothing.or(number_in_units(rate, RATES)?);
     let all =
         bits_per_s.zip(number_in_units(operations, OPERATIONS)?).zip(whole_number(seconds.trim())?);
     Ok(all.map(|((bits_per_s, operations_per_s), seconds)| TxnLine {
