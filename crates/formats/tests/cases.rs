@@ -327,6 +327,11 @@ fn latency_beside_clients_is_compared() {
     let measured = text.replace("latency average", "latency stddev = 0.1 ms\nlatency average");
     parse_text(Parser::Pgbench, &measured.replace("0.213 ms", "0.013 ms")).unwrap();
     parse_text(Parser::Pgbench, &measured.replace("0.213 ms", "21.3 ms")).unwrap_err();
+    // With failed transactions version 15 divides by them too.
+    let failed = text
+        .replace("failed transactions: 0", "failed transactions: 9280")
+        .replace("latency average = 0.213", "latency average (including failures) = 0.107");
+    parse_text(Parser::Pgbench, &failed).unwrap();
     // Before version 14 the latency is of the rate with connection times.
     let rates = "tps = 9390.1 (including connections establishing)\ntps = 19000.5 (excluding connections establishing)";
     let rate = "tps = 9394.309964 (without initial connection time)";

@@ -25,8 +25,10 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let (rate, rate_of_clients) = parse_rates(text)?;
     found.add_required(Metric::TransactionsPerS, rate, "`tps =` without connection times")?;
     let latency = |label: &str| -> Result<Option<f64>, ReadError> {
-        let value =
-            text_after_label(text, label)?.map(|rest| rest.trim_start_matches(['=', ':', ' ']));
+        let value = text_after_label(text, label)?.map(|rest| {
+            let rest = rest.strip_prefix("(including failures)").unwrap_or(rest);
+            rest.trim_start_matches(['=', ':', ' '])
+        });
         Ok(value.map(|value| parse_measurement(value, "ms")).transpose()?.map(|ms| ms * MS))
     };
     let mean = latency("latency average")?;
