@@ -71,6 +71,19 @@ pub enum Error {
         /// Its namespace file.
         path: PathBuf,
     },
+    /// The permissions of a file forbid it to its owner.
+    #[error(
+        "its owner, user {user}, may not use {}, and latput reads files with the rights of a user, also as root: \
+         `chmod u+rwX {}`",
+        path.display(),
+        path.display()
+    )]
+    FileOfOneUser {
+        /// The user to whom all files of the command belong.
+        user: u32,
+        /// The file or folder.
+        path: PathBuf,
+    },
     /// The files of a command belong to several users.
     #[error(
         "no single user may use all these files: {refusals}. latput reads files with the rights of one user, also \
@@ -118,6 +131,7 @@ impl Error {
         match self {
             Self::NoInterface { .. }
             | Self::InterfaceName { .. }
+            | Self::FileOfOneUser { .. }
             | Self::FilesOfSeveralUsers { .. } => ChangeOutcome::Refused(Refusal::Usage),
             _ => ChangeOutcome::refused(self.is_permission()),
         }

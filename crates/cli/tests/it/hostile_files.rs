@@ -7,6 +7,8 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use latput_testkit::needs_root;
+
 use crate::{Place, interrupt_pid, wait_until};
 
 const PLAN: &str = "schema = 1\nname = \"small\"\n[factors]\nrx-usecs = [0, 50]\n\
@@ -183,4 +185,17 @@ fn import_from_pipe_ends_with_signal() {
     assert_eq!(import.wait().unwrap().code(), Some(2));
     let said = fs::read_to_string(place.path("stderr")).unwrap();
     assert!(said.contains("pipe: cannot read: a signal came"), "{said}");
+}
+
+#[test]
+fn unreadable_file_of_root_has_remedy() {
+    if needs_root() {
+        return;
+    }
+    let place = Place::new();
+    place.write("closed.json", "{}");
+    fs::set_permissions(place.path("closed.json"), Permissions::from_mode(0o000)).unwrap();
+    place
+        .run(&["import", "iperf3", "closed.json", "-o", "r.db"])
+        .expect(2, &["user 0, may not use closed.json", "`chmod u+rwX closed.json`"]);
 }

@@ -266,7 +266,7 @@ fn napi_threads_keep_cpus_and_policy() {
         pair.run(&["restore"]).expect(0, &["put back"]);
         assert_eq!((look(), nice()), (before.clone(), vec![-3, -3]), "{change}");
     }
-    // What cannot be given to a new thread is named.
+    // A policy that no new thread can get is named.
     let thread = &threads()[0];
     let all_cpus = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     output_of(&["taskset", "-pc", all_cpus.trim(), thread]);

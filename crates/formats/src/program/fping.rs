@@ -93,7 +93,7 @@ fn parse_summary(summary: &str) -> Result<Option<TargetCounts>, ReadError> {
     Ok(Some(TargetCounts { sent, received, stated_loss, times_ms }))
 }
 
-/// The numbers between slashes; `None` if one is none.
+/// The numbers between slashes; `None` if one of them is no number.
 fn parse_parts(text: &str) -> Result<Option<Vec<f64>>, ReadError> {
     text.split('/').map(leading_number).collect()
 }

@@ -76,9 +76,13 @@ impl<'a> UsedFiles<'a> {
     pub(super) fn user(&self) -> Result<(u32, u32), Error> {
         let needs = self.needs();
         let mut refusals = Vec::new();
-        for owner in self.owners() {
+        let owners = self.owners();
+        for &owner in &owners {
             match refused_to(owner, &needs)? {
                 None => return Ok(owner),
+                Some(path) if owners.len() == 1 => {
+                    return Err(Error::FileOfOneUser { user: owner.0, path });
+                }
                 Some(path) => {
                     refusals.push(format!("user {} may not use {}", owner.0, path.display()));
                 }

@@ -1,6 +1,5 @@
 //! Which configuration system manages an interface, and how it is told of new files.
 
-use std::fs;
 use std::path::Path;
 
 use latput_linux::RootFolder;
@@ -27,7 +26,7 @@ pub(super) fn choose_format(
     renamed: Option<&str>,
 ) -> Result<FormatChoice, CliError> {
     let choice = |format, why: String| Ok(FormatChoice { format, why });
-    if is_network_managers(root, interface)
+    if profile::is_network_managers(root, interface)
         && let Some(profile) = profile::of_interface(root, interface)?
         && profile.why_not_edited().is_none()
     {
@@ -59,17 +58,6 @@ pub(super) fn choose_format(
         None => "no other program manages the interface".to_owned(),
     };
     choice(ExportFormat::SystemdLink, format!("{why}, and udev reads .link files everywhere"))
-}
-
-/// Whether NetworkManager manages the interface. An image tells by its profile alone.
-pub(super) fn is_network_managers(root: &RootFolder, interface: &str) -> bool {
-    if root.path() != Path::new("/") {
-        return true;
-    }
-    let index = Route::open().and_then(|route| route.link(interface)).map(|link| link.index);
-    let state = index.ok().map(|index| format!("/run/NetworkManager/devices/{index}"));
-    let state = state.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
-    state.lines().any(|line| line == "managed=true")
 }
 
 /// Whether a .link file is somebody's, and not of latput or of those that come with systemd.

@@ -12,7 +12,6 @@ use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 use latput_linux::{Identity, RootFolder};
 
-use super::choose;
 use super::glob::is_like;
 use super::keyfile::{find_value, section_name};
 use super::unmanaged::{self, ListedDevice};
@@ -117,9 +116,20 @@ pub(super) fn of_interface(
     }))
 }
 
+/// Whether NetworkManager manages the interface. An image tells by its profile alone.
+pub(super) fn is_network_managers(root: &RootFolder, interface: &str) -> bool {
+    if root.path() != Path::new("/") {
+        return true;
+    }
+    let index = Route::open().and_then(|route| route.link(interface)).map(|link| link.index);
+    let state = index.ok().map(|index| format!("/run/NetworkManager/devices/{index}"));
+    let state = state.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+    state.lines().any(|line| line == "managed=true")
+}
+
 /// Another MTU than `own` that NetworkManager gives `interface`, or may give it, by a profile that it activates itself, in words.
 pub(super) fn other_mtu(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
-    if !choose::is_network_managers(root, interface) {
+    if !is_network_managers(root, interface) {
         return None;
     }
     let is_running_system = root.path() == Path::new("/");
