@@ -70,6 +70,11 @@ pub trait KernelRead {
         Ok(None)
     }
 
+    /// Why this process cannot give NAPI threads that are made anew the CPUs and policies of the old ones; `None` if it can.
+    fn thread_obstacle(&self) -> Option<String> {
+        None
+    }
+
     /// The limits of this interface for a knob, where its kernel or driver tells them.
     fn limits(&self, interface: &str, knob: Knob) -> Limits {
         let _ = (interface, knob);
@@ -231,6 +236,10 @@ impl<K: KernelRead + ?Sized> KernelRead for &mut K {
         named: Named,
     ) -> Result<Value, KernelError> {
         (**self).resolve(interface, knob, place, named)
+    }
+
+    fn thread_obstacle(&self) -> Option<String> {
+        (**self).thread_obstacle()
     }
 
     fn resets_link(&self, interface: &str, knob: Knob) -> bool {

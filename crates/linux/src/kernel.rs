@@ -464,6 +464,10 @@ impl KernelRead for LinuxKernel {
         })
     }
 
+    fn thread_obstacle(&self) -> Option<String> {
+        self.new_threads_obstacle()
+    }
+
     fn limits(&self, interface: &str, knob: Knob) -> Limits {
         limits_of(&Reading::new(self, interface), knob).unwrap_or_default()
     }

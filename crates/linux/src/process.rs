@@ -296,6 +296,8 @@ pub enum Capability {
     SysAdmin,
     /// Send ICMP.
     NetRaw,
+    /// Bind threads of others and set their policies.
+    SysNice,
     /// Load BPF programs (`CAP_BPF` with `CAP_PERFMON`, or `CAP_SYS_ADMIN`).
     Bpf,
 }
@@ -307,6 +309,7 @@ impl Capability {
             Self::NetAdmin => "CAP_NET_ADMIN",
             Self::SysAdmin => "CAP_SYS_ADMIN",
             Self::NetRaw => "CAP_NET_RAW",
+            Self::SysNice => "CAP_SYS_NICE",
             Self::Bpf => "CAP_BPF and CAP_PERFMON",
         }
     }
@@ -320,6 +323,7 @@ impl Capability {
             Self::NetAdmin => sets.effective.contains(CapabilitySet::NET_ADMIN),
             Self::SysAdmin => sets.effective.contains(CapabilitySet::SYS_ADMIN),
             Self::NetRaw => sets.effective.contains(CapabilitySet::NET_RAW),
+            Self::SysNice => sets.effective.contains(CapabilitySet::SYS_NICE),
             Self::Bpf => {
                 sets.effective.contains(CapabilitySet::SYS_ADMIN)
                     || sets.effective.contains(CapabilitySet::BPF | CapabilitySet::PERFMON)

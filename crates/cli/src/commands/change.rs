@@ -206,6 +206,12 @@ impl ChangeTransaction {
         within: Option<Nanos>,
     ) -> Result<(), CliError> {
         if let Some(within) = within {
+            if std::process::id() == 1 {
+                return Err(CliError::usage(
+                    "latput is the first process of its process namespace: whoever would put the change back ends with it. \
+                     Run it in the host's (`podman run --pid=host`), or leave --confirm-within out",
+                ));
+            }
             let watcher = Watcher::start(&self.kernel, &self.origin, interface, within)?;
             self.watched = Some((watcher, within));
         }

@@ -220,6 +220,8 @@ fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
             },
         };
         let interface = &entry.change.interface;
+        let [before, written, found] =
+            [before, written, found].map(|value| place.value_words(value));
         output::print_remark(&format!(
             "latput: {interface}: {knob} ({place}) stays {found}, which {who} set. It was {before}, and change {} \
              set {written}",

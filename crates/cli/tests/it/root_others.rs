@@ -187,3 +187,78 @@ fn commands_for_strange_names_work() {
         run_shell(&format!("ip link del p{pid}"));
     }
 }
+
+/// The kernel keeps bursts as times, in ticks of 64 ns.
+#[test]
+fn bursts_of_tbf_go_back_exactly() {
+    if needs_root() || needs_program("tc") {
+        return;
+    }
+    let pair = VethPair::new();
+    let show = || run_shell("tc -d qdisc show dev v0");
+    for options in [
+        "rate 1mbit burst 10k latency 50ms",
+        "rate 100mbit burst 1600 limit 10k",
+        "rate 1gbit burst 128k limit 1m peakrate 10gbit mtu 1514",
+        "rate 1gbit burst 128k limit 1m peakrate 5gbit mtu 1514",
+        "rate 10gbit burst 128k limit 1m peakrate 25gbit mtu 1500",
+        "rate 25gbit burst 9014 limit 1m",
+        "rate 100gbit burst 9014 limit 1m",
+    ] {
+        run_shell(&format!("tc qdisc replace dev v0 root handle 9: tbf {options}"));
+        let before = show();
+        for round in 0..3 {
+            pair.run(&["set", "v0", "qdisc=pfifo limit=5"]).expect(0, &["changed"]);
+            pair.run(&["undo"]).expect(0, &["undid"]);
+            let after = show();
+            // The kernel counts times that tc has set in nanoseconds, and tells them in ticks.
+            if round > 0 || !options.contains("gbit") {
+                assert_eq!(after, before, "{options}");
+            }
+            pair.run(&["log"]).expect(0, &["undone by"]);
+        }
+        run_shell("tc qdisc del dev v0 root");
+    }
+}
+
+#[test]
+fn default_qdisc_that_would_not_return_is_foretold() {
+    if needs_root() || needs_program("tc") {
+        return;
+    }
+    let pair = VethPair::new();
+    run_shell("ip tuntap add t0 mode tap; ip link set t0 up; ip link set t0 txqueuelen 0");
+    assert!(run_shell("tc qdisc show dev t0").contains("pfifo_fast"));
+    pair.expect_refusals(&["set", "t0", "qdisc=pfifo"], &["set txqueuelen first"]);
+    pair.run(&["set", "t0", "txqueuelen=100"]).expect(0, &[]);
+    pair.run(&["set", "t0", "qdisc=pfifo"]).expect(0, &[]);
+    pair.run(&["undo"]).expect(0, &[]);
+    assert!(run_shell("tc qdisc show dev t0").contains("pfifo_fast"));
+}
+
+/// As containers have `/sys`.
+#[test]
+fn lost_queue_that_could_not_return_is_refused() {
+    if needs_root() {
+        return;
+    }
+    let pair = VethPair::new();
+    run_shell("echo 1 >/sys/class/net/v0/queues/rx-1/rps_cpus");
+    run_shell("mount --bind /sys /sys; mount -o remount,ro,bind /sys");
+    let words = ["its values could not be put back", "rps_cpus is read-only here"];
+    pair.expect_refusals(&["set", "v0", "rx-channels=1"], &words);
+    pair.run(&["set", "v0", "tx-channels=max"]).expect(0, &["nothing to change"]);
+}
+
+#[test]
+fn first_process_of_a_namespace_cannot_wait() {
+    if needs_root() {
+        return;
+    }
+    let pair = VethPair::new();
+    let wrapper = ["unshare", "-p", "-f", "-m", "--mount-proc"];
+    let set = ["set", "v0", "mtu=1400", "--confirm-within", "5s"];
+    let ran = pair.place.wrapped_command(&wrapper, &set).output().unwrap();
+    CommandOutput::from(ran).expect(2, &["first process of its process namespace"]);
+    assert_eq!(read_mtu("v0"), "1500");
+}

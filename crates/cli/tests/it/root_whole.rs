@@ -266,6 +266,20 @@ fn napi_threads_keep_cpus_and_policy() {
         pair.run(&["restore"]).expect(0, &["put back"]);
         assert_eq!((look(), nice()), (before.clone(), vec![-3, -3]), "{change}");
     }
+    // A process that could not give them this takes nothing back.
+    pair.run(&["set", "napithr0", "gro=off"]).expect(0, &["changed"]);
+    let without_nice = ["setpriv", "--inh-caps=-sys_nice", "--bounding-set=-sys_nice"];
+    let in_namespace = ["unshare", "-p", "-f", "-m", "--mount-proc"];
+    for (wrapper, word) in [(&without_nice[..], "CAP_SYS_NICE"), (&in_namespace, "--pid=host")] {
+        for undo in [&["undo", "--dry-run"][..], &["undo"]] {
+            let ran = pair.place.wrapped_command(wrapper, undo).output().unwrap();
+            CommandOutput::from(ran).expect(1, &["NAPI threads would be made anew", word]);
+        }
+    }
+    pair.run(&["undo"]).expect(0, &["undid"]);
+    assert_eq!((look(), nice()), (before.clone(), vec![-3, -3]));
+    let set = pair.place.wrapped_command(&without_nice, &["set", "napithr0", "gro=off"]);
+    CommandOutput::from({ set }.output().unwrap()).expect(1, &["CAP_SYS_NICE"]);
     // A policy that no new thread can get is named.
     let thread = &threads()[0];
     let all_cpus = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();

@@ -50,6 +50,7 @@ pub fn plan_undo(
     let own = check_unclaimed(kernel, store, context, (&interface, earlier.holds_host_knobs()))?;
     let (wanted, others) = steps::still_ours(kernel, &interface, earlier)?;
     steps::check_hidden(kernel, &interface, earlier)?;
+    steps::check_threads(kernel, &interface, earlier)?;
     let (desired, undo) = (Setting::new(), State::default());
     let target = Target { desired: &desired, wanted: &wanted, undo: &undo };
     let planned = steps::plan(kernel, &interface, target, &BTreeSet::new())?;

@@ -319,15 +319,16 @@ pub(super) fn unknown(
     let reason = |knob: Knob, place: Place| match place {
         Place::Device => {
             let values = read(kernel, interface, knob).unwrap_or_default();
-            steps::hides_device_value(&values).then_some(steps::HIDDEN)
+            steps::hides_device_value(&values).then(|| steps::HIDDEN.to_owned())
         }
         Place::Napi(_) | Place::RxQueue(_) | Place::TxQueue(_) | Place::Interrupt(_) => {
-            (!is_up).then_some("it returns with the link: bring the interface up")
+            (!is_up).then(|| "it returns with the link: bring the interface up".to_owned())
         }
+        Place::Thread(_) | Place::ThreadPolicy(_) => kernel.thread_obstacle(),
         _ => None,
     };
     let leftover = |&(knob, place): &(Knob, Place)| {
-        let reason = reason(knob, place)?.to_owned();
+        let reason = reason(knob, place)?;
         let wanted = undo.0.get(&(knob, place))?.clone();
         Some(Leftover { knob, place, wanted, found: None, reason })
     };

@@ -174,6 +174,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         self.claim_host(earlier.undo.0.keys().map(|(knob, _)| knob))?;
         let (wanted, others) = steps::still_ours(&self.kernel, self.interface(), earlier)?;
         steps::check_hidden(&self.kernel, self.interface(), earlier)?;
+        steps::check_threads(&self.kernel, self.interface(), earlier)?;
         let values = wanted.0.iter().map(|((knob, _), value)| (*knob, value.clone()));
         let named: Setting = values.into_map();
         Ok((self.move_to(&Setting::new(), &named, &wanted)?, others))

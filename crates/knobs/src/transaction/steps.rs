@@ -193,6 +193,9 @@ pub(super) fn plan(
             let is_settable = may_come || proven.contains(&knob);
             check_changes(kernel, interface, target, (knob, &changes, is_settable))?;
         }
+        if exposed.contains(&knob) {
+            check_lost_queues(kernel, interface, knob, &current)?;
+        }
         let places = current.into_iter().map(|(place, value)| ((knob, place), value));
         if !changes.is_empty() || exposed.contains(&knob) {
             planned.touched.0.extend(places.clone());
@@ -387,6 +390,7 @@ fn check_channels(
     for (own, direction) in directions.iter().filter(is_of_channels) {
         let queues = |knob| match value_after(kernel, interface, target, knob) {
             Some(Value::Count(queues)) => queues,
+            Some(Value::Named(Named::Max)) => 1, // or more
             _ => 0,
         };
         if queues(*own) + queues(Knob::CombinedChannels) == 0 {
@@ -644,6 +648,45 @@ pub(super) fn check_hidden(
             }
             Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason })
         }
+    }
+}
+
+/// Refuses to take back a change that had made NAPI threads anew where this process cannot give them what they had.
+pub(super) fn check_threads(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    earlier: &Checkpoint,
+) -> Result<(), ApplyError> {
+    let is_of_thread = |place: &Place| matches!(place, Place::Thread(_) | Place::ThreadPolicy(_));
+    let thread = earlier.undo.0.keys().find(|(_, place)| is_of_thread(place));
+    match thread.and_then(|(knob, _)| Some((*knob, kernel.thread_obstacle()?))) {
+        None => Ok(()),
+        Some((knob, reason)) => {
+            Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason })
+        }
+    }
+}
+
+/// Refuses a change that would take away queues whose values this process could not write again, as with a read-only `/sys`.
+fn check_lost_queues(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    knob: Knob,
+    current: &[(Place, Value)],
+) -> Result<(), ApplyError> {
+    let is_set = |(place, value): &(Place, Value)| {
+        matches!(place, Place::RxQueue(_) | Place::TxQueue(_))
+            && !kernel.is_fresh(interface, knob, *place, value)
+    };
+    if knob == Knob::QueueQdisc || !current.iter().any(is_set) {
+        return Ok(());
+    }
+    match kernel.capability(interface, knob) {
+        Capability::ReadOnly(reason) => {
+            let reason = format!("its values could not be put back: {reason}");
+            Err(ApplyError::Unsupported { interface: interface.to_owned(), knob, reason })
+        }
+        Capability::Settable(_) | Capability::Absent(_) => Ok(()),
     }
 }
 

@@ -274,24 +274,40 @@ impl LinuxKernel {
             process::schedule_of(*pid).is_some() && process::affinity_of(*pid).is_some()
         };
         if threads > 0 && seen.len() >= threads && seen.iter().all(is_seen) {
-            return Ok(None);
+            let are_as_made = seen.iter().all(|(_, pid)| is_as_made(*pid));
+            return Ok(self.new_threads_obstacle().filter(|_| !are_as_made));
         }
         // Without the family of netlink (before Linux 6.8) their names tell them.
         let named = self.threads_named(link);
         if !named.is_empty() && named.into_iter().all(is_as_made) {
             return Ok(None);
         }
+        Ok(Some(self.new_threads_obstacle().unwrap_or_else(|| {
+            "its NAPI threads would be made anew, and latput does not see the CPUs and policies of all of them to give \
+             them to the new ones"
+                .to_owned()
+        })))
+    }
+
+    /// Why this process cannot give new NAPI threads the CPUs and policies of the old ones: it does not see them, or may not
+    /// change them. `None` if it can.
+    pub(super) fn new_threads_obstacle(&self) -> Option<String> {
         let sees_kernel_threads =
             self.proc.read(&format!("{KTHREADD}/comm")).is_ok_and(|name| name == "kthreadd");
-        let remedy = if sees_kernel_threads {
-            ""
-        } else {
-            ". Run latput in the host's process namespace (`docker run --pid=host`)"
-        };
-        Ok(Some(format!(
-            "its NAPI threads would be made anew, and latput does not see the CPUs and policies of all of them to give \
-             them to the new ones{remedy}"
-        )))
+        let anew = "its NAPI threads would be made anew";
+        if !sees_kernel_threads {
+            return Some(format!(
+                "{anew}, and latput does not see them here to give the new ones the CPUs and policies of the old. Run latput \
+                 in the host's process namespace (`docker run --pid=host`)"
+            ));
+        }
+        let needed = process::Capability::SysNice;
+        (!needed.is_effective()).then(|| {
+            format!(
+                "{anew}, and their CPUs and policies need {} to be given to the new ones",
+                needed.name()
+            )
+        })
     }
 
     /// The threads that are called after a link: `napi/eth0-513`.

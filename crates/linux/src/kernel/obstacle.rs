@@ -76,7 +76,25 @@ impl LinuxKernel {
             return is_single
                 .then(|| "mq needs an interface with several transmit queues".to_owned());
         }
-        Route::options_obstacle(qdisc).or_else(|| self.trial_obstacle(link, qdisc, purpose))
+        Route::options_obstacle(qdisc)
+            .or_else(|| self.trial_obstacle(link, qdisc, purpose))
+            .or_else(|| self.default_obstacle(link, purpose))
+    }
+
+    /// Why the kernel would not attach its own queue discipline again as it is now: without a queue it attaches `noqueue`
+    /// (`attach_one_default_qdisc`, `net/sched/sch_generic.c`).
+    fn default_obstacle(&self, link: &Link, purpose: WritePurpose) -> Option<String> {
+        if link.txqueuelen != 0 || purpose == WritePurpose::WayBack {
+            return None;
+        }
+        let root = self.read_root_qdisc(link).ok()?.into_iter().next();
+        let Some((_, Value::Qdisc(now))) = root else { return None };
+        (now.is_default() && now.kind() != "noqueue").then(|| {
+            format!(
+                "the kernel would not attach its own {} again with txqueuelen 0: set txqueuelen first",
+                now.kind()
+            )
+        })
     }
 
     fn queue_obstacle(&self, link: &Link, qdisc: &Qdisc, purpose: WritePurpose) -> Option<String> {

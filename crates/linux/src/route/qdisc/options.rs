@@ -254,27 +254,54 @@ fn encode_tbf(qdisc: &Qdisc) -> Result<Vec<u8>, String> {
     let peak = bytes_per_second(qdisc, "peakrate").filter(|rate| *rate > 0);
     let burst = size(qdisc, "burst")?.ok_or("tbf needs a burst")?;
     let limit = size(qdisc, "limit")?.ok_or("tbf needs a limit")?;
-    // struct tc_tbf_qopt: rate, peakrate, limit, buffer, mtu; the last two give way to the sizes
-    // below.
+    let minburst = size(qdisc, "minburst")?;
+    if peak.is_some() && minburst.is_none() {
+        return Err("tbf with peakrate needs minburst".to_owned());
+    }
+    let [buffer, mtu] = [(Some(burst), Some(rate)), (minburst, peak)]
+        .map(|(size, rate)| size.zip(rate).map(|(size, rate)| burst_ticks(size, rate)));
+    // struct tc_tbf_qopt: rate, peakrate, limit, buffer, mtu; a size that is sent too takes the place of its time.
     let mut parms = Vec::new();
     parms.extend_from_slice(&ratespec(rate));
     parms.extend_from_slice(&peak.map_or([0; 12], ratespec));
     parms.extend_from_slice(&limit.to_ne_bytes());
-    parms.extend_from_slice(&[0; 8]);
+    for ticks in [buffer, mtu] {
+        parms.extend_from_slice(&ticks.flatten().unwrap_or(0).to_ne_bytes());
+    }
     let mut bytes = Vec::new();
     put(&mut bytes, uapi::TCA_TBF_PARMS, &parms);
-    put(&mut bytes, uapi::TCA_TBF_BURST, &burst.to_ne_bytes());
+    if buffer == Some(None) {
+        put(&mut bytes, uapi::TCA_TBF_BURST, &burst.to_ne_bytes());
+    }
     if rate > u64::from(u32::MAX) {
         put(&mut bytes, uapi::TCA_TBF_RATE64, &rate.to_ne_bytes());
     }
     if let Some(peak) = peak {
-        let minburst = size(qdisc, "minburst")?.ok_or("tbf with peakrate needs minburst")?;
-        put(&mut bytes, uapi::TCA_TBF_PBURST, &minburst.to_ne_bytes());
+        if let (Some(None), Some(minburst)) = (mtu, minburst) {
+            put(&mut bytes, uapi::TCA_TBF_PBURST, &minburst.to_ne_bytes());
+        }
         if peak > u64::from(u32::MAX) {
             put(&mut bytes, uapi::TCA_TBF_PRATE64, &peak.to_ne_bytes());
         }
     }
     Ok(bytes)
+}
+
+/// The ticks that a burst takes at a rate, rounded up: [`burst_size`] gives the burst again, and the burst of some ticks gives
+/// these. `None` if the kernel could not hold them (`PSCHED_TICKS2NS` in `tbf_change`, `net/sched/sch_tbf.c`).
+fn burst_ticks(burst: u32, rate: u64) -> Option<u32> {
+    let ns = u128::from(burst) * 1_000_000_000;
+    let ticks = u32::try_from(ns.div_ceil(u128::from(rate) << TICK_SHIFT)).ok()?;
+    u32::try_from(u64::from(ticks) << TICK_SHIFT).is_ok().then_some(ticks)
+}
+
+/// The bytes of a burst that takes so many ticks. A tick of more than half a byte is rounded down, as [`burst_ticks`] rounds up;
+/// of a shorter one the nearest is right, whether the kernel or latput has rounded.
+fn burst_size(ticks: u32, rate: u64) -> u64 {
+    let bytes = (u128::from(ticks) << TICK_SHIFT) * u128::from(rate);
+    let is_short = u128::from(rate) << TICK_SHIFT <= 500_000_000;
+    let half = if is_short { 500_000_000 } else { 0 };
+    u64::try_from((bytes + half) / 1_000_000_000).unwrap_or(u64::MAX)
 }
 
 fn decode_tbf(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
@@ -308,11 +335,7 @@ fn decode_tbf(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
     let buffer = at(7)?;
     let mtu = at(8)?;
     // The kernel keeps a burst as the time that it takes at the rate.
-    let burst = |ticks: u32, rate: u64| {
-        let ns = u128::from(ticks) << TICK_SHIFT;
-        let bytes = (ns * u128::from(rate) + 500_000_000) / 1_000_000_000;
-        Parameter::Size(Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX)))
-    };
+    let burst = |ticks, rate| Parameter::Size(Bytes::new(burst_size(ticks, rate)));
     qdisc.set("rate", Parameter::Rate(BitsPerSecond::new(rate.saturating_mul(8))));
     qdisc.set("burst", burst(buffer, rate));
     qdisc.set("limit", Parameter::Size(Bytes::new(limit.into())));
@@ -495,5 +518,29 @@ mod tests {
         put(&mut options, uapi::TCA_FQ_FLOW_MAX_RATE, &u32::MAX.to_ne_bytes());
         put(&mut options, uapi::TCA_FQ_CE_THRESHOLD, &FQ_NO_THRESHOLD_US.to_ne_bytes());
         assert_eq!(decode("fq", &options).unwrap().to_string(), "fq");
+    }
+
+    #[test]
+    fn bursts_survive_as_ticks() {
+        for rate in
+            [125, 1_000, 125_000, 1_250_000, 12_500_000, 125_000_000, 1_250_000_000, 12_500_000_000]
+        {
+            for burst in [1, 1_500, 1_514, 1_515, 9_014, 32_000, 131_072, 1 << 20] {
+                let Some(ticks) = burst_ticks(burst, rate) else { continue };
+                let size = burst_size(ticks, rate);
+                assert!(size >= u64::from(burst), "{burst} at {rate}: {size}");
+                let again = u32::try_from(size).unwrap();
+                assert_eq!(burst_ticks(again, rate), Some(ticks), "{burst} at {rate}");
+            }
+            // Ticks that the kernel has made of the sizes of tc.
+            for ticks in [1, 2, 3, 10, 157, 1_600, 40_000] {
+                let Ok(size) = u32::try_from(burst_size(ticks, rate)) else { continue };
+                let once = burst_ticks(size, rate).unwrap();
+                assert_eq!(burst_size(once, rate), u64::from(size), "{ticks} at {rate}");
+                if rate << TICK_SHIFT >= 1_000_000_000 {
+                    assert_eq!(once, ticks, "at {rate}");
+                }
+            }
+        }
     }
 }
