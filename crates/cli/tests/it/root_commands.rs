@@ -356,7 +356,9 @@ fn unready_server_ends_the_run() {
     run("sh -c 'echo cannot bind >&2; exit 1'", "tcp:7000")
         .expect(1, &["exit status 1", "cannot bind"]);
     let daemon = run("redis-server --daemonize yes --port 6399 --save ''", "tcp:6399");
-    assert!(matches!(daemon.code, Some(1 | 6)), "{daemon:?}");
+    // Its child may listen for a moment before its end is seen. A trial that needs no server passes then, and the end is told
+    // when the next one begins.
+    assert!(matches!(daemon.code, Some(0 | 1 | 6)), "{daemon:?}");
     for words in ["redis-server", "it ended with exit status 0"] {
         assert!(daemon.err.contains(words), "{daemon:?}");
     }
