@@ -229,9 +229,7 @@ impl Args {
         match renamed.filter(|_| chosen.format == ExportFormat::SystemdLink) {
             Some(why) => Err(CliError::new(
                 ExitReason::Failed,
-                format!(
-                    "{why}, and a .link file matches the name of before: use --format udev, or --match"
-                ),
+                format!("{why}: use --format udev, or --match"),
             )),
             None => Ok((target, chosen)),
         }

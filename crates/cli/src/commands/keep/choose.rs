@@ -50,8 +50,7 @@ pub(super) fn choose_format(
         return choice(ExportFormat::Udev, format!("{why}, and only one .link file counts"));
     }
     if let Some(why) = renamed {
-        let why = format!("{why}, and a .link file matches the name of before");
-        return choice(ExportFormat::Udev, why);
+        return choice(ExportFormat::Udev, why.to_owned());
     }
     let why = match InterfaceStanzas::read(root, interface) {
         Some(stanzas) => format!("ifupdown configures {interface} in {}", stanzas.file),
@@ -123,11 +122,12 @@ pub(super) fn why_renamed(root: &RootFolder, interface: &str) -> Option<String> 
         let (name, path) = file.find_value("Link", "Name")?;
         (name == interface).then(|| format!("{path} gives the interface its name"))
     };
-    files.iter().find_map(gives).or_else(|| {
+    let giver = files.iter().find_map(gives).or_else(|| {
         let is_image = root.path() != Path::new("/");
         (is_image && is_predictable_name(interface))
-            .then(|| format!("udev gives the interface the name {interface} after that"))
-    })
+            .then(|| format!("udev gives the interface the name {interface}"))
+    });
+    giver.map(|giver| format!("{giver}, and a .link file matches the one that it has before"))
 }
 
 /// Whether a name is one that udev makes, as `enp3s0` and `wlo1` (systemd.net-naming-scheme(7)).

@@ -84,9 +84,8 @@ pub(super) fn of_interface(
     root: &RootFolder,
     interface: &str,
 ) -> Result<Option<NetworkProfile>, CliError> {
-    let is_running_system = root.path() == Path::new("/");
-    let identity = if is_running_system { Identity::read(interface) } else { None };
-    let active = if is_running_system { active_uuid(interface) } else { None };
+    let identity = known_identity(root, interface);
+    let active = if is_running_system(root) { active_uuid(interface) } else { None };
     let timestamps = root.look_at(TIMESTAMPS, TEXT_BYTES_MOST).unwrap_or_default();
     let mut profiles = Vec::new();
     for (path, text) in read_profiles(root) {
@@ -116,9 +115,18 @@ pub(super) fn of_interface(
     }))
 }
 
+fn is_running_system(root: &RootFolder) -> bool {
+    root.path() == Path::new("/")
+}
+
+/// The identity of an interface of the running system.
+fn known_identity(root: &RootFolder, interface: &str) -> Option<Identity> {
+    if is_running_system(root) { Identity::read(interface) } else { None }
+}
+
 /// Whether NetworkManager manages the interface. An image tells by its profile alone.
 pub(super) fn is_network_managers(root: &RootFolder, interface: &str) -> bool {
-    if root.path() != Path::new("/") {
+    if !is_running_system(root) {
         return true;
     }
     let index = Route::open().and_then(|route| route.link(interface)).map(|link| link.index);
@@ -132,8 +140,7 @@ pub(super) fn other_mtu(root: &RootFolder, interface: &str, own: &str) -> Option
     if !is_network_managers(root, interface) {
         return None;
     }
-    let is_running_system = root.path() == Path::new("/");
-    let identity = if is_running_system { Identity::read(interface) } else { None };
+    let identity = known_identity(root, interface);
     let mut best = None;
     let mut rivals: Vec<(i64, String)> = Vec::new();
     for (path, text) in read_profiles(root) {
@@ -141,7 +148,7 @@ pub(super) fn other_mtu(root: &RootFolder, interface: &str, own: &str) -> Option
         let is_by_address = find_value(&text, "ethernet", "mac-address").is_some()
             && find_value(&text, "connection", "interface-name").is_none();
         let profile = parse_profile(path, ProfileFit::Shared, &text, "", None);
-        let may_fit = is_sure || is_by_address && !is_running_system;
+        let may_fit = is_sure || is_by_address && !is_running_system(root);
         let is_left = why_unmanaged(root, interface, &profile.connection_type).is_some();
         if !may_fit || !profile.is_automatic || is_left {
             continue;
@@ -182,8 +189,7 @@ fn read_profiles(root: &RootFolder) -> Vec<(String, String)> {
 
 /// The file by which NetworkManager leaves the interface of a profile alone.
 fn why_unmanaged(root: &RootFolder, interface: &str, connection_type: &str) -> Option<String> {
-    let is_running_system = root.path() == Path::new("/");
-    let identity = if is_running_system { Identity::read(interface) } else { None };
+    let identity = known_identity(root, interface);
     let identity = identity.as_ref();
     unmanaged::by_file(root, ListedDevice { name: interface, connection_type, identity })
 }
