@@ -20,6 +20,7 @@ use rustix::fs::{
 };
 use rustix::process::getpid;
 
+use self::pipe::InputFile;
 use crate::confine::file_user;
 
 /// Most that is read of a plan, a testbed or a profile, bytes.
@@ -209,7 +210,7 @@ pub fn ensure(path: &Path) -> Result<(PathBuf, bool), FileError> {
 
 /// The bytes of a file (or a pipe), at most `limit` of them.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
-    let source = pipe::Source::open(path).map_err(|error| FileError::io(path, "read", error))?;
+    let source = InputFile::open(path).map_err(|error| FileError::io(path, "read", error))?;
     let size = source.file().metadata();
     let size = size.map_err(|error| FileError::io(path, "read", error))?.len();
     read_limited(path, source, size, limit)

@@ -34,6 +34,11 @@ impl RootFolder {
         &self.path
     }
 
+    /// Whether it is that of the running system, and not of an image.
+    pub fn is_running_system(&self) -> bool {
+        self.path == Path::new("/")
+    }
+
     /// The name, seen from outside, of a file that has this name below.
     pub fn below(&self, name: &str) -> PathBuf {
         self.path.join(name.trim_start_matches('/'))

@@ -80,7 +80,7 @@ impl Tally {
         }
     }
 
-    /// Counts something that passed or failed as a test does, and prints which.
+    /// Counts a check as a test. Prints its name and its result.
     pub fn record_result(&mut self, name: &str, result: Result<()>) {
         match result {
             Ok(()) => {

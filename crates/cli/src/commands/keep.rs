@@ -162,7 +162,7 @@ impl Args {
             let message = "a simulated host was measured: name the interface with --interface";
             return Err(CliError::usage(message));
         }
-        if let Some(measured) = measured.filter(|_| root.path() == Path::new("/")) {
+        if let Some(measured) = measured.filter(|_| root.is_running_system()) {
             change::must_be_measured(&interface, &measured)?;
         }
         let (target, FormatChoice { mut format, mut why }) =
@@ -219,7 +219,7 @@ impl Args {
     ) -> Result<(Target, FormatChoice), CliError> {
         let displaced = choose::displaced_link(root, interface);
         // An interface of this host may have the name of one of the image.
-        let is_here = root.path() == Path::new("/") || self.of.is_matched_by_choice();
+        let is_here = root.is_running_system() || self.of.is_matched_by_choice();
         let target = self.of.build_target(interface, is_here)?.in_place_of(displaced.as_deref());
         let renamed = if target.is_by_name() { choose::why_renamed(root, interface) } else { None };
         let chosen = match self.format {
@@ -457,7 +457,7 @@ fn is_activated(root: &RootFolder, interface: &str) -> bool {
 /// Says when what was written takes effect, and what is to be done for it.
 fn tell_when(root: &RootFolder, format: ExportFormat, writing: &FileTransaction<'_>) {
     let interface = writing.interface();
-    let when = if root.path() == Path::new("/") {
+    let when = if root.is_running_system() {
         format!("to make it take effect: {}", choose::reload_command(root, format, interface))
     } else if writing.has_file(&tuned::profile_file(root, interface))
         && !tuned::is_active(root, interface)
@@ -482,7 +482,7 @@ fn tell_when(root: &RootFolder, format: ExportFormat, writing: &FileTransaction<
             unit::enable_command(root, &affinity)
         ));
     }
-    if writing.has_file(&irqbalance::drop_in_file(interface)) && root.path() == Path::new("/") {
+    if writing.has_file(&irqbalance::drop_in_file(interface)) && root.is_running_system() {
         output::print_remark(
             "latput: irqbalance leaves these interrupts once it is started again: systemctl daemon-reload && \
              systemctl try-restart irqbalance",

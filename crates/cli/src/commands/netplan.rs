@@ -90,7 +90,7 @@ impl NetplanDefinitions {
                 CliError::new(ExitReason::Failed, format!("{shown}: {problem}"))
             })?;
         }
-        Ok(Self { by_id, is_running_system: root.path() == Path::new("/") })
+        Ok(Self { by_id, is_running_system: root.is_running_system() })
     }
 
     /// The entry of `interface`; `None` where no file has one.

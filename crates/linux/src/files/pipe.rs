@@ -9,14 +9,14 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 
 /// A file that is open for reading; a pipe is waited for in a way that a signal ends.
-pub(super) enum Source {
+pub(super) enum InputFile {
     /// A regular file, a folder, a device.
     Plain(File),
     /// A pipe, named or not.
     Pipe(File),
 }
 
-impl Source {
+impl InputFile {
     /// Opens a file. A pipe needs no writer yet.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         if !path.metadata()?.file_type().is_fifo() {
@@ -33,7 +33,7 @@ impl Source {
     }
 }
 
-impl Read for Source {
+impl Read for InputFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(file) => file.read(buffer),

@@ -1,7 +1,6 @@
 //! `latput keep --check`: what is kept, compared with its files and with the values in force.
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::process::ExitCode;
 
 use latput_knobs::{Capability, KernelRead, Knob, Value};
@@ -27,7 +26,7 @@ pub(super) fn run(
     (root, interface): (&RootFolder, Option<&str>),
     context: &CliContext,
 ) -> Result<ExitCode, CliError> {
-    let is_running_system = root.path() == Path::new("/");
+    let is_running_system = root.is_running_system();
     let kernel = if is_running_system { Some(LinuxKernel::open()?) } else { None };
     let mut interfaces = Vec::new();
     for record in records {

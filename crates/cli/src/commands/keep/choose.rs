@@ -66,7 +66,7 @@ fn is_somebodys(name: &str) -> bool {
 
 /// The .link file that udev has applied to an interface of the running system.
 fn applied_here(root: &RootFolder, interface: &str) -> Option<String> {
-    if root.path() != Path::new("/") {
+    if !root.is_running_system() {
         return None;
     }
     applied_link(Route::open().and_then(|route| route.link(interface)).ok()?.index)
@@ -104,7 +104,7 @@ pub(super) fn other_link(root: &RootFolder, interface: &str) -> Result<Option<St
 /// there is none.
 pub(super) fn displaced_link(root: &RootFolder, interface: &str) -> Option<String> {
     // No udev tells of an image.
-    let file = if root.path() == Path::new("/") {
+    let file = if root.is_running_system() {
         applied_here(root, interface)?
     } else {
         DEFAULT_LINKS[0].to_owned()
@@ -123,7 +123,7 @@ pub(super) fn why_renamed(root: &RootFolder, interface: &str) -> Option<String> 
         (name == interface).then(|| format!("{path} gives the interface its name"))
     };
     let giver = files.iter().find_map(gives).or_else(|| {
-        let is_image = root.path() != Path::new("/");
+        let is_image = !root.is_running_system();
         (is_image && is_predictable_name(interface))
             .then(|| format!("udev gives the interface the name {interface}"))
     });

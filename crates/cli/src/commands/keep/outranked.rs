@@ -114,7 +114,8 @@ pub(super) fn find_problem(
     file: &str,
     text: &str,
 ) -> Option<FileProblem> {
-    let index = (root.path() == Path::new("/"))
+    let index = root
+        .is_running_system()
         .then(|| Route::open().and_then(|route| route.link(interface)).ok())
         .flatten()
         .map(|link| link.index);

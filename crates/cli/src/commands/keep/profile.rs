@@ -6,7 +6,6 @@
 //! undefined."
 
 use std::fs;
-use std::path::Path;
 
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
@@ -85,7 +84,7 @@ pub(super) fn of_interface(
     interface: &str,
 ) -> Result<Option<NetworkProfile>, CliError> {
     let identity = known_identity(root, interface);
-    let active = if is_running_system(root) { active_uuid(interface) } else { None };
+    let active = if root.is_running_system() { active_uuid(interface) } else { None };
     let timestamps = root.look_at(TIMESTAMPS, TEXT_BYTES_MOST).unwrap_or_default();
     let mut profiles = Vec::new();
     for (path, text) in read_profiles(root) {
@@ -115,18 +114,14 @@ pub(super) fn of_interface(
     }))
 }
 
-fn is_running_system(root: &RootFolder) -> bool {
-    root.path() == Path::new("/")
-}
-
 /// The identity of an interface of the running system.
 fn known_identity(root: &RootFolder, interface: &str) -> Option<Identity> {
-    if is_running_system(root) { Identity::read(interface) } else { None }
+    if root.is_running_system() { Identity::read(interface) } else { None }
 }
 
 /// Whether NetworkManager manages the interface. An image tells by its profile alone.
 pub(super) fn is_network_managers(root: &RootFolder, interface: &str) -> bool {
-    if !is_running_system(root) {
+    if !root.is_running_system() {
         return true;
     }
     let index = Route::open().and_then(|route| route.link(interface)).map(|link| link.index);
@@ -148,7 +143,7 @@ pub(super) fn other_mtu(root: &RootFolder, interface: &str, own: &str) -> Option
         let is_by_address = find_value(&text, "ethernet", "mac-address").is_some()
             && find_value(&text, "connection", "interface-name").is_none();
         let profile = parse_profile(path, ProfileFit::Shared, &text, "", None);
-        let may_fit = is_sure || is_by_address && !is_running_system(root);
+        let may_fit = is_sure || is_by_address && !root.is_running_system();
         let is_left = why_unmanaged(root, interface, &profile.connection_type).is_some();
         if !may_fit || !profile.is_automatic || is_left {
             continue;

@@ -181,7 +181,7 @@ pub(super) struct MatchedInterface {
 
 impl MatchedInterface {
     pub(super) fn new(root: &RootFolder, name: &str) -> Self {
-        let is_running_system = root.path() == Path::new("/");
+        let is_running_system = root.is_running_system();
         let identity = Identity::read(name).filter(|_| is_running_system);
         let address = fs::read_to_string(format!("/sys/class/net/{name}/address")).ok();
         let address = address.filter(|_| identity.is_some()).map(|it| it.trim().to_owned());
