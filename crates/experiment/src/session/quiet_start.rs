@@ -12,14 +12,12 @@ use crate::error::Error;
 use crate::runner::TrialRunner;
 use crate::testbed::TestbedKind;
 
-/// How long the hosts are looked at before the first trial,
-const LOOK: Nanos = Nanos::from_s(2);
-/// but at most this part of the plan's shortest time,
+/// How long the hosts are looked at before the first trial, and again where they were busy: a spike is over by then.
+const LOOK: Nanos = Nanos::from_s(1);
+/// The first look takes at most this part of the plan's shortest time,
 const LOOK_SHARE: u64 = 10;
-/// and long enough for clock ticks of 10 ms.
+/// and is long enough for clock ticks of 10 ms.
 const SHORTEST_LOOK: Nanos = Nanos::from_ms(200);
-/// How long they are looked at again where they were busy: a spike is over by then.
-const SECOND_LOOK: Nanos = Nanos::from_s(1);
 /// Between two looks while quiet is waited for.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Steps of a pause, so that Ctrl-C ends it.
@@ -57,7 +55,7 @@ pub(super) fn wait_for_quiet_start(
     let deadline = Instant::now() + within.as_duration();
     let mut is_told = false;
     while !spoilers(&hosts).is_empty() {
-        hosts = runner.watch_surroundings(SECOND_LOOK, run.stop)?;
+        hosts = runner.watch_surroundings(LOOK, run.stop)?;
         let found = spoilers(&hosts);
         if found.is_empty() {
             break;
