@@ -77,6 +77,14 @@ pub struct ImportOutcome {
     pub left_out: Vec<ImportError>,
 }
 
+impl ImportOutcome {
+    /// Adds files and tests that are not in the results, and notes them there.
+    pub fn leave_out(&mut self, errors: Vec<ImportError>) {
+        self.results.notes.extend(errors.iter().map(|error| format!("not imported: {error}")));
+        self.left_out.extend(errors);
+    }
+}
+
 /// Imports named files as one run: one workload for each kind of test, one setting for each that a file names, one
 /// repetition for each test of both. A test that stands there several times, in one file or in several, counts once.
 ///
@@ -150,10 +158,11 @@ pub fn import_files(
     if results.rows.is_empty() {
         return Err(first_error(left_out, &results.notes));
     }
-    results.notes.extend(left_out.iter().map(|error| format!("not imported: {error}")));
     results.planned_trials = results.rows.len() as u64;
-    results.notes.extend(records_note(&records));
-    Ok(ImportOutcome { results, records, left_out })
+    let mut outcome = ImportOutcome { results, records, left_out: Vec::new() };
+    outcome.leave_out(left_out);
+    outcome.results.notes.extend(records_note(&outcome.records));
+    Ok(outcome)
 }
 
 /// The error of the first file that has one, with the notes on that file.

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
 use latput_formats::{
-    FileKind, ImportFormat, ImportOutcome, LARGEST, import_files, is_same_content, known_records,
+    FileKind, ImportError, ImportFormat, ImportOutcome, LARGEST, import_files, is_same_content,
+    known_records,
 };
 use latput_linux::confine::UsedFiles;
-use latput_linux::files;
+use latput_linux::files::{self, FileError};
 use latput_linux::process::unix_ms;
 use latput_model::ResultsSummary;
 use latput_report::{LARGEST_REPORT, read_report, shell_word};
@@ -114,23 +115,37 @@ fn parser_of(word: &Path) -> Option<Parser> {
 }
 
 fn of_programs(format: ImportFormat, files: &[PathBuf]) -> Result<ImportOutcome, CliError> {
-    let named = |path: &PathBuf| {
-        let bytes = read(path, LARGEST as u64, format.name())?;
-        Ok((path.display().to_string(), bytes))
-    };
-    let files = files.iter().map(named).collect::<Result<Vec<_>, CliError>>()?;
-    import_files(format, &files).map_err(|error| {
-        let bytes = files.iter().find(|(name, _)| *name == error.file).map(|(_, bytes)| bytes);
+    let mut contents: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut unread = Vec::new();
+    for path in files {
+        check_no_folder(path, format.name())?;
+        let file = path.display().to_string();
+        match files::read(path, LARGEST as u64) {
+            Ok(bytes) => contents.push((file, bytes)),
+            Err(FileError { problem, .. }) => {
+                unread.push(ImportError { file, place: String::new(), problem });
+            }
+        }
+    }
+    if let (true, Some(error)) = (contents.is_empty(), unread.first()) {
+        return Err(CliError::usage(error.to_string()));
+    }
+    let mut outcome = import_files(format, &contents).map_err(|error| {
+        let bytes = contents.iter().find(|(name, _)| *name == error.file).map(|(_, bytes)| bytes);
         let is_other = |kind: &FileKind| !kind.is_of(format);
         let kind = bytes.and_then(|bytes| FileKind::detect(bytes)).filter(is_other);
         let hint = kind
             .map_or_else(String::new, |kind| format!("; {}", kind.suggest_command(&error.file)));
         CliError::usage(format!("{error}{hint}"))
-    })
+    })?;
+    outcome.leave_out(unread);
+    Ok(outcome)
 }
 
 fn of_report(path: &Path) -> Result<Results, CliError> {
-    let bytes = read(path, LARGEST_REPORT as u64, "PROGRAM")?;
+    check_no_folder(path, "PROGRAM")?;
+    let bytes = files::read(path, LARGEST_REPORT as u64)
+        .map_err(|error| CliError::usage(error.to_string()))?;
     read_report(&bytes).map_err(|error| {
         let name = path.display().to_string();
         let is_other = |kind: &FileKind| *kind != FileKind::Report;
@@ -140,8 +155,8 @@ fn of_report(path: &Path) -> Result<Results, CliError> {
     })
 }
 
-/// The content of a file of `program`. Of a folder its files are to be named.
-fn read(path: &Path, limit: u64, program: &str) -> Result<Vec<u8>, CliError> {
+/// Refuses a folder in the place of a file of `program`: its files are to be named.
+fn check_no_folder(path: &Path, program: &str) -> Result<(), CliError> {
     if path.is_dir() {
         let folder = path.display().to_string();
         // As `latput report -o X.flent` makes it.
@@ -156,7 +171,7 @@ fn read(path: &Path, limit: u64, program: &str) -> Result<Vec<u8>, CliError> {
             "{folder} is a folder: name its files, as in `latput import {program} {word}/{files} -o RESULTS`"
         )));
     }
-    files::read(path, limit).map_err(|error| CliError::usage(error.to_string()))
+    Ok(())
 }
 
 /// Drops the rows of tests that an earlier import into the file has; returns how many they are. A test with neither a time

@@ -192,7 +192,9 @@ fn bad_import_is_named_and_keeps_nothing() {
     let import = |program: &str, file: &str| {
         place.run(&["import", program, "good.json", file, "-o", "never.db"])
     };
-    import("iperf3", "missing").expect(2, &["missing: cannot read: No such file"]);
+    place
+        .run(&["import", "iperf3", "missing", "-o", "never.db"])
+        .expect(2, &["missing: cannot read: No such file"]);
     import("netperf", "good.json").expect(2, &["good.json: no test of netperf is in it"]);
     import("flent", "good.json").expect(2, &["good.json: version: there is none"]);
     assert!(!place.path("never.db").exists());
@@ -250,9 +252,11 @@ fn import_of_partly_broken_files_is_partial() {
     place.write("good.json", IPERF3);
     place.write("cut.json", &IPERF3[..200]);
     place.write("empty.txt", "\n");
-    place.run(&["import", "iperf3", "good.json", "cut.json", "empty.txt", "-o", "part.db"]).expect(
+    let files = ["good.json", "cut.json", "missing", "empty.txt"];
+    place.run(&[&["import", "iperf3"], &files[..], &["-o", "part.db"]].concat()).expect(
         6,
         &[
+            "not imported: missing: cannot read: No such file",
             "not imported: cut.json: test 1: it ends too early",
             "not imported: empty.txt: it is empty",
             "run 1 of part.db",

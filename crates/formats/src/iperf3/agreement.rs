@@ -18,6 +18,8 @@ const SUMS: &[(&str, &str)] = &[
 /// Figures that are added, with the share by which iperf3 may round their sum.
 const ADDED: &[(&str, f64)] =
     &[("bytes", BIN), ("bits_per_second", COUNTING), ("retransmits", BIN)];
+/// Those of datagrams, which only `sum` has of the receiver.
+const ADDED_DATAGRAMS: &[(&str, f64)] = &[("packets", BIN), ("lost_packets", BIN)];
 /// Bytes of a full segment at least: hosts reckon with 536 where they know nothing of the path (RFC 9293, 3.7.1).
 const LEAST_SEGMENT: u64 = 536;
 /// Times that Linux sends one segment again before it gives up (`tcp_retries2`).
@@ -40,31 +42,38 @@ pub(super) fn check_test(start: &Value, end: &Value) -> Result<(), ReadError> {
             streams.len()
         )));
     }
+    // Of two directions the streams of one are known by their mark.
+    let tells_directions =
+        |sum: &Value| sum["sender"].is_boolean() || !is_both_ways(&start["test_start"], end);
+    let is_whole = streams.len() as u64 == wanted;
+    if tells_directions(&end["sum"]) {
+        check_sum(end, ("sum", "udp"), ADDED_DATAGRAMS, is_whole)?;
+    }
     for (name, part) in SUMS {
         let sum = &end[*name];
         let of = |key: &str| read_number(sum, key);
         check_rate(of("bytes"), of("seconds"), of("bits_per_second"))?;
         check_seconds(name, sum, streams)?;
-        // Of two directions the streams of one are known by their mark.
-        if sum["sender"].is_boolean() || !is_both_ways(&start["test_start"], end) {
-            check_sum(name, sum, part, streams, streams.len() as u64 == wanted)?;
+        if tells_directions(sum) {
+            check_sum(end, (name, part), ADDED, is_whole)?;
         }
         check_retransmits(start, sum, wanted)?;
     }
     check_cpu(end, wanted)
 }
 
-/// Compares a sum with its streams. Where some are missing, it is at least theirs.
+/// Compares a sum with the part of the streams that it adds up. Where streams are missing, it is at least theirs.
 fn check_sum(
-    name: &str,
-    sum: &Value,
-    part: &str,
-    streams: &[Value],
+    end: &Value,
+    (name, part): (&str, &str),
+    added: &[(&str, f64)],
     is_whole: bool,
 ) -> Result<(), ReadError> {
+    let sum = &end[name];
     let is_added = |of: &&Value| of.is_object() && of["sender"] == sum["sender"];
-    let parts: Vec<&Value> = streams.iter().map(|it| &it[part]).filter(is_added).collect();
-    for (key, slack) in ADDED.iter().filter(|_| !parts.is_empty()) {
+    let streams = end["streams"].as_array().into_iter().flatten();
+    let parts: Vec<&Value> = streams.map(|it| &it[part]).filter(is_added).collect();
+    for (key, slack) in added.iter().filter(|_| !parts.is_empty()) {
         let number = |of: &Value| read_number(of, key).or(read_count(of, key).map(|it| it as f64));
         let added: Option<f64> = parts.iter().map(|of| number(of)).sum();
         let Some((stated, added)) = number(sum).zip(added) else { continue };
@@ -179,6 +188,24 @@ mod tests {
                 matches!(&error, ReadError::Contradiction(text) if text.contains(said)),
                 "{error}"
             );
+        }
+    }
+
+    #[test]
+    fn datagrams_of_streams_add_up() {
+        let (start, mut end) = test();
+        let part = |lost: u64| json!({ "packets": 1000, "lost_packets": lost, "sender": true });
+        end["streams"] = json!([{ "udp": part(30) }, { "udp": part(12) }]);
+        end["sum"] = json!({ "packets": 2000, "lost_packets": 42, "sender": true });
+        // Of the sender nothing is lost.
+        end["sum_sent"] = json!({ "packets": 2000, "lost_packets": 0, "sender": true });
+        end["sum_received"] = Value::Null;
+        check_test(&start, &end).unwrap();
+        for (key, stated) in [("packets", 1900), ("lost_packets", 0)] {
+            let mut end = end.clone();
+            end["sum"][key] = stated.into();
+            let error = check_test(&start, &end).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("`{key}` of `sum` is {stated}, and")), "{error}");
         }
     }
 

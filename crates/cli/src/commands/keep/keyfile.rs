@@ -96,7 +96,7 @@ fn place_of(lines: &[KeyfileLine<'_>], section: &str, key: &str) -> Option<usize
 }
 
 /// A keyfile with the keys of another put into its sections: in the place of their values, else at the section's end.
-/// All other lines stay as they are.
+/// All other lines stay as they are. Where a line ends with CR LF, all do.
 pub(super) fn merge_keyfiles(keyfile: &str, addition: &str) -> String {
     let mut texts: Vec<String> = keyfile.lines().map(str::to_owned).collect();
     let mut section = "";
@@ -107,7 +107,8 @@ pub(super) fn merge_keyfiles(keyfile: &str, addition: &str) -> String {
             KeyfileLine::Other => {}
         }
     }
-    texts.join("\n") + "\n"
+    let line_end = if keyfile.contains("\r\n") { "\r\n" } else { "\n" };
+    texts.join(line_end) + line_end
 }
 
 /// Puts one line into a section.
