@@ -158,6 +158,14 @@ mod tests {
 
     /// As `nmcli --offline connection modify` reads them.
     #[test]
+    fn line_ends_of_a_keyfile_stay() {
+        let keyfile = "[connection]\r\nid=lan\r\n\r\n[ethernet]\r\nmtu=1500\r\n";
+        let edited = merge_keyfiles(keyfile, "[ethernet]\nmtu=9000\n[ethtool]\nring-rx=512\n");
+        let expected = keyfile.replace("1500", "9000") + "\r\n[ethtool]\r\nring-rx=512\r\n";
+        assert_eq!(edited, expected);
+    }
+
+    #[test]
     fn repeated_key_is_set_where_it_counts() {
         for keyfile in [
             "[ethernet]\nmtu=1\n[ipv4]\nmtu=5\n[802-3-ethernet]\nmtu=2\n",
