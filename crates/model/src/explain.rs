@@ -119,9 +119,9 @@ pub enum TimePart {
 }
 
 /// Why a part is not known where the runs give what cannot be.
-const BELOW_NOTHING: &str = "runs differ by more than this cost. Raise `repetitions`, or measure settings further \
+const BELOW_NOTHING: &str = "trials differ by more than this cost. Raise `repetitions`, or measure settings further \
                              apart";
-const ABOVE_THE_WHOLE: &str = "runs differ by more than the round trip. Raise `repetitions`";
+const ABOVE_THE_WHOLE: &str = "trials differ by more than the round trip. Raise `repetitions`";
 const CPU_BESIDE: &str = "both ends use more CPU time than the round trip takes";
 const TOO_MUCH_TOGETHER: &str = "the parts add up to more than the round trip. Raise `repetitions`";
 const SAVES_TIME: &str = "the delay costs less time than its fewer interrupts save";

@@ -14,18 +14,14 @@ use crate::words;
 const MOST_NAMED: usize = 2;
 /// Least share of a CPU that a condition names.
 const NAMED_SHARE: f64 = 0.01;
-/// A check of slices only.
-const OF_SLICES: &str = "changed-in-cut";
 
-/// How many runs count, and what disturbed the others.
+/// How many trials count, and what disturbed the others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunFitness {
-    /// Number of runs: trials, or slices.
+    /// Number of trials. A slice is one.
     pub runs: usize,
     /// Those that do not count.
     pub unfit: usize,
-    /// Whether the runs are slices.
-    pub in_slices: bool,
     /// Of each setting that ran: its runs that do not count, and all.
     pub by_setting: BTreeMap<usize, (usize, usize)>,
     /// The checks that took runs out, with the number of these, most first.
@@ -84,7 +80,6 @@ impl RunFitness {
             of_setting.0 += usize::from(is_out);
             of_setting.1 += 1;
             found.unfit += usize::from(is_out);
-            found.in_slices |= row.observation.checks.iter().any(|check| check.name == OF_SLICES);
             for (place, check) in CHECKS.iter().enumerate() {
                 if check.voids_trial(beside) && row.observation.has_failed(check.name) {
                     *causes.entry(place).or_default() += 1;
@@ -99,15 +94,14 @@ impl RunFitness {
         found
     }
 
-    /// Number of runs left out, with the reasons: `31 of 240 slices are out: other programs used the hosts' CPUs (sha256sum 38% of CPU 1 on b)`.
+    /// Number of runs left out, with the reasons: `31 of 240 trials are out: other programs used the hosts' CPUs (sha256sum 38% of CPU 1 on b)`.
     /// `None` if every run counts.
     pub fn describe_unfit(&self) -> Option<String> {
         if self.unfit == 0 {
             return None;
         }
-        let what = if self.in_slices { "slices" } else { "trials" };
         let Self { unfit, runs, .. } = self;
-        Some(format!("{unfit} of {runs} {what} are out: {}", self.causes_in_words()))
+        Some(format!("{unfit} of {runs} trials are out: {}", self.causes_in_words()))
     }
 
     fn causes_in_words(&self) -> String {
@@ -178,7 +172,7 @@ impl RunFitness {
 
     /// Why there is no answer, in a sentence.
     pub(crate) fn not_quiet(&self) -> String {
-        let out = self.describe_unfit().unwrap_or_else(|| "too few runs count".to_owned());
+        let out = self.describe_unfit().unwrap_or_else(|| "too few trials count".to_owned());
         let (fit, all) = self.all_pairs();
         let left = format!("{fit} of {all} pairs with today's setting are left");
         let is_forgiven = self.causes.iter().any(|(check, _)| !check.voids_trial(true));

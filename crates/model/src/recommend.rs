@@ -179,7 +179,7 @@ fn resolve_objective(
             } else {
                 ""
             };
-            return Err(format!("`{}` has no {figure} in any run{why}", first.label));
+            return Err(format!("`{}` has no {figure} in any trial{why}", first.label));
         }
         Ok(cells)
     };

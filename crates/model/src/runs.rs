@@ -95,12 +95,12 @@ impl<'a> RunTable<'a> {
         let mut remarks = Vec::new();
         if strays > 0 {
             remarks.push(format!(
-                "{strays} runs are left out: their setting or workload is not in the results"
+                "{strays} trials are left out: their setting or workload is not in the results"
             ));
         }
         if repeats > 0 {
             remarks.push(format!(
-                "{repeats} trials ran twice in one block; the later run of each counts"
+                "{repeats} trials ran twice in one block; the later one of each counts"
             ));
         }
         Self { cells, remarks }
@@ -321,7 +321,7 @@ mod tests {
         let runs = RunTable::from_results(&made);
         assert_eq!(runs.cells().map(|(cell, _)| cell).collect::<Vec<_>>(), [(0, 0)]);
         assert!(
-            runs.remarks[0].starts_with("1 runs are left out: their setting or workload"),
+            runs.remarks[0].starts_with("1 trials are left out: their setting or workload"),
             "{runs:?}"
         );
     }

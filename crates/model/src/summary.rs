@@ -316,7 +316,11 @@ mod tests {
             assert!(!cell.narrow_enough());
         }
         assert_eq!(summary.too_wide.len(), 6);
-        assert!(summary.too_wide[0].contains("one run has no interval"), "{:?}", summary.too_wide);
+        assert!(
+            summary.too_wide[0].contains("one trial has no interval"),
+            "{:?}",
+            summary.too_wide
+        );
     }
 
     #[test]
@@ -487,7 +491,7 @@ mod tests {
         damaged.rows[2].block = damaged.rows[8].block;
         damaged.goal = Some("be quick".to_owned());
         let summary = ResultsSummary::from_results(&damaged);
-        for part in ["2 runs are left out", "ran twice", "`be` at column 1"] {
+        for part in ["2 trials are left out", "ran twice", "`be` at column 1"] {
             assert!(
                 summary.warnings.iter().any(|w| w.contains(part)),
                 "{part}: {:?}",

@@ -31,14 +31,14 @@ pub(crate) fn too_wide(results: &Results, cell: &CellSummary) -> Option<String> 
     );
     let place = format!("`{setting}` under `{workload}`");
     if rate.method == Method::Single {
-        return Some(format!("{place}: one run has no interval (wanted: {wanted})"));
+        return Some(format!("{place}: one trial has no interval (wanted: {wanted})"));
     }
     let reached = |metric| {
         let mark = if cell.too_wide.contains(&metric) { " (too wide)" } else { "" };
         format!("{}{mark}", half_width(cell.metrics.get(&metric)))
     };
     Some(format!(
-        "{place}: the wanted confidence was not met in {} runs: wanted {wanted}, reached {metric} {}; \
+        "{place}: the wanted confidence was not met in {} trials: wanted {wanted}, reached {metric} {}; \
          CPU of the system under test {}, of the generator {}",
         rate.runs,
         reached(metric),

@@ -19,7 +19,7 @@ pub fn render_brief(results: &Results, summary: &ResultsSummary, screen: Screen)
     let view = ReportView::new(results, summary);
     let only = only_cell(&view).and_then(|(setting, workload)| view.find_cell(setting, workload));
     let Some(cell) = only else { return render_terminal(results, summary, screen) };
-    let runs = format::format_count(cell.runs, "run");
+    let trials = format::format_count(cell.runs, "trial");
     let setting = view.full_label(cell.setting);
     let workload = view.workload_name(cell.workload);
     let rate = rate_metric(&view.workload_traffic(cell.workload));
@@ -27,7 +27,7 @@ pub fn render_brief(results: &Results, summary: &ResultsSummary, screen: Screen)
     let has_rate = finite_estimate(cell, rate).is_some();
     let rate = own.first().filter(|_| !has_rate).copied().unwrap_or(rate);
     let mut lines = vec![
-        ("what", format!("{workload} on {}, {setting}: {runs}", results.testbed)),
+        ("what", format!("{workload} on {}, {setting}: {trials}", results.testbed)),
         ("rate", format_figure(&view, cell, rate).unwrap_or_else(|| "not known".to_owned())),
         ("latency", format_latency(&view, cell)),
         ("CPU", format_cpu(&view, cell)),
@@ -114,8 +114,8 @@ fn assess_trust(view: &ReportView<'_>, cell: &CellSummary, rate: Metric) -> Stri
                 let reached = format::rough_percent(ratio);
                 format!("The {subject} is known to ±{reached}, not to {wanted}.")
             }
-            None if cell.runs == 1 => "One run has no interval: run more.".to_owned(),
-            None => format!("{} give no interval.", format::format_count(cell.runs, "run")),
+            None if cell.runs == 1 => "One trial has no interval: run more.".to_owned(),
+            None => format!("{} give no interval.", format::format_count(cell.runs, "trial")),
         });
     }
     for check in &view.summary.failed_checks {

@@ -120,7 +120,7 @@ pub(crate) fn format_heading(comparison: &Comparison) -> String {
     let how = if *paired {
         "in pairs of one block; a figure is the geometric mean over the pairs"
     } else {
-        "as two groups; a figure is the geometric mean of its runs"
+        "as two groups; a figure is the geometric mean of its trials"
     };
     format!("first: {base}; second: {other}; compared {how}; the change is their ratio")
 }

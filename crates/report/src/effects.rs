@@ -70,7 +70,7 @@ pub(crate) fn describe_comparison(comparison: &Comparison) -> String {
     let farthest = judged.iter().copied().fold(0.0, f64::max);
     let which = if changes.is_empty() { "Any change" } else { "Any other change" };
     let bound = match (judged.is_empty(), farthest) {
-        (true, _) if changes.is_empty() => " Too few runs to judge any figure.".to_owned(),
+        (true, _) if changes.is_empty() => " Too few trials to judge any figure.".to_owned(),
         (true, _) => String::new(),
         (false, far) if far >= FAR => {
             format!(" {which} may be large: some figures are too noisy to tell.")
@@ -167,6 +167,6 @@ mod tests {
             describe_figures(vec![same, wide]).ends_with("some figures are too noisy to tell.")
         );
         let few = describe_figures(vec![make_figure(ComparisonVerdict::NotJudged, None)]);
-        assert!(few.ends_with("Too few runs to judge any figure."), "{few}");
+        assert!(few.ends_with("Too few trials to judge any figure."), "{few}");
     }
 }

@@ -1,4 +1,4 @@
-//! Failed checks as sentences: `Other programs used half a CPU in 2 of 2 runs (tcp_rr, generator).`
+//! Failed checks as sentences: `Other programs used half a CPU in 2 of 2 trials (tcp_rr, generator).`
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ pub(crate) fn describe_failures(view: &ReportView<'_>, checks: &[&FailedCheck]) 
     let place = place.join(", ");
     let place = if checks.len() > 1 { format!("most: {place}") } else { place };
     let runs: usize = checks.iter().map(|check| check.runs).sum();
-    let all = format::format_count(view.results.rows.len(), "run");
+    let all = format::format_count(view.results.rows.len(), "trial");
     let more = match split_host(&known, more) {
         (_, "") => String::new(),
         (Some(_), _) => format!(" {more}."),

@@ -44,14 +44,14 @@ pub fn format_change(ratio: f64) -> String {
     format!("{text}%")
 }
 
-/// Confidence and method of an interval: `96.87% interval, order statistics of 6 runs`.
+/// Confidence and method of an interval: `96.87% interval, order statistics of 6 trials`.
 pub fn interval_kind(estimate: &Estimate) -> String {
     match method_name(estimate.method) {
         Some(name) => {
-            let runs = format_count(estimate.runs, "run");
-            format!("{} interval, {name} of {runs}", format_percent(estimate.confidence))
+            let trials = format_count(estimate.runs, "trial");
+            format!("{} interval, {name} of {trials}", format_percent(estimate.confidence))
         }
-        None => "one run, no interval".to_owned(),
+        None => "one trial, no interval".to_owned(),
     }
 }
 
@@ -59,7 +59,7 @@ pub fn interval_kind(estimate: &Estimate) -> String {
 pub fn format_method(estimate: &Estimate) -> String {
     match method_name(estimate.method) {
         Some(name) => format!("{}, {name}", format_percent(estimate.confidence)),
-        None => "one run, no interval".to_owned(),
+        None => "one trial, no interval".to_owned(),
     }
 }
 

@@ -190,7 +190,7 @@ fn failed_checks(view: &ReportView<'_>) -> Vec<Remark> {
         let digest = failed::describe_failures(view, &checks)?;
         let line = |check: &FailedCheck| {
             let place = format_cell(view, check.setting, check.workload);
-            format!("{place} ({}): {}", format::format_count(check.runs, "run"), check.detail)
+            format!("{place} ({}): {}", format::format_count(check.runs, "trial"), check.detail)
         };
         let mut full: Vec<String> = checks.iter().map(|check| line(check)).collect();
         if full.len() == 1 {
@@ -235,7 +235,7 @@ fn outlier_remark(view: &ReportView<'_>) -> Option<Remark> {
     let digest = format!(
         "{} of {} are far from the others of their cell. Farthest: {}",
         runs.len(),
-        format::format_count(view.results.rows.len(), "run"),
+        format::format_count(view.results.rows.len(), "trial"),
         farthest.join("; ")
     );
     Some(Remark { title: "outliers".to_owned(), digest, full: outliers.iter().map(line).collect() })

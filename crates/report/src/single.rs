@@ -57,13 +57,13 @@ fn not_narrow_enough(view: &ReportView<'_>, cell: &CellSummary) -> String {
     }
     if cell.runs == 1 {
         let verb = if view.results.other_program().is_some() { "import" } else { "run" };
-        return format!("\nWARNING: One run has no interval: {verb} more.\n");
+        return format!("\nWARNING: One trial has no interval: {verb} more.\n");
     }
     let mut text = format!(
         "\nWARNING: ±{} at {} was not reached in {}. Find what varies before you use the figures.\n",
         format::format_percent(view.results.half_width),
         format::format_percent(view.results.confidence),
-        format::format_count(cell.runs, "run"),
+        format::format_count(cell.runs, "trial"),
     );
     let rate = rate_metric(&view.workload_traffic(cell.workload));
     for metric in [rate, Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio] {
@@ -104,7 +104,7 @@ fn figure_lines(
             scale.unit.to_owned(),
             format!("{interval}{wide}"),
             if within.is_some() {
-                format!("{}, within the run", format::format_method(estimate))
+                format!("{}, within the trial", format::format_method(estimate))
             } else {
                 format::format_method(estimate)
             },

@@ -114,8 +114,8 @@ fn render_heading(view: &ReportView<'_>, screen: Screen) -> String {
     if let Some((setting, workload)) = single::only_cell(view) {
         let workload = view.workload_name(workload);
         let setting = view.full_label(setting);
-        let runs = format::format_count(results.rows.len(), "run");
-        let line = format!("{workload} on {}, {setting}: {runs}", results.testbed);
+        let trials = format::format_count(results.rows.len(), "trial");
+        let line = format!("{workload} on {}, {setting}: {trials}", results.testbed);
         return wrap_text(&line, "", screen.columns) + "\n";
     }
     let line = format!(

@@ -306,7 +306,7 @@ impl<'a> ReportView<'a> {
             format!(
                 "{text} (of medians {}: {} allow no more)",
                 format::format_percent(weakest.confidence),
-                format::format_count(weakest.runs, "run")
+                format::format_count(weakest.runs, "trial")
             )
         })
     }
@@ -322,7 +322,8 @@ impl<'a> ReportView<'a> {
         }
         if self.summary.cells.iter().all(|cell| cell.runs <= 1) {
             return Some(
-                "Every cell has one run: nothing has an interval and nothing is proven.".to_owned(),
+                "Every cell has one trial: nothing has an interval and nothing is proven."
+                    .to_owned(),
             );
         }
         let missing = self.results.planned_trials.saturating_sub(rows as u64);

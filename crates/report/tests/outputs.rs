@@ -379,7 +379,7 @@ fn single_runs_have_no_intervals() {
     let (mut results, _) = build_demo();
     results.rows.retain(|row| row.block == 0);
     let summary = ResultsSummary::from_results(&results);
-    check_shortage(&results, &summary, "one run: nothing has an interval");
+    check_shortage(&results, &summary, "one trial: nothing has an interval");
     let text = render_terminal(&results, &summary, Screen { columns: 80, is_styled: false });
     let row = text.lines().find(|line| line.contains(" 20us ")).unwrap();
     assert!(!row.contains('±'), "{row}");
@@ -424,15 +424,15 @@ fn failed_check_is_a_sentence_with_its_place() {
     for (detail, said) in [
         (
             "a: other programs used half a CPU",
-            "Other programs used half a CPU in 2 of 2 runs (tcp_stream, a).",
+            "Other programs used half a CPU in 2 of 2 trials (tcp_stream, a).",
         ),
         (
             "5 of 9 datagrams were sent; 4 were left out",
-            "5 of 9 datagrams were sent in 2 of 2 runs (tcp_stream). 4 were left out.",
+            "5 of 9 datagrams were sent in 2 of 2 trials (tcp_stream). 4 were left out.",
         ),
         (
             "a and b: knob mtu is gone; b: knob gro is gone",
-            "Knob mtu is gone in 2 of 2 runs (tcp_stream, a and b). b: knob gro is gone.",
+            "Knob mtu is gone in 2 of 2 trials (tcp_stream, a and b). b: knob gro is gone.",
         ),
         (SHARED_CPUS, SHARED_CPUS),
     ] {
@@ -453,7 +453,7 @@ fn failed_check_is_a_sentence_with_its_place() {
     // With several settings the cell with most failures is named.
     let (results, summary) = build_demo();
     let text = render_terminal(&results, &summary, Screen { columns: 1000, is_styled: false });
-    let said = "A transaction sent 0.410 packets and received 0.410 in 6 of 120 runs (500us, tcp_rr burst=16).";
+    let said = "A transaction sent 0.410 packets and received 0.410 in 6 of 120 trials (500us, tcp_rr burst=16).";
     assert!(text.contains(said), "{text}");
 }
 
@@ -461,8 +461,8 @@ fn failed_check_is_a_sentence_with_its_place() {
 fn single_measurement_has_sample_intervals_only() {
     let text = render_measured(1);
     let has_interval = |line: &&str| line.contains(" to ");
-    let within = text.lines().filter(has_interval).all(|line| line.contains("within the run"));
-    assert!(text.contains("one run, no interval") && within, "{text}");
+    let within = text.lines().filter(has_interval).all(|line| line.contains("within the trial"));
+    assert!(text.contains("one trial, no interval") && within, "{text}");
 }
 
 #[test]
@@ -470,7 +470,7 @@ fn single_run_of_all_is_shown() {
     let (mut results, _) = build_demo();
     results.rows.truncate(1);
     let summary = ResultsSummary::from_results(&results);
-    check_shortage(&results, &summary, "one run: nothing has an interval");
+    check_shortage(&results, &summary, "one trial: nothing has an interval");
 }
 
 #[test]
@@ -582,7 +582,7 @@ fn check_headline(
 #[test]
 fn less_sure_intervals_say_so() {
     let (results, summary) = build_demo();
-    let said = "99% interval (of medians 96.87%: 6 runs allow no more)";
+    let said = "99% interval (of medians 96.87%: 6 trials allow no more)";
     let screen = Screen { columns: 400, is_styled: false };
     for output in
         [render_html(&results, &summary, None), render_terminal(&results, &summary, screen)]
@@ -591,7 +591,7 @@ fn less_sure_intervals_say_so() {
     }
     assert!(
         render_html(&results, &summary, None)
-            .contains("96.87% interval, order statistics of 6 runs")
+            .contains("96.87% interval, order statistics of 6 trials")
     );
 }
 

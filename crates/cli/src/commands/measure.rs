@@ -134,7 +134,7 @@ impl Args {
             (Some(_), _) => run::conclude_run(&ended, &file),
             (None, None) => Ok(ExitCode::SUCCESS),
             (None, Some(cause)) => {
-                let message = format!("{cause}; {} runs were done", ended.results.rows.len());
+                let message = format!("{cause}; {} trials were done", ended.results.rows.len());
                 Err(CliError::new(crate::exit::ExitReason::Partial, message))
             }
         }

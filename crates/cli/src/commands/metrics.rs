@@ -84,6 +84,6 @@ fn in_words(row: &MetricRow, columns: usize) -> String {
         Needs::Probe => ", with `probe_hz`; also `ping`",
         Needs::Arrivals => ", with `rate_per_s`",
     };
-    let line = format!("Of {kinds}{needs}; {} over runs.", row.summary.name());
+    let line = format!("Of {kinds}{needs}; {} over trials.", row.summary.name());
     text + &wrap_text(&line, INDENT, columns) + "\n"
 }

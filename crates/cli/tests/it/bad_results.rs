@@ -50,7 +50,7 @@ fn run_without_baseline_gives_no_advice() {
         "DELETE FROM figure WHERE trial IN (SELECT id FROM trial WHERE setting = 0);
          DELETE FROM trial WHERE setting = 0",
     );
-    let why = "has no latency_ns_p99 in any run";
+    let why = "has no latency_ns_p99 in any trial";
     read(&place, &["report"], "kept.db").expect(0, &["No answer", why, "4 of 12 planned trials"]);
     for reader in [&["apply"][..], &["keep", "--yes"], &["export-settings", "--format", "udev"]] {
         read(&place, reader, "kept.db")

@@ -55,7 +55,7 @@ fn unanswered_run_is_neither_kept_nor_exported() {
     place.write("aimless.toml", &PLAN.replace("goal", "#goal"));
     place.write("worse.toml", &PLAN.replace(", [\"20us\", 100]", ""));
     for (plan, of_run, refused, why) in [
-        ("short", 6, 6, "the run has no answer, and nothing was changed: too few runs"),
+        ("short", 6, 6, "the run has no answer, and nothing was changed: too few trials"),
         ("aimless", 0, 2, "it has no goal"),
         ("worse", 0, 2, "the run recommends to stay with"),
     ] {

@@ -58,7 +58,7 @@ fn run_that_compares_nothing_is_no_success() {
     let place = place_with_plan();
     let once = ["--repetitions", "1..1", "-o", "once.db"];
     let run = [&["run", "plan.toml"], &once[..], &ON[..]].concat();
-    place.run(&run).expect(6, &["No answer", "Too few runs"]);
+    place.run(&run).expect(6, &["No answer", "Too few trials"]);
     place.run(&["report", "once.db"]).expect(0, &["No answer"]);
     // The same trials without a question.
     place.write("plan.toml", &PLAN.replace("goal = \"latency\"\n", ""));

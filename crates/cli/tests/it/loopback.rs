@@ -100,7 +100,7 @@ fn intervals_are_told_while_a_run_goes_on() {
     let mut args = vec!["measure", "loopback", "--workload", "tcp_rr", "-i", "100ms"];
     args.extend(["--duration", "600ms", "--repetitions", "1", "--half-width", "2.5%", "-v"]);
     let ran = Place::new().run(&args);
-    ran.expect(0, &["WARNING: One run has no interval: run more.", "within the run"]);
+    ran.expect(0, &["WARNING: One trial has no interval: run more.", "within the trial"]);
     let intervals = ran.err.lines().filter(|line| line.contains("p/s in")).count();
     assert!((2..=6).contains(&intervals), "{}", ran.err);
     let too_short = [&args[..5], &["1ms"]].concat();

@@ -167,7 +167,7 @@ fn files_of_other_programs_become_results() {
     place.write("b.json", &IPERF3.replace("1795304069", "1795304169"));
     place
         .run(&["import", "iperf3", "a.json", "b.json", "-o", "old.db"])
-        .expect(0, &["8.00", "Gbit/s", "2 runs", "as iperf3 reports it", "run 1 of old.db"]);
+        .expect(0, &["8.00", "Gbit/s", "2 trials", "as iperf3 reports it", "run 1 of old.db"]);
     // Sorted by the time of the tests, which was before this one.
     let history = ["history", "old.db", "--metric", "throughput_bps"];
     place.run(&history).expect(0, &["2026-11-21 23:34:29"]);

@@ -86,7 +86,7 @@ fn observe_sets_nothing_and_tells_power() {
         &[
             "tcp_rtt_ns_p99: two slices of today's setting differ by",
             "Smallest provable difference: ",
-            "20 runs",
+            "20 trials",
         ],
     );
     let said = format!("{}{}", ran.out, ran.err);

@@ -79,7 +79,7 @@ impl GoalJudge<'_> {
     fn stay_headline(&self, objective: Option<&SmallestEffect>) -> Headline {
         let name = self.objective_name();
         let Some(effect) = objective else {
-            let sentence = "too few runs. Run at least two blocks, better five";
+            let sentence = "too few trials. Run at least two blocks, better five";
             return Headline::NoAnswer(sentence.to_owned());
         };
         let change = words::format_change(effect.ratio);
@@ -130,7 +130,7 @@ mod tests {
             "too noisy: this run could only detect a setting whose latency_ns_p99 is",
         );
         check_headline(1.0, 0.4, 5, "no_answer", "To detect a 20% drop, run ");
-        check_headline(0.5, 0.02, 1, "no_answer", "too few runs");
+        check_headline(0.5, 0.02, 1, "no_answer", "too few trials");
         assert!(find_headline(&make_results(1.0, 0.4, 5)).is_judged());
         assert!(
             !find_headline(&make_results(0.5, 0.02, 1)).is_judged(),

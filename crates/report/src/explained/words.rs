@@ -121,7 +121,7 @@ fn format_part(amount: &TimePart, whole_ns: f64) -> String {
                     100.0 * confidence
                 )
             } else {
-                ", no interval: one run".to_owned()
+                ", no interval: one trial".to_owned()
             };
             format!("{} ({:.0}%){interval}", format_time(*ns), 100.0 * ns / whole_ns)
         }

@@ -94,7 +94,7 @@ fn workload_table(view: &ReportView<'_>, idx: usize) -> String {
         let scale = view.choose_scale(idx, metric);
         let _ = write!(text, " {} {} |", metric.column(), scale.unit);
     }
-    let _ = writeln!(text, " runs |\n|---|---|{}", "---:|".repeat(metrics.len() + 1));
+    let _ = writeln!(text, " trials |\n|---|---|{}", "---:|".repeat(metrics.len() + 1));
     for cell in view.workload_cells(idx) {
         let marks = crate::table::cell_marks(view, cell.setting, idx).replace('*', "\\*");
         let _ = write!(text, "| {marks} | {} |", escaped(view.short_label(cell.setting)));

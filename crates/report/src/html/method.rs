@@ -25,7 +25,7 @@ pub(super) fn build_method_section(view: &ReportView<'_>) -> Vec<(&'static str, 
         (
             "Intervals",
             format!(
-                "{} confidence. Means have Student's t intervals. Percentiles are medians over runs with \
+                "{} confidence. Means have Student's t intervals. Percentiles are medians over trials with \
                  order-statistic intervals. Wanted: ±{} of a rate",
                 format::format_percent(results.confidence),
                 format::format_percent(results.half_width)
