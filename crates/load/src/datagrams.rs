@@ -12,8 +12,15 @@ use latput_trial::SocketOptions;
 use crate::dial::unreachable;
 use crate::error::Error;
 use crate::hello::Hello;
-use crate::kind::udp::Flow;
 use crate::socket;
+
+/// One flow's socket at this end, connected to the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flow<'a> {
+    pub(crate) socket: &'a UdpSocket,
+    /// The tag of this flow's datagrams in this run.
+    pub(crate) tag: u32,
+}
 
 /// A UDP socket of `peer`'s address family on any free port.
 pub fn bind_like(peer: SocketAddr) -> io::Result<UdpSocket> {

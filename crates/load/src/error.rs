@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use latput_units::{Bytes, CpuSet, Nanos};
 
-use crate::clock::Slices;
+use crate::slices::Slices;
 
 /// A reason why traffic could not start or had to end.
 #[derive(Debug, thiserror::Error)]

@@ -10,12 +10,13 @@ use latput_units::CpuSet;
 
 use crate::clock::{COOL_DOWN, OVERTIME, Window};
 use crate::datagrams;
+use crate::datagrams::Flow;
 use crate::descriptors;
 use crate::dial::dial;
 use crate::error::Error;
 use crate::hello::Hello;
 use crate::key::{Key, random};
-use crate::kind::{self, udp};
+use crate::kind;
 use crate::limits;
 use crate::outcome::{SenderOutcome, merged};
 use crate::probe::Prober;
@@ -177,7 +178,7 @@ impl Generator {
     }
 
     /// The datagram flows of one thread.
-    fn flows(&self, worker: &WorkerContext<'_>) -> Vec<udp::Flow<'_>> {
+    fn flows(&self, worker: &WorkerContext<'_>) -> Vec<Flow<'_>> {
         // Only workloads of datagrams have these sockets.
         let sockets = self.datagrams.get(worker.places.clone()).unwrap_or_default();
         datagrams::flows(sockets, worker.places.start, self.hello.tag)

@@ -16,6 +16,7 @@ use std::net::IpAddr;
 use latput_trial::{Direction, Traffic, Workload};
 use latput_units::Bytes;
 
+use crate::datagrams::Flow;
 use crate::error::Error;
 use crate::hello::Hello;
 use crate::limits::size;
@@ -35,7 +36,7 @@ pub(crate) struct LeadingThread<'a> {
     /// The hello of new connections, without their numbers.
     pub(crate) hello: &'a Hello,
     /// The thread's flows of datagrams.
-    pub(crate) flows: Vec<udp::Flow<'a>>,
+    pub(crate) flows: Vec<Flow<'a>>,
     /// The prober of a `ping` workload.
     pub(crate) pinger: Option<&'a Prober>,
 }
@@ -47,7 +48,7 @@ pub(crate) struct FollowingThread<'a> {
     /// The hellos of the thread's connections.
     pub(crate) hellos: &'a [Hello],
     /// The thread's flows of datagrams.
-    pub(crate) flows: &'a [udp::Flow<'a>],
+    pub(crate) flows: &'a [Flow<'a>],
     /// Authenticates connections that come during the traffic.
     pub(crate) guard: &'a crr::Guard<'a>,
 }

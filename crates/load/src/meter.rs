@@ -14,7 +14,7 @@ use latput_stats::Histogram;
 use latput_units::Nanos;
 
 use crate::clock::{self, thread_cpu};
-use crate::kind::udp::Flow;
+use crate::datagrams::Flow;
 use crate::outcome::ScheduleKept;
 use crate::schedule::Schedule;
 use crate::socket;
@@ -300,9 +300,10 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::clock::{Slices, Window};
+    use crate::clock::Window;
     use crate::outcome::DatagramsExchanged;
     use crate::progress::Progress;
+    use crate::slices::Slices;
     use crate::workers::TrafficRun;
 
     #[test]

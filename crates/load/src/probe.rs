@@ -295,7 +295,7 @@ impl EchoTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Slices;
+    use crate::slices::Slices;
 
     #[test]
     fn answer_counts_once_if_asked_for() {

@@ -10,11 +10,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::acceptor::{Acceptor, AuthenticatedConn};
 use crate::clock::Window;
 use crate::datagrams;
+use crate::datagrams::Flow;
 use crate::descriptors;
 use crate::error::Error;
 use crate::hello::Hello;
 use crate::key::Key;
-use crate::kind::{self, crr, udp};
+use crate::kind::{self, crr};
 use crate::limits;
 use crate::outcome::{ReceiverOutcome, merged};
 use crate::progress::Progress;
@@ -99,8 +100,8 @@ impl Reflector {
         };
         let run = TrafficRun::new(&sockets, peer, window, false, self.progress());
         let deadline = window.end() + GRACE;
-        let flow = |(socket, hello): (_, &Hello)| udp::Flow { socket, tag: hello.tag };
-        let flows: Vec<udp::Flow<'_>> = datagrams.iter().zip(&hellos).map(flow).collect();
+        let flow = |(socket, hello): (_, &Hello)| Flow { socket, tag: hello.tag };
+        let flows: Vec<Flow<'_>> = datagrams.iter().zip(&hellos).map(flow).collect();
         let guard = crr::Guard::new(
             self.acceptor.listener(),
             &self.key,

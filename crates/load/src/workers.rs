@@ -273,7 +273,7 @@ pub fn bind_to(cpus: &CpuSet) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Slices;
+    use crate::slices::Slices;
 
     #[test]
     fn connections_are_spread_over_threads() {

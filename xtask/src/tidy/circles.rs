@@ -12,7 +12,7 @@ use super::tree::{SourceFile, SourceTree};
 /// Most files in a circle.
 const MOST_FILES: usize = 2;
 /// Most circles of the whole tree.
-const MOST_CIRCLES: usize = 4;
+const MOST_CIRCLES: usize = 1;
 /// Most modules through which a name is followed: two modules may name each other.
 const FOLLOWED: usize = 8;
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use latput_experiment::live::Guard;
 use latput_experiment::session::{self, QuietPolicy, RunInputs, RunOutcome};
 use latput_experiment::{ResultsDb, RunPart, Shard, Testbed};
 use latput_knobs::ChangeOutcome;
@@ -12,7 +13,7 @@ use latput_model::{Headline, ResultsSummary};
 use latput_trial::Plan;
 use latput_units::Nanos;
 
-use crate::commands::{check, report, tune};
+use crate::commands::{check, report};
 use crate::context::CliContext;
 use crate::exit::{CliError, CutShort, ExitReason};
 use crate::output;
@@ -145,8 +146,16 @@ pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Resu
     if let Some(goal) = &plan.goal {
         report::check_goal(&from, goal, &plan.workloads)?;
     }
-    tune::check_guards(file, &plan)?;
+    check_guards(file, &plan)?;
     Ok(plan)
+}
+
+/// Refuses guards that could not be judged, before anything is opened.
+pub(crate) fn check_guards(file: &str, plan: &Plan) -> Result<(), CliError> {
+    for guard in plan.live().iter().flat_map(|live| &live.guards) {
+        Guard::parse(guard).map_err(|why| CliError::usage(format!("{file}: {why}")))?;
+    }
+    Ok(())
 }
 
 /// Opens the testbed and the results file. A wrong results file is refused before the testbed is

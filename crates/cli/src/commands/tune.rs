@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::Testbed;
-use latput_experiment::live::Guard;
 use latput_experiment::session::PlannedRuns;
 use latput_experiment::simulator::Simulator;
 use latput_experiment::target::FORMS;
@@ -265,7 +264,7 @@ impl Args {
             Some(budget) => text + &format!("# --budget {budget}\n"), // as `run` keeps its flags
         };
         let text = text + self.first.plan_line();
-        check_guards(file, &plan)?;
+        run::check_guards(file, &plan)?;
         let text =
             text + self.quiet.beside.plan_line() + &self.own.plan_lines() + &self.live.plan_lines();
         Ok((plan, text))
@@ -305,14 +304,6 @@ fn read_plan(path: &Path) -> Result<String, CliError> {
         )));
     }
     run::read_text(path)
-}
-
-/// Refuses guards that could not be judged, before anything is opened.
-pub(crate) fn check_guards(file: &str, plan: &Plan) -> Result<(), CliError> {
-    for guard in plan.live().iter().flat_map(|live| &live.guards) {
-        Guard::parse(guard).map_err(|why| CliError::usage(format!("{file}: {why}")))?;
-    }
-    Ok(())
 }
 
 /// Saves a plan that was made for the system under test's interface. Returns its file.

@@ -9,7 +9,6 @@ mod arrivals;
 pub(crate) mod batch;
 pub(crate) mod pace;
 
-use std::net::UdpSocket;
 use std::num::NonZeroU64;
 
 use latput_units::{BitsPerSecond, Bytes, Nanos};
@@ -22,6 +21,7 @@ use self::arrivals::{FlowArrivals, Received, Stamp};
 use self::batch::{Incoming, Outgoing};
 use self::pace::{Due, LARGEST_GROUP, Pace};
 use crate::clock::{now, sleep_until, timespec};
+use crate::datagrams::Flow;
 use crate::error::Error;
 use crate::limits;
 use crate::meter::{Meter, Phase};
@@ -45,14 +45,6 @@ const EVENTS: usize = 64;
 const LONGEST_SLEEP: Nanos = Nanos::from_ms(20);
 /// Time without datagrams after the sender's close, after which the receiver stops.
 const QUIET: Nanos = Nanos::from_ms(200);
-
-/// One flow's socket at this end, connected to the other.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Flow<'a> {
-    pub(crate) socket: &'a UdpSocket,
-    /// The tag of this flow's datagrams in this run.
-    pub(crate) tag: u32,
-}
 
 /// The datagrams of one thread and their rate.
 #[derive(Clone, Copy, Debug)]

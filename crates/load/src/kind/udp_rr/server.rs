@@ -5,8 +5,8 @@ use rustix::io::Errno;
 
 use super::{BATCH, Exchange, HEADER, LONGEST_WAIT, decode, encode};
 use crate::clock::now;
+use crate::datagrams::Flow;
 use crate::error::Error;
-use crate::kind::udp::Flow;
 use crate::kind::udp::batch::{Incoming, Outgoing};
 use crate::meter::{Meter, Phase};
 use crate::poll;
