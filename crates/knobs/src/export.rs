@@ -58,7 +58,7 @@ pub struct Target {
     interface: String,
     matched: Match,
     /// The lines of a .link file that name it; `None`: as systemd does by default.
-    link_policies: Option<Vec<String>>,
+    link_lines: Option<Vec<String>>,
     /// The entry of netplan's files that it belongs to, where that is known.
     netplan_entry: Option<NetplanEntry>,
     /// Its kind, where that is known.
@@ -141,7 +141,7 @@ impl Target {
         Self {
             interface: interface.to_owned(),
             matched,
-            link_policies: None,
+            link_lines: None,
             netplan_entry: None,
             kind: None,
             profile_type: None,
@@ -173,8 +173,8 @@ impl Target {
     /// The same where the .link file that is in force now is known: its text, or `None` where there is none. A file
     /// of ours takes its place, and must name the interface as that does.
     pub fn in_place_of(self, link_file: Option<&str>) -> Self {
-        let policies = systemd::policies(link_file.unwrap_or_default());
-        Self { link_policies: Some(policies), ..self }
+        let policies = systemd::link_lines(link_file.unwrap_or_default());
+        Self { link_lines: Some(policies), ..self }
     }
 
     /// The same where its entry in netplan's files is known: netplan refuses an id under two device types. Without it nothing

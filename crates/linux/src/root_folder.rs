@@ -22,6 +22,9 @@ pub struct RootFolder {
     folder: File,
 }
 
+/// Programs that read UTF-8 pass over it.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 impl RootFolder {
     /// Opens it.
     pub fn open(path: &Path) -> Result<Self, FileError> {
@@ -63,13 +66,15 @@ impl RootFolder {
         Ok(Some((text, owner)))
     }
 
-    /// The text of a file of somebody, also through links that stay below; `None` where it cannot be read.
+    /// The text of a file of somebody without its byte order mark, also through links that stay below; `None` where it cannot be
+    /// read.
     pub fn look_at(&self, name: &str, limit: u64) -> Option<String> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let file = File::from(self.open_below(name, flags, ResolveFlags::NO_MAGICLINKS).ok()?);
         let path = self.below(name);
         let bytes = file.metadata().ok()?.is_file().then(|| files::read_open(&path, file, limit));
-        files::text_of(&path, bytes?.ok()?).ok()
+        let text = files::text_of(&path, bytes?.ok()?).ok()?;
+        Some(text.strip_prefix(BYTE_ORDER_MARK).map(str::to_owned).unwrap_or(text))
     }
 
     /// The names in a folder, sorted; none if there is no such folder.

@@ -11,7 +11,7 @@ mod keyfile;
 mod outranked;
 mod profile;
 mod tuned;
-mod udev_files;
+pub(super) mod udev_files;
 mod udev_rules;
 mod unit;
 mod unmanaged;
@@ -86,7 +86,7 @@ pub(crate) struct Args {
     /// Write a systemd unit that runs --check after each boot.
     #[arg(long, conflicts_with_all = ["source", "knobs", "stdin", "remove", "check", "dry_run", "yes", "format"])]
     watch: bool,
-    /// Also overwrite files that were edited since.
+    /// Also overwrite files that were edited since, and files of latput's names that it did not write.
     #[arg(long)]
     force: bool,
     /// Show the difference without installing it.
@@ -297,6 +297,14 @@ impl Args {
             let difference = writing.render_diff();
             let nothing = "nothing to change: the files are as wanted\n";
             output::print_data(if difference.is_empty() { nothing } else { &difference })?;
+        }
+        if let (Some(file), false) = (writing.find_foreign_files().first(), self.force) {
+            let message = format!(
+                "nothing was written: {} is there and not by `latput keep`. Move its lines to another file, or overwrite \
+                 it until `--remove`: --force",
+                file.display()
+            );
+            return Err(CliError::new(ExitReason::Failed, message));
         }
         if !edited.is_empty() && !self.force {
             for (file, difference) in &edited {

@@ -9,10 +9,12 @@ use latput_knobs::Setting;
 use latput_knobs::export::{Format, NetplanDeviceType, NetplanEntry, Target, lines_by_hand};
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::{Identity, RootFolder};
-use yaml_rust2::{Yaml, YamlLoader};
+use yaml_rust2::parser::{MarkedEventReceiver, Parser};
+use yaml_rust2::scanner::{Marker, TScalarStyle};
+use yaml_rust2::{Event, ScanError, Yaml, YamlLoader};
 
 use crate::commands::interface_type::{MeantInterface, unknown_type};
-use crate::commands::keep::glob::is_like;
+use crate::commands::keep::{glob::is_like, udev_files::has_extension};
 use crate::exit::{CliError, ExitReason};
 
 /// The folders of netplan's files; of two files with one name that of the last folder counts (netplan(5)).
@@ -75,18 +77,19 @@ impl NetplanDefinitions {
         let mut files: BTreeMap<String, String> = BTreeMap::new();
         for folder in FOLDERS {
             for name in root.look_in(folder) {
-                let is_yaml = Path::new(&name).extension().is_some_and(|end| end == "yaml");
                 // Those that `keep` writes say of each id what another file says first.
-                if is_yaml && !name.contains("latput") {
+                if has_extension(&name, "yaml") && !name.contains("latput") {
                     files.insert(name.clone(), format!("{folder}/{name}"));
                 }
             }
         }
         let mut by_id = BTreeMap::new();
         for path in files.values() {
-            let Some(text) = root.look_at(path, TEXT_BYTES_MOST) else { continue };
             let shown = root.below(path).display().to_string();
-            read(&text, &shown, &mut by_id).map_err(|problem| {
+            let text = root
+                .look_at(path, TEXT_BYTES_MOST)
+                .ok_or_else(|| "it cannot be read as a text of UTF-8".to_owned());
+            text.and_then(|text| read(&text, &shown, &mut by_id)).map_err(|problem| {
                 CliError::new(ExitReason::Failed, format!("{shown}: {problem}"))
             })?;
         }
@@ -267,25 +270,42 @@ impl NetplanDefinition {
     }
 }
 
+/// Why netplan would not take what `own_text` says of `interface` from `own_file`.
+pub(super) fn why_outranked(
+    root: &RootFolder,
+    interface: &str,
+    own_file: &str,
+    own_text: &str,
+) -> Option<String> {
+    let own_name = Path::new(own_file).file_name()?.to_str()?;
+    let shadow = format!("{}/{own_name}", FOLDERS[2]);
+    if root.has(&shadow) {
+        return Some(format!("{shadow} takes its place"));
+    }
+    if let Some((other, key)) = later_file(root, own_name, own_text) {
+        return Some(format!("{other} sorts later and sets `{key}` too"));
+    }
+    match NetplanDefinitions::read(root) {
+        Err(error) => Some(format!("{:#}", error.error)),
+        Ok(definitions) => definitions.entry_of(interface).is_none().then(|| {
+            format!("no other netplan file has {interface}, which netplan would configure anew")
+        }),
+    }
+}
+
 /// The key of `own_text` that a later file sets to another value, and that file.
 ///
 /// Of two files that set one key of one entry, that whose name sorts last counts.
-pub(super) fn later_file(
-    root: &RootFolder,
-    own_file: &str,
-    own_text: &str,
-) -> Option<(String, String)> {
-    let own_name = Path::new(own_file).file_name()?.to_str()?;
-    let own = YamlLoader::load_from_str(own_text).ok()?;
+fn later_file(root: &RootFolder, own_name: &str, own_text: &str) -> Option<(String, String)> {
+    let own = parse_documents(own_text).ok()?;
     for folder in FOLDERS {
         for name in root.look_in(folder) {
-            let is_yaml = Path::new(&name).extension().is_some_and(|end| end == "yaml");
-            if !is_yaml || name.as_str() <= own_name {
+            if !has_extension(&name, "yaml") || name.as_str() <= own_name {
                 continue;
             }
             let path = format!("{folder}/{name}");
             let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
-            let others = YamlLoader::load_from_str(&text).unwrap_or_default();
+            let others = parse_documents(&text).unwrap_or_default();
             let mut pairs = own.iter().flat_map(|own| others.iter().map(move |it| (own, it)));
             if let Some(key) = pairs.find_map(|(own, other)| shared_key(own, other)) {
                 return Some((path, key));
@@ -293,6 +313,32 @@ pub(super) fn later_file(
         }
     }
     None
+}
+
+/// The keys and values of the only entry of a text, as lines of `[Link]`: `MTUBytes=1400`, `GenericReceiveOffload=false`. netplan
+/// makes them of its keys.
+pub(super) fn to_link_lines(own_text: &str) -> Vec<(String, String)> {
+    let documents = parse_documents(own_text).unwrap_or_default();
+    let types = NetplanDeviceType::ALL.map(NetplanDeviceType::key);
+    let entries = documents.iter().flat_map(|document| {
+        types.iter().filter_map(|device_type| document["network"][*device_type].as_hash())
+    });
+    let pairs = entries.flat_map(|it| it.values()).filter_map(Yaml::as_hash).flatten();
+    let lines = pairs.filter_map(|(key, value)| {
+        let words = scalar_text(key)?;
+        let key = match words.as_str() {
+            "mtu" => "MTUBytes".to_owned(),
+            words => words.split('-').map(capitalize).collect(),
+        };
+        Some((key, scalar_text(value)?))
+    });
+    lines.collect()
+}
+
+fn capitalize(word: &str) -> String {
+    let mut letters = word.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
 }
 
 /// A key that both documents set for one entry, to different values.
@@ -316,7 +362,7 @@ fn read(
     file: &str,
     definitions: &mut BTreeMap<String, NetplanDefinition>,
 ) -> Result<(), String> {
-    let documents = YamlLoader::load_from_str(text)
+    let documents = parse_documents(text)
         .map_err(|error| format!("it is not YAML, and netplan refuses it too: {error}"))?;
     for document in &documents {
         for device_type in NetplanDeviceType::ALL {
@@ -325,7 +371,7 @@ fn read(
                 let Some(id) = scalar_text(id) else { continue };
                 let new = || NetplanDefinition::new(device_type);
                 let definition = definitions.entry(id).or_insert_with(new);
-                definition.add(said, file);
+                definition.add(said, file)?;
                 file.clone_into(&mut definition.file);
             }
         }
@@ -333,18 +379,37 @@ fn read(
     Ok(())
 }
 
-/// A scalar as netplan reads it, which takes all for text.
-fn scalar_text(value: &Yaml) -> Option<String> {
-    match value {
-        Yaml::String(text) | Yaml::Real(text) => Some(text.clone()),
-        Yaml::Integer(number) => Some(number.to_string()),
-        Yaml::Boolean(is_true) => Some(is_true.to_string()),
-        _ => None,
+/// The documents of a text, in which each scalar is a string. netplan takes it as it stands: `007` is a name, and so is `null`.
+fn parse_documents(text: &str) -> Result<Vec<Yaml>, ScanError> {
+    YamlLoader::load_from_str(text)?; // tells of a key that is there twice
+    let mut loader = TextLoader::default();
+    Parser::new_from_str(text).load(&mut loader, true)?;
+    Ok(loader.0.documents().to_vec())
+}
+
+/// Loads all scalars as strings.
+#[derive(Default)]
+struct TextLoader(YamlLoader);
+
+impl MarkedEventReceiver for TextLoader {
+    fn on_event(&mut self, event: Event, mark: Marker) {
+        let event = match event {
+            Event::Scalar(text, _, anchor, _) => {
+                Event::Scalar(text, TScalarStyle::DoubleQuoted, anchor, None)
+            }
+            other => other,
+        };
+        self.0.on_event(event, mark);
     }
 }
 
+fn scalar_text(value: &Yaml) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
 impl NetplanDefinition {
-    fn add(&mut self, said: &Yaml, file: &str) {
+    /// Adds what one file says of the id. Fails where netplan refuses it, and all files with it.
+    fn add(&mut self, said: &Yaml, file: &str) -> Result<(), String> {
         if said["mode"].as_str() == Some("vxlan") && self.device_type == NetplanDeviceType::Tunnels
         {
             self.device_type = NetplanDeviceType::Vxlans;
@@ -355,8 +420,11 @@ impl NetplanDefinition {
         };
         self.has_link_keys |= keys.into_iter().any(is_of_link);
         self.set_name = scalar_text(&said["set-name"]).or(self.set_name.take());
-        let mtu = scalar_text(&said["mtu"]).map(|mtu| (mtu, file.to_owned()));
-        self.mtu = mtu.or(self.mtu.take());
+        let mtu = scalar_text(&said["mtu"]);
+        if let Some(mtu) = mtu.as_ref().filter(|mtu| mtu.parse::<u32>().is_err()) {
+            return Err(format!("`mtu: {mtu}` is no number, and netplan refuses it too"));
+        }
+        self.mtu = mtu.map(|mtu| (mtu, file.to_owned())).or(self.mtu.take());
         let matched = &said["match"];
         if matched.as_hash().is_some() {
             self.has_match = true;
@@ -370,6 +438,7 @@ impl NetplanDefinition {
             self.matched_address =
                 scalar_text(&matched["macaddress"]).or(self.matched_address.take());
         }
+        Ok(())
     }
 }
 
@@ -505,7 +574,25 @@ mod tests {
     }
 
     #[test]
+    fn id_is_taken_as_it_stands() {
+        for id in ["007", "0123", "0x1F", "True", "null", "1e3", "~"] {
+            let text = format!("network:\n  ethernets:\n    {id}:\n      match: {{name: eth7}}\n");
+            check_definition(&[&text], "eth7", Some(("ethernets", id)));
+        }
+    }
+
+    #[test]
+    fn entry_becomes_lines_of_a_link_file() {
+        let text = "network:\n  ethernets:\n    eth7:\n      mtu: 1400\n      tcp6-segmentation-offload: false\n";
+        let pairs = [("MTUBytes", "1400"), ("Tcp6SegmentationOffload", "false")];
+        assert_eq!(to_link_lines(text), pairs.map(|(key, value)| (key.into(), value.into())));
+    }
+
+    #[test]
     fn broken_file_is_refused() {
+        let text = "network: {ethernets: {eth7: {mtu: abc}}}";
+        let error = read(text, "file", &mut BTreeMap::new()).unwrap_err();
+        assert!(error.contains("`mtu: abc` is no number"), "{error}");
         let error = read("network: [", "file", &mut BTreeMap::new()).unwrap_err();
         assert!(error.contains("netplan refuses it too"), "{error}");
     }

@@ -23,6 +23,7 @@ mod keep;
 mod keep_beside;
 mod keep_forms;
 mod keep_irqbalance;
+mod keep_outranked;
 mod live_traffic;
 mod loopback;
 mod metrics;

@@ -105,13 +105,12 @@ const DEFAULT_POLICIES: [&str; 3] = [
     "AlternativeNamesPolicy=database onboard slot path",
     "MACAddressPolicy=persistent",
 ];
-/// The keys of a .link file that decide how an interface is named.
-const POLICIES: [&str; 3] = ["NamePolicy", "AlternativeNamesPolicy", "MACAddressPolicy"];
+/// The key that may be there several times.
+const REPEATED: &str = "AlternativeName";
 
-/// The lines of a .link file that decide how an interface is named; the last of each key counts.
-pub(super) fn policies(link_file: &str) -> Vec<String> {
-    let is_plain =
-        |value: &str| value.chars().all(|c| c.is_ascii_alphanumeric() || " -_".contains(c));
+/// The lines of `[Link]` of a .link file: how an interface is named, and all else that it says. The last of each key counts.
+pub(super) fn link_lines(link_file: &str) -> Vec<String> {
+    let is_plain = |text: &str| text.chars().all(|c| c == ' ' || c.is_ascii_graphic());
     let mut section = "";
     let mut found = Vec::new();
     for line in link_file.lines().map(str::trim) {
@@ -120,20 +119,22 @@ pub(super) fn policies(link_file: &str) -> Vec<String> {
         }
         if let Some((key, value)) = line.split_once('=')
             && section == "[Link]"
-            && POLICIES.contains(&key.trim())
-            && is_plain(value)
+            && !line.starts_with(['#', ';'])
+            && is_plain(line)
         {
             let key = key.trim();
-            found
-                .retain(|line: &String| line.split_once('=').is_none_or(|(known, _)| known != key));
+            found.retain(|line: &String| key == REPEATED || key_of(line) != key);
             found.push(format!("{key}={}", value.trim()));
         }
     }
     found
 }
 
-/// Only the first file that matches an interface counts, so that this one must also say what the
-/// one in force would have: how the interface is named.
+fn key_of(line: &str) -> &str {
+    line.split_once('=').map_or(line, |(key, _)| key)
+}
+
+/// Only the first file that matches an interface counts, so that this one must also say what the one in force would have.
 pub(super) fn document(target: &Target, words: &[(&'static str, String)]) -> (String, String) {
     let name = target.interface();
     let file = format!("/etc/systemd/network/10-latput-{name}.link");
@@ -147,10 +148,12 @@ pub(super) fn document(target: &Target, words: &[(&'static str, String)]) -> (St
              OriginalName={name}"
         ),
     };
-    let policies = target.link_policies.clone();
-    let policies = policies.unwrap_or_else(|| DEFAULT_POLICIES.map(str::to_owned).into());
+    let before = target.link_lines.clone();
+    let before = before.unwrap_or_else(|| DEFAULT_POLICIES.map(str::to_owned).into());
     let own = words.iter().map(|(_, line)| line.as_str());
-    let lines: Vec<&str> = policies.iter().map(String::as_str).chain(own).collect();
+    let is_own = |line: &str| own.clone().any(|own| key_of(own) == key_of(line));
+    let before = before.iter().map(String::as_str).filter(|line| !is_own(line));
+    let lines: Vec<&str> = before.chain(own.clone()).collect();
     let body = format!(
         "# Keep as {file}; udev applies it when {name} appears:\n\
          # `udevadm control --reload && udevadm trigger --action=add /sys/class/net/{name}`, or a\n\

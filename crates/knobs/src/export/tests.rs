@@ -751,6 +751,12 @@ fn link_file_names_interface_as_the_displaced_one() {
     let displaced = "[Match]\nKind=bridge\n[Link]\nNamePolicy=keep kernel\nMACAddressPolicy = none\nMTUBytes=1\n";
     let copied = link(&target.clone().in_place_of(Some(displaced)));
     assert_eq!(policies(&copied), ["NamePolicy=keep kernel", "MACAddressPolicy=none"]);
+    assert!(copied.contains("MTUBytes=9000") && !copied.contains("MTUBytes=1\n"), "{copied}");
+    let named = "[Link]\nNamePolicy=\nName=lan0\n#Name=x\nAlternativeName=a\nAlternativeName=b\nName=lan1\n";
+    let copied = link(&target.clone().in_place_of(Some(named)));
+    let expected =
+        "[Link]\nNamePolicy=\nAlternativeName=a\nAlternativeName=b\nName=lan1\nMTUBytes=9000\n";
+    assert!(copied.ends_with(expected), "{copied}");
     let hostile = "[Link]\nNamePolicy=keep\u{2028}x\n[Match]\nNamePolicy=mac\n";
     assert!(policies(&link(&target.in_place_of(Some(hostile)))).is_empty());
 }

@@ -6,7 +6,9 @@ use latput_linux::RootFolder;
 use latput_linux::route::Route;
 
 use super::ifupdown::InterfaceStanzas;
-use super::udev_files::{DEFAULT_LINKS, FileMatch, MatchedInterface, NetworkFile, applied_link};
+use super::udev_files::{
+    DEFAULT_LINKS, FileMatch, MADE_BY_NETPLAN, MatchedInterface, NetworkFile, applied_link,
+};
 use super::{profile, tuned};
 use crate::commands::export_settings::ExportFormat;
 use crate::commands::netplan;
@@ -59,9 +61,10 @@ pub(super) fn choose_format(
     choice(ExportFormat::SystemdLink, format!("{why}, and udev reads .link files everywhere"))
 }
 
-/// Whether a .link file is somebody's, and not of latput or of those that come with systemd.
-fn is_somebodys(name: &str) -> bool {
-    !DEFAULT_LINKS.contains(&name) && !name.contains("latput")
+/// Whether a .link file is somebody's, and not of latput, of netplan or of those that come with systemd.
+pub(super) fn is_somebodys(name: &str) -> bool {
+    let is_made = name.contains("latput") || name.starts_with(MADE_BY_NETPLAN);
+    !DEFAULT_LINKS.contains(&name) && !is_made
 }
 
 /// The .link file that udev has applied to an interface of the running system.

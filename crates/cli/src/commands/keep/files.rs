@@ -114,8 +114,11 @@ pub(super) fn build_files(
         ExportFormat::Netplan => files.push((exported.file.clone(), exported.text.clone(), SECRET)),
         ExportFormat::Tuned => {
             // The profiles of before, and those of other interfaces, stay in force by being included.
-            let text =
-                tuned::render_profile(&exported.text, &tuned::profiles_to_include(root, interface));
+            let included = tuned::profiles_to_include(root, interface);
+            let before = tuned::options_of_interface(root, &included, interface);
+            let before =
+                before.map_err(|why| CliError::usage(format!("{why}: use --format udev")))?;
+            let text = tuned::render_profile(&exported.text, &included, &before);
             if let Some(why) = tuned::why_not_read(root, interface, &text) {
                 return Err(CliError::usage(why));
             }
@@ -469,6 +472,16 @@ impl<'a> FileTransaction<'a> {
                 diff::unified_diff(&kept.file, text(now).as_deref(), text(wanted).as_deref())
             })
             .collect()
+    }
+
+    /// Files of somebody else that would be overwritten. A profile of NetworkManager is added to.
+    pub(super) fn find_foreign_files(&self) -> Vec<PathBuf> {
+        let steps = self.file_steps().zip(&self.made).filter(|(_, made)| made.is_none());
+        let foreign = steps.filter(|((kept, now, wanted), _)| {
+            let is_other = now.is_some_and(|now| wanted.is_none_or(|it| it.text != now.text));
+            is_other && !kept.file.starts_with(profile::PROFILES)
+        });
+        foreign.map(|((kept, ..), _)| self.root.below(&kept.file)).collect()
     }
 
     /// Files that are neither as they were nor as latput made them, with the difference to that.

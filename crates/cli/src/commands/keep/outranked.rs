@@ -7,11 +7,13 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
+use super::choose::is_somebodys;
 use super::ifupdown::InterfaceStanzas;
 use super::udev_files::{
-    FileMatch, MatchedInterface, NetworkFile, applied_link, first_of_each_name, has_extension,
+    FileMatch, MADE_BY_NETPLAN, MatchedInterface, NetworkFile, applied_link, first_of_each_name,
+    has_extension,
 };
-use super::udev_rules::later_rule;
+use super::udev_rules::{UdevActions, rival_rule, rule_behind_link};
 use super::{files, profile, tuned, unit};
 use crate::commands::netplan;
 use crate::document::keep::KeptFileState;
@@ -28,6 +30,8 @@ const SYSCTL_FOLDERS: [&str; 5] = [
     "/lib/sysctl.d",
 ];
 
+const MTU_KEY: &str = "MTUBytes";
+
 /// The file that counts before one of ours at every boot, with the reason; `None` if none is known.
 pub(super) fn find_winner(
     root: &RootFolder,
@@ -36,20 +40,88 @@ pub(super) fn find_winner(
     text: &str,
 ) -> Option<String> {
     if file.starts_with("/etc/netplan/") {
-        let (other, key) = netplan::later_file(root, file, text)?;
-        return Some(format!("{other} sorts later and sets `{key}` too"));
+        return netplan::why_outranked(root, interface, file, text)
+            .or_else(|| beside_netplan(root, interface, text));
     }
     if file.starts_with(SYSCTL_FOLDERS[0]) {
         return later_sysctl(root, file, text);
     }
-    let rival = if has_extension(file, "link") {
-        earlier_link(root, interface, file)
+    let is_link = has_extension(file, "link");
+    let own = if is_link { actions_of_link(text) } else { UdevActions::of_rules(text) };
+    let rival = if is_link {
+        earlier_link(root, interface, file).or_else(|| rule_behind_link(root, interface, &own))
     } else if file.starts_with(files::RULES) {
-        later_rule(root, interface, file, text)
+        rival_rule(root, interface, file, text)
     } else {
-        None
+        return None;
     };
-    rival.or_else(|| other_mtu(root, interface, mtu_of(text)?))
+    rival
+        .or_else(|| other_mtu(root, interface, mtu_of(text)?))
+        .or_else(|| ifupdown_after(root, interface, &own))
+}
+
+/// The actions of udev for a .link file.
+fn actions_of_link(text: &str) -> UdevActions {
+    let pairs = text.lines().filter(|line| !line.starts_with('#'));
+    UdevActions::of_link(pairs.filter_map(|line| line.split_once('=')))
+}
+
+/// The action of ifupdown that undoes ours once udev is done.
+fn ifupdown_after(root: &RootFolder, interface: &str, own: &UdevActions) -> Option<String> {
+    let stanzas = InterfaceStanzas::read(root, interface)?;
+    let what = own.undone_by(&stanzas.actions())?;
+    Some(format!("ifupdown {what} afterwards, as {} says", stanzas.file))
+}
+
+/// The file of udev or networkd that counts before those that netplan makes of the entry, or that is merged into them.
+fn beside_netplan(root: &RootFolder, interface: &str, text: &str) -> Option<String> {
+    let entry = netplan::NetplanDefinitions::read(root).ok()?.entry_of(interface)?.entry;
+    let made = format!("{MADE_BY_NETPLAN}{}", entry.id);
+    let lines = netplan::to_link_lines(text);
+    let own = UdevActions::of_link(lines.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    let known = MatchedInterface::new(root, interface);
+    let mut links = NetworkFile::read_all(root, "link").into_iter();
+    let earlier = links.find(|file| {
+        let is_earlier = file.name < format!("{made}.link") && is_somebodys(&file.name);
+        is_earlier && file.is_of("OriginalName", &known) != FileMatch::No
+    });
+    if let Some(file) = earlier {
+        return Some(format!(
+            "{} sorts before the .link file that netplan makes, and may be of {interface}",
+            file.path()
+        ));
+    }
+    let mtu = lines.iter().find(|(key, _)| key == MTU_KEY).map(|(_, mtu)| mtu.as_str());
+    let drop_ins = NetworkFile::read_drop_ins(root, format!("{made}.link"));
+    other_value(&drop_ins, &lines)
+        .or_else(|| rule_behind_link(root, interface, &own))
+        .or_else(|| {
+            let drop_ins = NetworkFile::read_drop_ins(root, format!("{made}.network"));
+            other_value(&drop_ins, &lines).filter(|_| mtu.is_some())
+        })
+        .or_else(|| network_file(root, interface, mtu?))
+}
+
+/// The part of a file that gives one of `lines` another value.
+fn other_value(file: &NetworkFile, lines: &[(String, String)]) -> Option<String> {
+    let section = file.section_lines("Link");
+    section.into_iter().find_map(|(path, key, value)| {
+        let (_, wanted) = lines.iter().find(|(known, _)| known.eq_ignore_ascii_case(&key))?;
+        (word_of(&value) != word_of(wanted)).then(|| format!("{path} sets `{key}={value}`"))
+    })
+}
+
+/// A value as it is compared: of the words for a switch those of netplan.
+fn word_of(value: &str) -> &str {
+    match value {
+        "yes" | "on" | "1" | "y" | "t" => "true",
+        "no" | "off" | "0" | "n" | "f" => "false",
+        other => other,
+    }
+}
+
+fn is_made_by_netplan(file: &NetworkFile) -> bool {
+    file.name.starts_with(MADE_BY_NETPLAN)
 }
 
 /// The program that gives the interface another MTU, after udev has given it ours.
@@ -58,16 +130,7 @@ fn other_mtu(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
     if let Some(rival) = netplans.and_then(|it| it.other_mtu(interface, own)) {
         return Some(rival);
     }
-    if let Some(rival) = profile::other_mtu(root, interface, own) {
-        return Some(rival);
-    }
-    if let Some(stanzas) = InterfaceStanzas::read(root, interface)
-        && let Some(mtu) = stanzas.option_value("mtu")
-        && mtu != own
-    {
-        return Some(format!("ifupdown sets `mtu {mtu}` afterwards, as {} says", stanzas.file));
-    }
-    network_file(root, interface, own)
+    profile::other_mtu(root, interface, own).or_else(|| network_file(root, interface, own))
 }
 
 /// The MTU that a .link file or a udev rule sets.
@@ -80,7 +143,9 @@ fn mtu_of(text: &str) -> Option<&str> {
 /// The .network file of networkd that sets another MTU, or may set it. The first that matches counts.
 fn network_file(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
     let known = MatchedInterface::new(root, interface);
-    for file in NetworkFile::read_all(root, "network") {
+    // Those of netplan are told by its own files.
+    let files = NetworkFile::read_all(root, "network").into_iter();
+    for file in files.filter(|file| !is_made_by_netplan(file)) {
         let fits = file.is_of("Name", &known);
         let other = file.find_value("Link", "MTUBytes").filter(|(mtu, _)| mtu != own);
         let sets = other.map(|(mtu, path)| format!("{path} sets `MTUBytes={mtu}` afterwards"));

@@ -1,23 +1,35 @@
 //! The profiles of TuneD that `keep` writes, one for each interface: their folder, and what they include.
 
+mod sections;
+
 use std::collections::BTreeSet;
 
 use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
+
+use self::sections::merge_option;
+pub(super) use self::sections::{ProfileOptions, options_of_interface};
+use super::unit;
 
 /// TuneD's own word for what is active.
 const ACTIVE_PROFILE: &str = "/etc/tuned/active_profile";
 /// The folders in which TuneD looks for the owner's profiles: since 2.23 the second, before the first.
 const FOLDERS: [&str; 2] = ["/etc/tuned", "/etc/tuned/profiles"];
 const CONFIG: &str = "/etc/tuned/tuned-main.conf";
+/// The daemon, and its service.
+const PROGRAMS: [&str; 2] = ["/usr/sbin/tuned", "/usr/bin/tuned"];
+const SERVICE: &str = "tuned.service";
 
 /// The profile of an interface.
 pub(super) fn profile_name(interface: &str) -> String {
     format!("latput-{interface}")
 }
 
-/// The profiles that are active.
+/// The profiles that are active; none where TuneD is not there or is masked.
 pub(super) fn active_profiles(root: &RootFolder) -> Vec<String> {
+    if !PROGRAMS.iter().any(|program| root.has(program)) || unit::is_masked(root, SERVICE) {
+        return Vec::new();
+    }
     let text = root.look_at(ACTIVE_PROFILE, TEXT_BYTES_MOST).unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
 }
@@ -82,8 +94,11 @@ fn read_includes(root: &RootFolder, profile: &str) -> Vec<String> {
     let texts: Vec<String> = texts.collect();
     let pairs = texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.split_once('='));
     let names = pairs.filter(|(key, _)| key.trim() == "include");
-    let names = names.flat_map(|(_, names)| names.split([',', ';'])).map(str::trim);
-    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    names.flat_map(|(_, names)| split_includes(names)).map(str::to_owned).collect()
+}
+
+fn split_includes(names: &str) -> impl Iterator<Item = &str> {
+    names.split([',', ';']).map(str::trim).filter(|name| !name.is_empty())
 }
 
 /// Whether a profile is `wanted` or includes it, by itself or by others.
@@ -152,15 +167,23 @@ fn list_profiles(root: &RootFolder) -> impl Iterator<Item = String> {
     FOLDERS.into_iter().flat_map(|folder| root.look_in(folder))
 }
 
-/// The text of a profile that includes `included`, without the words for those who keep it by hand.
-pub(super) fn render_profile(exported: &str, included: &[String]) -> String {
+/// The text of a profile that includes `included`, without the words for those who keep it by hand. `before` are the options
+/// that the interface has from them: TuneD gives an interface to one section only, which therefore has them too.
+pub(super) fn render_profile(
+    exported: &str,
+    included: &[String],
+    before: &ProfileOptions,
+) -> String {
     let include = (!included.is_empty()).then(|| format!("include={}", included.join(",")));
+    let mut before = before.clone();
     let lines = exported.lines().enumerate().filter_map(|(idx, line)| match line {
         "#include=PROFILE" => include.clone(),
         line if idx > 0 && line.starts_with('#') => None,
-        line => Some(line.to_owned()),
+        line => Some(merge_option(line, &mut before)),
     });
-    lines.map(|line| line + "\n").collect()
+    let mut text: String = lines.map(|line| line + "\n").collect();
+    text.extend(before.into_iter().map(|(option, value)| format!("{option}={value}\n")));
+    text
 }
 
 /// A profile of another interface than `removed` that includes that of `interface`: TuneD could not load it without.

@@ -17,6 +17,8 @@ const LINK_FOLDERS: [&str; 5] = [
     "/usr/lib/systemd/network",
     "/lib/systemd/network",
 ];
+/// The start of the names of the files that netplan makes for udev and networkd.
+pub(super) const MADE_BY_NETPLAN: &str = "10-netplan-";
 /// .link files that come with systemd and configure nothing of their own.
 pub(super) const DEFAULT_LINKS: [&str; 3] =
     ["99-default.link", "73-usb-net-by-mac.link", "98-default-mac-none.link"];
@@ -28,16 +30,32 @@ pub(super) fn applied_link(index: u32) -> Option<String> {
     lines.find_map(|line| line.strip_prefix("E:ID_NET_LINK_FILE=")).map(str::to_owned)
 }
 
-/// The lines of a text that are neither empty nor comments, which begin with one of `marks`; continued ones are joined.
+/// The lines of a text that are neither empty nor comments, which begin with one of `marks`. Lines that end with `\` are joined
+/// with the next one that is no comment, as systemd does.
 pub(super) fn uncommented_lines(text: &str, marks: &[char]) -> Vec<String> {
-    let joined = text.replace("\\\n", " ");
-    let lines = joined.lines().map(str::trim).filter(|line| !line.starts_with(marks));
-    lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    let mut lines: Vec<String> = Vec::new();
+    let mut is_continued = false;
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with(marks)) {
+        let (line, goes_on) = line.strip_suffix('\\').map_or((line, false), |line| (line, true));
+        match lines.last_mut() {
+            Some(last) if is_continued => {
+                last.push(' ');
+                last.push_str(line);
+            }
+            _ => lines.push(line.to_owned()),
+        }
+        is_continued = goes_on;
+    }
+    lines.retain(|line| !line.is_empty());
+    lines
 }
 
-/// Whether a file has this extension: in small letters, as its readers want it.
-pub(super) fn has_extension(name: &str, wanted: &str) -> bool {
-    Path::new(name).extension().is_some_and(|extension| extension == wanted)
+/// Whether a file has this extension: in small letters, as its readers want it. They pass over files whose name begins with a
+/// dot.
+pub(in crate::commands) fn has_extension(name: &str, wanted: &str) -> bool {
+    let path = Path::new(name);
+    let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    !is_hidden && path.extension().is_some_and(|extension| extension == wanted)
 }
 
 /// The names in several folders, each with the path in the first folder that has it, in the order of names.
@@ -68,18 +86,26 @@ pub(super) struct NetworkFile {
 impl NetworkFile {
     /// The files of one kind, in the order in which udev or networkd looks for the first that fits.
     pub(super) fn read_all(root: &RootFolder, extension: &str) -> Vec<Self> {
+        let files = first_of_each_name(root, &LINK_FOLDERS.map(str::to_owned), extension);
+        let files = files.into_iter().map(|(name, path)| {
+            let mut file = Self::read_drop_ins(root, name);
+            let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
+            file.parts.insert(0, (path, text));
+            file
+        });
+        // An empty file masks those of its name, with their drop-ins.
+        files.filter(|file| !file.parts[0].1.trim().is_empty()).collect()
+    }
+
+    /// The drop-ins of the file of this name, which need not be there.
+    pub(super) fn read_drop_ins(root: &RootFolder, name: String) -> Self {
+        let folders = LINK_FOLDERS.map(|folder| format!("{folder}/{name}.d"));
+        let paths = first_of_each_name(root, &folders, "conf").into_values();
         let read = |path: String| {
             let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
             (path, text)
         };
-        let files = first_of_each_name(root, &LINK_FOLDERS.map(str::to_owned), extension);
-        let files = files.into_iter().map(|(name, path)| {
-            let folders = LINK_FOLDERS.map(|folder| format!("{folder}/{name}.d"));
-            let more = first_of_each_name(root, &folders, "conf").into_values();
-            Self { name, parts: std::iter::once(path).chain(more).map(read).collect() }
-        });
-        // An empty file masks those of its name, with their drop-ins.
-        files.filter(|file| !file.parts[0].1.trim().is_empty()).collect()
+        Self { name, parts: paths.map(read).collect() }
     }
 
     pub(super) fn path(&self) -> &str {
@@ -87,17 +113,16 @@ impl NetworkFile {
     }
 
     /// The lines of a section, each with the path of the part that has it.
-    fn section_lines(&self, name: &str) -> Vec<(&str, String, String)> {
+    pub(super) fn section_lines(&self, name: &str) -> Vec<(&str, String, String)> {
         let header = format!("[{name}]");
         let mut found = Vec::new();
         for (path, text) in &self.parts {
             let mut is_inside = false;
-            for line in text.replace("\\\n", " ").lines().map(str::trim) {
+            for line in uncommented_lines(text, &['#', ';']) {
                 if line.starts_with('[') {
                     is_inside = line == header;
                 } else if let Some((key, value)) = line.split_once('=')
                     && is_inside
-                    && !line.starts_with(['#', ';'])
                 {
                     let pair = (key.trim().to_owned(), value.trim().to_owned());
                     found.push((path.as_str(), pair.0, pair.1));
@@ -271,6 +296,27 @@ mod tests {
         ] {
             check_match(&[&format!("[Match]\n{keys}")], &own, expected);
             check_match(&[&format!("[Match]\n{keys}")], &image, FileMatch::MayBe);
+        }
+    }
+
+    #[test]
+    fn comment_does_not_end_a_continued_line() {
+        let [image, _] = sample_interfaces();
+        let text = "[Match]\nOriginalName=eth1 \\\n# eth2\n  nic7\n";
+        check_match(&[text], &image, FileMatch::Yes);
+        assert_eq!(uncommented_lines("a \\\n;b\nc\n\nd", &[';']), ["a  c", "d"]);
+    }
+
+    #[test]
+    fn hidden_file_has_no_extension() {
+        for (name, expected) in [
+            ("05.link", true),
+            ("/etc/x.link", true),
+            (".05.link", false),
+            ("/etc/.x.link", false),
+            ("x.links", false),
+        ] {
+            assert_eq!(has_extension(name, "link"), expected, "{name}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Rules of udev behind ours that set the same attribute of the interface.
+//! Rules of udev that undo what a file of ours does to the interface.
 
 use std::path::Path;
 
@@ -15,6 +15,11 @@ const FOLDERS: [&str; 4] = [
     "/usr/local/lib/udev/rules.d",
     "/usr/lib/udev/rules.d",
 ];
+
+/// The rules of systemd by which udev applies .link files.
+const LINK_RULES: &str = "80-net-setup-link.rules";
+const MTU: &str = "ATTR{mtu}";
+const QUEUE_LENGTH: &str = "ATTR{tx_queue_len}";
 
 /// A rule: keys with their operators and values.
 struct UdevRule<'a>(Vec<(&'a str, &'a str, &'a str)>);
@@ -51,22 +56,124 @@ impl<'a> UdevRule<'a> {
         })
     }
 
-    /// The attributes that it sets.
-    fn assigned_attributes(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+    /// Whether it sets what is to be run: `RUN="..."` forgets what is there before, `RUN:="..."` refuses what comes after too.
+    fn sets_run(&self, operators: &[&str]) -> bool {
+        self.0.iter().any(|(name, operator, _)| is_run(name) && operators.contains(operator))
+    }
+
+    /// The attributes that it sets, and the actions of the programs that it runs.
+    fn actions(&self) -> UdevActions {
+        let mut actions = self.actions_of_programs();
         let set = self.0.iter().filter(|(name, operator, _)| {
             name.starts_with("ATTR{") && ["=", ":="].contains(operator)
         });
-        set.map(|(name, _, value)| (*name, *value))
+        actions.attributes.extend(set.map(|(name, _, value)| ((*name).into(), (*value).into())));
+        actions
     }
 
-    /// The requests of ethtool that it makes: `-C`.
-    fn ethtool_requests(&self) -> impl Iterator<Item = &'a str> {
-        let run = self.0.iter().filter(|(name, _, _)| *name == "RUN" || name.starts_with("RUN{"));
-        run.filter_map(|(_, _, value)| {
-            let mut words = value.split_whitespace();
-            words.find(|word| word.ends_with("ethtool"))?;
-            words.next().filter(|word| word.starts_with('-'))
-        })
+    /// The actions of the programs that it runs. They run once all rules are read.
+    fn actions_of_programs(&self) -> UdevActions {
+        let mut actions = UdevActions::default();
+        for (_, _, command) in self.0.iter().filter(|(name, ..)| is_run(name)) {
+            actions.runs_programs = true;
+            actions.add_command(command);
+        }
+        actions
+    }
+}
+
+fn is_run(name: &str) -> bool {
+    name == "RUN" || name.starts_with("RUN{")
+}
+
+/// Changes that configuration makes to an interface when it appears.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct UdevActions {
+    /// Attributes below `/sys/class/net/IFACE` as rules write them, with their values.
+    attributes: Vec<(String, String)>,
+    /// Requests of ethtool: `-C`.
+    requests: Vec<String>,
+    /// Whether rules run programs for it.
+    runs_programs: bool,
+}
+
+/// Keys of `[Link]`, by their end, whose values systemd sets as ethtool would with this request.
+const REQUESTS_OF_LINKS: [(&str, &str); 6] = [
+    ("offload", "-K"),
+    ("filter", "-K"),
+    ("hardware", "-K"),
+    ("buffersize", "-G"),
+    ("channels", "-L"),
+    ("flowcontrol", "-A"),
+];
+
+impl UdevActions {
+    pub(super) fn of_rules(text: &str) -> Self {
+        let mut all = Self::default();
+        for line in split_rules(text) {
+            let Self { attributes, requests, runs_programs } = UdevRule::parse(&line).actions();
+            all.attributes.extend(attributes);
+            all.requests.extend(requests);
+            all.runs_programs |= runs_programs;
+        }
+        all
+    }
+
+    /// Those of the lines of `[Link]`.
+    pub(super) fn of_link<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut all = Self::default();
+        for (key, value) in lines {
+            let key = key.to_ascii_lowercase();
+            let request = REQUESTS_OF_LINKS.iter().find(|(end, _)| key.ends_with(end));
+            match key.as_str() {
+                "mtubytes" => all.attributes.push((MTU.to_owned(), value.to_owned())),
+                "transmitqueuelength" => {
+                    all.attributes.push((QUEUE_LENGTH.to_owned(), value.to_owned()));
+                }
+                _ if key.contains("coalesce") => all.requests.push("-C".to_owned()),
+                _ => all.requests.extend(request.map(|(_, request)| (*request).to_owned())),
+            }
+        }
+        all
+    }
+
+    /// Adds what a command does: `ethtool -C eth0 ...`, `ip link set dev eth0 mtu 1500`.
+    pub(super) fn add_command(&mut self, command: &str) {
+        let words: Vec<&str> =
+            command.split(|c: char| c.is_whitespace() || "'\";".contains(c)).collect();
+        let after = |program: &str| {
+            let is_it = |word: &&str| word.rsplit('/').next() == Some(program);
+            words.iter().position(is_it).map(|at| &words[at + 1..])
+        };
+        if let Some(rest) = after("ethtool") {
+            let request = rest.first().filter(|word| word.starts_with('-'));
+            self.requests.extend(request.map(|word| (*word).to_owned()));
+        }
+        let pairs = after("ip").or_else(|| after("ifconfig")).unwrap_or_default().windows(2);
+        for pair in pairs {
+            let attribute = match pair[0] {
+                "mtu" => MTU,
+                "txqueuelen" | "txqlen" | "qlen" => QUEUE_LENGTH,
+                _ => continue,
+            };
+            self.attributes.push((attribute.to_owned(), pair[1].to_owned()));
+        }
+    }
+
+    /// The change by which `other` undoes these: the same attribute with another value, or the same request of ethtool.
+    pub(super) fn undone_by(&self, other: &Self) -> Option<String> {
+        let is_rival = |(name, value): &&(String, String)| {
+            self.attributes.iter().any(|(known, wanted)| known == name && wanted != value)
+        };
+        if let Some((name, value)) = other.attributes.iter().find(is_rival) {
+            return Some(match name.as_str() {
+                MTU => format!("sets `mtu {value}`"),
+                QUEUE_LENGTH => format!("sets `txqueuelen {value}`"),
+                name => format!("sets {name}"),
+            });
+        }
+        let request = other.requests.iter().find(|request| self.requests.contains(request))?;
+        Some(format!("runs `ethtool {request}`"))
     }
 }
 
@@ -74,40 +181,51 @@ fn split_rules(text: &str) -> Vec<String> {
     uncommented_lines(text, &['#'])
 }
 
-/// The later file that sets an attribute of ours to another value, or makes the same request of ethtool, with what it does.
-pub(super) fn later_rule(
+/// The file of rules that undoes what ours does, with the reason.
+pub(super) fn rival_rule(
     root: &RootFolder,
     interface: &str,
     file: &str,
     text: &str,
 ) -> Option<String> {
     let own_name = Path::new(file).file_name()?.to_str()?;
-    let own = split_rules(text);
-    let own: Vec<UdevRule<'_>> = own.iter().map(|line| UdevRule::parse(line)).collect();
+    let own = UdevActions::of_rules(text);
+    find_rules(root, interface, |name, path, rule| {
+        let is_later = name > own_name;
+        if let Some(what) = own.undone_by(&rule.actions()).filter(|_| is_later) {
+            return Some(format!("{path} sorts later and {what} too"));
+        }
+        let operators: &[&str] = if is_later { &["=", ":="] } else { &[":="] };
+        (name != own_name && own.runs_programs && rule.sets_run(operators))
+            .then(|| format!("{path} lets no other `RUN` count"))
+    })
+}
+
+/// The file of rules that undoes what a .link file does, with the reason.
+pub(super) fn rule_behind_link(
+    root: &RootFolder,
+    interface: &str,
+    own: &UdevActions,
+) -> Option<String> {
+    find_rules(root, interface, |name, path, rule| {
+        let is_earlier = name < LINK_RULES;
+        let other = if is_earlier { rule.actions_of_programs() } else { rule.actions() };
+        let what = own.undone_by(&other).filter(|_| !name.contains("-latput-"))?;
+        Some(format!("{path} {what} afterwards"))
+    })
+}
+
+/// The first answer to a rule that is known to be of the interface, with the name and the path of its file.
+fn find_rules(
+    root: &RootFolder,
+    interface: &str,
+    mut judge: impl FnMut(&str, &str, &UdevRule<'_>) -> Option<String>,
+) -> Option<String> {
     let files = first_of_each_name(root, &FOLDERS.map(str::to_owned), "rules");
-    let later = files.into_iter().filter(|(name, _)| name.as_str() > own_name);
-    later.into_iter().find_map(|(_, path)| {
-        let others = split_rules(&root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default());
-        let mut others =
-            others.iter().map(|line| UdevRule::parse(line)).filter(|it| it.is_of(interface));
-        let what = others.find_map(|other| {
-            let is_rival = |(name, value): &(&str, &str)| {
-                own.iter()
-                    .flat_map(UdevRule::assigned_attributes)
-                    .any(|(known, wanted)| known == *name && wanted != *value)
-            };
-            if let Some((name, _)) = other.assigned_attributes().find(is_rival) {
-                return Some(format!("sets {name}"));
-            }
-            let is_ours = |request: &&str| {
-                own.iter().flat_map(UdevRule::ethtool_requests).any(|it| it == *request)
-            };
-            other
-                .ethtool_requests()
-                .find(is_ours)
-                .map(|request| format!("runs `ethtool {request}`"))
-        })?;
-        Some(format!("{path} sorts later and {what} too"))
+    files.into_iter().find_map(|(name, path)| {
+        let lines = split_rules(&root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default());
+        let mut rules = lines.iter().map(|line| UdevRule::parse(line));
+        rules.find_map(|rule| rule.is_of(interface).then(|| judge(&name, &path, &rule)).flatten())
     })
 }
 
@@ -134,7 +252,32 @@ mod tests {
         let rule = UdevRule::parse(
             r#"ATTR{a}=="1", ATTR{b}="2", RUN+="/sbin/ethtool -C eth9 rx-usecs 3""#,
         );
-        assert_eq!(rule.assigned_attributes().collect::<Vec<_>>(), [("ATTR{b}", "2")]);
-        assert_eq!(rule.ethtool_requests().collect::<Vec<_>>(), ["-C"]);
+        let expected = UdevActions {
+            attributes: vec![("ATTR{b}".to_owned(), "2".to_owned())],
+            requests: vec!["-C".to_owned()],
+            runs_programs: true,
+        };
+        assert_eq!(rule.actions(), expected);
+        assert!(!rule.sets_run(&["=", ":="]));
+    }
+
+    #[test]
+    fn action_is_undone_by_same_attribute_or_request() {
+        let link =
+            |lines: &[(&'static str, &'static str)]| UdevActions::of_link(lines.iter().copied());
+        let mtu = link(&[("MTUBytes", "1400")]);
+        let offload = link(&[("GenericReceiveOffload", "no")]);
+        for (own, command, expected) in [
+            (&mtu, "/bin/sh -c 'ip link set dev %k mtu 1500'", Some("sets `mtu 1500`")),
+            (&mtu, "/sbin/ip link set eth9 mtu 1400", None),
+            (&mtu, "/sbin/ip link set eth9 txqueuelen 9", None),
+            (&offload, "/usr/sbin/ethtool -K eth9 tso off", Some("runs `ethtool -K`")),
+            (&offload, "/usr/sbin/ethtool -C eth9 rx-usecs 9", None),
+            (&link(&[("RxCoalesceSec", "9us")]), "ethtool -C %k x 1", Some("runs `ethtool -C`")),
+        ] {
+            let mut other = UdevActions::default();
+            other.add_command(command);
+            assert_eq!(own.undone_by(&other).as_deref(), expected, "{command}");
+        }
     }
 }

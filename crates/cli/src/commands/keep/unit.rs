@@ -1,6 +1,7 @@
 //! The systemd units that `latput keep` writes: a check after each boot, and the CPUs of interrupts, which no other file
 //! can hold.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use latput_linux::RootFolder;
@@ -76,6 +77,13 @@ pub(super) fn affinity_text(interface: &str, value: &str) -> Result<String, Stri
 /// Whether `systemctl enable` has been run for a unit.
 pub(super) fn is_enabled(root: &RootFolder, name: &str) -> bool {
     root.entries(WANTS).is_ok_and(|names| names.iter().any(|found| found == name))
+}
+
+/// Whether a service is masked (`systemctl mask`).
+pub(super) fn is_masked(root: &RootFolder, service: &str) -> bool {
+    let links = [UNITS, "/run/systemd/system"].map(|folder| format!("{folder}/{service}"));
+    let target = |link: &String| fs::read_link(root.below(link)).ok();
+    links.iter().filter_map(target).any(|target| target == Path::new("/dev/null"))
 }
 
 /// The command that makes a unit run after each boot.

@@ -16,7 +16,7 @@ const INTERFACES: [&str; 3] = ["nic7", "nic8", "nic9"];
 /// Profiles of a site, all for any device; the last is that of TuneD for real-time hosts in short.
 const SITES: &[&str] = &[
     "[main]\nsummary=a site\n\n[sysctl]\nvm.swappiness=10\n",
-    "[main]\nsummary=a site\n\n[net]\nwake_on_lan=d\n\n[sysctl]\nvm.swappiness=10\n",
+    "[main]\nsummary=a site\n\n[net]\nwake_on_lan=d\nfeatures=tx-nocache-copy off\n\n[sysctl]\nvm.swappiness=10\n",
 ];
 
 /// Options of each device and sysctls, as TuneD's loader, merger and matcher make them of the active profiles.
@@ -139,6 +139,10 @@ proptest! {
                     let (option, words) = tuned_option(knob, value);
                     expected.entry(option).or_default().push(words);
                 }
+                if site.contains("[net]") {
+                    expected.insert("wake_on_lan", vec!["d".to_owned()]);
+                    expected.entry("features").or_default().push("tx-nocache-copy off".to_owned());
+                }
                 for words in expected.values_mut() {
                     words.sort();
                 }
@@ -186,7 +190,7 @@ fn image_names_all_kept_profiles_to_activate() {
 }
 
 #[test]
-fn included_section_takes_no_device() {
+fn included_section_loses_no_option_of_a_device() {
     if needs_program("tuned-adm") {
         return;
     }
@@ -198,8 +202,10 @@ fn included_section_takes_no_device() {
         run_keep(&place, interface, &BTreeMap::from([("mtu", mtu)])).expect(0, &[]);
         activate_profiles(&place, &format!("latput-{interface}"));
     }
+    let of_site = |mtu: &str| serde_json::json!({ "features": "tx-nocache-copy off", "mtu": mtu, "wake_on_lan": "d" });
     let expected = serde_json::json!({
-        "nic7": { "mtu": "1400" }, "nic8": { "mtu": "9000" }, "nic9": { "wake_on_lan": "d" },
+        "nic7": of_site("1400"), "nic8": of_site("9000"),
+        "nic9": { "features": "tx-nocache-copy off", "wake_on_lan": "d" },
         "sysctl": { "vm.swappiness": "10" },
     });
     let found: Value = serde_json::to_value(read_by_tuned(&place)).unwrap();
