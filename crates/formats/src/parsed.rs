@@ -123,6 +123,14 @@ pub(crate) fn parse_documents(text: &str) -> Result<JsonDocuments, ReadError> {
     Err(ReadError::Failed(problem))
 }
 
+/// The problem of a test whose last figure may be cut.
+pub(crate) const NO_LINE_END: &str = "the last line has no end: the file may be cut";
+
+/// Whether a text of lines ends within a word: programs end their lines, so the last figure may be cut.
+pub(crate) fn is_last_line_open(text: &str) -> bool {
+    text.chars().next_back().is_some_and(|last| !last.is_whitespace())
+}
+
 /// Compares the bytes, the time and the rate that a test's end states.
 pub(crate) fn check_rate(
     bytes: Option<f64>,

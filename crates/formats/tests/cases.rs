@@ -141,6 +141,37 @@ fn netperf_crr_is_imported() {
 }
 
 #[test]
+fn netperf_details_are_no_tests() {
+    let imported = import_cases(ImportFormat::Netperf, &["netperf-details.txt"]).unwrap();
+    assert!(imported.left_out.is_empty(), "{:?}", imported.left_out);
+    let kinds = imported.results.workloads.iter().map(|load| load.traffic.kind());
+    assert_eq!(kinds.collect::<Vec<_>>(), ["tcp_rr", "tcp_stream", "tcp_crr"]);
+}
+
+#[test]
+fn netperf_in_bytes_is_read() {
+    let imported = import_cases(ImportFormat::Netperf, &["netperf-bytes.txt"]).unwrap();
+    let bits = find_value(&imported, Metric::ThroughputBps).unwrap();
+    assert!((bits - 492_049_464.55 * 8.0).abs() < 1.0, "{bits}");
+}
+
+#[test]
+fn cut_netperf_leaves_the_others() {
+    let whole = read_case("netperf-rr-all.txt");
+    let file = |name: &str, bytes: &[u8]| (name.to_owned(), bytes.to_vec());
+    let import = |files: &[(String, Vec<u8>)]| import_files(ImportFormat::Netperf, files);
+    import(&[file("whole", &whole)]).unwrap();
+    let rate = whole.windows(6).position(|part| part == b"BURST_").unwrap();
+    // Within the name of a selector, its value, and the last line.
+    for end in [rate + 3, rate + 12, whole.len() - 1] {
+        let part = import(&[file("whole", &whole), file("cut", &whole[..end])]).unwrap();
+        let said = "cut: line 2: the last line has no end: the file may be cut";
+        assert_eq!(part.left_out[0].to_string(), said);
+        assert_eq!((part.results.rows.len(), part.left_out.len()), (1, 1));
+    }
+}
+
+#[test]
 fn interleaved_outputs_are_refused() {
     let error = import_cases(ImportFormat::Netperf, &["netperf-interleaved.txt"]).unwrap_err();
     let said = "line 4: `PROTOCOL` appears again before the first test ended";
