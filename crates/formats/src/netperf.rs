@@ -87,6 +87,7 @@ fn parse_test(record: &NetperfRecord) -> Result<ParsedTest, ReadError> {
         setting: None,
         started_unix_ms: None,
         identity: None,
+        writer: None,
         record: Some(record.checksum()),
         observation,
         beside,

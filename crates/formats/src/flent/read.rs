@@ -287,6 +287,7 @@ fn build_test(
         setting: None,
         started_unix_ms: text("T0").or_else(|| text("TIME")).and_then(|time| unix_ms(&time)),
         identity: text("BATCH_UUID").zip(text("T0")).map(|(batch, time)| format!("{batch} {time}")),
+        writer: None,
         record: None,
         observation,
         beside: StatedFigures::default(),

@@ -104,7 +104,7 @@ fn of_netperf(text: &str) -> IndependentCounts {
     let is_told = text.contains("BURST_SIZE") || text.contains("Initial Burst");
     let burst = if is_told { bursts[0] } else { bursts[1] };
     let outstanding = burst.filter(|burst| is_steady && *burst >= 0.0).map(|burst| burst + 1.0);
-    IndependentCounts { packets, bytes, least_ns, outstanding }
+    IndependentCounts { bytes, packets, least_ns, outstanding }
 }
 
 fn of_iperf3(document: &Value) -> IndependentCounts {
