@@ -158,9 +158,9 @@ impl ParsedTest {
 /// A checksum by which an imported test is known again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TestRecord {
-    /// That of the program's own name of the test, such as iperf3's cookie: no other test has it.
+    /// Checksum of the program's own name of the test, such as iperf3's cookie: no other test has it.
     Name(u32),
-    /// That of everything that the file says of it.
+    /// Checksum of everything that the file says of it.
     Content(u32),
 }
 

@@ -185,7 +185,7 @@ fn check_no_folder(path: &Path, program: &str) -> Result<(), CliError> {
 #[derive(Clone, Copy, Debug, Default)]
 struct KnownTests {
     dropped: usize,
-    /// Those of them that have other figures there.
+    /// Dropped tests that have other figures there.
     differing: usize,
 }
 

@@ -168,7 +168,7 @@ struct RecordParser {
     before_title: usize,
     /// Lines between a title and its figures: the classic header.
     header: String,
-    /// The header of a block of details, whose row is to come.
+    /// Whether the line before is in the header of a block of details, whose row is to come.
     in_details: bool,
     /// The columns of the following CSV lines.
     columns: Option<Vec<Option<&'static str>>>,
