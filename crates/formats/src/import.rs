@@ -9,13 +9,15 @@ use latput_trial::figures::decode;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Results, Row};
 
-use crate::parsed::{ParseProblem, ParsedTest, ParsedTests};
+use crate::parsed::{ParseProblem, ParsedTest, ParsedTests, TestRecord};
+use crate::read_error::ReadError;
 use crate::{flent, gzip, iperf3, netperf};
 
 /// Largest file, and largest unpacked content.
 pub const LARGEST: usize = 64 << 20;
-/// Beginning of the note with the checksum of each record.
+/// Beginnings of the notes with the checksums by which a later import knows the tests.
 const RECORDS: &str = "records without a time, by their checksums: ";
+const NAMES: &str = "tests with a name of their own, by its checksums: ";
 /// Label of the setting of files that name none.
 const UNNAMED: &str = "as it was";
 /// Most objects, and most commas, of a JSON file. In memory an object takes some 700 bytes and a
@@ -71,8 +73,8 @@ pub struct ImportError {
 pub struct ImportOutcome {
     /// One run with the tests that could be read.
     pub results: Results,
-    /// The record of each row of a file that tells neither a time nor a name of its tests; see [`known_records`].
-    pub records: Vec<Option<u32>>,
+    /// The record of each row of a file that tells a name of its tests, or not even their time; see [`known_records`].
+    pub records: Vec<Option<TestRecord>>,
     /// The files and tests that could not be read, each with its reason.
     pub left_out: Vec<ImportError>,
 }
@@ -82,6 +84,29 @@ impl ImportOutcome {
     pub fn leave_out(&mut self, errors: Vec<ImportError>) {
         self.results.notes.extend(errors.iter().map(|error| format!("not imported: {error}")));
         self.left_out.extend(errors);
+    }
+}
+
+/// A test with its place.
+#[derive(Debug)]
+struct FoundTest {
+    file: String,
+    number: usize,
+    test: ParsedTest,
+}
+
+impl FoundTest {
+    fn build_error(&self, error: ReadError) -> ImportError {
+        let place = format!("test {}", self.number);
+        build_error(&self.file, &ParseProblem::of_test(place, error))
+    }
+}
+
+fn build_error(file: &str, problem: &ParseProblem) -> ImportError {
+    ImportError {
+        file: file.to_owned(),
+        place: problem.place.clone(),
+        problem: problem.error.to_string(),
     }
 }
 
@@ -116,43 +141,36 @@ pub fn import_files(
         notes: Vec::new(),
     };
     let mut left_out = Vec::new();
-    let mut known: Vec<ParsedTest> = Vec::new();
-    let mut records = Vec::new();
+    let mut found: Vec<FoundTest> = Vec::new();
     for (file, bytes) in files {
-        let error = |problem: ParseProblem| ImportError {
-            file: file.clone(),
-            place: problem.place,
-            problem: problem.error.to_string(),
-        };
         let tests = match parse_tests(format, bytes) {
             Ok(tests) => tests,
             Err(problem) => {
-                left_out.push(error(problem));
+                left_out.push(build_error(file, &problem));
                 continue;
             }
         };
         for note in tests.notes {
             add_note(&mut results, format!("{file}: {note}"));
         }
-        for (idx, test) in (1..).zip(tests.tests) {
-            let added = test.and_then(|test| {
-                let (is_known, notes) = compare_with_known(&test, &known);
-                if is_known {
-                    let again = format!("{file}: test {idx} is there twice; it counts once");
-                    add_note(&mut results, again);
-                    return Ok(());
-                }
-                for note in notes {
-                    add_note(&mut results, note);
-                }
-                known.push(test.clone());
-                let record = test.record;
-                add(&mut results, test)
-                    .map_err(|text| ParseProblem::at_place(format!("test {idx}"), text))?;
-                records.push(record);
-                Ok(())
-            });
-            left_out.extend(added.err().map(error));
+        for (number, test) in (1..).zip(tests.tests) {
+            match test {
+                Ok(test) => found.push(FoundTest { file: file.clone(), number, test }),
+                Err(problem) => left_out.push(build_error(file, &problem)),
+            }
+        }
+    }
+    let mut known: Vec<ParsedTest> = Vec::new();
+    let mut records = Vec::new();
+    for found in keep_one_of_each(found, &mut results, &mut left_out) {
+        for note in compare_with_known(&found.test, &known) {
+            add_note(&mut results, note);
+        }
+        known.push(found.test.clone());
+        let record = found.test.find_record();
+        match add(&mut results, found.test.clone()) {
+            Ok(()) => records.push(record),
+            Err(text) => left_out.push(found.build_error(text.into())),
         }
     }
     if results.rows.is_empty() {
@@ -161,8 +179,62 @@ pub fn import_files(
     results.planned_trials = results.rows.len() as u64;
     let mut outcome = ImportOutcome { results, records, left_out: Vec::new() };
     outcome.leave_out(left_out);
-    outcome.results.notes.extend(records_note(&outcome.records));
+    outcome.results.notes.extend(records_notes(&outcome.records));
     Ok(outcome)
+}
+
+/// Keeps one document of each test: of those with its name the one that knows most. Where two of one end contradict each
+/// other, the test is left out.
+fn keep_one_of_each(
+    found: Vec<FoundTest>,
+    results: &mut Results,
+    left_out: &mut Vec<ImportError>,
+) -> Vec<FoundTest> {
+    let mut of_one: Vec<Vec<FoundTest>> = Vec::new();
+    for found in found {
+        let test = &found.test;
+        let is_same = |all: &&mut Vec<FoundTest>| {
+            all.iter().any(|known| match (&known.test.identity, &test.identity) {
+                (Some(one), Some(other)) => one == other,
+                _ => known.test.is_same(test),
+            })
+        };
+        match of_one.iter_mut().find(is_same) {
+            Some(all) => all.push(found),
+            None => of_one.push(vec![found]),
+        }
+    }
+    let mut kept = Vec::new();
+    for mut all in of_one {
+        if let Some(error) = find_contradiction(&all) {
+            left_out.push(error);
+            continue;
+        }
+        // The first of those that know most.
+        let Some(best) = (0..all.len()).rev().max_by_key(|idx| all[*idx].test.count_known()) else {
+            continue;
+        };
+        let best = all.remove(best);
+        for other in all {
+            let FoundTest { file, number, .. } = other;
+            add_note(results, format!("{file}: test {number} is there twice; it counts once"));
+        }
+        kept.push(best);
+    }
+    kept
+}
+
+/// The error of a document that says something else of a test than another one of the same end.
+fn find_contradiction(all: &[FoundTest]) -> Option<ImportError> {
+    all.iter().enumerate().find_map(|(idx, found)| {
+        let test = &found.test;
+        let of_same_end = all[..idx].iter().filter(|other| other.test.writer == test.writer);
+        let other = of_same_end.into_iter().find(|other| other.test.contradicts(test))?;
+        let FoundTest { file, number, .. } = other;
+        Some(found.build_error(ReadError::Contradiction(format!(
+            "{file}: test {number} is the same test with other figures, and which are right cannot be told"
+        ))))
+    })
 }
 
 /// The error of the first file that has one, with the notes on that file.
@@ -176,10 +248,9 @@ fn first_error(mut errors: Vec<ImportError>, notes: &[String]) -> ImportError {
     first
 }
 
-/// Whether a test is one of those before it; and a note for each fact in which it differs from others of its workload.
-fn compare_with_known(test: &ParsedTest, known: &[ParsedTest]) -> (bool, BTreeSet<String>) {
-    let differing = known.iter().flat_map(|earlier| test.differing_facts(earlier));
-    (known.iter().any(|earlier| earlier.is_same(test)), differing.map(differing_note).collect())
+/// A note for each fact in which a test differs from others of its workload.
+fn compare_with_known(test: &ParsedTest, known: &[ParsedTest]) -> BTreeSet<String> {
+    known.iter().flat_map(|earlier| test.differing_facts(earlier)).map(differing_note).collect()
 }
 
 /// Names an option or a host that tests of one workload do not share.
@@ -189,17 +260,31 @@ fn differing_note(name: &str) -> String {
     )
 }
 
-/// The note by which a later import knows the records that are there already.
-fn records_note(records: &[Option<u32>]) -> Option<String> {
-    let sums: Vec<String> = records.iter().flatten().map(|sum| format!("{sum:08x}")).collect();
-    (!sums.is_empty()).then(|| format!("{RECORDS}{}", sums.join(" ")))
+/// The notes by which a later import knows the records that are there already.
+fn records_notes(records: &[Option<TestRecord>]) -> Vec<String> {
+    let [mut names, mut contents] = [Vec::new(), Vec::new()];
+    for record in records.iter().flatten() {
+        match record {
+            TestRecord::Name(sum) => names.push(format!("{sum:08x}")),
+            TestRecord::Content(sum) => contents.push(format!("{sum:08x}")),
+        }
+    }
+    let all = [(NAMES, names), (RECORDS, contents)].into_iter();
+    let known = all.filter(|(_, sums)| !sums.is_empty());
+    known.map(|(start, sums)| format!("{start}{}", sums.join(" "))).collect()
 }
 
 /// The records that the notes of an earlier import name.
-pub fn known_records(notes: &[String]) -> BTreeSet<u32> {
-    let lists = notes.iter().filter_map(|note| note.strip_prefix(RECORDS));
-    let sums = lists.flat_map(|list| list.split(' '));
-    sums.filter_map(|sum| u32::from_str_radix(sum, 16).ok()).collect()
+pub fn known_records(notes: &[String]) -> BTreeSet<TestRecord> {
+    let parse = |note: &String| -> Vec<TestRecord> {
+        let name: fn(u32) -> TestRecord = TestRecord::Name;
+        let content: fn(u32) -> TestRecord = TestRecord::Content;
+        let all = [(NAMES, name), (RECORDS, content)];
+        let list = all.iter().find_map(|(start, of)| Some((note.strip_prefix(start)?, of)));
+        let Some((list, of)) = list else { return Vec::new() };
+        list.split(' ').filter_map(|sum| u32::from_str_radix(sum, 16).ok()).map(of).collect()
+    };
+    notes.iter().flat_map(parse).collect()
 }
 
 fn add_note(results: &mut Results, note: String) {
@@ -336,9 +421,10 @@ mod tests {
 
     #[test]
     fn records_are_read_back_from_their_note() {
-        let note = records_note(&[Some(7), None, Some(u32::MAX)]).unwrap();
-        assert_eq!(known_records(&[note]), [7, u32::MAX].into());
-        assert_eq!(records_note(&[None]), None);
+        let records = [TestRecord::Content(7), TestRecord::Name(7), TestRecord::Content(u32::MAX)];
+        let notes = records_notes(&records.map(Some));
+        assert_eq!((notes.len(), known_records(&notes)), (2, records.into()));
+        assert!(records_notes(&[None]).is_empty());
     }
 
     #[test]

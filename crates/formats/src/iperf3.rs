@@ -9,10 +9,14 @@ use latput_trial::{Metric, Observation};
 use latput_units::Nanos;
 use serde_json::Value;
 
-use crate::parsed::{ParseProblem, ParsedTest, ParsedTests, parse_documents, workload_from_fields};
+use crate::parsed::{
+    ParseProblem, ParsedTest, ParsedTests, WritingEnd, parse_documents, workload_from_fields,
+};
 use crate::read_error::ReadError;
 use crate::rules::{BIN, COUNTING, DeliveryCounts, StatedFigures};
 
+/// Letters of a cookie. In a file without names of hosts it may be a shorter word, which all files have.
+const COOKIE: usize = 36;
 /// Most connections that a note names.
 const MOST_NAMED: usize = 8;
 /// Beginning of the note on a test without its goodput, and the reason of a server's file.
@@ -206,7 +210,8 @@ fn parse_test(value: &Value) -> Result<ParsedTest, ReadError> {
         workload,
         setting: None,
         started_unix_ms: parse_start_ms(&start["timestamp"]),
-        identity: start["cookie"].as_str().filter(|it| !it.is_empty()).map(str::to_owned),
+        identity: start["cookie"].as_str().filter(|it| it.len() == COOKIE).map(str::to_owned),
+        writer: Some(if writer.is_client { WritingEnd::Client } else { WritingEnd::Server }),
         record: None,
         observation,
         beside: StatedFigures { arrivals, ..StatedFigures::default() },

@@ -20,5 +20,6 @@ mod rules;
 
 pub use file_kind::FileKind;
 pub use import::{ImportError, ImportFormat, ImportOutcome, LARGEST, import_files, known_records};
+pub use parsed::TestRecord;
 pub use read_error::ReadError;
 pub use rules::{few_observations, is_same_content};

@@ -1,5 +1,6 @@
 //! netperf's figures in latput's units. netperf marks unmeasured figures with special values.
 
+mod agreement;
 mod records;
 
 use latput_trial::figures::{Commas, NumberError, read_number as parse_number};
@@ -11,16 +12,39 @@ use latput_units::Bytes;
 use self::records::NetperfRecord;
 use crate::parsed::{ParseProblem, ParsedTest, ParsedTests, workload_from_fields};
 use crate::read_error::ReadError;
-use crate::rules::{BIN, DeliveryCounts, StatedFigures};
+use crate::rules::{BIN, COUNTING, DeliveryCounts, StatedFigures};
 
 /// Every test of a file. Fails where the file as a whole cannot be told apart into tests.
 pub(crate) fn parse_tests(text: &str) -> Result<ParsedTests, ParseProblem> {
-    let records = records::read(text)?;
+    let (records, note) = records::read(text)?;
     let tests = records.iter().map(|record| {
         parse_test(record)
             .map_err(|error| ParseProblem::of_test(format!("line {}", record.line), error))
     });
-    Ok(ParsedTests { tests: tests.collect(), ..ParsedTests::default() })
+    Ok(ParsedTests { tests: tests.collect(), notes: note.map(str::to_owned).into_iter().collect() })
+}
+
+/// Units of throughput with their bits. K, M and G byte are powers of 1024 (netperf manual, option -f). For `10^0bits`
+/// netperf divides by nothing, so it prints bytes (`calc_thruput_interval` in `src/netlib.c`).
+const UNITS: [(&str, f64); 8] = [
+    ("10^0bits", 8.0),
+    ("10^3bits", 1e3),
+    ("10^6bits", 1e6),
+    ("10^9bits", 1e9),
+    ("Bytes", 8.0),
+    ("KBytes", 8.0 * 1024.0),
+    ("MBytes", 8.0 * 1024.0 * 1024.0),
+    ("GBytes", 8.0 * 1024.0 * 1024.0 * 1024.0),
+];
+/// Unit of netperf that is no rate: the time of a byte or of a transaction.
+const TIME_UNIT: &str = "Usec";
+
+/// The unit of throughput in a classic header: `10^6bits/sec`, or `Bytes   /s` in a column of 8 letters. Before it may stand
+/// `Bytes` as the unit of a size.
+fn find_unit(header: &str) -> Option<&'static str> {
+    let names = || UNITS.iter().map(|(name, _)| *name).chain([TIME_UNIT]);
+    let mut words = header.split_whitespace().rev().filter_map(|word| word.split('/').next());
+    words.find_map(|word| names().find(|name| *name == word))
 }
 
 fn parse_test(record: &NetperfRecord) -> Result<ParsedTest, ReadError> {
@@ -40,6 +64,7 @@ fn parse_test(record: &NetperfRecord) -> Result<ParsedTest, ReadError> {
             request_response(record, &mut observation)?;
             beside.is_coarse = true;
             beside.least_ns = read_number(record, "MIN_LATENCY").map(|us| us * 1e3);
+            beside.outstanding = agreement::count_outstanding(record, kind);
         }
         "udp_stream" => beside.arrivals.extend(parse_datagrams(record, &mut observation)?),
         _ => {
@@ -54,6 +79,7 @@ fn parse_test(record: &NetperfRecord) -> Result<ParsedTest, ReadError> {
             }
         }
     }
+    agreement::check_test(record, kind, &observation)?;
     add_retransmits(record, kind, &mut observation);
     add_cpu(record, kind, &mut observation)?;
     let test = ParsedTest {
@@ -61,6 +87,7 @@ fn parse_test(record: &NetperfRecord) -> Result<ParsedTest, ReadError> {
         setting: None,
         started_unix_ms: None,
         identity: None,
+        writer: None,
         record: Some(record.checksum()),
         observation,
         beside,
@@ -213,7 +240,7 @@ fn request_response(
 fn parse_datagrams(
     record: &NetperfRecord,
     observation: &mut Observation,
-) -> Result<Option<DeliveryCounts>, ReadError> {
+) -> Result<Vec<DeliveryCounts>, ReadError> {
     let rate = throughput_bps(record, "REMOTE_RECV_THROUGHPUT")?.ok_or(
         "the receiver's rate is missing: add REMOTE_RECV_THROUGHPUT and THROUGHPUT_UNITS to the selectors",
     )?;
@@ -223,26 +250,27 @@ fn parse_datagrams(
     let arrival = counts.map(|(sent, arrived)| DeliveryCounts::from_packets(sent, arrived));
     let loss = arrival.map(|arrival| (Metric::LossRatio, arrival.loss_ratio()));
     observation.reported_metrics.extend(loss);
-    Ok(arrival)
+    let sent = throughput_bps(record, "LOCAL_SEND_THROUGHPUT")?;
+    let rates = sent.map(|sent| DeliveryCounts {
+        counted: "bit/s",
+        slack: COUNTING,
+        ..DeliveryCounts::from_packets(sent, rate)
+    });
+    Ok(arrival.into_iter().chain(rates).collect())
 }
 
 fn throughput_bps(record: &NetperfRecord, key: &str) -> Result<Option<f64>, ReadError> {
     let Some(value) = read_required_number(record, key)? else { return Ok(None) };
     let unit = record.values.get("THROUGHPUT_UNITS").map_or("", String::as_str);
-    // K, M and G byte are powers of 1024 (netperf manual, option -f).
-    let factor = match unit.trim_end_matches("/s").trim_end_matches("/sec") {
-        "10^3bits" => 1e3,
-        "10^6bits" => 1e6,
-        "10^9bits" => 1e9,
-        "KBytes" => 8.0 * 1024.0,
-        "MBytes" => 8.0 * 1024.0 * 1024.0,
-        "GBytes" => 8.0 * 1024.0 * 1024.0 * 1024.0,
-        "" => return Err("it has no THROUGHPUT_UNITS: add it to the selectors".into()),
-        other => {
-            return Err(format!("latput does not know the unit of throughput `{other}`").into());
+    let name = unit.trim_end_matches("/s").trim_end_matches("/sec");
+    match UNITS.iter().find(|(known, _)| *known == name) {
+        Some((_, bits)) => Ok(Some(value * bits)),
+        None if unit.is_empty() => {
+            Err("it has no THROUGHPUT_UNITS: add it to the selectors".into())
         }
-    };
-    Ok(Some(value * factor))
+        None if name == TIME_UNIT => Err("its throughput is a time in us: use -f m".into()),
+        None => Err(format!("latput does not know the unit of throughput `{unit}`").into()),
+    }
 }
 
 fn add_retransmits(record: &NetperfRecord, kind: &str, observation: &mut Observation) {
@@ -421,9 +449,9 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
         );
         let udp = "MIGRATED UDP STREAM TEST from a to b\nbytes   bytes    secs   #   #   10^6bits/sec\n\n\
                    212992    1470   1.01        60000      0     720.00\n\
-                   212992           1.01        45000            426.03\n";
+                   212992           1.01        45000            523.00\n";
         let given = parse_one(udp).observation.reported_metrics;
-        assert_eq!(given.get(&Metric::ThroughputBps), Some(&426_030_000.0), "the receiver's rate");
+        assert_eq!(given.get(&Metric::ThroughputBps), Some(&523_000_000.0), "the receiver's rate");
         assert_eq!(given.get(&Metric::LossRatio), Some(&0.25));
     }
 
@@ -522,8 +550,85 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
         check_refused(&busy, "line 1: ", "`generator_cpu_busy_ratio` is 43.5000, above");
         let udp = "MIGRATED UDP STREAM TEST from a to b\nbytes   bytes    secs   #   #   10^6bits/sec\n\n\
                    212992    1470   1.01        60000      0     720.00\n\
-                   212992           1.01        90000            426.03\n";
+                   212992           1.01        90000           1047.92\n";
         check_refused(udp, "line 4: ", "90000 packets arrived of 60000 sent");
+    }
+
+    #[test]
+    fn units_of_throughput_are_those_of_netperf() {
+        for (header, rate, bits) in [
+            ("Bytes/sec", "1097666492.03", 8_781_331_936.24),
+            ("Bytes   /s", "1097666492.03", 8_781_331_936.24),
+            ("KBytes/sec", "953597.78", 7_811_873_013.76),
+            ("MBytes  /s", "903.48", 7_578_939_555.84),
+            ("GBytes/sec", "0.79", 6_786_048_327.68),
+            // netperf prints bytes under this unit.
+            ("10^0bits/sec", "1018961068.08", 8_151_688_544.64),
+            ("10^3bits/sec", "7142468.20", 7_142_468_200.0),
+            ("10^9bits/sec", "6.74", 6.74e9),
+        ] {
+            let test = parse_one(&STREAM.replace("10^6bits/s", header).replace("2549.64", rate));
+            let read = test.observation.reported_metrics[&Metric::ThroughputBps];
+            assert!((read - bits).abs() < 1.0, "{header}: {read}");
+        }
+        check_refused(&STREAM.replace("10^6bits", "Usec"), "line 7: ", "is a time in us: use -f m");
+        let band = RR_TITLE.to_owned()
+            + "Send   Recv   Size     Size    Time     Throughput \n\
+               bytes  Bytes  bytes    bytes   secs.    10^6bits/sec   \n\n\
+               16384  131072 1        1       1.00        0.56   \n16384  131072\n";
+        check_refused(&band, "line 5: ", "its rate is in 10^6bits and not in transactions");
+    }
+
+    #[test]
+    fn figure_at_open_end_is_refused() {
+        let rr = RR_TITLE.to_owned()
+            + "bytes  Bytes  bytes    bytes   secs.    per sec   \n\n\
+               16384  131072 1        1       1.00     14735.49   \n16384  131072\n";
+        parse_one(&rr);
+        let csv = "Throughput,Throughput Units,Protocol,Direction\n1.5,10^6bits/s,TCP,Send\n";
+        let rate = rr.find("735.49").unwrap();
+        for (text, line) in [
+            (&rr[..rate], "line 4: "),
+            (&rr[..rr.len() - 2], "line 4: "),
+            (&STREAM[..STREAM.len() - 2], "line 7: "),
+            (&KEYVAL[..KEYVAL.len() - 2], "line 1: "),
+            (KEYVAL.strip_suffix("LATENCY=-1\n").unwrap(), "line 1: "),
+            (&csv[..csv.len() - 2], "line 2: "),
+        ] {
+            check_refused(text, line, "the last line has no end: the file may be cut");
+        }
+        // A later test is cut, and one that is whole stays.
+        let both = [STREAM, &rr[..rate - 1]].concat();
+        let read = parse_tests(&both).unwrap();
+        assert!(matches!(&read.tests[..], [Ok(_), Err(_)]), "{read:?}");
+        let cut = parse_tests(&[STREAM, "MIGRATED TCP RE"].concat()).unwrap();
+        assert!(cut.tests[0].is_ok() && cut.notes == [crate::parsed::NO_LINE_END], "{cut:?}");
+    }
+
+    #[test]
+    fn classic_test_without_second_row_is_refused() {
+        let said = "the second row of its figures is missing";
+        let rr = RR_TITLE.to_owned()
+            + "bytes  Bytes  bytes    bytes   secs.    per sec   \n\n\
+               16384  131072 1        1       1.00     14735.49   \n";
+        check_refused(&rr, "line 4: ", said);
+        let udp = "MIGRATED UDP STREAM TEST from a to b\nbytes   bytes    secs   #   #   10^6bits/sec\n\n\
+                   212992    1470   1.01        60000      0     698.61\n";
+        check_refused(udp, "line 4: ", said);
+        check_refused(&[udp, "1 2 3\n"].concat(), "line 4: ", "a row has 3 figures");
+    }
+
+    #[test]
+    fn details_behind_test_are_no_test() {
+        let block = "\nAlignment      Offset         Bytes    Bytes       Sends   Bytes    Recvs\n\
+            Local  Remote  Local  Remote  Xfered   Per                 Per\n\
+            Send   Recv    Send   Recv             Send (avg)          Recv (avg)\n    \
+            8       8      0       0 383549440  16384.00     23410   124085.88   3091\n\n\
+            Maximum\nSegment\nSize (bytes)\n 65483\n";
+        let next = &STREAM.replace("2549.64", "2600.01")[STREAM.find("131072 ").unwrap()..];
+        let tests = parse_all(&[STREAM, block, next, block].concat());
+        let rate = |test: &ParsedTest| test.observation.reported_metrics[&Metric::ThroughputBps];
+        assert_eq!(tests.iter().map(rate).collect::<Vec<_>>(), [2_549_640_000.0, 2_600_010_000.0]);
     }
 
     #[test]

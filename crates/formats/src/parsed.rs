@@ -11,6 +11,9 @@ use latput_units::{Bytes, IntoMap};
 use crate::read_error::ReadError;
 use crate::rules::{self, StatedFigures, TestFigures};
 
+/// Share by which one figure may differ in two files: programs that save JSON again round its last digits.
+const SAME_FIGURE: f64 = 1e-6;
+
 /// The tests of a file, in its order: each is read, or has a problem of its own.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedTests {
@@ -44,6 +47,13 @@ impl ParsedTests {
     }
 }
 
+/// The end whose document a test is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WritingEnd {
+    Server,
+    Client,
+}
+
 /// One test of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct ParsedTest {
@@ -53,6 +63,8 @@ pub(crate) struct ParsedTest {
     pub(crate) started_unix_ms: Option<u64>,
     /// The program's own name of the test, such as iperf3's cookie.
     pub(crate) identity: Option<String>,
+    /// The end that wrote of it, where both may.
+    pub(crate) writer: Option<WritingEnd>,
     /// Checksum of everything that the file says of it, with its line, where neither a name nor a time tells it.
     pub(crate) record: Option<u32>,
     pub(crate) observation: Observation,
@@ -64,18 +76,50 @@ pub(crate) struct ParsedTest {
 }
 
 impl ParsedTest {
-    /// Whether both are one test: by the program's own name of it, or by everything that is said of it.
+    /// Whether both are one test that says the same: with the program's own name of it, or by everything that is said of it.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let is_same_case = self.workload == other.workload && self.setting == other.setting;
         if !is_same_case || self.started_unix_ms != other.started_unix_ms {
             return false;
         }
-        if let (Some(one), Some(other)) = (&self.identity, &other.identity) {
-            return one == other;
+        let names = self.identity.as_ref().zip(other.identity.as_ref());
+        if names.is_some_and(|(one, other)| one != other) {
+            return false;
         }
         let is_same_record = self.record.is_some() && self.record == other.record;
-        let is_identified = self.started_unix_ms.is_some() || is_same_record;
+        let is_identified = names.is_some() || self.started_unix_ms.is_some() || is_same_record;
         rules::is_same_content(&self.observation, &other.observation, is_identified)
+    }
+
+    /// Whether another document of the same test has other figures. A figure that one of them lacks does not count.
+    pub(crate) fn contradicts(&self, other: &Self) -> bool {
+        let figures = other.known_metrics();
+        let differs = |(metric, value): (&Metric, &f64)| {
+            let of_other = figures.get(metric);
+            of_other.is_some_and(|it| (value - it).abs() > SAME_FIGURE * value.abs().max(it.abs()))
+        };
+        self.workload != other.workload || self.known_metrics().iter().any(differs)
+    }
+
+    /// The amount that is known of it, with the figures of programs: of one test the client knows more than the server.
+    pub(crate) fn count_known(&self) -> (usize, Option<WritingEnd>) {
+        (self.known_metrics().len() + self.observation.programs.len(), self.writer)
+    }
+
+    fn known_metrics(&self) -> BTreeMap<Metric, f64> {
+        let traffic = &self.workload.traffic;
+        let known = |metric: &Metric| Some((*metric, metric.value(traffic, &self.observation)?));
+        Metric::ALL.iter().filter_map(known).into_map()
+    }
+
+    /// The checksum by which a later import knows it: of the program's own name of it, or of everything that is said.
+    pub(crate) fn find_record(&self) -> Option<TestRecord> {
+        let name = self.identity.as_ref().map(|name| {
+            let mut sum = flate2::Crc::new();
+            sum.update(name.as_bytes());
+            TestRecord::Name(sum.sum())
+        });
+        name.or(self.record.map(TestRecord::Content))
     }
 
     /// Names of the facts that are not those of another test of the same case. A fact that one of them lacks does not count.
@@ -90,9 +134,7 @@ impl ParsedTest {
 
     /// Applies the rules of all programs' figures, and marks percentiles of too few observations.
     pub(crate) fn into_checked(mut self) -> Result<Self, ReadError> {
-        let traffic = &self.workload.traffic;
-        let known = |metric: &Metric| Some((*metric, metric.value(traffic, &self.observation)?));
-        let metrics: BTreeMap<Metric, f64> = Metric::ALL.iter().filter_map(known).into_map();
+        let metrics = self.known_metrics();
         if metrics.is_empty() && self.observation.programs.is_empty() {
             let why: Vec<&str> = std::iter::once("it has no figures")
                 .chain(self.notes.iter().map(String::as_str))
@@ -113,6 +155,15 @@ impl ParsedTest {
     }
 }
 
+/// A checksum by which an imported test is known again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TestRecord {
+    /// Checksum of the program's own name of the test, such as iperf3's cookie: no other test has it.
+    Name(u32),
+    /// Checksum of everything that the file says of it.
+    Content(u32),
+}
+
 /// The JSON documents of a text, all of them. Fails where the text has more than are looked at.
 pub(crate) fn parse_documents(text: &str) -> Result<JsonDocuments, ReadError> {
     let found = JsonDocuments::parse(text);
@@ -121,6 +172,14 @@ pub(crate) fn parse_documents(text: &str) -> Result<JsonDocuments, ReadError> {
     }
     let problem = format!("it has {MOST_DOCUMENTS} JSON documents or more: cut it in parts");
     Err(ReadError::Failed(problem))
+}
+
+/// The problem of a test whose last figure may be cut.
+pub(crate) const NO_LINE_END: &str = "the last line has no end: the file may be cut";
+
+/// Whether a text of lines ends within a word: programs end their lines, so the last figure may be cut.
+pub(crate) fn is_last_line_open(text: &str) -> bool {
+    text.chars().next_back().is_some_and(|last| !last.is_whitespace())
 }
 
 /// Compares the bytes, the time and the rate that a test's end states.

@@ -69,7 +69,11 @@ pub(crate) const COUNTING: f64 = 0.1;
 const TELLING_DIGITS: usize = 10;
 /// Counts and times below these are too coarse to compare a rate with.
 const COMPARABLE_COUNT: u64 = 100;
-const COMPARABLE_SECONDS: f64 = 0.1;
+pub(crate) const COMPARABLE_SECONDS: f64 = 0.1;
+/// Bytes of a full segment at least: hosts reckon with 536 where they know nothing of the path (RFC 9293, 3.7.1).
+const LEAST_SEGMENT: u64 = 536;
+/// Times that Linux sends one segment again before it gives up (`tcp_retries2`).
+const MOST_REPEATS: u64 = 15;
 
 /// Something that was sent, and what of it arrived.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +135,8 @@ pub(crate) struct StatedFigures {
     pub(crate) least_ns: Option<f64>,
     /// Whether percentiles may be up to twice the true ones.
     pub(crate) is_coarse: bool,
+    /// Requests that were under way at once, at most.
+    pub(crate) outstanding: Option<f64>,
     /// Counts of what was sent and arrived.
     pub(crate) arrivals: Vec<DeliveryCounts>,
 }
@@ -167,6 +173,7 @@ impl<'a> TestFigures<'a> {
         self.check_positive()?;
         self.check_least()?;
         self.check_counts()?;
+        self.check_outstanding()?;
         self.check_histogram()
     }
 
@@ -266,6 +273,21 @@ impl<'a> TestFigures<'a> {
         }
         Err(ReadError::Contradiction(format!(
             "its {done} transactions in {seconds:.3} s do not give its {rate:.2} /s"
+        )))
+    }
+
+    /// Compares rate and mean latency with the requests that can be under way at once (Little's law). A sender that waits
+    /// between its requests has fewer.
+    fn check_outstanding(&self) -> Result<(), ReadError> {
+        let most = self.beside.and_then(|beside| beside.outstanding);
+        let known = self.get(Metric::TransactionsPerS).zip(self.get(Metric::LatencyNsMean));
+        let Some((most, (rate, mean))) = most.zip(known) else { return Ok(()) };
+        let needed = rate * mean / 1e9;
+        if needed <= most * (1.0 + COUNTING) {
+            return Ok(());
+        }
+        Err(ReadError::Contradiction(format!(
+            "its {rate:.2} /s with a latency of {mean:.0} ns need {needed:.1} requests at once, and it had {most:.0}"
         )))
     }
 
@@ -415,6 +437,24 @@ pub(crate) fn check_bytes(bytes: f64, seconds: f64, bits_per_s: f64) -> Result<(
     )))
 }
 
+/// Refuses more retransmissions than the segments that the bytes can have had, and the last one of each connection again and
+/// again. A segment has at least the smallest of `sizes` that is known, as a send of fewer bytes is one.
+pub(crate) fn check_retransmits(
+    retransmits: u64,
+    bytes: u64,
+    sizes: impl IntoIterator<Item = u64>,
+    connections: u64,
+) -> Result<(), ReadError> {
+    let segment = sizes.into_iter().filter(|size| *size > 0).fold(LEAST_SEGMENT, u64::min);
+    let repeats = connections.saturating_mul(MOST_REPEATS);
+    if bytes == 0 || retransmits <= bytes.div_ceil(segment).saturating_add(repeats) {
+        return Ok(());
+    }
+    Err(ReadError::Contradiction(format!(
+        "its {retransmits} retransmissions are more than the packets of its {bytes} bytes"
+    )))
+}
+
 #[cfg(test)]
 mod tests {
     use latput_units::{IntoMap, Nanos};
@@ -518,6 +558,24 @@ mod tests {
             assert_eq!(read.is_ok(), is_right, "{latency_ns}: {read:?}");
         }
         check_waiting(8.0, [0.0, 0.0], 1e6, 500.0).unwrap();
+    }
+
+    #[test]
+    fn rate_beyond_outstanding_requests_is_refused() {
+        for (rate, outstanding, is_possible) in [
+            (14_330.0, 1.0, true),
+            (15_700.0, 1.0, true),
+            (16_000.0, 1.0, false),
+            (1e6, 100.0, true),
+        ] {
+            let metrics =
+                [(Metric::TransactionsPerS, rate), (Metric::LatencyNsMean, 69.6e3)].into();
+            let beside =
+                StatedFigures { outstanding: Some(outstanding), ..StatedFigures::default() };
+            let figures = TestFigures { beside: Some(&beside), ..TestFigures::new(&metrics) };
+            let read = figures.check_all();
+            assert_eq!(read.is_ok(), is_possible, "{rate}: {read:?}");
+        }
     }
 
     #[test]

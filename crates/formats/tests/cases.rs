@@ -141,6 +141,89 @@ fn netperf_crr_is_imported() {
 }
 
 #[test]
+fn netperf_details_are_no_tests() {
+    let imported = import_cases(ImportFormat::Netperf, &["netperf-details.txt"]).unwrap();
+    assert!(imported.left_out.is_empty(), "{:?}", imported.left_out);
+    let kinds = imported.results.workloads.iter().map(|load| load.traffic.kind());
+    assert_eq!(kinds.collect::<Vec<_>>(), ["tcp_rr", "tcp_stream", "tcp_crr"]);
+}
+
+#[test]
+fn netperf_in_bytes_is_read() {
+    let imported = import_cases(ImportFormat::Netperf, &["netperf-bytes.txt"]).unwrap();
+    let bits = find_value(&imported, Metric::ThroughputBps).unwrap();
+    assert!((bits - 492_049_464.55 * 8.0).abs() < 1.0, "{bits}");
+}
+
+#[test]
+fn cut_netperf_leaves_the_others() {
+    let whole = read_case("netperf-rr-all.txt");
+    let file = |name: &str, bytes: &[u8]| (name.to_owned(), bytes.to_vec());
+    let import = |files: &[(String, Vec<u8>)]| import_files(ImportFormat::Netperf, files);
+    import(&[file("whole", &whole)]).unwrap();
+    let rate = whole.windows(6).position(|part| part == b"BURST_").unwrap();
+    // Within the name of a selector, its value, and the last line.
+    for end in [rate + 3, rate + 12, whole.len() - 1] {
+        let part = import(&[file("whole", &whole), file("cut", &whole[..end])]).unwrap();
+        let said = "cut: line 2: the last line has no end: the file may be cut";
+        assert_eq!(part.left_out[0].to_string(), said);
+        assert_eq!((part.results.rows.len(), part.left_out.len()), (1, 1));
+    }
+}
+
+const BOTH_ENDS: [&str; 2] = ["iperf3-reverse-of-server.json", "iperf3-reverse-of-client.json"];
+
+#[test]
+fn client_tells_more_in_any_order() {
+    let [server, client] = BOTH_ENDS;
+    for names in [&[server, client][..], &[client, server], &[server, client, client, server]] {
+        let imported = import_cases(ImportFormat::Iperf3, names).unwrap();
+        let bits = find_value(&imported, Metric::ThroughputBps).unwrap();
+        assert!((bits / 1e9 - 11.1).abs() < 0.01, "{names:?}: {bits}");
+        assert!(imported.left_out.is_empty());
+        check_noted(&imported, "it counts once");
+    }
+    // A later import knows the document of the other end.
+    let [server, client] =
+        BOTH_ENDS.map(|name| import_cases(ImportFormat::Iperf3, &[name]).unwrap());
+    let known = latput_formats::known_records(&server.results.notes);
+    assert!(matches!(client.records[..], [Some(record)] if known.contains(&record)));
+}
+
+#[test]
+fn contradicting_documents_of_test_are_refused() {
+    let file = |name: &str, text: &str| (name.to_owned(), text.as_bytes().to_vec());
+    let client = String::from_utf8(read_case(BOTH_ENDS[1])).unwrap();
+    let mut document: serde_json::Value = serde_json::from_str(&client).unwrap();
+    document["end"]["streams"] = serde_json::json!([]);
+    for sum in ["sum_sent", "sum_received"] {
+        for key in ["bytes", "bits_per_second"] {
+            let half = document["end"][sum][key].as_f64().unwrap() / 2.0;
+            document["end"][sum][key] = half.round().into();
+        }
+    }
+    let half = document.to_string();
+    let other = client.replace("g3s7ozsnmuljrkwng7ijwwgldcu4p4ytsaeo", &"x".repeat(36));
+    let import = |files: &[(String, Vec<u8>)]| import_files(ImportFormat::Iperf3, files);
+    import(&[file("half", &half)]).unwrap();
+    let [a, b] = [file("a", &client), file("b", &half)];
+    for files in [[a.clone(), b.clone()], [b, a]] {
+        let all = [&files[..], &[file("other", &other)]].concat();
+        let imported = import(&all).unwrap();
+        assert_eq!((imported.results.rows.len(), imported.left_out.len()), (1, 1));
+        let said = "is the same test with other figures, and which are right cannot be told";
+        assert!(imported.left_out[0].to_string().contains(said), "{:?}", imported.left_out);
+        assert!(import(&files).unwrap_err().to_string().contains(said));
+    }
+    // A program that saves JSON again may round the last digits.
+    document = serde_json::from_str(&client).unwrap();
+    let share = &mut document["end"]["cpu_utilization_percent"]["host_total"];
+    *share = ((share.as_f64().unwrap() * 1e9).round() / 1e9).into();
+    let twice = import(&[file("a", &client), file("b", &document.to_string())]).unwrap();
+    assert_eq!((twice.results.rows.len(), twice.left_out.len()), (1, 0));
+}
+
+#[test]
 fn interleaved_outputs_are_refused() {
     let error = import_cases(ImportFormat::Netperf, &["netperf-interleaved.txt"]).unwrap_err();
     let said = "line 4: `PROTOCOL` appears again before the first test ended";

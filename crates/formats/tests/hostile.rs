@@ -49,6 +49,7 @@ const OUTPUTS: &[(FigureReader, &str)] = &[
     (FigureReader::Import(ImportFormat::Netperf), "cases/netperf-crr-classic.txt"),
     (FigureReader::Import(ImportFormat::Netperf), "cases/netperf-rr-keyval.txt"),
     (FigureReader::Import(ImportFormat::Netperf), "cases/netperf-udp-stream.txt"),
+    (FigureReader::Import(ImportFormat::Netperf), "cases/netperf-bytes.txt"),
     (FigureReader::Import(ImportFormat::Flent), "cases/flent-uneven.flent"),
     (FigureReader::Import(ImportFormat::Flent), "cases/flent-udp-flood.flent"),
 ];

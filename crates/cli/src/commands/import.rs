@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
 use latput_formats::{
-    FileKind, ImportError, ImportFormat, ImportOutcome, LARGEST, import_files, is_same_content,
-    known_records,
+    FileKind, ImportError, ImportFormat, ImportOutcome, LARGEST, TestRecord, import_files,
+    is_same_content, known_records,
 };
 use latput_linux::confine::UsedFiles;
 use latput_linux::files::{self, FileError};
@@ -63,11 +63,18 @@ impl Args {
             output::print_remark(&format!("not imported: {error}"));
         }
         let mut results_db = ResultsDb::create(&self.output)?;
-        let repeated = drop_known(&mut results, &records, &results_db)?;
-        if repeated > 0 {
-            let file = self.output.display();
+        let known = drop_known(&mut results, &records, &results_db)?;
+        let file = self.output.display();
+        if known.dropped > 0 {
             output::print_remark(&format!(
-                "{repeated} tests are in {file} already and are not added again"
+                "{} tests are in {file} already and are not added again",
+                known.dropped
+            ));
+        }
+        if known.differing > 0 {
+            output::print_remark(&format!(
+                "{} of them have other figures in {file}, as of the other end; those there stay",
+                known.differing
             ));
         }
         if !results.rows.is_empty() {
@@ -174,15 +181,24 @@ fn check_no_folder(path: &Path, program: &str) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Drops the rows of tests that an earlier import into the file has; returns how many they are. A test with neither a time
-/// nor a known record may be another one with the same few figures ([`is_same_content`]).
+/// Tests that a results file has already.
+#[derive(Clone, Copy, Debug, Default)]
+struct KnownTests {
+    dropped: usize,
+    /// Dropped tests that have other figures there.
+    differing: usize,
+}
+
+/// Drops the rows of tests that an earlier import into the file has. A test with neither a time nor a known record may be
+/// another one with the same few figures ([`is_same_content`]). One with the name of an earlier one is that test, whichever
+/// end wrote of it.
 fn drop_known(
     results: &mut Results,
-    records: &[Option<u32>],
+    records: &[Option<TestRecord>],
     results_db: &ResultsDb,
-) -> Result<usize, CliError> {
-    let before = results.rows.len();
-    let mut rows: Vec<(Row, Option<u32>)> = std::mem::take(&mut results.rows)
+) -> Result<KnownTests, CliError> {
+    let mut tests = KnownTests::default();
+    let mut rows: Vec<(Row, Option<TestRecord>)> = std::mem::take(&mut results.rows)
         .into_iter()
         .zip(records.iter().copied().chain(std::iter::repeat(None)))
         .collect();
@@ -195,22 +211,25 @@ fn drop_known(
         let label = |settings: &[LabelledSetting], row: &Row| {
             settings.get(row.setting).map(|setting| setting.label.clone())
         };
-        let is_known = |(row, record): &(Row, Option<u32>)| {
+        rows.retain(|(row, record)| {
             let kept = LazyCell::new(|| as_kept(&row.observation));
-            let is_identified =
-                row.started_unix_ms > 0 || record.is_some_and(|record| known.contains(&record));
-            earlier.rows.iter().any(|other| {
+            let is_recorded = record.is_some_and(|record| known.contains(&record));
+            let is_identified = row.started_unix_ms > 0 || is_recorded;
+            let is_there = earlier.rows.iter().any(|other| {
                 other.started_unix_ms == row.started_unix_ms
                     && is_same_content(&other.observation, &kept, is_identified)
                     && earlier.workloads.get(other.workload) == results.workloads.get(row.workload)
                     && label(&earlier.settings, other) == label(&results.settings, row)
-            })
-        };
-        rows.retain(|row| !is_known(row));
+            });
+            let is_named = is_recorded && matches!(record, Some(TestRecord::Name(_)));
+            tests.dropped += usize::from(is_there || is_named);
+            tests.differing += usize::from(is_named && !is_there);
+            !is_there && !is_named
+        });
     }
     results.rows = rows.into_iter().map(|(row, _)| row).collect();
     results.planned_trials = results.rows.len() as u64;
-    Ok(before - results.rows.len())
+    Ok(tests)
 }
 
 /// The observation as a results file gives it back: its JSON is read with an error in the last binary digit of some

@@ -304,6 +304,24 @@ fn netperf_record_is_imported_once() {
     place.run(&["import", "netperf", "udp.txt", "-o", "udp.db"]).expect(0, &["request_bytes=1"]);
 }
 
+/// Both ends write of one test; iperf3's cookie tells it.
+#[test]
+fn other_end_of_test_counts_once() {
+    let place = Place::new();
+    let cookie = format!("\"cookie\":\"{}\",\"version\"", "c".repeat(36));
+    let client = IPERF3.replace("\"version\"", &cookie);
+    place.write("client.json", &client);
+    place.write(
+        "server.json",
+        &client.replace("\"connecting_to\"", "\"accepted_connection\"").replace("4069", "4070"),
+    );
+    let import = |file: &str| place.run(&["import", "iperf3", file, "-o", "ends.db"]);
+    import("client.json").expect(0, &["8.00", "run 1 of ends.db"]);
+    import("client.json").expect(0, &["1 tests are in ends.db already"]);
+    import("server.json")
+        .expect(0, &["1 tests are in ends.db already", "1 of them have other figures in ends.db"]);
+}
+
 #[test]
 fn flent_file_survives_a_round_trip() {
     let place = Place::new();

@@ -130,6 +130,7 @@ fn build_test(
         setting: Some(origin.setting.clone()),
         started_unix_ms: started.filter(|_| is_timed).and_then(unix_ms),
         identity: None,
+        writer: None,
         record: None,
         observation,
         beside: StatedFigures::default(),

@@ -2,7 +2,7 @@
 //!
 //! It reads `raw_values`, since flent interpolates `results` to a common step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use latput_trial::observation::{ProbeObservation, TrafficObservation};
@@ -14,7 +14,7 @@ use super::series::{SeriesPoint, build_histogram, count_absent, parse_points};
 use super::{PING, unix_ms};
 use crate::parsed::{ParseProblem, ParsedTest, ParsedTests, parse_documents, workload_from_fields};
 use crate::read_error::ReadError;
-use crate::rules::StatedFigures;
+use crate::rules::{DeliveryCounts, StatedFigures};
 
 /// Versions of the format that are read.
 const VERSIONS: RangeInclusive<u64> = 3..=4;
@@ -111,10 +111,15 @@ fn parse_test(document: &Value) -> Result<ParsedTest, ReadError> {
     notes.push("flent names no size of sends: latput's default is shown".to_owned());
     let mut observation = Observation::default();
     load.add_goodput(&mut observation, &mut notes);
-    if let Some(ping) = ping {
-        add_probe(ping.points, &mut observation);
-    }
-    build_test(metadata, workload, observation, notes).into_checked()
+    let arrival = ping.map(|ping| {
+        let is_whole = count_absent(&raw[ping.name]) == 0;
+        let command = metadata["SERIES_META"][ping.name]["COMMAND"].as_str();
+        let sent = command.and_then(count_sent).filter(|_| is_whole);
+        add_probe(ping.points, sent, &mut observation, &mut notes)
+    });
+    let mut test = build_test(metadata, workload, observation, notes);
+    test.beside.arrivals.extend(arrival.flatten());
+    test.into_checked()
 }
 
 /// Names the values of a series that count as absent.
@@ -287,6 +292,7 @@ fn build_test(
         setting: None,
         started_unix_ms: text("T0").or_else(|| text("TIME")).and_then(|time| unix_ms(&time)),
         identity: text("BATCH_UUID").zip(text("T0")).map(|(batch, time)| format!("{batch} {time}")),
+        writer: None,
         record: None,
         observation,
         beside: StatedFigures::default(),
@@ -320,17 +326,37 @@ fn ping_alone(
     build_test(metadata, workload, observation, notes).into_checked()
 }
 
-/// A ping beside the load. Loss is known only for numbered pings.
-fn add_probe(ping: &[SeriesPoint], observation: &mut Observation) {
+/// The count of requests that the command line of a ping asks for: `fping -D -p 200 -c 60 -t 24000 192.0.2.7`.
+fn count_sent(command: &str) -> Option<u64> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let is_count = |word: &str| ["-c", "-C", "--count"].contains(&word);
+    let counts = words.windows(2).filter(|pair| is_count(pair[0]));
+    let mut known = counts.filter_map(|pair| pair[1].parse().ok());
+    known.find(|count| *count > 0)
+}
+
+/// Adds a ping beside the load. Its loss is known only where its command tells how many were sent: the last replies of those
+/// that are lost leave no gap in the numbers. Returns what arrived of them.
+fn add_probe(
+    ping: &[SeriesPoint],
+    sent: Option<u64>,
+    observation: &mut Observation,
+    notes: &mut Vec<String>,
+) -> Option<DeliveryCounts> {
     let rtt = build_histogram(ping);
-    let numbers: Option<Vec<u64>> = ping.iter().map(|point| point.seq).collect();
-    let range = numbers.and_then(|numbers| {
-        let (first, last) = (numbers.iter().min()?, numbers.iter().max()?);
-        last.checked_sub(*first)?.checked_add(1)
-    });
-    if let Some(sent) = range.filter(|sent| *sent >= rtt.count()) {
-        observation.probe = Some(ProbeObservation { sent, received: rtt.count(), rtt });
-        return;
+    let numbers: Option<BTreeSet<u64>> = ping.iter().map(|point| point.seq).collect();
+    let received = numbers.as_ref().map_or(rtt.count(), |numbers| numbers.len() as u64);
+    if let Some(sent) = sent {
+        observation.probe = Some(ProbeObservation { sent, received, rtt });
+        let counts = DeliveryCounts::from_packets(sent as f64, received as f64);
+        return Some(DeliveryCounts { counted: "pings", ..counts });
+    }
+    let ends = numbers.as_ref().and_then(|all| all.first().zip(all.last()));
+    let gaps = ends.map_or(0, |(first, last)| (last - first).saturating_sub(received - 1));
+    if gaps > 0 {
+        notes.push(format!(
+            "flent: {gaps} numbers of `{PING}` are missing; the file does not tell how many were sent, so its loss is absent"
+        ));
     }
     let ns = |time: Option<Nanos>| time.map(|time| time.as_ns() as f64);
     let figures = [
@@ -342,6 +368,7 @@ fn add_probe(ping: &[SeriesPoint], observation: &mut Observation) {
     ];
     let known = figures.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
     observation.reported_metrics.extend(known);
+    None
 }
 
 fn unknown_series_error<'a>(metadata: &Value, names: impl Iterator<Item = &'a str>) -> String {
@@ -369,8 +396,8 @@ mod tests {
         let test = parse_one(FILE);
         assert_eq!(test.workload.name, "tcp_stream connections=2");
         assert_eq!(test.observation.reported_metrics.get(&Metric::ThroughputBps), Some(&250e6));
-        let probe = test.observation.probe.unwrap();
-        assert_eq!((probe.sent, probe.received), (4, 2), "numbers 2 and 3 are missing");
+        let mean = Metric::ProbeNsMean.value(&test.workload.traffic, &test.observation);
+        assert!((mean.unwrap() - 1e6).abs() < 1e3, "{mean:?}");
         assert_eq!(test.started_unix_ms, Some(1_795_304_069_000));
     }
 
@@ -416,13 +443,43 @@ mod tests {
         );
     }
 
+    fn with_command(text: &str, command: &str) -> String {
+        let meta = format!(r#""SERIES_META":{{"{PING}":{{"COMMAND":"{command}"}}}},"STEP_SIZE""#);
+        text.replace("\"STEP_SIZE\"", &meta)
+    }
+
     #[test]
-    fn pings_without_numbers_have_no_loss() {
-        let test = parse_one(&FILE.replace(",\"seq\":1", ""));
-        assert_eq!(test.observation.probe, None);
-        let value = |metric: Metric| metric.value(&test.workload.traffic, &test.observation);
-        assert_eq!(value(Metric::ProbeLossRatio), None);
-        assert!((value(Metric::ProbeNsMean).unwrap() - 1e6).abs() < 1e3);
+    fn replies_are_compared_with_count_of_command() {
+        let command =
+            |count: u64| format!("/usr/bin/fping  -D -p 200 -c {count} -t 4000   192.0.2.7");
+        for (count, loss) in [(60, 58.0 / 60.0), (4, 0.5), (2, 0.0)] {
+            for text in [FILE, &FILE.replace(",\"seq\":1", "")] {
+                let test = parse_one(&with_command(text, &command(count)));
+                let probe = test.observation.probe.as_ref().unwrap();
+                assert_eq!((probe.sent, probe.received), (count, 2));
+                let read = Metric::ProbeLossRatio.value(&test.workload.traffic, &test.observation);
+                assert!((read.unwrap() - loss).abs() < 1e-9, "{read:?} of {count}");
+            }
+        }
+        check_refused(&with_command(FILE, &command(1)), "2 pings arrived of 1 sent");
+    }
+
+    #[test]
+    fn loss_without_count_of_command_is_absent() {
+        let deadline = with_command(FILE, "/usr/bin/ping -n -D -i 0.20 -w 12 -C 192.0.2.7");
+        let broken = with_command(&FILE.replace("1.5,", "null,"), "fping -c 2 192.0.2.7");
+        for text in [FILE, &FILE.replace(",\"seq\":1", ""), &deadline, &broken] {
+            let test = parse_one(text);
+            assert_eq!(test.observation.probe, None);
+            let value = |metric: Metric| metric.value(&test.workload.traffic, &test.observation);
+            assert_eq!(value(Metric::ProbeLossRatio), None);
+            assert!(value(Metric::ProbeNsMean).is_some());
+        }
+        let notes = parse_one(FILE).notes;
+        assert!(
+            notes.iter().any(|note| note.contains("2 numbers of `Ping (ms) ICMP`")),
+            "{notes:?}"
+        );
     }
 
     #[test]

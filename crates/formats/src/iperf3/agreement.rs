@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{is_both_ways, read_count, read_number};
 use crate::parsed::check_rate;
 use crate::read_error::ReadError;
-use crate::rules::{BIN, COUNTING, is_near};
+use crate::rules::{self, BIN, COUNTING, is_near};
 
 /// Sums of an end, with the parts of its streams that they add up.
 const SUMS: &[(&str, &str)] = &[
@@ -20,10 +20,6 @@ const ADDED: &[(&str, f64)] =
     &[("bytes", BIN), ("bits_per_second", COUNTING), ("retransmits", BIN)];
 /// Those of datagrams, which only `sum` has of the receiver.
 const ADDED_DATAGRAMS: &[(&str, f64)] = &[("packets", BIN), ("lost_packets", BIN)];
-/// Bytes of a full segment at least: hosts reckon with 536 where they know nothing of the path (RFC 9293, 3.7.1).
-const LEAST_SEGMENT: u64 = 536;
-/// Times that Linux sends one segment again before it gives up (`tcp_retries2`).
-const MOST_REPEATS: u64 = 15;
 
 /// Streams that a test was asked for: `--bidir` has one for each direction.
 pub(super) fn count_wanted(start: &Value, end: &Value) -> Option<u64> {
@@ -104,20 +100,17 @@ fn check_seconds(name: &str, sum: &Value, streams: &[Value]) -> Result<(), ReadE
     )))
 }
 
-/// Refuses more retransmissions than the segments that the bytes can have had, and the last one again and again.
+/// Compares the retransmissions with the bytes that were sent.
 fn check_retransmits(start: &Value, sum: &Value, streams: u64) -> Result<(), ReadError> {
     let known = read_count(sum, "retransmits").zip(read_count(sum, "bytes"));
-    let Some((retransmits, bytes)) = known.filter(|(_, bytes)| *bytes > 0) else { return Ok(()) };
+    let Some((retransmits, bytes)) = known else { return Ok(()) };
     let sizes = [&start["tcp_mss"], &start["tcp_mss_default"], &start["test_start"]["blksize"]];
-    let known = sizes.into_iter().filter_map(Value::as_u64).filter(|size| *size > 0);
-    let segment = known.fold(LEAST_SEGMENT, u64::min);
-    let most = bytes.div_ceil(segment).saturating_add(streams.saturating_mul(MOST_REPEATS));
-    if retransmits <= most {
-        return Ok(());
-    }
-    Err(ReadError::Contradiction(format!(
-        "its {retransmits} retransmissions are more than the packets of its {bytes} bytes"
-    )))
+    rules::check_retransmits(
+        retransmits,
+        bytes,
+        sizes.into_iter().filter_map(Value::as_u64),
+        streams,
+    )
 }
 
 /// Refuses more CPU time than the threads of iperf3 can take: since 3.16 it has one for each stream beside the first.

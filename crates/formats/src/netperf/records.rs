@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use latput_trial::figures::{Commas, NumberError, read_number};
 use latput_units::IntoMap;
 
-use crate::parsed::ParseProblem;
+use super::find_unit;
+use crate::parsed::{NO_LINE_END, ParseProblem, is_last_line_open};
 
 /// The output of one test.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,11 +20,23 @@ pub(super) struct NetperfRecord {
     pub(super) line: usize,
     /// Whether netperf warned that its confidence was not reached.
     pub(super) is_uncertain: bool,
-    /// The reason why a title has no figures.
+    /// The reason why the test has no figures that count.
     pub(super) problem: Option<String>,
 }
 
 impl NetperfRecord {
+    /// Whether it has the means of several iterations, beside the counts of the last one (`-i`).
+    pub(super) fn is_mean(&self) -> bool {
+        let iterations = self.values.get("CONFIDENCE_ITERATION");
+        let iterations = iterations.and_then(|count| count.parse::<u64>().ok());
+        iterations.is_some_and(|count| count > 1) || self.title.contains("% conf.")
+    }
+
+    /// Whether it is classic output whose second row did not come.
+    fn is_half(&self) -> bool {
+        self.problem.as_deref() == Some(SECOND_ROW)
+    }
+
     /// A checksum of the title, the line and every value.
     pub(super) fn checksum(&self) -> u32 {
         let mut sum = flate2::Crc::new();
@@ -41,8 +54,15 @@ impl NetperfRecord {
     }
 }
 
+/// The problem of classic output until its second row, that of the other end, comes.
+const SECOND_ROW: &str = "the second row of its figures is missing: the test was cut short";
+/// Beginnings of the headers of the blocks with more details of a test (`-v 2`). Each has one row.
+const DETAILS: [&str; 2] = ["Alignment", "Maximum"];
+/// Words in the headers of request/response tests whose rate is no count of transactions (`-f`).
+const OTHER_RATES: [&str; 3] = ["Throughput", "Tput", "Latency"];
+
 /// Selectors with their names in the CSV header (`netperf_output_name` in `src/nettest_omni.c`).
-const CSV_NAMES: [(&str, &str); 27] = [
+const CSV_NAMES: [(&str, &str); 34] = [
     ("PROTOCOL", "Protocol"),
     ("DIRECTION", "Direction"),
     ("ELAPSED_TIME", "Elapsed Time (sec)"),
@@ -64,6 +84,13 @@ const CSV_NAMES: [(&str, &str); 27] = [
     ("LOCAL_TRANSPORT_RETRANS", "Local Transport Retransmissions"),
     ("REMOTE_TRANSPORT_RETRANS", "Remote Transport Retransmissions"),
     ("REMOTE_RECV_THROUGHPUT", "Remote Recv Throughput"),
+    ("LOCAL_SEND_THROUGHPUT", "Local Send Throughput"),
+    ("LOCAL_BYTES_SENT", "Local Bytes Sent"),
+    ("LOCAL_BYTES_RECVD", "Local Bytes Received"),
+    ("REMOTE_BYTES_SENT", "Remote Bytes Sent"),
+    ("REMOTE_BYTES_RECVD", "Remote Bytes Received"),
+    ("TRANSPORT_MSS", "Transport MSS bytes"),
+    ("CONFIDENCE_ITERATION", "Confidence Iterations Run"),
     ("LOCAL_NODELAY", "Local NODELAY"),
     ("MIN_LATENCY", "Minimum Latency Microseconds"),
     ("MAX_LATENCY", "Maximum Latency Microseconds"),
@@ -97,20 +124,37 @@ const REQUEST_RESPONSE: [&str; 10] = [
     "LOCAL_SD",
     "REMOTE_SD",
 ];
+/// The sender's row of datagrams, and the receiver's.
+const DATAGRAMS: [&str; 6] =
+    ["LSS_SIZE", "SEND_SIZE", "ELAPSED_TIME", "LOCAL_OKAY", "ERRORS", "LOCAL_SEND_THROUGHPUT"];
+const DATAGRAMS_ARRIVED: [&str; 4] = ["RSR_SIZE", "", "REMOTE_OKAY", "REMOTE_RECV_THROUGHPUT"];
 
 /// The figures of which each test has one.
 const FIGURES: [&str; 3] = ["THROUGHPUT", "TRANSACTION_RATE", "REMOTE_RECV_THROUGHPUT"];
 
-/// Every test of a file. Fails where several tests are mixed.
-pub(super) fn read(text: &str) -> Result<Vec<NetperfRecord>, ParseProblem> {
+/// Part of a line in a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LinePart {
+    /// A selector with its value.
+    Keyval,
+    /// A row of figures.
+    Row,
+    /// A title, a header, or anything else.
+    Other,
+}
+
+/// The tests of a file, and a sentence on the file where its last line may be cut. Fails where several tests are mixed.
+pub(super) fn read(text: &str) -> Result<(Vec<NetperfRecord>, Option<&'static str>), ParseProblem> {
     let mut reader = RecordParser::default();
+    let mut last = LinePart::Other;
     for (number, line) in (1..).zip(text.lines()) {
-        reader
+        last = reader
             .parse_line(number, line)
             .map_err(|text| ParseProblem::at_place(format!("line {number}"), text))?;
     }
+    let note = if is_last_line_open(text) { reader.refuse_cut(text, last) } else { None };
     reader.end_title();
-    Ok(reader.records)
+    Ok((reader.records, note))
 }
 
 /// The state of the reader in a file.
@@ -124,6 +168,8 @@ struct RecordParser {
     before_title: usize,
     /// Lines between a title and its figures: the classic header.
     header: String,
+    /// Whether the line before is in the header of a block of details, whose row is to come.
+    in_details: bool,
     /// The columns of the following CSV lines.
     columns: Option<Vec<Option<&'static str>>>,
     /// The incomplete keyval test.
@@ -132,8 +178,9 @@ struct RecordParser {
 }
 
 impl RecordParser {
-    fn parse_line(&mut self, number: usize, line: &str) -> Result<(), String> {
+    fn parse_line(&mut self, number: usize, line: &str) -> Result<LinePart, String> {
         let line = line.trim_end();
+        let in_details = std::mem::take(&mut self.in_details);
         if line.starts_with("!!!") {
             self.is_uncertain = true;
         } else if line.contains(" TEST from ") {
@@ -145,22 +192,48 @@ impl RecordParser {
             self.columns = None;
         } else if let Some((key, value)) = split_keyval(line) {
             self.add_keyval(number, key, value)?;
+            return Ok(LinePart::Keyval);
         } else if let Some(columns) = csv_header(line) {
             self.columns = Some(columns);
         } else if let Some(columns) = &self.columns
             && !line.is_empty()
         {
             let row = csv_record(columns, line);
-            let row = row.map(|values| self.push_row(number, values));
-            self.name_problem(number, row);
+            let row = row.map(|values| {
+                self.push_row(number, values);
+                LinePart::Row
+            });
+            return Ok(self.name_problem(number, row));
         } else if let Some(numbers) = split_numbers(line) {
-            let row = self.parse_classic_row(number, &numbers);
-            self.name_problem(number, row);
+            if !in_details {
+                let row = self.parse_classic_row(number, &numbers);
+                return Ok(self.name_problem(number, row));
+            }
+        } else if DETAILS.iter().any(|start| line.starts_with(start)) {
+            self.in_details = true;
+        } else if in_details {
+            self.in_details = !line.is_empty();
         } else {
             self.header += line;
             self.header += "\n";
         }
-        Ok(())
+        Ok(LinePart::Other)
+    }
+
+    /// Refuses the test to which a last line without an end belongs: its figure may be cut. Returns the note on a file whose
+    /// last line has no figure.
+    fn refuse_cut(&mut self, text: &str, last: LinePart) -> Option<&'static str> {
+        let is_key = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        let begins_key = text.lines().last().is_some_and(|line| line.chars().all(is_key));
+        let is_open = !self.record.values.is_empty();
+        let record = match last {
+            LinePart::Row => self.records.last_mut(),
+            LinePart::Keyval => Some(&mut self.record),
+            LinePart::Other => Some(&mut self.record).filter(|_| is_open && begins_key),
+        };
+        let Some(record) = record else { return Some(NO_LINE_END) };
+        record.problem = Some(NO_LINE_END.to_owned());
+        None
     }
 
     fn add_keyval(&mut self, number: usize, key: &str, value: &str) -> Result<(), String> {
@@ -207,44 +280,66 @@ impl RecordParser {
     }
 
     /// Names a row that is not read: it takes no other test with it.
-    fn name_problem(&mut self, number: usize, row: Result<(), String>) {
-        if let Err(problem) = row {
+    fn name_problem(&mut self, number: usize, row: Result<LinePart, String>) -> LinePart {
+        row.unwrap_or_else(|problem| {
             let problem = Some(problem);
-            self.push(NetperfRecord { line: number, problem, ..NetperfRecord::default() });
-        }
+            match self.records.last_mut().filter(|record| record.is_half()) {
+                Some(first) => first.problem = problem,
+                None => {
+                    self.push(NetperfRecord { line: number, problem, ..NetperfRecord::default() });
+                }
+            }
+            LinePart::Row
+        })
     }
 
     fn push_row(&mut self, number: usize, values: BTreeMap<String, String>) {
         self.push(NetperfRecord { values, line: number, ..NetperfRecord::default() });
     }
 
-    fn push(&mut self, record: NetperfRecord) {
+    fn push(&mut self, mut record: NetperfRecord) {
         let is_uncertain = std::mem::take(&mut self.is_uncertain);
+        // The title of a test with transactions tells the burst.
+        if let Some((_, burst)) = self.title.split_once("first burst ")
+            && !record.values.is_empty()
+        {
+            let burst = burst.split(' ').next().unwrap_or_default();
+            record.values.entry("BURST_SIZE".to_owned()).or_insert_with(|| burst.to_owned());
+        }
         self.records.push(NetperfRecord { title: self.title.clone(), is_uncertain, ..record });
     }
 
     /// Reads classic output; the title defines the columns.
-    fn parse_classic_row(&mut self, number: usize, numbers: &[&str]) -> Result<(), String> {
+    fn parse_classic_row(&mut self, number: usize, numbers: &[&str]) -> Result<LinePart, String> {
         let title = self.title.to_ascii_uppercase();
         let is = |name: &str| title.contains(name);
-        let mut extra = Vec::new();
+        let mut unit = None;
+        let mut is_half = false;
         let columns: &[&str] = if is("REQUEST/RESPONSE TEST") {
+            is_half = true;
             match numbers.len() {
                 6 | 10 => &REQUEST_RESPONSE[..numbers.len()],
-                2 => return Ok(()), // the other end's socket buffers
+                2 if self.complete(&["RSS_SIZE", "RSR_SIZE"], numbers) => return Ok(LinePart::Row),
+                2 => return Ok(LinePart::Other), // of a first row that is named
                 _ => return Err(unknown_row_error(numbers)),
             }
         } else if is("TCP STREAM TEST") || is("TCP MAERTS TEST") || is("TCP SENDFILE TEST") {
-            extra = self.throughput_unit()?;
             match numbers.len() {
-                5 | 9 => &BULK[..numbers.len()],
+                5 | 9 => {
+                    unit = Some(self.throughput_unit()?);
+                    &BULK[..numbers.len()]
+                }
                 _ => return Err(unknown_row_error(numbers)),
             }
         } else if is("UDP STREAM TEST") {
-            extra = self.throughput_unit()?;
+            is_half = true;
             match numbers.len() {
-                6 => &["LSS_SIZE", "SEND_SIZE", "ELAPSED_TIME", "LOCAL_OKAY", "ERRORS", "SENT"],
-                4 => return self.udp_receiver(numbers),
+                6 => {
+                    unit = Some(self.throughput_unit()?);
+                    &DATAGRAMS
+                }
+                4 if self.complete(&DATAGRAMS_ARRIVED, numbers) => return Ok(LinePart::Row),
+                4 => return Err("the receiver's figures stand before the sender's".to_owned()),
                 _ => return Err(unknown_row_error(numbers)),
             }
         } else {
@@ -254,34 +349,47 @@ impl RecordParser {
         if columns.contains(&"REMOTE_SD") && !self.header.contains("local") {
             return Err("the header does not say which end its CPU figures belong to".to_owned());
         }
-        let pairs = columns.iter().zip(numbers);
-        let mut values: BTreeMap<String, String> =
-            pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).into_map();
-        values.extend(extra);
-        if let Some((_, burst)) = self.title.split_once("first burst ") {
-            values.insert("BURST_SIZE".to_owned(), burst.trim().to_owned());
+        if columns.contains(&"TRANSACTION_RATE") {
+            self.check_counts_transactions()?;
         }
-        self.push_row(number, values);
-        Ok(())
+        let mut values = named_values(columns, numbers);
+        values.extend(unit.map(|unit| ("THROUGHPUT_UNITS".to_owned(), unit)));
+        let problem = is_half.then(|| SECOND_ROW.to_owned());
+        self.push(NetperfRecord { values, line: number, problem, ..NetperfRecord::default() });
+        Ok(LinePart::Row)
     }
 
-    /// Reads the second line of `UDP_STREAM`: the receiver's figures.
-    fn udp_receiver(&mut self, numbers: &[&str]) -> Result<(), String> {
-        let sent = self.records.last_mut().filter(|record| record.values.contains_key("SENT"));
-        let sent = sent.ok_or("the receiver's figures stand before the sender's")?;
-        sent.values.insert("REMOTE_OKAY".to_owned(), numbers[2].to_owned());
-        sent.values.insert("REMOTE_RECV_THROUGHPUT".to_owned(), numbers[3].to_owned());
-        Ok(())
+    /// Adds the second row, with the other end's figures. Returns whether a first one stands before it.
+    fn complete(&mut self, columns: &[&str], numbers: &[&str]) -> bool {
+        let first = self.records.last_mut().filter(|record| record.is_half());
+        let Some(first) = first else { return false };
+        first.values.extend(named_values(columns, numbers));
+        first.problem = None;
+        true
+    }
+
+    /// Refuses a rate of bytes, and a latency, in the place of the rate of transactions.
+    fn check_counts_transactions(&self) -> Result<(), String> {
+        if !OTHER_RATES.iter().any(|word| self.header.contains(word)) {
+            return Ok(());
+        }
+        let unit = find_unit(&self.header).unwrap_or("another unit");
+        Err(format!("its rate is in {unit} and not in transactions: use -f x, or -k"))
     }
 
     /// The unit of throughput, from the header.
-    fn throughput_unit(&self) -> Result<Vec<(String, String)>, String> {
-        let units = ["10^3bits", "10^6bits", "10^9bits", "KBytes", "MBytes", "GBytes"];
-        let unit = units.into_iter().find(|unit| self.header.contains(unit)).ok_or(
+    fn throughput_unit(&self) -> Result<String, String> {
+        let unit = find_unit(&self.header).ok_or(
             "the header with the unit of throughput is missing: leave out -P 0, or use -k",
         )?;
-        Ok(vec![("THROUGHPUT_UNITS".to_owned(), format!("{unit}/s"))])
+        Ok(format!("{unit}/s"))
     }
+}
+
+/// The figures of a row with their names.
+fn named_values(columns: &[&str], numbers: &[&str]) -> BTreeMap<String, String> {
+    let pairs = columns.iter().zip(numbers).filter(|(name, _)| !name.is_empty());
+    pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).into_map()
 }
 
 fn unknown_row_error(numbers: &[&str]) -> String {

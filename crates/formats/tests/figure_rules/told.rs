@@ -17,6 +17,8 @@ pub(crate) struct IndependentCounts {
     /// Sent and arrived packets; versions of a program have several such pairs, of which one gives the loss.
     packets: Vec<(f64, f64)>,
     least_ns: Option<f64>,
+    /// Requests under way at once.
+    outstanding: Option<f64>,
 }
 
 impl IndependentCounts {
@@ -53,6 +55,12 @@ impl IndependentCounts {
             let times = times.map(|time| value_of(read, &format!("latency_ns_{time}")));
             times.into_iter().flatten().any(|time| time < least * 0.979)
         };
+        let rate = value_of(read, "transactions_per_s").zip(value_of(read, "latency_ns_mean"));
+        if let Some(((rate, mean), most)) = rate.zip(self.outstanding)
+            && rate * mean / 1e9 > most * 1.11
+        {
+            return Some(format!("{rate} /s of {mean} ns with {most} at once"));
+        }
         self.least_ns.filter(below).map(|least| format!("a time below the least, {least}"))
     }
 }
@@ -79,14 +87,24 @@ fn of_netperf(text: &str) -> IndependentCounts {
     } else {
         Vec::new()
     };
-    let packets = match &rows[..] {
+    let (packets, bytes) = match &rows[..] {
         [sender, receiver] if (sender.len(), receiver.len()) == (6, 4) => {
-            vec![(sender[3], receiver[2])]
+            let rates = Some((sender[5], receiver[3])).filter(|(sent, _)| *sent > 0.0);
+            (vec![(sender[3], receiver[2])], rates)
         }
-        _ => Vec::new(),
+        _ => (Vec::new(), None),
     };
     let least_ns = least.map(|us| us * 1e3).filter(|ns| *ns < UNKNOWN);
-    IndependentCounts { packets, least_ns, ..IndependentCounts::default() }
+    // After a loss of a datagram netperf begins its latencies anew, and of several iterations they are those of one.
+    let is_steady = !text.contains("UDP") && !text.to_ascii_uppercase().contains("CONF");
+    let bursts = ["BURST_SIZE=", "first burst "].map(|key| {
+        let found = text.split(key).nth(1)?.split_whitespace().next()?;
+        found.parse::<f64>().ok().filter(|_| text.matches(key).count() == 1)
+    });
+    let is_told = text.contains("BURST_SIZE") || text.contains("Initial Burst");
+    let burst = if is_told { bursts[0] } else { bursts[1] };
+    let outstanding = burst.filter(|burst| is_steady && *burst >= 0.0).map(|burst| burst + 1.0);
+    IndependentCounts { bytes, packets, least_ns, outstanding }
 }
 
 fn of_iperf3(document: &Value) -> IndependentCounts {
@@ -103,5 +121,5 @@ fn of_iperf3(document: &Value) -> IndependentCounts {
         Some((sent, sent - lost?))
     });
     let bytes = number("sum_sent", "bytes").zip(number("sum_received", "bytes"));
-    IndependentCounts { bytes, packets: all.collect(), least_ns: None }
+    IndependentCounts { bytes, packets: all.collect(), ..IndependentCounts::default() }
 }
