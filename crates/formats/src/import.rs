@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_trial::figures::decode;
-use latput_trial::results::{HostFacts, LabelledSetting};
+use latput_trial::results::{HostFacts, LabelledSetting, NAMES_NOTE, RECORDS_NOTE};
 use latput_trial::{Results, Row};
 
 use crate::parsed::{ParseProblem, ParsedTest, ParsedTests, TestRecord};
@@ -15,9 +15,6 @@ use crate::{flent, gzip, iperf3, netperf};
 
 /// Largest file, and largest unpacked content.
 pub const LARGEST: usize = 64 << 20;
-/// Beginnings of the notes with the checksums by which a later import knows the tests.
-const RECORDS: &str = "records without a time, by their checksums: ";
-const NAMES: &str = "tests with a name of their own, by its checksums: ";
 /// Label of the setting of files that name none.
 const UNNAMED: &str = "as it was";
 /// Most objects, and most commas, of a JSON file. In memory an object takes some 700 bytes and a
@@ -269,7 +266,7 @@ fn records_notes(records: &[Option<TestRecord>]) -> Vec<String> {
             TestRecord::Content(sum) => contents.push(format!("{sum:08x}")),
         }
     }
-    let all = [(NAMES, names), (RECORDS, contents)].into_iter();
+    let all = [(NAMES_NOTE, names), (RECORDS_NOTE, contents)].into_iter();
     let known = all.filter(|(_, sums)| !sums.is_empty());
     known.map(|(start, sums)| format!("{start}{}", sums.join(" "))).collect()
 }
@@ -279,7 +276,7 @@ pub fn known_records(notes: &[String]) -> BTreeSet<TestRecord> {
     let parse = |note: &String| -> Vec<TestRecord> {
         let name: fn(u32) -> TestRecord = TestRecord::Name;
         let content: fn(u32) -> TestRecord = TestRecord::Content;
-        let all = [(NAMES, name), (RECORDS, content)];
+        let all = [(NAMES_NOTE, name), (RECORDS_NOTE, content)];
         let list = all.iter().find_map(|(start, of)| Some((note.strip_prefix(start)?, of)));
         let Some((list, of)) = list else { return Vec::new() };
         list.split(' ').filter_map(|sum| u32::from_str_radix(sum, 16).ok()).map(of).collect()

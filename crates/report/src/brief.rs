@@ -36,7 +36,7 @@ pub fn render_brief(results: &Results, summary: &ResultsSummary, screen: Screen)
     if !own.is_empty() {
         lines.insert(2, ("figures", format_figures(&view, cell, &own).join(", ")));
     }
-    lines.extend(results.notes.iter().map(|note| ("note", note.clone())));
+    lines.extend(results.notes_to_show().map(|note| ("note", note.clone())));
     let indent = " ".repeat(NAME_WIDTH + 1);
     lines
         .iter()

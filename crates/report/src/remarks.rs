@@ -43,7 +43,7 @@ pub(crate) fn collect_remarks(view: &ReportView<'_>) -> Vec<Remark> {
     remarks.extend(outlier_remark(view));
     let found = |finding: &Finding| plain(&finding.name, &finding.sentence());
     remarks.extend(view.results.findings.iter().map(found));
-    remarks.extend(view.results.notes.iter().map(|line| plain("note", line)));
+    remarks.extend(view.results.notes_to_show().map(|line| plain("note", line)));
     remarks
 }
 

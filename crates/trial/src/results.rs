@@ -70,7 +70,18 @@ const IMPORTED: &str =
 /// Beginning of the testbed of results that another program's files give.
 const FOREIGN: &str = "import:";
 
+/// The start of a note with the checksums of imported records that tell no time.
+pub const RECORDS_NOTE: &str = "records without a time, by their checksums: ";
+/// The start of a note with the checksums of the names that imported tests have.
+pub const NAMES_NOTE: &str = "tests with a name of their own, by its checksums: ";
+
 impl Results {
+    /// The notes for people: without those by which a later import knows its tests again.
+    pub fn notes_to_show(&self) -> impl Iterator<Item = &String> {
+        let starts = [RECORDS_NOTE, NAMES_NOTE];
+        self.notes.iter().filter(move |note| !starts.iter().any(|start| note.starts_with(start)))
+    }
+
     /// Name of the testbed of results that files of `program` give.
     pub fn testbed_of_program(program: &str) -> String {
         format!("{FOREIGN}{program}")
