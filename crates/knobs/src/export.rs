@@ -275,6 +275,25 @@ pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) 
     Exported { text, file, elsewhere, is_empty: words.is_empty() }
 }
 
+/// The request of ethtool and the parameter for a key of `[Link]`: `-K` and `gro` for `GenericReceiveOffload`; `None` where it is
+/// no matter of ethtool.
+pub fn ethtool_parameter(link_key: &str) -> Option<(&'static str, String)> {
+    Knob::ALL.iter().find_map(|knob| {
+        let value = knob.parse_value(knob.spec().example).ok()?;
+        let lines = systemd::words(*knob, &value)?;
+        let is_it = |(_, line): &(&str, String)| {
+            line.split_once('=').is_some_and(|(key, _)| key.eq_ignore_ascii_case(link_key))
+        };
+        lines.iter().find(|line| is_it(line))?;
+        match commands::command(*knob, &value) {
+            commands::Command::Ethtool { option, words } => {
+                Some((option, words.split(' ').next()?.to_owned()))
+            }
+            _ => None,
+        }
+    })
+}
+
 /// The lines of a setting in a format that names types, for an entry that a person must find: those that some type has, each
 /// with the keys that it is below.
 pub fn lines_by_hand(format: Format, setting: &Setting) -> Vec<String> {

@@ -3,14 +3,17 @@
 //! A name is resolved from the folder on, and never out of it (`openat2(2)`, Linux 5.6; before, one folder after the
 //! other). What is written, and what is to be written over, is reached through no symbolic link.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::{File, Permissions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, mkdirat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, XattrFlags, fgetxattr, flistxattr,
+    fsetxattr, mkdirat, openat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 use crate::files::{self, FileError, Owner, walk};
@@ -20,6 +23,30 @@ use crate::files::{self, FileError, Owner, walk};
 pub struct RootFolder {
     path: PathBuf,
     folder: File,
+}
+
+/// Most bytes of the names of a file's extended attributes, and of the value of one (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
+const ATTRIBUTE_BYTES_MOST: usize = 64 << 10;
+
+/// Opens a file of this folder, if it is there and regular.
+fn open_beside(folder: &File, name: &OsStr) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(folder, name, flags, Mode::empty()).ok()?);
+    file.metadata().ok()?.is_file().then_some(file)
+}
+
+/// Reads a file's extended attributes: a security label, access lists, those of users.
+fn read_attributes(file: &File) -> Vec<(CString, Vec<u8>)> {
+    let mut names = vec![0; ATTRIBUTE_BYTES_MOST];
+    let Ok(length) = flistxattr(file, &mut names[..]) else { return Vec::new() };
+    let mut value = vec![0; ATTRIBUTE_BYTES_MOST];
+    let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let read = names.filter_map(|name| {
+        let name = CString::new(name).ok()?;
+        let length = fgetxattr(file, &name, &mut value[..]).ok()?;
+        Some((name, value[..length].to_vec()))
+    });
+    read.collect()
 }
 
 /// Programs that read UTF-8 pass over it.
@@ -146,7 +173,16 @@ impl RootFolder {
         let (parent, last) = self.target(name, "write")?;
         files::check_folder(&path, &parent)?;
         files::remove_abandoned_parts(&parent);
-        files::replace_in((&parent, last), &path, bytes, (files::PRIVATE, Some(owner)))
+        let before =
+            open_beside(&parent, last).map_or_else(Vec::new, |file| read_attributes(&file));
+        files::replace_in((&parent, last), &path, bytes, (files::PRIVATE, Some(owner)))?;
+        if let Some(file) = open_beside(&parent, last).filter(|_| !before.is_empty()) {
+            for (name, value) in before {
+                // One that this file system or these rights do not allow is lost.
+                let _ = fsetxattr(&file, name, &value, XattrFlags::empty());
+            }
+        }
+        Ok(())
     }
 
     /// Removes a regular file.
@@ -235,6 +271,18 @@ mod tests {
         fs::write(folder.path().join("secret"), "secret").unwrap();
         let root = RootFolder::open(&folder.path().join("image")).unwrap();
         (folder, root)
+    }
+
+    #[test]
+    fn extended_attributes_outlive_new_text() {
+        let (folder, root) = image();
+        root.install("/etc/file", b"text", Owner::ours(0o600)).unwrap();
+        let open = || File::open(folder.path().join("image/etc/file")).unwrap();
+        if fsetxattr(open(), c"user.note", b"mine", XattrFlags::empty()).is_err() {
+            return; // this file system has none
+        }
+        root.install("/etc/file", b"other", Owner::ours(0o600)).unwrap();
+        assert_eq!(read_attributes(&open()), [(c"user.note".to_owned(), b"mine".to_vec())]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod choose;
 mod diff;
 mod files;
 pub(super) mod glob;
+mod ifcfg;
 mod ifupdown;
 mod irqbalance;
 mod keyfile;
@@ -196,6 +197,11 @@ impl Args {
         output::print_remark(&format!("latput: {}: {why}", format.to_format()));
         for (knob, reason) in &unkept {
             output::print_remark(&format!("latput: not kept: {knob}: {reason}"));
+        }
+        for (knob, value) in writing.dropped_values() {
+            output::print_remark(&format!(
+                "latput: no longer kept: {knob}={value}: name all that is to be kept"
+            ));
         }
         if !writing.keeps_any() {
             return Err(CliError::new(
@@ -427,6 +433,17 @@ fn resolve_target(
                      narrow its `match`, or use --format udev"
                 );
                 return Err(CliError::new(ExitReason::Failed, message));
+            }
+            if let Some(why) = choose::link_beside_netplan(root, interface, &found) {
+                let message = format!("{why}: use --format udev");
+                return Err(CliError::new(ExitReason::Failed, message));
+            }
+            if !found.has_link {
+                output::print_remark(&format!(
+                    "latput: netplan makes a .link file of {interface} now, and has Wake-on-LAN off in it: set `wakeonlan: \
+                     true` in {} where it is wanted",
+                    found.file
+                ));
             }
             let placed = target.in_netplan_entry(found.entry);
             placed.map_err(|error| CliError::usage(error.to_string()))

@@ -35,12 +35,15 @@ struct NetplanDefinition {
     matched_address: Option<String>,
     /// With the file that says it.
     mtu: Option<(String, String)>,
+    renderer: Option<String>,
 }
 
 /// The definitions of all files, by their id.
 #[derive(Debug)]
 pub(super) struct NetplanDefinitions {
     by_id: BTreeMap<String, NetplanDefinition>,
+    /// The `renderer` of those that name none.
+    renderer: Option<String>,
     /// Whether they are of the running system, whose interfaces have addresses.
     is_running_system: bool,
 }
@@ -83,17 +86,29 @@ impl NetplanDefinitions {
                 }
             }
         }
-        let mut by_id = BTreeMap::new();
+        let (mut by_id, mut renderer) = (BTreeMap::new(), None);
         for path in files.values() {
             let shown = root.below(path).display().to_string();
             let text = root
                 .look_at(path, TEXT_BYTES_MOST)
                 .ok_or_else(|| "it cannot be read as a text of UTF-8".to_owned());
-            text.and_then(|text| read(&text, &shown, &mut by_id)).map_err(|problem| {
+            let read = text.and_then(|text| read(&text, &shown, &mut by_id));
+            let said = read.map_err(|problem| {
                 CliError::new(ExitReason::Failed, format!("{shown}: {problem}"))
             })?;
+            renderer = said.or(renderer);
         }
-        Ok(Self { by_id, is_running_system: root.is_running_system() })
+        Ok(Self { by_id, renderer, is_running_system: root.is_running_system() })
+    }
+
+    /// The file by which netplan gives `interface` to networkd, so that NetworkManager leaves it alone, in words.
+    pub(super) fn networkd_file(&self, interface: &str) -> Option<String> {
+        let properties = self.match_properties(interface);
+        let (_, found) = find_definition(&self.by_id, interface, &properties)?;
+        let renderer = found.renderer.as_ref().or(self.renderer.as_ref());
+        let is_networkd = renderer.is_none_or(|it| it == "networkd");
+        let is_sure = found.shared_match(&properties).is_none();
+        (is_networkd && is_sure).then(|| format!("{} gives it to networkd", found.file))
     }
 
     /// The entry of `interface`; `None` where no file has one.
@@ -227,6 +242,7 @@ impl NetplanDefinition {
             matched_name: None,
             matched_address: None,
             mtu: None,
+            renderer: None,
         }
     }
 
@@ -356,12 +372,12 @@ fn shared_key(own: &Yaml, other: &Yaml) -> Option<String> {
     })
 }
 
-/// Adds what a file says.
+/// Adds what a file says. Returns the `renderer` that it names for all.
 fn read(
     text: &str,
     file: &str,
     definitions: &mut BTreeMap<String, NetplanDefinition>,
-) -> Result<(), String> {
+) -> Result<Option<String>, String> {
     let documents = parse_documents(text)
         .map_err(|error| format!("it is not YAML, and netplan refuses it too: {error}"))?;
     for document in &documents {
@@ -376,7 +392,9 @@ fn read(
             }
         }
     }
-    Ok(())
+    let mut renderers =
+        documents.iter().map(|document| scalar_text(&document["network"]["renderer"]));
+    Ok(renderers.next_back().flatten())
 }
 
 /// The documents of a text, in which each scalar is a string. netplan takes it as it stands: `007` is a name, and so is `null`.
@@ -420,6 +438,7 @@ impl NetplanDefinition {
         };
         self.has_link_keys |= keys.into_iter().any(is_of_link);
         self.set_name = scalar_text(&said["set-name"]).or(self.set_name.take());
+        self.renderer = scalar_text(&said["renderer"]).or(self.renderer.take());
         let mtu = scalar_text(&said["mtu"]);
         if let Some(mtu) = mtu.as_ref().filter(|mtu| mtu.parse::<u32>().is_err()) {
             return Err(format!("`mtu: {mtu}` is no number, and netplan refuses it too"));

@@ -621,7 +621,7 @@ fn image_check_names_the_file_that_wins() {
             vec![],
             "etc/systemd/network/05-mine.link",
             "[Match]\nOriginalName=nic*\n",
-            "sorts first and matches nic7",
+            "sorts first and is, or may be, of nic7",
         ),
         (
             vec![],

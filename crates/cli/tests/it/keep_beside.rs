@@ -36,7 +36,7 @@ fn value_overridden_by_other_program_is_refused() {
             "etc/udev/rules.d/99-z.rules",
             run,
             &["rx-usecs=50us", "--format", "udev"],
-            "runs `ethtool -C` too",
+            "sets `ethtool -C rx-usecs 3` too",
         ),
     ] {
         let place = place_with_root(&[(file, text)]);

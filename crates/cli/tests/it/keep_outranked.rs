@@ -1,7 +1,7 @@
 //! `latput keep` where files of others count before its own, or would be lost by it.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use crate::keep::{place_with_root, read_tree};
 
@@ -9,51 +9,102 @@ const NETPLAN: (&str, &str) =
     ("etc/netplan/01.yaml", "network: {version: 2, ethernets: {nic7: {dhcp4: true}}}\n");
 const KEEP: [&str; 7] = ["keep", "nic7", "mtu=1400", "gro=off", "--root", "root", "--yes"];
 
-/// Each has the files of a host, further words, and the reason.
+/// Files of a host, further words, and the reason of the refusal.
+type Refusal<'a> = (Vec<(&'a str, &'a str)>, &'a [&'a str], &'a str);
+
+#[track_caller]
+fn check_refused(cases: &[Refusal<'_>]) {
+    for (files, words, why) in cases {
+        let place = place_with_root(files);
+        let before = read_tree(&place.path("root"));
+        place.run(&[&KEEP[..], words].concat()).expect(1, &[why]);
+        assert_eq!(read_tree(&place.path("root")), before, "{files:?}");
+    }
+}
+
 #[test]
-fn file_that_counts_before_ours_is_named() {
+fn file_beside_netplan_is_named() {
+    let folder = |name: &str| format!("etc/systemd/network/{name}");
+    let [early, late] = ["05-x.link", "50-x.link"].map(folder);
+    let [of_link, of_network] =
+        ["10-netplan-nic7.link.d/x.conf", "10-netplan-nic7.network.d/x.conf"].map(folder);
     let network = "[Match]\nName=nic7\n[Link]\nMTUBytes=1500\n";
     let link = "[Match]\nOriginalName=nic7\n[Link]\nGenericReceiveOffload=yes\n";
-    let drop_in = "[Link]\nGenericReceiveOffload=yes\n";
+    let offload = "[Link]\nGenericReceiveOffload=yes\n";
+    let broken = "network: {bonds: {b: {mtu: abc}}}\n";
+    let by_netplan = &["--format", "netplan"][..];
+    let netplan = |file, text| vec![NETPLAN, (file, text)];
+    check_refused(&[
+        (netplan("etc/systemd/network/05-x.network", network), &[], "05-x.network sets"),
+        (netplan(&of_network, "[Link]\nMTUBytes=1500\n"), &[], "x.conf sets `MTUBytes=1500`"),
+        (netplan(&of_link, offload), &[], "x.conf sets `GenericReceiveOffload=yes`"),
+        (netplan(&early, link), by_netplan, "that of netplan would not count"),
+        (netplan(&late, link), by_netplan, "it would not count beside that of netplan"),
+        (netplan("run/netplan/90-latput-nic7.yaml", "network: {}\n"), &[], "takes its place"),
+        (netplan("etc/netplan/02.yaml", broken), &[], "no number"),
+    ]);
+}
+
+#[test]
+fn rule_that_undoes_ours_is_named() {
     let rule =
         |what: &str| format!("SUBSYSTEM==\"net\", ACTION==\"add\", KERNEL==\"nic*\", {what}\n");
     let attribute = rule("ATTR{mtu}=\"1500\"");
     let program = rule("RUN+=\"/sbin/ip link set dev %k mtu 1500\"");
     let last = rule("RUN:=\"/bin/true\"");
-    let ethtool = "iface nic7 inet static\n  offload-gro on\n";
-    let logical = "auto nic7=home\niface home inet dhcp\n  mtu 1500\n";
-    let netplan = |file| vec![NETPLAN, file];
+    let [early, late] = ["etc/udev/rules.d/10-x.rules", "etc/udev/rules.d/95-x.rules"];
     let udev = &["--format", "udev"][..];
-    for (files, words, why) in [
-        (netplan(("etc/systemd/network/05-x.network", network)), &[][..], "05-x.network sets"),
+    check_refused(&[
+        (vec![(late, &attribute)], &[], "95-x.rules sets `mtu 1500`"),
+        (vec![(early, &program)], &[], "10-x.rules sets `mtu 1500`"),
+        (vec![(late, &program)], udev, "95-x.rules sorts later and sets"),
+        (vec![(early, &last)], udev, "lets no other `RUN` count"),
+    ]);
+}
+
+#[test]
+fn program_that_sets_another_value_later_is_named() {
+    let interfaces = |text| vec![("etc/network/interfaces", text)];
+    let ifcfg = "DEVICE=nic7\nMTU=1400\nETHTOOL_OPTS=\"-K ${DEVICE} gro on\"\n";
+    let shared = "etc/NetworkManager/system-connections/any.nmconnection";
+    let any_profile = "[connection]\ntype=ethernet\n[ethtool]\nfeature-gro=true\n";
+    let default_mtu = "[connection-mtu]\nethernet.mtu=9000\n";
+    let tuned = [
+        ("etc/tuned/active_profile", "site\n"),
+        ("etc/tuned/site/tuned.conf", "[net]\nfeatures=gro on\n"),
+        NETPLAN,
+    ];
+    check_refused(&[
         (
-            netplan((
-                "etc/systemd/network/10-netplan-nic7.network.d/x.conf",
-                "[Link]\nMTUBytes=1500\n",
-            )),
+            interfaces("iface nic7 inet dhcp\n  offload-gro on\n"),
             &[],
-            "x.conf sets `MTUBytes=1500`",
+            "ifupdown sets `ethtool -K gro on`",
         ),
-        (netplan(("etc/systemd/network/05-x.link", link)), &[], "05-x.link sorts before"),
         (
-            netplan(("etc/systemd/network/10-netplan-nic7.link.d/x.conf", drop_in)),
+            interfaces("auto nic7=home\niface home inet dhcp\n  mtu 1500\n"),
             &[],
-            "x.conf sets `GenericReceiveOffload=yes`",
+            "ifupdown sets `mtu 1500`",
         ),
-        (netplan(("run/netplan/90-latput-nic7.yaml", "network: {}\n")), &[], "takes its place"),
-        (netplan(("etc/netplan/02.yaml", "network: {bonds: {b: {mtu: abc}}}\n")), &[], "no number"),
-        (vec![("etc/udev/rules.d/95-x.rules", &attribute)], &[], "95-x.rules sets `mtu 1500`"),
-        (vec![("etc/udev/rules.d/10-x.rules", &program)], &[], "10-x.rules sets `mtu 1500`"),
-        (vec![("etc/udev/rules.d/95-x.rules", &program)], udev, "95-x.rules sorts later and sets"),
-        (vec![("etc/udev/rules.d/10-x.rules", &last)], udev, "lets no other `RUN` count"),
-        (vec![("etc/network/interfaces", ethtool)], &[], "ifupdown runs `ethtool -K`"),
-        (vec![("etc/network/interfaces", logical)], &[], "ifupdown sets `mtu 1500`"),
-    ] {
-        let place = place_with_root(&files);
-        let before = read_tree(&place.path("root"));
-        place.run(&[&KEEP[..], words].concat()).expect(1, &[why]);
-        assert_eq!(read_tree(&place.path("root")), before, "{files:?}");
-    }
+        (
+            interfaces(
+                "iface nic8 inet dhcp\n  up ip link set nic7 mtu 1500\niface nic7 inet dhcp\n",
+            ),
+            &[],
+            "ifupdown sets `mtu 1500`",
+        ),
+        (
+            vec![("etc/sysconfig/network-scripts/ifcfg-nic7", ifcfg)],
+            &[],
+            "sets `ethtool -K gro on`",
+        ),
+        (vec![(shared, any_profile)], &[], "NetworkManager sets `ethtool -K gro on`"),
+        (
+            vec![("etc/NetworkManager/conf.d/mtu.conf", default_mtu)],
+            &[],
+            "NetworkManager sets `mtu 9000`",
+        ),
+        (tuned.to_vec(), &[], "TuneD's profile site sets `ethtool -K gro on`"),
+    ]);
 }
 
 /// Each file has the name of one of latput's, and nothing of latput.
@@ -181,4 +232,64 @@ fn check_sees_that_netplan_lost_the_entry() {
         fs::write(path, text).unwrap();
         place.run(&check).expect(8, &[why]);
     }
+}
+
+/// Each has the files of a host and the format that works there.
+#[test]
+fn healthy_host_is_not_refused() {
+    let profile = "[connection]\ntype=ethernet\ninterface-name=nic7\n[ethernet]\n";
+    let profile = ("etc/NetworkManager/system-connections/nic7.nmconnection", profile);
+    let debian = "[main]\nplugins=ifupdown,keyfile\n[ifupdown]\nmanaged=false\n";
+    let debian = ("etc/NetworkManager/NetworkManager.conf", debian);
+    let interfaces = ("etc/network/interfaces", "auto nic7\niface nic7 inet dhcp\n");
+    let offloads = "iface nic7 inet dhcp\n  post-up /usr/sbin/ethtool -K nic7 tso off gso off\n";
+    let other = "[Match]\nMACAddress=52:54:00:12:34:56\n[Link]\nName=lan1\n";
+    let own = "[Match]\nOriginalName=nic7\n[Link]\nWakeOnLan=magic\n";
+    let unmanaged = "SUBSYSTEM==\"net\", KERNEL==\"nic7\", ENV{NM_UNMANAGED}=\"1\"\n";
+    for (files, said) in [
+        (vec![debian, interfaces, profile], "ifupdown configures nic7"),
+        (vec![profile, NETPLAN], "01.yaml configures nic7"),
+        (vec![profile, ("etc/udev/rules.d/90-x.rules", unmanaged)], "no other program manages"),
+        (vec![("etc/network/interfaces", offloads)], "ifupdown configures nic7"),
+        (vec![NETPLAN, ("etc/systemd/network/10-lan1.link", other)], "01.yaml configures nic7"),
+        (vec![NETPLAN, ("etc/systemd/network/50-nic7.link", own)], "it would not count beside"),
+        (vec![NETPLAN], "has Wake-on-LAN off"),
+    ] {
+        let place = place_with_root(&files);
+        place.run(&KEEP).expect(0, &[said]);
+        place.run(&["keep", "--check", "--root", "root"]).expect(0, &["whole"]);
+    }
+}
+
+#[test]
+fn check_sees_what_came_later() {
+    let profile = |more: &str| {
+        format!("[connection]\ntype=ethernet\ninterface-name=nic7\n{more}[ethernet]\n")
+    };
+    let folder = "etc/NetworkManager/system-connections";
+    let own = (format!("{folder}/a.nmconnection"), profile(""));
+    let later = (format!("{folder}/b.nmconnection"), profile("autoconnect-priority=9\n"));
+    let drop_in = "etc/systemd/network/10-latput-nic7.link.d/x.conf".to_owned();
+    for (before, (file, text), why) in [
+        (Some(own), later, "b.nmconnection goes before it"),
+        (None, (drop_in, "[Link]\nMTUBytes=9000\n".to_owned()), "x.conf sets `MTUBytes=9000`"),
+    ] {
+        let files: Vec<_> =
+            before.iter().map(|(file, text)| (file.as_str(), text.as_str())).collect();
+        let place = place_with_root(&files);
+        place.run(&KEEP).expect(0, &[]);
+        let path = place.path("root").join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        place.run(&["keep", "--check", "--root", "root"]).expect(8, &[why]);
+    }
+}
+
+#[test]
+fn second_keep_tells_what_it_drops() {
+    let place = place_with_root(&[]);
+    place.run(&KEEP).expect(0, &[]);
+    let second = ["keep", "nic7", "mtu=1300", "--root", "root", "--yes"];
+    place.run(&second).expect(0, &["no longer kept: gro=off: name all that is to be kept"]);
 }

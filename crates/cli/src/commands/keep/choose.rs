@@ -41,7 +41,10 @@ pub(super) fn choose_format(
         && found.others.is_none()
         && found.earlier.is_none()
     {
-        return choice(ExportFormat::Netplan, format!("{} configures {interface}", found.file));
+        return match link_beside_netplan(root, interface, found) {
+            Some(why) => choice(ExportFormat::Udev, why),
+            None => choice(ExportFormat::Netplan, format!("{} configures {interface}", found.file)),
+        };
     }
     let active = tuned::active_profiles(root);
     if !active.is_empty() {
@@ -101,6 +104,27 @@ pub(super) fn other_link(root: &RootFolder, interface: &str) -> Result<Option<St
         }
         _ => None,
     }))
+}
+
+/// The .link file of somebody that would not count beside the one that netplan makes of an entry, or before which that would not.
+pub(super) fn link_beside_netplan(
+    root: &RootFolder,
+    interface: &str,
+    found: &netplan::FoundEntry,
+) -> Option<String> {
+    let known = MatchedInterface::new(root, interface);
+    let mut files = NetworkFile::read_all(root, "link").into_iter();
+    let made = format!("{MADE_BY_NETPLAN}{}.link", found.entry.id);
+    let file = files.find(|file| {
+        let is_rival = file.name < made || !found.has_link;
+        is_rival && is_somebodys(&file.name) && file.is_of("OriginalName", &known) != FileMatch::No
+    })?;
+    let order = if file.name < made {
+        "that of netplan would not count beside it"
+    } else {
+        "it would not count beside that of netplan"
+    };
+    Some(format!("{} is, or may be, of {interface}, and {order}", file.path()))
 }
 
 /// The lines of `[Link]`, with those of its drop-ins, of the .link file that a file of ours would take the place of; `None` if

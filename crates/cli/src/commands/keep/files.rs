@@ -428,6 +428,13 @@ impl<'a> FileTransaction<'a> {
         self
     }
 
+    /// Values that were kept, and whose knobs are not any more.
+    pub(super) fn dropped_values(&self) -> impl Iterator<Item = (Knob, &Value)> {
+        let earlier = self.earlier.iter().flat_map(|record| &record.kept);
+        let dropped = earlier.filter(|(knob, _)| !self.record.kept.contains_key(knob));
+        dropped.map(|(knob, kept)| (*knob, &kept.value))
+    }
+
     pub(super) fn interface(&self) -> &str {
         &self.record.interface
     }

@@ -3,6 +3,7 @@
 use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 
+use super::glob::is_like;
 use super::udev_rules::UdevActions;
 
 const FILE: &str = "/etc/network/interfaces";
@@ -28,6 +29,9 @@ const REQUESTS: [(&str, &str); 4] = [
     ("hardware-dma-ring-", "-G"),
     ("ethernet-pause-", "-A"),
 ];
+
+/// Options whose values are commands that ifup runs.
+const COMMANDS: [&str; 3] = ["pre-up", "up", "post-up"];
 
 /// The stanzas of one interface.
 pub(super) struct InterfaceStanzas {
@@ -55,15 +59,17 @@ impl InterfaceStanzas {
         let mut actions = UdevActions::default();
         let mtu = self.options.iter().rfind(|(option, _)| option == "mtu");
         for (option, value) in &self.options {
-            let request = REQUESTS.iter().find(|(start, _)| option.starts_with(start));
-            match (option.as_str(), request) {
-                ("pre-up" | "up" | "post-up", _) => actions.add_command(value),
-                (_, Some((_, request))) => actions.add_command(&format!("ethtool {request}")),
-                _ => {}
+            if COMMANDS.contains(&option.as_str()) {
+                actions.add_command(value);
+            }
+            for (start, request) in REQUESTS {
+                if let Some(parameter) = option.strip_prefix(start) {
+                    actions.add_request(request, parameter, value);
+                }
             }
         }
         if let Some((_, mtu)) = mtu {
-            actions.add_command(&format!("ip mtu {mtu}"));
+            actions.add_mtu(mtu);
         }
         actions
     }
@@ -120,7 +126,12 @@ impl InterfacesFile {
     }
 
     fn stanzas_of(&self, interface: &str) -> Option<InterfaceStanzas> {
-        let mapped = self.mapped.iter().filter(|(name, _)| name == interface);
+        // A pattern begins with `/`.
+        let is_its = |name: &str| match name.strip_prefix('/') {
+            Some(pattern) => is_like(interface, pattern),
+            None => name == interface,
+        };
+        let mapped = self.mapped.iter().filter(|(name, _)| is_its(name));
         let mapped = mapped.map(|(_, stanza)| stanza.as_str());
         let mut names: Vec<&str> = std::iter::once(interface).chain(mapped).collect();
         let mut at = 0;
@@ -135,8 +146,15 @@ impl InterfacesFile {
         let file = names.iter().flat_map(|name| self.named(name)).last()?.file.clone();
         // An option of its own stanza counts before an inherited one, and so comes last.
         let found = names.iter().rev().flat_map(|name| self.named(name));
-        let options = found.flat_map(|stanza| stanza.options.clone()).collect();
-        Some(InterfaceStanzas { file, options })
+        let own = found.flat_map(|stanza| stanza.options.clone());
+        // Commands of other stanzas may name it.
+        let is_of_it = |(option, command): &&(String, String)| {
+            COMMANDS.contains(&option.as_str())
+                && command.split_whitespace().any(|word| word == interface)
+        };
+        let others = self.stanzas.iter().filter(|stanza| !names.contains(&stanza.name.as_str()));
+        let others = others.flat_map(|stanza| stanza.options.iter().filter(is_of_it)).cloned();
+        Some(InterfaceStanzas { file, options: others.chain(own).collect() })
     }
 }
 
@@ -167,7 +185,7 @@ mod tests {
     #[test]
     fn logical_and_inherited_stanzas_are_of_the_interface() {
         let texts = [
-            "auto eth9=home\niface home inet dhcp inherits base\n mtu 1500\n",
+            "auto /eth[89]*=home\niface home inet dhcp inherits base\n mtu 1500\n",
             "iface base inet dhcp\n mtu 9000\n offload-gro on\n post-up /sbin/ip link set $IFACE mtu 1500\n",
         ];
         let options = read_options(&texts, "eth9").unwrap();
@@ -175,8 +193,11 @@ mod tests {
         let own = |key, value| UdevActions::of_link([(key, value)].into_iter());
         let undone = |key, value| own(key, value).undone_by(&stanzas.actions());
         assert_eq!(undone("MTUBytes", "1400").as_deref(), Some("sets `mtu 1500`"));
-        assert_eq!(undone("GenericReceiveOffload", "no").as_deref(), Some("runs `ethtool -K`"));
+        assert_eq!(
+            undone("GenericReceiveOffload", "no").as_deref(),
+            Some("sets `ethtool -K gro on`")
+        );
         assert_eq!(undone("RxCoalesceSec", "9us"), None);
-        assert_eq!(read_options(&texts, "eth8"), None);
+        assert_eq!(read_options(&texts, "eth7"), None);
     }
 }

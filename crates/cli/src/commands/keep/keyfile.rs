@@ -54,6 +54,21 @@ pub(super) fn find_value<'a>(keyfile: &'a str, section: &str, key: &str) -> Opti
     }
 }
 
+/// The keys of a section with their values, in order.
+pub(super) fn section_values<'a>(keyfile: &'a str, section: &str) -> Vec<(&'a str, &'a str)> {
+    let lines: Vec<KeyfileLine<'a>> = keyfile.lines().map(KeyfileLine::new).collect();
+    let mut is_inside = false;
+    let mut found = Vec::new();
+    for (line, is_start) in lines.iter().zip(section_starts(&lines, section)) {
+        match line {
+            KeyfileLine::Section { .. } => is_inside = is_start,
+            KeyfileLine::Pair(key, value) if is_inside => found.push((*key, *value)),
+            _ => {}
+        }
+    }
+    found
+}
+
 /// Whether a keyfile still has each value that `after` has and `before` had not: others may edit the rest.
 pub(super) fn has_edit(before: &str, after: &str, now: &str) -> bool {
     let mut section = "";

@@ -7,14 +7,14 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::route::Route;
 
-use super::choose::is_somebodys;
+use super::choose::link_beside_netplan;
 use super::ifupdown::InterfaceStanzas;
 use super::udev_files::{
     FileMatch, MADE_BY_NETPLAN, MatchedInterface, NetworkFile, applied_link, first_of_each_name,
     has_extension,
 };
-use super::udev_rules::{UdevActions, rival_rule, rule_behind_link};
-use super::{files, profile, tuned, unit};
+use super::udev_rules::{UdevActions, plain_value, rival_rule, rule_behind_link};
+use super::{files, ifcfg, profile, tuned, unit};
 use crate::commands::netplan;
 use crate::document::keep::KeptFileState;
 
@@ -47,9 +47,14 @@ pub(super) fn find_winner(
         return later_sysctl(root, file, text);
     }
     let is_link = has_extension(file, "link");
-    let own = if is_link { actions_of_link(text) } else { UdevActions::of_rules(text) };
+    let own = if is_link { actions_of(&link_lines(text)) } else { UdevActions::of_rules(text) };
     let rival = if is_link {
-        earlier_link(root, interface, file).or_else(|| rule_behind_link(root, interface, &own))
+        earlier_link(root, interface, file)
+            .or_else(|| {
+                let drop_ins = NetworkFile::read_drop_ins(root, file_name(file)?.to_owned());
+                other_value(&drop_ins, &link_lines(text))
+            })
+            .or_else(|| rule_behind_link(root, interface, &own))
     } else if file.starts_with(files::RULES) {
         rival_rule(root, interface, file, text)
     } else {
@@ -57,39 +62,56 @@ pub(super) fn find_winner(
     };
     rival
         .or_else(|| other_mtu(root, interface, mtu_of(text)?))
-        .or_else(|| ifupdown_after(root, interface, &own))
+        .or_else(|| changed_afterwards(root, interface, &own))
 }
 
-/// The actions of udev for a .link file.
-fn actions_of_link(text: &str) -> UdevActions {
-    let pairs = text.lines().filter(|line| !line.starts_with('#'));
-    UdevActions::of_link(pairs.filter_map(|line| line.split_once('=')))
+/// The keys and values of a .link file of ours.
+fn link_lines(text: &str) -> Vec<(String, String)> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.filter_map(|line| line.split_once('='));
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// The action of ifupdown that undoes ours once udev is done.
-fn ifupdown_after(root: &RootFolder, interface: &str, own: &UdevActions) -> Option<String> {
-    let stanzas = InterfaceStanzas::read(root, interface)?;
-    let what = own.undone_by(&stanzas.actions())?;
-    Some(format!("ifupdown {what} afterwards, as {} says", stanzas.file))
+/// The actions of udev for the lines of `[Link]`.
+fn actions_of(lines: &[(String, String)]) -> UdevActions {
+    UdevActions::of_link(lines.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+}
+
+fn file_name(path: &str) -> Option<&str> {
+    Path::new(path).file_name()?.to_str()
+}
+
+/// The program that undoes our actions once udev is done.
+fn changed_afterwards(root: &RootFolder, interface: &str, own: &UdevActions) -> Option<String> {
+    if let Some(stanzas) = InterfaceStanzas::read(root, interface)
+        && let Some(what) = own.undone_by(&stanzas.actions())
+    {
+        return Some(format!("ifupdown {what} afterwards, as {} says", stanzas.file));
+    }
+    if let Some((file, actions)) = ifcfg::read_actions(root, interface)
+        && let Some(what) = own.undone_by(&actions)
+    {
+        return Some(format!("{file} {what} afterwards"));
+    }
+    profile::undone_by_profile(root, interface, own).or_else(|| tuned_after(root, interface, own))
+}
+
+/// The value that TuneD's active profiles give the interface in the place of ours.
+fn tuned_after(root: &RootFolder, interface: &str, own: &UdevActions) -> Option<String> {
+    let active = tuned::active_profiles(root);
+    let options = tuned::options_of_interface(root, &active, interface).ok()?;
+    let what = own.undone_by(&tuned::actions_of(&options))?;
+    Some(format!("TuneD's profile {} {what} afterwards", active.join(" ")))
 }
 
 /// The file of udev or networkd that counts before those that netplan makes of the entry, or that is merged into them.
 fn beside_netplan(root: &RootFolder, interface: &str, text: &str) -> Option<String> {
-    let entry = netplan::NetplanDefinitions::read(root).ok()?.entry_of(interface)?.entry;
-    let made = format!("{MADE_BY_NETPLAN}{}", entry.id);
+    let found = netplan::NetplanDefinitions::read(root).ok()?.entry_of(interface)?;
+    let made = format!("{MADE_BY_NETPLAN}{}", found.entry.id);
     let lines = netplan::to_link_lines(text);
-    let own = UdevActions::of_link(lines.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-    let known = MatchedInterface::new(root, interface);
-    let mut links = NetworkFile::read_all(root, "link").into_iter();
-    let earlier = links.find(|file| {
-        let is_earlier = file.name < format!("{made}.link") && is_somebodys(&file.name);
-        is_earlier && file.is_of("OriginalName", &known) != FileMatch::No
-    });
-    if let Some(file) = earlier {
-        return Some(format!(
-            "{} sorts before the .link file that netplan makes, and may be of {interface}",
-            file.path()
-        ));
+    let own = actions_of(&lines);
+    if let Some(why) = link_beside_netplan(root, interface, &found) {
+        return Some(why);
     }
     let mtu = lines.iter().find(|(key, _)| key == MTU_KEY).map(|(_, mtu)| mtu.as_str());
     let drop_ins = NetworkFile::read_drop_ins(root, format!("{made}.link"));
@@ -100,6 +122,7 @@ fn beside_netplan(root: &RootFolder, interface: &str, text: &str) -> Option<Stri
             other_value(&drop_ins, &lines).filter(|_| mtu.is_some())
         })
         .or_else(|| network_file(root, interface, mtu?))
+        .or_else(|| tuned_after(root, interface, &own))
 }
 
 /// The part of a file that gives one of `lines` another value.
@@ -107,17 +130,8 @@ fn other_value(file: &NetworkFile, lines: &[(String, String)]) -> Option<String>
     let section = file.section_lines("Link");
     section.into_iter().find_map(|(path, key, value)| {
         let (_, wanted) = lines.iter().find(|(known, _)| known.eq_ignore_ascii_case(&key))?;
-        (word_of(&value) != word_of(wanted)).then(|| format!("{path} sets `{key}={value}`"))
+        (plain_value(&value) != plain_value(wanted)).then(|| format!("{path} sets `{key}={value}`"))
     })
-}
-
-/// A value as it is compared: of the words for a switch those of netplan.
-fn word_of(value: &str) -> &str {
-    match value {
-        "yes" | "on" | "1" | "y" | "t" => "true",
-        "no" | "off" | "0" | "n" | "f" => "false",
-        other => other,
-    }
 }
 
 fn is_made_by_netplan(file: &NetworkFile) -> bool {
@@ -130,7 +144,7 @@ fn other_mtu(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
     if let Some(rival) = netplans.and_then(|it| it.other_mtu(interface, own)) {
         return Some(rival);
     }
-    profile::other_mtu(root, interface, own).or_else(|| network_file(root, interface, own))
+    network_file(root, interface, own)
 }
 
 /// The MTU that a .link file or a udev rule sets.
@@ -160,18 +174,6 @@ fn network_file(root: &RootFolder, interface: &str, own: &str) -> Option<String>
     None
 }
 
-/// The first file of a kind that is of the interface.
-fn first_file(
-    root: &RootFolder,
-    interface: &str,
-    extension: &str,
-    key_of_name: &str,
-) -> Option<NetworkFile> {
-    let interface = MatchedInterface::new(root, interface);
-    let mut files = NetworkFile::read_all(root, extension).into_iter();
-    files.find(|file| file.is_of(key_of_name, &interface) == FileMatch::Yes)
-}
-
 /// The reason why a whole file of `interface` is not the one that counts; `None` if none is known.
 pub(super) fn find_problem(
     root: &RootFolder,
@@ -185,7 +187,7 @@ pub(super) fn find_problem(
         .flatten()
         .map(|link| link.index);
     if file.starts_with(profile::PROFILES) {
-        let unused = profile::why_not_used(root, interface, text);
+        let unused = profile::why_not_used(root, interface, file, text);
         return unused.map(outranked_problem).or_else(|| other_profile(index?, text));
     }
     if file.starts_with("/etc/tuned/") {
@@ -242,9 +244,12 @@ fn not_applied(index: u32, file: &str) -> Option<FileProblem> {
 /// A .link file that udev would take first, in an image.
 fn earlier_link(root: &RootFolder, interface: &str, file: &str) -> Option<String> {
     let own_name = Path::new(file).file_name()?.to_str()?;
-    let found = first_file(root, interface, "link", "OriginalName")?;
-    (found.name.as_str() < own_name)
-        .then(|| format!("{} sorts first and matches {interface}", found.path()))
+    let known = MatchedInterface::new(root, interface);
+    let mut files = NetworkFile::read_all(root, "link").into_iter();
+    let found = files.find(|file| {
+        file.name.as_str() < own_name && file.is_of("OriginalName", &known) != FileMatch::No
+    })?;
+    Some(format!("{} sorts first and is, or may be, of {interface}", found.path()))
 }
 
 /// The profile that NetworkManager has activated in the place of ours.

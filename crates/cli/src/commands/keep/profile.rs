@@ -12,7 +12,8 @@ use latput_linux::route::Route;
 use latput_linux::{Identity, RootFolder};
 
 use super::glob::is_like;
-use super::keyfile::{find_value, section_name};
+use super::keyfile::{self, find_value, section_name};
+use super::udev_rules::UdevActions;
 use super::unmanaged::{self, ListedDevice};
 use crate::exit::{CliError, ExitReason};
 
@@ -26,6 +27,14 @@ const FOLDERS: [&str; 3] = [
 ];
 /// The type of profiles that fit any interface with Ethernet addresses.
 const ETHERNET: &str = "ethernet";
+/// Starts of the keys of `[ethtool]`, with the requests of ethtool that they are.
+const ETHTOOL_KEYS: [(&str, &str); 5] = [
+    ("feature-", "-K"),
+    ("coalesce-", "-C"),
+    ("ring-", "-G"),
+    ("pause-", "-A"),
+    ("channels-", "-L"),
+];
 /// When NetworkManager has last seen each profile active, by UUID.
 const TIMESTAMPS: &str = "/var/lib/NetworkManager/timestamps";
 /// The range of `connection.autoconnect-priority`; NetworkManager takes other values for the default.
@@ -130,8 +139,13 @@ pub(super) fn is_network_managers(root: &RootFolder, interface: &str) -> bool {
     state.lines().any(|line| line == "managed=true")
 }
 
-/// Another MTU than `own` that NetworkManager gives `interface`, or may give it, by a profile that it activates itself, in words.
-pub(super) fn other_mtu(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
+/// The value in the place of ours that NetworkManager gives `interface`, or may give it, by a profile that it activates itself or
+/// by its defaults.
+pub(super) fn undone_by_profile(
+    root: &RootFolder,
+    interface: &str,
+    own: &UdevActions,
+) -> Option<String> {
     if !is_network_managers(root, interface) {
         return None;
     }
@@ -148,23 +162,47 @@ pub(super) fn other_mtu(root: &RootFolder, interface: &str, own: &str) -> Option
         if !may_fit || !profile.is_automatic || is_left {
             continue;
         }
-        let mtu = find_value(&text, "ethernet", "mtu").filter(|mtu| !["", "0", own].contains(mtu));
+        let what = own.undone_by(&profile_actions(&text));
         let NetworkProfile { path, priority, .. } = profile;
         if is_sure {
             best = best.max(Some(priority));
         }
-        if let Some(mtu) = mtu {
+        if let Some(what) = what {
             let whether = if is_sure { "" } else { ", if its address is the interface's" };
             rivals.push((
                 priority,
-                format!("NetworkManager sets `mtu={mtu}` afterwards, as {path} says{whether}"),
+                format!("NetworkManager {what} afterwards, as {path} says{whether}"),
             ));
         }
     }
     // One of a lower priority is not activated beside another.
     let mut rivals = rivals.into_iter();
     let rival = rivals.find(|(priority, _)| best.is_none_or(|best| *priority >= best));
-    rival.map(|(_, rival)| rival)
+    rival.map(|(_, rival)| rival).or_else(|| {
+        let (mtu, path) = unmanaged::default_mtu(root)?;
+        let mut actions = UdevActions::default();
+        actions.add_mtu(&mtu);
+        let is_left = why_unmanaged(root, interface, ETHERNET).is_some();
+        let what = own.undone_by(&actions).filter(|_| !is_left)?;
+        Some(format!("NetworkManager {what} afterwards, as {path} says"))
+    })
+}
+
+/// The changes that NetworkManager makes by a profile.
+fn profile_actions(keyfile: &str) -> UdevActions {
+    let mut actions = UdevActions::default();
+    let mtu = find_value(keyfile, "ethernet", "mtu");
+    if let Some(mtu) = mtu.filter(|mtu| !["", "0"].contains(mtu)) {
+        actions.add_mtu(mtu);
+    }
+    for (key, value) in keyfile::section_values(keyfile, "ethtool") {
+        for (start, request) in ETHTOOL_KEYS {
+            if let Some(parameter) = key.strip_prefix(start) {
+                actions.add_request(request, parameter, value);
+            }
+        }
+    }
+    actions
 }
 
 /// The profiles that NetworkManager reads, each path with its text.
@@ -189,9 +227,22 @@ fn why_unmanaged(root: &RootFolder, interface: &str, connection_type: &str) -> O
     unmanaged::by_file(root, ListedDevice { name: interface, connection_type, identity })
 }
 
-/// The same, by the text of the profile.
-pub(super) fn why_not_used(root: &RootFolder, interface: &str, keyfile: &str) -> Option<String> {
-    why_unmanaged(root, interface, connection_type(keyfile))
+/// Why NetworkManager would not take a profile for the interface at the next boot.
+pub(super) fn why_not_used(
+    root: &RootFolder,
+    interface: &str,
+    path: &str,
+    keyfile: &str,
+) -> Option<String> {
+    why_unmanaged(root, interface, connection_type(keyfile)).or_else(|| {
+        match of_interface(root, interface) {
+            Ok(Some(taken)) => {
+                (taken.path != path).then(|| format!("{} goes before it", taken.path))
+            }
+            Ok(None) => Some(format!("it is not of {interface} any more")),
+            Err(error) => Some(format!("{:#}", error.error)),
+        }
+    })
 }
 
 /// Whether NetworkManager takes a file for a profile: not those that are hidden or of an editor, nor certificates. It

@@ -8,7 +8,7 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 
 use self::sections::merge_option;
-pub(super) use self::sections::{ProfileOptions, options_of_interface};
+pub(super) use self::sections::{ProfileOptions, actions_of, options_of_interface};
 use super::unit;
 
 /// TuneD's own word for what is active.

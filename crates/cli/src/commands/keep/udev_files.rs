@@ -160,6 +160,12 @@ impl NetworkFile {
             }
         }
         lists.retain(|_, list| !list.is_empty());
+        // One that gives another name is of another interface, if it does not go by this one.
+        let other_name =
+            self.find_value("Link", "Name").filter(|(name, _)| *name != interface.name);
+        if other_name.is_some() && !lists.contains_key(key_of_name) {
+            return FileMatch::No;
+        }
         let answers = lists.iter().map(|(key, list)| match interface.value_of(key, key_of_name) {
             Some(value) if is_taken(key, list, &value) => FileMatch::Yes,
             Some(_) => FileMatch::No,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use latput_knobs::export;
 use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 
@@ -91,21 +92,44 @@ fn is_run(name: &str) -> bool {
 pub(super) struct UdevActions {
     /// Attributes below `/sys/class/net/IFACE` as rules write them, with their values.
     attributes: Vec<(String, String)>,
-    /// Requests of ethtool: `-C`.
-    requests: Vec<String>,
+    /// Requests of ethtool, each with a parameter and its value: `-C`, `rx-usecs`, `3`.
+    requests: Vec<(String, String, String)>,
     /// Whether rules run programs for it.
     runs_programs: bool,
 }
 
-/// Keys of `[Link]`, by their end, whose values systemd sets as ethtool would with this request.
-const REQUESTS_OF_LINKS: [(&str, &str); 6] = [
-    ("offload", "-K"),
-    ("filter", "-K"),
-    ("hardware", "-K"),
-    ("buffersize", "-G"),
-    ("channels", "-L"),
-    ("flowcontrol", "-A"),
+/// Long names of ethtool's requests, and long names of its features, with those that ethtool takes too.
+const SHORT_NAMES: &[(&str, &str)] = &[
+    ("--offload", "-K"),
+    ("--features", "-K"),
+    ("--coalesce", "-C"),
+    ("--set-ring", "-G"),
+    ("--set-channels", "-L"),
+    ("--pause", "-A"),
+    ("generic-receive-offload", "gro"),
+    ("generic-segmentation-offload", "gso"),
+    ("tcp-segmentation-offload", "tso"),
+    ("large-receive-offload", "lro"),
+    ("rx-checksumming", "rx"),
+    ("tx-checksumming", "tx"),
+    ("rx-vlan-offload", "rxvlan"),
+    ("tx-vlan-offload", "txvlan"),
+    ("ntuple-filters", "ntuple"),
 ];
+
+fn short_name(name: &str) -> &str {
+    SHORT_NAMES.iter().find(|(long, _)| *long == name).map_or(name, |(_, short)| *short)
+}
+
+/// A value as it is compared: one word for each state of a switch, and times without their unit.
+pub(super) fn plain_value(value: &str) -> &str {
+    let value = value.strip_suffix("us").unwrap_or(value);
+    match value.to_ascii_lowercase().as_str() {
+        "yes" | "on" | "1" | "y" | "t" | "true" => "on",
+        "no" | "off" | "0" | "n" | "f" | "false" => "off",
+        _ => value,
+    }
+}
 
 impl UdevActions {
     pub(super) fn of_rules(text: &str) -> Self {
@@ -123,18 +147,32 @@ impl UdevActions {
     pub(super) fn of_link<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut all = Self::default();
         for (key, value) in lines {
-            let key = key.to_ascii_lowercase();
-            let request = REQUESTS_OF_LINKS.iter().find(|(end, _)| key.ends_with(end));
-            match key.as_str() {
-                "mtubytes" => all.attributes.push((MTU.to_owned(), value.to_owned())),
-                "transmitqueuelength" => {
-                    all.attributes.push((QUEUE_LENGTH.to_owned(), value.to_owned()));
+            match key {
+                "MTUBytes" => all.add_attribute(MTU, value),
+                "TransmitQueueLength" => all.add_attribute(QUEUE_LENGTH, value),
+                _ => {
+                    if let Some((request, parameter)) = export::ethtool_parameter(key) {
+                        all.add_request(request, &parameter, value);
+                    }
                 }
-                _ if key.contains("coalesce") => all.requests.push("-C".to_owned()),
-                _ => all.requests.extend(request.map(|(_, request)| (*request).to_owned())),
             }
         }
         all
+    }
+
+    /// Adds the MTU.
+    pub(super) fn add_mtu(&mut self, mtu: &str) {
+        self.add_attribute(MTU, mtu);
+    }
+
+    fn add_attribute(&mut self, name: &str, value: &str) {
+        self.attributes.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Adds a parameter of ethtool with its value.
+    pub(super) fn add_request(&mut self, request: &str, parameter: &str, value: &str) {
+        let [request, parameter] = [request, parameter].map(|name| short_name(name).to_owned());
+        self.requests.push((request, parameter, plain_value(value).to_owned()));
     }
 
     /// Adds what a command does: `ethtool -C eth0 ...`, `ip link set dev eth0 mtu 1500`.
@@ -145,22 +183,23 @@ impl UdevActions {
             let is_it = |word: &&str| word.rsplit('/').next() == Some(program);
             words.iter().position(is_it).map(|at| &words[at + 1..])
         };
-        if let Some(rest) = after("ethtool") {
-            let request = rest.first().filter(|word| word.starts_with('-'));
-            self.requests.extend(request.map(|word| (*word).to_owned()));
+        // `ethtool -K IFACE gro off tso off`
+        if let Some([request, _, parameters @ ..]) = after("ethtool") {
+            for pair in parameters.chunks_exact(2) {
+                self.add_request(request, pair[0], pair[1]);
+            }
         }
         let pairs = after("ip").or_else(|| after("ifconfig")).unwrap_or_default().windows(2);
         for pair in pairs {
-            let attribute = match pair[0] {
-                "mtu" => MTU,
-                "txqueuelen" | "txqlen" | "qlen" => QUEUE_LENGTH,
-                _ => continue,
-            };
-            self.attributes.push((attribute.to_owned(), pair[1].to_owned()));
+            match pair[0] {
+                "mtu" => self.add_attribute(MTU, pair[1]),
+                "txqueuelen" | "txqlen" | "qlen" => self.add_attribute(QUEUE_LENGTH, pair[1]),
+                _ => {}
+            }
         }
     }
 
-    /// The change by which `other` undoes these: the same attribute with another value, or the same request of ethtool.
+    /// The change by which `other` undoes these: the same attribute or parameter of ethtool with another value.
     pub(super) fn undone_by(&self, other: &Self) -> Option<String> {
         let is_rival = |(name, value): &&(String, String)| {
             self.attributes.iter().any(|(known, wanted)| known == name && wanted != value)
@@ -172,8 +211,13 @@ impl UdevActions {
                 name => format!("sets {name}"),
             });
         }
-        let request = other.requests.iter().find(|request| self.requests.contains(request))?;
-        Some(format!("runs `ethtool {request}`"))
+        let is_rival = |(request, parameter, value): &&(String, String, String)| {
+            self.requests.iter().any(|(known, same, wanted)| {
+                known == request && same == parameter && wanted != value
+            })
+        };
+        let (request, parameter, value) = other.requests.iter().find(is_rival)?;
+        Some(format!("sets `ethtool {request} {parameter} {value}`"))
     }
 }
 
@@ -212,6 +256,16 @@ pub(super) fn rule_behind_link(
         let other = if is_earlier { rule.actions_of_programs() } else { rule.actions() };
         let what = own.undone_by(&other).filter(|_| !name.contains("-latput-"))?;
         Some(format!("{path} {what} afterwards"))
+    })
+}
+
+/// The file of rules that has NetworkManager leave the interface alone.
+pub(super) fn unmanaging_rule(root: &RootFolder, interface: &str) -> Option<String> {
+    find_rules(root, interface, |_, path, rule| {
+        let sets = |(name, operator, value): &(&str, &str, &str)| {
+            *name == "ENV{NM_UNMANAGED}" && *operator != "==" && plain_value(value) == "on"
+        };
+        rule.0.iter().any(sets).then(|| format!("{path} sets `NM_UNMANAGED`"))
     })
 }
 
@@ -254,7 +308,7 @@ mod tests {
         );
         let expected = UdevActions {
             attributes: vec![("ATTR{b}".to_owned(), "2".to_owned())],
-            requests: vec!["-C".to_owned()],
+            requests: vec![("-C".to_owned(), "rx-usecs".to_owned(), "3".to_owned())],
             runs_programs: true,
         };
         assert_eq!(rule.actions(), expected);
@@ -271,9 +325,18 @@ mod tests {
             (&mtu, "/bin/sh -c 'ip link set dev %k mtu 1500'", Some("sets `mtu 1500`")),
             (&mtu, "/sbin/ip link set eth9 mtu 1400", None),
             (&mtu, "/sbin/ip link set eth9 txqueuelen 9", None),
-            (&offload, "/usr/sbin/ethtool -K eth9 tso off", Some("runs `ethtool -K`")),
-            (&offload, "/usr/sbin/ethtool -C eth9 rx-usecs 9", None),
-            (&link(&[("RxCoalesceSec", "9us")]), "ethtool -C %k x 1", Some("runs `ethtool -C`")),
+            (&offload, "/usr/sbin/ethtool -K eth9 tso off gso off", None),
+            (
+                &offload,
+                "ethtool --offload eth9 generic-receive-offload on",
+                Some("sets `ethtool -K gro on`"),
+            ),
+            (&offload, "/usr/sbin/ethtool -K $IFACE gro off", None),
+            (
+                &link(&[("RxCoalesceSec", "9us"), ("RxMaxCoalescedFrames", "3")]),
+                "ethtool -C %k rx-usecs 9 rx-frames 4",
+                Some("sets `ethtool -C rx-frames 4`"),
+            ),
         ] {
             let mut other = UdevActions::default();
             other.add_command(command);

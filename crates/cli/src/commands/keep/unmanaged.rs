@@ -7,7 +7,10 @@ use latput_linux::files::TEXT_BYTES_MOST;
 use latput_linux::{Identity, RootFolder};
 
 use super::glob::is_like;
+use super::ifupdown::InterfaceStanzas;
 use super::udev_files::has_extension;
+use super::udev_rules::unmanaging_rule;
+use crate::commands::netplan;
 
 /// The owner's configuration; it is read behind the first two folders of snippets and before the last.
 const MAIN: &str = "/etc/NetworkManager/NetworkManager.conf";
@@ -28,18 +31,55 @@ pub(super) struct ListedDevice<'a> {
 
 /// The file by which NetworkManager leaves the interface alone, with its line; `None` where none is known to say so.
 pub(super) fn by_file(root: &RootFolder, device: ListedDevice<'_>) -> Option<String> {
+    let texts = read_config(root);
+    let files = parse_config(&texts);
+    by_list(&files, device)
+        .or_else(|| by_section(&files, device))
+        .or_else(|| by_ifupdown(root, &files, device.name))
+        .or_else(|| unmanaging_rule(root, device.name))
+        .or_else(|| netplan::NetplanDefinitions::read(root).ok()?.networkd_file(device.name))
+}
+
+/// The MTU that NetworkManager gives interfaces whose profile has none (`ethernet.mtu` of `[connection]`), and the file that says
+/// so.
+pub(super) fn default_mtu(root: &RootFolder) -> Option<(String, String)> {
+    let texts = read_config(root);
+    let files = parse_config(&texts);
+    let mut sections = files.iter().rev().flat_map(|(path, sections)| {
+        sections.iter().filter(|it| it.name.starts_with("connection")).map(move |it| (path, it))
+    });
+    sections.find_map(|(path, section)| {
+        let mtu = section.last_value("ethernet.mtu").filter(|mtu| !["", "0"].contains(mtu))?;
+        Some((mtu.to_owned(), (*path).to_owned()))
+    })
+}
+
+/// The files with their texts, in the order in which they are read.
+fn read_config(root: &RootFolder) -> Vec<(String, String)> {
     let read = |path: String| {
         let text = root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default();
         (path, text)
     };
-    let texts: Vec<(String, String)> = config_files(root).into_iter().map(read).collect();
-    let files: Vec<(&str, Vec<ConfigSection<'_>>)> =
-        texts.iter().map(|(path, text)| (path.as_str(), parse_sections(text))).collect();
-    let is_read = |(path, sections): &(&str, Vec<ConfigSection<'_>>)| {
-        *path == MAIN || !is_switched_off(sections)
+    config_files(root).into_iter().map(read).collect()
+}
+
+fn parse_config(texts: &[(String, String)]) -> Vec<(&str, Vec<ConfigSection<'_>>)> {
+    let files = texts.iter().map(|(path, text)| (path.as_str(), parse_sections(text)));
+    files.filter(|(path, sections)| *path == MAIN || !is_switched_off(sections)).collect()
+}
+
+/// The file of interfaces(5) that has the interface, where NetworkManager's plugin `ifupdown` leaves those alone. Debian's
+/// NetworkManager has that plugin unless told otherwise.
+fn by_ifupdown(root: &RootFolder, files: &SectionsByFile<'_>, interface: &str) -> Option<String> {
+    let value = |name: &str, key: &str| {
+        let sections = files.iter().flat_map(|(_, sections)| sections);
+        sections.filter(|it| it.name == name).filter_map(|it| it.last_value(key)).next_back()
     };
-    let files: Vec<_> = files.into_iter().filter(is_read).collect();
-    by_list(&files, device).or_else(|| by_section(&files, device))
+    let has_plugin =
+        value("main", "plugins").is_none_or(|it| split_specs(it).iter().any(|it| it == "ifupdown"));
+    let is_managed = value("ifupdown", "managed").is_some_and(|it| is_true(it) == Some(true));
+    let stanzas = InterfaceStanzas::read(root, interface).filter(|_| has_plugin && !is_managed)?;
+    Some(format!("{} has the interface, and `managed` of [ifupdown] is not true", stanzas.file))
 }
 
 /// The files with their sections, in the order in which they are read.

@@ -39,7 +39,7 @@ fn mtu_that_may_come_later_is_refused() {
             )],
             "if the `match` of `n` is of nic7",
         ),
-        (vec![(PROFILE, &*any)], "NetworkManager sets `mtu=1400` afterwards"),
+        (vec![(PROFILE, &*any)], "NetworkManager sets `mtu 1400` afterwards"),
         (vec![(PROFILE, &*by_address)], "if its address is the interface's"),
         (vec![(PROFILE, &*by_pattern)], "any.nmconnection says"),
         (vec![(OF_VENDOR, &*of_others)], OF_VENDOR),

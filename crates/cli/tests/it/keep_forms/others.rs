@@ -27,7 +27,7 @@ fn link_that_may_match_is_not_displaced() {
     let drop_in = ("usr/lib/systemd/network/20-a.link.d/x.conf", "[Match]\nOriginalName=nic7\n");
     for (files, why) in [
         (vec![(file, "[Match]\nOriginalName=nic7\nType=ether\n[Link]\nName=lan\n")], "may be of"),
-        (vec![(file, "[Match]\nMACAddress=52:54:00:aa:bb:cc\n[Link]\nName=lan\n")], "may be of"),
+        (vec![(file, "[Match]\nMACAddress=52:54:00:aa:bb:cc\n[Link]\nMTUBytes=9\n")], "may be of"),
         (vec![(file, "[Match]\nOriginalName=nic[0-9]\n[Link]\nName=lan\n")], "names nic7 already"),
         (vec![(file, "[Match]\nOriginalName=!eth*\n[Link]\nName=lan\n")], "names nic7 already"),
         (vec![(file, "[Match]\nOriginalName=eth0\n"), drop_in], "names nic7 already"),
@@ -42,9 +42,12 @@ fn link_that_may_match_is_not_displaced() {
         let has = |name: &str| place.path("root").join(name).exists();
         assert!(has(RULES) && !has(LINK), "{files:?}");
     }
-    for other in
-        ["[Match]\nOriginalName=nic8\nMACAddress=52:54:00:aa:bb:cc\n", "[Link]\nName=lan\n"]
-    {
+    for other in [
+        "[Match]\nOriginalName=nic8\nMACAddress=52:54:00:aa:bb:cc\n",
+        "[Link]\nName=lan\n",
+        // The one with this address is called otherwise.
+        "[Match]\nMACAddress=52:54:00:aa:bb:cc\n[Link]\nName=lan\n",
+    ] {
         let place = place_with_root(&[(file, other)]);
         place.run(&KEEP).expect(0, &[]);
         assert!(place.path("root").join(LINK).exists(), "{other}");

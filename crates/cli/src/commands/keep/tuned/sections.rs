@@ -10,6 +10,7 @@ use latput_linux::files::TEXT_BYTES_MOST;
 
 use super::{FOLDERS, file_of, split_includes};
 use crate::commands::keep::glob::is_like;
+use crate::commands::keep::udev_rules::UdevActions;
 
 /// Where TuneD's own profiles are: since 2.23 the second.
 const OWN_FOLDERS: [&str; 2] = ["/usr/lib/tuned", "/usr/lib/tuned/profiles"];
@@ -19,8 +20,9 @@ const OWN_PRIORITY: i64 = -1;
 /// Options of a section that say which devices it takes and when.
 const OF_SECTION: [&str; 7] =
     ["type", "devices", "devices_udev_regex", "priority", "enabled", "replace", "summary"];
-/// Options whose value is a list of names with their values.
-const LISTS: [&str; 5] = ["features", "coalesce", "pause", "ring", "channels"];
+/// Options whose value is a list of names with their values, with the requests of ethtool that TuneD makes of them.
+const LISTS: [(&str, &str); 5] =
+    [("features", "-K"), ("coalesce", "-C"), ("pause", "-A"), ("ring", "-G"), ("channels", "-L")];
 
 /// Options of a section by their names.
 pub(in crate::commands::keep) type ProfileOptions = BTreeMap<String, String>;
@@ -130,11 +132,32 @@ fn takes_device(devices: &str, device: &str) -> bool {
     (wanted.is_empty() || wanted.iter().any(|rule| is_like(device, rule))) && !is_refused
 }
 
+fn split_list(value: &str) -> Vec<&str> {
+    value.split([' ', '\t', ',', ';']).filter(|it| !it.is_empty()).collect()
+}
+
+/// The changes that TuneD makes by options of a section.
+pub(in crate::commands::keep) fn actions_of(options: &ProfileOptions) -> UdevActions {
+    let mut actions = UdevActions::default();
+    for (option, value) in options {
+        if option == "mtu" {
+            actions.add_mtu(value);
+        } else if let Some((_, request)) = LISTS.iter().find(|(name, _)| name == option) {
+            for pair in split_list(value).chunks_exact(2) {
+                actions.add_request(request, pair[0], pair[1]);
+            }
+        }
+    }
+    actions
+}
+
 /// A line of latput's section with what the same option had `before`, which is taken from there. Of two values of one name in a
 /// list that of latput counts.
 pub(super) fn merge_option(line: &str, before: &mut ProfileOptions) -> String {
     let Some((option, value)) = line.split_once('=') else { return line.to_owned() };
-    let Some(earlier) = before.remove(option).filter(|_| LISTS.contains(&option)) else {
+    let Some(earlier) =
+        before.remove(option).filter(|_| LISTS.iter().any(|(list, _)| *list == option))
+    else {
         return line.to_owned();
     };
     let own: Vec<&str> = value.split_whitespace().collect();
