@@ -245,6 +245,7 @@ fn healthy_host_is_not_refused() {
     let offloads = "iface nic7 inet dhcp\n  post-up /usr/sbin/ethtool -K nic7 tso off gso off\n";
     let other = "[Match]\nMACAddress=52:54:00:12:34:56\n[Link]\nName=lan1\n";
     let own = "[Match]\nOriginalName=nic7\n[Link]\nWakeOnLan=magic\n";
+    let of_wifi = "[connection]\nmatch-device=type:wifi\nethernet.mtu=9000\n";
     let unmanaged = "SUBSYSTEM==\"net\", KERNEL==\"nic7\", ENV{NM_UNMANAGED}=\"1\"\n";
     for (files, said) in [
         (vec![debian, interfaces, profile], "ifupdown configures nic7"),
@@ -254,6 +255,7 @@ fn healthy_host_is_not_refused() {
         (vec![NETPLAN, ("etc/systemd/network/10-lan1.link", other)], "01.yaml configures nic7"),
         (vec![NETPLAN, ("etc/systemd/network/50-nic7.link", own)], "it would not count beside"),
         (vec![NETPLAN], "has Wake-on-LAN off"),
+        (vec![("etc/NetworkManager/conf.d/x.conf", of_wifi)], "no other program manages"),
     ] {
         let place = place_with_root(&files);
         place.run(&KEEP).expect(0, &[said]);

@@ -179,7 +179,12 @@ pub(super) fn undone_by_profile(
     let mut rivals = rivals.into_iter();
     let rival = rivals.find(|(priority, _)| best.is_none_or(|best| *priority >= best));
     rival.map(|(_, rival)| rival).or_else(|| {
-        let (mtu, path) = unmanaged::default_mtu(root)?;
+        let device = ListedDevice {
+            name: interface,
+            connection_type: ETHERNET,
+            identity: identity.as_ref(),
+        };
+        let (mtu, path) = unmanaged::default_mtu(root, device)?;
         let mut actions = UdevActions::default();
         actions.add_mtu(&mtu);
         let is_left = why_unmanaged(root, interface, ETHERNET).is_some();

@@ -40,15 +40,19 @@ pub(super) fn by_file(root: &RootFolder, device: ListedDevice<'_>) -> Option<Str
         .or_else(|| netplan::NetplanDefinitions::read(root).ok()?.networkd_file(device.name))
 }
 
-/// The MTU that NetworkManager gives interfaces whose profile has none (`ethernet.mtu` of `[connection]`), and the file that says
-/// so.
-pub(super) fn default_mtu(root: &RootFolder) -> Option<(String, String)> {
+/// The MTU that NetworkManager gives, or may give, a device whose profile has none (`ethernet.mtu` of `[connection]`), and the
+/// file that says so.
+pub(super) fn default_mtu(root: &RootFolder, device: ListedDevice<'_>) -> Option<(String, String)> {
     let texts = read_config(root);
     let files = parse_config(&texts);
     let mut sections = files.iter().rev().flat_map(|(path, sections)| {
         sections.iter().filter(|it| it.name.starts_with("connection")).map(move |it| (path, it))
     });
     sections.find_map(|(path, section)| {
+        let specs = section.last_value("match-device").map(split_specs);
+        if specs.is_some_and(|specs| matches_list(&specs, device) == Some(false)) {
+            return None;
+        }
         let mtu = section.last_value("ethernet.mtu").filter(|mtu| !["", "0"].contains(mtu))?;
         Some((mtu.to_owned(), (*path).to_owned()))
     })
