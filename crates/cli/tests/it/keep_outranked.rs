@@ -68,6 +68,7 @@ fn program_that_sets_another_value_later_is_named() {
     let ifcfg = "DEVICE=nic7\nMTU=1400\nETHTOOL_OPTS=\"-K ${DEVICE} gro on\"\n";
     let shared = "etc/NetworkManager/system-connections/any.nmconnection";
     let any_profile = "[connection]\ntype=ethernet\n[ethtool]\nfeature-gro=true\n";
+    let shaped = "[Match]\nName=nic7\n[TokenBucketFilter]\nParent=root\nRate=10M\n";
     let default_mtu = "[connection-mtu]\nethernet.mtu=9000\n";
     let tuned = [
         ("etc/tuned/active_profile", "site\n"),
@@ -104,6 +105,11 @@ fn program_that_sets_another_value_later_is_named() {
             "NetworkManager sets `mtu 9000`",
         ),
         (tuned.to_vec(), &[], "TuneD's profile site sets `ethtool -K gro on`"),
+        (
+            vec![("etc/systemd/network/20-x.network", shaped)],
+            &["qdisc=pfifo limit=10"],
+            "attaches a root queue discipline by [TokenBucketFilter] afterwards",
+        ),
     ]);
 }
 

@@ -60,9 +60,22 @@ pub(super) fn find_winner(
     } else {
         return None;
     };
+    let rival = rival.or_else(|| {
+        let has_root = text.contains(" qdisc replace ") && text.contains(" root ");
+        networkd_qdisc(root, interface).filter(|_| has_root)
+    });
     rival
         .or_else(|| other_mtu(root, interface, mtu_of(text)?))
         .or_else(|| changed_afterwards(root, interface, &own))
+}
+
+/// The root queue discipline that networkd attaches.
+fn networkd_qdisc(root: &RootFolder, interface: &str) -> Option<String> {
+    let known = MatchedInterface::new(root, interface);
+    let mut files = NetworkFile::read_all(root, "network").into_iter();
+    let file = files.find(|file| file.is_of("Name", &known) == FileMatch::Yes)?;
+    let (section, path) = file.root_qdisc()?;
+    Some(format!("{path} attaches a root queue discipline by [{section}] afterwards"))
 }
 
 /// The keys and values of a .link file of ours.

@@ -313,7 +313,10 @@ fn parse_priority(text: &str) -> i64 {
 fn fit_of(keyfile: &str, interface: &str, identity: Option<&Identity>) -> Option<ProfileFit> {
     let set =
         |section: &str, key: &str| find_value(keyfile, section, key).filter(|it| !it.is_empty());
-    if let Some(name) = set("connection", "interface-name") {
+    let of_type = connection_type(keyfile);
+    // Old profiles of virtual interfaces have it in the section of their type.
+    let name = set("connection", "interface-name").or_else(|| set(of_type, "interface-name"));
+    if let Some(name) = name {
         return (name == interface).then_some(ProfileFit::Own);
     }
     let address = identity.and_then(|it| it.permanent_mac.as_deref());

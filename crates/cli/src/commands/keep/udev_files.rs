@@ -112,24 +112,36 @@ impl NetworkFile {
         &self.parts[0].0
     }
 
-    /// The lines of a section, each with the path of the part that has it.
-    pub(super) fn section_lines(&self, name: &str) -> Vec<(&str, String, String)> {
-        let header = format!("[{name}]");
+    /// All lines: the path of the part that has it, the section, the key and the value.
+    fn lines(&self) -> Vec<(&str, String, String, String)> {
         let mut found = Vec::new();
         for (path, text) in &self.parts {
-            let mut is_inside = false;
+            let mut section = String::new();
             for line in uncommented_lines(text, &['#', ';']) {
-                if line.starts_with('[') {
-                    is_inside = line == header;
-                } else if let Some((key, value)) = line.split_once('=')
-                    && is_inside
-                {
-                    let pair = (key.trim().to_owned(), value.trim().to_owned());
-                    found.push((path.as_str(), pair.0, pair.1));
+                if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                    name.clone_into(&mut section);
+                } else if let Some((key, value)) = line.split_once('=') {
+                    let [key, value] = [key, value].map(|text| text.trim().to_owned());
+                    found.push((path.as_str(), section.clone(), key, value));
                 }
             }
         }
         found
+    }
+
+    /// The lines of a section, each with the path of the part that has it.
+    pub(super) fn section_lines(&self, name: &str) -> Vec<(&str, String, String)> {
+        let lines = self.lines().into_iter().filter(|(_, section, ..)| section == name);
+        lines.map(|(path, _, key, value)| (path, key, value)).collect()
+    }
+
+    /// The section of a root queue discipline that networkd attaches, and the path of the part that has it.
+    pub(super) fn root_qdisc(&self) -> Option<(String, &str)> {
+        let mut lines = self.lines().into_iter();
+        let is_root = |key: &str, value: &str| key == "Parent" && value == "root";
+        lines.find_map(|(path, section, key, value)| {
+            is_root(&key, &value).then_some((section, path))
+        })
     }
 
     /// The lines of a section, those of the drop-ins behind those of the file.
