@@ -188,7 +188,7 @@ impl PageTable {
     /// Every figure with its setting's label and its column's name.
     fn labelled_cells(&self) -> impl Iterator<Item = (&str, &str, &PageCell)> {
         self.rows.iter().flat_map(|(label, cells)| {
-            let named = self.columns.iter().zip(cells).filter(|(name, _)| *name != "runs");
+            let named = self.columns.iter().zip(cells).filter(|(name, _)| *name != "trials");
             named.map(move |(name, cell)| (label.as_str(), name.as_str(), cell))
         })
     }
