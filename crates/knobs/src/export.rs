@@ -57,7 +57,7 @@ const NAME_BYTES_MAX: usize = 15;
 pub struct Target {
     interface: String,
     matched: Match,
-    /// The lines of a .link file that name it; `None`: as systemd does by default.
+    /// The lines of the .link file in force; `None`: those of systemd's own that name an interface.
     link_lines: Option<Vec<String>>,
     /// The entry of netplan's files that it belongs to, where that is known.
     netplan_entry: Option<NetplanEntry>,
@@ -171,10 +171,10 @@ impl Target {
     }
 
     /// The same where the .link file that is in force now is known: its text, or `None` where there is none. A file
-    /// of ours takes its place, and must name the interface as that does.
+    /// of ours takes its place, and must say what that says.
     pub fn in_place_of(self, link_file: Option<&str>) -> Self {
-        let policies = systemd::link_lines(link_file.unwrap_or_default());
-        Self { link_lines: Some(policies), ..self }
+        let lines = systemd::link_lines(link_file.unwrap_or_default());
+        Self { link_lines: Some(lines), ..self }
     }
 
     /// The same where its entry in netplan's files is known: netplan refuses an id under two device types. Without it nothing
@@ -281,10 +281,8 @@ pub fn ethtool_parameter(link_key: &str) -> Option<(&'static str, String)> {
     Knob::ALL.iter().find_map(|knob| {
         let value = knob.parse_value(knob.spec().example).ok()?;
         let lines = systemd::words(*knob, &value)?;
-        let is_it = |(_, line): &(&str, String)| {
-            line.split_once('=').is_some_and(|(key, _)| key.eq_ignore_ascii_case(link_key))
-        };
-        lines.iter().find(|line| is_it(line))?;
+        let is_it = |line: &str| systemd::key_of(line).eq_ignore_ascii_case(link_key);
+        lines.iter().find(|(_, line)| is_it(line))?;
         match commands::command(*knob, &value) {
             commands::Command::Ethtool { option, words } => {
                 Some((option, words.split(' ').next()?.to_owned()))

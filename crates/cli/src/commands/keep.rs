@@ -7,6 +7,7 @@ mod files;
 pub(super) mod glob;
 mod ifcfg;
 mod ifupdown;
+mod ini;
 mod irqbalance;
 mod keyfile;
 mod outranked;
@@ -304,7 +305,7 @@ impl Args {
             let nothing = "nothing to change: the files are as wanted\n";
             output::print_data(if difference.is_empty() { nothing } else { &difference })?;
         }
-        if let (Some(file), false) = (writing.find_foreign_files().first(), self.force) {
+        if let (Some(file), false) = (writing.find_foreign_file(), self.force) {
             let message = format!(
                 "nothing was written: {} is there and not by `latput keep`. Move its lines to another file, or overwrite \
                  it until `--remove`: --force",

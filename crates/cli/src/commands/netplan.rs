@@ -286,27 +286,15 @@ impl NetplanDefinition {
     }
 }
 
-/// Why netplan would not take what `own_text` says of `interface` from `own_file`.
-pub(super) fn why_outranked(
-    root: &RootFolder,
-    interface: &str,
-    own_file: &str,
-    own_text: &str,
-) -> Option<String> {
+/// The file that netplan takes in the place of `own_file`, or whose values count before those of `own_text`.
+pub(super) fn why_outranked(root: &RootFolder, own_file: &str, own_text: &str) -> Option<String> {
     let own_name = Path::new(own_file).file_name()?.to_str()?;
     let shadow = format!("{}/{own_name}", FOLDERS[2]);
     if root.has(&shadow) {
         return Some(format!("{shadow} takes its place"));
     }
-    if let Some((other, key)) = later_file(root, own_name, own_text) {
-        return Some(format!("{other} sorts later and sets `{key}` too"));
-    }
-    match NetplanDefinitions::read(root) {
-        Err(error) => Some(format!("{:#}", error.error)),
-        Ok(definitions) => definitions.entry_of(interface).is_none().then(|| {
-            format!("no other netplan file has {interface}, which netplan would configure anew")
-        }),
-    }
+    let (other, key) = later_file(root, own_name, own_text)?;
+    Some(format!("{other} sorts later and sets `{key}` too"))
 }
 
 /// The key of `own_text` that a later file sets to another value, and that file.

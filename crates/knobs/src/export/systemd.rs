@@ -130,7 +130,7 @@ pub(super) fn link_lines(link_file: &str) -> Vec<String> {
     found
 }
 
-fn key_of(line: &str) -> &str {
+pub(super) fn key_of(line: &str) -> &str {
     line.split_once('=').map_or(line, |(key, _)| key)
 }
 

@@ -65,7 +65,7 @@ pub(super) fn choose_format(
 }
 
 /// Whether a .link file is somebody's, and not of latput, of netplan or of those that come with systemd.
-pub(super) fn is_somebodys(name: &str) -> bool {
+fn is_somebodys(name: &str) -> bool {
     let is_made = name.contains("latput") || name.starts_with(MADE_BY_NETPLAN);
     !DEFAULT_LINKS.contains(&name) && !is_made
 }

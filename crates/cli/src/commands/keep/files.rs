@@ -481,14 +481,14 @@ impl<'a> FileTransaction<'a> {
             .collect()
     }
 
-    /// Files of somebody else that would be overwritten. A profile of NetworkManager is added to.
-    pub(super) fn find_foreign_files(&self) -> Vec<PathBuf> {
-        let steps = self.file_steps().zip(&self.made).filter(|(_, made)| made.is_none());
-        let foreign = steps.filter(|((kept, now, wanted), _)| {
+    /// A file of somebody else that would be overwritten. A profile of NetworkManager is added to.
+    pub(super) fn find_foreign_file(&self) -> Option<PathBuf> {
+        let mut steps = self.file_steps().zip(&self.made).filter(|(_, made)| made.is_none());
+        let foreign = steps.find(|((kept, now, wanted), _)| {
             let is_other = now.is_some_and(|now| wanted.is_none_or(|it| it.text != now.text));
             is_other && !kept.file.starts_with(profile::PROFILES)
         });
-        foreign.map(|((kept, ..), _)| self.root.below(&kept.file)).collect()
+        foreign.map(|((kept, ..), _)| self.root.below(&kept.file))
     }
 
     /// Files that are neither as they were nor as latput made them, with the difference to that.

@@ -30,8 +30,6 @@ const SYSCTL_FOLDERS: [&str; 5] = [
     "/lib/sysctl.d",
 ];
 
-const MTU_KEY: &str = "MTUBytes";
-
 /// The file that counts before one of ours at every boot, with the reason; `None` if none is known.
 pub(super) fn find_winner(
     root: &RootFolder,
@@ -40,7 +38,7 @@ pub(super) fn find_winner(
     text: &str,
 ) -> Option<String> {
     if file.starts_with("/etc/netplan/") {
-        return netplan::why_outranked(root, interface, file, text)
+        return netplan::why_outranked(root, file, text)
             .or_else(|| beside_netplan(root, interface, text));
     }
     if file.starts_with(SYSCTL_FOLDERS[0]) {
@@ -65,7 +63,7 @@ pub(super) fn find_winner(
         networkd_qdisc(root, interface).filter(|_| has_root)
     });
     rival
-        .or_else(|| other_mtu(root, interface, mtu_of(text)?))
+        .or_else(|| other_mtu(root, interface, own.mtu()?))
         .or_else(|| changed_afterwards(root, interface, &own))
 }
 
@@ -117,24 +115,32 @@ fn tuned_after(root: &RootFolder, interface: &str, own: &UdevActions) -> Option<
     Some(format!("TuneD's profile {} {what} afterwards", active.join(" ")))
 }
 
-/// The file of udev or networkd that counts before those that netplan makes of the entry, or that is merged into them.
+/// Why what netplan makes of the entry would not count: another file of udev or networkd counts before it or is merged into it, or
+/// netplan makes nothing.
 fn beside_netplan(root: &RootFolder, interface: &str, text: &str) -> Option<String> {
-    let found = netplan::NetplanDefinitions::read(root).ok()?.entry_of(interface)?;
+    let found = match netplan::NetplanDefinitions::read(root) {
+        Ok(definitions) => definitions.entry_of(interface),
+        Err(error) => return Some(format!("{:#}", error.error)),
+    };
+    let Some(found) = found else {
+        return Some(format!(
+            "no other netplan file has {interface}, which netplan would configure anew"
+        ));
+    };
     let made = format!("{MADE_BY_NETPLAN}{}", found.entry.id);
     let lines = netplan::to_link_lines(text);
     let own = actions_of(&lines);
     if let Some(why) = link_beside_netplan(root, interface, &found) {
         return Some(why);
     }
-    let mtu = lines.iter().find(|(key, _)| key == MTU_KEY).map(|(_, mtu)| mtu.as_str());
     let drop_ins = NetworkFile::read_drop_ins(root, format!("{made}.link"));
     other_value(&drop_ins, &lines)
         .or_else(|| rule_behind_link(root, interface, &own))
         .or_else(|| {
             let drop_ins = NetworkFile::read_drop_ins(root, format!("{made}.network"));
-            other_value(&drop_ins, &lines).filter(|_| mtu.is_some())
+            other_value(&drop_ins, &lines).filter(|_| own.mtu().is_some())
         })
-        .or_else(|| network_file(root, interface, mtu?))
+        .or_else(|| network_file(root, interface, own.mtu()?))
         .or_else(|| tuned_after(root, interface, &own))
 }
 
@@ -158,13 +164,6 @@ fn other_mtu(root: &RootFolder, interface: &str, own: &str) -> Option<String> {
         return Some(rival);
     }
     network_file(root, interface, own)
-}
-
-/// The MTU that a .link file or a udev rule sets.
-fn mtu_of(text: &str) -> Option<&str> {
-    let starts = ["\nMTUBytes=", "ip link set dev %k mtu "];
-    let rest = starts.iter().find_map(|start| text.split_once(start))?.1;
-    rest.split(|c: char| !c.is_ascii_digit()).next()
 }
 
 /// The .network file of networkd that sets another MTU, or may set it. The first that matches counts.

@@ -98,29 +98,25 @@ pub(super) fn of_interface(
     let mut profiles = Vec::new();
     for (path, text) in read_profiles(root) {
         let Some(fit) = fit_of(&text, interface, identity.as_ref()) else { continue };
-        profiles.push(parse_profile(path, fit, &text, &timestamps, active.as_deref()));
+        let profile = parse_profile(path, fit, &text, &timestamps, active.as_deref());
+        let unmanaged = why_unmanaged(root, interface, &profile.connection_type);
+        profiles.push(NetworkProfile { unmanaged, ..profile });
     }
     if profiles.iter().any(|it| it.fit == ProfileFit::Own && it.connection_type != ETHERNET) {
         // A bond or VLAN, to which no profile fits that does not name it.
         profiles.retain(|it| it.fit == ProfileFit::Own);
     }
     // It gives none to an interface that it leaves alone.
-    let unmanaged = |it: &NetworkProfile| why_unmanaged(root, interface, &it.connection_type);
-    if profiles.iter().all(|it| unmanaged(it).is_some()) {
-        let first = profiles.into_iter().next();
-        return Ok(first.map(|it| NetworkProfile { unmanaged: unmanaged(&it), ..it }));
+    if profiles.iter().all(|it| it.unmanaged.is_some()) {
+        return Ok(profiles.into_iter().next());
     }
-    let chosen = choose_profile(profiles, active.as_deref()).map_err(|AmbiguousProfiles(why)| {
+    choose_profile(profiles, active.as_deref()).map_err(|AmbiguousProfiles(why)| {
         let message = format!(
             "nobody can tell which profile NetworkManager gives {interface} at the next boot: {why}. Set \
              `connection.autoconnect-priority` in one of them, or use --format systemd-link"
         );
         CliError::new(ExitReason::Failed, message)
-    })?;
-    Ok(chosen.map(|profile| {
-        let unmanaged = why_unmanaged(root, interface, &profile.connection_type);
-        NetworkProfile { unmanaged, ..profile }
-    }))
+    })
 }
 
 /// The identity of an interface of the running system.

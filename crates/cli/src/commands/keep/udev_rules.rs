@@ -160,6 +160,11 @@ impl UdevActions {
         all
     }
 
+    /// The MTU that they set.
+    pub(super) fn mtu(&self) -> Option<&str> {
+        self.attributes.iter().find(|(name, _)| name == MTU).map(|(_, value)| value.as_str())
+    }
+
     /// Adds the MTU.
     pub(super) fn add_mtu(&mut self, mtu: &str) {
         self.add_attribute(MTU, mtu);

@@ -8,6 +8,7 @@ use latput_linux::{Identity, RootFolder};
 
 use super::glob::is_like;
 use super::ifupdown::InterfaceStanzas;
+use super::ini::{ConfigSection, is_true, parse_sections};
 use super::udev_files::has_extension;
 use super::udev_rules::unmanaging_rule;
 use crate::commands::netplan;
@@ -18,6 +19,7 @@ const MAIN: &str = "/etc/NetworkManager/NetworkManager.conf";
 const FOLDERS: [&str; 3] =
     ["/usr/lib/NetworkManager/conf.d", "/run/NetworkManager/conf.d", "/etc/NetworkManager/conf.d"];
 const KEY: &str = "unmanaged-devices";
+const COMMENTS: [char; 1] = ['#'];
 
 /// An interface by which a list of devices is asked.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +70,7 @@ fn read_config(root: &RootFolder) -> Vec<(String, String)> {
 }
 
 fn parse_config(texts: &[(String, String)]) -> Vec<(&str, Vec<ConfigSection<'_>>)> {
-    let files = texts.iter().map(|(path, text)| (path.as_str(), parse_sections(text)));
+    let files = texts.iter().map(|(path, text)| (path.as_str(), parse_sections(text, &COMMENTS)));
     files.filter(|(path, sections)| *path == MAIN || !is_switched_off(sections)).collect()
 }
 
@@ -158,47 +160,11 @@ fn config_files(root: &RootFolder) -> Vec<String> {
     files
 }
 
-/// A section of a file. The key of a line that adds to a list or takes from it ends with that mark.
-struct ConfigSection<'a> {
-    name: &'a str,
-    lines: Vec<(&'a str, &'a str)>,
-}
-
-impl<'a> ConfigSection<'a> {
-    /// The last value of a key counts.
-    fn last_value(&self, key: &str) -> Option<&'a str> {
-        self.lines.iter().rev().find(|(name, _)| *name == key).map(|(_, value)| *value)
-    }
-}
-
-fn parse_sections(text: &str) -> Vec<ConfigSection<'_>> {
-    let mut sections: Vec<ConfigSection<'_>> = Vec::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
-        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            sections.push(ConfigSection { name, lines: Vec::new() });
-        } else if let (Some(section), Some((key, value))) =
-            (sections.last_mut(), line.split_once('='))
-        {
-            section.lines.push((key.trim(), value.trim()));
-        }
-    }
-    sections
-}
-
 /// Whether a file says of itself that it is not to be read.
 fn is_switched_off(sections: &[ConfigSection<'_>]) -> bool {
     let of_file = sections.iter().filter(|section| section.name == ".config");
     let mut enabled = of_file.filter_map(|section| section.last_value("enable"));
     enabled.any(|word| is_true(word) == Some(false))
-}
-
-/// A word for a truth value; `None` for any other.
-fn is_true(word: &str) -> Option<bool> {
-    match word.to_ascii_lowercase().as_str() {
-        "1" | "yes" | "true" | "on" => Some(true),
-        "0" | "no" | "false" | "off" => Some(false),
-        _ => None,
-    }
 }
 
 fn split_specs(value: &str) -> Vec<String> {
@@ -318,7 +284,8 @@ mod tests {
             (&[off, stops], false),
             (&[off, "[.config]\nenable=false\n[device]\nmanaged=1"], true),
         ] {
-            let files: Vec<_> = texts.iter().map(|text| ("conf", parse_sections(text))).collect();
+            let files: Vec<_> =
+                texts.iter().map(|text| ("conf", parse_sections(text, &COMMENTS))).collect();
             let files: Vec<_> =
                 files.into_iter().filter(|(_, sections)| !is_switched_off(sections)).collect();
             assert_eq!(by_section(&files, device).is_some(), is_left, "{texts:?}");

@@ -7,9 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
+use latput_units::IntoMap;
 
 use super::{FOLDERS, file_of, split_includes};
 use crate::commands::keep::glob::is_like;
+use crate::commands::keep::ini::{self, is_true};
 use crate::commands::keep::udev_rules::UdevActions;
 
 /// Where TuneD's own profiles are: since 2.23 the second.
@@ -42,7 +44,7 @@ pub(in crate::commands::keep) fn options_of_interface(
     }
     let is_net = |(name, options): &&(String, ProfileOptions)| {
         let plugin = options.get("type").unwrap_or(name);
-        let is_enabled = options.get("enabled").is_none_or(|it| !is_false(it));
+        let is_enabled = options.get("enabled").is_none_or(|it| is_true(it) != Some(false));
         plugin == PLUGIN && is_enabled && !name.starts_with("latput-")
     };
     let mut found: Option<(i64, &ProfileOptions)> = None;
@@ -76,10 +78,6 @@ pub(in crate::commands::keep) fn options_of_interface(
     }
 }
 
-fn is_false(text: &str) -> bool {
-    ["0", "false", "no", "off"].contains(&text.trim().to_ascii_lowercase().as_str())
-}
-
 /// Adds the sections of a profile, those of the profiles that it includes first. A section of a known name is merged.
 fn load_profile(
     root: &RootFolder,
@@ -93,14 +91,14 @@ fn load_profile(
     let folders = FOLDERS.into_iter().rev().chain(OWN_FOLDERS.into_iter().rev());
     let mut files = folders.map(|folder| file_of(folder, profile));
     let Some(text) = files.find_map(|file| root.look_at(&file, TEXT_BYTES_MOST)) else { return };
-    let own = parse_sections(&text);
+    let own = parse_profile(&text);
     let includes =
         own.iter().filter(|(name, _)| name == "main").filter_map(|(_, it)| it.get("include"));
     for included in includes.flat_map(|names| split_includes(names)) {
         load_profile(root, included, seen, sections);
     }
     for (name, options) in own {
-        let replaces = options.get("replace").is_some_and(|it| !is_false(it));
+        let replaces = options.get("replace").is_some_and(|it| is_true(it) != Some(false));
         match sections.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) if replaces => *known = options,
             Some((_, known)) => known.extend(options),
@@ -109,18 +107,11 @@ fn load_profile(
     }
 }
 
-fn parse_sections(text: &str) -> ProfileSections {
-    let mut sections = ProfileSections::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';'])) {
-        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            sections.push((name.to_owned(), ProfileOptions::new()));
-        } else if let (Some((key, value)), Some((_, options))) =
-            (line.split_once('='), sections.last_mut())
-        {
-            options.insert(key.trim().to_owned(), value.trim().to_owned());
-        }
-    }
-    sections
+/// The sections of a profile. Of a key that is there twice the last value counts.
+fn parse_profile(text: &str) -> ProfileSections {
+    let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    let sections = ini::parse_sections(text, &['#', ';']).into_iter();
+    sections.map(|it| (it.name.to_owned(), it.lines.into_iter().map(owned).into_map())).collect()
 }
 
 /// Whether `devices` takes a device: patterns, of which those with `!` take it out (`tuned/utils/plugin_loader.py`,
