@@ -471,7 +471,7 @@ fn put_back(
             let _ = write!(words, "; {name} is as it was");
         } else {
             code = ExitReason::Stranded;
-            let command = part.host.to_command_line(&["restore", &part.interface]).join(" ");
+            let command = part.command_line(&["restore".to_owned(), part.interface.clone()]);
             let _ = write!(
                 words,
                 "; {name} goes back by itself if it is still running: run `{command}` to be sure"
@@ -508,7 +508,7 @@ fn undo_confirmed(
             let _ = write!(words, "; {} was undone", part.host.name);
         } else {
             code = ExitReason::Stranded;
-            let command = part.host.to_command_line(&args).join(" ");
+            let command = part.command_line(&args);
             let _ = write!(words, "; still changed: run `{command}`");
         }
     }

@@ -30,12 +30,13 @@ pub(super) fn check_phase_lock(
     if timers.is_empty() {
         return None;
     }
+    let mean = format!("{:.1} us", round_trip.as_us_f64());
     let locked = timers.iter().find_map(|(host, knob, interval)| {
         let intervals = intervals_in(round_trip, *interval)?;
-        is_alike(flow).then(|| format!("{host}: the mean round trip of {round_trip} is {intervals} x {} ({interval}); two timers may be in phase: repeat with an open loop (`rate_per_s`)", knob.name()))
+        is_alike(flow).then(|| format!("{host}: the mean round trip of {mean} is {intervals} x {} ({interval}); two timers may be in phase: repeat with an open loop (`rate_per_s`)", knob.name()))
     });
     let detail = locked.clone().unwrap_or_else(|| {
-        format!("the mean round trip of {round_trip} is no multiple of a moderation interval")
+        format!("the mean round trip of {mean} is no multiple of a moderation interval")
     });
     Some(Check { name: "timer-phase-lock".to_owned(), passed: locked.is_none(), detail })
 }
