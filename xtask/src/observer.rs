@@ -14,6 +14,7 @@ use latput_stats::paired::Average;
 use latput_stats::{Contrast, Estimate};
 use serde_json::Value;
 
+use crate::awake::stay_awake;
 use crate::goal::GoalVerdict;
 use crate::workspace::Workspace;
 
@@ -72,6 +73,9 @@ pub struct Options {
     /// Places. All of them if not given.
     #[arg(long, value_enum, value_delimiter = ',')]
     on: Vec<TestbedKind>,
+    /// Keep CPUs from idle states: in a virtual machine the hypervisor's halts are most of the noise.
+    #[arg(long)]
+    awake: bool,
     /// Measure this latput, in the place of one built from this tree.
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
@@ -97,6 +101,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let wanted = |place: &TestbedKind| options.on.is_empty() || options.on.contains(place);
     let places: Vec<TestbedKind> = TestbedKind::ALL.into_iter().filter(wanted).collect();
     let _hosts = NamespacePair::create_pair()?;
+    let _awake = options.awake.then(stay_awake).transpose()?;
     let named = |idx: &usize| {
         options.only.is_empty() || options.only.iter().any(|name| name == WORKLOADS[*idx].0)
     };
@@ -202,7 +207,7 @@ fn pair_slices(document: &Value) -> Result<Vec<SlicePair>> {
             let is_pair = |next: &&(&u64, &(bool, Figures))| {
                 *next.0 == block + 1 && next.1.0 != first_traced
             };
-            if let Some((_, &(_, others))) = slices.peek().filter(is_pair) {
+            if let Some(&(_, &(_, others))) = slices.peek().filter(is_pair) {
                 let (traced, untraced) =
                     if first_traced { (figures, others) } else { (others, figures) };
                 found.push(SlicePair { untraced, traced });
