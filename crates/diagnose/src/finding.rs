@@ -184,6 +184,12 @@ impl Finding {
         self
     }
 
+    /// Sets the command that would blame or clear it.
+    pub fn with_proof(mut self, command: impl Into<String>) -> Self {
+        self.prove = Some(command.into());
+        self
+    }
+
     /// Sets the remedy to a change of knobs, and the proof to trying it: `changes` such as `rx-usecs=8us`.
     pub fn with_change(mut self, evidence: &Evidence<'_>, changes: &str) -> Self {
         let interface = evidence.interface_name();
