@@ -7,6 +7,7 @@
 pub mod diagnosis;
 pub mod evidence;
 pub mod finding;
+pub mod folder;
 mod parse;
 pub mod rules;
 pub mod snapshot;
@@ -14,4 +15,5 @@ pub mod snapshot;
 pub use diagnosis::{Diagnosis, diagnose};
 pub use evidence::Evidence;
 pub use finding::{Finding, Rule, Source};
+pub use folder::{FolderError, read_folder};
 pub use snapshot::{Look, Snapshot, SnapshotError};
