@@ -83,7 +83,10 @@ pub fn read_folder(
     let plain = |(path, text): (String, String)| {
         let path = path.replace('\\', "/");
         let path = path.trim_start_matches("./").trim_start_matches('/').to_owned();
-        (path, text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+        match text.strip_prefix('\u{feff}') {
+            Some(rest) => (path, rest.to_owned()),
+            None => (path, text),
+        }
     };
     let files: Vec<(String, String)> = files.into_iter().map(plain).collect();
     let has_look = |path: &str| split_at_look(path).is_some();
@@ -296,7 +299,7 @@ fn read_pairs(files: Vec<PairedFile>) -> Result<Texts, FolderError> {
         }
     }
     if complete.is_empty() {
-        complete.push(match single.map(|files| <[PairedFile; 1]>::try_from(files)) {
+        complete.push(match single.map(<[PairedFile; 1]>::try_from) {
             [Ok([before]), Ok([after])] => [before, after],
             [Ok([(path, _)]), Err(none)] if none.is_empty() => return Err(lacks(path, 1)),
             [Err(none), Ok([(path, _)])] if none.is_empty() => return Err(lacks(path, 0)),

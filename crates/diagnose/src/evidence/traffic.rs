@@ -81,6 +81,12 @@ impl SocketGrowth<'_> {
         }
     }
 
+    /// Whether requests and answers take turns, as far as segments with data tell: neither side sends three times as many.
+    pub fn takes_turns(&self) -> bool {
+        let (sent, received) = (self.grown("data_segs_out"), self.grown("data_segs_in"));
+        sent <= received * 3.0 && received <= sent * 3.0
+    }
+
     /// Whether a larger window would send more: the round trip has no queue in it, or the window is small on any path.
     fn would_send_more(&self) -> bool {
         let times = self.now.figure("rtt").zip(self.now.figure("minrtt"));

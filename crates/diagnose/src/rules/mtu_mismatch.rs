@@ -20,7 +20,6 @@ const TOO_LONG: &[&str] = &[
     "rx_oversize_pkts_phy",
     "rx_oversize_pkts_sw_drop",
     "rx_oversize_packets",
-    "rx_over_errors",
     "rx_jabber*",
     "rx_frame_too_long_errors",
 ];
@@ -36,7 +35,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     // Counters of one driver overlap: the largest is the count.
-    let by_driver = TOO_LONG.iter().filter_map(|name| evidence.driver(&[name])).max();
+    let by_driver = TOO_LONG.iter().filter_map(|name| evidence.driver(&[*name])).max();
     let too_long = by_driver.max(evidence.statistic("rx_length_errors"));
     let refused = evidence.protocol_sum(&["Ip.FragFails", "Icmp6.OutPktTooBigs"]);
     if too_long.is_none() && refused.is_none() {

@@ -11,6 +11,8 @@ const LONGEST_DELAY_MS: f64 = 220.0;
 const LEAST_OF_DELAY: f64 = 0.5;
 /// A round trip of so many times the shortest one has a wait in it that is not the path's.
 const LEAST_STRETCH: f64 = 5.0;
+/// The longest path (ms) of which a round trip with such a wait can be told from a path that varies.
+const LONGEST_PATH_MS: f64 = 5.0;
 /// The fewest requests of a connection that say anything.
 const LEAST_REQUESTS: f64 = 5.0;
 /// Delayed acknowledgements of a request that was sent in two pieces.
@@ -68,10 +70,20 @@ fn waits_for_acknowledgement(connection: &SocketGrowth<'_>, window_s: f64) -> bo
     // Of a queue that is full many more segments are under way in a round trip.
     let in_round_trip = sent / window_s * rtt / 1000.0;
     (SHORTEST_DELAY_MS * LEAST_OF_DELAY..=LONGEST_DELAY_MS).contains(&rtt)
+        && shortest <= LONGEST_PATH_MS
         && rtt >= shortest * LEAST_STRETCH
         && sent >= LEAST_REQUESTS
         && in_round_trip <= 3.0
         && connection.grown("bytes_retrans") <= 0.0
+        && holds_back(connection)
+}
+
+/// Whether the program waits for those acknowledgements: it sends requests in pieces, or data stood unsent. A request in one
+/// piece is acknowledged late, too, where the answer takes long, and nobody waits for that.
+fn holds_back(connection: &SocketGrowth<'_>) -> bool {
+    let answers = connection.grown("data_segs_in");
+    let unsent = connection.seen().any(|look| look.figure("notsent").is_some_and(|bytes| bytes > 0.0));
+    unsent || (answers > 0.0 && connection.grown("data_segs_out") >= answers * LEAST_PIECES)
 }
 
 /// The other side: requests that come in two pieces, each with a delayed acknowledgement of this host between them. A
@@ -143,6 +155,7 @@ mod tests {
 
     #[test]
     fn slow_answers_are_not_nagle() {
+        assert_eq!(looks("40.2", 200, 200).judge(&RULE), Judgement::Healthy);
         let whole = looks("0.1", 200, 200).tcp_ext(&[("DelayedACKs", 9, 209)]);
         assert_eq!(whole.judge(&RULE), Judgement::Healthy);
         let fast = looks("0.1", 90_000, 180_000).tcp_ext(&[("DelayedACKs", 9, 99_009)]);

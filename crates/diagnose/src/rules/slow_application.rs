@@ -82,6 +82,7 @@ fn measure_unread(connection: &SocketGrowth<'_>, window_s: f64) -> Option<f64> {
 fn judge_answers(rule: &Rule, evidence: &Evidence<'_>, all: &[SocketGrowth<'_>]) -> Option<Finding> {
     let is_server = |one: &&SocketGrowth<'_>| {
         one.is_server() == Some(true)
+            && one.takes_turns()
             && one.grown("bytes_received") > 0.0
             && one.grown("bytes_acked") > 0.0
     };

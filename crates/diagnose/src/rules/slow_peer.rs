@@ -66,6 +66,7 @@ fn judge_closed_windows(rule: &Rule, evidence: &Evidence<'_>) -> Option<Finding>
 fn judge_answers(rule: &Rule, active: &[SocketGrowth<'_>]) -> Option<Finding> {
     let is_client = |one: &&SocketGrowth<'_>| {
         one.is_server() == Some(false)
+            && one.takes_turns()
             && one.grown("bytes_received") > 0.0
             && one.grown("bytes_acked") > 0.0
     };
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn thinking_clients_are_not_slow_peers() {
-        let swap = |text: String| text.replace("10.0.0.1:4", "10.0.0.9:4").replace("10.0.0.2:80", "10.0.0.1:40009");
+        let swap = |text: String| text.replace("10.0.0.1:4000", "10.0.0.1:800").replace("10.0.0.2:80\n", "10.0.0.2:50000\n");
         let looks = PlantedLooks::new().sockets(&swap(rows(8, 1, 40, 130)), &swap(rows(8, 900, 60, 170)));
         assert_eq!(looks.judge(&RULE), Judgement::Healthy);
     }

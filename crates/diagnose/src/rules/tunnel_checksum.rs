@@ -10,6 +10,8 @@ const LEAST_COUNT: u64 = 5;
 /// Beginnings of the names that tunnels are given (Calico, Flannel, Cilium, Antrea, Open vSwitch, and the kernel's own).
 const TUNNELS: &[&str] =
     &["vxlan", "flannel", "geneve", "genev_sys", "cilium_vxlan", "cilium_geneve", "antrea-gw", "gre", "gretap", "tunl", "ipip"];
+/// Devices that are there wherever the kernel's module is.
+const FALLBACKS: &[&str] = &["gre0", "gretap0", "tunl0"];
 
 /// The row.
 pub(crate) const RULE: Rule = Rule {
@@ -93,8 +95,7 @@ fn find_tunnel(evidence: &Evidence<'_>) -> Option<String> {
     }
     let [_, after] = evidence.looks();
     let mut names = after.texts_below("sys/class/net/").filter_map(|(rest, _)| rest.split('/').next());
-    // The kernel's own fallback devices are there wherever its module is.
-    names.find(|name| is_tunnel(name) && !name.ends_with('0')).map(str::to_owned)
+    names.find(|name| is_tunnel(name) && !FALLBACKS.contains(name)).map(str::to_owned)
 }
 
 #[cfg(test)]
