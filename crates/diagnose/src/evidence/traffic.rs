@@ -220,7 +220,8 @@ mod tests {
         let only_sent = "sys/class/net/eth0/statistics/tx_packets";
         let sent = PlantedLooks::new().text(only_sent, "5\n", "9\n").snapshot();
         assert_eq!(Evidence::from_snapshot(&sent).packets(), Some(4));
-        let udp = PlantedLooks::new().udp(&[("InDatagrams", 5, 8), ("OutDatagrams", 1, 3)]).snapshot();
+        let udp =
+            PlantedLooks::new().udp(&[("InDatagrams", 5, 8), ("OutDatagrams", 1, 3)]).snapshot();
         assert_eq!(Evidence::from_snapshot(&udp).packets(), Some(5));
     }
 
@@ -228,7 +229,7 @@ mod tests {
     fn new_connection_grows_from_zero() {
         let old = "ESTAB 0 0 10.0.0.1:22 10.0.0.2:50000\n\t cubic bytes_received:500\n";
         let new = "ESTAB 0 0 10.0.0.1:22 10.0.0.2:50001\n\t cubic bytes_received:70\n";
-        let later = old.replace("500", "900");
+        let later = old.replace(":500\n", ":900\n");
         let looks = PlantedLooks::new().text(
             "ss_-tin",
             &format!("{HEAD}{old}"),

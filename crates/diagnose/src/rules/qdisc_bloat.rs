@@ -3,7 +3,7 @@
 use crate::evidence::{Evidence, QdiscGrowth};
 use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
 
-/// The least wait that is harm: a queue that stands for longer than this is what CoDel removes (RFC 8289, section 4.4).
+/// The least wait that is harm: a queue that stands for longer than this is what `CoDel` removes (RFC 8289, section 4.4).
 const LEAST_WAIT_MS: f64 = 5.0;
 /// The least wait under a discipline that keeps its queues short by itself: several flows add up.
 const LEAST_MANAGED_WAIT_MS: f64 = 20.0;
@@ -59,7 +59,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     }
     if let Some(rtt_ms) = average_round_trip(evidence) {
         // The round trips of connections that send through it contain its wait.
-        found = found.with("round_trip_ms", rtt_ms).explaining_latency(wait_ms / rtt_ms.max(wait_ms));
+        found =
+            found.with("round_trip_ms", rtt_ms).explaining_latency(wait_ms / rtt_ms.max(wait_ms));
     }
     Judgement::Fault(found)
 }
@@ -101,9 +102,11 @@ mod tests {
                 "drops":0,"overlimits":0,"requeues":0,"backlog":{backlog},"qlen":9}}]"#
             )
         };
-        PlantedLooks::new()
-            .seconds(10)
-            .text("tc_-s_-j_qdisc", &text(0, backlogs[0]), &text(12_500_000, backlogs[1]))
+        PlantedLooks::new().seconds(10).text(
+            "tc_-s_-j_qdisc",
+            &text(0, backlogs[0]),
+            &text(12_500_000, backlogs[1]),
+        )
     }
 
     #[test]
