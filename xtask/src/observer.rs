@@ -3,6 +3,9 @@
 //! Slices of one run with and without a traced span before them take turns (`LATPUT_BPF=turns`): each is compared with its
 //! neighbour of the same setting, in the same connections. Demand is by the kernel's record of idle time in both. The two
 //! settings of a run differ in nothing that traffic meets.
+//!
+//! A run as users make it has a span before the first round of each stint only, and a stint of the built-in plan has four
+//! rounds or more. So its figures move by a quarter at most of what a slice behind a span does. The goal is for the run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +21,9 @@ use crate::awake::stay_awake;
 use crate::goal::GoalVerdict;
 use crate::workspace::Workspace;
 
-/// How far rate and demand may be from those without BPF.
+/// The largest part of a run's slices that have a span before them: one of the fewest rounds of a stint.
+const TRACED_SHARE: f64 = 0.25;
+/// How far rate and demand of a run may be from those without BPF.
 const GOAL: f64 = 0.01;
 const CONFIDENCE: f64 = 0.95;
 /// The names of the two network namespaces that stand for two hosts, and of their interfaces.
@@ -307,11 +312,12 @@ fn run_ip(args: &[&str]) -> Result<()> {
 /// The table, and how many goals are missed.
 fn render_table(cells: &Cells) -> (String, u32) {
     let mut text = format!(
-        "{:<10} {:<10} {:<20} {:>22}   goal: within {:.0}%\n",
+        "{:<10} {:<10} {:<20} {:>22} {:>22}   goal: within {:.0}%\n",
         "place",
         "workload",
         "figure",
-        "traced / untraced",
+        "behind a span",
+        "in a run",
         GOAL * 100.0
     );
     let (mut missed, mut open) = (0, 0);
@@ -320,15 +326,17 @@ fn render_table(cells: &Cells) -> (String, u32) {
             let pairs: Vec<(f64, f64)> =
                 pairs.iter().map(|pair| (pair.untraced[idx], pair.traced[idx])).collect();
             let contrast = Contrast::paired(&pairs, Average::Trimmed, CONFIDENCE);
-            let ratio = contrast.as_ref().map(Contrast::ratio);
-            let verdict = ratio.map_or(GoalVerdict::Open, judge_ratio);
+            let behind_span = contrast.as_ref().map(Contrast::ratio);
+            let in_run = behind_span.map(scale_to_run);
+            let verdict = in_run.as_ref().map_or(GoalVerdict::Open, judge_ratio);
             missed += u32::from(verdict == GoalVerdict::Missed);
             open += u32::from(verdict == GoalVerdict::Open);
             let _ = writeln!(
                 text,
-                "{} {figure:<20} {:>22}   {}",
+                "{} {figure:<20} {:>22} {:>22}   {}",
                 cell_name(*place, *workload),
-                format_ratio(ratio),
+                format_ratio(behind_span),
+                format_ratio(in_run.as_ref()),
                 verdict.describe("rounds")
             );
         }
@@ -340,6 +348,13 @@ fn render_table(cells: &Cells) -> (String, u32) {
         CONFIDENCE * 100.0
     );
     (text, missed)
+}
+
+/// The ratio of a run of which only a part of the slices has a span before it.
+fn scale_to_run(ratio: &Estimate) -> Estimate {
+    let scale = |ratio: f64| 1.0 + (ratio - 1.0) * TRACED_SHARE;
+    let (value, low, high) = (scale(ratio.value), scale(ratio.low), scale(ratio.high));
+    Estimate { value, low, high, ..ratio.clone() }
 }
 
 fn judge_ratio(ratio: &Estimate) -> GoalVerdict {
@@ -370,8 +385,8 @@ mod tests {
             Cells::from([((TestbedKind::Lab, 0), (0..10).map(pair).collect())])
         };
         assert_eq!(render_table(&cells(1.0, 1e-4)).1, 0);
-        assert_eq!(render_table(&cells(0.97, 1e-4)).1, 3, "all three figures");
-        let (text, missed) = render_table(&cells(0.99, 0.02));
+        assert_eq!(render_table(&cells(0.94, 1e-4)).1, 3, "all three figures");
+        let (text, missed) = render_table(&cells(0.97, 0.05));
         assert!(missed == 0 && text.contains("open: too few rounds"), "{text}");
     }
 
