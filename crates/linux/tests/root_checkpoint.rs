@@ -71,10 +71,8 @@ fn change_and_wait(folder: &Path) -> ! {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn full_disk_stops_change_before_start() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     lab.b

@@ -16,10 +16,8 @@ use latput_units::{CpuSet, Nanos};
 const TRANSACTIONS: u64 = 2000;
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn traffic_is_seen_in_counters_and_polls() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let seen = observe(&lab, || {
         common::ping_pong(&lab, TRANSACTIONS, Duration::from_secs(60));
@@ -36,10 +34,8 @@ fn traffic_is_seen_in_counters_and_polls() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn cpu_parts_add_up_to_machine() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let seen = observe(&lab, || std::thread::sleep(Duration::from_secs(1)));
     if lab.shares_cpus() {
@@ -54,10 +50,8 @@ fn cpu_parts_add_up_to_machine() {
 
 /// Short spells, which ticks do not see: two sources that share no code or counter in the kernel agree.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn traced_time_complements_idle_time() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let seen = observe(&lab, || {
         let start = Instant::now();
@@ -84,10 +78,8 @@ fn traced_time_complements_idle_time() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn sampling_costs_under_half_a_percent() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let ratio = lab
         .b
@@ -114,10 +106,8 @@ fn sampling_costs_under_half_a_percent() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn polls_are_traced_or_the_obstacle_is_told() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let start = Instant::now();
     lab.b
@@ -138,10 +128,8 @@ fn polls_are_traced_or_the_obstacle_is_told() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn tracing_cost_is_counted() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let mut sampler = lab.b.run_in(|| Sampler::open(lab::INTERFACE, &lab.b.cpus).unwrap()).unwrap();
     sampler.stop_tracing();
@@ -163,10 +151,8 @@ fn tracing_cost_is_counted() {
 /// The same window, by the kernel's record and by the tracer: they count the way into sleep differently, by less than
 /// what makes a difference.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn record_of_idle_time_agrees_with_the_tracer() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let mut sampler = lab.b.run_in(|| Sampler::open(lab::INTERFACE, &lab.b.cpus).unwrap()).unwrap();
     if let Some(obstacle) = sampler.trace_obstacle().or(sampler.record_obstacle()) {
@@ -205,10 +191,8 @@ fn record_of_idle_time_agrees_with_the_tracer() {
 
 /// Counts BPF links of this process by its open files: what is attached ends with them.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn nothing_is_attached_outside_of_traced_spans() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let script = "exec \"$0\" --ignored --exact --nocapture sampler_of_another_test";
     let output = lab

@@ -10,13 +10,10 @@ use latput_knobs::{
     Value, apply, commit, parse_assignment, restore,
 };
 use latput_linux::{FileCheckpoints, Lab, LabOptions, LinuxKernel, checkpoint, lab};
-use latput_testkit::needs_root;
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn qdisc_and_children_are_set_and_restored() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     lab.b
@@ -55,10 +52,8 @@ fn qdisc_and_children_are_set_and_restored() {
 
 /// The only interface without hardware that has coalescing is a tap with NAPI-less receive batching.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn coalescing_is_set_and_cut_value_reverts() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     lab.b
@@ -84,10 +79,8 @@ fn coalescing_is_set_and_cut_value_reverts() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn host_knobs_need_the_first_namespace() {
-    if needs_root() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let mut world = World::open(folder.path(), "lo");
     if let Ok(values) = world.read(Knob::NetdevMaxBacklog) {

@@ -12,7 +12,7 @@ use latput_knobs::{
 };
 use latput_linux::ethtool::Ethtool;
 use latput_linux::{Lab, LabOptions, LinuxKernel, lab};
-use latput_testkit::{conformance, needs_program, needs_root, write};
+use latput_testkit::{conformance, write};
 use latput_units::Nanos;
 
 /// Knobs that can be set on a veth of two CPUs, besides GRO and those of its NAPIs.
@@ -44,10 +44,8 @@ const NAPI: &[Knob] =
     &[Knob::Threaded, Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout, Knob::IrqSuspendTimeout];
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn real_kernel_conforms_while_gro_stays_on() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
         .run_in(|| {
@@ -61,10 +59,8 @@ fn real_kernel_conforms_while_gro_stays_on() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn real_kernel_conforms_without_a_napi_instance() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
         .run_in(|| {
@@ -79,10 +75,8 @@ fn real_kernel_conforms_without_a_napi_instance() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn napi_knobs_need_gro_and_say_so() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
         .run_in(|| {
@@ -114,10 +108,8 @@ fn napi_knobs_need_gro_and_say_so() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "ethtool")), ignore = "needs root and ethtool")]
 fn tso_round_trip_keeps_every_feature() {
-    if needs_root() || needs_program("ethtool") {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
         .run_in(|| {
@@ -142,10 +134,8 @@ fn tso_round_trip_keeps_every_feature() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn refused_write_has_its_error_kind() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
         .run_in(|| {
@@ -175,10 +165,8 @@ fn refused_write_has_its_error_kind() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn deferral_holds_packets_back() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let (mut moderated, mut plain) = (Vec::new(), Vec::new());
     for _ in 0..8 {

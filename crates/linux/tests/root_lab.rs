@@ -11,14 +11,11 @@ use latput_linux::ethtool::Ethtool;
 use latput_linux::netdev::Netdev;
 use latput_linux::route::Route;
 use latput_linux::{Lab, LabOptions, Namespace, lab};
-use latput_testkit::{needs_program, needs_root};
 use latput_units::{Bytes, CpuSet};
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn lab_is_a_moderated_link_between_two_hosts() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions { mtu: Bytes::new(9000), cpus: None }).unwrap();
     for host in lab.hosts() {
         host.run_in(|| {
@@ -53,10 +50,8 @@ fn lab_is_a_moderated_link_between_two_hosts() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn datagrams_cross_the_lab_and_nothing_else_does() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let [sender, receiver] = common::udp_pair(&lab);
     std::thread::sleep(Duration::from_millis(1200)); // time for stray solicitations to show
@@ -69,10 +64,8 @@ fn datagrams_cross_the_lab_and_nothing_else_does() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "ethtool")), ignore = "needs root and ethtool")]
 fn gro_round_trip_makes_napi_anew() {
-    if needs_root() || needs_program("ethtool") {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let before = napi(&lab).expect("gro is on");
     lab.b.run_in(|| common::ethtool(&["-K", lab::INTERFACE, "gro", "off"])).unwrap();
@@ -89,10 +82,8 @@ fn gro_round_trip_makes_napi_anew() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn removed_link_takes_both_address_families() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
         .run_in(|| {
@@ -110,10 +101,8 @@ fn removed_link_takes_both_address_families() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn dropped_lab_leaves_nothing() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let path = lab.b.namespace.path();
     assert_eq!(Namespace::open(&path).unwrap().inode().unwrap(), lab.b.namespace.inode().unwrap());
@@ -126,10 +115,8 @@ fn dropped_lab_leaves_nothing() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn killed_child_takes_its_lab_along() {
-    if needs_root() {
-        return;
-    }
     if std::env::var_os("LATPUT_TEST_HOLD_LAB").is_some() {
         hold_a_lab();
     }

@@ -8,13 +8,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use latput_linux::{EndedConnections, RttTracer, TcpConnection, TcpMeter};
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn connections_have_the_figures_that_ss_prints() {
-    if needs_root() {
-        return;
-    }
     if Command::new("ss").arg("-V").output().is_err() {
         eprintln!("skipped: needs ss");
         return;
@@ -49,10 +47,8 @@ const ROUNDS: u64 = 2_000;
 const SHORT: usize = 50;
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn each_round_trip_sample_is_seen() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let mut tracer = match RttTracer::attach() {
         Ok(tracer) => tracer,
@@ -96,10 +92,8 @@ fn smoothed_like_the_kernels(samples: &[u64], connection: &TcpConnection) {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn dropped_samples_are_reported_as_cut() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let Ok(mut tracer) = RttTracer::attach() else { return eprintln!("skipped: no BPF here") };
     let mut pair = without_delay();
@@ -113,10 +107,8 @@ fn dropped_samples_are_reported_as_cut() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn run_time_of_a_tracer_is_counted() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let Ok(mut tracer) = RttTracer::attach() else { return eprintln!("skipped: no BPF here") };
     let mut pair = without_delay();
@@ -137,10 +129,8 @@ fn run_time_of_a_tracer_is_counted() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn each_end_is_told_with_its_bytes() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let heard = EndedConnections::open().unwrap();
     for address in ["127.0.0.1:0", "[::1]:0"] {

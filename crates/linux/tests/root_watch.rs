@@ -8,7 +8,7 @@ use latput_knobs::transaction::Change;
 use latput_knobs::{KernelRead, Knob, Place, Value, parse_assignment};
 use latput_linux::watch::Watch;
 use latput_linux::{Lab, LabOptions, LinuxKernel, lab};
-use latput_testkit::{needs_root, write};
+use latput_testkit::write;
 use latput_units::Nanos;
 
 const KNOBS: [Knob; 6] =
@@ -19,10 +19,8 @@ const SOON: Nanos = Nanos::from_s(20);
 const NEVER: Nanos = Nanos::from_s(3600);
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn notified_change_needs_no_second_read() {
-    if needs_root() {
-        return;
-    }
     in_lab(|kernel| {
         let mut watch = watch(kernel, NEVER);
         assert_eq!(watch.poll(kernel).unwrap(), []);
@@ -43,10 +41,8 @@ fn notified_change_needs_no_second_read() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn offloads_are_told_of_by_ethtool() {
-    if needs_root() {
-        return;
-    }
     in_lab(|kernel| {
         let mut watch = watch(kernel, NEVER);
         let is_on = kernel.read(lab::INTERFACE, Knob::Gso).unwrap()[0].1 == Value::Switch(true);
@@ -57,10 +53,8 @@ fn offloads_are_told_of_by_ethtool() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn silent_change_is_found_by_reading() {
-    if needs_root() {
-        return;
-    }
     in_lab(|kernel| {
         let mut blind = watch(kernel, NEVER);
         let mut watch = watch(kernel, Nanos::from_ms(50));
@@ -78,10 +72,8 @@ fn silent_change_is_found_by_reading() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn own_changes_and_other_interfaces_are_nobodys() {
-    if needs_root() {
-        return;
-    }
     in_lab(|kernel| {
         let mut watch = watch(kernel, NEVER);
         somebody("ip link set lat0 mtu 1400");
@@ -96,10 +88,8 @@ fn own_changes_and_other_interfaces_are_nobodys() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn removed_interface_is_no_change() {
-    if needs_root() {
-        return;
-    }
     in_lab(|kernel| {
         let mut watch = watch(kernel, Nanos::from_ms(50));
         somebody("ip link del lat0");

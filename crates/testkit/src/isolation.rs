@@ -52,10 +52,8 @@ mod tests {
 
     /// Two at once make the same name, which they could not do outside.
     #[test]
+    #[cfg_attr(not(has = "root"), ignore = "needs root")]
     fn threads_have_isolated_equal_names() {
-        if crate::needs_root() {
-            return;
-        }
         let outside = names("/run");
         let both = std::sync::Barrier::new(2);
         let inside = || {

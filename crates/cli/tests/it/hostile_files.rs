@@ -7,7 +7,6 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::needs_root;
 
 use crate::{Place, interrupt_pid, wait_until};
 
@@ -188,10 +187,8 @@ fn import_from_pipe_ends_with_signal() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn unreadable_file_of_root_has_remedy() {
-    if needs_root() {
-        return;
-    }
     let place = Place::new();
     place.write("closed.json", "{}");
     fs::set_permissions(place.path("closed.json"), Permissions::from_mode(0o000)).unwrap();

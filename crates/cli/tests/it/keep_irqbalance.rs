@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use latput_testkit::needs_root;
 
 use crate::keep::{place_with_root, read_tree};
 use crate::{Place, needs_program};
@@ -109,10 +108,8 @@ timeout -k 1 5 irqbalance --foreground --debug "--policyscript=$1" 2>&1 || true
 "#;
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "irqbalance")), ignore = "needs root and irqbalance")]
 fn irqbalance_leaves_kept_interrupts() {
-    if needs_root() || needs_program("irqbalance") {
-        return;
-    }
     let place = prepare_root(&[]);
     place.run(&KEEP).expect(0, &[]);
     let scripts = place.path("root").join(SCRIPT);

@@ -71,10 +71,8 @@ mod alone {
     }
 
     #[test]
+    #[cfg_attr(not(has = "timeout"), ignore = "needs timeout")]
     fn busy_host_is_refused_until_quiet() {
-        if needs_program("timeout") {
-            return;
-        }
         let place = Place::new();
         let mut busy = BusyProcess::start(&place);
         let named = format!("{BUSY} (pid ");

@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 
 use crate::root_settings::Lab;
 use crate::two_hosts::write_script;
@@ -41,10 +41,8 @@ fn applied_mtus(lab: &Lab<'_>) -> [bool; 2] {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn apply_sets_every_host_and_undo_reverts() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = set_up_measured(&place);
@@ -69,10 +67,8 @@ fn apply_sets_every_host_and_undo_reverts() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn unconfirmed_apply_reverts_on_every_host() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = set_up_measured(&place);
@@ -93,10 +89,8 @@ fn unconfirmed_apply_reverts_on_every_host() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn apply_leaves_out_host_as_wanted() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = set_up_measured(&place);
@@ -121,10 +115,8 @@ fn apply_leaves_out_host_as_wanted() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn where_one_host_refuses_the_others_go_back() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = set_up_measured(&place);
@@ -141,10 +133,8 @@ fn where_one_host_refuses_the_others_go_back() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn unmeasured_interface_is_refused_by_apply() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let _lab = set_up_measured(&place);
@@ -170,10 +160,8 @@ fn call_testbed(place: &Place, word: &str) {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn apply_readers_are_unprivileged() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = set_up_measured(&place);
@@ -204,10 +192,8 @@ fn apply_readers_are_unprivileged() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn hostile_results_start_nothing() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = set_up_measured(&place);

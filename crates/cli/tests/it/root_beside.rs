@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 
 use crate::{Place, needs_program};
 
@@ -49,10 +49,8 @@ impl Drop for CpuBurner {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "taskset")), ignore = "needs root and taskset")]
 fn busy_hosts_give_no_answer_with_names() {
-    if needs_root() || needs_program("taskset") {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.write("plan.toml", PLAN);
@@ -72,10 +70,8 @@ fn busy_hosts_give_no_answer_with_names() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "taskset")), ignore = "needs root and taskset")]
 fn declared_load_is_named_in_answer() {
-    if needs_root() || needs_program("taskset") {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.write("plan.toml", PLAN);

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 
 use crate::two_hosts::write_script;
 use crate::{
@@ -70,10 +70,8 @@ fn lines_of(pid: u32) -> BTreeSet<PathBuf> {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn agent_reader_is_unprivileged_and_alone() {
-    if needs_root() {
-        return;
-    }
     isolate();
     for args in [["run", "plan.toml", "-o", "out.db"], ["tune", "plan.toml", "-o", "out.db"]] {
         let run = LabRun::start(Place::new(), &args);
@@ -97,10 +95,8 @@ fn agent_reader_is_unprivileged_and_alone() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn killed_run_leaves_no_process() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let args = ["run", "plan.toml", "-o", "out.db"];
     let run = LabRun::start(Place::new(), &args);
@@ -115,10 +111,8 @@ fn killed_run_leaves_no_process() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn root_in_user_folder_needs_no_capability() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     chown(place.path(""), Some(1234), Some(1234)).unwrap();
@@ -131,10 +125,8 @@ fn root_in_user_folder_needs_no_capability() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn deploy_process_is_unprivileged_and_ends_alone() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let mark = place.path("pid");
@@ -164,10 +156,8 @@ fn deploy_process_is_unprivileged_and_ends_alone() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn started_agent_lives_until_controller_ends() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     fs::create_dir(place.path("bin")).unwrap();

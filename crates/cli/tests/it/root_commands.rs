@@ -49,10 +49,8 @@ fn processes_of(place: &Place) -> usize {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "redis-server")), ignore = "needs root and redis-server")]
 fn redis_benchmark_is_measured_and_cleaned_up() {
-    if needs_root() || needs_program("redis-server") {
-        return;
-    }
     let place = Place::new();
     let own = [REDIS, &["--count", "5000", "-o", "redis.db", "name=redis get"]].concat();
     let ran = run_measure(&place, &own);
@@ -79,10 +77,8 @@ fn redis_benchmark_is_measured_and_cleaned_up() {
 
 /// The log is the one of the Java library's own test, which says that 48,761 samples are in it.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn hdr_log_counts_only_if_fresh() {
-    if needs_root() {
-        return;
-    }
     let place = Place::new();
     place.write("java", include_str!("../../../formats/tests/program/hdr-java.hlog"));
     let (from, log) = (place.path("java"), place.path("out.hlog"));
@@ -151,10 +147,8 @@ fn nginx_is_measured_by_wrk_with_probe() {
 
 /// Each page's plan, once and for a second, against the real programs.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn plans_of_the_pages_run() {
-    if needs_root() {
-        return;
-    }
     let programs: [(&str, &[&str]); 5] = [
         ("redis", &["redis-server", "redis-benchmark"]),
         ("nginx", &["wrk"]),
@@ -200,10 +194,8 @@ fn plans_of_the_pages_run() {
 const POSTGRES_FOLDER: &str = "/var/tmp/latput-test-postgresql";
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn setup_commands_run_where_planned() {
-    if needs_root() {
-        return;
-    }
     let place = Place::new();
     let log = place.path("log");
     let shell = |what: &str| {
@@ -243,10 +235,8 @@ fn setup_commands_run_where_planned() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn tune_judges_a_figure_of_the_users_own() {
-    if needs_root() {
-        return;
-    }
     let place = Place::new();
     place.write(
         "plan.toml",
@@ -266,10 +256,8 @@ fn tune_judges_a_figure_of_the_users_own() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn failed_benchmark_ends_run_with_last_lines() {
-    if needs_root() {
-        return;
-    }
     let place = Place::new();
     let metric = ["--metric", "rps=/rps: (\\d+)/"];
     let run = |command: &str| run_measure(&place, &[&["--command", command], &metric[..]].concat());
@@ -284,10 +272,8 @@ fn failed_benchmark_ends_run_with_last_lines() {
 
 /// CPU time of a host is that of its CPUs: a program on another host's would be missed there.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn programs_run_on_the_cpus_of_their_host() {
-    if needs_root() {
-        return;
-    }
     let place = Place::new();
     let tell = |name: &str, then: &str| {
         let file = place.path(name);
@@ -322,10 +308,8 @@ mod alone {
     /// sockperf sends nothing for its first two seconds: hosts are counted when it sends. Counted from its start, or over
     /// its whole life, they would have no third of the packets.
     #[test]
+    #[cfg_attr(not(all(has = "root", has = "sockperf")), ignore = "needs root and sockperf")]
     fn hosts_are_counted_while_program_sends() {
-        if needs_root() || needs_program("sockperf") {
-            return;
-        }
         let place = Place::new();
         let server =
             ["--server", "sockperf server --tcp -i {sut} -p 11111", "--ready", "tcp:11111"];
@@ -343,10 +327,8 @@ mod alone {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "redis-server")), ignore = "needs root and redis-server")]
 fn unready_server_ends_the_run() {
-    if needs_root() || needs_program("redis-server") {
-        return;
-    }
     let place = Place::new();
     // Long enough for the end of a server to be seen within it on a busy machine.
     let metric = ["--metric", "rps=/(\\d+)/", "--command", "sh -c 'sleep 2; echo 1'"];
@@ -366,10 +348,8 @@ fn unready_server_ends_the_run() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "redis-server")), ignore = "needs root and redis-server")]
 fn killed_run_leaves_no_program_or_knob() {
-    if needs_root() || needs_program("redis-server") {
-        return;
-    }
     for victim in ["controller", "agent", "runner"] {
         let place = Place::new();
         place.write(
@@ -402,10 +382,8 @@ fn killed_run_leaves_no_program_or_knob() {
 
 /// Another controller that puts the host back in its own agent's place leaves this one's change.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn agents_change_is_of_its_controller() {
-    if needs_root() {
-        return;
-    }
     let place = Place::new();
     place.write(
         "plan.toml",

@@ -20,10 +20,8 @@ pub(crate) const SHORT: [&str; 6] =
     ["set", "lat0", "mtu=1400", "gro-flush-timeout=70us", "--confirm-within", "2s"];
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn what_is_confirmed_in_time_stays() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -54,10 +52,8 @@ fn what_is_confirmed_in_time_stays() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn unconfirmed_change_goes_back() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -76,10 +72,8 @@ fn unconfirmed_change_goes_back() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "strace")), ignore = "needs root and strace")]
 fn restore_puts_back_at_once_what_waits() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -127,10 +121,8 @@ fn killed_change_goes_back_alone() {
 
 /// `script` gives the session a terminal; when it dies the terminal is gone, as with a lost ssh.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "script")), ignore = "needs root and script")]
 fn session_end_does_not_affect_change() {
-    if needs_root() || needs_program("script") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -155,10 +147,8 @@ fn session_end_does_not_affect_change() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn terminated_watcher_puts_back_first() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -172,10 +162,8 @@ fn terminated_watcher_puts_back_first() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn change_outlives_killed_watchers() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -236,10 +224,8 @@ fn stopped_maker_is_ended_at_deadline() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "strace")), ignore = "needs root and strace")]
 fn killed_watcher_is_restarted_by_other() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -267,10 +253,8 @@ fn killed_watcher_is_restarted_by_other() {
 
 /// A state folder that a reboot does not empty.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn change_of_earlier_boot_is_left() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -291,10 +275,8 @@ fn change_of_earlier_boot_is_left() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn full_disk_refuses_change_before_start() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.write("state", "a file where the folder should be");

@@ -3,7 +3,7 @@
 
 use std::process::Child;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 
 use crate::root_settings::Lab;
 use crate::{Place, needs_program};
@@ -16,10 +16,8 @@ mod alone {
     use super::*;
 
     #[test]
+    #[cfg_attr(not(all(has = "root", has = "bash", has = "timeout")), ignore = "needs root, bash and timeout")]
     fn timer_effect_is_judged_by_polls() {
-        if needs_root() || needs_program("bash") || needs_program("timeout") {
-            return;
-        }
         isolate();
         let place = Place::new();
         let lab = Lab::set_up(&place);
@@ -47,10 +45,8 @@ mod alone {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn zero_gap_is_reported_unverified() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);

@@ -3,7 +3,6 @@
 use std::fs;
 use std::process::Command;
 
-use latput_testkit::needs_root;
 
 use crate::needs_program;
 use crate::root_settings::Lab;
@@ -23,10 +22,8 @@ const REFUSED: [(&[&str], &str); 9] = [
 ];
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn dry_run_foretells_refusals() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     let show =
         || run_shell("ip -d link show v0; tc qdisc show; cat /sys/class/net/v0/queues/*/*ps_cpus");
@@ -43,10 +40,8 @@ fn dry_run_foretells_refusals() {
 
 /// Each kind that tc(8) can attach is foretold to be taken, and no other.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "tc")), ignore = "needs root and tc")]
 fn missing_qdiscs_are_foretold() {
-    if needs_root() || needs_program("tc") {
-        return;
-    }
     let pair = VethPair::new();
     for (kind, options) in [
         ("pfifo", ""),
@@ -75,10 +70,8 @@ fn missing_qdiscs_are_foretold() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn full_state_folder_is_foretold() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     let set = ["set", "v0", "mtu=1400"];
     let dry = ["set", "v0", "mtu=1400", "--dry-run"];
@@ -107,10 +100,8 @@ fn full_state_folder_is_foretold() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn moved_interfaces_and_new_queues_are_told() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ip link add up0 link v0 type macvlan");
     pair.run(&["set", "v0", "mtu=1400"]).expect(

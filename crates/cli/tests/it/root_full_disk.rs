@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 
 use crate::Place;
 
@@ -67,10 +67,8 @@ fn check_run(kilobytes: u32) -> bool {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn full_disk_run_tells_what_is_kept() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let mut whole = Vec::new();
     for kilobytes in [16, 64, 128, 400, 1200, 1800, 2000, 2200, 6000] {
@@ -80,10 +78,8 @@ fn full_disk_run_tells_what_is_kept() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn oversized_results_are_refused() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.write("plan.toml", PLAN);
@@ -96,10 +92,8 @@ fn oversized_results_are_refused() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn change_without_room_for_its_entry_goes_back() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let ip = |args: &str| Command::new("ip").args(args.split(' ')).status().unwrap().success();
     assert!(ip("link add v0 type veth peer name v1"));

@@ -106,10 +106,8 @@ fn check_compares_with_the_kernel() {
 
 /// A fleet's host compares what it keeps by itself.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "ip")), ignore = "needs root and ip")]
 fn fleet_verifies_what_is_kept() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     run_ip(&["netns", "add", "h1"]);
     run_ip(&["link", "add", "p1", "type", "veth", "peer", "name", "eth0", "netns", "h1"]);

@@ -50,10 +50,8 @@ fn tune_words<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn observe_sets_nothing_and_tells_power() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let plan = plan_toml(HARMFUL, "", "slice = \"200ms\"");
@@ -161,10 +159,8 @@ mod alone {
     use super::*;
 
     #[test]
+    #[cfg_attr(not(has = "root"), ignore = "needs root")]
     fn harmful_setting_is_reverted_and_banned() {
-        if needs_root() {
-            return;
-        }
         isolate();
         let place = Place::new();
         // The goal itself likes the delay, so that nothing but the guard speaks against it.
@@ -238,10 +234,8 @@ fn ineffective_setting_is_reported_as_such() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn killed_process_restores_todays_setting() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     // Without a goal or a guard no noise is measured: the first slice is of the other setting, and lasts 15 s.
@@ -288,10 +282,8 @@ fn process_of(who: &str, latput: u32) -> u32 {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn traffic_that_stops_is_waited_for() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let plan = plan_toml(
@@ -345,10 +337,8 @@ fn application_figures_follow_their_source() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn application_figures_come_by_file_and_statsd() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     // latput opens the file as a user that owns nothing.
@@ -478,10 +468,8 @@ fn application_figures_come_from_a_command() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn run_waits_outside_its_hours() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let minutes = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();

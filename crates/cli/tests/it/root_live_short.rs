@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use latput_linux::Namespace;
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 use serde_json::Value;
 
 use crate::root_settings::Lab;
@@ -97,10 +97,8 @@ fn bytes_of(run: &Value) -> (f64, f64) {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn connections_shorter_than_a_reading_are_counted() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -154,10 +152,8 @@ fn connections_shorter_than_a_reading_are_counted() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn observing_a_live_plan_tries_no_factor() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -178,10 +174,8 @@ fn observing_a_live_plan_tries_no_factor() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn live_setting_is_applied_where_tried() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -221,10 +215,8 @@ fn live_setting_is_applied_where_tried() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn made_live_plan_fits_the_budget() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let _lab = Lab::set_up(&place);

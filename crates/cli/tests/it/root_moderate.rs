@@ -3,17 +3,15 @@
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 use serde_json::Value;
 
 use crate::root_settings::Lab;
 use crate::{CommandOutput, Place, kill_pid, latput_path, needs_program, wait_until};
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn daemon_holds_answers_and_restores_on_sigterm() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -42,10 +40,8 @@ fn daemon_holds_answers_and_restores_on_sigterm() {
 
 /// A scraper speaks to a process without rights. Its end is not the daemon's.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "curl")), ignore = "needs root and curl")]
 fn metrics_are_served_by_a_process_without_rights() {
-    if needs_root() || needs_program("curl") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -86,10 +82,8 @@ fn scrape_metrics(place: &Place) -> String {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn budget_overrun_delays_and_next_start_restores() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -119,10 +113,8 @@ fn budget_overrun_delays_and_next_start_restores() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn what_somebody_else_sets_is_released_once() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -140,10 +132,8 @@ fn what_somebody_else_sets_is_released_once() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "ip")), ignore = "needs root and ip")]
 fn daemon_survives_link_reset_and_rename() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -183,10 +173,8 @@ fn daemon_survives_link_reset_and_rename() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn daemon_observes_unchanged_or_refuses() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);

@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use latput_testkit::needs_root;
 
 use crate::root_whole::{VethPair, run_shell};
 use crate::{CommandOutput, needs_program};
@@ -20,10 +19,8 @@ fn kill_at_fsync(pair: &VethPair, nth: usize, args: &[&str]) -> CommandOutput {
 
 /// Between the first checkpoint and the last, it tells what was to be written.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "strace")), ignore = "needs root and strace")]
 fn killed_change_leaves_values_of_others() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     for (knob, value, others, file) in [
         ("txqueuelen", "50", "77", "tx_queue_len"),
         ("mtu", "1400", "1300", "mtu"),
@@ -55,10 +52,8 @@ fn killed_change_leaves_values_of_others() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn upper_mtu_goes_back_after_lower() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ip link add up0 link v0 type macvlan");
     pair.run(&["set", "v0", "mtu=1400"]).expect(0, &["up0"]);
@@ -81,10 +76,8 @@ fn upper_mtu_goes_back_after_lower() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn mtu_above_lower_interface_is_foretold() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ip link add up0 link v0 type macvlan");
     let words = ["v0 below it has mtu 1500: set that first"];
@@ -97,10 +90,8 @@ fn mtu_above_lower_interface_is_foretold() {
 
 /// As containers have them.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn read_only_kernel_files_are_foretold() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("echo 1450 >/proc/sys/net/ipv6/conf/v0/mtu");
     for folder in ["/proc/sys", "/sys"] {
@@ -116,10 +107,8 @@ fn read_only_kernel_files_are_foretold() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "tc")), ignore = "needs root and tc")]
 fn qdisc_of_link_that_is_down_goes_back() {
-    if needs_root() || needs_program("tc") {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ip link set v0 down");
     for number in [1, 3] {
@@ -132,10 +121,8 @@ fn qdisc_of_link_that_is_down_goes_back() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn queues_of_xps_are_no_cpus() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("echo 2 >/sys/class/net/v0/queues/tx-0/xps_rxqs");
     pair.run(&["set", "v0", "xps-rxqs=0-1", "--dry-run"]).expect(0, &["would change"]);
@@ -146,10 +133,8 @@ fn queues_of_xps_are_no_cpus() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn values_of_lost_queues_are_told() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("echo 2 >/sys/class/net/v0/queues/rx-1/rps_cpus");
     let lost = "changed v0 rps-cpus (rx-1) from 1: its place is gone";
@@ -161,10 +146,8 @@ fn values_of_lost_queues_are_told() {
 
 /// The printed commands, typed as they are printed.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "bash")), ignore = "needs root and bash")]
 fn commands_for_strange_names_work() {
-    if needs_root() || needs_program("bash") {
-        return;
-    }
     let pair = VethPair::new();
     for name in ["-x", "--all", "a\u{1b}b", "it's"] {
         let pid = std::process::id();
@@ -190,10 +173,8 @@ fn commands_for_strange_names_work() {
 
 /// The kernel keeps bursts as times, in ticks of 64 ns.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "tc")), ignore = "needs root and tc")]
 fn bursts_of_tbf_go_back_exactly() {
-    if needs_root() || needs_program("tc") {
-        return;
-    }
     let pair = VethPair::new();
     let show = || run_shell("tc -d qdisc show dev v0");
     for options in [
@@ -222,10 +203,8 @@ fn bursts_of_tbf_go_back_exactly() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "tc")), ignore = "needs root and tc")]
 fn default_qdisc_that_would_not_return_is_foretold() {
-    if needs_root() || needs_program("tc") {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ip tuntap add t0 mode tap; ip link set t0 up; ip link set t0 txqueuelen 0");
     assert!(run_shell("tc qdisc show dev t0").contains("pfifo_fast"));
@@ -238,10 +217,8 @@ fn default_qdisc_that_would_not_return_is_foretold() {
 
 /// As containers have `/sys`.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn lost_queue_that_could_not_return_is_refused() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("echo 1 >/sys/class/net/v0/queues/rx-1/rps_cpus");
     run_shell("mount --bind /sys /sys; mount -o remount,ro,bind /sys");
@@ -251,10 +228,8 @@ fn lost_queue_that_could_not_return_is_refused() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn first_process_of_a_namespace_cannot_wait() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     let wrapper = ["unshare", "-p", "-f", "-m", "--mount-proc"];
     let set = ["set", "v0", "mtu=1400", "--confirm-within", "5s"];

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::Command;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 use rustix::io::ioctl_fionbio;
 
 use crate::{Place, children_of, is_gone, kill_pid, status_of, wait_until};
@@ -49,10 +49,8 @@ fn holds_nothing(place: &Place, args: &[&str]) {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn keep_reads_results_in_another_process() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.write("plan.toml", crate::fleet::PLAN);
@@ -85,10 +83,8 @@ fn is_in_pipe_write(pid: u32) -> bool {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn reader_of_foreign_file_holds_nothing() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.write("plan.toml", crate::fleet::PLAN);

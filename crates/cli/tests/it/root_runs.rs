@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 
 use crate::root_settings::Lab;
 use crate::{
@@ -35,10 +35,8 @@ duration = "500ms" # longer than TCP's shortest retransmission timeout: one lost
 const TRIALS: i64 = 18;
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn tune_recommends_and_restores_the_machine() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_plan();
     let ran = place.run(&["tune", "plan.toml"]);
@@ -83,10 +81,8 @@ fn tune_recommends_and_restores_the_machine() {
 
 /// Cheap knobs, and nothing said of the design.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn settings_alternate_in_slices() {
-    if needs_root() {
-        return;
-    }
     isolate();
     isolate();
     let place = Place::new();
@@ -121,10 +117,8 @@ fn settings_alternate_in_slices() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn killed_run_resumes_at_next_trial() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_plan();
     let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
@@ -145,10 +139,8 @@ fn killed_run_resumes_at_next_trial() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn killed_agent_keeps_finished_trials() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_plan();
     let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
@@ -167,10 +159,8 @@ fn killed_agent_keeps_finished_trials() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn interrupt_keeps_finished_trials() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_plan();
     let mut child = place.start(&["tune", "plan.toml"]);
@@ -186,10 +176,8 @@ fn interrupt_keeps_finished_trials() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn second_latput_on_lab_is_refused() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_plan();
     let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
@@ -203,10 +191,8 @@ fn second_latput_on_lab_is_refused() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn full_disk_loses_no_finished_trial() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_plan();
     let disk = place.path("disk");
@@ -232,10 +218,8 @@ fn full_disk_loses_no_finished_trial() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn refused_knob_ends_run_before_start() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let plan =
@@ -248,10 +232,8 @@ fn refused_knob_ends_run_before_start() {
 
 /// The kernel rounds the number of flows up to a power of two.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn level_that_reads_as_another_is_skipped() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let plan = PLAN
@@ -270,10 +252,8 @@ fn level_that_reads_as_another_is_skipped() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn state_folder_is_empty_after_a_run() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_plan();
     place.run(&["measure", "lab", "--workload", "tcp_rr", "--repetitions", "1"]).expect(0, &[]);
@@ -286,10 +266,8 @@ fn state_folder_is_empty_after_a_run() {
 
 /// The same path that ssh takes: a testbed file whose hosts are reached by a command.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn testbed_hosts_are_reached_by_command() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_testbed();
     let lab = Lab::set_up(&place);
@@ -302,10 +280,8 @@ fn testbed_hosts_are_reached_by_command() {
 
 /// Addresses of the family that the lab does not give.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "ip", has = "sysctl")), ignore = "needs root, ip and sysctl")]
 fn every_kind_of_traffic_flows_over_ipv6() {
-    if needs_root() || needs_program("ip") || needs_program("sysctl") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let _lab = Lab::set_up(&place);
@@ -348,10 +324,8 @@ fn every_kind_of_traffic_flows_over_ipv6() {
 
 /// Buffers beyond the sysctls, busy polling and raw ICMP: the process that makes the traffic has no right to any.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn keeper_grants_what_traffic_lacks() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     for kind in ["tcp_rr", "tcp_crr", "udp_rr"] {
@@ -367,10 +341,8 @@ fn keeper_grants_what_traffic_lacks() {
 
 /// The far end's link is down for a second from the moment it is told to start its first trial.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "ip")), ignore = "needs root and ip")]
 fn broken_traffic_is_retried_and_noted() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     let place = place_with_testbed();
     let lab = Lab::set_up(&place);
@@ -396,10 +368,8 @@ fn broken_traffic_is_retried_and_noted() {
 
 /// Two of them somebody changes: one that the plan sets, and one that nobody has a say in but him.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "ip")), ignore = "needs root and ip")]
 fn administrator_wins_over_a_run() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     let place = place_with_testbed();
     let plan = PLAN.replace("[factors]", "[factors]\ntxqueuelen = [500]");
@@ -436,10 +406,8 @@ fn administrator_wins_over_a_run() {
 
 /// Where sysfs is read-only, as in a container, only the NAPIs have the value, and a veth makes them anew.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "ip", has = "unshare")), ignore = "needs root, ip and unshare")]
 fn value_lost_with_the_link_is_set_again() {
-    if needs_root() || needs_program("ip") || needs_program("unshare") {
-        return;
-    }
     isolate();
     let place = place_with_testbed();
     let mount = "mount -o bind,remount,ro /sys && exec \"$0\" \"$@\"";
@@ -479,10 +447,8 @@ fn value_lost_with_the_link_is_set_again() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn restore_follows_a_killed_agent() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_testbed();
     let lab = Lab::set_up(&place);

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 
 use crate::root_foretold::set_with_refused_rps;
 use crate::{CommandOutput, Place, needs_program};
@@ -65,10 +65,8 @@ impl Drop for Lab<'_> {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn setting_is_applied_and_shown() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -85,10 +83,8 @@ fn setting_is_applied_and_shown() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "strace")), ignore = "needs root and strace")]
 fn change_that_cannot_be_committed_goes_back() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -103,10 +99,8 @@ fn change_that_cannot_be_committed_goes_back() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "strace")), ignore = "needs root and strace")]
 fn refused_setting_leaves_everything_unchanged() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -123,10 +117,8 @@ fn refused_setting_leaves_everything_unchanged() {
 
 /// strace ends the process on entry to its n-th call of a kind: between any two writes.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn killed_change_is_undone_by_restore() {
-    if needs_root() {
-        return;
-    }
     if needs_program("strace") {
         return;
     }
@@ -178,10 +170,8 @@ fn killed_change_is_undone_by_restore() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn half_built_lab_is_found_and_removed() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.run(&["lab", "down"]).expect(0, &[]);
@@ -197,10 +187,8 @@ fn half_built_lab_is_found_and_removed() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "strace", has = "unshare")), ignore = "needs root, strace and unshare")]
 fn checkpoint_of_unseen_namespace_is_kept() {
-    if needs_root() || needs_program("strace") || needs_program("unshare") {
-        return;
-    }
     let place = Place::new();
     let before = [
         "unshare",
@@ -228,10 +216,8 @@ fn checkpoint_of_unseen_namespace_is_kept() {
 
 /// `ethtool` and `ip` say what is there.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "unshare", has = "ethtool")), ignore = "needs root, unshare and ethtool")]
 fn value_changed_by_others_stays() {
-    if needs_root() || needs_program("unshare") || needs_program("ethtool") {
-        return;
-    }
     let place = Place::new();
     let script = format!(
         "ip link add v0 type veth peer name v1 && {latput} set v0 mtu=1400 txqueuelen=700 --confirm-within 60s && \
@@ -249,10 +235,8 @@ fn value_changed_by_others_stays() {
 
 /// S1 of the audit: `sg=off` takes `gso` along, which the same change names and wants on.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "unshare", has = "ethtool")), ignore = "needs root, unshare and ethtool")]
 fn coupled_knob_returns_to_first_value() {
-    if needs_root() || needs_program("unshare") || needs_program("ethtool") {
-        return;
-    }
     let place = Place::new();
     for assignments in ["sg=off gso=on", "gso=on sg=off", "tx-checksum=off tso=on gso=on"] {
         let script = format!(
@@ -271,10 +255,8 @@ fn coupled_knob_returns_to_first_value() {
 
 /// `tc` says what is there: disciplines with their handles, under `mq` too, and what hangs on another root.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "unshare", has = "tc")), ignore = "needs root, unshare and tc")]
 fn qdiscs_return_with_handles_or_are_refused() {
-    if needs_root() || needs_program("unshare") || needs_program("tc") {
-        return;
-    }
     let place = Place::new();
     let cases = [
         (

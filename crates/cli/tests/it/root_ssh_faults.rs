@@ -91,10 +91,8 @@ fn delay_within_lease_costs_nothing() {
 /// The network delays each frame for another time, so that frames overtake each other, and sends some twice: answers come
 /// late and their parts in another order, and the run loses nothing by it.
 #[test]
+#[cfg_attr(not(all(has = "python3", has = "ethtool")), ignore = "needs python3 and ethtool")]
 fn answers_that_overtake_each_other_cost_nothing() {
-    if needs_program("python3") || needs_program("ethtool") {
-        return;
-    }
     let Some(mut run) = FaultRun::start() else { return };
     let _relay = FrameRelay::start(&run);
     let trials = run.count_trials();

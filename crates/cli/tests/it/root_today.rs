@@ -3,7 +3,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 use latput_trial::Plan;
 
 use crate::root_settings::Lab;
@@ -26,10 +26,8 @@ duration = "200ms"
 "#;
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "ip")), ignore = "needs root and ip")]
 fn todays_values_are_first_and_restored() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -105,10 +103,8 @@ fn check_todays_values(
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "ip")), ignore = "needs root and ip")]
 fn changed_hosts_do_not_resume_a_run() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -133,10 +129,8 @@ fn changed_hosts_do_not_resume_a_run() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn tune_makes_and_saves_nic_plan() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -157,10 +151,8 @@ fn tune_makes_and_saves_nic_plan() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "ip")), ignore = "needs root and ip")]
 fn each_interface_kind_has_a_plan() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let add = |words: &str| {
@@ -209,10 +201,8 @@ fn each_interface_kind_has_a_plan() {
 /// The busy loop takes a CPU. The tuner is a `sleep` under another name: it is found by the name alone, as a
 /// real one is.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn other_load_and_tuner_are_told() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let _lab = Lab::set_up(&place);

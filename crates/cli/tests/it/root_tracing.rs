@@ -1,6 +1,6 @@
 //! Tests that the cost of tracing is counted and printed beside the CPU figures.
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 use serde_json::Value;
 
 use crate::Place;
@@ -21,10 +21,8 @@ const MEASURE: [&str; 11] = [
 const NAME: &str = "sampling-cost";
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn traced_window_reports_tracing_cost() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     // The switch that has windows traced, as where the kernel's record of idle time cannot be read.
@@ -54,10 +52,8 @@ fn traced_window_reports_tracing_cost() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn untraced_window_reports_no_tracing_cost() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.run(&MEASURE).expect(0, &["latput's counting takes"]);
@@ -85,10 +81,8 @@ duration = "500ms"
 "#;
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn ends_trace_before_different_slices() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     std::fs::write(place.path("plan.toml"), SLICES).unwrap();

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 
 use crate::two_hosts::{
     CLIENT, PLAN, SERVER, SshHosts, leftover_files, queue_lengths, run_ip, write_script,
@@ -236,10 +236,8 @@ fn give_ipv6_alone() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "ip")), ignore = "needs root and ip")]
 fn two_namespaces_get_cpus_of_their_own() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     let place = Place::new();
     for line in [

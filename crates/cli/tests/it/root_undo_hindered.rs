@@ -1,17 +1,14 @@
 //! An undo that is hindered: half of it is done, its entry cannot be read, an interface has gone, a signal or a limit ends
 //! the change. `ip` and sysfs say what is there.
 
-use latput_testkit::needs_root;
 
 use crate::root_undo::check_script;
 use crate::root_whole::{VethPair, WAITS, run_shell};
 use crate::wait_until;
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn half_restored_change_cannot_be_confirmed() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ethtool -K v0 gro on");
     let set = ["set", "v0", "mtu=1400", "txqueuelen=500", "gro-flush-timeout=20us", "threaded=on"];
@@ -127,10 +124,8 @@ fn change_that_cannot_be_recorded_goes_back() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn refusals_of_link_that_is_down_are_foretold() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ethtool -K v0 gro on");
     let before = run_shell("ip -o link show v0");
@@ -154,10 +149,8 @@ fn refusals_of_link_that_is_down_are_foretold() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn held_up_ending_keeps_its_values() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ethtool -K v0 gro on");
     let set = ["set", "v0", "threaded=on", "mtu=1400", "--confirm-within", "2s"];

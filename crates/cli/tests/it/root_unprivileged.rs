@@ -3,17 +3,15 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 
 use crate::{Place, json};
 
 const SHOW: &str = include_str!("../../../../docs/schema/show.json");
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn unprivileged_show_names_missing_rights_once() {
-    if needs_root() {
-        return;
-    }
     isolate();
     run_ip("link add lat0 type veth peer name lat1");
     run_ip("link set lat0 up");
@@ -47,10 +45,8 @@ fn unprivileged_show_names_missing_rights_once() {
 
 /// One rule for every command: exit code 3, what is missing, and no advice to remove what knows the way back.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn unprivileged_command_exits_with_3() {
-    if needs_root() {
-        return;
-    }
     isolate();
     run_ip("link add lat0 type veth peer name lat1");
     let place = Place::new();

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::isolate;
 
 use crate::root_confirm::{
     LONG, SHORT, kill_watchers, send_signal, show_link, stop_maker, watcher_pids,
@@ -17,10 +17,8 @@ use crate::{Place, is_gone, kill_pid, needs_program, status_of, wait_until, word
 const PAST_THE_DEADLINE: Duration = Duration::from_secs(4);
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "prlimit", has = "dmesg")), ignore = "needs root, prlimit and dmesg")]
 fn watchers_without_descriptors_put_back_later() {
-    if needs_root() || needs_program("prlimit") || needs_program("dmesg") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -45,10 +43,8 @@ fn watchers_without_descriptors_put_back_later() {
 
 /// A watcher needs no disk: the one that holds its program may be behind the interface that was changed.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn watchers_keep_their_program_in_memory() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -67,10 +63,8 @@ fn watchers_keep_their_program_in_memory() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn full_inode_table_stops_no_restore() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     mount_state(&place);
@@ -96,10 +90,8 @@ fn full_inode_table_stops_no_restore() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn read_only_state_still_goes_back() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     mount_state(&place);
@@ -127,10 +119,8 @@ fn lose_state_folder(place: &Place, lab: &Lab<'_>) -> PathBuf {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn lost_state_folder_still_goes_back() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -142,10 +132,8 @@ fn lost_state_folder_still_goes_back() {
 
 /// Another change makes the folder anew: what is in it is not what the watchers had seen.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn replaced_state_folder_still_goes_back() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -159,10 +147,8 @@ fn replaced_state_folder_still_goes_back() {
 
 /// Stopped, they do not see that the checkpoint goes, and then its folder is gone too.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn watchers_of_settled_change_end_without_folder() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -199,10 +185,8 @@ fn watchers_of_settled_change_end_without_folder() {
 
 /// Nobody else is left to act where systemd does not run.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "strace")), ignore = "needs root and strace")]
 fn stopped_maker_without_watchers_puts_back() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -218,10 +202,8 @@ fn stopped_maker_without_watchers_puts_back() {
 
 /// The late watcher of systemd's timer, where both others were killed.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "strace")), ignore = "needs root and strace")]
 fn late_watcher_ends_a_stopped_maker() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);

@@ -12,10 +12,8 @@ use crate::{CommandOutput, interrupt_pid, needs_program, print_note, wait_until}
 pub(crate) const WAITS: [&str; 2] = ["--confirm-within", "10min"];
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn dry_run_says_what_the_way_back_says() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     let mtu = |of: &str| run_shell(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
     let alike = |args: &[&str], code: i32, words: &[&str]| {
@@ -56,10 +54,8 @@ fn dry_run_says_what_the_way_back_says() {
 
 /// An interface on top came after the change, so that going back moves it.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn watchers_tell_what_going_back_moves() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     let mtu = |of: &str| run_shell(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
     run_shell("ip netns add away");
@@ -77,10 +73,8 @@ fn watchers_tell_what_going_back_moves() {
 
 /// It may be of a newer latput, cut, or edited by a stranger.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn checkpoint_that_is_not_understood_is_left() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     pair.run(&[&["set", "v0", "mtu=1400"][..], &WAITS].concat()).expect(0, &["changed"]);
     let files = std::fs::read_dir(pair.place.path("state/checkpoints")).unwrap().flatten();
@@ -120,10 +114,8 @@ fn checkpoint_that_is_not_understood_is_left() {
 
 /// A process that holds the interface is foretold too.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn dry_run_names_who_holds_the_interface() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     pair.run(&["set", "v0", "gro=on"]).expect(0, &[]);
     let mut moderate = pair.place.latput_command(&["moderate", "v0"]);
@@ -141,10 +133,8 @@ fn dry_run_names_who_holds_the_interface() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn change_that_can_cut_needs_confirmation() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     let over = |args: &[&str]| {
         let mut command = pair.place.latput_command(args);
@@ -173,10 +163,8 @@ fn change_that_can_cut_needs_confirmation() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn memory_of_many_queues_is_bounded() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     output_of(&[
         "sh",
@@ -200,10 +188,8 @@ fn memory_of_many_queues_is_bounded() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "ethtool")), ignore = "needs root and ethtool")]
 fn refused_feature_is_not_wanted_afterwards() {
-    if needs_root() || needs_program("ethtool") {
-        return;
-    }
     isolate();
     let place = crate::Place::new();
     let lab = Lab::set_up(&place);
@@ -224,10 +210,8 @@ fn refused_feature_is_not_wanted_afterwards() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "chrt", has = "taskset")), ignore = "needs root, chrt and taskset")]
 fn napi_threads_keep_cpus_and_policy() {
-    if needs_root() || needs_program("chrt") || needs_program("taskset") {
-        return;
-    }
     let pair = VethPair::with_name("napithr0");
     pair.run(&["set", "napithr0", "gro=on", "threaded=on"]).expect(0, &[]);
     let threads = || threads_of("napithr0");
@@ -292,10 +276,8 @@ fn napi_threads_keep_cpus_and_policy() {
 
 /// Linux 6.17 sets `threaded` of single NAPI instances, which a new instance would not have.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "python3")), ignore = "needs root and python3")]
 fn own_threaded_of_a_napi_is_not_lost() {
-    if needs_root() || needs_program("python3") {
-        return;
-    }
     let pair = VethPair::with_name("napithr2");
     pair.run(&["set", "napithr2", "gro=on"]).expect(0, &[]);
     let threaded = |wanted: &str| {
@@ -373,10 +355,8 @@ pub(crate) fn output_of(words: &[&str]) -> String {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "tc")), ignore = "needs root and tc")]
 fn qdisc_with_unknown_parts_is_left() {
-    if needs_root() || needs_program("tc") {
-        return;
-    }
     let pair = VethPair::new();
     for (steps, knobs) in [
         (
@@ -430,10 +410,8 @@ fn qdisc_with_unknown_parts_is_left() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "tc")), ignore = "needs root and tc")]
 fn undo_of_queue_disciplines_keeps_all_queues() {
-    if needs_root() || needs_program("tc") {
-        return;
-    }
     let pair = VethPair::new();
     assert!(run_tc("qdisc replace dev v0 root handle 1: mq"));
     assert!(run_tc(
@@ -485,10 +463,8 @@ fn restore_cut_anywhere_finds_all_queues() {
 const REQUESTS: usize = 40;
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn restore_with_link_down_keeps_the_checkpoint() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = crate::Place::new();
     let lab = Lab::set_up(&place);
@@ -507,10 +483,8 @@ fn restore_with_link_down_keeps_the_checkpoint() {
 
 /// A veth's NAPIs are made anew when it goes down and up, with the values of the device.
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn napi_values_outlast_link_down() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = crate::Place::new();
     let lab = Lab::set_up(&place);
@@ -553,10 +527,8 @@ fn napi_values_outlast_link_down() {
 
 /// The first process of a container is in other files than a second one that shares its network.
 #[test]
+#[cfg_attr(not(all(has = "root", has = "unshare")), ignore = "needs root and unshare")]
 fn state_unseen_by_others_is_told() {
-    if needs_root() || needs_program("unshare") {
-        return;
-    }
     isolate();
     let place = crate::Place::new();
     let made = ["link", "add", "v0", "type", "veth", "peer", "name", "v1"];
@@ -576,10 +548,8 @@ fn state_unseen_by_others_is_told() {
 }
 
 #[test]
+#[cfg_attr(not(all(has = "root", has = "unshare")), ignore = "needs root and unshare")]
 fn napi_values_lost_by_link_are_told() {
-    if needs_root() || needs_program("unshare") {
-        return;
-    }
     isolate();
     let place = crate::Place::new();
     let lab = Lab::set_up(&place);
@@ -595,10 +565,8 @@ fn napi_values_lost_by_link_are_told() {
 }
 
 #[test]
+#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn foreign_waiting_change_is_left() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = crate::Place::new();
     let lab = Lab::set_up(&place);

@@ -166,10 +166,8 @@ proptest! {
 
 /// Profiles of several interfaces, of which none was activated before the last.
 #[test]
+#[cfg_attr(not(has = "tuned-adm"), ignore = "needs tuned-adm")]
 fn image_names_all_kept_profiles_to_activate() {
-    if needs_program("tuned-adm") {
-        return;
-    }
     let place = place_with_root(&[
         ("etc/tuned/site/tuned.conf", SITES[0]),
         ("etc/tuned/active_profile", "site\n"),
@@ -190,10 +188,8 @@ fn image_names_all_kept_profiles_to_activate() {
 }
 
 #[test]
+#[cfg_attr(not(has = "tuned-adm"), ignore = "needs tuned-adm")]
 fn included_section_loses_no_option_of_a_device() {
-    if needs_program("tuned-adm") {
-        return;
-    }
     let place = place_with_root(&[
         ("etc/tuned/site/tuned.conf", SITES[1]),
         ("etc/tuned/active_profile", "site\n"),
