@@ -6,17 +6,17 @@ mod common;
 
 use std::time::{Duration, Instant, SystemTime};
 
+use latput_testkit::needs;
 use latput_knobs::State;
 use latput_linux::{Lab, LabOptions, NapiTracer, Sampler, Traced, lab};
-use latput_testkit::needs_root;
 use latput_trial::observation::{CpuAccounting, CpuSource, HostObservation, Role};
 use latput_units::{CpuSet, Nanos};
 
 /// Transactions of the traffic in these tests.
 const TRANSACTIONS: u64 = 2000;
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn traffic_is_seen_in_counters_and_polls() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let seen = observe(&lab, || {
@@ -33,8 +33,8 @@ fn traffic_is_seen_in_counters_and_polls() {
     }
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn cpu_parts_add_up_to_machine() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let seen = observe(&lab, || std::thread::sleep(Duration::from_secs(1)));
@@ -49,8 +49,8 @@ fn cpu_parts_add_up_to_machine() {
 }
 
 /// Short spells, which ticks do not see: two sources that share no code or counter in the kernel agree.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn traced_time_complements_idle_time() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let seen = observe(&lab, || {
@@ -77,8 +77,8 @@ fn traced_time_complements_idle_time() {
     }
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn sampling_costs_under_half_a_percent() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let ratio = lab
@@ -105,8 +105,8 @@ fn sampling_costs_under_half_a_percent() {
     assert!(ratio < limit, "{ratio}");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn polls_are_traced_or_the_obstacle_is_told() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let start = Instant::now();
@@ -127,8 +127,8 @@ fn polls_are_traced_or_the_obstacle_is_told() {
     println!("opening a sampler and sampling once took {:?}", start.elapsed());
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn tracing_cost_is_counted() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let mut sampler = lab.b.run_in(|| Sampler::open(lab::INTERFACE, &lab.b.cpus).unwrap()).unwrap();
@@ -150,8 +150,8 @@ fn tracing_cost_is_counted() {
 
 /// The same window, by the kernel's record and by the tracer: they count the way into sleep differently, by less than
 /// what makes a difference.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn record_of_idle_time_agrees_with_the_tracer() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let mut sampler = lab.b.run_in(|| Sampler::open(lab::INTERFACE, &lab.b.cpus).unwrap()).unwrap();
@@ -190,8 +190,8 @@ fn record_of_idle_time_agrees_with_the_tracer() {
 }
 
 /// Counts BPF links of this process by its open files: what is attached ends with them.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn nothing_is_attached_outside_of_traced_spans() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let script = "exec \"$0\" --ignored --exact --nocapture sampler_of_another_test";
@@ -254,10 +254,11 @@ fn observe(lab: &Lab, action: impl FnOnce()) -> [HostObservation; 2] {
 }
 
 /// A container may have a `/sys` of its own making, and the kernel copies by its own number of CPUs.
+#[needs("root", "unshare")]
 #[test]
 fn invalid_cpu_list_is_refused() {
-    if needs_root() || NapiTracer::attach(&CpuSet::new()).is_err() {
-        return;
+    if NapiTracer::attach(&CpuSet::new()).is_err() {
+        return println!("skipped: nothing can be traced here");
     }
     let folder = tempfile::tempdir().unwrap();
     let list = folder.path().join("possible");

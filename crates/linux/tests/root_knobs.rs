@@ -12,7 +12,7 @@ use latput_knobs::{
 };
 use latput_linux::ethtool::Ethtool;
 use latput_linux::{Lab, LabOptions, LinuxKernel, lab};
-use latput_testkit::{conformance, write};
+use latput_testkit::{conformance, needs, write};
 use latput_units::Nanos;
 
 /// Knobs that can be set on a veth of two CPUs, besides GRO and those of its NAPIs.
@@ -43,8 +43,8 @@ const ON_EVERY_VETH: &[Knob] = &[
 const NAPI: &[Knob] =
     &[Knob::Threaded, Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout, Knob::IrqSuspendTimeout];
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn real_kernel_conforms_while_gro_stays_on() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
@@ -58,8 +58,8 @@ fn real_kernel_conforms_while_gro_stays_on() {
         .unwrap();
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn real_kernel_conforms_without_a_napi_instance() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
@@ -74,8 +74,8 @@ fn real_kernel_conforms_without_a_napi_instance() {
         .unwrap();
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn napi_knobs_need_gro_and_say_so() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
@@ -107,8 +107,8 @@ fn napi_knobs_need_gro_and_say_so() {
         .unwrap();
 }
 
+#[needs("root", "ethtool")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "ethtool")), ignore = "needs root and ethtool")]
 fn tso_round_trip_keeps_every_feature() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
@@ -133,8 +133,8 @@ fn tso_round_trip_keeps_every_feature() {
         .unwrap();
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn refused_write_has_its_error_kind() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
@@ -164,8 +164,8 @@ fn refused_write_has_its_error_kind() {
         .unwrap();
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn deferral_holds_packets_back() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let (mut moderated, mut plain) = (Vec::new(), Vec::new());

@@ -7,14 +7,15 @@ mod common;
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use latput_testkit::needs;
 use latput_linux::ethtool::Ethtool;
 use latput_linux::netdev::Netdev;
 use latput_linux::route::Route;
 use latput_linux::{Lab, LabOptions, Namespace, lab};
 use latput_units::{Bytes, CpuSet};
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn lab_is_a_moderated_link_between_two_hosts() {
     let lab = Lab::build(&LabOptions { mtu: Bytes::new(9000), cpus: None }).unwrap();
     for host in lab.hosts() {
@@ -49,8 +50,8 @@ fn lab_is_a_moderated_link_between_two_hosts() {
     assert_eq!(all, latput_linux::process::allowed_cpus().unwrap());
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn datagrams_cross_the_lab_and_nothing_else_does() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let [sender, receiver] = common::udp_pair(&lab);
@@ -63,8 +64,8 @@ fn datagrams_cross_the_lab_and_nothing_else_does() {
     assert!(after.rx_bytes > 4, "{after:?}");
 }
 
+#[needs("root", "ethtool")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "ethtool")), ignore = "needs root and ethtool")]
 fn gro_round_trip_makes_napi_anew() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let before = napi(&lab).expect("gro is on");
@@ -81,8 +82,8 @@ fn gro_round_trip_makes_napi_anew() {
     ping(&sender, &receiver, &lab);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn removed_link_takes_both_address_families() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
@@ -100,8 +101,8 @@ fn removed_link_takes_both_address_families() {
     assert!(other.is_err(), "the other end goes too: {other:?}");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn dropped_lab_leaves_nothing() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let path = lab.b.namespace.path();
@@ -114,8 +115,8 @@ fn dropped_lab_leaves_nothing() {
     });
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn killed_child_takes_its_lab_along() {
     if std::env::var_os("LATPUT_TEST_HOLD_LAB").is_some() {
         hold_a_lab();

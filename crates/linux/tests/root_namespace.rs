@@ -10,10 +10,10 @@ use latput_knobs::{KernelRead, Knob};
 use latput_linux::namespace::PIN_FOLDER;
 use latput_linux::route::Route;
 use latput_linux::{Lab, LabOptions, LinuxKernel, Namespace, lab};
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn thread_in_namespace_sees_own_sysfs() {
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let inside = lab
@@ -32,8 +32,8 @@ fn thread_in_namespace_sees_own_sysfs() {
     assert!(Route::open().unwrap().link(lab::INTERFACE).is_err());
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn process_of_many_threads_cannot_enter() {
     // The test harness has a thread of its own beside this one.
     let namespace = Namespace::create().unwrap();
@@ -41,8 +41,8 @@ fn process_of_many_threads_cannot_enter() {
     assert!(error.contains("threads"), "{error}");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn panic_in_namespace_is_passed_on() {
     let namespace = Namespace::create().unwrap();
     let links = namespace.run_in(|| Route::open().unwrap().links().unwrap()).unwrap();
@@ -59,8 +59,8 @@ fn panic_in_namespace_is_passed_on() {
     assert!(result.is_err());
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn pinned_lab_is_found_again_and_removed() {
     isolate();
     let lab = Lab::build(&LabOptions::default()).unwrap();
@@ -85,8 +85,8 @@ fn pinned_lab_is_found_again_and_removed() {
     assert_eq!(left, 0);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn foreign_namespace_is_no_obstacle() {
     isolate();
     // The first `ip netns add` of a machine mounts the folder of pins on itself.
@@ -103,8 +103,8 @@ fn foreign_namespace_is_no_obstacle() {
     assert_eq!(fs::read_dir(PIN_FOLDER).unwrap().count(), 0);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn half_made_lab_is_refused_until_removed() {
     isolate();
     // As after a kill -9 between the file and its mount, and before the second host.

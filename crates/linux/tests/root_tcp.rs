@@ -8,15 +8,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use latput_linux::{EndedConnections, RttTracer, TcpConnection, TcpMeter};
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 
+#[needs("root", "ss")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn connections_have_the_figures_that_ss_prints() {
-    if Command::new("ss").arg("-V").output().is_err() {
-        eprintln!("skipped: needs ss");
-        return;
-    }
     isolate();
     let listeners = ["127.0.0.1:0", "[::1]:0"].map(|address| TcpListener::bind(address).unwrap());
     let mut kept: Vec<TcpStream> = Vec::new();
@@ -46,8 +42,8 @@ const ROUNDS: u64 = 2_000;
 /// Connections of one question and one answer.
 const SHORT: usize = 50;
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn each_round_trip_sample_is_seen() {
     isolate();
     let mut tracer = match RttTracer::attach() {
@@ -91,8 +87,8 @@ fn smoothed_like_the_kernels(samples: &[u64], connection: &TcpConnection) {
     assert!(own.abs_diff(kernels) <= last, "{own} us, and {kernels} us");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn dropped_samples_are_reported_as_cut() {
     isolate();
     let Ok(mut tracer) = RttTracer::attach() else { return eprintln!("skipped: no BPF here") };
@@ -106,8 +102,8 @@ fn dropped_samples_are_reported_as_cut() {
     assert!(!next.are_cut && next.samples.len() > 150, "{}", next.samples.len());
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn run_time_of_a_tracer_is_counted() {
     isolate();
     let Ok(mut tracer) = RttTracer::attach() else { return eprintln!("skipped: no BPF here") };
@@ -128,8 +124,8 @@ fn run_time_of_a_tracer_is_counted() {
     assert!(!tracer.count_run_time(false));
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn each_end_is_told_with_its_bytes() {
     isolate();
     let heard = EndedConnections::open().unwrap();

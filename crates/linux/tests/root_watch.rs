@@ -8,7 +8,7 @@ use latput_knobs::transaction::Change;
 use latput_knobs::{KernelRead, Knob, Place, Value, parse_assignment};
 use latput_linux::watch::Watch;
 use latput_linux::{Lab, LabOptions, LinuxKernel, lab};
-use latput_testkit::write;
+use latput_testkit::{needs, write};
 use latput_units::Nanos;
 
 const KNOBS: [Knob; 6] =
@@ -18,8 +18,8 @@ const SOON: Nanos = Nanos::from_s(20);
 /// No test takes so long: what is seen before was told by the kernel.
 const NEVER: Nanos = Nanos::from_s(3600);
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn notified_change_needs_no_second_read() {
     in_lab(|kernel| {
         let mut watch = watch(kernel, NEVER);
@@ -40,8 +40,8 @@ fn notified_change_needs_no_second_read() {
     });
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn offloads_are_told_of_by_ethtool() {
     in_lab(|kernel| {
         let mut watch = watch(kernel, NEVER);
@@ -52,8 +52,8 @@ fn offloads_are_told_of_by_ethtool() {
     });
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn silent_change_is_found_by_reading() {
     in_lab(|kernel| {
         let mut blind = watch(kernel, NEVER);
@@ -71,8 +71,8 @@ fn silent_change_is_found_by_reading() {
     });
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn own_changes_and_other_interfaces_are_nobodys() {
     in_lab(|kernel| {
         let mut watch = watch(kernel, NEVER);
@@ -87,8 +87,8 @@ fn own_changes_and_other_interfaces_are_nobodys() {
     });
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn removed_interface_is_no_change() {
     in_lab(|kernel| {
         let mut watch = watch(kernel, Nanos::from_ms(50));

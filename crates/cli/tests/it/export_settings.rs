@@ -1,6 +1,8 @@
 //! Settings written for the host's own configuration system: of a run, of values, of an interface.
 
-use crate::{CommandOutput, Place, needs_program};
+use latput_testkit::needs;
+
+use crate::{CommandOutput, Place};
 
 const PLAN: &str = r#"
 schema = 1
@@ -141,8 +143,8 @@ const SET: [&str; 10] = [
     "busy-poll=50us",
 ];
 
+#[needs("ansible-inventory")]
 #[test]
-#[cfg_attr(not(has = "ansible-inventory"), ignore = "needs ansible-inventory")]
 fn exported_yaml_is_read_by_ansible() {
     let place = Place::new();
     let export = |format: &str| {
@@ -178,8 +180,8 @@ fn exported_yaml_is_read_by_ansible() {
     assert_eq!(read_by_ansible(&place, &ran.out), expected);
 }
 
+#[needs("cloud-init", "ansible-inventory")]
 #[test]
-#[cfg_attr(not(all(has = "cloud-init", has = "ansible-inventory")), ignore = "needs cloud-init and ansible-inventory")]
 fn cloud_config_is_valid_with_udev_rules() {
     let place = Place::new();
     let export = |format: &str| {

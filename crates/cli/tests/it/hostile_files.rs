@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 
+use latput_testkit::needs;
+
 use crate::{Place, interrupt_pid, wait_until};
 
 const PLAN: &str = "schema = 1\nname = \"small\"\n[factors]\nrx-usecs = [0, 50]\n\
@@ -186,8 +188,8 @@ fn import_from_pipe_ends_with_signal() {
     assert!(said.contains("pipe: cannot read: a signal came"), "{said}");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn unreadable_file_of_root_has_remedy() {
     let place = Place::new();
     place.write("closed.json", "{}");

@@ -5,8 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 
+use latput_testkit::needs;
+
 use crate::keep::{place_with_root, read_tree};
-use crate::{Place, needs_program};
+use crate::{Place};
 
 /// The unit of Debian 12.
 const UNIT: (&str, &str) = (
@@ -107,8 +109,8 @@ mount --bind "$2/irq" /proc/irq
 timeout -k 1 5 irqbalance --foreground --debug "--policyscript=$1" 2>&1 || true
 "#;
 
+#[needs("root", "irqbalance")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "irqbalance")), ignore = "needs root and irqbalance")]
 fn irqbalance_leaves_kept_interrupts() {
     let place = prepare_root(&[]);
     place.run(&KEEP).expect(0, &[]);

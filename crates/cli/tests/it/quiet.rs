@@ -3,7 +3,9 @@
 mod alone {
     use std::process::{Child, Command};
 
-    use crate::{Place, needs_program, wait_until};
+    use latput_testkit::needs;
+
+    use crate::{Place, wait_until};
 
     const MEASURE: [&str; 9] = [
         "measure",
@@ -70,8 +72,8 @@ mod alone {
         assert_eq!(std::fs::read(place.path("kept.db")).unwrap(), kept);
     }
 
+    #[needs("timeout")]
     #[test]
-    #[cfg_attr(not(has = "timeout"), ignore = "needs timeout")]
     fn busy_host_is_refused_until_quiet() {
         let place = Place::new();
         let mut busy = BusyProcess::start(&place);

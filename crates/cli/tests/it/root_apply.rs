@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 
 use crate::root_settings::Lab;
 use crate::two_hosts::write_script;
@@ -40,8 +40,8 @@ fn applied_mtus(lab: &Lab<'_>) -> [bool; 2] {
     [has(show("a")), has(show("b"))]
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn apply_sets_every_host_and_undo_reverts() {
     isolate();
     let place = Place::new();
@@ -66,8 +66,8 @@ fn apply_sets_every_host_and_undo_reverts() {
     assert_eq!(applied_mtus(&lab), [false, false]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn unconfirmed_apply_reverts_on_every_host() {
     isolate();
     let place = Place::new();
@@ -88,8 +88,8 @@ fn unconfirmed_apply_reverts_on_every_host() {
     assert_eq!(applied_mtus(&lab), [true, true]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn apply_leaves_out_host_as_wanted() {
     isolate();
     let place = Place::new();
@@ -114,8 +114,8 @@ fn apply_leaves_out_host_as_wanted() {
     assert_eq!(applied_mtus(&lab), [true, true]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn where_one_host_refuses_the_others_go_back() {
     isolate();
     let place = Place::new();
@@ -132,8 +132,8 @@ fn where_one_host_refuses_the_others_go_back() {
     lab.run_on_b(&["restore"]).expect(0, &["put back lat0 txqueuelen"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn unmeasured_interface_is_refused_by_apply() {
     isolate();
     let place = Place::new();
@@ -159,8 +159,8 @@ fn call_testbed(place: &Place, word: &str) {
     assert_eq!(db.execute(edit, [word]).unwrap(), 1);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn apply_readers_are_unprivileged() {
     isolate();
     let place = Place::new();
@@ -191,8 +191,8 @@ fn apply_readers_are_unprivileged() {
     assert_eq!(applied_mtus(&lab), [false, false]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn hostile_results_start_nothing() {
     isolate();
     let place = Place::new();

@@ -2,9 +2,9 @@
 
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 
-use crate::{Place, needs_program};
+use crate::{Place};
 
 const PLAN: &str = r#"
 schema = 1
@@ -48,8 +48,8 @@ impl Drop for CpuBurner {
     }
 }
 
+#[needs("root", "taskset")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "taskset")), ignore = "needs root and taskset")]
 fn busy_hosts_give_no_answer_with_names() {
     isolate();
     let place = Place::new();
@@ -69,8 +69,8 @@ fn busy_hosts_give_no_answer_with_names() {
     assert!(applied.out.is_empty(), "{applied:?}");
 }
 
+#[needs("root", "taskset")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "taskset")), ignore = "needs root and taskset")]
 fn declared_load_is_named_in_answer() {
     isolate();
     let place = Place::new();

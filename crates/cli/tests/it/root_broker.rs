@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 
 use crate::two_hosts::write_script;
 use crate::{
@@ -69,8 +69,8 @@ fn lines_of(pid: u32) -> BTreeSet<PathBuf> {
     links.filter(|link| link.to_string_lossy().contains(":[")).collect()
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn agent_reader_is_unprivileged_and_alone() {
     isolate();
     for args in [["run", "plan.toml", "-o", "out.db"], ["tune", "plan.toml", "-o", "out.db"]] {
@@ -94,8 +94,8 @@ fn agent_reader_is_unprivileged_and_alone() {
     }
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn killed_run_leaves_no_process() {
     isolate();
     let args = ["run", "plan.toml", "-o", "out.db"];
@@ -110,8 +110,8 @@ fn killed_run_leaves_no_process() {
     assert!(said.contains("the process that holds the rights of this run has ended"), "{said}");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn root_in_user_folder_needs_no_capability() {
     isolate();
     let place = Place::new();
@@ -124,8 +124,8 @@ fn root_in_user_folder_needs_no_capability() {
     assert_eq!(code, Some(6), "{said}");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn deploy_process_is_unprivileged_and_ends_alone() {
     isolate();
     let place = Place::new();
@@ -155,8 +155,8 @@ fn deploy_process_is_unprivileged_and_ends_alone() {
     assert!(said.contains("ended (signal: 15"), "{said}");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn started_agent_lives_until_controller_ends() {
     isolate();
     let place = Place::new();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 
 use crate::Place;
 
@@ -19,8 +19,8 @@ interface = "lat0"
 address = "10.9.9.1"
 "#;
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn check_asks_every_host() {
     isolate();
     for args in [

@@ -6,11 +6,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::root_foretold::set_with_refused_rps;
 use crate::root_settings::Lab;
-use crate::{Place, kill_pid, needs_program, wait_until};
+use crate::{Place, kill_pid, wait_until};
 
 /// Longer than any of these tests.
 pub(crate) const LONG: [&str; 6] =
@@ -19,8 +19,8 @@ pub(crate) const LONG: [&str; 6] =
 pub(crate) const SHORT: [&str; 6] =
     ["set", "lat0", "mtu=1400", "gro-flush-timeout=70us", "--confirm-within", "2s"];
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn what_is_confirmed_in_time_stays() {
     isolate();
     let place = Place::new();
@@ -51,8 +51,8 @@ fn what_is_confirmed_in_time_stays() {
     lab.run_on_b(&["confirm"]).expect(1, &["no change waits"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn unconfirmed_change_goes_back() {
     isolate();
     let place = Place::new();
@@ -71,8 +71,8 @@ fn unconfirmed_change_goes_back() {
     lab.run_on_b(&["confirm"]).expect(1, &["no change waits"]);
 }
 
+#[needs("root", "strace")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "strace")), ignore = "needs root and strace")]
 fn restore_puts_back_at_once_what_waits() {
     isolate();
     let place = Place::new();
@@ -90,12 +90,10 @@ fn restore_puts_back_at_once_what_waits() {
 }
 
 /// strace ends latput itself, and not the watcher, on entry to its n-th call of a kind.
+#[needs("root", "strace")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn killed_change_goes_back_alone() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -120,8 +118,8 @@ fn killed_change_goes_back_alone() {
 }
 
 /// `script` gives the session a terminal; when it dies the terminal is gone, as with a lost ssh.
+#[needs("root", "script")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "script")), ignore = "needs root and script")]
 fn session_end_does_not_affect_change() {
     isolate();
     let place = Place::new();
@@ -146,8 +144,8 @@ fn session_end_does_not_affect_change() {
     lab.run_on_b(&["confirm"]).expect(4, &["no confirmation came in time"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn terminated_watcher_puts_back_first() {
     isolate();
     let place = Place::new();
@@ -161,8 +159,8 @@ fn terminated_watcher_puts_back_first() {
     lab.run_on_b(&["confirm", "lat0"]).expect(4, &["told to end", "everything was put back"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn change_outlives_killed_watchers() {
     isolate();
     let place = Place::new();
@@ -187,12 +185,10 @@ fn change_outlives_killed_watchers() {
 }
 
 /// strace stops latput itself on entry to its n-th call of a kind: it holds the lock, and never goes on.
+#[needs("root", "strace")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn stopped_maker_is_ended_at_deadline() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -223,8 +219,8 @@ fn stopped_maker_is_ended_at_deadline() {
     assert_eq!(self::show_link(&place), link);
 }
 
+#[needs("root", "strace")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "strace")), ignore = "needs root and strace")]
 fn killed_watcher_is_restarted_by_other() {
     isolate();
     let place = Place::new();
@@ -252,8 +248,8 @@ fn killed_watcher_is_restarted_by_other() {
 }
 
 /// A state folder that a reboot does not empty.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn change_of_earlier_boot_is_left() {
     isolate();
     let place = Place::new();
@@ -274,8 +270,8 @@ fn change_of_earlier_boot_is_left() {
     assert!(checkpoint_files(&place).is_empty());
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn full_disk_refuses_change_before_start() {
     isolate();
     let place = Place::new();

@@ -3,10 +3,10 @@
 
 use std::process::Child;
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 
 use crate::root_settings::Lab;
-use crate::{Place, needs_program};
+use crate::{Place};
 
 const SET: [&str; 5] =
     ["set", "lat0", "gro-flush-timeout=500us", "napi-defer-hard-irqs=100", "--verify-effect"];
@@ -15,8 +15,8 @@ const SET: [&str; 5] =
 mod alone {
     use super::*;
 
+    #[needs("root", "bash", "timeout")]
     #[test]
-    #[cfg_attr(not(all(has = "root", has = "bash", has = "timeout")), ignore = "needs root, bash and timeout")]
     fn timer_effect_is_judged_by_polls() {
         isolate();
         let place = Place::new();
@@ -44,8 +44,8 @@ mod alone {
     }
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn zero_gap_is_reported_unverified() {
     isolate();
     let place = Place::new();

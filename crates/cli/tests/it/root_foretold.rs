@@ -4,7 +4,8 @@ use std::fs;
 use std::process::Command;
 
 
-use crate::needs_program;
+use latput_testkit::needs;
+
 use crate::root_settings::Lab;
 use crate::root_whole::{VethPair, run_shell};
 
@@ -21,8 +22,8 @@ const REFUSED: [(&[&str], &str); 9] = [
     (&["qdisc=mq", "queue-qdisc=tbf rate=1Mbps burst=0 limit=3000"], "the kernel does not take"),
 ];
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn dry_run_foretells_refusals() {
     let pair = VethPair::new();
     let show =
@@ -39,8 +40,8 @@ fn dry_run_foretells_refusals() {
 }
 
 /// Each kind that tc(8) can attach is foretold to be taken, and no other.
+#[needs("root", "tc")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "tc")), ignore = "needs root and tc")]
 fn missing_qdiscs_are_foretold() {
     let pair = VethPair::new();
     for (kind, options) in [
@@ -69,8 +70,8 @@ fn missing_qdiscs_are_foretold() {
     }
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn full_state_folder_is_foretold() {
     let pair = VethPair::new();
     let set = ["set", "v0", "mtu=1400"];
@@ -99,8 +100,8 @@ fn full_state_folder_is_foretold() {
     pair.run(&set).expect(0, &["changed v0 mtu"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn moved_interfaces_and_new_queues_are_told() {
     let pair = VethPair::new();
     run_shell("ip link add up0 link v0 type macvlan");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 
 use crate::Place;
 
@@ -66,8 +66,8 @@ fn check_run(kilobytes: u32) -> bool {
     is_whole
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn full_disk_run_tells_what_is_kept() {
     isolate();
     let mut whole = Vec::new();
@@ -77,8 +77,8 @@ fn full_disk_run_tells_what_is_kept() {
     assert!(!whole[0] && whole[8], "{whole:?}");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn oversized_results_are_refused() {
     isolate();
     let place = Place::new();
@@ -91,8 +91,8 @@ fn oversized_results_are_refused() {
     assert!(!place.path("disk/kept.html").exists());
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn change_without_room_for_its_entry_goes_back() {
     isolate();
     let ip = |args: &str| Command::new("ip").args(args.split(' ')).status().unwrap().success();

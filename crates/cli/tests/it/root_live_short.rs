@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use latput_linux::Namespace;
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 use serde_json::Value;
 
 use crate::root_settings::Lab;
@@ -96,8 +96,8 @@ fn bytes_of(run: &Value) -> (f64, f64) {
     (payload, 1024.0 * busy / figure_value(metrics, "sut_kb_cpu_ns"))
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn connections_shorter_than_a_reading_are_counted() {
     isolate();
     let place = Place::new();
@@ -151,8 +151,8 @@ fn connections_shorter_than_a_reading_are_counted() {
     refused.expect(2, &["the run only observed", "without --observe"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn observing_a_live_plan_tries_no_factor() {
     isolate();
     let place = Place::new();
@@ -173,8 +173,8 @@ fn observing_a_live_plan_tries_no_factor() {
     assert_eq!(lab.read_knobs(), before);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn live_setting_is_applied_where_tried() {
     isolate();
     let place = Place::new();
@@ -214,8 +214,8 @@ fn live_setting_is_applied_where_tried() {
     lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn made_live_plan_fits_the_budget() {
     isolate();
     let place = Place::new();

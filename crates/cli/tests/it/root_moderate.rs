@@ -3,14 +3,14 @@
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 use serde_json::Value;
 
 use crate::root_settings::Lab;
 use crate::{CommandOutput, Place, kill_pid, latput_path, needs_program, wait_until};
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn daemon_holds_answers_and_restores_on_sigterm() {
     isolate();
     let place = Place::new();
@@ -39,8 +39,8 @@ fn daemon_holds_answers_and_restores_on_sigterm() {
 }
 
 /// A scraper speaks to a process without rights. Its end is not the daemon's.
+#[needs("root", "curl")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "curl")), ignore = "needs root and curl")]
 fn metrics_are_served_by_a_process_without_rights() {
     isolate();
     let place = Place::new();
@@ -81,8 +81,8 @@ fn scrape_metrics(place: &Place) -> String {
     String::from_utf8(curl.unwrap().stdout).unwrap()
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn budget_overrun_delays_and_next_start_restores() {
     isolate();
     let place = Place::new();
@@ -112,8 +112,8 @@ fn budget_overrun_delays_and_next_start_restores() {
     assert_eq!(lab.read_knobs(), before);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn what_somebody_else_sets_is_released_once() {
     isolate();
     let place = Place::new();
@@ -131,8 +131,8 @@ fn what_somebody_else_sets_is_released_once() {
     lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
+#[needs("root", "ip")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "ip")), ignore = "needs root and ip")]
 fn daemon_survives_link_reset_and_rename() {
     isolate();
     let place = Place::new();
@@ -172,8 +172,8 @@ fn daemon_survives_link_reset_and_rename() {
     lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn daemon_observes_unchanged_or_refuses() {
     isolate();
     let place = Place::new();

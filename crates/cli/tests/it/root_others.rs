@@ -3,8 +3,10 @@
 use std::fs;
 
 
+use latput_testkit::needs;
+
 use crate::root_whole::{VethPair, run_shell};
-use crate::{CommandOutput, needs_program};
+use crate::{CommandOutput};
 
 fn read_mtu(interface: &str) -> String {
     run_shell(&format!("cat /sys/class/net/{interface}/mtu")).trim().to_owned()
@@ -18,8 +20,8 @@ fn kill_at_fsync(pair: &VethPair, nth: usize, args: &[&str]) -> CommandOutput {
 }
 
 /// Between the first checkpoint and the last, it tells what was to be written.
+#[needs("root", "strace")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "strace")), ignore = "needs root and strace")]
 fn killed_change_leaves_values_of_others() {
     for (knob, value, others, file) in [
         ("txqueuelen", "50", "77", "tx_queue_len"),
@@ -51,8 +53,8 @@ fn killed_change_leaves_values_of_others() {
     }
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn upper_mtu_goes_back_after_lower() {
     let pair = VethPair::new();
     run_shell("ip link add up0 link v0 type macvlan");
@@ -75,8 +77,8 @@ fn upper_mtu_goes_back_after_lower() {
     pair.run(&["log"]).expect(0, &["set by root: in force\n"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn mtu_above_lower_interface_is_foretold() {
     let pair = VethPair::new();
     run_shell("ip link add up0 link v0 type macvlan");
@@ -89,8 +91,8 @@ fn mtu_above_lower_interface_is_foretold() {
 }
 
 /// As containers have them.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn read_only_kernel_files_are_foretold() {
     let pair = VethPair::new();
     run_shell("echo 1450 >/proc/sys/net/ipv6/conf/v0/mtu");
@@ -106,8 +108,8 @@ fn read_only_kernel_files_are_foretold() {
     assert_eq!(read_mtu("v0"), "1500");
 }
 
+#[needs("root", "tc")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "tc")), ignore = "needs root and tc")]
 fn qdisc_of_link_that_is_down_goes_back() {
     let pair = VethPair::new();
     run_shell("ip link set v0 down");
@@ -120,8 +122,8 @@ fn qdisc_of_link_that_is_down_goes_back() {
     }
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn queues_of_xps_are_no_cpus() {
     let pair = VethPair::new();
     run_shell("echo 2 >/sys/class/net/v0/queues/tx-0/xps_rxqs");
@@ -132,8 +134,8 @@ fn queues_of_xps_are_no_cpus() {
     pair.run(&["show", "v0", "xps-rxqs"]).expect(0, &["mask of receive queues"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn values_of_lost_queues_are_told() {
     let pair = VethPair::new();
     run_shell("echo 2 >/sys/class/net/v0/queues/rx-1/rps_cpus");
@@ -145,8 +147,8 @@ fn values_of_lost_queues_are_told() {
 }
 
 /// The printed commands, typed as they are printed.
+#[needs("root", "bash")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "bash")), ignore = "needs root and bash")]
 fn commands_for_strange_names_work() {
     let pair = VethPair::new();
     for name in ["-x", "--all", "a\u{1b}b", "it's"] {
@@ -172,8 +174,8 @@ fn commands_for_strange_names_work() {
 }
 
 /// The kernel keeps bursts as times, in ticks of 64 ns.
+#[needs("root", "tc")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "tc")), ignore = "needs root and tc")]
 fn bursts_of_tbf_go_back_exactly() {
     let pair = VethPair::new();
     let show = || run_shell("tc -d qdisc show dev v0");
@@ -202,8 +204,8 @@ fn bursts_of_tbf_go_back_exactly() {
     }
 }
 
+#[needs("root", "tc")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "tc")), ignore = "needs root and tc")]
 fn default_qdisc_that_would_not_return_is_foretold() {
     let pair = VethPair::new();
     run_shell("ip tuntap add t0 mode tap; ip link set t0 up; ip link set t0 txqueuelen 0");
@@ -216,8 +218,8 @@ fn default_qdisc_that_would_not_return_is_foretold() {
 }
 
 /// As containers have `/sys`.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn lost_queue_that_could_not_return_is_refused() {
     let pair = VethPair::new();
     run_shell("echo 1 >/sys/class/net/v0/queues/rx-1/rps_cpus");
@@ -227,8 +229,8 @@ fn lost_queue_that_could_not_return_is_refused() {
     pair.run(&["set", "v0", "tx-channels=max"]).expect(0, &["nothing to change"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn first_process_of_a_namespace_cannot_wait() {
     let pair = VethPair::new();
     let wrapper = ["unshare", "-p", "-f", "-m", "--mount-proc"];

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::Command;
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 use rustix::io::ioctl_fionbio;
 
 use crate::{Place, children_of, is_gone, kill_pid, status_of, wait_until};
@@ -48,8 +48,8 @@ fn holds_nothing(place: &Place, args: &[&str]) {
     assert_ne!(user, "0", "{args:?}");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn keep_reads_results_in_another_process() {
     isolate();
     let place = Place::new();
@@ -82,8 +82,8 @@ fn is_in_pipe_write(pid: u32) -> bool {
     words.next() == Some(number) && matches!(words.next(), Some("0x1" | "0x2"))
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn reader_of_foreign_file_holds_nothing() {
     isolate();
     let place = Place::new();

@@ -3,12 +3,12 @@
 use std::process::Command;
 use std::time::Duration;
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 
 use crate::root_settings::Lab;
 use crate::{
     Place, agents_of, interrupt_pid, is_told_of_a_killed_agent, kill_pid, namespaces_in_use,
-    needs_program, wait_until,
+    wait_until,
 };
 
 const PLAN: &str = r#"
@@ -34,8 +34,8 @@ duration = "500ms" # longer than TCP's shortest retransmission timeout: one lost
 "#;
 const TRIALS: i64 = 18;
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn tune_recommends_and_restores_the_machine() {
     isolate();
     let place = place_with_plan();
@@ -80,8 +80,8 @@ fn tune_recommends_and_restores_the_machine() {
 }
 
 /// Cheap knobs, and nothing said of the design.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn settings_alternate_in_slices() {
     isolate();
     isolate();
@@ -116,8 +116,8 @@ fn settings_alternate_in_slices() {
     assert!(count(cpu) >= rounds, "each slice has CPU time");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn killed_run_resumes_at_next_trial() {
     isolate();
     let place = place_with_plan();
@@ -138,8 +138,8 @@ fn killed_run_resumes_at_next_trial() {
     place.run(&["run", "plan.toml", "-o", "kept.db"]).expect(0, &["run 2"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn killed_agent_keeps_finished_trials() {
     isolate();
     let place = place_with_plan();
@@ -158,8 +158,8 @@ fn killed_agent_keeps_finished_trials() {
     assert_eq!(place.count_trials("kept.db"), TRIALS);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn interrupt_keeps_finished_trials() {
     isolate();
     let place = place_with_plan();
@@ -175,8 +175,8 @@ fn interrupt_keeps_finished_trials() {
     assert!((2..TRIALS).contains(&place.count_trials("latput-results.db")));
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn second_latput_on_lab_is_refused() {
     isolate();
     let place = place_with_plan();
@@ -190,8 +190,8 @@ fn second_latput_on_lab_is_refused() {
     assert_eq!(place.count_trials("kept.db"), TRIALS);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn full_disk_loses_no_finished_trial() {
     isolate();
     let place = place_with_plan();
@@ -217,8 +217,8 @@ fn full_disk_loses_no_finished_trial() {
     assert_eq!(all, TRIALS);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn refused_knob_ends_run_before_start() {
     isolate();
     let place = Place::new();
@@ -231,8 +231,8 @@ fn refused_knob_ends_run_before_start() {
 }
 
 /// The kernel rounds the number of flows up to a power of two.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn level_that_reads_as_another_is_skipped() {
     isolate();
     let place = Place::new();
@@ -251,8 +251,8 @@ fn level_that_reads_as_another_is_skipped() {
     place.run(&["report", "kept.db"]).expect(0, &[words]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn state_folder_is_empty_after_a_run() {
     isolate();
     let place = place_with_plan();
@@ -265,8 +265,8 @@ fn state_folder_is_empty_after_a_run() {
 }
 
 /// The same path that ssh takes: a testbed file whose hosts are reached by a command.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn testbed_hosts_are_reached_by_command() {
     isolate();
     let place = place_with_testbed();
@@ -279,8 +279,8 @@ fn testbed_hosts_are_reached_by_command() {
 }
 
 /// Addresses of the family that the lab does not give.
+#[needs("root", "ip", "sysctl")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "ip", has = "sysctl")), ignore = "needs root, ip and sysctl")]
 fn every_kind_of_traffic_flows_over_ipv6() {
     isolate();
     let place = Place::new();
@@ -323,8 +323,8 @@ fn every_kind_of_traffic_flows_over_ipv6() {
 }
 
 /// Buffers beyond the sysctls, busy polling and raw ICMP: the process that makes the traffic has no right to any.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn keeper_grants_what_traffic_lacks() {
     isolate();
     let place = Place::new();
@@ -340,8 +340,8 @@ fn keeper_grants_what_traffic_lacks() {
 }
 
 /// The far end's link is down for a second from the moment it is told to start its first trial.
+#[needs("root", "ip")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "ip")), ignore = "needs root and ip")]
 fn broken_traffic_is_retried_and_noted() {
     isolate();
     let place = place_with_testbed();
@@ -367,8 +367,8 @@ fn broken_traffic_is_retried_and_noted() {
 }
 
 /// Two of them somebody changes: one that the plan sets, and one that nobody has a say in but him.
+#[needs("root", "ip")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "ip")), ignore = "needs root and ip")]
 fn administrator_wins_over_a_run() {
     isolate();
     let place = place_with_testbed();
@@ -405,8 +405,8 @@ fn administrator_wins_over_a_run() {
 }
 
 /// Where sysfs is read-only, as in a container, only the NAPIs have the value, and a veth makes them anew.
+#[needs("root", "ip", "unshare")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "ip", has = "unshare")), ignore = "needs root, ip and unshare")]
 fn value_lost_with_the_link_is_set_again() {
     isolate();
     let place = place_with_testbed();
@@ -446,8 +446,8 @@ fn value_lost_with_the_link_is_set_again() {
     assert_eq!(values(&lab.read_knobs()), values(&before));
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn restore_follows_a_killed_agent() {
     isolate();
     let place = place_with_testbed();

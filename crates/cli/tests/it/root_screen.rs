@@ -1,13 +1,13 @@
 //! Screens of commands that need rights: the lab, changes and what becomes of them.
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 
 use crate::Place;
 use crate::screen::WIDTHS;
 use crate::screen::terminal::TerminalScreen;
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn lab_and_changes_hold_the_rules() {
     isolate();
     let place = Place::new();

@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 
 use crate::root_foretold::set_with_refused_rps;
-use crate::{CommandOutput, Place, needs_program};
+use crate::{CommandOutput, Place};
 
 /// A lab that is up while this lives.
 pub(crate) struct Lab<'a> {
@@ -64,8 +64,8 @@ impl Drop for Lab<'_> {
     }
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn setting_is_applied_and_shown() {
     isolate();
     let place = Place::new();
@@ -82,8 +82,8 @@ fn setting_is_applied_and_shown() {
     lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
+#[needs("root", "strace")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "strace")), ignore = "needs root and strace")]
 fn change_that_cannot_be_committed_goes_back() {
     isolate();
     let place = Place::new();
@@ -98,8 +98,8 @@ fn change_that_cannot_be_committed_goes_back() {
     lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
+#[needs("root", "strace")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "strace")), ignore = "needs root and strace")]
 fn refused_setting_leaves_everything_unchanged() {
     isolate();
     let place = Place::new();
@@ -116,12 +116,9 @@ fn refused_setting_leaves_everything_unchanged() {
 }
 
 /// strace ends the process on entry to its n-th call of a kind: between any two writes.
+#[needs("root", "strace")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn killed_change_is_undone_by_restore() {
-    if needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -169,8 +166,8 @@ fn killed_change_is_undone_by_restore() {
     assert!(kills > 10, "only {kills} kills hit: the test does not test");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn half_built_lab_is_found_and_removed() {
     isolate();
     let place = Place::new();
@@ -186,8 +183,8 @@ fn half_built_lab_is_found_and_removed() {
     place.run(&["lab", "down"]).expect(0, &["there was no lab"]);
 }
 
+#[needs("root", "strace", "unshare")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "strace", has = "unshare")), ignore = "needs root, strace and unshare")]
 fn checkpoint_of_unseen_namespace_is_kept() {
     let place = Place::new();
     let before = [
@@ -215,8 +212,8 @@ fn checkpoint_of_unseen_namespace_is_kept() {
 }
 
 /// `ethtool` and `ip` say what is there.
+#[needs("root", "unshare", "ethtool")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "unshare", has = "ethtool")), ignore = "needs root, unshare and ethtool")]
 fn value_changed_by_others_stays() {
     let place = Place::new();
     let script = format!(
@@ -234,8 +231,8 @@ fn value_changed_by_others_stays() {
 }
 
 /// S1 of the audit: `sg=off` takes `gso` along, which the same change names and wants on.
+#[needs("root", "unshare", "ethtool")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "unshare", has = "ethtool")), ignore = "needs root, unshare and ethtool")]
 fn coupled_knob_returns_to_first_value() {
     let place = Place::new();
     for assignments in ["sg=off gso=on", "gso=on sg=off", "tx-checksum=off tso=on gso=on"] {
@@ -254,8 +251,8 @@ fn coupled_knob_returns_to_first_value() {
 }
 
 /// `tc` says what is there: disciplines with their handles, under `mq` too, and what hangs on another root.
+#[needs("root", "unshare", "tc")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "unshare", has = "tc")), ignore = "needs root, unshare and tc")]
 fn qdiscs_return_with_handles_or_are_refused() {
     let place = Place::new();
     let cases = [

@@ -3,11 +3,11 @@
 
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 use latput_trial::Plan;
 
 use crate::root_settings::Lab;
-use crate::{Place, interrupt_pid, needs_program, print_note, wait_until};
+use crate::{Place, interrupt_pid, print_note, wait_until};
 
 const PLAN: &str = r#"
 schema = 1
@@ -25,8 +25,8 @@ warmup = "50ms"
 duration = "200ms"
 "#;
 
+#[needs("root", "ip")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "ip")), ignore = "needs root and ip")]
 fn todays_values_are_first_and_restored() {
     isolate();
     let place = Place::new();
@@ -102,8 +102,8 @@ fn check_todays_values(
     assert!(["set", "stay", "no_answer"].contains(&headline), "{headline}");
 }
 
+#[needs("root", "ip")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "ip")), ignore = "needs root and ip")]
 fn changed_hosts_do_not_resume_a_run() {
     isolate();
     let place = Place::new();
@@ -128,8 +128,8 @@ fn changed_hosts_do_not_resume_a_run() {
     assert!(said.contains(why) && said.contains("is 800"), "{said}");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn tune_makes_and_saves_nic_plan() {
     isolate();
     let place = Place::new();
@@ -150,8 +150,8 @@ fn tune_makes_and_saves_nic_plan() {
     }
 }
 
+#[needs("root", "ip")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "ip")), ignore = "needs root and ip")]
 fn each_interface_kind_has_a_plan() {
     isolate();
     let place = Place::new();
@@ -200,8 +200,8 @@ fn each_interface_kind_has_a_plan() {
 
 /// The busy loop takes a CPU. The tuner is a `sleep` under another name: it is found by the name alone, as a
 /// real one is.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn other_load_and_tuner_are_told() {
     isolate();
     let place = Place::new();

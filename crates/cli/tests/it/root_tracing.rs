@@ -1,6 +1,6 @@
 //! Tests that the cost of tracing is counted and printed beside the CPU figures.
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 use serde_json::Value;
 
 use crate::Place;
@@ -20,8 +20,8 @@ const MEASURE: [&str; 11] = [
 ];
 const NAME: &str = "sampling-cost";
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn traced_window_reports_tracing_cost() {
     isolate();
     let place = Place::new();
@@ -51,8 +51,8 @@ fn traced_window_reports_tracing_cost() {
     }
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn untraced_window_reports_no_tracing_cost() {
     isolate();
     let place = Place::new();
@@ -80,8 +80,8 @@ warmup = "200ms"
 duration = "500ms"
 "#;
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn ends_trace_before_different_slices() {
     isolate();
     let place = Place::new();

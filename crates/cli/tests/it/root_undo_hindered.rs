@@ -2,12 +2,14 @@
 //! the change. `ip` and sysfs say what is there.
 
 
+use latput_testkit::needs;
+
 use crate::root_undo::check_script;
 use crate::root_whole::{VethPair, WAITS, run_shell};
 use crate::wait_until;
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn half_restored_change_cannot_be_confirmed() {
     let pair = VethPair::new();
     run_shell("ethtool -K v0 gro on");
@@ -25,6 +27,7 @@ fn half_restored_change_cannot_be_confirmed() {
     assert_eq!(look(), before);
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn restore_without_rights_keeps_the_change_whole() {
     check_script(
@@ -36,6 +39,7 @@ fn restore_without_rights_keeps_the_change_whole() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn undo_stops_at_newer_unknown_entry() {
     check_script(
@@ -47,6 +51,7 @@ fn undo_stops_at_newer_unknown_entry() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn change_by_alternative_name_is_found_again() {
     check_script(
@@ -68,6 +73,7 @@ fn change_by_alternative_name_is_found_again() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn signals_and_limits_leave_no_change() {
     check_script(
@@ -85,6 +91,7 @@ fn signals_and_limits_leave_no_change() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn damaged_checkpoint_is_stranded_until_forgotten() {
     check_script(
@@ -97,6 +104,7 @@ fn damaged_checkpoint_is_stranded_until_forgotten() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn late_change_is_forgotten_with_its_checkpoint() {
     check_script(
@@ -110,6 +118,7 @@ fn late_change_is_forgotten_with_its_checkpoint() {
 }
 
 /// Each system call that keeps a record fails once.
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn change_that_cannot_be_recorded_goes_back() {
     check_script(
@@ -123,8 +132,8 @@ fn change_that_cannot_be_recorded_goes_back() {
     );
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn refusals_of_link_that_is_down_are_foretold() {
     let pair = VethPair::new();
     run_shell("ethtool -K v0 gro on");
@@ -148,8 +157,8 @@ fn refusals_of_link_that_is_down_are_foretold() {
     assert_eq!(run_shell("ip -o link show v0"), before);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn held_up_ending_keeps_its_values() {
     let pair = VethPair::new();
     run_shell("ethtool -K v0 gro on");
@@ -164,6 +173,7 @@ fn held_up_ending_keeps_its_values() {
     pair.run(&["log"]).expect(0, &values);
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn read_only_state_folder_is_told_later() {
     check_script(
@@ -183,6 +193,7 @@ fn read_only_state_folder_is_told_later() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn killed_undo_is_named_by_the_log() {
     check_script(
@@ -199,6 +210,7 @@ fn killed_undo_is_named_by_the_log() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn places_are_told_by_name() {
     check_script(
@@ -210,6 +222,7 @@ fn places_are_told_by_name() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn late_change_of_deleted_interface_is_dropped() {
     check_script(
@@ -221,6 +234,7 @@ fn late_change_of_deleted_interface_is_dropped() {
 }
 
 /// An interface that is made on another one meanwhile has its MTU, and cannot keep it.
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn interface_made_on_top_goes_down_too() {
     check_script(
@@ -242,6 +256,7 @@ fn interface_made_on_top_goes_down_too() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn watchers_outlive_file_in_place_of_folder() {
     check_script(
@@ -253,6 +268,7 @@ fn watchers_outlive_file_in_place_of_folder() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn lack_of_threads_is_an_error() {
     check_script(
@@ -265,6 +281,7 @@ fn lack_of_threads_is_an_error() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn waiting_change_is_not_forgotten() {
     check_script(
@@ -283,6 +300,7 @@ fn waiting_change_is_not_forgotten() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn log_tells_what_did_not_go_back() {
     check_script(
@@ -300,6 +318,7 @@ fn log_tells_what_did_not_go_back() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn damaged_checkpoint_does_not_stop_watchers() {
     check_script(

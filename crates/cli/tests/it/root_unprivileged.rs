@@ -3,14 +3,14 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 
 use crate::{Place, json};
 
 const SHOW: &str = include_str!("../../../../docs/schema/show.json");
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn unprivileged_show_names_missing_rights_once() {
     isolate();
     run_ip("link add lat0 type veth peer name lat1");
@@ -44,8 +44,8 @@ fn unprivileged_show_names_missing_rights_once() {
 }
 
 /// One rule for every command: exit code 3, what is missing, and no advice to remove what knows the way back.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn unprivileged_command_exits_with_3() {
     isolate();
     run_ip("link add lat0 type veth peer name lat1");

@@ -3,8 +3,10 @@
 use std::process::Command;
 
 
+use latput_testkit::needs;
+
 use crate::root_whole::{VethPair, WAITS, run_shell};
-use crate::{CommandOutput, needs_program, print_note, wait_until};
+use crate::{CommandOutput, print_note, wait_until};
 
 /// Kinds of interfaces on top, and the words that `ip` adds each with.
 const UPPERS: [(&str, &str); 6] = [
@@ -23,8 +25,8 @@ pub(crate) fn has_uppers() -> bool {
     std::env::var_os(HAS_UPPERS).is_some()
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn upper_and_ipv6_mtu_go_back() {
     let pair = VethPair::new();
     let mut made = 0;
@@ -93,8 +95,8 @@ fn upper_and_ipv6_mtu_go_back() {
     assert!(made > 1);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn bridge_that_follows_its_ports_is_left() {
     let pair = VethPair::new();
     run_shell("ip link add br0 type bridge; ip link set v0 master br0; ip link set br0 up");
@@ -110,8 +112,8 @@ fn bridge_that_follows_its_ports_is_left() {
 }
 
 /// The kernel keeps the MTU of a bridge that nobody has set: latput never writes it.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn bridge_follows_its_ports_after_undo() {
     let pair = VethPair::new();
     run_shell(
@@ -143,8 +145,8 @@ fn bridge_follows_its_ports_after_undo() {
     assert_eq!(mtu("br0"), "mtu 1500\n", "it still follows");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn upper_and_ipv6_mtu_of_others_stay() {
     let pair = VethPair::new();
     run_shell("ip link set v0 mtu 9000; ip link add up0 link v0 type macvlan; ip link set up0 up");
@@ -172,8 +174,8 @@ fn upper_and_ipv6_mtu_of_others_stay() {
     }
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn uppers_in_other_namespaces_are_not_moved() {
     let pair = VethPair::new();
     let look =
@@ -220,8 +222,8 @@ fn uppers_in_other_namespaces_are_not_moved() {
 }
 
 /// The rights of a container that may set its host's interfaces: they open no namespace of another process, and enter none.
+#[needs("root", "setpriv")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "setpriv")), ignore = "needs root and setpriv")]
 fn namespace_that_cannot_be_entered_is_named() {
     let pair = VethPair::new();
     run_shell(
@@ -247,8 +249,8 @@ fn namespace_that_cannot_be_entered_is_named() {
 }
 
 /// The kernel moves them with the MTU of their interface, and not back.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn ipv6_routes_keep_their_mtu() {
     let pair = VethPair::new();
     run_shell("ip link set v0 mtu 9000; ip link add up0 link v0 type macvlan; ip link set up0 up");

@@ -5,19 +5,19 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 
 use crate::root_confirm::{
     LONG, SHORT, kill_watchers, send_signal, show_link, stop_maker, watcher_pids,
 };
 use crate::root_settings::Lab;
-use crate::{Place, is_gone, kill_pid, needs_program, status_of, wait_until, words_of};
+use crate::{Place, is_gone, kill_pid, status_of, wait_until, words_of};
 
 /// Longer than the time of `SHORT`, so that its watchers have met the error.
 const PAST_THE_DEADLINE: Duration = Duration::from_secs(4);
 
+#[needs("root", "prlimit", "dmesg")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "prlimit", has = "dmesg")), ignore = "needs root, prlimit and dmesg")]
 fn watchers_without_descriptors_put_back_later() {
     isolate();
     let place = Place::new();
@@ -42,8 +42,8 @@ fn watchers_without_descriptors_put_back_later() {
 }
 
 /// A watcher needs no disk: the one that holds its program may be behind the interface that was changed.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn watchers_keep_their_program_in_memory() {
     isolate();
     let place = Place::new();
@@ -62,8 +62,8 @@ fn watchers_keep_their_program_in_memory() {
     lab.run_on_b(&["restore"]).expect(0, &["put back"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn full_inode_table_stops_no_restore() {
     isolate();
     let place = Place::new();
@@ -89,8 +89,8 @@ fn full_inode_table_stops_no_restore() {
     lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn read_only_state_still_goes_back() {
     isolate();
     let place = Place::new();
@@ -118,8 +118,8 @@ fn lose_state_folder(place: &Place, lab: &Lab<'_>) -> PathBuf {
     folder
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn lost_state_folder_still_goes_back() {
     isolate();
     let place = Place::new();
@@ -131,8 +131,8 @@ fn lost_state_folder_still_goes_back() {
 }
 
 /// Another change makes the folder anew: what is in it is not what the watchers had seen.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn replaced_state_folder_still_goes_back() {
     isolate();
     let place = Place::new();
@@ -146,8 +146,8 @@ fn replaced_state_folder_still_goes_back() {
 }
 
 /// Stopped, they do not see that the checkpoint goes, and then its folder is gone too.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn watchers_of_settled_change_end_without_folder() {
     isolate();
     let place = Place::new();
@@ -184,8 +184,8 @@ fn watchers_of_settled_change_end_without_folder() {
 }
 
 /// Nobody else is left to act where systemd does not run.
+#[needs("root", "strace")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "strace")), ignore = "needs root and strace")]
 fn stopped_maker_without_watchers_puts_back() {
     isolate();
     let place = Place::new();
@@ -201,8 +201,8 @@ fn stopped_maker_without_watchers_puts_back() {
 }
 
 /// The late watcher of systemd's timer, where both others were killed.
+#[needs("root", "strace")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "strace")), ignore = "needs root and strace")]
 fn late_watcher_ends_a_stopped_maker() {
     isolate();
     let place = Place::new();

@@ -2,17 +2,17 @@
 
 use std::process::{Command, Stdio};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
-use crate::keep::can_trace;
+use crate::keep::lacks_trace;
 use crate::root_confirm::watcher_pids;
 use crate::root_settings::Lab;
-use crate::{CommandOutput, interrupt_pid, needs_program, print_note, wait_until};
+use crate::{CommandOutput, interrupt_pid, print_note, wait_until};
 
 pub(crate) const WAITS: [&str; 2] = ["--confirm-within", "10min"];
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn dry_run_says_what_the_way_back_says() {
     let pair = VethPair::new();
     let mtu = |of: &str| run_shell(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
@@ -53,8 +53,8 @@ fn dry_run_says_what_the_way_back_says() {
 }
 
 /// An interface on top came after the change, so that going back moves it.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn watchers_tell_what_going_back_moves() {
     let pair = VethPair::new();
     let mtu = |of: &str| run_shell(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
@@ -72,8 +72,8 @@ fn watchers_tell_what_going_back_moves() {
 }
 
 /// It may be of a newer latput, cut, or edited by a stranger.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn checkpoint_that_is_not_understood_is_left() {
     let pair = VethPair::new();
     pair.run(&[&["set", "v0", "mtu=1400"][..], &WAITS].concat()).expect(0, &["changed"]);
@@ -113,8 +113,8 @@ fn checkpoint_that_is_not_understood_is_left() {
 }
 
 /// A process that holds the interface is foretold too.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn dry_run_names_who_holds_the_interface() {
     let pair = VethPair::new();
     pair.run(&["set", "v0", "gro=on"]).expect(0, &[]);
@@ -132,8 +132,8 @@ fn dry_run_names_who_holds_the_interface() {
     pair.run(&set).expect(0, &["changed"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn change_that_can_cut_needs_confirmation() {
     let pair = VethPair::new();
     let over = |args: &[&str]| {
@@ -162,8 +162,8 @@ fn change_that_can_cut_needs_confirmation() {
     over(&["confirm"]).expect(0, &["confirmed"]);
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn memory_of_many_queues_is_bounded() {
     let pair = VethPair::new();
     output_of(&[
@@ -187,8 +187,8 @@ fn memory_of_many_queues_is_bounded() {
     }
 }
 
+#[needs("root", "ethtool")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "ethtool")), ignore = "needs root and ethtool")]
 fn refused_feature_is_not_wanted_afterwards() {
     isolate();
     let place = crate::Place::new();
@@ -209,8 +209,8 @@ fn refused_feature_is_not_wanted_afterwards() {
     assert!(tso().contains(": on"), "{}", tso());
 }
 
+#[needs("root", "chrt", "taskset")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "chrt", has = "taskset")), ignore = "needs root, chrt and taskset")]
 fn napi_threads_keep_cpus_and_policy() {
     let pair = VethPair::with_name("napithr0");
     pair.run(&["set", "napithr0", "gro=on", "threaded=on"]).expect(0, &[]);
@@ -275,8 +275,8 @@ fn napi_threads_keep_cpus_and_policy() {
 }
 
 /// Linux 6.17 sets `threaded` of single NAPI instances, which a new instance would not have.
+#[needs("root", "python3")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "python3")), ignore = "needs root and python3")]
 fn own_threaded_of_a_napi_is_not_lost() {
     let pair = VethPair::with_name("napithr2");
     pair.run(&["set", "napithr2", "gro=on"]).expect(0, &[]);
@@ -302,12 +302,9 @@ fn own_threaded_of_a_napi_is_not_lost() {
 }
 
 /// Without the host's `/proc` the CPUs and policies of threads are not known.
+#[needs("root", "chrt", "taskset", "unshare")]
 #[test]
 fn unseen_napi_threads_are_not_made_anew() {
-    let programs = ["chrt", "taskset", "unshare"];
-    if needs_root() || programs.into_iter().any(needs_program) {
-        return;
-    }
     let pair = VethPair::with_name("napithr1");
     pair.run(&["set", "napithr1", "gro=on", "threaded=on"]).expect(0, &[]);
     let threads = threads_of("napithr1");
@@ -354,8 +351,8 @@ pub(crate) fn output_of(words: &[&str]) -> String {
     String::from_utf8(Command::new(words[0]).args(&words[1..]).output().unwrap().stdout).unwrap()
 }
 
+#[needs("root", "tc")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "tc")), ignore = "needs root and tc")]
 fn qdisc_with_unknown_parts_is_left() {
     let pair = VethPair::new();
     for (steps, knobs) in [
@@ -409,8 +406,8 @@ fn qdisc_with_unknown_parts_is_left() {
     }
 }
 
+#[needs("root", "tc")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "tc")), ignore = "needs root and tc")]
 fn undo_of_queue_disciplines_keeps_all_queues() {
     let pair = VethPair::new();
     assert!(run_tc("qdisc replace dev v0 root handle 1: mq"));
@@ -428,9 +425,10 @@ fn undo_of_queue_disciplines_keeps_all_queues() {
 }
 
 /// strace ends a restore on entry to its n-th request to the kernel, or has that fail: the next one finds all queues again.
+#[needs("root", "tc", "strace")]
 #[test]
 fn restore_cut_anywhere_finds_all_queues() {
-    if needs_root() || ["tc", "strace"].into_iter().any(needs_program) || !can_trace() {
+    if lacks_trace() {
         return;
     }
     let pair = VethPair::new();
@@ -462,8 +460,8 @@ fn restore_cut_anywhere_finds_all_queues() {
 /// More than the requests of a restore up to its first write.
 const REQUESTS: usize = 40;
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn restore_with_link_down_keeps_the_checkpoint() {
     isolate();
     let place = crate::Place::new();
@@ -482,8 +480,8 @@ fn restore_with_link_down_keeps_the_checkpoint() {
 }
 
 /// A veth's NAPIs are made anew when it goes down and up, with the values of the device.
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn napi_values_outlast_link_down() {
     isolate();
     let place = crate::Place::new();
@@ -526,8 +524,8 @@ fn napi_values_outlast_link_down() {
 }
 
 /// The first process of a container is in other files than a second one that shares its network.
+#[needs("root", "unshare")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "unshare")), ignore = "needs root and unshare")]
 fn state_unseen_by_others_is_told() {
     isolate();
     let place = crate::Place::new();
@@ -547,8 +545,8 @@ fn state_unseen_by_others_is_told() {
     assert_eq!(ran.err.matches(warned).count(), 1, "{ran:#?}");
 }
 
+#[needs("root", "unshare")]
 #[test]
-#[cfg_attr(not(all(has = "root", has = "unshare")), ignore = "needs root and unshare")]
 fn napi_values_lost_by_link_are_told() {
     isolate();
     let place = crate::Place::new();
@@ -564,8 +562,8 @@ fn napi_values_lost_by_link_are_told() {
     assert_eq!(lab.b_sh("cat /sys/class/net/lat0/gro_flush_timeout").trim(), "0");
 }
 
+#[needs("root")]
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
 fn foreign_waiting_change_is_left() {
     isolate();
     let place = crate::Place::new();

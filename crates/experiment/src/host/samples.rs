@@ -183,13 +183,13 @@ mod root_tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
-    use latput_testkit::isolate;
+    use latput_testkit::{isolate, needs};
 
     use super::*;
 
     /// Round trips over loopback, as many as go, for two seconds.
+    #[needs("root")]
     #[test]
-    #[cfg_attr(not(has = "root"), ignore = "needs root")]
     fn load_takes_no_more_than_its_share() {
         isolate();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
