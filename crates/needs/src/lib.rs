@@ -21,11 +21,9 @@ fn guard_test(needs: TokenStream, test: TokenStream) -> Result<TokenStream, &'st
     if !has_attribute(&test, "test") {
         return Err("`#[needs(...)]` stands above `#[test]`");
     }
-    let Some(TokenTree::Group(body)) = test.pop() else { return Err("a test has a body") };
+    let Some(body) = test.pop() else { return Err("a test has a body") };
     let mut guarded = parse(&format!("if ::latput_testkit::lacks_any(&[{list}]) {{ return; }}"));
-    guarded.extend(body.stream());
-    let mut whole = Group::new(Delimiter::Brace, guarded);
-    whole.set_span(body.span());
+    guarded.extend([body]);
 
     let missing: Vec<&str> =
         needs.iter().map(String::as_str).filter(|need| missing::is_missing(need)).collect();
@@ -34,7 +32,7 @@ fn guard_test(needs: TokenStream, test: TokenStream) -> Result<TokenStream, &'st
         result = parse(&format!("#[ignore = {:?}]", format!("needs {}", missing.join(", "))));
     }
     result.extend(test);
-    result.extend([TokenTree::Group(whole)]);
+    result.extend([TokenTree::Group(Group::new(Delimiter::Brace, guarded))]);
     Ok(result)
 }
 
