@@ -103,8 +103,10 @@ fn print_summary(total: &Tally) -> bool {
     }
     let unsteady = total.unsteady.len();
     println!(
-        "{} passed, {} failed, {unsteady} passed only when run alone",
-        total.passed, total.failed
+        "{} passed, {} failed, {} skipped, {unsteady} passed only when run alone",
+        total.passed,
+        total.failed,
+        total.skipped.len()
     );
     // The last lines are what a reader of a cut log sees.
     if unsteady > UNSTEADY_MOST {

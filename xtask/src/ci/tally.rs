@@ -198,6 +198,11 @@ impl Tally {
                 (None, None) => format!("needs {need}"),
             };
             self.skipped.push(arm);
+        } else if let Some((before, need)) = line.split_once(" ... ignored, needs ") {
+            // By the attribute `needs`. A long test is ignored for another reason, and not skipped. Another process may have
+            // written the line's beginning.
+            let name = before.rsplit(' ').next().unwrap_or_default();
+            self.skipped.push(format!("{name}: needs {need}"));
         }
     }
 
@@ -267,8 +272,15 @@ mod tests {
         tally.record_line("---- comes_and_goes stdout ----");
         tally.record_line("  skipped: needs root");
         tally.record_line("test tests::lab ... tests::lab: skipped: needs two CPUs");
-        let expected =
-            ["needs chromium", "comes_and_goes: needs root", "tests::lab: needs two CPUs"];
+        tally.record_line("said by anothertest root_a::goes ... ignored, needs root, ip");
+        tally.record_line("test root_b::lasts ... ignored, long: `cargo xtask ci --full` runs it");
+        tally.record_line("test child_of_another_test ... ignored, another test starts it");
+        let expected = [
+            "needs chromium",
+            "comes_and_goes: needs root",
+            "tests::lab: needs two CPUs",
+            "root_a::goes: needs root, ip",
+        ];
         assert_eq!(tally.skipped, expected);
     }
 

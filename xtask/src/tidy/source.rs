@@ -11,8 +11,8 @@ const MOST_LINES: usize = 800;
 
 /// The crates that may hold `unsafe`.
 const UNSAFE_CRATES: &[&str] = &["linux", "load"];
-/// The crates that may print: `cli` speaks to people, `xtask` and `testkit` to us.
-const PRINTING_CRATES: &[&str] = &["cli", "testkit", "xtask"];
+/// The crates that may print: `cli` speaks to people, `xtask` and `testkit` to us, the build script of `needs` to cargo.
+const PRINTING_CRATES: &[&str] = &["cli", "needs", "testkit", "xtask"];
 /// The standard library's doors to the world, closed to pure crates. The last word of a path is also
 /// looked for in `use std::{...}`.
 const WORLDLY: &[&str] = &[

@@ -183,16 +183,14 @@ mod root_tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
-    use latput_testkit::{isolate, needs_root};
+    use latput_testkit::{isolate, needs};
 
     use super::*;
 
     /// Round trips over loopback, as many as go, for two seconds.
+    #[needs("root")]
     #[test]
     fn load_takes_no_more_than_its_share() {
-        if needs_root() {
-            return;
-        }
         isolate();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
