@@ -59,7 +59,7 @@ pub fn of_trial(
         checks.extend(cpu_covers_window(host));
         checks.extend(cpu_sources_agree(host, part.traffic_cpu));
         // Beside live traffic as much is read under each setting, and readings are rarer where they cost much.
-        if traffic.facts().maker != TrafficMaker::Host {
+        if traffic.facts().maker.repeats_load() {
             checks.push(check_sampling_cost(host));
         }
         checks.extend(connections::check_connections_seen(host));

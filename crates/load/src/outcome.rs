@@ -469,6 +469,8 @@ fn check(name: &str, passed: bool, detail: String) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use latput_trial::Direction;
+
     use super::*;
 
     #[test]

@@ -446,7 +446,15 @@ fn single_request_traffic(traffic: Traffic) -> Option<Traffic> {
             threads: 1,
             nodelay,
         }),
-        _ => None,
+        Traffic::TcpRr { .. }
+        | Traffic::UdpRr { .. }
+        | Traffic::TcpBulk { .. }
+        | Traffic::UdpStream { .. }
+        | Traffic::Fetch { .. }
+        | Traffic::RpcRead { .. }
+        | Traffic::Ping { .. }
+        | Traffic::Command
+        | Traffic::Live => None,
     }
 }
 

@@ -38,8 +38,18 @@ pub enum TrafficMaker {
     Latput,
     /// Programs of the user's own, which a trial starts.
     Programs,
-    /// Whatever the host does anyway. The load differs from trial to trial.
+    /// Whatever the host does anyway.
     Host,
+}
+
+impl TrafficMaker {
+    /// Whether each trial has the same load, so that more of them tell its rate better.
+    pub const fn repeats_load(self) -> bool {
+        match self {
+            Self::Latput | Self::Programs => true,
+            Self::Host => false,
+        }
+    }
 }
 
 /// The protocol of traffic.
