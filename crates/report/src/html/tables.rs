@@ -3,6 +3,7 @@
 
 use latput_trial::Metric;
 use latput_trial::metric::PreferredDirection;
+use latput_trial::workload::KINDS;
 use serde::Serialize;
 
 use crate::format::{self, interval_bounds};
@@ -169,24 +170,9 @@ fn unknown_cell() -> HtmlCell {
     }
 }
 
+/// The columns that the page shows first: the plan's own, and the main ones of any kind of workload.
 fn column_group(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Custom(_)
-        | Metric::ThroughputBps
-        | Metric::TransactionsPerS
-        | Metric::LatencyNsP50
-        | Metric::LatencyNsP99
-        | Metric::ProbeNsP50
-        | Metric::ProbeNsP99
-        | Metric::LossRatio
-        | Metric::JitterNs
-        | Metric::ReorderedRatio
-        | Metric::SutCpuBusyRatio
-        | Metric::SutServiceDemandUs
-        | Metric::SutPacketCpuNs
-        | Metric::TcpThroughputBps
-        | Metric::TcpRttNsP50
-        | Metric::TcpRttNsP99 => "main",
-        _ => "more",
-    }
+    let is_own = matches!(metric, Metric::Custom(_));
+    let is_main = is_own || KINDS.iter().any(|kind| kind.facts.shown.contains(&metric));
+    if is_main { "main" } else { "more" }
 }
