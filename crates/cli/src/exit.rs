@@ -1,5 +1,7 @@
 //! Exit codes: one table, and the errors that map to it.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use std::fmt;
 use std::process::ExitCode;
 

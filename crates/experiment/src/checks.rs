@@ -344,17 +344,10 @@ fn check_retransmits(
     flow: &TrafficObservation,
     hosts: &[HostObservation],
 ) -> Option<Check> {
-    let retransmits = match traffic {
-        Traffic::TcpCrr { .. } => sum_counts(hosts, |host| host.tcp_retransmitted),
-        Traffic::TcpRr { .. }
-        | Traffic::TcpBulk { .. }
-        | Traffic::UdpStream { .. }
-        | Traffic::UdpRr { .. }
-        | Traffic::Fetch { .. }
-        | Traffic::RpcRead { .. }
-        | Traffic::Ping { .. }
-        | Traffic::Command
-        | Traffic::Live => flow.retransmits?,
+    let retransmits = if traffic.facts().connects {
+        sum_counts(hosts, |host| host.tcp_retransmitted)
+    } else {
+        flow.retransmits?
     };
     let packets = sum_counts(hosts, |host| host.interface.tx_packets);
     let share = retransmits as f64 / (packets.max(1)) as f64;

@@ -3,6 +3,8 @@
 //! A built-in metric is declared in `metric/table.rs` and computed in `metric/value.rs`; `metric/quantity.rs`
 //! prints it. A plan declares its own metrics (`metric/custom.rs`).
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 pub mod by_name;
 mod custom;
 mod quantity;

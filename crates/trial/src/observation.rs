@@ -2,6 +2,8 @@
 //!
 //! Absent is not zero: a figure that the workload lacks or the host cannot measure is `None`.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use std::collections::BTreeMap;
 
 use latput_knobs::State;

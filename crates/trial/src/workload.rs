@@ -1,5 +1,7 @@
 //! The traffic of a trial: its kind, sockets, CPU binding and probe.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod facts;
 mod field;
 mod fields;

@@ -96,7 +96,9 @@ pub(crate) fn build_differences_table(view: &ReportView<'_>, workload: usize) ->
             (PreferredDirection::Higher, true, true) | (PreferredDirection::Lower, true, false) => {
                 ("better", "✓")
             }
-            _ => ("worse", "✗"),
+            (PreferredDirection::Higher, true, false) | (PreferredDirection::Lower, true, true) => {
+                ("worse", "✗")
+            }
         };
         HtmlCell {
             key: ratio.value.to_string(),
@@ -117,11 +119,11 @@ pub(crate) fn build_differences_table(view: &ReportView<'_>, workload: usize) ->
 /// The service demand that says what a busy CPU means: a CPU that is busier because more traffic flows is
 /// no loss, and one that idles because less flows is no gain.
 fn demand_of(metric: Metric) -> Option<Metric> {
-    match metric {
-        Metric::SutCpuBusyRatio => Some(Metric::SutServiceDemandUs),
-        Metric::GeneratorCpuBusyRatio => Some(Metric::GeneratorServiceDemandUs),
-        _ => None,
-    }
+    let demands = [
+        (Metric::SutCpuBusyRatio, Metric::SutServiceDemandUs),
+        (Metric::GeneratorCpuBusyRatio, Metric::GeneratorServiceDemandUs),
+    ];
+    demands.into_iter().find(|(busy, _)| *busy == metric).map(|(_, demand)| demand)
 }
 
 fn build_table(

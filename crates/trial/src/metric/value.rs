@@ -1,7 +1,5 @@
 //! Computes each metric from an observation.
 
-#![warn(clippy::wildcard_enum_match_arm)]
-
 use latput_stats::Histogram;
 
 use super::Metric;

@@ -11,6 +11,8 @@ pub struct KindFacts {
     pub maker: TrafficMaker,
     /// The protocol of its packets; `None` where programs of others choose it.
     pub protocol: Option<TrafficProtocol>,
+    /// Whether each unit has a connection of its own, which is gone when the counts are read.
+    pub connects: bool,
     /// The ends that get its payload.
     pub payload: PayloadFlow,
     /// Whether it is made of transactions, bulk or datagrams.
@@ -119,6 +121,7 @@ pub enum Shape {
 pub(super) const EXCHANGE: KindFacts = KindFacts {
     maker: TrafficMaker::Latput,
     protocol: Some(TrafficProtocol::Tcp),
+    connects: false,
     payload: PayloadFlow::ToSut,
     shape: Shape::Transactions,
     has_latency: true,

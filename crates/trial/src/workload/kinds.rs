@@ -3,8 +3,6 @@
 //! A new kind touches five files: here a variant of [`Traffic`], a row in [`KINDS`] and an arm in each `match`; its packets
 //! in `overrun.rs`; in `latput-load` an arm in `kind.rs` and a loop below it; its model in `latput-sim`'s `workload.rs`.
 
-#![warn(clippy::wildcard_enum_match_arm)]
-
 use latput_units::{BitsPerSecond, Bytes, IntoMap, Nanos, spelling};
 use serde::{Deserialize, Serialize};
 
@@ -265,7 +263,7 @@ pub const KINDS: &[WorkloadKind] = &[
         name: "tcp_crr",
         about: "connect, request, response, close; `connections` are transactions at the same time",
         unit: "transactions",
-        facts: EXCHANGE,
+        facts: KindFacts { connects: true, ..EXCHANGE },
         fields: &[
             message("request_bytes", 1, "size of a request"),
             message("response_bytes", 1, "size of a response"),
@@ -649,6 +647,18 @@ impl Traffic {
             (field.name, value.map(|value| change(field, value)))
         };
         (self.descriptor().build)(&Values(self.values().into_iter().map(changed).into_map()))
+    }
+
+    /// The same with one request in flight; `None` for an open loop, and for kinds that have no such form.
+    pub fn with_one_request(&self) -> Option<Self> {
+        let is_closed = self.is_transactional() && self.arrivals().is_none();
+        let has_connections = self.value("connections").is_some();
+        let one = |field: &Field, value: u64| match field.name {
+            "burst" => 0,
+            "connections" | "threads" => 1,
+            _ => value,
+        };
+        (is_closed && has_connections).then(|| self.with_values(one))
     }
 
     /// Refuses a value that is out of its field's range.
