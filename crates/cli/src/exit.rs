@@ -83,6 +83,11 @@ impl ExitReason {
         &EXIT_CODES[self as usize]
     }
 
+    /// The reason of this code.
+    pub(crate) fn from_code(code: i32) -> Option<Self> {
+        Some(EXIT_CODES.get(usize::try_from(code).ok()?)?.reason)
+    }
+
     /// The reason of this word in JSON.
     pub(crate) fn from_kind(kind: &str) -> Option<Self> {
         EXIT_CODES.iter().find(|row| row.kind == kind).map(|row| row.reason)
@@ -271,7 +276,7 @@ mod tests {
     fn every_code_has_its_own_word() {
         for row in EXIT_CODES {
             assert_eq!(ExitReason::from_kind(row.kind), Some(row.reason));
-            assert_eq!(row.reason.row().kind, row.kind);
+            assert_eq!(ExitReason::from_code(row.reason as i32), Some(row.reason));
         }
     }
 }

@@ -166,3 +166,21 @@ pub(super) const BULK: KindFacts = KindFacts {
     ],
     ..EXCHANGE
 };
+
+#[cfg(test)]
+mod tests {
+    use super::super::KINDS;
+
+    #[test]
+    fn facts_name_own_fields_and_metrics() {
+        for kind in KINDS {
+            let facts = &kind.facts;
+            let has_field = |name: &str| kind.fields.iter().any(|field| field.name == name);
+            assert!(facts.unit_bytes.is_none_or(has_field), "{}", kind.name);
+            for metric in [facts.rate, facts.tail, facts.cost].iter().chain(facts.shown) {
+                assert!(metric.is_reported_by(kind), "{}: {metric}", kind.name);
+            }
+            assert_eq!(facts.judged[0], facts.rate, "{}", kind.name);
+        }
+    }
+}
