@@ -40,7 +40,7 @@ pub enum TrafficMaker {
     Latput,
     /// Programs of the user's own, which a trial starts.
     Programs,
-    /// Whatever the host does anyway.
+    /// The host's own work: traffic that is there anyway.
     Host,
 }
 
