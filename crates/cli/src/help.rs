@@ -62,7 +62,7 @@ pub(crate) fn build_command() -> Command {
         .before_help(format!("First:\n{short}"))
         .before_long_help(long.trim_end().to_owned())
         .after_help("")
-        .after_long_help(laid_out(exit::TABLE, columns))
+        .after_long_help(laid_out(&exit::render_help_table(), columns))
 }
 
 /// Bold and underlined text, which is readable on every background.

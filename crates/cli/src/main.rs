@@ -33,7 +33,7 @@ use crate::exit::CliError;
 /// latput measures what settings of network interfaces do to the latency, throughput and CPU cost of a workload, and
 /// recommends one.
 #[derive(Debug, Parser)]
-#[command(version, after_help = exit::TABLE)]
+#[command(version, after_help = exit::render_help_table())]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -430,10 +430,7 @@ fn find_senders(agents: &[Agent], traffic: &Traffic) -> (Vec<usize>, usize) {
     let observer = of_role(Role::Observer);
     let prober = observer.first().or(generators.first());
     let prober = *prober.expect("a testbed has at least one generator");
-    match traffic {
-        Traffic::Ping { .. } => (vec![prober], prober),
-        _ => (generators, prober),
-    }
+    if traffic.is_echo() { (vec![prober], prober) } else { (generators, prober) }
 }
 
 /// The data of a trial beside the hosts' counts.

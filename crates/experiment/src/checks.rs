@@ -9,6 +9,7 @@ use latput_knobs::effect::{self, EffectVerdict, Events, Seen};
 use latput_trial::check::KNOB_DRIFT;
 use latput_trial::observation::{CpuSource, HostObservation, Role, TrafficObservation};
 use latput_trial::surroundings::SHARED_CPUS;
+use latput_trial::workload::TrafficMaker;
 use latput_trial::{Check, Traffic};
 use latput_units::Nanos;
 
@@ -58,19 +59,19 @@ pub fn of_trial(
         checks.extend(cpu_covers_window(host));
         checks.extend(cpu_sources_agree(host, part.traffic_cpu));
         // Beside live traffic as much is read under each setting, and readings are rarer where they cost much.
-        if !matches!(traffic, Traffic::Live) {
+        if traffic.facts().maker.repeats_load() {
             checks.push(check_sampling_cost(host));
         }
         checks.extend(connections::check_connections_seen(host));
         checks.extend(wall_clock(host));
         // The work of programs is theirs, and cannot be told from others'.
-        if !matches!(traffic, Traffic::Command | Traffic::Live) {
+        if traffic.is_of_latput() {
             checks.extend(beside::other_work(part.traffic_cpu, host));
         }
         checks.extend(check_knob_effects(host));
     }
     // Programs may speak to others too.
-    if !matches!(traffic, Traffic::Command | Traffic::Live) {
+    if traffic.is_of_latput() {
         checks.extend(beside::other_traffic(hosts));
     }
     checks.extend(phase_lock::check_phase_lock(traffic, flow, hosts));
@@ -288,7 +289,7 @@ fn check_steady_load(traffic: &Traffic, host: &HostObservation) -> Option<Check>
         host.host,
         change * 100.0
     );
-    if !passed && change > 0.0 && matches!(traffic, Traffic::Command) {
+    if !passed && change > 0.0 && traffic.facts().maker == TrafficMaker::Programs {
         detail.push_str("; if the program starts slowly, raise `warmup`");
     }
     Some(Check { name: "steady".to_owned(), passed, detail })
@@ -343,9 +344,10 @@ fn check_retransmits(
     flow: &TrafficObservation,
     hosts: &[HostObservation],
 ) -> Option<Check> {
-    let retransmits = match traffic {
-        Traffic::TcpCrr { .. } => sum_counts(hosts, |host| host.tcp_retransmitted),
-        _ => flow.retransmits?,
+    let retransmits = if traffic.facts().connects {
+        sum_counts(hosts, |host| host.tcp_retransmitted)
+    } else {
+        flow.retransmits?
     };
     let packets = sum_counts(hosts, |host| host.interface.tx_packets);
     let share = retransmits as f64 / (packets.max(1)) as f64;

@@ -300,13 +300,27 @@ impl Error {
             | Self::Simulator { .. } => Refusal::Usage,
             Self::Peer(error) => match error.kind() {
                 latput_peers::ErrorKind::Usage => Refusal::Usage,
-                _ => Refusal::Failure,
+                latput_peers::ErrorKind::Peer
+                | latput_peers::ErrorKind::Stopped
+                | latput_peers::ErrorKind::System => Refusal::Failure,
             },
             Self::ResultsDb { refusal, .. } => *refusal,
             Self::Lab { permission: true, .. } | Self::Agent { permission: true, .. } => {
                 Refusal::Permission
             }
-            _ => Refusal::Failure,
+            Self::LiveTraffic { .. }
+            | Self::SearchGoesOn { .. }
+            | Self::NoWay { .. }
+            | Self::Lab { .. }
+            | Self::Guest { .. }
+            | Self::SimulatorDied
+            | Self::Broker { .. }
+            | Self::Agent { .. }
+            | Self::Traffic { .. }
+            | Self::Program { .. }
+            | Self::TrialsLost { .. }
+            | Self::NotQuiet { .. }
+            | Self::Interrupted => Refusal::Failure,
         };
         ChangeOutcome::Refused(refusal)
     }

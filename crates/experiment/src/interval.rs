@@ -44,16 +44,6 @@ pub struct IntervalCounts {
     pub packets_per_s: Vec<(String, f64, f64)>,
 }
 
-/// Payload of one unit, for traffic that is counted in bytes.
-pub(crate) const fn unit_bytes(traffic: &Traffic) -> Option<u64> {
-    match traffic {
-        Traffic::TcpBulk { message_bytes, .. } => Some(message_bytes.get()),
-        Traffic::UdpStream { datagram_bytes, .. } => Some(datagram_bytes.get()),
-        Traffic::Fetch { object_bytes, .. } => Some(object_bytes.get()),
-        _ => None,
-    }
-}
-
 /// Joins the hosts' lines by interval.
 #[derive(Debug)]
 pub(crate) struct IntervalJoiner {
@@ -66,7 +56,7 @@ pub(crate) struct IntervalJoiner {
 
 impl IntervalJoiner {
     pub(crate) fn new(hosts: Vec<String>, traffic: &Traffic) -> Self {
-        Self { hosts, unit_bytes: unit_bytes(traffic), first: 0, open: VecDeque::new() }
+        Self { hosts, unit_bytes: traffic.unit_bytes(), first: 0, open: VecDeque::new() }
     }
 
     /// Adds a host's line; returns every interval that this completes. A line that is out of order

@@ -125,7 +125,7 @@ impl Guard {
                 "guard `{text}`: name a metric; `latput metrics` lists those of `live`"
             ));
         };
-        if !metric.is_reported_by(latput_trial::workload::LIVE) {
+        if !metric.is_reported_by(latput_trial::Traffic::Live.descriptor()) {
             return Err(format!(
                 "guard `{text}`: live traffic has no `{metric}`; `latput metrics` lists what it has"
             ));

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::catalogue::Knob;
+use crate::catalogue::spec::Limits;
 use crate::device::{Device, Whereabouts};
-use crate::spec::Limits;
 use crate::transaction::permit::WritePermit;
 use crate::value::{Named, Place, Value};
 

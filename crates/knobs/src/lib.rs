@@ -16,11 +16,11 @@ pub mod profile;
 pub mod qdisc;
 pub mod rss;
 pub mod setting;
-pub mod spec;
 pub mod thread_schedule;
 pub mod transaction;
 pub mod value;
 
+pub use catalogue::spec::{Group, KnobSpec, Limits, Rounding, Scope, Tier, ValueKind};
 pub use catalogue::{Knob, UnknownKnob};
 pub use checkpoint::{
     Along, Checkpoint, CheckpointStore, Context, LinkResets, Maker, Slot, StoreError,
@@ -36,7 +36,6 @@ pub use profile::Profile;
 pub use qdisc::Qdisc;
 pub use rss::QueueTable;
 pub use setting::{Setting, State};
-pub use spec::{Group, KnobSpec, Limits, Rounding, Scope, Tier, ValueKind};
 pub use thread_schedule::ThreadSchedule;
 pub use transaction::{
     Applied, ApplyError, Cause, Change, ConfirmError, Foreign, Leftover, RestoreError, Restored,

@@ -133,7 +133,13 @@ impl Error {
             | Self::InterfaceName { .. }
             | Self::FileOfOneUser { .. }
             | Self::FilesOfSeveralUsers { .. } => ChangeOutcome::Refused(Refusal::Usage),
-            _ => ChangeOutcome::refused(self.is_permission()),
+            Self::System { .. }
+            | Self::Netlink(_)
+            | Self::Parse { .. }
+            | Self::Backwards { .. }
+            | Self::Capability { .. }
+            | Self::LabExists { .. }
+            | Self::Other(_) => ChangeOutcome::refused(self.is_permission()),
         }
     }
 }

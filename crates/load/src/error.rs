@@ -290,7 +290,15 @@ impl Error {
             | Self::BufferTooLarge { .. }
             | Self::LateThread { .. }
             | Self::Io { .. } => ErrorKind::System,
-            _ => ErrorKind::Peer,
+            Self::Refused { .. }
+            | Self::NoRoute { .. }
+            | Self::NoAnswer { .. }
+            | Self::NotWelcome { .. }
+            | Self::NotReflector { .. }
+            | Self::PeerGone { .. }
+            | Self::Stalled { .. }
+            | Self::NotReady { .. }
+            | Self::MixedConnections { .. } => ErrorKind::Peer,
         }
     }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use latput_knobs::{Knob, Setting, Value};
 use latput_stats::order;
 use latput_trial::observation::Role;
-use latput_trial::{Metric, Results, Traffic};
+use latput_trial::{Metric, Results};
 use latput_units::{IntoMap, Nanos};
 
 use crate::fit::{
@@ -355,7 +355,7 @@ impl CellParts<'_> {
 
     /// The workload that differs from this one only in having one request in flight.
     fn single_request_workload(&self) -> Option<usize> {
-        let wanted = single_request_traffic(self.results.workloads[self.workload].traffic)?;
+        let wanted = self.results.workloads[self.workload].traffic.with_one_request()?;
         let is_wanted = |idx: &usize| self.results.workloads[*idx].traffic == wanted;
         let mut found = (0..self.results.workloads.len()).filter(is_wanted);
         if is_wanted(&self.workload) { Some(self.workload) } else { found.next() }
@@ -414,42 +414,6 @@ impl CellParts<'_> {
     }
 }
 
-/// The same traffic with one request in flight; `None` where the kind of traffic has no such form.
-fn single_request_traffic(traffic: Traffic) -> Option<Traffic> {
-    match traffic {
-        Traffic::TcpRr { request_bytes, response_bytes, nodelay, arrivals: None, .. } => {
-            Some(Traffic::TcpRr {
-                request_bytes,
-                response_bytes,
-                burst: 0,
-                connections: 1,
-                threads: 1,
-                nodelay,
-                arrivals: None,
-            })
-        }
-        Traffic::UdpRr { request_bytes, response_bytes, timeout, arrivals: None, .. } => {
-            Some(Traffic::UdpRr {
-                request_bytes,
-                response_bytes,
-                burst: 0,
-                connections: 1,
-                threads: 1,
-                timeout,
-                arrivals: None,
-            })
-        }
-        Traffic::TcpCrr { request_bytes, response_bytes, nodelay, .. } => Some(Traffic::TcpCrr {
-            request_bytes,
-            response_bytes,
-            connections: 1,
-            threads: 1,
-            nodelay,
-        }),
-        _ => None,
-    }
-}
-
 /// The longest time that a setting holds packets back; `None` where it sets no such knob.
 fn delay_of(setting: &Setting) -> Option<Nanos> {
     let deferred = setting.get(&Knob::NapiDeferHardIrqs) != Some(&Value::Count(0));
@@ -474,8 +438,8 @@ mod parts;
 
 #[cfg(test)]
 mod tests {
-    use latput_trial::Workload;
     use latput_trial::observation::CpuTime;
+    use latput_trial::{Traffic, Workload};
 
     use super::*;
     use crate::synthetic::{SyntheticFigures, build_results};

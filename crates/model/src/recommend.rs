@@ -76,11 +76,11 @@ pub(crate) fn recommend_from_runs(
         setting: verdict.setting(),
         proven_by: match verdict {
             GoalVerdict::Change { by, .. } => Some(by),
-            _ => None,
+            GoalVerdict::Stay { .. } | GoalVerdict::NoneKeeps { .. } => None,
         },
         against_first: match &verdict {
             GoalVerdict::Change { to, .. } => judge.objective_ratios()[to].ratio.clone(),
-            _ => None,
+            GoalVerdict::Stay { .. } | GoalVerdict::NoneKeeps { .. } => None,
         },
         reason: judge.build_reason(&kept, &verdict),
         headline,

@@ -142,7 +142,10 @@ impl TermModel {
             refused: refusal.map(|refusal| reason_name(refusal.why).to_owned()),
             moves_with: refusal.and_then(|refusal| match refusal.why {
                 CostObstacle::MovesWith(term) => Some(term.name().to_owned()),
-                _ => None,
+                CostObstacle::NotCounted
+                | CostObstacle::NeverHappened
+                | CostObstacle::TooFewCells
+                | CostObstacle::Uncertain => None,
             }),
             vary: refusal.map(|refusal| refusal.vary.clone()).filter(|vary| !vary.is_empty()),
         }

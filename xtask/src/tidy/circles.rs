@@ -9,10 +9,6 @@ use super::Finding;
 use super::code::find_word;
 use super::tree::{SourceFile, SourceTree};
 
-/// Most files in a circle.
-const MOST_FILES: usize = 2;
-/// Most circles of the whole tree.
-const MOST_CIRCLES: usize = 1;
 /// Most modules through which a name is followed: two modules may name each other.
 const FOLLOWED: usize = 8;
 
@@ -21,22 +17,17 @@ type Path = Vec<String>;
 /// Which file uses which, and a name that it takes.
 type Arrows = BTreeMap<(usize, usize), String>;
 
-/// Every circle that is too large, and each if there are too many.
+/// Every circle.
 pub fn check_circles(tree: &SourceTree) -> Vec<Finding> {
-    let circles: Vec<FileCycle> =
-        collect_crates(tree).iter().flat_map(CrateFiles::find_cycles).collect();
-    let too_many = circles.len() > MOST_CIRCLES;
-    let is_wrong = |circle: &&FileCycle| too_many || circle.files.len() > MOST_FILES;
-    let finding = |circle: &FileCycle| {
+    let finding = |circle: FileCycle| {
         let message = format!(
-            "{} files use each other in a circle (at most {MOST_FILES} files, {MOST_CIRCLES} circles; there are {}): {}",
+            "{} files use each other in a circle: {}",
             circle.files.len(),
-            circles.len(),
             circle.arrows.join(", ")
         );
         Finding::new(&circle.files[0], 0, message)
     };
-    circles.iter().filter(is_wrong).map(finding).collect()
+    collect_crates(tree).iter().flat_map(CrateFiles::find_cycles).map(finding).collect()
 }
 
 /// Files that use each other, and how.
@@ -284,20 +275,9 @@ mod tests {
     }
 
     #[test]
-    fn two_files_may_share_a_little() {
-        let pair = |idx: usize| {
-            [
-                (format!("a{idx}.rs"), format!("use crate::b{idx}::B;\n")),
-                (format!("b{idx}.rs"), format!("use crate::a{idx}::A;\n")),
-            ]
-        };
-        let found = |count: usize| {
-            let files: Vec<(String, String)> = (0..count).flat_map(pair).collect();
-            let files: Vec<(&str, &str)> =
-                files.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
-            check_circles(&make_tree(&files)).len()
-        };
-        assert_eq!((found(MOST_CIRCLES), found(MOST_CIRCLES + 1)), (0, MOST_CIRCLES + 1));
+    fn two_files_in_a_circle_are_found() {
+        let files = [("a.rs", "use crate::b::B;\n"), ("b.rs", "use crate::a::A;\n")];
+        assert_eq!(check_circles(&make_tree(&files)).len(), 1);
     }
 
     fn make_tree(files: &[(&str, &str)]) -> SourceTree {

@@ -406,7 +406,7 @@ impl Args {
                     continue;
                 }
                 Ok(answer)
-                    if answer.code == Some(1) && self.is_as_wanted(context, part, made_by) =>
+                    if answer.code == Some(ExitReason::Failed as i32) && self.is_as_wanted(context, part, made_by) =>
                 {
                     continue;
                 }
@@ -590,12 +590,21 @@ impl HostSetting {
     }
 
     fn answer_error(&self, answer: &HostAnswer) -> CliError {
-        let code = match answer.code {
-            Some(2) => ExitReason::Usage,
-            Some(3) => ExitReason::Permission,
-            Some(4) => ExitReason::RolledBack,
-            Some(5) => ExitReason::Stranded,
-            _ => ExitReason::Failed,
+        let code = match answer.code.and_then(ExitReason::from_code) {
+            Some(
+                reason @ (ExitReason::Usage
+                | ExitReason::Permission
+                | ExitReason::RolledBack
+                | ExitReason::Stranded),
+            ) => reason,
+            Some(
+                ExitReason::Done
+                | ExitReason::Failed
+                | ExitReason::Partial
+                | ExitReason::Worse
+                | ExitReason::Drifted,
+            )
+            | None => ExitReason::Failed,
         };
         let said = answer.err.trim();
         let said =

@@ -203,7 +203,10 @@ pub(crate) fn conclude_run(ended: &RunOutcome, output: &Path) -> Result<ExitCode
     };
     let code = match cause.outcome() {
         ChangeOutcome::Stranded => ExitReason::Stranded,
-        _ => ExitReason::Partial,
+        ChangeOutcome::Unchanged
+        | ChangeOutcome::Done
+        | ChangeOutcome::Refused(_)
+        | ChangeOutcome::RolledBack => ExitReason::Partial,
     };
     let message = format!(
         "{cause}; {} of {} trials are kept in run {} of {file}: run the same command again to resume",

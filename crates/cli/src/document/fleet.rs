@@ -129,7 +129,12 @@ impl FleetDocument {
 fn host_part(JudgedHost { host, state, look }: &JudgedHost) -> FleetHostPart {
     let differences = match state {
         HostState::Drifted(differences) => differences.iter().map(difference_part).collect(),
-        _ => Vec::new(),
+        HostState::Same
+        | HostState::Other(_)
+        | HostState::Failed(_)
+        | HostState::Unreachable(_)
+        | HostState::TimedOut(_)
+        | HostState::NotAsked => Vec::new(),
     };
     FleetHostPart {
         name: host.name.clone(),

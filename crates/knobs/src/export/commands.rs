@@ -7,10 +7,10 @@ use latput_units::CpuSet;
 
 use super::{Target, Words, number};
 use crate::catalogue::Knob;
+use crate::catalogue::spec::Group;
 use crate::profile::Profile;
 use crate::qdisc::{Parameter, Qdisc};
 use crate::rss::QueueTable;
-use crate::spec::Group;
 use crate::value::{Named, Value};
 
 /// How one knob is set by hand.

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use super::{Format, Target, Words, number, sections};
 use crate::catalogue::Knob;
+use crate::catalogue::spec::Group;
 use crate::qdisc::{Parameter, Qdisc};
 use crate::setting::Setting;
-use crate::spec::Group;
 use crate::value::Value;
 
 /// The first words of properties that not every NetworkManager reads, with its version that does first.

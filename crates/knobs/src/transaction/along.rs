@@ -8,10 +8,10 @@ use super::outcome::{Applied, ApplyError, Change};
 use super::session::Session;
 use super::steps;
 use crate::catalogue::Knob;
+use crate::catalogue::spec::Group;
 use crate::checkpoint::{Along, Checkpoint, CheckpointStore};
 use crate::kernel::{KernelRead, KernelWrite};
 use crate::setting::State;
-use crate::spec::Group;
 use crate::value::{Place, Value};
 
 /// The groups in which kernels and drivers move one knob with another. In the others a value that moved meanwhile is

@@ -13,11 +13,11 @@ use super::{
     check_link_resets, check_origin, present_name, session, whereabouts, with_present_name,
 };
 use crate::catalogue::Knob;
+use crate::catalogue::spec::Scope;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, Slot};
 use crate::device::Whereabouts;
 use crate::kernel::{Capability, KernelRead};
 use crate::setting::{Setting, State};
-use crate::spec::Scope;
 use crate::value::{Place, Value};
 
 /// The changes that [`apply`](super::apply) would make, or its refusal but for that of a link reset

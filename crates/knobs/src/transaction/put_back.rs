@@ -10,11 +10,11 @@ use super::steps::{
 };
 use super::together::Differing;
 use crate::catalogue::Knob;
+use crate::catalogue::spec::Scope;
 use crate::checkpoint::Checkpoint;
 use crate::device::Whereabouts;
 use crate::kernel::{KernelError, KernelErrorKind, KernelRead, KernelWrite};
 use crate::setting::{Setting, State};
-use crate::spec::Scope;
 use crate::value::{Place, Value};
 
 /// How often putting back is tried: what makes one write fail (a busy device, an interrupted call) is

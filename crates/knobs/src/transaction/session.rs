@@ -11,13 +11,13 @@ use super::put_back;
 use super::steps::{self, Planned, Readings, Target, Turn};
 use super::together::{Differing, may_want_others};
 use crate::catalogue::Knob;
+use crate::catalogue::spec::Scope;
 use crate::checkpoint::{
     Along, Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError,
 };
 use crate::device::Whereabouts;
 use crate::kernel::{KernelError, KernelErrorKind, KernelRead, KernelWrite};
 use crate::setting::{Setting, State};
-use crate::spec::Scope;
 use crate::value::{Place, Value};
 
 /// The longest interface name (`IFNAMSIZ` less the terminating zero), in bytes.

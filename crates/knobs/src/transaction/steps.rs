@@ -7,10 +7,10 @@ use latput_units::{IntoMap, IntoSet};
 use super::checks::{check_limits, check_obstacle, check_settable};
 use super::outcome::{ApplyError, Cause, Change, Foreign, Standing};
 use crate::catalogue::Knob;
+use crate::catalogue::spec::{Group, Tier};
 use crate::checkpoint::Checkpoint;
 use crate::kernel::{Capability, KernelError, KernelErrorKind, KernelRead, WritePurpose};
 use crate::setting::{Setting, State};
-use crate::spec::{Group, Tier};
 use crate::value::{Named, Place, Value};
 
 /// The last of the knobs that adaptive moderation has a say in.

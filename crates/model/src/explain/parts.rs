@@ -1,6 +1,6 @@
 //! The parts of CPU time, and what decides whether a part of a round trip is known.
 
-use latput_trial::Workload;
+use latput_trial::{Traffic, Workload};
 use latput_units::Bytes;
 
 use super::*;
@@ -281,7 +281,7 @@ fn one_request_matches_by_kind_and_size() {
         threads: connections,
         nodelay: true,
     };
-    assert_eq!(single_request_traffic(crr(8, 64)), Some(crr(1, 64)));
+    assert_eq!(crr(8, 64).with_one_request(), Some(crr(1, 64)));
     let udp = |burst, connections| Traffic::UdpRr {
         request_bytes: Bytes::new(64),
         response_bytes: Bytes::new(1),
@@ -291,8 +291,8 @@ fn one_request_matches_by_kind_and_size() {
         timeout: Nanos::from_ms(200),
         arrivals: None,
     };
-    assert_eq!(single_request_traffic(udp(16, 4)), Some(udp(0, 1)));
-    assert_eq!(single_request_traffic(crate::synthetic::udp_workload("paced").traffic), None);
+    assert_eq!(udp(16, 4).with_one_request(), Some(udp(0, 1)));
+    assert_eq!(crate::synthetic::udp_workload("paced").traffic.with_one_request(), None);
 }
 
 #[test]

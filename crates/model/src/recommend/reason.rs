@@ -12,7 +12,6 @@ use super::ProvenBy;
 use super::comparison::correct_comparisons;
 use super::condition::LimitCheck;
 use super::{CorrectedComparison, GoalJudge, GoalVerdict, TestedClaim};
-use crate::cell::headline_metrics;
 use crate::goal::{BoundSide, GoalCondition};
 use crate::runs::AVERAGE;
 use crate::words;
@@ -218,7 +217,7 @@ impl GoalJudge<'_> {
             .flat_map(|(workload, spec)| {
                 let generator = [Metric::GeneratorServiceDemandUs];
                 let own = self.runs.custom_metrics(workload);
-                let all = headline_metrics(&spec.traffic).into_iter().chain(generator).chain(own);
+                let all = spec.traffic.facts().judged.into_iter().chain(generator).chain(own);
                 all.map(move |metric| (workload, metric))
             })
             .filter_map(|(workload, metric)| {

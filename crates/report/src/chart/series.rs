@@ -15,7 +15,7 @@ use super::svg::{
     Area, PlotAttributes, Point, Svg, TITLE_SIZE, TextAnchor, fit_text, format_coordinate,
 };
 use super::{ChartSize, draw_all_sizes, setting_class};
-use crate::view::{ReportView, rate_metric};
+use crate::view::ReportView;
 
 /// Height of a strip, with the gap to the next one.
 const STRIP: f64 = 92.0;
@@ -210,7 +210,7 @@ fn draw_spans(svg: &mut Svg, plot: Area, marks: &[TrialMark<'_>], x: impl Fn(u64
 fn select_figures(view: &ReportView<'_>, workload: usize) -> Vec<SeriesFigure> {
     let present = view.workload_metrics(workload);
     let wanted = [
-        rate_metric(&view.workload_traffic(workload)),
+        view.rate_metric(workload),
         Metric::LatencyNsP99,
         Metric::ProbeNsP99,
         Metric::TcpRttNsP99,

@@ -45,7 +45,7 @@ pub(super) fn run(results: &Results, row: &Row) -> RunDocument {
             .collect(),
         programs: row.observation.programs.iter().filter_map(run_program).collect(),
         live: row.observation.live.as_ref().map(run_live),
-        tcp_groups: of_run(&row.observation),
+        tcp_groups: of_run(traffic.as_ref(), &row.observation),
     }
 }
 

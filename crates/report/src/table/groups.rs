@@ -6,8 +6,8 @@ use comfy_table::Table;
 use latput_model::ConnectionGroups;
 use latput_model::compare::{ComparisonVerdict, FigureComparison};
 use latput_model::groups::TOLD;
+use latput_trial::Metric;
 use latput_trial::metric::Scale;
-use latput_trial::{Metric, Traffic};
 
 use super::Screen;
 use crate::compared;
@@ -67,7 +67,7 @@ fn build_today_table(found: &ConnectionGroups, told: &[Metric]) -> Table {
         all.map(|estimate| estimate.value).filter(|value| value.is_finite()).fold(0.0, f64::max)
     };
     let scales: Vec<Scale> =
-        told.iter().map(|metric| Scale::choose(*metric, &Traffic::Live, values(metric))).collect();
+        told.iter().map(|metric| Scale::choose(*metric, &found.traffic, values(metric))).collect();
     let mut table = Table::new();
     let names = told
         .iter()

@@ -71,7 +71,7 @@ impl<'a> HostOutcomes<'a> {
                     Ok(document) => judged(&document),
                     Err(_) => ("lost", "its answer is not from latput".to_owned()),
                 },
-                CommandReply::Refused(error) if error.kind == "stranded" => {
+                CommandReply::Refused(error) if error.reason == Some(ExitReason::Stranded) => {
                     ("stranded", error.message)
                 }
                 CommandReply::Refused(error) => ("refused", error.message),

@@ -269,8 +269,8 @@ pub(super) fn inspect_host(
 pub(super) struct FarError {
     /// Its words.
     pub(super) message: String,
-    /// As [`ExitReason::kind_and_remedy`] has it.
-    pub(super) kind: String,
+    /// The reason of its exit code; `None` if this latput does not know its word.
+    pub(super) reason: Option<ExitReason>,
 }
 
 /// The error in the last line of stderr; `None` if no latput with `--json` wrote it.
@@ -279,5 +279,5 @@ pub(super) fn said_by_latput(err: &str) -> Option<FarError> {
     let document: serde_json::Value = serde_json::from_slice(line.as_bytes()).ok()?;
     let error = document.get("error")?;
     let message = latput_report::make_printable(error.get("message")?.as_str()?);
-    Some(FarError { message, kind: error.get("kind")?.as_str()?.to_owned() })
+    Some(FarError { message, reason: ExitReason::from_kind(error.get("kind")?.as_str()?) })
 }

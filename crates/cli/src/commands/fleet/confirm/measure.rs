@@ -243,7 +243,10 @@ impl PairRun {
     pub(super) fn results(&self) -> Option<&Results> {
         match &self.state {
             PairState::Done(results) => Some(results),
-            _ => None,
+            PairState::Ready(_)
+            | PairState::CutShort(..)
+            | PairState::Failed(_)
+            | PairState::NotRun => None,
         }
     }
 }

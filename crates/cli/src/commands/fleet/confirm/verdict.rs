@@ -116,7 +116,7 @@ impl JointVerdict {
             trials: match &run.state {
                 PairState::Done(results) => results.rows.len(),
                 PairState::CutShort(_, trials) => *trials,
-                _ => 0,
+                PairState::Ready(_) | PairState::Failed(_) | PairState::NotRun => 0,
             },
             ratio: self.ratio_of(run),
         };

@@ -11,6 +11,7 @@ use super::super::hosts::{Fleet, FleetMember, InPlace};
 use super::super::look::{self, FarError};
 use super::super::tell::{CommandReply, run_host_command};
 use super::{HostPhase, Lease, Rollout, RolloutHost, StopCondition, unix_ms};
+use crate::exit::ExitReason;
 
 /// Added to the time at which a host goes back by itself: what watches it looks twice a second, and putting back takes
 /// its time.
@@ -73,7 +74,7 @@ impl HostChange<'_> {
                 Some(_) => SettingEnded::Done,
                 None => SettingEnded::Lost("its answer has no list of changes".to_owned()),
             },
-            HostReply::Refused(FarError { message, kind }) if kind == "stranded" => {
+            HostReply::Refused(FarError { message, reason: Some(ExitReason::Stranded) }) => {
                 SettingEnded::Stranded(message)
             }
             HostReply::Refused(FarError { message, .. }) => SettingEnded::Refused(message),
@@ -129,12 +130,13 @@ impl Rollout<'_> {
             HostReply::Done(document) => {
                 return HostPhase::Confirmed(document["journal"][0].as_u64());
             }
-            HostReply::Refused(FarError { message, kind }) => match kind.as_str() {
-                "rolled_back" => return HostPhase::PutBack(message),
-                "stranded" => return HostPhase::Stranded(message),
-                _ => message,
-            },
-            HostReply::Lost(why) => why,
+            HostReply::Refused(FarError { message, reason: Some(ExitReason::RolledBack) }) => {
+                return HostPhase::PutBack(message);
+            }
+            HostReply::Refused(FarError { message, reason: Some(ExitReason::Stranded) }) => {
+                return HostPhase::Stranded(message);
+            }
+            HostReply::Refused(FarError { message, .. }) | HostReply::Lost(message) => message,
         };
         // The first answer may be what was lost.
         match look::inspect_host(&self.fleet, &part.member, None, waiting) {
@@ -170,7 +172,7 @@ impl Rollout<'_> {
         }
         match heard {
             HostReply::Done(_) => self.as_before(part, lease, waiting),
-            HostReply::Refused(FarError { message, kind }) if kind == "stranded" => {
+            HostReply::Refused(FarError { message, reason: Some(ExitReason::Stranded) }) => {
                 HostPhase::Stranded(message)
             }
             HostReply::Refused(FarError { message, .. }) | HostReply::Lost(message) => {

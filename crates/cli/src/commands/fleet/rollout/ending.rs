@@ -1,5 +1,7 @@
 //! Ending of every host of a rollout, for people, programs and the exit code.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -50,7 +52,13 @@ impl HostPhase {
     fn back_by_unix_ms(&self) -> Option<u64> {
         match self {
             Self::Changed(lease) | Self::GoesBack(_, lease) => Some(lease.back_by_unix_ms),
-            _ => None,
+            Self::Same
+            | Self::LeftOut(_)
+            | Self::Planned
+            | Self::WouldRefuse(_)
+            | Self::Confirmed(_)
+            | Self::PutBack(_)
+            | Self::Stranded(_) => None,
         }
     }
 
@@ -67,7 +75,7 @@ impl HostPhase {
                     format_utc(lease.back_by_unix_ms / 1000)
                 )
             }
-            _ => String::new(),
+            Self::Same | Self::Planned | Self::Changed(_) | Self::Confirmed(_) => String::new(),
         }
     }
 }
@@ -80,13 +88,11 @@ impl Rollout<'_> {
         } else {
             output::print_text(&self.render_text(ended))?;
         }
-        match ended {
-            RolloutEnded::Broken(why) => Err(self.rollout_failure(why)),
-            _ if self.parts.iter().any(|part| !is_well(&part.phase, ended)) => {
-                Ok(ExitReason::Partial.into())
-            }
-            _ => Ok(ExitReason::Done.into()),
+        if let RolloutEnded::Broken(why) = ended {
+            return Err(self.rollout_failure(why));
         }
+        let is_whole = self.parts.iter().all(|part| is_well(&part.phase, ended));
+        Ok(if is_whole { ExitReason::Done } else { ExitReason::Partial }.into())
     }
 
     fn rollout_failure(&self, why: &str) -> CliError {
@@ -220,6 +226,11 @@ const fn is_well(phase: &HostPhase, ended: &RolloutEnded) -> bool {
         HostPhase::Same | HostPhase::Confirmed(_) => true,
         // Stages need not reach all.
         HostPhase::Planned => !matches!(ended, RolloutEnded::Broken(_)),
-        _ => false,
+        HostPhase::LeftOut(_)
+        | HostPhase::WouldRefuse(_)
+        | HostPhase::Changed(_)
+        | HostPhase::PutBack(_)
+        | HostPhase::GoesBack(..)
+        | HostPhase::Stranded(_) => false,
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use latput_units::Nanos;
 
-use crate::catalogue::Knob;
+use super::Knob;
 pub use crate::value::ValueKind;
 use crate::value::{Named, Value};
 
