@@ -156,8 +156,7 @@ impl DisturbedBench<'_> {
         words.extend(self.options.beside_work.beside.then_some("--beside"));
         let longest = Duration::from_secs(seconds.into()) + OVERHEAD;
         let deadline = Instant::now() + longest;
-        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-        let run = lab.start_latput(&words)?;
+        let run = lab.start_latput(words)?;
         let id = run.id();
         lab.sleep_interruptible(BEGINS_AFTER)?;
         let beside = load.map(|load| load.start(lab, id, longest)).transpose()?;
