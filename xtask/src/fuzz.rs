@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::workspace::{Workspace, cargo_command};
+use crate::workspace::{Workspace, capture_output, cargo_command, make_folder};
 
 const TARGETS: &[&str] = &["control", "data", "documents", "figures", "files", "netlink"];
 /// Counters of edges, in every crate; compared values guide it to what a parser wants.
@@ -116,7 +116,7 @@ fn build_targets(workspace: &Workspace, folder: &Path, is_brief: bool) -> Result
         let flags = format!("{FLAGS} {RELEASE_FLAGS}");
         (workspace.target.join("fuzz"), "release", "release", flags)
     };
-    let host = String::from_utf8(Command::new("rustc").arg("-vV").output()?.stdout)?;
+    let host = capture_output(Command::new("rustc").arg("-vV"))?;
     let host =
         host.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
     let mut command = cargo_command();
@@ -135,8 +135,7 @@ fn run_fuzzer(folder: &Path, program: &Path, target: &str, seconds: u64) -> Resu
     let corpus = folder.join("corpus").join(target);
     let artifacts = folder.join("artifacts").join(target);
     for folder in [&corpus, &artifacts] {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
+        make_folder(folder)?;
     }
     // New inputs go to the first folder; the others are to begin with.
     let is_figures = target == "figures";

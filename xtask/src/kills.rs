@@ -8,17 +8,20 @@
 mod faults;
 pub mod pair;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use latput_units::SeededRng;
 
-use crate::workspace::{Workspace, end_within};
-use pair::{VethPair, kill_process};
+use crate::ci::Tally;
+use crate::namespace::kill_process;
+use crate::workspace::Workspace;
+use pair::VethPair;
 
 /// Counts of each kind of victim and fault; a kill has no fault.
 type Counts = BTreeMap<(KillVictim, String), VictimCounts>;
@@ -104,20 +107,19 @@ pub struct Options {
     pairs: bool,
     /// The latput to kill, in the place of a release build.
     #[arg(long, value_name = "FILE")]
-    pub latput: Option<PathBuf>,
+    latput: Option<PathBuf>,
 }
 
-impl Options {
-    /// The same of faults.
-    pub fn sample_of_faults() -> Self {
-        Self { kills: 500, jobs: 32, faults: true, ..Self::sample() }
+/// A step of CI: as many kills and faults as it has time for.
+pub fn run_sample(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    if tally.skips_without(&[]) {
+        return Ok(());
     }
-
-    /// The size that CI has time for.
-    pub const fn sample() -> Self {
-        let within_s = Some(WITHIN_S);
-        Self { kills: 250, seed: 7, jobs: 8, within_s, faults: false, pairs: false, latput: None }
-    }
+    let latput = workspace.built_latput()?;
+    let (within_s, latput) = (Some(WITHIN_S), Some(latput));
+    let kills = Options { kills: 250, seed: 7, jobs: 8, within_s, faults: false, pairs: false, latput };
+    run(workspace, &kills)?;
+    run(workspace, &Options { kills: 500, jobs: 32, faults: true, ..kills })
 }
 
 /// Process that is killed.
@@ -205,7 +207,8 @@ impl VictimCounts {
 }
 
 /// Kills `latput`, compares and prints the table; fails at the first difference.
-pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let latput = &workspace.given_latput(options.latput.as_deref())?;
     let folder = workspace.target.join("bench-kills");
     if options.pairs {
         return KillBench { pair: VethPair::open(latput, &folder)? }.check_value_pairs();
@@ -348,20 +351,15 @@ impl KillBench {
             KillVictim::Set => {
                 // Half of them once there is a checkpoint, as long as there is one.
                 let waits = rng.next_below(2) == 0;
-                self.kill_in_time(
-                    self.pair.latput_command(&case.set_arguments(&[])),
-                    count.window_us,
-                    waits,
-                    rng,
-                )?;
+                let set = self.pair.latput_command(case.set_arguments(&[]));
+                self.kill_in_time(set, count.window_us, waits, rng)?;
                 count.adapt_window(
                     self.pair.has_checkpoint() || self.check_unchanged(&before, "").is_ok(),
                 );
             }
             KillVictim::SetAtCall => self.kill_at_call(case, rng)?,
             KillVictim::SetToConfirm => {
-                let set =
-                    self.pair.latput_command(&case.set_arguments(&["--confirm-within", "1s"]));
+                let set = self.pair.latput_command(case.set_arguments(&["--confirm-within", "1s"]));
                 let waits = rng.next_below(2) == 0;
                 self.kill_in_time(set, 60_000, waits, rng)?;
                 // Nobody helps: what watches it puts it back.
@@ -370,45 +368,37 @@ impl KillBench {
                 return self.check_unchanged(&before, "without `latput restore`");
             }
             KillVictim::Watcher => {
-                let set = self
-                    .pair
-                    .latput_command(&case.set_arguments(&["--confirm-within", "60s"]))
-                    .spawn()?;
+                let words = case.set_arguments(&["--confirm-within", "60s"]);
+                let set = self.pair.latput_command(words).spawn()?;
+                let kill = || {
+                    self.pair.find_latput_processes("watcher").into_iter().for_each(kill_process);
+                };
                 sleep_random(rng, 150_000);
-                self.pair.find_latput_processes("watcher").into_iter().for_each(kill_process);
+                kill();
                 wait_for_exit(set)?;
-                self.pair.find_latput_processes("watcher").into_iter().for_each(kill_process);
+                kill();
             }
             KillVictim::Restore | KillVictim::Confirm => {
-                if !self.run_latput(&case.set_arguments(&["--confirm-within", "60s"]))? {
+                if !self.run_latput(case.set_arguments(&["--confirm-within", "60s"]))? {
                     count.refused += 1;
                     return self.check_unchanged(&before, "after a refusal");
                 }
                 let word = if case.victim == KillVictim::Restore { "restore" } else { "confirm" };
-                self.kill_in_time(
-                    self.pair.latput_command(&[word.to_owned()]),
-                    count.window_us,
-                    false,
-                    rng,
-                )?;
+                self.kill_in_time(self.pair.latput_command([word]), count.window_us, false, rng)?;
                 count.adapt_window(self.pair.has_checkpoint());
             }
             KillVictim::Daemon => {
                 let mut traffic = self.pair.namespace_command(1, Path::new("ping"));
                 let traffic =
                     traffic.args(["-q", "-i", "0.0002", "-c", "4000", "10.77.0.1"]).spawn()?;
-                let words = ["moderate", "v0", "--cpu-budget", "0.1%"].map(str::to_owned);
-                self.kill_in_time(self.pair.latput_command(&words), 900_000, false, rng)?;
+                let words = ["moderate", "v0", "--cpu-budget", "0.1%"];
+                self.kill_in_time(self.pair.latput_command(words), 900_000, false, rng)?;
                 wait_for_exit(traffic)?;
             }
             KillVictim::Controller | KillVictim::Broker | KillVictim::Agent => {
                 self.kill_run(case.victim, rng)?;
             }
-            KillVictim::SetFault
-            | KillVictim::RestoreFault
-            | KillVictim::ConfirmFault
-            | KillVictim::UndoFault
-            | KillVictim::BesideFault => anyhow::bail!("a fault is no kill"),
+            _ => bail!("a fault is no kill"),
         }
         count.in_the_middle += u64::from(self.pair.has_checkpoint());
         self.restore_and_compare(case, &before, count)
@@ -423,7 +413,7 @@ impl KillBench {
     ) -> Result<()> {
         let had_checkpoint = self.pair.has_checkpoint();
         for host in 0..2 {
-            let mut restore = self.pair.namespace_command(host, self.latput_path());
+            let mut restore = self.pair.namespace_command(host, self.pair.latput_path());
             let code = wait_for_exit(restore.arg("restore").spawn()?)?;
             ensure!(code == Some(0), "`latput restore` ended with {code:?}");
         }
@@ -437,7 +427,7 @@ impl KillBench {
         // It was committed: then it is whole.
         count.committed += 1;
         ensure!(
-            self.run_latput(&case.set_arguments(&[]))?,
+            self.run_latput(case.set_arguments(&[]))?,
             "the change was committed and cannot be made again"
         );
         self.check_unchanged(&after, "of a committed change that was made again")
@@ -449,12 +439,8 @@ impl KillBench {
         Ok(())
     }
 
-    fn latput_path(&self) -> &Path {
-        self.pair.latput_path()
-    }
-
     /// Runs latput to its end; whether it succeeded.
-    fn run_latput(&self, words: &[String]) -> Result<bool> {
+    fn run_latput(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<bool> {
         Ok(wait_for_exit(self.pair.latput_command(words).spawn()?)? == Some(0))
     }
 
@@ -480,39 +466,28 @@ impl KillBench {
 
     fn kill_at_call(&self, case: &KillCase, rng: &mut SeededRng) -> Result<()> {
         let call = pick_random(rng, CALLS);
-        let nth = 1 + rng.next_below(if matches!(*call, "sendto" | "openat" | "write") {
-            120
-        } else {
-            6
-        });
+        let is_frequent = matches!(*call, "sendto" | "openat" | "write");
+        let nth = 1 + rng.next_below(if is_frequent { 120 } else { 6 });
+        let fault = format!("signal=KILL:when={nth}");
+        self.run_in_strace(call, &fault, &case.set_arguments(&[])).map(drop)
+    }
+
+    /// Runs latput to its end where strace does something at calls of a kind; its exit code.
+    fn run_in_strace(&self, calls: &str, fault: &str, words: &[String]) -> Result<Option<i32>> {
         let mut command = self.pair.namespace_command(0, Path::new("strace"));
-        command.args(["-f", "-o", "/dev/null", "-e", &format!("trace={call}")]);
-        command
-            .args(["-e", &format!("inject={call}:signal=KILL:when={nth}")])
-            .arg(self.latput_path());
-        wait_for_exit(
-            command.args(case.set_arguments(&[])).spawn().context("cannot start strace")?,
-        )?;
-        Ok(())
+        command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
+        command.args(["-e", &format!("inject={calls}:{fault}")]).arg(self.pair.latput_path());
+        wait_for_exit(command.args(words).spawn().context("cannot start strace")?)
     }
 
     /// A run on both hosts, of which the controller, its broker or an agent is killed.
     fn kill_run(&self, victim: KillVictim, rng: &mut SeededRng) -> Result<()> {
         let folder = self.pair.folder();
-        let host = |name: &str, role: &str, number: usize| {
-            format!(
-                "[host.{name}]\nrole = \"{role}\"\ninterface = \"v0\"\naddress = \"10.77.0.{}\"\n\
-                 latput = \"{}\"\nvia = {:?}\n",
-                number + 1,
-                self.latput_path().display(),
-                self.pair.nsenter_arguments(number)
-            )
-        };
-        let hosts = [host("a", "sut", 0), host("b", "generator", 1)].concat();
-        std::fs::write(folder.join("testbed.toml"), format!("schema = 1\n{hosts}"))?;
+        let testbed = self.pair.render_testbed(["sut", "generator"], false);
+        std::fs::write(folder.join("testbed.toml"), testbed)?;
         std::fs::write(folder.join("plan.toml"), PLAN)?;
         let _none_yet = std::fs::remove_file(folder.join("results.db"));
-        let mut command = Command::new(self.latput_path());
+        let mut command = Command::new(self.pair.latput_path());
         command.args(["run", "plan.toml", "--on", "testbed.toml", "-o", "results.db"]);
         let mut run = self.pair.configure_command(&mut command).current_dir(folder).spawn()?;
         sleep_random(rng, 4_000_000);
@@ -520,11 +495,7 @@ impl KillBench {
             run.kill()?;
         } else {
             let word = if victim == KillVictim::Broker { "broker" } else { "agent" };
-            self.pair
-                .find_latput_processes(word)
-                .first()
-                .iter()
-                .for_each(|pid| kill_process(**pid));
+            self.pair.find_latput_processes(word).into_iter().take(1).for_each(kill_process);
         }
         wait_for_exit(run)?;
         self.pair.settle()
@@ -545,9 +516,9 @@ impl KillBench {
                 let case = KillCase { victim: KillVictim::Set, baseline, setting };
                 self.pair.new_pair(baseline)?;
                 let before = self.pair.read_interfaces()?;
-                let went = self.run_latput(&case.set_arguments(&["--confirm-within", "60s"]))?;
+                let went = self.run_latput(case.set_arguments(&["--confirm-within", "60s"]))?;
                 if went {
-                    ensure!(self.run_latput(&["restore".to_owned()])?, "{case:?}: restore failed");
+                    ensure!(self.run_latput(["restore"])?, "{case:?}: restore failed");
                 }
                 self.pair.settle()?;
                 self.check_unchanged(&before, "after there and back")
@@ -560,9 +531,20 @@ impl KillBench {
     }
 }
 
-/// Waits for the end; its exit code.
+/// Waits for the end; its exit code. What takes too long is killed.
 fn wait_for_exit(mut child: Child) -> Result<Option<i32>> {
-    Ok(end_within(&mut child, WHOLE)?.code())
+    let deadline = Instant::now() + WHOLE;
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait")? {
+            return Ok(status.code());
+        }
+        if Instant::now() > deadline {
+            child.kill().context("cannot kill")?;
+            child.wait().context("cannot wait")?;
+            bail!("a process has not ended in {} s", WHOLE.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 fn sleep_random(rng: &mut SeededRng, most_us: usize) {
@@ -571,9 +553,7 @@ fn sleep_random(rng: &mut SeededRng, most_us: usize) {
 
 /// The lines that differ.
 fn diff_lines(before: &str, after: &str) -> String {
-    let lines =
-        |text: &str| text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
-    let (before, after) = (lines(before), lines(after));
+    let [before, after] = [before, after].map(|text| text.lines().collect::<BTreeSet<_>>());
     let gone = before.difference(&after).map(|line| format!("- {line}"));
     let new = after.difference(&before).map(|line| format!("+ {line}"));
     gone.chain(new).collect::<Vec<_>>().join("\n")

@@ -11,6 +11,7 @@ mod fuzz;
 mod goal;
 mod kills;
 mod mutants;
+mod namespace;
 mod observer;
 mod peers;
 mod policies;

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -19,16 +19,13 @@ use latput_stats::{Contrast, Estimate};
 use latput_units::SeededRng;
 use serde_json::Value;
 
-use crate::goal::GoalVerdict;
-use crate::workspace::Workspace;
+use crate::goal::{GoalVerdict, format_estimate};
+use crate::kills::pair::VethPair;
+use crate::workspace::{Workspace, capture_output, make_folder};
 
 /// How far rate and demand may be from those without BPF.
 const GOAL: f64 = 0.01;
 const CONFIDENCE: f64 = 0.95;
-/// The names of the two network namespaces that stand for two hosts, and of their interfaces.
-const HOSTS: [&str; 2] = ["latobs-a", "latobs-b"];
-const INTERFACES: [&str; 2] = ["latobs0", "latobs1"];
-
 const WORKLOADS: &[(&str, &str)] = &[
     ("rr", "kind = \"tcp_rr\""),
     ("burst128", "kind = \"tcp_rr\"\nburst = 128"),
@@ -103,12 +100,24 @@ type Rounds = Vec<BTreeMap<TracingMode, Figures>>;
 
 /// Measures, prints the table, fails where a goal is missed.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let bench = ObserverBench::new(workspace, options)?;
+    let latput = workspace.given_latput(options.binary.as_deref())?;
+    let folder = workspace.target.join("bench-observer");
+    make_folder(&folder)?;
     let places = [TestbedKind::Lab, TestbedKind::Loopback, TestbedKind::Hosts];
     let wanted = |place: &TestbedKind| options.on.is_empty() || options.on.contains(place);
     let places: Vec<TestbedKind> = places.into_iter().filter(wanted).collect();
-    let _hosts =
-        places.contains(&TestbedKind::Hosts).then(NamespacePair::create_pair).transpose()?;
+    let _hosts = if places.contains(&TestbedKind::Hosts) {
+        let pair = VethPair::open(&latput, &folder)?;
+        pair.new_pair("true")?;
+        // A veth has NAPI instances, and so timers, only with GRO.
+        pair.run_script(1, "ethtool -K v0 gro on")?;
+        let testbed = pair.render_testbed(["generator", "sut"], true);
+        std::fs::write(folder.join("hosts.toml"), testbed).context("cannot write the testbed")?;
+        Some(pair)
+    } else {
+        None
+    };
+    let bench = ObserverBench { latput, folder };
     let named = |idx: &usize| {
         options.only.is_empty() || options.only.iter().any(|name| name == WORKLOADS[*idx].0)
     };
@@ -130,15 +139,6 @@ struct ObserverBench {
 }
 
 impl ObserverBench {
-    fn new(workspace: &Workspace, options: &Options) -> Result<Self> {
-        let latput = workspace.given_latput(options.binary.as_deref())?;
-        let folder = workspace.target.join("bench-observer");
-        std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
-        std::fs::write(folder.join("hosts.toml"), render_testbed(&latput))
-            .context("cannot write the testbed")?;
-        Ok(Self { latput, folder })
-    }
-
     fn measure_cells(
         &self,
         places: &[TestbedKind],
@@ -183,14 +183,9 @@ impl ObserverBench {
 
     fn run_trial(&self, workload: usize, way: TracingMode, seconds: u32) -> Result<Figures> {
         let method = "design = \"blocks\"\nrepetitions = { min = 1, max = 1 }";
-        self.run(
-            TestbedKind::Loopback,
-            &render_plan("", workload, method, seconds),
-            way.env_value(),
-        )?;
-        parse_figures(
-            &self.run_latput(&["report", "results.db", "--format", "csv"], way.env_value())?,
-        )
+        let plan = render_plan("", workload, method, seconds);
+        let report = self.run(TestbedKind::Loopback, &plan, way.env_value())?;
+        figures_of(&report["runs"][0], "netperf_demand_us").context("the report has not all figures")
     }
 
     /// The pairs of slices of one run. A timer without deferred interrupts does nothing, so both settings are alike.
@@ -199,12 +194,12 @@ impl ObserverBench {
         let rounds = options.rounds;
         let method =
             format!("design = \"slices\"\nrepetitions = {{ min = {rounds}, max = {rounds} }}");
-        self.run(place, &render_plan(factors, workload, &method, options.seconds), "turns")?;
-        let document = self.run_latput(&["report", "results.db", "--format", "json"], "turns")?;
-        pair_slices(&serde_json::from_str(&document).context("the report is no JSON")?)
+        let plan = render_plan(factors, workload, &method, options.seconds);
+        pair_slices(&self.run(place, &plan, "turns")?)
     }
 
-    fn run(&self, place: TestbedKind, plan: &str, switch: &str) -> Result<()> {
+    /// Runs a plan; the document of its results.
+    fn run(&self, place: TestbedKind, plan: &str, switch: &str) -> Result<Value> {
         let _unless_there_is_none = std::fs::remove_file(self.folder.join("results.db"));
         std::fs::write(self.folder.join("plan.toml"), plan).context("cannot write the plan")?;
         let on = match place {
@@ -212,35 +207,15 @@ impl ObserverBench {
             TestbedKind::Loopback => "loopback",
             TestbedKind::Hosts => "hosts.toml",
         };
-        let run = ["run", "plan.toml", "--on", on, "-o", "results.db", "--as-it-is"];
-        self.run_latput(&run, switch).map(drop)
+        let latput = |args: &[&str]| {
+            let mut command = Command::new(&self.latput);
+            command.args(args).env("LATPUT_BPF", switch).current_dir(&self.folder);
+            capture_output(command.stdin(Stdio::null()))
+        };
+        latput(&["run", "plan.toml", "--on", on, "-o", "results.db", "--as-it-is"])?;
+        let document = latput(&["report", "results.db", "--format", "json"])?;
+        serde_json::from_str(&document).context("the report is no JSON")
     }
-
-    fn run_latput(&self, args: &[&str], switch: &str) -> Result<String> {
-        let mut command = Command::new(&self.latput);
-        command.args(args).env("LATPUT_BPF", switch).current_dir(&self.folder);
-        let output = command.stdin(Stdio::null()).output().context("cannot start latput")?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "latput {args:?} ended with {}: {told}", output.status);
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-}
-
-/// The figures of the only trial.
-fn parse_figures(csv: &str) -> Result<Figures> {
-    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<&str>>());
-    let (head, row) = lines.next().zip(lines.next()).context("the report has no trial")?;
-    let number = |name: &str| {
-        let idx = head.iter().position(|it| *it == name)?;
-        row.get(idx)?.parse::<f64>().ok().filter(|number| number.is_finite())
-    };
-    let rate = number("transactions_per_s").or_else(|| number("throughput_bps"));
-    let demand = |end: &str| number(&format!("{end}_netperf_demand_us"));
-    let found = (rate, demand("generator"), demand("sut"));
-    let (Some(rate), Some(generator), Some(sut)) = found else {
-        anyhow::bail!("the report has not all figures: {found:?}")
-    };
-    Ok([rate, generator, sut])
 }
 
 fn render_plan(factors: &str, workload: usize, method: &str, seconds: u32) -> String {
@@ -259,7 +234,7 @@ fn pair_slices(document: &Value) -> Result<Rounds> {
     for run in runs {
         let number = |name: &str| run[name].as_u64().context("a run without its place");
         let slices = by_setting.entry(number("setting")?).or_default();
-        if let Some(figures) = figures_of_slice(run) {
+        if let Some(figures) = figures_of(run, "service_demand_us") {
             slices.insert(number("block")?, (read_tracing_mode(run), figures));
         }
     }
@@ -286,71 +261,17 @@ fn read_tracing_mode(run: &Value) -> TracingMode {
     if is_traced { TracingMode::Beside } else { TracingMode::Off }
 }
 
-fn figures_of_slice(run: &Value) -> Option<Figures> {
-    let metrics = &run["metrics"];
-    let rate = metrics["transactions_per_s"].as_f64().or(metrics["throughput_bps"].as_f64())?;
-    let demand = |end: &str| metrics[format!("{end}_service_demand_us")].as_f64();
-    let found = [rate, demand("generator")?, demand("sut")?];
+/// Rate and demand of a trial or a slice, where it has all.
+fn figures_of(run: &Value, demand: &str) -> Option<Figures> {
+    let metric = |name: &str| run["metrics"][name].as_f64();
+    let rate = metric("transactions_per_s").or_else(|| metric("throughput_bps"))?;
+    let [generator, sut] = ["generator", "sut"].map(|end| metric(&format!("{end}_{demand}")));
+    let found = [rate, generator?, sut?];
     found.iter().all(|figure| *figure > 0.0).then_some(found)
 }
 
 fn cell_name(place: TestbedKind, workload: usize) -> String {
     format!("{:<10} {:<10}", format!("{place:?}").to_lowercase(), WORKLOADS[workload].0)
-}
-
-fn render_testbed(latput: &Path) -> String {
-    let mut text = "schema = 1\n".to_owned();
-    let roles = ["generator", "sut"];
-    for (idx, (host, role)) in HOSTS.iter().zip(roles).enumerate() {
-        let _ = writeln!(
-            text,
-            "[host.{role}]\nrole = \"{role}\"\nvia = [\"ip\", \"netns\", \"exec\", \"{host}\"]\n\
-             latput = \"{}\"\ninterface = \"{}\"\naddress = \"198.19.77.{}\"\ncpus = \"{idx}\"",
-            latput.display(),
-            INTERFACES[idx],
-            idx + 1
-        );
-    }
-    text
-}
-
-/// Two network namespaces that a pair of interfaces joins; removed when dropped.
-struct NamespacePair;
-
-impl NamespacePair {
-    fn create_pair() -> Result<Self> {
-        let made = Self;
-        for host in HOSTS {
-            run_ip(&["netns", "add", host])?;
-        }
-        let [first, second] = INTERFACES;
-        run_ip(&[
-            "link", "add", first, "netns", HOSTS[0], "type", "veth", "peer", second, "netns",
-            HOSTS[1],
-        ])?;
-        for ((host, interface), idx) in HOSTS.into_iter().zip(INTERFACES).zip(1..) {
-            let address = format!("198.19.77.{idx}/24");
-            run_ip(&["-n", host, "address", "add", &address, "dev", interface])?;
-            run_ip(&["-n", host, "link", "set", interface, "up"])?;
-            // A veth has NAPI instances, and so timers, only with GRO.
-            run_ip(&["netns", "exec", host, "ethtool", "-K", interface, "gro", "on"])?;
-        }
-        Ok(made)
-    }
-}
-
-impl Drop for NamespacePair {
-    fn drop(&mut self) {
-        for host in HOSTS {
-            let _gone_already = run_ip(&["netns", "delete", host]);
-        }
-    }
-}
-
-fn run_ip(args: &[&str]) -> Result<()> {
-    let status = Command::new("ip").args(args).status().context("cannot start ip(8)")?;
-    ensure!(status.success(), "ip {args:?} ended with {status}");
-    Ok(())
 }
 
 /// The table, and how many goals are missed.
@@ -382,8 +303,8 @@ fn render_table(cells: &Cells) -> (String, u32) {
                 text,
                 "{} {figure:<20} {:>26} {:>26}   {verdict:?}",
                 cell_name(*place, *workload),
-                format_ratio(beside.as_ref()),
-                format_ratio(window.as_ref())
+                beside.map_or_else(|| "-".to_owned(), format_estimate),
+                window.map_or_else(|| "-".to_owned(), format_estimate)
             );
         }
     }
@@ -398,13 +319,6 @@ fn render_table(cells: &Cells) -> (String, u32) {
 
 fn judge_ratio(ratio: &Estimate) -> GoalVerdict {
     GoalVerdict::of_interval((ratio.low, ratio.high), &(1.0 - GOAL..=1.0 + GOAL))
-}
-
-fn format_ratio(ratio: Option<&Estimate>) -> String {
-    ratio.map_or_else(
-        || "-".to_owned(),
-        |it| format!("{:.3} [{:.3}, {:.3}]", it.value, it.low, it.high),
-    )
 }
 
 #[cfg(test)]
@@ -455,12 +369,12 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_read_from_the_report() {
-        let csv = "setting,throughput_bps,transactions_per_s,sut_netperf_demand_us,generator_netperf_demand_us\n\
-                   today,5e9,,3.5,4.5\n";
-        let seen = parse_figures(csv).unwrap();
+    fn figures_are_read_from_a_run() {
+        let run = json!({ "metrics": { "throughput_bps": 5e9, "transactions_per_s": null,
+            "sut_netperf_demand_us": 3.5, "generator_netperf_demand_us": 4.5 } });
+        let seen = figures_of(&run, "netperf_demand_us").unwrap();
         let near = [5e9, 4.5, 3.5].iter().zip(seen).all(|(one, other)| (one - other).abs() < 1e-6);
         assert!(near, "{seen:?}");
-        assert!(parse_figures("setting\ntoday\n").is_err());
+        assert_eq!(figures_of(&run, "service_demand_us"), None);
     }
 }

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::workspace::{Workspace, cargo_command};
+use crate::workspace::{Workspace, cargo_command, make_folder};
 
 /// Files that the figures of fixed delays and drivers' policies depend on.
 const SOURCES: [&str; 3] =
@@ -57,7 +57,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         command.arg(format!("--seeds={seeds}"));
     }
     let folder = workspace.target.join("bench-policies");
-    std::fs::create_dir_all(&folder).context("cannot make the folder of known figures")?;
+    make_folder(&folder)?;
     let known = folder.join(format!("known-{:016x}.txt", workspace.hash_sources(&SOURCES, &OURS)?));
     command.arg(format!("--known={}", known.display()));
     let status = command.status().context("cannot start cargo")?;

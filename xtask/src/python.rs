@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::ci::Tally;
-use crate::workspace::{Workspace, capture_output, python_programs};
+use crate::workspace::{Workspace, capture_output, python_programs, remove_folder};
 
 /// Needs of the package's tests, and of its build.
 const TOOLS: [&str; 12] = [
@@ -66,10 +66,7 @@ pub fn make_environment(workspace: &Workspace) -> Result<PathBuf> {
     if std::fs::read_to_string(&whole).is_ok_and(|made_of| made_of == tools) {
         return Ok(environment);
     }
-    if environment.exists() {
-        std::fs::remove_dir_all(&environment)
-            .with_context(|| format!("cannot empty {}", environment.display()))?;
-    }
+    remove_folder(&environment)?;
     let programs = python_programs(&environment)
         .context("python3 makes no environment; Debian has it in python3-venv")?;
     let mut install = Command::new(programs.join("pip"));

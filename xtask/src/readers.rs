@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::ci::{Tally, cargo_test};
 use crate::dist::make_debian;
-use crate::workspace::{Workspace, capture_output, missing_for_root};
+use crate::workspace::{Workspace, capture_output, make_folder};
 
 const PROGRAMS: &[&str] = &["chroot", "debootstrap", "unshare"];
 /// Debian 13, and the one after it.
@@ -19,21 +19,8 @@ const SUITES: &[&str] = &["trixie", "forky"];
 /// A root is made anew when this changes.
 const VERSION: u32 = 3;
 /// The readers, and what the tests judge by.
-const PACKAGES: &[&str] = &[
-    "ansible-core",
-    "cloud-init",
-    "dbus-daemon",
-    "ethtool",
-    "iproute2",
-    "irqbalance",
-    "netplan.io",
-    "network-manager",
-    "procps",
-    "strace",
-    "systemd",
-    "tuned",
-    "udev",
-];
+const PACKAGES: &str = "ansible-core cloud-init dbus-daemon ethtool iproute2 irqbalance netplan.io network-manager procps \
+    strace systemd tuned udev";
 /// Names of the tests that a reader judges.
 const TESTS: &[&str] =
     &["export_settings", "keep::", "keep_forms::", "keep_irqbalance::", "root_keep", "root_tuned"];
@@ -71,12 +58,11 @@ exec "$@"
 
 /// Runs the tests with the readers of the other Debians.
 pub fn check_readers(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    if let Some(missing) = missing_for_root(PROGRAMS) {
-        tally.record_line(&format!("skipped: readers: needs {missing}"));
+    if tally.skips_without(PROGRAMS) {
         return Ok(());
     }
     let folder = workspace.target.join("readers");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    make_folder(&folder)?;
     let enter = folder.join("enter");
     fs::write(&enter, ENTER).with_context(|| format!("cannot write {}", enter.display()))?;
     for suite in SUITES {
@@ -100,14 +86,15 @@ fn run_tests(
     let mut cargo = cargo_test(workspace, "--test it");
     cargo.arg("--config").arg(format!("target.'cfg(all())'.runner={runner}"));
     cargo.env("LATPUT_TESTED", workspace.built_latput()?);
-    tally.run_tests(cargo, &format!("--test-threads=2 {}", TESTS.join(" ")))
+    tally.run_tests(&mut cargo, &format!("--test-threads=2 {}", TESTS.join(" ")))
 }
 
 /// The root of a Debian with its readers, made once.
 fn make_root(folder: &Path, suite: &str) -> Result<PathBuf> {
     make_debian(folder.join(format!("{suite}-{VERSION}")), Some(suite), None, |root| {
         let mut install = Command::new("unshare");
-        install.args(["--mount", "sh", "-c", INSTALL, "install"]).arg(root).args(PACKAGES);
+        install.args(["--mount", "sh", "-c", INSTALL, "install"]).arg(root);
+        install.args(PACKAGES.split(' '));
         capture_output(&mut install).map(drop)
     })
 }

@@ -2,10 +2,9 @@
 
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 /// The repository and its crates.
@@ -152,20 +151,24 @@ pub fn capture_output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{shown} printed no text"))
 }
 
-/// Waits for the end of a process, which is killed if it takes longer.
-pub fn end_within(child: &mut Child, time: Duration) -> Result<ExitStatus> {
-    let deadline = Instant::now() + time;
-    loop {
-        if let Some(status) = child.try_wait().context("cannot wait")? {
-            return Ok(status);
-        }
-        if Instant::now() > deadline {
-            child.kill().context("cannot kill")?;
-            child.wait().context("cannot wait")?;
-            bail!("a process has not ended in {} s", time.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(2));
+/// Makes a folder, and those above it.
+pub fn make_folder(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
+}
+
+/// Removes a folder with all that is in it, where it is there.
+pub fn remove_folder(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder)
+            .with_context(|| format!("cannot remove {}", folder.display()))?;
     }
+    Ok(())
+}
+
+/// Makes a folder with nothing in it.
+pub fn make_empty_folder(folder: &Path) -> Result<()> {
+    remove_folder(folder)?;
+    make_folder(folder)
 }
 
 /// The programs of a virtual environment of Python in `folder`, made where there is none.

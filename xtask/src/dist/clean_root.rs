@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{ReleaseInfo, write_file};
 use crate::ci::Tally;
-use crate::workspace::{capture_output, missing_for_root};
+use crate::workspace::{capture_output, remove_folder};
 
 const PROGRAMS: &[&str] =
     &["apt-get", "chroot", "debootstrap", "systemd-nspawn", "timeout", "unshare"];
@@ -96,8 +96,7 @@ pub fn first_source() -> Result<(String, String)> {
 /// A fresh Debian of this machine's version, from the first source that apt has for it; made once. `None` where something is
 /// missing for it, which is said.
 pub fn make_base_root(folder: &Path, tally: &mut Tally) -> Result<Option<PathBuf>> {
-    if let Some(missing) = missing_for_root(PROGRAMS) {
-        tally.record_line(&format!("skipped: the package in a clean root: needs {missing}"));
+    if tally.skips_without(PROGRAMS) {
         return Ok(None);
     }
     make_debian(folder.join(BASE), None, Some(INCLUDED), |_| Ok(())).map(Some)
@@ -180,13 +179,4 @@ fn check_binary_alone(release: &ReleaseInfo, folder: &Path) -> Result<()> {
     ensure!(said.contains("127.0.0.9:9 refuses"), "the binary alone: {}: {said}", ran.status);
     println!("alone in a root, the binary resolves a name");
     remove_folder(folder)
-}
-
-/// Removes a folder with all that is in it, where it is there.
-pub fn remove_folder(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder)
-            .with_context(|| format!("cannot remove {}", folder.display()))?;
-    }
-    Ok(())
 }

@@ -4,8 +4,6 @@
 //! sets ends at once. All other changes are made with `--confirm-within`, and nobody confirms them: when all have ended, the
 //! host is as before. Beside it another owner's change of another interface may wait, which stays until its own deadline.
 
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -16,32 +14,9 @@ use super::{
 };
 
 /// Kinds of system calls that a change, its watchers, a restore and a confirmation are made of.
-const CALLS: &[&str] = &[
-    "sendto",
-    "recvfrom,recvmsg",
-    "openat",
-    "openat2",
-    "read",
-    "write",
-    "fsync",
-    "rename,renameat,renameat2",
-    "unlink,unlinkat",
-    "flock",
-    "socket",
-    "mkdir",
-    "poll,ppoll",
-    "clone,clone3,vfork",
-    "pidfd_open",
-    "getdents64",
-    "ioctl",
-    "execve",
-    "statx,newfstatat",
-    "mmap,brk",
-    "setns",
-    "bind,setsockopt",
-    "fchmod,ftruncate",
-    "sched_setaffinity,sched_setscheduler,setpriority",
-];
+const CALLS: &str = "sendto recvfrom,recvmsg openat openat2 read write fsync rename,renameat,renameat2 unlink,unlinkat flock \
+    socket mkdir poll,ppoll clone,clone3,vfork pidfd_open getdents64 ioctl execve statx,newfstatat mmap,brk setns \
+    bind,setsockopt fchmod,ftruncate sched_setaffinity,sched_setscheduler,setpriority";
 /// Those that latput's threads make in each other network namespace. strace counts by thread: a stall of the first few would
 /// come once for each namespace of the machine, and the bench has 64.
 const CALLS_OF_THREADS: &[&str] =
@@ -64,7 +39,8 @@ struct SyscallFault {
 
 impl SyscallFault {
     fn from_rng(rng: &mut SeededRng) -> Self {
-        let calls = *pick_random(rng, CALLS);
+        let calls: Vec<&str> = CALLS.split(' ').collect();
+        let calls = *pick_random(rng, &calls);
         let is_stall = rng.next_below(12) == 0 && !CALLS_OF_THREADS.contains(&calls);
         let within = if rng.next_below(2) == 0 { 12 } else { 150 };
         let first = 1 + rng.next_below(within);
@@ -80,16 +56,6 @@ impl SyscallFault {
     /// The error, or a stall.
     fn name(&self) -> &str {
         self.what.strip_prefix("error=").unwrap_or("stall of 10 s")
-    }
-
-    /// strace before a command.
-    fn strace_command(&self, bench: &KillBench) -> Command {
-        let Self { calls, what, first, last } = self;
-        let mut command = bench.pair.namespace_command(0, Path::new("strace"));
-        command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
-        command.args(["-e", &format!("inject={calls}:{what}:when={first}..{last}")]);
-        command.arg(bench.latput_path());
-        command
     }
 }
 
@@ -130,9 +96,9 @@ impl KillBench {
         let neighbour_before = self.pair.look_at_neighbour()?;
         let began = Instant::now();
         let words = ["set", "w0", "mtu=1400", "txqueuelen=700", "gro=off", "--confirm-within"];
-        let mut words: Vec<String> = words.map(str::to_owned).into();
-        words.push(format!("{}s", NEIGHBOUR_WAITS.as_secs()));
-        let set = self.pair.latput_command(&words).env("SUDO_USER", "neighbour").spawn()?;
+        let mut set = self.pair.latput_command(words);
+        set.arg(format!("{}s", NEIGHBOUR_WAITS.as_secs())).env("SUDO_USER", "neighbour");
+        let set = set.spawn()?;
         ensure!(wait_for_exit(set)? == Some(0), "the other owner's change failed");
         let waiting = self.pair.look_at_neighbour()?;
         ensure!(waiting != neighbour_before, "the other owner's change changed nothing");
@@ -183,7 +149,7 @@ impl KillBench {
             KillVictim::RestoreFault => "restore",
             _ => "confirm",
         };
-        if !self.run_latput(&case.set_arguments(&["--confirm-within", "60s"]))? {
+        if !self.run_latput(case.set_arguments(&["--confirm-within", "60s"]))? {
             count.refused += 1;
             return self.check_unchanged(&before, "after a refusal");
         }
@@ -199,7 +165,7 @@ impl KillBench {
         before: &str,
         count: &mut VictimCounts,
     ) -> Result<()> {
-        if !self.run_latput(&case.set_arguments(&[]))? {
+        if !self.run_latput(case.set_arguments(&[]))? {
             count.refused += 1;
             return self.check_unchanged(before, "after a refusal");
         }
@@ -208,11 +174,7 @@ impl KillBench {
         let words = ["undo", "--confirm-within", "1s"].map(str::to_owned);
         let code = self.run_faulty(fault, if waits { &words } else { &words[..1] }, count)?;
         if !waits {
-            ensure!(
-                wait_for_exit(self.pair.latput_command(&["restore".to_owned()]).spawn()?)?
-                    == Some(0),
-                "restore"
-            );
+            ensure!(self.run_latput(["restore"])?, "restore");
         }
         self.pair.settle()?;
         ensure!(!self.pair.has_checkpoint(), "a checkpoint of the undo is left");
@@ -232,9 +194,8 @@ impl KillBench {
         words: &[String],
         count: &mut VictimCounts,
     ) -> Result<Option<i32>> {
-        let code = wait_for_exit(
-            fault.strace_command(self).args(words).spawn().context("cannot start strace")?,
-        )?;
+        let SyscallFault { calls, what, first, last } = fault;
+        let code = self.run_in_strace(calls, &format!("{what}:when={first}..{last}"), words)?;
         count.in_the_middle += u64::from(code != Some(0));
         Ok(code)
     }

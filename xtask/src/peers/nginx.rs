@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::lab::SERVER_ADDRESS;
+use crate::workspace::make_folder;
 
 /// Size of the object that is downloaded.
 pub const OBJECT_BYTES: usize = 1_000_000;
@@ -14,7 +15,7 @@ pub const OBJECT_BYTES: usize = 1_000_000;
 /// Writes the object and the configuration; returns their folder.
 pub fn prepare_nginx(scratch: &Path, port: u16) -> Result<PathBuf> {
     let folder = scratch.join("bench-nginx");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    make_folder(&folder)?;
     fs::write(folder.join("object"), vec![b'x'; OBJECT_BYTES]).context("cannot write the object")?;
     fs::write(folder.join("nginx.conf"), render_config(&folder, port))
         .context("cannot write nginx.conf")?;

@@ -23,7 +23,7 @@ use self::judge::{RunAnswer, print_table};
 use self::load::{BackgroundLoad, LoadLimitation};
 use super::Options;
 use crate::peers::lab::Lab;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, make_folder};
 
 const PLAN: &str = include_str!("../../../examples/built-in.toml");
 /// The line of the plan that `--seconds` replaces.
@@ -81,7 +81,7 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     loads.retain(is_possible);
     let latput = workspace.given_latput(options.beside_work.binary.as_deref())?;
     let folder = workspace.target.join("bench-power");
-    std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
+    make_folder(&folder)?;
     let binary = hash_binary(&latput)?;
     let file = folder.join("disturbed.jsonl");
     let kept = if options.beside_work.resume { read(&file)? } else { Vec::new() };

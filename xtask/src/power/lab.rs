@@ -16,7 +16,7 @@ use latput_stats::share::wilson;
 use serde_json::Value;
 
 use crate::peers::lab::{INTERFACE, Lab, SERVER};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, make_folder};
 
 /// Polls that find nothing before interrupts are back: never, under this load.
 const POLLS: u32 = 1000;
@@ -118,7 +118,7 @@ impl EffectCase {
 pub(super) fn run(workspace: &Workspace, runs: u32, seconds: u32) -> Result<()> {
     let latput = workspace.build_latput()?;
     let folder = workspace.target.join("bench-power");
-    std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
+    make_folder(&folder)?;
     let lab = Lab::up(&latput, &folder)?;
     let mut found: [Vec<LabRun>; CASES.len()] = std::array::from_fn(|_| Vec::new());
     for _ in 0..runs {
