@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use latput_units::SeededRng;
 
 use crate::ci::Tally;
-use crate::namespace::kill_process;
+use crate::processes::kill_process;
 use crate::workspace::Workspace;
 use pair::VethPair;
 

@@ -16,6 +16,7 @@ mod observer;
 mod peers;
 mod policies;
 mod power;
+mod processes;
 mod profiles;
 mod programs;
 mod python;

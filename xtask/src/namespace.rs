@@ -1,9 +1,7 @@
-//! Namespaces of a bench, and the processes in them.
+//! Namespaces of a bench.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -52,35 +50,5 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         let _it_ended = self.holder.kill();
         let _it_ended = self.holder.wait();
-    }
-}
-
-/// The command of a process; empty once it has ended.
-pub fn words_of(pid: u32) -> Vec<String> {
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
-}
-
-/// The processes with this state folder of latput, or one in it, in their environment.
-pub fn processes_of(state: &Path) -> Vec<u32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| has_state(*pid, state)).collect()
-}
-
-/// Whether a process has this state folder, or one in it, in its environment; one that has ended has none.
-pub fn has_state(pid: u32, state: &Path) -> bool {
-    let is_meant = |word: &[u8]| {
-        let folder = word.strip_prefix(b"LATPUT_STATE_DIR=");
-        folder.is_some_and(|folder| Path::new(OsStr::from_bytes(folder)).starts_with(state))
-    };
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    environment.split(|byte| *byte == 0).any(is_meant)
-}
-
-/// `kill -9`.
-pub fn kill_process(pid: u32) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
-        let _it_ended = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }
 }

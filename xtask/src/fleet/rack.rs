@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Options;
-use crate::namespace::{Namespace, kill_process, processes_of};
+use crate::namespace::Namespace;
+use crate::processes::{kill_process, processes_of};
 use crate::workspace::{capture_output, make_empty_folder, make_folder, remove_folder};
 
 /// Txqueuelen that is wanted; a veth begins with 1000.

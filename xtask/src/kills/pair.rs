@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::namespace::{Namespace, has_state, kill_process, processes_of, words_of};
+use crate::namespace::Namespace;
+use crate::processes::{has_state, kill_process, processes_of, words_of};
 use crate::workspace::{capture_output, make_folder};
 
 const NAPI: &str = include_str!("napi.py");

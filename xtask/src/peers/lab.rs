@@ -10,7 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
+
+use crate::processes::to_pid;
 
 /// The host that sends.
 pub const CLIENT: &str = "a";
@@ -246,9 +248,8 @@ impl RunningProcess {
 
     /// Signals the process and what it started.
     fn send_signal(&self, signal: Signal) {
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         // Gone already is what is wanted.
-        let _ = id.map(|id| rustix::process::kill_process_group(id, signal));
+        let _ = to_pid(self.child.id()).map(|id| rustix::process::kill_process_group(id, signal));
     }
 }
 
@@ -313,6 +314,8 @@ fn has_listener(table: &str, port: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::Pid;
+
     use super::*;
 
     const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue\n\

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::judge::{RunAnswer, print_table};
-use self::load::{BackgroundLoad, LoadLimitation};
+use self::load::BackgroundLoad;
 use super::Options;
 use crate::peers::lab::Lab;
 use crate::workspace::{Workspace, make_folder};
@@ -109,17 +109,11 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// Whether a load can be here; what is missing is told.
 fn is_possible(load: &BackgroundLoad) -> bool {
-    match load.find_limitation() {
-        None => true,
-        Some(LoadLimitation::Replaced(why)) => {
-            println!("{}: {why}", load.name());
-            true
-        }
-        Some(LoadLimitation::Skipped(why)) => {
-            println!("{}: skipped, {why}", load.name());
-            false
-        }
+    let limitation = load.find_limitation();
+    if let Some(why) = limitation {
+        println!("{}: skipped, {why}", load.name());
     }
+    limitation.is_none()
 }
 
 impl DisturbedBench<'_> {

@@ -15,6 +15,7 @@ use latput_stats::order::middle;
 use latput_stats::share::wilson;
 use serde_json::Value;
 
+use crate::goal::format_share;
 use crate::peers::lab::{INTERFACE, Lab, SERVER};
 use crate::workspace::{Workspace, make_folder};
 
@@ -140,6 +141,7 @@ fn print_table(found: &[Vec<LabRun>], seconds: u32) -> Result<()> {
     let mut missed = Vec::new();
     for (case, runs) in CASES.iter().zip(found) {
         let [proven, wrong] = count_outcomes(case, runs);
+        let count = runs.len() as u64;
         let goal = case.at_least.map(|least| format!(">= {:.0}%", 100.0 * least));
         let mut ratios: Vec<f64> = runs.iter().filter_map(|run| run.ratio).collect();
         ratios.sort_unstable_by(f64::total_cmp);
@@ -147,8 +149,8 @@ fn print_table(found: &[Vec<LabRun>], seconds: u32) -> Result<()> {
             "{:24} {:>8} {:>24} {:>24}   {}",
             case.name,
             goal.unwrap_or_default(),
-            if case.has_effect() { format_share(proven, runs.len()) } else { "-".to_owned() },
-            format_share(wrong, runs.len()),
+            if case.has_effect() { format_share(proven, count) } else { "-".to_owned() },
+            format_share(wrong, count),
             match &ratios[..] {
                 [] => "-".to_owned(),
                 some => format!(
@@ -159,7 +161,6 @@ fn print_table(found: &[Vec<LabRun>], seconds: u32) -> Result<()> {
                 ),
             }
         );
-        let count = runs.len() as u64;
         if case.at_least.is_some_and(|least| wilson(proven, count).1 < least) {
             missed.push(case.name);
         }
@@ -177,11 +178,6 @@ fn count_outcomes(case: &EffectCase, runs: &[LabRun]) -> [u64; 2] {
     let proven = runs.iter().filter(is_right).count();
     let set = runs.iter().filter(|run| run.set.is_some()).count();
     [proven as u64, (set - proven) as u64]
-}
-
-fn format_share(count: u64, of: usize) -> String {
-    let (low, high) = wilson(count, of as u64);
-    format!("{count} of {of} [{:.0}%, {:.0}%]", 100.0 * low, 100.0 * high)
 }
 
 /// Reads the result from the document of a run.

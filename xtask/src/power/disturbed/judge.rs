@@ -9,26 +9,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{QUIET, SavedRun, load, read_array};
-use crate::goal::GoalVerdict;
+use crate::goal::{GoalVerdict, format_share};
 
 /// Objective of the built-in plan.
 const METRIC: &str = "latency_ns_p99";
 /// Most answers that are false.
 const MOST_FALSE: f64 = 0.01;
 /// The least share of runs with an answer, beside stressors that take so many percent of a CPU all the time. Above the
-/// limit of other work no slice is fit, so only runs with `--beside` can have an answer (ADR 019).
-const LEAST_ANSWERS: [LeastAnswers; 2] = [
-    LeastAnswers { percent: 10, share: 0.8, takes_beside: false },
-    LeastAnswers { percent: 30, share: 0.3, takes_beside: true },
-];
-
-/// A goal for the share of runs with an answer.
-struct LeastAnswers {
-    percent: u32,
-    share: f64,
-    /// Whether it is asked only of runs with `--beside`.
-    takes_beside: bool,
-}
+/// limit of other work no slice is fit, so only runs with `--beside` can have an answer, which is the third (ADR 019).
+const LEAST_ANSWERS: [(u32, f64, bool); 2] = [(10, 0.8, false), (30, 0.3, true)];
 
 /// Answer of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -200,7 +189,7 @@ pub(super) fn print_table(runs: &[SavedRun], seconds: u32) -> Result<()> {
         let counts =
             count_answers(&said, truth.as_ref().or(by_quiet.as_ref().filter(|_| long.is_empty())));
         all.add(counts);
-        if let Some(percent) = load.cpu_percent() {
+        if let Some(percent) = load.cpu_percent {
             by_percent.entry(percent).or_default().add(counts);
         }
         let AnswerCounts { runs, answers, wrong } = counts;
@@ -223,7 +212,7 @@ pub(super) fn print_table(runs: &[SavedRun], seconds: u32) -> Result<()> {
         is_least: false,
     }];
     let has_beside = runs.iter().any(|run| run.beside);
-    for LeastAnswers { percent, share: limit, takes_beside } in LEAST_ANSWERS {
+    for (percent, limit, takes_beside) in LEAST_ANSWERS {
         let AnswerCounts { runs, answers, .. } =
             by_percent.get(&percent).copied().unwrap_or_default();
         let name = format!("answers at {percent}%");
@@ -275,11 +264,6 @@ fn summarize_answers(said: &[&RunAnswer]) -> String {
         _ => format!("{count} x {word}"),
     });
     words.collect::<Vec<_>>().join(", ")
-}
-
-fn format_share(count: u64, of: u64) -> String {
-    let (low, high) = wilson(count, of);
-    format!("{count} of {of} [{:.0}%, {:.0}%]", 100.0 * low, 100.0 * high)
 }
 
 #[cfg(test)]
