@@ -67,8 +67,7 @@ fn collect_crates(tree: &SourceTree) -> Vec<CrateFiles<'_>> {
         }
         house.modules.insert(path, house.files.len());
         house.files.push(file);
-        let code = file.product_code();
-        let (imports, rest) = extract_imports(&code);
+        let (imports, rest) = extract_imports(&file.product);
         house.imports.push(imports);
         house.code.push(rest);
     }
@@ -254,6 +253,7 @@ fn expand_use_tree(before: &Path, tree: &str, found: &mut Vec<(String, Path)>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tree::tree_of;
     use super::*;
 
     #[test]
@@ -301,10 +301,9 @@ mod tests {
     }
 
     fn make_tree(files: &[(&str, &str)]) -> SourceTree {
-        let file = |(path, text): &(&str, &str)| SourceFile {
-            path: format!("crates/x/src/{path}"),
-            text: (*text).to_owned(),
-        };
-        SourceTree { files: files.iter().map(file).collect() }
+        let paths: Vec<String> =
+            files.iter().map(|(path, _)| format!("crates/x/src/{path}")).collect();
+        let files = paths.iter().zip(files).map(|(path, (_, text))| (path.as_str(), *text));
+        tree_of(&files.collect::<Vec<_>>())
     }
 }
