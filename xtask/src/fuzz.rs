@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
-use crate::workspace::{Workspace, capture_output, cargo_command, make_folder};
+use crate::workspace::{Workspace, capture_output, cargo_command, make_folder, run_checked};
 
 const TARGETS: &[&str] = &["control", "data", "documents", "figures", "files", "netlink"];
 /// Counters of edges, in every crate; compared values guide it to what a parser wants.
@@ -124,10 +124,7 @@ fn build_targets(workspace: &Workspace, folder: &Path, is_brief: bool) -> Result
     command.args(["build", "--quiet", "--locked", "--profile", profile, "--target", host]);
     command.arg("--manifest-path").arg(folder.join("Cargo.toml"));
     command.env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", flags);
-    ensure!(
-        command.status().context("cannot start cargo")?.success(),
-        "the targets cannot be built"
-    );
+    run_checked(&mut command).context("the targets cannot be built")?;
     Ok(target.join(host).join(made_in))
 }
 

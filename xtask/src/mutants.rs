@@ -9,7 +9,9 @@ use anyhow::{Context, Result, bail, ensure};
 use latput_stats::share::wilson;
 use serde::Deserialize;
 
-use crate::workspace::{Workspace, capture_output, cargo_command, folder_of, make_folder};
+use crate::workspace::{
+    Workspace, capture_output, cargo_command, folder_of, make_folder, run_checked,
+};
 
 /// Draws of each property test, and where they begin: a survivor of one run is one of the next.
 const PROPERTY_TESTS: [(&str, &str); 2] = [("PROPTEST_CASES", "64"), ("PROPTEST_RNG_SEED", "1")];
@@ -71,7 +73,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     // A debug build takes half as long, and most of the time goes to the compiler and the tests.
     if capture_output(cargo_command().args(["mutants", "--version"])).is_err() {
         let words = ["install", "--locked", "--debug", "cargo-mutants"];
-        ensure!(cargo_command().args(words).status()?.success(), "cannot install cargo-mutants");
+        run_checked(cargo_command().args(words)).context("cannot install cargo-mutants")?;
     }
     let text = std::fs::read_to_string(workspace.root.join("xtask/mutants.toml"))
         .context("cannot read xtask/mutants.toml")?;

@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, capture_output, run_checked};
 
 /// Which profiles, and whether to write.
 #[derive(Debug, clap::Args)]
@@ -159,8 +159,7 @@ fn refit_profile(
     for file in &plan.cells {
         command.arg("--cells").arg(workspace.root.join("data/published").join(file));
     }
-    let status = command.status().context("cannot start latput")?;
-    ensure!(status.success(), "`latput calibrate --system {name}` failed");
+    run_checked(&mut command).with_context(|| format!("`latput calibrate --system {name}`"))?;
     let differing = compare_profiles(&read_toml(&shipped)?, &read_toml(&made)?);
     let same = differing.is_empty();
     if same {
@@ -212,12 +211,8 @@ fn flatten_table(table: &toml::Table) -> BTreeMap<String, toml::Value> {
 /// Fails if a demand of `data/accuracy.toml` is not met.
 pub fn check_accuracy(workspace: &Workspace, binary: &Path) -> Result<()> {
     let demands: AccuracyDemands = read_toml(&workspace.root.join("data/accuracy.toml"))?;
-    let output = Command::new(binary)
-        .args(["reproduce", "--json"])
-        .output()
-        .context("cannot start `latput reproduce`")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
-    let seen: ReproductionReport = serde_json::from_slice(&output.stdout)
+    let said = capture_output(Command::new(binary).args(["reproduce", "--json"]))?;
+    let seen: ReproductionReport = serde_json::from_str(&said)
         .context("cannot read what `latput reproduce --json` says")?;
     for target in &seen.targets {
         let mark = if target.holds { "holds " } else { "missed" };
@@ -243,11 +238,8 @@ fn check_held_out(workspace: &Workspace, figures: &[HeldOut]) -> Result<()> {
             lost.push(format!("{what:?}"));
         }
     }
-    ensure!(
-        lost.is_empty(),
-        "held before, and no longer, of the held-out figures: {}",
-        lost.join("; ")
-    );
+    let lost = lost.join("; ");
+    ensure!(lost.is_empty(), "held before, and no longer, of the held-out figures: {lost}");
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::ci::Tally;
-use crate::workspace::{Workspace, cargo_command, make_empty_folder, remove_folder};
+use crate::workspace::{Workspace, cargo_command, make_empty_folder, remove_folder, run_checked};
 
 /// The other reader; its modules are beside it.
 const JUDGE: &str = "xtask/src/programs/judge.py";
@@ -24,11 +24,10 @@ pub fn check_programs(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let folder = workspace.target.join("xtask-programs");
     make_empty_folder(&folder)?;
     let mut build = cargo_command();
-    build
-        .args(["build", "--quiet", "--locked", "--manifest-path"])
-        .arg(workspace.root.join(NMSTATE));
+    build.args(["build", "--quiet", "--locked", "--manifest-path"]);
+    build.arg(workspace.root.join(NMSTATE));
     build.env("CARGO_TARGET_DIR", workspace.target.join("nmstate"));
-    ensure!(build.status()?.success(), "nmstate cannot be built");
+    run_checked(&mut build).context("nmstate cannot be built")?;
     let output = Command::new("python3")
         // Without compiled modules in the source tree.
         .arg("-B")

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::documents::{check_arguments, documents_of, latput_lines, printed_blocks};
 use super::tally::Tally;
-use crate::workspace::{Workspace, remove_folder};
+use crate::workspace::{Workspace, remove_folder, run_checked};
 
 /// Subcommands that are run. Others need a host of their own, change files of the system, or take minutes.
 const RUN: &str = "tune run search measure report history metrics show log set confirm undo restore export-settings explain \
@@ -364,8 +364,7 @@ fn write_input_files(folder: &Path, commands: &[PrintedCommand], binary: &Path) 
 fn run_latput(binary: &Path, folder: &Path, words: &[&str]) -> Result<()> {
     let mut command = Command::new(binary);
     command.args(words).current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
-    ensure!(command.status()?.success(), "latput {words:?} fails in the folder of the check");
-    Ok(())
+    run_checked(&mut command).with_context(|| format!("latput {words:?}"))
 }
 
 fn quote_word(word: &str) -> String {

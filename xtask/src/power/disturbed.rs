@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use self::judge::{RunAnswer, print_table};
 use self::load::BackgroundLoad;
@@ -129,11 +128,12 @@ impl DisturbedBench<'_> {
         println!("{name}{}: {said}", if is_long { ", long" } else { "" });
         let (seconds, beside) = (self.options.seconds, self.options.beside_work.beside);
         let kept = SavedRun { binary: self.binary, seconds, beside, is_long, load: name, said };
-        let mut file = File::options().create(true).append(true).open(&self.file);
-        let file = file.as_mut().map_err(|error| anyhow::anyhow!("{error}"));
-        let file = file.with_context(|| format!("cannot open {}", self.file.display()))?;
-        let line = serde_json::to_string(&kept).context("a run cannot be written")?;
-        writeln!(file, "{line}").context("a run cannot be written")?;
+        let mut file = File::options()
+            .create(true)
+            .append(true)
+            .open(&self.file)
+            .with_context(|| format!("cannot open {}", self.file.display()))?;
+        writeln!(file, "{}", serde_json::to_string(&kept)?).context("a run cannot be written")?;
         self.runs.push(kept);
         Ok(())
     }
@@ -186,11 +186,6 @@ fn read(file: &Path) -> Result<Vec<SavedRun>> {
     };
     let run = |line| serde_json::from_str(line).with_context(|| format!("{}", file.display()));
     text.lines().map(run).collect()
-}
-
-/// An array of the document.
-fn read_array<'a>(document: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
-    document[name].as_array().with_context(|| format!("the report has no {name}"))
 }
 
 #[cfg(test)]

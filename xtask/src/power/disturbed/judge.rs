@@ -8,7 +8,7 @@ use latput_stats::share::wilson;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{QUIET, SavedRun, load, read_array};
+use super::{QUIET, SavedRun, load};
 use crate::goal::{GoalVerdict, format_share};
 
 /// Objective of the built-in plan.
@@ -42,14 +42,14 @@ impl RunAnswer {
             _ => None,
         };
         let mut logs: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-        for cell in read_array(report, "cells")? {
+        for cell in report["cells"].as_array().context("the report has no cells")? {
             let ratio = cell["against_first_ratio"][METRIC]["value"].as_f64();
             if let (Some(setting), Some(ratio)) = (cell["setting"].as_u64(), ratio) {
                 logs.entry(setting).or_default().push(ratio.ln());
             }
         }
-        let mean = |logs: Vec<f64>| (logs.iter().sum::<f64>() / logs.len() as f64).exp();
-        let ratios = logs.into_iter().map(|(setting, logs)| (setting, mean(logs))).collect();
+        let ratios =
+            logs.into_iter().map(|(setting, logs)| (setting, geometric_mean(logs))).collect();
         Ok(Self { kind, setting, ratios, sentence: word("sentence").unwrap_or_default() })
     }
 
@@ -102,8 +102,7 @@ impl ReferenceAnswer {
         let settings = first.ratios.keys().copied();
         let ratios = settings.map(|setting| {
             let logs = answers.iter().filter_map(|said| Some(said.ratios.get(&setting)?.ln()));
-            let logs: Vec<f64> = logs.collect();
-            (setting, (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+            (setting, geometric_mean(logs.collect()))
         });
         Ok(Some(Self { stays: stays(first), ratios: ratios.collect() }))
     }
@@ -118,6 +117,10 @@ impl ReferenceAnswer {
             _ => false,
         }
     }
+}
+
+fn geometric_mean(logs: Vec<f64>) -> f64 {
+    (logs.iter().sum::<f64>() / logs.len() as f64).exp()
 }
 
 /// Counts of the runs beside a load, or beside several.
@@ -168,14 +171,9 @@ pub(super) fn print_table(runs: &[SavedRun], seconds: u32) -> Result<()> {
     println!("\nthe built-in plan in {seconds} s; 95% intervals (Wilson)");
     println!("{:14} {:>26} {:>26}   said", "load", "answers", "contradicted");
     if !quiet.is_empty() {
-        let answers = quiet.iter().filter(|said| said.is_answer()).count() as u64;
-        let runs = quiet.len() as u64;
-        println!(
-            "{QUIET:14} {:>26} {:>26}   {}",
-            format_share(answers, runs),
-            "-",
-            summarize_answers(&quiet)
-        );
+        let said = summarize_answers(&quiet);
+        let AnswerCounts { answers, runs, .. } = count_answers(&quiet, None);
+        println!("{QUIET:14} {:>26} {:>26}   {said}", format_share(answers, runs), "-");
     }
     let (mut all, mut by_percent) = (AnswerCounts::default(), BTreeMap::<u32, AnswerCounts>::new());
     for load in load::all_loads() {
