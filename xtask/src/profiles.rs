@@ -55,18 +55,11 @@ struct AccuracyDemands {
 #[serde(deny_unknown_fields)]
 struct HeldOutDemand {
     /// `cells` or `settings`.
-    what: HeldOutKind,
+    what: String,
     /// Median of the absolute errors of rates, per cent.
     median_pct: f64,
     /// Their 90th percentile.
     p90_pct: f64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum HeldOutKind {
-    Cells,
-    Settings,
 }
 
 /// A figure that was held out of a fit, as `latput calibrate --held-out` writes it.
@@ -228,26 +221,21 @@ fn check_held_out(workspace: &Workspace, figures: &[HeldOut]) -> Result<()> {
     let demands: AccuracyDemands = read_toml(&workspace.root.join("data/accuracy.toml"))?;
     let mut lost = Vec::new();
     for HeldOutDemand { what, median_pct, p90_pct } in &demands.held_out {
-        let rates = figures.iter().filter(|it| !it.is_cpu && it.split_kind() == *what);
+        // Cells are a word; a setting is named.
+        let kind = |it: &HeldOut| if it.split.is_string() { "cells" } else { "settings" };
+        let rates = figures.iter().filter(|it| !it.is_cpu && kind(it) == what);
         let (median, p90) =
             median_and_p90(rates.map(|it| 100.0 * (it.predicted / it.published - 1.0)));
         println!(
-            "held out {what:?}: {median:.1}% / {p90:.1}% (wanted: {median_pct}% / {p90_pct}%)"
+            "held out {what}: {median:.1}% / {p90:.1}% (wanted: {median_pct}% / {p90_pct}%)"
         );
         if median > *median_pct || p90 > *p90_pct {
-            lost.push(format!("{what:?}"));
+            lost.push(what.as_str());
         }
     }
     let lost = lost.join("; ");
     ensure!(lost.is_empty(), "held before, and no longer, of the held-out figures: {lost}");
     Ok(())
-}
-
-impl HeldOut {
-    /// Cells are a word; a setting is named.
-    fn split_kind(&self) -> HeldOutKind {
-        if self.split.is_string() { HeldOutKind::Cells } else { HeldOutKind::Settings }
-    }
 }
 
 /// Of absolute values, the nearest ranks; infinite if there are none.

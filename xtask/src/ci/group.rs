@@ -143,8 +143,10 @@ mod tests {
         let chosen: Vec<_> = GROUP.iter().flat_map(|lane| lane.steps).filter(|step| step.name != "second").collect();
         let ended = |chosen: &[&'static Step], keep_going| -> Vec<&str> {
             let end = |step: &'static Step| {
-                let tally =
-                    Tally { failed: usize::from(step.name == "first"), ..Tally::default() };
+                let mut tally = Tally::default();
+                if step.name == "first" {
+                    tally.record_failed_step("first", "no reason");
+                }
                 StepResult { step, tally, seconds: 0.0 }
             };
             let apart = |step| CapturedStep { said: String::new(), ended: end(step) };

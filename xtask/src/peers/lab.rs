@@ -116,15 +116,27 @@ impl Lab {
         RunningProcess::start(command)
     }
 
-    /// Runs latput itself to its end and gives what it prints.
-    pub fn run_latput(&self, words: &[&str], deadline: Instant) -> Result<String> {
-        self.start_latput(words)?.wait_for_output(&self.stop, deadline)
+    /// Starts a run of a plan on the lab; gives its results file too. `name` is that of its files.
+    pub fn start_plan(
+        &self,
+        name: &str,
+        plan: &str,
+        more: &[&str],
+    ) -> Result<(RunningProcess, String)> {
+        let [file, results] = ["toml", "db"].map(|end| self.scratch.join(format!("{name}.{end}")));
+        std::fs::write(&file, plan).context("cannot write the plan")?;
+        let _unless_there_is_none = std::fs::remove_file(&results);
+        let [file, results, testbed] =
+            [&file, &results, &self.testbed].map(|path| path.display().to_string());
+        let words = [&["run", &file, "--on", &testbed, "-o", &results][..], more].concat();
+        Ok((self.start_latput(words)?, results))
     }
 
     /// The document of a results file.
     pub fn read_report(&self, results: &str, deadline: Instant) -> Result<serde_json::Value> {
-        let text = self.run_latput(&["report", results, "--json"], deadline)?;
-        serde_json::from_str(&text).context("the report is no JSON")
+        let report = self.start_latput(["report", results, "--json"])?;
+        serde_json::from_str(&report.wait_for_output(&self.stop, deadline)?)
+            .context("the report is no JSON")
     }
 
     /// Sleeps unless asked to stop.

@@ -141,16 +141,10 @@ impl DisturbedBench<'_> {
     /// The answer of a run beside a load.
     fn measure_answer(&self, load: Option<&BackgroundLoad>, seconds: u32) -> Result<RunAnswer> {
         let lab = &self.lab;
-        let [plan, results] = ["disturbed.toml", "disturbed.db"].map(|name| lab.scratch.join(name));
-        std::fs::write(&plan, plan_text(seconds)?).context("cannot write the plan")?;
-        let _unless_there_is_none = std::fs::remove_file(&results);
-        let [plan, results, testbed] =
-            [&plan, &results, &lab.testbed].map(|path| path.display().to_string());
-        let mut words = vec!["run", &plan, "--on", &testbed, "-o", &results];
-        words.extend(self.options.beside_work.beside.then_some("--beside"));
         let longest = Duration::from_secs(seconds.into()) + OVERHEAD;
         let deadline = Instant::now() + longest;
-        let run = lab.start_latput(words)?;
+        let more: &[&str] = if self.options.beside_work.beside { &["--beside"] } else { &[] };
+        let (run, results) = lab.start_plan("disturbed", &plan_text(seconds)?, more)?;
         let id = run.id();
         lab.sleep_interruptible(BEGINS_AFTER)?;
         let beside = load.map(|load| load.start(lab, id, longest)).transpose()?;

@@ -100,13 +100,9 @@ impl EffectCase {
         let timer = format!("gro-flush-timeout={}us", self.timers[0]);
         let polls = format!("napi-defer-hard-irqs={POLLS}");
         lab.output_of(SERVER, [&lab.latput_path(), "set", INTERFACE, &timer, &polls])?;
-        let [plan, results] = ["power.toml", "power.db"].map(|name| lab.scratch.join(name));
-        std::fs::write(&plan, self.render_plan(seconds)).context("cannot write the plan")?;
-        let _unless_there_is_none = std::fs::remove_file(&results);
-        let [plan, results, testbed] =
-            [&plan, &results, &lab.testbed].map(|path| path.display().to_string());
         let deadline = Instant::now() + Duration::from_secs(seconds.into()) + OVERHEAD;
-        lab.run_latput(&["run", &plan, "--on", &testbed, "-o", &results], deadline)?;
+        let (run, results) = lab.start_plan("power", &self.render_plan(seconds), &[])?;
+        run.wait_for_output(&lab.stop, deadline)?;
         came_of(&lab.read_report(&results, deadline)?, self.metric)
     }
 }
