@@ -26,35 +26,10 @@ const TESTS: &[&str] =
     &["export_settings", "keep::", "keep_forms::", "keep_irqbalance::", "root_keep", "root_tuned"];
 
 /// Installs `$2...` in the root `$1`; no package may start a daemon there.
-const INSTALL: &str = r#"
-set -e
-root=$1
-shift
-cp /etc/resolv.conf "$root/etc/resolv.conf"
-printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
-chmod +x "$root/usr/sbin/policy-rc.d"
-mount -t proc none "$root/proc"
-mount --rbind /dev "$root/dev"
-DEBIAN_FRONTEND=noninteractive chroot "$root" apt-get install -q -y --no-install-recommends "$@"
-"#;
+const INSTALL: &str = include_str!("readers/install.sh");
 /// Runs `$3...` in the root `$1`, which has the workspace `$2` at the same place. Tests make namespaces, which a process in a
 /// chroot may not.
-const ENTER: &str = r#"
-set -e
-root=$1 workspace=$2
-shift 2
-folder=$PWD
-mount --bind "$root" "$root"
-mkdir -p "$root/old" "$root$workspace"
-mount --rbind "$workspace" "$root$workspace"
-for name in dev proc sys; do mount --rbind "/$name" "$root/$name"; done
-mount -t tmpfs none "$root/tmp"
-cd "$root"
-pivot_root . old
-umount -l /old
-cd "$folder"
-exec "$@"
-"#;
+const ENTER: &str = include_str!("readers/enter.sh");
 
 /// Runs the tests with the readers of the other Debians.
 pub fn check_readers(workspace: &Workspace, tally: &mut Tally) -> Result<()> {

@@ -71,21 +71,7 @@ const ANSWERS: &[(&str, i32, &str)] = &[
 const LONGEST: &str = "60";
 
 /// The plan of the results that commands read: in the simulator it recommends to set the second setting.
-const PLAN: &str = r#"
-schema = 1
-goal = "minimize sut_service_demand_us"
-[factors]
-"gro-flush-timeout + napi-defer-hard-irqs" = [["0us", 0], ["50us", 100]]
-[[workload]]
-kind = "tcp_rr"
-[[workload]]
-kind = "tcp_stream"
-[method]
-repetitions = { min = 8, max = 8 }
-warmup = "2ms"
-duration = "50ms"
-seed = 7
-"#;
+const PLAN: &str = include_str!("printed.toml");
 
 /// The folder that stands for `/` where files of the host would be written.
 const IMAGE: &str = "image";

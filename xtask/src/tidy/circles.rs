@@ -23,26 +23,25 @@ type Arrows = BTreeMap<(usize, usize), String>;
 
 /// Every circle that is too large, and each if there are too many.
 pub fn check_circles(tree: &SourceTree) -> Vec<Finding> {
-    let circles: Vec<FileCycle> =
+    let circles: Vec<FileCycle<'_>> =
         collect_crates(tree).iter().flat_map(CrateFiles::find_cycles).collect();
-    let too_many = circles.len() > MOST_CIRCLES;
-    let is_wrong = |circle: &&FileCycle| too_many || circle.files.len() > MOST_FILES;
-    let finding = |circle: &FileCycle| {
+    let count = circles.len();
+    let is_wrong = |circle: &&FileCycle<'_>| count > MOST_CIRCLES || circle.files.len() > MOST_FILES;
+    let finding = |circle: &FileCycle<'_>| {
         let message = format!(
-            "{} files use each other in a circle (at most {MOST_FILES} files, {MOST_CIRCLES} circles; there are {}): {}",
+            "{} files use each other in a circle (at most {MOST_FILES} files, {MOST_CIRCLES} circles; there are {count}): {}",
             circle.files.len(),
-            circles.len(),
-            circle.arrows.join(", ")
+            circle.arrows
         );
-        Finding::new(&circle.files[0], 0, message)
+        Finding::new(circle.files[0], 0, message)
     };
     circles.iter().filter(is_wrong).map(finding).collect()
 }
 
 /// Files that use each other, and how.
-struct FileCycle {
-    files: Vec<String>,
-    arrows: Vec<String>,
+struct FileCycle<'a> {
+    files: Vec<&'a str>,
+    arrows: String,
 }
 
 /// The files of one crate.
@@ -74,11 +73,10 @@ fn collect_crates(tree: &SourceTree) -> Vec<CrateFiles<'_>> {
     houses.into_values().collect()
 }
 
-impl CrateFiles<'_> {
-    fn find_cycles(&self) -> Vec<FileCycle> {
+impl<'a> CrateFiles<'a> {
+    fn find_cycles(&self) -> Vec<FileCycle<'a>> {
         let arrows = self.find_arrows();
-        let count = self.files.len();
-        let mut reaches: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); count];
+        let mut reaches: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.files.len()];
         for (from, reached) in reaches.iter_mut().enumerate() {
             let mut todo = vec![from];
             while let Some(at) = todo.pop() {
@@ -86,22 +84,20 @@ impl CrateFiles<'_> {
                 todo.extend(next.filter(|to| reached.insert(*to)));
             }
         }
+        let name = |idx: usize| -> &'a str { &self.files[idx].path };
         let circle = |first: usize| {
             let is_in = |other: &usize| reaches[*other].contains(&first);
             let members: Vec<usize> = reaches[first].iter().copied().filter(is_in).collect();
-            let name = |idx: usize| self.files[idx].path.clone();
+            let within =
+                arrows.iter().filter(|((from, to), _)| members.contains(from) && members.contains(to));
+            let arrows = within
+                .map(|((from, to), taken)| format!("{} -> {} ({taken})", name(*from), name(*to)));
             (members.len() > 1 && members[0] == first).then(|| FileCycle {
-                arrows: arrows
-                    .iter()
-                    .filter(|((from, to), _)| members.contains(from) && members.contains(to))
-                    .map(|((from, to), taken)| {
-                        format!("{} -> {} ({taken})", name(*from), name(*to))
-                    })
-                    .collect(),
+                arrows: arrows.collect::<Vec<_>>().join(", "),
                 files: members.iter().map(|idx| name(*idx)).collect(),
             })
         };
-        (0..count).filter_map(circle).collect()
+        (0..self.files.len()).filter_map(circle).collect()
     }
 
     fn find_arrows(&self) -> Arrows {
@@ -124,11 +120,8 @@ impl CrateFiles<'_> {
 
     /// Paths that code names in full, or from one of its own modules.
     fn paths_in_code(&self, module: &Path, file: usize) -> Vec<Path> {
-        let own = self
-            .modules
-            .keys()
-            .filter(|path| path.split_last().is_some_and(|(_, up)| up == *module));
-        let own = own.filter_map(|path| path.last().cloned());
+        let is_own = |path: &&Path| path.split_last().is_some_and(|(_, up)| up == *module);
+        let own = self.modules.keys().filter(is_own).filter_map(|path| path.last().cloned());
         let roots = ["crate", "super", "self"].map(str::to_owned).into_iter().chain(own);
         let code = &self.code[file];
         let mut found = Vec::new();
@@ -147,44 +140,38 @@ impl CrateFiles<'_> {
     /// The module that has what `path` names, seen from `module`.
     fn resolve_module(
         &self,
-        module: &Path,
+        module: &[String],
         path: &[String],
         follow: usize,
     ) -> Option<(Path, usize)> {
-        let mut rest = path;
-        let mut at: Path = module.clone();
-        match rest.first()?.as_str() {
-            "crate" => at.clear(),
-            "super" => {
-                at.pop()?;
-            }
-            "self" => {}
-            own => {
-                at.push(own.to_owned());
-                if !self.modules.contains_key(&at) {
-                    return None;
+        let absolute = self.make_absolute(module, path)?;
+        let is_module = |length: &usize| self.modules.contains_key(&absolute[..*length]);
+        let (place, rest) = absolute.split_at((0..=absolute.len()).rev().find(is_module)?);
+        let file = self.modules[place];
+        let handed_on = rest.first().filter(|_| follow > 0).and_then(|name| {
+            let (_, path) = self.imports[file].iter().find(|(known, _)| known == name)?;
+            self.resolve_module(place, path, follow - 1)
+        });
+        Some(handed_on.unwrap_or_else(|| (place.to_vec(), file)))
+    }
+
+    /// A path from the root of the crate; `None` for one of another crate.
+    fn make_absolute(&self, module: &[String], path: &[String]) -> Option<Path> {
+        let mut at = module.to_vec();
+        for (idx, name) in path.iter().enumerate() {
+            match name.as_str() {
+                "crate" => at.clear(),
+                "self" => {}
+                "super" => drop(at.pop()?),
+                own => {
+                    at.push(own.to_owned());
+                    if idx == 0 && !self.modules.contains_key(&at) {
+                        return None;
+                    }
                 }
             }
         }
-        rest = &rest[1..];
-        while let Some(name) = rest.first() {
-            let mut next = at.clone();
-            if name == "super" {
-                next.pop()?;
-            } else {
-                next.push(name.clone());
-            }
-            if !self.modules.contains_key(&next) {
-                break;
-            }
-            (at, rest) = (next, &rest[1..]);
-        }
-        let file = *self.modules.get(&at)?;
-        let handed_on = rest.first().filter(|_| follow > 0).and_then(|name| {
-            let (_, path) = self.imports[file].iter().find(|(known, _)| known == name)?;
-            self.resolve_module(&at, path, follow - 1)
-        });
-        Some(handed_on.unwrap_or((at, file)))
+        Some(at)
     }
 }
 
