@@ -88,18 +88,12 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         );
     }
     let is_wanted = |name: &str| options.package.is_empty() || options.package.iter().any(|it| it == name);
-    let mut lines = vec![
-        "package            listed   run  viable  killed  timed out  survived  accepted".to_owned(),
-    ];
+    let mut lines = Vec::new();
     let mut is_good = true;
     for (package, names) in listed.iter().filter(|(package, _)| is_wanted(package)) {
         let outcomes = test_mutants(workspace, package, options.shard.as_deref())?;
         let verdict = PackageVerdict::new(&outcomes, names, &accepted);
-        println!("{}", verdict.format_row(package));
-        lines.push(verdict.format_row(package));
-        if options.shard.is_some() {
-            lines.push(format!("{package:<17} {}", verdict.format_share()));
-        }
+        lines.push(format!("{package:<17} {}", verdict.describe()));
         lines.extend(verdict.surplus.iter().map(|name| format!("survived: {name}")));
         lines.extend(verdict.outdated.iter().map(|name| format!("accepted, but seen: {name}")));
         is_good &= verdict.is_good();
@@ -213,11 +207,8 @@ fn check_listed(accepted: &AcceptedSurvivors, listed: &[&String]) -> Result<()> 
 /// The figures of one package.
 #[derive(Debug, Default)]
 struct PackageVerdict {
-    listed: usize,
-    run: usize,
-    killed: usize,
-    timed_out: usize,
-    survived: usize,
+    /// Mutants that compile.
+    viable: usize,
     accepted: usize,
     /// Names of survivors that nobody accepted, each as often as it is one too many.
     surplus: Vec<String>,
@@ -228,19 +219,16 @@ struct PackageVerdict {
 impl PackageVerdict {
     /// Of the mutants of a package that were run, of all that are `listed`.
     fn new(outcomes: &[MutantOutcome], listed: &[String], accepted: &AcceptedSurvivors) -> Self {
-        let mut verdict =
-            Self { listed: listed.len(), run: outcomes.len(), ..Self::default() };
         let mut fates: BTreeMap<&str, Vec<MutantFate>> = BTreeMap::new();
         for (name, fate) in outcomes {
             fates.entry(name).or_default().push(*fate);
         }
+        let mut verdict = Self::default();
         for (name, fates) in fates {
             let times = |fate: MutantFate| fates.iter().filter(|it| **it == fate).count();
             let (survived, timed_out) = (times(MutantFate::Survived), times(MutantFate::TimedOut));
             let allowed = accepted.get(name).copied().unwrap_or(0);
-            verdict.killed += times(MutantFate::Killed);
-            verdict.timed_out += timed_out;
-            verdict.survived += survived;
+            verdict.viable += fates.len() - times(MutantFate::Unviable);
             verdict.accepted += survived.min(allowed);
             verdict.surplus.extend((allowed..survived).map(|_| name.to_owned()));
             // A shard may hold some of a name only; the others may be the survivors.
@@ -253,34 +241,25 @@ impl PackageVerdict {
         verdict
     }
 
-    fn viable_count(&self) -> usize {
-        self.killed + self.timed_out + self.survived
-    }
-
     /// Whether few enough survive, and all that are accepted do.
     fn is_good(&self) -> bool {
-        let most = MOST_SURVIVORS * self.viable_count() as f64;
+        let most = MOST_SURVIVORS * self.viable as f64;
         self.surplus.len() as f64 <= most && self.outdated.is_empty()
     }
 
-    /// Estimate of the survivors of the whole package that nobody accepted, from a sample.
-    fn format_share(&self) -> String {
-        let (survived, viable) = (self.surplus.len() as u64, self.viable_count() as u64);
-        let (low, high) = wilson(survived, viable);
+    /// The survivors that nobody accepted, and what a sample says of the whole package.
+    fn describe(&self) -> String {
+        let Self { viable, accepted, surplus, .. } = self;
+        let (low, high) = wilson(surplus.len() as u64, *viable as u64);
         let verdict = match () {
             () if high <= MOST_SURVIVORS => "within 5%",
             () if low > MOST_SURVIVORS => "more than 5%",
             () => "may be more than 5%, or less",
         };
         let (low, high) = (low * 100.0, high * 100.0);
-        format!("{survived} of {viable}, 95%: {low:.1} to {high:.1}%: {verdict}")
-    }
-
-    fn format_row(&self, package: &str) -> String {
-        let Self { listed, run, killed, timed_out, survived, accepted, .. } = self;
-        let viable = self.viable_count();
         format!(
-            "{package:<17} {listed:>7} {run:>5} {viable:>7} {killed:>7} {timed_out:>10} {survived:>9} {accepted:>9}"
+            "{} of {viable} survive ({accepted} accepted besides), 95%: {low:.1} to {high:.1}%: {verdict}",
+            surplus.len()
         )
     }
 }
@@ -320,7 +299,7 @@ mod tests {
                 .extend(lines[..survivors].iter().map(|it| make_outcome(it, MutantFate::Survived)));
             outcomes.extend(vec![make_outcome("u.rs: w", MutantFate::Unviable); 100]);
             let verdict = judge_outcomes(&outcomes);
-            assert_eq!((verdict.is_good(), verdict.viable_count()), (is_good, viable));
+            assert_eq!((verdict.is_good(), verdict.viable), (is_good, viable));
             assert_eq!(verdict.surplus.len(), survivors);
         }
     }
@@ -330,17 +309,21 @@ mod tests {
         let survivor = make_outcome("b.rs: x", MutantFate::Survived);
         let cases = [
             // Wilson: z^2 / (n + z^2) for none.
-            (0, 100, "0 of 100, 95%: 0.0 to 3.7%: within 5%"),
-            (0, 70, "0 of 70, 95%: 0.0 to 5.2%: may be more than 5%, or less"),
-            (15, 62, "15 of 62, 95%: 15.2 to 36.2%: more than 5%"),
+            (0, 100, "0 of 100 survive (0 accepted besides), 95%: 0.0 to 3.7%: within 5%"),
+            (
+                0,
+                70,
+                "0 of 70 survive (0 accepted besides), 95%: 0.0 to 5.2%: may be more than 5%, or less",
+            ),
+            (15, 62, "15 of 62 survive (0 accepted besides), 95%: 15.2 to 36.2%: more than 5%"),
         ];
         for (survived, viable, wanted) in cases {
             let mut outcomes = vec![make_outcome("k.rs: z", MutantFate::Killed); viable - survived];
             outcomes.extend(vec![survivor.clone(); survived]);
-            assert_eq!(judge_outcomes(&outcomes).format_share(), wanted);
+            assert_eq!(judge_outcomes(&outcomes).describe(), wanted);
         }
         let accepted = vec![make_outcome("a.rs: replace < with <= in f", MutantFate::Survived); 2];
-        assert!(judge_outcomes(&accepted).format_share().contains("0 of 2,"));
+        assert!(judge_outcomes(&accepted).describe().starts_with("0 of 2 survive (2 accepted"));
     }
 
     #[test]
