@@ -42,27 +42,23 @@ pub fn render_table(samples: &[PeerSample]) -> String {
         "workload", "program", "median rate", "", "CPU", ""
     );
     for load in PeerWorkload::all() {
-        let of =
-            |program| samples.iter().filter(move |it| it.load == load && it.program == program);
         for &program in ProgramKind::ALL {
-            let rate = middle(of(program).map(|sample| sample.rate));
-            let cost = middle(of(program).map(|sample| sample.cpu_us));
+            let of = || select(samples, load, program);
+            let rate = middle(of().map(|sample| sample.rate));
+            let cost = middle(of().map(|sample| sample.cpu_us));
             let (Some(rate), Some(cost)) = (rate, cost) else { continue };
             let (rate_unit, cost_unit) = load.unit_labels();
-            let ours: Vec<&PeerSample> = of(ProgramKind::Latput).collect();
-            let theirs: Vec<&PeerSample> = of(program).collect();
-            let (rates, costs) = if program == ProgramKind::Latput {
-                (String::new(), String::new())
-            } else {
-                let rate = |sample: &PeerSample| sample.rate;
-                let cost = |sample: &PeerSample| sample.cpu_us;
-                (format_ratio(&ours, &theirs, rate), format_ratio(&ours, &theirs, cost))
+            let ratio = |figure: fn(&PeerSample) -> f64| match program {
+                ProgramKind::Latput => String::new(),
+                _ => paired_ratio(samples, load, program, figure)
+                    .map_or_else(|| "unknown".to_owned(), format_estimate),
             };
-            let packets = middle(of(program).map(|sample| sample.packets));
+            let (rates, costs) = (ratio(|sample| sample.rate), ratio(|sample| sample.cpu_us));
+            let packets = middle(of().map(|sample| sample.packets));
             let packets = packets
                 .filter(|_| load.unit() == WorkUnit::Transactions)
                 .map_or_else(String::new, |it| format!("  packets sent {it:.2}"));
-            let lost = middle(of(program).filter_map(|sample| sample.loss_ratio));
+            let lost = middle(of().filter_map(|sample| sample.loss_ratio));
             let lost = lost.map_or_else(String::new, |it| format!("  lost {:.1}%", it * 100.0));
             let row = format!(
                 "{:<17} {program:<9} {rate:>14.0} {rate_unit:<6} {cost:>9.3} {cost_unit:<15} {rates:<24}  {costs:<24}{packets}{lost}",
@@ -74,26 +70,27 @@ pub fn render_table(samples: &[PeerSample]) -> String {
     table
 }
 
-/// Ours over theirs, in words.
-fn format_ratio(
-    ours: &[&PeerSample],
-    theirs: &[&PeerSample],
-    figure: impl Fn(&PeerSample) -> f64,
-) -> String {
-    paired_ratio(ours, theirs, figure).map_or_else(|| "unknown".to_owned(), format_estimate)
+fn select(
+    samples: &[PeerSample],
+    load: PeerWorkload,
+    program: ProgramKind,
+) -> impl Iterator<Item = &PeerSample> {
+    samples.iter().filter(move |it| it.load == load && it.program == program)
 }
 
 /// Ours over theirs, paired by round.
 fn paired_ratio(
-    ours: &[&PeerSample],
-    theirs: &[&PeerSample],
-    figure: impl Fn(&PeerSample) -> f64,
+    samples: &[PeerSample],
+    load: PeerWorkload,
+    peer: ProgramKind,
+    figure: fn(&PeerSample) -> f64,
 ) -> Option<Estimate> {
-    let pair = |our: &&PeerSample| {
-        let their = theirs.iter().find(|their| their.round == our.round)?;
+    let pair = |our: &PeerSample| {
+        let their = select(samples, load, peer).find(|their| their.round == our.round)?;
         Some((figure(their), figure(our)))
     };
-    let pairs: Vec<(f64, f64)> = ours.iter().filter_map(pair).collect();
+    let pairs: Vec<(f64, f64)> =
+        select(samples, load, ProgramKind::Latput).filter_map(pair).collect();
     paired::ratio(&pairs, CONFIDENCE)
 }
 
@@ -104,16 +101,14 @@ fn paired_ratio(
 /// The whole interval is below the goal.
 pub fn check_goal(samples: &[PeerSample]) -> Result<()> {
     let (name, peer) = GOAL;
-    let of = |program| {
-        let samples = samples.iter().filter(|it| it.load.name == name && it.program == program);
-        samples.collect::<Vec<_>>()
+    let load = PeerWorkload::all().find(|load| load.name == name).expect("the goal has a workload");
+    let Some(rate) = paired_ratio(samples, load, peer, |sample| sample.rate) else {
+        return Ok(());
     };
-    let (ours, theirs) = (of(ProgramKind::Latput), of(peer));
-    let Some(rate) = paired_ratio(&ours, &theirs, |sample| sample.rate) else { return Ok(()) };
     let verdict = judge_rate(rate.low, rate.high);
     println!(
         "\n{}: rate latput/{peer} {}, wanted >= {LEAST_RATE}: {}",
-        ours[0].load.label,
+        load.label,
         format_estimate(rate),
         verdict.describe("rounds")
     );
