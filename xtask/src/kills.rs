@@ -168,10 +168,8 @@ const FAULT_SHARES: &[(KillVictim, usize)] = &[
 ];
 
 /// Results of the kills of one kind of victim.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct VictimCounts {
-    /// Kills come within this time, which is made to fit: at half of it, half of the changes are made.
-    window_us: usize,
     kills: u64,
     /// A checkpoint was there, so that the kill hit the middle of a change.
     in_the_middle: u64,
@@ -183,26 +181,13 @@ struct VictimCounts {
     beside: u64,
 }
 
-impl Default for VictimCounts {
-    fn default() -> Self {
-        Self { window_us: 30_000, kills: 0, in_the_middle: 0, committed: 0, refused: 0, beside: 0 }
-    }
-}
-
 impl VictimCounts {
-    /// Adds what another job counted.
     fn add(&mut self, other: Self) {
         self.kills += other.kills;
         self.in_the_middle += other.in_the_middle;
         self.committed += other.committed;
         self.refused += other.refused;
         self.beside += other.beside;
-    }
-
-    /// Whether the kill came before the end of the change.
-    fn adapt_window(&mut self, was_early: bool) {
-        let window = if was_early { self.window_us * 21 / 20 } else { self.window_us * 20 / 21 };
-        self.window_us = window.clamp(1_000, 1_000_000);
     }
 }
 
@@ -211,7 +196,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let latput = &workspace.given_latput(options.latput.as_deref())?;
     let folder = workspace.target.join("bench-kills");
     if options.pairs {
-        return KillBench { pair: VethPair::open(latput, &folder)? }.check_value_pairs();
+        return KillBench::open(latput, &folder, options.seed, 0)?.check_value_pairs();
     }
     let begun = Instant::now();
     let is_over =
@@ -251,24 +236,23 @@ fn kill_all(
     options: &Options,
     ends: &dyn Fn() -> bool,
 ) -> Result<Counts> {
-    let bench = KillBench { pair: VethPair::open(latput, folder)? };
-    let mut rng = SeededRng::from_seed_and_index(options.seed, job);
+    let mut bench = KillBench::open(latput, folder, options.seed, job)?;
     let mut counts = Counts::new();
     for number in (job..options.kills).step_by(options.jobs.max(1)) {
         if ends() {
             break;
         }
-        let case = KillCase::from_rng(&mut rng, if options.faults { FAULT_SHARES } else { SHARES });
+        let shares = if options.faults { FAULT_SHARES } else { SHARES };
+        let case = KillCase::from_rng(&mut bench.rng, shares);
+        bench.count = VictimCounts { kills: 1, ..VictimCounts::default() };
         let ended = if options.faults {
-            let mut count = VictimCounts { kills: 1, ..VictimCounts::default() };
-            bench.fault_one(&case, &mut rng, &mut count).map(|fault| {
-                counts.entry((case.victim, fault)).or_default().add(count);
-            })
+            bench.fault_one(&case)
         } else {
-            let count = counts.entry((case.victim, String::new())).or_default();
-            bench.kill_one(&case, &mut rng, count)
+            bench.kill_one(&case).map(|()| String::new())
         };
-        ended.with_context(|| format!("kill {number} of seed {}: {case:?}", options.seed))?;
+        let fault =
+            ended.with_context(|| format!("kill {number} of seed {}: {case:?}", options.seed))?;
+        counts.entry((case.victim, fault)).or_default().add(bench.count);
     }
     Ok(counts)
 }
@@ -332,36 +316,59 @@ fn pick_random<'a, T>(rng: &mut SeededRng, of: &'a [T]) -> &'a T {
     &of[rng.next_below(of.len())]
 }
 
+/// The kills of one job.
 #[derive(Debug)]
 struct KillBench {
     pair: VethPair,
+    rng: SeededRng,
+    /// Results of the kill that is under way.
+    count: VictimCounts,
+    /// Kills of each victim come within this time, which is made to fit: at half of it, half of the changes are made.
+    windows_us: BTreeMap<KillVictim, usize>,
 }
 
 impl KillBench {
-    fn kill_one(
-        &self,
-        case: &KillCase,
-        rng: &mut SeededRng,
-        count: &mut VictimCounts,
-    ) -> Result<()> {
+    fn open(latput: &Path, folder: &Path, seed: u64, job: u64) -> Result<Self> {
+        let pair = VethPair::open(latput, folder)?;
+        let rng = SeededRng::from_seed_and_index(seed, job);
+        Ok(Self { pair, rng, count: VictimCounts::default(), windows_us: BTreeMap::new() })
+    }
+
+    fn window_us(&mut self, victim: KillVictim) -> &mut usize {
+        self.windows_us.entry(victim).or_insert(30_000)
+    }
+
+    /// Whether the kill came before the end of the change.
+    fn adapt_window(&mut self, victim: KillVictim, was_early: bool) {
+        let window_us = self.window_us(victim);
+        let fitting = if was_early { *window_us * 21 / 20 } else { *window_us * 20 / 21 };
+        *window_us = fitting.clamp(1_000, 1_000_000);
+    }
+
+    /// A new pair of interfaces, as foreign tools show it.
+    fn begin_case(&self, case: &KillCase) -> Result<String> {
         self.pair.new_pair(case.baseline)?;
-        let before = self.pair.read_interfaces()?;
-        count.kills += 1;
+        self.pair.read_interfaces()
+    }
+
+    fn kill_one(&mut self, case: &KillCase) -> Result<()> {
+        let before = self.begin_case(case)?;
         match case.victim {
             KillVictim::Set => {
                 // Half of them once there is a checkpoint, as long as there is one.
-                let waits = rng.next_below(2) == 0;
+                let waits = self.rng.next_below(2) == 0;
                 let set = self.pair.latput_command(case.set_arguments(&[]));
-                self.kill_in_time(set, count.window_us, waits, rng)?;
-                count.adapt_window(
-                    self.pair.has_checkpoint() || self.check_unchanged(&before, "").is_ok(),
-                );
+                let window_us = *self.window_us(case.victim);
+                self.kill_in_time(set, window_us, waits)?;
+                let was_early =
+                    self.pair.has_checkpoint() || self.check_unchanged(&before, "").is_ok();
+                self.adapt_window(case.victim, was_early);
             }
-            KillVictim::SetAtCall => self.kill_at_call(case, rng)?,
+            KillVictim::SetAtCall => self.kill_at_call(case)?,
             KillVictim::SetToConfirm => {
                 let set = self.pair.latput_command(case.set_arguments(&["--confirm-within", "1s"]));
-                let waits = rng.next_below(2) == 0;
-                self.kill_in_time(set, 60_000, waits, rng)?;
+                let waits = self.rng.next_below(2) == 0;
+                self.kill_in_time(set, 60_000, waits)?;
                 // Nobody helps: what watches it puts it back.
                 self.pair.settle()?;
                 ensure!(!self.pair.has_checkpoint(), "the watcher left a checkpoint");
@@ -373,44 +380,39 @@ impl KillBench {
                 let kill = || {
                     self.pair.find_latput_processes("watcher").into_iter().for_each(kill_process);
                 };
-                sleep_random(rng, 150_000);
+                sleep_random(&mut self.rng, 150_000);
                 kill();
                 wait_for_exit(set)?;
                 kill();
             }
             KillVictim::Restore | KillVictim::Confirm => {
                 if !self.run_latput(case.set_arguments(&["--confirm-within", "60s"]))? {
-                    count.refused += 1;
-                    return self.check_unchanged(&before, "after a refusal");
+                    return self.check_refusal(&before);
                 }
                 let word = if case.victim == KillVictim::Restore { "restore" } else { "confirm" };
-                self.kill_in_time(self.pair.latput_command([word]), count.window_us, false, rng)?;
-                count.adapt_window(self.pair.has_checkpoint());
+                let window_us = *self.window_us(case.victim);
+                self.kill_in_time(self.pair.latput_command([word]), window_us, false)?;
+                self.adapt_window(case.victim, self.pair.has_checkpoint());
             }
             KillVictim::Daemon => {
                 let mut traffic = self.pair.namespace_command(1, Path::new("ping"));
                 let traffic =
                     traffic.args(["-q", "-i", "0.0002", "-c", "4000", "10.77.0.1"]).spawn()?;
                 let words = ["moderate", "v0", "--cpu-budget", "0.1%"];
-                self.kill_in_time(self.pair.latput_command(words), 900_000, false, rng)?;
+                self.kill_in_time(self.pair.latput_command(words), 900_000, false)?;
                 wait_for_exit(traffic)?;
             }
             KillVictim::Controller | KillVictim::Broker | KillVictim::Agent => {
-                self.kill_run(case.victim, rng)?;
+                self.kill_run(case.victim)?;
             }
             _ => bail!("a fault is no kill"),
         }
-        count.in_the_middle += u64::from(self.pair.has_checkpoint());
-        self.restore_and_compare(case, &before, count)
+        self.count.in_the_middle += u64::from(self.pair.has_checkpoint());
+        self.restore_and_compare(case, &before)
     }
 
     /// Puts back what is left, and compares.
-    fn restore_and_compare(
-        &self,
-        case: &KillCase,
-        before: &str,
-        count: &mut VictimCounts,
-    ) -> Result<()> {
+    fn restore_and_compare(&mut self, case: &KillCase, before: &str) -> Result<()> {
         let had_checkpoint = self.pair.has_checkpoint();
         for host in 0..2 {
             let mut restore = self.pair.namespace_command(host, self.pair.latput_path());
@@ -425,7 +427,7 @@ impl KillBench {
         }
         ensure!(!had_checkpoint, "left different:\n{}", diff_lines(before, &after));
         // It was committed: then it is whole.
-        count.committed += 1;
+        self.count.committed += 1;
         ensure!(
             self.run_latput(case.set_arguments(&[]))?,
             "the change was committed and cannot be made again"
@@ -439,6 +441,11 @@ impl KillBench {
         Ok(())
     }
 
+    fn check_refusal(&mut self, before: &str) -> Result<()> {
+        self.count.refused += 1;
+        self.check_unchanged(before, "after a refusal")
+    }
+
     /// Runs latput to its end; whether it succeeded.
     fn run_latput(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<bool> {
         Ok(wait_for_exit(self.pair.latput_command(words).spawn()?)? == Some(0))
@@ -446,28 +453,22 @@ impl KillBench {
 
     /// Starts it, waits for a checkpoint if told to, and kills it after a random time of at most so many
     /// microseconds.
-    fn kill_in_time(
-        &self,
-        mut command: Command,
-        most_us: usize,
-        waits: bool,
-        rng: &mut SeededRng,
-    ) -> Result<()> {
+    fn kill_in_time(&mut self, mut command: Command, most_us: usize, waits: bool) -> Result<()> {
         let mut child = command.spawn().context("cannot start nsenter")?;
         let most_us = if waits { most_us / 4 } else { most_us };
         while waits && !self.pair.has_checkpoint() && child.try_wait()?.is_none() {
             std::thread::sleep(Duration::from_micros(200)); // other jobs want the CPU
         }
-        sleep_random(rng, most_us);
+        sleep_random(&mut self.rng, most_us);
         child.kill().context("cannot kill")?;
         child.wait().context("cannot wait")?;
         Ok(())
     }
 
-    fn kill_at_call(&self, case: &KillCase, rng: &mut SeededRng) -> Result<()> {
-        let call = pick_random(rng, CALLS);
-        let is_frequent = matches!(*call, "sendto" | "openat" | "write");
-        let nth = 1 + rng.next_below(if is_frequent { 120 } else { 6 });
+    fn kill_at_call(&mut self, case: &KillCase) -> Result<()> {
+        let call = *pick_random(&mut self.rng, CALLS);
+        let is_frequent = matches!(call, "sendto" | "openat" | "write");
+        let nth = 1 + self.rng.next_below(if is_frequent { 120 } else { 6 });
         let fault = format!("signal=KILL:when={nth}");
         self.run_in_strace(call, &fault, &case.set_arguments(&[])).map(drop)
     }
@@ -481,7 +482,7 @@ impl KillBench {
     }
 
     /// A run on both hosts, of which the controller, its broker or an agent is killed.
-    fn kill_run(&self, victim: KillVictim, rng: &mut SeededRng) -> Result<()> {
+    fn kill_run(&mut self, victim: KillVictim) -> Result<()> {
         let folder = self.pair.folder();
         let testbed = self.pair.render_testbed(["sut", "generator"], false);
         std::fs::write(folder.join("testbed.toml"), testbed)?;
@@ -490,7 +491,7 @@ impl KillBench {
         let mut command = Command::new(self.pair.latput_path());
         command.args(["run", "plan.toml", "--on", "testbed.toml", "-o", "results.db"]);
         let mut run = self.pair.configure_command(&mut command).current_dir(folder).spawn()?;
-        sleep_random(rng, 4_000_000);
+        sleep_random(&mut self.rng, 4_000_000);
         if victim == KillVictim::Controller {
             run.kill()?;
         } else {

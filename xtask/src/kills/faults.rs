@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use latput_units::SeededRng;
 
-use super::{
-    KillBench, KillCase, KillVictim, VictimCounts, diff_lines, pick_random, wait_for_exit,
-};
+use super::{KillBench, KillCase, KillVictim, diff_lines, pick_random, wait_for_exit};
 
 /// Kinds of system calls that a change, its watchers, a restore and a confirmation are made of.
 const CALLS: &str = "sendto recvfrom,recvmsg openat openat2 read write fsync rename,renameat,renameat2 unlink,unlinkat flock \
@@ -61,13 +59,8 @@ impl SyscallFault {
 
 impl KillBench {
     /// Has a fault hit one party, and compares; gives the fault's name.
-    pub(super) fn fault_one(
-        &self,
-        case: &KillCase,
-        rng: &mut SeededRng,
-        count: &mut VictimCounts,
-    ) -> Result<String> {
-        let fault = SyscallFault::from_rng(rng);
+    pub(super) fn fault_one(&mut self, case: &KillCase) -> Result<String> {
+        let fault = SyscallFault::from_rng(&mut self.rng);
         let result = if case.victim == KillVictim::BesideFault {
             let victims = [
                 KillVictim::SetFault,
@@ -75,23 +68,18 @@ impl KillBench {
                 KillVictim::ConfirmFault,
                 KillVictim::UndoFault,
             ];
-            let own = KillCase { victim: *pick_random(rng, &victims), ..case.clone() };
-            self.fault_beside(&own, &fault, count).with_context(|| format!("{:?}", own.victim))
+            let own = KillCase { victim: *pick_random(&mut self.rng, &victims), ..case.clone() };
+            self.fault_beside(&own, &fault).with_context(|| format!("{:?}", own.victim))
         } else {
-            before_of(self, case).and_then(|before| self.inject_fault(case, &fault, before, count))
+            self.begin_case(case).and_then(|before| self.inject_fault(case, &fault, before))
         };
         result.with_context(|| format!("{fault:?}"))?;
         Ok(fault.name().to_owned())
     }
 
     /// Another owner's change of another interface waits meanwhile, and goes back at its deadline.
-    fn fault_beside(
-        &self,
-        case: &KillCase,
-        fault: &SyscallFault,
-        count: &mut VictimCounts,
-    ) -> Result<()> {
-        let before = before_of(self, case)?;
+    fn fault_beside(&mut self, case: &KillCase, fault: &SyscallFault) -> Result<()> {
+        let before = self.begin_case(case)?;
         self.pair.add_neighbour()?;
         let neighbour_before = self.pair.look_at_neighbour()?;
         let began = Instant::now();
@@ -102,7 +90,7 @@ impl KillBench {
         ensure!(wait_for_exit(set)? == Some(0), "the other owner's change failed");
         let waiting = self.pair.look_at_neighbour()?;
         ensure!(waiting != neighbour_before, "the other owner's change changed nothing");
-        self.inject_fault(case, fault, before, count)?;
+        self.inject_fault(case, fault, before)?;
         let now = self.pair.look_at_neighbour()?;
         if began.elapsed() < NEIGHBOUR_WAITS {
             ensure!(
@@ -110,7 +98,7 @@ impl KillBench {
                 "the other owner's change did not stay:\n{}",
                 diff_lines(&waiting, &now)
             );
-            count.beside += 1;
+            self.count.beside += 1;
         }
         self.pair.settle_all()?;
         ensure!(!self.pair.has_neighbour_checkpoint(), "the other owner's checkpoint is left");
@@ -124,55 +112,46 @@ impl KillBench {
     }
 
     fn inject_fault(
-        &self,
+        &mut self,
         case: &KillCase,
         fault: &SyscallFault,
         before: String,
-        count: &mut VictimCounts,
     ) -> Result<()> {
         let word = match case.victim {
             KillVictim::SetFault if fault.first.is_multiple_of(3) => {
-                let code = self.run_faulty(fault, &case.set_arguments(&[]), count)?;
+                let code = self.run_faulty(fault, &case.set_arguments(&[]))?;
                 if code == Some(0) {
-                    count.committed += 1;
+                    self.count.committed += 1;
                     return Ok(());
                 }
-                return self.restore_and_compare(case, &before, count);
+                return self.restore_and_compare(case, &before);
             }
             KillVictim::SetFault => {
-                self.run_faulty(fault, &case.set_arguments(&["--confirm-within", "1s"]), count)?;
+                self.run_faulty(fault, &case.set_arguments(&["--confirm-within", "1s"]))?;
                 self.pair.settle()?;
                 ensure!(!self.pair.has_checkpoint(), "the watchers left a checkpoint");
                 return self.check_unchanged(&before, "without `latput restore`");
             }
-            KillVictim::UndoFault => return self.fault_undo(case, fault, &before, count),
+            KillVictim::UndoFault => return self.fault_undo(case, fault, &before),
             KillVictim::RestoreFault => "restore",
             _ => "confirm",
         };
         if !self.run_latput(case.set_arguments(&["--confirm-within", "60s"]))? {
-            count.refused += 1;
-            return self.check_unchanged(&before, "after a refusal");
+            return self.check_refusal(&before);
         }
-        self.run_faulty(fault, &[word.to_owned()], count)?;
-        self.restore_and_compare(case, &before, count)
+        self.run_faulty(fault, &[word.to_owned()])?;
+        self.restore_and_compare(case, &before)
     }
 
     /// An undo is whole or not at all; with a deadline it goes forward again.
-    fn fault_undo(
-        &self,
-        case: &KillCase,
-        fault: &SyscallFault,
-        before: &str,
-        count: &mut VictimCounts,
-    ) -> Result<()> {
+    fn fault_undo(&mut self, case: &KillCase, fault: &SyscallFault, before: &str) -> Result<()> {
         if !self.run_latput(case.set_arguments(&[]))? {
-            count.refused += 1;
-            return self.check_unchanged(before, "after a refusal");
+            return self.check_refusal(before);
         }
         let made = self.pair.read_interfaces()?;
         let waits = case.setting.len().is_multiple_of(2);
         let words = ["undo", "--confirm-within", "1s"].map(str::to_owned);
-        let code = self.run_faulty(fault, if waits { &words } else { &words[..1] }, count)?;
+        let code = self.run_faulty(fault, if waits { &words } else { &words[..1] })?;
         if !waits {
             ensure!(self.run_latput(["restore"])?, "restore");
         }
@@ -183,25 +162,15 @@ impl KillBench {
             return Ok(());
         }
         ensure!(!waits, "the undo did not go forward again:\n{}", diff_lines(&made, &after));
-        count.committed += 1;
+        self.count.committed += 1;
         self.check_unchanged(before, "by an undo")
     }
 
     /// Runs latput with the fault to its end; its exit code.
-    fn run_faulty(
-        &self,
-        fault: &SyscallFault,
-        words: &[String],
-        count: &mut VictimCounts,
-    ) -> Result<Option<i32>> {
+    fn run_faulty(&mut self, fault: &SyscallFault, words: &[String]) -> Result<Option<i32>> {
         let SyscallFault { calls, what, first, last } = fault;
         let code = self.run_in_strace(calls, &format!("{what}:when={first}..{last}"), words)?;
-        count.in_the_middle += u64::from(code != Some(0));
+        self.count.in_the_middle += u64::from(code != Some(0));
         Ok(code)
     }
-}
-
-fn before_of(bench: &KillBench, case: &KillCase) -> Result<String> {
-    bench.pair.new_pair(case.baseline)?;
-    bench.pair.read_interfaces()
 }
