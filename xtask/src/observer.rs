@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -17,7 +19,6 @@ use latput_stats::paired::Average;
 use latput_stats::{Contrast, Estimate};
 use serde_json::Value;
 
-use crate::awake::stay_awake;
 use crate::goal::GoalVerdict;
 use crate::workspace::Workspace;
 
@@ -106,7 +107,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let wanted = |place: &TestbedKind| options.on.is_empty() || options.on.contains(place);
     let places: Vec<TestbedKind> = TestbedKind::ALL.into_iter().filter(wanted).collect();
     let _hosts = NamespacePair::create_pair()?;
-    let _awake = options.awake.then(stay_awake).transpose()?;
+    let _awake = options.awake.then(keep_cpus_awake).transpose()?;
     let named = |idx: &usize| {
         options.only.is_empty() || options.only.iter().any(|name| name == WORKLOADS[*idx].0)
     };
@@ -267,6 +268,16 @@ fn render_testbed(latput: &Path, place: TestbedKind) -> String {
         );
     }
     text
+}
+
+/// Keeps CPUs from idle states that take time to leave for as long as the file is open
+/// (`Documentation/power/pm_qos_interface.rst` of the kernel); in microseconds.
+fn keep_cpus_awake() -> Result<File> {
+    const PATH: &str = "/dev/cpu_dma_latency";
+    let mut file =
+        File::options().write(true).open(PATH).with_context(|| format!("cannot open {PATH}"))?;
+    file.write_all(&0_i32.to_ne_bytes()).with_context(|| format!("cannot write to {PATH}"))?;
+    Ok(file)
 }
 
 /// Two network namespaces that a pair of interfaces joins; removed when dropped.
