@@ -1,10 +1,12 @@
 //! Judgement of a fleet's answers: each host is in one of a few states.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use latput_knobs::{Knob, Value};
 use latput_units::IntoMap;
 
+use crate::command::hosts_in_words;
 use crate::inventory::FleetHost;
 use crate::look::{HostLook, InterfaceLook, KnobLook, PlaceLook, UNREAD};
 
@@ -98,6 +100,11 @@ impl HostState {
         }
     }
 
+    /// Its name with the reason.
+    pub(crate) fn in_words(&self) -> String {
+        format!("{}: {}", self.name(), self.explanation())
+    }
+
     /// Whether the host was looked at and is not as it is to be.
     pub const fn is_wrong(&self) -> bool {
         matches!(self, Self::Drifted(_) | Self::Other(_))
@@ -168,6 +175,12 @@ pub fn judge_hosts(hosts: &[FleetHost], answers: Vec<HostAnswer>) -> Vec<JudgedH
         judged.push(JudgedHost { host, state, look });
     }
     judged
+}
+
+/// Judges a host by its answer alone.
+pub(crate) fn judge_host(host: &FleetHost, answer: HostAnswer) -> JudgedHost {
+    let judged = judge_hosts(std::slice::from_ref(host), vec![answer]).pop();
+    judged.expect("each host is judged")
 }
 
 fn no_interface(wanted: &str, others: &[String]) -> String {
@@ -272,6 +285,31 @@ fn is_there(knob: Knob, wanted: &str, value: &str) -> bool {
     }
     let values = (knob.parse_value(wanted), knob.parse_value(value));
     matches!(values, (Ok(wanted), Ok(value)) if knob.spec().takes(&wanted, &value))
+}
+
+/// A line for each group, and one for each host that is not as it is to be, or is not known.
+pub fn render_states(judged: &[JudgedHost], wanted: bool) -> String {
+    let mut groups: BTreeMap<&str, Vec<&JudgedHost>> = BTreeMap::new();
+    for one in judged {
+        groups.entry(&one.host.group).or_default().push(one);
+    }
+    let mut text = String::new();
+    for (group, hosts) in groups {
+        let parts = HostState::NAMES.iter().filter_map(|name| {
+            let count = hosts.iter().filter(|one| one.state.name() == *name).count();
+            let said = if *name == "same" && !wanted { "read" } else { name };
+            (count > 0).then(|| format!("{count} {said}"))
+        });
+        let parts: Vec<String> = parts.collect();
+        let _ = writeln!(text, "{group}: {}: {}", hosts_in_words(hosts.len()), parts.join(", "));
+        for JudgedHost { host, state, .. } in hosts {
+            if *state != HostState::Same {
+                let (name, why) = (state.name(), state.explanation());
+                let _ = writeln!(text, "  {name:<12} {} {}: {why}", host.name, host.interface);
+            }
+        }
+    }
+    text
 }
 
 #[cfg(test)]

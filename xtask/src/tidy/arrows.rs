@@ -19,7 +19,6 @@ pub const PURE: &[&str] = &[
     "calibrate",
     "reproduce",
     "formats",
-    "fleet",
     "report",
 ];
 
