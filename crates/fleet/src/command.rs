@@ -28,12 +28,9 @@ pub enum Error {
 pub trait FleetProgress: Debug + Sync {
     /// A remark for people.
     fn report_remark(&self, text: &str);
-    /// Work on so many hosts begins, in these words.
-    fn begin_hosts(&self, count: usize, what: &str);
-    /// One more host is done.
-    fn report_host(&self);
-    /// No more host is worked on.
-    fn end_hosts(&self);
+    /// Work on so many hosts begins, in these words. Each call of the function tells that one is done; it is dropped when the
+    /// work ends.
+    fn begin_hosts(&self, count: usize, what: &str) -> Box<dyn Fn() + Sync>;
     /// A run on a pair of hosts begins.
     fn begin_run(&self) -> Box<dyn RunProgress>;
 }

@@ -7,9 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_experiment::broker::command::{HostCommand, HostVerb};
-use latput_experiment::broker::message::{HostInterface, LaunchCommand, RunPermissions};
+use latput_experiment::broker::message::{HostInterface, RunPermissions};
 use latput_experiment::broker::process::{HostProcess, Started};
-use latput_experiment::target::Target;
 use latput_knobs::Knob;
 use latput_linux::process::unix_ms;
 use latput_units::{IntoSet, Nanos};
@@ -21,7 +20,7 @@ use crate::command::{Error, FleetContext, FleetEnding, elapsed_since};
 use crate::crew::{self, HostSlot};
 use crate::guard;
 use crate::inventory::{self, FleetHost};
-use crate::judge::{HostAnswer, JudgedHost, judge_hosts};
+use crate::judge::{HostAnswer, HostState, JudgedHost, judge_hosts};
 use crate::list::{FleetWish, HostSource};
 use crate::look::{ALL, HostLook};
 use crate::rollouts::open_rollouts;
@@ -31,7 +30,6 @@ use crate::rollouts::open_rollouts;
 pub struct Fleet<'a> {
     /// The hosts, each with its wanted values.
     pub hosts: Vec<FleetHost>,
-    ways: Vec<LaunchCommand>,
     /// Number of hosts of the list that cannot be reached as it says.
     pub(crate) left_out: usize,
     pub(crate) source: HostSource,
@@ -42,27 +40,18 @@ impl<'a> Fleet<'a> {
     /// Lists the hosts. Rights are to be given up before the first is asked.
     pub fn list(source: HostSource, context: FleetContext<'a>) -> Result<Self, Error> {
         let (hosts, left_out) = source.list_hosts(context)?;
-        let mut fleet = Self { hosts, ways: Vec::new(), left_out, source, context };
-        fleet.find_ways()?;
-        Ok(fleet)
-    }
-
-    fn find_ways(&mut self) -> Result<(), Error> {
-        let bring = self.source.bring.as_deref();
-        let way = |host: &FleetHost| Ok(Target::parse(&host.reach)?.launch_command(bring));
-        self.ways = self.hosts.iter().map(way).collect::<Result<_, Error>>()?;
-        Ok(())
+        Ok(Self { hosts, left_out, source, context })
     }
 
     /// Permissions of the broker for these hosts: whether they are changed, and the words of the user's guards.
     pub fn permissions(&self, changes: bool, guards: &[Vec<String>]) -> RunPermissions {
-        let interface = |(host, way): (&FleetHost, &LaunchCommand)| HostInterface {
-            way: way.clone(),
+        let interface = |host: &FleetHost| HostInterface {
+            way: host.way.clone(),
             name: Some(host.interface.clone()),
         };
         let of_host = |host| guards.iter().map(move |words| guard::words_for_host(words, host));
         RunPermissions {
-            interfaces: self.hosts.iter().zip(&self.ways).map(interface).into_set(),
+            interfaces: self.hosts.iter().map(interface).into_set(),
             changes,
             guards: self.hosts.iter().flat_map(of_host).into_set(),
             ..RunPermissions::default()
@@ -74,11 +63,9 @@ impl<'a> Fleet<'a> {
         let hosts = self.hosts.drain(..).map(|host| wish.applied_to(host)).collect();
         let (hosts, remarks) =
             inventory::once_each(hosts).map_err(|error| self.source.list_error(error))?;
-        for remark in remarks {
-            self.report_remark(&remark);
-        }
         self.hosts = hosts;
-        self.find_ways()
+        remarks.iter().for_each(|remark| self.report_remark(remark));
+        Ok(())
     }
 
     /// Wants nothing of any host.
@@ -136,7 +123,7 @@ impl<'a> Fleet<'a> {
     fn look_at_all(&self, knobs: Option<&[Knob]>) -> Vec<HostAnswer> {
         let until = Until::Stop(self.context.stop);
         let answers = self.for_each(&self.places(), until, "hosts", |work| work.look(knobs));
-        answers.into_iter().map(|(_, answer)| answer.unwrap_or(HostAnswer::NotAsked)).collect()
+        answers.into_iter().map(|(_, answer)| answer.unwrap_or(Err(HostState::NotAsked))).collect()
     }
 
     /// Does `job` for these hosts side by side; `what` counts them for people. One that was not begun has no result.
@@ -147,30 +134,15 @@ impl<'a> Fleet<'a> {
         what: &str,
         job: impl Fn(&mut HostWork<'_, '_>) -> R + Sync,
     ) -> Vec<(usize, Option<R>)> {
-        let progress = self.context.progress;
-        progress.begin_hosts(which.len(), what);
+        let count_host = self.context.progress.begin_hosts(which.len(), what);
         let one = |number: usize, place: &mut HostSlot<'_>| {
             let result = job(&mut HostWork { fleet: self, at: which[number], place, until });
-            progress.report_host();
+            count_host();
             result
         };
         let is_over = || until.is_over();
         let results = crew::side_by_side(which.len(), self.source.parallel, is_over, one);
-        progress.end_hosts();
         which.iter().copied().zip(results).collect()
-    }
-
-    /// The command line to be typed here that runs the latput of a host: this program is called by its name.
-    pub(crate) fn command_line(&self, at: usize, args: &[&str]) -> String {
-        let own = std::env::current_exe().unwrap_or_default();
-        let word = |word: &String| {
-            if Path::new(word) == own {
-                "latput".to_owned()
-            } else {
-                latput_report::shell_word(word)
-            }
-        };
-        self.ways[at].to_command_line(args).iter().map(word).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -274,12 +246,11 @@ impl<'a> HostWork<'a, '_> {
 
     /// Runs its latput with this command and this input, and hears what it prints.
     pub(crate) fn run(&mut self, verb: &HostVerb, input: &str) -> Result<Vec<u8>, NoAnswer> {
-        let (fleet, at) = (self.fleet, self.at);
-        let timeout = fleet.source.timeout;
-        let command = HostCommand { interface: self.host().interface.clone(), verb: verb.clone() };
+        let (host, timeout) = (self.host(), self.fleet.source.timeout);
+        let command = HostCommand { interface: host.interface.clone(), verb: verb.clone() };
         let begun = Instant::now();
         let ending = loop {
-            let start = || HostProcess::start_command(&fleet.ways[at], command.clone());
+            let start = || HostProcess::start_command(&host.way, command.clone());
             match self.run_process(start, input) {
                 // Too many processes or open files for a moment: others end.
                 Err(error) if is_for_now(&error) && begun.elapsed() < timeout.as_duration() => {
@@ -336,16 +307,27 @@ impl<'a> HostWork<'a, '_> {
             None => (host.setting_lines(), Some(host.setting.keys().copied().into_set())),
         };
         match self.run(&HostVerb::Look, &question) {
-            Ok(out) => match HostLook::read(&out, &host.interface, asked.as_ref()) {
-                Ok(look) => HostAnswer::Look(Box::new(look)),
-                Err(why) => HostAnswer::Failed(why),
-            },
-            Err(NoAnswer::Stopped) => HostAnswer::NotAsked,
-            Err(NoAnswer::TimedOut(why)) => HostAnswer::TimedOut(why),
-            Err(NoAnswer::Unreachable(why)) => HostAnswer::Unreachable(why),
-            Err(error) => HostAnswer::Failed(error.into_words()),
+            Ok(out) => HostLook::read(&out, &host.interface, asked.as_ref())
+                .map_err(HostState::Failed),
+            Err(NoAnswer::Stopped) => Err(HostState::NotAsked),
+            Err(NoAnswer::TimedOut(why)) => Err(HostState::TimedOut(why)),
+            Err(NoAnswer::Unreachable(why)) => Err(HostState::Unreachable(why)),
+            Err(error) => Err(HostState::Failed(error.into_words())),
         }
     }
+}
+
+/// The command line to be typed here that runs the latput of a host: this program is called by its name.
+pub(crate) fn command_line(host: &FleetHost, args: &[&str]) -> String {
+    let own = std::env::current_exe().unwrap_or_default();
+    let word = |word: &String| {
+        if Path::new(word) == own {
+            "latput".to_owned()
+        } else {
+            latput_report::shell_word(word)
+        }
+    };
+    host.way.to_command_line(args).iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn is_for_now(error: &io::Error) -> bool {

@@ -139,24 +139,13 @@ fn is_there(program: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use latput_knobs::{Knob, Setting};
+    use latput_knobs::Knob;
 
     use super::*;
+    use crate::judge::tests::sample_host;
     use crate::look::tests::sample_look;
 
     const GUARDS: GuardLimits = GuardLimits { faults_most_pps: 10 };
-
-    fn sample_host() -> FleetHost {
-        let knob = Knob::Mtu;
-        FleetHost {
-            name: "a".into(),
-            group: "web".into(),
-            reach: "ssh://a".into(),
-            interface: "eth0".into(),
-            driver: None,
-            setting: Setting::from([(knob, knob.parse_value("1500").unwrap())]),
-        }
-    }
 
     fn timed_look(at_s: u64, faults: u64) -> TimedLook {
         let look = sample_look(Knob::Mtu, "1500").interface.unwrap();
@@ -164,7 +153,7 @@ mod tests {
     }
 
     fn find_broken(before: [TimedLook; 2], since: &TimedLook, now: &TimedLook) -> Option<String> {
-        GUARDS.find_broken_guard(&sample_host(), &before, since, now)
+        GUARDS.find_broken_guard(&sample_host("a", &[(Knob::Mtu, "1500")]), &before, since, now)
     }
 
     #[track_caller]
@@ -178,14 +167,8 @@ mod tests {
 
     #[test]
     fn unchanged_host_passes_each_guard() {
-        assert_eq!(
-            find_broken(
-                [timed_look(0, 0), timed_look(5, 0)],
-                &timed_look(6, 0),
-                &timed_look(20, 0)
-            ),
-            None
-        );
+        let before = [timed_look(0, 0), timed_look(5, 0)];
+        assert_eq!(find_broken(before, &timed_look(6, 0), &timed_look(20, 0)), None);
         check_broken(|found| found.is_up = false, "is down");
         check_broken(|found| found.has_carrier = Some(false), "no carrier");
         check_broken(|found| found.index = 9, "not the same interface");
@@ -215,22 +198,9 @@ mod tests {
         // The counter began anew.
         assert_eq!(find_broken(before(), &timed_look(11, 2000), &timed_look(21, 5)), None);
         // Two looks at the same time: the bound of one second.
-        assert_eq!(
-            find_broken(
-                [timed_look(5, 0), timed_look(5, 0)],
-                &timed_look(6, 0),
-                &timed_look(6, 10)
-            ),
-            None
-        );
-        assert!(
-            find_broken(
-                [timed_look(5, 0), timed_look(5, 0)],
-                &timed_look(6, 0),
-                &timed_look(6, 11)
-            )
-            .is_some()
-        );
+        let before = || [timed_look(5, 0), timed_look(5, 0)];
+        assert_eq!(find_broken(before(), &timed_look(6, 0), &timed_look(6, 10)), None);
+        assert!(find_broken(before(), &timed_look(6, 0), &timed_look(6, 11)).is_some());
     }
 
     #[test]

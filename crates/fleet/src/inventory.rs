@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use latput_experiment::broker::message::LaunchCommand;
 use latput_knobs::{Knob, Setting};
 use latput_units::file_words::{line_of, problem_of};
 use serde::Deserialize;
@@ -81,6 +82,8 @@ pub struct FleetHost {
     pub group: String,
     /// How to get there, in one word.
     pub reach: String,
+    /// How its latput is started.
+    pub way: LaunchCommand,
     /// The interface.
     pub interface: String,
     /// The driver that the interface must have, where somebody has said so.
@@ -329,7 +332,7 @@ fn rename_alike(hosts: &mut [FleetHost]) -> Result<(), InventoryError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     const GOOD: &str = r#"
@@ -410,11 +413,12 @@ mod tests {
         assert!(parse_lines("\n#\n").is_err());
     }
 
-    fn sample_host(name: &str, reach: &str, interface: &str) -> FleetHost {
+    pub(crate) fn sample_host(name: &str, reach: &str, interface: &str) -> FleetHost {
         FleetHost {
             name: name.to_owned(),
             group: "web".to_owned(),
             reach: reach.to_owned(),
+            way: LaunchCommand { via: Vec::new(), program: "latput".to_owned() },
             interface: interface.to_owned(),
             driver: None,
             setting: Setting::new(),

@@ -198,6 +198,7 @@ impl HostSource {
             name: name.unwrap_or_else(|| target.name()),
             group,
             reach: target.to_string(),
+            way: target.launch_command(self.bring.as_deref()),
             interface,
             driver,
             setting,

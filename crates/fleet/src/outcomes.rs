@@ -84,10 +84,7 @@ impl<'a> HostOutcomes<'a> {
             by_outcome.entry(outcome).or_default().push((host, why));
         }
         for (outcome, hosts) in by_outcome {
-            let _ = writeln!(text, "{outcome:<12} {}", hosts_in_words(hosts.len()));
-            for (host, why) in hosts.into_iter().filter(|(_, why)| !why.is_empty()) {
-                let _ = writeln!(text, "  {} {}: {why}", host.name, host.interface);
-            }
+            append_outcome(&mut text, outcome, &hosts);
         }
         text
     }
@@ -108,6 +105,16 @@ impl<'a> HostOutcomes<'a> {
         } else {
             FleetEnding::Done
         }
+    }
+}
+
+/// Adds the hosts with an outcome, and their reasons. Without a host it adds nothing.
+pub(crate) fn append_outcome(text: &mut String, outcome: &str, hosts: &[(&FleetHost, &str)]) {
+    if !hosts.is_empty() {
+        let _ = writeln!(text, "{outcome:<12} {}", hosts_in_words(hosts.len()));
+    }
+    for (host, why) in hosts.iter().filter(|(_, why)| !why.is_empty()) {
+        let _ = writeln!(text, "  {} {}: {why}", host.name, host.interface);
     }
 }
 

@@ -14,12 +14,11 @@ use latput_linux::process::unix_ms;
 use latput_units::Nanos;
 
 pub use self::report::{HostReport, RolloutFailure, RolloutReport};
-use self::change::{HostChange, SettingEnded};
 use crate::ask::Until;
 use crate::command::{Error, elapsed_since, hosts_in_words};
 use crate::fleet::{Fleet, HostWork};
 use crate::guard::{GuardLimits, TimedLook};
-use crate::judge::{HostAnswer, HostState, JudgedHost, judge_host, undecided_groups};
+use crate::judge::{HostState, JudgedHost, judge_host, undecided_groups};
 use crate::rollouts::rollout_name;
 use crate::stages::{StageStep, plan_stages};
 
@@ -289,7 +288,7 @@ impl<'a> Rollout<'a> {
         let answers = self.fleet.for_each(&stage, self.until_stop(), "hosts looked at", look);
         let now = elapsed_since(self.begun);
         for (at, answer) in answers {
-            let answer = answer.unwrap_or(HostAnswer::NotAsked);
+            let answer = answer.unwrap_or(Err(HostState::NotAsked));
             let judged = judge_host(&self.fleet.hosts[at], answer);
             if judged.state == HostState::NotAsked {
                 return Err(INTERRUPTED.to_owned());
@@ -301,31 +300,16 @@ impl<'a> Rollout<'a> {
         Ok(())
     }
 
-    /// The change of a host, or only its words.
-    fn host_change(&self, dry_run: bool) -> HostChange<'_> {
-        HostChange {
-            made_by: &self.name,
-            within: self.options.confirm_within,
-            allow_link_reset: self.options.allow_link_reset,
-            dry_run,
-        }
-    }
-
     /// Asks every host whether it would make the change. Those that have the values by now leave their stages.
     fn rehearse(&mut self) {
         let planned = self.in_phase(|phase| *phase == HostPhase::Planned);
-        let change = self.host_change(true);
-        let set = |work: &mut HostWork<'_, '_>| change.set_values(work).1;
+        let set = |work: &mut HostWork<'_, '_>| self.set_values(work).1;
         let results = self.fleet.for_each(&planned, self.until_stop(), "hosts asked", set);
         for (at, result) in results {
             self.parts[at].phase = match result {
-                Some(SettingEnded::Done) => continue,
-                Some(SettingEnded::Nothing) => HostPhase::Same,
-                Some(
-                    SettingEnded::Refused(why)
-                    | SettingEnded::Stranded(why)
-                    | SettingEnded::Lost(why),
-                ) => HostPhase::WouldRefuse(why),
+                Some(Ok(true)) => continue,
+                Some(Ok(false)) => HostPhase::Same,
+                Some(Err(error)) => HostPhase::WouldRefuse(error.into_words()),
                 None => HostPhase::LeftOut("it was not asked".to_owned()),
             };
         }
@@ -346,21 +330,25 @@ impl<'a> Rollout<'a> {
 
     /// Sets the values on hosts. The error is that one refused, or was lost.
     fn set_stage(&mut self, stage: &[usize]) -> Result<(), String> {
-        let change = self.host_change(false);
-        let set = |work: &mut HostWork<'_, '_>| change.set_values(work);
+        let set = |work: &mut HostWork<'_, '_>| self.set_values(work);
         let results = self.fleet.for_each(stage, self.until_second_stop(), "hosts changed", set);
         let mut problems = Vec::new();
         for (at, result) in results {
             let Some((lease, ended)) = result else { continue }; // it was not begun
-            let (phase, why) = match ended {
-                SettingEnded::Done => (HostPhase::Changed(lease), None),
-                SettingEnded::Nothing => (HostPhase::Same, None),
-                SettingEnded::Refused(why) => (HostPhase::LeftOut(why.clone()), Some(why)),
-                SettingEnded::Stranded(why) => (HostPhase::Stranded(why.clone()), Some(why)),
-                SettingEnded::Lost(why) => (HostPhase::Changed(lease), Some(why)),
+            self.parts[at].phase = match ended {
+                Ok(true) => HostPhase::Changed(lease),
+                Ok(false) => HostPhase::Same,
+                Err(error) => {
+                    let (is_lost, is_stranded) = (error.is_lost(), error.is_of_kind("stranded"));
+                    let why = error.into_words();
+                    problems.push(format!("{}: {why}", self.host_name(at)));
+                    match (is_lost, is_stranded) {
+                        (true, _) => HostPhase::Changed(lease),
+                        (false, true) => HostPhase::Stranded(why),
+                        (false, false) => HostPhase::LeftOut(why),
+                    }
+                }
             };
-            self.parts[at].phase = phase;
-            problems.extend(why.map(|why| format!("{}: {why}", self.host_name(at))));
         }
         first_of(problems)?;
         if self.is_stopped() { Err(INTERRUPTED.to_owned()) } else { Ok(()) }

@@ -139,20 +139,14 @@ pub fn render_drift(found: &[TwinDrift], compared: &[GroupComparison]) -> String
 
 #[cfg(test)]
 mod tests {
-    use latput_knobs::{Knob, Setting};
+    use latput_knobs::Knob;
 
     use super::*;
+    use crate::judge::tests::sample_host;
     use crate::look::tests::sample_look;
 
     fn judged_host(group: &str, name: &str, value: &str, state: HostState) -> JudgedHost {
-        let host = FleetHost {
-            name: name.into(),
-            group: group.into(),
-            reach: format!("ssh://{name}"),
-            interface: "eth0".into(),
-            driver: None,
-            setting: Setting::new(),
-        };
+        let host = FleetHost { group: group.into(), ..sample_host(name, &[]) };
         JudgedHost { host, state, look: sample_look(Knob::Mtu, value).interface }
     }
 

@@ -8,9 +8,7 @@ mod pairs;
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
 
-use indicatif::ProgressBar;
 use latput_experiment::RunProgress;
 use latput_fleet::judge::{render_states, undecided_groups};
 use latput_fleet::{
@@ -210,22 +208,12 @@ fn print_outcomes(done: &HostOutcomes<'_>, context: &CliContext) -> ExitCode {
     ExitReason::from(done.ending()).into()
 }
 
-/// Shows the progress of work on hosts on stderr, with a bar on a terminal.
+/// Shows the progress of a command on stderr, with a bar on a terminal.
 #[derive(Debug)]
-struct FleetDisplay(Mutex<Option<ProgressBar>>);
-
-static DISPLAY: FleetDisplay = FleetDisplay(Mutex::new(None));
+struct FleetDisplay;
 
 fn fleet_context(context: &CliContext) -> FleetContext<'_> {
-    FleetContext { progress: &DISPLAY, stop: &context.stop }
-}
-
-impl FleetDisplay {
-    fn set_bar(&self, bar: Option<ProgressBar>) {
-        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.iter().for_each(ProgressBar::finish_and_clear);
-        *shown = bar;
-    }
+    FleetContext { progress: &FleetDisplay, stop: &context.stop }
 }
 
 impl FleetProgress for FleetDisplay {
@@ -233,16 +221,9 @@ impl FleetProgress for FleetDisplay {
         output::print_remark(&format!("latput: {text}"));
     }
 
-    fn begin_hosts(&self, count: usize, what: &str) {
-        self.set_bar(parallel::make_progress_bar(count, what));
-    }
-
-    fn report_host(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|bar| bar.inc(1));
-    }
-
-    fn end_hosts(&self) {
-        self.set_bar(None);
+    fn begin_hosts(&self, count: usize, what: &str) -> Box<dyn Fn() + Sync> {
+        let bar = parallel::make_progress_bar(count, what); // cleared when it is dropped
+        Box::new(move || bar.iter().for_each(|bar| bar.inc(1)))
     }
 
     fn begin_run(&self) -> Box<dyn RunProgress> {

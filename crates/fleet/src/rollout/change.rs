@@ -5,36 +5,13 @@ use std::time::Instant;
 use latput_experiment::broker::command::{HostSet, HostVerb};
 use latput_units::Nanos;
 
-use super::{HostPhase, Lease, Rollout, RolloutPart, unix_ms};
+use super::{HostPhase, Lease, Rollout, RolloutOptions, RolloutPart, unix_ms};
 use crate::fleet::{HostWork, NoAnswer};
-use crate::judge::{HostAnswer, find_differences};
+use crate::judge::find_differences;
 
 /// Added to the time at which a host goes back by itself: what watches it looks twice a second, and putting back takes
 /// its time.
 const BACK_WITHIN: Nanos = Nanos::from_s(5);
-
-/// A change that hosts are told to make.
-pub(super) struct HostChange<'a> {
-    pub(super) made_by: &'a str,
-    pub(super) within: Nanos,
-    pub(super) allow_link_reset: bool,
-    /// Whether the host only says what it would do.
-    pub(super) dry_run: bool,
-}
-
-/// How the change of a host ended.
-pub(super) enum SettingEnded {
-    /// It is made, and waits to be confirmed.
-    Done,
-    /// Nothing was to be changed.
-    Nothing,
-    /// The host refused, and is unchanged.
-    Refused(String),
-    /// The host could not go back.
-    Stranded(String),
-    /// It is not known.
-    Lost(String),
-}
 
 impl Lease {
     /// One that was asked for `within` from now at most.
@@ -44,37 +21,31 @@ impl Lease {
     }
 }
 
-impl HostChange<'_> {
-    /// Sets the host's values; they go back at the end of the lease.
-    pub(super) fn set_values(&self, work: &mut HostWork<'_, '_>) -> (Lease, SettingEnded) {
+impl Rollout<'_> {
+    /// Sets the host's values, which go back at the end of the lease; whether one was to be changed. In a dry run the
+    /// host only says what it would do.
+    pub(super) fn set_values(
+        &self,
+        work: &mut HostWork<'_, '_>,
+    ) -> (Lease, Result<bool, NoAnswer>) {
+        let RolloutOptions { confirm_within, allow_link_reset, dry_run, .. } = *self.options;
         let verb = HostVerb::Set(HostSet {
-            made_by: self.made_by.to_owned(),
-            within_ns: Some(self.within.as_ns()),
-            allow_link_reset: self.allow_link_reset,
-            dry_run: self.dry_run,
+            made_by: self.name.clone(),
+            within_ns: Some(confirm_within.as_ns()),
+            allow_link_reset,
+            dry_run,
             json: true,
             ..HostSet::default()
         });
-        let ends_at = Instant::now() + self.within.as_duration();
+        let ends_at = Instant::now() + confirm_within.as_duration();
         let heard = work.ask(&verb, &work.host().setting_lines());
-        let lease = Lease::from_deadline(ends_at, self.within);
-        let ended = match heard {
-            Ok(document) => match document["changes"].as_array() {
-                Some(changes) if changes.is_empty() => SettingEnded::Nothing,
-                Some(_) => SettingEnded::Done,
-                None => SettingEnded::Lost("its answer has no list of changes".to_owned()),
-            },
-            Err(error) if error.is_lost() => SettingEnded::Lost(error.into_words()),
-            Err(error) if error.is_of_kind("stranded") => {
-                SettingEnded::Stranded(error.into_words())
-            }
-            Err(error) => SettingEnded::Refused(error.into_words()),
-        };
-        (lease, ended)
+        let ended = heard.and_then(|document| match document["changes"].as_array() {
+            Some(changes) => Ok(!changes.is_empty()),
+            None => Err(NoAnswer::Strange("its answer has no list of changes")),
+        });
+        (Lease::from_deadline(ends_at, confirm_within), ended)
     }
-}
 
-impl Rollout<'_> {
     /// Has a host wait for another `--confirm-within`.
     pub(super) fn extend_lease(
         &self,
@@ -106,16 +77,14 @@ impl Rollout<'_> {
             Err(error) => error,
         };
         // The first answer may be what was lost.
-        match work.look(None) {
-            HostAnswer::Look(found)
-                if found.interface.as_ref().is_some_and(|found| {
-                    found.waiting.is_none() && find_differences(work.host(), found).is_empty()
-                }) =>
-            {
-                HostPhase::Confirmed(None)
-            }
-            _ => HostPhase::GoesBack(error.into_words(), lease),
+        let found = work.look(None).ok().and_then(|look| look.interface);
+        let is_kept = found.is_some_and(|found| {
+            found.waiting.is_none() && find_differences(work.host(), &found).is_empty()
+        });
+        if is_kept {
+            return HostPhase::Confirmed(None);
         }
+        HostPhase::GoesBack(error.into_words(), lease)
     }
 
     /// Puts every changed host back, as far as it can be reached.
@@ -160,10 +129,7 @@ fn compare_with_before(
     lease: Lease,
     work: &mut HostWork<'_, '_>,
 ) -> HostPhase {
-    let found = match work.look(None) {
-        HostAnswer::Look(found) => found.interface,
-        _ => None,
-    };
+    let found = work.look(None).ok().and_then(|look| look.interface);
     let (Some(found), Some(before)) = (found, part.before.last()) else {
         return HostPhase::PutBack("it could not be read again".to_owned());
     };

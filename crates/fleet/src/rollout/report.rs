@@ -9,8 +9,10 @@ use latput_units::text::format_utc;
 
 use super::{HostPhase, Rollout, RolloutEnded};
 use crate::command::{FleetEnding, hosts_in_words};
+use crate::fleet::command_line;
 use crate::inventory::FleetHost;
 use crate::judge::{describe_differences, find_differences};
+use crate::outcomes::append_outcome;
 
 /// The outcomes in the order of tables.
 const OUTCOMES: [&str; 9] = [
@@ -53,8 +55,6 @@ pub struct HostReport {
     pub journal: Option<u64>,
     /// The latest time at which it goes back by itself.
     pub back_by_unix_ms: Option<u64>,
-    /// The command that puts it back by hand.
-    restore: String,
 }
 
 /// The error of a rollout that was put back.
@@ -127,7 +127,6 @@ impl Rollout<'_> {
                 }
                 _ => None,
             },
-            restore: self.fleet.command_line(at, &["restore", &host.interface]),
         }
     }
 
@@ -166,10 +165,10 @@ impl RolloutReport {
         let left: Vec<LeftChanged> = self
             .hosts_of(&["goes-back", "stranded"])
             .into_iter()
-            .map(|one| LeftChanged {
-                host: one.host.name.clone(),
-                why: one.why.clone(),
-                command: one.restore.clone(),
+            .map(|HostReport { host, why, .. }| LeftChanged {
+                host: host.name.clone(),
+                why: why.clone(),
+                command: command_line(host, &["restore", &host.interface]),
             })
             .collect();
         let (outcome, message) = match (left.is_empty(), back) {
@@ -208,15 +207,9 @@ impl RolloutReport {
             }
         }
         for outcome in OUTCOMES {
-            let hosts = self.hosts_of(&[outcome]);
-            if hosts.is_empty() {
-                continue;
-            }
-            let _ = writeln!(text, "{outcome:<12} {}", hosts_in_words(hosts.len()));
-            for HostReport { host, why, .. } in hosts.into_iter().filter(|one| !one.why.is_empty())
-            {
-                let _ = writeln!(text, "  {} {}: {why}", host.name, host.interface);
-            }
+            let hosts = self.hosts_of(&[outcome]).into_iter();
+            let hosts: Vec<_> = hosts.map(|one| (&one.host, one.why.as_str())).collect();
+            append_outcome(&mut text, outcome, &hosts);
         }
         text + &self.next
     }
