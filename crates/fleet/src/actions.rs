@@ -189,10 +189,7 @@ impl HostOutcomes<'_> {
 }
 
 /// The rollout that is meant.
-fn choose_rollout(
-    mut open: Vec<OpenRollout>,
-    name: Option<&str>,
-) -> Result<OpenRollout, Error> {
+fn choose_rollout(mut open: Vec<OpenRollout>, name: Option<&str>) -> Result<OpenRollout, Error> {
     open.retain(|one| name.is_none_or(|name| one.name == name));
     if open.len() > 1 {
         let all: Vec<String> = open.iter().map(ToString::to_string).collect();

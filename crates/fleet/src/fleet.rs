@@ -275,16 +275,16 @@ impl<'a> HostWork<'a, '_> {
             {
                 Ok(out)
             }
-            Ok(AskEnding::Ended { err, .. }) => Err(said_by_latput(&err)
-                .unwrap_or_else(|| NoAnswer::Unreachable(last_line(&err)))),
+            Ok(AskEnding::Ended { err, .. }) => {
+                Err(said_by_latput(&err).unwrap_or_else(|| NoAnswer::Unreachable(last_line(&err))))
+            }
         }
     }
 
     /// The same, with an answer in JSON.
     pub(crate) fn ask(&mut self, verb: &HostVerb, input: &str) -> Result<Value, NoAnswer> {
         let out = self.run(verb, input)?;
-        serde_json::from_slice(&out)
-            .map_err(|_| NoAnswer::Strange("its answer is not from latput"))
+        serde_json::from_slice(&out).map_err(|_| NoAnswer::Strange("its answer is not from latput"))
     }
 
     /// The same without input; once more where the first answer is lost.
@@ -307,8 +307,9 @@ impl<'a> HostWork<'a, '_> {
             None => (host.setting_lines(), Some(host.setting.keys().copied().into_set())),
         };
         match self.run(&HostVerb::Look, &question) {
-            Ok(out) => HostLook::read(&out, &host.interface, asked.as_ref())
-                .map_err(HostState::Failed),
+            Ok(out) => {
+                HostLook::read(&out, &host.interface, asked.as_ref()).map_err(HostState::Failed)
+            }
             Err(NoAnswer::Stopped) => Err(HostState::NotAsked),
             Err(NoAnswer::TimedOut(why)) => Err(HostState::TimedOut(why)),
             Err(NoAnswer::Unreachable(why)) => Err(HostState::Unreachable(why)),
@@ -321,11 +322,7 @@ impl<'a> HostWork<'a, '_> {
 pub(crate) fn command_line(host: &FleetHost, args: &[&str]) -> String {
     let own = std::env::current_exe().unwrap_or_default();
     let word = |word: &String| {
-        if Path::new(word) == own {
-            "latput".to_owned()
-        } else {
-            latput_report::shell_word(word)
-        }
+        if Path::new(word) == own { "latput".to_owned() } else { latput_report::shell_word(word) }
     };
     host.way.to_command_line(args).iter().map(word).collect::<Vec<_>>().join(" ")
 }

@@ -32,89 +32,76 @@ pub fn inspect_interface(interface: &str, question: &str) -> Result<HostLook, Er
         others: Vec::new(),
     };
     match links.iter().find(|link| link.name == interface) {
-        Some(link) => {
-            let here = LinkInspection { kernel: &kernel, origin: &origin, link };
-            look.interface = Some(here.inspect(question)?);
-        }
+        Some(link) => look.interface = Some(inspect_link(&kernel, &origin, link, question)?),
         None => look.others = links.into_iter().map(|link| link.name).collect(),
     }
     Ok(look)
 }
 
-/// An interface that is looked at.
-struct LinkInspection<'a> {
-    kernel: &'a LinuxKernel,
-    origin: &'a knobs::Context,
-    link: &'a Link,
+fn inspect_link(
+    kernel: &LinuxKernel,
+    origin: &knobs::Context,
+    link: &Link,
+    question: &str,
+) -> Result<InterfaceLook, Error> {
+    let slot = Slot { namespace: origin.namespace, index: link.index };
+    Ok(InterfaceLook {
+        name: link.name.clone(),
+        index: link.index,
+        driver: facts::driver(link),
+        is_up: link.is_up,
+        has_carrier: link.has_carrier,
+        faults: Route::open()?.faults(link.index)?,
+        knobs: inspect_knobs(kernel, &link.name, question)?,
+        waiting: find_waiting_change(origin, slot),
+        rollout: find_newest_rollout(kernel, origin, slot),
+    })
 }
 
-impl LinkInspection<'_> {
-    fn inspect(&self, question: &str) -> Result<InterfaceLook, Error> {
-        let Self { kernel, origin, link } = *self;
-        let slot = Slot { namespace: origin.namespace, index: link.index };
-        Ok(InterfaceLook {
-            name: link.name.clone(),
-            index: link.index,
-            driver: facts::driver(link),
-            is_up: link.is_up,
-            has_carrier: link.has_carrier,
-            faults: Route::open()?.faults(link.index)?,
-            knobs: self.inspect_knobs(question)?,
-            waiting: find_waiting_change(origin, slot),
-            rollout: find_newest_rollout(kernel, origin, slot),
-        })
-    }
-
-    fn inspect_knobs(&self, question: &str) -> Result<Vec<KnobLook>, Error> {
-        if question.trim() == ALL {
-            return Ok(self.inspect_settable());
-        }
-        let asked = parse_questions(question)?;
-        let names: Vec<Knob> = asked.iter().map(|(knob, _)| *knob).collect();
-        let read = self.kernel.read_many(&self.link.name, &names);
-        let look = |((knob, wanted), values): (&Question, _)| {
-            self.inspect_knob(*knob, wanted.as_ref(), values)
-        };
-        Ok(asked.iter().zip(read).map(look).collect())
-    }
-
-    /// Everything that can be set here and was read.
-    fn inspect_settable(&self) -> Vec<KnobLook> {
-        let surveyed = self.kernel.survey(&self.link.name).into_iter();
+/// The knobs that are asked for, or everything that can be set here and was read.
+fn inspect_knobs(
+    kernel: &LinuxKernel,
+    interface: &str,
+    question: &str,
+) -> Result<Vec<KnobLook>, Error> {
+    if question.trim() == ALL {
+        let surveyed = kernel.survey(interface).into_iter();
         let settable = surveyed.filter(|one| matches!(one.capability, Capability::Settable(_)));
-        settable
-            .filter(|one| one.values.is_ok())
-            .map(|one| self.inspect_knob(one.knob, None, one.values))
-            .collect()
+        let looks = settable.filter(|one| one.values.is_ok());
+        return Ok(looks.map(|one| knob_look(one.knob, one.values, |_| None)).collect());
     }
-
-    fn inspect_knob(
-        &self,
-        knob: Knob,
-        wanted: Option<&Value>,
-        values: Result<Vec<(Place, Value)>, KernelError>,
-    ) -> KnobLook {
-        let word = |place: Place| match wanted {
-            Some(Value::Named(named)) => {
-                let found = self.kernel.resolve(&self.link.name, knob, place, *named).ok()?;
-                Some(found.to_string())
-            }
+    let asked = parse_questions(question)?;
+    let names: Vec<Knob> = asked.iter().map(|(knob, _)| *knob).collect();
+    let read = kernel.read_many(interface, &names);
+    let looks = asked.iter().zip(read).map(|((knob, wanted), values)| {
+        let word = |place| match wanted {
+            Some(Value::Named(named)) => kernel.resolve(interface, *knob, place, *named).ok(),
             _ => None,
         };
-        let (values, problem) = match values {
-            Ok(values) => (values, None),
-            Err(error) if error.kind == KernelErrorKind::Unsupported => {
-                (Vec::new(), Some(format!("it does not have this knob: {}", error.reason)))
-            }
-            Err(error) => (Vec::new(), Some(error.reason)),
-        };
-        let values = values.into_iter().map(|(place, value)| PlaceLook {
-            place: place.to_string(),
-            value: value.to_string(),
-            word: word(place),
-        });
-        KnobLook { knob: knob.name().to_owned(), values: values.collect(), problem }
-    }
+        knob_look(*knob, values, word)
+    });
+    Ok(looks.collect())
+}
+
+/// The look at a knob; `word` is the value at a place of the word that is wanted.
+fn knob_look(
+    knob: Knob,
+    values: Result<Vec<(Place, Value)>, KernelError>,
+    word: impl Fn(Place) -> Option<Value>,
+) -> KnobLook {
+    let (values, problem) = match values {
+        Ok(values) => (values, None),
+        Err(error) if error.kind == KernelErrorKind::Unsupported => {
+            (Vec::new(), Some(format!("it does not have this knob: {}", error.reason)))
+        }
+        Err(error) => (Vec::new(), Some(error.reason)),
+    };
+    let values = values.into_iter().map(|(place, value)| PlaceLook {
+        place: place.to_string(),
+        value: value.to_string(),
+        word: word(place).map(|word| word.to_string()),
+    });
+    KnobLook { knob: knob.name().to_owned(), values: values.collect(), problem }
 }
 
 fn parse_questions(text: &str) -> Result<Vec<Question>, Error> {

@@ -159,9 +159,7 @@ pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
     for (group, table) in parse_groups(text)? {
         let values =
             table.settings.iter().map(|(knob, value)| Ok((knob.as_str(), scalar_text(value)?)));
-        let values = values.collect::<Result<Vec<_>, String>>();
-        let setting = values.and_then(setting_of);
-        let setting = setting
+        let setting = setting_of(values)
             .map_err(|why| InventoryError::new(format!("group `{group}`: settings: {why}")))?;
         for entry in table.hosts {
             let HostTable { name, target, interface } = match entry {
@@ -225,12 +223,13 @@ pub fn parse_lines(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
     check_host_count(words.map(host).collect())
 }
 
-/// The values of a setting, each as `latput set` takes it.
+/// The setting of values that were read, each as `latput set` takes it.
 pub(crate) fn setting_of<'a>(
-    values: impl IntoIterator<Item = (&'a str, String)>,
+    values: impl IntoIterator<Item = Result<(&'a str, String), String>>,
 ) -> Result<Setting, String> {
     let mut setting = Setting::new();
-    for (name, text) in values {
+    for value in values {
+        let (name, text) = value?;
         let knob: Knob =
             name.parse().map_err(|error: latput_knobs::UnknownKnob| error.to_string())?;
         let value = knob.parse_value(&text).map_err(|error| error.to_string())?;

@@ -136,7 +136,8 @@ fn render_entry(entry: &HostEntry) -> String {
     }
     for (value, places) in lines {
         let EntryValue { knob, before, written, .. } = value;
-        let _ = writeln!(text, "     {knob} ({}): {before} -> {written}", join_names(&places, ", "));
+        let _ =
+            writeln!(text, "     {knob} ({}): {before} -> {written}", join_names(&places, ", "));
     }
     text
 }

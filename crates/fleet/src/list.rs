@@ -310,7 +310,8 @@ mod tests {
             ("ssh://a", Some("eth0;reboot"), "cannot be named"),
             ("ssh://a", Some("--stdin"), "cannot be named"),
         ] {
-            let said = HostSource::default().resolve_host(listed_host(word, interface)).unwrap_err();
+            let said =
+                HostSource::default().resolve_host(listed_host(word, interface)).unwrap_err();
             assert!(said.contains(problem), "{word}: {said}");
         }
     }

@@ -21,8 +21,12 @@ pub fn render_text(files: &[String], summary: &PairsSummary) -> String {
     );
     for setting in &summary.settings {
         let label = make_printable(&setting.label);
-        let _ =
-            writeln!(text, "\n{:<10} {label}: {}", setting.verdict.name(), explain_verdict(files, setting));
+        let _ = writeln!(
+            text,
+            "\n{:<10} {label}: {}",
+            setting.verdict.name(),
+            explain_verdict(files, setting)
+        );
         for (file, ratio) in files.iter().zip(&setting.ratios) {
             let _ = writeln!(text, "  {file}: {}", ratio_in_words(ratio));
         }

@@ -165,11 +165,9 @@ impl<'a> Rollout<'a> {
         let mut rollout = Self { fleet, options, name: String::new(), begun, parts, stages };
         let planned: Vec<usize> = rollout.in_phase(|phase| *phase == HostPhase::Planned);
         rollout.name = rollout_name(unix_ms(), std::process::id(), planned.len());
-        let groups: Vec<&str> =
-            planned.iter().map(|at| fleet.hosts[*at].group.as_str()).collect();
+        let groups: Vec<&str> = planned.iter().map(|at| fleet.hosts[*at].group.as_str()).collect();
         let of_planned = |stage: Vec<usize>| stage.into_iter().map(|at| planned[at]).collect();
-        rollout.stages =
-            plan_stages(&groups, &options.steps).into_iter().map(of_planned).collect();
+        rollout.stages = plan_stages(&groups, &options.steps).into_iter().map(of_planned).collect();
         let left_out = rollout.in_phase(|phase| matches!(phase, HostPhase::LeftOut(_))).len();
         let same = rollout.in_phase(|phase| *phase == HostPhase::Same).len();
         fleet.report_remark(&format!(

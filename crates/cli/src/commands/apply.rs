@@ -544,8 +544,12 @@ impl HostSetting {
         let command = HostCommand { interface: self.interface.clone(), verb };
         let within = self.host.first_answer_within() + ANSWER_WITHIN;
         let start = || HostProcess::start_command(&self.host.launch_command(), command);
-        let ending =
-            run_with_timeout(start, input.as_bytes(), within, &mut Until::SecondStop(&context.stop));
+        let ending = run_with_timeout(
+            start,
+            input.as_bytes(),
+            within,
+            &mut Until::SecondStop(&context.stop),
+        );
         match ending.map_err(|error| failed(format!("cannot start its latput: {error}")))? {
             AskEnding::Ended { code, out, err } => Ok(HostAnswer { code, out, err }),
             AskEnding::TooLong => Err(failed("its answer is too long".to_owned())),

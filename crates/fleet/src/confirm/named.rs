@@ -53,7 +53,10 @@ impl NamedPair {
     }
 
     /// The testbed. What was found of hosts is told.
-    pub(super) fn open(self, context: FleetContext<'_>) -> Result<Testbed, latput_experiment::Error> {
+    pub(super) fn open(
+        self,
+        context: FleetContext<'_>,
+    ) -> Result<Testbed, latput_experiment::Error> {
         let [sut, generator] = match self.place {
             PairPlace::File(testbed) => return Ok(testbed),
             PairPlace::Hosts(targets) => targets,
@@ -128,10 +131,7 @@ pub(super) fn duplicate_host_message(word: &str, other: &str) -> String {
 }
 
 /// A pair with its word, and the identity of each of its hosts.
-fn parse_pair(
-    word: &str,
-    bring: Option<&Path>,
-) -> Result<(PairPlace, String, Vec<String>), Error> {
+fn parse_pair(word: &str, bring: Option<&Path>) -> Result<(PairPlace, String, Vec<String>), Error> {
     if Path::new(word).is_file() {
         if bring.is_some() {
             return Err(Error::Usage(format!(

@@ -246,16 +246,8 @@ mod tests {
         for (state, outcome, ending) in [
             (PairState::NotRun, "not-run", FleetEnding::Partial),
             (PairState::Failed(make_failure(false)), "failed", FleetEnding::Partial),
-            (
-                PairState::CutShort(make_failure(false), 3),
-                "cut-short",
-                FleetEnding::Partial,
-            ),
-            (
-                PairState::CutShort(make_failure(true), 3),
-                "cut-short",
-                FleetEnding::Stranded,
-            ),
+            (PairState::CutShort(make_failure(false), 3), "cut-short", FleetEnding::Partial),
+            (PairState::CutShort(make_failure(true), 3), "cut-short", FleetEnding::Stranded),
         ] {
             runs[1].state = state;
             let judgement = JointVerdict::from_runs(&runs).unwrap();

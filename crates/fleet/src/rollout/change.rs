@@ -47,10 +47,7 @@ impl Rollout<'_> {
     }
 
     /// Has a host wait for another `--confirm-within`.
-    pub(super) fn extend_lease(
-        &self,
-        work: &mut HostWork<'_, '_>,
-    ) -> (Lease, Result<(), String>) {
+    pub(super) fn extend_lease(&self, work: &mut HostWork<'_, '_>) -> (Lease, Result<(), String>) {
         let within = self.options.confirm_within;
         let verb = HostVerb::Extend { made_by: self.name.clone(), within_ns: within.as_ns() };
         let ends_at = Instant::now() + within.as_duration();
@@ -124,11 +121,7 @@ impl Rollout<'_> {
 }
 
 /// Compares a host that went back with what it was.
-fn compare_with_before(
-    part: &RolloutPart,
-    lease: Lease,
-    work: &mut HostWork<'_, '_>,
-) -> HostPhase {
+fn compare_with_before(part: &RolloutPart, lease: Lease, work: &mut HostWork<'_, '_>) -> HostPhase {
     let found = work.look(None).ok().and_then(|look| look.interface);
     let (Some(found), Some(before)) = (found, part.before.last()) else {
         return HostPhase::PutBack("it could not be read again".to_owned());

@@ -172,10 +172,9 @@ impl RolloutReport {
             })
             .collect();
         let (outcome, message) = match (left.is_empty(), back) {
-            (true, 0) => (
-                ChangeOutcome::Refused(Refusal::Failure),
-                format!("{why}: nothing was changed"),
-            ),
+            (true, 0) => {
+                (ChangeOutcome::Refused(Refusal::Failure), format!("{why}: nothing was changed"))
+            }
             (true, _) => {
                 (ChangeOutcome::RolledBack, format!("{why}: {} put back", hosts_in_words(back)))
             }
@@ -186,8 +185,7 @@ impl RolloutReport {
                     ("Not put back", "stranded"),
                 ] {
                     let hosts = self.hosts_of(&[outcome]);
-                    let names: Vec<&str> =
-                        hosts.iter().map(|one| one.host.name.as_str()).collect();
+                    let names: Vec<&str> = hosts.iter().map(|one| one.host.name.as_str()).collect();
                     if !names.is_empty() {
                         let _ = write!(message, ". {what}: {}", names.join(", "));
                     }

@@ -92,11 +92,7 @@ impl Rollout<'_> {
     }
 
     /// Why a guard of the user's does not hold.
-    fn run_guard_command(
-        &self,
-        words: &[String],
-        work: &mut HostWork<'_, '_>,
-    ) -> Option<String> {
+    fn run_guard_command(&self, words: &[String], work: &mut HostWork<'_, '_>) -> Option<String> {
         let words = guard::words_for_host(words, work.host());
         let shown = latput_report::make_printable(&words.join(" "));
         let why = match work.run_process(|| HostProcess::start_guard(&words), "") {
