@@ -13,7 +13,7 @@ use crate::journal::{HostEntry, newest_rollout};
 use crate::judge::{HostState, JudgedHost};
 use crate::look::RolloutState;
 use crate::outcomes::{HostOutcomes, kept_outcome};
-use crate::rollouts::{OpenRollout, open_rollouts};
+use crate::unfinished::{OpenRollout, open_rollouts};
 
 /// How a rollout that was cut short is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ use crate::inventory::{self, FleetHost};
 use crate::judge::{HostAnswer, HostState, JudgedHost, judge_hosts};
 use crate::list::{FleetWish, HostSource};
 use crate::look::{ALL, HostLook};
-use crate::rollouts::open_rollouts;
+use crate::unfinished::open_rollouts;
 
 /// The hosts with how to get to each.
 #[derive(Debug)]

@@ -19,8 +19,8 @@ use crate::command::{Error, elapsed_since, hosts_in_words};
 use crate::fleet::{Fleet, HostWork};
 use crate::guard::{GuardLimits, TimedLook};
 use crate::judge::{HostState, JudgedHost, judge_host, undecided_groups};
-use crate::rollouts::rollout_name;
 use crate::stages::{StageStep, plan_stages};
+use crate::unfinished::rollout_name;
 
 /// The least time between the two looks before a change: the rate of faults is taken over it.
 const BASELINE: Duration = Duration::from_secs(1);
