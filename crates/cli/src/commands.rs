@@ -2,7 +2,6 @@
 
 pub(crate) mod agent;
 pub(crate) mod apply;
-mod ask;
 pub(crate) mod broker;
 pub(crate) mod calibrate;
 mod change;

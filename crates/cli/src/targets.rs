@@ -42,11 +42,6 @@ pub(crate) struct HostArgs {
 }
 
 impl HostArgs {
-    /// For hosts that no flag says more of than what to take along.
-    pub(crate) fn with_bring(bring: Option<PathBuf>) -> Self {
-        Self { bring, ..Self::default() }
-    }
-
     /// The flags that name the same hosts again, as words.
     pub(crate) fn to_args(&self) -> Vec<String> {
         let peer = self.peer.iter().flat_map(|peer| ["--peer".to_owned(), peer.clone()]);
@@ -102,7 +97,7 @@ impl HostArgs {
     }
 
     /// The hosts of a word, or those of the testbed file of this name.
-    pub(crate) fn hosts_or_file(&self, word: &str) -> Result<NamedTestbed<'_>, CliError> {
+    fn hosts_or_file(&self, word: &str) -> Result<NamedTestbed<'_>, CliError> {
         match self.named_hosts(word)? {
             Some(place) => Ok(place),
             None => Ok(self.of_testbed(Testbed::from_file(Path::new(word))?)),

@@ -189,19 +189,13 @@ impl HostVariables<'_> {
             Some(Json::Object(values)) => values,
             Some(_) => return Err("latput_settings is not a dictionary of knobs".to_owned()),
         };
-        let one = |(knob, value): (&'_ String, &Json)| -> Result<(String, String), String> {
-            let text = scalar_text(value)?;
-            if is_template(&text) {
-                return Err(format!("`{knob}` is a template, which nobody has expanded"));
+        let values = values.iter().map(|(knob, value)| match scalar_text(value)? {
+            text if is_template(&text) => {
+                Err(format!("`{knob}` is a template, which nobody has expanded"))
             }
-            Ok((knob.clone(), text))
-        };
-        let values = values.iter().map(one);
-        let values = values.collect::<Result<Vec<_>, String>>();
-        let setting = |values: Vec<(String, String)>| {
-            setting_of(values.iter().map(|(knob, text)| (knob.as_str(), text.clone())))
-        };
-        values.and_then(setting).map_err(|why| format!("latput_settings: {why}"))
+            text => Ok((knob.as_str(), text)),
+        });
+        setting_of(values).map_err(|why| format!("latput_settings: {why}"))
     }
 }
 

@@ -17,16 +17,15 @@ use latput_experiment::broker::command::{
 use latput_experiment::broker::message::{HostInterface, HostsOfResults, RunPermissions};
 use latput_experiment::broker::process::HostProcess;
 use latput_experiment::testbed::{HostSpec, Testbed, TestbedKind};
+use latput_fleet::ask::{AskEnding, Until, run_with_timeout};
 use latput_knobs::Setting;
 use latput_linux::confine::UsedFiles;
-use latput_load::Stop;
 use latput_model::ResultsSummary;
 use latput_report::{NO_KEEP, shell_word};
 use latput_trial::Results;
 use latput_trial::observation::Role;
 use latput_units::Nanos;
 
-use crate::commands::ask::{AskEnding, WaitObserver, run_with_timeout};
 use crate::commands::proven::{no_answer, nothing_recommended, tell_condition};
 use crate::commands::report::setting_of;
 use crate::commands::set::NOTHING_TO_CHANGE;
@@ -112,17 +111,6 @@ impl HostAnswer {
     fn undo_number(&self) -> Option<u64> {
         String::from_utf8_lossy(&self.out).lines().find_map(next::parse_undo_line)
     }
-}
-
-/// Waits until a second Ctrl-C: what changes a host is not cut short by the first.
-struct UntilAgain<'a>(&'a Stop);
-
-impl WaitObserver for UntilAgain<'_> {
-    fn is_over(&self) -> bool {
-        self.0.is_raised_again()
-    }
-
-    fn goes_on(&mut self, _: Duration) {}
 }
 
 /// One host with its part of the setting.
@@ -556,8 +544,12 @@ impl HostSetting {
         let command = HostCommand { interface: self.interface.clone(), verb };
         let within = self.host.first_answer_within() + ANSWER_WITHIN;
         let start = || HostProcess::start_command(&self.host.launch_command(), command);
-        let ending =
-            run_with_timeout(start, input.as_bytes(), within, &mut UntilAgain(&context.stop));
+        let ending = run_with_timeout(
+            start,
+            input.as_bytes(),
+            within,
+            &mut Until::SecondStop(&context.stop),
+        );
         match ending.map_err(|error| failed(format!("cannot start its latput: {error}")))? {
             AskEnding::Ended { code, out, err } => Ok(HostAnswer { code, out, err }),
             AskEnding::TooLong => Err(failed("its answer is too long".to_owned())),

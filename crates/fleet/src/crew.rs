@@ -8,12 +8,10 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::parallel;
-
 /// How long a host may be silent and keep its place.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Most hosts that are waited for: each has three pipes, and a process may have 1024 open files.
-pub(super) const WAITED_FOR_MOST: usize = 200;
+pub const WAITED_FOR_MOST: usize = 200;
 /// The same, for each place.
 const WAITED_FOR_EACH: usize = 8;
 /// Bytes of a thread's stack: it only waits.
@@ -28,7 +26,7 @@ struct HostSlots {
 
 /// A host's place, until it is given up.
 #[derive(Debug)]
-pub(super) struct HostSlot<'a>(Option<&'a HostSlots>);
+pub(crate) struct HostSlot<'a>(Option<&'a HostSlots>);
 
 impl HostSlots {
     fn take(&self) -> HostSlot<'_> {
@@ -43,7 +41,7 @@ impl HostSlots {
 
 impl HostSlot<'_> {
     /// Gives the place to another host once this one was waited for too long.
-    pub(super) fn has_waited(&mut self, waited: Duration) {
+    pub(crate) fn has_waited(&mut self, waited: Duration) {
         if waited > PATIENCE {
             self.give_up();
         }
@@ -63,33 +61,15 @@ impl Drop for HostSlot<'_> {
     }
 }
 
-/// Does `job` for each of `jobs`, and returns the results in their order. Once `is_over`, no job begins, and those that
-/// did not have no result. A bar counts them on a terminal, as `what`.
-pub(super) fn side_by_side<J: Sync, R: Send>(
-    jobs: &[J],
-    parallel: usize,
-    is_over: impl Fn() -> bool + Sync,
-    what: &str,
-    job: impl Fn(&J, &mut HostSlot<'_>) -> R + Sync,
-) -> Vec<Option<R>> {
-    let results: Vec<Mutex<Option<R>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
-    run(jobs.len(), parallel, &is_over, what, &|idx, place| {
-        let result = job(&jobs[idx], place);
-        *results[idx].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-    });
-    let results = results.into_iter();
-    results.map(|it| it.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
-}
-
-/// The same of jobs by their number, which keep their own results.
-fn run(
+/// Does `job` for so many, by their number, and returns the results in their order. Once `is_over`, no job begins, and
+/// those that did not have no result.
+pub(crate) fn side_by_side<R: Send>(
     jobs: usize,
     parallel: usize,
-    is_over: &(dyn Fn() -> bool + Sync),
-    what: &str,
-    job: &(dyn Fn(usize, &mut HostSlot<'_>) + Sync),
-) {
-    let bar = parallel::make_progress_bar(jobs, what);
+    is_over: impl Fn() -> bool + Sync,
+    job: impl Fn(usize, &mut HostSlot<'_>) -> R + Sync,
+) -> Vec<Option<R>> {
+    let results: Vec<Mutex<Option<R>>> = (0..jobs).map(|_| Mutex::new(None)).collect();
     let places = HostSlots { free: Mutex::new(parallel), freed: Condvar::new() };
     let next = AtomicUsize::new(0);
     let work = || {
@@ -99,10 +79,8 @@ fn run(
             if idx >= jobs || is_over() {
                 break;
             }
-            job(idx, &mut place);
-            if let Some(bar) = &bar {
-                bar.inc(1);
-            }
+            let result = job(idx, &mut place);
+            *results[idx].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         }
     };
     let threads = (parallel * WAITED_FOR_EACH).min(WAITED_FOR_MOST).min(jobs);
@@ -115,9 +93,8 @@ fn run(
         }
         work();
     });
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
+    let results = results.into_iter();
+    results.map(|it| it.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
 #[cfg(test)]
@@ -129,12 +106,10 @@ mod tests {
     #[test]
     fn crew_runs_every_job_within_limit() {
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let jobs: Vec<usize> = (0..60).collect();
         let results = side_by_side(
-            &jobs,
+            60,
             3,
             || false,
-            "",
             |job, _| {
                 most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 thread::sleep(Duration::from_millis(1));
@@ -142,7 +117,7 @@ mod tests {
                 job * 2
             },
         );
-        let expected: Vec<Option<usize>> = jobs.iter().map(|job| Some(job * 2)).collect();
+        let expected: Vec<Option<usize>> = (0..60).map(|job| Some(job * 2)).collect();
         assert_eq!(results, expected);
         assert!(most.into_inner() <= 3);
     }
@@ -151,18 +126,16 @@ mod tests {
     #[test]
     fn silent_host_delays_no_other() {
         let is_last_done = AtomicBool::new(false);
-        let jobs: Vec<usize> = (0..4).collect();
         let results = side_by_side(
-            &jobs,
+            4,
             1,
             || false,
-            "",
             |job, place| {
-                while *job == 0 && !is_last_done.load(Ordering::SeqCst) {
+                while job == 0 && !is_last_done.load(Ordering::SeqCst) {
                     place.has_waited(PATIENCE + Duration::from_millis(1));
                     thread::sleep(Duration::from_millis(1));
                 }
-                is_last_done.fetch_or(*job == 3, Ordering::SeqCst);
+                is_last_done.fetch_or(job == 3, Ordering::SeqCst);
             },
         );
         assert_eq!(results, [Some(()); 4]);
@@ -171,19 +144,17 @@ mod tests {
     #[test]
     fn stop_keeps_ended_jobs_and_starts_none() {
         let is_over = AtomicBool::new(false);
-        let jobs: Vec<usize> = (0..100).collect();
         let results = side_by_side(
-            &jobs,
+            100,
             1,
             || is_over.load(Ordering::SeqCst),
-            "",
             |job, _| {
-                is_over.fetch_or(*job == 4, Ordering::SeqCst);
-                *job
+                is_over.fetch_or(job == 4, Ordering::SeqCst);
+                job
             },
         );
         assert_eq!(results.iter().flatten().count(), 5);
         assert_eq!(results[4], Some(4));
-        assert!(side_by_side(&[(); 0], 4, || false, "", |(), _| ()).is_empty());
+        assert!(side_by_side(0, 4, || false, |_, _| ()).is_empty());
     }
 }

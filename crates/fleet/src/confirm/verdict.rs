@@ -4,43 +4,43 @@ use std::fmt::Write as _;
 
 use latput_model::pairs::PairsSetting;
 use latput_model::{PairsSummary, PairsVerdict};
-use latput_units::text::format_percent;
+use latput_report::make_printable;
+use latput_stats::Estimate;
 
-use super::super::pairs::{describe_differences, why_of};
-use super::measure::{ConfirmPlan, PairRun, PairState};
-use crate::document::fleet::{ConfirmPairPart, PairRatio};
-use crate::exit::ExitReason;
+use super::{ConfirmPlan, PairRun, PairState};
+use crate::command::{Error, FleetEnding};
+use crate::pairs::{describe_differences, explain_verdict, ratio_in_words};
 
 /// Joint verdict of the pairs that have ended.
 #[derive(Debug)]
-pub(super) struct JointVerdict {
+pub struct JointVerdict {
     /// The setting on these pairs; `None` of fewer than two.
-    setting: Option<PairsSetting>,
+    pub setting: Option<PairsSetting>,
     /// The words of these pairs.
     words: Vec<String>,
     /// Other differences between them, in sentences.
-    differences: Vec<String>,
+    pub differences: Vec<String>,
     /// Whether they are all.
     is_whole: bool,
 }
 
 impl JointVerdict {
     /// Judges the pairs. The error says why they cannot be compared.
-    pub(super) fn from_runs(runs: &[PairRun]) -> Result<Self, String> {
+    pub fn from_runs(runs: &[PairRun]) -> Result<Self, Error> {
         let done = runs.iter().filter_map(|run| Some((run.word.clone(), run.results()?.clone())));
         let (words, results): (Vec<String>, Vec<_>) = done.unzip();
         let is_whole = words.len() == runs.len();
         if results.len() < 2 {
             return Ok(Self { setting: None, words, differences: Vec::new(), is_whole });
         }
-        let summary = PairsSummary::from_results(&results)?;
+        let summary = PairsSummary::from_results(&results).map_err(Error::Usage)?;
         let differences = describe_differences(&words, &summary);
         let setting = summary.settings.into_iter().next();
         Ok(Self { setting, words, differences, is_whole })
     }
 
     /// `confirmed`, `unstable`, `worse` or `unproven`; `None` while a pair is missing.
-    pub(super) fn verdict_name(&self) -> Option<&'static str> {
+    pub fn name(&self) -> Option<&'static str> {
         self.complete_setting().map(|setting| match &setting.verdict {
             PairsVerdict::Stable => "confirmed",
             other => other.name(),
@@ -52,9 +52,9 @@ impl JointVerdict {
     }
 
     /// The reason of the verdict, or what is missing.
-    pub(super) fn explain_verdict(&self, runs: &[PairRun]) -> String {
+    pub fn explain(&self, runs: &[PairRun]) -> String {
         if let Some(setting) = self.complete_setting() {
-            return why_of(&self.words, setting);
+            return explain_verdict(&self.words, setting);
         }
         if let Some(ready) = to_be_measured(runs) {
             return format!(
@@ -69,92 +69,47 @@ impl JointVerdict {
         )
     }
 
-    /// Other differences between the pairs that have ended, in sentences.
-    pub(super) fn differences(&self) -> Vec<String> {
-        self.differences.clone()
-    }
-
-    /// The ratio over all pairs that have ended.
-    pub(super) fn ratio(&self) -> Option<f64> {
-        self.setting.as_ref().map(|setting| setting.ratio)
-    }
-
-    /// The chance that their ratios lie so far apart if all are one.
-    pub(super) fn p_value(&self) -> Option<f64> {
-        self.setting.as_ref().map(|setting| setting.p_value)
-    }
-
-    /// The share of their scatter that their errors do not explain.
-    pub(super) fn inconsistency(&self) -> Option<f64> {
-        self.setting.as_ref().map(|setting| setting.inconsistency)
-    }
-
-    /// The exit code.
-    pub(super) fn exit_code(&self, runs: &[PairRun]) -> ExitReason {
-        let is_stranded = |run: &PairRun| {
-            run.failure().is_some_and(|failure| failure.code == ExitReason::Stranded)
-        };
-        if runs.iter().any(is_stranded) {
-            return ExitReason::Stranded;
+    /// How the command ended.
+    pub fn ending(&self, runs: &[PairRun]) -> FleetEnding {
+        if runs.iter().any(PairRun::is_stranded) {
+            return FleetEnding::Stranded;
         }
         match self.complete_setting().map(|setting| &setting.verdict) {
-            None if to_be_measured(runs).is_some() => ExitReason::Done,
-            None => ExitReason::Partial,
-            Some(PairsVerdict::Stable) => ExitReason::Done,
-            Some(PairsVerdict::Worse(..)) => ExitReason::Worse,
-            Some(PairsVerdict::Unstable | PairsVerdict::Unproven(_)) => ExitReason::Failed,
+            None if to_be_measured(runs).is_some() => FleetEnding::Done,
+            None => FleetEnding::Partial,
+            Some(PairsVerdict::Stable) => FleetEnding::Done,
+            Some(PairsVerdict::Worse(..)) => FleetEnding::Worse,
+            Some(PairsVerdict::Unstable | PairsVerdict::Unproven(_)) => FleetEnding::Unproven,
         }
     }
 
-    /// Every pair, for JSON.
-    pub(super) fn document_pairs(&self, runs: &[PairRun]) -> Vec<ConfirmPairPart> {
-        let part = |run: &PairRun| ConfirmPairPart {
-            pair: run.word.clone(),
-            file: run.file.display().to_string(),
-            outcome: outcome_name(run).to_owned(),
-            why: run.failure().map(|failure| failure.why.clone()).unwrap_or_default(),
-            trials: match &run.state {
-                PairState::Done(results) => results.rows.len(),
-                PairState::CutShort(_, trials) => *trials,
-                PairState::Ready(_) | PairState::Failed(_) | PairState::NotRun => 0,
-            },
-            ratio: self.ratio_of(run),
-        };
-        runs.iter().map(part).collect()
-    }
-
-    fn ratio_of(&self, run: &PairRun) -> Option<PairRatio> {
+    /// The ratio on a pair, where it is compared with another.
+    pub fn ratio_of(&self, run: &PairRun) -> Option<&Estimate> {
         let place = self.words.iter().position(|word| *word == run.word)?;
-        Some(PairRatio::from_estimate(self.setting.as_ref()?.ratios.get(place)?))
+        self.setting.as_ref()?.ratios.get(place)
     }
 
     /// All of it, for people.
-    pub(super) fn render_text(&self, confirming: &ConfirmPlan, runs: &[PairRun]) -> String {
+    pub fn render_text(&self, confirming: &ConfirmPlan, runs: &[PairRun]) -> String {
         let goal = confirming.plan.goal.as_deref().unwrap_or_default();
         let mut text = format!(
             "{}: ratio of `{}` to today's setting on each pair\n",
-            latput_report::make_printable(goal),
-            latput_report::make_printable(&confirming.label)
+            make_printable(goal),
+            make_printable(&confirming.label)
         );
         for run in runs {
             let said = match (self.ratio_of(run), run.failure()) {
-                (Some(ratio), _) => format!(
-                    "{:.3} ({:.3} to {:.3} at {})",
-                    ratio.ratio,
-                    ratio.low,
-                    ratio.high,
-                    format_percent(ratio.confidence)
-                ),
-                (None, Some(failure)) => format!("{}: {}", outcome_name(run), failure.why),
-                (None, None) => outcome_name(run).to_owned(),
+                (Some(ratio), _) => ratio_in_words(ratio),
+                (None, Some(failure)) => format!("{}: {}", run.outcome_name(), failure.why),
+                (None, None) => run.outcome_name().to_owned(),
             };
-            let _ = writeln!(text, "  {}: {}", run.word, latput_report::make_printable(&said));
+            let _ = writeln!(text, "  {}: {}", run.word, make_printable(&said));
         }
         for differs in &self.differences {
             let _ = writeln!(text, "  {differs}");
         }
-        let verdict = self.verdict_name().unwrap_or("no verdict");
-        let _ = writeln!(text, "{verdict}: {}", self.explain_verdict(runs));
+        let verdict = self.name().unwrap_or("no verdict");
+        let _ = writeln!(text, "{verdict}: {}", self.explain(runs));
         text
     }
 }
@@ -167,29 +122,28 @@ fn to_be_measured(runs: &[PairRun]) -> Option<usize> {
     (ready > 0 && ready + done == runs.len()).then_some(ready)
 }
 
-fn outcome_name(run: &PairRun) -> &'static str {
-    match run.state {
-        PairState::Done(_) => "done",
-        PairState::Ready(_) => "ready",
-        PairState::CutShort(..) => "cut-short",
-        PairState::Failed(_) => "failed",
-        PairState::NotRun => "not-run",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 
-    use latput_experiment::session::{self, QuietPolicy, RunInputs};
-    use latput_experiment::{ResultsDb, RunPart, Testbed};
+    use latput_experiment::interval::IntervalCounts;
+    use latput_experiment::session::{self, QuietPolicy, RunInputs, TrialDone};
+    use latput_experiment::{ResultsDb, RunPart, RunProgress, Testbed};
     use latput_load::Stop;
     use latput_model::pairs::confirming_plan;
     use latput_trial::{Plan, Results};
 
-    use super::super::measure::PairFailure;
+    use super::super::PairFailure;
     use super::*;
-    use crate::progress::ProgressDisplay;
+
+    struct Silence;
+
+    impl RunProgress for Silence {
+        fn report_remark(&mut self, _: &str) {}
+        fn report_interval(&mut self, _: &IntervalCounts) {}
+        fn report_trial(&mut self, _: &TrialDone<'_>) {}
+        fn report_end(&mut self) {}
+    }
 
     /// A run of two MTUs on a simulated system. Large frames help bulk where the link is fast.
     fn simulate_run(system: &str, seed: u64, goal: &str, mtus: [u32; 2]) -> (Plan, Results) {
@@ -211,7 +165,7 @@ mod tests {
             stop: &stop,
         };
         let mut db = ResultsDb::in_memory().unwrap();
-        let ended = session::run(&run, &mut db, &mut ProgressDisplay::new()).unwrap();
+        let ended = session::run(&run, &mut db, &mut Silence).unwrap();
         (plan, ended.results)
     }
 
@@ -219,8 +173,8 @@ mod tests {
         PairRun { word: word.to_owned(), file: PathBuf::from("x.db"), state }
     }
 
-    fn make_failure(code: ExitReason) -> PairFailure {
-        PairFailure { why: "it is down".to_owned(), code }
+    fn make_failure(is_stranded: bool) -> PairFailure {
+        PairFailure { why: "it is down".to_owned(), is_stranded }
     }
 
     fn simulate_pairs(
@@ -244,44 +198,44 @@ mod tests {
         systems: [&str; 3],
         goal: &str,
         mtus: [u32; 2],
-        (verdict, code, why): (&str, ExitReason, &str),
+        (verdict, ending, why): (&str, FleetEnding, &str),
     ) {
         let (confirming, runs) = simulate_pairs(systems, goal, mtus);
         let judgement = JointVerdict::from_runs(&runs).unwrap();
         let text = judgement.render_text(&confirming, &runs);
-        assert_eq!(judgement.verdict_name(), Some(verdict), "{text}");
-        assert_eq!(judgement.exit_code(&runs), code);
+        assert_eq!(judgement.name(), Some(verdict), "{text}");
+        assert_eq!(judgement.ending(&runs), ending);
         let last = text.lines().last().unwrap();
         assert!(last.starts_with(verdict) && last.contains(why), "{text}");
         assert!(text.lines().skip(1).take(3).all(|line| line.contains(" to ")), "{text}");
-        assert!(judgement.document_pairs(&runs).iter().all(|part| part.ratio.is_some()));
+        assert!(runs.iter().all(|run| judgement.ratio_of(run).is_some()));
     }
 
     const FAST: &str = "server-10g";
 
     #[test]
-    fn each_verdict_has_exit_code_and_reason() {
+    fn each_verdict_has_ending_and_reason() {
         let more = "maximize throughput_bps";
         check_verdict(
             [FAST; 3],
             more,
             [1500, 9000],
-            ("confirmed", ExitReason::Done, "proven better on every pair"),
+            ("confirmed", FleetEnding::Done, "proven better on every pair"),
         );
         let other = [FAST, FAST, "hs22-ixgbe"];
         check_verdict(
             other,
             more,
             [1500, 9000],
-            ("unstable", ExitReason::Failed, "the pairs differ"),
+            ("unstable", FleetEnding::Unproven, "the pairs differ"),
         );
         let less = "minimize throughput_bps";
-        check_verdict([FAST; 3], less, [1500, 9000], ("worse", ExitReason::Worse, "s0,c0: "));
+        check_verdict([FAST; 3], less, [1500, 9000], ("worse", FleetEnding::Worse, "s0,c0: "));
         check_verdict(
             [FAST; 3],
             more,
             [1500, 1499],
-            ("unproven", ExitReason::Failed, "does not prove it"),
+            ("unproven", FleetEnding::Unproven, "does not prove it"),
         );
     }
 
@@ -289,33 +243,25 @@ mod tests {
     fn missing_pair_leaves_no_verdict() {
         let (confirming, mut runs) =
             simulate_pairs([FAST; 3], "maximize throughput_bps", [1500, 9000]);
-        for (state, outcome, code) in [
-            (PairState::NotRun, "not-run", ExitReason::Partial),
-            (PairState::Failed(make_failure(ExitReason::Failed)), "failed", ExitReason::Partial),
-            (
-                PairState::CutShort(make_failure(ExitReason::Failed), 3),
-                "cut-short",
-                ExitReason::Partial,
-            ),
-            (
-                PairState::CutShort(make_failure(ExitReason::Stranded), 3),
-                "cut-short",
-                ExitReason::Stranded,
-            ),
+        for (state, outcome, ending) in [
+            (PairState::NotRun, "not-run", FleetEnding::Partial),
+            (PairState::Failed(make_failure(false)), "failed", FleetEnding::Partial),
+            (PairState::CutShort(make_failure(false), 3), "cut-short", FleetEnding::Partial),
+            (PairState::CutShort(make_failure(true), 3), "cut-short", FleetEnding::Stranded),
         ] {
             runs[1].state = state;
             let judgement = JointVerdict::from_runs(&runs).unwrap();
-            assert_eq!((judgement.verdict_name(), judgement.exit_code(&runs)), (None, code));
-            let parts = judgement.document_pairs(&runs);
-            assert_eq!(parts[1].outcome, outcome);
-            assert!(parts[0].ratio.is_some() && parts[1].ratio.is_none());
+            assert_eq!((judgement.name(), judgement.ending(&runs)), (None, ending));
+            assert_eq!(runs[1].outcome_name(), outcome);
+            assert!(judgement.ratio_of(&runs[0]).is_some());
+            assert!(judgement.ratio_of(&runs[1]).is_none());
             let text = judgement.render_text(&confirming, &runs);
             assert!(text.contains("no verdict: 1 of 3 pairs are missing"), "{text}");
             assert!(text.contains(&format!("s1,c1: {outcome}")), "{text}");
         }
         runs[0].state = PairState::NotRun;
         let judgement = JointVerdict::from_runs(&runs).unwrap();
-        assert!(judgement.ratio().is_none(), "one pair is no comparison");
-        assert!(judgement.document_pairs(&runs).iter().all(|part| part.ratio.is_none()));
+        assert!(judgement.setting.is_none(), "one pair is no comparison");
+        assert!(runs.iter().all(|run| judgement.ratio_of(run).is_none()));
     }
 }

@@ -1,18 +1,97 @@
-//! Wanted values of a fleet: from the command line, or a setting that was measured.
+//! Words of the command line that say which hosts, and what is wanted of them.
 
 use std::path::{Path, PathBuf};
 
 use latput_experiment::ResultsDb;
-use latput_fleet::FleetHost;
-use latput_knobs::Setting;
+use latput_fleet::crew::WAITED_FOR_MOST;
+use latput_fleet::{Fleet, FleetWish, HostSource};
+use latput_linux::confine::UsedFiles;
+use latput_units::Nanos;
 
+use super::fleet_context;
 use crate::commands::change;
 use crate::commands::export_settings::ExportedRole;
 use crate::commands::proven::proven_setting;
 use crate::commands::report::setting_of;
+use crate::context::CliContext;
 use crate::exit::CliError;
 use crate::output;
 use crate::targets::SIMULATED;
+
+/// Which hosts, and how they are asked.
+#[derive(Debug, clap::Args)]
+pub(super) struct FleetArgs {
+    /// The hosts: a file of groups (.toml), or an Ansible inventory, read by `ansible-inventory`; or its output with
+    /// --list (.json) [default: inventory.toml].
+    #[arg(short, long, value_name = "FILE", conflicts_with = "hosts_from")]
+    inventory: Option<PathBuf>,
+    /// A command that prints the hosts, one word a line, such as `ssh://root@web1%eth0`. No shell reads it.
+    #[arg(long, value_name = "COMMAND")]
+    hosts_from: Option<String>,
+    /// Only the hosts of this group. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    group: Vec<String>,
+    /// The interface of hosts without one in the list.
+    #[arg(long, value_name = "IFACE")]
+    interface: Option<String>,
+    /// Hosts to work on at a time; a host that is silent for a second does not count.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = parse_parallel)]
+    parallel: usize,
+    /// Longest time for one answer of one host (1s to 1h); give more where latput must be copied over a slow line.
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_timeout)]
+    timeout: Nanos,
+    /// The static latput to copy to hosts without this version; by default this program.
+    #[arg(long, value_name = "FILE")]
+    bring: Option<PathBuf>,
+}
+
+fn parse_parallel(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=WAITED_FOR_MOST).contains(count));
+    count.ok_or_else(|| format!("give a number from 1 to {WAITED_FOR_MOST}"))
+}
+
+fn parse_timeout(text: &str) -> Result<Nanos, String> {
+    let time = Nanos::from_text_or_seconds(text).map_err(|error| error.to_string())?;
+    let is_meant = (Nanos::from_s(1)..=Nanos::from_s(3600)).contains(&time);
+    is_meant.then_some(time).ok_or_else(|| "must be 1s to 1h".to_owned())
+}
+
+/// Operations of a command that need rights.
+#[derive(Debug, Default)]
+pub(super) struct FleetRights<'a> {
+    /// Whether it changes hosts.
+    pub(super) changes: bool,
+    /// The words of the user's guards, as given.
+    pub(super) guards: &'a [Vec<String>],
+    /// The files that it uses.
+    pub(super) files: UsedFiles<'a>,
+}
+
+impl FleetArgs {
+    /// Reads the hosts, and gives up the rights of this process but for `rights`. Then it reads the `wish`, which may be a
+    /// stranger's.
+    pub(super) fn open<'c>(
+        &self,
+        rights: &FleetRights<'_>,
+        wish: impl FnOnce() -> Result<FleetWish, CliError>,
+        context: &'c CliContext,
+    ) -> Result<Fleet<'c>, CliError> {
+        let source = HostSource {
+            inventory: self.inventory.clone(),
+            hosts_from: self.hosts_from.clone(),
+            groups: self.group.clone(),
+            interface: self.interface.clone(),
+            bring: self.bring.clone(),
+            parallel: self.parallel,
+            timeout: self.timeout,
+        };
+        let mut fleet = Fleet::list(source, fleet_context(context))?;
+        let permitted = fleet.permissions(rights.changes, rights.guards);
+        context.leave_rights_to_broker(&permitted, &rights.files)?;
+        fleet.settle_wish(&wish()?)?;
+        Ok(fleet)
+    }
+}
 
 /// The wanted values, where they are not those of the inventory.
 #[derive(Debug, clap::Args)]
@@ -33,25 +112,6 @@ pub(super) struct WantedArgs {
     /// The role in the results file that the fleet's hosts have.
     #[arg(long, value_enum, default_value = "sut", requires = "from")]
     role: ExportedRole,
-}
-
-/// Values that every host is to have.
-#[derive(Debug, Default)]
-pub(super) struct FleetWish {
-    /// The values; empty if the inventory tells them.
-    pub(super) setting: Setting,
-    /// The driver that they were measured with.
-    pub(super) driver: Option<String>,
-}
-
-impl FleetWish {
-    /// A host with what is wanted of it.
-    pub(super) fn applied_to(&self, host: FleetHost) -> FleetHost {
-        let FleetHost { setting, driver, .. } = &host;
-        let setting = if self.setting.is_empty() { setting } else { &self.setting };
-        let driver = driver.clone().or_else(|| self.driver.clone());
-        FleetHost { setting: setting.clone(), driver, ..host }
-    }
 }
 
 impl WantedArgs {

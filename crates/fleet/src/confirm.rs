@@ -1,45 +1,51 @@
-//! The runs of the pairs: all are looked at before the first is measured, and each is kept in a file of its own.
+//! Measures a winner beside today's setting on several pairs of hosts, and judges whether it is one on all of them.
+//!
+//! All pairs are looked at before the first is measured, and the run of each is kept in a file of its own.
+
+mod named;
+mod verdict;
 
 use std::collections::BTreeMap;
+use std::error::Error as StdError;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use latput_experiment::session::{self, CheckReport, QuietPolicy, RunInputs};
 use latput_experiment::{ResultsDb, RunPart, Testbed};
-use latput_knobs::Setting;
+use latput_knobs::{ChangeOutcome, Setting};
 use latput_trial::observation::Role;
 use latput_trial::today::first_difference;
 use latput_trial::{Plan, Results};
 use latput_units::Nanos;
 
-use super::words::{NamedPair, duplicate_host_message};
-use crate::context::CliContext;
-use crate::exit::{CliError, ExitReason};
-use crate::output;
-use crate::progress::ProgressDisplay;
+use self::named::duplicate_host_message;
+pub use self::named::{NamedPair, name_pairs, read_pairs};
+pub use self::verdict::JointVerdict;
+use crate::command::FleetContext;
 
 /// The measurement that confirms a setting.
 #[derive(Debug)]
-pub(super) struct ConfirmPlan {
+pub struct ConfirmPlan {
     /// The setting, as its results call it.
-    pub(super) label: String,
+    pub label: String,
     /// Its plan: this setting and today's.
-    pub(super) plan: Plan,
+    pub plan: Plan,
     /// The text that tells this plan from others.
-    pub(super) plan_text: String,
+    pub plan_text: String,
 }
 
 /// A pair, and what became of it.
 #[derive(Debug)]
-pub(super) struct PairRun {
+pub struct PairRun {
     /// Its hosts in a word.
-    pub(super) word: String,
+    pub word: String,
     /// Its results file.
-    pub(super) file: PathBuf,
-    pub(super) state: PairState,
+    pub file: PathBuf,
+    pub(crate) state: PairState,
 }
 
 #[derive(Debug)]
-pub(super) enum PairState {
+pub(crate) enum PairState {
     /// It can be measured.
     Ready(Testbed),
     /// It was measured to the end, now or earlier.
@@ -54,26 +60,23 @@ pub(super) enum PairState {
 
 /// Why a pair has no results that count.
 #[derive(Debug)]
-pub(super) struct PairFailure {
-    pub(super) why: String,
-    pub(super) code: ExitReason,
-}
-
-impl From<CliError> for PairFailure {
-    fn from(error: CliError) -> Self {
-        Self { why: error.message(), code: error.code }
-    }
+pub(crate) struct PairFailure {
+    pub(crate) why: String,
+    /// Whether hosts are left changed.
+    pub(crate) is_stranded: bool,
 }
 
 impl From<latput_experiment::Error> for PairFailure {
     fn from(error: latput_experiment::Error) -> Self {
-        CliError::from(error).into()
+        let causes = iter::successors(Some(&error as &dyn StdError), |error| error.source());
+        let why = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        Self { why, is_stranded: error.outcome() == ChangeOutcome::Stranded }
     }
 }
 
 impl PairFailure {
-    fn usage(why: String) -> Self {
-        Self { why, code: ExitReason::Usage }
+    fn refuse(why: String) -> Self {
+        Self { why, is_stranded: false }
     }
 }
 
@@ -88,23 +91,19 @@ struct SeenPairs {
 
 impl ConfirmPlan {
     /// Looks which pairs have ended, and which could be measured. Nothing is set.
-    pub(super) fn look_at_all(
-        &self,
-        pairs: Vec<NamedPair<'_>>,
-        context: &CliContext,
-    ) -> Vec<PairRun> {
+    pub fn look_at_all(&self, pairs: Vec<NamedPair>, context: FleetContext<'_>) -> Vec<PairRun> {
         let mut seen = SeenPairs::default();
         let mut longest = Nanos::ZERO;
         let mut runs = Vec::new();
         for pair in pairs {
-            let (word, file) = (pair.place.word().to_owned(), pair.file.clone());
+            let (word, file) = (pair.word.clone(), pair.file.clone());
             let looked = if context.stop.is_raised() {
                 Ok(PairState::NotRun)
             } else {
                 self.check_pair(pair, &mut seen, &mut longest, context)
             };
             let state = looked.unwrap_or_else(|failure| {
-                print_failure(&word, &failure);
+                report_failure(&word, &failure, context);
                 PairState::Failed(failure)
             });
             runs.push(PairRun { word, file, state });
@@ -112,8 +111,8 @@ impl ConfirmPlan {
         let ready = runs.iter().filter(|run| matches!(run.state, PairState::Ready(_))).count();
         if ready > 0 {
             let minutes = longest.as_secs_f64() / 60.0;
-            output::print_remark(&format!(
-                "latput: {ready} of {} pairs are to be measured, in at most about {minutes:.1} min",
+            context.progress.report_remark(&format!(
+                "{ready} of {} pairs are to be measured, in at most about {minutes:.1} min",
                 runs.len()
             ));
         }
@@ -121,7 +120,7 @@ impl ConfirmPlan {
     }
 
     /// Measures every pair that is ready, one after the other: they may share switches.
-    pub(super) fn measure_all(&self, runs: &mut [PairRun], context: &CliContext) {
+    pub fn measure_all(&self, runs: &mut [PairRun], context: FleetContext<'_>) {
         let mut is_over = false;
         for run in runs {
             if let PairState::Ready(testbed) = &run.state {
@@ -129,12 +128,11 @@ impl ConfirmPlan {
                 run.state = if is_over {
                     PairState::NotRun
                 } else {
-                    output::print_remark(&format!("latput: measuring {}", run.word));
+                    context.progress.report_remark(&format!("measuring {}", run.word));
                     self.measure_pair(&run.word, &run.file, testbed, context)
                 };
                 // A host that is not as it was needs hands before others are changed.
-                is_over |=
-                    run.failure().is_some_and(|failure| failure.code == ExitReason::Stranded);
+                is_over |= run.is_stranded();
             }
         }
     }
@@ -142,35 +140,40 @@ impl ConfirmPlan {
     /// Looks at a pair: its results so far, or whether it could be measured. Nothing is set.
     fn check_pair(
         &self,
-        pair: NamedPair<'_>,
+        pair: NamedPair,
         seen: &mut SeenPairs,
         longest: &mut Nanos,
-        context: &CliContext,
+        context: FleetContext<'_>,
     ) -> Result<PairState, PairFailure> {
-        let word = pair.place.word().to_owned();
-        if let Some(results) = self.load_finished(&word, &pair.file)? {
+        let (word, file) = (pair.word.clone(), pair.file.clone());
+        if let Some(results) = self.load_finished(&word, &file, context)? {
             let today = results.settings.first().map(|first| first.by_role.clone());
-            seen.has_today(&word, today, &pair.file)?;
+            seen.has_today(&word, today, &file)?;
             return Ok(PairState::Done(results));
         }
-        let testbed = pair.place.open(context)?;
+        let testbed = pair.open(context)?;
         seen.is_new(&word, &testbed.namespaces)?;
         let checked = session::check_run(&self.run(&testbed, context))?;
         let CheckReport { settings, first, time, .. } = checked;
         if settings < 2 {
-            return Err(PairFailure::usage(
+            return Err(PairFailure::refuse(
                 "it has the setting already: put its earlier values in force (`latput undo`), or name another \
                  pair"
                     .to_owned(),
             ));
         }
-        seen.has_today(&word, first.map(|first| first.by_role), &pair.file)?;
+        seen.has_today(&word, first.map(|first| first.by_role), &file)?;
         *longest = longest.saturating_add(time.1);
         Ok(PairState::Ready(testbed))
     }
 
     /// The results of an earlier call that ended.
-    fn load_finished(&self, word: &str, file: &Path) -> Result<Option<Results>, PairFailure> {
+    fn load_finished(
+        &self,
+        word: &str,
+        file: &Path,
+        context: FleetContext<'_>,
+    ) -> Result<Option<Results>, PairFailure> {
         if !file.exists() {
             return Ok(None);
         }
@@ -181,7 +184,8 @@ impl ConfirmPlan {
         let found = ResultsDb::open(file)?.find_finished_run(&self.plan_text)?;
         let found = found.filter(|results| results.testbed == word);
         if found.is_some() {
-            output::print_remark(&format!("latput: {word}: measured earlier ({})", file.display()));
+            let remark = format!("{word}: measured earlier ({})", file.display());
+            context.progress.report_remark(&remark);
         }
         Ok(found)
     }
@@ -191,29 +195,29 @@ impl ConfirmPlan {
         word: &str,
         file: &Path,
         testbed: &Testbed,
-        context: &CliContext,
+        context: FleetContext<'_>,
     ) -> PairState {
         let ended = ResultsDb::create(file).and_then(|mut db| {
-            session::run(&self.run(testbed, context), &mut db, &mut ProgressDisplay::new())
+            session::run(&self.run(testbed, context), &mut db, &mut *context.progress.begin_run())
         });
         match ended {
             Err(error) => {
                 let failure = PairFailure::from(error);
-                print_failure(word, &failure);
+                report_failure(word, &failure, context);
                 PairState::Failed(failure)
             }
             Ok(ended) => match ended.cause {
                 None => PairState::Done(ended.results),
                 Some(cause) => {
                     let failure = PairFailure::from(cause);
-                    print_failure(word, &failure);
+                    report_failure(word, &failure, context);
                     PairState::CutShort(failure, ended.results.rows.len())
                 }
             },
         }
     }
 
-    fn run<'a>(&'a self, testbed: &'a Testbed, context: &'a CliContext) -> RunInputs<'a> {
+    fn run<'a>(&'a self, testbed: &'a Testbed, context: FleetContext<'a>) -> RunInputs<'a> {
         RunInputs {
             plan: &self.plan,
             plan_text: &self.plan_text,
@@ -221,18 +225,42 @@ impl ConfirmPlan {
             part: RunPart::Whole,
             quiet: QuietPolicy::Anyhow,
             interval: None,
-            stop: &context.stop,
+            stop: context.stop,
         }
     }
 }
 
-fn print_failure(word: &str, failure: &PairFailure) {
-    output::print_remark(&format!("latput: {word}: {}", failure.why));
+fn report_failure(word: &str, failure: &PairFailure, context: FleetContext<'_>) {
+    context.progress.report_remark(&format!("{word}: {}", failure.why));
 }
 
 impl PairRun {
-    /// Why it has no results that count; `None` also where it was not begun.
-    pub(super) fn failure(&self) -> Option<&PairFailure> {
+    /// The name of its outcome.
+    pub const fn outcome_name(&self) -> &'static str {
+        match self.state {
+            PairState::Done(_) => "done",
+            PairState::Ready(_) => "ready",
+            PairState::CutShort(..) => "cut-short",
+            PairState::Failed(_) => "failed",
+            PairState::NotRun => "not-run",
+        }
+    }
+
+    /// Why it has no results that count; empty also where it was not begun.
+    pub fn why(&self) -> &str {
+        self.failure().map_or("", |failure| &failure.why)
+    }
+
+    /// The trials that it has.
+    pub const fn trials(&self) -> usize {
+        match &self.state {
+            PairState::Done(results) => results.rows.len(),
+            PairState::CutShort(_, trials) => *trials,
+            PairState::Ready(_) | PairState::Failed(_) | PairState::NotRun => 0,
+        }
+    }
+
+    pub(crate) const fn failure(&self) -> Option<&PairFailure> {
         match &self.state {
             PairState::CutShort(failure, _) | PairState::Failed(failure) => Some(failure),
             PairState::Ready(_) | PairState::Done(_) | PairState::NotRun => None,
@@ -240,7 +268,7 @@ impl PairRun {
     }
 
     /// Its results, if they are whole.
-    pub(super) fn results(&self) -> Option<&Results> {
+    pub(crate) const fn results(&self) -> Option<&Results> {
         match &self.state {
             PairState::Done(results) => Some(results),
             PairState::Ready(_)
@@ -249,6 +277,11 @@ impl PairRun {
             | PairState::NotRun => None,
         }
     }
+
+    /// Whether hosts of it are left changed.
+    pub(crate) fn is_stranded(&self) -> bool {
+        self.failure().is_some_and(|failure| failure.is_stranded)
+    }
 }
 
 impl SeenPairs {
@@ -256,7 +289,7 @@ impl SeenPairs {
     fn is_new(&mut self, word: &str, namespaces: &[String]) -> Result<(), PairFailure> {
         for namespace in namespaces {
             if let Some(other) = self.namespaces.get(namespace) {
-                return Err(PairFailure::usage(duplicate_host_message(word, other)));
+                return Err(PairFailure::refuse(duplicate_host_message(word, other)));
             }
         }
         let of_pair = namespaces.iter().map(|namespace| (namespace.clone(), word.to_owned()));
@@ -278,7 +311,7 @@ impl SeenPairs {
         };
         match first_difference(&today, first) {
             None => Ok(()),
-            Some(what) => Err(PairFailure::usage(format!(
+            Some(what) => Err(PairFailure::refuse(format!(
                 "its values of today differ from those of {other} ({what}), so their ratios cannot be \
                  compared. Give both the same values, or leave one pair out; if it was measured earlier, move \
                  {} away",

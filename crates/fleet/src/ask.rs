@@ -6,9 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_experiment::broker::process::Started;
-use latput_fleet::look::ANSWER_BYTES_MOST;
+use latput_load::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
+
+use crate::look::ANSWER_BYTES_MOST;
 
 /// How much of stderr is kept, from its end.
 const ERRORS_BYTES_MOST: usize = 8 << 10;
@@ -27,7 +29,7 @@ const CLOSED_LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// How a command ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum AskEnding {
+pub enum AskEnding {
     /// By itself.
     Ended {
         /// Its exit code; `None` after a signal.
@@ -46,21 +48,48 @@ pub(super) enum AskEnding {
 }
 
 /// `ended with 3`, `ended by a signal`.
-pub(super) fn ended_in_words(code: Option<i32>) -> String {
+pub(crate) fn ended_in_words(code: Option<i32>) -> String {
     code.map_or_else(|| "ended by a signal".to_owned(), |code| format!("ended with {code}"))
 }
 
 /// A caller that waits for a command.
-pub(super) trait WaitObserver {
+pub trait WaitObserver {
     /// Whether the answer is not wanted any more.
     fn is_over(&self) -> bool;
     /// Called again and again with the time that has passed.
     fn goes_on(&mut self, waited: Duration);
 }
 
+/// A caller that waits for a command until a stop comes.
+#[derive(Clone, Copy, Debug)]
+pub enum Until<'a> {
+    /// After the first Ctrl-C.
+    Stop(&'a Stop),
+    /// After the second: what changes a host is not cut short by the first.
+    SecondStop(&'a Stop),
+}
+
+impl WaitObserver for Until<'_> {
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Stop(stop) => stop.is_raised(),
+            Self::SecondStop(stop) => stop.is_raised_again(),
+        }
+    }
+
+    fn goes_on(&mut self, _: Duration) {}
+}
+
+/// The last line that says something, without latput's own beginning.
+pub(crate) fn last_line(said: &str) -> String {
+    let line = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let line = line.unwrap_or("it printed nothing").trim_start_matches("latput: error: ");
+    latput_report::make_printable(line)
+}
+
 /// Starts a command, gives it `input`, and waits for what it says. It is in a process group of its own, so that Ctrl-C
 /// does not reach it.
-pub(super) fn run_with_timeout(
+pub fn run_with_timeout(
     start: impl FnOnce() -> io::Result<Started>,
     input: &[u8],
     within: Duration,
@@ -271,6 +300,12 @@ mod tests {
         let AskEnding::Ended { code: Some(1), err, .. } = ending else { panic!("{ending:?}") };
         assert!(err.len() <= ERRORS_BYTES_MOST, "{}", err.len());
         assert!(begun.elapsed() < LONG, "nothing was waited for");
+    }
+
+    #[test]
+    fn last_line_tells_why() {
+        assert_eq!(last_line("a\nlatput: error: b\n\n"), "b");
+        assert_eq!(last_line(" \n"), "it printed nothing");
     }
 
     #[test]

@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
     use crate::judge::tests::sample_host;
-    use crate::judge::{HostAnswer, judge_hosts};
+    use crate::judge::{HostState, judge_hosts};
     use crate::look::RolloutLook;
     use crate::look::tests::sample_look;
 
@@ -195,9 +195,9 @@ mod tests {
             look.network_namespace = at as u64;
             let rollout = RolloutLook { name: name.clone(), state: *state };
             look.interface.as_mut().unwrap().rollout = Some(rollout);
-            HostAnswer::Look(Box::new(look))
+            Ok(look)
         });
-        let silent = (0..silent).map(|_| HostAnswer::TimedOut("no answer".to_owned()));
+        let silent = (0..silent).map(|_| Err(HostState::TimedOut("no answer".to_owned())));
         let judged = judge_hosts(&listed, answers.chain(silent).collect());
         open_rollouts(&judged, now_unix_ms).iter().map(ToString::to_string).collect()
     }

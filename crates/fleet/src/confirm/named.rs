@@ -1,39 +1,102 @@
 //! The pairs of hosts in words, and the file of each.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use latput_experiment::Testbed;
+use latput_experiment::broker::message::LaunchCommand;
+use latput_experiment::discover::discover_hosts;
 use latput_experiment::target::{FORMS, ReachMethod, Target};
+use latput_linux::files;
 
-use crate::exit::CliError;
-use crate::targets::{HostArgs, NamedTestbed};
+use crate::command::{Error, FleetContext};
+use crate::inventory;
+use crate::pairs::PAIRS_MOST;
 
-/// How many pairs: with fewer one alone could decide, and every one's runs are in memory.
-const PAIRS: RangeInclusive<usize> = 3..=64;
+/// How many pairs: with fewer one alone could decide.
+const PAIRS: RangeInclusive<usize> = 3..=PAIRS_MOST;
 /// Most bytes of the name of a pair's file before its ending.
 const NAME_BYTES_MOST: usize = 100;
 
 /// A pair of which no host has said anything yet.
 #[derive(Debug)]
-pub(super) struct NamedPair<'a> {
-    /// Where its trials run.
-    pub(super) place: NamedTestbed<'a>,
+pub struct NamedPair {
+    /// Its hosts in a word.
+    pub word: String,
     /// Its results file.
-    pub(super) file: PathBuf,
+    pub file: PathBuf,
+    place: PairPlace,
+    /// The static latput to take along; by default this program.
+    bring: Option<PathBuf>,
+}
+
+/// Where a pair is.
+#[derive(Debug)]
+enum PairPlace {
+    /// The system under test and the generator.
+    Hosts([Target; 2]),
+    /// In a testbed file.
+    File(Testbed),
+}
+
+impl NamedPair {
+    /// How its hosts are reached.
+    pub fn ways(&self) -> Vec<LaunchCommand> {
+        match &self.place {
+            PairPlace::Hosts(targets) => {
+                targets.iter().map(|target| target.launch_command(self.bring.as_deref())).collect()
+            }
+            PairPlace::File(testbed) => testbed.launch_commands(),
+        }
+    }
+
+    /// The testbed. What was found of hosts is told.
+    pub(super) fn open(
+        self,
+        context: FleetContext<'_>,
+    ) -> Result<Testbed, latput_experiment::Error> {
+        let [sut, generator] = match self.place {
+            PairPlace::File(testbed) => return Ok(testbed),
+            PairPlace::Hosts(targets) => targets,
+        };
+        let tell = |text: &str| context.progress.report_remark(text);
+        tell(&format!("looking for the path between {sut} and {generator}"));
+        let found = discover_hosts([&sut, &generator], self.bring.as_deref(), context.stop)?;
+        found.said.iter().for_each(|said| tell(said));
+        found.warnings.iter().for_each(|warning| tell(&format!("warning: {warning}")));
+        Ok(Testbed::from_discovered(&found))
+    }
+}
+
+/// The pairs of an inventory, a word each; all where no group is named.
+pub fn read_pairs(path: &Path, groups: &[String]) -> Result<Vec<String>, Error> {
+    let text = files::read_text(path, files::TEXT_BYTES_MOST)
+        .map_err(|error| Error::Usage(error.to_string()))?;
+    let wrong = |why: &dyn Display| Error::Usage(format!("{}: {why}", path.display()));
+    let listed = inventory::parse_pairs(&text).map_err(|error| wrong(&error))?;
+    let is_meant = |group: &String| groups.is_empty() || groups.contains(group);
+    let words = listed.into_iter().filter(|pair| is_meant(&pair.group));
+    let words: Vec<String> = words.map(|pair| pair.words.join(",")).collect();
+    if words.is_empty() {
+        let pairs = "`pairs = [[\"ssh://server\", \"ssh://client\"]]`";
+        return Err(wrong(&format_args!("no such group has pairs: write {pairs}")));
+    }
+    Ok(words)
 }
 
 /// The pairs of these words, with files in `folder`. The same host in two of them is refused.
-pub(super) fn named_pairs<'a>(
+pub fn name_pairs(
     words: &[String],
-    hosts: &'a HostArgs,
+    bring: Option<&Path>,
     folder: &Path,
-) -> Result<Vec<NamedPair<'a>>, CliError> {
+) -> Result<Vec<NamedPair>, Error> {
     if !PAIRS.contains(&words.len()) {
         let (least, most) = PAIRS.into_inner();
         let given =
             if words.len() == 1 { "1 pair".to_owned() } else { format!("{} pairs", words.len()) };
-        return Err(CliError::usage(format!(
+        return Err(Error::Usage(format!(
             "{given} of hosts: give {least} to {most}, each as `HOST,HOST` or a testbed file, or \
              `pairs` in an inventory (-i FILE). `latput fleet pairs` compares results files"
         )));
@@ -41,15 +104,15 @@ pub(super) fn named_pairs<'a>(
     let mut named = Vec::new();
     let mut known: BTreeMap<String, &String> = BTreeMap::new();
     let mut names = BTreeSet::new();
-    for word in words {
-        let (place, keys) = parse_pair(word, hosts)?;
+    for given in words {
+        let (place, word, keys) = parse_pair(given, bring)?;
         for key in keys {
-            if let Some(other) = known.insert(key, word) {
-                return Err(CliError::usage(duplicate_host_message(word, other)));
+            if let Some(other) = known.insert(key, given) {
+                return Err(Error::Usage(duplicate_host_message(given, other)));
             }
         }
-        let file = folder.join(file_name(place.word(), &mut names));
-        named.push(NamedPair { place, file });
+        let file = folder.join(file_name(&word, &mut names));
+        named.push(NamedPair { word, file, place, bring: bring.map(Path::to_owned) });
     }
     Ok(named)
 }
@@ -67,28 +130,34 @@ pub(super) fn duplicate_host_message(word: &str, other: &str) -> String {
     )
 }
 
-/// A pair, and what tells each of its hosts.
-fn parse_pair<'a>(
-    word: &str,
-    hosts: &'a HostArgs,
-) -> Result<(NamedTestbed<'a>, Vec<String>), CliError> {
+/// A pair with its word, and the identity of each of its hosts.
+fn parse_pair(word: &str, bring: Option<&Path>) -> Result<(PairPlace, String, Vec<String>), Error> {
     if Path::new(word).is_file() {
-        let place = hosts.hosts_or_file(word)?;
-        let keys =
-            place.ways().iter().map(|way| way.to_command_line(&[] as &[&str]).join(" ")).collect();
-        return Ok((place, keys));
+        if bring.is_some() {
+            return Err(Error::Usage(format!(
+                "--bring is for hosts such as ssh://root@server, not for `{word}`"
+            )));
+        }
+        let testbed = Testbed::from_file(Path::new(word))?;
+        let keys = testbed.launch_commands().iter().map(way_key).collect();
+        let word = testbed.name.clone();
+        return Ok((PairPlace::File(testbed), word, keys));
     }
     let split = Target::split_targets(word);
     let [sut, generator] = split[..] else {
-        return Err(CliError::usage(format!(
+        return Err(Error::Usage(format!(
             "`{word}` is not a pair of hosts: write `HOST,HOST` with the system under test first, or an \
              existing testbed file; a HOST is {FORMS}"
         )));
     };
     let targets = [Target::parse(sut)?, Target::parse(generator)?];
     let word = format!("{},{}", targets[0], targets[1]);
-    let place = hosts.hosts_or_file(&word)?;
-    Ok((place, targets.iter().map(host_key).collect()))
+    let keys = targets.iter().map(host_key).collect();
+    Ok((PairPlace::Hosts(targets), word, keys))
+}
+
+fn way_key(way: &LaunchCommand) -> String {
+    way.to_command_line(&[] as &[&str]).join(" ")
 }
 
 /// Identity of a host, as far as its word goes: other users and other interfaces of it are the same host.
@@ -98,7 +167,7 @@ fn host_key(target: &Target) -> String {
             let port = port.map(|port| format!(":{port}")).unwrap_or_default();
             format!("ssh {}{port}", target.name().to_ascii_lowercase())
         }
-        _ => target.launch_command(None).to_command_line(&[] as &[&str]).join(" "),
+        _ => way_key(&target.launch_command(None)),
     }
 }
 
@@ -130,10 +199,9 @@ mod tests {
     use super::*;
 
     fn name_pair_files(words: &[&str]) -> Result<Vec<String>, String> {
-        let hosts = HostArgs::default();
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        let named = named_pairs(&words, &hosts, Path::new("folder"));
-        let named = named.map_err(|error| error.message())?;
+        let named = name_pairs(&words, None, Path::new("folder"));
+        let named = named.map_err(|error| error.to_string())?;
         Ok(named.iter().map(|pair| pair.file.display().to_string()).collect())
     }
 
