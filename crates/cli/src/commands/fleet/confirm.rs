@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
-use latput_experiment::broker::message::RunPermissions;
+use latput_results::ResultsDb;
+use latput_reach::broker::message::RunPermissions;
 use latput_fleet::inventory;
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use latput_experiment::broker::command::HostVerb;
+use latput_reach::broker::command::HostVerb;
 
 use super::crew;
 use super::hosts::{Fleet, InPlace, StopCondition};

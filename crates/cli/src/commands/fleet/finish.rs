@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use latput_experiment::broker::command::{HostUndo, HostVerb};
+use latput_reach::broker::command::{HostUndo, HostVerb};
 use latput_fleet::judge::JudgedHost;
 use latput_fleet::judge_hosts;
 use latput_fleet::look::RolloutState;

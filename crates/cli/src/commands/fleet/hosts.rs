@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use latput_experiment::broker::command::{HostCommand, HostVerb, check_interface};
-use latput_experiment::broker::message::{HostInterface, LaunchCommand, RunPermissions};
-use latput_experiment::broker::process::HostProcess;
-use latput_experiment::target::{InterfaceSelector, Target};
+use latput_reach::broker::command::{HostCommand, HostVerb, check_interface};
+use latput_reach::broker::message::{HostInterface, LaunchCommand, RunPermissions};
+use latput_reach::broker::process::HostProcess;
+use latput_reach::target::{InterfaceSelector, Target};
 use latput_fleet::inventory::{self, FleetHost, ListedHost};
 use latput_fleet::{InventoryError, ansible};
 use latput_linux::confine::UsedFiles;
@@ -455,7 +455,7 @@ impl FleetMember {
 
 #[cfg(test)]
 mod tests {
-    use latput_experiment::target::FORMS;
+    use latput_reach::target::FORMS;
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use latput_experiment::broker::command::{HostKeep, HostUndo, HostVerb};
+use latput_reach::broker::command::{HostKeep, HostUndo, HostVerb};
 use latput_fleet::journal::{EntryValue, HostEntry, newest_rollout};
 use latput_fleet::judge::{HostState, JudgedHost};
 use latput_fleet::judge_hosts;

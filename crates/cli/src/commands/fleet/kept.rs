@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use latput_experiment::broker::command::HostVerb;
+use latput_reach::broker::command::HostVerb;
 use serde::Deserialize as _;
 use serde_json::Value;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::process::ExitCode;
 
-use latput_experiment::broker::command::HostVerb;
-use latput_experiment::host;
+use latput_reach::broker::command::HostVerb;
+use latput_protocol::folders;
 use latput_fleet::journal::ROLLOUT;
 use latput_fleet::look::{
     HostLook, InterfaceLook, KnobLook, PlaceLook, RolloutLook, RolloutState, SCHEMA, WaitingChange,
@@ -159,7 +159,7 @@ fn parse_questions(text: &str) -> Result<Vec<Question>, CliError> {
 
 /// The change of an interface that is under way, or waits to be confirmed. One that cannot be read counts as one.
 fn find_waiting_change(origin: &knobs::Context, slot: Slot) -> Option<WaitingChange> {
-    let kept = match FileCheckpoints::new(&host::checkpoints_dir()).kept(slot) {
+    let kept = match FileCheckpoints::new(&folders::checkpoints_dir()).kept(slot) {
         Ok(kept) => kept?,
         Err(error) => return Some(WaitingChange { by: error.to_string(), left_ms: None }),
     };
@@ -181,7 +181,7 @@ fn find_newest_rollout(
     origin: &knobs::Context,
     slot: Slot,
 ) -> Option<RolloutLook> {
-    let store = FileCheckpoints::new(&host::checkpoints_dir());
+    let store = FileCheckpoints::new(&folders::checkpoints_dir());
     let is_here = |change: &Checkpoint| {
         change.slot() == slot
             && change.boot_id == origin.boot_id

@@ -1,6 +1,6 @@
 //! Tells a host's latput to do something, and hears how that went.
 
-use latput_experiment::broker::command::HostVerb;
+use latput_reach::broker::command::HostVerb;
 
 use super::hosts::{Fleet, FleetMember, InPlace, last_line};
 use super::look::{FarError, said_by_latput};

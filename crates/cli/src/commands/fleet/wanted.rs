@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use latput_experiment::ResultsDb;
+use latput_results::ResultsDb;
 use latput_fleet::FleetHost;
 use latput_knobs::Setting;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use latput_experiment::session::{self, CheckReport, QuietPolicy, RunInputs};
-use latput_experiment::{ResultsDb, RunPart, Testbed};
+use latput_results::ResultsDb;
+use latput_experiment::{RunPart, Testbed};
 use latput_knobs::Setting;
 use latput_trial::observation::Role;
 use latput_trial::today::first_difference;
@@ -65,8 +66,14 @@ impl From<CliError> for PairFailure {
     }
 }
 
-impl From<latput_experiment::Error> for PairFailure {
-    fn from(error: latput_experiment::Error) -> Self {
+impl From<latput_results::Error> for PairFailure {
+    fn from(error: latput_results::Error) -> Self {
+        CliError::from(error).into()
+    }
+}
+
+impl From<latput_runner::Error> for PairFailure {
+    fn from(error: latput_runner::Error) -> Self {
         CliError::from(error).into()
     }
 }
@@ -193,7 +200,8 @@ impl ConfirmPlan {
         testbed: &Testbed,
         context: &CliContext,
     ) -> PairState {
-        let ended = ResultsDb::create(file).and_then(|mut db| {
+        let db = ResultsDb::create(file).map_err(latput_runner::Error::from);
+        let ended = db.and_then(|mut db| {
             session::run(&self.run(testbed, context), &mut db, &mut ProgressDisplay::new())
         });
         match ended {

@@ -182,7 +182,8 @@ mod tests {
     use std::path::PathBuf;
 
     use latput_experiment::session::{self, QuietPolicy, RunInputs};
-    use latput_experiment::{ResultsDb, RunPart, Testbed};
+    use latput_results::ResultsDb;
+    use latput_experiment::{RunPart, Testbed};
     use latput_load::Stop;
     use latput_model::pairs::confirming_plan;
     use latput_trial::{Plan, Results};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use latput_experiment::target::{FORMS, ReachMethod, Target};
+use latput_reach::target::{ReachMethod, Target, FORMS};
 
 use crate::exit::CliError;
 use crate::targets::{HostArgs, NamedTestbed};

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use latput_experiment::broker::command::{HostSet, HostVerb};
+use latput_reach::broker::command::{HostSet, HostVerb};
 use latput_fleet::HostAnswer;
 use latput_fleet::judge::find_differences;
 use latput_units::Nanos;

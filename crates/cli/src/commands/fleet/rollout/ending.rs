@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use latput_experiment::error::LeftChanged;
+use latput_runner::error::LeftChanged;
 use latput_report::NO_KEEP;
 use latput_units::text::format_utc;
 

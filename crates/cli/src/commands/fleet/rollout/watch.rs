@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use latput_experiment::broker::process::HostProcess;
+use latput_reach::broker::process::HostProcess;
 use latput_fleet::HostAnswer;
 use latput_fleet::guard::TimedLook;
 use latput_fleet::judge::{HostState, JudgedHost, judge_hosts};
