@@ -87,7 +87,7 @@ pub(crate) enum Command {
     Agent(agent::Args),
     Completions(completions::Args),
     Man(man::Args),
-    #[command(name = latput_experiment::broker::COMMAND, hide = true)]
+    #[command(name = latput_reach::broker::COMMAND, hide = true)]
     Broker(broker::Args),
     #[command(name = keep::wanted::READER, hide = true)]
     ReadSetting(keep::wanted::Args),

@@ -1,6 +1,7 @@
 //! The context of every command: the output format and the stop flag.
 
-use latput_experiment::broker::{self, message::RunPermissions};
+use latput_reach::broker;
+use latput_reach::broker::message::RunPermissions;
 use latput_linux::confine::{self, UsedFiles};
 use latput_load::Stop;
 use signal_hook::consts::{

@@ -5,8 +5,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use latput_experiment::error::LeftChanged;
-use latput_experiment::{agent, keeper};
+use latput_runner::error::LeftChanged;
+use latput_agent::{agent, keeper};
 use latput_knobs::{ChangeOutcome, Refusal, transaction};
 
 /// An exit code. Help, JSON, its schema and the guide have its row.
@@ -162,8 +162,20 @@ impl From<ChangeOutcome> for ExitReason {
     }
 }
 
-impl From<latput_experiment::Error> for CliError {
-    fn from(error: latput_experiment::Error) -> Self {
+impl From<latput_results::Error> for CliError {
+    fn from(error: latput_results::Error) -> Self {
+        Self { code: error.outcome().into(), error: error.into() }
+    }
+}
+
+impl From<latput_reach::Error> for CliError {
+    fn from(error: latput_reach::Error) -> Self {
+        Self { code: error.outcome().into(), error: error.into() }
+    }
+}
+
+impl From<latput_runner::Error> for CliError {
+    fn from(error: latput_runner::Error) -> Self {
         Self { code: error.outcome().into(), error: error.into() }
     }
 }

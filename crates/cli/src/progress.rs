@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use latput_experiment::interval::IntervalCounts;
+use latput_runner::trials::IntervalCounts;
 use latput_experiment::session::{RunProgress, TrialDone};
 use latput_report::lines::truncate_text;
 use latput_report::make_printable;

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use latput_experiment::Testbed;
-use latput_experiment::broker::message::{HostInterface, LaunchCommand, RunPermissions};
-use latput_experiment::discover::{self, DiscoveredHosts};
-use latput_experiment::host_spec::own_way;
-use latput_experiment::target::{InterfaceSelector, ReachMethod, Target};
+use latput_reach::broker::message::{HostInterface, LaunchCommand, RunPermissions};
+use latput_controller::discover::{self, DiscoveredHosts};
+use latput_reach::host_spec::own_way;
+use latput_reach::target::{InterfaceSelector, ReachMethod, Target};
 use latput_experiment::testbed::TestbedKind;
 use latput_linux::confine::{self, UsedFiles};
 use latput_linux::files;
@@ -60,7 +60,7 @@ impl HostArgs {
         } else if let Some(named) = self.named_hosts(word)? {
             return Ok(named);
         } else if let Some(peer) = Peer::parse(word) {
-            let peer = peer.map_err(latput_experiment::Error::from)?;
+            let peer = peer.map_err(latput_runner::Error::from)?;
             TestbedSource::Testbed(Testbed::third_party(peer, plan)?)
         } else {
             let name = (word.strip_prefix(SIMULATED), word.strip_prefix(EMULATED));
@@ -168,9 +168,9 @@ impl HostArgs {
             return Err(CliError::usage(message));
         }
         let words = Target::split_targets(word);
-        let [_] = words[..] else { return Err(latput_experiment::Error::NoLiveTraffic.into()) };
+        let [_] = words[..] else { return Err(latput_runner::Error::NoLiveTraffic.into()) };
         if !is_hosts(word) {
-            return Err(latput_experiment::Error::NoLiveTraffic.into());
+            return Err(latput_runner::Error::NoLiveTraffic.into());
         }
         Ok(Target::parse(word)?)
     }

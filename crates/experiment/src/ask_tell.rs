@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use latput_trial::plan::{Design, Factor};
 use latput_trial::{Metric, Plan};
 use latput_units::IntoMap;
+use latput_runner::Error;
 
 pub use self::lines::{SearchAnswer, SearchSaid, SpaceFactor};
-use crate::error::Error;
 use crate::session::{ExternalOptimiser, RunOutcome, SettingObservation};
 
 /// Most bytes of a line of the optimiser.

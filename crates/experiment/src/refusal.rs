@@ -8,8 +8,7 @@ use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Design;
 use latput_trial::results::LabelledSetting;
 use latput_units::{IntoMap, IntoSet};
-
-use crate::error::Error;
+use latput_runner::Error;
 
 /// The settings of the plan that would overrun a receive ring, each with the arithmetic. A plan with one
 /// is refused; a search leaves them out. `today` is what the hosts have, if that is known: it is run in any case.

@@ -4,7 +4,6 @@ mod check;
 mod live;
 mod looking;
 mod lost;
-mod order;
 mod planned;
 mod quiet;
 mod quiet_start;
@@ -18,28 +17,27 @@ use std::time::{Duration, Instant};
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_model::search::of_plan::PlanSearch;
+use latput_results::order::{group_disruptive, shuffle_trials, trial_seed};
+use latput_results::results_db::WITHOUT;
+use latput_results::{ResultsDb, Shard};
 use latput_trial::check::CheckRow;
 use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::LabelledSetting;
 use latput_trial::surroundings::findings;
 use latput_trial::{Finding, HostToday, Plan, Results, Row};
 use latput_units::Nanos;
+use latput_runner::Error;
+use latput_runner::trials::{IntervalCounts, FinishedTrial, Trial, TrialEvent, TrialRunner};
 
 pub use self::check::{CheckReport, MOST_LABELS, check_run, list_labels, live_remarks};
 use self::looking::InterimAnalysis;
 use self::lost::LostTrials;
-pub(crate) use self::order::shuffle_trials;
-use self::order::{group_disruptive, trial_seed};
 pub use self::planned::PlannedRuns;
 pub use self::quiet_start::QuietPolicy;
 use self::search::search_before;
 pub use self::suggested::{ExternalOptimiser, SettingObservation};
-use crate::error::Error;
-use crate::interval::IntervalCounts;
 use crate::refusal::{find_refused_settings, plan_search};
-use crate::results_db::{ResultsDb, WITHOUT};
-use crate::runner::{FinishedTrial, Trial, TrialEvent, TrialRunner};
-use crate::shard::{RunPart, Shard};
+use crate::run_part::RunPart;
 use crate::testbed::Testbed;
 use crate::unsupported::{SupportCheck, without_unsupported};
 
@@ -667,7 +665,8 @@ impl RunSession<'_> {
             // An agent may be busy or gone.
             Some(cause) => Some(abort_run(runner, cause, self.run.stop, self.progress)),
         };
-        let cause = cause.or_else(|| self.db.finish_run(self.id, &self.results).err());
+        let cause = cause
+            .or_else(|| self.db.finish_run(self.id, &self.results).err().map(Error::from));
         if let Err(error) = self.db.checkpoint_log() {
             self.progress.report_remark(&error.to_string());
         }

@@ -7,10 +7,10 @@ use latput_knobs::Setting;
 use latput_load::Stop;
 use latput_trial::Plan;
 use latput_trial::observation::Role;
+use latput_runner::Error;
+use latput_runner::trials::{PlanPart, TrialRunner};
 
-use crate::error::Error;
 use crate::read_back;
-use crate::runner::{PlanPart, TrialRunner};
 
 /// How a level is found to be supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,9 +102,9 @@ mod tests {
     use latput_trial::results::HostFacts;
     use latput_trial::{HostToday, Surroundings};
     use latput_units::{IntoMap, Nanos};
+    use latput_runner::trials::{Trial, TrialEvent};
 
     use super::*;
-    use crate::runner::{Trial, TrialEvent};
 
     const PLAN: &str = r#"
         schema = 1

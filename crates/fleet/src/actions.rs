@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use latput_experiment::broker::command::{HostKeep, HostUndo, HostVerb};
+use latput_reach::broker::command::{HostKeep, HostUndo, HostVerb};
 use latput_linux::process::unix_ms;
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use latput_experiment::broker::process::Started;
+use latput_reach::broker::process::Started;
 use latput_load::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
@@ -230,7 +230,7 @@ fn read(pipe: &mut Option<File>, to: &mut Vec<u8>) {
 mod tests {
     use std::process::Command;
 
-    use latput_experiment::broker::process::HostProcess;
+    use latput_reach::broker::process::HostProcess;
 
     use super::*;
 

@@ -18,7 +18,7 @@ pub enum Error {
     Failed(String),
     /// A host or a testbed cannot be used.
     #[error(transparent)]
-    Run(#[from] latput_experiment::Error),
+    Run(#[from] latput_runner::Error),
     /// This host could not be read.
     #[error(transparent)]
     Kernel(#[from] latput_linux::Error),

@@ -11,7 +11,8 @@ use std::iter;
 use std::path::{Path, PathBuf};
 
 use latput_experiment::session::{self, CheckReport, QuietPolicy, RunInputs};
-use latput_experiment::{ResultsDb, RunPart, Testbed};
+use latput_experiment::{RunPart, Testbed};
+use latput_results::ResultsDb;
 use latput_knobs::{ChangeOutcome, Setting};
 use latput_trial::observation::Role;
 use latput_trial::today::first_difference;
@@ -66,8 +67,8 @@ pub(crate) struct PairFailure {
     pub(crate) is_stranded: bool,
 }
 
-impl From<latput_experiment::Error> for PairFailure {
-    fn from(error: latput_experiment::Error) -> Self {
+impl From<latput_runner::Error> for PairFailure {
+    fn from(error: latput_runner::Error) -> Self {
         let causes = iter::successors(Some(&error as &dyn StdError), |error| error.source());
         let why = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
         Self { why, is_stranded: error.outcome() == ChangeOutcome::Stranded }

@@ -1,6 +1,6 @@
 //! A look at an interface of this host, for the latput that asks.
 
-use latput_experiment::host;
+use latput_protocol::folders;
 use latput_knobs::{
     self as knobs, Capability, Checkpoint, KernelError, KernelErrorKind, KernelRead, Knob, Place,
     Slot, Standing, Value, parse_assignment, transaction,
@@ -118,7 +118,7 @@ fn parse_questions(text: &str) -> Result<Vec<Question>, Error> {
 
 /// The change of an interface that is under way, or waits to be confirmed. One that cannot be read counts as one.
 fn find_waiting_change(origin: &knobs::Context, slot: Slot) -> Option<WaitingChange> {
-    let kept = match FileCheckpoints::new(&host::checkpoints_dir()).kept(slot) {
+    let kept = match FileCheckpoints::new(&folders::checkpoints_dir()).kept(slot) {
         Ok(kept) => kept?,
         Err(error) => return Some(WaitingChange { by: error.to_string(), left_ms: None }),
     };
@@ -140,7 +140,7 @@ fn find_newest_rollout(
     origin: &knobs::Context,
     slot: Slot,
 ) -> Option<RolloutLook> {
-    let store = FileCheckpoints::new(&host::checkpoints_dir());
+    let store = FileCheckpoints::new(&folders::checkpoints_dir());
     let is_here = |change: &Checkpoint| {
         change.slot() == slot
             && change.boot_id == origin.boot_id

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_experiment::broker::message::LaunchCommand;
+use latput_reach::broker::message::LaunchCommand;
 use latput_knobs::{Knob, Setting};
 use latput_units::file_words::{line_of, problem_of};
 use serde::Deserialize;

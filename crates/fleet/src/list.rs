@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use latput_experiment::broker::command::check_interface;
-use latput_experiment::broker::process::HostProcess;
-use latput_experiment::target::{InterfaceSelector, Target};
+use latput_reach::broker::command::check_interface;
+use latput_reach::broker::process::HostProcess;
+use latput_reach::target::{InterfaceSelector, Target};
 use latput_knobs::Setting;
 use latput_linux::files;
 use latput_load::Stop;
@@ -256,7 +256,7 @@ fn unparsed_line(said: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use latput_experiment::target::FORMS;
+    use latput_reach::target::FORMS;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use latput_experiment::broker::command::HostVerb;
+use latput_reach::broker::command::HostVerb;
 use latput_report::make_printable;
 use serde_json::Value;
 

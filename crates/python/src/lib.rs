@@ -10,8 +10,9 @@ mod twin;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use latput_experiment::host::format_error_chain;
-use latput_experiment::{Error, ResultsDb};
+use latput_protocol::text::format_error_chain;
+use latput_runner::Error;
+use latput_results::ResultsDb;
 use latput_model::{Goal, ResultsSummary};
 use latput_report::explained::{ExplainError, RunExplanation};
 use latput_report::{
@@ -172,7 +173,7 @@ impl NativeRun {
 
     /// Writes the run to a new results file, which every command of latput reads.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| saved(&self.results, &path)).map_err(refused)
+        py.detach(|| saved(&self.results, &path)).map_err(refused_file)
     }
 
     /// The run as bytes, for another process of the same version.
@@ -213,8 +214,8 @@ type RunLine = (i64, String, u64, u64, bool);
 /// The runs of a results file.
 #[pyfunction]
 fn runs(py: Python<'_>, path: PathBuf) -> PyResult<Vec<RunLine>> {
-    let runs = py.detach(|| ResultsDb::open(&path)?.list_runs()).map_err(refused)?;
-    let run = |it: latput_experiment::results_db::RunSummary| {
+    let runs = py.detach(|| ResultsDb::open(&path)?.list_runs()).map_err(refused_file)?;
+    let run = |it: latput_results::results_db::RunSummary| {
         (it.id, it.name, it.started_unix_ms, it.trials, it.finished)
     };
     Ok(runs.into_iter().map(run).collect())
@@ -224,11 +225,11 @@ fn runs(py: Python<'_>, path: PathBuf) -> PyResult<Vec<RunLine>> {
 #[pyfunction]
 #[pyo3(signature = (path, run = None))]
 fn load(py: Python<'_>, path: PathBuf, run: Option<i64>) -> PyResult<NativeRun> {
-    let results = py.detach(|| ResultsDb::open(&path)?.load_chosen(run)).map_err(refused)?;
+    let results = py.detach(|| ResultsDb::open(&path)?.load_chosen(run)).map_err(refused_file)?;
     Ok(NativeRun { results: Arc::new(results) })
 }
 
-fn saved(results: &Results, path: &Path) -> Result<(), Error> {
+fn saved(results: &Results, path: &Path) -> Result<(), latput_results::Error> {
     let mut db = ResultsDb::create(path)?;
     let started = results.rows.iter().map(|row| row.started_unix_ms).min().unwrap_or(0);
     let run = db.begin_run("", "", started, results)?;
@@ -237,6 +238,10 @@ fn saved(results: &Results, path: &Path) -> Result<(), Error> {
     }
     db.finish_run(run, results)?;
     db.checkpoint_log()
+}
+
+fn refused_file(error: latput_results::Error) -> PyErr {
+    refused(error.into())
 }
 
 fn refused(error: Error) -> PyErr {

@@ -7,7 +7,8 @@ use std::thread::{self, JoinHandle};
 
 use latput_experiment::ask_tell::{AskTell, OptimiserLine, SearchSaid, convert_to_search};
 use latput_experiment::session::{self, RunOutcome};
-use latput_experiment::{Error, RunPart};
+use latput_runner::Error;
+use latput_experiment::RunPart;
 use latput_load::Stop;
 use pyo3::prelude::*;
 

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use latput_experiment::interval::IntervalCounts;
+use latput_runner::trials::IntervalCounts;
 use latput_experiment::session::{self, RunProgress, TrialDone};
 use latput_experiment::simulator::Simulator;
-use latput_experiment::{Error, ResultsDb, RunPart, Testbed};
+use latput_runner::Error;
+use latput_results::ResultsDb;
+use latput_experiment::{RunPart, Testbed};
 use latput_load::Stop;
 use latput_trial::Results;
 use pyo3::prelude::*;

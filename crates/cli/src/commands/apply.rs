@@ -9,14 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use latput_experiment::ResultsDb;
-use latput_experiment::broker;
-use latput_experiment::broker::command::{
-    HostCommand, HostSet, HostUndo, HostVerb, check_interface,
-};
-use latput_experiment::broker::message::{HostInterface, HostsOfResults, RunPermissions};
-use latput_experiment::broker::process::HostProcess;
-use latput_experiment::testbed::{HostSpec, Testbed, TestbedKind};
+use latput_results::ResultsDb;
+use latput_reach::broker;
+use latput_reach::broker::command::{HostCommand, HostSet, HostUndo, HostVerb, check_interface};
+use latput_reach::broker::message::{HostInterface, HostsOfResults, RunPermissions};
+use latput_reach::broker::process::HostProcess;
+use latput_reach::host_spec::HostSpec;
+use latput_experiment::testbed::{Testbed, TestbedKind};
 use latput_fleet::ask::{AskEnding, Until, run_with_timeout};
 use latput_knobs::Setting;
 use latput_linux::confine::UsedFiles;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_calibrate::{CostCombination, ErrorSummary, FittedCost};
-use latput_experiment::Shard;
+use latput_results::Shard;
 use latput_linux::confine::UsedFiles;
 use latput_report::plain::render_table;
 use latput_reproduce::calibrate::parts::{self, ValidationPart};

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use latput_experiment::host;
+use latput_protocol::folders;
 use latput_knobs::qdisc::Parameter;
 use latput_knobs::transaction::{self, Applied, Foreign};
 use latput_knobs::{
@@ -193,7 +193,7 @@ impl ChangeTransaction {
         let by = origin.by.clone().with_command(command);
         Ok(Self {
             kernel: LinuxKernel::open()?,
-            store: FileCheckpoints::new(&host::checkpoints_dir()),
+            store: FileCheckpoints::new(&folders::checkpoints_dir()),
             origin: knobs::Context { link_resets, by, ..origin },
             watched: None,
         })

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
+use latput_results::ResultsDb;
 use latput_knobs::export::{self, Exported, Match, Target};
 use latput_knobs::{
     Capability, Group, KernelErrorKind, KernelRead, Knob, Named, Place, Scope, Setting, Value,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
+use latput_results::ResultsDb;
 use latput_linux::confine::UsedFiles;
 use latput_report::history::{self, HistoryRun};
 use latput_trial::Metric;

@@ -4,7 +4,7 @@ use std::cell::LazyCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
+use latput_results::ResultsDb;
 use latput_formats::{
     FileKind, ImportError, ImportFormat, ImportOutcome, LARGEST, TestRecord, import_files,
     is_same_content, known_records,

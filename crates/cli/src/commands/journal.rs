@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use latput_experiment::host;
+use latput_protocol::folders;
 use latput_knobs::transaction::{self, Standing};
 use latput_knobs::{
     self as knobs, Checkpoint, CheckpointStore as _, KernelRead, Knob, Place, StoreError, Value,
@@ -107,7 +107,7 @@ impl Journal {
     pub(super) fn read() -> Result<Self, CliError> {
         let origin = checkpoint::context()?;
         let kernel = LinuxKernel::open()?;
-        let store = FileCheckpoints::new(&host::checkpoints_dir());
+        let store = FileCheckpoints::new(&folders::checkpoints_dir());
         let (mut kept, mut unreadable) = (Vec::new(), Vec::new());
         for listed in store.list()? {
             match listed {

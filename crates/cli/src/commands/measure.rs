@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
+use latput_results::ResultsDb;
 use latput_linux::confine::UsedFiles;
 use latput_model::ResultsSummary;
 use latput_report::render_brief;

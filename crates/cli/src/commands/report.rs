@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
+use latput_results::ResultsDb;
 use latput_linux::confine::UsedFiles;
 use latput_model::{Goal, PredictionReport, ResultsSummary, ShortLabels, compare_prediction};
 use latput_report::{

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::Shard;
+use latput_results::Shard;
 use latput_linux::confine::UsedFiles;
 use latput_report::plain::render_table;
 use latput_reproduce::cells::{CellFile, RowPrediction};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use latput_experiment::host;
+use latput_protocol::folders;
 use latput_knobs::transaction::{self, Change, Foreign, RestoreError, Restored};
 use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, StoreError};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint, process};
@@ -59,7 +59,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
-        let mut store = FileCheckpoints::new(&host::checkpoints_dir());
+        let mut store = FileCheckpoints::new(&folders::checkpoints_dir());
         let origin = checkpoint::context()?;
         let listed = store.list()?;
         if let Some(id) = &self.forget {

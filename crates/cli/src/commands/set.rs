@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::Read as _;
 use std::process::ExitCode;
 
-use latput_experiment::host;
+use latput_protocol::folders;
 use latput_knobs::transaction::{self, Applied, ApplyError, Change};
 use latput_knobs::{Knob, Place, Setting, Value};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, interfaces, state_place};
@@ -122,7 +122,7 @@ fn plan_changes(
     interface: &str,
     setting: &Setting,
 ) -> Result<Vec<Change>, CliError> {
-    let store = FileCheckpoints::new(&host::checkpoints_dir());
+    let store = FileCheckpoints::new(&folders::checkpoints_dir());
     let origin = checkpoint::context()?;
     match transaction::plan_apply(kernel, &store, &origin, interface, setting) {
         Err(ApplyError::Checkpoint(error)) if error.is_permission() => {
@@ -137,7 +137,7 @@ fn plan_changes(
 
 /// Says that a latput outside of this container does not see the change.
 pub(super) fn warn_of_hidden_state(interface: &str) {
-    let folder = host::state_dir();
+    let folder = folders::state_dir();
     if state_place::is_hidden(&folder) {
         output::print_remark(&format!(
             "latput: warning: {} is this container's, and the network is not: a latput outside of it sees neither this \

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::simulator::{self, PacketTrace};
+use latput_experiment::simulator;
+use latput_sim::trace::PacketTrace;
 use latput_knobs::{Knob, Setting};
 use latput_linux::files;
 use latput_report::plain::render_table;

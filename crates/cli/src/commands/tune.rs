@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use latput_experiment::Testbed;
 use latput_experiment::session::PlannedRuns;
 use latput_experiment::simulator::Simulator;
-use latput_experiment::target::FORMS;
+use latput_reach::target::FORMS;
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_model::ResultsSummary;
@@ -244,7 +244,7 @@ impl Args {
             return Err(CliError::usage("--command and --live are two workloads: name one"));
         }
         let mut plan = if self.own.is_given() || self.live.is_given() {
-            let mut plan = Plan::parse(file, &text).map_err(latput_experiment::Error::from)?;
+            let mut plan = Plan::parse(file, &text).map_err(latput_runner::Error::from)?;
             self.own.replace_workloads(&mut plan, is_own_plan)?;
             self.live.replace_workloads(&mut plan, is_own_plan)?;
             plan.goal = self.goal.clone().or(plan.goal);

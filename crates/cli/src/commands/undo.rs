@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use latput_experiment::host;
+use latput_protocol::folders;
 use latput_knobs as knobs;
 use latput_knobs::transaction::{self, Change, Foreign};
 use latput_knobs::{Checkpoint, LinkResets, Place, Setting};
@@ -176,7 +176,7 @@ struct PlannedUndo {
 
 fn plan_undo(earlier: &Checkpoint, link_resets: LinkResets) -> Result<PlannedUndo, CliError> {
     let kernel = LinuxKernel::open()?;
-    let store = FileCheckpoints::new(&host::checkpoints_dir());
+    let store = FileCheckpoints::new(&folders::checkpoints_dir());
     let origin = knobs::Context { link_resets, ..checkpoint::context()? };
     let (changes, others) = transaction::plan_undo(&kernel, &store, &origin, earlier)?;
     let named = way_back::with_its_name_of_now(&kernel, &origin, earlier.clone());

@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::broker::message::RunPermissions;
-use latput_experiment::held_guest::HeldGuest;
+use latput_reach::broker::message::RunPermissions;
+use latput_reach::held_guest::HeldGuest;
 use latput_linux::confine::UsedFiles;
 use latput_linux::{confine, files};
 use latput_vm::{CardDriver, CommandExit, GuestCommand, GuestHost, GuestSpec, HOSTS};

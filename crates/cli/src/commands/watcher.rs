@@ -25,7 +25,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
-use latput_experiment::host::state_dir;
+use latput_protocol::folders::state_dir;
 use latput_knobs::transaction::ApplyError;
 use latput_knobs::{self as knobs, Checkpoint, Device, KernelErrorKind, KernelRead};
 use latput_linux::{LinuxKernel, checkpoint, continue_when_left, is_left, process};

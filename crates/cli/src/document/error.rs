@@ -1,7 +1,7 @@
 //! The JSON of errors and remarks on stderr.
 
-use latput_experiment::Error;
-use latput_experiment::error::LeftChanged;
+use latput_runner::Error;
+use latput_runner::error::LeftChanged;
 use latput_knobs::transaction::{ApplyError, Leftover, RestoreError};
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -8,13 +8,13 @@ use latput_trial::live::Live;
 use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_units::Nanos;
+use latput_runner::Error;
+use latput_runner::trials::{PlanPart, TrialRunner};
 
 use super::planned::PlannedRuns;
 use super::{
     InitialReadings, RunInputs, choose_design, first_of, planned_runs, quiet_start, read_hosts,
 };
-use crate::error::Error;
-use crate::runner::{PlanPart, TrialRunner};
 use crate::unsupported::{SupportCheck, without_unsupported};
 
 /// Most settings that a check lists.

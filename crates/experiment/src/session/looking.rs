@@ -3,9 +3,9 @@
 use latput_model::{EarlyAnswer, Goal, Headline, PlannedLooks, early_answer};
 use latput_units::Nanos;
 use latput_units::text::format_percent;
+use latput_runner::Error;
 
 use super::RunSession;
-use crate::error::Error;
 
 /// The looks of a run, and what was told of them.
 pub(super) struct InterimAnalysis {

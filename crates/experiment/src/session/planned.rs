@@ -10,10 +10,10 @@ use latput_trial::Plan;
 use latput_trial::live::Live;
 use latput_trial::plan::Design;
 use latput_units::Nanos;
+use latput_runner::Error;
+use latput_protocol::live::Guard;
 
 use super::{search_budget, slices, trial_time};
-use crate::error::Error;
-use crate::live::Guard;
 use crate::refusal::plan_search;
 
 /// Trials and time of a plan.

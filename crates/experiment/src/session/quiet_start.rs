@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use latput_trial::surroundings::{findings, spoilers};
 use latput_trial::{Finding, Surroundings};
 use latput_units::Nanos;
+use latput_runner::Error;
+use latput_runner::trials::TrialRunner;
 
 use super::{RunInputs, RunProgress};
-use crate::error::Error;
-use crate::runner::TrialRunner;
 use crate::testbed::TestbedKind;
 
 /// How long the hosts are looked at before the first trial, and again where they were busy: a spike is over by then.

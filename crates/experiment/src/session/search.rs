@@ -5,18 +5,18 @@ use std::path::Path;
 
 use latput_linux::process::unix_ms;
 use latput_model::search::of_plan::{NextBlock, PlanSearch};
+use latput_results::{ResultsDb, Shard};
 use latput_trial::plan::MAX_TRIALS;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{HostToday, Results};
 use latput_units::IntoMap;
+use latput_runner::Error;
+use latput_runner::trials::TrialRunner;
 
 use super::suggested::{ExternalOptimiser, OptimiserDriver};
 use super::{RunInputs, RunSession, first_of, of_shard, search_budget};
-use crate::error::Error;
 use crate::refusal::plan_search;
-use crate::results_db::ResultsDb;
-use crate::runner::TrialRunner;
-use crate::shard::{RunPart, Shard};
+use crate::run_part::{RunPart, shard_error};
 
 /// Chooser of the blocks.
 struct BlockChooser<'a> {
@@ -80,7 +80,7 @@ impl RunSession<'_> {
         if let RunPart::ShardOfBlock(shard, file) = self.run.part {
             let file = file.display();
             let ends = format!("`latput search` without --shard and with `-o {file}` ends it");
-            return Err(shard.shard_error(format!("{file}: the search is complete: {ends}")));
+            return Err(shard_error(shard, format!("{file}: the search is complete: {ends}")));
         }
         self.results.planned_trials = self.results.rows.len() as u64;
         Ok(())
@@ -204,7 +204,7 @@ pub(super) fn search_before(
         _ => {
             let file = file.display();
             let begin = format!("`latput search` with --no-trials and `-o {file}`");
-            Err(shard.shard_error(format!(
+            Err(shard_error(shard, format!(
                 "{file} has no open search of this plan on this system: {begin} starts one"
             )))
         }

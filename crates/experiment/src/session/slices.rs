@@ -12,15 +12,15 @@ use latput_model::goal::{GoalFigure, GoalMeasure};
 use latput_model::{
     EliminatedSetting, Goal, blocks_to_next_look, find_eliminated, objective_scatter,
 };
+use latput_results::order::trial_seed;
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Observation, Results, Row, Workload};
 use latput_units::{IntoSet, Nanos, SeededRng};
+use latput_runner::Error;
+use latput_runner::trials::{SliceRunner, Stint, Trial, TrialRunner, run_stint};
 
-use super::order::trial_seed;
 use super::{RunSession, TrialEvent};
-use crate::error::Error;
-use crate::runner::{SliceRunner, Stint, Trial, TrialRunner, run_stint};
 
 /// Length of a slice with its cut, if carry-over is short. Longer slices contain more of the slow
 /// noise; in shorter ones the cut is a larger share.

@@ -11,8 +11,7 @@ use latput_model::search::of_plan::{BlockFigures, NextBlock, PlanSearch};
 use latput_trial::plan::Factor;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Plan, Results, Row};
-
-use crate::error::Error;
+use latput_runner::Error;
 
 /// Another optimiser.
 pub trait ExternalOptimiser {

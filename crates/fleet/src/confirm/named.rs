@@ -6,9 +6,9 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use latput_experiment::Testbed;
-use latput_experiment::broker::message::LaunchCommand;
-use latput_experiment::discover::discover_hosts;
-use latput_experiment::target::{FORMS, ReachMethod, Target};
+use latput_reach::broker::message::LaunchCommand;
+use latput_controller::discover::discover_hosts;
+use latput_reach::target::{FORMS, ReachMethod, Target};
 use latput_linux::files;
 
 use crate::command::{Error, FleetContext};
@@ -56,7 +56,7 @@ impl NamedPair {
     pub(super) fn open(
         self,
         context: FleetContext<'_>,
-    ) -> Result<Testbed, latput_experiment::Error> {
+    ) -> Result<Testbed, latput_runner::Error> {
         let [sut, generator] = match self.place {
             PairPlace::File(testbed) => return Ok(testbed),
             PairPlace::Hosts(targets) => targets,

@@ -126,9 +126,10 @@ fn to_be_measured(runs: &[PairRun]) -> Option<usize> {
 mod tests {
     use std::path::PathBuf;
 
-    use latput_experiment::interval::IntervalCounts;
+    use latput_runner::trials::IntervalCounts;
     use latput_experiment::session::{self, QuietPolicy, RunInputs, TrialDone};
-    use latput_experiment::{ResultsDb, RunPart, RunProgress, Testbed};
+    use latput_experiment::{RunPart, RunProgress, Testbed};
+    use latput_results::ResultsDb;
     use latput_load::Stop;
     use latput_model::pairs::confirming_plan;
     use latput_trial::{Plan, Results};

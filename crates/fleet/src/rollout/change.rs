@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use latput_experiment::broker::command::{HostSet, HostVerb};
+use latput_reach::broker::command::{HostSet, HostVerb};
 use latput_units::Nanos;
 
 use super::{HostPhase, Lease, Rollout, RolloutOptions, RolloutPart, unix_ms};

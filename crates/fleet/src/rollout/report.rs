@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use latput_experiment::error::LeftChanged;
+use latput_runner::error::LeftChanged;
 use latput_knobs::{ChangeOutcome, Refusal};
 use latput_report::NO_KEEP;
 use latput_units::text::format_utc;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use latput_experiment::broker::process::HostProcess;
+use latput_reach::broker::process::HostProcess;
 
 use super::{INTERRUPTED, Rollout, RolloutPart, elapsed_since, first_of};
 use crate::ask::{AskEnding, ended_in_words, last_line};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use latput_experiment::ResultsDb;
+use latput_results::ResultsDb;
 use latput_fleet::crew::WAITED_FOR_MOST;
 use latput_fleet::{Fleet, FleetWish, HostSource};
 use latput_linux::confine::UsedFiles;

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
-use latput_experiment::broker::message::RunPermissions;
+use latput_results::ResultsDb;
+use latput_reach::broker::message::RunPermissions;
 use latput_fleet::confirm::{ConfirmPlan, JointVerdict, NamedPair, name_pairs, read_pairs};
 use latput_fleet::pairs::{PAIRS_MOST, render_text};
 use latput_linux::confine::UsedFiles;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
+use latput_results::ResultsDb;
 use latput_linux::confine::UsedFiles;
 use latput_model::fit::{CostModel, CostObstacle, FittedTerm};
 use latput_model::{CostTerm, fit_cost_models};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_calibrate::{SimulationJob, Twin, TwinError, calibrate_twin};
-use latput_experiment::ResultsDb;
+use latput_results::ResultsDb;
 use latput_linux::confine::UsedFiles;
 use latput_trial::Row;
 

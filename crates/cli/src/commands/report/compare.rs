@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
+use latput_results::ResultsDb;
 use latput_model::Comparison;
 use latput_model::compare::{self, CompareMethod, FigureComparison, SMALLEST_EFFECT};
 use latput_report::{

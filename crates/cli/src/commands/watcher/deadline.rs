@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use latput_experiment::host::{checkpoints_dir, format_error_chain};
+use latput_protocol::folders::checkpoints_dir;
+use latput_protocol::text::format_error_chain;
 use latput_knobs::transaction::{self, Foreign, RestoreError, Restored};
 use latput_knobs::{
     self as knobs, Checkpoint, CheckpointStore, KernelRead as _, Slot, StoreError, Whereabouts,
