@@ -184,11 +184,19 @@ impl Finding {
         self
     }
 
-    /// Sets the remedy to a change of knobs, and the proof to trying it: `changes` such as `rx-usecs=8us`.
+    /// Sets the remedy to a change of knobs, and the proof to trying it in turns with today's values under the traffic that
+    /// is there; `changes` such as `rx-usecs=8us`, or several with spaces between.
     pub fn with_change(mut self, evidence: &Evidence<'_>, changes: &str) -> Self {
         let interface = evidence.interface_name();
+        let pairs = || changes.split_whitespace().filter_map(|change| change.split_once('='));
+        let names: Vec<&str> = pairs().map(|(name, _)| name).collect();
+        let values: Vec<&str> = pairs().map(|(_, value)| value).collect();
         self.remedy = Some(format!("latput set {interface} {changes} --dry-run"));
-        self.prove = Some(format!("latput diagnose {interface} --prove {}", self.id));
+        self.prove = Some(format!(
+            "latput tune {interface} --live --factor {}={}",
+            names.join("+"),
+            values.join("+")
+        ));
         self
     }
 }

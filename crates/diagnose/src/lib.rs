@@ -9,6 +9,7 @@ pub mod evidence;
 pub mod finding;
 mod parse;
 pub mod rules;
+mod share;
 pub mod snapshot;
 
 pub use diagnosis::{Diagnosis, diagnose};
