@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::evidence::Evidence;
@@ -13,7 +14,7 @@ use crate::snapshot::Snapshot;
 pub const SCHEMA: u32 = 1;
 
 /// A finding with its place.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RankedFinding {
     /// 1 explains most.
     pub rank: usize,
@@ -25,7 +26,7 @@ pub struct RankedFinding {
 }
 
 /// The answer for a snapshot.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Diagnosis {
     /// [`SCHEMA`].
     pub schema: u32,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::evidence::Evidence;
@@ -62,7 +63,7 @@ impl Source {
 }
 
 /// How sure a finding is before anything is tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
     /// Other causes are as likely: the finding says which, and what tells them apart.
@@ -74,7 +75,7 @@ pub enum Confidence {
 }
 
 /// Shares of the harm that a finding explains, from 0 to 1; absent where that cannot be said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Explained {
     /// Of the time that the application waits.
     pub latency_share: Option<f64>,
@@ -85,7 +86,7 @@ pub struct Explained {
 }
 
 /// A figure that a finding rests on.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum EvidenceValue {
     /// A count, share or rate; its unit is the end of its name.
@@ -119,7 +120,7 @@ impl From<String> for EvidenceValue {
 }
 
 /// A fault with its evidence.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
     /// The rule's name.
     pub id: &'static str,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The version of the JSON document.
@@ -47,7 +48,7 @@ pub enum SnapshotError {
 }
 
 /// The texts of one look, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Look(BTreeMap<String, String>);
 
@@ -89,7 +90,7 @@ impl Look {
 }
 
 /// Two looks at a host and one of its interfaces.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Snapshot {
     /// [`SCHEMA`].
     pub schema: u32,
