@@ -330,6 +330,12 @@ mod tests {
             "moderate",
             serde_json::to_value(schemars::schema_for!(latput_moderate::Status)).unwrap(),
         );
+        let diagnosis =
+            serde_json::to_value(schemars::schema_for!(latput_diagnose::Diagnosis)).unwrap();
+        check_schema("diagnose", diagnosis);
+        let snapshot =
+            serde_json::to_value(schemars::schema_for!(latput_diagnose::Snapshot)).unwrap();
+        check_schema("snapshot", snapshot);
         check_schema("results", latput_report::Document::json_schema());
         check_schema("prediction", latput_report::PredictionDocument::json_schema());
         check_schema("history", latput_report::history::json_schema());

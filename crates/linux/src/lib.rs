@@ -25,6 +25,7 @@ pub mod identity;
 pub mod interfaces;
 pub mod journal;
 pub mod lab;
+pub mod look;
 pub mod namespace;
 pub mod netdev;
 pub mod others;

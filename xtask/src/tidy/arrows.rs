@@ -9,7 +9,7 @@ use crate::workspace::{Dependency, Package, folder_of};
 
 /// The crates that do no I/O, read no clock, use no threads; the table must say the same of them.
 const PURE: &str =
-    "units stats knobs trial policy sim model calibrate reproduce formats report";
+    "units stats knobs trial policy sim model calibrate reproduce formats diagnose report";
 
 /// Third-party crates that only compute, and may stand under pure crates.
 const PURE_THIRD_PARTY: &str = "base64 comfy-table flate2 hdrhistogram minijinja rand rand_xoshiro schemars regex-lite serde \

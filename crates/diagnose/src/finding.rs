@@ -1,0 +1,227 @@
+//! Findings: what is wrong, how it is known, and what would prove it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::evidence::Evidence;
+
+/// Something that a rule reads. What a snapshot lacks is listed as unseen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// Counters of the protocols (`/proc/net/snmp`, `/proc/net/netstat`).
+    Protocols,
+    /// The driver's counters (`ethtool -S`).
+    Driver,
+    /// The interface's counters (`/sys/class/net/IFACE/statistics`).
+    Interface,
+    /// Time of the CPUs (`/proc/stat`).
+    Cpus,
+    /// Packets and drops of each CPU's backlog (`/proc/net/softnet_stat`).
+    Softnet,
+    /// Counts of interrupts (`/proc/interrupts`).
+    Interrupts,
+    /// Counts of softirqs (`/proc/softirqs`).
+    Softirqs,
+    /// Settings that ethtool prints.
+    Settings,
+    /// Counters of queue disciplines (`tc -s`).
+    Qdiscs,
+    /// TCP connections (`ss -tin`).
+    Sockets,
+    /// Connection tracking (`/proc/sys/net/netfilter`, `/proc/net/stat/nf_conntrack`).
+    Conntrack,
+    /// CPU quotas of control groups (`cpu.stat`).
+    Quotas,
+    /// Idle states and frequencies of the CPUs.
+    Power,
+    /// Link and slot of the card (sysfs).
+    Slot,
+}
+
+impl Source {
+    /// The source in words.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Protocols => "counters of the protocols (/proc/net/snmp, netstat)",
+            Self::Driver => "the driver's counters (ethtool -S)",
+            Self::Interface => "the interface's counters (sysfs)",
+            Self::Cpus => "CPU time (/proc/stat)",
+            Self::Softnet => "backlogs (/proc/net/softnet_stat)",
+            Self::Interrupts => "interrupts (/proc/interrupts)",
+            Self::Softirqs => "softirqs (/proc/softirqs)",
+            Self::Settings => "settings (ethtool -c, -g, -l, -k)",
+            Self::Qdiscs => "queue disciplines (tc -s)",
+            Self::Sockets => "TCP connections (ss -tin)",
+            Self::Conntrack => "connection tracking",
+            Self::Quotas => "CPU quotas (cpu.stat)",
+            Self::Power => "idle states and frequencies",
+            Self::Slot => "the card's slot (sysfs)",
+        }
+    }
+}
+
+/// How sure a finding is before anything is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// Other causes are as likely: the finding says which, and what tells them apart.
+    Hint,
+    /// The counters fit, and other causes are less likely.
+    Likely,
+    /// The kernel counts just this.
+    Certain,
+}
+
+/// Shares of the harm that a finding explains, from 0 to 1; absent where that cannot be said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Explained {
+    /// Of the time that the application waits.
+    pub latency_share: Option<f64>,
+    /// Of the packets, segments or requests that were lost.
+    pub loss_share: Option<f64>,
+    /// Of the CPU time.
+    pub cpu_share: Option<f64>,
+}
+
+/// A figure that a finding rests on.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum EvidenceValue {
+    /// A count, share or rate; its unit is the end of its name.
+    Number(f64),
+    /// A name or setting.
+    Text(String),
+}
+
+impl From<f64> for EvidenceValue {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<u64> for EvidenceValue {
+    fn from(number: u64) -> Self {
+        Self::Number(number as f64)
+    }
+}
+
+impl From<&str> for EvidenceValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for EvidenceValue {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// A fault with its evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Finding {
+    /// The rule's name.
+    pub id: &'static str,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// One sentence with the figures: what is wrong, here.
+    pub sentence: String,
+    /// The figures by name.
+    pub evidence: BTreeMap<&'static str, EvidenceValue>,
+    /// The harm that it explains.
+    pub explains: Explained,
+    /// One sentence: how this costs latency, packets or CPU time.
+    pub mechanism: &'static str,
+    /// The command or the act that would mend it; `None` where it is not on this host.
+    pub remedy: Option<String>,
+    /// The command that would blame or clear it; `None` where none can.
+    pub prove: Option<String>,
+}
+
+impl Finding {
+    /// Begins a finding; evidence, remedy and proof are added.
+    pub fn new(rule: &Rule, confidence: Confidence, sentence: String) -> Self {
+        Self {
+            id: rule.id,
+            confidence,
+            sentence,
+            evidence: BTreeMap::new(),
+            explains: Explained::default(),
+            mechanism: rule.mechanism,
+            remedy: None,
+            prove: None,
+        }
+    }
+
+    /// Adds a figure.
+    pub fn with(mut self, name: &'static str, value: impl Into<EvidenceValue>) -> Self {
+        self.evidence.insert(name, value.into());
+        self
+    }
+
+    /// Sets the share of the waits that it explains.
+    pub fn explaining_latency(mut self, share: f64) -> Self {
+        self.explains.latency_share = Some(share.clamp(0.0, 1.0));
+        self
+    }
+
+    /// Sets the share of the losses that it explains.
+    pub fn explaining_loss(mut self, share: f64) -> Self {
+        self.explains.loss_share = Some(share.clamp(0.0, 1.0));
+        self
+    }
+
+    /// Sets the share of the CPU time that it explains.
+    pub fn explaining_cpu(mut self, share: f64) -> Self {
+        self.explains.cpu_share = Some(share.clamp(0.0, 1.0));
+        self
+    }
+
+    /// Sets the remedy.
+    pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// Sets the remedy to a change of knobs, and the proof to trying it in turns with today's values under the traffic that
+    /// is there; `changes` such as `rx-usecs=8us`, or several with spaces between.
+    pub fn with_change(mut self, evidence: &Evidence<'_>, changes: &str) -> Self {
+        let interface = evidence.interface_name();
+        let pairs = || changes.split_whitespace().filter_map(|change| change.split_once('='));
+        let names: Vec<&str> = pairs().map(|(name, _)| name).collect();
+        let values: Vec<&str> = pairs().map(|(_, value)| value).collect();
+        self.remedy = Some(format!("latput set {interface} {changes} --dry-run"));
+        self.prove = Some(format!(
+            "latput tune {interface} --live --factor {}={}",
+            names.join("+"),
+            values.join("+")
+        ));
+        self
+    }
+}
+
+/// What a rule makes of a snapshot.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Judgement {
+    /// The fault is there.
+    Fault(Finding),
+    /// What the rule reads is there, and shows no fault.
+    Healthy,
+    /// This is missing.
+    Unseen(Source),
+}
+
+/// A row of the table of findings.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// Its name in JSON and on the command line.
+    pub id: &'static str,
+    /// What is looked at, for the list of what is healthy: "the receive ring".
+    pub subject: &'static str,
+    /// One sentence: how this fault costs latency, packets or CPU time.
+    pub mechanism: &'static str,
+    /// Judges the evidence.
+    pub judge: fn(&Rule, &Evidence<'_>) -> Judgement,
+}

@@ -1,0 +1,18 @@
+//! Names what slows a host's network path, from two looks at the kernel's own files.
+//!
+//! Pure: texts in, findings out; no I/O and no clock. Read [`snapshot`] first (what was seen), then [`evidence`] (how the
+//! two looks differ), then [`rules`] (one file for each finding). A rule sees differences only: a counter that is large
+//! since boot and does not grow says nothing. What is missing is unseen, never 0.
+
+pub mod diagnosis;
+pub mod evidence;
+pub mod finding;
+mod parse;
+pub mod rules;
+mod share;
+pub mod snapshot;
+
+pub use diagnosis::{Diagnosis, diagnose};
+pub use evidence::Evidence;
+pub use finding::{Finding, Rule, Source};
+pub use snapshot::{Look, Snapshot, SnapshotError};

@@ -1,0 +1,113 @@
+//! Counters by name.
+
+use std::collections::BTreeMap;
+
+/// Counters by name.
+pub(crate) type Counters = BTreeMap<String, u64>;
+
+/// Reads `/proc/net/snmp` and `/proc/net/netstat`: pairs of lines, of names and of values. A counter's name is
+/// `Udp.SndbufErrors`. Negative values (`Tcp.MaxConn`) are no counters.
+pub(crate) fn parse_protocols(text: &str) -> Option<Counters> {
+    let mut found = Counters::new();
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    while let Some(names) = lines.next() {
+        let (group, names) = names.split_once(':')?;
+        let (same, values) = lines.next()?.split_once(':')?;
+        if group != same {
+            return None;
+        }
+        let (names, values) = (names.split_whitespace(), values.split_whitespace());
+        if names.clone().count() != values.clone().count() {
+            return None;
+        }
+        for (name, value) in names.zip(values) {
+            match value.parse() {
+                Ok(count) => drop(found.insert(format!("{group}.{name}"), count)),
+                Err(_) if value.parse::<i64>().is_ok() => {}
+                Err(_) => return None,
+            }
+        }
+    }
+    (!found.is_empty()).then_some(found)
+}
+
+/// The groups of names in `nstat -az`, which joins group and name: longest first.
+const NSTAT_GROUPS: [&str; 7] =
+    ["TcpExt", "IpExt", "MPTcpExt", "UdpLite", "Icmp", "Tcp", "Udp"];
+
+/// Reads `nstat -az`: a name, a count, a rate. `UdpSndbufErrors` is `Udp.SndbufErrors`.
+pub(crate) fn parse_nstat(text: &str) -> Option<Counters> {
+    let mut found = Counters::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let mut words = line.split_whitespace();
+        let (Some(name), Some(count)) = (words.next(), words.next()) else { continue };
+        let group = NSTAT_GROUPS.into_iter().find(|group| name.starts_with(group)).unwrap_or("Ip");
+        let name = name.strip_prefix(group).unwrap_or(name);
+        found.insert(format!("{group}.{name}"), count.parse().ok()?);
+    }
+    (!found.is_empty()).then_some(found)
+}
+
+/// Reads `ethtool -S`: a heading, then `name: count`. Drivers indent as they like, and some names have spaces.
+pub(crate) fn parse_driver(text: &str) -> Option<Counters> {
+    let mut found = Counters::new();
+    for line in text.lines() {
+        let Some((name, count)) = line.rsplit_once(':') else { continue };
+        if let Ok(count) = count.trim().parse() {
+            found.insert(name.trim().to_owned(), count);
+        }
+    }
+    (!found.is_empty()).then_some(found)
+}
+
+/// Reads a file with one number.
+pub(crate) fn parse_number(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+/// Reads lines of a name and a count, as `cpu.stat` of a control group has them.
+pub(crate) fn parse_pairs(text: &str) -> Option<Counters> {
+    let pairs = text.lines().map(|line| {
+        let (name, count) = line.split_once(' ')?;
+        Some((name.to_owned(), count.trim().parse().ok()?))
+    });
+    let found = pairs.collect::<Option<Counters>>()?;
+    (!found.is_empty()).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_are_pairs_of_lines() {
+        let text = "Tcp: RtoMin MaxConn RetransSegs\nTcp: 200 -1 7\nUdp: SndbufErrors\nUdp: 4100\n";
+        let found = parse_protocols(text).unwrap();
+        assert_eq!(found["Tcp.RetransSegs"], 7);
+        assert_eq!(found["Udp.SndbufErrors"], 4100);
+        assert!(!found.contains_key("Tcp.MaxConn"));
+        assert_eq!(parse_protocols("Tcp: A B\nTcp: 1\n"), None, "a value is missing");
+        assert_eq!(parse_protocols("Tcp: A\n"), None, "cut");
+        assert_eq!(parse_protocols("Tcp: A\nUdp: 1\n"), None);
+        assert_eq!(parse_protocols("Tcp: A\nTcp: x\n"), None);
+        assert_eq!(parse_protocols(""), None);
+    }
+
+    #[test]
+    fn nstat_names_are_split_by_group() {
+        let text = "#kernel\nIpInReceives 9 0.0\nUdpSndbufErrors 4 0.0\nTcpExtListenOverflows 3 0.0\n";
+        let found = parse_nstat(text).unwrap();
+        assert_eq!(found["Ip.InReceives"], 9);
+        assert_eq!(found["Udp.SndbufErrors"], 4);
+        assert_eq!(found["TcpExt.ListenOverflows"], 3);
+    }
+
+    #[test]
+    fn driver_counters_are_read_with_or_without_heading() {
+        let text = "NIC statistics:\n     rx_pause_ctrl_phy: 141\n     [3]: rx_drops: 2\n";
+        let found = parse_driver(text).unwrap();
+        assert_eq!(found["rx_pause_ctrl_phy"], 141);
+        assert_eq!(found["[3]: rx_drops"], 2);
+        assert_eq!(parse_driver("no stats available\n"), None);
+    }
+}
