@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use latput_protocol::control::HostInterval;
 use latput_runner::trials::IntervalCounts;
 use latput_trial::Traffic;
-use latput_units::Nanos;
 
 /// Most open intervals. If a host lags further behind, the oldest is closed without it.
 const MOST_OPEN: usize = 16;
@@ -75,6 +74,8 @@ impl IntervalJoiner {
 #[cfg(test)]
 mod tests {
     use latput_units::Bytes;
+
+    use latput_units::Nanos;
 
     use super::*;
 

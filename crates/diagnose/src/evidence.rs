@@ -348,11 +348,15 @@ impl<'a> Evidence<'a> {
     }
 
     /// The TCP connections that both looks have: before and after.
-    pub fn sockets(&self) -> Option<Vec<(&TcpSocket, &TcpSocket)>> {
+    pub fn sockets<'b>(&'b self) -> Option<Vec<(&'b TcpSocket, &'b TcpSocket)>> {
         let [before, after] = self.sockets.as_ref()?;
-        let known: BTreeMap<_, _> =
-            before.iter().map(|socket| ((&socket.local, &socket.peer), socket)).collect();
-        let pair = |now| Some((*known.get(&(&now.local, &now.peer))?, now));
+        let known: BTreeMap<(&str, &str), &TcpSocket> = before
+            .iter()
+            .map(|socket| ((socket.local.as_str(), socket.peer.as_str()), socket))
+            .collect();
+        let pair = |now: &'b TcpSocket| {
+            Some((*known.get(&(now.local.as_str(), now.peer.as_str()))?, now))
+        };
         Some(after.iter().filter_map(pair).collect())
     }
 

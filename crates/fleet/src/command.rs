@@ -24,6 +24,12 @@ pub enum Error {
     Kernel(#[from] latput_linux::Error),
 }
 
+impl From<latput_reach::Error> for Error {
+    fn from(error: latput_reach::Error) -> Self {
+        Self::Run(error.into())
+    }
+}
+
 /// A listener to the progress of a command.
 pub trait FleetProgress: Debug + Sync {
     /// A remark for people.

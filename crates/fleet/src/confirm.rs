@@ -6,8 +6,8 @@ mod named;
 mod verdict;
 
 use std::collections::BTreeMap;
-use std::error::Error as StdError;
-use std::iter;
+use std::error::Error as _;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use latput_experiment::session::{self, CheckReport, QuietPolicy, RunInputs};
@@ -69,9 +69,19 @@ pub(crate) struct PairFailure {
 
 impl From<latput_runner::Error> for PairFailure {
     fn from(error: latput_runner::Error) -> Self {
-        let causes = iter::successors(Some(&error as &dyn StdError), |error| error.source());
-        let why = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        let mut why = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let _ = write!(why, ": {error}");
+            cause = error.source();
+        }
         Self { why, is_stranded: error.outcome() == ChangeOutcome::Stranded }
+    }
+}
+
+impl From<latput_results::Error> for PairFailure {
+    fn from(error: latput_results::Error) -> Self {
+        latput_runner::Error::from(error).into()
     }
 }
 
@@ -198,7 +208,7 @@ impl ConfirmPlan {
         testbed: &Testbed,
         context: FleetContext<'_>,
     ) -> PairState {
-        let ended = ResultsDb::create(file).and_then(|mut db| {
+        let ended = ResultsDb::create(file).map_err(latput_runner::Error::from).and_then(|mut db| {
             session::run(&self.run(testbed, context), &mut db, &mut *context.progress.begin_run())
         });
         match ended {

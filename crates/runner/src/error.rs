@@ -257,18 +257,10 @@ impl Error {
                 | latput_peers::ErrorKind::Stopped
                 | latput_peers::ErrorKind::System => Refusal::Failure,
             },
-            Self::ResultsDb { refusal, .. } => *refusal,
-            Self::Lab { permission: true, .. } | Self::Agent { permission: true, .. } => {
-                Refusal::Permission
-            }
             Self::LiveTraffic { .. }
             | Self::SearchGoesOn { .. }
             | Self::NoWay { .. }
-            | Self::Lab { .. }
-            | Self::Guest { .. }
             | Self::SimulatorDied
-            | Self::Broker { .. }
-            | Self::Agent { .. }
             | Self::Traffic { .. }
             | Self::Program { .. }
             | Self::TrialsLost { .. }

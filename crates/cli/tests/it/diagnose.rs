@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use latput_testkit::isolate;
+use latput_testkit::{isolate, needs};
 use serde_json::Value;
 
 use crate::Place;
@@ -27,7 +27,7 @@ fn send_buffer_is_named_not_receive_buffer() {
 }
 
 #[test]
-#[cfg_attr(not(has = "root"), ignore = "needs root")]
+#[needs("root", "ip")]
 fn recorded_snapshot_is_judged_elsewhere() {
     isolate();
     run_ip(&["link", "add", "zzdiag0", "type", "dummy"]);

@@ -77,7 +77,7 @@ impl TunedDaemon {
         wait_until("the bus", || {
             fs::exists("/proc/thread-self/root/run/dbus/system_bus_socket").unwrap()
         });
-        Some(Self { place, profile, bus, daemon: None })
+        Self { place, profile, bus, daemon: None }
     }
 
     /// Starts the daemon, and waits until it has done what it will do.
