@@ -98,11 +98,12 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let latput = workspace.given_latput(options.latput.as_deref())?;
     let rack = Rack::up(&latput, &workspace.target.join("bench-fleet"), options)?;
     let before = rack.read_interfaces()?;
-    let mut bench = FleetBench { rack: &rack, before, options, goals: Vec::new() };
+    let mut bench = FleetBench { rack: &rack, before, options, missed: 0 };
     println!(
         "{} hosts: {} dead, {} slow, {} lying",
         options.hosts, options.dead, options.slow, options.lying
     );
+    println!("\n{:<44} {:<46} {:<30} verdict", "what", "found", "goal");
     bench.measure_delays()?;
     bench.check_host_states()?;
     bench.check_rollout()?;
@@ -111,8 +112,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         bench.check_killed_controller(number)?;
     }
     bench.nothing_is_left()?;
-    let missed = bench.goals.iter().filter(|is_met| !**is_met).count();
-    ensure!(missed == 0, "{missed} goals are missed");
+    ensure!(bench.missed == 0, "{} goals are missed", bench.missed);
     Ok(())
 }
 
@@ -121,18 +121,15 @@ struct FleetBench<'a> {
     /// Every host at the beginning, as foreign tools show it.
     before: BTreeMap<String, String>,
     options: &'a Options,
-    /// Of each line of the table, whether its goal is met.
-    goals: Vec<bool>,
+    /// Goals that are missed.
+    missed: u32,
 }
 
 impl FleetBench<'_> {
     fn print_row(&mut self, what: &str, found: &str, goal: &str, is_met: bool) {
-        if self.goals.is_empty() {
-            println!("\n{:<44} {:<46} {:<30} verdict", "what", "found", "goal");
-        }
         let verdict = if is_met { "met" } else { "MISSED" };
         println!("{what:<44} {found:<46} {goal:<30} {verdict}");
-        self.goals.push(is_met);
+        self.missed += u32::from(!is_met);
     }
 
     /// `latput fleet` with these words; `program` are the words before `fleet`.

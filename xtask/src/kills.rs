@@ -263,7 +263,7 @@ fn print_counts(counts: &Counts) {
         "killed", "fault", "kills", "in the middle", "committed", "refused", "beside"
     );
     for ((victim, fault), count) in counts {
-        let VictimCounts { kills, in_the_middle, committed, refused, beside, .. } = count;
+        let VictimCounts { kills, in_the_middle, committed, refused, beside } = count;
         let name = format!("{victim:?}");
         println!(
             "{name:<14} {fault:<14} {kills:>7} {in_the_middle:>14} {committed:>10} {refused:>8} {beside:>7}  0"
