@@ -7,4 +7,5 @@ pub(crate) mod fixture;
 pub(crate) mod losses;
 pub(crate) mod pauses;
 pub(crate) mod queues;
+pub(crate) mod threads;
 pub(crate) mod traffic;
