@@ -6,6 +6,7 @@ pub(crate) mod cpus;
 pub(crate) mod fixture;
 pub(crate) mod losses;
 pub(crate) mod pauses;
+pub(crate) mod power;
 pub(crate) mod queues;
 pub(crate) mod threads;
 pub(crate) mod traffic;

@@ -55,6 +55,10 @@ impl InterfaceTraffic {
         Some(bytes as f64 * 8.0 / self.window_s?)
     }
 
+    pub(crate) fn mean_received_bytes(&self) -> Option<f64> {
+        Some(self.received_bytes? as f64 / self.received?.max(1) as f64)
+    }
+
     /// Whether bytes are counted, so that bulk is told from requests.
     pub(crate) fn has_bytes(&self) -> bool {
         self.received_bytes.is_some() && self.received.is_some()
