@@ -7,6 +7,7 @@
 pub mod diagnosis;
 pub mod evidence;
 pub mod finding;
+mod measures;
 mod parse;
 pub mod rules;
 mod share;
