@@ -1,5 +1,7 @@
 //! How two looks differ.
 
+mod traffic;
+
 use std::collections::BTreeMap;
 
 use crate::parse::counters::{
@@ -13,6 +15,8 @@ use crate::parse::settings::{Limits, Settings, parse_limits, parse_settings};
 pub use crate::parse::sockets::TcpSocket;
 use crate::parse::sockets::parse_sockets;
 use crate::snapshot::{Look, Snapshot};
+pub use traffic::{LimitedTime, SocketGrowth};
+pub(crate) use traffic::{percent, share_of};
 
 /// Ticks of `/proc/stat` in a second (`USER_HZ`, 100 on every architecture of today).
 const TICKS_PER_S: f64 = 100.0;
@@ -81,6 +85,10 @@ impl InterruptGrowth {
 pub struct QdiscGrowth {
     /// As it is at the end.
     pub now: Qdisc,
+    /// Bytes sent between the looks.
+    pub bytes: u64,
+    /// Bytes that waited at the beginning.
+    pub backlog_before: u64,
     /// Packets sent between the looks.
     pub packets: u64,
     /// Packets dropped between the looks.
@@ -162,6 +170,10 @@ impl<'a> Evidence<'a> {
         ]);
         if protocols.is_none() {
             protocols = reader.read_counters(&[("nstat_-az", parse_nstat)]);
+        }
+        // Lines of a name and a count, as `nstat` has them; UDP over IPv6 is counted there only.
+        if let Some(of_ipv6) = reader.read_counters(&[("proc/net/snmp6", parse_nstat)]) {
+            protocols.get_or_insert_default().extend(of_ipv6);
         }
         let driver = reader.read_counters(&[(&format!("ethtool_-S_{interface}"), parse_driver)]);
         let softnet = reader.read("proc/net/softnet_stat", parse_softnet);
@@ -517,6 +529,8 @@ fn compare_qdiscs(interface: &str, before: &[Qdisc], after: Vec<Qdisc>) -> Vec<Q
     let growth = |now: Qdisc| {
         let then = known.get(&key(&now))?;
         Some(QdiscGrowth {
+            bytes: now.bytes.checked_sub(then.bytes)?,
+            backlog_before: then.backlog,
             packets: now.packets.checked_sub(then.packets)?,
             drops: now.drops.checked_sub(then.drops)?,
             overlimits: now.overlimits.saturating_sub(then.overlimits),

@@ -185,6 +185,12 @@ impl Finding {
         self
     }
 
+    /// Sets the command that would blame or clear it.
+    pub fn with_proof(mut self, command: impl Into<String>) -> Self {
+        self.prove = Some(command.into());
+        self
+    }
+
     /// Sets the remedy to a change of knobs, and the proof to trying it in turns with today's values under the traffic that
     /// is there; `changes` such as `rx-usecs=8us`, or several with spaces between.
     pub fn with_change(mut self, evidence: &Evidence<'_>, changes: &str) -> Self {

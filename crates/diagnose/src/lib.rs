@@ -7,6 +7,7 @@
 pub mod diagnosis;
 pub mod evidence;
 pub mod finding;
+pub mod folder;
 mod measures;
 mod parse;
 pub mod rules;
@@ -16,4 +17,5 @@ pub mod snapshot;
 pub use diagnosis::{Diagnosis, diagnose};
 pub use evidence::Evidence;
 pub use finding::{Finding, Rule, Source};
+pub use folder::{FolderError, read_folder};
 pub use snapshot::{Look, Snapshot, SnapshotError};
