@@ -117,7 +117,8 @@ pub fn run_sample(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     }
     let latput = workspace.built_latput()?;
     let (within_s, latput) = (Some(WITHIN_S), Some(latput));
-    let kills = Options { kills: 250, seed: 7, jobs: 8, within_s, faults: false, pairs: false, latput };
+    let kills =
+        Options { kills: 250, seed: 7, jobs: 8, within_s, faults: false, pairs: false, latput };
     run(workspace, &kills)?;
     run(workspace, &Options { kills: 500, jobs: 32, faults: true, ..kills })
 }

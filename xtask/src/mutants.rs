@@ -87,7 +87,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             "no mutants of `{name}` are in scope; the packages are {packages:?}"
         );
     }
-    let is_wanted = |name: &str| options.package.is_empty() || options.package.iter().any(|it| it == name);
+    let is_wanted =
+        |name: &str| options.package.is_empty() || options.package.iter().any(|it| it == name);
     let mut lines = Vec::new();
     let mut is_good = true;
     for (package, names) in listed.iter().filter(|(package, _)| is_wanted(package)) {

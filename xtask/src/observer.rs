@@ -210,9 +210,8 @@ fn pair_slices(document: &Value) -> Result<Vec<SlicePair>> {
     for slices in by_setting.values() {
         let mut slices = slices.iter().peekable();
         while let Some((block, &(first_traced, figures))) = slices.next() {
-            let is_pair = |next: &&(&u64, &(bool, Figures))| {
-                *next.0 == block + 1 && next.1.0 != first_traced
-            };
+            let is_pair =
+                |next: &&(&u64, &(bool, Figures))| *next.0 == block + 1 && next.1.0 != first_traced;
             if let Some(&(_, &(_, others))) = slices.peek().filter(is_pair) {
                 let (traced, untraced) =
                     if first_traced { (figures, others) } else { (others, figures) };

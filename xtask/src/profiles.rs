@@ -205,8 +205,8 @@ fn flatten_table(table: &toml::Table) -> BTreeMap<String, toml::Value> {
 pub fn check_accuracy(workspace: &Workspace, binary: &Path) -> Result<()> {
     let demands: AccuracyDemands = read_toml(&workspace.root.join("data/accuracy.toml"))?;
     let said = capture_output(Command::new(binary).args(["reproduce", "--json"]))?;
-    let seen: ReproductionReport = serde_json::from_str(&said)
-        .context("cannot read what `latput reproduce --json` says")?;
+    let seen: ReproductionReport =
+        serde_json::from_str(&said).context("cannot read what `latput reproduce --json` says")?;
     for target in &seen.targets {
         let mark = if target.holds { "holds " } else { "missed" };
         println!("{mark}  {}: {} (wanted: {})", target.name, target.seen, target.wanted);
@@ -226,9 +226,7 @@ fn check_held_out(workspace: &Workspace, figures: &[HeldOut]) -> Result<()> {
         let rates = figures.iter().filter(|it| !it.is_cpu && kind(it) == what);
         let (median, p90) =
             median_and_p90(rates.map(|it| 100.0 * (it.predicted / it.published - 1.0)));
-        println!(
-            "held out {what}: {median:.1}% / {p90:.1}% (wanted: {median_pct}% / {p90_pct}%)"
-        );
+        println!("held out {what}: {median:.1}% / {p90:.1}% (wanted: {median_pct}% / {p90_pct}%)");
         if median > *median_pct || p90 > *p90_pct {
             lost.push(what.as_str());
         }

@@ -6,9 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::ci::Tally;
-use crate::workspace::{
-    Workspace, capture_output, python_programs, remove_folder, run_checked,
-};
+use crate::workspace::{Workspace, capture_output, python_programs, remove_folder, run_checked};
 
 /// Needs of the package's tests, and of its build.
 const TOOLS: &str = "maturin>=1.9,<2 pandas>=2 pandas-stubs pyarrow>=15 polars>=1 altair>=5 nbclient>=0.10 ipykernel>=6 \

@@ -23,10 +23,13 @@ use latput_load::{
     Generator, Key, ProbeOutcome, Prober, Progress, ReceiverOutcome, Reflector, SenderOutcome,
     Stop, Window, use_rights_of,
 };
+use latput_protocol::control::{
+    AgentInfo, Answer, EarlyEnd, Failure, GeneratorPart, HostInterval, HostSlice, HostTrialResult,
+    InspectRequest, LineError, OpenRequest, Request, SCHEMA, make_failure,
+};
+use latput_protocol::text::format_error_chain;
 use latput_trial::{Probe, Workload};
 use latput_units::{CpuSet, Nanos};
-use latput_protocol::text::format_error_chain;
-use latput_protocol::control::{HostInterval, AgentInfo, Answer, EarlyEnd, Failure, GeneratorPart, HostSlice, HostTrialResult, InspectRequest, LineError, OpenRequest, Request, make_failure, SCHEMA};
 
 use crate::host::CountedSlice;
 use crate::keeper;

@@ -20,15 +20,18 @@ use latput_linux::{
     lab, process, surroundings,
 };
 use latput_load::{Stop, Window};
+use latput_protocol::control::{
+    AgentInfo, EarlyEnd, Failure, LINK_WITHIN, LinkReset, OpenRequest, SCHEMA, SettingTurns,
+    clock_id, failure_with_outcome, make_failure,
+};
+use latput_protocol::folders::checkpoints_dir;
+use latput_protocol::text::format_error_chain;
 use latput_trial::Surroundings;
 use latput_trial::nic::Nic;
 use latput_trial::observation::{HostObservation, OtherProcess};
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, IntoMap, IntoSet, Nanos};
-use latput_protocol::control::{AgentInfo, EarlyEnd, Failure, LinkReset, OpenRequest, SettingTurns, clock_id, failure_with_outcome, make_failure, LINK_WITHIN, SCHEMA};
-use latput_protocol::folders::checkpoints_dir;
-use latput_protocol::text::format_error_chain;
 
 use self::beside::InterferenceMeter;
 use self::traced::TracedSpans;

@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 
 use latput_linux::{CounterSnapshot, process};
 use latput_load::{Stop, Window};
+use latput_protocol::control::{Answer, EarlyEnd, Failure, Request, make_failure};
+use latput_protocol::passing;
+use latput_protocol::text::format_error_chain;
 use latput_units::Nanos;
 use rustix::process::{Pid, Signal, kill_process};
-use latput_protocol::text::format_error_chain;
-use latput_protocol::passing;
-use latput_protocol::control::{Answer, EarlyEnd, Failure, Request, make_failure};
 
 use self::agent_line::AgentLine;
 use self::operation::{CountRequest, KeeperOperation, KeeperReply, WindowCounts};
@@ -221,9 +221,9 @@ mod tests {
     use std::io::{BufReader, Write};
 
     use latput_load::Key;
+    use latput_protocol::control::{read_line, write_line};
     use latput_trial::{Traffic, Workload};
     use serde_json::json;
-    use latput_protocol::control::{read_line, write_line};
 
     use super::*;
 

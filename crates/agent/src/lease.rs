@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use latput_units::Nanos;
 use latput_protocol::control::LEASE;
+use latput_units::Nanos;
 
 /// Parts of a lease. It counts only while this process runs: a stopped process has not lost the other end.
 const PARTS: u32 = 20;

@@ -5,9 +5,9 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use latput_runner::error::LeftChanged;
 use latput_agent::{agent, keeper};
 use latput_knobs::{ChangeOutcome, Refusal, transaction};
+use latput_runner::error::LeftChanged;
 
 /// An exit code. Help, JSON, its schema and the guide have its row.
 #[derive(Debug)]
@@ -86,11 +86,6 @@ impl ExitReason {
     /// The reason of this code.
     pub(crate) fn from_code(code: i32) -> Option<Self> {
         Some(EXIT_CODES.get(usize::try_from(code).ok()?)?.reason)
-    }
-
-    /// The reason of this word in JSON.
-    pub(crate) fn from_kind(kind: &str) -> Option<Self> {
-        EXIT_CODES.iter().find(|row| row.kind == kind).map(|row| row.reason)
     }
 }
 
@@ -287,7 +282,6 @@ mod tests {
     #[test]
     fn every_code_has_its_own_word() {
         for row in EXIT_CODES {
-            assert_eq!(ExitReason::from_kind(row.kind), Some(row.reason));
             assert_eq!(ExitReason::from_code(row.reason as i32), Some(row.reason));
         }
     }

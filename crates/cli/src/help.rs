@@ -23,7 +23,10 @@ const FIRST: [&str; 10] =
 /// Every command that is shown, in groups.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Find a setting", &["tune", "measure", "run", "search", "plan", "hosts"]),
-    ("Look at results and hosts", &["report", "history", "metrics", "show", "diagnose", "snapshot", "log"]),
+    (
+        "Look at results and hosts",
+        &["report", "history", "metrics", "show", "diagnose", "snapshot", "log"],
+    ),
     (
         "Change a host",
         &["set", "confirm", "undo", "restore", "apply", "keep", "export-settings", "moderate"],

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use latput_experiment::Testbed;
-use latput_reach::broker::message::{HostInterface, LaunchCommand, RunPermissions};
 use latput_controller::discover::{self, DiscoveredHosts};
-use latput_reach::host_spec::own_way;
-use latput_reach::target::{InterfaceSelector, ReachMethod, Target};
+use latput_experiment::Testbed;
 use latput_experiment::testbed::TestbedKind;
 use latput_linux::confine::{self, UsedFiles};
 use latput_linux::files;
 use latput_linux::route::Route;
 use latput_peers::Peer;
+use latput_reach::broker::message::{HostInterface, LaunchCommand, RunPermissions};
+use latput_reach::host_spec::own_way;
+use latput_reach::target::{InterfaceSelector, ReachMethod, Target};
 use latput_trial::program::{Program, RunsOn};
 use latput_trial::{Plan, Results};
 use latput_units::IntoSet;
@@ -256,11 +256,6 @@ impl NamedTestbed<'_> {
         let programs = plan.is_some_and(Plan::runs_programs);
         let permitted = RunPermissions { ways, lab, guest, programs, ..RunPermissions::default() };
         context.leave_rights_to_broker(&permitted, &files)
-    }
-
-    /// Name of the testbed in results.
-    pub(crate) fn word(&self) -> &str {
-        &self.word
     }
 
     /// How its hosts are reached; empty where latput makes them.

@@ -11,21 +11,26 @@ use std::time::Duration;
 use latput_knobs::{ChangeOutcome, Knob, Refusal, Setting};
 use latput_linux::traces_in_turns;
 use latput_load::{Key, ReceiverOutcome, Slices, Stop};
+use latput_protocol::control::{
+    Answer, EarlyEnd, GeneratorPart, HostSlice, HostTrialResult, LINK_WITHIN, Request,
+    SettingTurns, TRACED_ROUNDS, TURN,
+};
+use latput_protocol::text::format_error_chain;
+use latput_runner::Error;
+use latput_runner::checks::{self, HostPart};
+use latput_runner::trials::{
+    LiveRunner, PlanPart, SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial,
+};
 use latput_trial::observation::{HostObservation, ProbeObservation, Role, TrafficObservation};
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Check, HostToday, Observation, Surroundings, Traffic, Workload, share};
 use latput_units::{IntoSet, Nanos};
-use latput_runner::checks::{self, HostPart};
-use latput_runner::Error;
-use latput_protocol::control::{LINK_WITHIN, TRACED_ROUNDS, TURN, Answer, EarlyEnd, GeneratorPart, HostSlice, HostTrialResult, Request, SettingTurns};
-use latput_protocol::text::format_error_chain;
-use latput_runner::trials::{PlanPart, LiveRunner, SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial};
 
 use crate::clock::ClockOffset;
 use crate::combine::{self, HostStart};
-use crate::controller::{Agent, AgentPool, ANSWER_WITHIN};
+use crate::controller::{ANSWER_WITHIN, Agent, AgentPool};
 use crate::interval::IntervalJoiner;
 
 /// Most time of an answer beyond warm-up and window: drains, joins, a slow control line.

@@ -12,14 +12,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_load::Stop;
-use latput_trial::observation::Role;
-use latput_units::Nanos;
-use latput_runner::Error;
+use latput_protocol::control::{
+    AgentInfo, Answer, ControllerId, EarlyEnd, HostInterval, HostTrialResult, OpenRequest, Request,
+    SCHEMA, clock_id,
+};
 use latput_reach::Error as ReachError;
 use latput_reach::host_spec::HostSpec;
-use latput_protocol::control::{HostInterval, AgentInfo, Answer, ControllerId, EarlyEnd, HostTrialResult, OpenRequest, Request, SCHEMA, clock_id};
+use latput_runner::Error;
+use latput_trial::observation::Role;
+use latput_units::Nanos;
 
-use crate::clock::{ClockOffset, RoundTrip, format_duration, format_offset, ROUND_TRIPS};
+use crate::clock::{ClockOffset, ROUND_TRIPS, RoundTrip, format_duration, format_offset};
 
 use self::line::AgentLine;
 pub(crate) use self::programs::{LiveServer, ProgramHosts};
@@ -210,7 +213,9 @@ impl AgentPool {
         let deadline = Instant::now() + DEATHS_WITHIN;
         loop {
             for agent in &mut self.agents {
-                if let Err(error @ Error::Reach(ReachError::Agent { .. })) = agent.line.poll(Duration::ZERO) {
+                if let Err(error @ Error::Reach(ReachError::Agent { .. })) =
+                    agent.line.poll(Duration::ZERO)
+                {
                     return Some(error);
                 }
             }

@@ -8,13 +8,13 @@ use std::path::Path;
 
 use latput_linux::interfaces;
 use latput_load::Stop;
-use latput_trial::observation::Role;
-use latput_units::CpuSet;
-use latput_runner::Error;
+use latput_protocol::host_view::{HostView, InterfaceView};
 use latput_reach::Error as ReachError;
 use latput_reach::host_spec::{HostSpec, own_program};
-use latput_protocol::host_view::{HostView, InterfaceView};
 use latput_reach::target::{InterfaceSelector, ReachMethod, Target};
+use latput_runner::Error;
+use latput_trial::observation::Role;
+use latput_units::CpuSet;
 
 use self::pair::{HostEnd, InterfacePair, PairingError, choose_pair};
 use crate::controller::HostInspector;

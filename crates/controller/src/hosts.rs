@@ -4,11 +4,11 @@
 use std::net::IpAddr;
 
 use latput_load::Stop;
-use latput_trial::observation::Role;
-use latput_runner::Error;
+use latput_protocol::host_view::HostView;
 use latput_reach::Error as ReachError;
 use latput_reach::host_spec::HostSpec;
-use latput_protocol::host_view::HostView;
+use latput_runner::Error;
+use latput_trial::observation::Role;
 
 use crate::clock::{format_duration, format_offset};
 use crate::controller::HostInspector;

@@ -9,18 +9,18 @@ use latput_linux::process;
 use latput_linux::route::Route;
 use latput_load::Stop;
 use latput_peers::{Peer, PeerResult};
+use latput_protocol::control::{Answer, PeerFinished, PeerTrial, Request};
+use latput_protocol::text::format_error_chain;
+use latput_reach::Error as ReachError;
+use latput_reach::host_spec::HostSpec;
+use latput_runner::Error;
+use latput_runner::checks::{self, HostPart};
+use latput_runner::trials::{PlanPart, Trial, TrialEvent, TrialRunner, run_trial};
 use latput_trial::observation::Role;
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
 use latput_trial::{HostToday, Observation, Plan, Surroundings, Workload};
 use latput_units::Nanos;
-use latput_runner::checks::{self, HostPart};
-use latput_runner::Error;
-use latput_reach::Error as ReachError;
-use latput_protocol::text::format_error_chain;
-use latput_reach::host_spec::HostSpec;
-use latput_protocol::control::{Answer, PeerFinished, PeerTrial, Request};
-use latput_runner::trials::{PlanPart, Trial, TrialEvent, TrialRunner, run_trial};
 
 use crate::controller::AgentPool;
 

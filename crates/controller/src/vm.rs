@@ -9,6 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use latput_knobs::{Knob, Setting};
 use latput_load::Stop;
+use latput_protocol::control::LinkReset;
+use latput_reach::Error as ReachError;
+use latput_reach::held_guest::HeldGuest;
+use latput_reach::host_spec::HostSpec;
+use latput_runner::Error;
+use latput_runner::trials::{PlanPart, Trial, TrialEvent, TrialRunner};
 use latput_trial::observation::Role;
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
@@ -16,12 +22,6 @@ use latput_trial::results::HostFacts;
 use latput_trial::{HostToday, Surroundings};
 use latput_units::{CpuId, CpuSet, Nanos};
 use latput_vm::{GuestSpec, HOSTS};
-use latput_runner::Error;
-use latput_reach::Error as ReachError;
-use latput_reach::held_guest::HeldGuest;
-use latput_reach::host_spec::HostSpec;
-use latput_protocol::control::LinkReset;
-use latput_runner::trials::{PlanPart, Trial, TrialEvent, TrialRunner};
 
 use crate::controller::AgentPool;
 

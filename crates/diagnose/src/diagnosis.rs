@@ -120,9 +120,11 @@ mod tests {
 
     #[test]
     fn healthy_host_has_no_fault() {
-        let looks = PlantedLooks::new()
-            .text(PACKETS, "900000000\n", "900090000\n")
-            .tcp_ext(&[("ListenOverflows", 9_000_000, 9_000_000)]);
+        let looks = PlantedLooks::new().text(PACKETS, "900000000\n", "900090000\n").tcp_ext(&[(
+            "ListenOverflows",
+            9_000_000,
+            9_000_000,
+        )]);
         assert_eq!(ids(&looks), ["no-fault"]);
         let healthy = diagnose(&looks.snapshot()).healthy;
         assert!(healthy.contains(&"listen queues"), "{healthy:?}");
@@ -130,9 +132,11 @@ mod tests {
 
     #[test]
     fn silent_interface_is_idle_only() {
-        let looks = PlantedLooks::new()
-            .text(PACKETS, "900000000\n", "900000000\n")
-            .tcp_ext(&[("ListenOverflows", 0, 9_000_000)]);
+        let looks = PlantedLooks::new().text(PACKETS, "900000000\n", "900000000\n").tcp_ext(&[(
+            "ListenOverflows",
+            0,
+            9_000_000,
+        )]);
         assert_eq!(ids(&looks), ["idle"]);
         assert!(diagnose(&looks.snapshot()).healthy.is_empty());
     }

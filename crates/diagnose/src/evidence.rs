@@ -255,9 +255,9 @@ impl<'a> Evidence<'a> {
     /// Packets received: by the interface, else by its driver, else by the softirqs of all CPUs.
     pub fn received_packets(&self) -> Option<u64> {
         let by_interface = self.statistic("rx_packets");
-        by_interface.or_else(|| self.driver(&["rx_packets", "rx_ucast_packets"])).or_else(|| {
-            self.softnet().map(|rows| rows.values().map(|row| row.processed).sum())
-        })
+        by_interface
+            .or_else(|| self.driver(&["rx_packets", "rx_ucast_packets"]))
+            .or_else(|| self.softnet().map(|rows| rows.values().map(|row| row.processed).sum()))
     }
 
     /// Shares of the time of each CPU.
@@ -292,15 +292,17 @@ impl<'a> Evidence<'a> {
             .filter_map(|(number, _)| number.parse().ok())
             .collect();
         let slot = self.snapshot.after.text(&format!("{start}uevent"));
-        let slot = slot.and_then(|text| {
-            text.lines().find_map(|line| line.strip_prefix("PCI_SLOT_NAME="))
-        });
+        let slot =
+            slot.and_then(|text| text.lines().find_map(|line| line.strip_prefix("PCI_SLOT_NAME=")));
         let is_own = |line: &&InterruptGrowth| {
             if !vectors.is_empty() {
                 return vectors.contains(&line.number);
             }
             slot.is_some_and(|slot| line.label.contains(slot))
-                || line.label.split([' ', ',', '-', ':', '@']).any(|word| word == self.interface_name())
+                || line
+                    .label
+                    .split([' ', ',', '-', ':', '@'])
+                    .any(|word| word == self.interface_name())
         };
         Some(all.iter().filter(is_own).collect())
     }
@@ -366,9 +368,8 @@ impl<'a> Evidence<'a> {
             .iter()
             .map(|socket| ((socket.local.as_str(), socket.peer.as_str()), socket))
             .collect();
-        let pair = |now: &'b TcpSocket| {
-            Some((*known.get(&(now.local.as_str(), now.peer.as_str()))?, now))
-        };
+        let pair =
+            |now: &'b TcpSocket| Some((*known.get(&(now.local.as_str(), now.peer.as_str()))?, now));
         Some(after.iter().filter_map(pair).collect())
     }
 
@@ -406,12 +407,13 @@ fn matches_pattern(pattern: &str, name: &str) -> bool {
 fn read_window(reader: &mut LookReader<'_>) -> Option<f64> {
     let parse_uptime = |text: &str| text.split_whitespace().next()?.parse::<f64>().ok();
     let told = reader.snapshot.window_s;
-    let by_uptime = || Some(reader.read("proc/uptime", parse_uptime)?).map(|[one, other]| other - one);
+    let by_uptime =
+        || Some(reader.read("proc/uptime", parse_uptime)?).map(|[one, other]| other - one);
     let window = told.or_else(by_uptime).or_else(|| {
         let [before, after] = reader.read("proc/stat", parse_stat)?;
-        let longest = after.iter().filter_map(|(cpu, now)| {
-            total_ticks(now).checked_sub(total_ticks(before.get(cpu)?))
-        });
+        let longest = after
+            .iter()
+            .filter_map(|(cpu, now)| total_ticks(now).checked_sub(total_ticks(before.get(cpu)?)));
         longest.max().map(|ticks| ticks as f64 / TICKS_PER_S)
     });
     window.filter(|window| window.is_finite() && *window > 0.0)
@@ -445,7 +447,8 @@ fn compare_ticks(
             return None;
         }
         // Idle time of a CPU may fall by a tick (proc_stat(5)).
-        let share = |of: fn(&CpuTicks) -> u64| of(now).saturating_sub(of(then)) as f64 / total as f64;
+        let share =
+            |of: fn(&CpuTicks) -> u64| of(now).saturating_sub(of(then)) as f64 / total as f64;
         let shares = CpuShares {
             programs: share(|ticks| ticks.user + ticks.nice + ticks.system),
             interrupts: share(|ticks| ticks.irq),
@@ -570,7 +573,8 @@ mod tests {
 
     #[test]
     fn softnet_counters_wrap_at_32_bits() {
-        let snapshot = snapshot_of(&[("proc/net/softnet_stat", "fffffff0 0 0\n", "00000010 0 0\n")]);
+        let snapshot =
+            snapshot_of(&[("proc/net/softnet_stat", "fffffff0 0 0\n", "00000010 0 0\n")]);
         assert_eq!(Evidence::from_snapshot(&snapshot).softnet().unwrap()[&0].processed, 32);
     }
 
@@ -608,7 +612,8 @@ mod tests {
 
     #[test]
     fn own_interrupts_go_by_device_or_name() {
-        let text = "  CPU0\n 1: 5 PCI eth0-TxRx-0\n 2: 5 PCI eth01-TxRx\n 3: 5 PCI virtio1-input.0\n";
+        let text =
+            "  CPU0\n 1: 5 PCI eth0-TxRx-0\n 2: 5 PCI eth01-TxRx\n 3: 5 PCI virtio1-input.0\n";
         let later = text.replace(": 5", ": 8");
         let mut snapshot = snapshot_of(&[("proc/interrupts", text, &later)]);
         let numbers = |snapshot: &Snapshot| -> Vec<u32> {

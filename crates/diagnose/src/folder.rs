@@ -24,7 +24,9 @@ const SAME_BOOT_S: u64 = 60;
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     /// Only one of the two looks is there.
-    #[error("there is `{present}` and no `{missing}`: take a second look some seconds later, while the traffic runs")]
+    #[error(
+        "there is `{present}` and no `{missing}`: take a second look some seconds later, while the traffic runs"
+    )]
     OneLook {
         /// The look that is there.
         present: String,
@@ -41,7 +43,9 @@ pub enum FolderError {
     #[error("there are {} sosreports ({}): leave two", .0.len(), .0.join(", "))]
     ManyReports(Vec<String>),
     /// The host was started anew between two sosreports.
-    #[error("the host was started anew between `{0}` and `{1}`, its counters too: take both in one boot")]
+    #[error(
+        "the host was started anew between `{0}` and `{1}`, its counters too: take both in one boot"
+    )]
     Rebooted(String, String),
     /// A file of no known kind.
     #[error(
@@ -221,7 +225,9 @@ fn read_reports(files: Vec<(String, String)>) -> Result<Texts, FolderError> {
     }
     let mut texts = Texts::default();
     for (path, text) in files {
-        let Some(at) = roots.iter().position(|root| path.starts_with(root.as_str())) else { continue };
+        let Some(at) = roots.iter().position(|root| path.starts_with(root.as_str())) else {
+            continue;
+        };
         let rest = &path[roots[at].len()..];
         // A report has thousands of other files.
         let is_read = rest.starts_with("proc/")
@@ -267,7 +273,9 @@ fn find_age(texts: &[(TextName, String)]) -> ReportAge {
         })
     };
     let of_stat = |name: &str| {
-        text("proc/stat")?.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+        text("proc/stat")?
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
     };
     let uptime = text("proc/uptime").and_then(|text| text.split_whitespace().next()?.parse().ok());
     ReportAge {
@@ -339,9 +347,10 @@ fn describe(name: &TextName) -> String {
 fn find_pair(path: &str) -> Option<(String, usize)> {
     let lower = path.to_lowercase();
     let words: Vec<&str> = lower.split(|char: char| !char.is_ascii_alphanumeric()).collect();
-    let (at, look) = words.iter().enumerate().find_map(|(at, word)| {
-        Some((at, LOOKS.iter().position(|look| look == word)?))
-    })?;
+    let (at, look) = words
+        .iter()
+        .enumerate()
+        .find_map(|(at, word)| Some((at, LOOKS.iter().position(|look| look == word)?)))?;
     let rest: Vec<&str> =
         words.iter().enumerate().filter(|(idx, _)| *idx != at).map(|(_, word)| *word).collect();
     Some((rest.join(" "), look))
@@ -396,7 +405,8 @@ mod tests {
     /// Case 42: a counter that grows without harm.
     #[test]
     fn softnet_files_are_known_by_content() {
-        let snapshot = read(&[("softnet_before", SOFTNET[0]), ("softnet_after", SOFTNET[1])]).unwrap();
+        let snapshot =
+            read(&[("softnet_before", SOFTNET[0]), ("softnet_after", SOFTNET[1])]).unwrap();
         let evidence = crate::Evidence::from_snapshot(&snapshot);
         assert_eq!(evidence.softnet().unwrap()[&0].squeezed, 5);
         assert!(!ids(&snapshot).contains(&"idle"));
@@ -456,7 +466,10 @@ mod tests {
             ("sosreport-a-2026/proc/net/snmp", UDP[0]),
         ];
         let refused = read(&files).unwrap_err().to_string();
-        assert!(refused.starts_with("`sosreport-a-2026` is one sosreport, which has totals"), "{refused}");
+        assert!(
+            refused.starts_with("`sosreport-a-2026` is one sosreport, which has totals"),
+            "{refused}"
+        );
     }
 
     #[test]
@@ -472,7 +485,10 @@ mod tests {
             ("b/proc/net/snmp", UDP[0]),
         ];
         let snapshot = read(&files).unwrap();
-        assert_eq!((snapshot.interface.as_str(), ids(&snapshot)), ("eth0", vec!["udp-send-buffer"]));
+        assert_eq!(
+            (snapshot.interface.as_str(), ids(&snapshot)),
+            ("eth0", vec!["udp-send-buffer"])
+        );
         assert!(snapshot.after.text("nstat_-az").is_some());
     }
 
@@ -481,7 +497,10 @@ mod tests {
         let report = |name: &str, boot: u32| {
             [
                 (format!("{name}/sos_commands/networking/ethtool_-S_eth0"), "rx: 5\n".to_owned()),
-                (format!("{name}/proc/stat"), format!("cpu0 1 2 3 4 5 6 7 8\nctxt 9\nbtime {boot}\n")),
+                (
+                    format!("{name}/proc/stat"),
+                    format!("cpu0 1 2 3 4 5 6 7 8\nctxt 9\nbtime {boot}\n"),
+                ),
             ]
         };
         let files = report("a", 1_700_000_000).into_iter().chain(report("b", 1_700_009_000));

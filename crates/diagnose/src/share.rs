@@ -91,6 +91,8 @@ mod tests {
             assert!(!document.contains(secret), "{secret} in {document}");
         }
         assert_eq!(shared.before, shared.after);
-        assert!(shared.after.text("ss_-tin").unwrap().contains("ESTAB 0 5 end1:0 end2:0\n\t rtt:3/1"));
+        assert!(
+            shared.after.text("ss_-tin").unwrap().contains("ESTAB 0 5 end1:0 end2:0\n\t rtt:3/1")
+        );
     }
 }

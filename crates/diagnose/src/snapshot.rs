@@ -24,7 +24,9 @@ pub enum SnapshotError {
     #[error("not a snapshot of latput: {0}")]
     Document(#[from] serde_json::Error),
     /// The document is of another version.
-    #[error("the snapshot has schema {0}, this latput reads {SCHEMA}: use the latput that made it, or a newer one")]
+    #[error(
+        "the snapshot has schema {0}, this latput reads {SCHEMA}: use the latput that made it, or a newer one"
+    )]
     Schema(u32),
     /// A part is larger than any host makes it.
     #[error("{name} has {size} bytes, more than the {most} that are read")]
@@ -80,11 +82,7 @@ impl Look {
         }
         let large = self.0.iter().find(|(_, text)| text.len() > LARGEST_TEXT);
         large.map_or(Ok(()), |(name, text)| {
-            Err(SnapshotError::Size {
-                name: name.clone(),
-                size: text.len(),
-                most: LARGEST_TEXT,
-            })
+            Err(SnapshotError::Size { name: name.clone(), size: text.len(), most: LARGEST_TEXT })
         })
     }
 }
@@ -116,7 +114,8 @@ impl Snapshot {
         if before.is_empty() || after.is_empty() {
             return Err(SnapshotError::NoLooks);
         }
-        let interface = interface.map_or_else(|| find_interface(&after), |name| Ok(name.to_owned()))?;
+        let interface =
+            interface.map_or_else(|| find_interface(&after), |name| Ok(name.to_owned()))?;
         let made = Self { schema: SCHEMA, interface, window_s: None, before, after };
         made.check_size()?;
         Ok(made)

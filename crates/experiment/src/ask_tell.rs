@@ -5,10 +5,10 @@ mod lines;
 
 use std::collections::BTreeMap;
 
+use latput_runner::Error;
 use latput_trial::plan::{Design, Factor};
 use latput_trial::{Metric, Plan};
 use latput_units::IntoMap;
-use latput_runner::Error;
 
 pub use self::lines::{SearchAnswer, SearchSaid, SpaceFactor};
 use crate::session::{ExternalOptimiser, RunOutcome, SettingObservation};

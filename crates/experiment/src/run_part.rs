@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use latput_results::shard::Shard;
+use latput_runner::Error;
 use latput_trial::Plan;
 use latput_trial::plan::Design;
-use latput_runner::Error;
 
 use crate::testbed::{Testbed, TestbedKind};
 

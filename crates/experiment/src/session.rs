@@ -20,14 +20,14 @@ use latput_model::search::of_plan::PlanSearch;
 use latput_results::order::{group_disruptive, shuffle_trials, trial_seed};
 use latput_results::results_db::WITHOUT;
 use latput_results::{ResultsDb, Shard};
+use latput_runner::Error;
+use latput_runner::trials::{FinishedTrial, IntervalCounts, Trial, TrialEvent, TrialRunner};
 use latput_trial::check::CheckRow;
 use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::LabelledSetting;
 use latput_trial::surroundings::findings;
 use latput_trial::{Finding, HostToday, Plan, Results, Row};
 use latput_units::Nanos;
-use latput_runner::Error;
-use latput_runner::trials::{IntervalCounts, FinishedTrial, Trial, TrialEvent, TrialRunner};
 
 pub use self::check::{CheckReport, MOST_LABELS, check_run, list_labels, live_remarks};
 use self::looking::InterimAnalysis;
@@ -665,8 +665,8 @@ impl RunSession<'_> {
             // An agent may be busy or gone.
             Some(cause) => Some(abort_run(runner, cause, self.run.stop, self.progress)),
         };
-        let cause = cause
-            .or_else(|| self.db.finish_run(self.id, &self.results).err().map(Error::from));
+        let cause =
+            cause.or_else(|| self.db.finish_run(self.id, &self.results).err().map(Error::from));
         if let Err(error) = self.db.checkpoint_log() {
             self.progress.report_remark(&error.to_string());
         }

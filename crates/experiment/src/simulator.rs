@@ -16,6 +16,8 @@ use latput_knobs::Knob;
 use latput_linux::files;
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
+use latput_runner::trials::{FinishedTrial, PlanPart, Trial, TrialEvent, TrialRunner};
+use latput_runner::{Error, checks};
 use latput_sim::trace::PacketTrace;
 use latput_sim::validate::InvalidValue;
 use latput_sim::{Scenario, SystemProfile, facts};
@@ -24,8 +26,6 @@ use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{HostToday, Observation, Plan, Surroundings, Traffic, Workload};
 use latput_units::{Bytes, Nanos};
-use latput_runner::{checks, Error};
-use latput_runner::trials::{PlanPart, FinishedTrial, Trial, TrialEvent, TrialRunner};
 
 use crate::refusal::find_refused_settings;
 

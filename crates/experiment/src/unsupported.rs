@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use latput_knobs::Setting;
 use latput_load::Stop;
-use latput_trial::Plan;
-use latput_trial::observation::Role;
 use latput_runner::Error;
 use latput_runner::trials::{PlanPart, TrialRunner};
+use latput_trial::Plan;
+use latput_trial::observation::Role;
 
 use crate::read_back;
 
@@ -98,11 +98,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     use latput_knobs::{Knob, Place, State, Value};
+    use latput_runner::trials::{Trial, TrialEvent};
     use latput_trial::plan::Method;
     use latput_trial::results::HostFacts;
     use latput_trial::{HostToday, Surroundings};
     use latput_units::{IntoMap, Nanos};
-    use latput_runner::trials::{Trial, TrialEvent};
 
     use super::*;
 

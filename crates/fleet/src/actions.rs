@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use latput_reach::broker::command::{HostKeep, HostUndo, HostVerb};
 use latput_linux::process::unix_ms;
+use latput_reach::broker::command::{HostKeep, HostUndo, HostVerb};
 use serde_json::Value;
 
 use crate::ask::Until;

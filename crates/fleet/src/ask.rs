@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use latput_reach::broker::process::Started;
 use latput_load::Stop;
+use latput_reach::broker::process::Started;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use latput_experiment::session::{self, CheckReport, QuietPolicy, RunInputs};
 use latput_experiment::{RunPart, Testbed};
-use latput_results::ResultsDb;
 use latput_knobs::{ChangeOutcome, Setting};
+use latput_results::ResultsDb;
 use latput_trial::observation::Role;
 use latput_trial::today::first_difference;
 use latput_trial::{Plan, Results};
@@ -208,9 +208,14 @@ impl ConfirmPlan {
         testbed: &Testbed,
         context: FleetContext<'_>,
     ) -> PairState {
-        let ended = ResultsDb::create(file).map_err(latput_runner::Error::from).and_then(|mut db| {
-            session::run(&self.run(testbed, context), &mut db, &mut *context.progress.begin_run())
-        });
+        let ended =
+            ResultsDb::create(file).map_err(latput_runner::Error::from).and_then(|mut db| {
+                session::run(
+                    &self.run(testbed, context),
+                    &mut db,
+                    &mut *context.progress.begin_run(),
+                )
+            });
         match ended {
             Err(error) => {
                 let failure = PairFailure::from(error);

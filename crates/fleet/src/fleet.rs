@@ -6,11 +6,11 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use latput_knobs::Knob;
+use latput_linux::process::unix_ms;
 use latput_reach::broker::command::{HostCommand, HostVerb};
 use latput_reach::broker::message::{HostInterface, RunPermissions};
 use latput_reach::broker::process::{HostProcess, Started};
-use latput_knobs::Knob;
-use latput_linux::process::unix_ms;
 use latput_units::{IntoSet, Nanos};
 use rustix::io::Errno;
 use serde_json::Value;

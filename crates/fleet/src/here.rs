@@ -1,12 +1,12 @@
 //! A look at an interface of this host, for the latput that asks.
 
-use latput_protocol::folders;
 use latput_knobs::{
     self as knobs, Capability, Checkpoint, KernelError, KernelErrorKind, KernelRead, Knob, Place,
     Slot, Standing, Value, parse_assignment, transaction,
 };
 use latput_linux::route::{Link, Route};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, facts, process};
+use latput_protocol::folders;
 
 use crate::command::Error;
 use crate::journal::ROLLOUT;

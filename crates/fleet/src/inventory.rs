@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_reach::broker::message::LaunchCommand;
 use latput_knobs::{Knob, Setting};
+use latput_reach::broker::message::LaunchCommand;
 use latput_units::file_words::{line_of, problem_of};
 use serde::Deserialize;
 use toml::Value as Toml;

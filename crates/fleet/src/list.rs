@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use latput_reach::broker::command::check_interface;
-use latput_reach::broker::process::HostProcess;
-use latput_reach::target::{InterfaceSelector, Target};
 use latput_knobs::Setting;
 use latput_linux::files;
 use latput_load::Stop;
+use latput_reach::broker::command::check_interface;
+use latput_reach::broker::process::HostProcess;
+use latput_reach::target::{InterfaceSelector, Target};
 use latput_trial::program::split;
 use latput_units::Nanos;
 

@@ -2,8 +2,8 @@
 
 use latput_units::{Bytes, CpuSet};
 
-use crate::catalogue::{Knob, UnknownKnob};
 use crate::catalogue::spec::{BYTE, Limits, ValueKind};
+use crate::catalogue::{Knob, UnknownKnob};
 use crate::qdisc::{QdiscError, QdiscProblem};
 use crate::value::Value;
 

@@ -177,7 +177,8 @@ impl HostLook {
             }
             if depth < DEEPEST_GROUP {
                 let below = self.list_folders(&folder);
-                folders.extend(below.into_iter().map(|name| (format!("{folder}/{name}"), depth + 1)));
+                folders
+                    .extend(below.into_iter().map(|name| (format!("{folder}/{name}"), depth + 1)));
             }
         }
     }

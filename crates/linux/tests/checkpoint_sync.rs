@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use latput_testkit::needs;
 use latput_knobs::{Checkpoint, CheckpointStore, Device, Knob, Place, Value};
 use latput_linux::FileCheckpoints;
+use latput_testkit::needs;
 
 const TEST: &str = "checkpoint_is_synced_before_its_name";
 const FOLDER: &str = "LATPUT_TEST_SYNC_FOLDER";

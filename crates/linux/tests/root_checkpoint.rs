@@ -7,11 +7,11 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use latput_testkit::needs;
 use latput_knobs::{
     CheckpointStore, KernelRead, Knob, Place, Restored, Slot, StoreError, Value, apply, restore,
 };
 use latput_linux::{FileCheckpoints, Lab, LabOptions, LinuxKernel, Namespace, checkpoint, lab};
+use latput_testkit::needs;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 #[needs("root")]

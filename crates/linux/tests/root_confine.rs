@@ -13,8 +13,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use latput_testkit::needs;
 use latput_linux::confine::{self, UsedFiles};
+use latput_testkit::needs;
 use tempfile::TempDir;
 
 /// Runs `work` in a forked child; the test fails if that panics or returns what is wrong.
@@ -50,7 +50,11 @@ fn has_run_apart() -> bool {
     }
     let name = std::thread::current().name().unwrap().to_owned();
     let mut again = Command::new(std::env::current_exe().unwrap());
-    let ran = again.args(["--exact", &name, "--include-ignored", "--nocapture"]).env(APART, "1").output().unwrap();
+    let ran = again
+        .args(["--exact", &name, "--include-ignored", "--nocapture"])
+        .env(APART, "1")
+        .output()
+        .unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     true
 }

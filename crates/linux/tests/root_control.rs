@@ -3,8 +3,8 @@
 
 mod common;
 
-use latput_testkit::needs;
 use latput_linux::{Control, Lab, LabOptions};
+use latput_testkit::needs;
 
 /// In the environment of a test that was started again: to say what it finds.
 const SAYS: &str = "LATPUT_TEST_SAYS_CONTROL";

@@ -6,9 +6,9 @@ mod common;
 
 use std::time::{Duration, Instant, SystemTime};
 
-use latput_testkit::needs;
 use latput_knobs::State;
 use latput_linux::{Lab, LabOptions, NapiTracer, Sampler, Traced, lab};
+use latput_testkit::needs;
 use latput_trial::observation::{CpuAccounting, CpuSource, HostObservation, Role};
 use latput_units::{CpuSet, Nanos};
 

@@ -5,12 +5,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use latput_testkit::needs;
 use latput_knobs::{
     ApplyError, CheckpointStore, Context, KernelError, KernelRead, Knob, Restored, Setting, Slot,
     Value, apply, commit, parse_assignment, restore,
 };
 use latput_linux::{FileCheckpoints, Lab, LabOptions, LinuxKernel, checkpoint, lab};
+use latput_testkit::needs;
 
 #[needs("root")]
 #[test]

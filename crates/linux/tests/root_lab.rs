@@ -7,11 +7,11 @@ mod common;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use latput_testkit::needs;
 use latput_linux::ethtool::Ethtool;
 use latput_linux::netdev::Netdev;
 use latput_linux::route::Route;
 use latput_linux::{Lab, LabOptions, Namespace, lab};
+use latput_testkit::needs;
 use latput_units::{Bytes, CpuSet};
 
 #[needs("root")]

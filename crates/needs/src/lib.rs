@@ -11,7 +11,8 @@ use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 /// reason, or one whose need has gone since. It then says `skipped: needs ip` and ends.
 #[proc_macro_attribute]
 pub fn needs(needs: TokenStream, test: TokenStream) -> TokenStream {
-    guard_test(needs, test).unwrap_or_else(|problem| parse(&format!("compile_error!({problem:?});")))
+    guard_test(needs, test)
+        .unwrap_or_else(|problem| parse(&format!("compile_error!({problem:?});")))
 }
 
 fn guard_test(needs: TokenStream, test: TokenStream) -> Result<TokenStream, &'static str> {

@@ -212,9 +212,7 @@ impl KeptOutput {
         let mut lines: Vec<&str> = lines.take(LAST_LINES).collect();
         lines.reverse();
         let cut = |line: &str| line.chars().take(LINE_CHARS).collect::<String>();
-        replace_control_chars(
-            &lines.into_iter().map(cut).collect::<Vec<_>>().join(" | "),
-        )
+        replace_control_chars(&lines.into_iter().map(cut).collect::<Vec<_>>().join(" | "))
     }
 }
 

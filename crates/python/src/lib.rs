@@ -10,14 +10,14 @@ mod twin;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use latput_protocol::text::format_error_chain;
-use latput_runner::Error;
-use latput_results::ResultsDb;
 use latput_model::{Goal, ResultsSummary};
+use latput_protocol::text::format_error_chain;
 use latput_report::explained::{ExplainError, RunExplanation};
 use latput_report::{
     Screen, render_csv, render_html, render_json, render_markdown, render_picture, render_terminal,
 };
+use latput_results::ResultsDb;
+use latput_runner::Error;
 use latput_trial::Results;
 use pyo3::exceptions::{PyException, PyIndexError};
 use pyo3::prelude::*;

@@ -5,11 +5,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use latput_experiment::RunPart;
 use latput_experiment::ask_tell::{AskTell, OptimiserLine, SearchSaid, convert_to_search};
 use latput_experiment::session::{self, RunOutcome};
-use latput_runner::Error;
-use latput_experiment::RunPart;
 use latput_load::Stop;
+use latput_runner::Error;
 use pyo3::prelude::*;
 
 use crate::simulator::{LOOK_EVERY, Silent, SimulatedOn, seeded};

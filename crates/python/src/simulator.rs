@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use latput_runner::trials::IntervalCounts;
 use latput_experiment::session::{self, RunProgress, TrialDone};
 use latput_experiment::simulator::Simulator;
-use latput_runner::Error;
-use latput_results::ResultsDb;
 use latput_experiment::{RunPart, Testbed};
 use latput_load::Stop;
+use latput_results::ResultsDb;
+use latput_runner::Error;
+use latput_runner::trials::IntervalCounts;
 use latput_trial::Results;
 use pyo3::prelude::*;
 

@@ -17,11 +17,11 @@ use std::thread;
 use std::time::Duration;
 
 use latput_linux::{ArmedSignal, confine};
+use latput_protocol::text::{format_error_chain, replace_control_chars};
 use latput_units::text::quote_word;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use sha2::{Digest, Sha256};
-use latput_protocol::text::{format_error_chain, replace_control_chars};
 
 use self::binary::ProgramCandidates;
 use crate::error::Error;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use latput_linux::files::{self, FileError, FileLock};
 use latput_linux::lab::{self, Lab, LabOptions};
 use latput_linux::process::Capability;
-use latput_trial::observation::Role;
-use latput_protocol::text::format_error_chain;
-use latput_protocol::folders::state_dir;
 use latput_protocol::control::LinkReset;
+use latput_protocol::folders::state_dir;
+use latput_protocol::text::format_error_chain;
+use latput_trial::observation::Role;
 
 use crate::broker::client::{BrokerLine, get_broker};
 use crate::broker::message::{LabPlace, LaunchCommand};

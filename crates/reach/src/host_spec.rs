@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use latput_protocol::control::{LEASE, LinkReset};
 use latput_trial::Plan;
 use latput_trial::observation::Role;
 use latput_units::{CpuSet, Nanos};
-use latput_protocol::control::{LinkReset, LEASE};
 
 use crate::broker::message::LaunchCommand;
 

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::error::Error;
 use crate::host_spec::{HostSpec, own_program};
-use crate::target::{Target, FORMS};
+use crate::target::{FORMS, Target};
 
 /// Allowed leases.
 const LEASES: RangeInclusive<Nanos> = Nanos::from_s(1)..=Nanos::from_s(600);

@@ -29,9 +29,7 @@ impl Gate {
     pub fn judge_figure(self, figure: &FigureComparison) -> JudgedFigure {
         match (self, figure.verdict) {
             (_, ComparisonVerdict::NotJudged) => JudgedFigure::Skipped,
-            (Self::Worse, ComparisonVerdict::Worse) => {
-                JudgedFigure::Failed("worse", String::new())
-            }
+            (Self::Worse, ComparisonVerdict::Worse) => JudgedFigure::Failed("worse", String::new()),
             (
                 Self::Worse,
                 ComparisonVerdict::Better

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use latput_knobs::{Knob, Setting};
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
+use latput_protocol::live::{LiveBlock, LiveSeen};
 use latput_trial::observation::Role;
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{HostToday, Observation, Surroundings, Workload};
 use latput_units::Nanos;
-use latput_protocol::live::{LiveBlock, LiveSeen};
 
 use crate::error::Error;
 

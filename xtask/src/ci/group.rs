@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn failed_step_stops_unless_keep_going() {
-        let chosen: Vec<_> = GROUP.iter().flat_map(|lane| lane.steps).filter(|step| step.name != "second").collect();
+        let chosen: Vec<_> =
+            GROUP.iter().flat_map(|lane| lane.steps).filter(|step| step.name != "second").collect();
         let ended = |chosen: &[&'static Step], keep_going| -> Vec<&str> {
             let end = |step: &'static Step| {
                 let mut tally = Tally::default();

@@ -145,11 +145,9 @@ pub const SLOW: &[StepGroup] = &[&[lane(&[
         "the static binary on the oldest kernel that is claimed, in a guest",
         vm::check_oldest_kernel,
     ),
-    step(
-        "power",
-        "the chance to prove a known effect on recorded noise",
-        |workspace, tally| run_cargo(workspace, tally, "xtask bench-power"),
-    ),
+    step("power", "the chance to prove a known effect on recorded noise", |workspace, tally| {
+        run_cargo(workspace, tally, "xtask bench-power")
+    }),
     step("profiles", "each calibrated profile, made again", |workspace, tally| {
         run_cargo(workspace, tally, "xtask profiles --check")
     }),

@@ -16,7 +16,8 @@ pub const OBJECT_BYTES: usize = 1_000_000;
 pub fn prepare_nginx(scratch: &Path, port: u16) -> Result<PathBuf> {
     let folder = scratch.join("bench-nginx");
     make_folder(&folder)?;
-    fs::write(folder.join("object"), vec![b'x'; OBJECT_BYTES]).context("cannot write the object")?;
+    fs::write(folder.join("object"), vec![b'x'; OBJECT_BYTES])
+        .context("cannot write the object")?;
     fs::write(folder.join("nginx.conf"), render_config(&folder, port))
         .context("cannot write nginx.conf")?;
     Ok(folder)

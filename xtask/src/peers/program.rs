@@ -243,8 +243,7 @@ impl PeerProgram {
         seconds: u32,
     ) -> Result<RunningProcess> {
         let (port, to) = (self.kind.server_port(), SERVER_ADDRESS);
-        let (test, flows) =
-            (load.peer_words(self.kind).unwrap_or_default(), load.connections());
+        let (test, flows) = (load.peer_words(self.kind).unwrap_or_default(), load.connections());
         let line = match self.kind {
             ProgramKind::Latput => {
                 let line = format!(
@@ -259,9 +258,9 @@ impl PeerProgram {
             }
             ProgramKind::Iperf3 => format!("-c {to} -4 -p {port} -t {seconds} {test} -J"),
             // 14 byte is the least that it sends.
-            ProgramKind::Sockperf => format!(
-                "ping-pong --tcp -i {to} -p {port} -m 14 -t {seconds} --tcp-avoid-nodelay"
-            ),
+            ProgramKind::Sockperf => {
+                format!("ping-pong --tcp -i {to} -p {port} -m 14 -t {seconds} --tcp-avoid-nodelay")
+            }
             ProgramKind::Neper => {
                 format!("-c -H {to} -C {port} -F {flows} -l {seconds} --nolog")
             }

@@ -21,11 +21,8 @@ type Arrows = BTreeMap<(usize, usize), String>;
 pub fn check_circles(tree: &SourceTree) -> Vec<Finding> {
     let crates = collect_crates(tree);
     let finding = |circle: FileCycle<'_>| {
-        let message = format!(
-            "{} files use each other in a circle: {}",
-            circle.files.len(),
-            circle.arrows
-        );
+        let message =
+            format!("{} files use each other in a circle: {}", circle.files.len(), circle.arrows);
         Finding::new(circle.files[0], 0, message)
     };
     crates.iter().flat_map(CrateFiles::find_cycles).map(finding).collect()
@@ -81,8 +78,9 @@ impl<'a> CrateFiles<'a> {
         let circle = |first: usize| {
             let is_in = |other: &usize| reaches[*other].contains(&first);
             let members: Vec<usize> = reaches[first].iter().copied().filter(is_in).collect();
-            let within =
-                arrows.iter().filter(|((from, to), _)| members.contains(from) && members.contains(to));
+            let within = arrows
+                .iter()
+                .filter(|((from, to), _)| members.contains(from) && members.contains(to));
             let arrows = within
                 .map(|((from, to), taken)| format!("{} -> {} ({taken})", name(*from), name(*to)));
             (members.len() > 1 && members[0] == first).then(|| FileCycle {

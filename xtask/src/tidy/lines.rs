@@ -18,7 +18,8 @@ const UNSAFE_CRATES: &[&str] = &["linux", "load"];
 const PRINTING_CRATES: &[&str] = &["cli", "needs", "testkit", "xtask"];
 const PRINTING: &str = "print! println! eprint! eprintln! dbg! io::stdout io::stderr";
 /// The standard library's doors to the world, closed to pure crates. A group could hide one.
-const WORLDLY: &str = "std::env std::fs std::net std::process std::thread Instant::now SystemTime::now std::{";
+const WORLDLY: &str =
+    "std::env std::fs std::net std::process std::thread Instant::now SystemTime::now std::{";
 /// Clippy's `disallowed_types` misses the fully qualified path in an expression.
 const UNORDERED: &str = "HashMap HashSet";
 

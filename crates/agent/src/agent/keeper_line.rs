@@ -10,11 +10,13 @@ use std::thread;
 use latput_linux::CounterSnapshot;
 use latput_linux::process::OsClock;
 use latput_load::Stop;
-use latput_units::{Clock as _, Nanos};
-use latput_protocol::live::{LiveBlock, LiveSeen};
 use latput_protocol::control::{self, Answer, EarlyEnd, Failure, LineError, Request, make_failure};
+use latput_protocol::live::{LiveBlock, LiveSeen};
+use latput_units::{Clock as _, Nanos};
 
-use crate::keeper::operation::{CountRequest, KeeperMessage, KeeperOperation, KeeperReply, WindowCounts};
+use crate::keeper::operation::{
+    CountRequest, KeeperMessage, KeeperOperation, KeeperReply, WindowCounts,
+};
 use crate::lease::Lease;
 
 /// Interval at which waits for live traffic check whether a guard is broken.

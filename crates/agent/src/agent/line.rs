@@ -13,8 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use latput_load::Stop;
-use latput_units::Nanos;
 use latput_protocol::control::{self, Answer, LineError, Request};
+use latput_units::Nanos;
 
 use crate::lease::Lease;
 

@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use latput_formats::prometheus::{Scrape, ScrapeGrowth};
 use latput_load::Stop;
+use latput_protocol::control::{Answer, Failure, make_failure};
+use latput_protocol::live::{
+    BlockSpan, GuardBreach, LiveBlock, LiveSeen, TICK, TimedFigure, put_at,
+};
 use latput_trial::Metric;
 use latput_trial::live::Endpoint;
 use latput_trial::metric::CustomMetric;
 use latput_units::Nanos;
-use latput_protocol::live::{BlockSpan, GuardBreach, LiveBlock, LiveSeen, TimedFigure, put_at, TICK};
-use latput_protocol::control::{Answer, Failure, make_failure};
 
 pub(super) use self::application::ApplicationScraper;
 use super::{AgentService, PreparedTraffic};

@@ -8,9 +8,11 @@ use latput_knobs::{ChangeOutcome, Refusal};
 use latput_linux::process;
 use latput_load::Window;
 use latput_peers::{Error, ErrorKind, PeerResult, PeerSession};
-use latput_units::Nanos;
+use latput_protocol::control::{
+    Answer, EarlyEnd, Failure, PeerFinished, PeerTrial, failure_with_outcome, make_failure,
+};
 use latput_protocol::text::format_error_chain;
-use latput_protocol::control::{Answer, EarlyEnd, Failure, PeerFinished, PeerTrial, failure_with_outcome, make_failure};
+use latput_units::Nanos;
 
 use super::AgentService;
 use crate::keeper::operation::{CountRequest, WindowCounts};

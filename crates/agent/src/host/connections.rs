@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_linux::{ConnectionEnds, EndedConnections, TcpConnection, TcpMeter, process};
+use latput_protocol::text::format_error_chain;
 use latput_trial::live::{GroupBy, Live, TcpGroup};
 use latput_trial::observation::TcpObservation;
 use latput_units::{Clock, IntoMap, IntoSet, Nanos};
-use latput_protocol::text::format_error_chain;
 
 use super::groups::{ConnectionGroups, PayloadTotals};
 use super::moved::{ConnectionDelta, ConnectionState};

@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 use latput_knobs::{ChangeOutcome, Refusal, Setting, State};
 use latput_linux::{Sample, process};
 use latput_load::Stop;
+use latput_protocol::control::{Failure, make_failure};
+use latput_protocol::live::{
+    BlockSpan, Guard, GuardBreach, LiveBlock, LiveSeen, TICK, TickSeen, TimedFigure, put_at,
+};
+use latput_protocol::text::format_error_chain;
 use latput_trial::live::TcpGroup;
 use latput_trial::observation::{HostObservation, TcpObservation};
 use latput_trial::{Observation, Traffic};
 use latput_units::{Clock, Nanos};
-use latput_protocol::text::format_error_chain;
-use latput_protocol::live::{BlockSpan, Guard, GuardBreach, LiveBlock, LiveSeen, TickSeen, TimedFigure, put_at, TICK};
-use latput_protocol::control::{Failure, make_failure};
 
 use super::connections::{ConnectionReader, KnownConnections};
 use super::{GLANCE_EVERY, HostSession, describe_state_changes, sleep_until};

@@ -1,8 +1,8 @@
 //! Round-trip samples of TCP, in parts of the time where tracing all of them would take too much.
 
 use latput_linux::{RttSamples, RttTracer, process};
-use latput_units::{Clock, Nanos};
 use latput_protocol::text::format_error_chain;
+use latput_units::{Clock, Nanos};
 
 /// Time of the program for each sample, where the kernel does not count it
 /// (docs/journal/2026-11-26-round-trip-samples.md).

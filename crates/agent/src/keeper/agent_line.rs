@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_load::Stop;
-use latput_units::Nanos;
 use latput_protocol::control::{self, LineError};
+use latput_units::Nanos;
 
 use super::operation::{KeeperMessage, KeeperOperation, KeeperReply};
 use crate::lease::Lease;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use latput_knobs::Capability as KnobCapability;
 use latput_linux::route::Route;
 use latput_linux::{Capability, LinuxKernel, Namespace, interfaces, process};
-use latput_protocol::control::{clock_id, Failure, InspectRequest, make_failure, SCHEMA};
-use latput_protocol::text::format_error_chain;
+use latput_protocol::control::{Failure, InspectRequest, SCHEMA, clock_id, make_failure};
 use latput_protocol::host_view::{HostView, InterfaceView, KnobsView, RouteView};
+use latput_protocol::text::format_error_chain;
 
 use crate::brought;
 

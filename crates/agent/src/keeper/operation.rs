@@ -1,9 +1,9 @@
 //! Requests of an agent's process to its keeper, and the answers: the whole list.
 
+use latput_protocol::control::{Answer, EarlyEnd, Request, SettingTurns};
 use latput_trial::observation::{HostObservation, InterfaceCounters};
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
-use latput_protocol::control::{Answer, EarlyEnd, Request, SettingTurns};
 
 /// A message to the keeper.
 #[derive(Clone, Debug, Serialize, Deserialize)]

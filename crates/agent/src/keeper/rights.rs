@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use latput_linux::confine;
 use latput_load::{PrivilegedOption, Rights, open_echo_socket};
+use latput_protocol::passing::{receive_message, send_message};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use serde::{Deserialize, Serialize};
-use latput_protocol::passing::{receive_message, send_message};
 
 use super::statsd::SocketFile;
 

@@ -17,13 +17,13 @@ use std::time::Duration;
 use latput_linux::contain::{self, Containment};
 use latput_linux::process::{self, OsClock};
 use latput_load::Stop;
+use latput_protocol::control::{read_line_within, write_line};
+use latput_protocol::program::{ExitCause, MAX_REQUEST_BYTES, ProgramSpec};
+use latput_protocol::text::format_error_chain;
 use latput_units::{Clock, Nanos};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, wait};
 use serde::{Deserialize, Serialize};
-use latput_protocol::program::{ExitCause, ProgramSpec, MAX_REQUEST_BYTES};
-use latput_protocol::text::format_error_chain;
-use latput_protocol::control::{read_line_within, write_line};
 
 /// Time between SIGTERM and SIGKILL.
 pub(super) const GRACE: Duration = Duration::from_secs(2);

@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use latput_protocol::program::{ExitCause, KeptOutput, ReadyCheck, StartRequest};
 use latput_units::Nanos;
 use regex_lite::RegexBuilder;
-use latput_protocol::program::{ExitCause, KeptOutput, ReadyCheck, StartRequest};
 
 use super::running::{self, ProgramState};
 

@@ -13,10 +13,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use latput_linux::process::OsClock;
+use latput_protocol::figure_line::FigureSender;
+use latput_protocol::program::{
+    ExitCause, KeptOutput, MOST_FILES, MOST_KEPT, ProgramOutcome, ProgramSpec, StartRequest,
+};
 use latput_units::{Clock, IntoMap, Nanos};
 use rustix::fs::{Mode, OFlags};
-use latput_protocol::program::{ExitCause, KeptOutput, ProgramOutcome, ProgramSpec, StartRequest, MOST_FILES, MOST_KEPT};
-use latput_protocol::figure_line::FigureSender;
 
 use super::hold::{self, GRACE, ProgramEvent};
 use super::kept::OutputBuffer;

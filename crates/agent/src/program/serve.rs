@@ -8,8 +8,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use latput_load::Stop;
-use latput_protocol::program::{ProgramAnswer, ProgramRequest, StartRequest, MAX_REQUEST_BYTES, SCHEMA};
 use latput_protocol::control::{LineError, read_line_within, write_line};
+use latput_protocol::program::{
+    MAX_REQUEST_BYTES, ProgramAnswer, ProgramRequest, SCHEMA, StartRequest,
+};
 
 use super::hold::GRACE;
 use super::ready;

@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use latput_results::ResultsDb;
-use latput_reach::broker;
-use latput_reach::broker::command::{HostCommand, HostSet, HostUndo, HostVerb, check_interface};
-use latput_reach::broker::message::{HostInterface, HostsOfResults, RunPermissions};
-use latput_reach::broker::process::HostProcess;
-use latput_reach::host_spec::HostSpec;
 use latput_experiment::testbed::{Testbed, TestbedKind};
 use latput_fleet::ask::{AskEnding, Until, run_with_timeout};
 use latput_knobs::Setting;
 use latput_linux::confine::UsedFiles;
 use latput_model::ResultsSummary;
+use latput_reach::broker;
+use latput_reach::broker::command::{HostCommand, HostSet, HostUndo, HostVerb, check_interface};
+use latput_reach::broker::message::{HostInterface, HostsOfResults, RunPermissions};
+use latput_reach::broker::process::HostProcess;
+use latput_reach::host_spec::HostSpec;
 use latput_report::{NO_KEEP, shell_word};
+use latput_results::ResultsDb;
 use latput_trial::Results;
 use latput_trial::observation::Role;
 use latput_units::Nanos;
@@ -393,7 +393,8 @@ impl Args {
                     continue;
                 }
                 Ok(answer)
-                    if answer.code == Some(ExitReason::Failed as i32) && self.is_as_wanted(context, part, made_by) =>
+                    if answer.code == Some(ExitReason::Failed as i32)
+                        && self.is_as_wanted(context, part, made_by) =>
                 {
                     continue;
                 }

@@ -2,7 +2,6 @@
 
 use std::ops::RangeInclusive;
 
-use latput_protocol::folders;
 use latput_knobs::qdisc::Parameter;
 use latput_knobs::transaction::{self, Applied, Foreign};
 use latput_knobs::{
@@ -10,6 +9,7 @@ use latput_knobs::{
     Setting, Value, parse_assignment,
 };
 use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, facts, process};
+use latput_protocol::folders;
 use latput_report::interface_words;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 

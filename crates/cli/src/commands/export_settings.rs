@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_results::ResultsDb;
 use latput_knobs::export::{self, Exported, Match, Target};
 use latput_knobs::{
     Capability, Group, KernelErrorKind, KernelRead, Knob, Named, Place, Scope, Setting, Value,
@@ -11,6 +10,7 @@ use latput_knobs::{
 };
 use latput_linux::confine::UsedFiles;
 use latput_linux::{Identity, LinuxKernel, RootFolder, facts};
+use latput_results::ResultsDb;
 use latput_trial::Results;
 use latput_trial::observation::Role;
 use serde::{Deserialize, Serialize};

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use latput_experiment::Testbed;
 use latput_controller::hosts::{self, HostCheck, HostFound};
+use latput_experiment::Testbed;
 use latput_experiment::testbed::TestbedKind;
 use latput_knobs::{ChangeOutcome, Refusal};
 use latput_linux::confine::UsedFiles;

@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use latput_protocol::folders;
 use latput_knobs::transaction::{self, Standing};
 use latput_knobs::{
     self as knobs, Checkpoint, CheckpointStore as _, KernelRead, Knob, Place, StoreError, Value,
     Whereabouts,
 };
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
+use latput_protocol::folders;
 use latput_report::{interface_words, shell_word};
 use latput_units::{IntoSet, Nanos};
 

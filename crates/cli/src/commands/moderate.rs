@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use latput_protocol::folders;
 use latput_moderate::{Daemon, DaemonOptions, Goal, GoalError, MetricsAddress, Status};
+use latput_protocol::folders;
 use latput_units::Nanos;
 use latput_units::text::{parse_percent, refuse_bare_share};
 

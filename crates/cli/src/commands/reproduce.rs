@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_results::Shard;
 use latput_linux::confine::UsedFiles;
 use latput_report::plain::render_table;
 use latput_reproduce::cells::{CellFile, RowPrediction};
@@ -14,6 +13,7 @@ use latput_reproduce::published::{
 };
 use latput_reproduce::row::RowErrorKind;
 use latput_reproduce::{CsvTable, Experiment, Provenance, SystemCatalog, delay_mtu, html, parts};
+use latput_results::Shard;
 use latput_sim::{InvalidValue, SystemProfile};
 
 use crate::commands::run::read_text;

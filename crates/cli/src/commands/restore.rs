@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use latput_protocol::folders;
 use latput_knobs::transaction::{self, Change, Foreign, RestoreError, Restored};
 use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, StoreError};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint, process};
+use latput_protocol::folders;
 use latput_report::interface_words;
 
 use crate::commands::way_back::{

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_protocol::live::Guard;
 use latput_experiment::session::{self, QuietPolicy, RunInputs, RunOutcome};
-use latput_results::{ResultsDb, Shard};
 use latput_experiment::{RunPart, Testbed};
 use latput_knobs::ChangeOutcome;
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_model::{Headline, ResultsSummary};
+use latput_protocol::live::Guard;
+use latput_results::{ResultsDb, Shard};
 use latput_trial::Plan;
 use latput_units::Nanos;
 

@@ -5,12 +5,12 @@ mod ask_tell;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::ask_tell::{AskTell, self as lines};
-use latput_experiment::session::{self, ExternalOptimiser, RunInputs};
 use latput_experiment::RunPart;
-use latput_results::Shard;
+use latput_experiment::ask_tell::{self as lines, AskTell};
+use latput_experiment::session::{self, ExternalOptimiser, RunInputs};
 use latput_linux::confine::UsedFiles;
 use latput_model::ResultsSummary;
+use latput_results::Shard;
 use latput_trial::plan::Design;
 
 use self::ask_tell::StdioLine;

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::io::Read as _;
 use std::process::ExitCode;
 
-use latput_protocol::folders;
 use latput_knobs::transaction::{self, Applied, ApplyError, Change};
 use latput_knobs::{Knob, Place, Setting, Value};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, interfaces, state_place};
+use latput_protocol::folders;
 use latput_units::{IntoSet, Nanos};
 
 use crate::commands::change::{self, ChangeTransaction, LinkResetArgs};

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_experiment::simulator;
-use latput_sim::trace::PacketTrace;
 use latput_knobs::{Knob, Setting};
 use latput_linux::files;
 use latput_report::plain::render_table;
 use latput_sim::SystemProfile;
+use latput_sim::trace::PacketTrace;
 use latput_trial::observation::Role;
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;

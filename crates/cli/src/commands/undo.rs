@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use latput_protocol::folders;
 use latput_knobs as knobs;
 use latput_knobs::transaction::{self, Change, Foreign};
 use latput_knobs::{Checkpoint, LinkResets, Place, Setting};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
+use latput_protocol::folders;
 use latput_units::Nanos;
 
 use crate::commands::change::{self, ChangeTransaction, LinkResetArgs};

@@ -4,10 +4,10 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_reach::broker::message::RunPermissions;
-use latput_reach::held_guest::HeldGuest;
 use latput_linux::confine::UsedFiles;
 use latput_linux::{confine, files};
+use latput_reach::broker::message::RunPermissions;
+use latput_reach::held_guest::HeldGuest;
 use latput_vm::{CardDriver, CommandExit, GuestCommand, GuestHost, GuestSpec, HOSTS};
 
 use crate::context::CliContext;

@@ -25,10 +25,10 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
-use latput_protocol::folders::state_dir;
 use latput_knobs::transaction::ApplyError;
 use latput_knobs::{self as knobs, Checkpoint, Device, KernelErrorKind, KernelRead};
 use latput_linux::{LinuxKernel, checkpoint, continue_when_left, is_left, process};
+use latput_protocol::folders::state_dir;
 use latput_units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MlockAllFlags, mlockall};

@@ -1,8 +1,8 @@
 //! The JSON of errors and remarks on stderr.
 
+use latput_knobs::transaction::{ApplyError, Leftover, RestoreError};
 use latput_runner::Error;
 use latput_runner::error::LeftChanged;
-use latput_knobs::transaction::{ApplyError, Leftover, RestoreError};
 use schemars::JsonSchema;
 use serde::Serialize;
 

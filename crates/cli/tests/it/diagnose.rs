@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::Place;
 use crate::two_hosts::run_ip;
 
-const SNMP: &str = "Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors\nUdp: ";
+const SNMP: &str =
+    "Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors InCsumErrors\nUdp: ";
 
 #[test]
 fn send_buffer_is_named_not_receive_buffer() {
@@ -26,8 +27,8 @@ fn send_buffer_is_named_not_receive_buffer() {
         .expect(0, &["1. 4100 datagrams", "net.core.wmem_max", "Not seen:"]);
 }
 
-#[test]
 #[needs("root", "ip")]
+#[test]
 fn recorded_snapshot_is_judged_elsewhere() {
     isolate();
     run_ip(&["link", "add", "zzdiag0", "type", "dummy"]);

@@ -2,7 +2,7 @@
 
 use latput_testkit::needs;
 
-use crate::{Place};
+use crate::Place;
 
 /// In the simulator the second is proven better.
 pub(crate) const PLAN: &str = r#"

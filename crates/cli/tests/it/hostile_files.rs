@@ -7,7 +7,6 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-
 use latput_testkit::needs;
 
 use crate::{Place, interrupt_pid, wait_until};

@@ -49,7 +49,8 @@ pub(crate) fn place_with_root(files: &[(&str, &str)]) -> Place {
 }
 
 pub(crate) const KEYFILE: &str = "[connection]\nid=wired\ntype=ethernet\ninterface-name=nic7\n\n[ethernet]\nmtu=1500\n\n[ipv4]\nmethod=auto\n";
-pub(crate) const NETPLAN: &str = "network:\n  version: 2\n  ethernets:\n    nic7:\n      dhcp4: true\n";
+pub(crate) const NETPLAN: &str =
+    "network:\n  version: 2\n  ethernets:\n    nic7:\n      dhcp4: true\n";
 pub(crate) const SET: [&str; 4] = ["mtu=9000", "rx-usecs=50us", "rps-cpus=0-1", "busy-poll=50us"];
 
 /// Which files a host has already, what is chosen and why, and the files that are written.

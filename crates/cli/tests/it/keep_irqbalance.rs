@@ -4,11 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-
 use latput_testkit::needs;
 
+use crate::Place;
 use crate::keep::{place_with_root, read_tree};
-use crate::{Place};
 
 /// The unit of Debian 12.
 const UNIT: (&str, &str) = (

@@ -1,6 +1,5 @@
 //! `latput measure loopback`: both ends on this host, without root.
 
-
 use latput_testkit::needs;
 
 use crate::{CommandOutput, Place, descendants_of, resident_kb, wait_until};

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 
 use latput_testkit::{isolate, needs};
 
-use crate::{Place};
+use crate::Place;
 
 const PLAN: &str = r#"
 schema = 1

@@ -4,9 +4,7 @@ use std::process::Command;
 
 use latput_testkit::{isolate, needs};
 
-use crate::{
-    Place, agents_of, broker_of, children_of, kill_pid, wait_until, words_of,
-};
+use crate::{Place, agents_of, broker_of, children_of, kill_pid, wait_until, words_of};
 
 const REDIS: &[&str] = &[
     "--server",

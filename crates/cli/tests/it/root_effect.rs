@@ -5,8 +5,8 @@ use std::process::Child;
 
 use latput_testkit::{isolate, needs};
 
+use crate::Place;
 use crate::root_settings::Lab;
-use crate::{Place};
 
 const SET: [&str; 5] =
     ["set", "lat0", "gro-flush-timeout=500us", "napi-defer-hard-irqs=100", "--verify-effect"];

@@ -1,7 +1,6 @@
 //! Which interface `restore` puts back: renamed, moved, made anew, and in a namespace whose number is used again.
 //! `ip` makes the trouble and says what is there.
 
-
 use latput_testkit::needs;
 
 use crate::{CommandOutput, Place};

@@ -9,10 +9,7 @@ use latput_testkit::needs;
 
 use crate::live_traffic::RequestTraffic;
 use crate::two_hosts::{SshHosts, run_ip};
-use crate::{
-    agents_of, descendants_of, interrupt_pid, is_gone, kill_pid, print_note,
-    wait_until,
-};
+use crate::{agents_of, descendants_of, interrupt_pid, is_gone, kill_pid, print_note, wait_until};
 
 /// Without a goal or a guard no noise is measured: the first slice is of the other setting, and is half as long as the others.
 const PLAN: &str = r#"

@@ -2,11 +2,10 @@
 
 use std::fs;
 
-
 use latput_testkit::needs;
 
+use crate::CommandOutput;
 use crate::root_whole::{VethPair, run_shell};
-use crate::{CommandOutput};
 
 fn read_mtu(interface: &str) -> String {
     run_shell(&format!("cat /sys/class/net/{interface}/mtu")).trim().to_owned()

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::process::Command;
 
-
 use latput_testkit::needs;
 
 use crate::{CommandOutput, Place};

@@ -1,6 +1,5 @@
 //! The journal of changes and their undo, on a veth pair in a namespace of its own. `ip` and sysfs say what is there.
 
-
 use latput_testkit::needs;
 
 use crate::{CommandOutput, Place};

@@ -1,7 +1,6 @@
 //! An undo that is hindered: half of it is done, its entry cannot be read, an interface has gone, a signal or a limit ends
 //! the change. `ip` and sysfs say what is there.
 
-
 use latput_testkit::needs;
 
 use crate::root_undo::check_script;

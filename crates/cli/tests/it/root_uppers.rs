@@ -2,7 +2,6 @@
 
 use std::process::Command;
 
-
 use latput_testkit::needs;
 
 use crate::root_whole::{VethPair, WAITS, run_shell};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use latput_testkit::{isolate};
+use latput_testkit::isolate;
 
 use crate::{CommandOutput, Place, run_program, wait_until};
 

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use latput_protocol::control::{Answer, ControllerId, LinkReset, OpenRequest, Request, SCHEMA};
 use latput_knobs::{Setting, parse_assignment};
+use latput_protocol::control::{Answer, ControllerId, LinkReset, OpenRequest, Request, SCHEMA};
 use latput_trial::observation::Role;
 use latput_units::Nanos;
 use latput_vm::{

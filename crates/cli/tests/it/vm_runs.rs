@@ -7,7 +7,6 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
-
 use latput_testkit::needs;
 
 use crate::{

@@ -4,16 +4,16 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use latput_load::Stop;
+use latput_protocol::control::{Answer, EarlyEnd, HostTrialResult, Request};
+use latput_protocol::program::{ExitCause, MOST_KEPT, ProgramOutcome, ProgramSpec, StartRequest};
+use latput_reach::host_spec::HostSpec;
+use latput_runner::Error;
+use latput_runner::trials::{Tell, Trial, TrialEvent};
 use latput_trial::observation::Role;
 use latput_trial::plan::Method;
 use latput_trial::program::{Lifetime, Placeholder, Program, ProgramCommand, RunsOn, substitute};
 use latput_trial::{Observation, Workload};
 use latput_units::{CpuSet, Nanos};
-use latput_runner::Error;
-use latput_reach::host_spec::HostSpec;
-use latput_protocol::program::{ExitCause, ProgramOutcome, ProgramSpec, StartRequest, MOST_KEPT};
-use latput_protocol::control::{Answer, EarlyEnd, HostTrialResult, Request};
-use latput_runner::trials::{Tell, Trial, TrialEvent};
 
 use super::{START_AHEAD, TRIAL_SLACK, TrialContext};
 use crate::clock::ClockOffset;

@@ -1,15 +1,15 @@
 //! Blocks on live traffic, on the one host that has it.
 
 use latput_load::Stop;
-use latput_trial::live::EndpointAt;
-use latput_trial::program::ProgramCommand;
-use latput_units::Nanos;
-use latput_runner::Error;
+use latput_protocol::control::{Answer, Request};
 use latput_protocol::figure_line::FigureLine;
 use latput_protocol::live::{LiveBlock, LiveSeen};
 use latput_protocol::program::{ExitCause, StartRequest};
-use latput_protocol::control::{Answer, Request};
+use latput_runner::Error;
 use latput_runner::trials::LiveRunner;
+use latput_trial::live::EndpointAt;
+use latput_trial::program::ProgramCommand;
+use latput_units::Nanos;
 
 use super::command::failure::{build_program_error, describe_failure};
 use super::{START_AHEAD, TRIAL_SLACK};

@@ -5,11 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_load::Stop;
+use latput_protocol::control::ControllerId;
 use latput_reach::broker::message::HostCall;
 use latput_reach::broker::process::HostProcess;
-use latput_runner::error::LeftChanged;
 use latput_reach::host_spec::HostSpec;
-use latput_protocol::control::ControllerId;
+use latput_runner::error::LeftChanged;
 
 use super::Agent;
 use super::last_lines::LastLines;

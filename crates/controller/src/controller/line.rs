@@ -12,13 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_load::Stop;
-use latput_units::Nanos;
+use latput_protocol::control::{self, Answer, LineError, MAX_ANSWER_BYTES, Request};
+use latput_reach::Error as ReachError;
 use latput_reach::broker::message::HostCall;
 use latput_reach::broker::process::HostProcess;
-use latput_runner::Error;
-use latput_reach::Error as ReachError;
 use latput_reach::host_spec::HostSpec;
-use latput_protocol::control::{self, Answer, LineError, Request, MAX_ANSWER_BYTES};
+use latput_runner::Error;
+use latput_units::Nanos;
 
 use super::last_lines::LastLines;
 use super::{DEATHS_WITHIN, LOOK_EVERY};
@@ -251,7 +251,10 @@ impl AgentLine {
                 "its agent (`{command}`) did not answer for {lease}: the host, the agent or the connection is \
                  down"
             ),
-            _ => format!("its agent (`{command}`) sent {}", latput_protocol::text::format_error_chain(error)),
+            _ => format!(
+                "its agent (`{command}`) sent {}",
+                latput_protocol::text::format_error_chain(error)
+            ),
         };
         self.record_failure(problem.into())
     }

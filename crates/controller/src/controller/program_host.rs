@@ -10,15 +10,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_load::Stop;
-use latput_units::Nanos;
+use latput_protocol::control::{self, LineError, read_line_within};
+use latput_protocol::program::{
+    MAX_ANSWER_BYTES, ProgramAnswer, ProgramOutcome, ProgramRequest, ReadyCheck, SCHEMA,
+    StartRequest,
+};
+use latput_protocol::text::replace_control_chars;
+use latput_reach::Error as ReachError;
 use latput_reach::broker::message::HostCall;
 use latput_reach::broker::process::HostProcess;
-use latput_runner::Error;
-use latput_reach::Error as ReachError;
 use latput_reach::host_spec::HostSpec;
-use latput_protocol::program::{ProgramAnswer, ProgramOutcome, ProgramRequest, ReadyCheck, StartRequest, MAX_ANSWER_BYTES, SCHEMA};
-use latput_protocol::control::{self, LineError, read_line_within};
-use latput_protocol::text::replace_control_chars;
+use latput_runner::Error;
+use latput_units::Nanos;
 
 use super::LOOK_EVERY;
 use super::last_lines::LastLines;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use latput_load::Stop;
-use latput_trial::program::{Lifetime, ServerProgram};
-use latput_runner::Error;
 use latput_protocol::figure_line::FigureLine;
 use latput_reach::host_spec::HostSpec;
+use latput_runner::Error;
+use latput_trial::program::{Lifetime, ServerProgram};
 
 use super::program_host::ProgramHost;
 

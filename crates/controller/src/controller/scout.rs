@@ -5,10 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_load::Stop;
-use latput_runner::Error;
-use latput_reach::host_spec::HostSpec;
-use latput_protocol::host_view::HostView;
 use latput_protocol::control::{Answer, InspectRequest, Request, SCHEMA};
+use latput_protocol::host_view::HostView;
+use latput_reach::host_spec::HostSpec;
+use latput_runner::Error;
 
 use super::{AgentLine, round_trips};
 use crate::clock::ClockOffset;

@@ -217,7 +217,8 @@ mod tests {
         let only_sent = "sys/class/net/eth0/statistics/tx_packets";
         let sent = PlantedLooks::new().text(only_sent, "5\n", "9\n").snapshot();
         assert_eq!(Evidence::from_snapshot(&sent).packets(), Some(4));
-        let udp = PlantedLooks::new().udp(&[("InDatagrams", 5, 8), ("OutDatagrams", 1, 3)]).snapshot();
+        let udp =
+            PlantedLooks::new().udp(&[("InDatagrams", 5, 8), ("OutDatagrams", 1, 3)]).snapshot();
         assert_eq!(Evidence::from_snapshot(&udp).packets(), Some(5));
     }
 

@@ -32,12 +32,20 @@ impl TextKind {
             return Some(kind);
         }
         let named: &[(&'static str, fn(&str, &str) -> bool)] = &[
-            ("tc_-s_-j_qdisc", |first, text| first.starts_with('[') && parse_qdiscs(text).is_some()),
+            ("tc_-s_-j_qdisc", |first, text| {
+                first.starts_with('[') && parse_qdiscs(text).is_some()
+            }),
             ("ss_-tin", |first, _| first.starts_with("State ")),
             ("nstat_-az", |first, _| first.starts_with("#kernel")),
-            ("proc/net/snmp6", |first, text| first.starts_with("Ip6") && parse_nstat(text).is_some()),
-            ("proc/net/stat/nf_conntrack", |first, _| first.starts_with("entries ") && first.contains(" early_drop")),
-            ("proc/net/netstat", |first, text| is_netstat(first) && parse_protocols(text).is_some()),
+            ("proc/net/snmp6", |first, text| {
+                first.starts_with("Ip6") && parse_nstat(text).is_some()
+            }),
+            ("proc/net/stat/nf_conntrack", |first, _| {
+                first.starts_with("entries ") && first.contains(" early_drop")
+            }),
+            ("proc/net/netstat", |first, text| {
+                is_netstat(first) && parse_protocols(text).is_some()
+            }),
             ("proc/net/snmp", |_, text| parse_protocols(text).is_some()),
             ("proc/softirqs", |_, text| text.contains("NET_RX:") && parse_softirqs(text).is_some()),
             ("proc/interrupts", |_, text| parse_interrupts(text).is_some()),
@@ -101,7 +109,11 @@ pub(super) fn keep_tcp(text: String) -> String {
             is_kept = idx == 0 || line.starts_with("tcp ");
         }
         if is_kept {
-            let rest = if is_detail { line } else { line.split_once(' ').map_or("", |(_, rest)| rest.trim_start()) };
+            let rest = if is_detail {
+                line
+            } else {
+                line.split_once(' ').map_or("", |(_, rest)| rest.trim_start())
+            };
             kept.push_str(rest);
             kept.push('\n');
         }
@@ -135,7 +147,10 @@ mod tests {
     #[test]
     fn ethtool_names_its_interface_or_not() {
         let of = |text: &str| TextKind::recognise(text);
-        assert_eq!(of("Coalesce parameters for ens1:\nrx-usecs: 3\n"), Some(TextKind::Ethtool("-c", Some("ens1".into()))));
+        assert_eq!(
+            of("Coalesce parameters for ens1:\nrx-usecs: 3\n"),
+            Some(TextKind::Ethtool("-c", Some("ens1".into())))
+        );
         let table = "RX flow hash indirection table for eth0 with 8 RX ring(s):\n 0: 0 1\n";
         assert_eq!(of(table), Some(TextKind::Ethtool("-x", Some("eth0".into()))));
         assert_eq!(of("NIC statistics:\n  rx: 5\n"), Some(TextKind::Ethtool("-S", None)));

@@ -80,8 +80,7 @@ pub(crate) fn share_of_busy(evidence: &Evidence<'_>, seconds: f64) -> Option<f64
 
 /// The part of each CPU's time that programs spend in system calls: busy polling does.
 pub(crate) fn find_system_shares(evidence: &Evidence<'_>) -> Option<BTreeMap<u32, f64>> {
-    let [before, after] =
-        evidence.looks().map(|look| look.text("proc/stat").and_then(parse_stat));
+    let [before, after] = evidence.looks().map(|look| look.text("proc/stat").and_then(parse_stat));
     let (before, after) = (before?, after?);
     let total = |ticks: &CpuTicks| {
         let CpuTicks { user, nice, system, idle, iowait, irq, softirq, steal } = *ticks;

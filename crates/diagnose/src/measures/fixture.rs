@@ -54,10 +54,13 @@ impl Fixture {
     /// Adds packets and bytes, received and sent.
     pub(crate) fn traffic(self, received: [u64; 2], sent: [u64; 2]) -> Self {
         let names = ["rx_packets", "rx_bytes", "tx_packets", "tx_bytes"];
-        names.into_iter().zip(received.into_iter().chain(sent)).fold(self, |made, (name, growth)| {
-            let name = format!("sys/class/net/eth0/statistics/{name}");
-            made.grown(&name, &format!("{BEFORE}\n"), &format!("{}\n", BEFORE + growth))
-        })
+        names.into_iter().zip(received.into_iter().chain(sent)).fold(
+            self,
+            |made, (name, growth)| {
+                let name = format!("sys/class/net/eth0/statistics/{name}");
+                made.grown(&name, &format!("{BEFORE}\n"), &format!("{}\n", BEFORE + growth))
+            },
+        )
     }
 
     /// Adds the time of each CPU in percent: user, system, interrupts, softirqs, steal; the rest is idle.
@@ -84,7 +87,9 @@ impl Fixture {
             text.push('\n');
             for ((label, counts), number) in lines.iter().zip(24..) {
                 write!(text, " {number}:").unwrap();
-                counts.iter().for_each(|count| write!(text, " {}", BEFORE + count * grown).unwrap());
+                counts
+                    .iter()
+                    .for_each(|count| write!(text, " {}", BEFORE + count * grown).unwrap());
                 writeln!(text, "  PCI-MSIX-0000:01:00.0 {number}-edge {label}").unwrap();
             }
             text
@@ -94,7 +99,9 @@ impl Fixture {
 
     /// Adds the backlog of each CPU by growth: packets, drops, rounds cut short.
     pub(crate) fn softnet(self, rows: &[[u64; 3]]) -> Self {
-        self.softnet_with_rps(&rows.iter().map(|[one, two, three]| [*one, *two, *three, 0]).collect::<Vec<_>>())
+        self.softnet_with_rps(
+            &rows.iter().map(|[one, two, three]| [*one, *two, *three, 0]).collect::<Vec<_>>(),
+        )
     }
 
     /// The same with packets that came from other CPUs.
@@ -102,8 +109,11 @@ impl Fixture {
         let text = |grown: u64| {
             rows.iter().fold(String::new(), |mut text, row| {
                 let [processed, dropped, squeezed, rps] = row.map(|by| 5000 + by * grown);
-                writeln!(text, "{processed:08x} {dropped:08x} {squeezed:08x} 0 0 0 0 0 0 {rps:08x} 0")
-                    .unwrap();
+                writeln!(
+                    text,
+                    "{processed:08x} {dropped:08x} {squeezed:08x} 0 0 0 0 0 0 {rps:08x} 0"
+                )
+                .unwrap();
                 text
             })
         };

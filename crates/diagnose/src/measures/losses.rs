@@ -62,7 +62,9 @@ pub(crate) fn count_allowance_drops(evidence: &Evidence<'_>) -> Option<u64> {
 /// Whether so many of the packets are harm. Where nobody counts packets, a hundred are.
 pub(crate) fn is_harm(lost: u64, packets: Option<u64>) -> bool {
     match packets {
-        Some(packets) => lost as f64 * 1e6 >= LEAST_PER_MILLION * (packets + lost) as f64 && lost > 0,
+        Some(packets) => {
+            lost as f64 * 1e6 >= LEAST_PER_MILLION * (packets + lost) as f64 && lost > 0
+        }
         None => lost >= 100,
     }
 }
@@ -96,7 +98,11 @@ mod tests {
     #[test]
     fn losses_are_shared_out_by_place() {
         let snapshot = Fixture::new()
-            .driver(&[("rx_missed_errors", 300), ("rx_no_dma_resources", 100), ("rx_dropped", 9000)])
+            .driver(&[
+                ("rx_missed_errors", 300),
+                ("rx_no_dma_resources", 100),
+                ("rx_dropped", 9000),
+            ])
             .softnet(&[[1000, 100, 0]])
             .into_snapshot();
         let evidence = Evidence::from_snapshot(&snapshot);

@@ -121,7 +121,9 @@ mod tests {
     fn round_trip_is_of_live_connections() {
         let text = |segments: [u32; 2]| {
             let line = |port: u32, segments: u32, rtt: f64| {
-                format!("ESTAB 0 0 10.0.0.1:{port} 10.0.0.2:5000\n\t rtt:{rtt}/0.1 segs_in:{segments}\n")
+                format!(
+                    "ESTAB 0 0 10.0.0.1:{port} 10.0.0.2:5000\n\t rtt:{rtt}/0.1 segs_in:{segments}\n"
+                )
             };
             format!(
                 "State Recv-Q Send-Q Local Peer\n{}{}",

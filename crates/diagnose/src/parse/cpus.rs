@@ -61,13 +61,8 @@ pub(crate) fn parse_softnet(text: &str) -> Option<BTreeMap<u32, SoftnetRow>> {
         let [processed, dropped, squeezed] = *words.first_chunk()?;
         let at = |idx: usize| words.get(idx).copied().unwrap_or(0);
         let cpu = words.get(12).map_or(Some(idx), |cpu| u32::try_from(*cpu).ok())?;
-        let row = SoftnetRow {
-            processed,
-            dropped,
-            squeezed,
-            received_rps: at(9),
-            flow_limited: at(10),
-        };
+        let row =
+            SoftnetRow { processed, dropped, squeezed, received_rps: at(9), flow_limited: at(10) };
         found.insert(cpu, row);
     }
     (!found.is_empty()).then_some(found)
@@ -80,7 +75,8 @@ pub(crate) fn parse_softirqs(text: &str) -> Option<BTreeMap<String, Vec<u64>>> {
     let mut found = BTreeMap::new();
     for line in lines {
         let (name, counts) = line.split_once(':')?;
-        let counts = counts.split_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
+        let counts =
+            counts.split_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
         if counts.len() != cpus {
             return None;
         }
@@ -95,7 +91,8 @@ mod tests {
 
     #[test]
     fn stat_has_a_row_for_each_cpu() {
-        let text = "cpu  9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu3 8 7 6 5 4 3 2 1 0 0\nintr 5\n";
+        let text =
+            "cpu  9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu3 8 7 6 5 4 3 2 1 0 0\nintr 5\n";
         let found = parse_stat(text).unwrap();
         assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0, 3]);
         assert_eq!((found[&0].softirq, found[&3].steal), (7, 1));

@@ -82,7 +82,8 @@ mod tests {
     #[test]
     fn dropped_packets_are_found() {
         let found = host(10_000).fault(&RULE);
-        let expected = "10000 packets (1.00%) found the backlog of 1000 packets full, most on CPU 1";
+        let expected =
+            "10000 packets (1.00%) found the backlog of 1000 packets full, most on CPU 1";
         assert_eq!(found.sentence, expected);
         assert!(is_near(found.explains.loss_share, 1.0));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 netdev-max-backlog=4000 --dry-run");

@@ -43,7 +43,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         return Judgement::Fault(describe_low(rule, evidence, *number, queue));
     }
     let speed_mbit = evidence.sysfs("speed").and_then(|text| text.parse::<f64>().ok());
-    let Some(speed_mbit) = speed_mbit.filter(|speed| *speed > 0.0) else { return Judgement::Healthy };
+    let Some(speed_mbit) = speed_mbit.filter(|speed| *speed > 0.0) else {
+        return Judgement::Healthy;
+    };
     // Megabits a second are bits a microsecond.
     let time_ms = |bytes: u64| bytes as f64 * 8.0 / speed_mbit / 1000.0;
     let is_high = |queue: &QueueLimits| {
@@ -142,7 +144,10 @@ mod tests {
     fn low_limit_is_found_by_queue() {
         let found = limits("3000\n", "0\n", "3000\n", "2900\n").find(&RULE);
         assert!((number(&found, "limit_max_bytes") - 3000.0).abs() < 1e-9);
-        assert_eq!(found.remedy.as_deref(), Some("latput set eth0 bql-limit-max=1879048192 --dry-run"));
+        assert_eq!(
+            found.remedy.as_deref(),
+            Some("latput set eth0 bql-limit-max=1879048192 --dry-run")
+        );
     }
 
     #[test]
@@ -154,7 +159,10 @@ mod tests {
 
     #[test]
     fn adapted_limit_is_healthy() {
-        assert_eq!(limits("3000\n", "0\n", "1879048192\n", "2990\n").judge(&RULE), Judgement::Healthy);
+        assert_eq!(
+            limits("3000\n", "0\n", "1879048192\n", "2990\n").judge(&RULE),
+            Judgement::Healthy
+        );
         assert_eq!(limits("3000\n", "0\n", "3000\n", "0\n").judge(&RULE), Judgement::Healthy);
     }
 
@@ -162,6 +170,9 @@ mod tests {
     fn missing_or_unused_limits_are_unseen() {
         let none = PlantedLooks::new().seconds(5);
         assert_eq!(none.judge(&RULE), Judgement::Unseen(Source::Interface));
-        assert_eq!(limits("0\n", "0\n", "1879048192\n", "0\n").judge(&RULE), Judgement::Unseen(Source::Interface));
+        assert_eq!(
+            limits("0\n", "0\n", "1879048192\n", "0\n").judge(&RULE),
+            Judgement::Unseen(Source::Interface)
+        );
     }
 }

@@ -29,7 +29,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         return Judgement::Unseen(Source::Settings);
     }
     let Some(shares) = find_system_shares(evidence) else { return Judgement::Unseen(Source::Cpus) };
-    let is_on = longest.is_some_and(|longest| longest > 0.0) || found.is_some_and(|found| found > 0);
+    let is_on =
+        longest.is_some_and(|longest| longest > 0.0) || found.is_some_and(|found| found > 0);
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let spinning: Vec<u32> =
         shares.iter().filter(|(_, share)| **share >= SPINNING).map(|(cpu, _)| *cpu).collect();

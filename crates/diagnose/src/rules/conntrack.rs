@@ -36,7 +36,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let received = evidence.received_packets().unwrap_or(0);
     let share = share_of(dropped, dropped + received);
     let is_full = fill.is_some_and(|fill| fill >= FULL);
-    let table = used.zip(most).map(|(used, most)| format!(" (the table has {used} of {most} entries)"));
+    let table =
+        used.zip(most).map(|(used, most)| format!(" (the table has {used} of {most} entries)"));
     let table = table.unwrap_or_default();
     let collisions = share_of(collided, collided + received);
     let (sentence, confidence) = if dropped > 0 {
@@ -47,7 +48,10 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
             Confidence::Certain,
         )
     } else if counters.is_empty() && fill.is_some_and(|fill| fill >= 1.0) {
-        (format!("connection tracking is full{table}: new connections are dropped"), Confidence::Likely)
+        (
+            format!("connection tracking is full{table}: new connections are dropped"),
+            Confidence::Likely,
+        )
     } else if collided >= LEAST_COUNT && collisions * 1e6 >= LEAST_PER_MILLION {
         let told = format!(
             "connection tracking dropped {collided} packets whose entry another packet had just made ({} of those received)",
@@ -153,13 +157,18 @@ mod tests {
     fn drops_of_all_cpus_are_found() {
         let found = looks("65536\n", 0, 100, 0).find(&RULE);
         assert!((number(&found, "dropped") - 200.0).abs() < 1e-9);
-        assert_eq!((found.confidence, found.explains.loss_share), (Confidence::Certain, Some(0.002)));
+        assert_eq!(
+            (found.confidence, found.explains.loss_share),
+            (Confidence::Certain, Some(0.002))
+        );
         assert!(found.remedy.unwrap().contains("nf_conntrack_max (now 65536)"));
     }
 
     #[test]
     fn evictions_and_collisions_are_told_apart() {
-        assert!(looks("65000\n", 0, 0, 50).find(&RULE).sentence.contains("threw out 100 connections"));
+        assert!(
+            looks("65000\n", 0, 0, 50).find(&RULE).sentence.contains("threw out 100 connections")
+        );
         let collided = looks("100\n", 50, 0, 0).find(&RULE);
         assert_eq!(collided.confidence, Confidence::Hint);
         assert!(collided.remedy.unwrap().contains("single-request-reopen"));
@@ -181,7 +190,11 @@ mod tests {
 
     #[test]
     fn output_of_the_tool_is_read() {
-        let text = |drops: u32| format!("cpu=0 found=5 insert=0 drop={drops} early_drop=0\ncpu=1 found=9 drop={drops}\n");
+        let text = |drops: u32| {
+            format!(
+                "cpu=0 found=5 insert=0 drop={drops} early_drop=0\ncpu=1 found=9 drop={drops}\n"
+            )
+        };
         let looks = PlantedLooks::new().text("conntrack_-S", &text(1), &text(4));
         assert!((number(&looks.find(&RULE), "dropped") - 6.0).abs() < 1e-9);
     }

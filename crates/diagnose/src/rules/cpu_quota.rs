@@ -34,8 +34,11 @@ struct Throttling<'a> {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let [_, after] = evidence.looks();
-    let mut files =
-        after.texts_below("").map(|(name, _)| name).filter(|name| name.ends_with("cpu.stat")).peekable();
+    let mut files = after
+        .texts_below("")
+        .map(|(name, _)| name)
+        .filter(|name| name.ends_with("cpu.stat"))
+        .peekable();
     if files.peek().is_none() {
         return Judgement::Unseen(Source::Quotas);
     }
@@ -83,7 +86,11 @@ fn read_throttling<'a>(evidence: &Evidence<'_>, name: &'a str) -> Option<Throttl
     }
     let group = name.trim_end_matches("cpu.stat").trim_end_matches('/');
     Some(Throttling {
-        group: group.strip_prefix("sys/fs/cgroup/").unwrap_or(if group.is_empty() { "/" } else { group }),
+        group: group.strip_prefix("sys/fs/cgroup/").unwrap_or(if group.is_empty() {
+            "/"
+        } else {
+            group
+        }),
         periods: count("nr_throttled")? as f64 / periods,
         // The kernel adds up the time of all CPUs.
         share: (stopped_s / window).min(1.0),

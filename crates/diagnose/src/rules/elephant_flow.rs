@@ -40,7 +40,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
             (told, Confidence::Likely)
         }
         // The kernel's flow limit drops only of a flow that has half of a backlog.
-        (_, 1..) => (format!("the flow limit dropped {limited} packets of one flow"), Confidence::Likely),
+        (_, 1..) => {
+            (format!("the flow limit dropped {limited} packets of one flow"), Confidence::Likely)
+        }
         (Some(_), 0) => return Judgement::Healthy,
         (None, 0) => return Judgement::Unseen(Source::Sockets),
     };
@@ -91,7 +93,9 @@ mod tests {
     const FULL_OF_ONE: &str = "cpu0 5 0 45 20 0 0 930 0\ncpu1 10 0 40 950 0 0 0 0\n";
 
     fn row(port: u32, bytes: u64) -> String {
-        format!("ESTAB 0 0 10.0.0.1:5201 10.0.0.2:{port}\n\t cubic rtt:1/1 bytes_received:{bytes}\n")
+        format!(
+            "ESTAB 0 0 10.0.0.1:5201 10.0.0.2:{port}\n\t cubic rtt:1/1 bytes_received:{bytes}\n"
+        )
     }
 
     fn looks(stat: &str, bytes: [u64; 2]) -> PlantedLooks {
@@ -104,7 +108,11 @@ mod tests {
     fn one_flow_that_fills_a_cpu_is_found() {
         let found = looks(FULL_OF_ONE, [9_500_000_000, 500_000_000]).find(&RULE);
         assert!((number(&found, "flow_byte_share") - 0.95).abs() < 1e-9);
-        assert!(found.sentence.contains("(with 10.0.0.2:50000) carries 95% of the bytes"), "{}", found.sentence);
+        assert!(
+            found.sentence.contains("(with 10.0.0.2:50000) carries 95% of the bytes"),
+            "{}",
+            found.sentence
+        );
         assert!(found.sentence.contains("CPU 0"));
     }
 

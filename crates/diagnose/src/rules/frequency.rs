@@ -39,7 +39,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let cause = match (limit, frequency.governor.as_str()) {
         (Some(limit), _) => format!("scaling_max_freq is {}", ghz(limit)),
         (None, "") => "its governor is unknown".to_owned(),
-        (None, "performance") => "the governor is performance, so that heat or power limits it".to_owned(),
+        (None, "performance") => {
+            "the governor is performance, so that heat or power limits it".to_owned()
+        }
         (None, governor) => format!("the governor is {governor}"),
     };
     let sentence = format!(

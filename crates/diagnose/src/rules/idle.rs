@@ -25,11 +25,14 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
             return Judgement::Unseen(Source::Interface);
         }
         let sentence = "idle: nothing to judge, no counter grew between the looks".to_owned();
-        return Judgement::Fault(add_remedy(Finding::new(rule, Confidence::Likely, sentence), name));
+        return Judgement::Fault(add_remedy(
+            Finding::new(rule, Confidence::Likely, sentence),
+            name,
+        ));
     };
     let window_s = evidence.window_s();
-    let is_idle =
-        window_s.map_or(packets < LEAST_PACKETS, |window_s| (packets as f64) < LEAST_RATE * window_s);
+    let is_idle = window_s
+        .map_or(packets < LEAST_PACKETS, |window_s| (packets as f64) < LEAST_RATE * window_s);
     if !is_idle {
         return Judgement::Healthy;
     }
@@ -40,7 +43,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
 }
 
 fn add_remedy(found: Finding, name: &str) -> Finding {
-    found.with_remedy(format!("latput diagnose {name} --for 30s, while the traffic runs that is slow"))
+    found.with_remedy(format!(
+        "latput diagnose {name} --for 30s, while the traffic runs that is slow"
+    ))
 }
 
 #[cfg(test)]

@@ -94,9 +94,8 @@ mod tests {
     }
 
     fn host(shallow: u64, deep: u64) -> Fixture {
-        let host = Fixture::new()
-            .traffic(REQUESTS, REQUESTS)
-            .interrupts(&[("eth0-TxRx-0", &[20_000])]);
+        let host =
+            Fixture::new().traffic(REQUESTS, REQUESTS).interrupts(&[("eth0-TxRx-0", &[20_000])]);
         state(state(host, 1, "C1", 2, shallow), 3, "C6", 133, deep)
     }
 

@@ -36,7 +36,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     if all < LEAST_INTERRUPTS || share < LEAST_SHARE {
         return Judgement::Healthy;
     }
-    let cpus: Vec<String> = first.counts.iter().map(|(cpu, by)| format!("CPU {cpu} ({by})")).collect();
+    let cpus: Vec<String> =
+        first.counts.iter().map(|(cpu, by)| format!("CPU {cpu} ({by})")).collect();
     let sentence = format!(
         "{} receive interrupts with {:.0}% of the traffic were moved within the window, such as {} ({}): {}",
         moved.len(),
@@ -91,16 +92,20 @@ mod tests {
     const TRAFFIC: [u64; 2] = [500_000, 50_000_000];
 
     fn host(counts: &[u64], then: &str, now: &str) -> Fixture {
-        Fixture::new()
-            .traffic(TRAFFIC, TRAFFIC)
-            .interrupts(&[("eth0-TxRx-0", counts)])
-            .grown("proc/irq/24/effective_affinity_list", then, now)
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).interrupts(&[("eth0-TxRx-0", counts)]).grown(
+            "proc/irq/24/effective_affinity_list",
+            then,
+            now,
+        )
     }
 
     #[test]
     fn moved_interrupt_names_its_cpus() {
         let found = host(&[60_000, 40_000], "0\n", "1\n").fault(&RULE);
-        assert!(found.sentence.ends_with("24 (eth0-TxRx-0): CPU 0 (60000), CPU 1 (40000)"), "{found:?}");
+        assert!(
+            found.sentence.ends_with("24 (eth0-TxRx-0): CPU 0 (60000), CPU 1 (40000)"),
+            "{found:?}"
+        );
         assert_eq!(found.confidence, Confidence::Likely);
         let named = host(&[60_000, 40_000], "1\n", "1\n").fixed("proc/77/comm", "irqbalance\n");
         assert_eq!(named.fault(&RULE).confidence, Confidence::Certain);

@@ -85,7 +85,10 @@ mod tests {
     #[test]
     fn program_beside_interrupts_is_found() {
         let found = host(&[IDLE, [50, 20, 5, 25, 0], IDLE, IDLE]).fault(&RULE);
-        assert!(found.sentence.starts_with("CPU 1 receives the packets (30% of its time)"), "{found:?}");
+        assert!(
+            found.sentence.starts_with("CPU 1 receives the packets (30% of its time)"),
+            "{found:?}"
+        );
         assert!(found.sentence.ends_with("the other 3 idle 97%"));
         assert!(is_near(found.explains.latency_share, 0.3));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 smp-affinity=0,2-3 --dry-run");

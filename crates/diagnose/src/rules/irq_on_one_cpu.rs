@@ -66,7 +66,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .filter(|(other, _)| **other != cpu)
         .map(|(_, shares)| kernel_share(shares))
         .fold(0.0, f64::max);
-    let is_harm = kernel >= LEAST_KERNEL_SHARE && idle >= LEAST_IDLE && most_elsewhere < kernel / 2.0;
+    let is_harm =
+        kernel >= LEAST_KERNEL_SHARE && idle >= LEAST_IDLE && most_elsewhere < kernel / 2.0;
     if cpus.len() < 2 || !is_harm {
         return Judgement::Healthy;
     }

@@ -81,7 +81,9 @@ mod tests {
     #[test]
     fn interrupts_beyond_delay_are_found() {
         let found = host(200, 0, 400_000).fault(&RULE);
-        assert!(found.sentence.contains("40000 times a second, 4.0 times as often as rx-usecs=200us"));
+        assert!(
+            found.sentence.contains("40000 times a second, 4.0 times as often as rx-usecs=200us")
+        );
         // 30,000 of 2 us a second, of half a CPU.
         assert!(is_near(found.explains.cpu_share, 0.12), "{found:?}");
     }

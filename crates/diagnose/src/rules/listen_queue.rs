@@ -33,11 +33,14 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         return Judgement::Healthy;
     }
     let of_all = share.map(|share| format!(" ({} of all)", percent(share))).unwrap_or_default();
-    let sentence =
-        format!("{dropped} attempts to connect{of_all} found the queue of their listening socket full");
+    let sentence = format!(
+        "{dropped} attempts to connect{of_all} found the queue of their listening socket full"
+    );
     let remedy = if half_open > overflows {
         let now = now(evidence, "net/ipv4/tcp_max_syn_backlog");
-        format!("raise net.ipv4.tcp_max_syn_backlog{now}, which limits half-open connections; SYN floods count here too")
+        format!(
+            "raise net.ipv4.tcp_max_syn_backlog{now}, which limits half-open connections; SYN floods count here too"
+        )
     } else {
         describe_backlog(evidence)
     };
@@ -63,16 +66,18 @@ fn now(evidence: &Evidence<'_>, name: &str) -> String {
 /// Names the limit: the backlog is the smaller of what the program asks for and of `somaxconn`.
 fn describe_backlog(evidence: &Evidence<'_>) -> String {
     let now = now(evidence, "net/core/somaxconn");
-    let most: Option<u64> = evidence.sysctl("net/core/somaxconn").and_then(|text| text.parse().ok());
+    let most: Option<u64> =
+        evidence.sysctl("net/core/somaxconn").and_then(|text| text.parse().ok());
     // Of a listening socket the receive queue is what waits, the send queue the backlog.
-    let full = ["ss_-ltn", "ss_-tln"].into_iter().find_map(|name| evidence.text(name)).and_then(|text| {
-        text.lines().filter(|line| line.starts_with("LISTEN")).find_map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let [_, waiting, backlog, local, ..] = words[..] else { return None };
-            let (waiting, backlog): (u64, u64) = (waiting.parse().ok()?, backlog.parse().ok()?);
-            (backlog > 0 && waiting >= backlog).then(|| (backlog, local.to_owned()))
-        })
-    });
+    let full =
+        ["ss_-ltn", "ss_-tln"].into_iter().find_map(|name| evidence.text(name)).and_then(|text| {
+            text.lines().filter(|line| line.starts_with("LISTEN")).find_map(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let [_, waiting, backlog, local, ..] = words[..] else { return None };
+                let (waiting, backlog): (u64, u64) = (waiting.parse().ok()?, backlog.parse().ok()?);
+                (backlog > 0 && waiting >= backlog).then(|| (backlog, local.to_owned()))
+            })
+        });
     match (full, most) {
         (Some((backlog, local)), Some(most)) if backlog < most => format!(
             "let the program listen on {local} with a longer backlog: it asks for {backlog}, net.core.somaxconn would allow {most}"
@@ -127,8 +132,11 @@ mod tests {
     fn old_or_rare_overflows_are_healthy() {
         let old = PlantedLooks::new().tcp_ext(&[("ListenOverflows", 9_000_000, 9_000_000)]);
         assert_eq!(old.judge(&RULE), Judgement::Healthy);
-        let rare =
-            PlantedLooks::new().tcp(&[("PassiveOpens", 0, 100_000)]).tcp_ext(&[("ListenOverflows", 0, 1)]);
+        let rare = PlantedLooks::new().tcp(&[("PassiveOpens", 0, 100_000)]).tcp_ext(&[(
+            "ListenOverflows",
+            0,
+            1,
+        )]);
         assert_eq!(rare.judge(&RULE), Judgement::Healthy);
     }
 

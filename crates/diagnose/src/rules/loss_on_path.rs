@@ -24,7 +24,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let counters = evidence.protocol("Tcp.RetransSegs").zip(evidence.protocol("Tcp.OutSegs"));
     let Some((resent, sent)) = counters else { return Judgement::Unseen(Source::Protocols) };
     let of_sender = judge_sent(rule, evidence, resent, sent);
-    of_sender.or_else(|| judge_received(rule, evidence)).map_or(Judgement::Healthy, Judgement::Fault)
+    of_sender
+        .or_else(|| judge_received(rule, evidence))
+        .map_or(Judgement::Healthy, Judgement::Fault)
 }
 
 /// Loss of what this host sends.
@@ -85,9 +87,8 @@ fn time_under_congestion(evidence: &Evidence<'_>) -> Option<f64> {
 fn judge_received(rule: &Rule, evidence: &Evidence<'_>) -> Option<Finding> {
     let behind = evidence.protocol("TcpExt.TCPOFOQueue")?;
     let received = evidence.protocol("Tcp.InSegs")?;
-    let twice = evidence
-        .protocol_sum(&["TcpExt.TCPDSACKOldSent", "TcpExt.TCPDSACKOfoSent"])
-        .unwrap_or(0);
+    let twice =
+        evidence.protocol_sum(&["TcpExt.TCPDSACKOldSent", "TcpExt.TCPDSACKOfoSent"]).unwrap_or(0);
     let share = share_of(behind, received);
     let is_lost_here = evidence.lost_on_receipt() as f64 >= behind as f64 * 0.01;
     if behind < LEAST_SEGMENTS
@@ -121,7 +122,11 @@ mod tests {
 
     fn planted(resent: u64) -> PlantedLooks {
         PlantedLooks::new()
-            .tcp(&[("InSegs", 0, 50_000), ("OutSegs", 0, 100_000), ("RetransSegs", 4_000_000, 4_000_000 + resent)])
+            .tcp(&[
+                ("InSegs", 0, 50_000),
+                ("OutSegs", 0, 100_000),
+                ("RetransSegs", 4_000_000, 4_000_000 + resent),
+            ])
             .tcp_ext(&[("TCPTimeouts", 10, 40), ("TCPDSACKRecv", 0, 20), ("TCPSynRetrans", 0, 0)])
     }
 
@@ -151,7 +156,10 @@ mod tests {
     #[test]
     fn drops_of_own_qdisc_are_not_path() {
         let later = QDISC.replace("\"drops\":0", "\"drops\":990");
-        assert_eq!(planted(1020).text("tc_-s_-j_qdisc", QDISC, &later).judge(&RULE), Judgement::Healthy);
+        assert_eq!(
+            planted(1020).text("tc_-s_-j_qdisc", QDISC, &later).judge(&RULE),
+            Judgement::Healthy
+        );
     }
 
     #[test]

@@ -46,7 +46,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         (false, Some(mean)) => format!("a received packet has {mean:.0} bytes, more than the MTU"),
         (false, None) => "joined packets arrive".to_owned(),
     };
-    let sentence = format!("large-receive-offload is on and {forwarded} packets were passed on: {effect}");
+    let sentence =
+        format!("large-receive-offload is on and {forwarded} packets were passed on: {effect}");
     let confidence = if is_failing { Confidence::Certain } else { Confidence::Hint };
     let mut finding = Finding::new(rule, confidence, sentence)
         .with("forwarded", forwarded)
@@ -69,16 +70,20 @@ mod tests {
 
     fn host(lro: &str, forwarded: u64, failed: u64) -> Fixture {
         let features = format!("Features for eth0:\nlarge-receive-offload: {lro}\n");
-        Fixture::new()
-            .traffic(TRAFFIC, TRAFFIC)
-            .fixed("ethtool_-k_eth0", &features)
-            .protocols("snmp", "Ip", &[("ForwDatagrams", forwarded), ("FragFails", failed)])
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).fixed("ethtool_-k_eth0", &features).protocols(
+            "snmp",
+            "Ip",
+            &[("ForwDatagrams", forwarded), ("FragFails", failed)],
+        )
     }
 
     #[test]
     fn joined_packets_that_fail_are_found() {
         let found = host("on", 400_000, 9000).fault(&RULE);
-        assert!(found.sentence.ends_with("9000 of them were too large for the next link"), "{found:?}");
+        assert!(
+            found.sentence.ends_with("9000 of them were too large for the next link"),
+            "{found:?}"
+        );
         assert!(is_near(found.explains.loss_share, 1.0));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 lro=off --dry-run");
     }

@@ -40,9 +40,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     };
     let lines = find_receive_interrupts(evidence);
     let interrupts = lines.as_ref().map(|lines| count_all(lines));
-    let packets_each = interrupts.zip(traffic.received).map(|(interrupts, received)| {
-        received as f64 / interrupts.max(1) as f64
-    });
+    let packets_each = interrupts
+        .zip(traffic.received)
+        .map(|(interrupts, received)| received as f64 / interrupts.max(1) as f64);
     let is_dense = packets_each.is_some_and(|each| each > MOST_PACKETS_AN_INTERRUPT);
     if received_per_s < LEAST_PER_S || (!traffic.has_bytes() && is_dense) {
         return Judgement::Healthy;
@@ -58,13 +58,18 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     }
     let sentence = format!(
         "{knob} holds back the interrupt of each packet for {delay_us:.0} us, while {received_per_s:.0} small packets a second arrive{}",
-        round_trip_us.map(|whole| format!("; a round trip takes {whole:.0} us")).unwrap_or_default()
+        round_trip_us
+            .map(|whole| format!("; a round trip takes {whole:.0} us"))
+            .unwrap_or_default()
     );
     let confidence = if share.is_some() { Confidence::Likely } else { Confidence::Hint };
     let mut finding = Finding::new(rule, confidence, sentence)
         .with("delay_us", delay_us)
         .with("received_per_s", received_per_s)
-        .with_change(evidence, if knob == "rx-usecs" { "rx-usecs=8us" } else { "gro-flush-timeout=0us" });
+        .with_change(
+            evidence,
+            if knob == "rx-usecs" { "rx-usecs=8us" } else { "gro-flush-timeout=0us" },
+        );
     if let Some(each) = packets_each {
         finding = finding.with("packets_per_interrupt", each);
     }

@@ -39,7 +39,11 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         "{} connections send segments of {size:.0} bytes again and again without an answer, after small ones had passed; \
          {moving} others move data{}",
         stalled.len(),
-        if is_likely { "" } else { ". A peer that went away looks alike: `ping -M do -s 1472 PEER` tells" }
+        if is_likely {
+            ""
+        } else {
+            ". A peer that went away looks alike: `ping -M do -s 1472 PEER` tells"
+        }
     );
     let confidence = if is_likely { Confidence::Likely } else { Confidence::Hint };
     let found = Finding::new(rule, confidence, sentence)
@@ -91,7 +95,8 @@ mod tests {
         )
     }
 
-    const MOVING: &str = "ESTAB 0 0 10.0.0.1:40009 10.0.0.3:443\n\t cubic rtt:1/1 mss:1448 bytes_acked:900000\n";
+    const MOVING: &str =
+        "ESTAB 0 0 10.0.0.1:40009 10.0.0.3:443\n\t cubic rtt:1/1 mss:1448 bytes_acked:900000\n";
 
     #[test]
     fn stalled_large_segments_are_found() {

@@ -59,7 +59,12 @@ fn own_mtu(evidence: &Evidence<'_>) -> String {
 }
 
 /// Frames of the peer that are longer than this interface takes.
-fn judge_long_frames(rule: &Rule, evidence: &Evidence<'_>, count: u64, received: u64) -> Option<Finding> {
+fn judge_long_frames(
+    rule: &Rule,
+    evidence: &Evidence<'_>,
+    count: u64,
+    received: u64,
+) -> Option<Finding> {
     let share = share_of(count, count + received);
     if !is_harm(count, share) {
         return None;
@@ -85,7 +90,12 @@ fn judge_long_frames(rule: &Rule, evidence: &Evidence<'_>, count: u64, received:
 /// Packets that this host must not cut and cannot send whole: it tells the sender so, and drops them.
 fn judge_refused(rule: &Rule, evidence: &Evidence<'_>, count: u64) -> Option<Finding> {
     let sent = evidence
-        .protocol_sum(&["Ip.OutRequests", "Ip.ForwDatagrams", "Ip6.OutRequests", "Ip6.OutForwDatagrams"])
+        .protocol_sum(&[
+            "Ip.OutRequests",
+            "Ip.ForwDatagrams",
+            "Ip6.OutRequests",
+            "Ip6.OutForwDatagrams",
+        ])
         .unwrap_or(0);
     let share = share_of(count, count + sent);
     if !is_harm(count, share) {
@@ -159,7 +169,9 @@ mod tests {
     #[test]
     fn long_frames_are_found_with_share() {
         let driver = |count: u64| {
-            format!("NIC statistics:\n     rx_length_errors: {count}\n     rx_long_length_errors: {count}\n")
+            format!(
+                "NIC statistics:\n     rx_length_errors: {count}\n     rx_long_length_errors: {count}\n"
+            )
         };
         let found = received(&driver(50), &driver(1050)).find(&RULE);
         assert!((number(&found, "too_long_frames") - 1000.0).abs() < 1e-9);
@@ -171,7 +183,11 @@ mod tests {
 
     #[test]
     fn refused_packets_are_found() {
-        let looks = PlantedLooks::new().ip(&[("ForwDatagrams", 0, 900), ("OutRequests", 0, 0), ("FragFails", 7, 107)]);
+        let looks = PlantedLooks::new().ip(&[
+            ("ForwDatagrams", 0, 900),
+            ("OutRequests", 0, 0),
+            ("FragFails", 7, 107),
+        ]);
         assert!((number(&looks.find(&RULE), "refused_packets") - 100.0).abs() < 1e-9);
         let few = PlantedLooks::new().ip(&[("OutRequests", 0, 9000), ("FragFails", 7, 12)]);
         assert_eq!(few.judge(&RULE), Judgement::Healthy);
@@ -179,7 +195,11 @@ mod tests {
 
     #[test]
     fn datagrams_in_pieces_are_a_hint() {
-        let looks = PlantedLooks::new().ip(&[("OutRequests", 0, 1000), ("FragFails", 0, 0), ("FragCreates", 0, 6000)]);
+        let looks = PlantedLooks::new().ip(&[
+            ("OutRequests", 0, 1000),
+            ("FragFails", 0, 0),
+            ("FragCreates", 0, 6000),
+        ]);
         let found = looks.find(&RULE);
         assert_eq!(found.confidence, Confidence::Hint);
         assert!((number(&found, "pieces_sent") - 6000.0).abs() < 1e-9);

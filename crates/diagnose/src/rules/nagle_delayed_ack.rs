@@ -82,13 +82,19 @@ fn waits_for_acknowledgement(connection: &SocketGrowth<'_>, window_s: f64) -> bo
 /// piece is acknowledged late, too, where the answer takes long, and nobody waits for that.
 fn holds_back(connection: &SocketGrowth<'_>) -> bool {
     let answers = connection.grown("data_segs_in");
-    let unsent = connection.seen().any(|look| look.figure("notsent").is_some_and(|bytes| bytes > 0.0));
+    let unsent =
+        connection.seen().any(|look| look.figure("notsent").is_some_and(|bytes| bytes > 0.0));
     unsent || (answers > 0.0 && connection.grown("data_segs_out") >= answers * LEAST_PIECES)
 }
 
 /// The other side: requests that come in two pieces, each with a delayed acknowledgement of this host between them. A
 /// program that takes longer than 40 ms to answer also delays acknowledgements, of requests in one piece.
-fn judge_receiver(rule: &Rule, active: &[SocketGrowth<'_>], delayed: u64, window_s: f64) -> Option<Finding> {
+fn judge_receiver(
+    rule: &Rule,
+    active: &[SocketGrowth<'_>],
+    delayed: u64,
+    window_s: f64,
+) -> Option<Finding> {
     let most = 1000.0 / SHORTEST_DELAY_MS * 1.1;
     let is_slow = |one: &&SocketGrowth<'_>| {
         let answers = one.grown("data_segs_out");
@@ -136,7 +142,9 @@ mod tests {
     }
 
     fn looks(rtt: &str, out: u32, into: u32) -> PlantedLooks {
-        PlantedLooks::new().seconds(10).sockets(&row(rtt, 1000, 1000), &row(rtt, 1000 + out, 1000 + into))
+        PlantedLooks::new()
+            .seconds(10)
+            .sockets(&row(rtt, 1000, 1000), &row(rtt, 1000 + out, 1000 + into))
     }
 
     #[test]

@@ -27,7 +27,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
                 .with("application_cpu_share", programs)
                 .with("cpu_busy_share", busy)
                 .explaining_cpu(programs)
-                .with_remedy("look at the application: `perf top`, its locks, its disks, its own requests")
+                .with_remedy(
+                    "look at the application: `perf top`, its locks, its disks, its own requests",
+                )
         }
         Some((programs, busy)) => {
             let sentence = format!(
@@ -47,7 +49,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         None => Finding::new(
             rule,
             confidence,
-            format!("{told}, as far as the snapshot shows it (it tells of neither packets nor CPU time)"),
+            format!(
+                "{told}, as far as the snapshot shows it (it tells of neither packets nor CPU time)"
+            ),
         ),
     };
     Judgement::Fault(match packets {

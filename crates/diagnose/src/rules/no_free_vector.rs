@@ -30,7 +30,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let VectorTable { exhausted, free } = table.unwrap_or_default();
     let misplaced = misplaced.unwrap_or_default();
     // A full CPU hurts only where an interrupt was to be placed on it.
-    let is_wanted = |(_, wanted): &&(u32, Vec<u32>)| wanted.iter().any(|cpu| exhausted.contains(cpu));
+    let is_wanted =
+        |(_, wanted): &&(u32, Vec<u32>)| wanted.iter().any(|cpu| exhausted.contains(cpu));
     let found = misplaced.iter().find(is_wanted);
     let Some((number, wanted)) = found.or_else(|| misplaced.first().filter(|_| said > 0)) else {
         return Judgement::Healthy;
@@ -41,10 +42,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     } else {
         format!("CPUs {} have none left", list(&exhausted))
     };
-    let sentence = format!(
-        "interrupt {number} is not where it was put (CPUs {}): {reason}",
-        list(wanted)
-    );
+    let sentence =
+        format!("interrupt {number} is not where it was put (CPUs {}): {reason}", list(wanted));
     Judgement::Fault(
         Finding::new(rule, Confidence::Certain, sentence)
             .with("misplaced_interrupts", misplaced.len() as u64)

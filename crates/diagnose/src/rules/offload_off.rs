@@ -65,9 +65,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     };
     // `off [fixed]` is the device's nature, and no setting: it is told beside another that is off.
     let is_off = |offload: &&Offload| {
-        features.get(offload.feature).is_some_and(|value| {
-            value.starts_with("off") && !value.contains("[fixed]")
-        })
+        features
+            .get(offload.feature)
+            .is_some_and(|value| value.starts_with("off") && !value.contains("[fixed]"))
     };
     let off: Vec<&Offload> = OFFLOADS.iter().filter(matters).filter(is_off).collect();
     if off.is_empty() {
@@ -118,8 +118,7 @@ mod tests {
     #[test]
     fn bulk_without_gro_is_found() {
         let found = host("off", "off").traffic(BULK, ACKNOWLEDGEMENTS).fault(&RULE);
-        let expected =
-            "generic-receive-offload is off, while 80000 full packets a second are handled one by one";
+        let expected = "generic-receive-offload is off, while 80000 full packets a second are handled one by one";
         assert_eq!(found.sentence, expected);
         assert!(is_near(found.explains.cpu_share, 0.08));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 gro=on --dry-run");

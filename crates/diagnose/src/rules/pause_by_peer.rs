@@ -51,7 +51,10 @@ mod tests {
         let counters =
             [("rx_pause_ctrl_phy", 9_000_000), ("tx_pause_ctrl_phy", 0), ("rx_discards_phy", 0)];
         let found = Fixture::new().driver(&counters).fault(&RULE);
-        assert!(found.sentence.starts_with("the peer pauses us: 9000000 PAUSE frames"), "{found:?}");
+        assert!(
+            found.sentence.starts_with("the peer pauses us: 9000000 PAUSE frames"),
+            "{found:?}"
+        );
         assert!(is_near(found.explains.latency_share, 1.0));
     }
 

@@ -32,8 +32,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         "its ring, its CPU or its slot is too slow: a full CPU shows in /proc/stat, the slot in `pcie-limit`".to_owned()
     };
     let sentence = format!("this host pauses its peer: {} were sent; {cause}", pauses.describe());
-    let mut finding = Finding::new(rule, Confidence::Certain, sentence)
-        .with("sent_pause_frames", pauses.frames);
+    let mut finding =
+        Finding::new(rule, Confidence::Certain, sentence).with("sent_pause_frames", pauses.frames);
     if let Some(rate) = pauses.per_s {
         finding = finding.with("sent_pause_frames_per_s", rate);
     }

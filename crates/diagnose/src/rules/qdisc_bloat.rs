@@ -51,7 +51,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     }
     if let Some(rtt_ms) = average_round_trip(evidence) {
         // The round trips of connections that send through it contain its wait.
-        found = found.with("round_trip_ms", rtt_ms).explaining_latency(wait_ms / rtt_ms.max(wait_ms));
+        found =
+            found.with("round_trip_ms", rtt_ms).explaining_latency(wait_ms / rtt_ms.max(wait_ms));
     }
     Judgement::Fault(found)
 }
@@ -93,9 +94,11 @@ mod tests {
                 "drops":0,"overlimits":0,"requeues":0,"backlog":{backlog},"qlen":9}}]"#
             )
         };
-        PlantedLooks::new()
-            .seconds(10)
-            .text("tc_-s_-j_qdisc", &text(0, backlogs[0]), &text(12_500_000, backlogs[1]))
+        PlantedLooks::new().seconds(10).text(
+            "tc_-s_-j_qdisc",
+            &text(0, backlogs[0]),
+            &text(12_500_000, backlogs[1]),
+        )
     }
 
     #[test]

@@ -36,10 +36,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     }
     let name = evidence.interface_name();
     let kind = worst.now.kind.as_str();
-    let sentence = format!(
-        "{kind} of {name} dropped {dropped} packets ({} of those to send)",
-        percent(share)
-    );
+    let sentence =
+        format!("{kind} of {name} dropped {dropped} packets ({} of those to send)", percent(share));
     let confidence = if is_managed { Confidence::Likely } else { Confidence::Certain };
     let found = Finding::new(rule, confidence, sentence)
         .with("drops", dropped)
@@ -86,7 +84,9 @@ fn add_remedy(found: Finding, evidence: &Evidence<'_>, worst: &QdiscGrowth) -> F
         Some(limit) if kind == "bfifo" => {
             found.with_change(evidence, "qdisc=fq_codel").with("limit_bytes", limit)
         }
-        Some(limit) if kind == "pfifo" => found.with_change(evidence, "qdisc=fq_codel").with("limit_packets", limit),
+        Some(limit) if kind == "pfifo" => {
+            found.with_change(evidence, "qdisc=fq_codel").with("limit_packets", limit)
+        }
         Some(limit) => {
             let change = format!("\"qdisc={kind} limit={}\"", limit.saturating_mul(4));
             found.with_change(evidence, &change).with("limit_packets", limit)
@@ -125,7 +125,12 @@ mod tests {
     #[test]
     fn low_rate_is_named() {
         let found = looks("tbf", r#""rate":1250000,"limit":3000"#, [900, 100, 800]).find(&RULE);
-        assert!(found.remedy.unwrap().starts_with("raise the rate of tbf, against which packets stood 800 times"));
+        assert!(
+            found
+                .remedy
+                .unwrap()
+                .starts_with("raise the rate of tbf, against which packets stood 800 times")
+        );
         assert_eq!(found.prove.as_deref(), Some("latput diagnose eth0 --prove qdisc-drops"));
     }
 

@@ -72,9 +72,13 @@ mod tests {
 
     #[test]
     fn limited_time_is_found_with_share() {
-        let looks = PlantedLooks::new().sockets(&row("20.5", 100_000, 0), &row("20.5", 110_000, 9000));
+        let looks =
+            PlantedLooks::new().sockets(&row("20.5", 100_000, 0), &row("20.5", 110_000, 9000));
         let found = looks.find(&RULE);
-        assert_eq!((found.confidence, found.explains.latency_share), (Confidence::Likely, Some(0.9)));
+        assert_eq!(
+            (found.confidence, found.explains.latency_share),
+            (Confidence::Likely, Some(0.9))
+        );
         assert!((number(&found, "window_bytes") - 65_536.0).abs() < 1e-9);
         assert!(found.remedy.unwrap().starts_with("at 10.0.0.2:5201: raise the third value"));
     }
@@ -91,7 +95,8 @@ mod tests {
     fn little_or_old_time_is_healthy() {
         let little = PlantedLooks::new().sockets(&row("20", 0, 0), &row("20", 10_000, 900));
         assert_eq!(little.judge(&RULE), Judgement::Healthy);
-        let old = PlantedLooks::new().sockets(&row("20", 900_000, 800_000), &row("20", 910_000, 800_000));
+        let old =
+            PlantedLooks::new().sockets(&row("20", 900_000, 800_000), &row("20", 910_000, 800_000));
         assert_eq!(old.judge(&RULE), Judgement::Healthy);
     }
 

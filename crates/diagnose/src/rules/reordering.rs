@@ -30,7 +30,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     ]);
     let Some(events) = events else { return Judgement::Unseen(Source::Protocols) };
     let of_sender = judge_sent(rule, evidence, events);
-    of_sender.or_else(|| judge_received(rule, evidence)).map_or(Judgement::Healthy, Judgement::Fault)
+    of_sender
+        .or_else(|| judge_received(rule, evidence))
+        .map_or(Judgement::Healthy, Judgement::Fault)
 }
 
 /// Segments of this host that arrive out of order.
@@ -106,12 +108,17 @@ mod tests {
     fn sent(resent: u64, twice: u64) -> PlantedLooks {
         PlantedLooks::new()
             .tcp(&[("OutSegs", 0, 100_000), ("RetransSegs", 7_000_000, 7_000_000 + resent)])
-            .tcp_ext(&[("TCPSACKReorder", 10, 4010), ("TCPDSACKRecv", 0, twice), ("TCPDSACKUndo", 0, 30)])
+            .tcp_ext(&[
+                ("TCPSACKReorder", 10, 4010),
+                ("TCPDSACKRecv", 0, twice),
+                ("TCPDSACKUndo", 0, 30),
+            ])
     }
 
     #[test]
     fn needless_retransmits_are_found() {
-        let found = sent(500, 450).same("sys/class/net/eth0/bonding/mode", "balance-rr 0\n").find(&RULE);
+        let found =
+            sent(500, 450).same("sys/class/net/eth0/bonding/mode", "balance-rr 0\n").find(&RULE);
         assert!((number(&found, "needless_retransmits") - 450.0).abs() < 1e-9);
         assert!(found.sentence.contains("0.45% of those sent"), "{}", found.sentence);
         assert!(found.remedy.unwrap().contains("802.3ad"));
@@ -125,9 +132,11 @@ mod tests {
 
     #[test]
     fn receiver_sees_second_copies() {
-        let looks = PlantedLooks::new()
-            .tcp(&[("InSegs", 0, 100_000)])
-            .tcp_ext(&[("TCPSACKReorder", 0, 0), ("TCPOFOQueue", 0, 30_000), ("TCPDSACKOldSent", 0, 4000)]);
+        let looks = PlantedLooks::new().tcp(&[("InSegs", 0, 100_000)]).tcp_ext(&[
+            ("TCPSACKReorder", 0, 0),
+            ("TCPOFOQueue", 0, 30_000),
+            ("TCPDSACKOldSent", 0, 4000),
+        ]);
         assert!((number(&looks.find(&RULE), "segments_twice") - 4000.0).abs() < 1e-9);
     }
 

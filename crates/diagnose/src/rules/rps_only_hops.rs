@@ -100,7 +100,10 @@ mod tests {
     #[test]
     fn hops_without_need_are_found() {
         let found = host(1_000_000, 10, "2\n").fault(&RULE);
-        assert!(found.sentence.starts_with("RPS handed 100000 packets a second (50%) to 1 CPUs"), "{found:?}");
+        assert!(
+            found.sentence.starts_with("RPS handed 100000 packets a second (50%) to 1 CPUs"),
+            "{found:?}"
+        );
         assert!(found.sentence.ends_with("although all receive work is 20% of one CPU"));
         // Two seconds of 6.5.
         assert!(is_near(found.explains.cpu_share, 2.0 / 6.5));

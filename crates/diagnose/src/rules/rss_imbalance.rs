@@ -39,7 +39,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let number = channels.unwrap_or(queues.len() as u64).min(queues.len() as u64);
     let Some((cpu, shares)) = find_fullest_cpu(evidence) else { return Judgement::Healthy };
     let (few, part) = busiest_queues(&queues);
-    let is_uneven = number >= 2 && few as f64 <= (number as f64 / 4.0).ceil() && few as u64 != number;
+    let is_uneven =
+        number >= 2 && few as f64 <= (number as f64 / 4.0).ceil() && few as u64 != number;
     let kernel = kernel_share(&shares);
     let is_harm = kernel >= LEAST_KERNEL_SHARE && idle_of_others(cpus, &[cpu]) >= LEAST_IDLE;
     if !is_uneven || !is_harm || is_idle {
@@ -90,7 +91,9 @@ impl Cause {
                 ": the table is not the reason, and flows are many, so that the hash tells them apart too little: \
                  `ethtool -N IFACE rx-flow-hash udp4 sdfn`"
             }
-            Self::Unknown => ": the hash or one elephant flow; the flows (`ss -tin`) would tell them apart",
+            Self::Unknown => {
+                ": the hash or one elephant flow; the flows (`ss -tin`) would tell them apart"
+            }
         }
     }
 
@@ -156,18 +159,31 @@ mod tests {
     const FULL_CPU: &[[u64; 5]] = &[[0, 0, 0, 80, 0], [0; 5], [0; 5], [5, 0, 0, 0, 0]];
 
     fn host(packets: [u64; 4], cpus: &[[u64; 5]]) -> Fixture {
-        let names = ["rx_queue_0_packets", "rx_queue_1_packets", "rx_queue_2_packets", "rx_queue_3_packets"];
+        let names = [
+            "rx_queue_0_packets",
+            "rx_queue_1_packets",
+            "rx_queue_2_packets",
+            "rx_queue_3_packets",
+        ];
         let counters: Vec<(&str, u64)> = names.into_iter().zip(packets).collect();
-        Fixture::new().traffic(BULK, [9, 900]).driver(&counters).cpus(cpus).softnet(&[[1_000_000, 0, 0]])
+        Fixture::new()
+            .traffic(BULK, [9, 900])
+            .driver(&counters)
+            .cpus(cpus)
+            .softnet(&[[1_000_000, 0, 0]])
     }
 
     const UNEVEN_PACKETS: [u64; 4] = [950_000, 50_000, 0, 0];
 
     #[test]
     fn uneven_table_is_certain() {
-        let table = "RX flow hash indirection table for eth0 with 4 RX ring(s):\n    0:  0 0 0 0 0 0 0 0\n";
+        let table =
+            "RX flow hash indirection table for eth0 with 4 RX ring(s):\n    0:  0 0 0 0 0 0 0 0\n";
         let found = host(UNEVEN_PACKETS, FULL_CPU).fixed("ethtool_-x_eth0", table).fault(&RULE);
-        assert!(found.sentence.starts_with("1 of 4 receive queues took 95% of the packets"), "{found:?}");
+        assert!(
+            found.sentence.starts_with("1 of 4 receive queues took 95% of the packets"),
+            "{found:?}"
+        );
         assert_eq!(found.confidence, Confidence::Certain);
         assert!(is_near(found.explains.latency_share, 0.6));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 'rss-table=equal 4' --dry-run");
@@ -177,7 +193,9 @@ mod tests {
     fn unknown_flows_make_a_hint() {
         assert_eq!(host(UNEVEN_PACKETS, FULL_CPU).fault(&RULE).confidence, Confidence::Hint);
         let text = |bytes: u64| {
-            format!("State Recv-Q Send-Q Local Peer\nESTAB 0 0 a:1 b:2\n\t rtt:1/1 bytes_received:{bytes}\n")
+            format!(
+                "State Recv-Q Send-Q Local Peer\nESTAB 0 0 a:1 b:2\n\t rtt:1/1 bytes_received:{bytes}\n"
+            )
         };
         let elephant = host(UNEVEN_PACKETS, FULL_CPU).grown("ss_-tin", &text(1), &text(900_000));
         elephant.assert_healthy(&RULE);

@@ -90,9 +90,9 @@ fn collect_settings(evidence: &Evidence<'_>, look: &Look) -> BTreeMap<String, St
     }
     let sysctls = look.texts_below("proc/sys/net/");
     let settings = sysctls.filter(|(name, _)| SYSCTLS.iter().any(|start| name.starts_with(start)));
-    found.extend(settings.map(|(name, text)| {
-        (format!("net.{}", name.replace('/', ".")), one_line(text))
-    }));
+    found.extend(
+        settings.map(|(name, text)| (format!("net.{}", name.replace('/', ".")), one_line(text))),
+    );
     let start = format!("sys/class/net/{interface}/");
     let files = look.texts_below(&start).filter(|(name, _)| {
         let is_queue = name.starts_with("queues/")

@@ -1,6 +1,6 @@
 //! `slow-application`: a program on this host reads or answers slowly.
 
-use crate::evidence::{Evidence, SocketGrowth, percent};
+use crate::evidence::{Evidence, SocketGrowth};
 use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
 use crate::parse::sockets::TcpSocket;
 
@@ -35,7 +35,11 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
 }
 
 /// Data that stood unread at both looks, for longer than a reader needs.
-fn judge_reading(rule: &Rule, evidence: &Evidence<'_>, all: &[SocketGrowth<'_>]) -> Option<Finding> {
+fn judge_reading(
+    rule: &Rule,
+    evidence: &Evidence<'_>,
+    all: &[SocketGrowth<'_>],
+) -> Option<Finding> {
     let window_s = evidence.window_s()?;
     let unread = all.iter().filter_map(|one| Some((measure_unread(one, window_s)?, one)));
     let unread: Vec<(f64, &SocketGrowth<'_>)> =
@@ -79,7 +83,11 @@ fn measure_unread(connection: &SocketGrowth<'_>, window_s: f64) -> Option<f64> {
 }
 
 /// Requests that a server on this host has received and not answered, by samples: each look at each connection is one.
-fn judge_answers(rule: &Rule, evidence: &Evidence<'_>, all: &[SocketGrowth<'_>]) -> Option<Finding> {
+fn judge_answers(
+    rule: &Rule,
+    evidence: &Evidence<'_>,
+    all: &[SocketGrowth<'_>],
+) -> Option<Finding> {
     let is_server = |one: &&SocketGrowth<'_>| {
         one.is_server() == Some(true)
             && one.takes_turns()
@@ -139,7 +147,9 @@ mod tests {
     use crate::rules::testing::{PlantedLooks, number};
 
     fn reader(unread: u64, bytes: u64) -> String {
-        format!("ESTAB {unread} 0 10.0.0.1:5201 10.0.0.2:50000\n\t cubic rtt:0.2/0.1 bytes_received:{bytes}\n")
+        format!(
+            "ESTAB {unread} 0 10.0.0.1:5201 10.0.0.2:50000\n\t cubic rtt:0.2/0.1 bytes_received:{bytes}\n"
+        )
     }
 
     fn servers(count: u32, bytes: u64, sent: u32, received: u32) -> String {
@@ -171,7 +181,8 @@ mod tests {
             .seconds(10)
             .sockets(&reader(3_000_000, 1000), &reader(4_000_000, 30_000_001_000));
         assert_eq!(fast.judge(&RULE), Judgement::Healthy);
-        let leftover = PlantedLooks::new().seconds(10).sockets(&reader(31, 1000), &reader(31, 1000));
+        let leftover =
+            PlantedLooks::new().seconds(10).sockets(&reader(31, 1000), &reader(31, 1000));
         assert_eq!(leftover.judge(&RULE), Judgement::Healthy);
     }
 

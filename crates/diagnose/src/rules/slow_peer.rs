@@ -57,7 +57,10 @@ fn judge_closed_windows(rule: &Rule, evidence: &Evidence<'_>) -> Option<Finding>
             .with("rwnd_limited_ms", limited.limited_ms)
             .with("waiting_bytes", worst.send_queue)
             .explaining_latency(share)
-            .with_remedy(format!("look at the program at {}: data stands in its Recv-Q (`ss -tin` there)", name(worst)))
+            .with_remedy(format!(
+                "look at the program at {}: data stands in its Recv-Q (`ss -tin` there)",
+                name(worst)
+            ))
             .with_proof("nstat -z TcpExtTCPWinProbe; at the peer: ss -tin"),
     )
 }
@@ -98,7 +101,10 @@ fn judge_answers(rule: &Rule, active: &[SocketGrowth<'_>]) -> Option<Finding> {
             .with("looks", looks.len() as u64)
             .with("answer_ms", wait_ms)
             .explaining_latency(share)
-            .with_remedy(format!("look at the program at {}: its CPU time, its own requests, its disks", name(first)))
+            .with_remedy(format!(
+                "look at the program at {}: its CPU time, its own requests, its disks",
+                name(first)
+            ))
             .with_proof("latput diagnose there: `latput diagnose ssh://PEER`"),
     )
 }
@@ -137,7 +143,10 @@ mod tests {
         let looks = PlantedLooks::new().sockets(&rows(8, 100, 40, 130), &rows(8, 9000, 60, 170));
         let found = looks.find(&RULE);
         assert!((number(&found, "answer_ms") - 100.0).abs() < 1e-9);
-        assert_eq!((found.confidence, found.explains.latency_share), (Confidence::Likely, Some(1.0)));
+        assert_eq!(
+            (found.confidence, found.explains.latency_share),
+            (Confidence::Likely, Some(1.0))
+        );
         assert!(found.remedy.unwrap().contains("10.0.0.2:80"));
     }
 
@@ -149,9 +158,11 @@ mod tests {
                  rwnd_limited:{busy}ms(99%)\n"
             )
         };
-        let looks = PlantedLooks::new()
-            .sockets(&row(1000), &row(11_000))
-            .tcp_ext(&[("TCPWinProbe", 70, 110)]);
+        let looks = PlantedLooks::new().sockets(&row(1000), &row(11_000)).tcp_ext(&[(
+            "TCPWinProbe",
+            70,
+            110,
+        )]);
         assert!((number(&looks.find(&RULE), "window_probes") - 40.0).abs() < 1e-9);
     }
 
@@ -159,7 +170,8 @@ mod tests {
     fn answered_or_idle_connections_are_healthy() {
         let answered = PlantedLooks::new().sockets(&rows(8, 100, 40, 40), &rows(8, 9000, 60, 59));
         assert_eq!(answered.judge(&RULE), Judgement::Healthy);
-        let idle = PlantedLooks::new().sockets(&rows(8, 100, 9000, 19_000), &rows(8, 100, 19_000, 29_000));
+        let idle =
+            PlantedLooks::new().sockets(&rows(8, 100, 9000, 19_000), &rows(8, 100, 19_000, 29_000));
         assert_eq!(idle.judge(&RULE), Judgement::Healthy);
         let fast = PlantedLooks::new().sockets(&rows(8, 100, 1, 2), &rows(8, 9000, 2, 4));
         assert_eq!(fast.judge(&RULE), Judgement::Healthy);
@@ -167,8 +179,12 @@ mod tests {
 
     #[test]
     fn thinking_clients_are_not_slow_peers() {
-        let swap = |text: String| text.replace("10.0.0.1:4000", "10.0.0.1:800").replace("10.0.0.2:80\n", "10.0.0.2:50000\n");
-        let looks = PlantedLooks::new().sockets(&swap(rows(8, 1, 40, 130)), &swap(rows(8, 900, 60, 170)));
+        let swap = |text: String| {
+            text.replace("10.0.0.1:4000", "10.0.0.1:800")
+                .replace("10.0.0.2:80\n", "10.0.0.2:50000\n")
+        };
+        let looks =
+            PlantedLooks::new().sockets(&swap(rows(8, 1, 40, 130)), &swap(rows(8, 900, 60, 170)));
         assert_eq!(looks.judge(&RULE), Judgement::Healthy);
     }
 

@@ -45,8 +45,16 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         [limit(packets, " packets"), limit(usecs, " us")].into_iter().flatten().collect();
     let sentence = format!(
         "{squeezed} rounds of the receive softirq ended with packets left, {per_thousand:.1} for 1000 packets{}{}",
-        if limits.is_empty() { String::new() } else { format!(" (a round has {})", limits.join(", ")) },
-        if is_small { "" } else { "; a larger budget would tell whether the lost packets are its effect" }
+        if limits.is_empty() {
+            String::new()
+        } else {
+            format!(" (a round has {})", limits.join(", "))
+        },
+        if is_small {
+            ""
+        } else {
+            "; a larger budget would tell whether the lost packets are its effect"
+        }
     );
     let confidence = if is_small { Confidence::Likely } else { Confidence::Hint };
     let doubled = (packets.unwrap_or(DEFAULT_PACKETS) * 2).max(2 * DEFAULT_PACKETS);
@@ -61,7 +69,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with_change(evidence, &change);
     if loses {
         let drops = count_ring_drops(evidence).unwrap_or(0);
-        finding = finding.with("ring_drops", drops).explaining_loss(share_of_losses(evidence, drops));
+        finding =
+            finding.with("ring_drops", drops).explaining_loss(share_of_losses(evidence, drops));
     }
     if let Some(packets) = packets {
         finding = finding.with("netdev_budget", packets);

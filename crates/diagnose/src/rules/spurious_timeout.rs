@@ -45,8 +45,10 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     }
     let is_own = own * 2 >= needless;
     let place = if is_own { ": the first copies had not left this host's queues" } else { "" };
-    let sentence =
-        format!("{needless} of {all} timeouts ({}) passed although nothing was lost{place}", percent(share));
+    let sentence = format!(
+        "{needless} of {all} timeouts ({}) passed although nothing was lost{place}",
+        percent(share)
+    );
     let remedy = if is_own {
         "shorten what waits on this host: a long queue discipline, a CPU that is taken away (steal, quota), a paused link"
     } else {
@@ -58,7 +60,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with("timeouts", all)
         .with("still_in_own_queue", own)
         .with_remedy(remedy)
-        .with_proof("nstat -z TcpExtTCPSpuriousRTOs TcpExtTCPLossUndo TcpExtTCPSpuriousRtxHostQueues");
+        .with_proof(
+            "nstat -z TcpExtTCPSpuriousRTOs TcpExtTCPLossUndo TcpExtTCPSpuriousRtxHostQueues",
+        );
     let active = evidence.active_connections().map_or(0, |active| active.len());
     if let Some(window_s) = evidence.window_s().filter(|_| active > 0) {
         // Each timeout is a wait of at least the shortest one, of the time of all active connections.

@@ -51,12 +51,14 @@ fn judge_drops(rule: &Rule, evidence: &Evidence<'_>, dropped: u64) -> Option<Fin
     let received = evidence.protocol("Tcp.InSegs");
     let share = received.map(|received| share_of(dropped, dropped + received));
     let copied = received.map_or(0.0, |received| share_of(collapsed, received));
-    let is_loss = dropped >= LEAST_COUNT && share.is_none_or(|share| share * 1e6 >= LEAST_PER_MILLION);
+    let is_loss =
+        dropped >= LEAST_COUNT && share.is_none_or(|share| share * 1e6 >= LEAST_PER_MILLION);
     let is_work = collapsed >= LEAST_COUNT && pruned > 0 && copied >= LEAST_COLLAPSED;
     if !is_loss && !is_work {
         return None;
     }
-    let of_all = share.map(|share| format!(" ({} of those received)", percent(share))).unwrap_or_default();
+    let of_all =
+        share.map(|share| format!(" ({} of those received)", percent(share))).unwrap_or_default();
     let sentence = format!(
         "full receive buffers of TCP sockets dropped {dropped} segments{of_all}, and {collapsed} were copied together to make \
          room"
@@ -66,7 +68,10 @@ fn judge_drops(rule: &Rule, evidence: &Evidence<'_>, dropped: u64) -> Option<Fin
     } else {
         ("net.ipv4.tcp_rmem", Confidence::Likely)
     };
-    let now = evidence.sysctl(&limit.replace('.', "/")).map(|is| format!(" (now {is})")).unwrap_or_default();
+    let now = evidence
+        .sysctl(&limit.replace('.', "/"))
+        .map(|is| format!(" (now {is})"))
+        .unwrap_or_default();
     let remedy = if pressure > 0 {
         format!("raise {limit}{now}: the memory of all TCP sockets together is used up")
     } else {
@@ -81,7 +86,9 @@ fn judge_drops(rule: &Rule, evidence: &Evidence<'_>, dropped: u64) -> Option<Fin
         .with("prune_calls", pruned)
         .with("memory_pressures", pressure)
         .with_remedy(remedy)
-        .with_proof("nstat -z TcpExtPruneCalled TcpExtRcvPruned TcpExtTCPRcvCollapsed TcpExtTCPBacklogDrop");
+        .with_proof(
+            "nstat -z TcpExtPruneCalled TcpExtRcvPruned TcpExtTCPRcvCollapsed TcpExtTCPBacklogDrop",
+        );
     if let Some(share) = share {
         found = found.explaining_loss(share);
     }
@@ -89,7 +96,11 @@ fn judge_drops(rule: &Rule, evidence: &Evidence<'_>, dropped: u64) -> Option<Fin
 }
 
 /// A connection whose sender fills the whole window in each round trip. The window of a healthy one is twice what it uses.
-fn judge_window(rule: &Rule, evidence: &Evidence<'_>, active: &[SocketGrowth<'_>]) -> Option<Finding> {
+fn judge_window(
+    rule: &Rule,
+    evidence: &Evidence<'_>,
+    active: &[SocketGrowth<'_>],
+) -> Option<Finding> {
     let window_s = evidence.window_s()?;
     let used = active.iter().filter_map(|one| Some((measure_use(one, window_s)?, one)));
     let (used, worst) = used.max_by(|one, other| one.0.total_cmp(&other.0))?;
@@ -100,9 +111,9 @@ fn judge_window(rule: &Rule, evidence: &Evidence<'_>, active: &[SocketGrowth<'_>
     let rtt_ms = worst.now.figure("minrtt").or_else(|| worst.now.figure("rtt"))?;
     let rate = worst.grown("bytes_received") / window_s;
     let all: f64 = active.iter().map(|one| one.grown("bytes_received")).sum();
-    let most = evidence.sysctl("net/ipv4/tcp_rmem").and_then(|text| {
-        text.split_whitespace().nth(2)?.parse::<f64>().ok()
-    });
+    let most = evidence
+        .sysctl("net/ipv4/tcp_rmem")
+        .and_then(|text| text.split_whitespace().nth(2)?.parse::<f64>().ok());
     // Half of the buffer is for the kernel's own use, by default (`tcp_adv_win_scale`).
     let by_program = most.is_some_and(|most| bytes < most * 0.25);
     let remedy = match most {
@@ -151,7 +162,11 @@ mod tests {
     fn pruned_segments_are_found_with_share() {
         let looks = PlantedLooks::new()
             .tcp(&[("InSegs", 0, 9900)])
-            .tcp_ext(&[("PruneCalled", 5, 205), ("RcvPruned", 9, 109), ("TCPRcvCollapsed", 50, 950)])
+            .tcp_ext(&[
+                ("PruneCalled", 5, 205),
+                ("RcvPruned", 9, 109),
+                ("TCPRcvCollapsed", 50, 950),
+            ])
             .same("proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n");
         let found = looks.find(&RULE);
         assert!((number(&found, "dropped_segments") - 100.0).abs() < 1e-9);

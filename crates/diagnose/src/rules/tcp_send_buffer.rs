@@ -32,9 +32,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         percent(share)
     );
     let buffered = limited.worst.now.send_queue;
-    let most = evidence.sysctl("net/ipv4/tcp_wmem").and_then(|text| {
-        text.split_whitespace().nth(2)?.parse::<u64>().ok()
-    });
+    let most = evidence
+        .sysctl("net/ipv4/tcp_wmem")
+        .and_then(|text| text.split_whitespace().nth(2)?.parse::<u64>().ok());
     let remedy = match most {
         Some(most) if (buffered as f64) < most as f64 * DATA_IN_BUFFER => format!(
             "the program sets SO_SNDBUF, which net.core.wmem_max{} limits: let it set none, so that the buffer grows up to {most} \
@@ -87,14 +87,21 @@ mod tests {
         let looks = PlantedLooks::new()
             .sockets(&row("20.5", 0, 0), &row("20.5", 10_000, 8000))
             .same("proc/sys/net/ipv4/tcp_wmem", "4096 16384 32768\n");
-        assert!(looks.find(&RULE).remedy.unwrap().contains("third value of net.ipv4.tcp_wmem (now 32768)"));
+        assert!(
+            looks
+                .find(&RULE)
+                .remedy
+                .unwrap()
+                .contains("third value of net.ipv4.tcp_wmem (now 32768)")
+        );
     }
 
     #[test]
     fn full_path_or_old_time_is_healthy() {
         let queued = PlantedLooks::new().sockets(&row("90", 0, 0), &row("90", 10_000, 8000));
         assert_eq!(queued.judge(&RULE), Judgement::Healthy, "the path itself has a queue");
-        let old = PlantedLooks::new().sockets(&row("20", 900_000, 900_000), &row("20", 910_000, 900_100));
+        let old =
+            PlantedLooks::new().sockets(&row("20", 900_000, 900_000), &row("20", 910_000, 900_100));
         assert_eq!(old.judge(&RULE), Judgement::Healthy);
     }
 

@@ -5,7 +5,8 @@ use crate::finding::{EvidenceValue, Finding, Judgement, Rule};
 use crate::snapshot::{Look, Snapshot};
 
 /// The head of `ss -tin`.
-pub(crate) const SS_HEAD: &str = "State Recv-Q Send-Q Local Address:Port Peer Address:Port Process\n";
+pub(crate) const SS_HEAD: &str =
+    "State Recv-Q Send-Q Local Address:Port Peer Address:Port Process\n";
 
 /// Two looks that a test fills with texts.
 #[derive(Clone, Debug, Default)]

@@ -8,8 +8,19 @@ const LEAST_PER_MILLION: f64 = 100.0;
 /// The fewest of either kind that say anything.
 const LEAST_COUNT: u64 = 5;
 /// Beginnings of the names that tunnels are given (Calico, Flannel, Cilium, Antrea, Open vSwitch, and the kernel's own).
-const TUNNELS: &[&str] =
-    &["vxlan", "flannel", "geneve", "genev_sys", "cilium_vxlan", "cilium_geneve", "antrea-gw", "gre", "gretap", "tunl", "ipip"];
+const TUNNELS: &[&str] = &[
+    "vxlan",
+    "flannel",
+    "geneve",
+    "genev_sys",
+    "cilium_vxlan",
+    "cilium_geneve",
+    "antrea-gw",
+    "gre",
+    "gretap",
+    "tunl",
+    "ipip",
+];
 /// Devices that are there wherever the kernel's module is.
 const FALLBACKS: &[&str] = &["gre0", "gretap0", "tunl0"];
 
@@ -23,11 +34,11 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let wrong = evidence.protocol_sum(&["Tcp.InCsumErrors", "Udp.InCsumErrors", "Udp6.InCsumErrors"]);
+    let wrong =
+        evidence.protocol_sum(&["Tcp.InCsumErrors", "Udp.InCsumErrors", "Udp6.InCsumErrors"]);
     let Some(wrong) = wrong else { return Judgement::Unseen(Source::Protocols) };
-    let received = evidence
-        .protocol_sum(&["Tcp.InSegs", "Udp.InDatagrams", "Udp6.InDatagrams"])
-        .unwrap_or(0);
+    let received =
+        evidence.protocol_sum(&["Tcp.InSegs", "Udp.InDatagrams", "Udp6.InDatagrams"]).unwrap_or(0);
     let share = share_of(wrong, wrong + received);
     let tunnel = find_tunnel(evidence);
     if wrong < LEAST_COUNT || share * 1e6 < LEAST_PER_MILLION {
@@ -94,7 +105,8 @@ fn find_tunnel(evidence: &Evidence<'_>) -> Option<String> {
         return Some(own.to_owned());
     }
     let [_, after] = evidence.looks();
-    let mut names = after.texts_below("sys/class/net/").filter_map(|(rest, _)| rest.split('/').next());
+    let mut names =
+        after.texts_below("sys/class/net/").filter_map(|(rest, _)| rest.split('/').next());
     names.find(|name| is_tunnel(name) && !FALLBACKS.contains(name)).map(str::to_owned)
 }
 

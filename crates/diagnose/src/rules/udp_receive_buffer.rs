@@ -18,7 +18,8 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let sum = |name: &str| evidence.protocol_sum(&[&format!("Udp.{name}"), &format!("Udp6.{name}")]);
+    let sum =
+        |name: &str| evidence.protocol_sum(&[&format!("Udp.{name}"), &format!("Udp6.{name}")]);
     let Some(errors) = sum("RcvbufErrors") else {
         return Judgement::Unseen(Source::Protocols);
     };
@@ -47,7 +48,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
 
 /// Names the limit that bit. The counters do not tell whether the program sets its buffer itself.
 fn describe_remedy(evidence: &Evidence<'_>, errors: u64, memory: u64) -> String {
-    let now = |name: &str| evidence.sysctl(name).map(|is| format!(" (now {is})")).unwrap_or_default();
+    let now =
+        |name: &str| evidence.sysctl(name).map(|is| format!(" (now {is})")).unwrap_or_default();
     if memory > errors {
         return format!(
             "raise net.ipv4.udp_mem{}, the memory of all UDP sockets together",
@@ -86,14 +88,21 @@ mod tests {
 
     #[test]
     fn errors_of_ipv6_count() {
-        let texts = ["Udp6InDatagrams 10\nUdp6RcvbufErrors 0\n", "Udp6InDatagrams 110\nUdp6RcvbufErrors 100\n"];
+        let texts = [
+            "Udp6InDatagrams 10\nUdp6RcvbufErrors 0\n",
+            "Udp6InDatagrams 110\nUdp6RcvbufErrors 100\n",
+        ];
         let found = PlantedLooks::new().text("proc/net/snmp6", texts[0], texts[1]).find(&RULE);
         assert_eq!(found.explains.loss_share, Some(0.5));
     }
 
     #[test]
     fn memory_of_all_sockets_is_named() {
-        let looks = PlantedLooks::new().udp(&[("InDatagrams", 0, 500), ("RcvbufErrors", 0, 0), ("MemErrors", 0, 90)]);
+        let looks = PlantedLooks::new().udp(&[
+            ("InDatagrams", 0, 500),
+            ("RcvbufErrors", 0, 0),
+            ("MemErrors", 0, 90),
+        ]);
         assert!(looks.find(&RULE).remedy.unwrap().contains("udp_mem"));
     }
 
@@ -107,7 +116,8 @@ mod tests {
 
     #[test]
     fn large_counter_that_stands_is_healthy() {
-        let looks = PlantedLooks::new().udp(&[("InDatagrams", 0, 90_000), ("RcvbufErrors", 8_000_000, 8_000_000)]);
+        let looks = PlantedLooks::new()
+            .udp(&[("InDatagrams", 0, 90_000), ("RcvbufErrors", 8_000_000, 8_000_000)]);
         assert_eq!(looks.judge(&RULE), Judgement::Healthy);
         let few = PlantedLooks::new().udp(&[("InDatagrams", 0, 9_000_000), ("RcvbufErrors", 0, 3)]);
         assert_eq!(few.judge(&RULE), Judgement::Healthy);

@@ -17,7 +17,8 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let sum = |name: &str| evidence.protocol_sum(&[&format!("Udp.{name}"), &format!("Udp6.{name}")]);
+    let sum =
+        |name: &str| evidence.protocol_sum(&[&format!("Udp.{name}"), &format!("Udp6.{name}")]);
     let Some(errors) = sum("SndbufErrors") else {
         return Judgement::Unseen(Source::Protocols);
     };
@@ -37,7 +38,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     } else {
         "; drops of a queue discipline count here too, `tc -s qdisc` tells them apart"
     };
-    let now = |name: &str| evidence.sysctl(name).map(|is| format!(" (now {is})")).unwrap_or_default();
+    let now =
+        |name: &str| evidence.sysctl(name).map(|is| format!(" (now {is})")).unwrap_or_default();
     let sentence = format!(
         "{errors} datagrams ({} of those sent) found no room in the send buffer of their UDP socket{unseen}",
         percent(share)
@@ -65,7 +67,11 @@ mod tests {
     const QDISC: &str = r#"[{"kind":"pfifo","dev":"eth0","root":true,"packets":0,"drops":0}]"#;
 
     fn planted() -> PlantedLooks {
-        PlantedLooks::new().udp(&[("OutDatagrams", 1000, 90_000), ("RcvbufErrors", 0, 0), ("SndbufErrors", 0, 4100)])
+        PlantedLooks::new().udp(&[
+            ("OutDatagrams", 1000, 90_000),
+            ("RcvbufErrors", 0, 0),
+            ("SndbufErrors", 0, 4100),
+        ])
     }
 
     #[test]
@@ -74,7 +80,10 @@ mod tests {
         assert!((number(&found, "sndbuf_errors") - 4100.0).abs() < 1e-9);
         assert!((found.explains.loss_share.unwrap() - 4100.0 / 93_100.0).abs() < 1e-9);
         let remedy = found.remedy.unwrap();
-        assert!(remedy.contains("net.core.wmem_max (now 212992)") && !remedy.contains("rmem"), "{remedy}");
+        assert!(
+            remedy.contains("net.core.wmem_max (now 212992)") && !remedy.contains("rmem"),
+            "{remedy}"
+        );
         assert_eq!(found.confidence, Confidence::Likely);
     }
 
@@ -87,12 +96,16 @@ mod tests {
     #[test]
     fn drops_of_the_qdisc_are_its_own() {
         let later = QDISC.replace("\"drops\":0", "\"drops\":4000");
-        assert_eq!(planted().text("tc_-s_-j_qdisc", QDISC, &later).judge(&RULE), Judgement::Healthy);
+        assert_eq!(
+            planted().text("tc_-s_-j_qdisc", QDISC, &later).judge(&RULE),
+            Judgement::Healthy
+        );
     }
 
     #[test]
     fn large_counter_that_stands_is_healthy() {
-        let looks = PlantedLooks::new().udp(&[("OutDatagrams", 5, 90_000), ("SndbufErrors", 990_000, 990_000)]);
+        let looks = PlantedLooks::new()
+            .udp(&[("OutDatagrams", 5, 90_000), ("SndbufErrors", 990_000, 990_000)]);
         assert_eq!(looks.judge(&RULE), Judgement::Healthy);
     }
 

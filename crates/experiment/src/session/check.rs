@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use latput_runner::Error;
+use latput_runner::trials::{PlanPart, TrialRunner};
 use latput_trial::Plan;
 use latput_trial::live::Live;
 use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_units::Nanos;
-use latput_runner::Error;
-use latput_runner::trials::{PlanPart, TrialRunner};
 
 use super::planned::PlannedRuns;
 use super::{

@@ -1,7 +1,7 @@
 //! Trials whose traffic broke: which errors repeat, what is told of them, and when they end the run.
 
 use latput_runner::Error;
-use latput_runner::trials::{AbortedTrial, ATTEMPTS};
+use latput_runner::trials::{ATTEMPTS, AbortedTrial};
 
 use super::RunSession;
 

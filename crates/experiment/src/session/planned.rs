@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use latput_model::live::FEWEST;
 use latput_model::search::of_plan::PlanSearch;
+use latput_protocol::live::Guard;
+use latput_runner::Error;
 use latput_trial::Plan;
 use latput_trial::live::Live;
 use latput_trial::plan::Design;
 use latput_units::Nanos;
-use latput_runner::Error;
-use latput_protocol::live::Guard;
 
 use super::{search_budget, slices, trial_time};
 use crate::refusal::plan_search;

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use latput_runner::Error;
+use latput_runner::trials::TrialRunner;
 use latput_trial::Surroundings;
 use latput_trial::surroundings::{BUSY_LIMIT, STEAL_LIMIT};
 use latput_units::Nanos;
-use latput_runner::Error;
-use latput_runner::trials::TrialRunner;
 
 use super::RunSession;
 

@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use latput_runner::Error;
+use latput_runner::trials::TrialRunner;
 use latput_trial::surroundings::{findings, spoilers};
 use latput_trial::{Finding, Surroundings};
 use latput_units::Nanos;
-use latput_runner::Error;
-use latput_runner::trials::TrialRunner;
 
 use super::{RunInputs, RunProgress};
 use crate::testbed::TestbedKind;

@@ -6,12 +6,12 @@ use std::path::Path;
 use latput_linux::process::unix_ms;
 use latput_model::search::of_plan::{NextBlock, PlanSearch};
 use latput_results::{ResultsDb, Shard};
+use latput_runner::Error;
+use latput_runner::trials::TrialRunner;
 use latput_trial::plan::MAX_TRIALS;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{HostToday, Results};
 use latput_units::IntoMap;
-use latput_runner::Error;
-use latput_runner::trials::TrialRunner;
 
 use super::suggested::{ExternalOptimiser, OptimiserDriver};
 use super::{RunInputs, RunSession, first_of, of_shard, search_budget};
@@ -204,9 +204,12 @@ pub(super) fn search_before(
         _ => {
             let file = file.display();
             let begin = format!("`latput search` with --no-trials and `-o {file}`");
-            Err(shard_error(shard, format!(
-                "{file} has no open search of this plan on this system: {begin} starts one"
-            )))
+            Err(shard_error(
+                shard,
+                format!(
+                    "{file} has no open search of this plan on this system: {begin} starts one"
+                ),
+            ))
         }
     }
 }

@@ -13,12 +13,12 @@ use latput_model::{
     EliminatedSetting, Goal, blocks_to_next_look, find_eliminated, objective_scatter,
 };
 use latput_results::order::trial_seed;
+use latput_runner::Error;
+use latput_runner::trials::{SliceRunner, Stint, Trial, TrialRunner, run_stint};
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Observation, Results, Row, Workload};
 use latput_units::{IntoSet, Nanos, SeededRng};
-use latput_runner::Error;
-use latput_runner::trials::{SliceRunner, Stint, Trial, TrialRunner, run_stint};
 
 use super::{RunSession, TrialEvent};
 

@@ -5,11 +5,11 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use latput_experiment::Testbed;
-use latput_reach::broker::message::LaunchCommand;
 use latput_controller::discover::discover_hosts;
-use latput_reach::target::{FORMS, ReachMethod, Target};
+use latput_experiment::Testbed;
 use latput_linux::files;
+use latput_reach::broker::message::LaunchCommand;
+use latput_reach::target::{FORMS, ReachMethod, Target};
 
 use crate::command::{Error, FleetContext};
 use crate::inventory;
@@ -53,10 +53,7 @@ impl NamedPair {
     }
 
     /// The testbed. What was found of hosts is told.
-    pub(super) fn open(
-        self,
-        context: FleetContext<'_>,
-    ) -> Result<Testbed, latput_runner::Error> {
+    pub(super) fn open(self, context: FleetContext<'_>) -> Result<Testbed, latput_runner::Error> {
         let [sut, generator] = match self.place {
             PairPlace::File(testbed) => return Ok(testbed),
             PairPlace::Hosts(targets) => targets,

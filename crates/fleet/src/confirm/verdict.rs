@@ -126,12 +126,12 @@ fn to_be_measured(runs: &[PairRun]) -> Option<usize> {
 mod tests {
     use std::path::PathBuf;
 
-    use latput_runner::trials::IntervalCounts;
     use latput_experiment::session::{self, QuietPolicy, RunInputs, TrialDone};
     use latput_experiment::{RunPart, RunProgress, Testbed};
-    use latput_results::ResultsDb;
     use latput_load::Stop;
     use latput_model::pairs::confirming_plan;
+    use latput_results::ResultsDb;
+    use latput_runner::trials::IntervalCounts;
     use latput_trial::{Plan, Results};
 
     use super::super::PairFailure;

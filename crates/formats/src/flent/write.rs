@@ -104,9 +104,7 @@ pub(super) fn flent_test(workload: &Workload) -> FlentTest {
             }
             PayloadFlow::Both => goodput("tcp_bidirectional", BOTH_WAYS, None),
         },
-        Shape::Datagrams => {
-            goodput("udp_flood", &[("UDP upload", Metric::ThroughputBps)], None)
-        }
+        Shape::Datagrams => goodput("udp_flood", &[("UDP upload", Metric::ThroughputBps)], None),
         Shape::Transactions if traffic.is_echo() => round_trips("ICMP echo".to_owned()),
         Shape::Transactions => round_trips(format!(
             "the series `{PING}` holds the round trips of {}: flent has no test with such a series",

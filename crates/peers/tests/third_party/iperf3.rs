@@ -1,15 +1,13 @@
 //! An unmodified iperf3 server.
 
-use latput_testkit::needs;
 use latput_load::{Stop, Window};
 use latput_peers::Error;
+use latput_testkit::needs;
 use latput_trial::Metric;
 use latput_trial::observation::CpuMethod;
 use latput_units::Nanos;
 
-use crate::{
-    AHEAD, ServerProcess, WINDOW, free_port, measure_workload, open, parse_workload,
-};
+use crate::{AHEAD, ServerProcess, WINDOW, free_port, measure_workload, open, parse_workload};
 
 #[needs("iperf3")]
 #[test]

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use latput_linux::confine::{self, Barriers, UsedFiles};
 use latput_linux::process;
+use latput_protocol::passing::{create_socket_pair, receive_message, send_message};
 use latput_vm::GuestCommand;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use latput_protocol::passing::{create_socket_pair, receive_message, send_message};
 
 use super::message::{
     BrokerOperation, BrokerReply, GuestPlace, HostCall, LabPlace, LaunchCommand, MAX_BYTES,

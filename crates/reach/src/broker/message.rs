@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use latput_protocol::control::ControllerId;
 use latput_units::CpuSet;
 use latput_vm::GuestSpec;
 use serde::{Deserialize, Serialize};
-use latput_protocol::control::ControllerId;
 
 use super::command::HostCommand;
 

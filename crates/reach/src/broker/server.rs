@@ -269,8 +269,8 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
-    use latput_protocol::passing::create_socket_pair;
     use latput_protocol::control::ControllerId;
+    use latput_protocol::passing::create_socket_pair;
 
     use super::super::command::{HostCommand, HostSet, HostUndo, HostVerb};
     use super::super::message::HostsOfResults;

@@ -91,15 +91,14 @@ pub(crate) fn build_differences_table(view: &ReportView<'_>, workload: usize) ->
         let is_shown = ratio.excludes(1.0)
             && text != format::format_change(1.0)
             && demand.is_none_or(|demand| (demand.value > 1.0) == (ratio.value > 1.0));
-        let (class, mark) = match (metric.preferred_direction(), is_shown, ratio.value > 1.0) {
-            (PreferredDirection::Neither, _, _) | (_, false, _) => ("", ""),
-            (PreferredDirection::Higher, true, true) | (PreferredDirection::Lower, true, false) => {
-                ("better", "✓")
-            }
-            (PreferredDirection::Higher, true, false) | (PreferredDirection::Lower, true, true) => {
-                ("worse", "✗")
-            }
-        };
+        let (class, mark) =
+            match (metric.preferred_direction(), is_shown, ratio.value > 1.0) {
+                (PreferredDirection::Neither, _, _) | (_, false, _) => ("", ""),
+                (PreferredDirection::Higher, true, true)
+                | (PreferredDirection::Lower, true, false) => ("better", "✓"),
+                (PreferredDirection::Higher, true, false)
+                | (PreferredDirection::Lower, true, true) => ("worse", "✗"),
+            };
         HtmlCell {
             key: ratio.value.to_string(),
             text,

@@ -22,9 +22,7 @@ pub(super) fn check_steal(host: &HostObservation) -> Check {
 
 /// Whether the hypervisor left a host its CPUs over the slices of a series, without those that fail by themselves: each
 /// of the others may have lost less than a tick. `None` without any other.
-pub fn steal_of_slices<'a>(
-    slices: impl Iterator<Item = &'a HostObservation>,
-) -> Option<Check> {
+pub fn steal_of_slices<'a>(slices: impl Iterator<Item = &'a HostObservation>) -> Option<Check> {
     let left: Vec<&HostObservation> = slices.filter(|host| check_steal(host).passed).collect();
     let time: CpuTime = left.iter().map(|host| host.cpu()).sum();
     let share = compute_share(time.steal, time.total());

@@ -13,10 +13,9 @@ impl MetricScope {
             Self::BothWays => facts.payload == PayloadFlow::Both,
             Self::Latency => facts.has_latency,
             Self::OpenLoop => kind.fields.iter().any(|field| field.name == "rate_per_s"),
-            Self::Datagrams => matches!(
-                facts.protocol,
-                Some(TrafficProtocol::Udp | TrafficProtocol::Icmp)
-            ),
+            Self::Datagrams => {
+                matches!(facts.protocol, Some(TrafficProtocol::Udp | TrafficProtocol::Icmp))
+            }
             Self::DatagramStream => facts.shape == Shape::Datagrams,
             Self::Tcp => facts.protocol == Some(TrafficProtocol::Tcp),
             Self::Live => facts.maker == TrafficMaker::Host,
@@ -53,7 +52,8 @@ mod tests {
         assert_eq!(kinds(Metric::LatencyUncorrectedNsP99), ["tcp_rr", "udp_rr"]);
         assert_eq!(kinds(Metric::LossRatio), ["udp_stream", "udp_rr", "ping"]);
         assert_eq!(kinds(Metric::JitterNs), ["udp_stream"]);
-        let tcp = ["tcp_rr", "tcp_crr", "tcp_stream", "tcp_maerts", "tcp_bidir", "fetch", "rpc_read"];
+        let tcp =
+            ["tcp_rr", "tcp_crr", "tcp_stream", "tcp_maerts", "tcp_bidir", "fetch", "rpc_read"];
         assert_eq!(kinds(Metric::RetransmitsPerS), tcp);
         assert_eq!(kinds(Metric::TcpRttNsP99), ["live"]);
         assert_eq!(kinds(Metric::SutCpuBusyRatio).len(), KINDS.len());

@@ -143,11 +143,8 @@ const UNCORRECTED: MetricRow =
 /// The shared part of rows of the probe's round-trip times.
 const PROBE: MetricRow = MetricRow { needs: Needs::Probe, ..TIME };
 /// The shared part of rows of service demand.
-const DEMAND: MetricRow = MetricRow {
-    unit: Unit::MicrosecondsPerWork,
-    source: MetricSource::CpuTime,
-    ..TIME
-};
+const DEMAND: MetricRow =
+    MetricRow { unit: Unit::MicrosecondsPerWork, source: MetricSource::CpuTime, ..TIME };
 /// The shared part of rows of goodput.
 const GOODPUT: MetricRow =
     family(Unit::BitsPerS, PreferredDirection::Higher, Summary::Mean, MetricScope::Goodput);

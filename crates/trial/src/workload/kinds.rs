@@ -6,9 +6,7 @@
 use latput_units::{BitsPerSecond, Bytes, IntoMap, Nanos, spelling};
 use serde::{Deserialize, Serialize};
 
-use super::facts::{
-    BULK, EXCHANGE, KindFacts, PayloadFlow, Shape, TrafficMaker, TrafficProtocol,
-};
+use super::facts::{BULK, EXCHANGE, KindFacts, PayloadFlow, Shape, TrafficMaker, TrafficProtocol};
 use super::field::{Division, Field, FieldError};
 use super::traffic_parts::{Arrivals, Direction, Think};
 use super::values::Values;

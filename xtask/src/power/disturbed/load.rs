@@ -142,8 +142,7 @@ impl BackgroundLoad {
         };
         let burst = (self.kind == LoadKind::Burst).then_some((BURST_PERIOD, BURST_PERCENT));
         let duty = burst.or(self.cpu_percent.map(|part| (DUTY_PERIOD, part)));
-        let duty =
-            duty.map(|(period, percent)| DutyCycle::start(period, percent, longest, signal));
+        let duty = duty.map(|(period, percent)| DutyCycle::start(period, percent, longest, signal));
         Ok(ActiveLoad { _duty: duty, _running: Some(running), _quota: None })
     }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use latput_formats::prometheus::{self, Scrape};
 use latput_formats::statsd::{self, StatsdTotals};
+use latput_protocol::figure_line::{FigureInbox, FigureLine};
 use latput_trial::live::{Endpoint, EndpointAt};
 use latput_units::Nanos;
-use latput_protocol::figure_line::{FigureInbox, FigureLine};
 
 use super::http;
 use crate::keeper::rights::KeepersRights;

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use latput_results::ResultsDb;
 use latput_fleet::crew::WAITED_FOR_MOST;
 use latput_fleet::{Fleet, FleetWish, HostSource};
 use latput_linux::confine::UsedFiles;
+use latput_results::ResultsDb;
 use latput_units::Nanos;
 
 use super::fleet_context;

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_results::ResultsDb;
-use latput_reach::broker::message::RunPermissions;
 use latput_fleet::confirm::{ConfirmPlan, JointVerdict, NamedPair, name_pairs, read_pairs};
 use latput_fleet::pairs::{PAIRS_MOST, render_text};
 use latput_linux::confine::UsedFiles;
 use latput_model::PairsSummary;
 use latput_model::pairs::confirming_plan;
+use latput_reach::broker::message::RunPermissions;
+use latput_results::ResultsDb;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Plan, Results};
 

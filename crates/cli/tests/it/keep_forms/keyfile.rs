@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use super::{CASES, any_setting, kept_in, parse_ini, run_keep};
+use crate::Place;
 use crate::keep::{place_with_root, read_tree};
-use crate::{Place};
 
 const FILE: &str = "etc/NetworkManager/system-connections/wired.nmconnection";
 

@@ -3,7 +3,6 @@
 use std::fs;
 use std::process::Command;
 
-
 use latput_testkit::needs;
 
 use crate::root_keep::prepare_interfaces;

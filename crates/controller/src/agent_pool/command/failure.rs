@@ -1,8 +1,8 @@
 //! Messages about a program that failed.
 
-use latput_trial::program::ProgramCommand;
-use latput_runner::Error;
 use latput_protocol::program::{ExitCause, ProgramOutcome};
+use latput_runner::Error;
+use latput_trial::program::ProgramCommand;
 
 /// The program, how it ended, and its last lines.
 pub(in crate::agent_pool) fn describe_failure(

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use latput_protocol::program::{KeptOutput, ProgramOutcome};
+use latput_runner::Error;
 use latput_trial::Metric;
 use latput_trial::figures::{Output, ProgramFigures, Text};
 use latput_trial::metric::{PreferredDirection, Unit};
 use latput_trial::observation::{Check, Observation};
 use latput_trial::program::Program;
 use latput_units::IntoMap;
-use latput_runner::Error;
-use latput_protocol::program::{KeptOutput, ProgramOutcome};
 
 /// Reads the figures of each host.
 pub(super) fn read(

@@ -2,16 +2,16 @@
 
 use std::net::IpAddr;
 
+use latput_protocol::program::{ExitCause, ReadyCheck, StartRequest};
+use latput_reach::host_spec::HostSpec;
+use latput_runner::Error;
+use latput_runner::trials::{Tell, TrialEvent};
 use latput_trial::program::{Lifetime, ProgramCommand, ReadyWhen, ServerProgram};
 use latput_units::CpuSet;
-use latput_runner::Error;
-use latput_reach::host_spec::HostSpec;
-use latput_protocol::program::{ExitCause, ReadyCheck, StartRequest};
-use latput_runner::trials::{Tell, TrialEvent};
 
 use super::failure::{describe_failure, last_words};
 use super::{BenchmarkHost, CommandTrial, KEPT_BESIDE, tell_containment};
-use crate::controller::{AgentPool, LiveServer, ProgramHosts, ANSWER_WITHIN};
+use crate::controller::{ANSWER_WITHIN, AgentPool, LiveServer, ProgramHosts};
 
 impl CommandTrial<'_> {
     /// Starts the server, unless it lives from before.
@@ -82,12 +82,8 @@ impl CommandTrial<'_> {
         host.await_start(id, self.stop)?;
         let ready = match &server.ready {
             None => None,
-            Some(ReadyWhen::Tcp(port)) => {
-                Some(ReadyCheck::Tcp { address: self.sut, port: *port })
-            }
-            Some(ReadyWhen::Output(regex)) => {
-                Some(ReadyCheck::Output { regex: regex.clone() })
-            }
+            Some(ReadyWhen::Tcp(port)) => Some(ReadyCheck::Tcp { address: self.sut, port: *port }),
+            Some(ReadyWhen::Output(regex)) => Some(ReadyCheck::Output { regex: regex.clone() }),
             Some(ReadyWhen::Command(words)) => {
                 let command = ProgramCommand { words: words.clone(), ..server.command.clone() };
                 Some(ReadyCheck::Command(self.build_program_spec(

@@ -5,16 +5,16 @@ use std::path::Path;
 
 use latput_knobs::{Knob, Value};
 use latput_model::{Headline, ResultsSummary};
+use latput_protocol::live::{BlockSpan, TICK, TimedFigure};
+use latput_reach::host_spec::HostSpec;
 use latput_results::ResultsDb;
+use latput_runner::trials::{IntervalCounts, PlanPart, Trial, TrialEvent};
 use latput_stats::Histogram;
 use latput_trial::observation::{
     CpuObservation, CpuTime, HostObservation, InterfaceCounters, Role, TcpObservation,
 };
 use latput_trial::{Plan, Results};
 use latput_units::CpuId;
-use latput_reach::host_spec::HostSpec;
-use latput_runner::trials::{IntervalCounts, PlanPart, Trial, TrialEvent};
-use latput_protocol::live::{BlockSpan, TimedFigure, TICK};
 
 use super::super::{QuietPolicy, RunInputs, RunOutcome, RunProgress, TrialDone, build_header};
 use super::*;

@@ -6,7 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use latput_knobs::Knob;
 use latput_load::Stop;
 use latput_model::{Headline, ResultsSummary};
+use latput_reach::host_spec::HostSpec;
 use latput_results::ResultsDb;
+use latput_runner::trials::{
+    IntervalCounts, PlanPart, SliceRunner, Stint, Tell, Trial, TrialEvent,
+};
 use latput_stats::Histogram;
 use latput_trial::check::OTHER_WORK;
 use latput_trial::observation::TrafficObservation;
@@ -14,8 +18,6 @@ use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
 use latput_trial::{Check, HostToday, Observation, Plan, Results};
 use latput_units::SeededRng;
-use latput_reach::host_spec::HostSpec;
-use latput_runner::trials::{IntervalCounts, PlanPart, SliceRunner, Stint, Tell, Trial, TrialEvent};
 
 use super::super::slices::STEPS;
 use super::super::{LostTrials, QuietPolicy, RunInputs, RunProgress, TrialDone, build_header};
