@@ -1,7 +1,5 @@
 //! Has the attribute built anew, and with it the tests that carry it, where rights or programs may have changed.
 
-#![expect(clippy::print_stdout, reason = "this is how cargo is told")]
-
 use std::path::Path;
 
 /// `sudo` and `su` set one of these. `PATH` is not watched: it differs between a shell and an editor, and each would build

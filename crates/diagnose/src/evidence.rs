@@ -116,6 +116,9 @@ pub struct Evidence<'a> {
     unreadable: Vec<String>,
 }
 
+/// Reads counters from a text.
+type CounterParser = fn(&str) -> Option<Counters>;
+
 /// Reads a text of both looks. A text that is there and of another form is added to `unreadable`.
 struct LookReader<'a> {
     snapshot: &'a Snapshot,
@@ -134,10 +137,7 @@ impl LookReader<'_> {
     }
 
     /// The first of several texts that both looks have.
-    fn read_counters(
-        &mut self,
-        names: &[(&str, fn(&str) -> Option<Counters>)],
-    ) -> Option<Counters> {
+    fn read_counters(&mut self, names: &[(&str, CounterParser)]) -> Option<Counters> {
         let mut found: Option<Counters> = None;
         for (name, parse) in names {
             if let Some([before, after]) = self.read(name, parse) {
@@ -467,7 +467,7 @@ fn compare_softnet(
     after: &BTreeMap<u32, SoftnetRow>,
 ) -> BTreeMap<u32, SoftnetGrowth> {
     // The kernel prints 32 bits of each.
-    let grown = |now: u64, then: u64| u64::from((now as u32).wrapping_sub(then as u32));
+    let grown = |now: u64, then: u64| now.wrapping_sub(then) & u64::from(u32::MAX);
     let growth = |(cpu, now): (&u32, &SoftnetRow)| {
         let then = before.get(cpu)?;
         let growth = SoftnetGrowth {

@@ -130,10 +130,6 @@ impl Snapshot {
                 most: LARGEST_DOCUMENT,
             });
         }
-        #[derive(Deserialize)]
-        struct Version {
-            schema: u32,
-        }
         let Version { schema } = serde_json::from_str(document)?;
         if schema != SCHEMA {
             return Err(SnapshotError::Schema(schema));
@@ -147,6 +143,12 @@ impl Snapshot {
         self.before.check_size()?;
         self.after.check_size()
     }
+}
+
+/// What every version of the document has.
+#[derive(Deserialize)]
+struct Version {
+    schema: u32,
 }
 
 /// The interface of a look that nobody named.
@@ -183,7 +185,9 @@ mod tests {
 
     fn look(names: &[&str]) -> Look {
         let mut look = Look::default();
-        names.iter().for_each(|name| look.insert(name, "1\n".to_owned()));
+        for name in names {
+            look.insert(name, "1\n".to_owned());
+        }
         look
     }
 

@@ -113,7 +113,9 @@ impl Fleet<'_> {
                 let verb = |_| HostVerb::Confirm { made_by: made_by() };
                 let words = ("hosts confirmed", "confirmed");
                 done.tell_hosts(&waiting, words, verb, |_| String::new());
-                confirmed.into_keys().for_each(|at| done.set(at, "confirmed", ""));
+                for at in confirmed.into_keys() {
+                    done.set(at, "confirmed", "");
+                }
                 ("went-back", "it went back before: `latput fleet apply` sets it again")
             }
             RolloutFinish::Back { allow_link_reset } => {
@@ -124,7 +126,9 @@ impl Fleet<'_> {
                 ("unchanged", "it went back before")
             }
         };
-        back.into_iter().for_each(|at| done.set(at, went_back, why));
+        for at in back {
+            done.set(at, went_back, why);
+        }
         done.rollout = Some(open.name);
         Ok(done)
     }

@@ -64,7 +64,9 @@ impl<'a> Fleet<'a> {
         let (hosts, remarks) =
             inventory::once_each(hosts).map_err(|error| self.source.list_error(error))?;
         self.hosts = hosts;
-        remarks.iter().for_each(|remark| self.report_remark(remark));
+        for remark in remarks {
+            self.report_remark(&remark);
+        }
         Ok(())
     }
 
@@ -101,7 +103,9 @@ impl<'a> Fleet<'a> {
     /// Looks at no value, only at what is under way.
     pub(crate) fn inspect_rollouts(&self) -> Vec<JudgedHost> {
         let mut hosts = self.hosts.clone();
-        hosts.iter_mut().for_each(|host| host.setting.clear());
+        for host in &mut hosts {
+            host.setting.clear();
+        }
         judge_hosts(&hosts, self.look_at_all(Some(&[])))
     }
 

@@ -307,6 +307,7 @@ pub(crate) mod tests {
         FleetHost { setting: wanted.iter().map(value).collect::<Setting>(), ..host }
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "a host may have no answer")]
     fn look_answer(namespace: u64, driver: &str, knob: Knob, value: &str) -> HostAnswer {
         let mut look = sample_look(knob, value);
         look.network_namespace = namespace;

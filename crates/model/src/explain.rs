@@ -140,6 +140,12 @@ impl TimePart {
         }
     }
 
+    /// No part, for this reason, if all of its interval is below nothing.
+    fn or_none_if_negative(self, reason: &'static str) -> Self {
+        let is_negative = matches!(self, Self::Known { ns_high, .. } if ns_high < 0.0);
+        if is_negative { Self::None(reason) } else { self }
+    }
+
     /// The part, if it can be: not below nothing and not above the whole. The truth lies there, so that the interval
     /// is cut to it.
     fn clamp_to_whole(self, whole_ns: f64, above: &'static str) -> Self {
@@ -284,10 +290,7 @@ impl CellParts<'_> {
         let whole = self.median_figure(self.setting, self.workload, Metric::LatencyNsMean);
         let Some(whole) = whole else { return Vec::new() };
         let least = self.least_delay();
-        let timer = match self.timer_part(least) {
-            TimePart::Known { ns_high, .. } if ns_high < 0.0 => TimePart::None(SAVES_TIME),
-            timer => timer,
-        };
+        let timer = self.timer_part(least).or_none_if_negative(SAVES_TIME);
         let base = least.unwrap_or(self.setting);
         let single = self.single_request_workload();
         let queueing = match single {
@@ -304,11 +307,10 @@ impl CellParts<'_> {
             [timer, queueing, rest].map(|part| part.clamp_to_whole(whole, ABOVE_THE_WHOLE));
         let parts = [timer, queueing, cpu.clamp_to_whole(whole, CPU_BESIDE), rest];
         let together: f64 = parts.iter().filter_map(TimePart::known_ns).sum();
-        let parts = parts.map(|part| match part {
-            TimePart::Known { .. } if together > MOST_TOGETHER * whole => {
-                TimePart::Unknown(TOO_MUCH_TOGETHER)
-            }
-            part => part,
+        let is_too_much = together > MOST_TOGETHER * whole;
+        let parts = parts.map(|part| {
+            let is_known = matches!(part, TimePart::Known { .. });
+            if is_known && is_too_much { TimePart::Unknown(TOO_MUCH_TOGETHER) } else { part }
         });
         [RoundTripStage::Timer, RoundTripStage::Queueing, RoundTripStage::Cpu, RoundTripStage::Rest]
             .into_iter()
@@ -377,12 +379,9 @@ impl CellParts<'_> {
             .into_map();
         let rest = both.iter().filter_map(|(block, cpu)| Some(trips.get(block)? - cpu));
         let rest = rest.collect::<Vec<f64>>();
-        let rest = match self.median_part(&rest) {
-            TimePart::Known { ns_high, .. } if ns_high < 0.0 => {
-                TimePart::None("both ends keep working after they have sent")
-            }
-            rest => rest,
-        };
+        let rest = self
+            .median_part(&rest)
+            .or_none_if_negative("both ends keep working after they have sent");
         (self.median_part(&both.into_values().collect::<Vec<f64>>()), rest)
     }
 

@@ -60,10 +60,7 @@ impl CostTerm {
 
     /// The unit of its count.
     pub const fn unit(self) -> &'static str {
-        match self {
-            Self::Background => "second",
-            other => other.name(),
-        }
+        if matches!(self, Self::Background) { "second" } else { self.name() }
     }
 
     /// The setting that changes its count, in words; `None` where no common setting does.

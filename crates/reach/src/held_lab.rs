@@ -72,8 +72,8 @@ impl OwnLab {
         check_permission().map_err(|error| Error::Lab {
             permission: true,
             problem: format!(
-                "{error}. Without root: `latput measure loopback` measures this host, `--on sim:{}` simulates one",
-                EXAMPLE_SYSTEM
+                "{error}. Without root: `latput measure loopback` measures this host, `--on sim:{EXAMPLE_SYSTEM}` \
+                 simulates one"
             ),
         })?;
         let lock = LabLock::take_for(run)?;

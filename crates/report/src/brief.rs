@@ -105,11 +105,14 @@ fn assess_trust(view: &ReportView<'_>, cell: &CellSummary, rate: Metric) -> Stri
             finite_estimate(cell, wide).and_then(latput_stats::Estimate::half_width_ratio);
         doubts.push(match reached {
             Some(ratio) => {
-                let subject = match wide {
-                    Metric::SutCpuBusyRatio => "CPU use of the SUT".to_owned(),
-                    Metric::GeneratorCpuBusyRatio => "CPU use of the generator".to_owned(),
-                    metric if metric == rate => "rate".to_owned(),
-                    metric => format!("figure `{}`", metric.name()),
+                let subject = if wide == Metric::SutCpuBusyRatio {
+                    "CPU use of the SUT".to_owned()
+                } else if wide == Metric::GeneratorCpuBusyRatio {
+                    "CPU use of the generator".to_owned()
+                } else if wide == rate {
+                    "rate".to_owned()
+                } else {
+                    format!("figure `{}`", wide.name())
                 };
                 let reached = format::rough_percent(ratio);
                 format!("The {subject} is known to ±{reached}, not to {wanted}.")

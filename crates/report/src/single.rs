@@ -124,10 +124,13 @@ fn within_run(cell: &CellSummary, metric: Metric, confidence: f64) -> Option<Est
 /// One host's CPU time by kind, its service demand and its packets, over all runs.
 fn host_lines(view: &ReportView<'_>, cell: (usize, usize), facts: &HostFacts) -> String {
     let mut text = String::new();
-    let name = match facts.role {
-        Role::Sut => "SUT".to_owned(),
-        role if facts.host == role.name() => facts.host.clone(),
-        role => format!("{} {}", role.name(), make_printable(&facts.host)),
+    let role = facts.role;
+    let name = if role == Role::Sut {
+        "SUT".to_owned()
+    } else if facts.host == role.name() {
+        facts.host.clone()
+    } else {
+        format!("{} {}", role.name(), make_printable(&facts.host))
     };
     let runs = || view.results.rows.iter().map(|row| &row.observation);
     let hosts: Vec<&HostObservation> =

@@ -169,10 +169,7 @@ impl Metric {
 
     /// The metric's declaration.
     pub const fn row(self) -> &'static MetricRow {
-        match self {
-            Self::Custom(custom) => custom.row(),
-            built_in => &table::TABLE[built_in.place()],
-        }
+        if let Self::Custom(custom) = self { custom.row() } else { &table::TABLE[self.place()] }
     }
 
     /// The name in files, goals and flags.

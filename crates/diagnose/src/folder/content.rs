@@ -24,6 +24,9 @@ pub(super) enum TextKind {
     Ethtool(&'static str, Option<String>),
 }
 
+/// Tells by the first line and the whole whether a text is of a kind.
+type Recogniser = fn(&str, &str) -> bool;
+
 impl TextKind {
     /// Tells the kind of a text.
     pub(super) fn recognise(text: &str) -> Option<Self> {
@@ -31,7 +34,7 @@ impl TextKind {
         if let Some(kind) = recognise_ethtool(first) {
             return Some(kind);
         }
-        let named: &[(&'static str, fn(&str, &str) -> bool)] = &[
+        let named: &[(&'static str, Recogniser)] = &[
             ("tc_-s_-j_qdisc", |first, text| {
                 first.starts_with('[') && parse_qdiscs(text).is_some()
             }),

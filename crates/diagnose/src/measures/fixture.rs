@@ -83,13 +83,16 @@ impl Fixture {
     pub(crate) fn interrupts(self, lines: &[(&str, &[u64])]) -> Self {
         let text = |grown: u64| {
             let cpus = lines.first().map_or(0, |(_, counts)| counts.len());
-            let mut text = (0..cpus).map(|cpu| format!(" CPU{cpu}")).collect::<String>();
+            let mut text = String::new();
+            for cpu in 0..cpus {
+                write!(text, " CPU{cpu}").unwrap();
+            }
             text.push('\n');
             for ((label, counts), number) in lines.iter().zip(24..) {
                 write!(text, " {number}:").unwrap();
-                counts
-                    .iter()
-                    .for_each(|count| write!(text, " {}", BEFORE + count * grown).unwrap());
+                for count in *counts {
+                    write!(text, " {}", BEFORE + count * grown).unwrap();
+                }
                 writeln!(text, "  PCI-MSIX-0000:01:00.0 {number}-edge {label}").unwrap();
             }
             text

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Ticks of a CPU since boot, by the columns of `/proc/stat` (proc_stat(5)).
+/// Ticks of a CPU since boot, by the columns of `/proc/stat`, proc(5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuTicks {
     pub(crate) user: u64,

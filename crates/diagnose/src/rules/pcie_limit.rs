@@ -5,7 +5,7 @@ use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
 use crate::measures::losses::{count_port_discards, is_harm, share_of_losses};
 use crate::measures::traffic::InterfaceTraffic;
 
-/// Above this part of a slot's bits a second packets wait: headers of PCIe and descriptors take 15 to 25% of them.
+/// Above this part of a slot's bits a second packets wait: headers of the bus and descriptors take 15 to 25% of them.
 const NARROW: f64 = 0.6;
 
 /// The row.
@@ -17,7 +17,7 @@ pub(crate) const RULE: Rule = Rule {
     judge,
 };
 
-/// A PCIe link.
+/// The link of a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct SlotLink {
     giga_transfers: f64,

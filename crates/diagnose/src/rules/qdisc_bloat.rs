@@ -3,7 +3,7 @@
 use crate::evidence::{Evidence, QdiscGrowth};
 use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
 
-/// The least wait that is harm: a queue that stands for longer than this is what CoDel removes (RFC 8289, section 4.4).
+/// The least wait that is harm: a queue that stands for longer than this is what `CoDel` removes (RFC 8289, section 4.4).
 const LEAST_WAIT_MS: f64 = 5.0;
 /// The least wait under a discipline that holds packets on purpose until their time (`fq` paces).
 const LEAST_PACED_WAIT_MS: f64 = 100.0;

@@ -94,7 +94,8 @@ fn judge_answers(
             && one.grown("bytes_received") > 0.0
             && one.grown("bytes_acked") > 0.0
     };
-    let looks: Vec<&TcpSocket> = all.iter().filter(is_server).flat_map(|one| one.seen()).collect();
+    let looks: Vec<&TcpSocket> =
+        all.iter().filter(is_server).flat_map(SocketGrowth::seen).collect();
     let waits: Vec<f64> = looks.iter().filter_map(|look| measure_answer(look)).collect();
     let share = waits.len() as f64 / looks.len().max(1) as f64;
     if looks.len() < LEAST_LOOKS || share < LEAST_WAITING {

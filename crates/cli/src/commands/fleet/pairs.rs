@@ -165,7 +165,7 @@ impl Confirm {
         results: &Path,
         context: &CliContext,
     ) -> Result<(), CliError> {
-        let ways = pairs.iter().flat_map(|pair| pair.ways()).collect();
+        let ways = pairs.iter().flat_map(NamedPair::ways).collect();
         let permitted = RunPermissions { ways, ..RunPermissions::default() };
         // A folder that is not there yet is made by who owns the one around it.
         let outputs: Vec<&Path> = if self.output.exists() {

@@ -8,8 +8,6 @@ use latput_testkit::needs;
 use crate::root_keep::prepare_interfaces;
 use crate::{print_note, run_program};
 
-const DAEMON: &str = "/usr/lib/systemd/systemd-networkd";
-
 /// Interfaces with their section of a netplan file. networkd makes those that are not there.
 const INTERFACES: [(&str, &str); 3] = [
     ("nic7", "ethernets:\n    nic7:\n      link-local: []\n"),
