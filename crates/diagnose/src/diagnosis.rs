@@ -18,7 +18,7 @@ pub const SCHEMA: u32 = 1;
 pub struct RankedFinding {
     /// 1 explains most.
     pub rank: usize,
-    /// What was found.
+    /// The finding.
     #[serde(flatten)]
     pub finding: Finding,
     /// Whether it was tried: `hypothesis` until then.
@@ -34,11 +34,11 @@ pub struct Diagnosis {
     pub interface: String,
     /// Seconds between the looks; absent where nobody tells.
     pub window_s: Option<f64>,
-    /// What is wrong, the first explains most.
+    /// The faults, the first explains most.
     pub findings: Vec<RankedFinding>,
-    /// What was looked at and shows no fault.
+    /// Subjects that were looked at and show no fault.
     pub healthy: Vec<&'static str>,
-    /// What was not there or could not be read.
+    /// Sources that were not there or could not be read.
     pub unseen: Vec<String>,
 }
 

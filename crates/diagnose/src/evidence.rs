@@ -9,7 +9,7 @@ use crate::parse::counters::{
 };
 use crate::parse::cpus::{CpuTicks, SoftnetRow, parse_softirqs, parse_softnet, parse_stat};
 use crate::parse::interrupts::{InterruptLine, parse_cpu_list, parse_interrupts};
-pub use crate::parse::qdiscs::Qdisc;
+pub use crate::parse::qdiscs::QdiscRow;
 use crate::parse::qdiscs::parse_qdiscs;
 use crate::parse::settings::{Limits, Settings, parse_limits, parse_settings};
 pub use crate::parse::sockets::TcpSocket;
@@ -84,7 +84,7 @@ impl InterruptGrowth {
 #[derive(Clone, Debug, PartialEq)]
 pub struct QdiscGrowth {
     /// As it is at the end.
-    pub now: Qdisc,
+    pub now: QdiscRow,
     /// Bytes sent between the looks.
     pub bytes: u64,
     /// Bytes that waited at the beginning.
@@ -148,7 +148,7 @@ impl LookReader<'_> {
     }
 }
 
-/// What counters have grown by. One that fell was reset, or its device was made anew: it is left out.
+/// Growth of counters. One that fell was reset, or its device was made anew: it is left out.
 fn grown_counters(before: &Counters, after: Counters) -> Counters {
     let grown = |(name, count): (String, u64)| {
         let growth = count.checked_sub(before.get(&name).copied()?)?;
@@ -522,14 +522,14 @@ fn compare_interrupts(
     after.into_iter().filter_map(growth).collect()
 }
 
-fn compare_qdiscs(interface: &str, before: &[Qdisc], after: Vec<Qdisc>) -> Vec<QdiscGrowth> {
-    let key = |qdisc: &Qdisc| (qdisc.handle.clone(), qdisc.parent.clone(), qdisc.kind.clone());
-    let known: BTreeMap<_, &Qdisc> = before
+fn compare_qdiscs(interface: &str, before: &[QdiscRow], after: Vec<QdiscRow>) -> Vec<QdiscGrowth> {
+    let key = |qdisc: &QdiscRow| (qdisc.handle.clone(), qdisc.parent.clone(), qdisc.kind.clone());
+    let known: BTreeMap<_, &QdiscRow> = before
         .iter()
         .filter(|qdisc| qdisc.dev == interface)
         .map(|qdisc| (key(qdisc), qdisc))
         .collect();
-    let growth = |now: Qdisc| {
+    let growth = |now: QdiscRow| {
         let then = known.get(&key(&now))?;
         Some(QdiscGrowth {
             bytes: now.bytes.checked_sub(then.bytes)?,

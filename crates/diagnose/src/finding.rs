@@ -9,7 +9,7 @@ use crate::evidence::Evidence;
 
 /// Something that a rule reads. What a snapshot lacks is listed as unseen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
+pub enum EvidenceSource {
     /// Counters of the protocols (`/proc/net/snmp`, `/proc/net/netstat`).
     Protocols,
     /// The driver's counters (`ethtool -S`).
@@ -40,7 +40,7 @@ pub enum Source {
     Slot,
 }
 
-impl Source {
+impl EvidenceSource {
     /// The source in words.
     pub const fn describe(self) -> &'static str {
         match self {
@@ -208,15 +208,15 @@ impl Finding {
     }
 }
 
-/// What a rule makes of a snapshot.
+/// Verdict of a rule on a snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Judgement {
     /// The fault is there.
     Fault(Finding),
-    /// What the rule reads is there, and shows no fault.
+    /// The sources are there and show no fault.
     Healthy,
     /// This is missing.
-    Unseen(Source),
+    Unseen(EvidenceSource),
 }
 
 /// A row of the table of findings.
@@ -224,7 +224,7 @@ pub enum Judgement {
 pub struct Rule {
     /// Its name in JSON and on the command line.
     pub id: &'static str,
-    /// What is looked at, for the list of what is healthy: "the receive ring".
+    /// Subject that is looked at, for the list of what is healthy: "the receive ring".
     pub subject: &'static str,
     /// One sentence: how this fault costs latency, packets or CPU time.
     pub mechanism: &'static str,

@@ -389,7 +389,7 @@ mod tests {
     fn two_files_of_ethtool_are_looks() {
         let (old, new) = (pause(132_000_000), pause(141_000_000));
         let files = [
-            ("README.txt", "Source: somewhere"),
+            ("README.txt", "EvidenceSource: somewhere"),
             ("before.txt", old.as_str()),
             ("after.txt", new.as_str()),
             ("quiet_after.txt", old.as_str()),

@@ -16,6 +16,6 @@ pub mod snapshot;
 
 pub use diagnosis::{Diagnosis, diagnose};
 pub use evidence::Evidence;
-pub use finding::{Finding, Rule, Source};
+pub use finding::{EvidenceSource, Finding, Rule};
 pub use folder::{FolderError, read_folder};
 pub use snapshot::{Look, Snapshot, SnapshotError};

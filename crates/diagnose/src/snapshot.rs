@@ -97,9 +97,9 @@ pub struct Snapshot {
     /// Seconds between the looks, by the clock of whoever took them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_s: Option<f64>,
-    /// What was there at the beginning.
+    /// The look at the beginning.
     pub before: Look,
-    /// What was there at the end.
+    /// The look at the end.
     pub after: Look,
 }
 
@@ -145,7 +145,7 @@ impl Snapshot {
     }
 }
 
-/// What every version of the document has.
+/// The part that every version of the document has.
 #[derive(Deserialize)]
 struct Version {
     schema: u32,

@@ -1,4 +1,4 @@
-//! What hosts have changed, back again and over a reboot: the journals, `undo`, `finish` and `keep`.
+//! Changes of hosts, taken back or kept over a reboot: the journals, `undo`, `finish` and `keep`.
 
 use std::collections::BTreeMap;
 

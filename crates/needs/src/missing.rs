@@ -1,4 +1,4 @@
-//! What a test may need. The attribute looks when the test is built; `latput-testkit` looks when it runs, with this same file.
+//! Needs of tests. The attribute looks when the test is built; `latput-testkit` looks when it runs, with this same file.
 
 use std::{env, fs};
 

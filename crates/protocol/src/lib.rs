@@ -1,4 +1,4 @@
-//! What the processes of latput say to each other: the messages, the lines that carry them, and the names that both ends
+//! The language between the processes of latput: the messages, the lines that carry them, and the names that both ends
 //! agree on.
 //!
 //! Read [`control`] first: a controller's requests to the agent of a host, and the answers. [`live`], [`host_view`] and

@@ -1,4 +1,4 @@
-//! What a test needs of the machine: root's rights and programs of others.
+//! Needs of a test on the machine: root's rights and programs of others.
 
 #[path = "../../needs/src/missing.rs"]
 mod missing;

@@ -56,7 +56,7 @@ struct Line<'a> {
     after: &'a str,
 }
 
-/// What a rule says of a line that breaks it.
+/// The message on a line that breaks a rule.
 type LineRule = fn(&Line<'_>) -> Option<String>;
 
 const RULES: &[LineRule] = &[
@@ -76,7 +76,7 @@ const RULES: &[LineRule] = &[
 /// Every violation of these rules.
 pub fn check_lines(tree: &SourceTree) -> Vec<Finding> {
     let is_ours = |file: &&SourceFile| {
-        // What others wrote and we only ship.
+        // Files that others wrote and we only ship.
         let is_shipped = file.path.contains("/vendor/") || file.path.ends_with(".min.js");
         !is_shipped && !KEPT_AS_MADE.contains(&file.path.as_str())
     };

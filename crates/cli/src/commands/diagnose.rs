@@ -127,7 +127,7 @@ fn read_folder(
         if kind.is_dir() && depth < DEEPEST {
             read_folder(&entry.path(), &name, depth + 1, texts)?;
         } else if kind.is_file() {
-            // A ticket's folder has logs and pictures too: what is too large is none of ours.
+            // A ticket's folder has logs and pictures too: a file that is too large is passed over.
             if entry.metadata().map_err(problem)?.len() > snapshot::LARGEST_TEXT as u64 {
                 continue;
             }

@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(of(table), Some(TextKind::Ethtool("-x", Some("eth0".into()))));
         assert_eq!(of("NIC statistics:\n  rx: 5\n"), Some(TextKind::Ethtool("-S", None)));
         assert_eq!(of("rx_pause: 5\ntx_pause: 0\n"), Some(TextKind::Ethtool("-S", None)));
-        assert_eq!(of("Source: somewhere\n"), None);
+        assert_eq!(of("EvidenceSource: somewhere\n"), None);
         assert_eq!(of("\n"), None);
     }
 

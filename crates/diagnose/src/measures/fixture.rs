@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::evidence::Evidence;
-use crate::finding::{Finding, Judgement, Rule, Source};
+use crate::finding::{EvidenceSource, Finding, Judgement, Rule};
 use crate::snapshot::{Look, Snapshot};
 
 /// A count from before the window: large counters that stand say nothing.
@@ -134,7 +134,11 @@ impl Fixture {
         self.grown(&format!("proc/net/{file}"), &text(0), &text(1))
     }
 
-    pub(crate) fn into_snapshot(self) -> Snapshot {
+    pub(crate) fn into_snapshot(mut self) -> Snapshot {
+        // A look has something.
+        for look in [&mut self.before, &mut self.after] {
+            look.insert("proc/version", "Linux\n".to_owned());
+        }
         let mut snapshot = Snapshot::from_looks(Some("eth0"), self.before, self.after).unwrap();
         snapshot.window_s = Some(10.0);
         snapshot
@@ -160,7 +164,7 @@ impl Fixture {
     }
 
     #[track_caller]
-    pub(crate) fn assert_unseen(self, rule: &Rule, source: Source) {
+    pub(crate) fn assert_unseen(self, rule: &Rule, source: EvidenceSource) {
         assert_eq!(self.judge(rule), Judgement::Unseen(source), "{}", rule.id);
     }
 }

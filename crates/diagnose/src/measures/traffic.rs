@@ -7,7 +7,7 @@ const BULK_BYTES: f64 = 900.0;
 /// Fewer bits a second of full packets are large answers to requests.
 const BULK_BITS_PER_S: f64 = 100e6;
 
-/// What the interface received and sent; absent where nobody counts it.
+/// Packets and bytes that the interface received and sent; absent where nobody counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct InterfaceTraffic {
     pub(crate) received: Option<u64>,

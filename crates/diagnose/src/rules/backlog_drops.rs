@@ -1,7 +1,7 @@
 //! `backlog-drops`: a CPU's backlog has no room for a packet.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::cpus::{FULL, kernel_share};
 use crate::measures::losses::{is_harm, share_of_losses};
 use crate::measures::traffic::InterfaceTraffic;
@@ -19,7 +19,7 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(rows) = evidence.softnet() else { return Judgement::Unseen(Source::Softnet) };
+    let Some(rows) = evidence.softnet() else { return Judgement::Unseen(EvidenceSource::Softnet) };
     let dropped: u64 = rows.values().map(|row| row.dropped).sum();
     let limited: u64 = rows.values().map(|row| row.flow_limited).sum();
     let processed: u64 = rows.values().map(|row| row.processed).sum();
@@ -101,6 +101,6 @@ mod tests {
         host(0).assert_healthy(&RULE);
         host(20).assert_healthy(&RULE);
         host(10_000).traffic([0, 0], [0, 0]).assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Softnet);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Softnet);
     }
 }

@@ -1,7 +1,7 @@
 //! `cloud-allowance`: the cloud holds packets back because the machine has used up its share.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::losses::{is_harm, share_of_losses};
 use crate::measures::traffic::InterfaceTraffic;
 
@@ -26,7 +26,7 @@ pub(crate) const RULE: Rule = Rule {
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let grown = ALLOWANCES.map(|(name, words)| evidence.driver(&[name]).map(|by| (by, words)));
     if grown.iter().all(Option::is_none) {
-        return Judgement::Unseen(Source::Driver);
+        return Judgement::Unseen(EvidenceSource::Driver);
     }
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let exceeded: u64 = grown.iter().flatten().map(|(by, _)| by).sum();
@@ -75,6 +75,6 @@ mod tests {
         host(0).assert_healthy(&RULE);
         host(90).assert_healthy(&RULE);
         let other = Fixture::new().traffic(TRAFFIC, TRAFFIC).driver(&[("rx_drops", 9)]);
-        other.assert_unseen(&RULE, Source::Driver);
+        other.assert_unseen(&RULE, EvidenceSource::Driver);
     }
 }

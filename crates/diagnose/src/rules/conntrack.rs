@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::evidence::{Evidence, percent, share_of};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::snapshot::Look;
 
 /// The part of its limit from which the table is full.
@@ -27,7 +27,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let read = |name: &str| evidence.sysctl(&format!("net/netfilter/{name}"))?.parse::<u64>().ok();
     let (used, most) = (read("nf_conntrack_count"), read("nf_conntrack_max"));
     if grown.is_none() && (used.is_none() || most.is_none()) {
-        return Judgement::Unseen(Source::Conntrack);
+        return Judgement::Unseen(EvidenceSource::Conntrack);
     }
     let fill = used.zip(most).map(|(used, most)| share_of(used, most));
     let counters = grown.unwrap_or_default();
@@ -202,6 +202,6 @@ mod tests {
     #[test]
     fn host_without_tracking_is_unseen() {
         let looks = PlantedLooks::new().seconds(5);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Conntrack));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Conntrack));
     }
 }

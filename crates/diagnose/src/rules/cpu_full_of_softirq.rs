@@ -1,7 +1,7 @@
 //! `cpu-full-of-softirq`: a CPU that receives packets has no time left.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::cpus::{FULL, find_fullest_cpu, idle_of_others, kernel_share, list_idle_cpus};
 use crate::measures::losses::{
     count_backlog_drops, count_ring_drops, is_harm, loses_in_ring, share_of_losses,
@@ -23,7 +23,7 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(Source::Cpus) };
+    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(EvidenceSource::Cpus) };
     let fullest = find_fullest_cpu(evidence).filter(|(_, shares)| kernel_share(shares) >= FULL);
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let Some((cpu, shares)) = fullest.filter(|_| !traffic.is_idle()) else {
@@ -45,7 +45,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         "CPU {cpu} spends {:.0}% of its time in interrupts and softirqs, {elsewhere}{losses}",
         kernel * 100.0
     );
-    // What follows from the placement of interrupts or flows explains no more than that.
+    // A CPU that is full by the placement of interrupts or flows explains no more than that.
     let part = if irq_on_one_cpu::is_fault(evidence) || rss_imbalance::is_fault(evidence) {
         0.5
     } else {
@@ -100,6 +100,6 @@ mod tests {
     fn busy_cpu_with_room_is_silent() {
         host(70).assert_healthy(&RULE);
         host(94).traffic([0, 0], [0, 0]).assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Cpus);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Cpus);
     }
 }

@@ -1,7 +1,7 @@
 //! `cpu-quota`: a control group has used up its CPU time, and its programs stand still until the next period.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::traffic::InterfaceTraffic;
 
 /// The part of the periods that end early (kubernetes-mixin alerts at 25%; its #108 has the false alarms below).
@@ -40,7 +40,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .filter(|name| name.ends_with("cpu.stat"))
         .peekable();
     if files.peek().is_none() {
-        return Judgement::Unseen(Source::Quotas);
+        return Judgement::Unseen(EvidenceSource::Quotas);
     }
     let throttled = files.filter_map(|name| read_throttling(evidence, name));
     let is_felt = |throttling: &Throttling<'_>| {
@@ -131,6 +131,6 @@ mod tests {
         host(0, 0).assert_healthy(&RULE);
         host(10, 4_000_000).assert_healthy(&RULE);
         host(80, 100_000).assert_healthy(&RULE);
-        Fixture::new().assert_unseen(&RULE, Source::Quotas);
+        Fixture::new().assert_unseen(&RULE, EvidenceSource::Quotas);
     }
 }

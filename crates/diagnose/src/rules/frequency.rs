@@ -1,7 +1,7 @@
 //! `frequency`: busy CPUs run slowly.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::power::find_frequencies;
 use crate::measures::traffic::InterfaceTraffic;
 
@@ -21,9 +21,9 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(frequencies) = find_frequencies(evidence) else {
-        return Judgement::Unseen(Source::Power);
+        return Judgement::Unseen(EvidenceSource::Power);
     };
-    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(Source::Cpus) };
+    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(EvidenceSource::Cpus) };
     let busy = cpus.iter().filter(|(_, shares)| shares.busy() - shares.steal >= LEAST_BUSY);
     let slow = busy.filter_map(|(cpu, shares)| {
         let frequency = frequencies.get(cpu)?;
@@ -103,6 +103,6 @@ mod tests {
         host(800_000, Some(2_000_000), 5).assert_healthy(&RULE);
         host(2_100_000, None, 70).assert_healthy(&RULE);
         host(1_900_000, Some(2_000_000), 70).assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Power);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Power);
     }
 }

@@ -1,7 +1,7 @@
 //! `idle-states`: packets wait for a CPU to come out of deep sleep.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::cpus::find_receive_cpus;
 use crate::measures::power::{IdleUse, find_idle_uses};
 use crate::measures::queues::{count_by_cpu, find_receive_interrupts};
@@ -28,9 +28,11 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(uses) = find_idle_uses(evidence) else { return Judgement::Unseen(Source::Power) };
+    let Some(uses) = find_idle_uses(evidence) else {
+        return Judgement::Unseen(EvidenceSource::Power);
+    };
     let (Some(own), Some(window)) = (find_receive_cpus(evidence), evidence.window_s()) else {
-        return Judgement::Unseen(Source::Interrupts);
+        return Judgement::Unseen(EvidenceSource::Interrupts);
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let interrupts = find_receive_interrupts(evidence).map(|lines| count_by_cpu(&lines));
@@ -112,6 +114,6 @@ mod tests {
         host(15_000, 500).assert_healthy(&RULE);
         host(5000, 15_000).traffic([900_000, 1_350_000_000], [9, 900]).assert_healthy(&RULE);
         host(100, 900).assert_healthy(&RULE);
-        Fixture::new().traffic(REQUESTS, REQUESTS).assert_unseen(&RULE, Source::Power);
+        Fixture::new().traffic(REQUESTS, REQUESTS).assert_unseen(&RULE, EvidenceSource::Power);
     }
 }

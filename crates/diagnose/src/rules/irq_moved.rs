@@ -1,7 +1,7 @@
 //! `irq-moved`: somebody moves the interface's interrupts between CPUs.
 
 use crate::evidence::{Evidence, InterruptGrowth};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::queues::{count_all, find_receive_interrupts};
 use crate::measures::traffic::InterfaceTraffic;
 
@@ -25,7 +25,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(lines) = find_receive_interrupts(evidence) else {
-        return Judgement::Unseen(Source::Interrupts);
+        return Judgement::Unseen(EvidenceSource::Interrupts);
     };
     let all = count_all(&lines);
     let moved: Vec<&InterruptGrowth> =
@@ -116,6 +116,6 @@ mod tests {
         host(&[90_000, 0], "0\n", "0\n").assert_healthy(&RULE);
         host(&[90_000, 12], "0\n", "0\n").assert_healthy(&RULE);
         host(&[5000, 5000, 5000, 5000], "0-3\n", "0-3\n").assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Interrupts);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Interrupts);
     }
 }

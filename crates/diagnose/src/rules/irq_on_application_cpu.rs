@@ -1,7 +1,7 @@
 //! `irq-on-application-cpu`: packets are received on the CPU that the programs need.
 
 use crate::evidence::{CpuShares, Evidence};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::cpus::{find_receive_cpus, idle_of_others, kernel_share, list_idle_cpus};
 use crate::measures::traffic::InterfaceTraffic;
 
@@ -24,9 +24,9 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(Source::Cpus) };
+    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(EvidenceSource::Cpus) };
     let Some(own) = find_receive_cpus(evidence) else {
-        return Judgement::Unseen(Source::Interrupts);
+        return Judgement::Unseen(EvidenceSource::Interrupts);
     };
     let is_shared = |(cpu, shares): &(&u32, &CpuShares)| {
         own.contains(cpu)
@@ -100,6 +100,6 @@ mod tests {
         host(&[IDLE, [20, 10, 2, 18, 0], IDLE, IDLE]).assert_healthy(&RULE);
         let all_busy = [50, 20, 5, 25, 0];
         host(&[all_busy; 4]).assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Cpus);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Cpus);
     }
 }

@@ -1,7 +1,7 @@
 //! `lro-forwarding`: the card joins packets that this host passes on.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::losses::is_harm;
 use crate::measures::traffic::InterfaceTraffic;
 
@@ -19,7 +19,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(lro) = evidence.ethtool("-k", "large-receive-offload") else {
-        return Judgement::Unseen(Source::Settings);
+        return Judgement::Unseen(EvidenceSource::Settings);
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     if !lro.starts_with("on") || traffic.is_idle() {
@@ -27,7 +27,11 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     }
     let is_port = evidence.sysfs("brport/state").is_some();
     let Some(forwarded) = evidence.protocol("Ip.ForwDatagrams") else {
-        return if is_port { Judgement::Healthy } else { Judgement::Unseen(Source::Protocols) };
+        return if is_port {
+            Judgement::Healthy
+        } else {
+            Judgement::Unseen(EvidenceSource::Protocols)
+        };
     };
     let count = |name: &str| evidence.protocol(name).unwrap_or(0);
     // "Fragmentation needed" is told in the same counter as "port unreachable": the kernel's own count comes first.
@@ -94,6 +98,6 @@ mod tests {
         host("on", 0, 0).assert_healthy(&RULE);
         host("on", 400_000, 0).assert_healthy(&RULE);
         let unseen = Fixture::new().traffic(TRAFFIC, TRAFFIC);
-        unseen.assert_unseen(&RULE, Source::Settings);
+        unseen.assert_unseen(&RULE, EvidenceSource::Settings);
     }
 }

@@ -1,7 +1,7 @@
 //! `moderation-too-long`: requests wait for an interrupt that the card holds back.
 
 use crate::evidence::{Evidence, InterruptGrowth};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::coalescing::ReceiveModeration;
 use crate::measures::queues::{count_all, find_receive_interrupts};
 use crate::measures::traffic::{InterfaceTraffic, median_round_trip_us};
@@ -28,7 +28,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(moderation) = ReceiveModeration::from_evidence(evidence) else {
-        return Judgement::Unseen(Source::Settings);
+        return Judgement::Unseen(EvidenceSource::Settings);
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let long = moderation.longest_wait().filter(|(_, delay)| *delay >= LEAST_DELAY_US);
@@ -36,7 +36,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         return Judgement::Healthy;
     };
     let Some(received_per_s) = traffic.received_per_s() else {
-        return Judgement::Unseen(Source::Interface);
+        return Judgement::Unseen(EvidenceSource::Interface);
     };
     let lines = find_receive_interrupts(evidence);
     let interrupts = lines.as_ref().map(|lines| count_all(lines));
@@ -126,6 +126,6 @@ mod tests {
 
     #[test]
     fn missing_settings_are_unseen() {
-        Fixture::new().traffic(REQUESTS, REQUESTS).assert_unseen(&RULE, Source::Settings);
+        Fixture::new().traffic(REQUESTS, REQUESTS).assert_unseen(&RULE, EvidenceSource::Settings);
     }
 }

@@ -1,7 +1,7 @@
 //! `napi-thread-starved`: the thread that receives packets is ready, and others run.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::cpus::find_receive_cpus;
 use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
 use crate::measures::threads::find_receive_threads;
@@ -27,7 +27,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let threads = find_receive_threads(evidence);
     let is_threaded = evidence.sysfs("threaded").map(|value| value != "0");
     if threads.is_empty() && is_threaded.is_none() {
-        return Judgement::Unseen(Source::Cpus);
+        return Judgement::Unseen(EvidenceSource::Cpus);
     }
     if InterfaceTraffic::from_evidence(evidence).is_idle() {
         return Judgement::Healthy;
@@ -39,7 +39,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
             Judgement::Healthy
         };
     }
-    let Some(window) = evidence.window_s() else { return Judgement::Unseen(Source::Cpus) };
+    let Some(window) = evidence.window_s() else { return Judgement::Unseen(EvidenceSource::Cpus) };
     let starved = threads.iter().filter(|thread| {
         let wanted = thread.ran_s + thread.waited_s;
         thread.waited_s >= LEAST_WAIT * window && thread.waited_s >= LEAST_PART * wanted
@@ -69,7 +69,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
 
 /// Judges where the threads' own times are missing: packets are lost, and programs have the CPU to themselves.
 fn judge_by_programs(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(Source::Cpus) };
+    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(EvidenceSource::Cpus) };
     let own = find_receive_cpus(evidence);
     let full = cpus.iter().find(|(cpu, shares)| {
         own.as_ref().is_none_or(|own| own.contains(cpu)) && shares.programs >= ALL
@@ -136,6 +136,6 @@ mod tests {
         host("6000000500 400000500 900\n").assert_healthy(&RULE);
         let off = Fixture::new().traffic(TRAFFIC, TRAFFIC).sysfs("threaded", "0\n");
         off.assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Cpus);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Cpus);
     }
 }

@@ -1,7 +1,7 @@
 //! `no-free-vector`: a CPU has no interrupt vector left, so that interrupts go elsewhere.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::queues::find_receive_interrupts;
 use crate::parse::interrupts::parse_cpu_list;
 
@@ -24,7 +24,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let misplaced = find_misplaced(evidence);
     let said = count_complaints(evidence);
     if table.is_none() && misplaced.is_none() && said.is_none() {
-        return Judgement::Unseen(Source::Interrupts);
+        return Judgement::Unseen(EvidenceSource::Interrupts);
     }
     let said = said.unwrap_or(0);
     let VectorTable { exhausted, free } = table.unwrap_or_default();
@@ -146,6 +146,6 @@ mod tests {
     fn placed_interrupts_are_silent() {
         host("1\n", "1\n", 0).assert_healthy(&RULE);
         host("0-1\n", "0\n", 5).assert_healthy(&RULE);
-        Fixture::new().assert_unseen(&RULE, Source::Interrupts);
+        Fixture::new().assert_unseen(&RULE, EvidenceSource::Interrupts);
     }
 }

@@ -1,7 +1,7 @@
 //! `offload-off`: bulk is handled packet by packet because an offload is off.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::cpus::share_of_busy;
 use crate::measures::traffic::InterfaceTraffic;
 
@@ -48,11 +48,11 @@ const fn offload(
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(features) = evidence.settings("-k") else {
-        return Judgement::Unseen(Source::Settings);
+        return Judgement::Unseen(EvidenceSource::Settings);
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     if !traffic.has_bytes() {
-        return Judgement::Unseen(Source::Interface);
+        return Judgement::Unseen(EvidenceSource::Interface);
     }
     let received = traffic.received_per_s().filter(|_| traffic.is_bulk_received());
     let sent = traffic.sent_per_s().filter(|_| traffic.is_bulk_sent());
@@ -136,6 +136,6 @@ mod tests {
         host("off", "off").traffic(ACKNOWLEDGEMENTS, ACKNOWLEDGEMENTS).assert_healthy(&RULE);
         host("off", "on").traffic([400_000, 8_000_000_000], [9, 900]).assert_healthy(&RULE);
         host("off [fixed]", "off [fixed]").traffic(BULK, BULK).assert_healthy(&RULE);
-        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, Source::Settings);
+        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, EvidenceSource::Settings);
     }
 }

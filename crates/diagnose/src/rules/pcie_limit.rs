@@ -1,7 +1,7 @@
 //! `pcie-limit`: the card's slot carries less than the card could.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::losses::{count_port_discards, is_harm, share_of_losses};
 use crate::measures::traffic::InterfaceTraffic;
 
@@ -49,7 +49,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         SlotLink::from_texts(text("speed")?, text("width")?)
     };
     let (Some(now), Some(most)) = (link("current"), link("max")) else {
-        return Judgement::Unseen(Source::Slot);
+        return Judgement::Unseen(EvidenceSource::Slot);
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let discards = count_port_discards(evidence).unwrap_or(0);
@@ -124,6 +124,6 @@ mod tests {
         host("2\n", 1_500_000_000).assert_healthy(&RULE);
         host("8\n", 45_000_000_000).assert_healthy(&RULE);
         host("2\n", 15_000_000_000).sysfs("speed", "10000\n").assert_healthy(&RULE);
-        Fixture::new().traffic([9, 900], [9, 900]).assert_unseen(&RULE, Source::Slot);
+        Fixture::new().traffic([9, 900], [9, 900]).assert_unseen(&RULE, EvidenceSource::Slot);
     }
 }

@@ -1,7 +1,7 @@
 //! `ring-too-small`: packets arrive while no receive descriptor is free.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::cpus::is_receiver_full;
 use crate::measures::losses::{count_ring_drops, is_harm, share_of_losses};
 use crate::measures::traffic::InterfaceTraffic;
@@ -16,7 +16,9 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(drops) = count_ring_drops(evidence) else { return Judgement::Unseen(Source::Driver) };
+    let Some(drops) = count_ring_drops(evidence) else {
+        return Judgement::Unseen(EvidenceSource::Driver);
+    };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     if traffic.is_idle() || !is_harm(drops, traffic.received) {
         return Judgement::Healthy;
@@ -100,6 +102,6 @@ mod tests {
     fn few_or_old_drops_are_silent() {
         rings(512).driver(&[("rx_missed_errors", 0)]).assert_healthy(&RULE);
         rings(512).driver(&[("rx_missed_errors", 20)]).assert_healthy(&RULE);
-        rings(512).assert_unseen(&RULE, Source::Driver);
+        rings(512).assert_unseen(&RULE, EvidenceSource::Driver);
     }
 }

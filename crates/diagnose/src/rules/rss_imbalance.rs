@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::cpus::{FULL, find_fullest_cpu, idle_of_others, kernel_share};
 use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
 use crate::measures::queues::{count_channels, count_queue_packets, count_table_entries};
@@ -30,9 +30,9 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(queues) = count_queue_packets(evidence) else {
-        return Judgement::Unseen(Source::Driver);
+        return Judgement::Unseen(EvidenceSource::Driver);
     };
-    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(Source::Cpus) };
+    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(EvidenceSource::Cpus) };
     let is_idle = InterfaceTraffic::from_evidence(evidence).is_idle();
     let channels = count_channels(evidence).map(|(now, _)| now);
     // Drivers print counters of queues that are not used now.
@@ -205,6 +205,6 @@ mod tests {
     fn even_or_idle_queues_are_silent() {
         host([300_000, 250_000, 250_000, 200_000], FULL_CPU).assert_healthy(&RULE);
         host(UNEVEN_PACKETS, &[[0, 0, 0, 20, 0], [0; 5]]).assert_healthy(&RULE);
-        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, Source::Driver);
+        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, EvidenceSource::Driver);
     }
 }

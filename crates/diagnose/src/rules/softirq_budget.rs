@@ -1,7 +1,7 @@
 //! `softirq-budget`: rounds of the receive softirq end with packets left, and that has an effect.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 use crate::measures::cpus::is_receiver_full;
 use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
 use crate::measures::traffic::InterfaceTraffic;
@@ -23,7 +23,7 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(rows) = evidence.softnet() else { return Judgement::Unseen(Source::Softnet) };
+    let Some(rows) = evidence.softnet() else { return Judgement::Unseen(EvidenceSource::Softnet) };
     let squeezed: u64 = rows.values().map(|row| row.squeezed).sum();
     let processed: u64 = rows.values().map(|row| row.processed).sum();
     let per_thousand = squeezed as f64 * 1000.0 / processed.max(1) as f64;
@@ -118,6 +118,6 @@ mod tests {
     fn growing_counter_without_effect_is_silent() {
         host(3000, "300\n").assert_healthy(&RULE);
         host(50, "30\n").assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Softnet);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Softnet);
     }
 }

@@ -1,7 +1,7 @@
 //! `tcp-receive-buffer`: the receive buffer of TCP sockets is too small for what arrives.
 
 use crate::evidence::{Evidence, SocketGrowth, percent, share_of};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
 
 /// The fewest dropped segments among a million that are harm.
 const LEAST_PER_MILLION: f64 = 100.0;
@@ -36,7 +36,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let dropped = evidence.protocol_sum(DROPPED);
     let connections = evidence.active_connections();
     if dropped.is_none() && connections.is_none() {
-        return Judgement::Unseen(Source::Protocols);
+        return Judgement::Unseen(EvidenceSource::Protocols);
     }
     let by_drops = judge_drops(rule, evidence, dropped.unwrap_or(0));
     let by_window = || judge_window(rule, evidence, &connections.unwrap_or_default());
@@ -209,6 +209,6 @@ mod tests {
     #[test]
     fn missing_counters_are_unseen() {
         let looks = PlantedLooks::new().seconds(5);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Protocols));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Protocols));
     }
 }

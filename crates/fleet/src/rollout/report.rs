@@ -42,7 +42,7 @@ pub struct RolloutReport {
     next: String,
 }
 
-/// What became of a host.
+/// The outcome on a host.
 #[derive(Debug)]
 pub struct HostReport {
     /// The host.
