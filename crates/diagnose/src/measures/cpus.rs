@@ -9,7 +9,7 @@ use crate::parse::cpus::{CpuTicks, parse_stat};
 /// The part of the interface's work that makes a CPU one of its own.
 const OWN_PART: f64 = 0.05;
 /// The part of a CPU's time in interrupts and softirqs from which on packets wait for it (ntop/PF_RING#872).
-pub(crate) const FULL: f64 = 0.85;
+pub(crate) const FULL: f64 = 0.9;
 
 /// The part of a CPU's time that goes to interrupts and softirqs.
 pub(crate) fn kernel_share(shares: &CpuShares) -> f64 {
@@ -20,7 +20,7 @@ pub(crate) fn kernel_share(shares: &CpuShares) -> f64 {
 /// a pause has few interrupts.
 pub(crate) fn find_receive_cpus(evidence: &Evidence<'_>) -> Option<BTreeSet<u32>> {
     let interrupts = find_receive_interrupts(evidence).map(|lines| count_by_cpu(&lines));
-    let packets = evidence
+    let packets: Option<BTreeMap<u32, u64>> = evidence
         .softnet()
         .map(|rows| rows.iter().map(|(cpu, row)| (*cpu, row.processed)).collect());
     if interrupts.is_none() && packets.is_none() {

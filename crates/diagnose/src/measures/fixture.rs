@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::evidence::Evidence;
 use crate::finding::{Finding, Judgement, Rule, Source};
-use crate::snapshot::{Look, Snapshot};
+use crate::snapshot::{Look, SCHEMA, Snapshot};
 
 /// A count from before the window: large counters that stand say nothing.
 const BEFORE: u64 = 132_000_000;
@@ -80,7 +80,8 @@ impl Fixture {
     pub(crate) fn interrupts(self, lines: &[(&str, &[u64])]) -> Self {
         let text = |grown: u64| {
             let cpus = lines.first().map_or(0, |(_, counts)| counts.len());
-            let mut text = (0..cpus).map(|cpu| format!(" CPU{cpu}")).collect::<String>();
+            let mut text = String::new();
+            (0..cpus).for_each(|cpu| write!(text, " CPU{cpu}").unwrap());
             text.push('\n');
             for ((label, counts), number) in lines.iter().zip(24..) {
                 write!(text, " {number}:").unwrap();
@@ -94,7 +95,8 @@ impl Fixture {
 
     /// Adds the backlog of each CPU by growth: packets, drops, rounds cut short.
     pub(crate) fn softnet(self, rows: &[[u64; 3]]) -> Self {
-        self.softnet_with_rps(&rows.iter().map(|[one, two, three]| [*one, *two, *three, 0]).collect::<Vec<_>>())
+        let rows = rows.iter().map(|[processed, dropped, squeezed]| [*processed, *dropped, *squeezed, 0]);
+        self.softnet_with_rps(&rows.collect::<Vec<_>>())
     }
 
     /// The same with packets that came from other CPUs.
@@ -122,9 +124,13 @@ impl Fixture {
     }
 
     pub(crate) fn into_snapshot(self) -> Snapshot {
-        let mut snapshot = Snapshot::from_looks(Some("eth0"), self.before, self.after).unwrap();
-        snapshot.window_s = Some(10.0);
-        snapshot
+        Snapshot {
+            schema: SCHEMA,
+            interface: "eth0".to_owned(),
+            window_s: Some(10.0),
+            before: self.before,
+            after: self.after,
+        }
     }
 
     pub(crate) fn judge(self, rule: &Rule) -> Judgement {

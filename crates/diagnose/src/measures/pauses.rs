@@ -24,9 +24,9 @@ pub(crate) struct Pauses {
 
 /// Frames of a direction; `None` where no counter is known. Counters of a card overlap, so that the largest counts. Where
 /// a card counts both, only those that stop (XOFF) count.
-pub(crate) fn count_pauses(evidence: &Evidence<'_>, direction: Direction) -> Option<u64> {
+pub(crate) fn count_pauses(evidence: &Evidence<'_>, direction: PauseDirection) -> Option<u64> {
     let families: [&[&str]; 8] = match direction {
-        Direction::Received => [
+        PauseDirection::Received => [
             // Intel.
             &["rx_flow_control_xoff"],
             &["link_xoff_rx*", "port.link_xoff_rx"],
@@ -39,7 +39,7 @@ pub(crate) fn count_pauses(evidence: &Evidence<'_>, direction: Direction) -> Opt
             &["rx_pb_*_pxoff", "rx_priority_*_xoff*"],
             &["rx_pfc_ena_frames_pri*", "rx_pause"],
         ],
-        Direction::Sent => [
+        PauseDirection::Sent => [
             &["tx_flow_control_xoff"],
             &["link_xoff_tx*", "port.link_xoff_tx"],
             &["tx_pause_ctrl_phy"],
@@ -55,20 +55,20 @@ pub(crate) fn count_pauses(evidence: &Evidence<'_>, direction: Direction) -> Opt
 
 /// The way of a PAUSE frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub(crate) enum PauseDirection {
     Received,
     Sent,
 }
 
 /// Pauses of a direction if they are harm.
-pub(crate) fn find_pauses(evidence: &Evidence<'_>, direction: Direction) -> Option<Pauses> {
+pub(crate) fn find_pauses(evidence: &Evidence<'_>, direction: PauseDirection) -> Option<Pauses> {
     let frames = count_pauses(evidence, direction)?;
     let window = evidence.window_s();
     let per_s = window.map(|window| frames as f64 / window);
     // mlx5 counts microseconds.
     let durations: &[&str] = match direction {
-        Direction::Received => &["rx_global_pause_duration", "rx_prio*_pause_duration"],
-        Direction::Sent => &["tx_global_pause_duration", "tx_prio*_pause_duration"],
+        PauseDirection::Received => &["rx_global_pause_duration", "rx_prio*_pause_duration"],
+        PauseDirection::Sent => &["tx_global_pause_duration", "tx_prio*_pause_duration"],
     };
     let counted = evidence.driver(durations).filter(|duration| *duration > 0);
     if let (Some(counted), Some(window)) = (counted, window) {
@@ -102,7 +102,7 @@ mod tests {
 
     fn find(counters: &[(&str, u64)]) -> Option<Pauses> {
         let snapshot = Fixture::new().driver(counters).sysfs("speed", "10000\n").into_snapshot();
-        find_pauses(&Evidence::from_snapshot(&snapshot), Direction::Received)
+        find_pauses(&Evidence::from_snapshot(&snapshot), PauseDirection::Received)
     }
 
     #[test]

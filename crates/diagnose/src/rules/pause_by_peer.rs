@@ -2,7 +2,7 @@
 
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
-use crate::measures::pauses::{Direction, count_pauses, find_pauses};
+use crate::measures::pauses::{PauseDirection, count_pauses, find_pauses};
 use crate::measures::traffic::InterfaceTraffic;
 
 /// The row.
@@ -15,11 +15,11 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    if count_pauses(evidence, Direction::Received).is_none() {
+    if count_pauses(evidence, PauseDirection::Received).is_none() {
         return Judgement::Unseen(Source::Driver);
     }
     let is_idle = InterfaceTraffic::from_evidence(evidence).is_idle();
-    let pauses = find_pauses(evidence, Direction::Received).filter(|_| !is_idle);
+    let pauses = find_pauses(evidence, PauseDirection::Received).filter(|_| !is_idle);
     let Some(pauses) = pauses else { return Judgement::Healthy };
     let sentence = format!("the peer pauses us: {} were received", pauses.describe());
     let interface = evidence.interface_name();

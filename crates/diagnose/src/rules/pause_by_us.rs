@@ -3,7 +3,7 @@
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
 use crate::measures::cpus::is_receiver_full;
-use crate::measures::pauses::{Direction, count_pauses, find_pauses};
+use crate::measures::pauses::{PauseDirection, count_pauses, find_pauses};
 use crate::measures::traffic::InterfaceTraffic;
 
 /// The row.
@@ -16,11 +16,11 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    if count_pauses(evidence, Direction::Sent).is_none() {
+    if count_pauses(evidence, PauseDirection::Sent).is_none() {
         return Judgement::Unseen(Source::Driver);
     }
     let is_idle = InterfaceTraffic::from_evidence(evidence).is_idle();
-    let pauses = find_pauses(evidence, Direction::Sent).filter(|_| !is_idle);
+    let pauses = find_pauses(evidence, PauseDirection::Sent).filter(|_| !is_idle);
     let Some(pauses) = pauses else { return Judgement::Healthy };
     let ring = evidence.limit("-g", "RX").and_then(|(now, most)| Some((now, most?)));
     let smaller = ring.filter(|(now, most)| now < most);
