@@ -9,7 +9,7 @@ use crate::parse::cpus::{CpuTicks, parse_stat};
 /// The part of the interface's work that makes a CPU one of its own.
 const OWN_PART: f64 = 0.05;
 /// The part of a CPU's time in interrupts and softirqs from which on packets wait for it (issue 872 of `ntop/PF_RING`).
-pub(crate) const FULL: f64 = 0.85;
+pub(crate) const FULL: f64 = 0.9;
 
 /// The part of a CPU's time that goes to interrupts and softirqs.
 pub(crate) fn kernel_share(shares: &CpuShares) -> f64 {
@@ -20,7 +20,7 @@ pub(crate) fn kernel_share(shares: &CpuShares) -> f64 {
 /// a pause has few interrupts.
 pub(crate) fn find_receive_cpus(evidence: &Evidence<'_>) -> Option<BTreeSet<u32>> {
     let interrupts = find_receive_interrupts(evidence).map(|lines| count_by_cpu(&lines));
-    let packets = evidence
+    let packets: Option<BTreeMap<u32, u64>> = evidence
         .softnet()
         .map(|rows| rows.iter().map(|(cpu, row)| (*cpu, row.processed)).collect());
     if interrupts.is_none() && packets.is_none() {
@@ -59,9 +59,9 @@ pub(crate) fn idle_of_others(cpus: &BTreeMap<u32, CpuShares>, except: &[u32]) ->
 pub(crate) fn list_idle_cpus(cpus: &BTreeMap<u32, CpuShares>) -> Option<String> {
     let idle: Vec<u32> =
         cpus.iter().filter(|(_, shares)| shares.idle >= 0.5).map(|(cpu, _)| *cpu).collect();
-    let runs = idle.chunk_by(|one, next| one + 1 == *next).map(|run| match run {
-        [first, .., last] => format!("{first}-{last}"),
-        other => other.iter().map(u32::to_string).collect(),
+    let runs = idle.chunk_by(|one, next| one + 1 == *next).filter_map(|run| {
+        let [first, .., last] = run else { return Some(run.first()?.to_string()) };
+        Some(format!("{first}-{last}"))
     });
     let list: Vec<String> = runs.collect();
     (!list.is_empty()).then(|| list.join(","))

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::evidence::Evidence;
 use crate::finding::{EvidenceSource, Finding, Judgement, Rule};
-use crate::snapshot::{Look, Snapshot};
+use crate::snapshot::{Look, SCHEMA, Snapshot};
 
 /// A count from before the window: large counters that stand say nothing.
 const BEFORE: u64 = 132_000_000;
@@ -90,9 +90,9 @@ impl Fixture {
             text.push('\n');
             for ((label, counts), number) in lines.iter().zip(24..) {
                 write!(text, " {number}:").unwrap();
-                for count in *counts {
-                    write!(text, " {}", BEFORE + count * grown).unwrap();
-                }
+                counts
+                    .iter()
+                    .for_each(|count| write!(text, " {}", BEFORE + count * grown).unwrap());
                 writeln!(text, "  PCI-MSIX-0000:01:00.0 {number}-edge {label}").unwrap();
             }
             text
@@ -102,9 +102,9 @@ impl Fixture {
 
     /// Adds the backlog of each CPU by growth: packets, drops, rounds cut short.
     pub(crate) fn softnet(self, rows: &[[u64; 3]]) -> Self {
-        self.softnet_with_rps(
-            &rows.iter().map(|[one, two, three]| [*one, *two, *three, 0]).collect::<Vec<_>>(),
-        )
+        let rows =
+            rows.iter().map(|[processed, dropped, squeezed]| [*processed, *dropped, *squeezed, 0]);
+        self.softnet_with_rps(&rows.collect::<Vec<_>>())
     }
 
     /// The same with packets that came from other CPUs.
@@ -134,14 +134,14 @@ impl Fixture {
         self.grown(&format!("proc/net/{file}"), &text(0), &text(1))
     }
 
-    pub(crate) fn into_snapshot(mut self) -> Snapshot {
-        // A look has something.
-        for look in [&mut self.before, &mut self.after] {
-            look.insert("proc/version", "Linux\n".to_owned());
+    pub(crate) fn into_snapshot(self) -> Snapshot {
+        Snapshot {
+            schema: SCHEMA,
+            interface: "eth0".to_owned(),
+            window_s: Some(10.0),
+            before: self.before,
+            after: self.after,
         }
-        let mut snapshot = Snapshot::from_looks(Some("eth0"), self.before, self.after).unwrap();
-        snapshot.window_s = Some(10.0);
-        snapshot
     }
 
     pub(crate) fn judge(self, rule: &Rule) -> Judgement {

@@ -59,11 +59,14 @@ pub(crate) fn count_allowance_drops(evidence: &Evidence<'_>) -> Option<u64> {
     evidence.driver(&["*_allowance_exceeded"])
 }
 
+/// Fewer lost packets are no harm of a host that hardly has traffic.
+const LEAST_LOST: u64 = 10;
+
 /// Whether so many of the packets are harm. Where nobody counts packets, a hundred are.
 pub(crate) fn is_harm(lost: u64, packets: Option<u64>) -> bool {
     match packets {
         Some(packets) => {
-            lost as f64 * 1e6 >= LEAST_PER_MILLION * (packets + lost) as f64 && lost > 0
+            lost >= LEAST_LOST && lost as f64 * 1e6 >= LEAST_PER_MILLION * (packets + lost) as f64
         }
         None => lost >= 100,
     }
@@ -109,6 +112,6 @@ mod tests {
         assert_eq!(count_ring_drops(&evidence), Some(300), "the same packets are counted once");
         assert!((share_of_losses(&evidence, 300) - 0.75).abs() < 1e-9);
         assert!(is_harm(100, Some(999_900)) && !is_harm(99, Some(999_901)));
-        assert!(is_harm(100, None) && !is_harm(0, Some(0)));
+        assert!(is_harm(100, None) && !is_harm(9, Some(1000)));
     }
 }

@@ -10,6 +10,8 @@ const OTHER_PURPOSES: [&str; 8] =
 /// Words in the labels of receive queues, by driver: Intel's and bnxt, ena, vmxnet3, virtio, mlx5, gve, bnx2x and qede.
 const RECEIVE_WORDS: [&str; 8] =
     ["txrx", "tx-rx", "rxtx", "-rx-", "-input.", "mlx5_comp", "ntfy-bl", "-fp-"];
+/// Beginnings of the names of interfaces that have no interrupts.
+const VIRTUAL: [&str; 9] = ["veth", "br", "docker", "lo", "tun", "tap", "dummy", "wg", "vxlan"];
 /// Counters of received packets by queue, as drivers name them; `#` is the queue.
 const QUEUE_COUNTERS: [&str; 10] = [
     "rx_queue_#_packets",
@@ -29,7 +31,8 @@ pub(crate) fn find_receive_interrupts<'b>(
     evidence: &'b Evidence<'_>,
 ) -> Option<Vec<&'b InterruptGrowth>> {
     let mut own = evidence.own_interrupts()?;
-    if own.is_empty() {
+    let is_virtual = VIRTUAL.iter().any(|start| evidence.interface_name().starts_with(start));
+    if own.is_empty() && !is_virtual {
         own = guess_interrupts(evidence.interrupts()?);
     }
     own.retain(|line| announces_packets(&line.label));

@@ -14,6 +14,11 @@ const ALLOWANCES: [(&str, &str); 5] = [
     ("linklocal_allowance_exceeded", "packets per second to DNS, time and metadata"),
 ];
 
+/// Packets beyond these cost a connection or a look-up a timeout each.
+const COSTLY: [&str; 2] = ["conntrack_allowance_exceeded", "linklocal_allowance_exceeded"];
+/// The fewest of those that are harm.
+const LEAST_COSTLY: u64 = 10;
+
 /// The row.
 pub(crate) const RULE: Rule = Rule {
     id: "cloud-allowance",
@@ -31,7 +36,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let exceeded: u64 = grown.iter().flatten().map(|(by, _)| by).sum();
     let worst = grown.into_iter().flatten().max_by_key(|(by, _)| *by);
-    let is_felt = is_harm(exceeded, traffic.packets()) && !traffic.is_idle();
+    let costly = evidence.driver(&COSTLY).unwrap_or(0);
+    let is_felt =
+        (is_harm(exceeded, traffic.packets()) || costly >= LEAST_COSTLY) && !traffic.is_idle();
     let Some((most, words)) = worst.filter(|_| is_felt) else { return Judgement::Healthy };
     let sentence = format!(
         "the cloud held back or dropped {exceeded} packets beyond the machine's allowance, {most} for {words}"

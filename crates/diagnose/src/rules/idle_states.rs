@@ -36,12 +36,12 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let interrupts = find_receive_interrupts(evidence).map(|lines| count_by_cpu(&lines));
-    let deep = uses.iter().filter(|use_| own.contains(&use_.cpu) && use_.exit_us >= DEEP_US);
+    let deep = uses.iter().filter(|idle| own.contains(&idle.cpu) && idle.exit_us >= DEEP_US);
     let Some(worst) = deep.max_by(|one, other| wake_us(one).total_cmp(&wake_us(other))) else {
         return Judgement::Healthy;
     };
     let sleeps: u64 =
-        uses.iter().filter(|use_| use_.cpu == worst.cpu).map(|use_| use_.entries).sum();
+        uses.iter().filter(|idle| idle.cpu == worst.cpu).map(|idle| idle.entries).sum();
     let part = worst.entries as f64 / sleeps.max(1) as f64;
     // Of its wake-ups those by the interface's interrupts make packets wait; without them all are taken for such.
     let woken = interrupts.map(|counts| counts.get(&worst.cpu).copied().unwrap_or(0));
@@ -77,8 +77,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
 }
 
 /// Time that a CPU took to come out of a state, in microseconds.
-fn wake_us(use_: &IdleUse) -> f64 {
-    use_.entries as f64 * use_.exit_us
+fn wake_us(idle: &IdleUse) -> f64 {
+    idle.entries as f64 * idle.exit_us
 }
 
 #[cfg(test)]

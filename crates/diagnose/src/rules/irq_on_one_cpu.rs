@@ -15,6 +15,8 @@ const USED: f64 = 0.05;
 const LEAST_INTERRUPTS: u64 = 100;
 /// A CPU with less time in interrupts and softirqs makes nobody wait: of those that come 40% would find it busy.
 const LEAST_KERNEL_SHARE: f64 = 0.4;
+/// The same for a card with one queue, as most guests have: more queues cost memory and interrupts.
+const LEAST_OF_ONE_QUEUE: f64 = 0.6;
 /// With less idle time elsewhere there is nowhere to go.
 const LEAST_IDLE: f64 = 0.3;
 /// The packets a second that fill a good part of a CPU, where nobody counts CPU time.
@@ -66,8 +68,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .filter(|(other, _)| **other != cpu)
         .map(|(_, shares)| kernel_share(shares))
         .fold(0.0, f64::max);
-    let is_harm =
-        kernel >= LEAST_KERNEL_SHARE && idle >= LEAST_IDLE && most_elsewhere < kernel / 2.0;
+    let least = if queues > 1 { LEAST_KERNEL_SHARE } else { LEAST_OF_ONE_QUEUE };
+    let is_harm = kernel >= least && idle >= LEAST_IDLE && most_elsewhere < kernel / 2.0;
     if cpus.len() < 2 || !is_harm {
         return Judgement::Healthy;
     }

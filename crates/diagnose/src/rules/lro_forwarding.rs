@@ -2,7 +2,7 @@
 
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
-use crate::measures::losses::is_harm;
+use crate::measures::losses::{is_harm, share_of_losses};
 use crate::measures::traffic::InterfaceTraffic;
 
 /// The part of the received packets that is passed on where forwarding is what the host does.
@@ -60,7 +60,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     if is_failing {
         // Of what was to be forwarded; the joined packets have several segments each.
         let lost = failed as f64 / (forwarded + failed) as f64;
-        finding = finding.with("lost_share", lost).explaining_loss(1.0);
+        finding =
+            finding.with("lost_share", lost).explaining_loss(share_of_losses(evidence, failed));
     }
     Judgement::Fault(finding)
 }

@@ -10,8 +10,7 @@ use crate::parse::settings::{parse_limits, parse_settings};
 use crate::snapshot::Look;
 
 /// Programs that change settings by themselves.
-const TUNERS: [&str; 6] =
-    ["bpftune", "tuned", "tuned-ppd", "ktuned", "power-profiles-", "auto-cpufreq"];
+const TUNERS: [&str; 5] = ["bpftune", "tuned", "ktuned", "power-profiles-", "auto-cpufreq"];
 /// Settings of queues and of NAPI in sysfs; other files there are states.
 const QUEUE_FILES: [&str; 6] =
     ["rps_cpus", "rps_flow_cnt", "xps_cpus", "xps_rxqs", "limit_max", "limit_min"];
