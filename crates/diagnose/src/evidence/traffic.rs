@@ -7,16 +7,19 @@ use crate::parse::sockets::TcpSocket;
 
 /// Counters of drivers for packets that were lost on receipt for want of a descriptor, a buffer or time.
 const LOST_ON_RECEIPT: &[&str] = &[
-    "rx_missed_errors",
-    "rx_no_dma_resources",
-    "rx_no_buffer_count",
-    "rx_out_of_buffer",
-    "rx_discards_phy",
-    "port.rx_dropped",
-    "rx_dropped",
-    "rx_alloc_fail",
-    "queue_*_rx_refil_partial",
-    "rx_queue_*_drops",
+    "rx_missed_errors",      // e1000e, igb, ixgbe
+    "rx_no_dma_resources",   // ixgbe
+    "rx_queue_*_drops",      // igb, virtio_net
+    "port.rx_discards",      // i40e
+    "port.rx_dropped",       // i40e before 6.13
+    "rx_dropped.nic",        // ice
+    "rx_alloc_fail",         // i40e
+    "rx_out_of_buffer",      // mlx5
+    "rx_discards_phy",       // mlx5
+    "rx_total_discard_pkts", // bnxt
+    "rx_drops",              // ena
+    "pkts rx OOB",           // vmxnet3
+    "rx buf alloc fail",     // vmxnet3
 ];
 
 /// The least part of its busy time in which a limit must stand against a connection.

@@ -10,18 +10,16 @@ const LEAST_PER_MILLION: f64 = 100.0;
 const LEAST_IN_PIECES: f64 = 0.2;
 /// The fewest packets that say anything: finding the path's MTU costs one for each destination.
 const LEAST_COUNT: u64 = 10;
-/// Counters of drivers for frames that are too long (e1000e, igb, ixgbe, i40e, ice, mlx5, bnxt, tg3, vmxnet3).
+/// Counters of drivers for frames that are dropped because they are too long.
 const TOO_LONG: &[&str] = &[
-    "rx_length_errors",
-    "rx_long_length_errors",
-    "rx_oversize",
-    "port.rx_oversize",
-    "rx_oversize.nic",
-    "rx_oversize_pkts_phy",
-    "rx_oversize_pkts_sw_drop",
-    "rx_oversize_packets",
-    "rx_jabber*",
-    "rx_frame_too_long_errors",
+    "rx_length_errors",          // i40e and most others, as the interface has it
+    "rx_long_length_errors",     // e1000e, igb
+    "rx_oversize_pkts_phy",      // mlx5
+    "rx_oversize_pkts_sw_drop",  // mlx5
+    "port.rx_oversize",          // i40e
+    "rx_oversize.nic",           // ice
+    "rx_mtu_err_frames",         // bnxt
+    "rx_drops_packet_over_mru*", // gve
 ];
 
 /// The row.

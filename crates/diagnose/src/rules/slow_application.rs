@@ -200,6 +200,10 @@ mod tests {
     fn answered_requests_are_healthy() {
         let looks = PlantedLooks::new().sockets(&servers(8, 1, 40, 130), &servers(8, 900, 60, 170));
         assert_eq!(looks.judge(&RULE), Judgement::Healthy);
+        let one_way = |text: String| text.replace("lastsnd", "data_segs_in:90 lastsnd");
+        let data = PlantedLooks::new()
+            .sockets(&servers(8, 1, 130, 40), &one_way(servers(8, 900, 170, 60)));
+        assert_eq!(data.judge(&RULE), Judgement::Healthy, "no answer is due");
         let fast = PlantedLooks::new().sockets(&servers(8, 1, 8, 4), &servers(8, 900, 4, 0));
         assert_eq!(fast.judge(&RULE), Judgement::Healthy);
     }
