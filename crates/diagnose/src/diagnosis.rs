@@ -52,7 +52,9 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
         match (rule.judge)(rule, &evidence) {
             Judgement::Fault(finding) => findings.push(finding),
             Judgement::Healthy => healthy.push(rule.subject),
-            Judgement::Unseen(source) => drop(unseen.insert(source)),
+            // A source that is there may lack the one counter: most drivers do.
+            Judgement::Unseen(source) if evidence.lacks(source) => drop(unseen.insert(source)),
+            Judgement::Unseen(_) => {}
         }
     }
     if findings.is_empty() {

@@ -15,6 +15,7 @@ use crate::parse::settings::{Limits, Settings, parse_limits, parse_settings};
 pub use crate::parse::sockets::TcpSocket;
 use crate::parse::sockets::parse_sockets;
 use crate::snapshot::{Look, Snapshot};
+use crate::source::EvidenceSource;
 pub use traffic::{LimitedTime, SocketGrowth};
 pub(crate) use traffic::{percent, share_of};
 
@@ -245,6 +246,31 @@ impl<'a> Evidence<'a> {
     /// Whether the driver's counters are there.
     pub fn has_driver(&self) -> bool {
         self.driver.is_some()
+    }
+
+    /// Whether nothing of a source is there.
+    pub fn lacks(&self, source: EvidenceSource) -> bool {
+        let has_text = |start: &str| self.snapshot.after.texts_below(start).next().is_some();
+        match source {
+            EvidenceSource::Protocols => self.protocols.is_none(),
+            EvidenceSource::Driver => self.driver.is_none(),
+            EvidenceSource::Interface => self.interface.is_none(),
+            EvidenceSource::Cpus => self.cpus.is_none(),
+            EvidenceSource::Softnet => self.softnet.is_none(),
+            EvidenceSource::Interrupts => self.interrupts.is_none(),
+            EvidenceSource::Softirqs => self.softirqs.is_none(),
+            EvidenceSource::Settings => {
+                ["-c", "-g", "-l", "-k"].iter().all(|option| self.ethtool_text(option).is_none())
+            }
+            EvidenceSource::Qdiscs => self.qdiscs.is_none(),
+            EvidenceSource::Sockets => self.sockets.is_none(),
+            EvidenceSource::Conntrack => {
+                !has_text("proc/sys/net/netfilter/") && !has_text("proc/net/stat/nf_conntrack")
+            }
+            EvidenceSource::Quotas => !has_text("sys/fs/cgroup/"),
+            EvidenceSource::Power => !has_text("sys/devices/system/cpu/"),
+            EvidenceSource::Slot => self.sysfs("device/current_link_speed").is_none(),
+        }
     }
 
     /// Growth of a counter of `/sys/class/net/IFACE/statistics`, such as `rx_packets`.

@@ -13,9 +13,11 @@ mod parse;
 pub mod rules;
 mod share;
 pub mod snapshot;
+pub mod source;
 
 pub use diagnosis::{Diagnosis, diagnose};
 pub use evidence::Evidence;
-pub use finding::{EvidenceSource, Finding, Rule};
+pub use finding::{Finding, Rule};
 pub use folder::{FolderError, read_folder};
 pub use snapshot::{Look, Snapshot, SnapshotError};
+pub use source::EvidenceSource;

@@ -14,6 +14,8 @@ pub const SCHEMA: u32 = 1;
 pub const LARGEST_TEXT: usize = 16 << 20;
 /// The most bytes of a document.
 pub const LARGEST_DOCUMENT: usize = 100 << 20;
+/// The interface of counters that name none, as help texts have it.
+pub(crate) const UNNAMED: &str = "IFACE";
 /// The most texts of a look.
 const MOST_TEXTS: usize = 20_000;
 
@@ -170,7 +172,7 @@ fn find_interface(look: &Look) -> Result<String, SnapshotError> {
     match (devices.as_slice(), all.as_slice()) {
         ([only], _) | (_, [only]) => Ok((*only).to_owned()),
         // Two files of counters name no interface, and need none.
-        (_, []) => Ok("-".to_owned()),
+        (_, []) => Ok(UNNAMED.to_owned()),
         (_, several) => Err(SnapshotError::Interface(format!(
             "the snapshot has {} interfaces ({})",
             several.len(),
@@ -213,7 +215,7 @@ mod tests {
         let device = "sys/class/net/eth1/device/numa_node";
         assert_eq!(found(&["sys/class/net/br0/mtu", device]).unwrap(), "eth1");
         assert_eq!(found(&["ethtool_-S_ens1"]).unwrap(), "ens1");
-        assert_eq!(found(&["proc/stat"]).unwrap(), "-");
+        assert_eq!(found(&["proc/stat"]).unwrap(), UNNAMED);
         let several = found(&["sys/class/net/a/mtu", "sys/class/net/b/mtu"]).unwrap_err();
         assert!(several.to_string().contains("2 interfaces (a, b)"), "{several}");
         assert!(Snapshot::from_looks(None, look(&[]), look(&["x"])).is_err());

@@ -59,9 +59,9 @@ pub(crate) fn idle_of_others(cpus: &BTreeMap<u32, CpuShares>, except: &[u32]) ->
 pub(crate) fn list_idle_cpus(cpus: &BTreeMap<u32, CpuShares>) -> Option<String> {
     let idle: Vec<u32> =
         cpus.iter().filter(|(_, shares)| shares.idle >= 0.5).map(|(cpu, _)| *cpu).collect();
-    let runs = idle.chunk_by(|one, next| one + 1 == *next).filter_map(|run| {
-        let [first, .., last] = run else { return Some(run.first()?.to_string()) };
-        Some(format!("{first}-{last}"))
+    let runs = idle.chunk_by(|one, next| one + 1 == *next).map(|run| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        other => other.iter().map(u32::to_string).collect(),
     });
     let list: Vec<String> = runs.collect();
     (!list.is_empty()).then(|| list.join(","))

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::evidence::Evidence;
-use crate::finding::{EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Finding, Judgement, Rule};
 use crate::snapshot::{Look, SCHEMA, Snapshot};
+use crate::source::EvidenceSource;
 
 /// A count from before the window: large counters that stand say nothing.
 const BEFORE: u64 = 132_000_000;

@@ -1,9 +1,10 @@
 //! `adaptive-flutter`: adaptive moderation jumps between its points.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::coalescing::ReceiveModeration;
 use crate::measures::traffic::{InterfaceTraffic, median_round_trip_us};
+use crate::source::EvidenceSource;
 
 /// The least factor between two delays that is a jump: neighbours in the kernel's DIM profiles differ by up to 8, from 1 to
 /// 8 us; from there on by 8 and 2 (1, 8, 64, 128, 256 us).

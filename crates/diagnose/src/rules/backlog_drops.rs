@@ -1,10 +1,11 @@
 //! `backlog-drops`: a CPU's backlog has no room for a packet.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{FULL, kernel_share};
 use crate::measures::losses::{is_harm, share_of_losses};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The kernel's own limit of a backlog.
 const DEFAULT_BACKLOG: u64 = 1000;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// A limit of fewer bytes than one large packet (GSO, 64 KiB) lets the card run dry between interrupts.
 const SMALL_LIMIT: u64 = 65_536;

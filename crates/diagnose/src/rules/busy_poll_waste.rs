@@ -1,9 +1,10 @@
 //! `busy-poll-waste`: programs spin on the device and find nothing.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{busy_cpus, find_system_shares};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// A CPU that spins is in system calls for most of its time.
 const SPINNING: f64 = 0.5;

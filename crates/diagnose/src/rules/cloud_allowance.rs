@@ -1,9 +1,10 @@
 //! `cloud-allowance`: the cloud holds packets back because the machine has used up its share.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::losses::{is_harm, share_of_losses};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// Allowances of the ena driver and their limits in words.
 const ALLOWANCES: [(&str, &str); 5] = [

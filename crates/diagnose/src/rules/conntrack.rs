@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::evidence::{Evidence, percent, share_of};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::snapshot::Look;
+use crate::source::EvidenceSource;
 
 /// The part of its limit from which the table is full.
 const FULL: f64 = 0.95;

@@ -1,7 +1,7 @@
 //! `cpu-full-of-softirq`: a CPU that receives packets has no time left.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{FULL, find_fullest_cpu, idle_of_others, kernel_share, list_idle_cpus};
 use crate::measures::losses::{
     count_backlog_drops, count_ring_drops, is_harm, loses_in_ring, share_of_losses,
@@ -9,6 +9,7 @@ use crate::measures::losses::{
 use crate::measures::queues::count_channels;
 use crate::measures::traffic::InterfaceTraffic;
 use crate::rules::{irq_on_one_cpu, rss_imbalance};
+use crate::source::EvidenceSource;
 
 /// With less idle time elsewhere there is nowhere to go.
 const LEAST_IDLE: f64 = 0.3;

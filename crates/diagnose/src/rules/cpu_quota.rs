@@ -1,8 +1,9 @@
 //! `cpu-quota`: a control group has used up its CPU time, and its programs stand still until the next period.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The part of the periods that end early (kubernetes-mixin alerts at 25%; its #108 has the false alarms below).
 const LEAST_PERIODS: f64 = 0.25;

@@ -1,7 +1,8 @@
 //! `elephant-flow`: one flow carries most of the traffic, and so one CPU most of the work.
 
 use crate::evidence::{CpuShares, Evidence, percent};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The busy part from which a CPU has no time left.
 const FULL: f64 = 0.9;

@@ -1,9 +1,10 @@
 //! `frequency`: busy CPUs run slowly.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::power::find_frequencies;
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// A CPU with more idle time runs slowly on purpose.
 const LEAST_BUSY: f64 = 0.3;

@@ -1,7 +1,8 @@
 //! `idle`: there was no traffic to judge.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The packets a second, both ways, below which a host only talks to itself: neighbours, a clock, a shell.
 const LEAST_RATE: f64 = 10.0;

@@ -1,11 +1,12 @@
 //! `idle-states`: packets wait for a CPU to come out of deep sleep.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::find_receive_cpus;
 use crate::measures::power::{IdleUse, find_idle_uses};
 use crate::measures::queues::{count_by_cpu, find_receive_interrupts};
 use crate::measures::traffic::{InterfaceTraffic, median_round_trip_us};
+use crate::source::EvidenceSource;
 
 /// A shorter way out of sleep is less than the wake-up of a program.
 const DEEP_US: f64 = 50.0;

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{kernel_share, share_of_busy};
 use crate::measures::queues::{count_all, count_by_cpu, find_receive_interrupts};
 use crate::measures::traffic::InterfaceTraffic;
 use crate::parse::interrupts::parse_cpu_list;
+use crate::source::EvidenceSource;
 
 /// The part of the interrupts that is far on purpose or by neglect: drivers that use all CPUs of two nodes have a half.
 const LEAST_FAR: f64 = 0.75;

@@ -1,9 +1,10 @@
 //! `irq-moved`: somebody moves the interface's interrupts between CPUs.
 
 use crate::evidence::{Evidence, InterruptGrowth};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::queues::{count_all, find_receive_interrupts};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The part of a vector's interrupts on a second CPU that is a move, and no stray one while it was being moved.
 const LEAST_PART: f64 = 0.05;

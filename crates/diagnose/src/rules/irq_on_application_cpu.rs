@@ -1,9 +1,10 @@
 //! `irq-on-application-cpu`: packets are received on the CPU that the programs need.
 
 use crate::evidence::{CpuShares, Evidence};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{find_receive_cpus, idle_of_others, kernel_share, list_idle_cpus};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The part of a CPU's time in interrupts and softirqs that a program on it feels.
 const LEAST_KERNEL_SHARE: f64 = 0.15;

@@ -1,11 +1,12 @@
 //! `irq-on-one-cpu`: one CPU takes all receive interrupts, and others idle.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{FULL, idle_of_others, kernel_share};
 use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
 use crate::measures::queues::{count_all, count_by_cpu, count_channels, find_receive_interrupts};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The part of the interrupts that is all of them.
 const ALL: f64 = 0.95;

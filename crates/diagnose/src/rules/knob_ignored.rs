@@ -1,11 +1,12 @@
 //! `knob-ignored`: the driver takes a delay and raises more interrupts than it allows.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::coalescing::{INTERRUPT_US, ReceiveModeration};
 use crate::measures::cpus::share_of_busy;
 use crate::measures::queues::find_receive_interrupts;
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// How many times more interrupts than the delay allows are no rounding: drivers round to their own units by up to a half.
 const LEAST_FACTOR: f64 = 2.0;

@@ -1,7 +1,8 @@
 //! `listen-queue`: connections that a listening socket has no room for are dropped.
 
 use crate::evidence::{Evidence, percent, share_of};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The fewest drops among a million connections that are harm: each waits a second or more.
 const LEAST_PER_MILLION: f64 = 100.0;

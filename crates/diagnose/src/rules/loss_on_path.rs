@@ -1,7 +1,8 @@
 //! `loss-on-path`: segments are lost between the hosts, not on this one.
 
 use crate::evidence::{Evidence, SocketGrowth, percent, share_of};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The least part of segments that is harm: at 0.1% a flow has no more than 39 segments in flight (Mathis et al. 1997:
 /// 1.22 / sqrt(p)).

@@ -1,9 +1,10 @@
 //! `lro-forwarding`: the card joins packets that this host passes on.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::losses::{is_harm, share_of_losses};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The part of the received packets that is passed on where forwarding is what the host does.
 const LEAST_FORWARDED: f64 = 0.01;

@@ -1,10 +1,11 @@
 //! `moderation-too-long`: requests wait for an interrupt that the card holds back.
 
 use crate::evidence::{Evidence, InterruptGrowth};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::coalescing::ReceiveModeration;
 use crate::measures::queues::{count_all, find_receive_interrupts};
 use crate::measures::traffic::{InterfaceTraffic, median_round_trip_us};
+use crate::source::EvidenceSource;
 
 /// Shorter delays are what drivers begin with (50 us on i40e and ice), and less than a wake-up from deep sleep.
 const LEAST_DELAY_US: f64 = 60.0;

@@ -1,11 +1,12 @@
 //! `moderation-too-short`: bulk raises an interrupt for almost every packet.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::coalescing::{INTERRUPT_US, ReceiveModeration};
 use crate::measures::cpus::{find_fullest_cpu, kernel_share, share_of_busy};
 use crate::measures::queues::{count_all, find_receive_interrupts};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// A longer delay leaves fewer than 50,000 interrupts a second.
 const LONG_ENOUGH_US: f64 = 20.0;

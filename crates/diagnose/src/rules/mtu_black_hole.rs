@@ -1,7 +1,8 @@
 //! `mtu-black-hole`: small packets pass, large ones vanish without a message.
 
 use crate::evidence::{Evidence, SocketGrowth};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// Segments of fewer bytes pass every path (IPv6 needs 1280 bytes, RFC 8200).
 const SMALLEST_LARGE: f64 = 1220.0;

@@ -1,7 +1,8 @@
 //! `mtu-mismatch`: packets are larger than an interface takes.
 
 use crate::evidence::{Evidence, percent, share_of};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The fewest lost packets among a million that are harm.
 const LEAST_PER_MILLION: f64 = 100.0;

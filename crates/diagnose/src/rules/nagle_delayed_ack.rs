@@ -1,7 +1,8 @@
 //! `nagle-delayed-ack`: a small segment waits for an acknowledgement that the other end delays.
 
 use crate::evidence::{Evidence, SocketGrowth};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The shortest delay of acknowledgements, in milliseconds (`TCP_DELACK_MIN`; others use up to 200).
 const SHORTEST_DELAY_MS: f64 = 40.0;

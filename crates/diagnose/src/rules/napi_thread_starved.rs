@@ -1,11 +1,12 @@
 //! `napi-thread-starved`: the thread that receives packets is ready, and others run.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::find_receive_cpus;
 use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
 use crate::measures::threads::find_receive_threads;
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// A thread that waits a smaller part of the window keeps up.
 const LEAST_WAIT: f64 = 0.1;

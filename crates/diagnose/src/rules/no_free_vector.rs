@@ -1,9 +1,10 @@
 //! `no-free-vector`: a CPU has no interrupt vector left, so that interrupts go elsewhere.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::queues::find_receive_interrupts;
 use crate::parse::interrupts::parse_cpu_list;
+use crate::source::EvidenceSource;
 
 /// The kernel's table of vectors on x86 (needs debugfs).
 const TABLE: &str = "sys/kernel/debug/irq/domains/VECTOR";

@@ -1,9 +1,10 @@
 //! `offload-off`: bulk is handled packet by packet because an offload is off.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::share_of_busy;
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// Fewer packets a second cost less than 2% of a CPU.
 const LEAST_PER_S: f64 = 20_000.0;

@@ -1,9 +1,10 @@
 //! `pause-by-peer`: the other end of the link tells this host to stop sending.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::pauses::{PauseDirection, count_pauses, find_pauses};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The row.
 pub(crate) const RULE: Rule = Rule {

@@ -1,10 +1,11 @@
 //! `pause-by-us`: this host tells the other end of the link to stop sending.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::is_receiver_full;
 use crate::measures::pauses::{PauseDirection, count_pauses, find_pauses};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The row.
 pub(crate) const RULE: Rule = Rule {

@@ -1,9 +1,10 @@
 //! `pcie-limit`: the card's slot carries less than the card could.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::losses::{count_port_discards, is_harm, share_of_losses};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// Above this part of a slot's bits a second packets wait: headers of the bus and descriptors take 15 to 25% of them.
 const NARROW: f64 = 0.6;

@@ -1,7 +1,8 @@
 //! `qdisc-bloat`: packets wait long in a queue discipline.
 
 use crate::evidence::{Evidence, QdiscGrowth};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The least wait that is harm: a queue that stands for longer than this is what `CoDel` removes (RFC 8289, section 4.4).
 const LEAST_WAIT_MS: f64 = 5.0;

@@ -1,7 +1,8 @@
 //! `qdisc-drops`: a queue discipline drops packets that this host wants to send.
 
 use crate::evidence::{Evidence, QdiscGrowth, percent, share_of};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The least part of packets that is harm: at 0.1% a flow has no more than 39 packets in flight (Mathis et al. 1997:
 /// 1.22 / sqrt(p)).

@@ -1,7 +1,8 @@
 //! `receive-window`: the window that the peer offers is too small for the path.
 
 use crate::evidence::{Evidence, percent};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The least part of the time with data to send that is harm.
 const LEAST_SHARE: f64 = 0.3;

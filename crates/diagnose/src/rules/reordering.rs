@@ -1,7 +1,8 @@
 //! `reordering`: packets overtake each other, and TCP sends again what was not lost.
 
 use crate::evidence::{Evidence, percent, share_of};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The least part of segments that are sent needlessly for it to be harm.
 const LEAST_NEEDLESS: f64 = 0.0005;

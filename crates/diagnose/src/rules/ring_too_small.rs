@@ -1,10 +1,11 @@
 //! `ring-too-small`: packets arrive while no receive descriptor is free.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::is_receiver_full;
 use crate::measures::losses::{count_ring_drops, is_harm, share_of_losses};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The row.
 pub(crate) const RULE: Rule = Rule {

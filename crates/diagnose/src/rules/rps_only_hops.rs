@@ -1,10 +1,11 @@
 //! `rps-only-hops`: packets are handed to other CPUs though nothing is gained.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{kernel_share, share_of_busy};
 use crate::measures::queues::{count_by_cpu, find_receive_interrupts};
 use crate::measures::traffic::{InterfaceTraffic, median_round_trip_us};
+use crate::source::EvidenceSource;
 
 /// Fewer hops a second cost less than a percent of a CPU.
 const LEAST_PER_S: f64 = 5000.0;

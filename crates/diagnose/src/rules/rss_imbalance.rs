@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{FULL, find_fullest_cpu, idle_of_others, kernel_share};
 use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
 use crate::measures::queues::{count_channels, count_queue_packets, count_table_entries};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The part of the packets that counts as most.
 const MOST: f64 = 0.9;
@@ -49,10 +50,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let cause = match (is_table_uneven(evidence, number), flows_are_many(evidence, number)) {
         (Some(true), _) => Cause::Table,
         (_, Some(true)) => Cause::Hash,
-        // One flow, or too few to spread: no fault of the hash.
-        (_, Some(false)) => return Judgement::Healthy,
         (_, None) if kernel >= FULL => Cause::Unknown,
-        (_, None) => return Judgement::Healthy,
+        // One flow, or too few to spread: no fault of the hash.
+        (_, Some(false) | None) => return Judgement::Healthy,
     };
     let sentence = format!(
         "{few} of {number} receive queues took {:.0}% of the packets; CPU {cpu} spends {:.0}% of its time on them{}",

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::coalescing::ReceiveModeration;
 use crate::measures::traffic::InterfaceTraffic;
 use crate::parse::settings::{parse_limits, parse_settings};
 use crate::snapshot::Look;
+use crate::source::EvidenceSource;
 
 /// Programs that change settings by themselves.
 const TUNERS: [&str; 5] = ["bpftune", "tuned", "ktuned", "power-profiles-", "auto-cpufreq"];

@@ -1,8 +1,9 @@
 //! `slow-application`: a program on this host reads or answers slowly.
 
 use crate::evidence::{Evidence, SocketGrowth};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::parse::sockets::TcpSocket;
+use crate::source::EvidenceSource;
 
 /// The shortest time (ms) that data stands unread which is harm. A reader that shares its CPU waits for a few.
 const SHORTEST_UNREAD_MS: f64 = 20.0;

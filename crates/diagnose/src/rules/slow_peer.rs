@@ -1,8 +1,9 @@
 //! `slow-peer`: the other end answers slowly, or does not read.
 
 use crate::evidence::{Evidence, SocketGrowth, percent};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::parse::sockets::TcpSocket;
+use crate::source::EvidenceSource;
 
 /// The least part of looks at connections that wait for the other end.
 const LEAST_WAITING: f64 = 0.75;

@@ -1,10 +1,11 @@
 //! `softirq-budget`: rounds of the receive softirq end with packets left, and that has an effect.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::is_receiver_full;
 use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The kernel's own limits of a round: packets, and microseconds (two ticks of 1 ms; longer ticks allow more).
 const DEFAULT_PACKETS: u64 = 300;

@@ -1,7 +1,8 @@
 //! `spurious-timeout`: TCP's timer ran out although nothing was lost.
 
 use crate::evidence::{Evidence, percent};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The fewest needless timeouts that say anything.
 const LEAST_COUNT: u64 = 5;

@@ -1,9 +1,10 @@
 //! `steal`: the hypervisor gives the machine's CPUs to others.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::busy_cpus;
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The part of the time that CPUs wanted to run and could not.
 const LEAST_OF_WANTED: f64 = 0.1;

@@ -1,7 +1,8 @@
 //! `tcp-receive-buffer`: the receive buffer of TCP sockets is too small for what arrives.
 
 use crate::evidence::{Evidence, SocketGrowth, percent, share_of};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The fewest dropped segments among a million that are harm.
 const LEAST_PER_MILLION: f64 = 100.0;

@@ -1,7 +1,8 @@
 //! `tunnel-checksum`: packets arrive with a wrong checksum, as a broken offload of tunnels makes them.
 
 use crate::evidence::{Evidence, percent, share_of};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The fewest wrong checksums among a million packets that are harm. Links have fewer than one in a million.
 const LEAST_PER_MILLION: f64 = 100.0;

@@ -1,7 +1,8 @@
 //! `udp-send-buffer`: a datagram that the sender's socket has no room for is refused.
 
 use crate::evidence::{Evidence, percent, share_of};
-use crate::finding::{Confidence, EvidenceSource, Finding, Judgement, Rule};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The fewest errors among a million datagrams that are harm.
 const LEAST_PER_MILLION: f64 = 100.0;
