@@ -34,7 +34,7 @@ use latput_units::{CpuSet, Nanos};
 use crate::host::CountedSlice;
 use crate::keeper;
 use crate::keeper::operation::{CountRequest, WindowCounts};
-use crate::keeper::rights::KeepersRights;
+use crate::keeper::rights::KeeperClient;
 
 use self::keeper_line::KeeperLine;
 use self::line::{ControllerLine, LineEnd};
@@ -72,7 +72,7 @@ where
     let barriers = confine::give_up_all()?;
     let [link, rights] = kept;
     let (link, rights) = (process::take_over(link)?, process::take_over(rights)?);
-    let rights = KeepersRights::new(rights).map_err(AgentError::Keeper)?;
+    let rights = KeeperClient::new(rights).map_err(AgentError::Keeper)?;
     use_rights_of(Box::new(rights.clone()));
     let mut keeper = KeeperLine::open(link, stop).map_err(AgentError::Keeper)?;
     let mut line = ControllerLine::open(input, output, stop);

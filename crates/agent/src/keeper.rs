@@ -59,7 +59,7 @@ pub fn run(stop: &Stop) -> Result<u8, KeeperError> {
     let (rights, agents_rights) = passing::create_socket_pair().map_err(KeeperError::Start)?;
     let mut agent = start([agents_link.into(), agents_rights]).map_err(KeeperError::Start)?;
     let line = AgentLine::open(link).map_err(KeeperError::Start)?;
-    let serving_rights = thread::spawn(move || rights::serve_rights(&rights));
+    let serving_rights = thread::spawn(move || rights::serve_privileged_requests(&rights));
     let is_over = Arc::new(AtomicBool::new(false));
     thread::spawn({
         let (pid, stop, is_over) = (Pid::from_child(&agent), stop.clone(), Arc::clone(&is_over));

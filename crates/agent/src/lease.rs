@@ -17,18 +17,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A lease, and whether the other end was heard. Clones are of the same line.
 #[derive(Clone, Debug)]
-pub(crate) struct Lease(Arc<LeaseState>);
+pub(crate) struct KeepaliveLease(Arc<KeepaliveState>);
 
 #[derive(Debug)]
-struct LeaseState {
+struct KeepaliveState {
     length_ns: AtomicU64,
     heard: AtomicBool,
     is_over: AtomicBool,
 }
 
-impl Lease {
+impl KeepaliveLease {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(LeaseState {
+        Self(Arc::new(KeepaliveState {
             length_ns: AtomicU64::new(LEASE.as_ns()),
             heard: AtomicBool::new(true),
             is_over: AtomicBool::new(false),
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn shortened_lease_is_kept_by_beats() {
-        let lease = Lease::new();
+        let lease = KeepaliveLease::new();
         let (kept, beats) = (lease.clone(), Arc::new(AtomicU64::new(0)));
         let heard = Arc::clone(&beats);
         let beating = thread::spawn(move || {

@@ -242,7 +242,7 @@ impl NamedTestbed<'_> {
             return if confine::has_capabilities() { keep_only_files(&files) } else { Ok(()) };
         }
         let mut ways = self.ways();
-        let lab = matches!(self.source, TestbedSource::Lab) && Testbed::may_make_lab();
+        let lab = matches!(self.source, TestbedSource::Lab) && Testbed::can_create_lab();
         let guest = match &self.source {
             TestbedSource::Testbed(Testbed { kind: TestbedKind::Guest(spec), .. }) => Some(*spec),
             _ => None,

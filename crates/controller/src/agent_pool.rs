@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use latput_knobs::{ChangeOutcome, Knob, Refusal, Setting};
 use latput_linux::traces_in_turns;
-use latput_load::{Key, ReceiverOutcome, Slices, Stop};
+use latput_load::{Key, ReceiverOutcome, SliceLayout, Stop};
 use latput_protocol::control::{
     Answer, EarlyEnd, GeneratorPart, HostSlice, HostTrialResult, LINK_WITHIN, Request,
     SettingTurns, TRACED_ROUNDS, TURN,
@@ -147,8 +147,8 @@ impl TrialRunner for AgentPool {
         stop: &Stop,
     ) -> Result<Option<String>, Error> {
         let load = match wanted {
-            PlanPart::Setting(by_role) => return not_taken(self, by_role, stop),
-            PlanPart::Rehearsed(by_role) => return not_possible(self, by_role, stop),
+            PlanPart::Setting(by_role) => return explain_refused_setting(self, by_role, stop),
+            PlanPart::Rehearsed(by_role) => return explain_impossible_setting(self, by_role, stop),
             PlanPart::Load(load) => load,
         };
         let binding = &load.binding;
@@ -167,7 +167,7 @@ impl TrialRunner for AgentPool {
         Ok(None)
     }
 
-    fn in_force(
+    fn read_tried_values(
         &mut self,
         by_role: &BTreeMap<Role, Setting>,
         stop: &Stop,
@@ -209,7 +209,7 @@ impl SliceRunner for AgentPool {
 
 /// The setting of each slice.
 struct SliceOrder<'a> {
-    slices: Slices,
+    slices: SliceLayout,
     settings: Vec<&'a LabelledSetting>,
     /// For each slice, the index of its setting in `settings`.
     places: Vec<usize>,
@@ -226,7 +226,7 @@ impl<'a> SliceOrder<'a> {
         });
         let places: Vec<usize> = places.collect();
         let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
-        let usual = Slices::new(stint.length, stint.cut, count);
+        let usual = SliceLayout::new(stint.length, stint.cut, count);
         // Steps that look for carry-over have no cut, and no figures to divide.
         let slices = if stint.cut == Nanos::ZERO {
             usual
@@ -235,13 +235,13 @@ impl<'a> SliceOrder<'a> {
             let round = u32::try_from(settings.len()).unwrap_or(count);
             let first = round.saturating_mul(TRACED_ROUNDS).min(count);
             let long_cuts = if traces_in_turns() { count } else { first };
-            Slices { long_cuts, long_cut: stint.cut + TURN, ..usual }
+            SliceLayout { long_cuts, long_cut: stint.cut + TURN, ..usual }
         };
         Self { slices, settings, places }
     }
 
     /// The turns of a host of `role`. A host that no setting names is left alone.
-    fn of_role(&self, role: Role) -> SettingTurns {
+    fn turns_of_role(&self, role: Role) -> SettingTurns {
         let of_role = |set: &&LabelledSetting| set.by_role.get(&role).cloned().unwrap_or_default();
         SettingTurns {
             slices: self.slices,
@@ -284,7 +284,7 @@ fn set_hosts(pool: &mut AgentPool, setting: &LabelledSetting, stop: &Stop) -> Re
 
 /// The reason why some host does not accept a setting; `None` if all accept it. A host that could
 /// not be put back is an error.
-fn not_taken(
+fn explain_refused_setting(
     pool: &mut AgentPool,
     by_role: &BTreeMap<Role, Setting>,
     stop: &Stop,
@@ -303,7 +303,7 @@ fn not_taken(
 }
 
 /// The reason why some host could not be set so; `None` if nothing is known to stand against it. Nothing is set.
-fn not_possible(
+fn explain_impossible_setting(
     pool: &mut AgentPool,
     by_role: &BTreeMap<Role, Setting>,
     stop: &Stop,
@@ -346,7 +346,7 @@ fn run_traffic(
     let warmup = method.warmup;
     let duration = method.duration;
     for (agent, clock) in pool.agents().iter_mut().zip(&clocks) {
-        let turns = order.map(|order| order.of_role(agent.spec.role));
+        let turns = order.map(|order| order.turns_of_role(agent.spec.role));
         let at = clock.remote_time(at);
         let early_end = EarlyEnd::Never;
         agent.queue_request(&Request::Go { at, warmup, duration, interval, turns, early_end })?;
@@ -359,7 +359,7 @@ fn run_traffic(
         }
     };
     let slices = order.map(|order| order.slices);
-    let window = slices.map_or(duration, |slices| slices.total());
+    let window = slices.map_or(duration, |slices| slices.total_length());
     let within = (warmup + window).as_duration() + TRIAL_SLACK;
     let mut finished = pool.await_finished(within, stop, &mut heard)?;
     for part in &mut finished {
@@ -443,7 +443,7 @@ struct TrialContext<'a> {
     workload: &'a Workload,
     /// Duration of a window without slices.
     duration: Nanos,
-    slices: Option<Slices>,
+    slices: Option<SliceLayout>,
     /// The sending hosts, by index in the testbed, each with its part.
     parts: Vec<(usize, Workload)>,
     clocks: Vec<ClockOffset>,
@@ -487,7 +487,7 @@ impl TrialContext<'_> {
             .iter()
             .flat_map(|part| part.drift.iter().map(|change| format!("{}: {change}", host(part))))
             .collect();
-        let measured = self.slices.map_or(self.duration, |slices| slices.measured(0));
+        let measured = self.slices.map_or(self.duration, |slices| slices.measured_length(0));
         let together = combine::started_together(&starts, measured);
         let held_back: Vec<String> = finished
             .iter()
@@ -527,7 +527,7 @@ impl TrialContext<'_> {
             parts.map(|(boot_id, &traffic_cpu)| HostPart { boot_id, traffic_cpu }).collect();
         checks.extend(checks::of_trial(&self.workload.traffic, &traffic, &hosts, &parts));
         if self.workload.count.is_none() && !is_program {
-            let planned = self.slices.map_or(self.duration, |slices| slices.measured(idx));
+            let planned = self.slices.map_or(self.duration, |slices| slices.measured_length(idx));
             checks.extend(checks::on_schedule(&hosts, planned));
         }
         Ok(Observation { traffic, probe, hosts, checks, ..Observation::default() })

@@ -113,13 +113,13 @@ impl AgentPool {
     }
 
     /// The agents of one role, in the testbed's order.
-    pub fn of_role(&mut self, role: Role) -> impl Iterator<Item = &mut Agent> {
+    pub fn agents_of_role(&mut self, role: Role) -> impl Iterator<Item = &mut Agent> {
         self.agents.iter_mut().filter(move |agent| agent.spec.role == role)
     }
 
     /// The system under test.
     pub fn sut_agent(&mut self) -> &mut Agent {
-        self.of_role(Role::Sut).next().expect("a testbed has one system under test")
+        self.agents_of_role(Role::Sut).next().expect("a testbed has one system under test")
     }
 
     /// The offset of each host's clock from this one, in the testbed's order. Hosts that share a

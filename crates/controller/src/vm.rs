@@ -21,7 +21,7 @@ use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
 use latput_trial::{HostToday, Surroundings};
 use latput_units::{CpuId, CpuSet, Nanos};
-use latput_vm::{GuestSpec, HOSTS};
+use latput_vm::{ENDPOINTS, GuestSpec};
 
 use crate::controller::AgentPool;
 
@@ -115,7 +115,7 @@ impl GuestRunner {
 
 /// The hosts of a guest, the system under test first.
 fn build_host_specs(guest: &HeldGuest) -> Vec<HostSpec> {
-    let ways = HOSTS.iter().zip(guest.launch_commands());
+    let ways = ENDPOINTS.iter().zip(guest.launch_commands());
     let hosts = ways.zip([Role::Sut, Role::Generator]).map(|((host, way), role)| {
         let cpus: CpuSet = [CpuId(host.cpu)].into_iter().collect();
         HostSpec {
@@ -237,7 +237,7 @@ impl TrialRunner for GuestRunner {
     }
 
     /// Parameters of the driver are not in force before it is loaded with them.
-    fn in_force(
+    fn read_tried_values(
         &mut self,
         by_role: &BTreeMap<Role, Setting>,
         stop: &Stop,
@@ -246,7 +246,7 @@ impl TrialRunner for GuestRunner {
             parameters::module_parameters(by_role).is_ok_and(|words| !words.is_empty());
         match &mut self.pool {
             Some(pool) if !has_parameters => {
-                pool.in_force(by_role, stop).map_err(|error| self.explain_guest_end(error))
+                pool.read_tried_values(by_role, stop).map_err(|error| self.explain_guest_end(error))
             }
             _ => Ok(Vec::new()),
         }

@@ -152,7 +152,7 @@ impl Simulator {
             observation.traffic.reverse = None;
         }
         let flow = &observation.traffic;
-        let checks = checks::of_packets(&trial.load.traffic, flow, &observation.hosts);
+        let checks = checks::check_packets(&trial.load.traffic, flow, &observation.hosts);
         observation.checks.extend(checks);
         Ok(observation)
     }

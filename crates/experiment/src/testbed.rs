@@ -15,7 +15,7 @@ use latput_load::Stop;
 use latput_peers::Peer;
 use latput_protocol::control::{Answer, LEASE, LinkReset, Request};
 use latput_reach::broker::message::LaunchCommand;
-use latput_reach::held_lab::{self, HeldLab};
+use latput_reach::held_lab::{self, LabGuard};
 use latput_reach::host_spec::{HostSpec, own_program, own_way};
 use latput_reach::testbed_file;
 use latput_runner::Error;
@@ -44,7 +44,7 @@ pub struct Testbed {
     /// Identity of the network namespace of each of its hosts, where it was asked for.
     pub namespaces: Vec<String>,
     /// The lab, removed when the testbed is dropped.
-    lab: Option<HeldLab>,
+    lab: Option<LabGuard>,
 }
 
 /// The kind of a testbed.
@@ -75,7 +75,7 @@ impl Testbed {
         match &self.kind {
             TestbedKind::Hosts(hosts) => {
                 let hosts: Vec<HostSpec> = hosts.iter().map(|host| host.with_plan(plan)).collect();
-                let roles = roles_set(plan);
+                let roles = collect_changed_roles(plan);
                 refuse_shared_interface(&hosts, &roles)?;
                 let pool = AgentPool::start(&hosts, &roles, stop)?;
                 Ok(Box::new(pool.with_progress_interval(interval)))
@@ -86,7 +86,7 @@ impl Testbed {
                 Err(Error::Unsupported { problem: problem.to_owned() })
             }
             TestbedKind::Guest(spec) => {
-                let roles = roles_set(plan);
+                let roles = collect_changed_roles(plan);
                 Ok(Box::new(GuestRunner::start(*spec, &roles, interval, stop)?))
             }
             TestbedKind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
@@ -170,13 +170,13 @@ impl Testbed {
     }
 
     /// Whether this process has the privileges to make a lab.
-    pub fn may_make_lab() -> bool {
+    pub fn can_create_lab() -> bool {
         held_lab::check_permission().is_ok()
     }
 
     /// The lab: two namespaces and a veth pair, removed when the value is dropped.
     pub fn create_lab() -> Result<Self, Error> {
-        let (lab, places) = HeldLab::build()?;
+        let (lab, places) = LabGuard::build()?;
         let notes =
             shared_cpus::note_shared_cpus([&places[0].cpus, &places[1].cpus]).into_iter().collect();
         let roles = [Role::Generator, Role::Sut];
@@ -252,7 +252,7 @@ impl Testbed {
 }
 
 /// The roles of hosts on which a plan sets knobs.
-fn roles_set(plan: &Plan) -> BTreeSet<Role> {
+fn collect_changed_roles(plan: &Plan) -> BTreeSet<Role> {
     if plan.live().is_some_and(|live| live.observe) {
         return BTreeSet::new();
     }

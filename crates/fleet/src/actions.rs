@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use latput_linux::process::unix_ms;
-use latput_reach::broker::command::{HostKeep, HostUndo, HostVerb};
+use latput_reach::broker::command::{HostVerb, KeepOptions, UndoOptions};
 use serde_json::Value;
 
 use crate::ask::Until;
@@ -156,7 +156,7 @@ impl Fleet<'_> {
             (false, false) => "kept",
             (false, true) => "removed",
         };
-        let verb = |_| HostVerb::Keep(HostKeep { remove, dry_run });
+        let verb = |_| HostVerb::Keep(KeepOptions { remove, dry_run });
         done.tell_hosts(&which, ("hosts", outcome), verb, |document| {
             let files = document["files"].as_array().into_iter().flatten();
             let files = files.filter_map(Value::as_str).map(latput_report::make_printable);
@@ -185,7 +185,7 @@ impl HostOutcomes<'_> {
     ) {
         let verb = |at: usize| {
             let (entry, made_by) = (Some(entries[&at]), Some(made_by.to_owned()));
-            HostVerb::Undo(HostUndo { entry, made_by, allow_link_reset, json: true })
+            HostVerb::Undo(UndoOptions { entry, made_by, allow_link_reset, json: true })
         };
         let which: Vec<usize> = entries.keys().copied().collect();
         self.tell_hosts(&which, (what, "undone"), verb, |_| String::new());

@@ -159,11 +159,11 @@ impl ConfirmPlan {
         let (word, file) = (pair.word.clone(), pair.file.clone());
         if let Some(results) = self.load_finished(&word, &file, context)? {
             let today = results.settings.first().map(|first| first.by_role.clone());
-            seen.has_today(&word, today, &file)?;
+            seen.check_same_today(&word, today, &file)?;
             return Ok(PairState::Done(results));
         }
         let testbed = pair.open(context)?;
-        seen.is_new(&word, &testbed.namespaces)?;
+        seen.check_hosts_unseen(&word, &testbed.namespaces)?;
         let checked = session::check_run(&self.run(&testbed, context))?;
         let CheckReport { settings, first, time, .. } = checked;
         if settings < 2 {
@@ -173,7 +173,7 @@ impl ConfirmPlan {
                     .to_owned(),
             ));
         }
-        seen.has_today(&word, first.map(|first| first.by_role), &file)?;
+        seen.check_same_today(&word, first.map(|first| first.by_role), &file)?;
         *longest = longest.saturating_add(time.1);
         Ok(PairState::Ready(testbed))
     }
@@ -302,7 +302,7 @@ impl PairRun {
 
 impl SeenPairs {
     /// Refuses a pair with a host that an earlier pair has under another name.
-    fn is_new(&mut self, word: &str, namespaces: &[String]) -> Result<(), PairFailure> {
+    fn check_hosts_unseen(&mut self, word: &str, namespaces: &[String]) -> Result<(), PairFailure> {
         for namespace in namespaces {
             if let Some(other) = self.namespaces.get(namespace) {
                 return Err(PairFailure::refuse(duplicate_host_message(word, other)));
@@ -314,7 +314,7 @@ impl SeenPairs {
     }
 
     /// Refuses a pair with other values of today than the first one: its ratios would be to something else.
-    fn has_today(
+    fn check_same_today(
         &mut self,
         word: &str,
         today: Option<BTreeMap<Role, Setting>>,
@@ -350,14 +350,15 @@ mod tests {
     fn pair_with_other_values_is_named() {
         let mut seen = SeenPairs::default();
         let file = Path::new("x.db");
-        assert!(seen.has_today("a,b", None, file).is_ok());
-        assert!(seen.has_today("c,d", Some(parse_today("mtu=1500")), file).is_ok());
-        assert!(seen.has_today("e,f", Some(parse_today("mtu=1500")), file).is_ok());
-        let failure = seen.has_today("g,h", Some(parse_today("mtu=9000")), file).unwrap_err();
+        assert!(seen.check_same_today("a,b", None, file).is_ok());
+        assert!(seen.check_same_today("c,d", Some(parse_today("mtu=1500")), file).is_ok());
+        assert!(seen.check_same_today("e,f", Some(parse_today("mtu=1500")), file).is_ok());
+        let failure =
+            seen.check_same_today("g,h", Some(parse_today("mtu=9000")), file).unwrap_err();
         for words in ["those of c,d", "sut.mtu=9000, there 1500", "x.db"] {
             assert!(failure.why.contains(words), "{}", failure.why);
         }
-        let failure = seen.has_today("g,h", Some(BTreeMap::new()), file).unwrap_err();
+        let failure = seen.check_same_today("g,h", Some(BTreeMap::new()), file).unwrap_err();
         assert!(failure.why.contains("sut.mtu=several values, there 1500"), "{}", failure.why);
     }
 
@@ -365,10 +366,13 @@ mod tests {
     fn renamed_host_is_recognised_by_namespace() {
         let mut seen = SeenPairs::default();
         let both = |one: &str, other: &str| [one.to_owned(), other.to_owned()];
-        assert!(seen.is_new("a,b", &both("boot 1", "boot 2")).is_ok());
-        assert!(seen.is_new("c,d", &[]).is_ok());
-        let failure = seen.is_new("e,f", &both("boot 3", "boot 2")).unwrap_err();
+        assert!(seen.check_hosts_unseen("a,b", &both("boot 1", "boot 2")).is_ok());
+        assert!(seen.check_hosts_unseen("c,d", &[]).is_ok());
+        let failure = seen.check_hosts_unseen("e,f", &both("boot 3", "boot 2")).unwrap_err();
         assert!(failure.why.contains("`e,f` and `a,b` have a host in common"), "{}", failure.why);
-        assert!(seen.is_new("g,h", &both("boot 3", "boot 4")).is_ok(), "it was refused as a whole");
+        assert!(
+            seen.check_hosts_unseen("g,h", &both("boot 3", "boot 4")).is_ok(),
+            "it was refused as a whole"
+        );
     }
 }

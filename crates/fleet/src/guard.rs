@@ -59,11 +59,11 @@ impl GuardLimits {
                 describe_differences(&missing)
             ));
         }
-        self.has_more_faults(before, since, now)
+        self.find_fault_excess(before, since, now)
     }
 
     /// Compares the rate of errors and drops with that of before. A counter that went back began anew.
-    fn has_more_faults(
+    fn find_fault_excess(
         self,
         before: &[TimedLook; 2],
         since: &TimedLook,

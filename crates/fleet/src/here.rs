@@ -163,7 +163,8 @@ fn find_newest_rollout(
         .filter(|(_, change)| is_here(change))
         .filter_map(|(number, change)| Some((number, name(&change)?, change)));
     let (number, name, change) = rollouts.next()?;
-    let is_in_force = || transaction::standing(kernel, &change).iter().any(Standing::is_in_force);
+    let is_in_force =
+        || transaction::read_standing(kernel, &change).iter().any(Standing::is_in_force);
     let state = match change.went_back {
         Some(_) => RolloutState::WentBack,
         None if is_in_force() => RolloutState::Confirmed(number),

@@ -159,7 +159,7 @@ pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
     for (group, table) in parse_groups(text)? {
         let values =
             table.settings.iter().map(|(knob, value)| Ok((knob.as_str(), scalar_text(value)?)));
-        let setting = setting_of(values)
+        let setting = parse_knob_values(values)
             .map_err(|why| InventoryError::new(format!("group `{group}`: settings: {why}")))?;
         for entry in table.hosts {
             let HostTable { name, target, interface } = match entry {
@@ -224,7 +224,7 @@ pub fn parse_lines(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
 }
 
 /// The setting of values that were read, each as `latput set` takes it.
-pub(crate) fn setting_of<'a>(
+pub(crate) fn parse_knob_values<'a>(
     values: impl IntoIterator<Item = Result<(&'a str, String), String>>,
 ) -> Result<Setting, String> {
     let mut setting = Setting::new();

@@ -134,7 +134,7 @@ pub fn judge_hosts(hosts: &[FleetHost], answers: Vec<HostAnswer>) -> Vec<JudgedH
         let state = match answer {
             Err(state) => state,
             Ok(HostLook { interface: None, others, .. }) => {
-                HostState::Other(no_interface(&host.interface, &others))
+                HostState::Other(format_missing_interface(&host.interface, &others))
             }
             Ok(HostLook { boot_id, network_namespace, interface: Some(found), .. }) => {
                 let wanted = host.driver.as_ref().or(drivers.get(host.group.as_str()));
@@ -164,7 +164,7 @@ pub(crate) fn judge_host(host: &FleetHost, answer: HostAnswer) -> JudgedHost {
     judged.expect("each host is judged")
 }
 
-fn no_interface(wanted: &str, others: &[String]) -> String {
+fn format_missing_interface(wanted: &str, others: &[String]) -> String {
     let shown: Vec<&str> = others.iter().map(String::as_str).take(8).collect();
     let more = if others.len() > shown.len() { " and more" } else { "" };
     format!("it has no interface {wanted}; it has {}{more}", shown.join(", "))

@@ -28,7 +28,8 @@ pub use checkpoint::{
 pub use device::{Device, Whereabouts};
 pub use export::{Exported, export};
 pub use kernel::{
-    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, WritePurpose, no_interface,
+    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, WritePurpose,
+    format_no_interface,
 };
 pub use outcome::{ChangeOutcome, Refusal};
 pub use parse::{AssignmentError, ValueError, ValueProblem, parse_assignment};
@@ -40,6 +41,6 @@ pub use thread_schedule::ThreadSchedule;
 pub use transaction::{
     Applied, ApplyError, Cause, Change, ConfirmError, Foreign, Leftover, RestoreError, Restored,
     Session, Standing, WritePermit, apply, await_confirmation, commit, confirm, extend, plan,
-    plan_apply, plan_restore, plan_undo, restore, standing, undo,
+    plan_apply, plan_restore, plan_undo, read_standing, restore, undo,
 };
 pub use value::{Named, Place, Value};

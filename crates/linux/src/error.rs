@@ -54,7 +54,7 @@ pub enum Error {
         capability: &'static str,
     },
     /// There is no interface of this name.
-    #[error("{}", latput_knobs::no_interface(name))]
+    #[error("{}", latput_knobs::format_no_interface(name))]
     NoInterface {
         /// The name.
         name: String,

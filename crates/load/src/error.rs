@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use latput_units::{Bytes, CpuSet, Nanos};
 
-use crate::slices::Slices;
+use crate::slices::SliceLayout;
 
 /// A reason why traffic could not start or had to end.
 #[derive(Debug, thiserror::Error)]
@@ -213,7 +213,7 @@ pub enum Error {
     )]
     BadSlices {
         /// The requested slices.
-        slices: Slices,
+        slices: SliceLayout,
     },
     /// A workload that ends after a count cannot be measured in slices.
     #[error(

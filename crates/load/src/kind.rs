@@ -53,7 +53,7 @@ pub(crate) struct FollowingThread<'a> {
     /// The thread's flows of datagrams.
     pub(crate) flows: &'a [Flow<'a>],
     /// Authenticates connections that come during the traffic.
-    pub(crate) guard: &'a crr::Guard<'a>,
+    pub(crate) guard: &'a crr::AuthState<'a>,
 }
 
 /// Makes one thread's share of the load until the window is over.
@@ -101,7 +101,7 @@ pub(crate) fn lead(
             rr::run(worker, &side, &mut meter)?;
         }
         Traffic::RpcRead { outstanding, read_bytes, think, .. } => {
-            let reads = rpc::Reads { outstanding, bytes: size(read_bytes), think };
+            let reads = rpc::ReadParameters { outstanding, bytes: size(read_bytes), think };
             rpc::call(worker, &reads, &mut meter)?;
         }
         Traffic::TcpBulk { direction, message_bytes, rate, vectored, .. } => {
@@ -190,7 +190,7 @@ pub(crate) fn follow(
             rr::run(worker, &side, &mut meter)?;
         }
         Traffic::RpcRead { outstanding, read_bytes, think, .. } => {
-            let reads = rpc::Reads { outstanding, bytes: size(read_bytes), think };
+            let reads = rpc::ReadParameters { outstanding, bytes: size(read_bytes), think };
             let seed = thread.hellos.first().map_or(0, |hello| hello.tag.into());
             rpc::serve(worker, &reads, seed, &mut meter)?;
         }
@@ -203,7 +203,7 @@ pub(crate) fn follow(
             let stream = udp::Stream { datagram: datagram_bytes, rate: None, segmentation };
             let received = udp::receive(worker, thread.flows, &stream, &mut meter)?;
             let slices = meter.finish().into_iter().zip(received);
-            return Ok(slices.map(|it| of_datagrams(it, datagram_bytes)).collect());
+            return Ok(slices.map(|it| build_datagram_outcome(it, datagram_bytes)).collect());
         }
         Traffic::UdpRr { .. } => {
             let share = Share {
@@ -228,7 +228,10 @@ pub(crate) fn follow(
 }
 
 /// The figures of one slice of a datagram stream.
-fn of_datagrams((tally, received): (Tally, DatagramsReceived), size: Bytes) -> ReceiverOutcome {
+fn build_datagram_outcome(
+    (tally, received): (Tally, DatagramsReceived),
+    size: Bytes,
+) -> ReceiverOutcome {
     let (dropped_by_kernel, foreign) = (tally.usage.dropped, tally.foreign);
     ReceiverOutcome {
         received_bytes: received.received * size.get(),
@@ -274,7 +277,7 @@ const fn socket_use(traffic: &Traffic) -> SocketUse {
 }
 
 /// The prober of a `ping` workload, which is the traffic itself.
-pub(crate) fn pinger(peer: IpAddr, traffic: &Traffic) -> Result<Option<Prober>, Error> {
+pub(crate) fn open_ping_prober(peer: IpAddr, traffic: &Traffic) -> Result<Option<Prober>, Error> {
     match socket_use(traffic) {
         SocketUse::Echoes { rate_hz, payload } => {
             Prober::with_payload(peer, rate_hz, payload).map(Some)
@@ -312,27 +315,29 @@ pub(crate) fn may_be_silent(traffic: &Traffic) -> bool {
 }
 
 /// Number of datagram flows, each with a socket at both ends.
-pub(crate) fn flows(traffic: &Traffic) -> usize {
-    if socket_use(traffic) == SocketUse::Flows { connections(traffic) } else { 0 }
+pub(crate) fn count_flows(traffic: &Traffic) -> usize {
+    if socket_use(traffic) == SocketUse::Flows { count_connections(traffic) } else { 0 }
 }
 
 /// Number of TCP connections that authenticate before the traffic starts: those of the traffic
 /// itself, one per datagram flow, and one per thread that opens connections during the traffic.
 /// There is at least one; its close ends the run.
-pub(crate) fn connections(traffic: &Traffic) -> usize {
+pub(crate) fn count_connections(traffic: &Traffic) -> usize {
     match socket_use(traffic) {
-        SocketUse::Connects => threads(traffic),
-        SocketUse::Bulk if traffic.facts().payload == PayloadFlow::Both => 2 * streams(traffic),
+        SocketUse::Connects => count_threads(traffic),
+        SocketUse::Bulk if traffic.facts().payload == PayloadFlow::Both => {
+            2 * count_streams(traffic)
+        }
         SocketUse::Requests
         | SocketUse::Bulk
         | SocketUse::Flows
         | SocketUse::Echoes { .. }
-        | SocketUse::Foreign => streams(traffic),
+        | SocketUse::Foreign => count_streams(traffic),
     }
 }
 
 /// Number of streams of requests, bulk or datagrams.
-fn streams(traffic: &Traffic) -> usize {
+fn count_streams(traffic: &Traffic) -> usize {
     let named = traffic.value("connections").or_else(|| traffic.value("clients"));
     named.map_or(1, as_size)
 }
@@ -343,7 +348,7 @@ fn as_size(value: u64) -> usize {
 
 /// Whether `TCP_NODELAY` is set. It is, unless the workload switches it off, so that Nagle's
 /// algorithm delays no request or response.
-pub(crate) fn nodelay(traffic: &Traffic) -> bool {
+pub(crate) fn uses_nodelay(traffic: &Traffic) -> bool {
     traffic.value("nodelay").map_or_else(|| takes_requests(traffic), |nodelay| nodelay != 0)
 }
 
@@ -354,23 +359,24 @@ pub(crate) fn keeps_connections(traffic: &Traffic) -> bool {
 }
 
 /// Number of connections that one end may have open at once.
-pub(crate) fn descriptors(traffic: &Traffic) -> usize {
+pub(crate) fn count_descriptors(traffic: &Traffic) -> usize {
     match socket_use(traffic) {
         // A client's next connection may come before the end of its last one is seen.
-        SocketUse::Connects => 2 * streams(traffic) + threads(traffic),
+        SocketUse::Connects => 2 * count_streams(traffic) + count_threads(traffic),
         // Each flow has a UDP socket beside its TCP connection.
-        SocketUse::Flows => 2 * connections(traffic),
+        SocketUse::Flows => 2 * count_connections(traffic),
         SocketUse::Requests | SocketUse::Bulk | SocketUse::Echoes { .. } | SocketUse::Foreign => {
-            connections(traffic)
+            count_connections(traffic)
         }
     }
 }
 
 /// Number of threads at each end, at most one per connection.
-pub(crate) fn threads(traffic: &Traffic) -> usize {
+pub(crate) fn count_threads(traffic: &Traffic) -> usize {
     let asked = traffic.value("threads").or_else(|| traffic.value("clients"));
     let is_per_transaction = socket_use(traffic) == SocketUse::Connects;
-    let connections = if is_per_transaction { streams(traffic) } else { connections(traffic) };
+    let connections =
+        if is_per_transaction { count_streams(traffic) } else { count_connections(traffic) };
     asked.map_or(1, as_size).min(connections).max(1)
 }
 
@@ -390,8 +396,8 @@ mod tests {
             rate: None,
             vectored: true,
         };
-        assert_eq!(threads(&many(8, 3, Direction::ToSut)), 3);
-        assert_eq!(threads(&many(2, 3, Direction::ToSut)), 2);
-        assert_eq!(threads(&many(2, 9, Direction::Both)), 4);
+        assert_eq!(count_threads(&many(8, 3, Direction::ToSut)), 3);
+        assert_eq!(count_threads(&many(2, 3, Direction::ToSut)), 2);
+        assert_eq!(count_threads(&many(2, 9, Direction::Both)), 4);
     }
 }

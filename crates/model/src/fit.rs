@@ -223,7 +223,7 @@ pub fn fit_cost_models(
 }
 
 /// The rates that the hosts of a role counted in each cell; of several hosts those of the first.
-pub(crate) fn counts_of(results: &Results, role: Role) -> Vec<CellFigures> {
+pub(crate) fn collect_role_cells(results: &Results, role: Role) -> Vec<CellFigures> {
     let hosts = cells::cell_figures(results, |_| true);
     hosts.into_iter().find(|((_, of), _)| *of == role).map(|(_, cells)| cells).unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use latput_knobs::{ChangeOutcome, Knob, Refusal, Setting, State};
-use latput_load::{Key, ProbeOutcome, ReceiverOutcome, SenderOutcome, Slices};
+use latput_load::{Key, ProbeOutcome, ReceiverOutcome, SenderOutcome, SliceLayout};
 use latput_peers::{Peer, PeerResult};
 use latput_trial::nic::Nic;
 use latput_trial::observation::{HostObservation, Role};
@@ -187,7 +187,7 @@ impl Request {
 #[serde(deny_unknown_fields)]
 pub struct SettingTurns {
     /// The layout of the slices.
-    pub slices: Slices,
+    pub slices: SliceLayout,
     /// This host's part of each setting; empty if it is left alone.
     pub settings: Vec<Setting>,
     /// For each slice, the index of its setting in `settings`.

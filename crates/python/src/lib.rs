@@ -173,7 +173,7 @@ impl NativeRun {
 
     /// Writes the run to a new results file, which every command of latput reads.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| saved(&self.results, &path)).map_err(refused_file)
+        py.detach(|| save_results(&self.results, &path)).map_err(refused_file)
     }
 
     /// The run as bytes, for another process of the same version.
@@ -229,7 +229,7 @@ fn load(py: Python<'_>, path: PathBuf, run: Option<i64>) -> PyResult<NativeRun> 
     Ok(NativeRun { results: Arc::new(results) })
 }
 
-fn saved(results: &Results, path: &Path) -> Result<(), latput_results::Error> {
+fn save_results(results: &Results, path: &Path) -> Result<(), latput_results::Error> {
     let mut db = ResultsDb::create(path)?;
     let started = results.rows.iter().map(|row| row.started_unix_ms).min().unwrap_or(0);
     let run = db.begin_run("", "", started, results)?;
@@ -241,10 +241,10 @@ fn saved(results: &Results, path: &Path) -> Result<(), latput_results::Error> {
 }
 
 fn refused_file(error: latput_results::Error) -> PyErr {
-    refused(error.into())
+    to_py_error(error.into())
 }
 
-fn refused(error: Error) -> PyErr {
+fn to_py_error(error: Error) -> PyErr {
     let text = format_error_chain(&error);
     match error {
         Error::Plan(_) => PlanError::new_err(text),

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use latput_linux::{ArmedSignal, confine};
+use latput_linux::{ChildSignal, confine};
 use latput_protocol::text::{format_error_chain, replace_control_chars};
 use latput_units::text::quote_word;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -66,7 +66,7 @@ pub fn run(
     command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let programs = ProgramCandidates::open(file);
     let mut child =
-        command.spawn().map_err(|error| failed(not_started(target, &words[0], &error)))?;
+        command.spawn().map_err(|error| failed(format_start_error(target, &words[0], &error)))?;
     let end = give_up_rights(&child).map_err(|error| failed(format_error_chain(&error)))?;
     let errors =
         StderrForwarder::pass_on(child.stderr.take().expect("stderr is piped"), ends.errors);
@@ -196,20 +196,20 @@ impl ScriptLine {
 }
 
 /// Gives up all rights, before the first byte of the far end is read. Gives what then can still end the way there.
-fn give_up_rights(way: &Child) -> Result<ArmedSignal, latput_linux::Error> {
-    let end = ArmedSignal::arm(way, Signal::TERM)?;
+fn give_up_rights(way: &Child) -> Result<ChildSignal, latput_linux::Error> {
+    let end = ChildSignal::arm(way, Signal::TERM)?;
     confine::give_up_all_but_open_files()?;
     Ok(end)
 }
 
 /// Ends the way there when the controller goes before an agent runs: nobody would speak to it.
-fn end_without_controller(end: ArmedSignal, input: File, is_agreed: Arc<AtomicBool>) {
+fn end_without_controller(end: ChildSignal, input: File, is_agreed: Arc<AtomicBool>) {
     thread::spawn(move || {
         while !is_agreed.load(Ordering::Relaxed) {
             let mut fds = [PollFd::new(&input, PollFlags::empty())];
             let is_gone = poll(&mut fds, Some(&LOOK_EVERY)).is_ok_and(|count| count > 0);
             if is_gone && !is_agreed.load(Ordering::Relaxed) {
-                end.send();
+                end.trigger();
                 break;
             }
         }
@@ -256,7 +256,7 @@ fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-fn not_started(target: &Target, program: &str, error: &io::Error) -> String {
+fn format_start_error(target: &Target, program: &str, error: &io::Error) -> String {
     let mend = match (&target.reach, error.kind()) {
         (ReachMethod::Ssh { .. }, io::ErrorKind::NotFound) => {
             ": install OpenSSH's client here (`openssh-client`)"

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use latput_load::Stop;
-use latput_vm::{CommandOutput, Guest, GuestCommand, GuestSpec, HOSTS, PROGRAM};
+use latput_vm::{CommandOutput, ENDPOINTS, Guest, GuestCommand, GuestSpec, PROGRAM};
 
 use crate::broker::client::{BrokerLine, get_broker};
 use crate::broker::message::{GuestPlace, LaunchCommand};
@@ -214,7 +214,7 @@ impl OwnGuest {
 
 /// How latput is started as the hosts of the guest in this folder, in their order.
 fn build_launch_commands(folder: &Path) -> [LaunchCommand; 2] {
-    HOSTS.map(|host| {
+    ENDPOINTS.map(|host| {
         let folder = PathBuf::from(folder).display().to_string();
         let attach = [own_program(), "vm".to_owned(), "attach".to_owned(), folder, "--".to_owned()];
         LaunchCommand {

@@ -23,16 +23,16 @@ pub const EXAMPLE_SYSTEM: &str = "server-10g";
 /// A lab, here or at the broker. It is removed when this value is dropped.
 #[derive(Debug)]
 #[expect(dead_code, reason = "it is only held")]
-pub struct HeldLab(LabOwner);
+pub struct LabGuard(LabOwner);
 
 #[derive(Debug)]
 #[expect(dead_code, reason = "it is only held")]
 enum LabOwner {
     Own(Box<OwnLab>),
-    Broker(BrokersLab),
+    Broker(BrokerLabGuard),
 }
 
-impl HeldLab {
+impl LabGuard {
     /// Makes the lab; returns it with its hosts, the generator first.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl HeldLab {
     /// Why it cannot be made.
     pub fn build() -> Result<(Self, [LabPlace; 2]), Error> {
         if let Some(broker) = get_broker() {
-            let lab = Self(LabOwner::Broker(BrokersLab(broker)));
+            let lab = Self(LabOwner::Broker(BrokerLabGuard(broker)));
             return Ok((lab, broker.make_lab()?));
         }
         let lab = OwnLab::build_lab(std::process::id())?;
@@ -51,9 +51,9 @@ impl HeldLab {
 
 /// The lab of the broker.
 #[derive(Debug)]
-struct BrokersLab(&'static BrokerLine);
+struct BrokerLabGuard(&'static BrokerLine);
 
-impl Drop for BrokersLab {
+impl Drop for BrokerLabGuard {
     fn drop(&mut self) {
         self.0.remove_lab();
     }

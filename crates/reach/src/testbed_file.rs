@@ -138,7 +138,7 @@ impl HostFile {
         let address =
             resolve_address(&self.address).map_err(|why| format!("host `{name}`: {why}"))?;
         let (reach, may_be_brought) =
-            self.resolve_reach().map_err(|why| format!("host `{name}`: {why}"))?;
+            self.resolve_launch_command().map_err(|why| format!("host `{name}`: {why}"))?;
         Ok(HostSpec {
             interface: self.interface,
             address,
@@ -151,7 +151,7 @@ impl HostFile {
     }
 
     /// `via` and the latput there, and whether it may have to be taken along.
-    fn resolve_reach(&self) -> Result<((Vec<String>, String), bool), String> {
+    fn resolve_launch_command(&self) -> Result<((Vec<String>, String), bool), String> {
         let own = own_program();
         let Some(target) = &self.target else {
             if self.bring.is_some() {

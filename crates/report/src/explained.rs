@@ -5,7 +5,7 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use latput_model::explain::{Explanation, TimePart};
+use latput_model::explain::{CellExplanation, TimePart};
 use latput_model::fit::{CostModel, CostObstacle, FittedTerm};
 use latput_trial::Results;
 use schemars::JsonSchema;
@@ -231,7 +231,11 @@ pub struct ExplainedPart {
 }
 
 impl ExplainDocument {
-    fn new(results: &Results, models: &BTreeMap<&str, CostModel>, cells: &[Explanation]) -> Self {
+    fn new(
+        results: &Results,
+        models: &BTreeMap<&str, CostModel>,
+        cells: &[CellExplanation],
+    ) -> Self {
         let model = |(kind, model): (&&str, &CostModel)| KindModel {
             kind: (*kind).to_owned(),
             model: HostModel::new(results, model),
@@ -247,7 +251,7 @@ impl ExplainDocument {
 }
 
 impl ExplainedCell {
-    fn new(results: &Results, cell: &Explanation) -> Self {
+    fn new(results: &Results, cell: &CellExplanation) -> Self {
         Self {
             setting: results.settings[cell.setting].label.clone(),
             workload: results.workloads[cell.workload].name.clone(),

@@ -78,11 +78,11 @@ pub struct GateAnswer {
 impl GateAnswer {
     /// Judges every figure.
     pub fn new(gate: Gate, comparisons: &[Comparison]) -> Self {
-        Self::of_figures(gate, comparisons.iter().flat_map(|comparison| &comparison.figures))
+        Self::from_figures(gate, comparisons.iter().flat_map(|comparison| &comparison.figures))
     }
 
     /// Judges some of the figures.
-    pub(crate) fn of_figures<'a>(
+    pub(crate) fn from_figures<'a>(
         gate: Gate,
         figures: impl IntoIterator<Item = &'a FigureComparison>,
     ) -> Self {

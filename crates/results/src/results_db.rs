@@ -93,16 +93,16 @@ pub struct ResultsDb {
     path: PathBuf,
     db: Connection,
     /// The file, if this made it. It goes while the lock is held.
-    _made: Option<MadeFile>,
+    _made: Option<EmptyFileGuard>,
     /// The writer's lock; released when the process ends, for any reason.
     writer: Option<FileLock>,
 }
 
 /// A file that was made to be written. If nothing was, it is removed with this value.
 #[derive(Debug)]
-struct MadeFile(PathBuf);
+struct EmptyFileGuard(PathBuf);
 
-impl Drop for MadeFile {
+impl Drop for EmptyFileGuard {
     fn drop(&mut self) {
         if fs::symlink_metadata(&self.0).is_ok_and(|meta| meta.is_file() && meta.len() == 0) {
             let _gone = fs::remove_file(&self.0);
@@ -139,11 +139,11 @@ impl ResultsDb {
             Error::ResultsDb {
                 path: path.to_owned(),
                 problem: place + &error.problem,
-                refusal: refusal_of(error.permission),
+                refusal: to_refusal(error.permission),
             }
         };
         let (real, is_new) = files::ensure(path).map_err(refused)?;
-        let made = is_new.then(|| MadeFile(real.clone()));
+        let made = is_new.then(|| EmptyFileGuard(real.clone()));
         let mut name = path.as_os_str().to_owned();
         name.push(LOCK);
         let busy =
@@ -154,7 +154,7 @@ impl ResultsDb {
         })?;
         // SQLite does not tell a missing right from the rest.
         File::options().read(true).write(true).open(&real).map_err(|error| {
-            let refusal = refusal_of(error.kind() == io::ErrorKind::PermissionDenied);
+            let refusal = to_refusal(error.kind() == io::ErrorKind::PermissionDenied);
             let problem = format!("{error}: name another file with -o");
             Error::ResultsDb { path: path.to_owned(), problem, refusal }
         })?;
@@ -162,7 +162,7 @@ impl ResultsDb {
         let db = Self::connect_restricted(path, &real, flags, PATIENCE)?;
         let mut results_db = Self { _made: made, writer: Some(lock), ..db };
         if results_db.is_empty()? {
-            results_db.sync_fully()?;
+            results_db.enable_full_sync()?;
         } else {
             results_db.verify_file()?;
         }
@@ -211,7 +211,7 @@ impl ResultsDb {
             io::ErrorKind::PermissionDenied => refused(&error.to_string(), Refusal::Permission),
             _ => refused(&error.to_string(), otherwise),
         };
-        let real = path.canonicalize().map_err(|error| match run_of(path) {
+        let real = path.canonicalize().map_err(|error| match parse_run_name(path) {
             Some((file, run)) => {
                 let problem = format!(
                     "the file is `{}`; a command that reads one run takes `--run {run}`",
@@ -229,7 +229,7 @@ impl ResultsDb {
         let connect = |flags| Self::connect_restricted(path, &real, flags, PATIENCE);
         let opened = connect(OpenFlags::SQLITE_OPEN_READ_WRITE)
             .or_else(|_| connect(OpenFlags::SQLITE_OPEN_READ_ONLY))?;
-        if !opened.needs_its_log() || merge::path_with_suffix(&real, "-wal").exists() {
+        if !opened.lacks_writable_log() || merge::path_with_suffix(&real, "-wal").exists() {
             return Ok(opened);
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
@@ -237,7 +237,7 @@ impl ResultsDb {
     }
 
     /// Whether it cannot be read because its log, or the log's index, cannot be made beside it: the folder is read-only.
-    fn needs_its_log(&self) -> bool {
+    fn lacks_writable_log(&self) -> bool {
         let read = self.db.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0));
         let code = read.err().and_then(|error| error.sqlite_error_code());
         matches!(code, Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
@@ -293,13 +293,13 @@ impl ResultsDb {
         self.map_sql_error(self.db.execute_batch(&script))
     }
 
-    fn sync_fully(&self) -> Result<(), Error> {
+    fn enable_full_sync(&self) -> Result<(), Error> {
         self.map_sql_error(self.db.pragma_update(None, "synchronous", "FULL"))
     }
 
     /// Checks that this is a whole results file of this latput's schema.
     fn verify_file(&self) -> Result<(), Error> {
-        self.sync_fully()?;
+        self.enable_full_sync()?;
         let pragma =
             |name| self.map_sql_error(self.db.pragma_query_value(None, name, |row| row.get(0)));
         let application: i32 = pragma("application_id")?;
@@ -354,7 +354,7 @@ impl ResultsDb {
         plan: &str,
         machine: &str,
     ) -> Result<Option<(i64, Results)>, Error> {
-        match self.newest_of(plan, machine)? {
+        match self.find_newest_run(plan, machine)? {
             Some((run, false)) => Ok(Some((run, self.load_run(run)?))),
             _ => Ok(None),
         }
@@ -366,12 +366,12 @@ impl ResultsDb {
         plan: &str,
         machine: &str,
     ) -> Result<Option<(i64, Results)>, Error> {
-        let newest = self.newest_of(plan, machine)?;
+        let newest = self.find_newest_run(plan, machine)?;
         newest.map(|(run, _)| Ok((run, self.load_run(run)?))).transpose()
     }
 
     /// The newest run of exactly this plan on these machines, and whether it is finished.
-    fn newest_of(&self, plan: &str, machine: &str) -> Result<Option<(i64, bool)>, Error> {
+    fn find_newest_run(&self, plan: &str, machine: &str) -> Result<Option<(i64, bool)>, Error> {
         if self.is_empty()? {
             return Ok(None);
         }
@@ -399,10 +399,10 @@ impl ResultsDb {
         let run = run.map_or_else(|| self.newest_run(), Ok)?;
         let found =
             self.db.query_row("SELECT plan FROM run WHERE id = ?1", [run], |row| row.get(0));
-        self.map_sql_error(found.optional())?.ok_or_else(|| self.no_run(run))
+        self.map_sql_error(found.optional())?.ok_or_else(|| self.no_run_error(run))
     }
 
-    fn no_run(&self, run: i64) -> Error {
+    fn no_run_error(&self, run: i64) -> Error {
         match self.newest_run() {
             Ok(newest) => self.file_error(format!("it has no run {run}: its newest is {newest}")),
             Err(error) => error,
@@ -432,11 +432,11 @@ impl ResultsDb {
 
     /// Adds one finished trial, durably.
     pub fn append_trial(&mut self, run: i64, results: &Results, row: &Row) -> Result<(), Error> {
-        self.append_as(run, results, row, None)
+        self.append_numbered_trial(run, results, row, None)
     }
 
     /// The same, with this number in the file; or with the next.
-    pub fn append_as(
+    pub fn append_numbered_trial(
         &mut self,
         run: i64,
         results: &Results,
@@ -455,8 +455,8 @@ impl ResultsDb {
                     number,
                     run,
                     row.block,
-                    index(row.setting),
-                    index(row.workload),
+                    to_sql_integer(row.setting),
+                    to_sql_integer(row.workload),
                     row.started_unix_ms.cast_signed(),
                     observation
                 ],
@@ -477,15 +477,15 @@ impl ResultsDb {
 
     /// Stores changes of the header: a search adds settings.
     pub fn update_header(&self, run: i64, header: &Results) -> Result<(), Error> {
-        self.keep_header("UPDATE run SET header = ?2 WHERE id = ?1", run, header)
+        self.write_header("UPDATE run SET header = ?2 WHERE id = ?1", run, header)
     }
 
     /// Marks a run as normally ended, with its final remarks.
     pub fn finish_run(&self, run: i64, header: &Results) -> Result<(), Error> {
-        self.keep_header("UPDATE run SET finished = 1, header = ?2 WHERE id = ?1", run, header)
+        self.write_header("UPDATE run SET finished = 1, header = ?2 WHERE id = ?1", run, header)
     }
 
-    fn keep_header(&self, statement: &str, run: i64, header: &Results) -> Result<(), Error> {
+    fn write_header(&self, statement: &str, run: i64, header: &Results) -> Result<(), Error> {
         if self.is_empty()? {
             return Ok(()); // no run has begun
         }
@@ -551,7 +551,7 @@ impl ResultsDb {
                 .optional(),
         )?;
         let Some(header) = header else {
-            return Err(self.no_run(run));
+            return Err(self.no_run_error(run));
         };
         let mut results: Results = self.read_json("header", &header)?;
         results.rows.clear();
@@ -621,7 +621,7 @@ impl ResultsDb {
 }
 
 /// The file and the number of its run that `FILE#N` names, if only FILE is there.
-fn run_of(path: &Path) -> Option<(&Path, i64)> {
+fn parse_run_name(path: &Path) -> Option<(&Path, i64)> {
     let (file, run) = path.to_str()?.rsplit_once('#')?;
     let file = Path::new(file);
     let is_number = run.bytes().all(|byte| byte.is_ascii_digit());
@@ -646,7 +646,7 @@ fn hex_digit(number: u8) -> char {
 }
 
 /// An index as an SQLite integer. There are thousands of settings and workloads at most.
-fn index(idx: usize) -> i64 {
+fn to_sql_integer(idx: usize) -> i64 {
     i64::try_from(idx).expect("a plan has no more settings or workloads than the file can number")
 }
 
@@ -702,7 +702,7 @@ fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
 }
 
 /// The refusal of what the operating system refuses.
-const fn refusal_of(is_permission: bool) -> Refusal {
+const fn to_refusal(is_permission: bool) -> Refusal {
     if is_permission { Refusal::Permission } else { Refusal::Failure }
 }
 

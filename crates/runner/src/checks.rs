@@ -77,12 +77,12 @@ pub fn of_trial(
     checks.extend(phase_lock::check_phase_lock(traffic, flow, hosts));
     let generator = hosts.iter().find(|host| host.role == Role::Generator);
     checks.extend(generator.and_then(|host| check_steady_load(traffic, host)));
-    checks.extend(of_packets(traffic, flow, hosts));
+    checks.extend(check_packets(traffic, flow, hosts));
     checks
 }
 
 /// The checks that also apply to simulated trials.
-pub fn of_packets(
+pub fn check_packets(
     traffic: &Traffic,
     flow: &TrafficObservation,
     hosts: &[HostObservation],

@@ -88,7 +88,7 @@ pub trait TrialRunner {
 
     /// The hosts' values of the knobs of a setting that has just been tried ([`PlanPart::Setting`]), as far as they can be read; empty
     /// where nothing is set.
-    fn in_force(
+    fn read_tried_values(
         &mut self,
         by_role: &BTreeMap<Role, Setting>,
         stop: &Stop,

@@ -17,7 +17,7 @@ use latput_units::{Clock as _, Nanos};
 use crate::keeper::operation::{
     CountRequest, KeeperMessage, KeeperOperation, KeeperReply, WindowCounts,
 };
-use crate::lease::Lease;
+use crate::lease::KeepaliveLease;
 
 /// Interval at which waits for live traffic check whether a guard is broken.
 const GUARD_LOOK_EVERY: Nanos = Nanos::from_ms(5);
@@ -34,7 +34,7 @@ struct LookedFor<'a> {
 pub(super) struct KeeperLine {
     to: Arc<Mutex<UnixStream>>,
     replies: Receiver<Result<KeeperReply, LineError>>,
-    lease: Lease,
+    lease: KeepaliveLease,
     stop: Stop,
     /// Why there will be no more replies.
     lost: Option<Failure>,
@@ -47,7 +47,7 @@ impl KeeperLine {
         let from = link.try_clone()?;
         let to = Arc::new(Mutex::new(link));
         let (reply_to, replies) = mpsc::channel();
-        let lease = Lease::new();
+        let lease = KeepaliveLease::new();
         let (silent_to, waited, stopped) = (reply_to.clone(), lease.clone(), stop.clone());
         thread::spawn(move || {
             if let Some(length) = waited.wait_for_expiry() {

@@ -16,7 +16,7 @@ use latput_load::Stop;
 use latput_protocol::control::{self, Answer, LineError, Request};
 use latput_units::Nanos;
 
-use crate::lease::Lease;
+use crate::lease::KeepaliveLease;
 
 /// Interval at which waits check the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -55,7 +55,7 @@ enum OutgoingAnswer {
 pub(super) struct ControllerLine {
     requests: Receiver<Result<Request, LineError>>,
     answers: Sender<OutgoingAnswer>,
-    lease: Lease,
+    lease: KeepaliveLease,
     stop: Stop,
     /// Whether the window of the last `go` is to end.
     ends_window: Arc<AtomicBool>,
@@ -70,7 +70,7 @@ impl ControllerLine {
     {
         let (request_to, requests) = mpsc::channel();
         let (answers, to_write) = mpsc::channel();
-        let lease = Lease::new();
+        let lease = KeepaliveLease::new();
         let ends_window = Arc::new(AtomicBool::new(false));
         thread::spawn(move || write(output, &to_write));
         let reader = RequestReader {
@@ -135,7 +135,7 @@ impl ControllerLine {
 struct RequestReader {
     to: Sender<Result<Request, LineError>>,
     answers: Sender<OutgoingAnswer>,
-    lease: Lease,
+    lease: KeepaliveLease,
     stop: Stop,
     ends_window: Arc<AtomicBool>,
 }

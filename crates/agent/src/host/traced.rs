@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use latput_linux::{Traced, process, traces_in_turns};
-use latput_load::{Slices, Stop};
+use latput_load::{SliceLayout, Stop};
 use latput_protocol::control::{Failure, SettingTurns, TRACED_ROUNDS, TURN, make_failure};
 use latput_protocol::text::format_error_chain;
 use latput_trial::observation::{HostObservation, Role};
@@ -105,7 +105,7 @@ impl HostSession {
 
 /// The traced spans before the slices of a stint.
 pub(super) struct TracedSpans {
-    slices: Slices,
+    slices: SliceLayout,
     /// The slices of a round: each setting has one.
     settings: u32,
     /// Whether this end has the first of two rounds with spans, or the second.

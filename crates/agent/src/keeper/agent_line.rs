@@ -16,7 +16,7 @@ use latput_protocol::control::{self, LineError};
 use latput_units::Nanos;
 
 use super::operation::{KeeperMessage, KeeperOperation, KeeperReply};
-use crate::lease::Lease;
+use crate::lease::KeepaliveLease;
 
 /// Interval at which waits check the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -29,7 +29,7 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 pub(super) struct AgentLine {
     operations: Receiver<KeeperOperation>,
     to: Arc<Mutex<UnixStream>>,
-    lease: Lease,
+    lease: KeepaliveLease,
     /// Raised when the agent says so, or is gone.
     halt: Stop,
     count_reached: Arc<AtomicBool>,
@@ -45,7 +45,7 @@ impl AgentLine {
         let line = Self {
             operations,
             to: Arc::new(Mutex::new(link)),
-            lease: Lease::new(),
+            lease: KeepaliveLease::new(),
             halt: Stop::new(),
             count_reached: Arc::default(),
         };
@@ -124,7 +124,7 @@ fn write_reply(to: &Mutex<UnixStream>, reply: &KeeperReply) {
 
 struct MessageReader {
     to: Arc<Mutex<UnixStream>>,
-    lease: Lease,
+    lease: KeepaliveLease,
     halt: Stop,
     count_reached: Arc<AtomicBool>,
 }

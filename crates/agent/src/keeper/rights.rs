@@ -28,7 +28,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Rights that are wanted.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum RightsRequest {
+enum PrivilegedRequest {
     /// Set this on the socket that comes with it.
     Option(PrivilegedOption),
     /// Open an echo socket.
@@ -41,25 +41,25 @@ enum RightsRequest {
 
 /// The error number, or 0.
 #[derive(Debug, Serialize, Deserialize)]
-struct RightsReply {
+struct PrivilegedReply {
     errno: i32,
 }
 
 /// Serves an agent until it ends.
-pub(super) fn serve_rights(end: &OwnedFd) {
+pub(super) fn serve_privileged_requests(end: &OwnedFd) {
     let mut statsd = None;
-    while let Ok((wanted, mut sockets)) = receive_message::<RightsRequest>(end, MAX_BYTES) {
+    while let Ok((wanted, mut sockets)) = receive_message::<PrivilegedRequest>(end, MAX_BYTES) {
         let given = match (wanted, sockets.pop()) {
-            (RightsRequest::Option(option), Some(socket)) => {
+            (PrivilegedRequest::Option(option), Some(socket)) => {
                 option.set(socket.as_fd()).map(|()| None)
             }
-            (RightsRequest::EchoSocket(peer), None) => {
+            (PrivilegedRequest::EchoSocket(peer), None) => {
                 open_echo_socket(peer).map(|socket| Some(OwnedFd::from(socket)))
             }
-            (RightsRequest::File(path), None) => {
+            (PrivilegedRequest::File(path), None) => {
                 confine::open_as_nobody(Path::new(&path)).map(Some)
             }
-            (RightsRequest::Statsd(path), None) => {
+            (PrivilegedRequest::Statsd(path), None) => {
                 drop(statsd.take());
                 SocketFile::bind(&path).map(|(socket, file)| {
                     statsd = Some(file);
@@ -81,7 +81,7 @@ pub(super) fn serve_rights(end: &OwnedFd) {
         };
         if send_message(
             end,
-            &RightsReply { errno },
+            &PrivilegedReply { errno },
             &socket.iter().map(AsFd::as_fd).collect::<Vec<_>>(),
         )
         .is_err()
@@ -93,9 +93,9 @@ pub(super) fn serve_rights(end: &OwnedFd) {
 
 /// An agent's end.
 #[derive(Clone, Debug)]
-pub(crate) struct KeepersRights(Arc<Mutex<OwnedFd>>);
+pub(crate) struct KeeperClient(Arc<Mutex<OwnedFd>>);
 
-impl KeepersRights {
+impl KeeperClient {
     pub(crate) fn new(end: OwnedFd) -> io::Result<Self> {
         set_socket_timeout(&end, Timeout::Recv, Some(ANSWER_WITHIN))?;
         Ok(Self(Arc::new(Mutex::new(end))))
@@ -103,37 +103,37 @@ impl KeepersRights {
 
     /// A regular file that everybody may read.
     pub(crate) fn open_file(&self, path: &str) -> io::Result<File> {
-        let file = self.send_request(&RightsRequest::File(path.to_owned()), None)?;
+        let file = self.send_request(&PrivilegedRequest::File(path.to_owned()), None)?;
         file.map(File::from).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     /// A socket at this path that everybody may send to. It is gone when this agent is.
     pub(crate) fn open_statsd(&self, path: &str) -> io::Result<UnixDatagram> {
-        let socket = self.send_request(&RightsRequest::Statsd(path.to_owned()), None)?;
+        let socket = self.send_request(&PrivilegedRequest::Statsd(path.to_owned()), None)?;
         socket.map(UnixDatagram::from).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     fn send_request(
         &self,
-        wanted: &RightsRequest,
+        wanted: &PrivilegedRequest,
         socket: Option<BorrowedFd<'_>>,
     ) -> io::Result<Option<OwnedFd>> {
         let end = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         send_message(&end, wanted, &socket.into_iter().collect::<Vec<_>>())?;
         match receive_message(&end, MAX_BYTES)? {
-            (RightsReply { errno: 0 }, mut sockets) => Ok(sockets.pop()),
-            (RightsReply { errno }, _) => Err(io::Error::from_raw_os_error(errno)),
+            (PrivilegedReply { errno: 0 }, mut sockets) => Ok(sockets.pop()),
+            (PrivilegedReply { errno }, _) => Err(io::Error::from_raw_os_error(errno)),
         }
     }
 }
 
-impl Rights for KeepersRights {
+impl Rights for KeeperClient {
     fn set(&self, socket: BorrowedFd<'_>, option: &PrivilegedOption) -> io::Result<()> {
-        self.send_request(&RightsRequest::Option(option.clone()), Some(socket)).map(drop)
+        self.send_request(&PrivilegedRequest::Option(option.clone()), Some(socket)).map(drop)
     }
 
     fn open_echo_socket(&self, peer: IpAddr) -> io::Result<OwnedFd> {
-        let socket = self.send_request(&RightsRequest::EchoSocket(peer), None)?;
+        let socket = self.send_request(&PrivilegedRequest::EchoSocket(peer), None)?;
         socket.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
     }
 }
@@ -148,8 +148,8 @@ mod tests {
     #[test]
     fn option_is_set_on_agents_socket_only() {
         let (keepers, agents) = latput_protocol::passing::create_socket_pair().unwrap();
-        let serving = thread::spawn(move || serve_rights(&keepers));
-        let rights = KeepersRights::new(agents).unwrap();
+        let serving = thread::spawn(move || serve_privileged_requests(&keepers));
+        let rights = KeeperClient::new(agents).unwrap();
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let congestion = PrivilegedOption::Congestion("reno".to_owned());
         rights.set(socket.as_fd(), &congestion).unwrap();
@@ -157,8 +157,8 @@ mod tests {
         let refused = rights.set(socket.as_fd(), &unknown).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::NOENT.raw_os_error()));
         // An option without a socket, and a socket without an option.
-        assert!(rights.send_request(&RightsRequest::Option(congestion), None).is_err());
-        let echo = RightsRequest::EchoSocket(Ipv4Addr::LOCALHOST.into());
+        assert!(rights.send_request(&PrivilegedRequest::Option(congestion), None).is_err());
+        let echo = PrivilegedRequest::EchoSocket(Ipv4Addr::LOCALHOST.into());
         assert!(rights.send_request(&echo, Some(socket.as_fd())).is_err());
         drop(rights);
         serving.join().unwrap();
@@ -169,8 +169,8 @@ mod tests {
         use std::io::Read as _;
         use std::os::unix::fs::PermissionsExt as _;
         let (keepers, agents) = latput_protocol::passing::create_socket_pair().unwrap();
-        let serving = thread::spawn(move || serve_rights(&keepers));
-        let rights = KeepersRights::new(agents).unwrap();
+        let serving = thread::spawn(move || serve_privileged_requests(&keepers));
+        let rights = KeeperClient::new(agents).unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let path = folder.path().join("figures");
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn what_is_no_question_ends_the_service() {
         let (keepers, agents) = latput_protocol::passing::create_socket_pair().unwrap();
-        let serving = thread::spawn(move || serve_rights(&keepers));
+        let serving = thread::spawn(move || serve_privileged_requests(&keepers));
         send_message(&agents, &"give me a shell", &[]).unwrap();
         serving.join().unwrap();
     }

@@ -86,7 +86,7 @@ pub(super) fn run(
 ) -> ProgramOutcome {
     let folder = start.program.folder.as_deref().map_or(Path::new(""), Path::new);
     let files = start.files.iter().take(MOST_FILES);
-    let before: Vec<_> = files.clone().map(|path| state_of(&folder.join(path))).collect();
+    let before: Vec<_> = files.clone().map(|path| read_file_state(&folder.join(path))).collect();
     let mut ended = start_and_watch(start, shared, started);
     if !matches!(ended.ending, ExitCause::NotStarted { .. }) {
         let read = |(path, before): (&String, Option<FileState>)| {
@@ -106,7 +106,7 @@ fn start_and_watch(
     if let Some((address, port)) = start.free_port
         && is_listening(address, port)
     {
-        return not_started(format!(
+        return not_started_outcome(format!(
             "another program listens on port {port} of {address}: end it, or choose another port"
         ));
     }
@@ -121,7 +121,9 @@ fn start_and_watch(
     }
     let sender = match start.tell_on.as_ref().map(FigureSender::open).transpose() {
         Ok(sender) => sender,
-        Err(error) => return not_started(format!("its figures cannot be passed on: {error}")),
+        Err(error) => {
+            return not_started_outcome(format!("its figures cannot be passed on: {error}"));
+        }
     };
     let spawned = UnixStream::pair().and_then(|(line, theirs)| Ok((hold::start(theirs)?, line)));
     match spawned {
@@ -141,7 +143,9 @@ fn start_and_watch(
             let [stdout, stderr] = readers.map(OutputReader::finish_reading);
             ProgramOutcome { ending, began, ended: at, stdout, stderr, files: BTreeMap::new() }
         }
-        Err(error) => not_started(format!("cannot start the process that holds it: {error}")),
+        Err(error) => {
+            not_started_outcome(format!("cannot start the process that holds it: {error}"))
+        }
     }
 }
 
@@ -154,7 +158,7 @@ fn as_whom(start: &StartRequest) -> ProgramSpec {
     program
 }
 
-fn not_started(why: String) -> ProgramOutcome {
+fn not_started_outcome(why: String) -> ProgramOutcome {
     let now = OsClock.now();
     let (stdout, stderr) = (KeptOutput::default(), KeptOutput::default());
     let ending = ExitCause::NotStarted { why };
@@ -293,7 +297,7 @@ pub(super) fn is_listening(address: IpAddr, port: u16) -> bool {
 type FileState = (u64, u64, u64, i64, i64);
 
 /// `None` where there is no file.
-fn state_of(path: &Path) -> Option<FileState> {
+fn read_file_state(path: &Path) -> Option<FileState> {
     let it = path.metadata().ok()?;
     Some((it.dev(), it.ino(), it.len(), it.mtime(), it.mtime_nsec()))
 }
@@ -310,7 +314,7 @@ fn read_file(path: &Path, before: Option<FileState>, keep: usize) -> Result<Kept
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(format!("`{name}` is not a file"));
     }
-    if before.is_some() && state_of(path) == before {
+    if before.is_some() && read_file_state(path) == before {
         return Err(format!("`{name}` is older than the program"));
     }
     keeper.read(file).map_err(failed)?;

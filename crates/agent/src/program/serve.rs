@@ -16,7 +16,7 @@ use latput_protocol::program::{
 use super::hold::GRACE;
 use super::ready;
 use super::running::{self, ProgramState};
-use crate::lease::Lease;
+use crate::lease::KeepaliveLease;
 
 /// Interval at which the stop flag is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -36,7 +36,7 @@ where
     R: Read + Send + 'static,
     W: Write + Send + 'static,
 {
-    let lease = Lease::new();
+    let lease = KeepaliveLease::new();
     let requests = read(input, &lease);
     let mut runner = ProgramService {
         output: Arc::new(Mutex::new(output)),
@@ -63,7 +63,7 @@ where
 /// Reads requests in a thread, and watches the lease in another.
 fn read(
     input: impl Read + Send + 'static,
-    lease: &Lease,
+    lease: &KeepaliveLease,
 ) -> Receiver<Result<ProgramRequest, LineError>> {
     let (to, requests) = mpsc::channel();
     let (silent_to, waited) = (to.clone(), lease.clone());
@@ -100,7 +100,7 @@ struct ProgramService<W> {
 
 impl<W: Write + Send + 'static> ProgramService<W> {
     /// Whether to go on.
-    fn handle_request(&mut self, request: ProgramRequest, lease: &Lease) -> bool {
+    fn handle_request(&mut self, request: ProgramRequest, lease: &KeepaliveLease) -> bool {
         match request {
             ProgramRequest::Open { schema, .. } if schema == SCHEMA && !self.is_open => {
                 self.is_open = true;

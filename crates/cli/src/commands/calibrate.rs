@@ -143,7 +143,7 @@ impl Args {
         }
         let name = match &self.system {
             Some(name) => name.clone(),
-            None => PublishedCells::machine_of(&files, &systems)
+            None => PublishedCells::find_common_profile(&files, &systems)
                 .map_err(|error| CliError::usage(error.to_string()))?,
         };
         let plans = match &self.plan {

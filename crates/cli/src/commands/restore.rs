@@ -163,7 +163,7 @@ fn preview_restore(
         Ok(Restored::NothingToDo) => {
             Ok((interface, RestoreOutcome::WouldChange(Vec::new(), Vec::new())))
         }
-        Err(error) => not_put_back(interface, error),
+        Err(error) => classify_restore_error(interface, error),
     }
 }
 
@@ -198,12 +198,12 @@ fn put_back(
         Ok(Restored::NothingToDo) => {
             Ok((interface, RestoreOutcome::PutBack(Vec::new(), Vec::new())))
         }
-        Err(error) => not_put_back(interface, error),
+        Err(error) => classify_restore_error(interface, error),
     }
 }
 
 /// The outcome for a checkpoint that is not put back.
-fn not_put_back(
+fn classify_restore_error(
     interface: String,
     error: RestoreError,
 ) -> Result<(String, RestoreOutcome), CliError> {

@@ -214,7 +214,7 @@ pub(super) fn applied_text(interface: &str, applied: &Applied, verb: &str) -> St
         let _ = writeln!(text, "{}, along with it", change_line(interface, change, verb));
     }
     for (knob, place, value) in &applied.lost {
-        let (place, value) = (change::place_words(*knob, *place), place.value_words(value));
+        let (place, value) = (change::place_words(*knob, *place), place.format_value(value));
         let _ =
             writeln!(text, "{verb} {interface} {knob} ({place}) from {value}: its place is gone");
     }
@@ -253,7 +253,7 @@ pub(super) const NOTHING_TO_CHANGE: &str = "nothing to change: ";
 
 fn change_line(interface: &str, change: &Change, verb: &str) -> String {
     let Change { knob, place, from, to } = change;
-    let [from, to] = [from, to].map(|value| place.value_words(value));
+    let [from, to] = [from, to].map(|value| place.format_value(value));
     let place = change::place_words(*knob, *place);
     format!("{verb} {interface} {knob} ({place}) from {from} to {to}")
 }
@@ -263,7 +263,7 @@ pub(super) fn changes_text(interface: &str, changes: &[Change], verb: &str) -> S
     let mut text = String::new();
     let leads = |knob: Knob| changes.iter().any(|it| it.knob == knob && !it.place.is_follower());
     // A value that follows another one of its knob is not worth a line, unless it is another interface's.
-    for change in changes.iter().filter(|it| it.place.is_told() || !leads(it.knob)) {
+    for change in changes.iter().filter(|it| it.place.is_reported() || !leads(it.knob)) {
         let _ = writeln!(text, "{}", change_line(interface, change, verb));
     }
     if changes.is_empty() {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_diagnose::{Look, Snapshot};
-use latput_knobs::no_interface;
+use latput_knobs::format_no_interface;
 use latput_linux::look;
 use latput_linux::route::Route;
 use latput_units::Nanos;
@@ -77,7 +77,7 @@ pub(super) fn record_snapshot(
         Ok::<bool, CliError>(links.iter().any(|link| link.name == interface))
     };
     if !is_there()? {
-        return Err(CliError::usage(no_interface(interface)));
+        return Err(CliError::usage(format_no_interface(interface)));
     }
     let begun = Instant::now();
     let before = read_look(interface);

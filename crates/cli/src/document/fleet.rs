@@ -383,7 +383,7 @@ impl ConfirmDocument {
             outcome: run.outcome_name().to_owned(),
             why: run.why().to_owned(),
             trials: run.trials(),
-            ratio: verdict.ratio_of(run).map(PairRatio::from_estimate),
+            ratio: verdict.find_pair_ratio(run).map(PairRatio::from_estimate),
         };
         let setting = verdict.setting.as_ref();
         Self {

@@ -91,7 +91,7 @@ pub(super) fn run_command_trial(
 fn list_benchmark_hosts(pool: &mut AgentPool, program: &Program) -> Vec<BenchmarkHost> {
     if program.on == RunsOn::Controller {
         let spec = HostSpec::for_this_host(HERE, Role::Generator);
-        let address = pool.of_role(Role::Generator).next().map(|agent| agent.spec.address);
+        let address = pool.agents_of_role(Role::Generator).next().map(|agent| agent.spec.address);
         let address = address.unwrap_or(spec.address);
         return vec![BenchmarkHost { spec, agent: None, address, cpus: None }];
     }

@@ -145,7 +145,7 @@ fn make_trial_context(workload: &Workload) -> TrialContext<'_> {
     TrialContext {
         workload,
         duration: Nanos::from_s(1),
-        slices: Some(Slices::new(Nanos::from_ms(250), Nanos::from_ms(10), 2)),
+        slices: Some(SliceLayout::new(Nanos::from_ms(250), Nanos::from_ms(10), 2)),
         parts: vec![(0, workload.clone()), (1, workload.clone())],
         clocks: vec![offset; 3],
         boot_ids: ["one", "one", "two"].map(str::to_owned).to_vec(),

@@ -70,9 +70,10 @@ impl PlannedRuns {
     fn of_slices(plan: &Plan, settings: u64) -> Self {
         let method = &plan.method;
         let workloads = plan.workloads.len() as u64;
-        let time = |rounds: u32| slices::time_of(rounds, (settings, workloads), method);
+        let time =
+            |rounds: u32| slices::estimate_rounds_time(rounds, (settings, workloads), method);
         let trials = |rounds: u32| u64::from(rounds).saturating_mul(settings * workloads);
-        let (fewest, most) = slices::rounds_of(method);
+        let (fewest, most) = slices::compute_round_limits(method);
         let least_budget = time(slices::LEAST_ROUNDS.min(most));
         // The rounds that the budget has room for, by halving.
         let within = |rounds: u32| {

@@ -14,7 +14,7 @@ use latput_trial::{HostToday, Results};
 use latput_units::IntoMap;
 
 use super::suggested::{ExternalOptimiser, OptimiserDriver};
-use super::{RunInputs, RunSession, first_of, of_shard, search_budget};
+use super::{RunInputs, RunSession, build_today_setting, search_budget, select_shard_trials};
 use crate::refusal::plan_search;
 use crate::run_part::{RunPart, shard_error};
 
@@ -60,7 +60,11 @@ impl RunSession<'_> {
                 }
                 RunPart::ShardOfBlock(shard, _) => {
                     self.begin_shard(shard, &block)?;
-                    return self.run_trials(runner, number, of_shard(shard, 0, block.order));
+                    return self.run_trials(
+                        runner,
+                        number,
+                        select_shard_trials(shard, 0, block.order),
+                    );
                 }
                 RunPart::Whole | RunPart::Shard(_) => {}
             }
@@ -95,7 +99,7 @@ impl RunSession<'_> {
         Self: 'a,
     {
         let plan = self.run.plan;
-        let today = first_of(plan, &self.results.today);
+        let today = build_today_setting(plan, &self.results.today);
         let search = plan_search(plan, today.as_ref(), refused)?;
         if let Some(why) = refused.values().next() {
             self.add_remark(format!("{} settings are left out: {why}", refused.len()));

@@ -41,22 +41,22 @@ impl JointVerdict {
 
     /// `confirmed`, `unstable`, `worse` or `unproven`; `None` while a pair is missing.
     pub fn name(&self) -> Option<&'static str> {
-        self.complete_setting().map(|setting| match &setting.verdict {
+        self.setting_if_all_ended().map(|setting| match &setting.verdict {
             PairsVerdict::Stable => "confirmed",
             other => other.name(),
         })
     }
 
-    fn complete_setting(&self) -> Option<&PairsSetting> {
+    fn setting_if_all_ended(&self) -> Option<&PairsSetting> {
         self.setting.as_ref().filter(|_| self.is_whole)
     }
 
     /// The reason of the verdict, or what is missing.
     pub fn explain(&self, runs: &[PairRun]) -> String {
-        if let Some(setting) = self.complete_setting() {
+        if let Some(setting) = self.setting_if_all_ended() {
             return explain_verdict(&self.words, setting);
         }
-        if let Some(ready) = to_be_measured(runs) {
+        if let Some(ready) = count_ready_pairs(runs) {
             return format!(
                 "{ready} of {} pairs are to be measured: the same command without --check does it",
                 runs.len()
@@ -74,8 +74,8 @@ impl JointVerdict {
         if runs.iter().any(PairRun::is_stranded) {
             return FleetEnding::Stranded;
         }
-        match self.complete_setting().map(|setting| &setting.verdict) {
-            None if to_be_measured(runs).is_some() => FleetEnding::Done,
+        match self.setting_if_all_ended().map(|setting| &setting.verdict) {
+            None if count_ready_pairs(runs).is_some() => FleetEnding::Done,
             None => FleetEnding::Partial,
             Some(PairsVerdict::Stable) => FleetEnding::Done,
             Some(PairsVerdict::Worse(..)) => FleetEnding::Worse,
@@ -84,7 +84,7 @@ impl JointVerdict {
     }
 
     /// The ratio on a pair, where it is compared with another.
-    pub fn ratio_of(&self, run: &PairRun) -> Option<&Estimate> {
+    pub fn find_pair_ratio(&self, run: &PairRun) -> Option<&Estimate> {
         let place = self.words.iter().position(|word| *word == run.word)?;
         self.setting.as_ref()?.ratios.get(place)
     }
@@ -98,7 +98,7 @@ impl JointVerdict {
             make_printable(&confirming.label)
         );
         for run in runs {
-            let said = match (self.ratio_of(run), run.failure()) {
+            let said = match (self.find_pair_ratio(run), run.failure()) {
                 (Some(ratio), _) => ratio_in_words(ratio),
                 (None, Some(failure)) => format!("{}: {}", run.outcome_name(), failure.why),
                 (None, None) => run.outcome_name().to_owned(),
@@ -115,7 +115,7 @@ impl JointVerdict {
 }
 
 /// How many pairs are ready, where nothing keeps any pair from being measured. Only `--check` leaves it so.
-fn to_be_measured(runs: &[PairRun]) -> Option<usize> {
+fn count_ready_pairs(runs: &[PairRun]) -> Option<usize> {
     let is_ready = |run: &&PairRun| matches!(run.state, PairState::Ready(_));
     let ready = runs.iter().filter(is_ready).count();
     let done = runs.iter().filter(|run| run.results().is_some()).count();
@@ -209,7 +209,7 @@ mod tests {
         let last = text.lines().last().unwrap();
         assert!(last.starts_with(verdict) && last.contains(why), "{text}");
         assert!(text.lines().skip(1).take(3).all(|line| line.contains(" to ")), "{text}");
-        assert!(runs.iter().all(|run| judgement.ratio_of(run).is_some()));
+        assert!(runs.iter().all(|run| judgement.find_pair_ratio(run).is_some()));
     }
 
     const FAST: &str = "server-10g";
@@ -254,8 +254,8 @@ mod tests {
             let judgement = JointVerdict::from_runs(&runs).unwrap();
             assert_eq!((judgement.name(), judgement.ending(&runs)), (None, ending));
             assert_eq!(runs[1].outcome_name(), outcome);
-            assert!(judgement.ratio_of(&runs[0]).is_some());
-            assert!(judgement.ratio_of(&runs[1]).is_none());
+            assert!(judgement.find_pair_ratio(&runs[0]).is_some());
+            assert!(judgement.find_pair_ratio(&runs[1]).is_none());
             let text = judgement.render_text(&confirming, &runs);
             assert!(text.contains("no verdict: 1 of 3 pairs are missing"), "{text}");
             assert!(text.contains(&format!("s1,c1: {outcome}")), "{text}");
@@ -263,6 +263,6 @@ mod tests {
         runs[0].state = PairState::NotRun;
         let judgement = JointVerdict::from_runs(&runs).unwrap();
         assert!(judgement.setting.is_none(), "one pair is no comparison");
-        assert!(runs.iter().all(|run| judgement.ratio_of(run).is_none()));
+        assert!(runs.iter().all(|run| judgement.find_pair_ratio(run).is_none()));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use latput_reach::broker::command::{HostSet, HostVerb};
+use latput_reach::broker::command::{HostVerb, SetOptions};
 use latput_units::Nanos;
 
 use super::{HostPhase, Lease, Rollout, RolloutOptions, RolloutPart, unix_ms};
@@ -29,13 +29,13 @@ impl Rollout<'_> {
         work: &mut HostWork<'_, '_>,
     ) -> (Lease, Result<bool, NoAnswer>) {
         let RolloutOptions { confirm_within, allow_link_reset, dry_run, .. } = *self.options;
-        let verb = HostVerb::Set(HostSet {
+        let verb = HostVerb::Set(SetOptions {
             made_by: self.name.clone(),
             within_ns: Some(confirm_within.as_ns()),
             allow_link_reset,
             dry_run,
             json: true,
-            ..HostSet::default()
+            ..SetOptions::default()
         });
         let ends_at = Instant::now() + confirm_within.as_duration();
         let heard = work.ask(&verb, &work.host().setting_lines());

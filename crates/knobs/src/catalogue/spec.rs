@@ -220,7 +220,7 @@ impl KnobSpec {
     /// Whether both values mean the same, so that going from one to the other needs no write.
     pub fn same(&self, first: &Value, second: &Value) -> bool {
         match (first, second) {
-            (Value::Qdisc(first), Value::Qdisc(second)) => first.same(second),
+            (Value::Qdisc(first), Value::Qdisc(second)) => first.is_same(second),
             _ => first == second,
         }
     }

@@ -77,7 +77,7 @@ impl Applied {
             self.changes.iter().any(|it| (it.knob, it.place) == (moved.knob, moved.place))
         };
         let unplanned =
-            of_change.into_iter().filter(|moved| moved.place.is_told() && !is_planned(moved));
+            of_change.into_iter().filter(|moved| moved.place.is_reported() && !is_planned(moved));
         let (own, others): (Vec<Change>, Vec<Change>) =
             unplanned.partition(|moved| !moved.place.is_follower());
         self.changes.extend(own);

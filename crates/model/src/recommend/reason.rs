@@ -372,7 +372,7 @@ fn of_pairs(contrast: &Contrast) -> String {
 /// The condition that is missed by the most.
 fn worst_limit<'a, 'k>(kept: &'a [LimitCheck<'k>]) -> Option<&'a LimitCheck<'k>> {
     let broken = kept.iter().filter(|kept| kept.broken);
-    broken.max_by(|a, b| a.missed_by().total_cmp(&b.missed_by()))
+    broken.max_by(|a, b| a.miss_distance().total_cmp(&b.miss_distance()))
 }
 
 /// Distance of a figure on the wrong side, as a share of its limit; `None` if either is unknown.

@@ -22,7 +22,7 @@ pub enum HostVerb {
     /// Look at the knobs that its stdin names.
     Look,
     /// Set the values that its stdin names.
-    Set(HostSet),
+    Set(SetOptions),
     /// Keep the change that waits.
     Confirm {
         /// Only if it was made by this.
@@ -41,11 +41,11 @@ pub enum HostVerb {
         made_by: Option<String>,
     },
     /// Undo an entry of the host's journal.
-    Undo(HostUndo),
+    Undo(UndoOptions),
     /// List the host's journal.
     Log,
     /// Keep the values that its stdin names over a reboot.
-    Keep(HostKeep),
+    Keep(KeepOptions),
     /// Compare the values that it keeps with those in force.
     CheckKept,
 }
@@ -53,7 +53,7 @@ pub enum HostVerb {
 /// How an entry of the journal is undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HostUndo {
+pub struct UndoOptions {
     /// Its number; `None`: the newest.
     pub entry: Option<u64>,
     /// The command that made it; of another, nothing is undone.
@@ -67,7 +67,7 @@ pub struct HostUndo {
 /// How values are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HostKeep {
+pub struct KeepOptions {
     /// Whether what was installed is taken out.
     pub remove: bool,
     /// Whether the files are only told.
@@ -77,7 +77,7 @@ pub struct HostKeep {
 /// How values are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HostSet {
+pub struct SetOptions {
     /// Name of the maker in the journal.
     pub made_by: String,
     /// The change goes back after this time unless it is confirmed.
@@ -110,7 +110,7 @@ impl HostCommand {
             HostVerb::Restore { .. } => say(&["restore", interface, "--json"]),
             HostVerb::Undo(_) => say(&["undo", "--of-fleet"]),
             HostVerb::Log => say(&["log", interface, "--json"]),
-            HostVerb::Keep(HostKeep { remove: true, .. }) => {
+            HostVerb::Keep(KeepOptions { remove: true, .. }) => {
                 say(&["keep", "--remove", interface, "--yes", "--json"]);
             }
             HostVerb::Keep(_) => say(&["keep", interface, "--stdin", "--yes", "--json"]),
@@ -120,7 +120,7 @@ impl HostCommand {
             HostVerb::Confirm { made_by: Some(by) } | HostVerb::Restore { made_by: Some(by) } => {
                 say(&[&format!("--made-by={by}")]);
             }
-            HostVerb::Undo(HostUndo { entry, made_by, allow_link_reset, json }) => {
+            HostVerb::Undo(UndoOptions { entry, made_by, allow_link_reset, json }) => {
                 let number = entry.map(|number| number.to_string());
                 if let Some(number) = &number {
                     say(&[number]);
@@ -131,7 +131,7 @@ impl HostCommand {
                 let flags = [("--allow-link-reset", allow_link_reset), ("--json", json)];
                 flags.iter().filter(|(_, is_given)| **is_given).for_each(|(flag, _)| say(&[flag]));
             }
-            HostVerb::Keep(HostKeep { dry_run: true, .. }) => say(&["--dry-run"]),
+            HostVerb::Keep(KeepOptions { dry_run: true, .. }) => say(&["--dry-run"]),
             _ => {}
         }
         args
@@ -144,8 +144,8 @@ impl HostCommand {
             HostVerb::Look
                 | HostVerb::Log
                 | HostVerb::CheckKept
-                | HostVerb::Set(HostSet { dry_run: true, .. })
-                | HostVerb::Keep(HostKeep { dry_run: true, .. })
+                | HostVerb::Set(SetOptions { dry_run: true, .. })
+                | HostVerb::Keep(KeepOptions { dry_run: true, .. })
         )
     }
 
@@ -165,14 +165,14 @@ impl HostCommand {
             HostVerb::Extend { made_by, .. } => vec![made_by],
             HostVerb::Set(set) => std::iter::once(&set.made_by).chain(&set.only_if).collect(),
         };
-        match words.into_iter().find(|word| !is_plain(word, "-_.:/@+,")) {
+        match words.into_iter().find(|word| !is_shell_safe_word(word, "-_.:/@+,")) {
             None => Ok(()),
             Some(word) => Err(format!("`{}` cannot be named to another host", word.escape_debug())),
         }
     }
 }
 
-impl HostSet {
+impl SetOptions {
     fn append_args(&self, interface: &str, say: &mut impl FnMut(&[&str])) {
         say(&["set", interface, "--stdin", &format!("--made-by={}", self.made_by)]);
         if let Some(within_ns) = self.within_ns {
@@ -200,13 +200,13 @@ impl HostSet {
 ///
 /// Its name, and the remedy.
 pub fn check_interface(name: &str) -> Result<(), String> {
-    if is_plain(name, "-_.@") {
+    if is_shell_safe_word(name, "-_.@") {
         return Ok(());
     }
     Err(format!("`{}` cannot be named to another host: rename it there", name.escape_debug()))
 }
 
-fn is_plain(word: &str, more: &str) -> bool {
+fn is_shell_safe_word(word: &str, more: &str) -> bool {
     let is_good = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
     (1..=WORD_BYTES_MOST).contains(&word.len())
         && !word.starts_with('-')
@@ -217,8 +217,8 @@ fn is_plain(word: &str, more: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn make_set_command(change: impl Fn(&mut HostSet)) -> HostCommand {
-        let mut set = HostSet { made_by: "apply".to_owned(), ..HostSet::default() };
+    fn make_set_command(change: impl Fn(&mut SetOptions)) -> HostCommand {
+        let mut set = SetOptions { made_by: "apply".to_owned(), ..SetOptions::default() };
         change(&mut set);
         HostCommand { interface: "eth0".to_owned(), verb: HostVerb::Set(set) }
     }
@@ -228,9 +228,9 @@ mod tests {
         let command = |verb| HostCommand { interface: "eth0".to_owned(), verb };
         let by = || Some("fleet-1".to_owned());
         let undo = |entry, more| {
-            HostVerb::Undo(HostUndo { entry, made_by: by(), allow_link_reset: more, json: more })
+            HostVerb::Undo(UndoOptions { entry, made_by: by(), allow_link_reset: more, json: more })
         };
-        let keep = |remove, dry_run| HostVerb::Keep(HostKeep { remove, dry_run });
+        let keep = |remove, dry_run| HostVerb::Keep(KeepOptions { remove, dry_run });
         for (command, words) in [
             (command(HostVerb::Look), "fleet look eth0 --json"),
             (command(HostVerb::Confirm { made_by: None }), "confirm eth0 --json"),

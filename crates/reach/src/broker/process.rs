@@ -45,8 +45,8 @@ impl HostProcess {
     /// The broker's refusal, or the system's.
     pub fn start_guard(words: &[String]) -> io::Result<Started> {
         with_pipes(match get_broker() {
-            Some(broker) => Self::of_broker(broker, broker.start_guard(words)?),
-            None => Self::of_command(pipe_all(Command::new(&words[0]).args(&words[1..])))?,
+            Some(broker) => Self::from_broker(broker, broker.start_guard(words)?),
+            None => Self::spawn(pipe_all(Command::new(&words[0]).args(&words[1..])))?,
         })
     }
 
@@ -56,7 +56,7 @@ impl HostProcess {
     ///
     /// The system's.
     pub fn start_here(command: &mut Command) -> io::Result<Started> {
-        with_pipes(Self::of_command(pipe_all(command))?)
+        with_pipes(Self::spawn(pipe_all(command))?)
     }
 
     /// Starts latput on a host; its stdin, stdout and stderr, as far as the call has them.
@@ -78,19 +78,19 @@ impl HostProcess {
 
     fn start_at(way: LaunchCommand, call: &HostCall) -> io::Result<(Self, [Option<File>; 3])> {
         match get_broker() {
-            Some(broker) => Ok(Self::of_broker(broker, broker.start(way, call)?)),
-            None => Self::of_command(call.attach_pipes(way.to_command().args(call.to_args()))),
+            Some(broker) => Ok(Self::from_broker(broker, broker.start(way, call)?)),
+            None => Self::spawn(call.attach_pipes(way.to_command().args(call.to_args()))),
         }
     }
 
-    fn of_broker(
+    fn from_broker(
         broker: &'static BrokerLine,
         (id, pipes): (u64, Pipes),
     ) -> (Self, [Option<File>; 3]) {
         (Self(ProcessOwner::Broker(broker, Some(id))), pipes.map(|pipe| pipe.map(File::from)))
     }
 
-    fn of_command(command: &mut Command) -> io::Result<(Self, [Option<File>; 3])> {
+    fn spawn(command: &mut Command) -> io::Result<(Self, [Option<File>; 3])> {
         let (process, pipes) = OwnProcess::start(command)?;
         Ok((Self(ProcessOwner::Own(process)), pipes.map(|pipe| pipe.map(File::from))))
     }

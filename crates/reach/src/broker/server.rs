@@ -272,7 +272,7 @@ mod tests {
     use latput_protocol::control::ControllerId;
     use latput_protocol::passing::create_socket_pair;
 
-    use super::super::command::{HostCommand, HostSet, HostUndo, HostVerb};
+    use super::super::command::{HostCommand, HostVerb, SetOptions, UndoOptions};
     use super::super::message::HostsOfResults;
     use super::*;
     use crate::target::Target;
@@ -361,7 +361,7 @@ mod tests {
                 "{permitted:?}"
             );
         }
-        let set = HostVerb::Set(HostSet { made_by: "x".to_owned(), ..HostSet::default() });
+        let set = HostVerb::Set(SetOptions { made_by: "x".to_owned(), ..SetOptions::default() });
         for refused in [
             make_command(&["true"], "eth1", HostVerb::Look),
             make_command(&["env", "true"], "eth7;id", HostVerb::Look),
@@ -371,7 +371,7 @@ mod tests {
             make_command(
                 &["true"],
                 "eth0",
-                HostVerb::Undo(HostUndo { entry: Some(1), ..HostUndo::default() }),
+                HostVerb::Undo(UndoOptions { entry: Some(1), ..UndoOptions::default() }),
             ),
             guard(&["true", "h2"]),
             guard(&["true"]),

@@ -104,7 +104,7 @@ impl GroupsDocument {
 }
 
 /// The groups of one run's host under test.
-pub(super) fn of_run(
+pub(super) fn collect_run_groups(
     traffic: Option<&Traffic>,
     observation: &Observation,
 ) -> BTreeMap<String, RunGroup> {

@@ -16,7 +16,7 @@ use crate::plain::render_plain_table;
 use crate::view::ReportView;
 
 /// Today's figures of each group, and what the other settings change there. Nothing without groups.
-pub(super) fn render_section(view: &ReportView<'_>, screen: Screen) -> String {
+pub(super) fn render_groups(view: &ReportView<'_>, screen: Screen) -> String {
     let Some(found) = ConnectionGroups::from_results(view.results) else { return String::new() };
     let by = found.by.name();
     let mut text = format!("By {by}, under today's setting\n");

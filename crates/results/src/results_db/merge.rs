@@ -17,7 +17,7 @@ use rusqlite::{OptionalExtension, params};
 
 use self::block::SearchBefore;
 use self::parts::{FoundParts, ShardPart};
-use super::{LOCK, ResultsDb, index, refusal_of};
+use super::{LOCK, ResultsDb, to_refusal, to_sql_integer};
 use crate::error::Error;
 use crate::order::shuffle_trials;
 use crate::shard::Shard;
@@ -98,7 +98,7 @@ fn lock(output: &Path) -> Result<FileLock, Error> {
     let refused = |problem: String, permission| Error::ResultsDb {
         path: output.to_owned(),
         problem,
-        refusal: refusal_of(permission),
+        refusal: to_refusal(permission),
     };
     let mut name = output.as_os_str().to_owned();
     name.push(LOCK);
@@ -174,7 +174,7 @@ impl ScratchFile {
     fn take_name_of(self, output: &Path) -> Result<(), Error> {
         let failed = |doing: &str, error: std::io::Error| {
             let problem = format!("cannot {doing}: {error}");
-            let refusal = refusal_of(error.kind() == std::io::ErrorKind::PermissionDenied);
+            let refusal = to_refusal(error.kind() == std::io::ErrorKind::PermissionDenied);
             Error::ResultsDb { path: output.to_owned(), problem, refusal }
         };
         fs::rename(&self.path, output).map_err(|error| failed("give it its name", error))?;
@@ -325,7 +325,12 @@ impl ResultsDb {
                 .and_then(|mut found| {
                     found
                         .query_row(
-                            params![from_run, block, index(setting), index(workload)],
+                            params![
+                                from_run,
+                                block,
+                                to_sql_integer(setting),
+                                to_sql_integer(workload)
+                            ],
                             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
                         )
                         .optional()
@@ -348,7 +353,7 @@ impl ResultsDb {
         let RunPlace { id, block, setting, workload } = *place;
         let StoredTrial { id: from_id, started_unix_ms, observation } = trial;
         let _readable: Observation = from.read_json("trial", observation)?;
-        let (setting, workload) = (index(setting), index(workload));
+        let (setting, workload) = (to_sql_integer(setting), to_sql_integer(workload));
         self.map_sql_error(
             self.db
                 .prepare_cached(

@@ -48,7 +48,7 @@ pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldE
 /// # Errors
 ///
 /// As [`from_fields`]; or a command that no host could run.
-pub fn of_program(
+pub fn build_program_workload(
     fields: &BTreeMap<String, String>,
     program: Program,
 ) -> Result<Workload, FieldError> {
@@ -62,7 +62,10 @@ pub fn of_program(
 /// # Errors
 ///
 /// As [`from_fields`]; or what no host could watch.
-pub fn of_live(fields: &BTreeMap<String, String>, live: Live) -> Result<Workload, FieldError> {
+pub fn build_live_workload(
+    fields: &BTreeMap<String, String>,
+    live: Live,
+) -> Result<Workload, FieldError> {
     let mut fields = fields.clone();
     fields.entry("kind".to_owned()).or_insert_with(|| LIVE.to_owned());
     workload(&fields, Around { program: None, live: Some(live) })

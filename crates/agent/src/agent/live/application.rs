@@ -13,12 +13,12 @@ use latput_trial::live::{Endpoint, EndpointAt};
 use latput_units::Nanos;
 
 use super::http;
-use crate::keeper::rights::KeepersRights;
+use crate::keeper::rights::KeeperClient;
 
 /// The application of this host.
 #[derive(Debug)]
 pub(in crate::agent) struct ApplicationScraper {
-    rights: KeepersRights,
+    rights: KeeperClient,
     statsd: Option<StatsdReceiver>,
     /// Figures of a command.
     told: Option<FigureInbox>,
@@ -32,7 +32,7 @@ struct StatsdReceiver {
 }
 
 impl ApplicationScraper {
-    pub(in crate::agent) const fn new(rights: KeepersRights) -> Self {
+    pub(in crate::agent) const fn new(rights: KeeperClient) -> Self {
         Self { rights, statsd: None, told: None }
     }
 

@@ -145,12 +145,12 @@ impl WantedArgs {
     /// Reads what is wanted.
     pub(super) fn read(&self) -> Result<FleetWish, CliError> {
         match &self.from {
-            Some(path) => self.of_results(path),
+            Some(path) => self.read_results(path),
             None => Ok(FleetWish { setting: change::setting_of(&self.wanted)?, driver: None }),
         }
     }
 
-    fn of_results(&self, path: &Path) -> Result<FleetWish, CliError> {
+    fn read_results(&self, path: &Path) -> Result<FleetWish, CliError> {
         let file = path.display();
         let results = ResultsDb::open(path)?.load_chosen(self.run)?;
         if self.setting.is_none() && results.is_imported() {

@@ -63,7 +63,7 @@ pub(super) fn store_figures(
     let metrics = all.metrics.clone();
     all.store(observation);
     // By the program's own count: only that tells of how many a percentile is.
-    observation.checks.extend(latput_formats::few_observations(&metrics, observation));
+    observation.checks.extend(latput_formats::check_observation_count(&metrics, observation));
     // Service demand is per transaction of the time in which CPU time was counted.
     if let Some(rate) = by_rate {
         observation.traffic.transactions = Some(round_count(rate * window.as_secs_f64()));
