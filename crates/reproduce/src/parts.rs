@@ -44,8 +44,7 @@ pub fn join_parts(
     parts: &[(String, CsvTable)],
     made_by: &str,
 ) -> Result<CsvTable, JoinError> {
-    let (found, mut problems) =
-        order_parts(parts, |table| parse_part_number(table, made_by));
+    let (found, mut problems) = order_parts(parts, |table| parse_part_number(table, made_by));
     let count = found.len();
     let plain = file.without_predictions();
     for (idx, part) in found.iter().enumerate() {
