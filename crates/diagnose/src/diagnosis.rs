@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::evidence::Evidence;
@@ -13,11 +14,11 @@ use crate::snapshot::Snapshot;
 pub const SCHEMA: u32 = 1;
 
 /// A finding with its place.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RankedFinding {
     /// 1 explains most.
     pub rank: usize,
-    /// What was found.
+    /// The finding.
     #[serde(flatten)]
     pub finding: Finding,
     /// Whether it was tried: `hypothesis` until then.
@@ -25,7 +26,7 @@ pub struct RankedFinding {
 }
 
 /// The answer for a snapshot.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Diagnosis {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -33,11 +34,11 @@ pub struct Diagnosis {
     pub interface: String,
     /// Seconds between the looks; absent where nobody tells.
     pub window_s: Option<f64>,
-    /// What is wrong, the first explains most.
+    /// The faults, the first explains most.
     pub findings: Vec<RankedFinding>,
-    /// What was looked at and shows no fault.
+    /// Subjects that were looked at and show no fault.
     pub healthy: Vec<&'static str>,
-    /// What was not there or could not be read.
+    /// Sources that were not there or could not be read.
     pub unseen: Vec<String>,
 }
 
@@ -51,7 +52,9 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
         match (rule.judge)(rule, &evidence) {
             Judgement::Fault(finding) => findings.push(finding),
             Judgement::Healthy => healthy.push(rule.subject),
-            Judgement::Unseen(source) => drop(unseen.insert(source)),
+            // A source that is there may lack the one counter: most drivers do.
+            Judgement::Unseen(source) if evidence.lacks(source) => drop(unseen.insert(source)),
+            Judgement::Unseen(_) => {}
         }
     }
     if findings.is_empty() {

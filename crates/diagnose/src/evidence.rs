@@ -9,12 +9,13 @@ use crate::parse::counters::{
 };
 use crate::parse::cpus::{CpuTicks, SoftnetRow, parse_softirqs, parse_softnet, parse_stat};
 use crate::parse::interrupts::{InterruptLine, parse_cpu_list, parse_interrupts};
-pub use crate::parse::qdiscs::Qdisc;
+pub use crate::parse::qdiscs::QdiscRow;
 use crate::parse::qdiscs::parse_qdiscs;
 use crate::parse::settings::{Limits, Settings, parse_limits, parse_settings};
 pub use crate::parse::sockets::TcpSocket;
 use crate::parse::sockets::parse_sockets;
 use crate::snapshot::{Look, Snapshot};
+use crate::source::EvidenceSource;
 pub use traffic::{LimitedTime, SocketGrowth};
 pub(crate) use traffic::{percent, share_of};
 
@@ -84,7 +85,7 @@ impl InterruptGrowth {
 #[derive(Clone, Debug, PartialEq)]
 pub struct QdiscGrowth {
     /// As it is at the end.
-    pub now: Qdisc,
+    pub now: QdiscRow,
     /// Bytes sent between the looks.
     pub bytes: u64,
     /// Bytes that waited at the beginning.
@@ -116,6 +117,9 @@ pub struct Evidence<'a> {
     unreadable: Vec<String>,
 }
 
+/// Reads counters from a text.
+type CounterParser = fn(&str) -> Option<Counters>;
+
 /// Reads a text of both looks. A text that is there and of another form is added to `unreadable`.
 struct LookReader<'a> {
     snapshot: &'a Snapshot,
@@ -134,10 +138,7 @@ impl LookReader<'_> {
     }
 
     /// The first of several texts that both looks have.
-    fn read_counters(
-        &mut self,
-        names: &[(&str, fn(&str) -> Option<Counters>)],
-    ) -> Option<Counters> {
+    fn read_counters(&mut self, names: &[(&str, CounterParser)]) -> Option<Counters> {
         let mut found: Option<Counters> = None;
         for (name, parse) in names {
             if let Some([before, after]) = self.read(name, parse) {
@@ -148,7 +149,7 @@ impl LookReader<'_> {
     }
 }
 
-/// What counters have grown by. One that fell was reset, or its device was made anew: it is left out.
+/// Growth of counters. One that fell was reset, or its device was made anew: it is left out.
 fn grown_counters(before: &Counters, after: Counters) -> Counters {
     let grown = |(name, count): (String, u64)| {
         let growth = count.checked_sub(before.get(&name).copied()?)?;
@@ -245,6 +246,31 @@ impl<'a> Evidence<'a> {
     /// Whether the driver's counters are there.
     pub fn has_driver(&self) -> bool {
         self.driver.is_some()
+    }
+
+    /// Whether nothing of a source is there.
+    pub fn lacks(&self, source: EvidenceSource) -> bool {
+        let has_text = |start: &str| self.snapshot.after.texts_below(start).next().is_some();
+        match source {
+            EvidenceSource::Protocols => self.protocols.is_none(),
+            EvidenceSource::Driver => self.driver.is_none(),
+            EvidenceSource::Interface => self.interface.is_none(),
+            EvidenceSource::Cpus => self.cpus.is_none(),
+            EvidenceSource::Softnet => self.softnet.is_none(),
+            EvidenceSource::Interrupts => self.interrupts.is_none(),
+            EvidenceSource::Softirqs => self.softirqs.is_none(),
+            EvidenceSource::Settings => {
+                ["-c", "-g", "-l", "-k"].iter().all(|option| self.ethtool_text(option).is_none())
+            }
+            EvidenceSource::Qdiscs => self.qdiscs.is_none(),
+            EvidenceSource::Sockets => self.sockets.is_none(),
+            EvidenceSource::Conntrack => {
+                !has_text("proc/sys/net/netfilter/") && !has_text("proc/net/stat/nf_conntrack")
+            }
+            EvidenceSource::Quotas => !has_text("sys/fs/cgroup/"),
+            EvidenceSource::Power => !has_text("sys/devices/system/cpu/"),
+            EvidenceSource::Slot => self.sysfs("device/current_link_speed").is_none(),
+        }
     }
 
     /// Growth of a counter of `/sys/class/net/IFACE/statistics`, such as `rx_packets`.
@@ -362,13 +388,15 @@ impl<'a> Evidence<'a> {
     }
 
     /// The TCP connections that both looks have: before and after.
-    pub fn sockets(&self) -> Option<Vec<(&TcpSocket, &TcpSocket)>> {
+    pub fn sockets<'b>(&'b self) -> Option<Vec<(&'b TcpSocket, &'b TcpSocket)>> {
         let [before, after] = self.sockets.as_ref()?;
-        let known: BTreeMap<_, _> =
-            before.iter().map(|socket| ((&socket.local, &socket.peer), socket)).collect();
-        let pairs =
-            after.iter().filter_map(|now| Some((*known.get(&(&now.local, &now.peer))?, now)));
-        Some(pairs.collect())
+        let known: BTreeMap<(&str, &str), &TcpSocket> = before
+            .iter()
+            .map(|socket| ((socket.local.as_str(), socket.peer.as_str()), socket))
+            .collect();
+        let pair =
+            |now: &'b TcpSocket| Some((*known.get(&(now.local.as_str(), now.peer.as_str()))?, now));
+        Some(after.iter().filter_map(pair).collect())
     }
 
     /// All TCP connections of the last look.
@@ -465,7 +493,7 @@ fn compare_softnet(
     after: &BTreeMap<u32, SoftnetRow>,
 ) -> BTreeMap<u32, SoftnetGrowth> {
     // The kernel prints 32 bits of each.
-    let grown = |now: u64, then: u64| u64::from((now as u32).wrapping_sub(then as u32));
+    let grown = |now: u64, then: u64| now.wrapping_sub(then) & u64::from(u32::MAX);
     let growth = |(cpu, now): (&u32, &SoftnetRow)| {
         let then = before.get(cpu)?;
         let growth = SoftnetGrowth {
@@ -520,14 +548,14 @@ fn compare_interrupts(
     after.into_iter().filter_map(growth).collect()
 }
 
-fn compare_qdiscs(interface: &str, before: &[Qdisc], after: Vec<Qdisc>) -> Vec<QdiscGrowth> {
-    let key = |qdisc: &Qdisc| (qdisc.handle.clone(), qdisc.parent.clone(), qdisc.kind.clone());
-    let known: BTreeMap<_, &Qdisc> = before
+fn compare_qdiscs(interface: &str, before: &[QdiscRow], after: Vec<QdiscRow>) -> Vec<QdiscGrowth> {
+    let key = |qdisc: &QdiscRow| (qdisc.handle.clone(), qdisc.parent.clone(), qdisc.kind.clone());
+    let known: BTreeMap<_, &QdiscRow> = before
         .iter()
         .filter(|qdisc| qdisc.dev == interface)
         .map(|qdisc| (key(qdisc), qdisc))
         .collect();
-    let growth = |now: Qdisc| {
+    let growth = |now: QdiscRow| {
         let then = known.get(&key(&now))?;
         Some(QdiscGrowth {
             bytes: now.bytes.checked_sub(then.bytes)?,

@@ -8,11 +8,9 @@ mod content;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::snapshot::{Look, Snapshot, SnapshotError};
+use crate::snapshot::{Look, Snapshot, SnapshotError, UNNAMED};
 use content::{TextKind, keep_tcp};
 
-/// The interface of counters that name none.
-const NO_NAME: &str = "-";
 /// The names of the two looks.
 const LOOKS: [&str; 2] = ["before", "after"];
 /// The folder of outputs of commands in a sosreport.
@@ -112,7 +110,7 @@ fn name_texts(texts: Texts, interface: Option<&str>) -> [Look; 2] {
         TextName::OfInterface(_, Some(named)) => Some(named.clone()),
         _ => None,
     });
-    let unnamed = interface.map(str::to_owned).or(named).unwrap_or_else(|| NO_NAME.to_owned());
+    let unnamed = interface.map(str::to_owned).or(named).unwrap_or_else(|| UNNAMED.to_owned());
     texts.map(|texts| {
         let mut look = Look::default();
         for (name, text) in texts {
@@ -399,13 +397,13 @@ mod tests {
     fn two_files_of_ethtool_are_looks() {
         let (old, new) = (pause(132_000_000), pause(141_000_000));
         let files = [
-            ("README.txt", "Source: somewhere"),
+            ("README.txt", "EvidenceSource: somewhere"),
             ("before.txt", old.as_str()),
             ("after.txt", new.as_str()),
             ("quiet_after.txt", old.as_str()),
         ];
         let snapshot = read(&files).unwrap();
-        assert_eq!(snapshot.interface, "-");
+        assert_eq!(snapshot.interface, UNNAMED);
         let evidence = crate::Evidence::from_snapshot(&snapshot);
         assert_eq!(evidence.driver(&["rx_pause_ctrl_phy"]), Some(9_000_000));
         let quiet = read(&[("before.txt", &old), ("quiet_after.txt", &old)]).unwrap();

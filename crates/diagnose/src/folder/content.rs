@@ -15,9 +15,6 @@ const ETHTOOL_HEADS: &[(&str, &str)] = &[
     ("RX flow hash indirection table for ", "-x"),
 ];
 
-/// Tells by its first line and the whole whether a text is of a kind.
-type ContentTest = fn(&str, &str) -> bool;
-
 /// The kind of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TextKind {
@@ -27,6 +24,9 @@ pub(super) enum TextKind {
     Ethtool(&'static str, Option<String>),
 }
 
+/// Tells by the first line and the whole whether a text is of a kind.
+type Recogniser = fn(&str, &str) -> bool;
+
 impl TextKind {
     /// Tells the kind of a text.
     pub(super) fn recognise(text: &str) -> Option<Self> {
@@ -34,7 +34,7 @@ impl TextKind {
         if let Some(kind) = recognise_ethtool(first) {
             return Some(kind);
         }
-        let named: &[(&'static str, ContentTest)] = &[
+        let named: &[(&'static str, Recogniser)] = &[
             ("tc_-s_-j_qdisc", |first, text| {
                 first.starts_with('[') && parse_qdiscs(text).is_some()
             }),
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(of(table), Some(TextKind::Ethtool("-x", Some("eth0".into()))));
         assert_eq!(of("NIC statistics:\n  rx: 5\n"), Some(TextKind::Ethtool("-S", None)));
         assert_eq!(of("rx_pause: 5\ntx_pause: 0\n"), Some(TextKind::Ethtool("-S", None)));
-        assert_eq!(of("Source: somewhere\n"), None);
+        assert_eq!(of("EvidenceSource: somewhere\n"), None);
         assert_eq!(of("\n"), None);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Ticks of a CPU since boot, by the columns of `/proc/stat` (proc_stat(5)).
+/// Ticks of a CPU since boot, by the columns of `/proc/stat`, proc(5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuTicks {
     pub(crate) user: u64,
@@ -19,7 +19,10 @@ pub(crate) struct CpuTicks {
 pub(crate) fn parse_stat(text: &str) -> Option<BTreeMap<u32, CpuTicks>> {
     let mut found = BTreeMap::new();
     for line in text.lines() {
-        let Some(cpu) = line.strip_prefix("cpu") else { continue };
+        // `cpu` without a number is the sum of all.
+        let cpu =
+            line.strip_prefix("cpu").filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        let Some(cpu) = cpu else { continue };
         let mut words = cpu.split_whitespace();
         let Some(Ok(number)) = words.next().map(str::parse::<u32>) else { continue };
         let mut next = || words.next()?.parse::<u64>().ok();

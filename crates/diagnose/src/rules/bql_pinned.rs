@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// A limit of fewer bytes than one large packet (GSO, 64 KiB) lets the card run dry between interrupts.
 const SMALL_LIMIT: u64 = 65_536;
@@ -33,7 +34,7 @@ struct QueueLimits {
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let queues = read_limits(evidence);
     if queues.is_empty() {
-        return Judgement::Unseen(Source::Interface);
+        return Judgement::Unseen(EvidenceSource::Interface);
     }
     if evidence.sent_packets() == Some(0) {
         return Judgement::Healthy;
@@ -169,10 +170,10 @@ mod tests {
     #[test]
     fn missing_or_unused_limits_are_unseen() {
         let none = PlantedLooks::new().seconds(5);
-        assert_eq!(none.judge(&RULE), Judgement::Unseen(Source::Interface));
+        assert_eq!(none.judge(&RULE), Judgement::Unseen(EvidenceSource::Interface));
         assert_eq!(
             limits("0\n", "0\n", "1879048192\n", "0\n").judge(&RULE),
-            Judgement::Unseen(Source::Interface)
+            Judgement::Unseen(EvidenceSource::Interface)
         );
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::evidence::{Evidence, percent, share_of};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::snapshot::Look;
+use crate::source::EvidenceSource;
 
 /// The part of its limit from which the table is full.
 const FULL: f64 = 0.95;
@@ -27,7 +28,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let read = |name: &str| evidence.sysctl(&format!("net/netfilter/{name}"))?.parse::<u64>().ok();
     let (used, most) = (read("nf_conntrack_count"), read("nf_conntrack_max"));
     if grown.is_none() && (used.is_none() || most.is_none()) {
-        return Judgement::Unseen(Source::Conntrack);
+        return Judgement::Unseen(EvidenceSource::Conntrack);
     }
     let fill = used.zip(most).map(|(used, most)| share_of(used, most));
     let counters = grown.unwrap_or_default();
@@ -203,6 +204,6 @@ mod tests {
     #[test]
     fn host_without_tracking_is_unseen() {
         let looks = PlantedLooks::new().seconds(5);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Conntrack));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Conntrack));
     }
 }

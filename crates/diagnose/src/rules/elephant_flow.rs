@@ -1,7 +1,8 @@
 //! `elephant-flow`: one flow carries most of the traffic, and so one CPU most of the work.
 
 use crate::evidence::{CpuShares, Evidence, percent};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The busy part from which a CPU has no time left.
 const FULL: f64 = 0.9;
@@ -22,9 +23,9 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(Source::Cpus) };
+    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(EvidenceSource::Cpus) };
     let busiest = cpus.iter().max_by(|one, other| receiving(one.1).total_cmp(&receiving(other.1)));
-    let Some((cpu, shares)) = busiest else { return Judgement::Unseen(Source::Cpus) };
+    let Some((cpu, shares)) = busiest else { return Judgement::Unseen(EvidenceSource::Cpus) };
     let has_room = cpus.iter().any(|(other, shares)| other != cpu && shares.busy() <= ROOM);
     let is_full = shares.busy() >= FULL && receiving(shares) >= LEAST_SOFTIRQS;
     if !is_full || !has_room {
@@ -44,7 +45,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
             (format!("the flow limit dropped {limited} packets of one flow"), Confidence::Likely)
         }
         (Some(_), 0) => return Judgement::Healthy,
-        (None, 0) => return Judgement::Unseen(Source::Sockets),
+        (None, 0) => return Judgement::Unseen(EvidenceSource::Sockets),
     };
     let all_busy: f64 = cpus.values().map(CpuShares::busy).sum();
     let sentence = format!(
@@ -136,8 +137,8 @@ mod tests {
     #[test]
     fn missing_parts_are_unseen() {
         let looks = PlantedLooks::new().seconds(5);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Cpus));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Cpus));
         let full = looks.text("proc/stat", IDLE, FULL_OF_ONE);
-        assert_eq!(full.judge(&RULE), Judgement::Unseen(Source::Sockets));
+        assert_eq!(full.judge(&RULE), Judgement::Unseen(EvidenceSource::Sockets));
     }
 }

@@ -1,7 +1,8 @@
 //! `idle`: there was no traffic to judge.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The packets a second, both ways, below which a host only talks to itself: neighbours, a clock, a shell.
 const LEAST_RATE: f64 = 10.0;
@@ -22,7 +23,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         // Where nothing tells of packets, two looks that are the same tell of none.
         let [before, after] = evidence.looks();
         if before != after {
-            return Judgement::Unseen(Source::Interface);
+            return Judgement::Unseen(EvidenceSource::Interface);
         }
         let sentence = "idle: nothing to judge, no counter grew between the looks".to_owned();
         return Judgement::Fault(add_remedy(
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn unknown_traffic_is_unseen() {
         let grown = PlantedLooks::new().text("ethtool_-S_eth0", "rx_pause: 1\n", "rx_pause: 2\n");
-        assert_eq!(grown.judge(&RULE), Judgement::Unseen(Source::Interface));
+        assert_eq!(grown.judge(&RULE), Judgement::Unseen(EvidenceSource::Interface));
         let same = PlantedLooks::new().same("ethtool_-S_eth0", "rx_pause: 132000000\n");
         assert_eq!(same.find(&RULE).confidence, Confidence::Likely);
     }

@@ -1,7 +1,8 @@
 //! `listen-queue`: connections that a listening socket has no room for are dropped.
 
 use crate::evidence::{Evidence, percent, share_of};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The fewest drops among a million connections that are harm: each waits a second or more.
 const LEAST_PER_MILLION: f64 = 100.0;
@@ -19,7 +20,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(overflows) = evidence.protocol("TcpExt.ListenOverflows") else {
-        return Judgement::Unseen(Source::Protocols);
+        return Judgement::Unseen(EvidenceSource::Protocols);
     };
     // The queue of half-open connections has a limit of its own.
     let half_open = evidence
@@ -143,6 +144,6 @@ mod tests {
     #[test]
     fn missing_counters_are_unseen() {
         let looks = PlantedLooks::new().tcp(&[("PassiveOpens", 0, 5)]);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Protocols));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Protocols));
     }
 }

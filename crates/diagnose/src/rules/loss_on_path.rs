@@ -1,7 +1,8 @@
 //! `loss-on-path`: segments are lost between the hosts, not on this one.
 
 use crate::evidence::{Evidence, SocketGrowth, percent, share_of};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The least part of segments that is harm: at 0.1% a flow has no more than 39 segments in flight (Mathis et al. 1997:
 /// 1.22 / sqrt(p)).
@@ -22,7 +23,9 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let counters = evidence.protocol("Tcp.RetransSegs").zip(evidence.protocol("Tcp.OutSegs"));
-    let Some((resent, sent)) = counters else { return Judgement::Unseen(Source::Protocols) };
+    let Some((resent, sent)) = counters else {
+        return Judgement::Unseen(EvidenceSource::Protocols);
+    };
     let of_sender = judge_sent(rule, evidence, resent, sent);
     of_sender
         .or_else(|| judge_received(rule, evidence))
@@ -181,6 +184,6 @@ mod tests {
     #[test]
     fn missing_counters_are_unseen() {
         let looks = PlantedLooks::new().udp(&[("InDatagrams", 0, 5)]);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Protocols));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Protocols));
     }
 }

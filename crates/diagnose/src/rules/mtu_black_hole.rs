@@ -1,7 +1,8 @@
 //! `mtu-black-hole`: small packets pass, large ones vanish without a message.
 
 use crate::evidence::{Evidence, SocketGrowth};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// Segments of fewer bytes pass every path (IPv6 needs 1280 bytes, RFC 8200).
 const SMALLEST_LARGE: f64 = 1220.0;
@@ -23,7 +24,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let probes = evidence.protocol("TcpExt.TCPMTUPFail").unwrap_or(0);
     let Some(all) = evidence.connections() else {
         // Failed probes alone are part of a search that may well succeed.
-        return Judgement::Unseen(Source::Sockets);
+        return Judgement::Unseen(EvidenceSource::Sockets);
     };
     let stalled: Vec<&SocketGrowth<'_>> = all.iter().filter(|one| is_stalled(one)).collect();
     if stalled.is_empty() {
@@ -129,6 +130,6 @@ mod tests {
     #[test]
     fn missing_connections_are_unseen() {
         let looks = PlantedLooks::new().tcp_ext(&[("TCPMTUPFail", 0, 5)]);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Sockets));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Sockets));
     }
 }

@@ -1,7 +1,8 @@
 //! `mtu-mismatch`: packets are larger than an interface takes.
 
 use crate::evidence::{Evidence, percent, share_of};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The fewest lost packets among a million that are harm.
 const LEAST_PER_MILLION: f64 = 100.0;
@@ -37,7 +38,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let too_long = by_driver.max(evidence.statistic("rx_length_errors"));
     let refused = evidence.protocol_sum(&["Ip.FragFails", "Icmp6.OutPktTooBigs"]);
     if too_long.is_none() && refused.is_none() {
-        return Judgement::Unseen(Source::Interface);
+        return Judgement::Unseen(EvidenceSource::Interface);
     }
     let received = evidence.received_packets().unwrap_or(0);
     let candidates = [
@@ -206,6 +207,6 @@ mod tests {
     #[test]
     fn missing_counters_are_unseen() {
         let looks = PlantedLooks::new().seconds(5);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Interface));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Interface));
     }
 }

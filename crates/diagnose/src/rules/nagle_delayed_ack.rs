@@ -1,7 +1,8 @@
 //! `nagle-delayed-ack`: a small segment waits for an acknowledgement that the other end delays.
 
 use crate::evidence::{Evidence, SocketGrowth};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The shortest delay of acknowledgements, in milliseconds (`TCP_DELACK_MIN`; others use up to 200).
 const SHORTEST_DELAY_MS: f64 = 40.0;
@@ -31,7 +32,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(active) = evidence.active_connections() else {
-        return Judgement::Unseen(Source::Sockets);
+        return Judgement::Unseen(EvidenceSource::Sockets);
     };
     let Some(window_s) = evidence.window_s() else { return Judgement::Healthy };
     if active.is_empty() {
@@ -178,6 +179,6 @@ mod tests {
     #[test]
     fn missing_connections_are_unseen() {
         let looks = PlantedLooks::new().tcp_ext(&[("DelayedACKs", 0, 5000)]);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Sockets));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Sockets));
     }
 }

@@ -1,7 +1,8 @@
 //! `qdisc-bloat`: packets wait long in a queue discipline.
 
 use crate::evidence::{Evidence, QdiscGrowth};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The least wait that is harm: a queue that stands for longer than this is what `CoDel` removes (RFC 8289, section 4.4).
 const LEAST_WAIT_MS: f64 = 5.0;
@@ -22,7 +23,7 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(rows) = evidence.qdiscs() else { return Judgement::Unseen(Source::Qdiscs) };
+    let Some(rows) = evidence.qdiscs() else { return Judgement::Unseen(EvidenceSource::Qdiscs) };
     let Some(window_s) = evidence.window_s() else { return Judgement::Healthy };
     let waits = rows.iter().filter_map(|row| Some((measure_wait(row, window_s)?, row)));
     let Some((wait_ms, worst)) = waits.max_by(|one, other| one.0.total_cmp(&other.0)) else {
@@ -141,6 +142,6 @@ mod tests {
     #[test]
     fn missing_output_of_tc_is_unseen() {
         let looks = PlantedLooks::new().seconds(5);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Qdiscs));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Qdiscs));
     }
 }

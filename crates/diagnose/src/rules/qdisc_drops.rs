@@ -1,7 +1,8 @@
 //! `qdisc-drops`: a queue discipline drops packets that this host wants to send.
 
 use crate::evidence::{Evidence, QdiscGrowth, percent, share_of};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The least part of packets that is harm: at 0.1% a flow has no more than 39 packets in flight (Mathis et al. 1997:
 /// 1.22 / sqrt(p)).
@@ -23,7 +24,7 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(rows) = evidence.qdiscs() else { return Judgement::Unseen(Source::Qdiscs) };
+    let Some(rows) = evidence.qdiscs() else { return Judgement::Unseen(EvidenceSource::Qdiscs) };
     let dropped = evidence.dropped_by_qdiscs().unwrap_or(0);
     let Some(worst) = find_dropper(rows) else { return Judgement::Healthy };
     // A root and its leaves count the same packets.
@@ -134,7 +135,7 @@ mod tests {
                 .unwrap()
                 .starts_with("raise the rate of tbf, against which packets stood 800 times")
         );
-        assert!(found.prove.is_some());
+        assert_eq!(found.prove.as_deref(), Some("latput tune eth0 --live --factor qdisc=fq_codel"));
     }
 
     #[test]
@@ -153,6 +154,6 @@ mod tests {
     #[test]
     fn missing_output_of_tc_is_unseen() {
         let looks = PlantedLooks::new().same("proc/uptime", "5 5\n");
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Qdiscs));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Qdiscs));
     }
 }

@@ -1,7 +1,8 @@
 //! `receive-window`: the window that the peer offers is too small for the path.
 
 use crate::evidence::{Evidence, percent};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The least part of the time with data to send that is harm.
 const LEAST_SHARE: f64 = 0.3;
@@ -17,7 +18,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     if evidence.sockets_at_end().is_none() {
-        return Judgement::Unseen(Source::Sockets);
+        return Judgement::Unseen(EvidenceSource::Sockets);
     }
     let Some(limited) = evidence.limited_time("rwnd_limited") else { return Judgement::Healthy };
     let share = limited.share();
@@ -103,6 +104,6 @@ mod tests {
     #[test]
     fn missing_connections_are_unseen() {
         let looks = PlantedLooks::new().seconds(5);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Sockets));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Sockets));
     }
 }

@@ -1,7 +1,8 @@
 //! `reordering`: packets overtake each other, and TCP sends again what was not lost.
 
 use crate::evidence::{Evidence, percent, share_of};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The least part of segments that are sent needlessly for it to be harm.
 const LEAST_NEEDLESS: f64 = 0.0005;
@@ -28,7 +29,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         "TcpExt.TCPRenoReorder",
         "TcpExt.TCPFACKReorder",
     ]);
-    let Some(events) = events else { return Judgement::Unseen(Source::Protocols) };
+    let Some(events) = events else { return Judgement::Unseen(EvidenceSource::Protocols) };
     let of_sender = judge_sent(rule, evidence, events);
     of_sender
         .or_else(|| judge_received(rule, evidence))
@@ -143,6 +144,6 @@ mod tests {
     #[test]
     fn missing_counters_are_unseen() {
         let looks = PlantedLooks::new().tcp(&[("OutSegs", 0, 5), ("RetransSegs", 0, 0)]);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Protocols));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Protocols));
     }
 }

@@ -1,8 +1,9 @@
 //! `slow-application`: a program on this host reads or answers slowly.
 
 use crate::evidence::{Evidence, SocketGrowth};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::parse::sockets::TcpSocket;
+use crate::source::EvidenceSource;
 
 /// The shortest time (ms) that data stands unread which is harm. A reader that shares its CPU waits for a few.
 const SHORTEST_UNREAD_MS: f64 = 20.0;
@@ -28,7 +29,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(all) = evidence.connections() else {
-        return Judgement::Unseen(Source::Sockets);
+        return Judgement::Unseen(EvidenceSource::Sockets);
     };
     let found = judge_reading(rule, evidence, &all).or_else(|| judge_answers(rule, evidence, &all));
     found.map_or(Judgement::Healthy, Judgement::Fault)
@@ -211,6 +212,6 @@ mod tests {
     #[test]
     fn missing_connections_are_unseen() {
         let looks = PlantedLooks::new().tcp_ext(&[("TCPToZeroWindowAdv", 0, 900)]);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Sockets));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Sockets));
     }
 }

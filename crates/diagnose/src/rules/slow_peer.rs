@@ -1,8 +1,9 @@
 //! `slow-peer`: the other end answers slowly, or does not read.
 
 use crate::evidence::{Evidence, SocketGrowth, percent};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::parse::sockets::TcpSocket;
+use crate::source::EvidenceSource;
 
 /// The least part of looks at connections that wait for the other end.
 const LEAST_WAITING: f64 = 0.75;
@@ -30,7 +31,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(active) = evidence.active_connections() else {
-        return Judgement::Unseen(Source::Sockets);
+        return Judgement::Unseen(EvidenceSource::Sockets);
     };
     let by_window = judge_closed_windows(rule, evidence);
     by_window.or_else(|| judge_answers(rule, &active)).map_or(Judgement::Healthy, Judgement::Fault)
@@ -191,6 +192,6 @@ mod tests {
     #[test]
     fn missing_connections_are_unseen() {
         let looks = PlantedLooks::new().seconds(5);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Sockets));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Sockets));
     }
 }

@@ -1,7 +1,8 @@
 //! `spurious-timeout`: TCP's timer ran out although nothing was lost.
 
 use crate::evidence::{Evidence, percent};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The fewest needless timeouts that say anything.
 const LEAST_COUNT: u64 = 5;
@@ -21,7 +22,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(found_out) = evidence.protocol("TcpExt.TCPSpuriousRTOs") else {
-        return Judgement::Unseen(Source::Protocols);
+        return Judgement::Unseen(EvidenceSource::Protocols);
     };
     // Both count the same timeouts: found out by F-RTO, and taken back by time stamps or second copies.
     let undone = evidence.protocol("TcpExt.TCPLossUndo").unwrap_or(0);
@@ -112,6 +113,6 @@ mod tests {
     #[test]
     fn missing_counter_is_unseen() {
         let looks = PlantedLooks::new().tcp_ext(&[("TCPTimeouts", 0, 50)]);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Protocols));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Protocols));
     }
 }

@@ -1,7 +1,8 @@
 //! `tcp-receive-buffer`: the receive buffer of TCP sockets is too small for what arrives.
 
 use crate::evidence::{Evidence, SocketGrowth, percent, share_of};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The fewest dropped segments among a million that are harm.
 const LEAST_PER_MILLION: f64 = 100.0;
@@ -40,7 +41,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let dropped = evidence.protocol_sum(DROPPED);
     let connections = evidence.active_connections();
     if dropped.is_none() && connections.is_none() {
-        return Judgement::Unseen(Source::Protocols);
+        return Judgement::Unseen(EvidenceSource::Protocols);
     }
     let by_drops = judge_drops(rule, evidence, dropped.unwrap_or(0));
     let active = connections.unwrap_or_default();
@@ -255,6 +256,6 @@ mod tests {
     #[test]
     fn missing_counters_are_unseen() {
         let looks = PlantedLooks::new().seconds(5);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Protocols));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Protocols));
     }
 }

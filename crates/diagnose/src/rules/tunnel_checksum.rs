@@ -1,7 +1,8 @@
 //! `tunnel-checksum`: packets arrive with a wrong checksum, as a broken offload of tunnels makes them.
 
 use crate::evidence::{Evidence, percent, share_of};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The fewest wrong checksums among a million packets that are harm. Links have fewer than one in a million.
 const LEAST_PER_MILLION: f64 = 100.0;
@@ -36,7 +37,7 @@ pub(crate) const RULE: Rule = Rule {
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let wrong =
         evidence.protocol_sum(&["Tcp.InCsumErrors", "Udp.InCsumErrors", "Udp6.InCsumErrors"]);
-    let Some(wrong) = wrong else { return Judgement::Unseen(Source::Protocols) };
+    let Some(wrong) = wrong else { return Judgement::Unseen(EvidenceSource::Protocols) };
     let received =
         evidence.protocol_sum(&["Tcp.InSegs", "Udp.InDatagrams", "Udp6.InDatagrams"]).unwrap_or(0);
     let share = share_of(wrong, wrong + received);
@@ -154,6 +155,6 @@ mod tests {
     #[test]
     fn missing_counters_are_unseen() {
         let looks = PlantedLooks::new().seconds(5);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Protocols));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Protocols));
     }
 }

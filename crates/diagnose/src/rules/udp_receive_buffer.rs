@@ -1,7 +1,8 @@
 //! `udp-receive-buffer`: a datagram that the receiver's socket has no room for is dropped.
 
 use crate::evidence::{CpuShares, Evidence, percent, share_of};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The fewest errors among a million datagrams that are harm.
 const LEAST_PER_MILLION: f64 = 100.0;
@@ -21,7 +22,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let sum =
         |name: &str| evidence.protocol_sum(&[&format!("Udp.{name}"), &format!("Udp6.{name}")]);
     let Some(errors) = sum("RcvbufErrors") else {
-        return Judgement::Unseen(Source::Protocols);
+        return Judgement::Unseen(EvidenceSource::Protocols);
     };
     // Memory of all UDP sockets (`udp_mem`), counted beside the buffer of one.
     let memory = sum("MemErrors").unwrap_or(0);
@@ -126,6 +127,6 @@ mod tests {
     #[test]
     fn missing_counters_are_unseen() {
         let looks = PlantedLooks::new().tcp(&[("InSegs", 1, 2)]);
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Protocols));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Protocols));
     }
 }

@@ -1,7 +1,8 @@
 //! `udp-send-buffer`: a datagram that the sender's socket has no room for is refused.
 
 use crate::evidence::{Evidence, percent, share_of};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The fewest errors among a million datagrams that are harm.
 const LEAST_PER_MILLION: f64 = 100.0;
@@ -20,7 +21,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let sum =
         |name: &str| evidence.protocol_sum(&[&format!("Udp.{name}"), &format!("Udp6.{name}")]);
     let Some(errors) = sum("SndbufErrors") else {
-        return Judgement::Unseen(Source::Protocols);
+        return Judgement::Unseen(EvidenceSource::Protocols);
     };
     // The kernel counts a refused datagram among neither those sent nor those received.
     let sent = sum("OutDatagrams").unwrap_or(0);
@@ -112,6 +113,6 @@ mod tests {
     #[test]
     fn missing_counters_are_unseen() {
         let looks = PlantedLooks::new().same("proc/uptime", "5 5\n");
-        assert_eq!(looks.judge(&RULE), Judgement::Unseen(Source::Protocols));
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Protocols));
     }
 }
