@@ -140,6 +140,13 @@ impl Evidence<'_> {
         names.iter().filter_map(|name| self.protocol(name)).reduce(u64::saturating_add)
     }
 
+    /// Segments that TCP sent again although their first copies had arrived, as the peers' second acknowledgements (DSACK)
+    /// tell. One of those may tell of many segments, which newer kernels (5.10) count.
+    pub fn needless_retransmits(&self) -> Option<u64> {
+        let told = self.protocol_sum(&["TcpExt.TCPDSACKRecv", "TcpExt.TCPDSACKOfoRecv"]);
+        told.max(self.protocol("TcpExt.TCPDSACKRecvSegs"))
+    }
+
     /// The TCP connections of the last look, with their growth.
     pub fn connections(&self) -> Option<Vec<SocketGrowth<'_>>> {
         let [before, after] = self.sockets.as_ref()?;

@@ -26,9 +26,10 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     };
     // Both count the same timeouts: found out by F-RTO, and taken back by time stamps or second copies.
     let undone = evidence.protocol("TcpExt.TCPLossUndo").unwrap_or(0);
-    // The first copy had not left this host.
+    // A timeout whose first copy had not left this host sends nothing again: alone it harms nobody, and a busy pair of
+    // namespaces has dozens.
     let own = evidence.protocol("TcpExt.TCPSpuriousRtxHostQueues").unwrap_or(0);
-    let needless = found_out.max(undone).max(own);
+    let needless = found_out.max(undone);
     let all = evidence
         .protocol_sum(&[
             "TcpExt.TCPTimeouts",
@@ -100,13 +101,13 @@ mod tests {
 
     #[test]
     fn own_queue_is_named() {
-        assert!(planted(5, 20, 25).find(&RULE).remedy.unwrap().contains("on this host"));
+        assert!(planted(15, 20, 25).find(&RULE).remedy.unwrap().contains("on this host"));
     }
 
     #[test]
     fn timeouts_by_loss_are_healthy() {
         assert_eq!(planted(5, 0, 200).judge(&RULE), Judgement::Healthy);
-        assert_eq!(planted(0, 0, 0).judge(&RULE), Judgement::Healthy);
+        assert_eq!(planted(0, 33, 0).judge(&RULE), Judgement::Healthy);
         assert_eq!(planted(2, 0, 2).judge(&RULE), Judgement::Healthy);
     }
 
