@@ -200,7 +200,7 @@ fn name_command(file: &str) -> Option<String> {
         "ss_-tin"
     } else if name.starts_with("nstat") {
         "nstat_-az"
-    } else if name.starts_with("ethtool_-") || name == "conntrack_-S" || name == "ss_-ltn" {
+    } else if name.starts_with("ethtool_-") || name.starts_with("ss_") || name == "conntrack_-S" {
         name.as_str()
     } else {
         return None;
@@ -437,6 +437,11 @@ mod tests {
             ("ticket/before/ethtool_-S_eth0.txt", "NIC statistics:\n  rx_packets: 5\n"),
             ("ticket/after/ethtool_-S_eth0.txt", "NIC statistics:\n  rx_packets: 9000\n"),
             ("ticket/after/tc_-s_-j_qdisc_show_dev_eth0", "[]"),
+            ("ticket/after/ss_-tin", "State Recv-Q Send-Q Local Peer\n"),
+            (
+                "ticket/after/ss_-tln",
+                "State Recv-Q Send-Q Local Peer\nLISTEN 0 5 0.0.0.0:80 0.0.0.0:*\n",
+            ),
             ("ticket/after/notes", "it is slow since Monday\n"),
             ("ticket/README", "x"),
         ];
@@ -444,6 +449,7 @@ mod tests {
         assert_eq!(snapshot.interface, "eth0");
         assert_eq!(ids(&snapshot), ["udp-send-buffer"]);
         assert_eq!(snapshot.after.text("tc_-s_-j_qdisc"), Some("[]"));
+        assert_eq!(snapshot.after.text("ss_-tin"), Some("State Recv-Q Send-Q Local Peer\n"));
         assert_eq!(snapshot.after.text("ticket/after/notes"), None);
     }
 

@@ -8,8 +8,8 @@ use crate::source::EvidenceSource;
 const LEAST_NEEDLESS: f64 = 0.0005;
 /// The least part of retransmissions that are needless. Under loss most are not.
 const LEAST_OF_RESENT: f64 = 0.3;
-/// The least part of segments that overtake others. A busy pair of namespaces has a tenth of it.
-const LEAST_EVENT_SHARE: f64 = 0.0001;
+/// The least part of segments that overtake others. A busy pair of namespaces has up to a fifth of it.
+const LEAST_EVENT_SHARE: f64 = 0.0005;
 /// The fewest events that say anything.
 const LEAST_EVENTS: u64 = 10;
 /// The least part of received segments that come behind others which they should precede.
