@@ -17,7 +17,7 @@ use crate::parse::sockets::parse_sockets;
 use crate::snapshot::{Look, Snapshot};
 use crate::source::EvidenceSource;
 pub use traffic::{LimitedTime, SocketGrowth};
-pub(crate) use traffic::{percent, share_of};
+pub(crate) use traffic::{count_connections, percent, share_of};
 
 /// Ticks of `/proc/stat` in a second (`USER_HZ`, 100 on every architecture of today).
 const TICKS_PER_S: f64 = 100.0;

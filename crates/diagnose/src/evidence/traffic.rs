@@ -46,6 +46,11 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
+/// A number of connections in words.
+pub(crate) fn count_connections(count: u64) -> String {
+    if count == 1 { "1 connection".to_owned() } else { format!("{count} connections") }
+}
+
 /// Growth of a connection's figures. Of one that is new, all since it began.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketGrowth<'a> {
@@ -94,9 +99,17 @@ impl SocketGrowth<'_> {
     fn would_send_more(&self) -> bool {
         let times = self.now.figure("rtt").zip(self.now.figure("minrtt"));
         let is_queued = times.is_some_and(|(now, shortest)| now > shortest * MOST_QUEUED);
-        let in_flight = self.now.figure("unacked").zip(self.now.figure("mss"));
-        let is_small = in_flight.is_some_and(|(segments, bytes)| segments * bytes <= SMALL_WINDOW);
+        let in_flight =
+            |look: &TcpSocket| Some(look.figure("unacked").unwrap_or(0.0) * look.figure("mss")?);
+        let is_small =
+            self.seen().all(|look| in_flight(look).is_some_and(|bytes| bytes <= SMALL_WINDOW));
         !is_queued || is_small
+    }
+
+    /// Whether the peer's window was closed at every look: data waits to be sent, and none is on its way.
+    pub fn has_closed_window(&self) -> bool {
+        let figure = |look: &TcpSocket, name: &str| look.figure(name).unwrap_or(0.0);
+        self.seen().all(|look| figure(look, "unacked") <= 0.0 && figure(look, "notsent") > 0.0)
     }
 }
 

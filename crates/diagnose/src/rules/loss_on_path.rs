@@ -7,6 +7,8 @@ use crate::source::EvidenceSource;
 /// The least part of segments that is harm: at 0.1% a flow has no more than 39 segments in flight (Mathis et al. 1997:
 /// 1.22 / sqrt(p)).
 const LEAST_SHARE: f64 = 0.001;
+/// The largest part of segments that a path loses. Of more the other end does not answer.
+const MOST_SHARE: f64 = 0.3;
 /// The fewest lost segments that say anything.
 const LEAST_SEGMENTS: u64 = 20;
 /// The least part of received segments behind a gap. One loss has all segments of its round trip behind it.
@@ -42,7 +44,7 @@ fn judge_sent(rule: &Rule, evidence: &Evidence<'_>, resent: u64, sent: u64) -> O
     let by_qdiscs = evidence.dropped_by_qdiscs();
     let lost = resent.saturating_sub(needless + attempts + by_qdiscs.unwrap_or(0));
     let share = share_of(lost, sent);
-    if lost < LEAST_SEGMENTS || share < LEAST_SHARE {
+    if lost < LEAST_SEGMENTS || !(LEAST_SHARE..=MOST_SHARE).contains(&share) {
         return None;
     }
     let timeouts = count(&["TcpExt.TCPTimeouts", "TcpExt.TCPLossFailures"]);
@@ -83,7 +85,8 @@ fn time_under_congestion(evidence: &Evidence<'_>) -> Option<f64> {
     };
     let lossy = active.iter().filter(|one| one.grown("bytes_retrans") > 0.0);
     let held: f64 = lossy.map(held).sum();
-    (busy > 0.0).then(|| held / busy)
+    // A sum of nothing is -0.
+    (busy > 0.0).then(|| held / busy + 0.0)
 }
 
 /// Loss of what this host receives: gaps that are filled later, without a second copy of what had come.

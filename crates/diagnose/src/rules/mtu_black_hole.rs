@@ -1,6 +1,6 @@
 //! `mtu-black-hole`: small packets pass, large ones vanish without a message.
 
-use crate::evidence::{Evidence, SocketGrowth};
+use crate::evidence::{Evidence, SocketGrowth, count_connections};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::source::EvidenceSource;
 
@@ -37,9 +37,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let is_likely = told == 0 && (stalled.len() > 1 || probes > 0);
     let size = stalled.iter().filter_map(|one| one.now.figure("mss")).fold(0.0, f64::max);
     let sentence = format!(
-        "{} connections send segments of {size:.0} bytes again and again without an answer, after small ones had passed; \
+        "{} sent segments of {size:.0} bytes again and again without an answer, after small ones had passed; \
          {moving} others move data{}",
-        stalled.len(),
+        count_connections(stalled.len() as u64),
         if is_likely {
             ""
         } else {

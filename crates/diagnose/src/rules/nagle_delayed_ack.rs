@@ -1,6 +1,6 @@
 //! `nagle-delayed-ack`: a small segment waits for an acknowledgement that the other end delays.
 
-use crate::evidence::{Evidence, SocketGrowth};
+use crate::evidence::{Evidence, SocketGrowth, count_connections};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::source::EvidenceSource;
 
@@ -44,9 +44,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     if let Some(first) = waiting.first() {
         let rtt_ms = first.now.figure("rtt").unwrap_or(SHORTEST_DELAY_MS);
         let sentence = format!(
-            "acknowledgements of {} connections take {rtt_ms:.0} ms although their path takes {:.1} ms: small segments wait for \
+            "acknowledgements of {} take {rtt_ms:.0} ms although their path takes {:.2} ms: small segments wait for \
              delayed acknowledgements of the peer",
-            waiting.len(),
+            count_connections(waiting.len() as u64),
             first.now.figure("minrtt").unwrap_or(0.0)
         );
         let share = waiting.len() as f64 / active.len() as f64;
@@ -111,9 +111,9 @@ fn judge_receiver(
         return None;
     }
     let sentence = format!(
-        "requests of {} connections come in pieces, {delayed} acknowledgements were delayed between them: {:.0} answers a second \
+        "requests of {} come in pieces, {delayed} acknowledgements were delayed between them: {:.0} answers a second \
          for each connection",
-        slow.len(),
+        count_connections(slow.len() as u64),
         answers / window_s / slow.len() as f64
     );
     Some(

@@ -1,6 +1,6 @@
 //! `receive-window`: the window that the peer offers is too small for the path.
 
-use crate::evidence::{Evidence, percent};
+use crate::evidence::{Evidence, count_connections, percent};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::source::EvidenceSource;
 
@@ -28,16 +28,17 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let worst = limited.worst.now;
     // Probes are sent when a window is closed for longer than a timeout: the peer's program does not read.
     let probes = evidence.protocol("TcpExt.TCPWinProbe").unwrap_or(0);
-    let confidence = if probes > 0 { Confidence::Hint } else { Confidence::Likely };
-    let why = if probes > 0 {
-        format!("; {probes} probes of closed windows say that the peer's program reads slowly")
+    let is_closed = probes > 0 || limited.worst.has_closed_window();
+    let confidence = if is_closed { Confidence::Hint } else { Confidence::Likely };
+    let why = if is_closed {
+        "; windows that are closed say that the peer's program reads slowly"
     } else {
-        String::new()
+        ""
     };
     let peer = if worst.peer.is_empty() { "the peer" } else { worst.peer.as_str() };
     let sentence = format!(
-        "the window of the peer stood against {} TCP connections for {} of the time in which connections had data to send{why}",
-        limited.connections,
+        "the window of the peer stood against {} of TCP for {} of the time in which connections had data to send{why}",
+        count_connections(limited.connections),
         percent(share)
     );
     let mut found = Finding::new(rule, confidence, sentence)

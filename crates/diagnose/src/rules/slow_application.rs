@@ -1,6 +1,6 @@
 //! `slow-application`: a program on this host reads or answers slowly.
 
-use crate::evidence::{Evidence, SocketGrowth};
+use crate::evidence::{Evidence, SocketGrowth, count_connections};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::parse::sockets::TcpSocket;
 use crate::source::EvidenceSource;
@@ -49,9 +49,9 @@ fn judge_reading(
     let closed = evidence.protocol("TcpExt.TCPToZeroWindowAdv").unwrap_or(0);
     let bytes = worst.now.receive_queue.min(worst.then?.receive_queue);
     let sentence = format!(
-        "{} connections had data that no program read at both looks: {bytes} bytes of the worst wait for {wait_ms:.0} ms, and \
+        "{} had data that no program read at both looks: {bytes} bytes of the worst wait for {wait_ms:.0} ms, and \
          this host told senders {closed} times to stop",
-        unread.len()
+        count_connections(unread.len() as u64)
     );
     let received: f64 = all.iter().map(|one| one.grown("bytes_received")).sum();
     let of_unread: f64 = unread.iter().map(|(_, one)| one.grown("bytes_received")).sum();
@@ -136,7 +136,13 @@ fn judge_answers(
 /// Milliseconds since a request that has no answer yet.
 fn measure_answer(look: &TcpSocket) -> Option<f64> {
     let (sent, received) = (look.figure("lastsnd")?, look.figure("lastrcv")?);
-    (received < sent && received > 0.0).then_some(received)
+    // Within a tick the order is told by the segments: one more was received than sent.
+    let is_behind = look
+        .figure("data_segs_in")
+        .zip(look.figure("data_segs_out"))
+        .is_some_and(|(requests, answers)| (requests - answers - 1.0).abs() < 0.5);
+    let is_last = received < sent || (received <= sent && is_behind);
+    (is_last && received > 0.0).then_some(received)
 }
 
 fn name(socket: &TcpSocket) -> &str {
@@ -195,6 +201,17 @@ mod tests {
         assert!((number(&found, "answer_ms") - 100.0).abs() < 1e-9);
         assert_eq!(found.confidence, Confidence::Likely);
         assert!(found.remedy.unwrap().contains("serves 10.0.0.1:80"));
+    }
+
+    #[test]
+    fn requests_ahead_break_ties() {
+        let ahead =
+            |text: String| text.replace("lastsnd", "data_segs_in:113 data_segs_out:112 lastsnd");
+        let looks = PlantedLooks::new()
+            .sockets(&ahead(servers(8, 1, 28, 28)), &ahead(servers(8, 900, 40, 40)));
+        assert!((number(&looks.find(&RULE), "answer_ms") - 68.0).abs() < 1e-9);
+        let tied = PlantedLooks::new().sockets(&servers(8, 1, 28, 28), &servers(8, 900, 40, 40));
+        assert_eq!(tied.judge(&RULE), Judgement::Healthy);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `slow-peer`: the other end answers slowly, or does not read.
 
-use crate::evidence::{Evidence, SocketGrowth, percent};
+use crate::evidence::{Evidence, SocketGrowth, count_connections, percent};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::parse::sockets::TcpSocket;
 use crate::source::EvidenceSource;
@@ -39,17 +39,17 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
 
 /// A peer that does not read: its window is closed until a probe finds it open.
 fn judge_closed_windows(rule: &Rule, evidence: &Evidence<'_>) -> Option<Finding> {
-    let probes = evidence.protocol("TcpExt.TCPWinProbe")?;
+    let probes = evidence.protocol("TcpExt.TCPWinProbe").unwrap_or(0);
     let limited = evidence.limited_time("rwnd_limited")?;
-    if probes < LEAST_PROBES || limited.share() < LEAST_CLOSED {
+    let is_closed = probes >= LEAST_PROBES || limited.worst.has_closed_window();
+    if !is_closed || limited.share() < LEAST_CLOSED {
         return None;
     }
     let share = limited.share();
     let worst = limited.worst.now;
     let sentence = format!(
-        "the peers of {} connections did not read: their windows stood against sending for {} of the time, {probes} probes found \
-         them closed",
-        limited.connections,
+        "the peers of {} did not read: their windows were closed, and stood against sending for {} of the time",
+        count_connections(limited.connections),
         percent(share)
     );
     Some(
@@ -113,7 +113,13 @@ fn judge_answers(rule: &Rule, active: &[SocketGrowth<'_>]) -> Option<Finding> {
 /// Milliseconds since a request that is acknowledged and has no answer yet.
 fn measure_wait(look: &TcpSocket) -> Option<f64> {
     let (sent, received) = (look.figure("lastsnd")?, look.figure("lastrcv")?);
-    let is_waiting = sent < received && look.send_queue == 0 && look.receive_queue == 0;
+    // Within a tick the order is told by the segments: one more was sent than received.
+    let is_ahead = look
+        .figure("data_segs_out")
+        .zip(look.figure("data_segs_in"))
+        .is_some_and(|(requests, answers)| (requests - answers - 1.0).abs() < 0.5);
+    let is_last = sent < received || (sent <= received && is_ahead);
+    let is_waiting = is_last && look.send_queue == 0 && look.receive_queue == 0;
     let of_path = look.figure("rtt").unwrap_or(0.0) * LEAST_ROUND_TRIPS;
     (is_waiting && sent >= of_path && sent > 0.0).then_some(sent)
 }
@@ -149,6 +155,34 @@ mod tests {
             (Confidence::Likely, Some(1.0))
         );
         assert!(found.remedy.unwrap().contains("10.0.0.2:80"));
+    }
+
+    #[test]
+    fn requests_ahead_break_ties() {
+        let ahead = |text: String, by: u32| {
+            text.replace("lastsnd", &format!("data_segs_out:{} data_segs_in:90 lastsnd", 90 + by))
+        };
+        let looks = |by: u32| {
+            PlantedLooks::new().sockets(&rows(8, 100, 28, 28), &ahead(rows(8, 9000, 40, 40), by))
+        };
+        assert_eq!(looks(0).judge(&RULE), Judgement::Healthy);
+        let both = PlantedLooks::new()
+            .sockets(&ahead(rows(8, 100, 28, 28), 1), &ahead(rows(8, 9000, 40, 40), 1));
+        assert!((number(&both.find(&RULE), "answer_ms") - 68.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn closed_window_needs_no_probe() {
+        // A reader that sleeps for 10 ms after each 64 KiB, kernel 6.18.
+        let row = |busy: u32, limited: u32, unsent: u32| {
+            format!(
+                "ESTAB 0 {unsent} 10.0.0.1:39056 10.0.0.2:8001\n\t bbr rtt:10.4/0.4 mss:1448 bytes_acked:{busy} busy:{busy}ms \
+                 rwnd_limited:{limited}ms(86%) notsent:{unsent} minrtt:0.003\n"
+            )
+        };
+        let looks =
+            PlantedLooks::new().sockets(&row(2116, 1812, 4_103_992), &row(6548, 5668, 2_764_928));
+        assert!((looks.find(&RULE).explains.latency_share.unwrap() - 0.87).abs() < 0.01);
     }
 
     #[test]

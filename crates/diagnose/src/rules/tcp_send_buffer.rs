@@ -1,6 +1,6 @@
 //! `tcp-send-buffer`: the send buffer of TCP sockets is too small for their path.
 
-use crate::evidence::{Evidence, percent};
+use crate::evidence::{Evidence, count_connections, percent};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::source::EvidenceSource;
 
@@ -28,8 +28,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         return Judgement::Healthy;
     }
     let sentence = format!(
-        "the send buffer stood against {} TCP connections for {} of the time in which connections had data to send",
-        limited.connections,
+        "the send buffer stood against {} of TCP for {} of the time in which connections had data to send",
+        count_connections(limited.connections),
         percent(share)
     );
     let buffered = limited.worst.now.send_queue;
