@@ -103,13 +103,13 @@ impl SocketGrowth<'_> {
             |look: &TcpSocket| Some(look.figure("unacked").unwrap_or(0.0) * look.figure("mss")?);
         let is_small =
             self.seen().all(|look| in_flight(look).is_some_and(|bytes| bytes <= SMALL_WINDOW));
-        !is_queued || is_small
+        !is_queued || is_small || self.has_closed_window()
     }
 
-    /// Whether the peer's window was closed at every look: data waits to be sent, and none is on its way.
+    /// Whether the peer's window was closed at a look: data waits to be sent, and none is on its way.
     pub fn has_closed_window(&self) -> bool {
         let figure = |look: &TcpSocket, name: &str| look.figure(name).unwrap_or(0.0);
-        self.seen().all(|look| figure(look, "unacked") <= 0.0 && figure(look, "notsent") > 0.0)
+        self.seen().any(|look| figure(look, "unacked") <= 0.0 && figure(look, "notsent") > 0.0)
     }
 }
 

@@ -174,14 +174,14 @@ mod tests {
     #[test]
     fn closed_window_needs_no_probe() {
         // A reader that sleeps for 10 ms after each 64 KiB, kernel 6.18.
-        let row = |busy: u32, limited: u32, unsent: u32| {
+        let row = |busy: u32, limited: u32, unsent: u32, sent: &str| {
             format!(
                 "ESTAB 0 {unsent} 10.0.0.1:39056 10.0.0.2:8001\n\t bbr rtt:10.4/0.4 mss:1448 bytes_acked:{busy} busy:{busy}ms \
-                 rwnd_limited:{limited}ms(86%) notsent:{unsent} minrtt:0.003\n"
+                 rwnd_limited:{limited}ms(86%){sent} notsent:{unsent} minrtt:0.003\n"
             )
         };
-        let looks =
-            PlantedLooks::new().sockets(&row(2116, 1812, 4_103_992), &row(6548, 5668, 2_764_928));
+        let looks = PlantedLooks::new()
+            .sockets(&row(2116, 1812, 4_103_992, " unacked:90"), &row(6548, 5668, 2_764_928, ""));
         assert!((looks.find(&RULE).explains.latency_share.unwrap() - 0.87).abs() < 0.01);
     }
 
