@@ -62,7 +62,7 @@ fn hide_addresses(text: &str, ends: &mut Aliases) -> String {
             .enumerate()
             .map(|(place, word)| match place {
                 0..=2 => word.to_owned(),
-                3 | 4 => format!("end{}:0", ends.number_of(word)),
+                3 | 4 => format!("end{}:{}", ends.number_of(word), port_kind(word)),
                 // Of later words the program's name and number are one.
                 _ => String::new(),
             })
@@ -72,6 +72,13 @@ fn hide_addresses(text: &str, ends: &mut Aliases) -> String {
     text.lines().enumerate().map(line).collect()
 }
 
+/// The first port of clients (`ip_local_port_range`) for one of theirs, else 0: rules ask which end is the server.
+fn port_kind(address: &str) -> u16 {
+    const FIRST_OF_CLIENTS: u16 = 32_768;
+    let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    if port.is_some_and(|port| port >= FIRST_OF_CLIENTS) { FIRST_OF_CLIENTS } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,7 +86,7 @@ mod tests {
     #[test]
     fn shared_snapshot_has_no_address() {
         let text = "State Recv-Q Send-Q Local Address:Port Peer Address:Port Process\n\
-            ESTAB 0 5 10.1.2.3:22 10.9.8.7:5000 users:((\"secret\"))\n\t rtt:3/1\n";
+            ESTAB 0 5 10.1.2.3:22 10.9.8.7:50000 users:((\"secret\"))\n\t rtt:3/1\n";
         let mut look = Look::default();
         look.insert("ss_-tin", text.to_owned());
         look.insert("sys/class/net/eth0/address", "02:fc:00:00:00:01\n".to_owned());
@@ -92,7 +99,11 @@ mod tests {
         }
         assert_eq!(shared.before, shared.after);
         assert!(
-            shared.after.text("ss_-tin").unwrap().contains("ESTAB 0 5 end1:0 end2:0\n\t rtt:3/1")
+            shared
+                .after
+                .text("ss_-tin")
+                .unwrap()
+                .contains("ESTAB 0 5 end1:0 end2:32768\n\t rtt:3/1")
         );
     }
 }
