@@ -66,3 +66,6 @@ pub const RULES: &[&Rule] = &[
     &second_tuner::RULE,
     &irq_moved::RULE,
 ];
+
+#[cfg(test)]
+mod tests;
