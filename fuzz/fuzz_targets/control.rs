@@ -1,7 +1,7 @@
 //! Any bytes as the lines of a controller, and of an agent.
 #![no_main]
 
-use latput_experiment::protocol::{Answer, Request, read_line, write_line};
+use latput_protocol::control::{Answer, Request, read_line, write_line};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut requests = bytes;

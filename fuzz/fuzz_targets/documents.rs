@@ -27,5 +27,5 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let _ = inventory::parse_pairs(text);
     let _ = inventory::parse_lines(text);
     let _ = ansible::parse(text);
-    latput_experiment::fuzzing::testbed(text);
+    let _ = latput_reach::testbed_file::parse_hosts("fuzz", text);
 });

@@ -21,7 +21,7 @@ use anyhow::{Context, Result, ensure};
 pub use self::clean_root::{first_source, make_debian};
 
 use crate::ci::Tally;
-use crate::workspace::{Workspace, capture_output, find_on_path};
+use crate::workspace::{Workspace, capture_output, find_on_path, make_folder, remove_folder};
 
 const PROGRAMS: &[&str] =
     &["dpkg-deb", "git", "gzip", "nm", "readelf", "rpmbuild", "sha256sum", "tar"];
@@ -85,7 +85,7 @@ pub fn check_packages(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let missing: Vec<&str> =
         PROGRAMS.iter().copied().filter(|name| find_on_path(name).is_none()).collect();
     if !missing.is_empty() {
-        tally.record_line(&format!("skipped: packages: needs {}", missing.join(", ")));
+        tally.skip(&missing.join(", "));
         return Ok(());
     }
     let binary = workspace.built_latput()?;
@@ -164,12 +164,9 @@ impl<'a> ReleaseInfo<'a> {
 
     /// Makes every package, and the list of their sums; gives their files.
     fn make_packages(&self) -> Result<Vec<PathBuf>> {
-        if self.out.exists() {
-            fs::remove_dir_all(&self.out)
-                .with_context(|| format!("cannot empty {}", self.out.display()))?;
-        }
+        remove_folder(&self.out)?;
         let parts = self.out.join("parts");
-        fs::create_dir_all(&parts).with_context(|| format!("cannot make {}", parts.display()))?;
+        make_folder(&parts)?;
         let binary = self.package_path("", "");
         write_file(&binary, &fs::read(&self.binary)?, 0o755)?;
         let mut files = vec![binary];
@@ -183,7 +180,7 @@ impl<'a> ReleaseInfo<'a> {
         let list = self.out.join(SUMS);
         write_file(&list, capture_output(&mut sums)?.as_bytes(), 0o644)?;
         files.push(list);
-        fs::remove_dir_all(&parts)?;
+        remove_folder(&parts)?;
         Ok(files)
     }
 

@@ -9,15 +9,16 @@ mod rack;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Debug;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use self::rack::{HostKind, Rack, WANTED_LENGTH};
-use crate::workspace::{Workspace, end_within};
+use crate::ci::Tally;
+use crate::workspace::Workspace;
 
 /// Stages of a rollout: three.
 const STAGES: [&str; 6] = ["--canary", "1", "--then", "10%", "--then", "all"];
@@ -54,7 +55,7 @@ pub struct Options {
     kills: usize,
     /// This latput in the place of the released one, which is built.
     #[arg(long, value_name = "FILE")]
-    pub latput: Option<PathBuf>,
+    latput: Option<PathBuf>,
     /// `--timeout` of the commands, seconds.
     #[arg(long, default_value_t = 15)]
     timeout_s: u64,
@@ -62,7 +63,7 @@ pub struct Options {
 
 impl Options {
     /// The size that `cargo xtask ci --full` has time for; a test kills the controller.
-    pub const fn sample() -> Self {
+    const fn sample() -> Self {
         Self {
             hosts: 24,
             dead: 3,
@@ -77,21 +78,32 @@ impl Options {
     }
 }
 
+/// A step of `cargo xtask ci --full`: a small bench.
+pub fn run_sample(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    if tally.skips_without(&[]) {
+        return Ok(());
+    }
+    let latput = Some(workspace.built_latput()?);
+    run(workspace, &Options { latput, ..Options::sample() })
+}
+
 /// Runs the bench and prints the table.
 ///
 /// # Errors
 ///
 /// The rack cannot be made, or a goal is missed.
-pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let troubled = options.dead + options.slow + options.lying;
     ensure!(2 * troubled < options.hosts, "more than half of the hosts must be well");
-    let rack = Rack::up(latput, &workspace.target.join("bench-fleet"), options)?;
+    let latput = workspace.given_latput(options.latput.as_deref())?;
+    let rack = Rack::up(&latput, &workspace.target.join("bench-fleet"), options)?;
     let before = rack.read_interfaces()?;
-    let mut bench = FleetBench { rack: &rack, before, options, goals: Vec::new() };
+    let mut bench = FleetBench { rack: &rack, before, options, missed: 0 };
     println!(
         "{} hosts: {} dead, {} slow, {} lying",
         options.hosts, options.dead, options.slow, options.lying
     );
+    println!("\n{:<44} {:<46} {:<30} verdict", "what", "found", "goal");
     bench.measure_delays()?;
     bench.check_host_states()?;
     bench.check_rollout()?;
@@ -100,8 +112,7 @@ pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()
         bench.check_killed_controller(number)?;
     }
     bench.nothing_is_left()?;
-    let missed = bench.goals.iter().filter(|is_met| !**is_met).count();
-    ensure!(missed == 0, "{missed} goals are missed");
+    ensure!(bench.missed == 0, "{} goals are missed", bench.missed);
     Ok(())
 }
 
@@ -110,41 +121,37 @@ struct FleetBench<'a> {
     /// Every host at the beginning, as foreign tools show it.
     before: BTreeMap<String, String>,
     options: &'a Options,
-    /// Of each line of the table, whether its goal is met.
-    goals: Vec<bool>,
+    /// Goals that are missed.
+    missed: u32,
 }
 
 impl FleetBench<'_> {
     fn print_row(&mut self, what: &str, found: &str, goal: &str, is_met: bool) {
-        if self.goals.is_empty() {
-            println!("\n{:<44} {:<46} {:<30} verdict", "what", "found", "goal");
-        }
         let verdict = if is_met { "met" } else { "MISSED" };
         println!("{what:<44} {found:<46} {goal:<30} {verdict}");
-        self.goals.push(is_met);
+        self.missed += u32::from(!is_met);
     }
 
-    /// `latput fleet` with these words; not waited for.
-    fn start(&self, words: &[impl AsRef<OsStr>]) -> Result<Child> {
+    /// `latput fleet` with these words; `program` are the words before `fleet`.
+    fn fleet_command(&self, program: &[&str], words: &[impl AsRef<OsStr>]) -> Command {
         let timeout = format!("{}s", self.options.timeout_s);
-        let mut command = self.rack.namespace_command("latput");
-        command.arg("fleet").args(words).args(["--timeout", &timeout, "--json"]);
-        // Nobody reads stderr until the end, so it goes to a file.
-        let errors = std::fs::File::create(self.rack.folder.join("stderr"))?;
-        command.stdout(Stdio::piped()).stderr(errors).spawn().context("cannot start latput")
+        let mut command = self.rack.namespace_command(program[0]);
+        command.args(&program[1..]).arg("fleet").args(words);
+        command.args(["--timeout", &timeout, "--json"]);
+        command
     }
 
     /// Runs `latput fleet` to its end; what it printed as JSON, its exit code, and how long it took.
     fn run_fleet(&self, words: &[impl AsRef<OsStr> + Debug]) -> Result<(Value, Option<i32>, f64)> {
         let begun = Instant::now();
-        let child = self.start(words)?;
-        let Output { status, stdout, .. } = wait_for_output(child)?;
+        let within = COMMAND_WITHIN.as_secs().to_string();
+        let ended = self.fleet_command(&["timeout", &within, "latput"], words).output()?;
         let seconds = begun.elapsed().as_secs_f64();
-        let document = serde_json::from_slice(&stdout).with_context(|| {
-            let said = std::fs::read_to_string(self.rack.folder.join("stderr"));
-            format!("latput fleet {words:?} ended with {status}: {}", said.unwrap_or_default())
+        let document = serde_json::from_slice(&ended.stdout).with_context(|| {
+            let said = String::from_utf8_lossy(&ended.stderr);
+            format!("latput fleet {words:?} ended with {}: {said}", ended.status)
         })?;
-        Ok((document, status.code(), seconds))
+        Ok((document, ended.status.code(), seconds))
     }
 
     /// The time until the last well host had answered, with and without the dead and the slow, in turn.
@@ -173,35 +180,25 @@ impl FleetBench<'_> {
 
     /// `show`, `verify` and `drift`: every host is named with its state.
     fn check_host_states(&mut self) -> Result<()> {
-        let wanted = |kind: HostKind, seen: &str| {
-            let state = kind.expected_state();
-            if state == "drifted" { seen.to_owned() } else { state.to_owned() }
-        };
+        let all = self.rack.file_path("all.toml");
         for (action, seen) in [("show", "same"), ("verify", "drifted")] {
-            let (document, code, seconds) =
-                self.run_fleet(&[action, "-i", &self.rack.file_path("all.toml")])?;
-            let (wrong, first) =
-                self.find_mismatches(&document, "state", |kind| wanted(kind, seen))?;
-            let code_wanted = if action == "verify" || self.options.lying > 0 { 8 } else { 6 };
-            self.print_row(
-                &format!("{action}: hosts with another state than theirs"),
-                &format!("{wrong}{first}, {}, {seconds:.1} s", format_exit_code(code)),
-                &format!("0, exit code {code_wanted}"),
-                wrong == 0 && code == Some(code_wanted),
-            );
+            let wanted = |kind: HostKind| match kind.expected_state() {
+                "drifted" => seen,
+                state => state,
+            };
+            let code = if action == "verify" || self.options.lying > 0 { 8 } else { 6 };
+            let what = format!("{action}: hosts with another state than theirs");
+            self.check_hosts(&what, &[action, "-i", &all], "state", code, wanted)?;
         }
         let odd = self.rack.last_well()?;
         self.rack.set_length(odd, "123")?;
-        let words = ["drift", "-i", &self.rack.file_path("all.toml"), "txqueuelen"];
+        let words = ["drift", "-i", &all, "txqueuelen"];
         let (document, code, seconds) = self.run_fleet(&words)?;
         self.rack.set_length(odd, "1000")?;
         let values = document["values"][0]["values"].as_array().context("no values")?;
-        let hosts = |length: &str| -> Vec<&str> {
-            let of_length = values.iter().filter(|value| value["value"] == length);
-            let hosts = of_length.flat_map(|value| value["hosts"].as_array().into_iter().flatten());
-            hosts.filter_map(Value::as_str).collect()
-        };
-        let found = hosts("123");
+        let odd_ones = values.iter().filter(|value| value["value"] == "123");
+        let found = odd_ones.flat_map(|value| value["hosts"].as_array().into_iter().flatten());
+        let found: Vec<&str> = found.filter_map(Value::as_str).collect();
         self.print_row(
             "drift: the one that differs",
             &format!("{found:?}, {}, {seconds:.1} s", format_exit_code(code)),
@@ -213,16 +210,9 @@ impl FleetBench<'_> {
 
     /// A rollout that goes well.
     fn check_rollout(&mut self) -> Result<()> {
-        let (document, code, seconds) = self.run_fleet(&self.apply_arguments(&[]))?;
-        let (wrong, first) = self.find_mismatches(&document, "outcome", |kind| {
-            if kind.is_changed() { "confirmed" } else { "left-out" }.to_owned()
-        })?;
-        self.print_row(
-            "apply: hosts with another outcome than theirs",
-            &format!("{wrong}{first}, {}, {seconds:.1} s", format_exit_code(code)),
-            "0, exit code 6",
-            wrong == 0 && code == Some(6),
-        );
+        let wanted = |kind: HostKind| if kind.is_changed() { "confirmed" } else { "left-out" };
+        let what = "apply: hosts with another outcome than theirs";
+        self.check_hosts(what, &self.apply_arguments(&[]), "outcome", 6, wanted)?;
         let now = self.rack.read_interfaces()?;
         let is_set = |host: &String| {
             let said = now.get(host).map_or("", String::as_str);
@@ -233,8 +223,8 @@ impl FleetBench<'_> {
         let set = meant.iter().filter(|host| is_set(host)).count();
         self.print_row(
             "apply: hosts with the wanted values",
-            &format!("{set}"),
-            &format!("{}", meant.len()),
+            &set.to_string(),
+            &meant.len().to_string(),
             set == meant.len(),
         );
         let mut others = self.rack.find_changed_hosts(&self.before)?;
@@ -255,17 +245,10 @@ impl FleetBench<'_> {
         self.rack
             .write_script("guard", &format!("[ $1 != {last} ] || {{ echo no pages; exit 1; }}"))?;
         let guard = format!("{} {{host}}", self.rack.file_path("guard"));
-        let (document, code, seconds) =
-            self.run_fleet(&self.apply_arguments(&["--guard", &guard]))?;
-        let (wrong, first) = self.find_mismatches(&document, "outcome", |kind| {
-            if kind.is_changed() { "put-back" } else { "left-out" }.to_owned()
-        })?;
-        self.print_row(
-            "a broken guard at the end: wrong outcomes",
-            &format!("{wrong}{first}, {}, {seconds:.1} s", format_exit_code(code)),
-            "0, exit code 4",
-            wrong == 0 && code == Some(4),
-        );
+        let wanted = |kind: HostKind| if kind.is_changed() { "put-back" } else { "left-out" };
+        let what = "a broken guard at the end: wrong outcomes";
+        let words = self.apply_arguments(&["--guard", &guard]);
+        self.check_hosts(what, &words, "outcome", 4, wanted)?;
         self.left_different("a broken guard: hosts left different")
     }
 
@@ -273,7 +256,8 @@ impl FleetBench<'_> {
     fn check_killed_controller(&mut self, number: usize) -> Result<()> {
         let meant = self.rack.host_names(HostKind::is_changed).len();
         let share = meant * (number + 1) / self.options.kills.max(1);
-        let mut child = self.start(&self.apply_arguments(&[]))?;
+        let mut command = self.fleet_command(&["latput"], &self.apply_arguments(&[]));
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let deadline = Instant::now() + COMMAND_WITHIN;
         while self.rack.count_checkpoints() < share {
             if let Some(status) = child.try_wait()? {
@@ -320,22 +304,37 @@ impl FleetBench<'_> {
         words.into_iter().map(str::to_owned).collect()
     }
 
-    /// How many hosts are told of in another way than their kind's, and the first of them.
-    fn find_mismatches(
-        &self,
-        document: &Value,
+    /// Runs `latput fleet`, and looks for hosts of which it tells in another way than their kind's.
+    fn check_hosts(
+        &mut self,
+        what: &str,
+        words: &[impl AsRef<OsStr> + Debug],
         field: &str,
-        wanted: impl Fn(HostKind) -> String,
-    ) -> Result<(usize, String)> {
-        let said = by_host(document, field)?;
-        let is_wrong = |(host, kind): &&(String, HostKind)| said.get(host) != Some(&wanted(*kind));
+        wanted_code: i32,
+        wanted: impl Fn(HostKind) -> &'static str,
+    ) -> Result<()> {
+        let (document, code, seconds) = self.run_fleet(words)?;
+        let said = by_host(&document, field)?;
+        let said_of = |host: &String| said.get(host).map(String::as_str);
+        let is_wrong = |(host, kind): &&(String, HostKind)| said_of(host) != Some(wanted(*kind));
         let wrong: Vec<_> = self.rack.hosts.iter().filter(is_wrong).collect();
         let first = wrong.first().map(|(host, kind)| {
-            let said = said.get(host).map_or("nothing", String::as_str);
-            let why = by_host(document, "why").unwrap_or_default().remove(host).unwrap_or_default();
-            format!(" ({host}, {kind:?}: {said}: {why})")
+            let said = said_of(host).unwrap_or("nothing");
+            let why = by_host(&document, "why").unwrap_or_default().remove(host);
+            format!(" ({host}, {kind:?}: {said}: {})", why.unwrap_or_default())
         });
-        Ok((wrong.len(), first.unwrap_or_default()))
+        let count = wrong.len();
+        self.print_row(
+            what,
+            &format!(
+                "{count}{}, {}, {seconds:.1} s",
+                first.unwrap_or_default(),
+                format_exit_code(code)
+            ),
+            &format!("0, exit code {wanted_code}"),
+            count == 0 && code == Some(wanted_code),
+        );
+        Ok(())
     }
 }
 
@@ -358,18 +357,6 @@ fn by_host(document: &Value, field: &str) -> Result<BTreeMap<String, String>> {
     let hosts = document["hosts"].as_array().context("the document has no hosts")?.iter();
     let text = |host: &Value, field: &str| host[field].as_str().unwrap_or_default().to_owned();
     Ok(hosts.map(|host| (text(host, "name"), text(host, field))).collect())
-}
-
-/// The end of a command within its time.
-fn wait_for_output(mut child: Child) -> Result<Output> {
-    let mut out = child.stdout.take().context("no output")?;
-    let reader = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        std::io::Read::read_to_end(&mut out, &mut bytes).map(|_| bytes)
-    });
-    let status = end_within(&mut child, COMMAND_WITHIN)?;
-    let stdout = reader.join().map_err(|_| anyhow::anyhow!("the reader ended"))??;
-    Ok(Output { status, stdout, stderr: Vec::new() })
 }
 
 /// The clock of `/proc/uptime`, which the hosts' scripts read too.

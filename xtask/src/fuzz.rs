@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
-use crate::workspace::{Workspace, cargo_command};
+use crate::workspace::{Workspace, capture_output, cargo_command, make_folder, run_checked};
 
 const TARGETS: &[&str] = &["control", "data", "documents", "figures", "files", "netlink"];
 /// Counters of edges, in every crate; compared values guide it to what a parser wants.
@@ -81,28 +81,22 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         .collect();
     let seconds = (options.time.as_secs() / chosen.len() as u64).max(1);
     println!("{:<10} {:>12} {:>8} {:>8}", "target", "executions", "edges", "of");
-    let mut all = 0;
     // One on each CPU.
     let next = AtomicUsize::new(0);
-    let work = || -> Result<Vec<(&str, FuzzStats)>> {
-        let mine = std::iter::from_fn(|| chosen.get(next.fetch_add(1, Ordering::Relaxed)));
-        mine.map(|target| {
-            Ok((*target, run_fuzzer(&folder, &programs.join(target), target, seconds)?))
-        })
-        .collect()
+    let work = || -> Result<u64> {
+        let mut executions = 0;
+        while let Some(target) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let ran = run_fuzzer(&folder, &programs.join(target), target, seconds)?;
+            println!("{target:<10} {:>12} {:>8} {:>8}", ran.executions, ran.edges, ran.edges_all);
+            executions += ran.executions;
+        }
+        Ok(executions)
     };
-    let ran = std::thread::scope(|scope| {
-        let workers: Vec<_> =
-            (0..std::thread::available_parallelism()?.get()).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .map(|it| it.join().expect("a worker does not panic"))
-            .collect::<Result<Vec<_>>>()
+    let all = std::thread::scope(|scope| -> Result<u64> {
+        let cpus = std::thread::available_parallelism()?.get();
+        let workers: Vec<_> = (0..cpus).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|it| it.join().expect("a worker does not panic")).sum()
     })?;
-    for (target, ran) in ran.into_iter().flatten() {
-        println!("{target:<10} {:>12} {:>8} {:>8}", ran.executions, ran.edges, ran.edges_all);
-        all += ran.executions;
-    }
     println!("{all} executions, no crash, none slower than 10 s or larger than 1 GiB");
     Ok(())
 }
@@ -116,7 +110,7 @@ fn build_targets(workspace: &Workspace, folder: &Path, is_brief: bool) -> Result
         let flags = format!("{FLAGS} {RELEASE_FLAGS}");
         (workspace.target.join("fuzz"), "release", "release", flags)
     };
-    let host = String::from_utf8(Command::new("rustc").arg("-vV").output()?.stdout)?;
+    let host = capture_output(Command::new("rustc").arg("-vV"))?;
     let host =
         host.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
     let mut command = cargo_command();
@@ -124,10 +118,7 @@ fn build_targets(workspace: &Workspace, folder: &Path, is_brief: bool) -> Result
     command.args(["build", "--quiet", "--locked", "--profile", profile, "--target", host]);
     command.arg("--manifest-path").arg(folder.join("Cargo.toml"));
     command.env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", flags);
-    ensure!(
-        command.status().context("cannot start cargo")?.success(),
-        "the targets cannot be built"
-    );
+    run_checked(&mut command).context("the targets cannot be built")?;
     Ok(target.join(host).join(made_in))
 }
 
@@ -135,8 +126,7 @@ fn run_fuzzer(folder: &Path, program: &Path, target: &str, seconds: u64) -> Resu
     let corpus = folder.join("corpus").join(target);
     let artifacts = folder.join("artifacts").join(target);
     for folder in [&corpus, &artifacts] {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
+        make_folder(folder)?;
     }
     // New inputs go to the first folder; the others are to begin with.
     let is_figures = target == "figures";

@@ -1,6 +1,20 @@
-//! Goals of benchmarks: whether the interval of a figure lies within the values that are wanted.
+//! Goals of benchmarks: whether the interval of a figure lies within the values that are wanted. Figures in their tables.
 
 use std::ops::RangeInclusive;
+
+use latput_stats::Estimate;
+use latput_stats::share::wilson;
+
+/// `1.016 [0.998, 1.034]`.
+pub fn format_estimate(it: Estimate) -> String {
+    format!("{:.3} [{:.3}, {:.3}]", it.value, it.low, it.high)
+}
+
+/// `3 of 10 [11%, 60%]`: the interval of 95% is Wilson's.
+pub fn format_share(count: u64, of: u64) -> String {
+    let (low, high) = wilson(count, of);
+    format!("{count} of {of} [{:.0}%, {:.0}%]", 100.0 * low, 100.0 * high)
+}
 
 /// Verdict on a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

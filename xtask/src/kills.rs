@@ -8,17 +8,20 @@
 mod faults;
 pub mod pair;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use latput_units::SeededRng;
 
-use crate::workspace::{Workspace, end_within};
-use pair::{VethPair, kill_process};
+use crate::ci::Tally;
+use crate::processes::kill_process;
+use crate::workspace::Workspace;
+use pair::VethPair;
 
 /// Counts of each kind of victim and fault; a kill has no fault.
 type Counts = BTreeMap<(KillVictim, String), VictimCounts>;
@@ -104,20 +107,20 @@ pub struct Options {
     pairs: bool,
     /// The latput to kill, in the place of a release build.
     #[arg(long, value_name = "FILE")]
-    pub latput: Option<PathBuf>,
+    latput: Option<PathBuf>,
 }
 
-impl Options {
-    /// The same of faults.
-    pub fn sample_of_faults() -> Self {
-        Self { kills: 500, jobs: 32, faults: true, ..Self::sample() }
+/// A step of CI: as many kills and faults as it has time for.
+pub fn run_sample(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    if tally.skips_without(&[]) {
+        return Ok(());
     }
-
-    /// The size that CI has time for.
-    pub const fn sample() -> Self {
-        let within_s = Some(WITHIN_S);
-        Self { kills: 250, seed: 7, jobs: 8, within_s, faults: false, pairs: false, latput: None }
-    }
+    let latput = workspace.built_latput()?;
+    let (within_s, latput) = (Some(WITHIN_S), Some(latput));
+    let kills =
+        Options { kills: 250, seed: 7, jobs: 8, within_s, faults: false, pairs: false, latput };
+    run(workspace, &kills)?;
+    run(workspace, &Options { kills: 500, jobs: 32, faults: true, ..kills })
 }
 
 /// Process that is killed.
@@ -166,10 +169,8 @@ const FAULT_SHARES: &[(KillVictim, usize)] = &[
 ];
 
 /// Results of the kills of one kind of victim.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct VictimCounts {
-    /// Kills come within this time, which is made to fit: at half of it, half of the changes are made.
-    window_us: usize,
     kills: u64,
     /// A checkpoint was there, so that the kill hit the middle of a change.
     in_the_middle: u64,
@@ -181,14 +182,7 @@ struct VictimCounts {
     beside: u64,
 }
 
-impl Default for VictimCounts {
-    fn default() -> Self {
-        Self { window_us: 30_000, kills: 0, in_the_middle: 0, committed: 0, refused: 0, beside: 0 }
-    }
-}
-
 impl VictimCounts {
-    /// Adds what another job counted.
     fn add(&mut self, other: Self) {
         self.kills += other.kills;
         self.in_the_middle += other.in_the_middle;
@@ -196,19 +190,14 @@ impl VictimCounts {
         self.refused += other.refused;
         self.beside += other.beside;
     }
-
-    /// Whether the kill came before the end of the change.
-    fn adapt_window(&mut self, was_early: bool) {
-        let window = if was_early { self.window_us * 21 / 20 } else { self.window_us * 20 / 21 };
-        self.window_us = window.clamp(1_000, 1_000_000);
-    }
 }
 
 /// Kills `latput`, compares and prints the table; fails at the first difference.
-pub fn run(workspace: &Workspace, latput: &Path, options: &Options) -> Result<()> {
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let latput = &workspace.given_latput(options.latput.as_deref())?;
     let folder = workspace.target.join("bench-kills");
     if options.pairs {
-        return KillBench { pair: VethPair::open(latput, &folder)? }.check_value_pairs();
+        return KillBench::open(latput, &folder, options.seed, 0)?.check_value_pairs();
     }
     let begun = Instant::now();
     let is_over =
@@ -248,24 +237,23 @@ fn kill_all(
     options: &Options,
     ends: &dyn Fn() -> bool,
 ) -> Result<Counts> {
-    let bench = KillBench { pair: VethPair::open(latput, folder)? };
-    let mut rng = SeededRng::from_seed_and_index(options.seed, job);
+    let mut bench = KillBench::open(latput, folder, options.seed, job)?;
     let mut counts = Counts::new();
     for number in (job..options.kills).step_by(options.jobs.max(1)) {
         if ends() {
             break;
         }
-        let case = KillCase::from_rng(&mut rng, if options.faults { FAULT_SHARES } else { SHARES });
+        let shares = if options.faults { FAULT_SHARES } else { SHARES };
+        let case = KillCase::from_rng(&mut bench.rng, shares);
+        bench.count = VictimCounts { kills: 1, ..VictimCounts::default() };
         let ended = if options.faults {
-            let mut count = VictimCounts { kills: 1, ..VictimCounts::default() };
-            bench.fault_one(&case, &mut rng, &mut count).map(|fault| {
-                counts.entry((case.victim, fault)).or_default().add(count);
-            })
+            bench.fault_one(&case)
         } else {
-            let count = counts.entry((case.victim, String::new())).or_default();
-            bench.kill_one(&case, &mut rng, count)
+            bench.kill_one(&case).map(|()| String::new())
         };
-        ended.with_context(|| format!("kill {number} of seed {}: {case:?}", options.seed))?;
+        let fault =
+            ended.with_context(|| format!("kill {number} of seed {}: {case:?}", options.seed))?;
+        counts.entry((case.victim, fault)).or_default().add(bench.count);
     }
     Ok(counts)
 }
@@ -276,7 +264,7 @@ fn print_counts(counts: &Counts) {
         "killed", "fault", "kills", "in the middle", "committed", "refused", "beside"
     );
     for ((victim, fault), count) in counts {
-        let VictimCounts { kills, in_the_middle, committed, refused, beside, .. } = count;
+        let VictimCounts { kills, in_the_middle, committed, refused, beside } = count;
         let name = format!("{victim:?}");
         println!(
             "{name:<14} {fault:<14} {kills:>7} {in_the_middle:>14} {committed:>10} {refused:>8} {beside:>7}  0"
@@ -329,101 +317,106 @@ fn pick_random<'a, T>(rng: &mut SeededRng, of: &'a [T]) -> &'a T {
     &of[rng.next_below(of.len())]
 }
 
+/// The kills of one job.
 #[derive(Debug)]
 struct KillBench {
     pair: VethPair,
+    rng: SeededRng,
+    /// Results of the kill that is under way.
+    count: VictimCounts,
+    /// Kills of each victim come within this time, which is made to fit: at half of it, half of the changes are made.
+    windows_us: BTreeMap<KillVictim, usize>,
 }
 
 impl KillBench {
-    fn kill_one(
-        &self,
-        case: &KillCase,
-        rng: &mut SeededRng,
-        count: &mut VictimCounts,
-    ) -> Result<()> {
+    fn open(latput: &Path, folder: &Path, seed: u64, job: u64) -> Result<Self> {
+        let pair = VethPair::open(latput, folder)?;
+        let rng = SeededRng::from_seed_and_index(seed, job);
+        Ok(Self { pair, rng, count: VictimCounts::default(), windows_us: BTreeMap::new() })
+    }
+
+    fn window_us(&mut self, victim: KillVictim) -> &mut usize {
+        self.windows_us.entry(victim).or_insert(30_000)
+    }
+
+    /// Whether the kill came before the end of the change.
+    fn adapt_window(&mut self, victim: KillVictim, was_early: bool) {
+        let window_us = self.window_us(victim);
+        let fitting = if was_early { *window_us * 21 / 20 } else { *window_us * 20 / 21 };
+        *window_us = fitting.clamp(1_000, 1_000_000);
+    }
+
+    /// A new pair of interfaces, as foreign tools show it.
+    fn begin_case(&self, case: &KillCase) -> Result<String> {
         self.pair.new_pair(case.baseline)?;
-        let before = self.pair.read_interfaces()?;
-        count.kills += 1;
+        self.pair.read_interfaces()
+    }
+
+    fn kill_one(&mut self, case: &KillCase) -> Result<()> {
+        let before = self.begin_case(case)?;
         match case.victim {
             KillVictim::Set => {
                 // Half of them once there is a checkpoint, as long as there is one.
-                let waits = rng.next_below(2) == 0;
-                self.kill_in_time(
-                    self.pair.latput_command(&case.set_arguments(&[])),
-                    count.window_us,
-                    waits,
-                    rng,
-                )?;
-                count.adapt_window(
-                    self.pair.has_checkpoint() || self.check_unchanged(&before, "").is_ok(),
-                );
+                let waits = self.rng.next_below(2) == 0;
+                let set = self.pair.latput_command(case.set_arguments(&[]));
+                let window_us = *self.window_us(case.victim);
+                self.kill_in_time(set, window_us, waits)?;
+                let was_early =
+                    self.pair.has_checkpoint() || self.check_unchanged(&before, "").is_ok();
+                self.adapt_window(case.victim, was_early);
             }
-            KillVictim::SetAtCall => self.kill_at_call(case, rng)?,
+            KillVictim::SetAtCall => self.kill_at_call(case)?,
             KillVictim::SetToConfirm => {
-                let set =
-                    self.pair.latput_command(&case.set_arguments(&["--confirm-within", "1s"]));
-                let waits = rng.next_below(2) == 0;
-                self.kill_in_time(set, 60_000, waits, rng)?;
+                let set = self.pair.latput_command(case.set_arguments(&["--confirm-within", "1s"]));
+                let waits = self.rng.next_below(2) == 0;
+                self.kill_in_time(set, 60_000, waits)?;
                 // Nobody helps: what watches it puts it back.
                 self.pair.settle()?;
                 ensure!(!self.pair.has_checkpoint(), "the watcher left a checkpoint");
                 return self.check_unchanged(&before, "without `latput restore`");
             }
             KillVictim::Watcher => {
-                let set = self
-                    .pair
-                    .latput_command(&case.set_arguments(&["--confirm-within", "60s"]))
-                    .spawn()?;
-                sleep_random(rng, 150_000);
-                self.pair.find_latput_processes("watcher").into_iter().for_each(kill_process);
+                let words = case.set_arguments(&["--confirm-within", "60s"]);
+                let set = self.pair.latput_command(words).spawn()?;
+                let kill = || {
+                    self.pair.find_latput_processes("watcher").into_iter().for_each(kill_process);
+                };
+                sleep_random(&mut self.rng, 150_000);
+                kill();
                 wait_for_exit(set)?;
-                self.pair.find_latput_processes("watcher").into_iter().for_each(kill_process);
+                kill();
             }
             KillVictim::Restore | KillVictim::Confirm => {
-                if !self.run_latput(&case.set_arguments(&["--confirm-within", "60s"]))? {
-                    count.refused += 1;
-                    return self.check_unchanged(&before, "after a refusal");
+                if !self.run_latput(case.set_arguments(&["--confirm-within", "60s"]))? {
+                    return self.check_refusal(&before);
                 }
                 let word = if case.victim == KillVictim::Restore { "restore" } else { "confirm" };
-                self.kill_in_time(
-                    self.pair.latput_command(&[word.to_owned()]),
-                    count.window_us,
-                    false,
-                    rng,
-                )?;
-                count.adapt_window(self.pair.has_checkpoint());
+                let window_us = *self.window_us(case.victim);
+                self.kill_in_time(self.pair.latput_command([word]), window_us, false)?;
+                self.adapt_window(case.victim, self.pair.has_checkpoint());
             }
             KillVictim::Daemon => {
                 let mut traffic = self.pair.namespace_command(1, Path::new("ping"));
                 let traffic =
                     traffic.args(["-q", "-i", "0.0002", "-c", "4000", "10.77.0.1"]).spawn()?;
-                let words = ["moderate", "v0", "--cpu-budget", "0.1%"].map(str::to_owned);
-                self.kill_in_time(self.pair.latput_command(&words), 900_000, false, rng)?;
+                let words = ["moderate", "v0", "--cpu-budget", "0.1%"];
+                self.kill_in_time(self.pair.latput_command(words), 900_000, false)?;
                 wait_for_exit(traffic)?;
             }
             KillVictim::Controller | KillVictim::Broker | KillVictim::Agent => {
-                self.kill_run(case.victim, rng)?;
+                self.kill_run(case.victim)?;
             }
-            KillVictim::SetFault
-            | KillVictim::RestoreFault
-            | KillVictim::ConfirmFault
-            | KillVictim::UndoFault
-            | KillVictim::BesideFault => anyhow::bail!("a fault is no kill"),
+            _ => bail!("a fault is no kill"),
         }
-        count.in_the_middle += u64::from(self.pair.has_checkpoint());
-        self.restore_and_compare(case, &before, count)
+        self.count.in_the_middle += u64::from(self.pair.has_checkpoint());
+        self.restore_and_compare(case, &before)
     }
 
     /// Puts back what is left, and compares.
-    fn restore_and_compare(
-        &self,
-        case: &KillCase,
-        before: &str,
-        count: &mut VictimCounts,
-    ) -> Result<()> {
+    fn restore_and_compare(&mut self, case: &KillCase, before: &str) -> Result<()> {
         let had_checkpoint = self.pair.has_checkpoint();
         for host in 0..2 {
-            let mut restore = self.pair.namespace_command(host, self.latput_path());
+            let mut restore = self.pair.namespace_command(host, self.pair.latput_path());
             let code = wait_for_exit(restore.arg("restore").spawn()?)?;
             ensure!(code == Some(0), "`latput restore` ended with {code:?}");
         }
@@ -435,9 +428,9 @@ impl KillBench {
         }
         ensure!(!had_checkpoint, "left different:\n{}", diff_lines(before, &after));
         // It was committed: then it is whole.
-        count.committed += 1;
+        self.count.committed += 1;
         ensure!(
-            self.run_latput(&case.set_arguments(&[]))?,
+            self.run_latput(case.set_arguments(&[]))?,
             "the change was committed and cannot be made again"
         );
         self.check_unchanged(&after, "of a committed change that was made again")
@@ -449,82 +442,62 @@ impl KillBench {
         Ok(())
     }
 
-    fn latput_path(&self) -> &Path {
-        self.pair.latput_path()
+    fn check_refusal(&mut self, before: &str) -> Result<()> {
+        self.count.refused += 1;
+        self.check_unchanged(before, "after a refusal")
     }
 
     /// Runs latput to its end; whether it succeeded.
-    fn run_latput(&self, words: &[String]) -> Result<bool> {
+    fn run_latput(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<bool> {
         Ok(wait_for_exit(self.pair.latput_command(words).spawn()?)? == Some(0))
     }
 
     /// Starts it, waits for a checkpoint if told to, and kills it after a random time of at most so many
     /// microseconds.
-    fn kill_in_time(
-        &self,
-        mut command: Command,
-        most_us: usize,
-        waits: bool,
-        rng: &mut SeededRng,
-    ) -> Result<()> {
+    fn kill_in_time(&mut self, mut command: Command, most_us: usize, waits: bool) -> Result<()> {
         let mut child = command.spawn().context("cannot start nsenter")?;
         let most_us = if waits { most_us / 4 } else { most_us };
         while waits && !self.pair.has_checkpoint() && child.try_wait()?.is_none() {
             std::thread::sleep(Duration::from_micros(200)); // other jobs want the CPU
         }
-        sleep_random(rng, most_us);
+        sleep_random(&mut self.rng, most_us);
         child.kill().context("cannot kill")?;
         child.wait().context("cannot wait")?;
         Ok(())
     }
 
-    fn kill_at_call(&self, case: &KillCase, rng: &mut SeededRng) -> Result<()> {
-        let call = pick_random(rng, CALLS);
-        let nth = 1 + rng.next_below(if matches!(*call, "sendto" | "openat" | "write") {
-            120
-        } else {
-            6
-        });
+    fn kill_at_call(&mut self, case: &KillCase) -> Result<()> {
+        let call = *pick_random(&mut self.rng, CALLS);
+        let is_frequent = matches!(call, "sendto" | "openat" | "write");
+        let nth = 1 + self.rng.next_below(if is_frequent { 120 } else { 6 });
+        let fault = format!("signal=KILL:when={nth}");
+        self.run_in_strace(call, &fault, &case.set_arguments(&[])).map(drop)
+    }
+
+    /// Runs latput to its end where strace does something at calls of a kind; its exit code.
+    fn run_in_strace(&self, calls: &str, fault: &str, words: &[String]) -> Result<Option<i32>> {
         let mut command = self.pair.namespace_command(0, Path::new("strace"));
-        command.args(["-f", "-o", "/dev/null", "-e", &format!("trace={call}")]);
-        command
-            .args(["-e", &format!("inject={call}:signal=KILL:when={nth}")])
-            .arg(self.latput_path());
-        wait_for_exit(
-            command.args(case.set_arguments(&[])).spawn().context("cannot start strace")?,
-        )?;
-        Ok(())
+        command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
+        command.args(["-e", &format!("inject={calls}:{fault}")]).arg(self.pair.latput_path());
+        wait_for_exit(command.args(words).spawn().context("cannot start strace")?)
     }
 
     /// A run on both hosts, of which the controller, its broker or an agent is killed.
-    fn kill_run(&self, victim: KillVictim, rng: &mut SeededRng) -> Result<()> {
+    fn kill_run(&mut self, victim: KillVictim) -> Result<()> {
         let folder = self.pair.folder();
-        let host = |name: &str, role: &str, number: usize| {
-            format!(
-                "[host.{name}]\nrole = \"{role}\"\ninterface = \"v0\"\naddress = \"10.77.0.{}\"\n\
-                 latput = \"{}\"\nvia = {:?}\n",
-                number + 1,
-                self.latput_path().display(),
-                self.pair.nsenter_arguments(number)
-            )
-        };
-        let hosts = [host("a", "sut", 0), host("b", "generator", 1)].concat();
-        std::fs::write(folder.join("testbed.toml"), format!("schema = 1\n{hosts}"))?;
+        let testbed = self.pair.render_testbed(["sut", "generator"], false);
+        std::fs::write(folder.join("testbed.toml"), testbed)?;
         std::fs::write(folder.join("plan.toml"), PLAN)?;
         let _none_yet = std::fs::remove_file(folder.join("results.db"));
-        let mut command = Command::new(self.latput_path());
+        let mut command = Command::new(self.pair.latput_path());
         command.args(["run", "plan.toml", "--on", "testbed.toml", "-o", "results.db"]);
         let mut run = self.pair.configure_command(&mut command).current_dir(folder).spawn()?;
-        sleep_random(rng, 4_000_000);
+        sleep_random(&mut self.rng, 4_000_000);
         if victim == KillVictim::Controller {
             run.kill()?;
         } else {
             let word = if victim == KillVictim::Broker { "broker" } else { "agent" };
-            self.pair
-                .find_latput_processes(word)
-                .first()
-                .iter()
-                .for_each(|pid| kill_process(**pid));
+            self.pair.find_latput_processes(word).into_iter().take(1).for_each(kill_process);
         }
         wait_for_exit(run)?;
         self.pair.settle()
@@ -545,9 +518,9 @@ impl KillBench {
                 let case = KillCase { victim: KillVictim::Set, baseline, setting };
                 self.pair.new_pair(baseline)?;
                 let before = self.pair.read_interfaces()?;
-                let went = self.run_latput(&case.set_arguments(&["--confirm-within", "60s"]))?;
+                let went = self.run_latput(case.set_arguments(&["--confirm-within", "60s"]))?;
                 if went {
-                    ensure!(self.run_latput(&["restore".to_owned()])?, "{case:?}: restore failed");
+                    ensure!(self.run_latput(["restore"])?, "{case:?}: restore failed");
                 }
                 self.pair.settle()?;
                 self.check_unchanged(&before, "after there and back")
@@ -560,9 +533,20 @@ impl KillBench {
     }
 }
 
-/// Waits for the end; its exit code.
+/// Waits for the end; its exit code. What takes too long is killed.
 fn wait_for_exit(mut child: Child) -> Result<Option<i32>> {
-    Ok(end_within(&mut child, WHOLE)?.code())
+    let deadline = Instant::now() + WHOLE;
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait")? {
+            return Ok(status.code());
+        }
+        if Instant::now() > deadline {
+            child.kill().context("cannot kill")?;
+            child.wait().context("cannot wait")?;
+            bail!("a process has not ended in {} s", WHOLE.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 fn sleep_random(rng: &mut SeededRng, most_us: usize) {
@@ -571,9 +555,7 @@ fn sleep_random(rng: &mut SeededRng, most_us: usize) {
 
 /// The lines that differ.
 fn diff_lines(before: &str, after: &str) -> String {
-    let lines =
-        |text: &str| text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
-    let (before, after) = (lines(before), lines(after));
+    let [before, after] = [before, after].map(|text| text.lines().collect::<BTreeSet<_>>());
     let gone = before.difference(&after).map(|line| format!("- {line}"));
     let new = after.difference(&before).map(|line| format!("+ {line}"));
     gone.chain(new).collect::<Vec<_>>().join("\n")

@@ -3,9 +3,14 @@
 //! Slices of one run with and without a traced span before them take turns (`LATPUT_BPF=turns`): each is compared with its
 //! neighbour of the same setting, in the same connections. Demand is by the kernel's record of idle time in both. The two
 //! settings of a run differ in nothing that traffic meets.
+//!
+//! A run as users make it has a span before the first round of each stint only, and a stint of the built-in plan has four
+//! rounds or more. So its figures move by a quarter at most of what a slice behind a span does. The goal is for the run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -14,11 +19,12 @@ use latput_stats::paired::Average;
 use latput_stats::{Contrast, Estimate};
 use serde_json::Value;
 
-use crate::awake::stay_awake;
 use crate::goal::GoalVerdict;
 use crate::workspace::Workspace;
 
-/// How far rate and demand may be from those without BPF.
+/// The largest part of a run's slices that have a span before them: one of the fewest rounds of a stint.
+const TRACED_SHARE: f64 = 0.25;
+/// How far rate and demand of a run may be from those without BPF.
 const GOAL: f64 = 0.01;
 const CONFIDENCE: f64 = 0.95;
 /// The names of the two network namespaces that stand for two hosts, and of their interfaces.
@@ -101,7 +107,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let wanted = |place: &TestbedKind| options.on.is_empty() || options.on.contains(place);
     let places: Vec<TestbedKind> = TestbedKind::ALL.into_iter().filter(wanted).collect();
     let _hosts = NamespacePair::create_pair()?;
-    let _awake = options.awake.then(stay_awake).transpose()?;
+    let _awake = options.awake.then(keep_cpus_awake).transpose()?;
     let named = |idx: &usize| {
         options.only.is_empty() || options.only.iter().any(|name| name == WORKLOADS[*idx].0)
     };
@@ -204,9 +210,8 @@ fn pair_slices(document: &Value) -> Result<Vec<SlicePair>> {
     for slices in by_setting.values() {
         let mut slices = slices.iter().peekable();
         while let Some((block, &(first_traced, figures))) = slices.next() {
-            let is_pair = |next: &&(&u64, &(bool, Figures))| {
-                *next.0 == block + 1 && next.1.0 != first_traced
-            };
+            let is_pair =
+                |next: &&(&u64, &(bool, Figures))| *next.0 == block + 1 && next.1.0 != first_traced;
             if let Some(&(_, &(_, others))) = slices.peek().filter(is_pair) {
                 let (traced, untraced) =
                     if first_traced { (figures, others) } else { (others, figures) };
@@ -264,6 +269,16 @@ fn render_testbed(latput: &Path, place: TestbedKind) -> String {
     text
 }
 
+/// Keeps CPUs from idle states that take time to leave for as long as the file is open
+/// (`Documentation/power/pm_qos_interface.rst` of the kernel); in microseconds.
+fn keep_cpus_awake() -> Result<File> {
+    const PATH: &str = "/dev/cpu_dma_latency";
+    let mut file =
+        File::options().write(true).open(PATH).with_context(|| format!("cannot open {PATH}"))?;
+    file.write_all(&0_i32.to_ne_bytes()).with_context(|| format!("cannot write to {PATH}"))?;
+    Ok(file)
+}
+
 /// Two network namespaces that a pair of interfaces joins; removed when dropped.
 struct NamespacePair;
 
@@ -307,11 +322,12 @@ fn run_ip(args: &[&str]) -> Result<()> {
 /// The table, and how many goals are missed.
 fn render_table(cells: &Cells) -> (String, u32) {
     let mut text = format!(
-        "{:<10} {:<10} {:<20} {:>22}   goal: within {:.0}%\n",
+        "{:<10} {:<10} {:<20} {:>22} {:>22}   goal: within {:.0}%\n",
         "place",
         "workload",
         "figure",
-        "traced / untraced",
+        "behind a span",
+        "in a run",
         GOAL * 100.0
     );
     let (mut missed, mut open) = (0, 0);
@@ -320,15 +336,17 @@ fn render_table(cells: &Cells) -> (String, u32) {
             let pairs: Vec<(f64, f64)> =
                 pairs.iter().map(|pair| (pair.untraced[idx], pair.traced[idx])).collect();
             let contrast = Contrast::paired(&pairs, Average::Trimmed, CONFIDENCE);
-            let ratio = contrast.as_ref().map(Contrast::ratio);
-            let verdict = ratio.map_or(GoalVerdict::Open, judge_ratio);
+            let behind_span = contrast.as_ref().map(Contrast::ratio);
+            let in_run = behind_span.map(scale_to_run);
+            let verdict = in_run.as_ref().map_or(GoalVerdict::Open, judge_ratio);
             missed += u32::from(verdict == GoalVerdict::Missed);
             open += u32::from(verdict == GoalVerdict::Open);
             let _ = writeln!(
                 text,
-                "{} {figure:<20} {:>22}   {}",
+                "{} {figure:<20} {:>22} {:>22}   {}",
                 cell_name(*place, *workload),
-                format_ratio(ratio),
+                format_ratio(behind_span),
+                format_ratio(in_run.as_ref()),
                 verdict.describe("rounds")
             );
         }
@@ -340,6 +358,13 @@ fn render_table(cells: &Cells) -> (String, u32) {
         CONFIDENCE * 100.0
     );
     (text, missed)
+}
+
+/// The ratio of a run of which only a part of the slices has a span before it.
+fn scale_to_run(ratio: &Estimate) -> Estimate {
+    let scale = |ratio: f64| 1.0 + (ratio - 1.0) * TRACED_SHARE;
+    let (value, low, high) = (scale(ratio.value), scale(ratio.low), scale(ratio.high));
+    Estimate { value, low, high, ..ratio.clone() }
 }
 
 fn judge_ratio(ratio: &Estimate) -> GoalVerdict {
@@ -370,8 +395,8 @@ mod tests {
             Cells::from([((TestbedKind::Lab, 0), (0..10).map(pair).collect())])
         };
         assert_eq!(render_table(&cells(1.0, 1e-4)).1, 0);
-        assert_eq!(render_table(&cells(0.97, 1e-4)).1, 3, "all three figures");
-        let (text, missed) = render_table(&cells(0.99, 0.02));
+        assert_eq!(render_table(&cells(0.94, 1e-4)).1, 3, "all three figures");
+        let (text, missed) = render_table(&cells(0.97, 0.05));
         assert!(missed == 0 && text.contains("open: too few rounds"), "{text}");
     }
 

@@ -7,22 +7,19 @@
 
 mod cpu;
 pub mod lab;
-mod load;
 mod nginx;
 mod program;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use latput_units::SeededRng;
 
-use crate::foreign::{ForeignPaths, find_program};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, find_on_path};
 use lab::{Lab, RunningProcess};
-use load::PeerWorkload;
-use program::{PeerProgram, ProgramKind, ProgramRun};
+use program::{PeerProgram, PeerWorkload, ProgramKind};
 use table::PeerSample;
 
 /// Peers may fail in so many runs, less one.
@@ -40,8 +37,15 @@ pub struct Options {
     /// The order of runs.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    #[command(flatten)]
-    foreign: ForeignPaths,
+    /// netperf, if it is not the one on PATH.
+    #[arg(long, value_name = "PATH")]
+    netperf: Option<PathBuf>,
+    /// netserver, if it is not the one on PATH.
+    #[arg(long, value_name = "PATH")]
+    netserver: Option<PathBuf>,
+    /// sockperf, if it is not the one on PATH.
+    #[arg(long, value_name = "PATH")]
+    sockperf: Option<PathBuf>,
     /// iperf3, if it is not the one on PATH.
     #[arg(long, value_name = "PATH")]
     iperf3: Option<PathBuf>,
@@ -64,8 +68,8 @@ pub struct Options {
 }
 
 fn parse_load(name: &str) -> Result<PeerWorkload, String> {
-    let names: Vec<&str> = PeerWorkload::ALL.iter().map(|load| load.name()).collect();
-    let found = PeerWorkload::ALL.iter().copied().find(|load| load.name() == name);
+    let names: Vec<&str> = PeerWorkload::all().map(|load| load.name).collect();
+    let found = PeerWorkload::all().find(|load| load.name == name);
     found.ok_or_else(|| format!("there are {}", names.join(", ")))
 }
 
@@ -93,30 +97,38 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// latput, and every other program that is there; the missing are named.
 fn find_programs(options: &Options) -> Vec<PeerProgram> {
-    let mut programs =
-        vec![PeerProgram { kind: ProgramKind::Latput, client: PathBuf::new(), server: None }];
-    let ends = |kind, client: Option<PathBuf>, server: Option<PathBuf>| {
-        let (client, server) = client.zip(server)?;
-        Some(PeerProgram { kind, client, server: Some(server) })
-    };
-    let found = |name, named: &Option<PathBuf>| find_program(name, named.as_deref());
-    let iperf3 = found("iperf3", &options.iperf3);
-    let sockperf = options.foreign.find_sockperf();
-    let neper = options.neper.as_deref().and_then(|named| find_program("tcp_rr", Some(named)));
+    let Options { netperf, netserver, sockperf, iperf3, neper, wrk, nginx, .. } = options;
     if neper.is_none() {
         println!("skipped: neper: name its tcp_rr with --neper");
     }
-    let (netperf, netserver) = options.foreign.find_netperf().unzip();
-    programs.extend(ends(ProgramKind::Netperf, netperf, netserver));
-    programs.extend(ends(ProgramKind::Iperf3, iperf3.clone(), iperf3));
-    programs.extend(ends(ProgramKind::Sockperf, sockperf.clone(), sockperf));
-    programs.extend(ends(ProgramKind::Neper, neper.clone(), neper));
-    programs.extend(ends(
-        ProgramKind::Wrk,
-        found("wrk", &options.wrk),
-        found("nginx", &options.nginx),
-    ));
-    programs
+    let ends = [
+        (ProgramKind::Netperf, ("netperf", netperf), ("netserver", netserver)),
+        (ProgramKind::Iperf3, ("iperf3", iperf3), ("iperf3", iperf3)),
+        (ProgramKind::Sockperf, ("sockperf", sockperf), ("sockperf", sockperf)),
+        (ProgramKind::Neper, ("tcp_rr", neper), ("tcp_rr", neper)),
+        (ProgramKind::Wrk, ("wrk", wrk), ("nginx", nginx)),
+    ];
+    let ends = ends.into_iter().filter(|(kind, ..)| *kind != ProgramKind::Neper || neper.is_some());
+    let others = ends.filter_map(|(kind, client, server)| {
+        let find = |(name, named): (&str, &Option<PathBuf>)| find_program(name, named.as_deref());
+        let client = find(client)?;
+        Some(PeerProgram { kind, client, server: Some(find(server)?) })
+    });
+    let ours = PeerProgram { kind: ProgramKind::Latput, client: PathBuf::new(), server: None };
+    std::iter::once(ours).chain(others).collect()
+}
+
+/// The program named by the user, or else the one on PATH; absolute, since it is started elsewhere. A missing one is named.
+fn find_program(name: &str, named: Option<&Path>) -> Option<PathBuf> {
+    let found = match named {
+        Some(named) => std::fs::canonicalize(named).ok(),
+        None => find_on_path(name),
+    };
+    if found.is_none() {
+        let place = named.map_or_else(|| "on PATH".into(), |named| named.display().to_string());
+        println!("skipped: {name} is not there ({place})");
+    }
+    found
 }
 
 /// Those that serve one run after the other.
@@ -125,43 +137,38 @@ fn start_servers(
     programs: &[PeerProgram],
     options: &Options,
 ) -> Result<Vec<RunningProcess>> {
-    let loads = select_loads(options);
     let mut servers = Vec::new();
-    for program in programs {
-        let used = loads.iter().copied().find(|load| program.kind.supports_load(*load));
-        if let (Some(load), false) = (used, program.kind.has_a_server_per_run()) {
-            let bench = ProgramRun { load, seconds: options.seconds };
-            servers.extend(program.start_server(lab, bench, &lab.scratch)?);
+    for program in programs.iter().filter(|program| !program.kind.has_a_server_per_run()) {
+        if let Some(load) = select_loads(options).find(|load| program.kind.supports_load(*load)) {
+            servers.extend(program.start_server(lab, load, options.seconds)?);
         }
     }
     Ok(servers)
 }
 
 /// The workloads that are compared.
-fn select_loads(options: &Options) -> Vec<PeerWorkload> {
-    let wanted = |load: &PeerWorkload| options.only.is_empty() || options.only.contains(load);
-    PeerWorkload::ALL.iter().copied().filter(wanted).collect()
+fn select_loads(options: &Options) -> impl Iterator<Item = PeerWorkload> {
+    PeerWorkload::all().filter(|load| options.only.is_empty() || options.only.contains(load))
 }
 
 fn run_rounds(lab: &Lab, programs: &[PeerProgram], options: &Options) -> Result<Vec<PeerSample>> {
-    let mut benches: Vec<(PeerProgram, PeerWorkload)> = programs
+    let mut runs: Vec<(&PeerProgram, PeerWorkload)> = programs
         .iter()
-        .flat_map(|one| select_loads(options).into_iter().map(|load| (one.clone(), load)))
+        .flat_map(|one| select_loads(options).map(move |load| (one, load)))
         .filter(|(one, load)| one.kind.supports_load(*load))
         .collect();
     ensure!(
-        benches.iter().any(|(one, _)| one.kind != ProgramKind::Latput),
+        runs.iter().any(|(one, _)| one.kind != ProgramKind::Latput),
         "there is nothing to compare latput with in these workloads"
     );
     let mut rng = SeededRng::from_seed(options.seed);
     let mut samples = Vec::new();
     let mut failures = 0;
     for round in 1..=options.rounds {
-        rng.shuffle(&mut benches);
-        for (program, load) in &benches {
-            let bench = ProgramRun { load: *load, seconds: options.seconds };
-            let name = || format!("{} {load} in round {round}", program.kind);
-            match measure_run(lab, program, bench) {
+        rng.shuffle(&mut runs);
+        for (program, load) in &runs {
+            let name = || format!("{} {} in round {round}", program.kind, load.label);
+            match measure_run(lab, program, *load, options.seconds) {
                 Ok(sample) => samples.push(PeerSample { round, ..sample }),
                 // A run that hangs or ends early costs its round, and not what the others have shown.
                 Err(error) if !lab.is_stopped() => {
@@ -182,12 +189,17 @@ fn run_rounds(lab: &Lab, programs: &[PeerProgram], options: &Options) -> Result<
 }
 
 /// One run. CPU time is read in the middle half of it, when no program is setting up or leaving.
-fn measure_run(lab: &Lab, program: &PeerProgram, bench: ProgramRun) -> Result<PeerSample> {
-    let length = Duration::from_secs(u64::from(bench.seconds));
+fn measure_run(
+    lab: &Lab,
+    program: &PeerProgram,
+    load: PeerWorkload,
+    seconds: u32,
+) -> Result<PeerSample> {
+    let length = Duration::from_secs(u64::from(seconds));
     let started = Instant::now();
     let per_run = program.kind.has_a_server_per_run();
-    let server = if per_run { program.start_server(lab, bench, &lab.scratch)? } else { None };
-    let client = program.start_client(lab, bench)?;
+    let server = if per_run { program.start_server(lab, load, seconds)? } else { None };
+    let client = program.start_client(lab, load, seconds)?;
     lab.sleep_interruptible(program.kind.setup_time() + length / 4)?;
     let before = cpu::busy_time()?;
     let packets = lab.packets_sent()?;
@@ -199,16 +211,16 @@ fn measure_run(lab: &Lab, program: &PeerProgram, bench: ProgramRun) -> Result<Pe
     let output =
         client.wait_for_output(&lab.stop, started + length * 3 + Duration::from_secs(30))?;
     drop(server);
-    let told = program.kind.read(bench.load, &output)?;
+    let told = program.kind.read(load, &output)?;
     let rate = told.rate;
     ensure!(rate > 0.0, "no traffic flowed");
-    let units = window.as_secs_f64() * bench.load.units_per_s(rate);
+    let units = window.as_secs_f64() * load.units_per_s(rate);
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52 packets in a run")]
     let packets = packets as f64 / units;
     Ok(PeerSample {
         round: 0,
         program: program.kind,
-        load: bench.load,
+        load,
         rate,
         cpu_us: busy.as_secs_f64() * 1e6 / units,
         packets,

@@ -1,16 +1,16 @@
 //! `cargo xtask bench-policies`: moderation policies side by side on simulated loads, and beside them the
 //! best fixed delay of each phase. What fixed delays do is simulated once and kept in `target/`.
 
-use anyhow::{Context, Result, ensure};
+use std::process::Command;
 
-use crate::workspace::{Workspace, cargo_command};
+use anyhow::Result;
 
-/// Files that the figures of fixed delays and drivers' policies depend on.
-const SOURCES: [&str; 3] =
-    ["crates/sim/src", "crates/policy/src", "crates/sim/examples/bench_policies/cases.rs"];
-/// Of these, the policy that is worked on, which does not count.
-const OURS: [&str; 3] =
-    ["crates/policy/src/response", "crates/policy/src/response.rs", "crates/policy/src/ladder.rs"];
+use crate::workspace::{Workspace, capture_output, cargo_command, make_folder, run_checked};
+
+/// A sum of the files that the figures of fixed delays and drivers' policies depend on. Of these, the policy that is worked
+/// on does not count.
+const SUM_OF_SOURCES: &str = "find crates/sim/src crates/policy/src crates/sim/examples/bench_policies/cases.rs -type f \
+    -not -path 'crates/policy/src/response*' -not -path crates/policy/src/ladder.rs | sort | xargs cat | sha256sum";
 
 /// Which loads, and how thoroughly.
 #[derive(Debug, clap::Args)]
@@ -38,29 +38,18 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut command = cargo_command();
     command.current_dir(&workspace.root).args(["run", "--release", "-q", "-p", "latput-sim"]);
     command.args(["--example", "bench_policies", "--"]).args(&options.only);
-    if options.quick {
-        command.arg("--quick");
-    }
-    if options.frontier {
-        command.arg("--frontier");
-    }
-    match options.ablate.as_deref() {
-        None => {}
-        Some("") => {
-            command.arg("--ablate");
-        }
-        Some(fields) => {
-            command.arg(format!("--ablate={fields}"));
-        }
-    }
-    if let Some(seeds) = &options.seeds {
-        command.arg(format!("--seeds={seeds}"));
-    }
+    command.args(options.quick.then_some("--quick"));
+    command.args(options.frontier.then_some("--frontier"));
+    command.args(options.ablate.iter().map(|fields| match fields.as_str() {
+        "" => "--ablate".to_owned(),
+        fields => format!("--ablate={fields}"),
+    }));
+    command.args(options.seeds.iter().map(|seeds| format!("--seeds={seeds}")));
     let folder = workspace.target.join("bench-policies");
-    std::fs::create_dir_all(&folder).context("cannot make the folder of known figures")?;
-    let known = folder.join(format!("known-{:016x}.txt", workspace.hash_sources(&SOURCES, &OURS)?));
+    make_folder(&folder)?;
+    let mut sum = Command::new("sh");
+    let sum = capture_output(sum.args(["-c", SUM_OF_SOURCES]).current_dir(&workspace.root))?;
+    let known = folder.join(format!("known-{}.txt", &sum[..16]));
     command.arg(format!("--known={}", known.display()));
-    let status = command.status().context("cannot start cargo")?;
-    ensure!(status.success(), "the benchmark ended with {status}");
-    Ok(())
+    run_checked(&mut command)
 }

@@ -8,9 +8,9 @@ mod lab;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
-use crate::workspace::{Workspace, cargo_command};
+use crate::workspace::{Workspace, cargo_command, run_checked};
 
 /// How thoroughly.
 #[derive(Debug, clap::Args)]
@@ -66,7 +66,5 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     command.current_dir(&workspace.root).args(["run", "--release", "-q", "-p", "latput-model"]);
     command.args(["--example", "bench_power", "--"]).arg(options.draws.to_string());
     command.args(options.intervals.then_some("intervals"));
-    let status = command.status().context("cannot start cargo")?;
-    ensure!(status.success(), "the benchmark ended with {status}: a goal is missed");
-    Ok(())
+    run_checked(&mut command).context("a goal is missed")
 }

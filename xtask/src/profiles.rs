@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, capture_output, run_checked};
 
 /// Which profiles, and whether to write.
 #[derive(Debug, clap::Args)]
@@ -55,18 +55,11 @@ struct AccuracyDemands {
 #[serde(deny_unknown_fields)]
 struct HeldOutDemand {
     /// `cells` or `settings`.
-    what: HeldOutKind,
+    what: String,
     /// Median of the absolute errors of rates, per cent.
     median_pct: f64,
     /// Their 90th percentile.
     p90_pct: f64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum HeldOutKind {
-    Cells,
-    Settings,
 }
 
 /// A figure that was held out of a fit, as `latput calibrate --held-out` writes it.
@@ -159,8 +152,7 @@ fn refit_profile(
     for file in &plan.cells {
         command.arg("--cells").arg(workspace.root.join("data/published").join(file));
     }
-    let status = command.status().context("cannot start latput")?;
-    ensure!(status.success(), "`latput calibrate --system {name}` failed");
+    run_checked(&mut command).with_context(|| format!("`latput calibrate --system {name}`"))?;
     let differing = compare_profiles(&read_toml(&shipped)?, &read_toml(&made)?);
     let same = differing.is_empty();
     if same {
@@ -212,13 +204,9 @@ fn flatten_table(table: &toml::Table) -> BTreeMap<String, toml::Value> {
 /// Fails if a demand of `data/accuracy.toml` is not met.
 pub fn check_accuracy(workspace: &Workspace, binary: &Path) -> Result<()> {
     let demands: AccuracyDemands = read_toml(&workspace.root.join("data/accuracy.toml"))?;
-    let output = Command::new(binary)
-        .args(["reproduce", "--json"])
-        .output()
-        .context("cannot start `latput reproduce`")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
-    let seen: ReproductionReport = serde_json::from_slice(&output.stdout)
-        .context("cannot read what `latput reproduce --json` says")?;
+    let said = capture_output(Command::new(binary).args(["reproduce", "--json"]))?;
+    let seen: ReproductionReport =
+        serde_json::from_str(&said).context("cannot read what `latput reproduce --json` says")?;
     for target in &seen.targets {
         let mark = if target.holds { "holds " } else { "missed" };
         println!("{mark}  {}: {} (wanted: {})", target.name, target.seen, target.wanted);
@@ -233,29 +221,19 @@ fn check_held_out(workspace: &Workspace, figures: &[HeldOut]) -> Result<()> {
     let demands: AccuracyDemands = read_toml(&workspace.root.join("data/accuracy.toml"))?;
     let mut lost = Vec::new();
     for HeldOutDemand { what, median_pct, p90_pct } in &demands.held_out {
-        let rates = figures.iter().filter(|it| !it.is_cpu && it.split_kind() == *what);
+        // Cells are a word; a setting is named.
+        let kind = |it: &HeldOut| if it.split.is_string() { "cells" } else { "settings" };
+        let rates = figures.iter().filter(|it| !it.is_cpu && kind(it) == what);
         let (median, p90) =
             median_and_p90(rates.map(|it| 100.0 * (it.predicted / it.published - 1.0)));
-        println!(
-            "held out {what:?}: {median:.1}% / {p90:.1}% (wanted: {median_pct}% / {p90_pct}%)"
-        );
+        println!("held out {what}: {median:.1}% / {p90:.1}% (wanted: {median_pct}% / {p90_pct}%)");
         if median > *median_pct || p90 > *p90_pct {
-            lost.push(format!("{what:?}"));
+            lost.push(what.as_str());
         }
     }
-    ensure!(
-        lost.is_empty(),
-        "held before, and no longer, of the held-out figures: {}",
-        lost.join("; ")
-    );
+    let lost = lost.join("; ");
+    ensure!(lost.is_empty(), "held before, and no longer, of the held-out figures: {lost}");
     Ok(())
-}
-
-impl HeldOut {
-    /// Cells are a word; a setting is named.
-    fn split_kind(&self) -> HeldOutKind {
-        if self.split.is_string() { HeldOutKind::Cells } else { HeldOutKind::Settings }
-    }
 }
 
 /// Of absolute values, the nearest ranks; infinite if there are none.

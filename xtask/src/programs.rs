@@ -1,12 +1,11 @@
 //! Programs of others between two namespaces: what latput reads of their outputs, against another reader.
 
-use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::ci::Tally;
-use crate::workspace::{Workspace, cargo_command};
+use crate::workspace::{Workspace, cargo_command, make_empty_folder, remove_folder, run_checked};
 
 /// The other reader; its modules are beside it.
 const JUDGE: &str = "xtask/src/programs/judge.py";
@@ -19,17 +18,16 @@ const UNPACKED: &str = "programs-of-debian";
 
 /// Runs each program, good and broken, and compares the figures.
 pub fn check_programs(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let folder = workspace.target.join("xtask-programs");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
+    if tally.skips_without(&[]) {
+        return Ok(());
     }
-    fs::create_dir_all(&folder)?;
+    let folder = workspace.target.join("xtask-programs");
+    make_empty_folder(&folder)?;
     let mut build = cargo_command();
-    build
-        .args(["build", "--quiet", "--locked", "--manifest-path"])
-        .arg(workspace.root.join(NMSTATE));
+    build.args(["build", "--quiet", "--locked", "--manifest-path"]);
+    build.arg(workspace.root.join(NMSTATE));
     build.env("CARGO_TARGET_DIR", workspace.target.join("nmstate"));
-    ensure!(build.status()?.success(), "nmstate cannot be built");
+    run_checked(&mut build).context("nmstate cannot be built")?;
     let output = Command::new("python3")
         // Without compiled modules in the source tree.
         .arg("-B")
@@ -46,7 +44,7 @@ pub fn check_programs(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
             tally.record_line(line);
         }
     }
-    fs::remove_dir_all(&folder)?;
+    remove_folder(&folder)?;
     let problem = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "latput and the judge read different figures: {problem}");
     Ok(())

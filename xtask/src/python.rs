@@ -3,26 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::ci::Tally;
-use crate::workspace::{Workspace, capture_output, python_programs};
+use crate::workspace::{Workspace, capture_output, python_programs, remove_folder, run_checked};
 
 /// Needs of the package's tests, and of its build.
-const TOOLS: [&str; 12] = [
-    "maturin>=1.9,<2",
-    "pandas>=2",
-    "pandas-stubs",
-    "pyarrow>=15",
-    "polars>=1",
-    "altair>=5",
-    "nbclient>=0.10",
-    "ipykernel>=6",
-    "distributed>=2024.1",
-    "pytest>=8",
-    "smac>=2.3,<3",
-    "mypy>=1.11",
-];
+const TOOLS: &str = "maturin>=1.9,<2 pandas>=2 pandas-stubs pyarrow>=15 polars>=1 altair>=5 nbclient>=0.10 ipykernel>=6 \
+    distributed>=2024.1 pytest>=8 smac>=2.3,<3 mypy>=1.11";
 
 /// Its crates are half those of the other tests.
 const PROFILE: &str = "dev";
@@ -36,12 +24,9 @@ pub fn check_package(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         let mut command = Command::new(program);
         command.args(words).current_dir(&package).env("VIRTUAL_ENV", &environment);
         command.env("LATPUT", workspace.built_latput()?).env("CARGO_TARGET_DIR", &workspace.target);
-        let status =
-            command.status().with_context(|| format!("cannot start {}", program.display()))?;
-        ensure!(status.success(), "{} {} ended with {status}", program.display(), words.join(" "));
-        Ok(())
+        run_checked(&mut command).with_context(|| words.join(" "))
     };
-    let wheel = build_wheel(workspace, &work_folder(workspace), PROFILE)?.display().to_string();
+    let wheel = build_wheel(workspace)?.display().to_string();
     run(&program("pip"), &["install", "--quiet", "--no-deps", "--force-reinstall", &wheel])?;
     run(&program("mypy"), &[])?;
     tally.passed += 1;
@@ -52,7 +37,7 @@ pub fn check_package(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 
 /// The wheel that [`check_package`] asks for, with the maturin of [`make_environment`].
 pub fn prepare_wheel(workspace: &Workspace) -> Result<()> {
-    build_wheel(workspace, &work_folder(workspace), PROFILE).map(drop)
+    build_wheel(workspace).map(drop)
 }
 
 fn work_folder(workspace: &Workspace) -> PathBuf {
@@ -62,28 +47,26 @@ fn work_folder(workspace: &Workspace) -> PathBuf {
 /// Python and what the tests need; made anew where that changed.
 pub fn make_environment(workspace: &Workspace) -> Result<PathBuf> {
     let environment = work_folder(workspace).join("environment");
-    let (whole, tools) = (environment.join("latput-tools"), TOOLS.join("\n"));
-    if std::fs::read_to_string(&whole).is_ok_and(|made_of| made_of == tools) {
+    let whole = environment.join("latput-tools");
+    if std::fs::read_to_string(&whole).is_ok_and(|made_of| made_of == TOOLS) {
         return Ok(environment);
     }
-    if environment.exists() {
-        std::fs::remove_dir_all(&environment)
-            .with_context(|| format!("cannot empty {}", environment.display()))?;
-    }
+    remove_folder(&environment)?;
     let programs = python_programs(&environment)
         .context("python3 makes no environment; Debian has it in python3-venv")?;
     let mut install = Command::new(programs.join("pip"));
     // Few modules are imported, and Python compiles those by itself.
-    capture_output(install.args(["install", "--quiet", "--no-compile"]).args(TOOLS))?;
-    std::fs::write(&whole, tools).with_context(|| format!("cannot write {}", whole.display()))?;
+    install.args(["install", "--quiet", "--no-compile"]).args(TOOLS.split(' '));
+    capture_output(&mut install)?;
+    std::fs::write(&whole, TOOLS).with_context(|| format!("cannot write {}", whole.display()))?;
     Ok(environment)
 }
 
-/// Builds the wheel in `folder`, with the maturin of `folder/environment`.
-pub fn build_wheel(workspace: &Workspace, folder: &Path, profile: &str) -> Result<PathBuf> {
+fn build_wheel(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = work_folder(workspace);
     let (environment, wheels) = (folder.join("environment"), folder.join("wheels"));
     let mut maturin = Command::new(environment.join("bin/maturin"));
-    maturin.args(["build", "--quiet", "--profile", profile, "--out"]).arg(&wheels);
+    maturin.args(["build", "--quiet", "--profile", PROFILE, "--out"]).arg(&wheels);
     maturin.current_dir(workspace.root.join("python")).env("VIRTUAL_ENV", &environment);
     maturin.env("CARGO_TARGET_DIR", &workspace.target);
     capture_output(&mut maturin)?;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::ci::{Tally, cargo_test};
 use crate::dist::make_debian;
-use crate::workspace::{Workspace, capture_output, missing_for_root};
+use crate::workspace::{Workspace, capture_output, make_folder};
 
 const PROGRAMS: &[&str] = &["chroot", "debootstrap", "unshare"];
 /// Debian 13, and the one after it.
@@ -19,64 +19,25 @@ const SUITES: &[&str] = &["trixie", "forky"];
 /// A root is made anew when this changes.
 const VERSION: u32 = 3;
 /// The readers, and what the tests judge by.
-const PACKAGES: &[&str] = &[
-    "ansible-core",
-    "cloud-init",
-    "dbus-daemon",
-    "ethtool",
-    "iproute2",
-    "irqbalance",
-    "netplan.io",
-    "network-manager",
-    "procps",
-    "strace",
-    "systemd",
-    "tuned",
-    "udev",
-];
+const PACKAGES: &str = "ansible-core cloud-init dbus-daemon ethtool iproute2 irqbalance netplan.io network-manager procps \
+    strace systemd tuned udev";
 /// Names of the tests that a reader judges.
 const TESTS: &[&str] =
     &["export_settings", "keep::", "keep_forms::", "keep_irqbalance::", "root_keep", "root_tuned"];
 
 /// Installs `$2...` in the root `$1`; no package may start a daemon there.
-const INSTALL: &str = r#"
-set -e
-root=$1
-shift
-cp /etc/resolv.conf "$root/etc/resolv.conf"
-printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
-chmod +x "$root/usr/sbin/policy-rc.d"
-mount -t proc none "$root/proc"
-mount --rbind /dev "$root/dev"
-DEBIAN_FRONTEND=noninteractive chroot "$root" apt-get install -q -y --no-install-recommends "$@"
-"#;
+const INSTALL: &str = include_str!("readers/install.sh");
 /// Runs `$3...` in the root `$1`, which has the workspace `$2` at the same place. Tests make namespaces, which a process in a
 /// chroot may not.
-const ENTER: &str = r#"
-set -e
-root=$1 workspace=$2
-shift 2
-folder=$PWD
-mount --bind "$root" "$root"
-mkdir -p "$root/old" "$root$workspace"
-mount --rbind "$workspace" "$root$workspace"
-for name in dev proc sys; do mount --rbind "/$name" "$root/$name"; done
-mount -t tmpfs none "$root/tmp"
-cd "$root"
-pivot_root . old
-umount -l /old
-cd "$folder"
-exec "$@"
-"#;
+const ENTER: &str = include_str!("readers/enter.sh");
 
 /// Runs the tests with the readers of the other Debians.
 pub fn check_readers(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    if let Some(missing) = missing_for_root(PROGRAMS) {
-        tally.record_line(&format!("skipped: readers: needs {missing}"));
+    if tally.skips_without(PROGRAMS) {
         return Ok(());
     }
     let folder = workspace.target.join("readers");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    make_folder(&folder)?;
     let enter = folder.join("enter");
     fs::write(&enter, ENTER).with_context(|| format!("cannot write {}", enter.display()))?;
     for suite in SUITES {
@@ -100,14 +61,15 @@ fn run_tests(
     let mut cargo = cargo_test(workspace, "--test it");
     cargo.arg("--config").arg(format!("target.'cfg(all())'.runner={runner}"));
     cargo.env("LATPUT_TESTED", workspace.built_latput()?);
-    tally.run_tests(cargo, &format!("--test-threads=2 {}", TESTS.join(" ")))
+    tally.run_tests(&mut cargo, &format!("--test-threads=2 {}", TESTS.join(" ")))
 }
 
 /// The root of a Debian with its readers, made once.
 fn make_root(folder: &Path, suite: &str) -> Result<PathBuf> {
     make_debian(folder.join(format!("{suite}-{VERSION}")), Some(suite), None, |root| {
         let mut install = Command::new("unshare");
-        install.args(["--mount", "sh", "-c", INSTALL, "install"]).arg(root).args(PACKAGES);
+        install.args(["--mount", "sh", "-c", INSTALL, "install"]).arg(root);
+        install.args(PACKAGES.split(' '));
         capture_output(&mut install).map(drop)
     })
 }

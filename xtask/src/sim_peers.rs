@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use latput_stats::order::middle;
 
-use crate::workspace::{Workspace, capture_output, cargo_command, python_programs};
+use crate::workspace::{Workspace, capture_output, cargo_command, make_folder, python_programs};
 
 /// The version whose libraries the program is built against.
 const NS3: &str = "ns3==3.44.post0";
@@ -80,7 +80,7 @@ fn build_ns3(folder: &Path) -> Result<PathBuf> {
     if program.is_file() && std::fs::read_to_string(&source).is_ok_and(|text| text == PROGRAM) {
         return Ok(program);
     }
-    std::fs::create_dir_all(folder).context("cannot make the folder for ns-3")?;
+    make_folder(folder)?;
     let venv = folder.join("venv");
     let pip = python_programs(&venv)?.join("pip");
     // The libraries alone: the bindings for Python are not used.

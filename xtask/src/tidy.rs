@@ -6,8 +6,7 @@ mod circles;
 mod code;
 mod documents;
 mod licences;
-mod names;
-mod prose;
+mod lines;
 mod source;
 mod tree;
 
@@ -63,13 +62,22 @@ pub fn run(workspace: &Workspace) -> Result<()> {
 fn check_tree(tree: &SourceTree, workspace: &Workspace) -> Result<Vec<Finding>> {
     let mut findings = source::check_sources(tree);
     findings.extend(circles::check_circles(tree));
-    findings.extend(names::check_names(tree));
-    findings.extend(prose::check_prose(tree));
+    findings.extend(lines::check_lines(tree));
     findings.extend(documents::check_documents(tree));
     findings.extend(arrows::check_crate_map(tree, &workspace.packages));
     findings.extend(licences::check_licences(&workspace.root)?);
     findings.sort();
     Ok(findings)
+}
+
+/// As many findings as expected, each with the words.
+#[cfg(test)]
+#[track_caller]
+fn check_findings(findings: &[Finding], expected: &[&str]) {
+    assert_eq!(findings.len(), expected.len(), "{findings:?}");
+    for (finding, expected) in findings.iter().zip(expected) {
+        assert!(finding.message.contains(expected), "{findings:?}");
+    }
 }
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
 //! Where the repository is, and what `cargo metadata` says of its crates.
 
-use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 /// The repository and its crates.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 pub struct Workspace {
     /// The folder of the root `Cargo.toml`.
+    #[serde(rename = "workspace_root")]
     pub root: PathBuf,
     /// Where cargo builds.
+    #[serde(rename = "target_directory")]
     pub target: PathBuf,
     /// The crates, as their manifests have them.
     pub packages: Vec<Package>,
@@ -42,26 +42,11 @@ pub struct Dependency {
 impl Workspace {
     /// Asks cargo about the workspace that this program was built from.
     pub fn from_cargo_metadata() -> Result<Self> {
-        #[derive(Deserialize)]
-        struct WorkspaceMetadata {
-            packages: Vec<Package>,
-            workspace_root: PathBuf,
-            target_directory: PathBuf,
-        }
-        let output = cargo_command()
-            .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
-            .output()
-            .context("cannot start `cargo metadata`")?;
-        let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        ensure!(output.status.success(), "`cargo metadata` failed: {words}");
-        let metadata: WorkspaceMetadata = serde_json::from_slice(&output.stdout)
-            .context("cannot read the answer of `cargo metadata`")?;
-        Ok(Self {
-            root: metadata.workspace_root,
-            target: metadata.target_directory,
-            packages: metadata.packages,
-        })
+        let mut ask = cargo_command();
+        ask.args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"]);
+        ask.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
+        serde_json::from_str(&capture_output(&mut ask)?)
+            .context("cannot read the answer of `cargo metadata`")
     }
 
     /// The latput of this path, or else the released binary of this tree.
@@ -73,24 +58,9 @@ impl Workspace {
     /// The released binary, built anew where a source has changed.
     pub fn build_latput(&self) -> Result<PathBuf> {
         let mut build = cargo_command();
-        build.args(["build", "--quiet", "--release", "-p", "latput"]).current_dir(&self.root);
-        ensure!(build.status().context("cannot start cargo")?.success(), "latput cannot be built");
+        build.args(["build", "--quiet", "--release", "-p", "latput"]);
+        run_checked(build.current_dir(&self.root))?;
         Ok(self.target.join("release/latput"))
-    }
-
-    /// Of every file in `sources` (files and folders) but those in `without`: another when one of them changes.
-    pub fn hash_sources(&self, sources: &[&str], without: &[&str]) -> Result<u64> {
-        let without: Vec<PathBuf> = without.iter().map(|path| self.root.join(path)).collect();
-        let mut files = Vec::new();
-        for source in sources {
-            collect_files(&self.root.join(source), &without, &mut files)?;
-        }
-        files.sort();
-        let mut hasher = DefaultHasher::new();
-        for file in files {
-            hasher.write(&std::fs::read(&file).with_context(|| format!("{}", file.display()))?);
-        }
-        Ok(hasher.finish())
     }
 
     /// The static binary that a guest runs, as [`crate::vm`] leaves it.
@@ -106,21 +76,6 @@ impl Workspace {
         ensure!(binary.is_file(), "{shown} is missing; run `cargo xtask ci --only build`");
         Ok(binary)
     }
-}
-
-fn collect_files(path: &Path, without: &[PathBuf], files: &mut Vec<PathBuf>) -> Result<()> {
-    if without.iter().any(|other| other == path) {
-        return Ok(());
-    }
-    if !path.is_dir() {
-        files.push(path.to_owned());
-        return Ok(());
-    }
-    let entries = std::fs::read_dir(path).with_context(|| format!("{}", path.display()))?;
-    for entry in entries {
-        collect_files(&entry?.path(), without, files)?;
-    }
-    Ok(())
 }
 
 impl Package {
@@ -152,20 +107,32 @@ pub fn capture_output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{shown} printed no text"))
 }
 
-/// Waits for the end of a process, which is killed if it takes longer.
-pub fn end_within(child: &mut Child, time: Duration) -> Result<ExitStatus> {
-    let deadline = Instant::now() + time;
-    loop {
-        if let Some(status) = child.try_wait().context("cannot wait")? {
-            return Ok(status);
-        }
-        if Instant::now() > deadline {
-            child.kill().context("cannot kill")?;
-            child.wait().context("cannot wait")?;
-            bail!("a process has not ended in {} s", time.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(2));
+/// Runs a command, which must succeed; its output is shown.
+pub fn run_checked(command: &mut Command) -> Result<()> {
+    let shown = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().with_context(|| format!("cannot start {shown}"))?;
+    ensure!(status.success(), "{shown} ended with {status}");
+    Ok(())
+}
+
+/// Makes a folder, and those above it.
+pub fn make_folder(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
+}
+
+/// Removes a folder with all that is in it, where it is there.
+pub fn remove_folder(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder)
+            .with_context(|| format!("cannot remove {}", folder.display()))?;
     }
+    Ok(())
+}
+
+/// Makes a folder with nothing in it.
+pub fn make_empty_folder(folder: &Path) -> Result<()> {
+    remove_folder(folder)?;
+    make_folder(folder)
 }
 
 /// The programs of a virtual environment of Python in `folder`, made where there is none.

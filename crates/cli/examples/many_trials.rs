@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use latput_experiment::ResultsDb;
+use latput_results::ResultsDb;
 use latput_trial::{Results, Row};
 
 fn main() -> Result<(), Box<dyn Error>> {

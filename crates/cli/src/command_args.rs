@@ -6,7 +6,7 @@ use latput_trial::figures::{Figures, Parser};
 use latput_trial::metric::PreferredDirection;
 use latput_trial::plan::Design;
 use latput_trial::program::{Program, ProgramCommand, ReadyWhen, ServerProgram, split};
-use latput_trial::workload::{COMMAND, COUNT, of_program};
+use latput_trial::workload::{COMMAND, COUNT, build_program_workload};
 use latput_trial::{Metric, Plan, Workload};
 
 use crate::exit::CliError;
@@ -72,7 +72,7 @@ impl CommandArgs {
         {
             return Err(CliError::usage("`count` is given twice"));
         }
-        let workload = of_program(&fields, program);
+        let workload = build_program_workload(&fields, program);
         workload.map(Some).map_err(|error| CliError::usage(format!("--{}: {error}", error.field)))
     }
 
@@ -96,7 +96,7 @@ impl CommandArgs {
     }
 
     /// A plan's text with the command in the place of its workloads, and with a goal for it.
-    pub(crate) fn in_plan(&self, text: String) -> Result<String, CliError> {
+    pub(crate) fn replace_workloads_in_text(&self, text: String) -> Result<String, CliError> {
         let Some(workload) = self.build_workload(&BTreeMap::new())? else { return Ok(text) };
         let (Some(from), Some(to)) = (text.find("[[workload]]"), text.find("[method]")) else {
             return Ok(text);
@@ -146,7 +146,7 @@ impl CommandArgs {
     }
 
     /// Lines of a plan's text that keep the flags, so that another command is another run.
-    pub(crate) fn plan_lines(&self) -> String {
+    pub(crate) fn format_plan_comments(&self) -> String {
         let flags = [("command", &self.command), ("server", &self.server), ("ready", &self.ready)];
         let flags = flags.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
         let metrics = self.metric.iter().map(|metric| ("metric", metric.clone()));
@@ -221,12 +221,13 @@ mod tests {
             metric: vec!["rps=/Requests: (\\S+)/".to_owned(), "p99[us,lower]=json:/a/b".to_owned()],
             count: Some(2000),
         };
-        let saved = args.in_plan(latput_trial::plan::BUILT_IN.to_owned()).unwrap();
+        let saved =
+            args.replace_workloads_in_text(latput_trial::plan::BUILT_IN.to_owned()).unwrap();
         let plan = Plan::parse("saved.toml", &saved).unwrap();
         assert_eq!(plan.workloads, [args.build_workload(&BTreeMap::new()).unwrap().unwrap()]);
         assert_eq!(plan.goal.as_deref(), Some("maximize rps"));
         assert_eq!(plan.combinations(), 5, "the factors and the method stay");
-        let plain = CommandArgs::default().in_plan("x".to_owned()).unwrap();
+        let plain = CommandArgs::default().replace_workloads_in_text("x".to_owned()).unwrap();
         assert_eq!(plain, "x");
     }
 }

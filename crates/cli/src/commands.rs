@@ -2,13 +2,13 @@
 
 pub(crate) mod agent;
 pub(crate) mod apply;
-mod ask;
 pub(crate) mod broker;
 pub(crate) mod calibrate;
 mod change;
 mod check;
 pub(crate) mod completions;
 pub(crate) mod confirm;
+pub(crate) mod diagnose;
 pub(crate) mod effect;
 pub(crate) mod explain;
 pub(crate) mod export_settings;
@@ -40,6 +40,7 @@ pub(crate) mod search;
 pub(crate) mod set;
 pub(crate) mod show;
 pub(crate) mod sim;
+pub(crate) mod snapshot;
 pub(crate) mod tune;
 pub(crate) mod undo;
 pub(crate) mod vm;
@@ -62,6 +63,8 @@ pub(crate) enum Command {
     Merge(merge::Args),
     Measure(measure::Args),
     Show(show::Args),
+    Diagnose(diagnose::Args),
+    Snapshot(snapshot::Args),
     Set(set::Args),
     Confirm(confirm::Args),
     Restore(restore::Args),
@@ -88,7 +91,7 @@ pub(crate) enum Command {
     Agent(agent::Args),
     Completions(completions::Args),
     Man(man::Args),
-    #[command(name = latput_experiment::broker::COMMAND, hide = true)]
+    #[command(name = latput_reach::broker::COMMAND, hide = true)]
     Broker(broker::Args),
     #[command(name = keep::wanted::READER, hide = true)]
     ReadSetting(keep::wanted::Args),
@@ -110,6 +113,8 @@ impl Command {
             Self::Merge(args) => args.run(context),
             Self::Measure(args) => args.run(context),
             Self::Show(args) => args.run(context),
+            Self::Diagnose(args) => args.run(context),
+            Self::Snapshot(args) => args.run(context),
             Self::Set(args) => args.run(context),
             Self::Confirm(args) => args.run(context),
             Self::Restore(args) => args.run(context),

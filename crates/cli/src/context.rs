@@ -1,8 +1,9 @@
 //! The context of every command: the output format and the stop flag.
 
-use latput_experiment::broker::{self, message::RunPermissions};
 use latput_linux::confine::{self, UsedFiles};
 use latput_load::Stop;
+use latput_reach::broker;
+use latput_reach::broker::message::RunPermissions;
 use signal_hook::consts::{
     SIGALRM, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU,
     SIGXFSZ,

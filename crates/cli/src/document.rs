@@ -266,74 +266,40 @@ mod tests {
 
     #[test]
     fn schemas_in_docs_are_those_of_the_documents() {
-        check_schema("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
-        check_schema(
-            "metrics",
-            serde_json::to_value(schemars::schema_for!(MetricsDocument)).unwrap(),
-        );
-        check_schema("log", serde_json::to_value(schemars::schema_for!(LogDocument)).unwrap());
-        let error = serde_json::to_value(schemars::schema_for!(error::ErrorDocument)).unwrap();
-        check_schema("error", error);
-        let remark = serde_json::to_value(schemars::schema_for!(error::RemarkDocument)).unwrap();
-        check_schema("remark", remark);
-        let of_check = serde_json::to_value(schemars::schema_for!(check::CheckDocument)).unwrap();
-        check_schema("check", of_check);
-        let kept = serde_json::to_value(schemars::schema_for!(keep::KeepCheckDocument)).unwrap();
-        check_schema("keep-check", kept);
-        check_schema(
-            "fleet",
-            serde_json::to_value(schemars::schema_for!(fleet::FleetDocument)).unwrap(),
-        );
-        let rollout = serde_json::to_value(schemars::schema_for!(fleet::RolloutDocument)).unwrap();
-        check_schema("fleet-apply", rollout);
-        let done = serde_json::to_value(schemars::schema_for!(fleet::FleetDoneDocument)).unwrap();
-        check_schema("fleet-done", done);
-        let log = serde_json::to_value(schemars::schema_for!(fleet::FleetLogDocument)).unwrap();
-        check_schema("fleet-log", log);
-        let pairs = serde_json::to_value(schemars::schema_for!(fleet::PairsDocument)).unwrap();
-        check_schema("fleet-pairs", pairs);
-        let confirm = serde_json::to_value(schemars::schema_for!(fleet::ConfirmDocument)).unwrap();
-        check_schema("fleet-confirm", confirm);
-        check_schema(
-            "merge",
-            serde_json::to_value(schemars::schema_for!(merge::MergeDocument)).unwrap(),
-        );
-        let said =
-            serde_json::to_value(schemars::schema_for!(latput_experiment::ask_tell::SearchSaid))
-                .unwrap();
-        check_schema("search-said", said);
-        let answer =
-            serde_json::to_value(schemars::schema_for!(latput_experiment::ask_tell::SearchAnswer))
-                .unwrap();
-        check_schema("search-answer", answer);
-        check_schema(
-            "plan",
-            serde_json::to_value(schemars::schema_for!(check::PlanDocument)).unwrap(),
-        );
-        let flent = serde_json::to_value(schemars::schema_for!(flent::ManifestDocument)).unwrap();
-        check_schema("flent-manifest", flent);
-        check_schema(
-            "systems",
-            serde_json::to_value(schemars::schema_for!(SystemsDocument)).unwrap(),
-        );
-        check_schema("trace", serde_json::to_value(schemars::schema_for!(TraceDocument)).unwrap());
-        check_schema(
-            "fit",
-            serde_json::to_value(schemars::schema_for!(latput_report::explained::FitDocument))
-                .unwrap(),
-        );
-        let explain =
-            serde_json::to_value(schemars::schema_for!(latput_report::explained::ExplainDocument))
-                .unwrap();
-        check_schema("explain", explain);
-        check_schema(
-            "moderate",
-            serde_json::to_value(schemars::schema_for!(latput_moderate::Status)).unwrap(),
-        );
+        check_type::<ShowDocument>("show");
+        check_type::<MetricsDocument>("metrics");
+        check_type::<LogDocument>("log");
+        check_type::<error::ErrorDocument>("error");
+        check_type::<error::RemarkDocument>("remark");
+        check_type::<check::CheckDocument>("check");
+        check_type::<keep::KeepCheckDocument>("keep-check");
+        check_type::<fleet::FleetDocument>("fleet");
+        check_type::<fleet::RolloutDocument>("fleet-apply");
+        check_type::<fleet::FleetDoneDocument>("fleet-done");
+        check_type::<fleet::FleetLogDocument>("fleet-log");
+        check_type::<fleet::PairsDocument>("fleet-pairs");
+        check_type::<fleet::ConfirmDocument>("fleet-confirm");
+        check_type::<merge::MergeDocument>("merge");
+        check_type::<latput_experiment::ask_tell::SearchSaid>("search-said");
+        check_type::<latput_experiment::ask_tell::SearchAnswer>("search-answer");
+        check_type::<check::PlanDocument>("plan");
+        check_type::<flent::ManifestDocument>("flent-manifest");
+        check_type::<SystemsDocument>("systems");
+        check_type::<TraceDocument>("trace");
+        check_type::<latput_report::explained::FitDocument>("fit");
+        check_type::<latput_report::explained::ExplainDocument>("explain");
+        check_type::<latput_moderate::Status>("moderate");
+        check_type::<latput_diagnose::Diagnosis>("diagnose");
+        check_type::<latput_diagnose::Snapshot>("snapshot");
         check_schema("results", latput_report::Document::json_schema());
         check_schema("prediction", latput_report::PredictionDocument::json_schema());
         check_schema("history", latput_report::history::json_schema());
         check_schema("comparison", latput_report::ComparisonDocument::json_schema());
+    }
+
+    #[track_caller]
+    fn check_type<T: schemars::JsonSchema>(name: &str) {
+        check_schema(name, serde_json::to_value(schemars::schema_for!(T)).unwrap());
     }
 
     #[track_caller]

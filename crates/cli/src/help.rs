@@ -23,7 +23,10 @@ const FIRST: [&str; 10] =
 /// Every command that is shown, in groups.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Find a setting", &["tune", "measure", "run", "search", "plan", "hosts"]),
-    ("Look at results and hosts", &["report", "history", "metrics", "show", "log"]),
+    (
+        "Look at results and hosts",
+        &["report", "history", "metrics", "show", "diagnose", "snapshot", "log"],
+    ),
     (
         "Change a host",
         &["set", "confirm", "undo", "restore", "apply", "keep", "export-settings", "moderate"],
@@ -62,7 +65,7 @@ pub(crate) fn build_command() -> Command {
         .before_help(format!("First:\n{short}"))
         .before_long_help(long.trim_end().to_owned())
         .after_help("")
-        .after_long_help(laid_out(exit::TABLE, columns))
+        .after_long_help(laid_out(&exit::render_help_table(), columns))
 }
 
 /// Bold and underlined text, which is readable on every background.

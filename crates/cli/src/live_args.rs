@@ -8,7 +8,7 @@ use latput_trial::Plan;
 use latput_trial::live::{
     BUSY_AT_MOST_RANGE, Endpoint, EndpointFigure, GroupBy, Hours, Live, SAMPLES_CPU_RANGE,
 };
-use latput_trial::workload::of_live;
+use latput_trial::workload::build_live_workload;
 use latput_units::Nanos;
 
 use crate::exit::CliError;
@@ -112,7 +112,7 @@ impl LiveArgs {
             ));
         }
         let live = self.override_live(was_live.unwrap_or_default())?;
-        let workload = of_live(&BTreeMap::new(), live)
+        let workload = build_live_workload(&BTreeMap::new(), live)
             .map_err(|error| CliError::usage(format!("--{}: {error}", error.field)))?;
         plan.workloads = vec![workload];
         if is_new {

@@ -33,7 +33,7 @@ use crate::exit::CliError;
 /// latput measures what settings of network interfaces do to the latency, throughput and CPU cost of a workload, and
 /// recommends one.
 #[derive(Debug, Parser)]
-#[command(version, after_help = exit::TABLE)]
+#[command(version, after_help = exit::render_help_table())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -43,7 +43,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    latput_experiment::bring::forget_file();
+    latput_agent::brought::forget_file();
     // Processes that latput starts from its own file are called `exe` otherwise.
     let _for_others_to_read = rustix::thread::set_name(c"latput");
     // Where that fails, what needs the files of an interface says so.

@@ -17,7 +17,7 @@ pub(crate) fn map<J: Sync, R: Send>(
     progress: Option<&JobProgress>,
     job: impl Fn(&J) -> R + Sync,
 ) -> Option<Vec<R>> {
-    let done = || progress.into_iter().for_each(JobProgress::add);
+    let done = || progress.into_iter().for_each(JobProgress::count_done);
     parallel::map(jobs, stop, done, job)
 }
 
@@ -28,12 +28,12 @@ pub(crate) struct JobProgress {
     count: usize,
     /// `None` without a terminal.
     bar: Option<ProgressBar>,
-    lines: Mutex<ProgressLines>,
+    lines: Mutex<ThrottledProgress>,
 }
 
 /// The jobs that are done, and when that was told last.
 #[derive(Debug)]
-struct ProgressLines {
+struct ThrottledProgress {
     done: usize,
     begun: Instant,
     last: Instant,
@@ -42,17 +42,17 @@ struct ProgressLines {
 impl JobProgress {
     pub(crate) fn new(count: usize, what: &'static str) -> Self {
         let now = Instant::now();
-        let lines = Mutex::new(ProgressLines { done: 0, begun: now, last: now });
+        let lines = Mutex::new(ThrottledProgress { done: 0, begun: now, last: now });
         Self { what, count, bar: make_progress_bar(count, what), lines }
     }
 
     /// One more job is done.
-    pub(crate) fn add(&self) {
+    pub(crate) fn count_done(&self) {
         if let Some(bar) = &self.bar {
             return bar.inc(1);
         }
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(text) = lines.add(Instant::now(), self.count, self.what) {
+        if let Some(text) = lines.count_done(Instant::now(), self.count, self.what) {
             output::print_remark(&text);
         }
     }
@@ -65,9 +65,9 @@ impl JobProgress {
     }
 }
 
-impl ProgressLines {
+impl ThrottledProgress {
     /// The line that is due after one more job at the time `now`.
-    fn add(&mut self, now: Instant, count: usize, what: &str) -> Option<String> {
+    fn count_done(&mut self, now: Instant, count: usize, what: &str) -> Option<String> {
         self.done += 1;
         if now.saturating_duration_since(self.last) < LINE_EVERY || self.done == count {
             return None;
@@ -104,8 +104,8 @@ mod tests {
     fn only_long_work_shows_progress() {
         let begun = Instant::now();
         let told = |job: Duration| {
-            let mut lines = ProgressLines { done: 0, begun, last: begun };
-            let all = (1..=100).filter_map(|at| lines.add(begun + job * at, 100, "runs"));
+            let mut lines = ThrottledProgress { done: 0, begun, last: begun };
+            let all = (1..=100).filter_map(|at| lines.count_done(begun + job * at, 100, "runs"));
             all.collect::<Vec<String>>()
         };
         assert_eq!(told(Duration::from_millis(90)), Vec::<String>::new());

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use latput_experiment::interval::IntervalCounts;
 use latput_experiment::session::{RunProgress, TrialDone};
 use latput_report::lines::truncate_text;
 use latput_report::make_printable;
+use latput_runner::trials::IntervalCounts;
 use latput_units::Nanos;
 
 use crate::exit::CliError;

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use latput_controller::discover::{self, DiscoveredHosts};
 use latput_experiment::Testbed;
-use latput_experiment::broker::message::{HostInterface, LaunchCommand, RunPermissions};
-use latput_experiment::discover::{self, DiscoveredHosts};
-use latput_experiment::host_spec::own_way;
-use latput_experiment::target::{InterfaceSelector, ReachMethod, Target};
 use latput_experiment::testbed::TestbedKind;
 use latput_linux::confine::{self, UsedFiles};
 use latput_linux::files;
 use latput_linux::route::Route;
 use latput_peers::Peer;
+use latput_reach::broker::message::{HostInterface, LaunchCommand, RunPermissions};
+use latput_reach::host_spec::own_way;
+use latput_reach::target::{InterfaceSelector, ReachMethod, Target};
 use latput_trial::program::{Program, RunsOn};
 use latput_trial::{Plan, Results};
 use latput_units::IntoSet;
@@ -42,11 +42,6 @@ pub(crate) struct HostArgs {
 }
 
 impl HostArgs {
-    /// For hosts that no flag says more of than what to take along.
-    pub(crate) fn with_bring(bring: Option<PathBuf>) -> Self {
-        Self { bring, ..Self::default() }
-    }
-
     /// The flags that name the same hosts again, as words.
     pub(crate) fn to_args(&self) -> Vec<String> {
         let peer = self.peer.iter().flat_map(|peer| ["--peer".to_owned(), peer.clone()]);
@@ -65,7 +60,7 @@ impl HostArgs {
         } else if let Some(named) = self.named_hosts(word)? {
             return Ok(named);
         } else if let Some(peer) = Peer::parse(word) {
-            let peer = peer.map_err(latput_experiment::Error::from)?;
+            let peer = peer.map_err(latput_runner::Error::from)?;
             TestbedSource::Testbed(Testbed::third_party(peer, plan)?)
         } else {
             let name = (word.strip_prefix(SIMULATED), word.strip_prefix(EMULATED));
@@ -102,7 +97,7 @@ impl HostArgs {
     }
 
     /// The hosts of a word, or those of the testbed file of this name.
-    pub(crate) fn hosts_or_file(&self, word: &str) -> Result<NamedTestbed<'_>, CliError> {
+    fn hosts_or_file(&self, word: &str) -> Result<NamedTestbed<'_>, CliError> {
         match self.named_hosts(word)? {
             Some(place) => Ok(place),
             None => Ok(self.of_testbed(Testbed::from_file(Path::new(word))?)),
@@ -173,9 +168,9 @@ impl HostArgs {
             return Err(CliError::usage(message));
         }
         let words = Target::split_targets(word);
-        let [_] = words[..] else { return Err(latput_experiment::Error::NoLiveTraffic.into()) };
+        let [_] = words[..] else { return Err(latput_runner::Error::NoLiveTraffic.into()) };
         if !is_hosts(word) {
-            return Err(latput_experiment::Error::NoLiveTraffic.into());
+            return Err(latput_runner::Error::NoLiveTraffic.into());
         }
         Ok(Target::parse(word)?)
     }
@@ -247,7 +242,7 @@ impl NamedTestbed<'_> {
             return if confine::has_capabilities() { keep_only_files(&files) } else { Ok(()) };
         }
         let mut ways = self.ways();
-        let lab = matches!(self.source, TestbedSource::Lab) && Testbed::may_make_lab();
+        let lab = matches!(self.source, TestbedSource::Lab) && Testbed::can_create_lab();
         let guest = match &self.source {
             TestbedSource::Testbed(Testbed { kind: TestbedKind::Guest(spec), .. }) => Some(*spec),
             _ => None,
@@ -261,11 +256,6 @@ impl NamedTestbed<'_> {
         let programs = plan.is_some_and(Plan::runs_programs);
         let permitted = RunPermissions { ways, lab, guest, programs, ..RunPermissions::default() };
         context.leave_rights_to_broker(&permitted, &files)
-    }
-
-    /// Name of the testbed in results.
-    pub(crate) fn word(&self) -> &str {
-        &self.word
     }
 
     /// How its hosts are reached; empty where latput makes them.

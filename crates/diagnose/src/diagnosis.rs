@@ -2,22 +2,23 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement};
-use crate::rules::RULES;
+use crate::rules::{ANSWERS, RULES};
 use crate::snapshot::Snapshot;
 
 /// The version of the JSON document.
 pub const SCHEMA: u32 = 1;
 
 /// A finding with its place.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RankedFinding {
     /// 1 explains most.
     pub rank: usize,
-    /// What was found.
+    /// The finding.
     #[serde(flatten)]
     pub finding: Finding,
     /// Whether it was tried: `hypothesis` until then.
@@ -25,7 +26,7 @@ pub struct RankedFinding {
 }
 
 /// The answer for a snapshot.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Diagnosis {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -33,24 +34,31 @@ pub struct Diagnosis {
     pub interface: String,
     /// Seconds between the looks; absent where nobody tells.
     pub window_s: Option<f64>,
-    /// What is wrong, the first explains most.
+    /// The faults, the first explains most.
     pub findings: Vec<RankedFinding>,
-    /// What was looked at and shows no fault.
+    /// Subjects that were looked at and show no fault.
     pub healthy: Vec<&'static str>,
-    /// What was not there or could not be read.
+    /// Sources that were not there or could not be read.
     pub unseen: Vec<String>,
 }
 
-/// Judges a snapshot by every rule.
+/// Judges a snapshot by every rule. Where nothing is found, the answer (`idle`, `no-fault`) is the only finding.
 pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     let evidence = Evidence::from_snapshot(snapshot);
     let (mut findings, mut healthy, mut unseen) = (Vec::new(), Vec::new(), BTreeSet::new());
-    for rule in RULES {
+    // Without a packet no counter of the host says anything about this interface.
+    let is_silent = evidence.packets() == Some(0);
+    for rule in RULES.iter().filter(|_| !is_silent) {
         match (rule.judge)(rule, &evidence) {
             Judgement::Fault(finding) => findings.push(finding),
             Judgement::Healthy => healthy.push(rule.subject),
-            Judgement::Unseen(source) => drop(unseen.insert(source)),
+            // A source that is there may lack the one counter: most drivers do.
+            Judgement::Unseen(source) if evidence.lacks(source) => drop(unseen.insert(source)),
+            Judgement::Unseen(_) => {}
         }
+    }
+    if findings.is_empty() {
+        findings.extend(find_answer(&evidence));
     }
     // A stable sort: of equals the table's order counts.
     findings.sort_by(|one, other| weigh(other).total_cmp(&weigh(one)));
@@ -70,12 +78,24 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     }
 }
 
+/// The answer where nothing is wrong.
+fn find_answer(evidence: &Evidence<'_>) -> Option<Finding> {
+    ANSWERS.iter().find_map(|rule| match (rule.judge)(rule, evidence) {
+        Judgement::Fault(finding) => Some(finding),
+        Judgement::Healthy | Judgement::Unseen(_) => None,
+    })
+}
+
+/// The weight of a finding whose harm cannot be told, before it is known how sure it is.
+const UNKNOWN_HARM: f64 = 0.05;
+
 /// The weight of a finding in the order: what it explains of losses, waits and CPU time, less where it is a hint only.
-/// A loss costs a connection a timeout, so that it weighs more than a wait, and a wait more than CPU time.
+/// A loss costs a connection a timeout, so that it weighs more than a wait, and a wait more than CPU time. TCP's rate falls
+/// with the square root of the loss (Mathis et al. 1997): one percent costs far more than a hundredth.
 fn weigh(finding: &Finding) -> f64 {
     let explains = finding.explains;
     let harm = [
-        (explains.loss_share, 3.0),
+        (explains.loss_share.map(f64::sqrt), 3.0),
         (explains.latency_share, 2.0),
         (explains.cpu_share, 1.0),
     ];
@@ -85,5 +105,56 @@ fn weigh(finding: &Finding) -> f64 {
         Confidence::Likely => 0.8,
         Confidence::Certain => 1.0,
     };
-    harm * sure
+    harm.max(UNKNOWN_HARM) * sure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Rule;
+    use crate::rules::testing::PlantedLooks;
+
+    const PACKETS: &str = "sys/class/net/eth0/statistics/rx_packets";
+
+    fn ids(looks: &PlantedLooks) -> Vec<&'static str> {
+        diagnose(&looks.snapshot()).findings.iter().map(|ranked| ranked.finding.id).collect()
+    }
+
+    #[test]
+    fn healthy_host_has_no_fault() {
+        let looks = PlantedLooks::new().text(PACKETS, "900000000\n", "900090000\n").tcp_ext(&[(
+            "ListenOverflows",
+            9_000_000,
+            9_000_000,
+        )]);
+        assert_eq!(ids(&looks), ["no-fault"]);
+        let healthy = diagnose(&looks.snapshot()).healthy;
+        assert!(healthy.contains(&"listen queues"), "{healthy:?}");
+    }
+
+    #[test]
+    fn silent_interface_is_idle_only() {
+        let looks = PlantedLooks::new().text(PACKETS, "900000000\n", "900000000\n").tcp_ext(&[(
+            "ListenOverflows",
+            0,
+            9_000_000,
+        )]);
+        assert_eq!(ids(&looks), ["idle"]);
+        assert!(diagnose(&looks.snapshot()).healthy.is_empty());
+    }
+
+    #[test]
+    fn fault_leaves_no_room_for_answers() {
+        let looks = PlantedLooks::new().udp(&[("OutDatagrams", 0, 50), ("SndbufErrors", 0, 50)]);
+        assert_eq!(ids(&looks), ["udp-send-buffer"]);
+    }
+
+    #[test]
+    fn rules_have_names_of_their_own() {
+        let all: Vec<&Rule> = RULES.iter().chain(ANSWERS).copied().collect();
+        let ids: BTreeSet<&str> = all.iter().map(|rule| rule.id).collect();
+        let subjects: BTreeSet<&str> = all.iter().map(|rule| rule.subject).collect();
+        assert_eq!((ids.len(), subjects.len()), (all.len(), all.len()));
+        assert!(all.iter().all(|rule| rule.mechanism.ends_with('.')));
+    }
 }

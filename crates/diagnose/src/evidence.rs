@@ -1,5 +1,7 @@
 //! How two looks differ.
 
+mod traffic;
+
 use std::collections::BTreeMap;
 
 use crate::parse::counters::{
@@ -7,12 +9,15 @@ use crate::parse::counters::{
 };
 use crate::parse::cpus::{CpuTicks, SoftnetRow, parse_softirqs, parse_softnet, parse_stat};
 use crate::parse::interrupts::{InterruptLine, parse_cpu_list, parse_interrupts};
-pub use crate::parse::qdiscs::Qdisc;
+pub use crate::parse::qdiscs::QdiscRow;
 use crate::parse::qdiscs::parse_qdiscs;
 use crate::parse::settings::{Limits, Settings, parse_limits, parse_settings};
 pub use crate::parse::sockets::TcpSocket;
 use crate::parse::sockets::parse_sockets;
 use crate::snapshot::{Look, Snapshot};
+use crate::source::EvidenceSource;
+pub use traffic::{LimitedTime, SocketGrowth};
+pub(crate) use traffic::{percent, share_of};
 
 /// Ticks of `/proc/stat` in a second (`USER_HZ`, 100 on every architecture of today).
 const TICKS_PER_S: f64 = 100.0;
@@ -80,7 +85,11 @@ impl InterruptGrowth {
 #[derive(Clone, Debug, PartialEq)]
 pub struct QdiscGrowth {
     /// As it is at the end.
-    pub now: Qdisc,
+    pub now: QdiscRow,
+    /// Bytes sent between the looks.
+    pub bytes: u64,
+    /// Bytes that waited at the beginning.
+    pub backlog_before: u64,
     /// Packets sent between the looks.
     pub packets: u64,
     /// Packets dropped between the looks.
@@ -108,6 +117,9 @@ pub struct Evidence<'a> {
     unreadable: Vec<String>,
 }
 
+/// Reads counters from a text.
+type CounterParser = fn(&str) -> Option<Counters>;
+
 /// Reads a text of both looks. A text that is there and of another form is added to `unreadable`.
 struct LookReader<'a> {
     snapshot: &'a Snapshot,
@@ -126,10 +138,7 @@ impl LookReader<'_> {
     }
 
     /// The first of several texts that both looks have.
-    fn read_counters(
-        &mut self,
-        names: &[(&str, fn(&str) -> Option<Counters>)],
-    ) -> Option<Counters> {
+    fn read_counters(&mut self, names: &[(&str, CounterParser)]) -> Option<Counters> {
         let mut found: Option<Counters> = None;
         for (name, parse) in names {
             if let Some([before, after]) = self.read(name, parse) {
@@ -140,7 +149,7 @@ impl LookReader<'_> {
     }
 }
 
-/// What counters have grown by. One that fell was reset, or its device was made anew: it is left out.
+/// Growth of counters. One that fell was reset, or its device was made anew: it is left out.
 fn grown_counters(before: &Counters, after: Counters) -> Counters {
     let grown = |(name, count): (String, u64)| {
         let growth = count.checked_sub(before.get(&name).copied()?)?;
@@ -162,6 +171,10 @@ impl<'a> Evidence<'a> {
         ]);
         if protocols.is_none() {
             protocols = reader.read_counters(&[("nstat_-az", parse_nstat)]);
+        }
+        // Lines of a name and a count, as `nstat` has them; UDP over IPv6 is counted there only.
+        if let Some(of_ipv6) = reader.read_counters(&[("proc/net/snmp6", parse_nstat)]) {
+            protocols.get_or_insert_default().extend(of_ipv6);
         }
         let driver = reader.read_counters(&[(&format!("ethtool_-S_{interface}"), parse_driver)]);
         let softnet = reader.read("proc/net/softnet_stat", parse_softnet);
@@ -235,6 +248,31 @@ impl<'a> Evidence<'a> {
         self.driver.is_some()
     }
 
+    /// Whether nothing of a source is there.
+    pub fn lacks(&self, source: EvidenceSource) -> bool {
+        let has_text = |start: &str| self.snapshot.after.texts_below(start).next().is_some();
+        match source {
+            EvidenceSource::Protocols => self.protocols.is_none(),
+            EvidenceSource::Driver => self.driver.is_none(),
+            EvidenceSource::Interface => self.interface.is_none(),
+            EvidenceSource::Cpus => self.cpus.is_none(),
+            EvidenceSource::Softnet => self.softnet.is_none(),
+            EvidenceSource::Interrupts => self.interrupts.is_none(),
+            EvidenceSource::Softirqs => self.softirqs.is_none(),
+            EvidenceSource::Settings => {
+                ["-c", "-g", "-l", "-k"].iter().all(|option| self.ethtool_text(option).is_none())
+            }
+            EvidenceSource::Qdiscs => self.qdiscs.is_none(),
+            EvidenceSource::Sockets => self.sockets.is_none(),
+            EvidenceSource::Conntrack => {
+                !has_text("proc/sys/net/netfilter/") && !has_text("proc/net/stat/nf_conntrack")
+            }
+            EvidenceSource::Quotas => !has_text("sys/fs/cgroup/"),
+            EvidenceSource::Power => !has_text("sys/devices/system/cpu/"),
+            EvidenceSource::Slot => self.sysfs("device/current_link_speed").is_none(),
+        }
+    }
+
     /// Growth of a counter of `/sys/class/net/IFACE/statistics`, such as `rx_packets`.
     pub fn statistic(&self, name: &str) -> Option<u64> {
         self.interface.as_ref()?.get(name).copied()
@@ -243,9 +281,9 @@ impl<'a> Evidence<'a> {
     /// Packets received: by the interface, else by its driver, else by the softirqs of all CPUs.
     pub fn received_packets(&self) -> Option<u64> {
         let by_interface = self.statistic("rx_packets");
-        by_interface.or_else(|| self.driver(&["rx_packets", "rx_ucast_packets"])).or_else(|| {
-            self.softnet().map(|rows| rows.values().map(|row| row.processed).sum())
-        })
+        by_interface
+            .or_else(|| self.driver(&["rx_packets", "rx_ucast_packets"]))
+            .or_else(|| self.softnet().map(|rows| rows.values().map(|row| row.processed).sum()))
     }
 
     /// Shares of the time of each CPU.
@@ -280,15 +318,17 @@ impl<'a> Evidence<'a> {
             .filter_map(|(number, _)| number.parse().ok())
             .collect();
         let slot = self.snapshot.after.text(&format!("{start}uevent"));
-        let slot = slot.and_then(|text| {
-            text.lines().find_map(|line| line.strip_prefix("PCI_SLOT_NAME="))
-        });
+        let slot =
+            slot.and_then(|text| text.lines().find_map(|line| line.strip_prefix("PCI_SLOT_NAME=")));
         let is_own = |line: &&InterruptGrowth| {
             if !vectors.is_empty() {
                 return vectors.contains(&line.number);
             }
             slot.is_some_and(|slot| line.label.contains(slot))
-                || line.label.split([' ', ',', '-', ':', '@']).any(|word| word == self.interface_name())
+                || line
+                    .label
+                    .split([' ', ',', '-', ':', '@'])
+                    .any(|word| word == self.interface_name())
         };
         Some(all.iter().filter(is_own).collect())
     }
@@ -348,11 +388,14 @@ impl<'a> Evidence<'a> {
     }
 
     /// The TCP connections that both looks have: before and after.
-    pub fn sockets(&self) -> Option<Vec<(&TcpSocket, &TcpSocket)>> {
+    pub fn sockets<'b>(&'b self) -> Option<Vec<(&'b TcpSocket, &'b TcpSocket)>> {
         let [before, after] = self.sockets.as_ref()?;
-        let known: BTreeMap<_, _> =
-            before.iter().map(|socket| ((&socket.local, &socket.peer), socket)).collect();
-        let pair = |now| Some((*known.get(&(&now.local, &now.peer))?, now));
+        let known: BTreeMap<(&str, &str), &TcpSocket> = before
+            .iter()
+            .map(|socket| ((socket.local.as_str(), socket.peer.as_str()), socket))
+            .collect();
+        let pair =
+            |now: &'b TcpSocket| Some((*known.get(&(now.local.as_str(), now.peer.as_str()))?, now));
         Some(after.iter().filter_map(pair).collect())
     }
 
@@ -390,12 +433,13 @@ fn matches_pattern(pattern: &str, name: &str) -> bool {
 fn read_window(reader: &mut LookReader<'_>) -> Option<f64> {
     let parse_uptime = |text: &str| text.split_whitespace().next()?.parse::<f64>().ok();
     let told = reader.snapshot.window_s;
-    let by_uptime = || Some(reader.read("proc/uptime", parse_uptime)?).map(|[one, other]| other - one);
+    let by_uptime =
+        || Some(reader.read("proc/uptime", parse_uptime)?).map(|[one, other]| other - one);
     let window = told.or_else(by_uptime).or_else(|| {
         let [before, after] = reader.read("proc/stat", parse_stat)?;
-        let longest = after.iter().filter_map(|(cpu, now)| {
-            total_ticks(now).checked_sub(total_ticks(before.get(cpu)?))
-        });
+        let longest = after
+            .iter()
+            .filter_map(|(cpu, now)| total_ticks(now).checked_sub(total_ticks(before.get(cpu)?)));
         longest.max().map(|ticks| ticks as f64 / TICKS_PER_S)
     });
     window.filter(|window| window.is_finite() && *window > 0.0)
@@ -429,7 +473,8 @@ fn compare_ticks(
             return None;
         }
         // Idle time of a CPU may fall by a tick (proc_stat(5)).
-        let share = |of: fn(&CpuTicks) -> u64| of(now).saturating_sub(of(then)) as f64 / total as f64;
+        let share =
+            |of: fn(&CpuTicks) -> u64| of(now).saturating_sub(of(then)) as f64 / total as f64;
         let shares = CpuShares {
             programs: share(|ticks| ticks.user + ticks.nice + ticks.system),
             interrupts: share(|ticks| ticks.irq),
@@ -448,7 +493,7 @@ fn compare_softnet(
     after: &BTreeMap<u32, SoftnetRow>,
 ) -> BTreeMap<u32, SoftnetGrowth> {
     // The kernel prints 32 bits of each.
-    let grown = |now: u64, then: u64| u64::from((now as u32).wrapping_sub(then as u32));
+    let grown = |now: u64, then: u64| now.wrapping_sub(then) & u64::from(u32::MAX);
     let growth = |(cpu, now): (&u32, &SoftnetRow)| {
         let then = before.get(cpu)?;
         let growth = SoftnetGrowth {
@@ -503,16 +548,18 @@ fn compare_interrupts(
     after.into_iter().filter_map(growth).collect()
 }
 
-fn compare_qdiscs(interface: &str, before: &[Qdisc], after: Vec<Qdisc>) -> Vec<QdiscGrowth> {
-    let key = |qdisc: &Qdisc| (qdisc.handle.clone(), qdisc.parent.clone(), qdisc.kind.clone());
-    let known: BTreeMap<_, &Qdisc> = before
+fn compare_qdiscs(interface: &str, before: &[QdiscRow], after: Vec<QdiscRow>) -> Vec<QdiscGrowth> {
+    let key = |qdisc: &QdiscRow| (qdisc.handle.clone(), qdisc.parent.clone(), qdisc.kind.clone());
+    let known: BTreeMap<_, &QdiscRow> = before
         .iter()
         .filter(|qdisc| qdisc.dev == interface)
         .map(|qdisc| (key(qdisc), qdisc))
         .collect();
-    let growth = |now: Qdisc| {
+    let growth = |now: QdiscRow| {
         let then = known.get(&key(&now))?;
         Some(QdiscGrowth {
+            bytes: now.bytes.checked_sub(then.bytes)?,
+            backlog_before: then.backlog,
             packets: now.packets.checked_sub(then.packets)?,
             drops: now.drops.checked_sub(then.drops)?,
             overlimits: now.overlimits.saturating_sub(then.overlimits),
@@ -552,7 +599,8 @@ mod tests {
 
     #[test]
     fn softnet_counters_wrap_at_32_bits() {
-        let snapshot = snapshot_of(&[("proc/net/softnet_stat", "fffffff0 0 0\n", "00000010 0 0\n")]);
+        let snapshot =
+            snapshot_of(&[("proc/net/softnet_stat", "fffffff0 0 0\n", "00000010 0 0\n")]);
         assert_eq!(Evidence::from_snapshot(&snapshot).softnet().unwrap()[&0].processed, 32);
     }
 
@@ -590,7 +638,8 @@ mod tests {
 
     #[test]
     fn own_interrupts_go_by_device_or_name() {
-        let text = "  CPU0\n 1: 5 PCI eth0-TxRx-0\n 2: 5 PCI eth01-TxRx\n 3: 5 PCI virtio1-input.0\n";
+        let text =
+            "  CPU0\n 1: 5 PCI eth0-TxRx-0\n 2: 5 PCI eth01-TxRx\n 3: 5 PCI virtio1-input.0\n";
         let later = text.replace(": 5", ": 8");
         let mut snapshot = snapshot_of(&[("proc/interrupts", text, &later)]);
         let numbers = |snapshot: &Snapshot| -> Vec<u32> {

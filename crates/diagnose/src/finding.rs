@@ -2,67 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::evidence::Evidence;
-
-/// Something that a rule reads. What a snapshot lacks is listed as unseen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
-    /// Counters of the protocols (`/proc/net/snmp`, `/proc/net/netstat`).
-    Protocols,
-    /// The driver's counters (`ethtool -S`).
-    Driver,
-    /// The interface's counters (`/sys/class/net/IFACE/statistics`).
-    Interface,
-    /// Time of the CPUs (`/proc/stat`).
-    Cpus,
-    /// Packets and drops of each CPU's backlog (`/proc/net/softnet_stat`).
-    Softnet,
-    /// Counts of interrupts (`/proc/interrupts`).
-    Interrupts,
-    /// Counts of softirqs (`/proc/softirqs`).
-    Softirqs,
-    /// Settings that ethtool prints.
-    Settings,
-    /// Counters of queue disciplines (`tc -s`).
-    Qdiscs,
-    /// TCP connections (`ss -tin`).
-    Sockets,
-    /// Connection tracking (`/proc/sys/net/netfilter`, `/proc/net/stat/nf_conntrack`).
-    Conntrack,
-    /// CPU quotas of control groups (`cpu.stat`).
-    Quotas,
-    /// Idle states and frequencies of the CPUs.
-    Power,
-    /// Link and slot of the card (sysfs).
-    Slot,
-}
-
-impl Source {
-    /// The source in words.
-    pub const fn describe(self) -> &'static str {
-        match self {
-            Self::Protocols => "counters of the protocols (/proc/net/snmp, netstat)",
-            Self::Driver => "the driver's counters (ethtool -S)",
-            Self::Interface => "the interface's counters (sysfs)",
-            Self::Cpus => "CPU time (/proc/stat)",
-            Self::Softnet => "backlogs (/proc/net/softnet_stat)",
-            Self::Interrupts => "interrupts (/proc/interrupts)",
-            Self::Softirqs => "softirqs (/proc/softirqs)",
-            Self::Settings => "settings (ethtool -c, -g, -l, -k)",
-            Self::Qdiscs => "queue disciplines (tc -s)",
-            Self::Sockets => "TCP connections (ss -tin)",
-            Self::Conntrack => "connection tracking",
-            Self::Quotas => "CPU quotas (cpu.stat)",
-            Self::Power => "idle states and frequencies",
-            Self::Slot => "the card's slot (sysfs)",
-        }
-    }
-}
+use crate::source::EvidenceSource;
 
 /// How sure a finding is before anything is tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
     /// Other causes are as likely: the finding says which, and what tells them apart.
@@ -74,7 +21,7 @@ pub enum Confidence {
 }
 
 /// Shares of the harm that a finding explains, from 0 to 1; absent where that cannot be said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Explained {
     /// Of the time that the application waits.
     pub latency_share: Option<f64>,
@@ -85,7 +32,7 @@ pub struct Explained {
 }
 
 /// A figure that a finding rests on.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum EvidenceValue {
     /// A count, share or rate; its unit is the end of its name.
@@ -119,7 +66,7 @@ impl From<String> for EvidenceValue {
 }
 
 /// A fault with its evidence.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
     /// The rule's name.
     pub id: &'static str,
@@ -184,24 +131,38 @@ impl Finding {
         self
     }
 
-    /// Sets the remedy to a change of knobs, and the proof to trying it: `changes` such as `rx-usecs=8us`.
+    /// Sets the command that would blame or clear it.
+    pub fn with_proof(mut self, command: impl Into<String>) -> Self {
+        self.prove = Some(command.into());
+        self
+    }
+
+    /// Sets the remedy to a change of knobs, and the proof to trying it in turns with today's values under the traffic that
+    /// is there; `changes` such as `rx-usecs=8us`, or several with spaces between.
     pub fn with_change(mut self, evidence: &Evidence<'_>, changes: &str) -> Self {
         let interface = evidence.interface_name();
+        let pairs = || changes.split_whitespace().filter_map(|change| change.split_once('='));
+        let names: Vec<&str> = pairs().map(|(name, _)| name).collect();
+        let values: Vec<&str> = pairs().map(|(_, value)| value).collect();
         self.remedy = Some(format!("latput set {interface} {changes} --dry-run"));
-        self.prove = Some(format!("latput diagnose {interface} --prove {}", self.id));
+        self.prove = Some(format!(
+            "latput tune {interface} --live --factor {}={}",
+            names.join("+"),
+            values.join("+")
+        ));
         self
     }
 }
 
-/// What a rule makes of a snapshot.
+/// Verdict of a rule on a snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Judgement {
     /// The fault is there.
     Fault(Finding),
-    /// What the rule reads is there, and shows no fault.
+    /// The sources are there and show no fault.
     Healthy,
     /// This is missing.
-    Unseen(Source),
+    Unseen(EvidenceSource),
 }
 
 /// A row of the table of findings.
@@ -209,7 +170,7 @@ pub enum Judgement {
 pub struct Rule {
     /// Its name in JSON and on the command line.
     pub id: &'static str,
-    /// What is looked at, for the list of what is healthy: "the receive ring".
+    /// Subject that is looked at, for the list of what is healthy: "the receive ring".
     pub subject: &'static str,
     /// One sentence: how this fault costs latency, packets or CPU time.
     pub mechanism: &'static str,

@@ -7,12 +7,17 @@
 pub mod diagnosis;
 pub mod evidence;
 pub mod finding;
+pub mod folder;
 mod measures;
 mod parse;
 pub mod rules;
+mod share;
 pub mod snapshot;
+pub mod source;
 
 pub use diagnosis::{Diagnosis, diagnose};
 pub use evidence::Evidence;
-pub use finding::{Finding, Rule, Source};
+pub use finding::{Finding, Rule};
+pub use folder::{FolderError, read_folder};
 pub use snapshot::{Look, Snapshot, SnapshotError};
+pub use source::EvidenceSource;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The version of the JSON document.
@@ -13,6 +14,8 @@ pub const SCHEMA: u32 = 1;
 pub const LARGEST_TEXT: usize = 16 << 20;
 /// The most bytes of a document.
 pub const LARGEST_DOCUMENT: usize = 100 << 20;
+/// The interface of counters that name none, as help texts have it.
+pub(crate) const UNNAMED: &str = "IFACE";
 /// The most texts of a look.
 const MOST_TEXTS: usize = 20_000;
 
@@ -23,7 +26,9 @@ pub enum SnapshotError {
     #[error("not a snapshot of latput: {0}")]
     Document(#[from] serde_json::Error),
     /// The document is of another version.
-    #[error("the snapshot has schema {0}, this latput reads {SCHEMA}: use the latput that made it, or a newer one")]
+    #[error(
+        "the snapshot has schema {0}, this latput reads {SCHEMA}: use the latput that made it, or a newer one"
+    )]
     Schema(u32),
     /// A part is larger than any host makes it.
     #[error("{name} has {size} bytes, more than the {most} that are read")]
@@ -47,7 +52,7 @@ pub enum SnapshotError {
 }
 
 /// The texts of one look, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Look(BTreeMap<String, String>);
 
@@ -79,17 +84,13 @@ impl Look {
         }
         let large = self.0.iter().find(|(_, text)| text.len() > LARGEST_TEXT);
         large.map_or(Ok(()), |(name, text)| {
-            Err(SnapshotError::Size {
-                name: name.clone(),
-                size: text.len(),
-                most: LARGEST_TEXT,
-            })
+            Err(SnapshotError::Size { name: name.clone(), size: text.len(), most: LARGEST_TEXT })
         })
     }
 }
 
 /// Two looks at a host and one of its interfaces.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Snapshot {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -98,9 +99,9 @@ pub struct Snapshot {
     /// Seconds between the looks, by the clock of whoever took them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_s: Option<f64>,
-    /// What was there at the beginning.
+    /// The look at the beginning.
     pub before: Look,
-    /// What was there at the end.
+    /// The look at the end.
     pub after: Look,
 }
 
@@ -115,7 +116,8 @@ impl Snapshot {
         if before.is_empty() || after.is_empty() {
             return Err(SnapshotError::NoLooks);
         }
-        let interface = interface.map_or_else(|| find_interface(&after), |name| Ok(name.to_owned()))?;
+        let interface =
+            interface.map_or_else(|| find_interface(&after), |name| Ok(name.to_owned()))?;
         let made = Self { schema: SCHEMA, interface, window_s: None, before, after };
         made.check_size()?;
         Ok(made)
@@ -130,10 +132,6 @@ impl Snapshot {
                 most: LARGEST_DOCUMENT,
             });
         }
-        #[derive(Deserialize)]
-        struct Version {
-            schema: u32,
-        }
         let Version { schema } = serde_json::from_str(document)?;
         if schema != SCHEMA {
             return Err(SnapshotError::Schema(schema));
@@ -147,6 +145,12 @@ impl Snapshot {
         self.before.check_size()?;
         self.after.check_size()
     }
+}
+
+/// The part that every version of the document has.
+#[derive(Deserialize)]
+struct Version {
+    schema: u32,
 }
 
 /// The interface of a look that nobody named.
@@ -168,7 +172,7 @@ fn find_interface(look: &Look) -> Result<String, SnapshotError> {
     match (devices.as_slice(), all.as_slice()) {
         ([only], _) | (_, [only]) => Ok((*only).to_owned()),
         // Two files of counters name no interface, and need none.
-        (_, []) => Ok("-".to_owned()),
+        (_, []) => Ok(UNNAMED.to_owned()),
         (_, several) => Err(SnapshotError::Interface(format!(
             "the snapshot has {} interfaces ({})",
             several.len(),
@@ -183,7 +187,9 @@ mod tests {
 
     fn look(names: &[&str]) -> Look {
         let mut look = Look::default();
-        names.iter().for_each(|name| look.insert(name, "1\n".to_owned()));
+        for name in names {
+            look.insert(name, "1\n".to_owned());
+        }
         look
     }
 
@@ -209,7 +215,7 @@ mod tests {
         let device = "sys/class/net/eth1/device/numa_node";
         assert_eq!(found(&["sys/class/net/br0/mtu", device]).unwrap(), "eth1");
         assert_eq!(found(&["ethtool_-S_ens1"]).unwrap(), "ens1");
-        assert_eq!(found(&["proc/stat"]).unwrap(), "-");
+        assert_eq!(found(&["proc/stat"]).unwrap(), UNNAMED);
         let several = found(&["sys/class/net/a/mtu", "sys/class/net/b/mtu"]).unwrap_err();
         assert!(several.to_string().contains("2 interfaces (a, b)"), "{several}");
         assert!(Snapshot::from_looks(None, look(&[]), look(&["x"])).is_err());

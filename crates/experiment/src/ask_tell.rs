@@ -5,12 +5,12 @@ mod lines;
 
 use std::collections::BTreeMap;
 
+use latput_runner::Error;
 use latput_trial::plan::{Design, Factor};
 use latput_trial::{Metric, Plan};
 use latput_units::IntoMap;
 
 pub use self::lines::{SearchAnswer, SearchSaid, SpaceFactor};
-use crate::error::Error;
 use crate::session::{ExternalOptimiser, RunOutcome, SettingObservation};
 
 /// Most bytes of a line of the optimiser.

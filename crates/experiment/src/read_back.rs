@@ -1,18 +1,11 @@
 //! Levels of a factor that the hosts take for one and the same. A driver that rounds a value, or cuts it off, shows so when it
 //! is read back: the two would be one setting that is measured twice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use latput_knobs::{Knob, Place, Setting, Value};
 use latput_trial::HostToday;
 use latput_trial::observation::Role;
-use latput_units::IntoSet;
-
-/// The knobs of a setting, and those that may overrule them.
-pub(crate) fn knobs_of(by_role: &BTreeMap<Role, Setting>) -> BTreeSet<Knob> {
-    let named = by_role.values().flat_map(|setting| setting.keys().copied());
-    named.flat_map(|knob| [Some(knob), knob.spec().overruled_by]).flatten().into_set()
-}
 
 /// A level that is in force, as the hosts read it back.
 pub(crate) struct ReadBackLevel {

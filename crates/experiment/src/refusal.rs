@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use latput_model::search::of_plan::PlanSearch;
+use latput_runner::Error;
 use latput_trial::Plan;
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Design;
 use latput_trial::results::LabelledSetting;
 use latput_units::{IntoMap, IntoSet};
-
-use crate::error::Error;
 
 /// The settings of the plan that would overrun a receive ring, each with the arithmetic. A plan with one
 /// is refused; a search leaves them out. `today` is what the hosts have, if that is known: it is run in any case.

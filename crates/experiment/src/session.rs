@@ -4,7 +4,6 @@ mod check;
 mod live;
 mod looking;
 mod lost;
-mod order;
 mod planned;
 mod quiet;
 mod quiet_start;
@@ -18,30 +17,29 @@ use std::time::{Duration, Instant};
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_model::search::of_plan::PlanSearch;
+use latput_results::order::{group_disruptive, shuffle_trials, trial_seed};
+use latput_results::results_db::WITHOUT;
+use latput_results::{ResultsDb, Shard};
+use latput_runner::Error;
+use latput_runner::trials::{FinishedTrial, IntervalCounts, Trial, TrialEvent, TrialRunner};
 use latput_trial::check::CheckRow;
 use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::LabelledSetting;
-use latput_trial::surroundings::findings;
+use latput_trial::surroundings::collect_findings;
 use latput_trial::{Finding, HostToday, Plan, Results, Row};
 use latput_units::Nanos;
 
 pub use self::check::{CheckReport, MOST_LABELS, check_run, list_labels, live_remarks};
 use self::looking::InterimAnalysis;
 use self::lost::LostTrials;
-pub(crate) use self::order::shuffle_trials;
-use self::order::{group_disruptive, trial_seed};
 pub use self::planned::PlannedRuns;
 pub use self::quiet_start::QuietPolicy;
 use self::search::search_before;
 pub use self::suggested::{ExternalOptimiser, SettingObservation};
-use crate::error::Error;
-use crate::interval::IntervalCounts;
 use crate::refusal::{find_refused_settings, plan_search};
-use crate::results_db::{ResultsDb, WITHOUT};
-use crate::runner::{FinishedTrial, Trial, TrialEvent, TrialRunner};
-use crate::shard::{RunPart, Shard};
+use crate::run_part::RunPart;
 use crate::testbed::Testbed;
-use crate::unsupported::{SupportCheck, without_unsupported};
+use crate::unsupported::{SupportCheckMethod, drop_unsupported_parts};
 
 /// Usual time of a trial on hosts beyond its traffic.
 const TRIAL_OVERHEAD: Duration = Duration::from_millis(150);
@@ -138,14 +136,14 @@ pub fn run_suggested(
     let quiet = refuse_small_budget(run, &mut *runner)
         .and_then(|()| quiet_start::wait_for_quiet_start(run, &mut *runner, progress));
     let seen = match quiet {
-        Ok(hosts) => findings(&hosts),
+        Ok(hosts) => collect_findings(&hosts),
         Err(error) => return Err(abort_run(runner, error, run.stop, progress)),
     };
     let mut plan = run.plan.clone();
     let mut skipped = Vec::new();
     if plan.method.on_unsupported == OnUnsupported::Skip {
-        let check = SupportCheck::from_plan(run.plan);
-        let tried = without_unsupported(run.plan, &mut *runner, check, run.stop);
+        let check = SupportCheckMethod::from_plan(run.plan);
+        let tried = drop_unsupported_parts(run.plan, &mut *runner, check, run.stop);
         (plan, skipped) = match tried {
             Ok(found) => found,
             Err(cause) => return Err(abort_run(runner, cause, run.stop, progress)),
@@ -217,7 +215,7 @@ fn planned_runs(
     if design != Design::Search {
         return Ok(PlannedRuns::of_grid(plan, design, settings, is_simulated));
     }
-    let search = plan_search(plan, first_of(plan, today).as_ref(), refused)?;
+    let search = plan_search(plan, build_today_setting(plan, today).as_ref(), refused)?;
     Ok(PlannedRuns::of_search(plan, &search, settings, is_simulated))
 }
 
@@ -270,7 +268,7 @@ fn read_hosts(run: &RunInputs<'_>, runner: &mut dyn TrialRunner) -> Result<Initi
         PlannedRuns::of_live(run.plan, live, settings.len()).check_budget(run.plan)?;
         return Ok(InitialReadings { today, refused: BTreeMap::new() });
     }
-    let first = first_of(run.plan, &today);
+    let first = build_today_setting(run.plan, &today);
     let refused = find_refused_settings(run.plan, &runner.receive_sides(), first.as_ref())?;
     Ok(InitialReadings { today, refused })
 }
@@ -322,7 +320,7 @@ fn kept_or_begun(
 }
 
 /// Today's setting, if the hosts' values are known.
-fn first_of(plan: &Plan, today: &[HostToday]) -> Option<LabelledSetting> {
+fn build_today_setting(plan: &Plan, today: &[HostToday]) -> Option<LabelledSetting> {
     plan.settings_from(today).into_iter().next().filter(|_| !today.is_empty())
 }
 
@@ -518,7 +516,7 @@ impl RunSession<'_> {
         let mut order = self.order_trials(block, settings, workloads);
         if let RunPart::Shard(shard) = self.run.part {
             let first = u64::from(block) * order.len() as u64;
-            order = of_shard(shard, first, order);
+            order = select_shard_trials(shard, first, order);
         }
         self.run_trials(runner, block, order)
     }
@@ -590,7 +588,7 @@ impl RunSession<'_> {
         }
         let row = Row { block, setting, workload, started_unix_ms, observation };
         let place = self.places.get(&(setting, workload)).copied();
-        self.db.append_as(self.id, &self.results, &row, place)?;
+        self.db.append_numbered_trial(self.id, &self.results, &row, place)?;
         self.results.rows.push(row);
         self.report_finished_trial(setting, workload);
         Ok(())
@@ -667,7 +665,8 @@ impl RunSession<'_> {
             // An agent may be busy or gone.
             Some(cause) => Some(abort_run(runner, cause, self.run.stop, self.progress)),
         };
-        let cause = cause.or_else(|| self.db.finish_run(self.id, &self.results).err());
+        let cause =
+            cause.or_else(|| self.db.finish_run(self.id, &self.results).err().map(Error::from));
         if let Err(error) = self.db.checkpoint_log() {
             self.progress.report_remark(&error.to_string());
         }
@@ -695,7 +694,11 @@ fn planned_share(run: &RunInputs<'_>, results: &Results) -> u64 {
 }
 
 /// The trials of a shard. The first of these has the place `first` in the run, counted from 0.
-fn of_shard(shard: Shard, first: u64, order: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+fn select_shard_trials(
+    shard: Shard,
+    first: u64,
+    order: Vec<(usize, usize)>,
+) -> Vec<(usize, usize)> {
     let placed = (first..).zip(order);
     placed.filter(|(place, _)| shard.has_trial(*place)).map(|(_, trial)| trial).collect()
 }

@@ -16,7 +16,9 @@ use latput_knobs::Knob;
 use latput_linux::files;
 use latput_linux::process::unix_ms;
 use latput_load::Stop;
-pub use latput_sim::trace::PacketTrace;
+use latput_runner::trials::{FinishedTrial, PlanPart, Trial, TrialEvent, TrialRunner};
+use latput_runner::{Error, checks};
+use latput_sim::trace::PacketTrace;
 use latput_sim::validate::InvalidValue;
 use latput_sim::{Scenario, SystemProfile, facts};
 use latput_trial::overrun::ReceiveSide;
@@ -25,11 +27,7 @@ use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{HostToday, Observation, Plan, Surroundings, Traffic, Workload};
 use latput_units::{Bytes, Nanos};
 
-use crate::checks;
-use crate::error::Error;
 use crate::refusal::find_refused_settings;
-use crate::runner::PlanPart;
-use crate::runner::{FinishedTrial, Trial, TrialEvent, TrialRunner};
 
 /// A small workload that shows whether a setting can be simulated.
 const PING: Traffic = Traffic::Ping { rate_hz: 10, payload_bytes: Bytes::new(56) };
@@ -47,7 +45,7 @@ pub struct Simulator {
 
 impl Simulator {
     /// A shipped profile.
-    pub const EXAMPLE: &str = "server-10g";
+    pub const EXAMPLE: &str = latput_reach::held_lab::EXAMPLE_SYSTEM;
 
     /// The simulator of a system: the name of a shipped profile, or the path of one.
     pub fn for_system(system: &str) -> Result<Self, Error> {
@@ -154,7 +152,7 @@ impl Simulator {
             observation.traffic.reverse = None;
         }
         let flow = &observation.traffic;
-        let checks = checks::of_packets(&trial.load.traffic, flow, &observation.hosts);
+        let checks = checks::check_packets(&trial.load.traffic, flow, &observation.hosts);
         observation.checks.extend(checks);
         Ok(observation)
     }
@@ -286,7 +284,7 @@ fn load_profile(system: &str) -> Result<SystemProfile, Error> {
             ),
         });
     }
-    let error = |problem: String| Error::TestbedFile { file: system.to_owned(), problem };
+    let error = |problem: String| Error::Simulator { testbed: system.to_owned(), problem };
     let text = files::read_text(Path::new(system), files::TEXT_BYTES_MOST)
         .map_err(|e| error(e.problem))?;
     SystemProfile::parse(&text).map_err(|e| error(e.to_string()))

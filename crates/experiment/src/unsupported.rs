@@ -5,23 +5,23 @@ use std::collections::BTreeMap;
 
 use latput_knobs::Setting;
 use latput_load::Stop;
+use latput_runner::Error;
+use latput_runner::trials::{PlanPart, TrialRunner};
 use latput_trial::Plan;
 use latput_trial::observation::Role;
 
-use crate::error::Error;
 use crate::read_back;
-use crate::runner::{PlanPart, TrialRunner};
 
 /// How a level is found to be supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SupportCheck {
+pub(crate) enum SupportCheckMethod {
     /// It is put in force.
     Setting,
     /// The host is asked for it.
     Asking,
 }
 
-impl SupportCheck {
+impl SupportCheckMethod {
     /// How it is found before a run. Live traffic must not meet a level outside of a guarded slice.
     pub(crate) fn from_plan(plan: &Plan) -> Self {
         if plan.live().is_some() { Self::Asking } else { Self::Setting }
@@ -38,10 +38,10 @@ impl SupportCheck {
 /// The plan without the parts that `runner` does not support, and a sentence for each skipped part.
 /// A tried level may leave its knob changed: if anything is skipped, the caller opens the testbed
 /// anew.
-pub(crate) fn without_unsupported(
+pub(crate) fn drop_unsupported_parts(
     plan: &Plan,
     runner: &mut dyn TrialRunner,
-    by: SupportCheck,
+    by: SupportCheckMethod,
     stop: &Stop,
 ) -> Result<(Plan, Vec<String>), Error> {
     let mut reduced = plan.clone();
@@ -56,8 +56,8 @@ pub(crate) fn without_unsupported(
         for (level, label) in std::mem::take(&mut factor.levels).into_iter().zip(labels) {
             let by_role = factor.setting(&level);
             match runner.explain_unsupported(by.to_plan_part(&by_role), &plan.method, stop)? {
-                None if by == SupportCheck::Setting => {
-                    match known.take(label, &by_role, runner.in_force(&by_role, stop)?) {
+                None if by == SupportCheckMethod::Setting => {
+                    match known.take(label, &by_role, runner.read_tried_values(&by_role, stop)?) {
                         None => levels.push(level),
                         alike => skipped.extend(alike),
                     }
@@ -98,13 +98,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     use latput_knobs::{Knob, Place, State, Value};
+    use latput_runner::trials::{Trial, TrialEvent};
     use latput_trial::plan::Method;
     use latput_trial::results::HostFacts;
     use latput_trial::{HostToday, Surroundings};
     use latput_units::{IntoMap, Nanos};
 
     use super::*;
-    use crate::runner::{Trial, TrialEvent};
 
     const PLAN: &str = r#"
         schema = 1
@@ -126,7 +126,8 @@ mod tests {
         let mut bed = FakeTestbed::with_missing(&["rx-usecs", "7"]);
         let plan = Plan::parse("p.toml", PLAN).unwrap();
         let (reduced, said) =
-            without_unsupported(&plan, &mut bed, SupportCheck::Setting, &Stop::new()).unwrap();
+            drop_unsupported_parts(&plan, &mut bed, SupportCheckMethod::Setting, &Stop::new())
+                .unwrap();
         let labels: Vec<String> = reduced.settings().into_iter().map(|set| set.label).collect();
         assert_eq!(labels, ["mtu=1500 rps-cpus=0", "mtu=9000 rps-cpus=0"]);
         assert_eq!(reduced.workloads.len(), 1);
@@ -141,13 +142,13 @@ mod tests {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
         for (by, settings, words) in [
             (
-                SupportCheck::Setting,
+                SupportCheckMethod::Setting,
                 4,
                 "skipped: `mtu=9000`: the host keeps 1500, the same as with `mtu=1500`",
             ),
-            (SupportCheck::Asking, 8, ""),
+            (SupportCheckMethod::Asking, 8, ""),
         ] {
-            let (reduced, said) = without_unsupported(
+            let (reduced, said) = drop_unsupported_parts(
                 &plan,
                 &mut FakeTestbed { lacks: &[], mtu_most: Some(1500) },
                 by,
@@ -161,10 +162,10 @@ mod tests {
     #[test]
     fn testbed_that_supports_everything_skips_nothing() {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
-        let (reduced, said) = without_unsupported(
+        let (reduced, said) = drop_unsupported_parts(
             &plan,
             &mut FakeTestbed::with_missing(&[]),
-            SupportCheck::Setting,
+            SupportCheckMethod::Setting,
             &Stop::new(),
         )
         .unwrap();
@@ -174,10 +175,10 @@ mod tests {
     #[test]
     fn plan_with_nothing_supported_is_refused() {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
-        let refusal = without_unsupported(
+        let refusal = drop_unsupported_parts(
             &plan,
             &mut FakeTestbed::with_missing(&["tcp"]),
-            SupportCheck::Setting,
+            SupportCheckMethod::Setting,
             &Stop::new(),
         )
         .unwrap_err();
@@ -220,7 +221,7 @@ mod tests {
             };
             Ok(self.lacks.iter().find(|word| text.contains(*word)).map(|word| format!("no {word}")))
         }
-        fn in_force(
+        fn read_tried_values(
             &mut self,
             by_role: &BTreeMap<Role, Setting>,
             _: &Stop,

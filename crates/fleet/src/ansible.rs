@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use crate::inventory::{
-    InventoryError, ListedHost, UNGROUPED, check_host_count, check_name, setting_of,
+    InventoryError, ListedHost, UNGROUPED, check_host_count, check_name, parse_knob_values,
 };
 
 /// Groups that every inventory has, which say nothing of a host's kind.
@@ -84,8 +84,8 @@ pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
             }
         }
     }
-    must_have_given_variables(&groups)?;
-    let all_groups = groups_of_hosts(&groups);
+    reject_group_variables(&groups)?;
+    let all_groups = map_hosts_to_groups(&groups);
     let nothing = BTreeMap::new();
     let hosts = names.into_iter().map(|name| {
         let variables = HostVariables(meta.hostvars.get(name).unwrap_or(&nothing));
@@ -104,7 +104,7 @@ pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
 }
 
 /// Refuses variables of groups: only `ansible-inventory` knows which of several groups gives a host its value.
-fn must_have_given_variables(groups: &BTreeMap<String, ListedGroup>) -> Result<(), InventoryError> {
+fn reject_group_variables(groups: &BTreeMap<String, ListedGroup>) -> Result<(), InventoryError> {
     let is_read = |name: &String| name.starts_with("latput_") || name.starts_with("ansible_");
     let found = groups
         .iter()
@@ -120,7 +120,7 @@ fn must_have_given_variables(groups: &BTreeMap<String, ListedGroup>) -> Result<(
 }
 
 /// The groups of each host: those that list it, and those above them.
-fn groups_of_hosts(groups: &BTreeMap<String, ListedGroup>) -> BTreeMap<&str, Vec<String>> {
+fn map_hosts_to_groups(groups: &BTreeMap<String, ListedGroup>) -> BTreeMap<&str, Vec<String>> {
     let mut parents: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, group) in groups {
         for child in &group.children {
@@ -189,19 +189,13 @@ impl HostVariables<'_> {
             Some(Json::Object(values)) => values,
             Some(_) => return Err("latput_settings is not a dictionary of knobs".to_owned()),
         };
-        let one = |(knob, value): (&'_ String, &Json)| -> Result<(String, String), String> {
-            let text = scalar_text(value)?;
-            if is_template(&text) {
-                return Err(format!("`{knob}` is a template, which nobody has expanded"));
+        let values = values.iter().map(|(knob, value)| match scalar_text(value)? {
+            text if is_template(&text) => {
+                Err(format!("`{knob}` is a template, which nobody has expanded"))
             }
-            Ok((knob.clone(), text))
-        };
-        let values = values.iter().map(one);
-        let values = values.collect::<Result<Vec<_>, String>>();
-        let setting = |values: Vec<(String, String)>| {
-            setting_of(values.iter().map(|(knob, text)| (knob.as_str(), text.clone())))
-        };
-        values.and_then(setting).map_err(|why| format!("latput_settings: {why}"))
+            text => Ok((knob.as_str(), text)),
+        });
+        parse_knob_values(values).map_err(|why| format!("latput_settings: {why}"))
     }
 }
 
@@ -242,12 +236,12 @@ fn parse_host(
 
 /// How to get to a host.
 #[derive(Debug, Default)]
-struct WayThere {
+struct HostConnection {
     word: String,
     not_followed: Vec<&'static str>,
 }
 
-impl From<String> for WayThere {
+impl From<String> for HostConnection {
     fn from(word: String) -> Self {
         Self { word, not_followed: Vec::new() }
     }
@@ -258,7 +252,7 @@ fn resolve_connection(
     name: &str,
     interface: Option<&str>,
     variables: &HostVariables<'_>,
-) -> Result<WayThere, String> {
+) -> Result<HostConnection, String> {
     if let Some(target) = variables.plain_value("latput_target")? {
         return Ok(target.into());
     }
@@ -290,7 +284,7 @@ fn ssh_connection(
     user: Option<&str>,
     port: Option<&str>,
     variables: &HostVariables<'_>,
-) -> Result<WayThere, String> {
+) -> Result<HostConnection, String> {
     let mut not_followed: Vec<&'static str> = Vec::new();
     let mut options: Vec<String> = Vec::new();
     for variable in SSH_WORDS {
@@ -302,12 +296,12 @@ fn ssh_connection(
     }
     let key = KEYS.iter().find(|variable| variables.is_set(variable));
     if let Some(variable) = key {
-        match variables.raw_value(variable)?.filter(|file| is_one_word(file)) {
+        match variables.raw_value(variable)?.filter(|file| is_safe_word(file)) {
             Some(file) => options.extend(["-i".to_owned(), file]),
             None => not_followed.push(variable),
         }
     }
-    let after = match becomes_root(user, variables)? {
+    let after = match resolve_sudo(user, variables)? {
         Some(true) => SUDO,
         Some(false) => &[],
         None => {
@@ -320,20 +314,26 @@ fn ssh_connection(
         not_followed.push(PROGRAM);
     }
     let at_user = user.map_or_else(String::new, |user| format!("{user}@"));
-    if options.is_empty() && after.is_empty() || !is_plain(host) || !user.is_none_or(is_plain) {
+    if options.is_empty() && after.is_empty()
+        || !is_host_or_user_name(host)
+        || !user.is_none_or(is_host_or_user_name)
+    {
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let port = port.map_or_else(String::new, |port| format!(":{port}"));
-        return Ok(WayThere { word: format!("ssh://{at_user}{host}{port}"), not_followed });
+        return Ok(HostConnection { word: format!("ssh://{at_user}{host}{port}"), not_followed });
     }
     let port = port.into_iter().flat_map(|port| ["-p", port]);
     let destination = format!("{at_user}{host}");
     let words = SSH.iter().copied().chain(options.iter().map(String::as_str)).chain(port);
     let words = words.chain(["--", &destination]).chain(after.iter().copied());
-    Ok(WayThere { word: format!("exec:{}", words.collect::<Vec<_>>().join(" ")), not_followed })
+    Ok(HostConnection {
+        word: format!("exec:{}", words.collect::<Vec<_>>().join(" ")),
+        not_followed,
+    })
 }
 
 /// Whether the user there is to become root by sudo; `None` where it is something else that latput cannot do.
-fn becomes_root(user: Option<&str>, variables: &HostVariables<'_>) -> Result<Option<bool>, String> {
+fn resolve_sudo(user: Option<&str>, variables: &HostVariables<'_>) -> Result<Option<bool>, String> {
     let Some(word) = variables.raw_value(BECOME)? else { return Ok(Some(false)) };
     if user == Some("root") {
         return Ok(Some(false));
@@ -362,7 +362,7 @@ fn ssh_words(text: &str) -> Option<Vec<String>> {
         let option = word.strip_prefix("-o").unwrap_or(&word);
         match option.strip_prefix("ProxyCommand=") {
             Some(command) => {
-                let jump = jump_host(command)?;
+                let jump = parse_jump_host(command)?;
                 if words.last().is_some_and(|last| last == "-o") {
                     words.pop();
                 }
@@ -371,17 +371,17 @@ fn ssh_words(text: &str) -> Option<Vec<String>> {
             None => words.push(word),
         }
     }
-    words.iter().all(|word| is_one_word(word)).then_some(words)
+    words.iter().all(|word| is_safe_word(word)).then_some(words)
 }
 
 /// The host through which a `ProxyCommand` of ssh goes, if it does nothing else.
-fn jump_host(command: &str) -> Option<String> {
+fn parse_jump_host(command: &str) -> Option<String> {
     let mut words = command.split_whitespace().filter(|word| *word != "-q").peekable();
     (words.next() == Some("ssh")).then_some(())?;
     let rest: Vec<&str> = words.collect();
     match rest[..] {
         ["-W", "%h:%p" | "[%h]:%p", host] | [host, "-W", "%h:%p" | "[%h]:%p"] => {
-            host.split('@').all(is_plain).then(|| host.to_owned())
+            host.split('@').all(is_host_or_user_name).then(|| host.to_owned())
         }
         _ => None,
     }
@@ -408,13 +408,13 @@ fn split_words(text: &str) -> Option<Vec<String>> {
 }
 
 /// Whether a command of latput's, which is split at spaces, can have it as one word.
-fn is_one_word(text: &str) -> bool {
+fn is_safe_word(text: &str) -> bool {
     let is_bad = |c: char| c.is_whitespace() || c.is_control() || "%?{}$`".contains(c);
     !text.is_empty() && !text.contains(is_bad)
 }
 
 /// Whether it is a name or an address, and no option.
-fn is_plain(text: &str) -> bool {
+fn is_host_or_user_name(text: &str) -> bool {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
     !text.is_empty() && !text.starts_with('-') && text.chars().all(is_of_name)
 }

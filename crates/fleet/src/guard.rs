@@ -1,13 +1,20 @@
-//! The guards of a host that was changed: whether it is still as well as before.
+//! The guards of a host that was changed: whether it is still as well as before, by its looks and by the user's commands.
 
-use latput_units::Nanos;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
+use latput_trial::program::split;
+use latput_units::{Nanos, spelling};
+
+use crate::command::Error;
 use crate::inventory::FleetHost;
 use crate::judge::{describe_differences, find_differences};
 use crate::look::InterfaceLook;
 
 /// The shortest time over which faults are counted: the bound is allowed once at least.
 const FAULTS_OVER_AT_LEAST: Nanos = Nanos::from_s(1);
+/// The names that stand for a part of the host, in braces.
+const PLACEHOLDERS: [&str; 3] = ["host", "interface", "target"];
 
 /// Bounds of the guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +59,11 @@ impl GuardLimits {
                 describe_differences(&missing)
             ));
         }
-        self.has_more_faults(before, since, now)
+        self.find_fault_excess(before, since, now)
     }
 
     /// Compares the rate of errors and drops with that of before. A counter that went back began anew.
-    fn has_more_faults(
+    fn find_fault_excess(
         self,
         before: &[TimedLook; 2],
         since: &TimedLook,
@@ -84,26 +91,61 @@ impl GuardLimits {
     }
 }
 
+/// The words of `--guard`. Refuses one that could never hold, before any host is changed: a program that is not there, and
+/// a placeholder that was misspelt.
+pub fn parse_command(line: &str) -> Result<Vec<String>, Error> {
+    let wrong = |why: String| Error::Usage(format!("--guard `{line}`: {why}"));
+    let words = split(line).map_err(|error| wrong(error.to_string()))?;
+    if let Some((name, near)) = words.iter().find_map(|word| find_misspelt_placeholder(word)) {
+        return Err(wrong(format!("there is no `{{{name}}}`: did you mean `{{{near}}}`?")));
+    }
+    match words.first() {
+        Some(program) if !program.contains('{') && !is_there(program) => Err(wrong(format!(
+            "there is no program `{program}` on this host, which runs the guards"
+        ))),
+        _ => Ok(words),
+    }
+}
+
+/// The words of a guard for a host.
+pub(crate) fn words_for_host(words: &[String], host: &FleetHost) -> Vec<String> {
+    let values = [&host.name, &host.interface, &host.reach];
+    let filled = |word: &String| {
+        let parts = PLACEHOLDERS.iter().zip(values);
+        parts.fold(word.clone(), |word, (name, value)| word.replace(&format!("{{{name}}}"), value))
+    };
+    words.iter().map(filled).collect()
+}
+
+/// A name in braces that is near to a placeholder. Others belong to the program.
+fn find_misspelt_placeholder(word: &str) -> Option<(&str, &'static str)> {
+    let in_braces = word.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
+    in_braces.filter(|name| !PLACEHOLDERS.contains(name)).find_map(|name| {
+        let near = spelling::nearest_name(name, PLACEHOLDERS)?;
+        Some((name, near))
+    })
+}
+
+fn is_there(program: &str) -> bool {
+    let is_program = |path: &Path| {
+        path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return is_program(Path::new(program));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| is_program(&folder.join(program)))
+}
+
 #[cfg(test)]
 mod tests {
-    use latput_knobs::{Knob, Setting};
+    use latput_knobs::Knob;
 
     use super::*;
+    use crate::judge::tests::sample_host;
     use crate::look::tests::sample_look;
 
     const GUARDS: GuardLimits = GuardLimits { faults_most_pps: 10 };
-
-    fn sample_host() -> FleetHost {
-        let knob = Knob::Mtu;
-        FleetHost {
-            name: "a".into(),
-            group: "web".into(),
-            reach: "ssh://a".into(),
-            interface: "eth0".into(),
-            driver: None,
-            setting: Setting::from([(knob, knob.parse_value("1500").unwrap())]),
-        }
-    }
 
     fn timed_look(at_s: u64, faults: u64) -> TimedLook {
         let look = sample_look(Knob::Mtu, "1500").interface.unwrap();
@@ -111,7 +153,7 @@ mod tests {
     }
 
     fn find_broken(before: [TimedLook; 2], since: &TimedLook, now: &TimedLook) -> Option<String> {
-        GUARDS.find_broken_guard(&sample_host(), &before, since, now)
+        GUARDS.find_broken_guard(&sample_host("a", &[(Knob::Mtu, "1500")]), &before, since, now)
     }
 
     #[track_caller]
@@ -125,14 +167,8 @@ mod tests {
 
     #[test]
     fn unchanged_host_passes_each_guard() {
-        assert_eq!(
-            find_broken(
-                [timed_look(0, 0), timed_look(5, 0)],
-                &timed_look(6, 0),
-                &timed_look(20, 0)
-            ),
-            None
-        );
+        let before = [timed_look(0, 0), timed_look(5, 0)];
+        assert_eq!(find_broken(before, &timed_look(6, 0), &timed_look(20, 0)), None);
         check_broken(|found| found.is_up = false, "is down");
         check_broken(|found| found.has_carrier = Some(false), "no carrier");
         check_broken(|found| found.index = 9, "not the same interface");
@@ -162,21 +198,24 @@ mod tests {
         // The counter began anew.
         assert_eq!(find_broken(before(), &timed_look(11, 2000), &timed_look(21, 5)), None);
         // Two looks at the same time: the bound of one second.
-        assert_eq!(
-            find_broken(
-                [timed_look(5, 0), timed_look(5, 0)],
-                &timed_look(6, 0),
-                &timed_look(6, 10)
-            ),
-            None
-        );
+        let before = || [timed_look(5, 0), timed_look(5, 0)];
+        assert_eq!(find_broken(before(), &timed_look(6, 0), &timed_look(6, 10)), None);
+        assert!(find_broken(before(), &timed_look(6, 0), &timed_look(6, 11)).is_some());
+    }
+
+    #[test]
+    fn guard_that_could_never_hold_is_refused() {
+        let refused = |line: &str| parse_command(line).unwrap_err().to_string();
+        assert!(refused("nosuchcmd {host}").contains("no program `nosuchcmd`"));
+        assert!(refused("./nowhere/check").contains("no program `./nowhere/check`"));
         assert!(
-            find_broken(
-                [timed_look(5, 0), timed_look(5, 0)],
-                &timed_look(6, 0),
-                &timed_look(6, 11)
-            )
-            .is_some()
+            refused("sh -c 'ping {hst}'").contains("there is no `{hst}`: did you mean `{host}`?")
         );
+        assert!(refused("'").contains("--guard"));
+        for line in
+            ["sh -c 'ping {host}'", "sh -c 'a | awk \"{print}\"'", "{target}/check", "/bin/sh"]
+        {
+            assert!(parse_command(line).is_ok(), "{line}");
+        }
     }
 }

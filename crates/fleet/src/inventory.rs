@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_knobs::{Knob, Setting};
+use latput_reach::broker::message::LaunchCommand;
 use latput_units::file_words::{line_of, problem_of};
 use serde::Deserialize;
 use toml::Value as Toml;
@@ -81,6 +82,8 @@ pub struct FleetHost {
     pub group: String,
     /// How to get there, in one word.
     pub reach: String,
+    /// How its latput is started.
+    pub way: LaunchCommand,
     /// The interface.
     pub interface: String,
     /// The driver that the interface must have, where somebody has said so.
@@ -156,9 +159,7 @@ pub fn parse(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
     for (group, table) in parse_groups(text)? {
         let values =
             table.settings.iter().map(|(knob, value)| Ok((knob.as_str(), scalar_text(value)?)));
-        let values = values.collect::<Result<Vec<_>, String>>();
-        let setting = values.and_then(setting_of);
-        let setting = setting
+        let setting = parse_knob_values(values)
             .map_err(|why| InventoryError::new(format!("group `{group}`: settings: {why}")))?;
         for entry in table.hosts {
             let HostTable { name, target, interface } = match entry {
@@ -222,12 +223,13 @@ pub fn parse_lines(text: &str) -> Result<Vec<ListedHost>, InventoryError> {
     check_host_count(words.map(host).collect())
 }
 
-/// The values of a setting, each as `latput set` takes it.
-pub(crate) fn setting_of<'a>(
-    values: impl IntoIterator<Item = (&'a str, String)>,
+/// The setting of values that were read, each as `latput set` takes it.
+pub(crate) fn parse_knob_values<'a>(
+    values: impl IntoIterator<Item = Result<(&'a str, String), String>>,
 ) -> Result<Setting, String> {
     let mut setting = Setting::new();
-    for (name, text) in values {
+    for value in values {
+        let (name, text) = value?;
         let knob: Knob =
             name.parse().map_err(|error: latput_knobs::UnknownKnob| error.to_string())?;
         let value = knob.parse_value(&text).map_err(|error| error.to_string())?;
@@ -329,7 +331,7 @@ fn rename_alike(hosts: &mut [FleetHost]) -> Result<(), InventoryError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     const GOOD: &str = r#"
@@ -410,11 +412,12 @@ mod tests {
         assert!(parse_lines("\n#\n").is_err());
     }
 
-    fn sample_host(name: &str, reach: &str, interface: &str) -> FleetHost {
+    pub(crate) fn sample_host(name: &str, reach: &str, interface: &str) -> FleetHost {
         FleetHost {
             name: name.to_owned(),
             group: "web".to_owned(),
             reach: reach.to_owned(),
+            way: LaunchCommand { via: Vec::new(), program: "latput".to_owned() },
             interface: interface.to_owned(),
             driver: None,
             setting: Setting::new(),

@@ -1,6 +1,11 @@
 //! A host's journal: the changes of an interface, the newest first.
 
+use std::fmt::Write as _;
+
+use latput_linux::process::local_time;
 use serde::Deserialize;
+
+use crate::command::join_names;
 
 /// How the names of rollouts begin: the journal's name of what `latput fleet apply` has made.
 pub const ROLLOUT: &str = "fleet-";
@@ -104,6 +109,39 @@ pub fn newest_rollout<'a>(entries: impl IntoIterator<Item = &'a HostEntry>) -> O
     of_rollouts.max_by_key(|entry| entry.at_unix_ms).map(|entry| entry.command.clone())
 }
 
+/// The newest entries of a host's journal, for people.
+pub fn render_journal(journal: &Result<Vec<HostEntry>, String>, newest: usize) -> String {
+    match journal {
+        Err(why) => format!("  unknown: {why}\n"),
+        Ok(entries) if entries.is_empty() => "  no change was made\n".to_owned(),
+        Ok(entries) => entries.iter().take(newest).map(render_entry).collect(),
+    }
+}
+
+fn render_entry(entry: &HostEntry) -> String {
+    let HostEntry { number, command, user, state, .. } = entry;
+    let when = local_time(entry.at_unix_ms / 1000);
+    let mut text = format!("  {number}  {when}  {command} by {user}: {state}\n");
+    // The same change at several places is one line, with all of them.
+    let mut lines: Vec<(&EntryValue, Vec<&str>)> = Vec::new();
+    for value in &entry.values {
+        let is_alike = |(known, _): &(&EntryValue, _)| {
+            (&known.knob, &known.before, &known.written)
+                == (&value.knob, &value.before, &value.written)
+        };
+        match lines.iter().position(is_alike) {
+            Some(known) => lines[known].1.push(&value.place),
+            None => lines.push((value, vec![&value.place])),
+        }
+    }
+    for (value, places) in lines {
+        let EntryValue { knob, before, written, .. } = value;
+        let _ =
+            writeln!(text, "     {knob} ({}): {before} -> {written}", join_names(&places, ", "));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,5 +187,36 @@ mod tests {
         for text in ["", "[]", "{}", "null"] {
             assert!(HostEntry::read(text.as_bytes(), "eth0").is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn log_names_places_of_values() {
+        let value = |place: &str, before: &str| EntryValue {
+            knob: "rps-cpus".to_owned(),
+            place: place.to_owned(),
+            before: before.to_owned(),
+            written: "0-1".to_owned(),
+        };
+        let queues: Vec<String> = (1..=9).map(|queue| format!("rx-{queue}")).collect();
+        let mut values = vec![value("rx-0", "3")];
+        values.extend(queues.iter().map(|queue| value(queue, "none")));
+        let entry = HostEntry {
+            number: 7,
+            at_unix_ms: 0,
+            interface: "eth0".to_owned(),
+            command: "set".to_owned(),
+            user: "ann".to_owned(),
+            state: "in-force".to_owned(),
+            values,
+        };
+        let text = render_entry(&entry);
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "     rps-cpus (rx-0): 3 -> 0-1",
+                "     rps-cpus (rx-1, rx-2, rx-3, rx-4, rx-5, rx-6, rx-7, rx-8 and 1 more): none -> 0-1"
+            ]
+        );
     }
 }

@@ -1,27 +1,17 @@
 //! Judgement of a fleet's answers: each host is in one of a few states.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use latput_knobs::{Knob, Value};
 use latput_units::IntoMap;
 
+use crate::command::hosts_in_words;
 use crate::inventory::FleetHost;
 use crate::look::{HostLook, InterfaceLook, KnobLook, PlaceLook, UNREAD};
 
-/// Outcome of a request to a host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HostAnswer {
-    /// It answered.
-    Look(Box<HostLook>),
-    /// Its latput says that it cannot, and why.
-    Failed(String),
-    /// Nothing of latput was heard of, and why.
-    Unreachable(String),
-    /// It was not done in time.
-    TimedOut(String),
-    /// It was not asked, or not to the end: the command was interrupted.
-    NotAsked,
-}
+/// Answer of a host, or its state where it has none.
+pub type HostAnswer = Result<HostLook, HostState>;
 
 /// The state of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,13 +22,13 @@ pub enum HostState {
     Drifted(Vec<KnobDifference>),
     /// It is not the host or interface that the inventory means.
     Other(String),
-    /// As [`HostAnswer::Failed`].
+    /// Its latput says that it cannot, and why.
     Failed(String),
-    /// As [`HostAnswer::Unreachable`].
+    /// Nothing of latput was heard of, and why.
     Unreachable(String),
-    /// As [`HostAnswer::TimedOut`].
+    /// It was not done in time.
     TimedOut(String),
-    /// As [`HostAnswer::NotAsked`].
+    /// It was not asked, or not to the end: the command was interrupted.
     NotAsked,
 }
 
@@ -98,6 +88,11 @@ impl HostState {
         }
     }
 
+    /// Its name with the reason.
+    pub(crate) fn in_words(&self) -> String {
+        format!("{}: {}", self.name(), self.explanation())
+    }
+
     /// Whether the host was looked at and is not as it is to be.
     pub const fn is_wrong(&self) -> bool {
         matches!(self, Self::Drifted(_) | Self::Other(_))
@@ -135,34 +130,27 @@ pub fn judge_hosts(hosts: &[FleetHost], answers: Vec<HostAnswer>) -> Vec<JudgedH
     let mut seen: BTreeMap<(String, u64, u32), String> = BTreeMap::new();
     let mut judged = Vec::new();
     for (host, answer) in hosts.iter().zip(answers) {
-        let host = host.clone();
-        let mut look = None;
+        let (host, mut look) = (host.clone(), None);
         let state = match answer {
-            HostAnswer::Failed(why) => HostState::Failed(why),
-            HostAnswer::Unreachable(why) => HostState::Unreachable(why),
-            HostAnswer::TimedOut(why) => HostState::TimedOut(why),
-            HostAnswer::NotAsked => HostState::NotAsked,
-            HostAnswer::Look(answered) => {
-                let HostLook { boot_id, network_namespace, interface, others, .. } = *answered;
-                match interface {
-                    None => HostState::Other(no_interface(&host.interface, &others)),
-                    Some(found) => {
-                        let wanted = host.driver.as_ref().or(drivers.get(host.group.as_str()));
-                        let key = (boot_id, network_namespace, found.index);
-                        let state = match (wanted, seen.get(&key)) {
-                            (_, Some(other)) => HostState::Other(format!(
-                                "it is the same host as {other}: name it once"
-                            )),
-                            (Some(wanted), _) if *wanted != found.driver => {
-                                HostState::Other(other_driver(&host, &found.driver, wanted))
-                            }
-                            _ => compare_host(&host, &found),
-                        };
-                        seen.entry(key).or_insert_with(|| host.name.clone());
-                        look = Some(found);
-                        state
+            Err(state) => state,
+            Ok(HostLook { interface: None, others, .. }) => {
+                HostState::Other(format_missing_interface(&host.interface, &others))
+            }
+            Ok(HostLook { boot_id, network_namespace, interface: Some(found), .. }) => {
+                let wanted = host.driver.as_ref().or(drivers.get(host.group.as_str()));
+                let key = (boot_id, network_namespace, found.index);
+                let state = match (wanted, seen.get(&key)) {
+                    (_, Some(other)) => {
+                        HostState::Other(format!("it is the same host as {other}: name it once"))
                     }
-                }
+                    (Some(wanted), _) if *wanted != found.driver => {
+                        HostState::Other(other_driver(&host, &found.driver, wanted))
+                    }
+                    _ => compare_host(&host, &found),
+                };
+                seen.entry(key).or_insert_with(|| host.name.clone());
+                look = Some(found);
+                state
             }
         };
         judged.push(JudgedHost { host, state, look });
@@ -170,7 +158,13 @@ pub fn judge_hosts(hosts: &[FleetHost], answers: Vec<HostAnswer>) -> Vec<JudgedH
     judged
 }
 
-fn no_interface(wanted: &str, others: &[String]) -> String {
+/// Judges a host by its answer alone.
+pub(crate) fn judge_host(host: &FleetHost, answer: HostAnswer) -> JudgedHost {
+    let judged = judge_hosts(std::slice::from_ref(host), vec![answer]).pop();
+    judged.expect("each host is judged")
+}
+
+fn format_missing_interface(wanted: &str, others: &[String]) -> String {
     let shown: Vec<&str> = others.iter().map(String::as_str).take(8).collect();
     let more = if others.len() > shown.len() { " and more" } else { "" };
     format!("it has no interface {wanted}; it has {}{more}", shown.join(", "))
@@ -189,7 +183,7 @@ fn other_driver(host: &FleetHost, found: &str, wanted: &str) -> String {
 fn usual_drivers<'a>(hosts: &'a [FleetHost], answers: &[HostAnswer]) -> BTreeMap<&'a str, String> {
     let mut counts: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
     for (host, answer) in hosts.iter().zip(answers) {
-        if let HostAnswer::Look(look) = answer
+        if let Ok(look) = answer
             && let Some(found) = &look.interface
         {
             let of_group = counts.entry(&host.group).or_default();
@@ -274,30 +268,51 @@ fn is_there(knob: Knob, wanted: &str, value: &str) -> bool {
     matches!(values, (Ok(wanted), Ok(value)) if knob.spec().takes(&wanted, &value))
 }
 
+/// A line for each group, and one for each host that is not as it is to be, or is not known.
+pub fn render_states(judged: &[JudgedHost], wanted: bool) -> String {
+    let mut groups: BTreeMap<&str, Vec<&JudgedHost>> = BTreeMap::new();
+    for one in judged {
+        groups.entry(&one.host.group).or_default().push(one);
+    }
+    let mut text = String::new();
+    for (group, hosts) in groups {
+        let parts = HostState::NAMES.iter().filter_map(|name| {
+            let count = hosts.iter().filter(|one| one.state.name() == *name).count();
+            let said = if *name == "same" && !wanted { "read" } else { name };
+            (count > 0).then(|| format!("{count} {said}"))
+        });
+        let parts: Vec<String> = parts.collect();
+        let _ = writeln!(text, "{group}: {}: {}", hosts_in_words(hosts.len()), parts.join(", "));
+        for JudgedHost { host, state, .. } in hosts {
+            if *state != HostState::Same {
+                let (name, why) = (state.name(), state.explanation());
+                let _ = writeln!(text, "  {name:<12} {} {}: {why}", host.name, host.interface);
+            }
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use latput_knobs::Setting;
 
     use super::*;
+    use crate::inventory;
     use crate::look::tests::sample_look;
 
     pub(crate) fn sample_host(name: &str, wanted: &[(Knob, &str)]) -> FleetHost {
         let value = |(knob, text): &(Knob, &str)| (*knob, knob.parse_value(text).unwrap());
-        FleetHost {
-            name: name.to_owned(),
-            group: "web".to_owned(),
-            reach: format!("ssh://{name}"),
-            interface: "eth0".to_owned(),
-            driver: None,
-            setting: wanted.iter().map(value).collect::<Setting>(),
-        }
+        let host = inventory::tests::sample_host(name, &format!("ssh://{name}"), "eth0");
+        FleetHost { setting: wanted.iter().map(value).collect::<Setting>(), ..host }
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "a host may have no answer")]
     fn look_answer(namespace: u64, driver: &str, knob: Knob, value: &str) -> HostAnswer {
         let mut look = sample_look(knob, value);
         look.network_namespace = namespace;
         look.interface.as_mut().unwrap().driver = driver.to_owned();
-        HostAnswer::Look(Box::new(look))
+        Ok(look)
     }
 
     #[test]
@@ -316,8 +331,8 @@ pub(crate) mod tests {
             look_answer(3, "ice", Knob::RxUsecs, "8us"),
             look_answer(4, "veth", Knob::RxUsecs, "50us"),
             look_answer(1, "ice", Knob::RxUsecs, "50us"),
-            HostAnswer::Look(Box::new(nowhere)),
-            HostAnswer::TimedOut("20 s".into()),
+            Ok(nowhere),
+            Err(HostState::TimedOut("20 s".into())),
             look_answer(5, "ice", Knob::RxUsecs, "50us"),
         ];
         let judged = judge_hosts(&hosts, answers);

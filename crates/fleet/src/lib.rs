@@ -1,22 +1,39 @@
-//! A fleet: many hosts, the setting that each is to have, and what is thought of what they answer.
+//! A fleet: many hosts, the setting that each is to have, and how it comes to all of them.
 //!
-//! Pure: texts and answers in, verdicts out; no I/O, no clock, no threads. Read [`inventory`] first (which hosts), then
-//! [`look`] (what a host answers), [`mod@judge`] (what that means), [`mod@stages`] and [`guard`] (how a setting is brought to all).
-//! Answers come from other hosts and are treated as hostile: each is bounded and checked before it is used.
+//! Read [`inventory`] first (which hosts), then [`look`] (what a host answers), [`mod@judge`] (what that means), [`mod@stages`]
+//! and [`guard`] (how a setting is brought to all). These get texts and answers, and use no socket, clock or thread. [`list`]
+//! and [`mod@fleet`] find and ask the hosts, side by side. [`rollout`], [`actions`] and [`confirm`] are the commands: a
+//! setting in stages, the way back and over a reboot, and measurements on pairs of hosts. Answers come from other hosts
+//! and are treated as hostile: each is bounded and checked before it is used.
 
+pub mod actions;
 pub mod ansible;
+pub mod ask;
+pub mod command;
+pub mod confirm;
+pub mod crew;
+pub mod fleet;
 pub mod guard;
+pub mod here;
 pub mod inventory;
 pub mod journal;
 pub mod judge;
+pub mod list;
 pub mod look;
+pub mod outcomes;
+pub mod pairs;
 pub mod prometheus;
-pub mod rollouts;
+pub mod rollout;
 pub mod stages;
 pub mod twins;
+pub mod unfinished;
 
+pub use command::{Error, FleetContext, FleetEnding, FleetProgress};
+pub use fleet::Fleet;
 pub use guard::GuardLimits;
-pub use inventory::{FleetHost, InventoryError, ListedHost, ListedPair};
-pub use judge::{HostAnswer, HostState, JudgedHost, KnobDifference, judge_hosts};
-pub use look::{HostLook, InterfaceLook};
-pub use stages::{StageStep, plan_stages};
+pub use inventory::{FleetHost, ListedHost};
+pub use list::{FleetWish, HostSource};
+pub use look::HostLook;
+pub use outcomes::HostOutcomes;
+pub use rollout::{RolloutOptions, RolloutReport, roll_out};
+pub use stages::StageStep;

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// The version of the document's form.
 pub const SCHEMA: u32 = 1;
+/// Asks for every knob that can be set.
+pub(crate) const ALL: &str = "*";
 /// Most bytes of an answer.
 pub const ANSWER_BYTES_MOST: usize = 1 << 20;
 /// The words for a knob without a value, in all commands: the host lacks it (without GRO a veth has no NAPI, for instance),

@@ -82,23 +82,17 @@ fn escape_label(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use latput_knobs::{Knob, Setting};
+    use latput_knobs::Knob;
 
     use super::*;
     use crate::inventory::FleetHost;
     use crate::judge::KnobDifference;
+    use crate::judge::tests::sample_host;
 
     #[test]
     fn every_state_is_counted_even_empty() {
         let host = |name: &str, state| JudgedHost {
-            host: FleetHost {
-                name: name.into(),
-                group: "we\"b".into(),
-                reach: "ssh://a".into(),
-                interface: "eth0".into(),
-                driver: None,
-                setting: Setting::new(),
-            },
+            host: FleetHost { group: "we\"b".into(), ..sample_host(name, &[]) },
             state,
             look: None,
         };

@@ -1,7 +1,9 @@
 //! Drift without wanted values: hosts of one kind, compared with each other.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
+use crate::command::{hosts_in_words, join_names};
 use crate::inventory::FleetHost;
 use crate::judge::{HostState, JudgedHost};
 use crate::look::{InterfaceLook, UNREAD};
@@ -91,22 +93,60 @@ impl TwinDrift {
     }
 }
 
+/// The values of each knob of each group, with their hosts.
+pub fn render_values(found: &[TwinDrift]) -> String {
+    let mut text = String::new();
+    let mut group = "";
+    for knob in found {
+        if knob.group != group {
+            group = &knob.group;
+            let _ = writeln!(text, "{group}");
+        }
+        for (place, (value, hosts)) in knob.values.iter().enumerate() {
+            let name = if place == 0 { knob.knob.as_str() } else { "" };
+            let _ = writeln!(text, "  {name:<22} {value:<18} {}", join_names(hosts, " "));
+        }
+    }
+    text
+}
+
+/// The knobs in which hosts of a group differ, and how many were compared where that is not all of them.
+pub fn render_drift(found: &[TwinDrift], compared: &[GroupComparison]) -> String {
+    let mut text = render_values(found);
+    let is_whole = |group: &GroupComparison| group.compared == group.hosts && group.compared > 1;
+    if found.is_empty() && compared.iter().all(is_whole) {
+        return "the hosts of each group are alike\n".to_owned();
+    }
+    for GroupComparison { group, hosts, compared } in compared {
+        let differ = found.iter().any(|knob| knob.group == *group);
+        let line = match (*compared, *hosts - *compared) {
+            (0 | 1, _) => {
+                format!("nothing to compare, {compared} of {} was read", hosts_in_words(*hosts))
+            }
+            (compared, left) => {
+                let left = match left {
+                    0 => String::new(),
+                    left => format!(", {} not compared", hosts_in_words(left)),
+                };
+                let verdict = if differ { "differ" } else { "are alike" };
+                format!("{} {verdict}{left}", hosts_in_words(compared))
+            }
+        };
+        let _ = writeln!(text, "{group}: {line}");
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
-    use latput_knobs::{Knob, Setting};
+    use latput_knobs::Knob;
 
     use super::*;
+    use crate::judge::tests::sample_host;
     use crate::look::tests::sample_look;
 
     fn judged_host(group: &str, name: &str, value: &str, state: HostState) -> JudgedHost {
-        let host = FleetHost {
-            name: name.into(),
-            group: group.into(),
-            reach: format!("ssh://{name}"),
-            interface: "eth0".into(),
-            driver: None,
-            setting: Setting::new(),
-        };
+        let host = FleetHost { group: group.into(), ..sample_host(name, &[]) };
         JudgedHost { host, state, look: sample_look(Knob::Mtu, value).interface }
     }
 
@@ -165,5 +205,25 @@ mod tests {
             (value.to_owned(), hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>())
         };
         assert_eq!(found[0].values, [of("1500", &["a", "b"]), of(UNREAD, &["c"])]);
+    }
+
+    #[test]
+    fn hosts_are_alike_where_all_were_compared() {
+        let of =
+            |group: &str, hosts, compared| GroupComparison { group: group.into(), hosts, compared };
+        assert_eq!(render_drift(&[], &[of("a", 2, 2)]), "the hosts of each group are alike\n");
+        for (group, said) in [
+            (of("a", 3, 2), "2 hosts are alike, 1 host not compared"),
+            (of("a", 4, 2), "2 hosts are alike, 2 hosts not compared"),
+            (of("a", 3, 1), "nothing to compare, 1 of 3 hosts was read"),
+            (of("a", 3, 0), "nothing to compare, 0 of 3 hosts was read"),
+            (of("a", 1, 1), "nothing to compare, 1 of 1 host was read"),
+        ] {
+            let whole = of("b", 2, 2);
+            assert_eq!(
+                render_drift(&[], &[group, whole]),
+                format!("a: {said}\nb: 2 hosts are alike\n")
+            );
+        }
     }
 }

@@ -159,13 +159,13 @@ pub fn import_files(
     }
     let mut known: Vec<ParsedTest> = Vec::new();
     let mut records = Vec::new();
-    for found in keep_one_of_each(found, &mut results, &mut left_out) {
+    for found in drop_duplicate_tests(found, &mut results, &mut left_out) {
         for note in compare_with_known(&found.test, &known) {
             add_note(&mut results, note);
         }
         known.push(found.test.clone());
         let record = found.test.find_record();
-        match add(&mut results, found.test.clone()) {
+        match add_test(&mut results, found.test.clone()) {
             Ok(()) => records.push(record),
             Err(text) => left_out.push(found.build_error(text.into())),
         }
@@ -176,13 +176,13 @@ pub fn import_files(
     results.planned_trials = results.rows.len() as u64;
     let mut outcome = ImportOutcome { results, records, left_out: Vec::new() };
     outcome.leave_out(left_out);
-    outcome.results.notes.extend(records_notes(&outcome.records));
+    outcome.results.notes.extend(format_record_notes(&outcome.records));
     Ok(outcome)
 }
 
 /// Keeps one document of each test: of those with its name the one that knows most. Where two of one end contradict each
 /// other, the test is left out.
-fn keep_one_of_each(
+fn drop_duplicate_tests(
     found: Vec<FoundTest>,
     results: &mut Results,
     left_out: &mut Vec<ImportError>,
@@ -247,18 +247,22 @@ fn first_error(mut errors: Vec<ImportError>, notes: &[String]) -> ImportError {
 
 /// A note for each fact in which a test differs from others of its workload.
 fn compare_with_known(test: &ParsedTest, known: &[ParsedTest]) -> BTreeSet<String> {
-    known.iter().flat_map(|earlier| test.differing_facts(earlier)).map(differing_note).collect()
+    known
+        .iter()
+        .flat_map(|earlier| test.differing_facts(earlier))
+        .map(format_difference_note)
+        .collect()
 }
 
 /// Names an option or a host that tests of one workload do not share.
-fn differing_note(name: &str) -> String {
+fn format_difference_note(name: &str) -> String {
     format!(
         "tests of one workload differ in `{name}`; import them into files of their own to compare them"
     )
 }
 
 /// The notes by which a later import knows the records that are there already.
-fn records_notes(records: &[Option<TestRecord>]) -> Vec<String> {
+fn format_record_notes(records: &[Option<TestRecord>]) -> Vec<String> {
     let [mut names, mut contents] = [Vec::new(), Vec::new()];
     for record in records.iter().flatten() {
         match record {
@@ -308,7 +312,7 @@ fn parse_tests(format: ImportFormat, bytes: &[u8]) -> Result<ParsedTests, ParseP
         return Err(ParseProblem::new("it is empty"));
     }
     if format != ImportFormat::Netperf {
-        check_json(text.as_bytes())?;
+        check_json_size(text.as_bytes())?;
     }
     let tests = match format {
         ImportFormat::Iperf3 => iperf3::parse_tests(&text)?,
@@ -340,7 +344,7 @@ fn check_encoding(bytes: &[u8]) -> Result<(), ParseProblem> {
 
 /// Refuses JSON that would take far more memory than the file has bytes. `serde_json` limits the
 /// depth.
-fn check_json(bytes: &[u8]) -> Result<(), ParseProblem> {
+fn check_json_size(bytes: &[u8]) -> Result<(), ParseProblem> {
     for (what, byte, most) in [("objects", b'{', MOST_OBJECTS), ("values", b',', MOST_COMMAS)] {
         if bytes.split(|it| *it == byte).count() > most + 1 {
             return Err(ParseProblem::new(format!(
@@ -351,7 +355,7 @@ fn check_json(bytes: &[u8]) -> Result<(), ParseProblem> {
     Ok(())
 }
 
-fn add(results: &mut Results, test: ParsedTest) -> Result<(), String> {
+fn add_test(results: &mut Results, test: ParsedTest) -> Result<(), String> {
     let known = results.workloads.iter().position(|load| load.name == test.workload.name);
     let workload = match known {
         Some(idx) if results.workloads[idx] == test.workload => idx,
@@ -419,9 +423,9 @@ mod tests {
     #[test]
     fn records_are_read_back_from_their_note() {
         let records = [TestRecord::Content(7), TestRecord::Name(7), TestRecord::Content(u32::MAX)];
-        let notes = records_notes(&records.map(Some));
+        let notes = format_record_notes(&records.map(Some));
         assert_eq!((notes.len(), known_records(&notes)), (2, records.into()));
-        assert!(records_notes(&[None]).is_empty());
+        assert!(format_record_notes(&[None]).is_empty());
     }
 
     #[test]
@@ -438,7 +442,7 @@ mod tests {
             let files = files.map(|bytes| ("udp.json".to_owned(), bytes));
             import_files(ImportFormat::Iperf3, &files).unwrap().results.notes
         };
-        assert_eq!(notes(1), [differing_note("--gsro")]);
+        assert_eq!(notes(1), [format_difference_note("--gsro")]);
         assert_eq!(notes(0), [""; 0]);
     }
 

@@ -22,4 +22,4 @@ pub use file_kind::FileKind;
 pub use import::{ImportError, ImportFormat, ImportOutcome, LARGEST, import_files, known_records};
 pub use parsed::TestRecord;
 pub use read_error::ReadError;
-pub use rules::{few_observations, is_same_content};
+pub use rules::{check_observation_count, is_same_content};

@@ -61,14 +61,14 @@ fn parse_test(record: &NetperfRecord) -> Result<ParsedTest, ReadError> {
     let mut beside = StatedFigures::default();
     match kind {
         "tcp_rr" | "udp_rr" | "tcp_crr" => {
-            request_response(record, &mut observation)?;
+            parse_request_response(record, &mut observation)?;
             beside.is_coarse = true;
             beside.least_ns = read_number(record, "MIN_LATENCY").map(|us| us * 1e3);
             beside.outstanding = agreement::count_outstanding(record, kind);
         }
         "udp_stream" => beside.arrivals.extend(parse_datagrams(record, &mut observation)?),
         _ => {
-            let rate = throughput_bps(record, "THROUGHPUT")?;
+            let rate = read_throughput_bps(record, "THROUGHPUT")?;
             let rate = rate.ok_or("it has no THROUGHPUT that is a number")?;
             observation.reported_metrics.insert(Metric::ThroughputBps, rate);
             if kind == "tcp_stream" {
@@ -83,7 +83,7 @@ fn parse_test(record: &NetperfRecord) -> Result<ParsedTest, ReadError> {
     add_retransmits(record, kind, &mut observation);
     add_cpu(record, kind, &mut observation)?;
     let test = ParsedTest {
-        workload: workload_of(kind, &workload_fields(record, kind, &mut notes))?,
+        workload: build_netperf_workload(kind, &workload_fields(record, kind, &mut notes))?,
         setting: None,
         started_unix_ms: None,
         identity: None,
@@ -151,7 +151,7 @@ fn workload_fields(
     };
     let mut fields = Vec::new();
     for (field, selectors) in wanted {
-        match selectors.iter().find_map(|key| read_whole(record, key)).filter(|size| *size > 0) {
+        match selectors.iter().find_map(|key| read_count(record, key)).filter(|size| *size > 0) {
             Some(size) => fields.push((*field, size.to_string())),
             None => notes.push(format!(
                 "{kind}: {} is not in the file; latput's default for {field} is shown",
@@ -159,10 +159,10 @@ fn workload_fields(
             )),
         }
     }
-    if let Some(burst) = read_whole(record, "BURST_SIZE").filter(|_| kind.ends_with("_rr")) {
+    if let Some(burst) = read_count(record, "BURST_SIZE").filter(|_| kind.ends_with("_rr")) {
         fields.push(("burst", burst.to_string()));
     }
-    if kind == "tcp_rr" && read_whole(record, "LOCAL_NODELAY") == Some(0) {
+    if kind == "tcp_rr" && read_count(record, "LOCAL_NODELAY") == Some(0) {
         fields.push(("nodelay", "false".to_owned()));
     }
     fields
@@ -170,7 +170,10 @@ fn workload_fields(
 
 /// The workload of some fields. netperf's requests over UDP have 1 byte, where latput's own have a number in them: the
 /// workload keeps the size that was, and cannot be run.
-fn workload_of(kind: &str, fields: &[(&'static str, String)]) -> Result<Workload, String> {
+fn build_netperf_workload(
+    kind: &str,
+    fields: &[(&'static str, String)],
+) -> Result<Workload, String> {
     let least = |name: &str| {
         let known = WorkloadKind::find(kind).ok()?.fields.iter().find(|field| field.name == name);
         known.map(|field| field.least).filter(|_| kind == "udp_rr" && name.ends_with("_bytes"))
@@ -198,13 +201,13 @@ fn workload_of(kind: &str, fields: &[(&'static str, String)]) -> Result<Workload
     Ok(workload)
 }
 
-fn request_response(
+fn parse_request_response(
     record: &NetperfRecord,
     observation: &mut Observation,
 ) -> Result<(), ReadError> {
     let in_units = record.values.get("THROUGHPUT_UNITS").is_some_and(|unit| unit == "Trans/s");
-    let throughput = read_required_number(record, "THROUGHPUT")?.filter(|_| in_units);
-    let stated = read_required_number(record, "TRANSACTION_RATE")?;
+    let throughput = read_finite_number(record, "THROUGHPUT")?.filter(|_| in_units);
+    let stated = read_finite_number(record, "TRANSACTION_RATE")?;
     if let Some((rate, throughput)) = stated.zip(throughput)
         && (rate - throughput).abs() > BIN * rate.max(throughput)
     {
@@ -241,7 +244,7 @@ fn parse_datagrams(
     record: &NetperfRecord,
     observation: &mut Observation,
 ) -> Result<Vec<DeliveryCounts>, ReadError> {
-    let rate = throughput_bps(record, "REMOTE_RECV_THROUGHPUT")?.ok_or(
+    let rate = read_throughput_bps(record, "REMOTE_RECV_THROUGHPUT")?.ok_or(
         "the receiver's rate is missing: add REMOTE_RECV_THROUGHPUT and THROUGHPUT_UNITS to the selectors",
     )?;
     observation.reported_metrics.insert(Metric::ThroughputBps, rate);
@@ -250,7 +253,7 @@ fn parse_datagrams(
     let arrival = counts.map(|(sent, arrived)| DeliveryCounts::from_packets(sent, arrived));
     let loss = arrival.map(|arrival| (Metric::LossRatio, arrival.loss_ratio()));
     observation.reported_metrics.extend(loss);
-    let sent = throughput_bps(record, "LOCAL_SEND_THROUGHPUT")?;
+    let sent = read_throughput_bps(record, "LOCAL_SEND_THROUGHPUT")?;
     let rates = sent.map(|sent| DeliveryCounts {
         counted: "bit/s",
         slack: COUNTING,
@@ -259,8 +262,8 @@ fn parse_datagrams(
     Ok(arrival.into_iter().chain(rates).collect())
 }
 
-fn throughput_bps(record: &NetperfRecord, key: &str) -> Result<Option<f64>, ReadError> {
-    let Some(value) = read_required_number(record, key)? else { return Ok(None) };
+fn read_throughput_bps(record: &NetperfRecord, key: &str) -> Result<Option<f64>, ReadError> {
+    let Some(value) = read_finite_number(record, key)? else { return Ok(None) };
     let unit = record.values.get("THROUGHPUT_UNITS").map_or("", String::as_str);
     let name = unit.trim_end_matches("/s").trim_end_matches("/sec");
     match UNITS.iter().find(|(known, _)| *known == name) {
@@ -348,7 +351,7 @@ fn check_commas(record: &NetperfRecord) -> Result<(), ReadError> {
 }
 
 /// A figure that the test is about. Fails for `nan` and `inf`, which netperf prints for a share of nothing.
-fn read_required_number(record: &NetperfRecord, key: &str) -> Result<Option<f64>, ReadError> {
+fn read_finite_number(record: &NetperfRecord, key: &str) -> Result<Option<f64>, ReadError> {
     let text = record.values.get(key).map_or("", |text| text.trim());
     if text.parse::<f64>().is_ok_and(|value| !value.is_finite()) {
         return Err(ReadError::Failed(format!("its {key} is `{text}`: netperf measured nothing")));
@@ -361,7 +364,7 @@ fn round_count(number: f64) -> u64 {
     number.round() as u64
 }
 
-fn read_whole(record: &NetperfRecord, key: &str) -> Option<u64> {
+fn read_count(record: &NetperfRecord, key: &str) -> Option<u64> {
     record.values.get(key)?.trim().parse().ok()
 }
 

@@ -149,7 +149,7 @@ impl ParsedTest {
             ..TestFigures::new(&metrics)
         };
         claims.check_all()?;
-        let few = rules::few_observations(&metrics, &self.observation);
+        let few = rules::check_observation_count(&metrics, &self.observation);
         self.observation.checks.extend(few);
         Ok(self)
     }
@@ -189,7 +189,9 @@ pub(crate) fn check_rate(
     bits_per_s: Option<f64>,
 ) -> Result<(), ReadError> {
     let known = bytes.zip(seconds).zip(bits_per_s);
-    known.map_or(Ok(()), |((bytes, seconds), rate)| rules::check_bytes(bytes, seconds, rate))
+    known.map_or(Ok(()), |((bytes, seconds), rate)| {
+        rules::check_rate_against_bytes(bytes, seconds, rate)
+    })
 }
 
 /// A problem with its place in the file.

@@ -63,7 +63,8 @@ impl Scrape {
                 {
                     continue;
                 }
-                let bound = sample.series.labels.get(BOUND).and_then(|bound| bound_of(bound));
+                let bound =
+                    sample.series.labels.get(BOUND).and_then(|bound| parse_bucket_bound(bound));
                 let Some(bound) = bound else { continue };
                 let known = &mut buckets[idx];
                 if known.len() < MOST_BUCKETS || known.contains_key(&order_key(bound)) {
@@ -178,7 +179,7 @@ impl<'a> ScrapeGrowth<'a> {
                 }
                 (FigureTotal::Buckets(_), _) => return None,
             };
-            let value = value * of_base(figure.metric.definition().unit);
+            let value = value * base_unit_factor(figure.metric.definition().unit);
             value.is_finite().then_some((figure.metric, value))
         };
         parts.filter_map(figure).into_map()
@@ -232,7 +233,7 @@ fn interpolate_quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
 }
 
 /// Factor of a second or a byte to a metric's unit; 1 for figures without a unit.
-const fn of_base(unit: Unit) -> f64 {
+const fn base_unit_factor(unit: Unit) -> f64 {
     match unit {
         Unit::Nanoseconds => 1e9,
         Unit::BitsPerS => 8.0,
@@ -312,7 +313,7 @@ impl TextSample {
     }
 }
 
-fn bound_of(text: &str) -> Option<f64> {
+fn parse_bucket_bound(text: &str) -> Option<f64> {
     match text {
         "+Inf" | "Inf" | "inf" => Some(f64::INFINITY),
         other => other.parse().ok().filter(|bound: &f64| *bound >= 0.0),

@@ -166,14 +166,14 @@ impl<'a> TestFigures<'a> {
     pub(crate) fn check_all(&self) -> Result<(), ReadError> {
         self.check_anything_done()?;
         self.check_arrivals()?;
-        self.check_shares()?;
-        self.check_order()?;
-        self.check_means()?;
-        self.check_mean_of_shares()?;
-        self.check_positive()?;
-        self.check_least()?;
-        self.check_counts()?;
-        self.check_outstanding()?;
+        self.check_upper_bounds()?;
+        self.check_percentile_order()?;
+        self.check_mean_bounds()?;
+        self.check_mean_against_percentiles()?;
+        self.check_nonzero_figures()?;
+        self.check_min_latency()?;
+        self.check_rate_against_count()?;
+        self.check_requests_in_flight()?;
         self.check_histogram()
     }
 
@@ -195,7 +195,7 @@ impl<'a> TestFigures<'a> {
     }
 
     /// A share of a whole is no more than it.
-    fn check_shares(&self) -> Result<(), ReadError> {
+    fn check_upper_bounds(&self) -> Result<(), ReadError> {
         let most = |metric: Metric| metric.row().unit.most();
         match self.metrics.iter().find(|(metric, value)| **value > most(**metric)) {
             Some((metric, value)) => Err(ReadError::Contradiction(format!(
@@ -208,7 +208,7 @@ impl<'a> TestFigures<'a> {
 
     /// Compares the mean with the percentiles: half of the observations take the median or longer, so the mean is at least
     /// half of it. Nor is it above the mean of the longest that each share can be.
-    fn check_mean_of_shares(&self) -> Result<(), ReadError> {
+    fn check_mean_against_percentiles(&self) -> Result<(), ReadError> {
         let Some(mean) = self.get(Metric::LatencyNsMean) else { return Ok(()) };
         let bin = if self.beside.is_some_and(|beside| beside.is_coarse) { COARSE } else { BIN };
         let known = || SHARES.iter().filter_map(|(of, share)| Some((*of, *share, self.get(*of)?)));
@@ -237,7 +237,7 @@ impl<'a> TestFigures<'a> {
     }
 
     /// Compares the shortest latency with all others.
-    fn check_least(&self) -> Result<(), ReadError> {
+    fn check_min_latency(&self) -> Result<(), ReadError> {
         let Some(least) = self.beside.and_then(|beside| beside.least_ns) else { return Ok(()) };
         let others = [Metric::LatencyNsMean].into_iter().chain(ASCENDING[0].iter().copied());
         let mut known = others.filter_map(|metric| Some((metric, self.get(metric)?)));
@@ -249,7 +249,7 @@ impl<'a> TestFigures<'a> {
         }
     }
 
-    fn check_positive(&self) -> Result<(), ReadError> {
+    fn check_nonzero_figures(&self) -> Result<(), ReadError> {
         if let Some(zero) = POSITIVE.iter().find(|metric| self.get(**metric) == Some(0.0)) {
             let problem = format!("`{zero}` is 0, and no request takes no time");
             return Err(ReadError::Contradiction(problem));
@@ -264,7 +264,7 @@ impl<'a> TestFigures<'a> {
     }
 
     /// Compares the rate with the count and the time.
-    fn check_counts(&self) -> Result<(), ReadError> {
+    fn check_rate_against_count(&self) -> Result<(), ReadError> {
         let known = self.transactions.zip(self.seconds).zip(self.get(Metric::TransactionsPerS));
         let Some(((done, seconds), rate)) = known else { return Ok(()) };
         let counted = done as f64 / seconds;
@@ -278,7 +278,7 @@ impl<'a> TestFigures<'a> {
 
     /// Compares rate and mean latency with the requests that can be under way at once (Little's law). A sender that waits
     /// between its requests has fewer.
-    fn check_outstanding(&self) -> Result<(), ReadError> {
+    fn check_requests_in_flight(&self) -> Result<(), ReadError> {
         let most = self.beside.and_then(|beside| beside.outstanding);
         let known = self.get(Metric::TransactionsPerS).zip(self.get(Metric::LatencyNsMean));
         let Some((most, (rate, mean))) = most.zip(known) else { return Ok(()) };
@@ -324,7 +324,7 @@ impl<'a> TestFigures<'a> {
         Ok(())
     }
 
-    fn check_order(&self) -> Result<(), ReadError> {
+    fn check_percentile_order(&self) -> Result<(), ReadError> {
         for chain in ASCENDING {
             let known = chain.iter().filter_map(|metric| Some((*metric, self.get(*metric)?)));
             let known: Vec<(Metric, f64)> = known.collect();
@@ -338,7 +338,7 @@ impl<'a> TestFigures<'a> {
         Ok(())
     }
 
-    fn check_means(&self) -> Result<(), ReadError> {
+    fn check_mean_bounds(&self) -> Result<(), ReadError> {
         for (mean, least, most) in MEANS {
             let Some(value) = self.get(*mean) else { continue };
             if let Some(most_value) = self.get(*most).filter(|most| value > most * (1.0 + BIN)) {
@@ -370,7 +370,7 @@ fn significant_digits(value: f64) -> usize {
 }
 
 /// The check that marks percentiles of too few observations; `None` where there is none of them.
-pub fn few_observations(
+pub fn check_observation_count(
     metrics: &BTreeMap<Metric, f64>,
     observation: &Observation,
 ) -> Option<Check> {
@@ -408,7 +408,7 @@ pub(crate) fn is_near(counted: f64, rate: f64) -> bool {
 
 /// Compares a rate and the mean latency of clients that each wait for one answer (Little's law). The rate may be that of
 /// answers alone, or with failed ones.
-pub(crate) fn check_waiting(
+pub(crate) fn check_closed_loop_latency(
     clients: f64,
     rates: [f64; 2],
     latency_ns: f64,
@@ -427,7 +427,11 @@ pub(crate) fn check_waiting(
 }
 
 /// Compares a printed rate with the bytes and the time beside it.
-pub(crate) fn check_bytes(bytes: f64, seconds: f64, bits_per_s: f64) -> Result<(), ReadError> {
+pub(crate) fn check_rate_against_bytes(
+    bytes: f64,
+    seconds: f64,
+    bits_per_s: f64,
+) -> Result<(), ReadError> {
     let counted = bytes * 8.0 / seconds;
     if seconds <= 0.0 || is_near(counted, bits_per_s) {
         return Ok(());
@@ -509,7 +513,10 @@ mod tests {
             "`latency_ns_max` (5000) is below `the minimum` (10000)",
         );
         check_refused(&[(mean, 50e3), (p99, 0.0)], None, "`latency_ns_p99` (0) is beside");
-        assert!(check_bytes(1e6, 1.0, 8e6).is_ok() && check_bytes(1e6, 1.0, 9e6).is_err());
+        assert!(
+            check_rate_against_bytes(1e6, 1.0, 8e6).is_ok()
+                && check_rate_against_bytes(1e6, 1.0, 9e6).is_err()
+        );
     }
 
     #[test]
@@ -554,10 +561,10 @@ mod tests {
         for (latency_ns, is_right) in
             [(1e6, true), (1.09e6, true), (0.55e6, true), (0.4e6, false), (2e6, false)]
         {
-            let read = check_waiting(8.0, [8e3, 16e3], latency_ns, 500.0);
+            let read = check_closed_loop_latency(8.0, [8e3, 16e3], latency_ns, 500.0);
             assert_eq!(read.is_ok(), is_right, "{latency_ns}: {read:?}");
         }
-        check_waiting(8.0, [0.0, 0.0], 1e6, 500.0).unwrap();
+        check_closed_loop_latency(8.0, [0.0, 0.0], 1e6, 500.0).unwrap();
     }
 
     #[test]
@@ -662,7 +669,7 @@ mod tests {
         let few = |transactions| {
             let mut observation = Observation::default();
             observation.traffic.transactions = Some(transactions);
-            few_observations(&metrics, &observation).map(|it| it.detail)
+            check_observation_count(&metrics, &observation).map(|it| it.detail)
         };
         assert!(few(99).unwrap().contains("`latency_ns_p99` needs 100"));
         assert_eq!(few(100).unwrap(), "100 observations are too few; `latency_ns_p999` needs 1000");

@@ -4,13 +4,13 @@
 //! spells it, the place in the kernel, and an example value. Then come kind, unit, range, tier and quirks.
 
 mod name;
+pub mod spec;
 
 use latput_units::cpu;
 
-use crate::spec::{BYTE, Group, KnobSpec, Rounding, Scope, Tier, ValueKind, plain};
+pub use self::name::UnknownKnob;
+use self::spec::{BYTE, Group, KnobSpec, Rounding, Scope, Tier, ValueKind, plain};
 use crate::value::Named;
-
-pub use name::UnknownKnob;
 
 /// Makes the type, the list, the names and the entries from the rows.
 macro_rules! knobs {

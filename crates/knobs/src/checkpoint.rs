@@ -8,9 +8,9 @@ use std::str::FromStr;
 use latput_units::Nanos;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use crate::catalogue::spec::Scope;
 use crate::device::Device;
 use crate::setting::State;
-use crate::spec::Scope;
 
 /// The version of the stored form of [`Checkpoint`].
 pub const SCHEMA: u32 = 2;

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::catalogue::Knob;
+use crate::catalogue::spec::Limits;
 use crate::device::{Device, Whereabouts};
-use crate::spec::Limits;
 use crate::transaction::permit::WritePermit;
 use crate::value::{Named, Place, Value};
 
@@ -334,7 +334,7 @@ pub struct KernelError {
 }
 
 /// The words for an interface that is not there.
-pub fn no_interface(name: &str) -> String {
+pub fn format_no_interface(name: &str) -> String {
     match another_host(name) {
         Some(hint) => format!("`{name}` is a host, and this command works on this one: {hint}"),
         None => format!("there is no interface `{name}`: `latput show` lists them"),
@@ -342,9 +342,9 @@ pub fn no_interface(name: &str) -> String {
 }
 
 /// The words for what cannot be the name of an interface.
-pub(crate) fn no_interface_name(name: &str) -> String {
+pub(crate) fn format_no_interface_name(name: &str) -> String {
     if another_host(name).is_some() {
-        return no_interface(name);
+        return format_no_interface(name);
     }
     format!("`{name}` is not an interface name: 1 to 15 bytes without `/`, `:` or blanks")
 }
@@ -393,12 +393,12 @@ mod tests {
 
     #[test]
     fn host_for_interface_gives_the_command() {
-        let said = no_interface("netns://a/v0");
+        let said = format_no_interface("netns://a/v0");
         assert!(said.contains("`ip netns exec a latput COMMAND v0`"), "{said}");
-        let said = no_interface_name("ssh://root@web1%eth0");
+        let said = format_no_interface_name("ssh://root@web1%eth0");
         assert!(said.contains("`ssh root@web1 latput COMMAND eth0`"), "{said}");
-        assert!(no_interface_name("netns://a").contains("a latput COMMAND IFACE"));
-        assert!(no_interface("eth7").contains("there is no interface `eth7`"));
-        assert!(no_interface_name("a/b").contains("is not an interface name"));
+        assert!(format_no_interface_name("netns://a").contains("a latput COMMAND IFACE"));
+        assert!(format_no_interface("eth7").contains("there is no interface `eth7`"));
+        assert!(format_no_interface_name("a/b").contains("is not an interface name"));
     }
 }

@@ -16,11 +16,11 @@ pub mod profile;
 pub mod qdisc;
 pub mod rss;
 pub mod setting;
-pub mod spec;
 pub mod thread_schedule;
 pub mod transaction;
 pub mod value;
 
+pub use catalogue::spec::{Group, KnobSpec, Limits, Rounding, Scope, Tier, ValueKind};
 pub use catalogue::{Knob, UnknownKnob};
 pub use checkpoint::{
     Along, Checkpoint, CheckpointStore, Context, LinkResets, Maker, Slot, StoreError,
@@ -28,7 +28,8 @@ pub use checkpoint::{
 pub use device::{Device, Whereabouts};
 pub use export::{Exported, export};
 pub use kernel::{
-    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, WritePurpose, no_interface,
+    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, WritePurpose,
+    format_no_interface,
 };
 pub use outcome::{ChangeOutcome, Refusal};
 pub use parse::{AssignmentError, ValueError, ValueProblem, parse_assignment};
@@ -36,11 +37,10 @@ pub use profile::Profile;
 pub use qdisc::Qdisc;
 pub use rss::QueueTable;
 pub use setting::{Setting, State};
-pub use spec::{Group, KnobSpec, Limits, Rounding, Scope, Tier, ValueKind};
 pub use thread_schedule::ThreadSchedule;
 pub use transaction::{
     Applied, ApplyError, Cause, Change, ConfirmError, Foreign, Leftover, RestoreError, Restored,
     Session, Standing, WritePermit, apply, await_confirmation, commit, confirm, extend, plan,
-    plan_apply, plan_restore, plan_undo, restore, standing, undo,
+    plan_apply, plan_restore, plan_undo, read_standing, restore, undo,
 };
 pub use value::{Named, Place, Value};

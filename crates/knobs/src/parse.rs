@@ -2,9 +2,9 @@
 
 use latput_units::{Bytes, CpuSet};
 
+use crate::catalogue::spec::{BYTE, Limits, ValueKind};
 use crate::catalogue::{Knob, UnknownKnob};
 use crate::qdisc::{QdiscError, QdiscProblem};
-use crate::spec::{BYTE, Limits, ValueKind};
 use crate::value::Value;
 
 /// How much of a wrong text an error repeats, in characters.

@@ -12,11 +12,11 @@ const POINTS_MAX: usize = 16;
 /// The points of one direction, from the shortest delay to the longest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Profile(Vec<ProfilePoint>);
+pub struct Profile(Vec<ModerationPoint>);
 
 /// One point. What a driver does not have is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ProfilePoint {
+pub struct ModerationPoint {
     /// Delay.
     pub delay: Option<Nanos>,
     /// Packets that raise the interrupt before the delay is over.
@@ -27,12 +27,12 @@ pub struct ProfilePoint {
 
 impl Profile {
     /// From points; `None` for none and for too many.
-    pub fn new(points: Vec<ProfilePoint>) -> Option<Self> {
+    pub fn new(points: Vec<ModerationPoint>) -> Option<Self> {
         (1..=POINTS_MAX).contains(&points.len()).then_some(Self(points))
     }
 
     /// The points.
-    pub fn points(&self) -> &[ProfilePoint] {
+    pub fn points(&self) -> &[ModerationPoint] {
         &self.0
     }
 }
@@ -42,7 +42,7 @@ impl fmt::Display for Profile {
     /// it does not have.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |number: Option<u64>| number.map_or_else(|| "n".to_owned(), |n| n.to_string());
-        let point = |point: &ProfilePoint| {
+        let point = |point: &ModerationPoint| {
             let delay = number(point.delay.map(|delay| delay.as_ns() / 1_000));
             let mut text = format!("{delay},{}", number(point.packets.map(u64::from)));
             if let Some(completions) = point.completions {
@@ -57,17 +57,18 @@ impl fmt::Display for Profile {
 /// A text that is no profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a moderation profile: give points USECS,PACKETS such as `1,256 8,256 64,256`")]
-pub struct ProfileError;
+pub struct ModerationProfileError;
 
 impl FromStr for Profile {
-    type Err = ProfileError;
+    type Err = ModerationProfileError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let number = |text: &str| match text {
             "n" => Ok(None),
-            text => {
-                text.parse::<u16>().map(|number| Some(u32::from(number))).map_err(|_| ProfileError)
-            }
+            text => text
+                .parse::<u16>()
+                .map(|number| Some(u32::from(number)))
+                .map_err(|_| ModerationProfileError),
         };
         let mut points = Vec::new();
         for point in text.split_whitespace() {
@@ -75,17 +76,17 @@ impl FromStr for Profile {
             let (delay, packets, completions) = match parts.as_slice() {
                 [delay, packets] => (*delay, *packets, None),
                 [delay, packets, completions] => (*delay, *packets, *completions),
-                _ => return Err(ProfileError),
+                _ => return Err(ModerationProfileError),
             };
             let delay = delay.map(|us| Nanos::from_us(u64::from(us)));
-            points.push(ProfilePoint { delay, packets, completions });
+            points.push(ModerationPoint { delay, packets, completions });
         }
-        Self::new(points).ok_or(ProfileError)
+        Self::new(points).ok_or(ModerationProfileError)
     }
 }
 
 impl TryFrom<String> for Profile {
-    type Error = ProfileError;
+    type Error = ModerationProfileError;
     fn try_from(text: String) -> Result<Self, Self::Error> {
         text.parse()
     }

@@ -22,81 +22,81 @@ const TIME_SLACK: Nanos = Nanos::from_ns(2_048);
 ///
 /// Names are those of tc(8); `Documentation/networking` and the manual pages tc-fq_codel(8),
 /// tc-fq(8), tc-tbf(8) and tc-netem(8) say what they do.
-const KINDS: &[(&str, &[(&str, Unit)])] = &[
+const KINDS: &[(&str, &[(&str, ParameterUnit)])] = &[
     ("noqueue", &[]),
     ("mq", &[]),
     ("pfifo_fast", &[]),
-    ("pfifo", &[("limit", Unit::Count)]),
-    ("bfifo", &[("limit", Unit::Size)]),
+    ("pfifo", &[("limit", ParameterUnit::Count)]),
+    ("bfifo", &[("limit", ParameterUnit::Size)]),
     (
         "codel",
         &[
-            ("limit", Unit::Count),
-            ("target", Unit::Time),
-            ("interval", Unit::Time),
-            ("ecn", Unit::Switch),
-            ("ce_threshold", Unit::Time),
+            ("limit", ParameterUnit::Count),
+            ("target", ParameterUnit::Time),
+            ("interval", ParameterUnit::Time),
+            ("ecn", ParameterUnit::Switch),
+            ("ce_threshold", ParameterUnit::Time),
         ],
     ),
     (
         "fq_codel",
         &[
-            ("limit", Unit::Count),
-            ("flows", Unit::Count),
-            ("quantum", Unit::Size),
-            ("target", Unit::Time),
-            ("interval", Unit::Time),
-            ("memory_limit", Unit::Size),
-            ("drop_batch", Unit::Count),
-            ("ecn", Unit::Switch),
-            ("ce_threshold", Unit::Time),
+            ("limit", ParameterUnit::Count),
+            ("flows", ParameterUnit::Count),
+            ("quantum", ParameterUnit::Size),
+            ("target", ParameterUnit::Time),
+            ("interval", ParameterUnit::Time),
+            ("memory_limit", ParameterUnit::Size),
+            ("drop_batch", ParameterUnit::Count),
+            ("ecn", ParameterUnit::Switch),
+            ("ce_threshold", ParameterUnit::Time),
         ],
     ),
     (
         "fq",
         &[
-            ("limit", Unit::Count),
-            ("flow_limit", Unit::Count),
-            ("buckets", Unit::Count),
-            ("quantum", Unit::Size),
-            ("initial_quantum", Unit::Size),
-            ("pacing", Unit::Switch),
-            ("maxrate", Unit::Rate),
-            ("low_rate_threshold", Unit::Rate),
-            ("refill_delay", Unit::Time),
-            ("orphan_mask", Unit::Count),
-            ("timer_slack", Unit::Time),
-            ("horizon", Unit::Time),
-            ("horizon_drop", Unit::Switch),
-            ("ce_threshold", Unit::Time),
+            ("limit", ParameterUnit::Count),
+            ("flow_limit", ParameterUnit::Count),
+            ("buckets", ParameterUnit::Count),
+            ("quantum", ParameterUnit::Size),
+            ("initial_quantum", ParameterUnit::Size),
+            ("pacing", ParameterUnit::Switch),
+            ("maxrate", ParameterUnit::Rate),
+            ("low_rate_threshold", ParameterUnit::Rate),
+            ("refill_delay", ParameterUnit::Time),
+            ("orphan_mask", ParameterUnit::Count),
+            ("timer_slack", ParameterUnit::Time),
+            ("horizon", ParameterUnit::Time),
+            ("horizon_drop", ParameterUnit::Switch),
+            ("ce_threshold", ParameterUnit::Time),
         ],
     ),
     (
         "tbf",
         &[
-            ("rate", Unit::Rate),
-            ("burst", Unit::Size),
-            ("limit", Unit::Size),
-            ("peakrate", Unit::Rate),
-            ("minburst", Unit::Size),
+            ("rate", ParameterUnit::Rate),
+            ("burst", ParameterUnit::Size),
+            ("limit", ParameterUnit::Size),
+            ("peakrate", ParameterUnit::Rate),
+            ("minburst", ParameterUnit::Size),
         ],
     ),
     (
         "netem",
         &[
-            ("limit", Unit::Count),
-            ("delay", Unit::Time),
-            ("jitter", Unit::Time),
-            ("loss", Unit::Share),
-            ("duplicate", Unit::Share),
-            ("rate", Unit::Rate),
+            ("limit", ParameterUnit::Count),
+            ("delay", ParameterUnit::Time),
+            ("jitter", ParameterUnit::Time),
+            ("loss", ParameterUnit::Share),
+            ("duplicate", ParameterUnit::Share),
+            ("rate", ParameterUnit::Rate),
         ],
     ),
 ];
 
 /// The unit of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+enum ParameterUnit {
     Count,
     Size,
     Time,
@@ -107,7 +107,7 @@ enum Unit {
 
 /// The value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Parameter {
+pub enum ParameterValue {
     /// A number of packets, flows or buckets.
     Count(u64),
     /// A number of bytes.
@@ -134,14 +134,14 @@ pub struct Qdisc {
     is_opaque: bool,
     handle: Option<u16>,
     #[expect(clippy::box_collection, reason = "values of knobs are part of every error")]
-    parameters: Box<BTreeMap<String, Parameter>>,
+    parameters: Box<BTreeMap<String, ParameterValue>>,
 }
 
 impl Qdisc {
     /// A discipline as the kernel names it, without parameters yet; opaque if latput does not know
     /// it.
-    pub fn of_kind(kind: &str) -> Self {
-        let is_opaque = known(kind).is_none();
+    pub fn from_kind(kind: &str) -> Self {
+        let is_opaque = find_parameters(kind).is_none();
         let kind: String = kind.chars().take(NAME_MAX).filter(|c| !c.is_whitespace()).collect();
         Self {
             kind: kind.into(),
@@ -154,7 +154,7 @@ impl Qdisc {
 
     /// Whatever the kernel attaches by itself.
     pub fn any_default() -> Self {
-        Self { is_opaque: false, ..Self::of_kind("") }.into_default()
+        Self { is_opaque: false, ..Self::from_kind("") }.into_default()
     }
 
     /// The same, attached by the kernel itself.
@@ -203,26 +203,28 @@ impl Qdisc {
     }
 
     /// The value of a parameter.
-    pub fn parameter(&self, name: &str) -> Option<Parameter> {
+    pub fn parameter(&self, name: &str) -> Option<ParameterValue> {
         self.parameters.get(name).copied()
     }
 
     /// The parameters that are named, in the order of the manual pages.
-    pub fn parameters(&self) -> impl Iterator<Item = (&'static str, Parameter)> + '_ {
-        let order = known(&self.kind).unwrap_or_default().iter().map(|(name, _)| *name);
+    pub fn parameters(&self) -> impl Iterator<Item = (&'static str, ParameterValue)> + '_ {
+        let order = find_parameters(&self.kind).unwrap_or_default().iter().map(|(name, _)| *name);
         order.filter_map(|name| Some((name, self.parameter(name)?)))
     }
 
     /// Adds a parameter; one that the discipline does not have is left out.
-    pub fn set(&mut self, name: &str, value: Parameter) {
-        if known(&self.kind).is_some_and(|units| units.iter().any(|(known, _)| *known == name)) {
+    pub fn set(&mut self, name: &str, value: ParameterValue) {
+        if find_parameters(&self.kind)
+            .is_some_and(|units| units.iter().any(|(known, _)| *known == name))
+        {
             self.parameters.insert(name.to_owned(), value);
         }
     }
 
     /// Whether both are the same discipline with the same parameters and handle, as far as both name them
     /// and the kernel can hold them.
-    pub fn same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         if self.is_opaque || other.is_opaque {
             return self == other;
         }
@@ -244,20 +246,20 @@ impl Qdisc {
     }
 }
 
-impl Parameter {
-    fn parse(unit: Unit, text: &str) -> Option<Self> {
+impl ParameterValue {
+    fn parse(unit: ParameterUnit, text: &str) -> Option<Self> {
         Some(match unit {
-            Unit::Count => Self::Count(text.parse().ok()?),
-            Unit::Size => Self::Size(text.parse().ok()?),
+            ParameterUnit::Count => Self::Count(text.parse().ok()?),
+            ParameterUnit::Size => Self::Size(text.parse().ok()?),
             // tc(8) takes a bare number for microseconds; who writes `target=5` means milliseconds.
-            Unit::Time => Self::Time(text.parse().ok()?),
-            Unit::Rate => Self::Rate(text.parse().ok()?),
-            Unit::Switch => match text {
+            ParameterUnit::Time => Self::Time(text.parse().ok()?),
+            ParameterUnit::Rate => Self::Rate(text.parse().ok()?),
+            ParameterUnit::Switch => match text {
                 "on" => Self::Switch(true),
                 "off" => Self::Switch(false),
                 _ => return None,
             },
-            Unit::Share => Self::Share(parse_share(text)?),
+            ParameterUnit::Share => Self::Share(parse_share(text)?),
         })
     }
 
@@ -273,7 +275,7 @@ impl Parameter {
     }
 }
 
-impl fmt::Display for Parameter {
+impl fmt::Display for ParameterValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count(count) => fmt::Display::fmt(count, f),
@@ -308,7 +310,7 @@ fn parse_share(text: &str) -> Option<u32> {
     (millionths <= 1_000_000).then_some(millionths)
 }
 
-fn known(kind: &str) -> Option<&'static [(&'static str, Unit)]> {
+fn find_parameters(kind: &str) -> Option<&'static [(&'static str, ParameterUnit)]> {
     KINDS.iter().find(|(name, _)| *name == kind).map(|(_, units)| *units)
 }
 
@@ -374,10 +376,10 @@ impl FromStr for Qdisc {
                 Err(wrong(QdiscProblem::Kind))
             };
         };
-        let mut qdisc = Self { is_default, ..Self::of_kind(kind.trim_start_matches(OPAQUE)) };
+        let mut qdisc = Self { is_default, ..Self::from_kind(kind.trim_start_matches(OPAQUE)) };
         qdisc.is_opaque = kind.starts_with(OPAQUE);
-        let units = known(&qdisc.kind).unwrap_or_default();
-        if !qdisc.is_opaque && known(&qdisc.kind).is_none() {
+        let units = find_parameters(&qdisc.kind).unwrap_or_default();
+        if !qdisc.is_opaque && find_parameters(&qdisc.kind).is_none() {
             return Err(wrong(QdiscProblem::Kind));
         }
         for word in words {
@@ -393,7 +395,7 @@ impl FromStr for Qdisc {
             }
             let value = word.split_once('=').and_then(|(name, value)| {
                 let (name, unit) = units.iter().find(|(known, _)| *known == name)?;
-                Some((*name, Parameter::parse(*unit, value)?))
+                Some((*name, ParameterValue::parse(*unit, value)?))
             });
             let (name, value) = value.ok_or(wrong(QdiscProblem::Parameter))?;
             if qdisc.parameters.insert(name.to_owned(), value).is_some() {
@@ -494,7 +496,7 @@ mod tests {
 
     #[test]
     fn hostile_names_stay_short_and_without_blanks() {
-        let qdisc = Qdisc::of_kind(&"a b\n".repeat(100));
+        let qdisc = Qdisc::from_kind(&"a b\n".repeat(100));
         assert!(qdisc.is_opaque() && qdisc.kind().len() <= NAME_MAX);
         assert_eq!(qdisc.to_string().parse::<Qdisc>().unwrap(), qdisc);
     }
@@ -507,6 +509,6 @@ mod tests {
     #[track_caller]
     fn check_same(first: &str, second: &str, expected: bool) {
         let [a, b] = [first, second].map(|text| text.parse::<Qdisc>().unwrap());
-        assert_eq!((a.same(&b), b.same(&a)), (expected, expected), "{first} and {second}");
+        assert_eq!((a.is_same(&b), b.is_same(&a)), (expected, expected), "{first} and {second}");
     }
 }

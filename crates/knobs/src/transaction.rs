@@ -143,8 +143,8 @@ pub fn claim_to_undo(
 }
 
 /// Reads what is in force of a change of the journal, place by place, where it made a difference.
-pub fn standing(kernel: &dyn KernelRead, earlier: &Checkpoint) -> Vec<Standing> {
-    steps::standing(kernel, &present_name(kernel, earlier), earlier)
+pub fn read_standing(kernel: &dyn KernelRead, earlier: &Checkpoint) -> Vec<Standing> {
+    steps::read_standing(kernel, &present_name(kernel, earlier), earlier)
 }
 
 fn present_name(kernel: &dyn KernelRead, earlier: &Checkpoint) -> String {
@@ -172,12 +172,12 @@ pub fn commit(
 ) -> Result<Option<u64>, StoreError> {
     let number = store.archive(undo.slot())?;
     // No checkpoint is kept under the host's slot, and its lock ends with the process at the latest.
-    let _released = release_host(store, undo);
+    let _released = release_host_lock(store, undo);
     Ok(number)
 }
 
 /// Lets go of the lock of the host's own knobs, if the change had any.
-fn release_host(store: &mut dyn CheckpointStore, undo: &Checkpoint) -> Result<(), StoreError> {
+fn release_host_lock(store: &mut dyn CheckpointStore, undo: &Checkpoint) -> Result<(), StoreError> {
     if undo.holds_host_knobs() { store.remove(Slot::host(undo.namespace)) } else { Ok(()) }
 }
 
@@ -209,21 +209,21 @@ pub fn restore(
         // The listed change has ended, and somebody else's has begun: its lock ends with the store.
         return Ok(Restored::NothingToDo);
     }
-    let at = whereabouts(kernel, context, &kept);
+    let at = locate_interface(kernel, context, &kept);
     if !kept.holds_host_knobs() {
-        return finish(kernel, store, &kept, at);
+        return restore_and_forget(kernel, store, &kept, at);
     }
     store
         .claim_to_restore(Slot::host(kept.namespace), interface)
         .map_err(|source| RestoreError::Store { interface: interface.clone(), source })?;
-    let ended = finish(kernel, store, &kept, at);
-    release_host(store, &kept)
+    let ended = restore_and_forget(kernel, store, &kept, at);
+    release_host_lock(store, &kept)
         .map_err(|source| RestoreError::Forget { interface: interface.clone(), source })?;
     ended
 }
 
 /// Where the interface of a checkpoint is. With its namespace, a virtual interface is gone too.
-fn whereabouts(
+fn locate_interface(
     kernel: &dyn KernelRead,
     context: &Context,
     checkpoint: &Checkpoint,
@@ -234,7 +234,7 @@ fn whereabouts(
 }
 
 /// Puts a checkpoint back and forgets it if that worked.
-fn finish(
+fn restore_and_forget(
     kernel: &mut dyn KernelWrite,
     store: &mut dyn CheckpointStore,
     checkpoint: &Checkpoint,

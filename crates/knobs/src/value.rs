@@ -191,12 +191,12 @@ impl Place {
 
 impl Place {
     /// Whether people are told of a change here: somebody sets the value, or it is another interface's.
-    pub const fn is_told(self) -> bool {
+    pub const fn is_reported(self) -> bool {
         !self.is_follower() || matches!(self, Self::Linked(_))
     }
 
     /// The words for a value here: `SCHED_FIFO 42` for the scheduling of a thread, which is one number.
-    pub fn value_words(self, value: &Value) -> String {
+    pub fn format_value(self, value: &Value) -> String {
         match (self, value) {
             (Self::ThreadPolicy(_), Value::Count(number)) => {
                 let schedule = ThreadSchedule::from_number(*number);

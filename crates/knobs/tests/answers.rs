@@ -84,7 +84,7 @@ fn time_limits_have_their_own_unit() {
 fn interface_lost_in_restore_is_gone() {
     let (mut kernel, mut store) = world();
     let undo = change(&mut kernel, &mut store, "mtu=9000 txqueuelen=777");
-    kernel.fault_once(0, Fault::Vanish);
+    kernel.inject_fault_once(0, Fault::Vanish);
     assert_eq!(restore(&mut kernel, &mut store, &context(), &undo), Ok(Restored::InterfaceGone));
     assert!(store.is_clear());
 }
@@ -96,8 +96,8 @@ fn unchanged_value_counts_as_restored() {
     kernel.set_from_outside("eth0", Knob::Mtu, Place::Device, Value::Count(1500));
     kernel.set_from_outside("eth0", Knob::Txqueuelen, Place::Device, Value::Count(1000));
     // Nothing is known of it at first, so it is written, in vain.
-    kernel.fault_once(0, Fault::Unreadable(KernelErrorKind::Malformed));
-    kernel.fault_once(0, Fault::Refuse(KernelErrorKind::Busy));
+    kernel.inject_fault_once(0, Fault::Unreadable(KernelErrorKind::Malformed));
+    kernel.inject_fault_once(0, Fault::Refuse(KernelErrorKind::Busy));
     let restored = restore(&mut kernel, &mut store, &context(), &undo);
     assert!(matches!(restored, Ok(Restored::Done { .. })), "{restored:?}");
     assert!(store.is_clear());
@@ -109,7 +109,7 @@ fn old_value_rounded_now_is_back() {
     let at_first = Value::Time(Nanos::from_us(104));
     kernel.set_from_outside("eth0", Knob::RxUsecs, Place::Device, at_first);
     let undo = change(&mut kernel, &mut store, "rx-usecs=150");
-    kernel.fault(Knob::RxUsecs, Fault::Round(10_000));
+    kernel.inject_fault(Knob::RxUsecs, Fault::Round(10_000));
     let restored = restore(&mut kernel, &mut store, &context(), &undo);
     assert!(matches!(restored, Ok(Restored::Done { .. })), "{restored:?}");
     let now = &kernel.state("eth0").0[&(Knob::RxUsecs, Place::Device)];
@@ -117,7 +117,7 @@ fn old_value_rounded_now_is_back() {
 }
 
 fn world() -> (FakeKernel, MemoryCheckpoints) {
-    let kernel = FakeKernel::with("eth0", FakeInterface::nic(1));
+    let kernel = FakeKernel::with_interface("eth0", FakeInterface::nic(1));
     let store = MemoryCheckpoints::with_fuse(kernel.fuse());
     (kernel, store)
 }

@@ -27,7 +27,7 @@ fn renamed_interface_is_restored_under_new_name() {
 #[test]
 fn session_follows_the_interface_to_its_new_name() {
     let mut world = World::new();
-    world.kernel.fault_once(1, Fault::Rename);
+    world.kernel.inject_fault_once(1, Fault::Rename);
     let World { kernel, store, .. } = &mut world;
     let mut session = Session::open(&mut *kernel, &mut *store, &context(), "eth0").unwrap();
     session.apply(&setting("mtu=9000")).unwrap();
@@ -42,7 +42,7 @@ fn session_follows_the_interface_to_its_new_name() {
 #[test]
 fn change_during_which_the_name_changes_goes_back() {
     let mut world = World::new();
-    world.kernel.fault_once(1, Fault::Rename);
+    world.kernel.inject_fault_once(1, Fault::Rename);
     let error = world.apply("mtu=9000 txqueuelen=777").unwrap_err();
     assert!(matches!(error, ApplyError::RolledBack { .. }), "{error:?}");
     assert_eq!(world.mtu("renamed0"), 1500);
@@ -207,7 +207,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let kernel = FakeKernel::with("eth0", FakeInterface::nic(1));
+        let kernel = FakeKernel::with_interface("eth0", FakeInterface::nic(1));
         let store = MemoryCheckpoints::with_fuse(kernel.fuse());
         Self { kernel, store, context: context() }
     }

@@ -32,11 +32,11 @@ fn delays_lost_with_a_mode_go_back() {
 
 #[test]
 fn adaptive_is_off_while_values_change() {
-    let mut world = World::new(FakeInterface::nic(1).strict());
+    let mut world = World::new(FakeInterface::nic(1).refusing_adaptive_delays());
     world.apply("adaptive-rx=on rx-usecs=50us rx-frames=8").unwrap();
     assert_eq!(world.written(), "rx-usecs=50us rx-frames=8 adaptive-rx=on");
 
-    let mut world = World::new(FakeInterface::nic(1).strict());
+    let mut world = World::new(FakeInterface::nic(1).refusing_adaptive_delays());
     world.outside("adaptive-rx=on");
     let before = world.kernel.state("eth0");
     let applied = world.apply("adaptive-rx=off rx-usecs=50us").unwrap();
@@ -64,7 +64,7 @@ fn equal_delays_are_written_together() {
     world.restore(&applied.undo);
     assert_eq!(world.kernel.state("eth0"), before);
     // Also where a later write fails.
-    world.kernel.fault(Knob::GroFlushTimeout, Fault::Refuse(KernelErrorKind::Busy));
+    world.kernel.inject_fault(Knob::GroFlushTimeout, Fault::Refuse(KernelErrorKind::Busy));
     let error = world.apply("rx-usecs=20us tx-usecs=20us gro-flush-timeout=9us").unwrap_err();
     assert!(matches!(error, ApplyError::RolledBack { .. }), "{error:?}");
     assert_eq!(world.kernel.state("eth0"), before);
@@ -105,9 +105,9 @@ fn refused_near_value_is_not_rounding() {
             let before = world.kernel.state("eth0");
             let applied = world.apply("rx-usecs=52us").unwrap();
             if is_for_good {
-                world.kernel.fault(Knob::RxUsecs, fault);
+                world.kernel.inject_fault(Knob::RxUsecs, fault);
             } else {
-                world.kernel.fault_once(0, fault);
+                world.kernel.inject_fault_once(0, fault);
             }
             let World { kernel, store, .. } = &mut world;
             let restored = restore(kernel, store, &context(), &applied.undo);
@@ -153,14 +153,14 @@ fn words_are_resolved_where_they_are_written() {
 #[test]
 fn declared_rounding_is_accepted_others_revert() {
     let mut world = World::new(FakeInterface::nic(1));
-    world.kernel.fault(Knob::RxUsecs, Fault::Round(8_000));
+    world.kernel.inject_fault(Knob::RxUsecs, Fault::Round(8_000));
     let applied = world.apply("rx-usecs=50us").unwrap();
     assert_eq!(applied.rounded.len(), 1);
     assert_eq!(applied.rounded[0].to_string(), "rx-usecs (device): 50us -> 48us");
     world.restore(&applied.undo);
 
     let mut world = World::new(FakeInterface::nic(1));
-    world.kernel.fault(Knob::RxUsecs, Fault::Round(1_000_000));
+    world.kernel.inject_fault(Knob::RxUsecs, Fault::Round(1_000_000));
     let error = world.apply("rx-usecs=50us").unwrap_err();
     assert_eq!(error.outcome(), ChangeOutcome::RolledBack, "a delay became none: {error}");
 }
@@ -253,7 +253,7 @@ fn qdisc_returns_with_its_children() {
     let applied = world.apply("qdisc=fq_codel target=1ms").unwrap();
     world.restore(&applied.undo);
     assert_eq!(world.kernel.state("eth0"), before);
-    world.kernel.fault(Knob::Qdisc, Fault::Ignore);
+    world.kernel.inject_fault(Knob::Qdisc, Fault::Ignore);
     let error = world.apply("qdisc=fq_codel").unwrap_err();
     let ApplyError::RolledBack { cause, .. } = error else { panic!("{error:?}") };
     assert!(matches!(*cause, Cause::NotTaken { knob: Knob::Qdisc, .. }), "{cause}");
@@ -266,7 +266,7 @@ struct World {
 
 impl World {
     fn new(interface: FakeInterface) -> Self {
-        let kernel = FakeKernel::with("eth0", interface);
+        let kernel = FakeKernel::with_interface("eth0", interface);
         let store = MemoryCheckpoints::with_fuse(kernel.fuse());
         Self { kernel, store }
     }

@@ -78,7 +78,7 @@ struct World {
 
 impl World {
     fn new(interface: FakeInterface) -> Self {
-        let kernel = FakeKernel::with(NAME, interface);
+        let kernel = FakeKernel::with_interface(NAME, interface);
         let store = MemoryCheckpoints::with_fuse(kernel.fuse());
         let origin = kernel.state(NAME);
         Self { kernel, store, origin, disturbed: false, moved_together: BTreeSet::new() }
@@ -225,7 +225,7 @@ impl World {
         match *trouble {
             Trouble::None => {}
             Trouble::Kill(steps) => self.kernel.fuse().burn_after(steps),
-            Trouble::Write(writes, fault) => self.kernel.fault_once(writes, fault),
+            Trouble::Write(writes, fault) => self.kernel.inject_fault_once(writes, fault),
             Trouble::FullDisk(saves) => self.store.fill_disk_after(saves),
         }
     }
@@ -233,7 +233,7 @@ impl World {
     /// The next process starts in a world without trouble.
     fn restart(&mut self) {
         self.kernel.fuse().renew();
-        self.kernel.mend();
+        self.kernel.clear_faults();
         self.store.next_process();
     }
 
@@ -266,11 +266,11 @@ fn check_untouched(
 fn interfaces() -> impl Strategy<Value = FakeInterface> {
     prop_oneof![
         Just(FakeInterface::veth(2)),
-        Just(FakeInterface::netlink_veth(2)),
-        Just(FakeInterface::remembering(2)),
+        Just(FakeInterface::veth_without_device_values(2)),
+        Just(FakeInterface::veth_with_napi_memory(2)),
         Just(FakeInterface::nic(2)),
-        Just(FakeInterface::sharing(2)),
-        Just(FakeInterface::old(2)),
+        Just(FakeInterface::nic_with_shared_channels(2)),
+        Just(FakeInterface::without_napi_values(2)),
     ]
 }
 

@@ -28,7 +28,7 @@ fn contradictory_switches_touch_nothing() {
     refused("sg=off tso=on", "eth0: tso=on needs sg=on, which would be off");
     refused("tso=on tx-checksum=off", "eth0: tso=on needs tx-checksum=on, which would be off");
     refused("rx-gro-hw=on", "eth0: rx-gro-hw=on needs rx-checksum=on, which would be off");
-    let mut kernel = FakeKernel::with("eth0", FakeInterface::nic(1));
+    let mut kernel = FakeKernel::with_interface("eth0", FakeInterface::nic(1));
     let mut store = MemoryCheckpoints::with_fuse(kernel.fuse());
     let wanted = setting("sg=off gso=off tso=off");
     apply(&mut kernel, &mut store, &context(), "eth0", &wanted).unwrap();
@@ -36,7 +36,7 @@ fn contradictory_switches_touch_nothing() {
 
 #[test]
 fn no_queue_left_touches_nothing() {
-    let mut kernel = FakeKernel::with("eth0", FakeInterface::nic(1));
+    let mut kernel = FakeKernel::with_interface("eth0", FakeInterface::nic(1));
     for (knob, queues) in
         [(Knob::CombinedChannels, 0), (Knob::RxChannels, 2), (Knob::TxChannels, 2)]
     {
@@ -56,7 +56,7 @@ fn no_queue_left_touches_nothing() {
 /// Applies a setting, which must be refused with these words, write nothing and leave no checkpoint.
 #[track_caller]
 fn check_refused(name: &str, wanted: &Setting, why: &str) -> ApplyError {
-    let mut kernel = FakeKernel::with("eth0", FakeInterface::nic(1));
+    let mut kernel = FakeKernel::with_interface("eth0", FakeInterface::nic(1));
     let mut store = MemoryCheckpoints::with_fuse(kernel.fuse());
     let before = kernel.state("eth0");
     let error = apply(&mut kernel, &mut store, &context(), name, wanted).unwrap_err();

@@ -72,7 +72,7 @@ fn unmoved_value_on_return_is_not_rounding() {
         let (mut kernel, mut store) = world();
         let at_first = Value::Time(Nanos::from_us(104));
         kernel.set_from_outside("eth0", Knob::RxUsecs, Place::Device, at_first);
-        kernel.fault_after(2, Knob::RxUsecs, fault);
+        kernel.inject_fault_after(2, Knob::RxUsecs, fault);
         let mut session = open(&mut kernel, &mut store);
         session.apply(&setting("rx-usecs=110 txqueuelen=777")).unwrap();
         let back = session.apply(&setting("txqueuelen=888"));
@@ -151,7 +151,8 @@ fn lost_foreign_value_is_written_again() {
 
 #[test]
 fn dependent_knobs_can_be_set_together() {
-    let mut kernel = FakeKernel::with("eth0", FakeInterface::netlink_veth(1));
+    let mut kernel =
+        FakeKernel::with_interface("eth0", FakeInterface::veth_without_device_values(1));
     let before = kernel.state("eth0");
     let mut store = MemoryCheckpoints::with_fuse(kernel.fuse());
     let mut session = open(&mut kernel, &mut store);
@@ -220,7 +221,8 @@ fn change_that_cannot_be_recorded_is_rolled_back() {
 #[test]
 fn late_values_are_saved_before_loss() {
     let check = |saves, expected: Option<&str>| {
-        let mut kernel = FakeKernel::with("eth0", FakeInterface::remembering(1));
+        let mut kernel =
+            FakeKernel::with_interface("eth0", FakeInterface::veth_with_napi_memory(1));
         let deferral = |count| (Knob::NapiDeferHardIrqs, Value::Count(count));
         let (knob, seven) = deferral(7);
         kernel.set_from_outside("eth0", knob, Place::Napi(0), seven.clone());
@@ -251,7 +253,7 @@ fn late_values_are_saved_before_loss() {
 
 #[test]
 fn sleeping_napis_keep_old_values() {
-    let mut kernel = FakeKernel::with("eth0", FakeInterface::remembering(1));
+    let mut kernel = FakeKernel::with_interface("eth0", FakeInterface::veth_with_napi_memory(1));
     let (knob, place) = (Knob::NapiDeferHardIrqs, Place::Napi(0));
     kernel.set_from_outside("eth0", knob, place, Value::Count(7));
     let shown = kernel.state("eth0");
@@ -269,7 +271,7 @@ fn sleeping_napis_keep_old_values() {
 fn failed_setting_goes_back_to_the_one_before() {
     let (mut kernel, mut store) = world();
     let before = kernel.state("eth0");
-    kernel.fault(Knob::Threaded, Fault::Refuse(KernelErrorKind::Refused));
+    kernel.inject_fault(Knob::Threaded, Fault::Refuse(KernelErrorKind::Refused));
     let mut session = open(&mut kernel, &mut store);
     session.apply(&setting("mtu=9000 gro-flush-timeout=20us txqueuelen=777")).unwrap();
     let between = session.kernel().state("eth0");
@@ -335,7 +337,7 @@ fn committed_session_stays() {
 #[test]
 fn failed_close_keeps_checkpoint_without_retry() {
     let (mut kernel, mut store) = world();
-    kernel.fault_after(1, Knob::Mtu, Fault::Refuse(KernelErrorKind::Busy));
+    kernel.inject_fault_after(1, Knob::Mtu, Fault::Refuse(KernelErrorKind::Busy));
     let mut session = open(&mut kernel, &mut store);
     session.apply(&setting("mtu=9000")).unwrap();
     let error = session.close().unwrap_err();
@@ -395,7 +397,7 @@ impl KernelWrite for Counting<'_> {
 }
 
 fn world() -> (FakeKernel, MemoryCheckpoints) {
-    let mut kernel = FakeKernel::with("eth0", FakeInterface::nic(2));
+    let mut kernel = FakeKernel::with_interface("eth0", FakeInterface::nic(2));
     let old = Value::Count(7);
     kernel.set_from_outside("eth0", Knob::NapiDeferHardIrqs, Place::Napi(1), old);
     let store = MemoryCheckpoints::with_fuse(kernel.fuse());

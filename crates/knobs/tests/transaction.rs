@@ -19,7 +19,7 @@ const WRONG_USAGE: ChangeOutcome = ChangeOutcome::Refused(Refusal::Usage);
 
 #[test]
 fn change_waits_for_confirmation() {
-    let mut world = World::new(FakeInterface::old(1));
+    let mut world = World::new(FakeInterface::without_napi_values(1));
     let before = world.kernel.state("eth0");
     let device = world.kernel.device("eth0").unwrap();
     check_confirm(
@@ -51,9 +51,9 @@ fn change_waits_for_confirmation() {
 /// A driver that starts with values which it does not take (`sfc`: unequal delays on shared channels).
 #[test]
 fn knob_whose_present_value_is_refused_stays() {
-    let mut world = World::new(FakeInterface::old(1));
+    let mut world = World::new(FakeInterface::without_napi_values(1));
     let before = world.kernel.state("eth0");
-    world.kernel.fault(Knob::RxUsecs, Fault::RefusePresent);
+    world.kernel.inject_fault(Knob::RxUsecs, Fault::RefusePresent);
     let error = world.apply("rx-usecs=50us").unwrap_err();
     assert_eq!(error.outcome(), ChangeOutcome::RolledBack, "{}", full(&error));
     assert_eq!(world.kernel.state("eth0"), before);
@@ -65,7 +65,7 @@ fn knob_whose_present_value_is_refused_stays() {
 fn dry_run_refuses_as_the_change_does() {
     type Spoil = fn(&mut World);
     let of_host = |world: &mut World| {
-        world.kernel.add("eth1", FakeInterface::old(1));
+        world.kernel.add("eth1", FakeInterface::without_napi_values(1));
         world.apply_setting("eth1", &setting("busy-poll=9us")).unwrap();
         world.store.next_process();
     };
@@ -86,14 +86,14 @@ fn dry_run_refuses_as_the_change_does() {
         }),
         ("mtu=1400", "there is no interface", |world| world.kernel.vanish("eth0")),
         ("mtu=1400", "it would move others", |world| {
-            world.kernel.fault(Knob::Mtu, Fault::MovesOthers);
+            world.kernel.inject_fault(Knob::Mtu, Fault::MovesOthers);
         }),
     ];
     let planned = |world: &World, desired: &str| {
         plan_apply(&world.kernel, &world.store, &context(), "eth0", &setting(desired))
     };
     for (desired, words, spoil) in cases {
-        let mut world = World::new(FakeInterface::old(1));
+        let mut world = World::new(FakeInterface::without_napi_values(1));
         spoil(&mut world);
         let before = world.kernel.state("eth0");
         let foretold = planned(&world, desired).unwrap_err();
@@ -102,7 +102,7 @@ fn dry_run_refuses_as_the_change_does() {
         assert_eq!(world.kernel.state("eth0"), before, "{words}");
     }
     // Changes that others have left of other knobs of the host or of other interfaces are no obstacle.
-    let mut world = World::new(FakeInterface::old(1));
+    let mut world = World::new(FakeInterface::without_napi_values(1));
     of_host(&mut world);
     world.store.lock_by(78, Slot::host(slot().namespace));
     let foretold = planned(&world, "mtu=1400").unwrap();
@@ -116,8 +116,8 @@ fn change_that_moves_others_is_refused_unwritten() {
         (Fault::MovesUntold(KernelErrorKind::Busy), REFUSED),
         (Fault::MovesUntold(KernelErrorKind::Permission), NOT_PERMITTED),
     ] {
-        let mut world = World::new(FakeInterface::old(1));
-        world.kernel.fault(Knob::Mtu, fault);
+        let mut world = World::new(FakeInterface::without_napi_values(1));
+        world.kernel.inject_fault(Knob::Mtu, fault);
         let planned = plan(&world.kernel, "eth0", &setting("mtu=9000")).unwrap_err();
         let error = world.apply("txqueuelen=777 mtu=9000").unwrap_err();
         assert_eq!((&planned, error.outcome()), (&error, outcome), "{fault:?}: {}", full(&error));
@@ -128,7 +128,7 @@ fn change_that_moves_others_is_refused_unwritten() {
 
 #[test]
 fn waiting_change_gets_more_time_only() {
-    let mut world = World::new(FakeInterface::old(1));
+    let mut world = World::new(FakeInterface::without_napi_values(1));
     let undo = world.apply("mtu=9000").unwrap().undo;
     world.store.claim(slot(), "eth0").unwrap();
     await_confirmation(&mut world.store, &undo, Nanos::from_s(10)).unwrap();
@@ -145,7 +145,7 @@ fn waiting_change_gets_more_time_only() {
 /// A change that another has begun since is neither put back nor confirmed in its place.
 #[test]
 fn another_change_than_the_listed_one_is_left() {
-    let mut world = World::new(FakeInterface::old(1));
+    let mut world = World::new(FakeInterface::without_napi_values(1));
     let listed = world.apply("mtu=9000").unwrap().undo;
     world.store.claim(slot(), "eth0").unwrap();
     await_confirmation(&mut world.store, &listed, Nanos::from_s(10)).unwrap();
@@ -176,7 +176,7 @@ fn missing_privilege_is_named_on_confirm() {
 
 #[test]
 fn waiting_change_ends_by_restore_or_boot() {
-    let mut world = World::new(FakeInterface::old(1));
+    let mut world = World::new(FakeInterface::without_napi_values(1));
     let before = world.kernel.state("eth0");
     let undo = world.apply("mtu=9000 gro-flush-timeout=50us").unwrap().undo;
     await_confirmation(&mut world.store, &undo, Nanos::from_s(10)).unwrap();
@@ -224,7 +224,7 @@ fn link_reset_is_refused_until_allowed() {
 
 #[test]
 fn only_differences_are_written_in_order() {
-    let mut world = World::new(FakeInterface::old(2));
+    let mut world = World::new(FakeInterface::without_napi_values(2));
     world.apply("gro-flush-timeout=50us mtu=9000 tso=on rps-cpus=0-1 gso=off").unwrap();
     assert_eq!(
         world.written(),
@@ -235,7 +235,7 @@ fn only_differences_are_written_in_order() {
 
 #[test]
 fn changes_follow_plan_and_checkpoint_undoes_them() {
-    let mut world = World::new(FakeInterface::old(1));
+    let mut world = World::new(FakeInterface::without_napi_values(1));
     let desired = setting("mtu=9000 gro-flush-timeout=50us");
     let planned = plan(&world.kernel, "eth0", &desired).unwrap();
     assert!(world.kernel.written().is_empty());
@@ -361,7 +361,7 @@ fn what_is_wrong_from_the_start_touches_nothing() {
         REFUSED,
     );
     check_untouched(
-        |world| world.kernel.fault(Knob::Gso, Fault::ReadOnly),
+        |world| world.kernel.inject_fault(Knob::Gso, Fault::ReadOnly),
         "mtu=9000 gso=off",
         "eth0: gso cannot be set here: this driver has no way to set it",
         REFUSED,
@@ -374,7 +374,7 @@ fn what_is_wrong_from_the_start_touches_nothing() {
     );
     check_untouched(
         |world| {
-            world.kernel.fault(Knob::Mtu, Fault::Unreadable(KernelErrorKind::Permission));
+            world.kernel.inject_fault(Knob::Mtu, Fault::Unreadable(KernelErrorKind::Permission));
         },
         "mtu=9000",
         "nothing was changed, because the present values cannot be read: eth0: mtu: cannot read it in the \
@@ -394,7 +394,9 @@ fn what_is_wrong_from_the_start_touches_nothing() {
     // MTU may reset it, so it must be known, although it is not wanted.
     check_untouched(
         |world| {
-            world.kernel.fault(Knob::Threaded, Fault::Unreadable(KernelErrorKind::Malformed));
+            world
+                .kernel
+                .inject_fault(Knob::Threaded, Fault::Unreadable(KernelErrorKind::Malformed));
         },
         "mtu=9000",
         "nothing was changed, because the present values cannot be read: eth0: threaded: cannot read it in \
@@ -433,7 +435,7 @@ fn checkpoint_that_cannot_be_kept_touches_nothing() {
 fn refused_first_write_changes_nothing() {
     let check = |kind, expected: &str, ending| {
         let mut world = World::new(FakeInterface::nic(1));
-        world.kernel.fault(Knob::Mtu, Fault::Refuse(kind));
+        world.kernel.inject_fault(Knob::Mtu, Fault::Refuse(kind));
         let error = world.apply("mtu=9000 gso=off").unwrap_err();
         assert_eq!((full(&error).as_str(), error.outcome()), (expected, ending));
         assert!(world.kernel.written().is_empty());
@@ -468,7 +470,7 @@ fn any_failed_write_restores_everything() {
         loop {
             let mut world = World::new(interface.clone());
             world.outside("gro-flush-timeout=20us", Place::Napi(1));
-            world.kernel.fault_once(writes, fault);
+            world.kernel.inject_fault_once(writes, fault);
             match world.apply(desired) {
                 // The fault came after the last write.
                 Ok(_) => break,
@@ -489,7 +491,7 @@ fn any_failed_write_restores_everything() {
 fn forgotten_or_rounded_write_rolls_back() {
     let check = |fault, found| {
         let mut world = World::new(FakeInterface::nic(1));
-        world.kernel.fault(Knob::Txqueuelen, fault);
+        world.kernel.inject_fault(Knob::Txqueuelen, fault);
         let error = world.apply("mtu=9000 txqueuelen=777").unwrap_err();
         assert_eq!(error.outcome(), ChangeOutcome::RolledBack);
         let ApplyError::RolledBack { cause, .. } = error else { panic!("{error:?}") };
@@ -505,9 +507,9 @@ fn forgotten_or_rounded_write_rolls_back() {
 
 #[test]
 fn failed_rollback_keeps_its_checkpoint() {
-    let mut world = World::new(FakeInterface::old(1));
-    world.kernel.fault_after(1, Knob::Mtu, Fault::Refuse(KernelErrorKind::Busy));
-    world.kernel.fault(Knob::Gro, Fault::Refuse(KernelErrorKind::Refused));
+    let mut world = World::new(FakeInterface::without_napi_values(1));
+    world.kernel.inject_fault_after(1, Knob::Mtu, Fault::Refuse(KernelErrorKind::Busy));
+    world.kernel.inject_fault(Knob::Gro, Fault::Refuse(KernelErrorKind::Refused));
     let error = world.apply("mtu=9000 txqueuelen=777 gro=off").unwrap_err();
     assert_eq!(error.outcome(), ChangeOutcome::Stranded);
     let ApplyError::Stranded { cause, left, finish, .. } = &error else { panic!("{error:?}") };
@@ -526,16 +528,16 @@ fn failed_rollback_keeps_its_checkpoint() {
     let restored = world.restore(&kept).unwrap_err();
     assert!(matches!(restored, RestoreError::Stranded { .. }), "{restored:?}");
     assert_eq!(restored.outcome(), ChangeOutcome::Stranded);
-    world.kernel.mend();
+    world.kernel.clear_faults();
     assert!(matches!(world.restore(&kept), Ok(Restored::Done { .. })));
     world.check_as_before();
 }
 
 #[test]
 fn unreadable_value_is_written_back_unseen() {
-    let mut world = World::new(FakeInterface::old(1));
+    let mut world = World::new(FakeInterface::without_napi_values(1));
     let unreadable = Fault::Unreadable(KernelErrorKind::Malformed);
-    world.kernel.fault_after(1, Knob::Mtu, unreadable);
+    world.kernel.inject_fault_after(1, Knob::Mtu, unreadable);
     let error = world.apply("mtu=9000").unwrap_err();
     let ApplyError::Stranded { left, .. } = error else { panic!("{error:?}") };
     assert_eq!((left[0].knob, &left[0].found), (Knob::Mtu, &None));
@@ -544,16 +546,16 @@ fn unreadable_value_is_written_back_unseen() {
 
 #[test]
 fn unreadable_foreign_value_is_not_overwritten() {
-    let mut world = World::new(FakeInterface::old(1));
+    let mut world = World::new(FakeInterface::without_napi_values(1));
     let undo = world.apply("mtu=1400 gro=off").unwrap().undo;
     world.outside("mtu=1450", Place::Device);
-    world.kernel.fault(Knob::Mtu, Fault::Unreadable(KernelErrorKind::Busy));
+    world.kernel.inject_fault(Knob::Mtu, Fault::Unreadable(KernelErrorKind::Busy));
     let written = world.kernel.written().len();
     let error = world.restore(&undo).unwrap_err();
     assert!(full(&error).contains("run `latput restore` again"), "{}", full(&error));
     assert_eq!(error, plan_restore(&world.kernel, &context(), &undo).unwrap_err());
     assert_eq!(world.kernel.written().len(), written, "nothing before all is known");
-    world.kernel.mend();
+    world.kernel.clear_faults();
     let Restored::Done { others, .. } = world.restore(&undo).unwrap() else { panic!() };
     assert_eq!((others.len(), others[0].found.clone()), (1, Value::Count(1450)));
     assert_eq!(world.value(Knob::Gro, Place::Device), Value::Switch(true));
@@ -562,9 +564,9 @@ fn unreadable_foreign_value_is_not_overwritten() {
 
 #[test]
 fn value_set_between_two_attempts_stays() {
-    let mut world = World::new(FakeInterface::old(1));
+    let mut world = World::new(FakeInterface::without_napi_values(1));
     let undo = world.apply("mtu=1400 gro=off").unwrap().undo;
-    world.kernel.fault(Knob::Gro, Fault::Refuse(KernelErrorKind::Refused));
+    world.kernel.inject_fault(Knob::Gro, Fault::Refuse(KernelErrorKind::Refused));
     world.restore(&undo).unwrap_err();
     assert_eq!(world.value(Knob::Mtu, Place::Device), Value::Count(1500));
     let left: Vec<Knob> =
@@ -573,7 +575,7 @@ fn value_set_between_two_attempts_stays() {
     // It is back: whoever sets it now is its owner.
     world.outside("mtu=1450", Place::Device);
     world.restore(&undo).unwrap_err();
-    world.kernel.mend();
+    world.kernel.clear_faults();
     world.restore(&undo).unwrap();
     assert_eq!(world.value(Knob::Mtu, Place::Device), Value::Count(1450));
     assert_eq!(world.value(Knob::Gro, Place::Device), Value::Switch(true));
@@ -582,7 +584,7 @@ fn value_set_between_two_attempts_stays() {
 #[test]
 fn lost_interface_leaves_nothing_to_restore() {
     let mut world = World::new(FakeInterface::nic(1));
-    world.kernel.fault_once(1, Fault::Vanish);
+    world.kernel.inject_fault_once(1, Fault::Vanish);
     let error = world.apply("mtu=9000 txqueuelen=777").unwrap_err();
     assert!(matches!(error, ApplyError::InterfaceGone { .. }), "{error:?}");
     assert_eq!(error.outcome(), REFUSED);
@@ -689,7 +691,7 @@ struct World {
 
 impl World {
     fn new(interface: FakeInterface) -> Self {
-        let kernel = FakeKernel::with("eth0", interface);
+        let kernel = FakeKernel::with_interface("eth0", interface);
         let store = MemoryCheckpoints::with_fuse(kernel.fuse());
         let before = kernel.state("eth0");
         Self { kernel, store, before }
@@ -746,7 +748,7 @@ fn check_untouched(
     expected: &str,
     outcome: ChangeOutcome,
 ) {
-    let mut world = World::new(FakeInterface::nic(1).without(Knob::Tso));
+    let mut world = World::new(FakeInterface::nic(1).without_knob(Knob::Tso));
     prepare(&mut world);
     let before = world.kernel.state("eth0");
     let error = world.apply(desired).expect_err(desired);

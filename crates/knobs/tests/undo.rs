@@ -4,7 +4,7 @@
 use latput_knobs::{
     Applied, ApplyError, Change, Checkpoint, CheckpointStore, Context, Foreign, KernelErrorKind,
     Knob, Place, Setting, Slot, Standing, State, Value, apply, commit, parse_assignment, plan_undo,
-    restore, standing, undo,
+    read_standing, restore, undo,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, Fuse, MemoryCheckpoints, context};
 
@@ -61,7 +61,7 @@ fn undo_leaves_what_later_change_made() {
     world.set("mtu=1400");
     let entries = world.store.journal().to_vec();
     let held = |entry: &Checkpoint| -> Vec<(Knob, bool)> {
-        let standing = standing(&world.kernel, entry);
+        let standing = read_standing(&world.kernel, entry);
         standing.iter().map(|value: &Standing| (value.knob, value.is_in_force())).collect()
     };
     assert_eq!(held(&entries[0]), [(Knob::Mtu, false), (Knob::Txqueuelen, true)]);
@@ -96,7 +96,7 @@ fn undo_that_the_kernel_refuses_changes_nothing() {
     let mut world = World::new();
     world.set("mtu=9000 txqueuelen=777");
     let changed = world.state();
-    world.kernel.fault_after(0, Knob::Txqueuelen, Fault::Refuse(KernelErrorKind::Busy));
+    world.kernel.inject_fault_after(0, Knob::Txqueuelen, Fault::Refuse(KernelErrorKind::Busy));
     let error = world.undo(1).unwrap_err();
     assert!(matches!(error, ApplyError::Refused { .. } | ApplyError::RolledBack { .. }), "{error}");
     assert_eq!(world.state(), changed);
@@ -110,15 +110,15 @@ fn dry_run_refuses_as_the_undo_does() {
         ("in use by another latput (pid 77)", |world| {
             world.store.lock_by(77, world.store.journal()[0].slot());
         }),
-        ("it would move others", |world| world.kernel.fault(Knob::Mtu, Fault::MovesOthers)),
+        ("it would move others", |world| world.kernel.inject_fault(Knob::Mtu, Fault::MovesOthers)),
         ("it cannot be told what it would move", |world| {
-            world.kernel.fault(Knob::Mtu, Fault::MovesUntold(KernelErrorKind::Busy));
+            world.kernel.inject_fault(Knob::Mtu, Fault::MovesUntold(KernelErrorKind::Busy));
         }),
         ("not permitted", |world| {
-            world.kernel.fault(Knob::Mtu, Fault::MovesUntold(KernelErrorKind::Permission));
+            world.kernel.inject_fault(Knob::Mtu, Fault::MovesUntold(KernelErrorKind::Permission));
         }),
         ("the present values cannot be read", |world| {
-            world.kernel.fault(Knob::Mtu, Fault::Unreadable(KernelErrorKind::Busy));
+            world.kernel.inject_fault(Knob::Mtu, Fault::Unreadable(KernelErrorKind::Busy));
         }),
         ("was not finished", |world| {
             let World { kernel, store, .. } = world;
@@ -194,7 +194,7 @@ fn entry_finds_its_interface_under_a_new_name() {
     world.kernel.rename("eth0", "eth7");
     let entry = world.store.journal()[0].clone();
     let ends = |world: &World| -> Vec<(bool, bool)> {
-        let standing = standing(&world.kernel, &entry);
+        let standing = read_standing(&world.kernel, &entry);
         standing.iter().map(|value| (value.is_in_force(), value.is_back())).collect()
     };
     assert_eq!(ends(&world), [(true, false)]);
@@ -254,7 +254,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let kernel = FakeKernel::with("eth0", FakeInterface::nic(2));
+        let kernel = FakeKernel::with_interface("eth0", FakeInterface::nic(2));
         let fuse = kernel.fuse();
         Self { kernel, store: MemoryCheckpoints::with_fuse(fuse.clone()), fuse }
     }

@@ -16,13 +16,13 @@ const F_SETSIG: libc::c_int = 10;
 /// A signal to a child. The kernel sends it when there is something in a pipe, with the rights that this process had
 /// when it asked for that (`sigio_perm`, `fs/fcntl.c`). It goes to that process, not to a later one of its number.
 #[derive(Debug)]
-pub struct ArmedSignal {
+pub struct ChildSignal {
     // Closed first: the end of the other one is something in the pipe, too.
     _watched: OwnedFd,
     trigger: OwnedFd,
 }
 
-impl ArmedSignal {
+impl ChildSignal {
     /// Arms `signal` for a child that is not reaped.
     ///
     /// # Errors
@@ -34,12 +34,12 @@ impl ArmedSignal {
             pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(failed)?;
         let pid = libc::pid_t::try_from(child.id())
             .map_err(|_| Error::Other("no process has this id".to_owned()))?;
-        send_at_event(watched.as_fd(), pid, signal)?;
+        arm_signal_at_event(watched.as_fd(), pid, signal)?;
         Ok(Self { _watched: watched, trigger })
     }
 
     /// Sends it. A second time nothing is sent.
-    pub fn send(&self) {
+    pub fn trigger(&self) {
         let _sent = rustix::io::write(&self.trigger, b"x");
     }
 }
@@ -50,19 +50,23 @@ impl ArmedSignal {
 /// # Errors
 ///
 /// The system's.
-pub fn continue_when_left(end: impl AsFd) -> Result<(), Error> {
-    send_at_event(end.as_fd(), getpid().as_raw_pid(), Signal::CONT)
+pub fn arm_continue_on_hangup(end: impl AsFd) -> Result<(), Error> {
+    arm_signal_at_event(end.as_fd(), getpid().as_raw_pid(), Signal::CONT)
 }
 
 /// Whether nobody holds the reading end of a pipe any more.
-pub fn is_left(writing_end: impl AsFd) -> bool {
+pub fn has_no_reader(writing_end: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&writing_end, PollFlags::OUT)];
     let ready = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
     ready.is_ok_and(|count| count > 0) && fds[0].revents().contains(PollFlags::ERR)
 }
 
 /// Has the kernel send a signal to a process when something happens at this end of a pipe.
-fn send_at_event(watched: BorrowedFd<'_>, pid: libc::pid_t, signal: Signal) -> Result<(), Error> {
+fn arm_signal_at_event(
+    watched: BorrowedFd<'_>,
+    pid: libc::pid_t,
+    signal: Signal,
+) -> Result<(), Error> {
     let number = watched.as_raw_fd();
     let set = |command, value: libc::c_int| {
         // SAFETY: the call takes three numbers, and the pipe is open for as long as this is borrowed.
@@ -88,18 +92,18 @@ mod tests {
     #[test]
     fn child_gets_the_signal_when_it_is_sent() {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
-        let armed = ArmedSignal::arm(&child, Signal::TERM).unwrap();
+        let armed = ChildSignal::arm(&child, Signal::TERM).unwrap();
         assert_eq!(child.try_wait().unwrap(), None);
-        armed.send();
-        armed.send();
+        armed.trigger();
+        armed.trigger();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
-        armed.send(); // nobody is there
+        armed.trigger(); // nobody is there
     }
 
     #[test]
     fn nothing_is_sent_when_it_is_dropped() {
         let mut child = Command::new("sleep").arg("0.2").spawn().unwrap();
-        drop(ArmedSignal::arm(&child, Signal::TERM).unwrap());
+        drop(ChildSignal::arm(&child, Signal::TERM).unwrap());
         assert_eq!(child.wait().unwrap().code(), Some(0));
     }
 
@@ -108,13 +112,13 @@ mod tests {
         let start = |stdin| Command::new("sleep").arg("100").stdin(stdin).spawn().unwrap();
         let mut first = start(Stdio::piped());
         let end = first.stdin.take().unwrap();
-        continue_when_left(&end).unwrap();
-        assert!(!is_left(&end));
+        arm_continue_on_hangup(&end).unwrap();
+        assert!(!has_no_reader(&end));
         first.kill().unwrap();
         first.wait().unwrap();
         // A process that another test starts just now holds the pipe until it executes its program.
         let deadline = Instant::now() + Duration::from_secs(10);
-        while !is_left(&end) {
+        while !has_no_reader(&end) {
             assert!(Instant::now() < deadline, "a pipe without readers was not noticed");
             std::thread::sleep(Duration::from_millis(1));
         }

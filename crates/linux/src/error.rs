@@ -54,7 +54,7 @@ pub enum Error {
         capability: &'static str,
     },
     /// There is no interface of this name.
-    #[error("{}", latput_knobs::no_interface(name))]
+    #[error("{}", latput_knobs::format_no_interface(name))]
     NoInterface {
         /// The name.
         name: String,
@@ -133,7 +133,13 @@ impl Error {
             | Self::InterfaceName { .. }
             | Self::FileOfOneUser { .. }
             | Self::FilesOfSeveralUsers { .. } => ChangeOutcome::Refused(Refusal::Usage),
-            _ => ChangeOutcome::refused(self.is_permission()),
+            Self::System { .. }
+            | Self::Netlink(_)
+            | Self::Parse { .. }
+            | Self::Backwards { .. }
+            | Self::Capability { .. }
+            | Self::LabExists { .. }
+            | Self::Other(_) => ChangeOutcome::refused(self.is_permission()),
         }
     }
 }

@@ -83,7 +83,7 @@ impl LinuxKernel {
     }
 
     /// The name of the interface that has this name or alternative name; `None` where there is none.
-    pub fn name_of(&self, name: &str) -> Option<String> {
+    pub fn resolve_name(&self, name: &str) -> Option<String> {
         // The kernel's limit of alternative names (`ALTIFNAMSIZ`) less the terminating zero.
         let is_name = (1..=127).contains(&name.len()) && !name.contains(['/', '\0']);
         is_name.then(|| Some(self.route.link_by_any_name(name).ok()?.name)).flatten()
@@ -359,7 +359,7 @@ const RPS_FLOW_BYTES: u64 = 16;
 const RPS_FLOW_CNT: &str = "rps_flow_cnt";
 
 /// The largest number of which each queue takes so many bytes.
-fn of_queues(queues: u32, bytes: u64) -> Limits {
+fn limits_per_queue(queues: u32, bytes: u64) -> Limits {
     Limits { min: None, max: Some(MEMORY_MOST / bytes / u64::from(queues.max(1))) }
 }
 
@@ -369,9 +369,9 @@ fn limits_of(reading: &Reading<'_>, knob: Knob) -> Result<Limits, Failure> {
             let (min, max) = reading.link()?.mtu_range;
             Limits { min: Some(min.get()), max: max.map(latput_units::Bytes::get) }
         }
-        Source::Txqueuelen => of_queues(reading.link()?.tx_queues, PFIFO_FAST_BYTES),
+        Source::Txqueuelen => limits_per_queue(reading.link()?.tx_queues, PFIFO_FAST_BYTES),
         Source::Queue(file) if file.name == RPS_FLOW_CNT => {
-            of_queues(reading.link()?.rx_queues, RPS_FLOW_BYTES)
+            limits_per_queue(reading.link()?.rx_queues, RPS_FLOW_BYTES)
         }
         Source::Number(number) => {
             let max = match number.max {
@@ -691,10 +691,10 @@ mod tests {
 
     #[test]
     fn memory_of_all_queues_is_bounded() {
-        assert_eq!(of_queues(1, PFIFO_FAST_BYTES).max, Some(44_739_242));
-        assert_eq!(of_queues(128, PFIFO_FAST_BYTES).max, Some(349_525));
-        assert_eq!(of_queues(128, RPS_FLOW_BYTES).max, Some(1 << 19));
-        assert_eq!(of_queues(0, RPS_FLOW_BYTES).max, Some(1 << 26));
+        assert_eq!(limits_per_queue(1, PFIFO_FAST_BYTES).max, Some(44_739_242));
+        assert_eq!(limits_per_queue(128, PFIFO_FAST_BYTES).max, Some(349_525));
+        assert_eq!(limits_per_queue(128, RPS_FLOW_BYTES).max, Some(1 << 19));
+        assert_eq!(limits_per_queue(0, RPS_FLOW_BYTES).max, Some(1 << 26));
     }
 
     /// A kernel with only rtnetlink, and these files as the sysfs of `lo`, which every namespace has.

@@ -25,6 +25,7 @@ pub mod identity;
 pub mod interfaces;
 pub mod journal;
 pub mod lab;
+pub mod look;
 pub mod namespace;
 pub mod netdev;
 pub mod others;
@@ -45,7 +46,7 @@ mod netlink;
 mod sysfs;
 mod user;
 
-pub use armed_signal::{ArmedSignal, continue_when_left, is_left};
+pub use armed_signal::{ChildSignal, arm_continue_on_hangup, has_no_reader};
 pub use bpf::{NapiTracer, RttSamples, RttTracer, traces_in_turns};
 pub use checkpoint::FileCheckpoints;
 pub use control::Control;

@@ -24,15 +24,15 @@ pub fn is_hidden(folder: &Path) -> bool {
     let network = namespace("thread-self", "net");
     let Ok(folder) = std::path::absolute(folder) else { return false };
     if network.is_some() && namespace("1", "net") == network {
-        let theirs = place_of(&Path::new("/proc/1/root").join(below_root(&folder)));
-        if let (Some(ours), Some(theirs)) = (place_of(&folder), theirs)
+        let theirs = locate_folder(&Path::new("/proc/1/root").join(below_root(&folder)));
+        if let (Some(ours), Some(theirs)) = (locate_folder(&folder), theirs)
             && ours != theirs
         {
             return true;
         }
     }
     let is_container = namespace("self", "pid").is_some_and(|it| it != FIRST_PROCESSES);
-    let number = network.and_then(|it| number_of(it.to_str()?));
+    let number = network.and_then(|it| parse_namespace_number(it.to_str()?));
     let has_hosts_network = number.is_some_and(|number| number <= LAST_OF_BOOT);
     if !is_container || !has_hosts_network {
         return false;
@@ -46,26 +46,27 @@ pub fn is_hidden(folder: &Path) -> bool {
 /// of its own. Who has no rights is told no: it cannot write the files either.
 pub fn is_without_own_files() -> bool {
     // procfs makes a file for each network namespace, which everybody may look at.
-    let network = |process: &str| inode(&format!("/proc/{process}/net/dev"));
+    let network = |process: &str| read_inode(&format!("/proc/{process}/net/dev"));
     let is_other = |ours: Option<_>, theirs: Option<_>| Some(ours? != theirs?);
     if is_other(network("thread-self"), network("1")) != Some(true) || !confine::has_capabilities()
     {
         return false;
     }
-    let has_own = is_other(inode("/etc"), inode("/proc/1/root/etc")).unwrap_or_else(|| {
-        // Process 1 may have more rights than this one: then a mount tells.
-        let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
-        innermost(&mounts, Path::new("/etc")).is_some_and(|(depth, _)| depth > 1)
-    });
+    let has_own =
+        is_other(read_inode("/etc"), read_inode("/proc/1/root/etc")).unwrap_or_else(|| {
+            // Process 1 may have more rights than this one: then a mount tells.
+            let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
+            find_innermost_mount(&mounts, Path::new("/etc")).is_some_and(|(depth, _)| depth > 1)
+        });
     !has_own
 }
 
-fn inode(path: &str) -> Option<(u64, u64)> {
+fn read_inode(path: &str) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// The number of a namespace in what its link says: `net:[4026531833]`.
-fn number_of(link: &str) -> Option<u64> {
+fn parse_namespace_number(link: &str) -> Option<u64> {
     link.split_once('[')?.1.strip_suffix(']')?.parse().ok()
 }
 
@@ -74,7 +75,7 @@ fn below_root(path: &Path) -> PathBuf {
 }
 
 /// The file system and the number of a folder, or of the nearest one above that is there.
-fn place_of(folder: &Path) -> Option<(u64, u64, usize)> {
+fn locate_folder(folder: &Path) -> Option<(u64, u64, usize)> {
     folder.ancestors().enumerate().find_map(|(above, folder)| {
         let meta = fs::metadata(folder).ok()?;
         Some((meta.dev(), meta.ino(), above))
@@ -84,11 +85,11 @@ fn place_of(folder: &Path) -> Option<(u64, u64, usize)> {
 /// Whether a folder lies in a mount that shows a part of a file system, as of a folder of the host: in
 /// `/proc/PID/mountinfo` (`proc_pid_mountinfo(5)`) its root is not that of the file system.
 fn is_part_of_another(mounts: &str, folder: &Path) -> bool {
-    innermost(mounts, folder).is_some_and(|(_, root)| root != "/")
+    find_innermost_mount(mounts, folder).is_some_and(|(_, root)| root != "/")
 }
 
 /// The mount that a folder lies in: the depth of its place, and its root in the file system.
-fn innermost(mounts: &str, folder: &Path) -> Option<(usize, String)> {
+fn find_innermost_mount(mounts: &str, folder: &Path) -> Option<(usize, String)> {
     let mount = |line: &str| {
         let mut fields = line.split(' ').skip(3);
         let (root, point) = (fields.next()?.to_owned(), PathBuf::from(fields.next()?));
@@ -111,11 +112,12 @@ mod tests {
         assert!(is_part_of_another(&hosts, folder));
         assert!(!is_part_of_another(&hosts, Path::new("/run/latputs")));
         assert!(!is_part_of_another("", folder));
-        let depth =
-            |mounts: &str, folder: &str| innermost(mounts, Path::new(folder)).map(|it| it.0);
+        let depth = |mounts: &str, folder: &str| {
+            find_innermost_mount(mounts, Path::new(folder)).map(|it| it.0)
+        };
         assert_eq!(depth(alone, "/etc"), Some(1));
         assert_eq!(depth("1 0 0:1 / / rw\n2 1 0:2 / /etc rw\n", "/etc"), Some(2));
-        assert_eq!(number_of("net:[4026531833]"), Some(4_026_531_833));
-        assert_eq!(number_of("net"), None);
+        assert_eq!(parse_namespace_number("net:[4026531833]"), Some(4_026_531_833));
+        assert_eq!(parse_namespace_number("net"), None);
     }
 }

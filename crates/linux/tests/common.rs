@@ -26,7 +26,7 @@ pub(crate) fn ethtool(args: &[&str]) {
 /// Starts this test program again, for one test, with more environment.
 pub(crate) fn respawn(test: &str, environment: &[(&str, &str)]) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", test, "--include-ignored", "--nocapture"])
         .envs(environment.iter().copied())
         .stdout(Stdio::piped())
         .spawn()

@@ -11,9 +11,10 @@ use latput_knobs::{
     CheckpointStore, KernelRead, Knob, Place, Restored, Slot, StoreError, Value, apply, restore,
 };
 use latput_linux::{FileCheckpoints, Lab, LabOptions, LinuxKernel, Namespace, checkpoint, lab};
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 use rustix::mount::{MountFlags, UnmountFlags};
 
+#[needs("root")]
 #[test]
 fn next_process_restores_killed_change() {
     if let Some(folder) = std::env::var_os("LATPUT_TEST_FOLDER") {
@@ -22,9 +23,6 @@ fn next_process_restores_killed_change() {
             .unwrap()
             .run_in(|| change_and_wait(Path::new(&folder)))
             .unwrap();
-    }
-    if needs_root() {
-        return;
     }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -70,11 +68,9 @@ fn change_and_wait(folder: &Path) -> ! {
     panic!("nobody killed the child that holds a change");
 }
 
+#[needs("root")]
 #[test]
 fn full_disk_stops_change_before_start() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     lab.b

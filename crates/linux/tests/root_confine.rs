@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use latput_linux::confine::{self, UsedFiles};
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 use tempfile::TempDir;
 
 /// Runs `work` in a forked child; the test fails if that panics or returns what is wrong.
@@ -50,7 +50,11 @@ fn has_run_apart() -> bool {
     }
     let name = std::thread::current().name().unwrap().to_owned();
     let mut again = Command::new(std::env::current_exe().unwrap());
-    let ran = again.args(["--exact", &name, "--nocapture"]).env(APART, "1").output().unwrap();
+    let ran = again
+        .args(["--exact", &name, "--include-ignored", "--nocapture"])
+        .env(APART, "1")
+        .output()
+        .unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     true
 }
@@ -70,9 +74,10 @@ fn status_line(name: &str) -> String {
 }
 
 /// The files are user 0's: what is tried is written by root without any capability.
+#[needs("root")]
 #[test]
 fn unprivileged_process_writes_and_runs_nothing() {
-    if needs_root() || has_run_apart() {
+    if has_run_apart() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -157,9 +162,10 @@ fn file_of(user: u32, mode: u32, path: &Path) -> PathBuf {
     path.to_owned()
 }
 
+#[needs("root")]
 #[test]
 fn file_user_writes_as_owner_only() {
-    if needs_root() || has_run_apart() {
+    if has_run_apart() {
         return;
     }
     let (own, users) = (tempfile::tempdir().unwrap(), folder_of(1234, 0o700));
@@ -200,9 +206,10 @@ fn file_user_writes_as_owner_only() {
 
 /// The user of a command on files is whoever may use all of them; user 0 may not enter another's folder without a
 /// capability.
+#[needs("root")]
 #[test]
 fn file_user_may_use_all_files() {
-    if needs_root() || has_run_apart() {
+    if has_run_apart() {
         return;
     }
     let (roots, users) = (tempfile::tempdir().unwrap(), folder_of(1234, 0o700));
@@ -235,9 +242,10 @@ fn file_user_may_use_all_files() {
     }
 }
 
+#[needs("root")]
 #[test]
 fn files_without_common_user_are_refused() {
-    if needs_root() || has_run_apart() {
+    if has_run_apart() {
         return;
     }
     let (roots, users) = (tempfile::tempdir().unwrap(), folder_of(1234, 0o700));

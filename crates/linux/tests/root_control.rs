@@ -4,19 +4,17 @@
 mod common;
 
 use latput_linux::{Control, Lab, LabOptions};
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 
 /// In the environment of a test that was started again: to say what it finds.
 const SAYS: &str = "LATPUT_TEST_SAYS_CONTROL";
 
+#[needs("root")]
 #[test]
 fn session_interface_is_found_by_route() {
     if std::env::var_os(SAYS).is_some() {
         let control = Control::find().unwrap();
         println!("found {:?} by {:?};", control.peers, control.interfaces);
-        return;
-    }
-    if needs_root() {
         return;
     }
     let lab = Lab::build(&LabOptions::default()).unwrap();

@@ -8,18 +8,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use latput_knobs::State;
 use latput_linux::{Lab, LabOptions, NapiTracer, Sampler, Traced, lab};
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 use latput_trial::observation::{CpuAccounting, CpuSource, HostObservation, Role};
 use latput_units::{CpuSet, Nanos};
 
 /// Transactions of the traffic in these tests.
 const TRANSACTIONS: u64 = 2000;
 
+#[needs("root")]
 #[test]
 fn traffic_is_seen_in_counters_and_polls() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let seen = observe(&lab, || {
         common::ping_pong(&lab, TRANSACTIONS, Duration::from_secs(60));
@@ -35,11 +33,9 @@ fn traffic_is_seen_in_counters_and_polls() {
     }
 }
 
+#[needs("root")]
 #[test]
 fn cpu_parts_add_up_to_machine() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let seen = observe(&lab, || std::thread::sleep(Duration::from_secs(1)));
     if lab.shares_cpus() {
@@ -53,11 +49,9 @@ fn cpu_parts_add_up_to_machine() {
 }
 
 /// Short spells, which ticks do not see: two sources that share no code or counter in the kernel agree.
+#[needs("root")]
 #[test]
 fn traced_time_complements_idle_time() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let seen = observe(&lab, || {
         let start = Instant::now();
@@ -83,11 +77,9 @@ fn traced_time_complements_idle_time() {
     }
 }
 
+#[needs("root")]
 #[test]
 fn sampling_costs_under_half_a_percent() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let ratio = lab
         .b
@@ -113,11 +105,9 @@ fn sampling_costs_under_half_a_percent() {
     assert!(ratio < limit, "{ratio}");
 }
 
+#[needs("root")]
 #[test]
 fn polls_are_traced_or_the_obstacle_is_told() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let start = Instant::now();
     lab.b
@@ -137,11 +127,9 @@ fn polls_are_traced_or_the_obstacle_is_told() {
     println!("opening a sampler and sampling once took {:?}", start.elapsed());
 }
 
+#[needs("root")]
 #[test]
 fn tracing_cost_is_counted() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let mut sampler = lab.b.run_in(|| Sampler::open(lab::INTERFACE, &lab.b.cpus).unwrap()).unwrap();
     sampler.stop_tracing();
@@ -162,11 +150,9 @@ fn tracing_cost_is_counted() {
 
 /// The same window, by the kernel's record and by the tracer: they count the way into sleep differently, by less than
 /// what makes a difference.
+#[needs("root")]
 #[test]
 fn record_of_idle_time_agrees_with_the_tracer() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let mut sampler = lab.b.run_in(|| Sampler::open(lab::INTERFACE, &lab.b.cpus).unwrap()).unwrap();
     if let Some(obstacle) = sampler.trace_obstacle().or(sampler.record_obstacle()) {
@@ -204,11 +190,9 @@ fn record_of_idle_time_agrees_with_the_tracer() {
 }
 
 /// Counts BPF links of this process by its open files: what is attached ends with them.
+#[needs("root")]
 #[test]
 fn nothing_is_attached_outside_of_traced_spans() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let script = "exec \"$0\" --ignored --exact --nocapture sampler_of_another_test";
     let output = lab
@@ -270,10 +254,11 @@ fn observe(lab: &Lab, action: impl FnOnce()) -> [HostObservation; 2] {
 }
 
 /// A container may have a `/sys` of its own making, and the kernel copies by its own number of CPUs.
+#[needs("root", "unshare")]
 #[test]
 fn invalid_cpu_list_is_refused() {
-    if needs_root() || NapiTracer::attach(&CpuSet::new()).is_err() {
-        return;
+    if NapiTracer::attach(&CpuSet::new()).is_err() {
+        return println!("skipped: nothing can be traced here");
     }
     let folder = tempfile::tempdir().unwrap();
     let list = folder.path().join("possible");

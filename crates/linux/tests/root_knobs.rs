@@ -12,7 +12,7 @@ use latput_knobs::{
 };
 use latput_linux::ethtool::Ethtool;
 use latput_linux::{Lab, LabOptions, LinuxKernel, lab};
-use latput_testkit::{conformance, needs_program, needs_root, write};
+use latput_testkit::{conformance, needs, write};
 use latput_units::Nanos;
 
 /// Knobs that can be set on a veth of two CPUs, besides GRO and those of its NAPIs.
@@ -43,11 +43,9 @@ const ON_EVERY_VETH: &[Knob] = &[
 const NAPI: &[Knob] =
     &[Knob::Threaded, Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout, Knob::IrqSuspendTimeout];
 
+#[needs("root")]
 #[test]
 fn real_kernel_conforms_while_gro_stays_on() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
         .run_in(|| {
@@ -60,11 +58,9 @@ fn real_kernel_conforms_while_gro_stays_on() {
         .unwrap();
 }
 
+#[needs("root")]
 #[test]
 fn real_kernel_conforms_without_a_napi_instance() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
         .run_in(|| {
@@ -78,11 +74,9 @@ fn real_kernel_conforms_without_a_napi_instance() {
         .unwrap();
 }
 
+#[needs("root")]
 #[test]
 fn napi_knobs_need_gro_and_say_so() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
         .run_in(|| {
@@ -113,11 +107,9 @@ fn napi_knobs_need_gro_and_say_so() {
         .unwrap();
 }
 
+#[needs("root", "ethtool")]
 #[test]
 fn tso_round_trip_keeps_every_feature() {
-    if needs_root() || needs_program("ethtool") {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
         .run_in(|| {
@@ -141,11 +133,9 @@ fn tso_round_trip_keeps_every_feature() {
         .unwrap();
 }
 
+#[needs("root")]
 #[test]
 fn refused_write_has_its_error_kind() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
         .run_in(|| {
@@ -174,11 +164,9 @@ fn refused_write_has_its_error_kind() {
         .unwrap();
 }
 
+#[needs("root")]
 #[test]
 fn deferral_holds_packets_back() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let (mut moderated, mut plain) = (Vec::new(), Vec::new());
     for _ in 0..8 {

@@ -11,14 +11,12 @@ use latput_linux::ethtool::Ethtool;
 use latput_linux::netdev::Netdev;
 use latput_linux::route::Route;
 use latput_linux::{Lab, LabOptions, Namespace, lab};
-use latput_testkit::{needs_program, needs_root};
+use latput_testkit::needs;
 use latput_units::{Bytes, CpuSet};
 
+#[needs("root")]
 #[test]
 fn lab_is_a_moderated_link_between_two_hosts() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions { mtu: Bytes::new(9000), cpus: None }).unwrap();
     for host in lab.hosts() {
         host.run_in(|| {
@@ -52,11 +50,9 @@ fn lab_is_a_moderated_link_between_two_hosts() {
     assert_eq!(all, latput_linux::process::allowed_cpus().unwrap());
 }
 
+#[needs("root")]
 #[test]
 fn datagrams_cross_the_lab_and_nothing_else_does() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let [sender, receiver] = common::udp_pair(&lab);
     std::thread::sleep(Duration::from_millis(1200)); // time for stray solicitations to show
@@ -68,11 +64,9 @@ fn datagrams_cross_the_lab_and_nothing_else_does() {
     assert!(after.rx_bytes > 4, "{after:?}");
 }
 
+#[needs("root", "ethtool")]
 #[test]
 fn gro_round_trip_makes_napi_anew() {
-    if needs_root() || needs_program("ethtool") {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let before = napi(&lab).expect("gro is on");
     lab.b.run_in(|| common::ethtool(&["-K", lab::INTERFACE, "gro", "off"])).unwrap();
@@ -88,11 +82,9 @@ fn gro_round_trip_makes_napi_anew() {
     ping(&sender, &receiver, &lab);
 }
 
+#[needs("root")]
 #[test]
 fn removed_link_takes_both_address_families() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.b
         .run_in(|| {
@@ -109,11 +101,9 @@ fn removed_link_takes_both_address_families() {
     assert!(other.is_err(), "the other end goes too: {other:?}");
 }
 
+#[needs("root")]
 #[test]
 fn dropped_lab_leaves_nothing() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let path = lab.b.namespace.path();
     assert_eq!(Namespace::open(&path).unwrap().inode().unwrap(), lab.b.namespace.inode().unwrap());
@@ -125,11 +115,9 @@ fn dropped_lab_leaves_nothing() {
     });
 }
 
+#[needs("root")]
 #[test]
 fn killed_child_takes_its_lab_along() {
-    if needs_root() {
-        return;
-    }
     if std::env::var_os("LATPUT_TEST_HOLD_LAB").is_some() {
         hold_a_lab();
     }

@@ -10,13 +10,11 @@ use latput_knobs::{KernelRead, Knob};
 use latput_linux::namespace::PIN_FOLDER;
 use latput_linux::route::Route;
 use latput_linux::{Lab, LabOptions, LinuxKernel, Namespace, lab};
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
+#[needs("root")]
 #[test]
 fn thread_in_namespace_sees_own_sysfs() {
-    if needs_root() {
-        return;
-    }
     let lab = Lab::build(&LabOptions::default()).unwrap();
     let inside = lab
         .b
@@ -34,22 +32,18 @@ fn thread_in_namespace_sees_own_sysfs() {
     assert!(Route::open().unwrap().link(lab::INTERFACE).is_err());
 }
 
+#[needs("root")]
 #[test]
 fn process_of_many_threads_cannot_enter() {
-    if needs_root() {
-        return;
-    }
     // The test harness has a thread of its own beside this one.
     let namespace = Namespace::create().unwrap();
     let error = namespace.enter_process().unwrap_err().to_string();
     assert!(error.contains("threads"), "{error}");
 }
 
+#[needs("root")]
 #[test]
 fn panic_in_namespace_is_passed_on() {
-    if needs_root() {
-        return;
-    }
     let namespace = Namespace::create().unwrap();
     let links = namespace.run_in(|| Route::open().unwrap().links().unwrap()).unwrap();
     let real: Vec<&str> = links
@@ -65,11 +59,9 @@ fn panic_in_namespace_is_passed_on() {
     assert!(result.is_err());
 }
 
+#[needs("root")]
 #[test]
 fn pinned_lab_is_found_again_and_removed() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let lab = Lab::build(&LabOptions::default()).unwrap();
     lab.pin().unwrap();
@@ -93,11 +85,9 @@ fn pinned_lab_is_found_again_and_removed() {
     assert_eq!(left, 0);
 }
 
+#[needs("root")]
 #[test]
 fn foreign_namespace_is_no_obstacle() {
-    if needs_root() {
-        return;
-    }
     isolate();
     // The first `ip netns add` of a machine mounts the folder of pins on itself.
     Namespace::create().unwrap().pin("latput-a").unwrap();
@@ -113,11 +103,9 @@ fn foreign_namespace_is_no_obstacle() {
     assert_eq!(fs::read_dir(PIN_FOLDER).unwrap().count(), 0);
 }
 
+#[needs("root")]
 #[test]
 fn half_made_lab_is_refused_until_removed() {
-    if needs_root() {
-        return;
-    }
     isolate();
     // As after a kill -9 between the file and its mount, and before the second host.
     fs::create_dir_all(PIN_FOLDER).unwrap();

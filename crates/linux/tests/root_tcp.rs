@@ -8,17 +8,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use latput_linux::{EndedConnections, RttTracer, TcpConnection, TcpMeter};
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
+#[needs("root", "ss")]
 #[test]
 fn connections_have_the_figures_that_ss_prints() {
-    if needs_root() {
-        return;
-    }
-    if Command::new("ss").arg("-V").output().is_err() {
-        eprintln!("skipped: needs ss");
-        return;
-    }
     isolate();
     let listeners = ["127.0.0.1:0", "[::1]:0"].map(|address| TcpListener::bind(address).unwrap());
     let mut kept: Vec<TcpStream> = Vec::new();
@@ -48,11 +42,9 @@ const ROUNDS: u64 = 2_000;
 /// Connections of one question and one answer.
 const SHORT: usize = 50;
 
+#[needs("root")]
 #[test]
 fn each_round_trip_sample_is_seen() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let mut tracer = match RttTracer::attach() {
         Ok(tracer) => tracer,
@@ -95,11 +87,9 @@ fn smoothed_like_the_kernels(samples: &[u64], connection: &TcpConnection) {
     assert!(own.abs_diff(kernels) <= last, "{own} us, and {kernels} us");
 }
 
+#[needs("root")]
 #[test]
 fn dropped_samples_are_reported_as_cut() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let Ok(mut tracer) = RttTracer::attach() else { return eprintln!("skipped: no BPF here") };
     let mut pair = without_delay();
@@ -112,11 +102,9 @@ fn dropped_samples_are_reported_as_cut() {
     assert!(!next.are_cut && next.samples.len() > 150, "{}", next.samples.len());
 }
 
+#[needs("root")]
 #[test]
 fn run_time_of_a_tracer_is_counted() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let Ok(mut tracer) = RttTracer::attach() else { return eprintln!("skipped: no BPF here") };
     let mut pair = without_delay();
@@ -136,11 +124,9 @@ fn run_time_of_a_tracer_is_counted() {
     assert!(!tracer.count_run_time(false));
 }
 
+#[needs("root")]
 #[test]
 fn each_end_is_told_with_its_bytes() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let heard = EndedConnections::open().unwrap();
     for address in ["127.0.0.1:0", "[::1]:0"] {

@@ -8,7 +8,7 @@ use latput_knobs::transaction::Change;
 use latput_knobs::{KernelRead, Knob, Place, Value, parse_assignment};
 use latput_linux::watch::Watch;
 use latput_linux::{Lab, LabOptions, LinuxKernel, lab};
-use latput_testkit::{needs_root, write};
+use latput_testkit::{needs, write};
 use latput_units::Nanos;
 
 const KNOBS: [Knob; 6] =
@@ -18,11 +18,9 @@ const SOON: Nanos = Nanos::from_s(20);
 /// No test takes so long: what is seen before was told by the kernel.
 const NEVER: Nanos = Nanos::from_s(3600);
 
+#[needs("root")]
 #[test]
 fn notified_change_needs_no_second_read() {
-    if needs_root() {
-        return;
-    }
     in_lab(|kernel| {
         let mut watch = watch(kernel, NEVER);
         assert_eq!(watch.poll(kernel).unwrap(), []);
@@ -42,11 +40,9 @@ fn notified_change_needs_no_second_read() {
     });
 }
 
+#[needs("root")]
 #[test]
 fn offloads_are_told_of_by_ethtool() {
-    if needs_root() {
-        return;
-    }
     in_lab(|kernel| {
         let mut watch = watch(kernel, NEVER);
         let is_on = kernel.read(lab::INTERFACE, Knob::Gso).unwrap()[0].1 == Value::Switch(true);
@@ -56,11 +52,9 @@ fn offloads_are_told_of_by_ethtool() {
     });
 }
 
+#[needs("root")]
 #[test]
 fn silent_change_is_found_by_reading() {
-    if needs_root() {
-        return;
-    }
     in_lab(|kernel| {
         let mut blind = watch(kernel, NEVER);
         let mut watch = watch(kernel, Nanos::from_ms(50));
@@ -77,11 +71,9 @@ fn silent_change_is_found_by_reading() {
     });
 }
 
+#[needs("root")]
 #[test]
 fn own_changes_and_other_interfaces_are_nobodys() {
-    if needs_root() {
-        return;
-    }
     in_lab(|kernel| {
         let mut watch = watch(kernel, NEVER);
         somebody("ip link set lat0 mtu 1400");
@@ -95,11 +87,9 @@ fn own_changes_and_other_interfaces_are_nobodys() {
     });
 }
 
+#[needs("root")]
 #[test]
 fn removed_interface_is_no_change() {
-    if needs_root() {
-        return;
-    }
     in_lab(|kernel| {
         let mut watch = watch(kernel, Nanos::from_ms(50));
         somebody("ip link del lat0");

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 
-use latput_load::{Generator, Key, Reflector, Slices, Stop, Window, now};
+use latput_load::{Generator, Key, Reflector, SliceLayout, Stop, Window, now};
 use latput_trial::Workload;
 use latput_units::{CpuSet, Nanos};
 use serde::Serialize;
@@ -61,7 +61,7 @@ fn window(warm_up: Nanos, length: &str) -> Result<Window, Box<dyn Error>> {
         return Ok(Window::starting_in(warm_up, length.parse()?)?);
     };
     let (length, cut) = slice.split_once('-').ok_or("slices are COUNTxSLICE-CUT")?;
-    let slices = Slices::new(length.parse()?, cut.parse()?, count.parse()?);
+    let slices = SliceLayout::new(length.parse()?, cut.parse()?, count.parse()?);
     Ok(Window::starting_in(warm_up, slices.length)?.in_slices(slices)?)
 }
 

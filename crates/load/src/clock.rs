@@ -5,7 +5,7 @@ use rustix::thread::ClockId as SleepClock;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::error::Error;
-use crate::slices::Slices;
+use crate::slices::SliceLayout;
 
 /// How long traffic continues after its window. The other end's window may start up to this much
 /// later and must still be full of traffic.
@@ -26,7 +26,7 @@ const MOST_SLICES: u32 = 1000;
 pub struct Window {
     start: Nanos,
     end: Nanos,
-    slices: Option<Slices>,
+    slices: Option<SliceLayout>,
 }
 
 impl Window {
@@ -66,17 +66,21 @@ impl Window {
 
     /// The window from this one's start that is as long as all `slices`. Refuses slices without a
     /// measured part, a count of 0 or above 1000, and a total of more than a day.
-    pub fn in_slices(self, slices: Slices) -> Result<Self, Error> {
+    pub fn in_slices(self, slices: SliceLayout) -> Result<Self, Error> {
         let counted = (1..=MOST_SLICES).contains(&slices.count);
         let cut = slices.cut.max(slices.long_cut);
-        if !counted || cut >= slices.length || slices.total() > LONGEST {
+        if !counted || cut >= slices.length || slices.total_length() > LONGEST {
             return Err(Error::BadSlices { slices });
         }
-        Ok(Self { start: self.start, end: self.start + slices.total(), slices: Some(slices) })
+        Ok(Self {
+            start: self.start,
+            end: self.start + slices.total_length(),
+            slices: Some(slices),
+        })
     }
 
     /// The slices of the window; `None` for an undivided window.
-    pub const fn slices(&self) -> Option<Slices> {
+    pub const fn slices(&self) -> Option<SliceLayout> {
         self.slices
     }
 
@@ -185,14 +189,14 @@ mod tests {
     fn slices_are_adjacent_and_begin_with_cut() {
         let ms = Nanos::from_ms;
         let window = Window::starting_after(Nanos::from_s(1), Nanos::ZERO, ms(1)).unwrap();
-        let slices = Slices::new(ms(250), ms(30), 4);
+        let slices = SliceLayout::new(ms(250), ms(30), 4);
         let window = window.in_slices(slices).unwrap();
         assert_eq!((window.start(), window.end()), (ms(1000), ms(2000)));
-        assert_eq!((slices.total(), slices.measured(0)), (ms(1000), ms(220)));
+        assert_eq!((slices.total_length(), slices.measured_length(0)), (ms(1000), ms(220)));
         assert_eq!(window.slices(), Some(slices));
         assert_eq!((window.slice(0).start(), window.slice(0).end()), (ms(1030), ms(1250)));
         assert_eq!((window.slice(3).start(), window.slice(3).end()), (ms(1780), ms(2000)));
-        assert_eq!(window.slice(3).length(), slices.measured(3));
+        assert_eq!(window.slice(3).length(), slices.measured_length(3));
         let ns = Nanos::from_ns(1);
         for (at, slice) in [
             (ms(1000) - ns, None),
@@ -207,7 +211,8 @@ mod tests {
         ] {
             assert_eq!(window.slice_at(at), slice, "{at}");
         }
-        let window = window.in_slices(Slices { long_cuts: 2, long_cut: ms(50), ..slices }).unwrap();
+        let window =
+            window.in_slices(SliceLayout { long_cuts: 2, long_cut: ms(50), ..slices }).unwrap();
         let starts: Vec<Nanos> = (0..4).map(|idx| window.slice(idx).start()).collect();
         assert_eq!(starts, [1050, 1300, 1530, 1780].map(ms), "the first two begin later");
         assert_eq!((window.slice_at(ms(1040)), window.slice_at(ms(1540))), (None, Some(2)));
@@ -239,12 +244,12 @@ mod tests {
             (u64::MAX / 1_000_000, 1, 1000, false),
         ] {
             let (length, cut) = (Nanos::from_ms(length_ms), Nanos::from_ms(cut_ms));
-            let cut = window.in_slices(Slices::new(length, cut, count));
+            let cut = window.in_slices(SliceLayout::new(length, cut, count));
             assert_eq!(cut.is_ok(), good, "{length_ms} {count}: {cut:?}");
         }
-        let usual = Slices::new(Nanos::from_ms(250), Nanos::from_ms(30), 4);
+        let usual = SliceLayout::new(Nanos::from_ms(250), Nanos::from_ms(30), 4);
         let long_cut = Nanos::from_ms(250);
-        assert!(window.in_slices(Slices { long_cuts: 1, long_cut, ..usual }).is_err());
+        assert!(window.in_slices(SliceLayout { long_cuts: 1, long_cut, ..usual }).is_err());
     }
 
     #[test]

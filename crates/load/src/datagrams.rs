@@ -23,7 +23,7 @@ pub(crate) struct Flow<'a> {
 }
 
 /// A UDP socket of `peer`'s address family on any free port.
-pub fn bind_like(peer: SocketAddr) -> io::Result<UdpSocket> {
+pub fn bind_same_family(peer: SocketAddr) -> io::Result<UdpSocket> {
     let any = match peer.ip() {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -32,13 +32,14 @@ pub fn bind_like(peer: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 /// Generator end: one socket toward `peer` for each of `flows`.
-pub(crate) fn open(
+pub(crate) fn open_generator_sockets(
     peer: SocketAddr,
     flows: usize,
     options: &SocketOptions,
 ) -> Result<Vec<UdpSocket>, Error> {
     let open = |_| {
-        let socket = bind_like(peer).map_err(|source| Error::io("open a UDP socket", source))?;
+        let socket =
+            bind_same_family(peer).map_err(|source| Error::io("open a UDP socket", source))?;
         socket::prepare_datagrams(&socket)?;
         socket::apply(&socket, options)?;
         socket.connect(peer).map_err(|source| unreachable(peer, source))?;
@@ -49,7 +50,7 @@ pub(crate) fn open(
 
 /// Reflector end: one socket for each flow on the port that `reserved` holds, connected to the
 /// authenticated address of the flow.
-pub(crate) fn direct(
+pub(crate) fn open_reflector_sockets(
     reserved: UdpSocket,
     sockets: &[TcpStream],
     hellos: &[Hello],
@@ -72,17 +73,20 @@ pub(crate) fn direct(
 }
 
 /// The flows of one generator thread. `tag` is the tag of the run's first flow.
-pub(crate) fn flows(sockets: &[UdpSocket], first: usize, tag: u32) -> Vec<Flow<'_>> {
-    (first..).zip(sockets).map(|(place, socket)| Flow { socket, tag: tag_of(tag, place) }).collect()
+pub(crate) fn build_flows(sockets: &[UdpSocket], first: usize, tag: u32) -> Vec<Flow<'_>> {
+    (first..)
+        .zip(sockets)
+        .map(|(place, socket)| Flow { socket, tag: flow_tag(tag, place) })
+        .collect()
 }
 
 /// The tag of flow `place`, different for each flow of a run.
-pub(crate) fn tag_of(tag: u32, place: usize) -> u32 {
+pub(crate) fn flow_tag(tag: u32, place: usize) -> u32 {
     tag.wrapping_add(u32::try_from(place).expect("connections are counted in 32 bits"))
 }
 
 /// The local port of a socket; 0 without a socket.
-pub(crate) fn port(socket: Option<&UdpSocket>) -> Result<u16, Error> {
+pub(crate) fn local_port(socket: Option<&UdpSocket>) -> Result<u16, Error> {
     let port = socket.map(|socket| socket.local_addr().map(|address| address.port()));
     let failed = |source: io::Error| Error::io("read the port of a UDP socket", source);
     port.transpose().map_err(failed).map(|port| port.unwrap_or(0))

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use latput_units::{Bytes, CpuSet, Nanos};
 
-use crate::slices::Slices;
+use crate::slices::SliceLayout;
 
 /// A reason why traffic could not start or had to end.
 #[derive(Debug, thiserror::Error)]
@@ -213,7 +213,7 @@ pub enum Error {
     )]
     BadSlices {
         /// The requested slices.
-        slices: Slices,
+        slices: SliceLayout,
     },
     /// A workload that ends after a count cannot be measured in slices.
     #[error(
@@ -290,7 +290,15 @@ impl Error {
             | Self::BufferTooLarge { .. }
             | Self::LateThread { .. }
             | Self::Io { .. } => ErrorKind::System,
-            _ => ErrorKind::Peer,
+            Self::Refused { .. }
+            | Self::NoRoute { .. }
+            | Self::NoAnswer { .. }
+            | Self::NotWelcome { .. }
+            | Self::NotReflector { .. }
+            | Self::PeerGone { .. }
+            | Self::Stalled { .. }
+            | Self::NotReady { .. }
+            | Self::MixedConnections { .. } => ErrorKind::Peer,
         }
     }
 

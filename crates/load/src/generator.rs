@@ -59,16 +59,20 @@ impl Generator {
         limits::check(workload)?;
         let traffic = workload.traffic;
         let cpus = limits::cpus(cpus, workload.binding.generator.as_ref())?;
-        let threads = kind::threads(&traffic);
-        let connections = kind::connections(&traffic);
-        descriptors::provide(kind::descriptors(&traffic), threads)?;
+        let threads = kind::count_threads(&traffic);
+        let connections = kind::count_connections(&traffic);
+        descriptors::provide(kind::count_descriptors(&traffic), threads)?;
         let prober = workload.probe.map(|probe| Prober::open(peer, probe)).transpose()?;
-        let pinger = kind::pinger(peer, &traffic)?;
+        let pinger = kind::open_ping_prober(peer, &traffic)?;
         let peer = SocketAddr::new(peer, port);
-        let datagrams = datagrams::open(peer, kind::flows(&traffic), &workload.sockets)?;
+        let datagrams = datagrams::open_generator_sockets(
+            peer,
+            kind::count_flows(&traffic),
+            &workload.sockets,
+        )?;
         let tag = u32::from_ne_bytes(random()?);
         let hellos = hellos(key, tag, connections, &datagrams)?;
-        let nodelay = kind::nodelay(&traffic);
+        let nodelay = kind::uses_nodelay(&traffic);
         let sockets = dial(peer, &hellos, |socket| {
             socket::prepare(socket, nodelay)?;
             if traffic.flows_back() {
@@ -181,7 +185,7 @@ impl Generator {
     fn flows(&self, worker: &WorkerContext<'_>) -> Vec<Flow<'_>> {
         // Only workloads of datagrams have these sockets.
         let sockets = self.datagrams.get(worker.places.clone()).unwrap_or_default();
-        datagrams::flows(sockets, worker.places.start, self.hello.tag)
+        datagrams::build_flows(sockets, worker.places.start, self.hello.tag)
     }
 }
 
@@ -195,8 +199,8 @@ fn hellos(
     (0..connections)
         .zip(0..)
         .map(|(idx, connection)| {
-            let udp_port = datagrams::port(datagrams.get(idx))?;
-            let tag = datagrams::tag_of(tag, idx);
+            let udp_port = datagrams::local_port(datagrams.get(idx))?;
+            let tag = datagrams::flow_tag(tag, idx);
             Ok(Hello::new(key, udp_port, tag, connection))
         })
         .collect()

@@ -37,7 +37,7 @@ mod wait;
 mod workers;
 
 pub use clock::{COOL_DOWN, Window, now, thread_cpu};
-pub use datagrams::bind_like;
+pub use datagrams::bind_same_family;
 pub use error::{Error, ErrorKind};
 pub use generator::Generator;
 pub use key::Key;
@@ -51,6 +51,6 @@ pub use probe::Prober;
 pub use progress::Progress;
 pub use reflector::Reflector;
 pub use rights::{PrivilegedOption, Rights, open_echo_socket, set_with_rights, use_rights_of};
-pub use slices::Slices;
+pub use slices::SliceLayout;
 pub use stop::Stop;
 pub use workers::bind_to as bind_thread;

@@ -2,7 +2,7 @@
 //! `latput-trial`.
 
 use latput_trial::workload::PROBE_HZ;
-use latput_trial::{Probe, Traffic, Workload};
+use latput_trial::{Probe, Workload};
 use latput_units::{Bytes, CpuSet};
 
 use crate::clock::Window;
@@ -11,7 +11,7 @@ use crate::error::Error;
 /// Refuses a workload that is out of range. The ranges also bound the memory of a plan.
 pub(crate) fn check(workload: &Workload) -> Result<(), Error> {
     workload.probe.map_or(Ok(()), check_probe)?;
-    if matches!(workload.traffic, Traffic::Command | Traffic::Live) {
+    if !workload.traffic.is_of_latput() {
         return Err(Error::NotOurs);
     }
     Ok(workload.traffic.check()?)

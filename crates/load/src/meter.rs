@@ -303,7 +303,7 @@ mod tests {
     use crate::clock::Window;
     use crate::outcome::DatagramsExchanged;
     use crate::progress::Progress;
-    use crate::slices::Slices;
+    use crate::slices::SliceLayout;
     use crate::workers::TrafficRun;
 
     #[test]
@@ -472,7 +472,7 @@ mod tests {
     fn sliced(length_ms: u64, cut_ms: u64, count: u32) -> Window {
         let (length, cut) = (Nanos::from_ms(length_ms), Nanos::from_ms(cut_ms));
         let window = Window::starting_in(Nanos::from_s(5), length).unwrap();
-        window.in_slices(Slices::new(length, cut, count)).unwrap()
+        window.in_slices(SliceLayout::new(length, cut, count)).unwrap()
     }
 
     fn run(window: Window, goal: Option<u64>) -> TrafficRun<'static> {

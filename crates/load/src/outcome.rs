@@ -4,7 +4,7 @@ use latput_stats::Histogram;
 use latput_trial::observation::{
     DatagramObservation, FlowObservation, ProbeObservation, TrafficObservation,
 };
-use latput_trial::{Check, Direction, Traffic, Workload};
+use latput_trial::{Check, Traffic, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -277,9 +277,9 @@ pub fn combine(
     sender: &SenderOutcome,
     receiver: &ReceiverOutcome,
 ) -> (TrafficObservation, Option<ProbeObservation>, Vec<Check>) {
-    let paced = match workload.traffic {
-        Traffic::TcpBulk { rate, .. } => rate,
-        _ => sender.datagrams.and_then(|datagrams| datagrams.offered),
+    let paced = match sender.datagrams {
+        Some(datagrams) => datagrams.offered,
+        None => workload.traffic.offered_rate(),
     };
     let traffic = TrafficObservation {
         sender_window: sender.window,
@@ -406,18 +406,16 @@ fn bulk_rate_kept(
     sender: &SenderOutcome,
     receiver: &ReceiverOutcome,
 ) -> Option<Check> {
-    let Traffic::TcpBulk { direction, message_bytes, rate: Some(rate), connections, .. } = *traffic
-    else {
-        return None;
-    };
+    let rate = traffic.offered_rate().filter(|_| traffic.is_bulk())?;
     let wanted = |window: Nanos| rate.get() as f64 / 8.0 * window.as_secs_f64();
     // A message of each connection may fall on either side of an end of the window.
-    let slack = message_bytes.get() as f64 * f64::from(connections);
+    let slack = traffic.unit_bytes()? as f64 * traffic.value("connections")? as f64;
+    let payload = traffic.facts().payload;
     let mut kept = true;
     let mut shares = Vec::new();
     for (sends, sent, window, end) in [
-        (direction != Direction::FromSut, sender.sent_bytes, sender.window, "generator"),
-        (direction != Direction::ToSut, receiver.sent_bytes, receiver.window, "sut"),
+        (payload.reaches_sut(), sender.sent_bytes, sender.window, "generator"),
+        (payload.reaches_generators(), receiver.sent_bytes, receiver.window, "sut"),
     ] {
         if sends {
             let wanted = wanted(window);
@@ -471,6 +469,8 @@ fn check(name: &str, passed: bool, detail: String) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use latput_trial::Direction;
+
     use super::*;
 
     #[test]

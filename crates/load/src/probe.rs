@@ -226,7 +226,7 @@ impl EchoTable {
         let slice = self.window.slice_at(due).filter(|slice| is_last || *slice == sent_in);
         self.unanswered[slot] = Some(Asked { sequence: self.sent, sent_at, slice });
         self.sent += 1;
-        if let Some(slice) = self.of_slice(slice) {
+        if let Some(slice) = self.slice_mut(slice) {
             slice.sent += 1;
         }
         self.pack_before(sent_at);
@@ -236,13 +236,13 @@ impl EchoTable {
     fn enter_skipped(&mut self, due: Nanos, count: u64) {
         for number in 0..count {
             let due = due + self.interval.saturating_mul(number);
-            if let Some(slice) = self.of_slice(self.window.slice_at(due)) {
+            if let Some(slice) = self.slice_mut(self.window.slice_at(due)) {
                 slice.skipped += 1;
             }
         }
     }
 
-    fn of_slice(&mut self, slice: Option<u32>) -> Option<&mut ProbeOutcome> {
+    fn slice_mut(&mut self, slice: Option<u32>) -> Option<&mut ProbeOutcome> {
         self.slices.get_mut(slice? as usize)
     }
 
@@ -265,7 +265,7 @@ impl EchoTable {
             let stamped = stamp.and_then(|stamp| stamp::instant(stamp, sent_at));
             let round_trip = stamped.unwrap_or(at).saturating_sub(sent_at);
             self.longest = self.longest.max(Some(round_trip));
-            if let Some(slice) = self.of_slice(slice) {
+            if let Some(slice) = self.slice_mut(slice) {
                 slice.received += 1;
                 slice.stamped += u64::from(stamped.is_some());
                 slice.rtt.record(round_trip);
@@ -295,7 +295,7 @@ impl EchoTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slices::Slices;
+    use crate::slices::SliceLayout;
 
     #[test]
     fn answer_counts_once_if_asked_for() {
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn request_counts_in_its_sending_slice() {
         let ms = Nanos::from_ms;
-        let slices = Slices::new(ms(100), ms(10), 3);
+        let slices = SliceLayout::new(ms(100), ms(10), 3);
         let window = window().in_slices(slices).unwrap();
         let mut echoes = EchoTable::new(window, ms(20));
         let at = |time| window.start() + ms(time);

@@ -55,11 +55,11 @@ impl Reflector {
         limits::check(workload)?;
         let traffic = workload.traffic;
         let cpus = limits::cpus(cpus, workload.binding.sut.as_ref())?;
-        let threads = kind::threads(&traffic);
-        let connections = kind::connections(&traffic);
+        let threads = kind::count_threads(&traffic);
+        let connections = kind::count_connections(&traffic);
         let unauthenticated = unauthenticated::MAX_UNAUTHENTICATED + threads; // each thread may check one more
-        descriptors::provide(kind::descriptors(&traffic) + unauthenticated, threads)?;
-        let (listener, datagrams) = if kind::flows(&traffic) > 0 {
+        descriptors::provide(kind::count_descriptors(&traffic) + unauthenticated, threads)?;
+        let (listener, datagrams) = if kind::count_flows(&traffic) > 0 {
             let (listener, datagrams) = listen_on_both(bind, workload)?;
             (listener, Some(datagrams))
         } else {
@@ -93,16 +93,19 @@ impl Reflector {
         self.acceptor.wait_full(Nanos::ZERO)?;
         let (sockets, hellos, peer) = in_order(self.acceptor.take_admitted())?;
         let datagrams = match self.datagrams.take() {
-            Some(reserved) => {
-                datagrams::direct(reserved, &sockets, &hellos, &self.workload.sockets)?
-            }
+            Some(reserved) => datagrams::open_reflector_sockets(
+                reserved,
+                &sockets,
+                &hellos,
+                &self.workload.sockets,
+            )?,
             None => Vec::new(),
         };
         let run = TrafficRun::new(&sockets, peer, window, false, self.progress());
         let deadline = window.end() + GRACE;
         let flow = |(socket, hello): (_, &Hello)| Flow { socket, tag: hello.tag };
         let flows: Vec<Flow<'_>> = datagrams.iter().zip(&hellos).map(flow).collect();
-        let guard = crr::Guard::new(
+        let guard = crr::AuthState::new(
             self.acceptor.listener(),
             &self.key,
             self.acceptor.auth_failures_count(),
@@ -155,7 +158,7 @@ fn in_order(
 fn listen(bind: SocketAddr, workload: &Workload) -> Result<TcpListener, Error> {
     let socket = Socket::new(Domain::for_address(bind), Type::STREAM, Some(Protocol::TCP))
         .map_err(|source| Error::io("open a TCP socket", source))?;
-    socket::prepare(&socket, kind::nodelay(&workload.traffic))?;
+    socket::prepare(&socket, kind::uses_nodelay(&workload.traffic))?;
     if kind::is_bulk(&workload.traffic) {
         socket::reset_on_close(&socket)?;
     }

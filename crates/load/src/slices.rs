@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// is not measured, and in the first slices more than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Slices {
+pub struct SliceLayout {
     /// Length of each slice, including its cut.
     pub length: Nanos,
     /// The unmeasured part at the start of each slice.
@@ -20,14 +20,14 @@ pub struct Slices {
     pub long_cut: Nanos,
 }
 
-impl Slices {
+impl SliceLayout {
     /// Slices that all have the same cut.
     pub const fn new(length: Nanos, cut: Nanos, count: u32) -> Self {
         Self { length, cut, count, long_cuts: 0, long_cut: cut }
     }
 
     /// Length of all slices together.
-    pub fn total(&self) -> Nanos {
+    pub fn total_length(&self) -> Nanos {
         self.length.saturating_mul(u64::from(self.count))
     }
 
@@ -37,7 +37,7 @@ impl Slices {
     }
 
     /// Length of the measured part of slice `idx`.
-    pub const fn measured(&self, idx: u32) -> Nanos {
+    pub const fn measured_length(&self, idx: u32) -> Nanos {
         self.length.saturating_sub(self.cut_of(idx))
     }
 }

@@ -69,7 +69,9 @@ impl<'a> TrafficRun<'a> {
 
     /// The measured length of slice `idx`, or of a window without slices.
     pub(crate) fn measured_length(&self, idx: u32) -> Nanos {
-        self.window.slices().map_or_else(|| self.window_length(), |slices| slices.measured(idx))
+        self.window
+            .slices()
+            .map_or_else(|| self.window_length(), |slices| slices.measured_length(idx))
     }
 
     /// Ends the traffic of every thread at `now`, since the goal is reached.
@@ -273,7 +275,7 @@ pub fn bind_to(cpus: &CpuSet) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slices::Slices;
+    use crate::slices::SliceLayout;
 
     #[test]
     fn connections_are_spread_over_threads() {
@@ -316,7 +318,7 @@ mod tests {
         let start = now().saturating_sub(Nanos::from_ms(200));
         let window = Window::starting_after(start, Nanos::ZERO, Nanos::from_s(1)).unwrap();
         let (length, cut) = (Nanos::from_ms(250), Nanos::from_ms(30));
-        let window = window.in_slices(Slices::new(length, cut, 400)).unwrap();
+        let window = window.in_slices(SliceLayout::new(length, cut, 400)).unwrap();
         let error = supervised(window, |_| Ok(())).unwrap_err();
         assert!(matches!(error, Error::LateThread { .. }), "{error}");
     }

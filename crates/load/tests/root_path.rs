@@ -1,6 +1,5 @@
 //! Paths that lose traffic or do not fit it, each in a network namespace of its own.
 #![allow(clippy::unwrap_used, reason = "a step that fails here fails the test")]
-#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 #![allow(unsafe_code, reason = "unshare(2) is unsafe for what else it can unshare")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -9,12 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_load::{Error, ErrorKind, Generator, Key, Reflector, Stop, Window, now};
+use latput_testkit::needs;
 use latput_trial::Workload;
 use latput_units::{CpuSet, Nanos};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+#[needs("root", "ip")]
 #[test]
 fn datagram_larger_than_the_mtu_is_an_error() {
     in_a_namespace(|| {
@@ -23,6 +24,7 @@ fn datagram_larger_than_the_mtu_is_an_error() {
     });
 }
 
+#[needs("root", "ip")]
 #[test]
 fn silently_cut_path_ends_both_ends() {
     let kinds = [
@@ -41,6 +43,7 @@ fn silently_cut_path_ends_both_ends() {
     }
 }
 
+#[needs("root", "ip")]
 #[test]
 fn unrouted_peer_is_named() {
     in_a_namespace(|| {
@@ -102,22 +105,15 @@ fn connect(workload: &Workload) -> (Reflector, Generator) {
 /// Runs `test` where loopback is an ordinary link of 1500 byte that may be cut. The namespace is that
 /// of one thread and those it starts, and goes when they end.
 fn in_a_namespace(test: impl FnOnce() + Send + 'static) {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: needs root");
-        return;
-    }
     let thread = thread::spawn(|| {
         // SAFETY: a network namespace holds no memory and no file descriptor of this process.
         unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
-        if ip(&["link", "set", "lo", "up", "mtu", "1500"]) {
-            test();
-        } else {
-            eprintln!("skipped: needs the program ip");
-        }
+        assert!(ip(&["link", "set", "lo", "up", "mtu", "1500"]));
+        test();
     });
     thread.join().unwrap();
 }
 
 fn ip(arguments: &[&str]) -> bool {
-    Command::new("ip").args(arguments).status().is_ok_and(|status| status.success())
+    Command::new("ip").args(arguments).status().unwrap().success()
 }

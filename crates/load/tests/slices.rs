@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use latput_load::{
-    Error, ErrorKind, Generator, Key, ReceiverOutcome, Reflector, SenderOutcome, Slices, Stop,
+    Error, ErrorKind, Generator, Key, ReceiverOutcome, Reflector, SenderOutcome, SliceLayout, Stop,
     Window, combine, now,
 };
 use latput_trial::Workload;
@@ -152,7 +152,7 @@ fn run(fields: &str) -> Result<Vec<(SenderOutcome, ReceiverOutcome)>, Error> {
 }
 
 fn window() -> Window {
-    let slices = Slices::new(LENGTH, CUT, COUNT);
+    let slices = SliceLayout::new(LENGTH, CUT, COUNT);
     Window::starting_in(Nanos::from_ms(150), LENGTH).unwrap().in_slices(slices).unwrap()
 }
 

@@ -6,8 +6,6 @@ use latput_stats::{Estimate, Histogram};
 use latput_trial::metric::{PreferredDirection, Summary};
 use latput_trial::{Metric, Traffic};
 
-use crate::goal::GoalMeasure;
-
 /// One setting under one workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellSummary {
@@ -41,7 +39,7 @@ impl CellSummary {
 /// The figures of the stopping rule, as in netperf: throughput and the CPU utilisation of both
 /// ends.
 pub(crate) fn stopping_rule(traffic: &Traffic) -> [Metric; 3] {
-    [GoalMeasure::Rate.metric_for(traffic), Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio]
+    [traffic.facts().rate, Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio]
 }
 
 /// The plan's own figures that take the place of the rate in the stopping rule where a workload has no rate: those of
@@ -52,24 +50,6 @@ pub(crate) fn own_rates(own: impl IntoIterator<Item = Metric>) -> Vec<Metric> {
         own.partition(|metric| metric.preferred_direction() == PreferredDirection::Higher);
     let times = others.into_iter().filter(|metric| metric.row().summary == Summary::Median);
     if higher.is_empty() { times.collect() } else { higher }
-}
-
-/// The figures by which settings are judged: rate, tail latency and CPU cost.
-pub(crate) fn headline_metrics(traffic: &Traffic) -> [Metric; 4] {
-    if matches!(traffic, Traffic::Live) {
-        return [
-            GoalMeasure::Rate.metric_for(traffic),
-            Metric::TcpRttNsP99,
-            Metric::SutCpuBusyRatio,
-            Metric::SutPacketCpuNs,
-        ];
-    }
-    [
-        GoalMeasure::Rate.metric_for(traffic),
-        Metric::LatencyNsP99,
-        Metric::ProbeNsP99,
-        Metric::SutServiceDemandUs,
-    ]
 }
 
 #[cfg(test)]

@@ -357,7 +357,7 @@ impl<'a> DraftComparison<'a> {
         let ratio = contrast.ratio();
         let worse = match self.metric.preferred_direction() {
             PreferredDirection::Higher => 1.0 / ratio.low,
-            _ => ratio.high,
+            PreferredDirection::Lower | PreferredDirection::Neither => ratio.high,
         };
         // As in the verdicts, 2% worse is 1/1.02 of what should be high.
         if worse.is_finite() { (worse - 1.0).max(0.0) } else { f64::MAX }
@@ -398,7 +398,9 @@ fn judge_direction(metric: Metric, is_higher: bool) -> ComparisonVerdict {
     match metric.preferred_direction() {
         PreferredDirection::Higher if is_higher => ComparisonVerdict::Better,
         PreferredDirection::Lower if !is_higher => ComparisonVerdict::Better,
-        _ => ComparisonVerdict::Worse,
+        PreferredDirection::Higher | PreferredDirection::Lower | PreferredDirection::Neither => {
+            ComparisonVerdict::Worse
+        }
     }
 }
 

@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use latput_knobs::{Knob, Setting, Value};
 use latput_stats::order;
 use latput_trial::observation::Role;
-use latput_trial::{Metric, Results, Traffic};
+use latput_trial::{Metric, Results};
 use latput_units::{IntoMap, Nanos};
 
 use crate::fit::{
-    CellFigures, CostModel, CostObstacle, CostTerm, FitError, counts_of, fit_cost_models,
+    CellFigures, CostModel, CostObstacle, CostTerm, FitError, collect_role_cells, fit_cost_models,
 };
 use crate::runs::{RunTable, busy_cells};
 
@@ -37,7 +37,7 @@ const MODERATION: &[Knob] = &[
 
 /// The parts of one setting's figures under one workload.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Explanation {
+pub struct CellExplanation {
     /// Index into the settings.
     pub setting: usize,
     /// Index into the workloads.
@@ -140,6 +140,12 @@ impl TimePart {
         }
     }
 
+    /// No part, for this reason, if all of its interval is below nothing.
+    fn or_none_if_negative(self, reason: &'static str) -> Self {
+        let is_negative = matches!(self, Self::Known { ns_high, .. } if ns_high < 0.0);
+        if is_negative { Self::None(reason) } else { self }
+    }
+
     /// The part, if it can be: not below nothing and not above the whole. The truth lies there, so that the interval
     /// is cut to it.
     fn clamp_to_whole(self, whole_ns: f64, above: &'static str) -> Self {
@@ -176,10 +182,13 @@ pub fn fit_models(
 }
 
 /// Splits every cell of `results` by the cost models of the system under test.
-pub fn explain_results(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Explanation> {
+pub fn explain_cells(
+    results: &Results,
+    models: &BTreeMap<&str, CostModel>,
+) -> Vec<CellExplanation> {
     let runs = RunTable::from_all_rows(results);
     let busy = busy_cells(results);
-    let figures: BTreeMap<(usize, usize), CellFigures> = counts_of(results, Role::Sut)
+    let figures: BTreeMap<(usize, usize), CellFigures> = collect_role_cells(results, Role::Sut)
         .into_iter()
         .map(|cell| ((cell.setting, cell.workload), cell))
         .into_map();
@@ -189,8 +198,8 @@ pub fn explain_results(results: &Results, models: &BTreeMap<&str, CostModel>) ->
         let is_shared = busy.contains(&(setting, workload));
         let cpu = split_cpu_time(model, figures, is_shared);
         let busy_ns_per_s = figures.map_or(0.0, |figures| figures.busy);
-        let cell = CellParts { results, runs: &runs, busy: &busy, setting, workload };
-        Explanation {
+        let cell = CellContext { results, runs: &runs, busy: &busy, setting, workload };
+        CellExplanation {
             setting,
             workload,
             round_trip_ns: cell.median_figure(setting, workload, Metric::LatencyNsMean),
@@ -198,7 +207,7 @@ pub fn explain_results(results: &Results, models: &BTreeMap<&str, CostModel>) ->
             busy_ns_per_s,
             is_shared,
             busiest_cpu_ratio: busiest_cpu_ratio(results, setting, workload),
-            not_told_apart: model.map_or_else(Vec::new, not_told_apart),
+            not_told_apart: model.map_or_else(Vec::new, find_indistinct_terms),
             unexplained_ratio: unexplained_share(&cpu, busy_ns_per_s),
             cpu,
         }
@@ -240,7 +249,7 @@ fn split_cpu_time(
     }
 }
 
-fn not_told_apart(model: &CostModel) -> Vec<CostTerm> {
+fn find_indistinct_terms(model: &CostModel) -> Vec<CostTerm> {
     let refused = model.terms.iter().filter(|fitted| {
         let why = fitted.finding.as_ref().err().map(|refusal| refusal.why);
         !fitted.term.is_extra()
@@ -270,7 +279,7 @@ fn busiest_cpu_ratio(results: &Results, setting: usize, workload: usize) -> Opti
 }
 
 /// A cell and the results around it.
-struct CellParts<'a> {
+struct CellContext<'a> {
     results: &'a Results,
     runs: &'a RunTable<'a>,
     /// Cells whose CPUs were shared with other work.
@@ -279,15 +288,12 @@ struct CellParts<'a> {
     workload: usize,
 }
 
-impl CellParts<'_> {
+impl CellContext<'_> {
     fn split_round_trip(&self) -> Vec<(RoundTripStage, TimePart)> {
         let whole = self.median_figure(self.setting, self.workload, Metric::LatencyNsMean);
         let Some(whole) = whole else { return Vec::new() };
         let least = self.least_delay();
-        let timer = match self.timer_part(least) {
-            TimePart::Known { ns_high, .. } if ns_high < 0.0 => TimePart::None(SAVES_TIME),
-            timer => timer,
-        };
+        let timer = self.timer_part(least).or_none_if_negative(SAVES_TIME);
         let base = least.unwrap_or(self.setting);
         let single = self.single_request_workload();
         let queueing = match single {
@@ -299,16 +305,15 @@ impl CellParts<'_> {
         };
         let why = "add this workload with one request in flight";
         let unknown = (TimePart::Unknown(why), TimePart::Unknown(why));
-        let (cpu, rest) = single.map_or(unknown, |single| self.cpu_and_rest(base, single));
+        let (cpu, rest) = single.map_or(unknown, |single| self.split_cpu_and_rest(base, single));
         let [timer, queueing, rest] =
             [timer, queueing, rest].map(|part| part.clamp_to_whole(whole, ABOVE_THE_WHOLE));
         let parts = [timer, queueing, cpu.clamp_to_whole(whole, CPU_BESIDE), rest];
         let together: f64 = parts.iter().filter_map(TimePart::known_ns).sum();
-        let parts = parts.map(|part| match part {
-            TimePart::Known { .. } if together > MOST_TOGETHER * whole => {
-                TimePart::Unknown(TOO_MUCH_TOGETHER)
-            }
-            part => part,
+        let is_too_much = together > MOST_TOGETHER * whole;
+        let parts = parts.map(|part| {
+            let is_known = matches!(part, TimePart::Known { .. });
+            if is_known && is_too_much { TimePart::Unknown(TOO_MUCH_TOGETHER) } else { part }
         });
         [RoundTripStage::Timer, RoundTripStage::Queueing, RoundTripStage::Cpu, RoundTripStage::Rest]
             .into_iter()
@@ -348,21 +353,21 @@ impl CellParts<'_> {
         let row = self.results.rows.iter().find(|row| row.setting == setting);
         let found = row.into_iter().flat_map(|row| &row.observation.hosts).filter_map(|host| {
             let values = host.state.0.iter().map(|((knob, _), value)| (*knob, value.clone()));
-            delay_of(&values.into_map())
+            find_longest_delay(&values.into_map())
         });
-        set.values().filter_map(delay_of).chain(found).max()
+        set.values().filter_map(find_longest_delay).chain(found).max()
     }
 
     /// The workload that differs from this one only in having one request in flight.
     fn single_request_workload(&self) -> Option<usize> {
-        let wanted = single_request_traffic(self.results.workloads[self.workload].traffic)?;
+        let wanted = self.results.workloads[self.workload].traffic.with_one_request()?;
         let is_wanted = |idx: &usize| self.results.workloads[*idx].traffic == wanted;
         let mut found = (0..self.results.workloads.len()).filter(is_wanted);
         if is_wanted(&self.workload) { Some(self.workload) } else { found.next() }
     }
 
     /// CPU time of both ends per transaction, and the remainder of the round trip.
-    fn cpu_and_rest(&self, setting: usize, workload: usize) -> (TimePart, TimePart) {
+    fn split_cpu_and_rest(&self, setting: usize, workload: usize) -> (TimePart, TimePart) {
         if self.busy.contains(&(setting, workload)) {
             return (TimePart::Unknown(OTHER_WORK), TimePart::Unknown(OTHER_WORK));
         }
@@ -377,12 +382,9 @@ impl CellParts<'_> {
             .into_map();
         let rest = both.iter().filter_map(|(block, cpu)| Some(trips.get(block)? - cpu));
         let rest = rest.collect::<Vec<f64>>();
-        let rest = match self.median_part(&rest) {
-            TimePart::Known { ns_high, .. } if ns_high < 0.0 => {
-                TimePart::None("both ends keep working after they have sent")
-            }
-            rest => rest,
-        };
+        let rest = self
+            .median_part(&rest)
+            .or_none_if_negative("both ends keep working after they have sent");
         (self.median_part(&both.into_values().collect::<Vec<f64>>()), rest)
     }
 
@@ -414,44 +416,8 @@ impl CellParts<'_> {
     }
 }
 
-/// The same traffic with one request in flight; `None` where the kind of traffic has no such form.
-fn single_request_traffic(traffic: Traffic) -> Option<Traffic> {
-    match traffic {
-        Traffic::TcpRr { request_bytes, response_bytes, nodelay, arrivals: None, .. } => {
-            Some(Traffic::TcpRr {
-                request_bytes,
-                response_bytes,
-                burst: 0,
-                connections: 1,
-                threads: 1,
-                nodelay,
-                arrivals: None,
-            })
-        }
-        Traffic::UdpRr { request_bytes, response_bytes, timeout, arrivals: None, .. } => {
-            Some(Traffic::UdpRr {
-                request_bytes,
-                response_bytes,
-                burst: 0,
-                connections: 1,
-                threads: 1,
-                timeout,
-                arrivals: None,
-            })
-        }
-        Traffic::TcpCrr { request_bytes, response_bytes, nodelay, .. } => Some(Traffic::TcpCrr {
-            request_bytes,
-            response_bytes,
-            connections: 1,
-            threads: 1,
-            nodelay,
-        }),
-        _ => None,
-    }
-}
-
 /// The longest time that a setting holds packets back; `None` where it sets no such knob.
-fn delay_of(setting: &Setting) -> Option<Nanos> {
+fn find_longest_delay(setting: &Setting) -> Option<Nanos> {
     let deferred = setting.get(&Knob::NapiDeferHardIrqs) != Some(&Value::Count(0));
     let delays = setting.iter().filter_map(|(knob, value)| match (knob, value) {
         (Knob::GroFlushTimeout, Value::Time(_)) if !deferred => Some(Nanos::ZERO),
@@ -474,8 +440,8 @@ mod parts;
 
 #[cfg(test)]
 mod tests {
-    use latput_trial::Workload;
     use latput_trial::observation::CpuTime;
+    use latput_trial::{Traffic, Workload};
 
     use super::*;
     use crate::synthetic::{SyntheticFigures, build_results};
@@ -505,7 +471,7 @@ mod tests {
             p99_us: Some((20.0 + 50.0 * setting as f64 + 30.0 * workload as f64) / 0.51),
             service_demand_us: 5.0,
         });
-        let explained = explain_results(&made, &BTreeMap::new());
+        let explained = explain_cells(&made, &BTreeMap::new());
         let many = explained.iter().find(|it| (it.setting, it.workload) == (1, 1)).unwrap();
         check_stage(many, RoundTripStage::Timer, Some(50_000.0));
         check_stage(many, RoundTripStage::Queueing, Some(30_000.0));
@@ -524,7 +490,7 @@ mod tests {
             p99_us: Some([20.0, 80.0][workload] / 0.51),
             service_demand_us: 5.0,
         });
-        let explained = explain_results(&made, &BTreeMap::new());
+        let explained = explain_cells(&made, &BTreeMap::new());
         let many = explained.iter().find(|it| (it.setting, it.workload) == (1, 1)).unwrap();
         check_stage(many, RoundTripStage::Timer, Some(0.0));
         check_stage(many, RoundTripStage::Queueing, Some(60_000.0));
@@ -542,7 +508,7 @@ mod tests {
             let idle = Nanos::from_s(1).saturating_sub(system);
             cpus[0].time = CpuTime { system, idle, ..CpuTime::default() };
         }
-        let busiest = |made: &Results| explain_results(made, &BTreeMap::new())[0].busiest_cpu_ratio;
+        let busiest = |made: &Results| explain_cells(made, &BTreeMap::new())[0].busiest_cpu_ratio;
         assert!((busiest(&made).unwrap() - 0.3).abs() < 1e-9);
         for row in &mut made.rows {
             row.observation.hosts[0].cpus[0].time = CpuTime::default();
@@ -558,7 +524,7 @@ mod tests {
             p99_us: Some([[20.0, 80.0], [70.0, 60.0]][setting][workload] / 0.51),
             service_demand_us: 5.0,
         });
-        let explained = explain_results(&made, &BTreeMap::new());
+        let explained = explain_cells(&made, &BTreeMap::new());
         let many = explained.iter().find(|it| (it.setting, it.workload) == (1, 1)).unwrap();
         check_stage(many, RoundTripStage::Timer, Some(0.0));
         check_stage(many, RoundTripStage::Queueing, None);
@@ -578,7 +544,7 @@ mod tests {
                 service_demand_us: 5.0 * crate::synthetic::noise_factor(&mut rng, 2.0),
             });
             let models = fit_models(&made, |_| true).unwrap();
-            for it in explain_results(&made, &models) {
+            for it in explain_cells(&made, &models) {
                 let time = it.time.iter().map(|(_, amount)| (amount, it.round_trip_ns.unwrap()));
                 let cpu = it.cpu.iter().map(|(_, amount)| (amount, it.busy_ns_per_s));
                 for (amount, whole) in time.chain(cpu) {
@@ -601,7 +567,7 @@ mod tests {
         let figures =
             SyntheticFigures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
         let made = build_results(&["as it is"], &loads, 3, |_, _| figures);
-        let explained = explain_results(&made, &BTreeMap::new());
+        let explained = explain_cells(&made, &BTreeMap::new());
         for stage in [
             RoundTripStage::Timer,
             RoundTripStage::Queueing,
@@ -624,7 +590,7 @@ mod tests {
             let passed = row.block == 0;
             row.observation.checks.push(latput_trial::Check { name, passed, detail });
         }
-        let explained = explain_results(&made, &BTreeMap::new());
+        let explained = explain_cells(&made, &BTreeMap::new());
         let cpu =
             explained[0].time.iter().find(|(stage, _)| *stage == RoundTripStage::Cpu).unwrap();
         assert!(matches!(cpu.1, TimePart::Unknown(why) if why.contains("other-work")), "{cpu:?}");
@@ -644,7 +610,7 @@ mod tests {
             generator.cpus[0].time.system = Nanos::from_ms(8);
             row.observation.hosts.push(generator);
         }
-        let explained = explain_results(&made, &BTreeMap::new());
+        let explained = explain_cells(&made, &BTreeMap::new());
         check_stage(&explained[0], RoundTripStage::Cpu, Some(20_000.0));
         check_stage(&explained[0], RoundTripStage::Rest, Some(80_000.0));
         // Of a CPU that counts a thousand seconds in the window, 12 ms are busy.
@@ -667,7 +633,7 @@ mod tests {
     #[test]
     fn delay_is_of_the_knob_that_holds() {
         let time = |us| Value::Time(Nanos::from_us(us));
-        let of = |set: &[(Knob, Value)]| delay_of(&set.iter().cloned().collect());
+        let of = |set: &[(Knob, Value)]| find_longest_delay(&set.iter().cloned().collect());
         let deferred = (Knob::NapiDeferHardIrqs, Value::Count(100));
         let at_once = (Knob::NapiDeferHardIrqs, Value::Count(0));
         let flush = (Knob::GroFlushTimeout, time(20));
@@ -685,7 +651,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_stage(explained: &Explanation, stage: RoundTripStage, wanted: Option<f64>) {
+    fn check_stage(explained: &CellExplanation, stage: RoundTripStage, wanted: Option<f64>) {
         let (_, amount) = explained.time.iter().find(|(of, _)| *of == stage).unwrap();
         match wanted {
             None => assert!(matches!(amount, TimePart::Unknown(_)), "{amount:?}"),

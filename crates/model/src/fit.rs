@@ -60,10 +60,7 @@ impl CostTerm {
 
     /// The unit of its count.
     pub const fn unit(self) -> &'static str {
-        match self {
-            Self::Background => "second",
-            other => other.name(),
-        }
+        if matches!(self, Self::Background) { "second" } else { self.name() }
     }
 
     /// The setting that changes its count, in words; `None` where no common setting does.
@@ -226,7 +223,7 @@ pub fn fit_cost_models(
 }
 
 /// The rates that the hosts of a role counted in each cell; of several hosts those of the first.
-pub(crate) fn counts_of(results: &Results, role: Role) -> Vec<CellFigures> {
+pub(crate) fn collect_role_cells(results: &Results, role: Role) -> Vec<CellFigures> {
     let hosts = cells::cell_figures(results, |_| true);
     hosts.into_iter().find(|((_, of), _)| *of == role).map(|(_, cells)| cells).unwrap_or_default()
 }

@@ -138,7 +138,7 @@ impl RunFitness {
     /// The headline of results whose goal cannot be judged.
     pub(crate) fn unjudged_headline(&self, why: &str) -> Headline {
         if self.is_unfit_for(None) {
-            return Headline::NotQuiet(self.not_quiet());
+            return Headline::NotQuiet(self.describe_noise());
         }
         Headline::NoAnswer(why.to_owned())
     }
@@ -171,7 +171,7 @@ impl RunFitness {
     }
 
     /// Why there is no answer, in a sentence.
-    pub(crate) fn not_quiet(&self) -> String {
+    pub(crate) fn describe_noise(&self) -> String {
         let out = self.describe_unfit().unwrap_or_else(|| "too few trials count".to_owned());
         let (fit, all) = self.all_pairs();
         let left = format!("{fit} of {all} pairs with today's setting are left");

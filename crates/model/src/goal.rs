@@ -166,11 +166,9 @@ impl GoalFigure {
 impl GoalMeasure {
     /// The metric under `traffic`.
     pub fn metric_for(self, traffic: &Traffic) -> Metric {
-        match (self, traffic) {
-            (Self::Metric(metric), _) => metric,
-            (Self::Rate, Traffic::Live) => Metric::TcpThroughputBps,
-            (Self::Rate, traffic) if traffic.is_transactional() => Metric::TransactionsPerS,
-            (Self::Rate, _) => Metric::ThroughputBps,
+        match self {
+            Self::Metric(metric) => metric,
+            Self::Rate => traffic.facts().rate,
         }
     }
 

@@ -41,6 +41,8 @@ pub const TOLD: &[Metric] = &[
 pub struct ConnectionGroups {
     /// Property by which connections are grouped.
     pub by: GroupBy,
+    /// Traffic whose connections they are.
+    pub traffic: Traffic,
     /// Those with the most payload, and the others at the end.
     pub groups: Vec<ConnectionGroup>,
     /// Each other setting, by its index, against today's. A group stands in the place of a workload, and has its index in
@@ -64,8 +66,9 @@ impl ConnectionGroups {
     pub fn from_results(results: &Results) -> Option<Self> {
         let groups = busiest_groups(results);
         let by = groups.keys().find_map(|group| group.by())?;
+        let traffic = find_grouped_traffic(results)?;
         let ordered = in_order(&groups);
-        let apart = split_by_group(results, &ordered);
+        let apart = split_by_group(results, traffic, &ordered);
         let runs = RunTable::from_results(&apart);
         let told = |(idx, group): (usize, &TcpGroup)| ConnectionGroup {
             name: group.to_string(),
@@ -84,6 +87,7 @@ impl ConnectionGroups {
         let compared = compare_figures(&apart, &apart, &pairs, COMPARED, method);
         Some(Self {
             by,
+            traffic,
             groups: ordered.iter().enumerate().map(told).collect(),
             comparisons: others
                 .into_iter()
@@ -130,8 +134,16 @@ fn in_order(sums: &BTreeMap<TcpGroup, GroupTotals>) -> Vec<TcpGroup> {
     named
 }
 
+/// The traffic of the first run whose connections are told apart.
+fn find_grouped_traffic(results: &Results) -> Option<Traffic> {
+    let is_grouped =
+        |row: &&Row| row.observation.hosts.iter().any(|host| !host.tcp_groups.is_empty());
+    let row = results.rows.iter().find(is_grouped)?;
+    Some(results.workloads.get(row.workload)?.traffic)
+}
+
 /// The results with a workload for each group, whose runs have the group's figures only.
-fn split_by_group(results: &Results, groups: &[TcpGroup]) -> Results {
+fn split_by_group(results: &Results, traffic: Traffic, groups: &[TcpGroup]) -> Results {
     let runs = |row: &Row| {
         let of_group = |(workload, group): (usize, &TcpGroup)| {
             let hosts = row.observation.hosts.iter();
@@ -144,7 +156,7 @@ fn split_by_group(results: &Results, groups: &[TcpGroup]) -> Results {
         };
         groups.iter().enumerate().filter_map(of_group).collect::<Vec<Row>>()
     };
-    let workload = |group: &TcpGroup| Workload::plain(group.to_string(), Traffic::Live);
+    let workload = |group: &TcpGroup| Workload::plain(group.to_string(), traffic);
     Results {
         workloads: groups.iter().map(workload).collect(),
         rows: results.rows.iter().flat_map(runs).collect(),

@@ -3,7 +3,6 @@
 use latput_stats::Estimate;
 use latput_trial::{Metric, Results};
 
-use crate::cell::headline_metrics;
 use crate::runs::RunTable;
 
 /// One figure of a setting under a workload, over the trials of its run.
@@ -25,7 +24,7 @@ pub fn run_figures(results: &Results, wanted: &[Metric]) -> Vec<RunFigure> {
     let runs = RunTable::from_all_rows(results).shown_runs(results.beside);
     let mut figures = Vec::new();
     for ((setting, workload), _) in runs.cells() {
-        let judged = headline_metrics(&results.workloads[workload].traffic).into_iter();
+        let judged = results.workloads[workload].traffic.facts().judged.into_iter();
         let judged: Vec<Metric> = judged.chain(runs.custom_metrics(workload)).collect();
         for &metric in if wanted.is_empty() { &judged[..] } else { wanted } {
             let estimate = runs.estimate_figure(setting, workload, metric, results.confidence);

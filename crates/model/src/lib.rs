@@ -3,6 +3,8 @@
 //!
 //! Pure: no I/O, no clock, no threads.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 mod cell;
 pub mod compare;
 mod confirmation;

@@ -91,7 +91,7 @@ impl PairsSummary {
                 extract_confirmation(results).map_or_else(|| results.clone(), |(fresh, _)| fresh)
             })
             .collect();
-        let goal = must_be_alike(&files)?;
+        let goal = check_same_plan(&files)?;
         let [first, ..] = files.as_slice() else { return Err("no results are given".to_owned()) };
         let shared: Vec<(&LabelledSetting, Vec<usize>)> = first.settings[1..]
             .iter()
@@ -148,7 +148,7 @@ impl PairsSummary {
 }
 
 /// The goal that all results have. The error names what differs.
-fn must_be_alike(files: &[Results]) -> Result<Goal, String> {
+fn check_same_plan(files: &[Results]) -> Result<Goal, String> {
     let first = &files[0];
     let name = |results: &Results| results.source.clone().unwrap_or_else(|| results.name.clone());
     let text = first.goal.as_ref().ok_or_else(|| format!("{} has no goal", name(first)))?;
@@ -388,7 +388,7 @@ mod tests {
     fn numbered_qdiscs_are_the_same_setting() {
         let mut files = vec![make_pair(0, [1.1, 1.3]), make_pair(1, [1.1, 1.3])];
         for (file, number) in files.iter_mut().zip(1u16..) {
-            let qdisc = Qdisc::of_kind("fq_codel").with_handle(number);
+            let qdisc = Qdisc::from_kind("fq_codel").with_handle(number);
             file.settings[0].by_role =
                 [(Role::Sut, Setting::from([(Knob::Qdisc, Value::Qdisc(qdisc))]))].into();
         }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use latput_trial::metric::PreferredDirection;
-use latput_trial::{Metric, Results, Traffic};
+use latput_trial::{Metric, Results};
 
 use crate::cell::CellSummary;
-use crate::goal::GoalMeasure;
 
 /// Differences of estimates up to this share are ignored.
 const TOLERANCE: f64 = 0.01;
@@ -26,7 +25,8 @@ pub(crate) fn pareto_front(results: &Results, cells: &[CellSummary]) -> Vec<usiz
     let mut settings: BTreeMap<usize, Costs> = BTreeMap::new();
     for cell in cells {
         let costs = settings.entry(cell.setting).or_default();
-        for metric in compared_metrics(&results.workloads[cell.workload].traffic) {
+        let facts = results.workloads[cell.workload].traffic.facts();
+        for metric in [facts.rate, facts.tail, facts.cost] {
             if let Some(estimate) = cell.metrics.get(&metric) {
                 costs.insert((cell.workload, metric), log_cost(metric, estimate.value));
             }
@@ -46,18 +46,6 @@ pub(crate) fn pareto_front(results: &Results, cells: &[CellSummary]) -> Vec<usiz
     let mut front: Vec<usize> = kept.into_iter().map(|(setting, _)| setting).collect();
     front.sort_unstable();
     front
-}
-
-fn compared_metrics(traffic: &Traffic) -> [Metric; 3] {
-    if matches!(traffic, Traffic::Live) {
-        return [
-            GoalMeasure::Rate.metric_for(traffic),
-            Metric::TcpRttNsP99,
-            Metric::SutPacketCpuNs,
-        ];
-    }
-    let tail = if traffic.is_transactional() { Metric::LatencyNsP99 } else { Metric::ProbeNsP99 };
-    [GoalMeasure::Rate.metric_for(traffic), tail, Metric::SutServiceDemandUs]
 }
 
 fn log_cost(metric: Metric, value: f64) -> f64 {

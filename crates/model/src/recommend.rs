@@ -76,11 +76,11 @@ pub(crate) fn recommend_from_runs(
         setting: verdict.setting(),
         proven_by: match verdict {
             GoalVerdict::Change { by, .. } => Some(by),
-            _ => None,
+            GoalVerdict::Stay { .. } | GoalVerdict::NoneKeeps { .. } => None,
         },
         against_first: match &verdict {
             GoalVerdict::Change { to, .. } => judge.objective_ratios()[to].ratio.clone(),
-            _ => None,
+            GoalVerdict::Stay { .. } | GoalVerdict::NoneKeeps { .. } => None,
         },
         reason: judge.build_reason(&kept, &verdict),
         headline,
@@ -238,8 +238,11 @@ impl<'a> GoalJudge<'a> {
     /// setting can break one.
     fn objective_confidence(&self) -> f64 {
         let confidence = self.confidence;
-        let is_shared =
-            self.goal.conditions.iter().any(crate::goal::GoalCondition::first_can_break);
+        let is_shared = self
+            .goal
+            .conditions
+            .iter()
+            .any(crate::goal::GoalCondition::is_breakable_by_first_setting);
         if is_shared { f64::midpoint(1.0, confidence) } else { confidence }
     }
 
@@ -250,7 +253,7 @@ impl<'a> GoalJudge<'a> {
         };
         if !kept.keys().any(is_open) {
             let miss = |setting: &usize| {
-                kept[setting].iter().map(LimitCheck::missed_by).fold(0.0, f64::max)
+                kept[setting].iter().map(LimitCheck::miss_distance).fold(0.0, f64::max)
             };
             let nearest = kept.keys().copied().min_by(|a, b| miss(a).total_cmp(&miss(b)));
             return GoalVerdict::NoneKeeps { nearest: nearest.unwrap_or(0) };
@@ -292,7 +295,7 @@ impl<'a> GoalJudge<'a> {
         kept: &'k BTreeMap<usize, Vec<LimitCheck<'k>>>,
     ) -> Vec<(&'k LimitCheck<'k>, BTreeMap<usize, CorrectedComparison>)> {
         let breakable: Vec<&LimitCheck> =
-            kept[&0].iter().filter(|kept| kept.condition.first_can_break()).collect();
+            kept[&0].iter().filter(|kept| kept.condition.is_breakable_by_first_setting()).collect();
         let confidence = f64::midpoint(1.0, self.confidence);
         let mut found = Vec::new();
         // Each limit has an equal share of the chance of error; Holm divides it among the settings.

@@ -187,7 +187,7 @@ impl Search {
         let leader = view.leading_setting();
         let SearchOptions { smallest_effect, least_gain, .. } = self.options;
         let mut is_unlikely = |setting: usize, effect: f64| {
-            view.runs_of(setting) >= RUNS_OF_LEADER
+            view.count_runs(setting) >= RUNS_OF_LEADER
                 && view.estimate_doubt(setting, effect, &mut rng).0 < self.options.doubt
         };
         if is_unlikely(leader, smallest_effect) {
@@ -198,7 +198,8 @@ impl Search {
         }
         let mut settings = view.choose_block(leader, room, &mut rng);
         // A gain over today's setting is known no better than that setting.
-        if view.runs_of(self.today) < view.runs_of(leader) && !settings.contains(&self.today) {
+        if view.count_runs(self.today) < view.count_runs(leader) && !settings.contains(&self.today)
+        {
             settings.pop();
             settings.push(self.today);
         }
@@ -301,7 +302,7 @@ impl<'a> SearchBelief<'a> {
         std::iter::once(self.cost.scales().clone()).chain(limits).collect()
     }
 
-    fn runs_of(&self, setting: usize) -> usize {
+    fn count_runs(&self, setting: usize) -> usize {
         self.tried.get(&setting).copied().unwrap_or(0)
     }
 
@@ -325,7 +326,7 @@ impl<'a> SearchBelief<'a> {
     fn limit_references(&self) -> Vec<usize> {
         let of_limit = |((fit, _), limit): (&(Surrogate<'_>, f64), &SearchLimit)| {
             (limit.reference == Some(LimitReference::Best))
-                .then(|| best_of(limit, fit, &self.tried))?
+                .then(|| find_best_tried(limit, fit, &self.tried))?
         };
         self.limits.iter().zip(&self.search.limits).filter_map(of_limit).collect()
     }
@@ -480,14 +481,14 @@ fn bound_log(
         None => 0.0,
         Some(LimitReference::Today) => fit.belief(today).mean,
         Some(LimitReference::Best) => {
-            best_of(limit, fit, tried).map_or(0.0, |setting| fit.belief(setting).mean)
+            find_best_tried(limit, fit, tried).map_or(0.0, |setting| fit.belief(setting).mean)
         }
     };
     limit.number_log + reference
 }
 
 /// The tried setting whose figure is believed to be the best on the limited side.
-fn best_of(
+fn find_best_tried(
     limit: &SearchLimit,
     fit: &Surrogate<'_>,
     tried: &BTreeMap<usize, usize>,

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use latput_stats::outlier::{self, Spread};
 use latput_stats::{Estimate, Histogram, Method};
-use latput_trial::{Metric, Results, Row, Traffic};
+use latput_trial::{Metric, Results, Row};
 use latput_units::{IntoMap, IntoSet};
 
 pub use crate::cell::CellSummary;
-use crate::cell::{headline_metrics, own_rates, stopping_rule};
+use crate::cell::{own_rates, stopping_rule};
 use crate::confirmation::extract_confirmation;
 use crate::fitness::RunFitness;
 use crate::goal::Goal;
@@ -154,7 +154,7 @@ fn metrics_too_wide(
     own: &[Metric],
     estimate: impl Fn(Metric) -> Option<Estimate>,
 ) -> Vec<Metric> {
-    if results.workloads[workload].traffic == Traffic::Live {
+    if !results.workloads[workload].traffic.facts().maker.repeats_load() {
         return Vec::new(); // a load that drifts has no rate to be known; pairs are compared
     }
     let [rate, sut, generator] = stopping_rule(&results.workloads[workload].traffic);
@@ -225,8 +225,8 @@ fn find_outliers(results: &Results, runs: &RunTable<'_>) -> Vec<OutlierRun> {
     let mut found = Vec::new();
     for ((setting, workload), _) in runs.cells() {
         let own = runs.custom_metrics(workload);
-        for metric in headline_metrics(&results.workloads[workload].traffic).into_iter().chain(own)
-        {
+        let judged = results.workloads[workload].traffic.facts().judged;
+        for metric in judged.into_iter().chain(own) {
             let (blocks, values): (Vec<u32>, Vec<f64>) =
                 runs.figures(setting, workload, metric).into_iter().unzip();
             let median = Spread::from_values(&values).map_or(0.0, |spread| spread.median);

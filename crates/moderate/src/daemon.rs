@@ -242,7 +242,7 @@ impl Daemon {
             return Ok(());
         }
         if self.status.state == State::Observing {
-            self.would_change(target.delay, reason);
+            self.report_proposal(target.delay, reason);
             return Ok(());
         }
         let link = self.route.link(&self.status.interface);
@@ -320,7 +320,7 @@ impl Daemon {
 
     /// Reports a change without making it. The load's response stays unknown, so only the first step of a
     /// search can be reported.
-    fn would_change(&mut self, to: Nanos, reason: &str) {
+    fn report_proposal(&mut self, to: Nanos, reason: &str) {
         let interface = &self.status.interface;
         let knob = self.delay_knob.main().name();
         let ProposalVerdict { is_new, is_told } = self.proposals.add(to, OsClock.now());

@@ -164,14 +164,14 @@ mod tests {
 
     #[test]
     fn interface_without_coalescing_uses_napi_timer() {
-        let whole = FakeInterface::netlink_veth(1);
-        let kernel = FakeKernel::with("eth0", whole.clone());
+        let whole = FakeInterface::veth_without_device_values(1);
+        let kernel = FakeKernel::with_interface("eth0", whole.clone());
         let both = DelayKnob::find_settable(&kernel, "eth0").unwrap();
         assert!(
             matches!(both[..], [DelayKnob::Coalescing { .. }, DelayKnob::Deferral]),
             "{both:?}"
         );
-        let kernel = FakeKernel::with("eth0", whole.without(Knob::RxUsecs));
+        let kernel = FakeKernel::with_interface("eth0", whole.without_knob(Knob::RxUsecs));
         assert_eq!(DelayKnob::find_settable(&kernel, "eth0").unwrap(), [DelayKnob::Deferral]);
         let error = DelayKnob::find_settable(&kernel, "eth9").unwrap_err().to_string();
         assert!(error.contains("rx-usecs") && error.contains("gro-flush-timeout"), "{error}");

@@ -142,7 +142,15 @@ impl Error {
             Self::Socket { source, .. } => {
                 ChangeOutcome::refused(source.kind() == io::ErrorKind::PermissionDenied)
             }
-            _ => ChangeOutcome::Refused(Refusal::Failure),
+            Self::Unreadable(_)
+            | Self::Store(_)
+            | Self::NoDelayKnob { .. }
+            | Self::Gone { .. }
+            | Self::KeepsFailing { .. }
+            | Self::Locked { .. }
+            | Self::AlreadyHeld { .. }
+            | Self::NotHeld { .. }
+            | Self::BadStatus { .. } => ChangeOutcome::Refused(Refusal::Failure),
         }
     }
 }

@@ -84,7 +84,8 @@ impl NetperfSession {
             let mut line = ControlConnection::connect(peer, COMMAND, stop)?;
             line.send(&message, "asking for the test")?;
             let answer = receive_message(&line, PATIENCE, "its answer")?;
-            let ready = SetupResponse::parse(&answer).map_err(|wrong| not_done(peer, wrong))?;
+            let ready =
+                SetupResponse::parse(&answer).map_err(|wrong| message_error(peer, wrong))?;
             measures_cpu = ready.measures_cpu;
             data_peer.set_port(ready.data_port);
             if datagrams.is_none() {
@@ -118,17 +119,17 @@ impl NetperfSession {
                 Traffic::TcpBulk { direction, message_bytes, .. },
             ) => {
                 let seen = traffic_to_peer.bulk(direction, message_bytes, window, stop)?;
-                outcome.traffic = of_bulk(direction, &seen, window);
+                outcome.traffic = build_bulk_observation(direction, &seen, window);
                 clone_sockets(traffic_to_peer)?
             }
             (DataChannel::Streams(traffic_to_peer), traffic) => {
                 let exchanged = run_exchange(traffic_to_peer, &traffic, window, stop)?;
-                outcome.traffic = of_exchange(exchanged, window);
+                outcome.traffic = build_exchange_observation(exchanged, window);
                 clone_sockets(traffic_to_peer)?
             }
             (DataChannel::Datagrams(socket, peer), traffic) => {
                 let seen = udp_rr(socket, *peer, &traffic, window, stop)?;
-                of_datagrams(&mut outcome, &seen, window);
+                fill_datagram_outcome(&mut outcome, &seen, window);
                 Vec::new()
             }
         };
@@ -143,7 +144,7 @@ impl NetperfSession {
             .iter()
             .map(|line| {
                 let bytes = receive_while_draining(line, &sockets, patience, "its results")?;
-                NetperfResults::parse(&bytes).map_err(|wrong| not_done(line.peer(), wrong))
+                NetperfResults::parse(&bytes).map_err(|wrong| message_error(line.peer(), wrong))
             })
             .collect::<Result<Vec<_>, Error>>()?;
         self.join(&mut outcome, &results);
@@ -292,7 +293,7 @@ fn receive_while_draining(
     }
 }
 
-fn not_done(peer: SocketAddr, wrong: MessageError) -> Error {
+fn message_error(peer: SocketAddr, wrong: MessageError) -> Error {
     match wrong {
         MessageError::Errno(errno) => {
             let errno = i32::try_from(errno).unwrap_or(0);
@@ -337,7 +338,11 @@ fn udp_rr(
     datagrams::exchange_datagrams(socket, peer, &plan, window, stop)
 }
 
-fn of_bulk(direction: Direction, seen: &SenderOutcome, window: Window) -> TrafficObservation {
+fn build_bulk_observation(
+    direction: Direction,
+    seen: &SenderOutcome,
+    window: Window,
+) -> TrafficObservation {
     let from_peer = direction == Direction::FromSut;
     TrafficObservation {
         sender_window: window.length(),
@@ -350,7 +355,7 @@ fn of_bulk(direction: Direction, seen: &SenderOutcome, window: Window) -> Traffi
     }
 }
 
-fn of_exchange(exchanged: SenderOutcome, window: Window) -> TrafficObservation {
+fn build_exchange_observation(exchanged: SenderOutcome, window: Window) -> TrafficObservation {
     TrafficObservation {
         sender_window: window.length(),
         sent_bytes: exchanged.sent_bytes,
@@ -362,7 +367,7 @@ fn of_exchange(exchanged: SenderOutcome, window: Window) -> TrafficObservation {
     }
 }
 
-fn of_datagrams(outcome: &mut PeerResult, seen: &ExchangeCounts, window: Window) {
+fn fill_datagram_outcome(outcome: &mut PeerResult, seen: &ExchangeCounts, window: Window) {
     outcome.traffic = TrafficObservation {
         sender_window: window.length(),
         transactions: Some(seen.transactions),

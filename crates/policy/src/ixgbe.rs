@@ -95,7 +95,7 @@ impl Ixgbe {
         if is_rx && packets > 0 && packets < 24 && bytes < 12_112 {
             // Few and small: aim at eight times the data in the next interval.
             let size = ((bytes + packets * 24) * 2).clamp(2_560, 12_800);
-            return limited_shrink(LATENCY + by_speed(size, observation.link), ring.interval);
+            return limited_shrink(LATENCY + scale_by_speed(size, observation.link), ring.interval);
         }
         match packets {
             0..48 => {
@@ -105,7 +105,7 @@ impl Ixgbe {
             48..96 => self.vector,
             96..256 => (self.vector / 2).max(SHORTEST_US),
             _ => {
-                let wish = by_speed(scaled_size(bytes / packets), observation.link);
+                let wish = scale_by_speed(scaled_size(bytes / packets), observation.link);
                 limited_shrink(wish, ring.interval)
             }
         }
@@ -128,7 +128,7 @@ fn scaled_size(size: u32) -> u32 {
     }
 }
 
-fn by_speed(size: u32, link: BitsPerSecond) -> u32 {
+fn scale_by_speed(size: u32, link: BitsPerSecond) -> u32 {
     let divisor = match link.get() {
         10_000_000 | 1_000_000_000 | 2_500_000_000 => 128,
         _ => 512,

@@ -28,7 +28,7 @@ impl Default for PollingSysctls {
 
 /// One finished round of polling: what the loop needs to know at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PollRound {
+pub struct PollRoundTiming {
     /// From the round's start to its end.
     pub elapsed: Nanos,
     /// Whether another clock tick came before the round was over.
@@ -59,7 +59,7 @@ impl DevicePolling {
     }
 
     /// A round is over: the burst of the next.
-    pub fn step(&mut self, round: &PollRound) -> u32 {
+    pub fn step(&mut self, round: &PollRoundTiming) -> u32 {
         let elapsed_us = round.elapsed.as_ns() / 1_000;
         let load_percent = elapsed_us.saturating_mul(u64::from(self.sysctls.hz)) / 10_000;
         if load_percent > u64::from(100 - self.sysctls.user_frac.min(100)) {
@@ -95,7 +95,7 @@ mod tests {
     fn missed_tick_costs_an_eighth() {
         let mut polling = DevicePolling::new(PollingSysctls::default());
         polling.burst = 80;
-        let round = PollRound { elapsed: Nanos::from_us(1_100), tick_missed: true };
+        let round = PollRoundTiming { elapsed: Nanos::from_us(1_100), tick_missed: true };
         assert_eq!(polling.step(&round), 79 - 79 / 8);
     }
 
@@ -103,7 +103,7 @@ mod tests {
     fn check_burst(rounds: u32, (elapsed_us, tick_missed): (u64, bool), expected: u32) {
         let mut polling = DevicePolling::new(PollingSysctls::default());
         for _ in 0..rounds {
-            polling.step(&PollRound { elapsed: Nanos::from_us(elapsed_us), tick_missed });
+            polling.step(&PollRoundTiming { elapsed: Nanos::from_us(elapsed_us), tick_missed });
         }
         assert_eq!(polling.burst(), expected);
     }

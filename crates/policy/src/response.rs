@@ -234,7 +234,8 @@ impl ResponsePolicy {
             return false;
         };
         let loss = good.seen.bytes_log - seen.bytes_log;
-        let error = self.params.early_errors * self.load.scatter[0].hypot(self.slot.by_chance());
+        let error =
+            self.params.early_errors * self.load.scatter[0].hypot(self.slot.poisson_error());
         let closed_loop_loss = self.closed_loop_loss(low, high);
         // Each timer costs a poll too. A larger loss has another cause: the machine was paused.
         let waiting = self.params.closed_loop_least * closed_loop_loss

@@ -10,13 +10,14 @@ mod twin;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use latput_experiment::host::format_error_chain;
-use latput_experiment::{Error, ResultsDb};
 use latput_model::{Goal, ResultsSummary};
+use latput_protocol::text::format_error_chain;
 use latput_report::explained::{ExplainError, RunExplanation};
 use latput_report::{
     Screen, render_csv, render_html, render_json, render_markdown, render_picture, render_terminal,
 };
+use latput_results::ResultsDb;
+use latput_runner::Error;
 use latput_trial::Results;
 use pyo3::exceptions::{PyException, PyIndexError};
 use pyo3::prelude::*;
@@ -172,7 +173,7 @@ impl NativeRun {
 
     /// Writes the run to a new results file, which every command of latput reads.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| saved(&self.results, &path)).map_err(refused)
+        py.detach(|| save_results(&self.results, &path)).map_err(refused_file)
     }
 
     /// The run as bytes, for another process of the same version.
@@ -213,8 +214,8 @@ type RunLine = (i64, String, u64, u64, bool);
 /// The runs of a results file.
 #[pyfunction]
 fn runs(py: Python<'_>, path: PathBuf) -> PyResult<Vec<RunLine>> {
-    let runs = py.detach(|| ResultsDb::open(&path)?.list_runs()).map_err(refused)?;
-    let run = |it: latput_experiment::results_db::RunSummary| {
+    let runs = py.detach(|| ResultsDb::open(&path)?.list_runs()).map_err(refused_file)?;
+    let run = |it: latput_results::results_db::RunSummary| {
         (it.id, it.name, it.started_unix_ms, it.trials, it.finished)
     };
     Ok(runs.into_iter().map(run).collect())
@@ -224,11 +225,11 @@ fn runs(py: Python<'_>, path: PathBuf) -> PyResult<Vec<RunLine>> {
 #[pyfunction]
 #[pyo3(signature = (path, run = None))]
 fn load(py: Python<'_>, path: PathBuf, run: Option<i64>) -> PyResult<NativeRun> {
-    let results = py.detach(|| ResultsDb::open(&path)?.load_chosen(run)).map_err(refused)?;
+    let results = py.detach(|| ResultsDb::open(&path)?.load_chosen(run)).map_err(refused_file)?;
     Ok(NativeRun { results: Arc::new(results) })
 }
 
-fn saved(results: &Results, path: &Path) -> Result<(), Error> {
+fn save_results(results: &Results, path: &Path) -> Result<(), latput_results::Error> {
     let mut db = ResultsDb::create(path)?;
     let started = results.rows.iter().map(|row| row.started_unix_ms).min().unwrap_or(0);
     let run = db.begin_run("", "", started, results)?;
@@ -239,7 +240,11 @@ fn saved(results: &Results, path: &Path) -> Result<(), Error> {
     db.checkpoint_log()
 }
 
-fn refused(error: Error) -> PyErr {
+fn refused_file(error: latput_results::Error) -> PyErr {
+    to_py_error(error.into())
+}
+
+fn to_py_error(error: Error) -> PyErr {
     let text = format_error_chain(&error);
     match error {
         Error::Plan(_) => PlanError::new_err(text),

@@ -5,14 +5,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use latput_experiment::RunPart;
 use latput_experiment::ask_tell::{AskTell, OptimiserLine, SearchSaid, convert_to_search};
 use latput_experiment::session::{self, RunOutcome};
-use latput_experiment::{Error, RunPart};
 use latput_load::Stop;
+use latput_runner::Error;
 use pyo3::prelude::*;
 
-use crate::simulator::{LOOK_EVERY, Silent, SimulatedOn, seeded};
-use crate::{LatputError, NativeRun, Plan, refused};
+use crate::simulator::{LOOK_EVERY, SilentProgress, SimulationPlace, with_seed};
+use crate::{LatputError, NativeRun, Plan, to_py_error};
 
 /// Lines that may wait for the interpreter.
 const WAITING: usize = 64;
@@ -39,7 +40,7 @@ impl NativeSearch {
     /// Begins a search. The arguments are those of `simulate`.
     #[new]
     #[pyo3(signature = (plan, system, seed = None, output = None, profile = None))]
-    fn new(
+    fn start(
         plan: &Plan,
         system: String,
         seed: Option<u64>,
@@ -49,10 +50,10 @@ impl NativeSearch {
         let stop = Stop::new();
         let (to, said) = sync_channel(WAITING);
         let (answers, from) = sync_channel(1);
-        let line = Channels { said: to, answers: from, stop: stop.clone() };
-        let (plan, text) = seeded(plan, seed);
-        let place = SimulatedOn { system, profile, output };
-        let working = thread::spawn(move || search(plan, &text, &place, line));
+        let line = SearchChannels { said: to, answers: from, stop: stop.clone() };
+        let (plan, text) = with_seed(plan, seed);
+        let place = SimulationPlace { system, profile, output };
+        let working = thread::spawn(move || run_search(plan, &text, &place, line));
         Self {
             stop,
             said: Mutex::new(said),
@@ -69,7 +70,7 @@ impl NativeSearch {
             });
             match heard {
                 Ok(line) => return Ok(Some(line)),
-                Err(RecvTimeoutError::Disconnected) => return self.end(py).map(|()| None),
+                Err(RecvTimeoutError::Disconnected) => return self.join(py).map(|()| None),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             py.check_signals().inspect_err(|_| self.stop.raise())?;
@@ -79,7 +80,7 @@ impl NativeSearch {
     /// Answers with a line.
     fn answer(&self, py: Python<'_>, line: Vec<u8>) -> PyResult<()> {
         if py.detach(|| self.answers.send(line)).is_err() {
-            self.end(py)?;
+            self.join(py)?;
             return Err(LatputError::new_err("the search has ended"));
         }
         Ok(())
@@ -97,7 +98,7 @@ impl NativeSearch {
     /// Stops the search; what was simulated is kept.
     fn close(&self, py: Python<'_>) {
         self.stop.raise();
-        let _stopped = self.end(py);
+        let _stopped = self.join(py);
     }
 }
 
@@ -107,7 +108,7 @@ impl NativeSearch {
     }
 
     /// Waits for the thread, and keeps the run or tells why there is none.
-    fn end(&self, py: Python<'_>) -> PyResult<()> {
+    fn join(&self, py: Python<'_>) -> PyResult<()> {
         let ended_before = std::mem::replace(&mut *self.state(), SearchThread::Ended(None));
         let SearchThread::Working(working) = ended_before else {
             *self.state() = ended_before;
@@ -116,9 +117,9 @@ impl NativeSearch {
         // The state is not locked now: whoever holds the interpreter's lock may ask for it.
         let ended = py.detach(|| working.join());
         let ended =
-            ended.map_err(|_| LatputError::new_err("the search failed"))?.map_err(refused)?;
+            ended.map_err(|_| LatputError::new_err("the search failed"))?.map_err(to_py_error)?;
         if let Some(cause) = ended.cause {
-            return Err(refused(cause));
+            return Err(to_py_error(cause));
         }
         *self.state() = SearchThread::Ended(Some(NativeRun { results: Arc::new(ended.results) }));
         Ok(())
@@ -132,11 +133,11 @@ impl Drop for NativeSearch {
 }
 
 /// The thread of a search.
-fn search(
+fn run_search(
     plan: latput_trial::Plan,
     text: &str,
-    place: &SimulatedOn,
-    line: Channels,
+    place: &SimulationPlace,
+    line: SearchChannels,
 ) -> Result<RunOutcome, Error> {
     let (plan, text) = convert_to_search(plan, text);
     let (testbed, mut db) = place.open(&plan)?;
@@ -151,20 +152,20 @@ fn search(
         stop: &stop,
     };
     let mut other = AskTell::new(line);
-    let ended = session::run_suggested(&run, &mut db, &mut Silent, Some(&mut other))?;
+    let ended = session::run_suggested(&run, &mut db, &mut SilentProgress, Some(&mut other))?;
     let file = place.output.as_ref().map_or_else(String::new, |path| path.display().to_string());
     other.finish_search(&ended, file)?;
     Ok(ended)
 }
 
 /// The thread's ends of the channels.
-struct Channels {
+struct SearchChannels {
     said: SyncSender<String>,
     answers: Receiver<Vec<u8>>,
     stop: Stop,
 }
 
-impl OptimiserLine for Channels {
+impl OptimiserLine for SearchChannels {
     fn send_line(&mut self, said: &SearchSaid) -> Result<(), Error> {
         let mut line = serde_json::to_string(said)
             .map_err(|error| Error::Optimiser { problem: error.to_string() })?;

@@ -4,21 +4,23 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use latput_experiment::interval::IntervalCounts;
 use latput_experiment::session::{self, RunProgress, TrialDone};
 use latput_experiment::simulator::Simulator;
-use latput_experiment::{Error, ResultsDb, RunPart, Testbed};
+use latput_experiment::{RunPart, Testbed};
 use latput_load::Stop;
+use latput_results::ResultsDb;
+use latput_runner::Error;
+use latput_runner::trials::IntervalCounts;
 use latput_trial::Results;
 use pyo3::prelude::*;
 
-use crate::{LatputError, NativeRun, Plan, refused};
+use crate::{LatputError, NativeRun, Plan, to_py_error};
 
 /// How often a signal is looked for while something is computed.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Where a plan is simulated, and where its trials go.
-pub(crate) struct SimulatedOn {
+pub(crate) struct SimulationPlace {
     /// A profile's name or file,
     pub(crate) system: String,
     /// or its text, which goes before.
@@ -27,7 +29,7 @@ pub(crate) struct SimulatedOn {
     pub(crate) output: Option<PathBuf>,
 }
 
-impl SimulatedOn {
+impl SimulationPlace {
     /// The testbed and the results file of a plan.
     pub(crate) fn open(&self, plan: &latput_trial::Plan) -> Result<(Testbed, ResultsDb), Error> {
         let testbed = match &self.profile {
@@ -43,7 +45,7 @@ impl SimulatedOn {
 }
 
 /// A plan with another seed. Another seed is another run, which must not resume the plan's own.
-pub(crate) fn seeded(plan: &Plan, seed: Option<u64>) -> (latput_trial::Plan, String) {
+pub(crate) fn with_seed(plan: &Plan, seed: Option<u64>) -> (latput_trial::Plan, String) {
     let Plan { text, mut plan } = plan.clone();
     plan.method.seed = seed.or(plan.method.seed);
     let text = seed.map_or_else(|| text.clone(), |seed| format!("{text}\n# seed {seed}\n"));
@@ -62,15 +64,17 @@ pub(crate) fn simulate(
     output: Option<PathBuf>,
     profile: Option<String>,
 ) -> PyResult<NativeRun> {
-    let (plan, text) = seeded(plan, seed);
-    let place = SimulatedOn { system, profile, output };
-    let ended = waited_for(py, &Stop::new(), move |stop| simulated(&plan, &text, &place, stop))?;
-    Ok(NativeRun { results: std::sync::Arc::new(ended.map_err(refused)?) })
+    let (plan, text) = with_seed(plan, seed);
+    let place = SimulationPlace { system, profile, output };
+    let ended = run_interruptibly(py, &Stop::new(), move |stop| {
+        run_simulation(&plan, &text, &place, stop)
+    })?;
+    Ok(NativeRun { results: std::sync::Arc::new(ended.map_err(to_py_error)?) })
 }
 
 /// Runs `work` on a thread of its own without the interpreter's lock, and returns its result. The calling thread looks
 /// for Ctrl-C, which raises `stop`.
-pub(crate) fn waited_for<T: Send + 'static>(
+pub(crate) fn run_interruptibly<T: Send + 'static>(
     py: Python<'_>,
     stop: &Stop,
     work: impl FnOnce(&Stop) -> T + Send + 'static,
@@ -88,10 +92,10 @@ pub(crate) fn waited_for<T: Send + 'static>(
     working.join().map_err(|_| LatputError::new_err("the simulator failed"))
 }
 
-fn simulated(
+fn run_simulation(
     plan: &latput_trial::Plan,
     text: &str,
-    place: &SimulatedOn,
+    place: &SimulationPlace,
     stop: &Stop,
 ) -> Result<Results, Error> {
     let (testbed, mut db) = place.open(plan)?;
@@ -104,7 +108,7 @@ fn simulated(
         interval: None,
         stop,
     };
-    let ended = session::run(&run, &mut db, &mut Silent)?;
+    let ended = session::run(&run, &mut db, &mut SilentProgress)?;
     match ended.cause {
         Some(cause) => Err(cause),
         None => Ok(ended.results),
@@ -112,9 +116,9 @@ fn simulated(
 }
 
 /// Nobody watches.
-pub(crate) struct Silent;
+pub(crate) struct SilentProgress;
 
-impl RunProgress for Silent {
+impl RunProgress for SilentProgress {
     fn report_remark(&mut self, _: &str) {}
     fn report_interval(&mut self, _: &IntervalCounts) {}
     fn report_trial(&mut self, _: &TrialDone<'_>) {}

@@ -9,7 +9,7 @@ use latput_trial::Results;
 use pyo3::prelude::*;
 
 use crate::LatputError;
-use crate::simulator::waited_for;
+use crate::simulator::run_interruptibly;
 
 /// Name, unit, value, lower and upper end of the 90% interval.
 type Cost = (String, &'static str, f64, f64, f64);
@@ -30,7 +30,8 @@ impl NativeTwin {
         name: String,
     ) -> PyResult<Self> {
         let results = Arc::clone(results);
-        let found = waited_for(py, &Stop::new(), move |stop| calibrated(&results, &name, stop))?;
+        let found =
+            run_interruptibly(py, &Stop::new(), move |stop| calibrated(&results, &name, stop))?;
         let twin = found.map_err(|error| LatputError::new_err(error.to_string()))?;
         let profile = twin.to_toml().map_err(|error| LatputError::new_err(error.to_string()))?;
         Ok(Self { profile, twin })

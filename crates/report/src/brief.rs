@@ -8,7 +8,7 @@ use crate::lines::wrap_hanging;
 use crate::screen::Screen;
 use crate::single::only_cell;
 use crate::table::render_terminal;
-use crate::view::{ReportView, finite_estimate, rate_metric};
+use crate::view::{ReportView, finite_estimate};
 use crate::{failed, format};
 
 /// Width of the names before the lines.
@@ -22,7 +22,7 @@ pub fn render_brief(results: &Results, summary: &ResultsSummary, screen: Screen)
     let trials = format::format_count(cell.runs, "trial");
     let setting = view.full_label(cell.setting);
     let workload = view.workload_name(cell.workload);
-    let rate = rate_metric(&view.workload_traffic(cell.workload));
+    let rate = view.rate_metric(cell.workload);
     let own = view.custom_metrics(cell.workload);
     let has_rate = finite_estimate(cell, rate).is_some();
     let rate = own.first().filter(|_| !has_rate).copied().unwrap_or(rate);
@@ -105,11 +105,14 @@ fn assess_trust(view: &ReportView<'_>, cell: &CellSummary, rate: Metric) -> Stri
             finite_estimate(cell, wide).and_then(latput_stats::Estimate::half_width_ratio);
         doubts.push(match reached {
             Some(ratio) => {
-                let subject = match wide {
-                    Metric::SutCpuBusyRatio => "CPU use of the SUT".to_owned(),
-                    Metric::GeneratorCpuBusyRatio => "CPU use of the generator".to_owned(),
-                    metric if metric == rate => "rate".to_owned(),
-                    metric => format!("figure `{}`", metric.name()),
+                let subject = if wide == Metric::SutCpuBusyRatio {
+                    "CPU use of the SUT".to_owned()
+                } else if wide == Metric::GeneratorCpuBusyRatio {
+                    "CPU use of the generator".to_owned()
+                } else if wide == rate {
+                    "rate".to_owned()
+                } else {
+                    format!("figure `{}`", wide.name())
                 };
                 let reached = format::rough_percent(ratio);
                 format!("The {subject} is known to ±{reached}, not to {wanted}.")

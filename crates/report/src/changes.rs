@@ -41,7 +41,8 @@ pub(crate) fn collect_objective_changes(view: &ReportView<'_>) -> Option<Objecti
     let names = workloads.iter().map(|workload| view.workload_name(*workload));
     let header = ["setting".to_owned()].into_iter().chain(names);
     let header = header.chain([all, "interval", ""].map(str::to_owned)).collect();
-    let rows = advice.changes.iter().map(|change| build_row(view, change, &workloads)).collect();
+    let rows =
+        advice.changes.iter().map(|change| build_change_row(view, change, &workloads)).collect();
     Some(ObjectiveChanges { caption: format_caption(advice, view.short_label(0)), header, rows })
 }
 
@@ -53,7 +54,11 @@ fn format_caption(advice: &Recommendation, first: &str) -> String {
     )
 }
 
-fn build_row(view: &ReportView<'_>, change: &ObjectiveChange, workloads: &[usize]) -> Vec<String> {
+fn build_change_row(
+    view: &ReportView<'_>,
+    change: &ObjectiveChange,
+    workloads: &[usize],
+) -> Vec<String> {
     let said = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), signed_change);
     let of_interval = |ratio: &Estimate| {
         let (low, high) = interval_bounds(ratio)?;
@@ -68,7 +73,7 @@ fn build_row(view: &ReportView<'_>, change: &ObjectiveChange, workloads: &[usize
 }
 
 /// The section of a terminal's report; empty where there is nothing to tell.
-pub(crate) fn render_section(view: &ReportView<'_>, screen: Screen) -> String {
+pub(crate) fn render_objective_changes(view: &ReportView<'_>, screen: Screen) -> String {
     let Some(ObjectiveChanges { caption, header, rows }) = collect_objective_changes(view) else {
         return String::new();
     };

@@ -37,7 +37,7 @@ pub fn render_terminal(comparisons: &[Comparison], base: &Results, screen: Scree
     }
     for comparison in comparisons {
         text += &("\n".to_owned() + &wrap_text(&format_heading(comparison), "", screen.columns));
-        for (workload, figures) in by_workload(comparison) {
+        for (workload, figures) in group_by_workload(comparison) {
             let mut table = Table::new();
             let name = make_printable(&workload);
             table.set_header([name.as_str(), "first", "second", "change", "interval", ""]);
@@ -73,7 +73,7 @@ pub fn render_markdown(comparisons: &[Comparison], base: &Results) -> String {
     }
     for comparison in comparisons {
         let _ = writeln!(text, "\n{}", escaped(&format_heading(comparison)));
-        for (workload, figures) in by_workload(comparison) {
+        for (workload, figures) in group_by_workload(comparison) {
             let name = escaped(&workload);
             let head = "| | first | second | change | interval | |\n|---|---:|---:|---:|---:|---|";
             let _ = writeln!(text, "\n## {name}\n\n{head}");
@@ -175,7 +175,7 @@ pub fn describe_figure(figure: &FigureComparison, results: &Results) -> String {
 }
 
 /// The figures of each workload.
-pub(crate) fn by_workload(comparison: &Comparison) -> Vec<(String, Vec<&FigureComparison>)> {
+pub(crate) fn group_by_workload(comparison: &Comparison) -> Vec<(String, Vec<&FigureComparison>)> {
     let mut groups: Vec<(String, Vec<&FigureComparison>)> = Vec::new();
     for figure in &comparison.figures {
         match groups.last_mut() {

@@ -8,7 +8,7 @@ use latput_model::compare::{CompareMethod, ComparisonVerdict, FigureComparison, 
 use latput_trial::Results;
 
 use crate::compared::{describe_method, format_figure_row};
-use crate::comparison::by_workload;
+use crate::comparison::group_by_workload;
 use crate::format;
 use crate::lines::wrap_text;
 use crate::plain::render_plain_table;
@@ -34,7 +34,7 @@ pub(crate) fn compare_settings(results: &Results) -> Vec<Comparison> {
 }
 
 /// The section of a terminal's report; empty where there is nothing to tell.
-pub(crate) fn render_section(results: &Results, screen: Screen) -> String {
+pub(crate) fn render_effects(results: &Results, screen: Screen) -> String {
     let found = compare_settings(results);
     let mut text = String::new();
     for comparison in &found {
@@ -45,7 +45,7 @@ pub(crate) fn render_section(results: &Results, screen: Screen) -> String {
     }
     text += &wrap_text(&format!("{}.", describe_method(&found)), "  ", screen.columns);
     for comparison in found.iter().take(MOST_TABLES) {
-        for (workload, figures) in by_workload(comparison) {
+        for (workload, figures) in group_by_workload(comparison) {
             let mut table = Table::new();
             let name = make_printable(&format!("{workload}, {}", comparison.other));
             table.set_header([name.as_str(), "first", "second", "change", "interval", ""]);

@@ -5,7 +5,7 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use latput_model::explain::{Explanation, TimePart};
+use latput_model::explain::{CellExplanation, TimePart};
 use latput_model::fit::{CostModel, CostObstacle, FittedTerm};
 use latput_trial::Results;
 use schemars::JsonSchema;
@@ -142,7 +142,10 @@ impl TermModel {
             refused: refusal.map(|refusal| reason_name(refusal.why).to_owned()),
             moves_with: refusal.and_then(|refusal| match refusal.why {
                 CostObstacle::MovesWith(term) => Some(term.name().to_owned()),
-                _ => None,
+                CostObstacle::NotCounted
+                | CostObstacle::NeverHappened
+                | CostObstacle::TooFewCells
+                | CostObstacle::Uncertain => None,
             }),
             vary: refusal.map(|refusal| refusal.vary.clone()).filter(|vary| !vary.is_empty()),
         }
@@ -228,7 +231,11 @@ pub struct ExplainedPart {
 }
 
 impl ExplainDocument {
-    fn new(results: &Results, models: &BTreeMap<&str, CostModel>, cells: &[Explanation]) -> Self {
+    fn new(
+        results: &Results,
+        models: &BTreeMap<&str, CostModel>,
+        cells: &[CellExplanation],
+    ) -> Self {
         let model = |(kind, model): (&&str, &CostModel)| KindModel {
             kind: (*kind).to_owned(),
             model: HostModel::new(results, model),
@@ -244,7 +251,7 @@ impl ExplainDocument {
 }
 
 impl ExplainedCell {
-    fn new(results: &Results, cell: &Explanation) -> Self {
+    fn new(results: &Results, cell: &CellExplanation) -> Self {
         Self {
             setting: results.settings[cell.setting].label.clone(),
             workload: results.workloads[cell.workload].name.clone(),

@@ -27,22 +27,27 @@ pub enum JudgedFigure {
 impl Gate {
     /// Judges a figure.
     pub fn judge_figure(self, figure: &FigureComparison) -> JudgedFigure {
-        match (self, figure.verdict, figure.largest_loss) {
-            (_, ComparisonVerdict::NotJudged, _) | (Self::Unproven(_), _, None) => {
-                JudgedFigure::Skipped
-            }
-            (Self::Worse, ComparisonVerdict::Worse, _) => {
-                JudgedFigure::Failed("worse", String::new())
-            }
-            (Self::Unproven(margin), _, Some(loss)) if loss >= margin => {
-                let loss = if loss > 10.0 {
-                    "any size".to_owned()
-                } else {
-                    format!("{}%", format_number(100.0 * loss))
-                };
-                JudgedFigure::Failed("unproven", format!("; a loss of {loss} is not ruled out"))
-            }
-            _ => JudgedFigure::Passed,
+        match (self, figure.verdict) {
+            (_, ComparisonVerdict::NotJudged) => JudgedFigure::Skipped,
+            (Self::Worse, ComparisonVerdict::Worse) => JudgedFigure::Failed("worse", String::new()),
+            (
+                Self::Worse,
+                ComparisonVerdict::Better
+                | ComparisonVerdict::Equivalent
+                | ComparisonVerdict::NoDifferenceShown,
+            ) => JudgedFigure::Passed,
+            (Self::Unproven(margin), _) => match figure.largest_loss {
+                None => JudgedFigure::Skipped,
+                Some(loss) if loss >= margin => {
+                    let loss = if loss > 10.0 {
+                        "any size".to_owned()
+                    } else {
+                        format!("{}%", format_number(100.0 * loss))
+                    };
+                    JudgedFigure::Failed("unproven", format!("; a loss of {loss} is not ruled out"))
+                }
+                Some(_) => JudgedFigure::Passed,
+            },
         }
     }
 }
@@ -73,11 +78,11 @@ pub struct GateAnswer {
 impl GateAnswer {
     /// Judges every figure.
     pub fn new(gate: Gate, comparisons: &[Comparison]) -> Self {
-        Self::of_figures(gate, comparisons.iter().flat_map(|comparison| &comparison.figures))
+        Self::from_figures(gate, comparisons.iter().flat_map(|comparison| &comparison.figures))
     }
 
     /// Judges some of the figures.
-    pub(crate) fn of_figures<'a>(
+    pub(crate) fn from_figures<'a>(
         gate: Gate,
         figures: impl IntoIterator<Item = &'a FigureComparison>,
     ) -> Self {
@@ -101,8 +106,10 @@ impl GateAnswer {
     /// Why the gate fails; `None` where it passes. A loss in a figure that cannot be judged is not ruled out.
     pub fn why_failed(&self) -> Option<String> {
         let Self { gate, all, failed, skipped } = *self;
+        if self.is_unjudged() {
+            return Some("no figure could be judged".to_owned());
+        }
         match gate {
-            _ if self.is_unjudged() => Some("no figure could be judged".to_owned()),
             Gate::Worse if failed > 0 => {
                 Some(format!("{failed} of {all} figures are proven worse"))
             }
@@ -118,7 +125,7 @@ impl GateAnswer {
                     failed + skipped
                 ))
             }
-            _ => None,
+            Gate::Worse | Gate::Unproven(_) => None,
         }
     }
 

@@ -3,6 +3,8 @@
 //! Pure: results in, text out; no I/O, no clock, no threads. Texts of a results file are treated as
 //! hostile: each is escaped for its output format.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 pub mod brief;
 pub mod comparison;
 pub mod document;

@@ -46,8 +46,11 @@ pub fn wrap_text(text: &str, indent: &str, columns: usize) -> String {
 
 /// Like [`wrap_text`], with another indent from the second line on.
 pub fn wrap_hanging(text: &str, first: &str, indent: &str, columns: usize) -> String {
-    flow_pieces(
-        &split_pieces(&make_printable(text), columns.saturating_sub(display_width(indent))),
+    wrap_pieces(
+        &split_words_and_commands(
+            &make_printable(text),
+            columns.saturating_sub(display_width(indent)),
+        ),
         first,
         indent,
         columns,
@@ -66,14 +69,14 @@ pub fn fold_lines(text: &str, columns: usize) -> Cow<'_, str> {
             if display_width(line) <= columns {
                 Cow::Borrowed(line)
             } else {
-                folded_line(line, columns)
+                fold_line(line, columns)
             }
         })
         .collect();
     Cow::Owned(lines.join("\n"))
 }
 
-fn folded_line(line: &str, columns: usize) -> Cow<'_, str> {
+fn fold_line(line: &str, columns: usize) -> Cow<'_, str> {
     if let Some(inner) = line.strip_prefix(BOLD).and_then(|rest| rest.strip_suffix(PLAIN)) {
         let painted = fold_lines(inner, columns).replace('\n', &format!("{PLAIN}\n{BOLD}"));
         return Cow::Owned(format!("{BOLD}{painted}{PLAIN}"));
@@ -81,21 +84,25 @@ fn folded_line(line: &str, columns: usize) -> Cow<'_, str> {
     if line.contains('\u{1b}') {
         return Cow::Borrowed(line);
     }
-    let (first, hang) = first_column(line, columns);
+    let (first, hang) = measure_first_column(line, columns);
     let rest = &line[first..];
     let indent = " ".repeat(hang);
     let room = columns.saturating_sub(hang);
-    let pieces = if is_command(rest) { command_pieces(rest) } else { split_pieces(rest, room) };
+    let pieces = if is_command(rest) {
+        split_command_words(rest)
+    } else {
+        split_words_and_commands(rest, room)
+    };
     // The space before the next word is part of a gap, but not of an indent.
     let is_indent = line[..first].trim().is_empty();
     let before = if is_indent { &line[..first] } else { line[..first].trim_end_matches(' ') };
     let gap = " ".repeat(if is_indent { 0 } else { first - before.len() - 1 });
-    let text = flow_pieces(&pieces, &format!("{before}{gap}"), &indent, columns);
+    let text = wrap_pieces(&pieces, &format!("{before}{gap}"), &indent, columns);
     Cow::Owned(text.trim_end_matches('\n').to_owned())
 }
 
 /// The length of the first column with the gap behind it, and the column at which further lines begin.
-fn first_column(line: &str, columns: usize) -> (usize, usize) {
+fn measure_first_column(line: &str, columns: usize) -> (usize, usize) {
     let indent = line.len() - line.trim_start_matches(' ').len();
     let gap = line[indent..].find("  ").map(|at| {
         let gap = &line[indent + at..];
@@ -122,7 +129,7 @@ struct TextPiece<'a> {
 }
 
 /// Words and commands in backticks, which are one piece if they fit into `room`.
-fn split_pieces(text: &str, room: usize) -> Vec<TextPiece<'_>> {
+fn split_words_and_commands(text: &str, room: usize) -> Vec<TextPiece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text.trim_start_matches(' ');
     while !rest.is_empty() {
@@ -158,7 +165,7 @@ fn find_span_end(text: &str, from: usize) -> Option<usize> {
 }
 
 /// The words of a shell's command; quotes keep words together.
-fn command_pieces(text: &str) -> Vec<TextPiece<'_>> {
+fn split_command_words(text: &str) -> Vec<TextPiece<'_>> {
     let mut pieces = Vec::new();
     let (mut start, mut quote) = (0, None);
     for (at, char) in text.char_indices() {
@@ -177,7 +184,7 @@ fn command_pieces(text: &str) -> Vec<TextPiece<'_>> {
     words.enumerate().map(|(idx, text)| TextPiece { text, continues: idx > 0 }).collect()
 }
 
-fn flow_pieces(pieces: &[TextPiece<'_>], first: &str, indent: &str, columns: usize) -> String {
+fn wrap_pieces(pieces: &[TextPiece<'_>], first: &str, indent: &str, columns: usize) -> String {
     let mut lines = String::new();
     let mut line = first.to_owned();
     for (idx, piece) in pieces.iter().enumerate() {

@@ -40,10 +40,10 @@ impl NextLine {
 pub(crate) fn build_next_lines(results: &Results) -> Vec<NextLine> {
     let testbed = if results.is_imported() { LAB } else { &results.testbed };
     let place = if results.hosts.len() == 1 { ON_IT } else { EACH };
-    results.source.as_ref().map_or_else(Vec::new, |file| lines_of(file, testbed, place))
+    results.source.as_ref().map_or_else(Vec::new, |file| build_apply_lines(file, testbed, place))
 }
 
-fn lines_of(file: &str, testbed: &str, place: &'static str) -> Vec<NextLine> {
+fn build_apply_lines(file: &str, testbed: &str, place: &'static str) -> Vec<NextLine> {
     let line = |name, command: Option<&str>, note| NextLine {
         name,
         command: command.map(str::to_owned),
@@ -87,7 +87,7 @@ pub fn interface_words(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{EACH, NO_KEEP, NextLine, ON_IT, lines_of};
+    use super::{EACH, NO_KEEP, NextLine, ON_IT, build_apply_lines};
 
     fn format_lines(lines: &[NextLine]) -> Vec<String> {
         lines.iter().map(|line| format!("{}: {}", line.name, line.to_text())).collect()
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn next_lines_name_file_and_hosts() {
-        let lines = format_lines(&lines_of("my results.db", "rack.toml", EACH));
+        let lines = format_lines(&build_apply_lines("my results.db", "rack.toml", EACH));
         assert_eq!(
             lines,
             [
@@ -104,17 +104,17 @@ mod tests {
                 "keep: latput keep, on each host (`apply` prints the whole line)"
             ]
         );
-        let of_one_host = format_lines(&lines_of("r.db", "ssh://b%eth0", ON_IT));
+        let of_one_host = format_lines(&build_apply_lines("r.db", "ssh://b%eth0", ON_IT));
         assert!(of_one_host[1].contains("latput undo, on that host"), "{of_one_host:?}");
         for hosts in ["netns://a,netns://b", "netns://a?cpus=0,2,netns://b", "netns://a"] {
-            let lines = format_lines(&lines_of("r.db", hosts, EACH));
+            let lines = format_lines(&build_apply_lines("r.db", hosts, EACH));
             assert_eq!(lines[2], format!("keep: {NO_KEEP}"), "{hosts}");
         }
         // The system under test has files of its own.
-        let of_server = format_lines(&lines_of("r.db", "ssh://s,netns://b", EACH));
+        let of_server = format_lines(&build_apply_lines("r.db", "ssh://s,netns://b", EACH));
         assert!(of_server[2].starts_with("keep: latput keep"));
         for gone in ["lab", "sim:server-10g", "vm:igb"] {
-            let lines = format_lines(&lines_of("r.db", gone, ON_IT));
+            let lines = format_lines(&build_apply_lines("r.db", gone, ON_IT));
             assert!(
                 lines.len() == 1 && lines[0].contains("Measure your hosts"),
                 "{gone}: {lines:?}"

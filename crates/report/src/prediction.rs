@@ -235,8 +235,6 @@ pub(crate) fn summarize_prediction(prediction: &PredictionReport) -> Vec<String>
 
 /// The name of a figure; transactions and bits per second are both `rate`.
 fn figure_name(errors: &predicted::PredictionErrors) -> &'static str {
-    match errors.metric {
-        latput_trial::Metric::TransactionsPerS => "rate",
-        metric => metric.column(),
-    }
+    let metric = errors.metric;
+    if metric == latput_trial::Metric::TransactionsPerS { "rate" } else { metric.column() }
 }

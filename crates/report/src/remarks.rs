@@ -9,7 +9,7 @@ use latput_trial::metric::Scale;
 use latput_trial::{Finding, Metric};
 use latput_units::IntoSet;
 
-use crate::view::{ReportView, finite_estimate, rate_metric};
+use crate::view::{ReportView, finite_estimate};
 use crate::{failed, format};
 
 /// The warning about one kind of problem.
@@ -73,7 +73,7 @@ fn too_wide(view: &ReportView<'_>) -> Option<Remark> {
     let cells = &view.summary.cells;
     let wide: Vec<&CellSummary> = cells.iter().filter(|cell| !cell.narrow_enough()).collect();
     let rate = |cell: &CellSummary| {
-        let metric = rate_metric(&view.workload_traffic(cell.workload));
+        let metric = view.rate_metric(cell.workload);
         Some((metric, finite_estimate(cell, metric)?.half_width_ratio()?))
     };
     let widest = wide.iter().filter_map(|cell| Some((cell, rate(cell)?)));

@@ -48,7 +48,7 @@ const SHARED_KINDS: [&str; 3] = ["sim:", "vm:", "import:"];
 
 /// The results without names and addresses. The kernel's release, models and drivers stay.
 pub fn redact_results(results: &Results) -> Results {
-    let names = filter_of(results);
+    let names = build_name_filter(results);
     let Results {
         name,
         goal,
@@ -108,7 +108,7 @@ pub fn redact_results(results: &Results) -> Results {
 }
 
 /// The names of the results, each with its replacement.
-fn filter_of(results: &Results) -> NameFilter {
+fn build_name_filter(results: &Results) -> NameFilter {
     let mut names = NameFilter::default();
     for role in [Role::Sut, Role::Generator, Role::Observer] {
         let hosts: Vec<&HostFacts> =
@@ -164,7 +164,7 @@ fn shared_row(row: &Row, names: &NameFilter) -> Row {
         &row.observation;
     let host = |host: &HostObservation| HostObservation {
         host: names.lookup_host(&host.host, host.role),
-        tcp_groups: of_ports(&host.tcp_groups),
+        tcp_groups: keep_port_groups(&host.tcp_groups),
         others: Vec::new(), // names of somebody's programs
         ..host.clone()
     };
@@ -190,7 +190,9 @@ fn shared_row(row: &Row, names: &NameFilter) -> Row {
 }
 
 /// The groups of connections without those of peers, which are addresses.
-fn of_ports(groups: &BTreeMap<TcpGroup, TcpObservation>) -> BTreeMap<TcpGroup, TcpObservation> {
+fn keep_port_groups(
+    groups: &BTreeMap<TcpGroup, TcpObservation>,
+) -> BTreeMap<TcpGroup, TcpObservation> {
     let kept = groups.iter().filter(|(group, _)| group.by() != Some(GroupBy::Peer));
     kept.map(|(group, seen)| (*group, seen.clone())).into_map()
 }
@@ -226,7 +228,7 @@ mod tests {
             }],
             ..latput_trial::Surroundings::default()
         };
-        let found = latput_trial::surroundings::findings(&[host]);
+        let found = latput_trial::surroundings::collect_findings(&[host]);
         assert!(found[0].seen.contains("secret-project"), "{found:?}");
         let shared = shared_finding(&found[0], &NameFilter::default());
         assert_eq!(shared.seen, "its CPUs are 50% busy before any traffic");

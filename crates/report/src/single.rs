@@ -16,7 +16,7 @@ use crate::format;
 use crate::lines::display_width;
 use crate::plain::render_plain_table;
 use crate::printable::make_printable;
-use crate::view::{CPU_PARTS, ReportView, cpu_shares, finite_estimate, is_too_wide, rate_metric};
+use crate::view::{CPU_PARTS, ReportView, cpu_shares, finite_estimate, is_too_wide};
 
 /// The only cell of the results; `None` if there are several.
 pub(crate) fn only_cell(view: &ReportView<'_>) -> Option<(usize, usize)> {
@@ -65,7 +65,7 @@ fn not_narrow_enough(view: &ReportView<'_>, cell: &CellSummary) -> String {
         format::format_percent(view.results.confidence),
         format::format_count(cell.runs, "trial"),
     );
-    let rate = rate_metric(&view.workload_traffic(cell.workload));
+    let rate = view.rate_metric(cell.workload);
     for metric in [rate, Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio] {
         let reached = finite_estimate(cell, metric).and_then(Estimate::half_width_ratio);
         let reached = reached.map_or_else(
@@ -124,10 +124,13 @@ fn within_run(cell: &CellSummary, metric: Metric, confidence: f64) -> Option<Est
 /// One host's CPU time by kind, its service demand and its packets, over all runs.
 fn host_lines(view: &ReportView<'_>, cell: (usize, usize), facts: &HostFacts) -> String {
     let mut text = String::new();
-    let name = match facts.role {
-        Role::Sut => "SUT".to_owned(),
-        role if facts.host == role.name() => facts.host.clone(),
-        role => format!("{} {}", role.name(), make_printable(&facts.host)),
+    let role = facts.role;
+    let name = if role == Role::Sut {
+        "SUT".to_owned()
+    } else if facts.host == role.name() {
+        facts.host.clone()
+    } else {
+        format!("{} {}", role.name(), make_printable(&facts.host))
     };
     let runs = || view.results.rows.iter().map(|row| &row.observation);
     let hosts: Vec<&HostObservation> =

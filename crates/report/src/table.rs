@@ -56,9 +56,9 @@ pub fn render_terminal(results: &Results, summary: &ResultsSummary, screen: Scre
         text += &render_legend(&view, screen);
         text.push('\n');
     }
-    text += &groups::render_section(&view, screen);
+    text += &groups::render_groups(&view, screen);
     text += &render_recommendation(&view, screen);
-    let effects = effects::render_section(results, screen);
+    let effects = effects::render_effects(results, screen);
     if !effects.is_empty() {
         text += &render_title(effects::TITLE, screen);
         text += &effects;
@@ -389,7 +389,7 @@ fn render_recommendation(view: &ReportView<'_>, screen: Screen) -> String {
             let _ = writeln!(text, "  {name:<7}{}", make_printable(&line.to_text()));
         }
     }
-    text += &changes::render_section(view, screen);
+    text += &changes::render_objective_changes(view, screen);
     text.push('\n');
     text
 }

@@ -9,7 +9,7 @@ use latput_stats::Estimate;
 use latput_trial::metric::Scale;
 use latput_trial::observation::{CpuSource, CpuTime, HostObservation, Role};
 use latput_trial::results::HostFacts;
-use latput_trial::workload::Direction;
+use latput_trial::workload::Shape;
 use latput_trial::{Metric, Results, Traffic, Workload};
 use latput_units::IntoSet;
 
@@ -121,8 +121,8 @@ impl<'a> ReportView<'a> {
     /// cell has.
     pub(crate) fn main_metrics(&self, workload: usize) -> Vec<Metric> {
         let present = self.workload_metrics(workload);
-        let of_kind = self.results.workloads.get(workload).map(main_metrics).unwrap_or_default();
-        let of_kind = of_kind.into_iter().filter(|metric| present.contains(metric));
+        let of_kind = self.results.workloads.get(workload).into_iter().flat_map(main_metrics);
+        let of_kind = of_kind.filter(|metric| present.contains(metric));
         self.custom_metrics(workload).into_iter().chain(of_kind).collect()
     }
 
@@ -142,6 +142,11 @@ impl<'a> ReportView<'a> {
     pub(crate) fn workload_traffic(&self, workload: usize) -> Traffic {
         let any = Traffic::tcp_stream(latput_units::Bytes::new(0), 1);
         self.results.workloads.get(workload).map_or(any, |workload| workload.traffic)
+    }
+
+    /// The main rate of a workload, whose interval the stopping rule uses.
+    pub(crate) fn rate_metric(&self, workload: usize) -> Metric {
+        self.workload_traffic(workload).facts().rate
     }
 
     /// The answer in a few words, and its setting: `Recommended: set`, `Recommended: stay with`, or
@@ -347,50 +352,14 @@ pub(crate) fn cpu_shares(time: &CpuTime) -> Option<[f64; 5]> {
     (total > 0.0).then(|| parts.map(|part| part.as_secs_f64() / total))
 }
 
-/// The main rate of a workload, whose interval the stopping rule uses.
-pub(crate) fn rate_metric(traffic: &Traffic) -> Metric {
-    match traffic {
-        Traffic::Live => Metric::TcpThroughputBps,
-        traffic if traffic.is_transactional() => Metric::TransactionsPerS,
-        _ => Metric::ThroughputBps,
-    }
-}
-
-/// The main figures of a kind of workload, most important first.
-fn main_metrics(workload: &Workload) -> Vec<Metric> {
-    const TRANSACTIONS: &[Metric] =
-        &[Metric::TransactionsPerS, Metric::LatencyNsP50, Metric::LatencyNsP99];
-    const DATAGRAMS: &[Metric] = &[Metric::LossRatio, Metric::JitterNs, Metric::ReorderedRatio];
-    const LIVE: &[Metric] = &[
-        Metric::TcpThroughputBps,
-        Metric::TcpRttNsP50,
-        Metric::TcpRttNsP99,
-        Metric::SutCpuBusyRatio,
-        Metric::SutPacketCpuNs,
-    ];
-    let mut wanted = match workload.traffic {
-        Traffic::Live => return LIVE.to_vec(),
-        // At an offered rate goodput equals the offer; without one it is the result.
-        Traffic::UdpStream { rate: None, .. } => [&[Metric::ThroughputBps], DATAGRAMS].concat(),
-        Traffic::UdpStream { .. } => DATAGRAMS.to_vec(),
-        traffic if traffic.is_transactional() => TRANSACTIONS.to_vec(),
-        Traffic::TcpBulk { direction: Direction::Both, .. } => vec![
-            Metric::ThroughputBps,
-            Metric::ThroughputToSutBps,
-            Metric::ThroughputFromSutBps,
-            Metric::ProbeNsP50,
-            Metric::ProbeNsP99,
-        ],
-        _ => vec![Metric::ThroughputBps, Metric::ProbeNsP50, Metric::ProbeNsP99],
-    };
-    if workload.traffic.arrivals().is_some() {
-        wanted.push(Metric::LatencyUncorrectedNsP99); // what a closed loop would have seen of the tail
-    }
-    if matches!(workload.traffic, Traffic::UdpRr { .. }) {
-        wanted.push(Metric::LossRatio);
-    }
-    wanted.extend([Metric::SutCpuBusyRatio, Metric::SutServiceDemandUs]);
-    wanted
+/// The main figures of a workload's kind, most important first.
+fn main_metrics(workload: &Workload) -> impl Iterator<Item = Metric> {
+    let traffic = &workload.traffic;
+    let facts = traffic.facts();
+    // At an offered rate the goodput of datagrams equals the offer less the loss; without one it is the result.
+    let is_offered = facts.shape == Shape::Datagrams && traffic.offered_rate().is_some();
+    let is_result = move |metric: &Metric| !(is_offered && *metric == facts.rate);
+    facts.shown.iter().copied().filter(is_result)
 }
 
 /// Whether the interval of this figure is wider than wanted; only for figures of the stopping rule.

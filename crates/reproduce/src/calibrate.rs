@@ -144,7 +144,7 @@ impl PublishedCells {
                     table => table,
                 }
                 .to_owned();
-                let setting = setting_of(&row).map_err(at_row)?;
+                let setting = format_setting(&row).map_err(at_row)?;
                 let table = this.tables.len();
                 this.cells.push(PublishedCell { kind, table, row: idx, group, setting, published });
             }
@@ -154,7 +154,7 @@ impl PublishedCells {
     }
 
     /// The profile of all rows of these files.
-    pub fn machine_of(
+    pub fn find_common_profile(
         files: &[(String, CsvTable)],
         systems: &SystemCatalog,
     ) -> Result<String, CalibrateError> {
@@ -267,7 +267,7 @@ fn is_fitted_share(row: &CsvRow<'_>, column: &str) -> bool {
     row.text("role") == "server" && ["loss_pct", "cpu_interrupt_pct"].contains(&column)
 }
 
-fn setting_of(row: &CsvRow<'_>) -> Result<String, RowError> {
+fn format_setting(row: &CsvRow<'_>) -> Result<String, RowError> {
     let moderation = ModerationSetting::from_row(row)?;
     Ok(match (moderation.throttle, moderation.rx_delay) {
         (_, Some(delay)) => {
@@ -360,7 +360,7 @@ pub fn calibrate_profile(
     Ok(FitResult {
         about: plan.about.clone(),
         fixed: plan.fixed.clone(),
-        in_sample: by_group(cells, &residuals),
+        in_sample: summarize_by_group(cells, &residuals),
         objective: found.value,
         profile,
         costs,
@@ -464,7 +464,10 @@ impl CellFit<'_> {
     }
 }
 
-fn by_group(cells: &PublishedCells, residuals: &Residuals) -> Vec<(String, ErrorSummary)> {
+fn summarize_by_group(
+    cells: &PublishedCells,
+    residuals: &Residuals,
+) -> Vec<(String, ErrorSummary)> {
     let mut groups = std::collections::BTreeMap::<String, Vec<f64>>::new();
     for (cell, residuals) in cells.cells.iter().zip(residuals) {
         for residual in residuals {

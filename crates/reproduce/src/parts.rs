@@ -23,7 +23,7 @@ pub struct JoinError {
 }
 
 /// Origin of predictions beside the cells, in words: version, runs of each cell, profiles.
-pub fn made_by(seeds: u64, systems: &SystemCatalog) -> String {
+pub fn describe_origin(seeds: u64, systems: &SystemCatalog) -> String {
     let profiles = systems.profile_names().filter_map(|name| systems.find_profile(name));
     let hash = hash_texts(profiles.map(|profile| format!("{profile:?}")));
     format!("latput {} --seeds {seeds} profiles {hash:016x}", env!("CARGO_PKG_VERSION"))
@@ -44,7 +44,7 @@ pub fn join_parts(
     parts: &[(String, CsvTable)],
     made_by: &str,
 ) -> Result<CsvTable, JoinError> {
-    let (found, mut problems) = in_places(parts, |table| number_of(table, made_by));
+    let (found, mut problems) = order_parts(parts, |table| parse_part_number(table, made_by));
     let count = found.len();
     let plain = file.without_predictions();
     for (idx, part) in found.iter().enumerate() {
@@ -76,16 +76,16 @@ pub fn join_parts(
 }
 
 /// The part of each number, with its name, if there is one.
-type Places<'a, T> = Vec<Option<&'a (String, T)>>;
+type PartsByNumber<'a, T> = Vec<Option<&'a (String, T)>>;
 
 /// The parts by their number, and what is wrong with them. `number_of` gives a part's number, from 1, and their count,
 /// or what is wrong with it.
-pub(crate) fn in_places<T>(
+pub(crate) fn order_parts<T>(
     parts: &[(String, T)],
     number_of: impl Fn(&T) -> Result<(usize, usize), String>,
-) -> (Places<'_, T>, Vec<String>) {
+) -> (PartsByNumber<'_, T>, Vec<String>) {
     let mut problems = Vec::new();
-    let mut found: Places<'_, T> = Vec::new();
+    let mut found: PartsByNumber<'_, T> = Vec::new();
     for part in parts {
         let (name, of) = part;
         match number_of(of) {
@@ -125,7 +125,7 @@ pub(crate) fn hash_texts(texts: impl IntoIterator<Item = String>) -> u64 {
 }
 
 /// Number and count of a part of this making.
-fn number_of(table: &CsvTable, wanted: &str) -> Result<(usize, usize), String> {
+fn parse_part_number(table: &CsvTable, wanted: &str) -> Result<(usize, usize), String> {
     let is_part = table.header.last().is_some_and(|name| name == PART_COLUMN);
     let mut marks = table.rows.iter().map(|row| row.last().map_or("", String::as_str));
     let mark =

@@ -71,16 +71,20 @@ impl Provenance {
 
     /// The label of a row (from 1) of a published file. `id` is its table, run, section or own
     /// name, as constants use it.
-    pub fn of_row(&self, file: &str, row: usize, id: &str) -> Label {
-        if self.fitted.contains(&(file.to_owned(), row)) { Label::Fitted } else { self.of_id(id) }
+    pub fn label_row(&self, file: &str, row: usize, id: &str) -> Label {
+        if self.fitted.contains(&(file.to_owned(), row)) {
+            Label::Fitted
+        } else {
+            self.label_id(id)
+        }
     }
 
     /// The label of a claim of the slides on receive delay and MTU. No cost is fitted to claims.
-    pub fn of_claim(&self, id: &str) -> Label {
-        self.of_id(id)
+    pub fn label_claim(&self, id: &str) -> Label {
+        self.label_id(id)
     }
 
-    fn of_id(&self, id: &str) -> Label {
+    fn label_id(&self, id: &str) -> Label {
         let mut constants = self.profiles.iter().flat_map(|profile| &profile.hand_set);
         if constants.any(|constant| constant.meets.contains(&id)) {
             Label::HandSet

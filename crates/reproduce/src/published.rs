@@ -36,7 +36,7 @@ pub struct Reproduction {
 impl Reproduction {
     /// Adds claims and their targets.
     pub fn add_claims(&mut self, claims: Vec<PublishedClaim>) {
-        self.targets.extend(crate::target::of_claims(&claims));
+        self.targets.extend(crate::target::build_claim_targets(&claims));
         self.claims.extend(claims);
     }
 }
@@ -60,7 +60,7 @@ pub fn compare_predictions(
             let row = CsvRow::new(&file.table, idx);
             let Some(predicted) = predicted else { continue };
             let profile = systems.profile_of(file.kind, &row).unwrap_or_default();
-            let label = provenance.of_row(name, file.numbers[idx], table_of(&row));
+            let label = provenance.label_row(name, file.numbers[idx], table_of(&row));
             for (measured, prediction) in file.kind.measured_columns().iter().zip(predicted) {
                 let published = row.parse_figure(measured.column).ok().flatten();
                 let (Some(published), Some(prediction)) = (published, prediction) else { continue };

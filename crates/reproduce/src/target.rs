@@ -17,13 +17,13 @@ type TargetFigures<'a> = [&'a ReproducedFigure];
 
 /// Every target of these figures.
 pub fn build_targets(figures: &[ReproducedFigure]) -> Vec<AccuracyTarget> {
-    let mut targets = of_rates_and_cpu(figures);
-    targets.extend(of_bsd(figures));
-    targets.extend(of_matrix(figures));
+    let mut targets = build_rate_and_cpu_targets(figures);
+    targets.extend(build_bsd_targets(figures));
+    targets.extend(build_matrix_targets(figures));
     targets.into_iter().flatten().collect()
 }
 
-fn of_rates_and_cpu(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
+fn build_rate_and_cpu_targets(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
     let rr = |figure: &ReproducedFigure| {
         figure.file.starts_with("tcp_rr_") || figure.file.starts_with("binding_rr_")
     };
@@ -52,7 +52,7 @@ fn of_rates_and_cpu(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>>
     ]
 }
 
-fn of_bsd(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
+fn build_bsd_targets(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
     let polling = |it: &ReproducedFigure| it.file == "device_polling";
     let is_server = |it: &ReproducedFigure| it.what.contains("role server");
     let is_rate = |it: &ReproducedFigure| it.column == "throughput_mbit_s";
@@ -61,7 +61,7 @@ fn of_bsd(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
             "ping by moderation frequency inside the 5-95% band",
             figures,
             &|it| it.what.contains("round trip time"),
-            &inside_bands,
+            &judge_bands,
         ),
         build_target(
             "idle CPU by moderation frequency",
@@ -96,7 +96,7 @@ fn of_bsd(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
     ]
 }
 
-fn of_matrix(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
+fn build_matrix_targets(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
     let rate = |it: &ReproducedFigure| it.column == "bw_kbytes_s";
     let ping = |it: &ReproducedFigure| it.column == "ping_avg_ms";
     // Gbit/s from `sar`'s thousands of bytes, and milliseconds.
@@ -124,7 +124,7 @@ fn of_matrix(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
 }
 
 /// The targets of claims, by kind.
-pub fn of_claims(claims: &[PublishedClaim]) -> Vec<AccuracyTarget> {
+pub fn build_claim_targets(claims: &[PublishedClaim]) -> Vec<AccuracyTarget> {
     let kinds = [
         ("order", "receive delay x MTU: orders and rates"),
         ("onset", "receive delay x MTU: onsets within a factor of two"),
@@ -135,7 +135,7 @@ pub fn of_claims(claims: &[PublishedClaim]) -> Vec<AccuracyTarget> {
             claims.iter().filter(|claim| claim.kind == kind).collect();
         let rows = RowCounts::from_labels(of_kind.iter().map(|claim| claim.label));
         let profiles = vec![String::from(delay_mtu::PROFILE)];
-        label_target(
+        build_labelled_target(
             name,
             &of_kind,
             |claim| claim.label,
@@ -167,7 +167,7 @@ fn build_target(
         picked.iter().map(|it| ((it.file.as_str(), it.row), it.label)).into_map();
     let profiles: BTreeSet<&str> = picked.iter().map(|it| it.profile.as_str()).into_set();
     let profiles = profiles.into_iter().map(str::to_owned).collect();
-    label_target(
+    build_labelled_target(
         name,
         &picked,
         |it| it.label,
@@ -178,7 +178,7 @@ fn build_target(
 }
 
 /// A target on `items`, with `rows` by origin; `None` without items.
-fn label_target<'a, T>(
+fn build_labelled_target<'a, T>(
     name: &str,
     items: &[&'a T],
     label: impl Fn(&T) -> Label,
@@ -235,7 +235,7 @@ fn judge_points(figures: &TargetFigures<'_>, points: f64) -> Option<Judged> {
     })
 }
 
-fn inside_bands(figures: &TargetFigures<'_>) -> Option<Judged> {
+fn judge_bands(figures: &TargetFigures<'_>) -> Option<Judged> {
     let is_inside = |it: &&&ReproducedFigure| {
         // Hosts without moderation have almost no range, so half a microsecond is added.
         let slack = 0.02 * it.published;

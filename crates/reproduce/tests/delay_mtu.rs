@@ -32,7 +32,7 @@ fn every_claim_has_verdict_all_but_two() {
         assert_eq!(claim.holds, !MISSED.contains(&claim.id.as_str()), "{claim:#?}");
     }
     // The predicted claims are judged by themselves too.
-    let targets = target::of_claims(&claims);
+    let targets = target::build_claim_targets(&claims);
     for (kind, (target, predicted)) in
         ["order", "onset", "cost"].iter().zip(targets.iter().zip([18, 10, 1]))
     {

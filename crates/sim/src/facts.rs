@@ -8,7 +8,7 @@ use latput_trial::results::HostFacts;
 use latput_units::Nanos;
 
 use crate::machine::{CongestionControl, DriverMode, Machine, NetworkStack, Nic, Qdisc};
-use crate::profile::text::any_workload;
+use crate::profile::text::minimal_workload;
 use crate::profile::{HostProfile, SystemProfile};
 use crate::scenario::Host;
 use crate::setting::read_knob_state;
@@ -19,7 +19,7 @@ pub const INTERFACE: &str = "IFACE";
 
 /// All hosts in the order of observations. `from` is the name or the file of the profile.
 pub fn describe_hosts(from: &str, profile: &SystemProfile) -> Vec<HostFacts> {
-    let scenario = profile.build_scenario(&any_workload(), 0, Nanos::from_ms(1));
+    let scenario = profile.build_scenario(&minimal_workload(), 0, Nanos::from_ms(1));
     let hosts = scenario.map(|scenario| scenario.hosts).unwrap_or_default();
     let of = |role| match role {
         Role::Sut => &profile.sut,
@@ -55,7 +55,7 @@ pub fn receive_sides(profile: &SystemProfile) -> Vec<ReceiveSide> {
 
 /// The values of every knob that the hosts have, in the order of observations.
 pub fn list_current_values(profile: &SystemProfile) -> Vec<HostToday> {
-    let scenario = profile.build_scenario(&any_workload(), 0, Nanos::from_ms(1));
+    let scenario = profile.build_scenario(&minimal_workload(), 0, Nanos::from_ms(1));
     let Ok(scenario) = scenario else { return Vec::new() };
     let set = scenario.hosts.iter().filter(|host| host.role != Role::Observer);
     set.map(|host| HostToday {

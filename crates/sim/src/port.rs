@@ -230,7 +230,7 @@ impl Port {
     /// The number of datagrams, one every `gap` from `first` on, that find the wire free and fit
     /// one burst.
     #[inline]
-    pub(crate) fn most_apart(&self, frame: &Frame, gap: u32, first: Time) -> u32 {
+    pub(crate) fn max_spaced_burst(&self, frame: &Frame, gap: u32, first: Time) -> u32 {
         let link_ns = (self.burst_step(frame.counted_bytes(), 0).link >> FRACTION) + 1;
         let is_free = self.busy_until < first && link_ns < u64::from(gap);
         if is_free { self.longest_train } else { 0 }
@@ -239,7 +239,7 @@ impl Port {
     /// Sends datagrams on a port with known departures, at most [`Self::most_apart`]; the first at
     /// `first`.
     #[inline]
-    pub(crate) fn foresee_apart(&mut self, frame: &Frame, first: Time) {
+    pub(crate) fn foresee_spaced_burst(&mut self, frame: &Frame, first: Time) {
         let (bytes, gap) = (frame.counted_bytes(), frame.gap());
         let pace =
             BurstPace { at: first, fraction: self.fraction }.from(1, self.burst_step(bytes, 0));
@@ -257,11 +257,11 @@ impl Port {
         if self.departures.is_empty() || self.departures.front().completes.is_some() {
             return self.departures.next();
         }
-        self.later_completion()
+        self.find_later_completion()
     }
 
     #[inline(never)]
-    fn later_completion(&self) -> Time {
+    fn find_later_completion(&self) -> Time {
         let next = self.departures.iter().find(|departures| departures.completes.is_some());
         next.map_or(NEVER, |departures| departures.pace.at)
     }
@@ -274,7 +274,7 @@ impl Port {
 
     /// Removes equal departures before `until`. Returns them with their distance.
     #[inline]
-    pub(crate) fn depart_before(
+    pub(crate) fn drain_departures_before(
         &mut self,
         until: Time,
         mut hear: impl FnMut(&DepartureBurst, BurstStep),
@@ -285,7 +285,7 @@ impl Port {
                 hear(front, BurstStep::default());
                 self.departures.drop_front();
             } else {
-                let (departures, step) = self.part_before(until);
+                let (departures, step) = self.split_departure_before(until);
                 hear(&departures, step);
             }
         }
@@ -293,7 +293,7 @@ impl Port {
 
     /// The part of the next burst that departs before `until`. There is some.
     #[inline(never)]
-    fn part_before(&mut self, until: Time) -> (DepartureBurst, BurstStep) {
+    fn split_departure_before(&mut self, until: Time) -> (DepartureBurst, BurstStep) {
         let per_byte = self.per_byte;
         let all = *self.departures.front();
         let step = BurstStep { link: u64::from(on_wire(all.bytes)) * per_byte, gap: all.gap };
@@ -341,13 +341,14 @@ impl Port {
     #[inline]
     pub(crate) fn pop_arrival(&mut self) -> Frame {
         let at = self.next_arrival();
-        let (_, frame) = self.arrive_before(at + 1, 1).expect("a wire is due with a frame on it");
+        let (_, frame) =
+            self.pop_arrivals_before(at + 1, 1).expect("a wire is due with a frame on it");
         frame
     }
 
     /// The single packet that arrives next, if it does before `until`.
     #[inline]
-    pub(crate) fn single_before(&self, until: Time) -> Option<(BurstPace, &Frame)> {
+    pub(crate) fn peek_single_before(&self, until: Time) -> Option<(BurstPace, &Frame)> {
         if self.wire.next() >= until {
             return None;
         }
@@ -357,14 +358,18 @@ impl Port {
 
     /// Removes that packet.
     #[inline]
-    pub(crate) fn drop_single(&mut self) {
+    pub(crate) fn pop_single(&mut self) {
         self.wire.drop_front();
     }
 
     /// Removes the next equal packets that arrive before `until`, at most `most`. Returns them with
     /// their times.
     #[inline]
-    pub(crate) fn arrive_before(&mut self, until: Time, most: u32) -> Option<(BurstPace, Frame)> {
+    pub(crate) fn pop_arrivals_before(
+        &mut self,
+        until: Time,
+        most: u32,
+    ) -> Option<(BurstPace, Frame)> {
         if self.next_arrival() >= until {
             return None;
         }

@@ -229,7 +229,7 @@ impl NicQueue {
     /// Processes departures of its port before `until`.
     #[inline]
     pub(crate) fn settle_departures(&mut self, port: &mut Port, until: Time) {
-        port.depart_before(until, |departures, step| {
+        port.drain_departures_before(until, |departures, step| {
             self.record_sent(departures, step);
         });
     }

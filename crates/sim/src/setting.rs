@@ -6,8 +6,8 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use latput_knobs::profile::ProfilePoint;
-use latput_knobs::qdisc::Parameter;
+use latput_knobs::profile::ModerationPoint;
+use latput_knobs::qdisc::ParameterValue;
 use latput_knobs::{Knob, Setting, Value};
 use latput_trial::observation::Role;
 use latput_units::{Bytes, CpuSet, Nanos};
@@ -192,7 +192,7 @@ fn parse_profile_points(knob: Knob, value: &Value) -> Result<[(u32, u32); 5], In
     let Value::Profile(profile) = value else {
         return Err(refused("points of DIM"));
     };
-    let point = |point: &ProfilePoint| match (point.delay, point.completions) {
+    let point = |point: &ModerationPoint| match (point.delay, point.completions) {
         (Some(delay), None) if point.packets != Some(0) => {
             let delay_us = u32::try_from(delay.as_ns() / 1_000).ok()?;
             Some((delay_us, point.packets.unwrap_or(0)))
@@ -217,13 +217,13 @@ fn parse_qdisc(value: &Value, current: Qdisc) -> Result<Qdisc, InvalidValue> {
         return Err(refused(&format!("simulated without {}", names.join(", "))));
     }
     let limit = |default: u32| match asked.parameter("limit") {
-        Some(Parameter::Count(count)) => {
+        Some(ParameterValue::Count(count)) => {
             u32::try_from(count).map_err(|_| refused("limited to at most 4294967295 packets"))
         }
         _ => Ok(default),
     };
     let span = |name: &str, default: Nanos| match asked.parameter(name) {
-        Some(Parameter::Time(span)) => span,
+        Some(ParameterValue::Time(span)) => span,
         _ => default,
     };
     match (asked.kind(), Qdisc::FQ_CODEL, Qdisc::PFIFO_FAST) {

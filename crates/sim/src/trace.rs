@@ -34,7 +34,7 @@ pub fn record_trace(scenario: &Scenario) -> Result<PacketTrace, InvalidValue> {
     simulation.advance(given.warmup);
     let from = simulation.world.start_window();
     let mut log = TraceLog::new(scenario);
-    for ((ring, _), held) in log.rings.iter_mut().zip(simulation.world.in_rings()) {
+    for ((ring, _), held) in log.rings.iter_mut().zip(simulation.world.packets_in_rings()) {
         ring.extend(std::iter::repeat_n(BEFORE, held));
     }
     simulation.world.log = Some(Box::new(log));

@@ -197,7 +197,8 @@ impl InterruptVector {
 
     /// Sets the moderation. Waiting causes keep their times.
     pub(crate) fn set_coalescing(&mut self, coalescing: Coalescing) {
-        let scale = |span: Nanos, unit: Nanos| scale_by_ppm(in_units(span, unit), self.clock_ppm);
+        let scale =
+            |span: Nanos, unit: Nanos| scale_by_ppm(round_down_to_unit(span, unit), self.clock_ppm);
         let (mut scaled, unit) = (coalescing, coalescing.delay_unit);
         for delay in [&mut scaled.rx, &mut scaled.tx] {
             delay.delay = scale(delay.delay, unit);
@@ -378,7 +379,7 @@ impl InterruptCause {
 }
 
 /// Rounds a span down to a register's unit.
-fn in_units(span: Nanos, unit: Nanos) -> Nanos {
+fn round_down_to_unit(span: Nanos, unit: Nanos) -> Nanos {
     match span.as_ns().checked_rem(unit.as_ns()) {
         Some(rest) => Nanos::from_ns(span.as_ns() - rest),
         None => span,

@@ -1,9 +1,11 @@
 //! Converts a plan's workload to loads: one for each thread or flow, counted together.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use latput_trial::share;
 use latput_trial::workload::{
     Arrivals as WantedArrivals, Direction, Distribution, SocketOptions, Think, Traffic as Wanted,
-    Workload,
+    TrafficProtocol, Workload,
 };
 use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
 
@@ -34,7 +36,7 @@ pub(crate) fn build_loads(
     if workload.count == Some(0) {
         return Err(invalid_option("count", "0", "at least 1"));
     }
-    if matches!(workload.traffic, Wanted::Command | Wanted::Live) {
+    if !workload.traffic.is_of_latput() {
         let wanted = "traffic of latput's own, since a simulated host runs no programs and has no live traffic: use hosts";
         return Err(invalid_option("workload", &workload.name, wanted));
     }
@@ -43,9 +45,9 @@ pub(crate) fn build_loads(
     for (part, &generator) in share::parts(workload, generators.len()).iter().zip(generators) {
         let mut own = convert_traffic(&part.traffic);
         bind_threads(&mut own, workload);
-        let is_ping = matches!(part.traffic, Wanted::Ping { .. });
+        let is_echo = part.traffic.is_echo();
         let place = |host| match host {
-            GENERATOR if is_ping => prober,
+            GENERATOR if is_echo => prober,
             GENERATOR => generator,
             other => other,
         };
@@ -73,7 +75,7 @@ pub(crate) fn set_options(
 ) -> Result<(), InvalidValue> {
     // The kernel doubles a requested size. TCP uses half for overhead (`tcp_adv_win_scale` 1);
     // datagrams are counted with their overhead.
-    let is_udp = matches!(traffic, Wanted::UdpStream { .. } | Wanted::UdpRr { .. });
+    let is_udp = traffic.facts().protocol == Some(TrafficProtocol::Udp);
     let given = |asked: Bytes| if is_udp { Bytes::new(2 * asked.get()) } else { asked };
     if let Some(asked) = options.send_buffer {
         stack.send_buffer = given(asked);

@@ -211,7 +211,7 @@ impl World {
     }
 
     /// Packets in each receive ring.
-    pub(crate) fn in_rings(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn packets_in_rings(&self) -> impl Iterator<Item = usize> {
         self.queues.iter().map(|queue| queue.rx.len())
     }
 

@@ -82,7 +82,7 @@ impl MemoryCheckpoints {
 
 impl CheckpointStore for MemoryCheckpoints {
     fn claim(&mut self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
-        self.fuse.alive().map_err(|_| dead("lock"))?;
+        self.fuse.check_alive().map_err(|_| dead("lock"))?;
         self.check_lock(slot, interface)?;
         self.claimed.insert(slot);
         Ok(self.kept.get(&slot).cloned())
@@ -120,7 +120,7 @@ impl CheckpointStore for MemoryCheckpoints {
     }
 
     fn list(&self) -> Result<Vec<Result<Checkpoint, StoreError>>, StoreError> {
-        self.fuse.alive().map_err(|_| dead("list"))?;
+        self.fuse.check_alive().map_err(|_| dead("list"))?;
         Ok(self.kept.values().cloned().map(Ok).collect())
     }
 

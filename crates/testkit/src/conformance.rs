@@ -57,7 +57,8 @@ pub fn conformance(kernel: &mut dyn KernelWrite, interface: &str) -> Vec<Knob> {
 
 /// Values of other knobs without which a knob cannot be set.
 fn needed_values(knob: Knob) -> impl Iterator<Item = (Knob, Value)> {
-    let mq = (knob == Knob::QueueQdisc).then(|| (Knob::Qdisc, Value::Qdisc(Qdisc::of_kind("mq"))));
+    let mq =
+        (knob == Knob::QueueQdisc).then(|| (Knob::Qdisc, Value::Qdisc(Qdisc::from_kind("mq"))));
     knob.spec().needs.iter().map(|needed| (*needed, Value::Switch(true))).chain(mq)
 }
 

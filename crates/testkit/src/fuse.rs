@@ -35,11 +35,11 @@ impl Fuse {
 
     /// Whether the process is dead.
     pub fn is_burnt(&self) -> bool {
-        self.alive().is_err()
+        self.check_alive().is_err()
     }
 
     /// Fails when the process is dead; for what leaves no trace.
-    pub fn alive(&self) -> Result<(), Burnt> {
+    pub fn check_alive(&self) -> Result<(), Burnt> {
         if self.0.load(Ordering::SeqCst) == 0 { Err(Burnt) } else { Ok(()) }
     }
 
@@ -66,7 +66,7 @@ mod tests {
         let shared = fuse.clone();
         shared.burn_after(2);
         assert_eq!([fuse.step(), fuse.step(), fuse.step()], [Ok(()), Ok(()), Err(Burnt)]);
-        assert!(fuse.is_burnt() && shared.alive().is_err());
+        assert!(fuse.is_burnt() && shared.check_alive().is_err());
         fuse.renew();
         assert!((0..1000).all(|_| shared.step().is_ok()));
     }

@@ -29,7 +29,7 @@ pub struct FakeInterface {
     /// Whether the device-wide values of deferral are shown.
     has_device_wide: bool,
     queues: u32,
-    habit: Habit,
+    habit: NapiLifetime,
     /// Whether delays are refused while adaptive moderation is on.
     is_strict: bool,
     /// Whether the delays of both directions must be equal.
@@ -40,7 +40,7 @@ pub struct FakeInterface {
 
 /// When an interface has NAPIs, and when it makes new ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Habit {
+enum NapiLifetime {
     /// Never: a kernel before 6.13, where only the device-wide values are seen.
     NoNapis,
     /// They exist while GRO is on, as on veth.
@@ -55,33 +55,33 @@ enum Habit {
 impl FakeInterface {
     /// A veth with this many receive queues: GRO is on, and the NAPIs exist only while it is.
     pub fn veth(queues: u32) -> Self {
-        Self::new(queues, Habit::WithGro)
+        Self::new(queues, NapiLifetime::WithGro)
     }
 
     /// A veth as netdev netlink alone shows it: without NAPIs, deferral is not there at all.
-    pub fn netlink_veth(queues: u32) -> Self {
-        let mut interface = Self::new(queues, Habit::WithGro);
+    pub fn veth_without_device_values(queues: u32) -> Self {
+        let mut interface = Self::new(queues, NapiLifetime::WithGro);
         interface.has_device_wide = false;
         interface
     }
 
     /// The first veth with a driver that remembers the values of its NAPIs while they are gone.
-    pub fn remembering(queues: u32) -> Self {
-        Self::new(queues, Habit::WithGroRemembered)
+    pub fn veth_with_napi_memory(queues: u32) -> Self {
+        Self::new(queues, NapiLifetime::WithGroRemembered)
     }
 
     /// A NIC with this many receive queues: a change of MTU or GRO makes new NAPIs.
     pub fn nic(queues: u32) -> Self {
-        Self::new(queues, Habit::Recreated)
+        Self::new(queues, NapiLifetime::Recreated)
     }
 
     /// Any interface of a kernel without per-NAPI values.
-    pub fn old(queues: u32) -> Self {
-        Self::new(queues, Habit::NoNapis)
+    pub fn without_napi_values(queues: u32) -> Self {
+        Self::new(queues, NapiLifetime::NoNapis)
     }
 
     /// The same, but delays are refused while adaptive moderation is on, as by `ice`.
-    pub fn strict(mut self) -> Self {
+    pub fn refusing_adaptive_delays(mut self) -> Self {
         self.is_strict = true;
         self
     }
@@ -94,9 +94,9 @@ impl FakeInterface {
 
     /// A NIC whose directions share channels, as those of `sfc` may: it takes only equal delays. It has no mode that moves the
     /// delay of one direction.
-    pub fn sharing(queues: u32) -> Self {
+    pub fn nic_with_shared_channels(queues: u32) -> Self {
         let modes = [Knob::AdaptiveRx, Knob::AdaptiveTx, Knob::CqeModeRx, Knob::CqeModeTx];
-        let nic = modes.into_iter().fold(Self::nic(queues), Self::without);
+        let nic = modes.into_iter().fold(Self::nic(queues), Self::without_knob);
         Self { shares_channels: true, ..nic }
     }
 
@@ -106,7 +106,7 @@ impl FakeInterface {
     }
 
     /// Whether the driver would take the delays again that it has.
-    pub(crate) fn takes_its_delays(&self) -> bool {
+    pub(crate) fn accepts_own_delays(&self) -> bool {
         let [rx, tx] = DELAYS.map(|knob| self.values.get(&(knob, Place::Device)));
         !self.shares_channels || rx == tx
     }
@@ -126,14 +126,14 @@ impl FakeInterface {
 
     /// The host's knobs, as an interface of its own.
     pub(crate) fn host() -> Self {
-        let mut host = Self::new(0, Habit::NoNapis);
+        let mut host = Self::new(0, NapiLifetime::NoNapis);
         let knobs = Knob::ALL.iter().filter(|knob| knob.spec().scope == Scope::Host);
-        host.values = knobs.map(|knob| ((*knob, Place::Host), initial(*knob))).into_map();
+        host.values = knobs.map(|knob| ((*knob, Place::Host), initial_value(*knob))).into_map();
         host
     }
 
     /// The same without a knob.
-    pub fn without(mut self, knob: Knob) -> Self {
+    pub fn without_knob(mut self, knob: Knob) -> Self {
         self.values.retain(|(k, _), _| *k != knob);
         self
     }
@@ -169,7 +169,7 @@ impl FakeInterface {
     pub fn set(&mut self, knob: Knob, place: Place, value: Value) {
         let value = match value {
             // The kernel attaches what it likes best.
-            Value::Qdisc(qdisc) if qdisc.is_default() => initial(knob),
+            Value::Qdisc(qdisc) if qdisc.is_default() => initial_value(knob),
             value => value,
         };
         let old = self.values.insert((knob, place), value.clone());
@@ -183,11 +183,11 @@ impl FakeInterface {
         }
         if old != value {
             match (self.habit, knob) {
-                (Habit::WithGro | Habit::WithGroRemembered, Knob::Gro) => {
+                (NapiLifetime::WithGro | NapiLifetime::WithGroRemembered, Knob::Gro) => {
                     self.make_napis(value == Value::Switch(true));
                 }
-                (Habit::Recreated, Knob::Gro | Knob::Mtu) => self.make_napis(true),
-                (Habit::Recreated, Knob::CombinedChannels) => {
+                (NapiLifetime::Recreated, Knob::Gro | Knob::Mtu) => self.make_napis(true),
+                (NapiLifetime::Recreated, Knob::CombinedChannels) => {
                     if let Value::Count(queues @ 1..=QUEUES_MAX) = value {
                         self.make_queues(u32::try_from(queues).unwrap_or(1));
                     }
@@ -197,13 +197,13 @@ impl FakeInterface {
             if self.has_mode_tables {
                 for delay in moderated_by(knob) {
                     let value = self.values.entry((*delay, Place::Device));
-                    value.and_modify(|value| *value = initial(*delay));
+                    value.and_modify(|value| *value = initial_value(*delay));
                 }
             }
             if knob == Knob::Qdisc {
                 for queue in 0..self.queues {
                     let key = (Knob::QueueQdisc, Place::TxQueue(queue));
-                    self.values.entry(key).and_modify(|value| *value = initial(key.0));
+                    self.values.entry(key).and_modify(|value| *value = initial_value(key.0));
                 }
             }
         }
@@ -222,17 +222,17 @@ impl FakeInterface {
         self.queues = queues;
         for knob in knobs {
             for queue in 0..queues {
-                self.values.insert((knob, home(knob, queue)), initial(knob));
+                self.values.insert((knob, place_for_queue(knob, queue)), initial_value(knob));
             }
         }
         self.make_napis(true);
     }
 
-    fn new(queues: u32, habit: Habit) -> Self {
+    fn new(queues: u32, habit: NapiLifetime) -> Self {
         let mut values = BTreeMap::new();
         for &knob in Knob::ALL.iter().filter(|knob| knob.spec().scope == Scope::Interface) {
             for queue in 0..queues {
-                values.insert((knob, home(knob, queue)), initial(knob));
+                values.insert((knob, place_for_queue(knob, queue)), initial_value(knob));
             }
         }
         values.insert((Knob::CombinedChannels, Place::Device), Value::Count(u64::from(queues)));
@@ -246,7 +246,7 @@ impl FakeInterface {
             shares_channels: false,
             has_mode_tables: false,
         };
-        interface.make_napis(habit != Habit::NoNapis);
+        interface.make_napis(habit != NapiLifetime::NoNapis);
         interface
     }
 
@@ -261,7 +261,7 @@ impl FakeInterface {
             .into_iter()
             .partition(|((_, place), _)| is_napi(*place));
         self.values = others;
-        if self.habit == Habit::WithGroRemembered {
+        if self.habit == NapiLifetime::WithGroRemembered {
             self.asleep.extend(napis);
         }
         if !wanted {
@@ -293,7 +293,7 @@ fn is_napi(place: Place) -> bool {
 }
 
 /// Where a knob lives, for one of the queues.
-fn home(knob: Knob, queue: u32) -> Place {
+fn place_for_queue(knob: Knob, queue: u32) -> Place {
     match knob {
         Knob::RpsCpus | Knob::RpsFlowCnt => Place::RxQueue(queue),
         Knob::XpsCpus
@@ -307,23 +307,23 @@ fn home(knob: Knob, queue: u32) -> Place {
 }
 
 /// The kernel's initial values.
-fn initial(knob: Knob) -> Value {
+fn initial_value(knob: Knob) -> Value {
     match knob {
         Knob::RxRing | Knob::TxRing => Value::Count(256),
         Knob::Mtu => Value::Count(1500),
         Knob::Txqueuelen => Value::Count(1000),
         Knob::Gro | Knob::Gso | Knob::Tso | Knob::Sg | Knob::TxChecksum => Value::Switch(true),
-        knob => nothing(knob.spec()),
+        knob => zero_value(knob.spec()),
     }
 }
 
-fn nothing(spec: &KnobSpec) -> Value {
+fn zero_value(spec: &KnobSpec) -> Value {
     match spec.kind {
         ValueKind::Count => Value::Count(0),
         ValueKind::Time => Value::Time(Nanos::ZERO),
         ValueKind::Switch => Value::Switch(false),
         ValueKind::Cpus => Value::Cpus(CpuSet::new()),
-        ValueKind::Qdisc => Value::Qdisc(Qdisc::of_kind("pfifo_fast").into_default()),
+        ValueKind::Qdisc => Value::Qdisc(Qdisc::from_kind("pfifo_fast").into_default()),
         ValueKind::Table => Value::Table(QueueTable::Equal(1)),
         ValueKind::Profile => {
             let text = spec.example;

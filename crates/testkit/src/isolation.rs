@@ -20,7 +20,7 @@ const LOOPBACK_UP: &str = "0x9";
 ///
 /// # Panics
 ///
-/// Where the kernel refuses it. Call [`crate::needs_root`] first.
+/// Where the kernel refuses it: a test that calls this carries `#[needs("root")]`.
 pub fn isolate() {
     if let Err(error) = own_namespaces() {
         panic!("no namespaces for this test, which needs CAP_SYS_ADMIN: {error}");
@@ -49,13 +49,12 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::needs;
 
     /// Two at once make the same name, which they could not do outside.
+    #[needs("root")]
     #[test]
     fn threads_have_isolated_equal_names() {
-        if crate::needs_root() {
-            return;
-        }
         let outside = names("/run");
         let both = std::sync::Barrier::new(2);
         let inside = || {

@@ -69,7 +69,7 @@ struct PlannedFault {
 
 impl FakeKernel {
     /// A kernel with one interface.
-    pub fn with(name: &str, interface: FakeInterface) -> Self {
+    pub fn with_interface(name: &str, interface: FakeInterface) -> Self {
         let mut kernel = Self {
             interfaces: BTreeMap::new(),
             devices: BTreeMap::new(),
@@ -138,7 +138,7 @@ impl FakeKernel {
     }
 
     /// Where a knob is, if it is anywhere.
-    fn home_of(&self, name: &str, knob: Knob) -> Option<&FakeInterface> {
+    fn find_holder(&self, name: &str, knob: Knob) -> Option<&FakeInterface> {
         match knob.spec().scope {
             Scope::Host => Some(&self.host),
             Scope::Interface => self.interfaces.get(name),
@@ -168,23 +168,23 @@ impl FakeKernel {
     }
 
     /// From now on, this goes wrong with `knob`.
-    pub fn fault(&mut self, knob: Knob, fault: Fault) {
-        self.fault_between(Some(knob), fault, self.writes_tried, u64::MAX);
+    pub fn inject_fault(&mut self, knob: Knob, fault: Fault) {
+        self.inject_fault_between(Some(knob), fault, self.writes_tried, u64::MAX);
     }
 
     /// After `writes` more tries of writing anything, this goes wrong with `knob`, for good.
-    pub fn fault_after(&mut self, writes: u64, knob: Knob, fault: Fault) {
-        self.fault_between(Some(knob), fault, self.writes_tried + writes, u64::MAX);
+    pub fn inject_fault_after(&mut self, writes: u64, knob: Knob, fault: Fault) {
+        self.inject_fault_between(Some(knob), fault, self.writes_tried + writes, u64::MAX);
     }
 
     /// The one write that comes after `writes` more goes wrong, whatever it writes.
-    pub fn fault_once(&mut self, writes: u64, fault: Fault) {
+    pub fn inject_fault_once(&mut self, writes: u64, fault: Fault) {
         let at = self.writes_tried + writes;
-        self.fault_between(None, fault, at, at);
+        self.inject_fault_between(None, fault, at, at);
     }
 
     /// Nothing goes wrong any more.
-    pub fn mend(&mut self) {
+    pub fn clear_faults(&mut self) {
         self.faults.clear();
     }
 
@@ -198,7 +198,7 @@ impl FakeKernel {
         self.fuse.clone()
     }
 
-    fn fault_between(&mut self, knob: Option<Knob>, fault: Fault, first: u64, last: u64) {
+    fn inject_fault_between(&mut self, knob: Option<Knob>, fault: Fault, first: u64, last: u64) {
         self.faults.push(PlannedFault { knob, fault, first, last });
     }
 
@@ -211,16 +211,16 @@ impl FakeKernel {
             .map(|planned| planned.fault)
     }
 
-    fn alive(&self, interface: &str, knob: Knob) -> Result<(), KernelError> {
-        self.fuse.alive().map_err(|_| error(interface, knob, "read", KernelErrorKind::Busy))
+    fn check_alive(&self, interface: &str, knob: Knob) -> Result<(), KernelError> {
+        self.fuse.check_alive().map_err(|_| error(interface, knob, "read", KernelErrorKind::Busy))
     }
 }
 
 impl KernelRead for FakeKernel {
     fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError> {
-        self.alive(interface, knob)?;
+        self.check_alive(interface, knob)?;
         let values = self
-            .home_of(interface, knob)
+            .find_holder(interface, knob)
             .ok_or_else(|| error(interface, knob, "read", KernelErrorKind::NoInterface))?
             .read(knob);
         for fault in self.faults_of(knob) {
@@ -305,7 +305,7 @@ impl KernelRead for FakeKernel {
     }
 
     fn find(&self, device: &Device) -> Result<Whereabouts, KernelError> {
-        self.alive("", Knob::Mtu)?;
+        self.check_alive("", Knob::Mtu)?;
         let found = self.devices.iter().find(|(_, found)| found.is(device));
         Ok(match found {
             Some((name, _)) => Whereabouts::Here(name.clone()),
@@ -323,7 +323,7 @@ impl KernelWrite for FakeKernel {
         knob: Knob,
     ) -> Result<(), KernelError> {
         let is_delay = !self.set_with(knob).is_empty();
-        let is_refused = |it: &FakeInterface| is_delay && !it.takes_its_delays();
+        let is_refused = |it: &FakeInterface| is_delay && !it.accepts_own_delays();
         if self.faults_of(knob).any(|fault| fault == Fault::RefusePresent)
             || self.interfaces.get(interface).is_some_and(is_refused)
         {
@@ -348,7 +348,7 @@ impl KernelWrite for FakeKernel {
         written?;
         if let Some(it) = after.interfaces.get_mut(interface) {
             it.share_channels(shares);
-            if !it.takes_its_delays() {
+            if !it.accepts_own_delays() {
                 return Err(error(interface, values[0].0, "write", KernelErrorKind::Refused));
             }
         }

@@ -1,6 +1,10 @@
 //! Fakes and bodies for the tests of other crates: a kernel that rounds, refuses, forgets and dies, a
 //! store of checkpoints in memory, the conformance body that a real kernel must pass too, and what root tests share.
 
+// The attribute speaks of this crate by its name, also here.
+#[cfg(test)]
+extern crate self as latput_testkit;
+
 pub mod blessed;
 pub mod checkpoints;
 pub mod conformance;
@@ -18,8 +22,9 @@ pub use fuse::Fuse;
 pub use interface::FakeInterface;
 pub use isolation::isolate;
 pub use kernel::{FakeKernel, Fault};
+pub use latput_needs::needs;
 pub use lender::write;
-pub use root::{needs_program, needs_root};
+pub use root::{lacks_any, needs_program};
 pub use wrong_values::check_wrong_values;
 
 use latput_knobs::{Context, LinkResets, Maker, Slot};

@@ -1,47 +1,45 @@
-//! Tests that only root can run.
+//! Needs of a test on the machine: root's rights and programs of others.
 
-use std::fs;
+#[path = "../../needs/src/missing.rs"]
+mod missing;
+
 use std::io::{self, Write};
-use std::process::Command;
+use std::thread;
 
-/// Whether the calling test must end because it needs root and is not run by it; says so on standard
-/// error, past the test harness, so that a skipped test is never taken for a passed one.
-pub fn needs_root() -> bool {
-    let is_root = effective_uid() == Some(0);
-    if !is_root {
-        let name = std::thread::current().name().unwrap_or("test").to_owned();
+/// Whether one of these is missing, as the attribute [`needs`](crate::needs) names them. It says so on standard error, past the test
+/// harness, so that a skipped test is never taken for a passed one.
+pub fn lacks_any(needs: &[&str]) -> bool {
+    let missing: Vec<&str> =
+        needs.iter().copied().filter(|need| missing::is_missing(need)).collect();
+    if !missing.is_empty() {
+        let name = thread::current().name().unwrap_or("test").to_owned();
         // A closed standard error is no reason to fail.
-        let _ = writeln!(io::stderr(), "{name}: skipped: needs root");
+        let _ = writeln!(io::stderr(), "{name}: skipped: needs {}", missing.join(", "));
     }
-    !is_root
+    !missing.is_empty()
 }
 
-/// Whether the calling test must end because a program is not installed; says so as [`needs_root`] does.
+/// Whether a part of the calling test must be left out because a program is not installed; says so.
 pub fn needs_program(name: &str) -> bool {
-    let is_there = Command::new(name).arg("--version").output().is_ok();
-    if !is_there {
-        let _ = writeln!(io::stderr(), "skipped: needs {name}");
-    }
-    !is_there
-}
-
-/// The second number of `Uid:` in `/proc/self/status` (proc(5)).
-fn effective_uid() -> Option<u32> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    ids.split_whitespace().nth(1)?.parse().ok()
+    lacks_any(&[name])
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
 
     #[test]
-    fn effective_user_is_the_owner_of_the_process() {
+    fn root_is_the_owner_of_the_process() {
         let owner = fs::metadata("/proc/self").unwrap().uid();
-        assert_eq!(effective_uid(), Some(owner));
-        assert_eq!(needs_root(), owner != 0);
+        assert_eq!(missing::is_missing("root"), owner != 0);
+    }
+
+    #[test]
+    fn program_is_found_by_name_or_path() {
+        let names = ["sh", "/bin/sh", "no-such-program", "/bin/no-such-program", "/bin"];
+        assert_eq!(names.map(missing::is_missing), [false, false, true, true, true]);
     }
 }

@@ -9,20 +9,21 @@ use latput_testkit::{FakeInterface, FakeKernel, Fault, conformance};
 fn every_fake_interface_conforms() {
     for interface in [
         FakeInterface::veth(2),
-        FakeInterface::netlink_veth(2),
-        FakeInterface::remembering(2),
+        FakeInterface::veth_without_device_values(2),
+        FakeInterface::veth_with_napi_memory(2),
         FakeInterface::nic(4),
-        FakeInterface::old(1),
+        FakeInterface::without_napi_values(1),
     ] {
-        let mut kernel = FakeKernel::with("eth0", interface);
+        let mut kernel = FakeKernel::with_interface("eth0", interface);
         assert_eq!(conformance(&mut kernel, "eth0"), settable());
     }
 }
 
 #[test]
 fn absent_knobs_are_left_out() {
-    let mut kernel = FakeKernel::with("eth0", FakeInterface::veth(1).without(Knob::Tso));
-    kernel.fault(Knob::Mtu, Fault::ReadOnly);
+    let mut kernel =
+        FakeKernel::with_interface("eth0", FakeInterface::veth(1).without_knob(Knob::Tso));
+    kernel.inject_fault(Knob::Mtu, Fault::ReadOnly);
     let settable = conformance(&mut kernel, "eth0");
     assert_eq!(settable.len(), self::settable().len() - 2);
     assert!(!settable.contains(&Knob::Tso) && !settable.contains(&Knob::Mtu));
@@ -44,8 +45,8 @@ fn settable() -> Vec<Knob> {
 
 #[track_caller]
 fn check_fails(fault: Fault) {
-    let mut kernel = FakeKernel::with("eth0", FakeInterface::nic(1));
-    kernel.fault(Knob::Txqueuelen, fault);
+    let mut kernel = FakeKernel::with_interface("eth0", FakeInterface::nic(1));
+    kernel.inject_fault(Knob::Txqueuelen, fault);
     let ended = catch_unwind(AssertUnwindSafe(|| conformance(&mut kernel, "eth0")));
     assert!(ended.is_err(), "{fault:?} was not noticed");
 }

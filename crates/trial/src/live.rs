@@ -62,7 +62,7 @@ pub struct Live {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<String>,
     /// Slices with a broken guard after which a setting is banned. Each puts today's setting back at once.
-    #[serde(default = "two")]
+    #[serde(default = "default_strikes")]
     pub strikes: u32,
     /// Measured part of a setting's slice.
     pub slice: Nanos,
@@ -77,7 +77,7 @@ pub struct Live {
     pub busy_at_most: Option<f64>,
     /// Most share of a CPU that tracing round-trip samples takes: where all of them would take more, they are traced in parts of
     /// the time.
-    #[serde(default = "samples_cpu")]
+    #[serde(default = "default_samples_cpu")]
     pub samples_cpu: f64,
     /// Hours of the day outside of which nothing is tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ impl Default for Live {
             peers: Vec::new(),
             by: None,
             guards: Vec::new(),
-            strikes: two(),
+            strikes: default_strikes(),
             slice: Nanos::from_s(2),
             pause: Nanos::ZERO,
             most_per_setting: None,
@@ -116,11 +116,11 @@ impl Default for Live {
 }
 
 /// The noise of a busy host has outliers: two in a row are no accident.
-const fn two() -> u32 {
+const fn default_strikes() -> u32 {
     2
 }
 
-const fn samples_cpu() -> f64 {
+const fn default_samples_cpu() -> f64 {
     SAMPLES_CPU
 }
 

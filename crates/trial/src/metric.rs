@@ -3,9 +3,12 @@
 //! A built-in metric is declared in `metric/table.rs` and computed in `metric/value.rs`; `metric/quantity.rs`
 //! prints it. A plan declares its own metrics (`metric/custom.rs`).
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 pub mod by_name;
 mod custom;
 mod quantity;
+mod scope;
 mod table;
 mod unit;
 mod value;
@@ -41,9 +44,49 @@ pub struct MetricRow {
     /// How several runs are summarised.
     pub summary: Summary,
     /// The kinds of workload that have it.
-    pub workloads: &'static [&'static str],
+    pub scope: MetricScope,
     /// The option that a workload of these kinds needs to have it.
     pub needs: Needs,
+    /// The counts that it is computed from.
+    pub source: MetricSource,
+    /// The share of round trips that do not exceed it, for a percentile.
+    pub quantile: Option<f64>,
+    /// Observations that a percentile of latency needs, so that one of them is beyond it.
+    pub needed_observations: Option<u64>,
+}
+
+/// The kinds of workload that have a metric, by their facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricScope {
+    /// All kinds.
+    All,
+    /// Kinds that are judged by goodput.
+    Goodput,
+    /// Kinds with payload both ways.
+    BothWays,
+    /// Kinds whose units have a round-trip time.
+    Latency,
+    /// Kinds with an open loop.
+    OpenLoop,
+    /// Kinds whose packets may be lost.
+    Datagrams,
+    /// Datagrams in one direction.
+    DatagramStream,
+    /// Kinds on TCP connections of latput.
+    Tcp,
+    /// Traffic that is not latput's.
+    Live,
+}
+
+/// The counts that a metric is computed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricSource {
+    /// Those of the traffic, the probe, the interface or the kernel's work.
+    Counts,
+    /// CPU time.
+    CpuTime,
+    /// The kernel's view of live traffic's TCP connections.
+    Connections,
 }
 
 /// Whether a higher or a lower value is better.
@@ -116,44 +159,17 @@ impl Needs {
 impl Metric {
     /// Whether it is a figure of CPU time.
     pub const fn is_of_cpu(self) -> bool {
-        matches!(
-            self,
-            Self::SutCpuBusyRatio
-                | Self::GeneratorCpuBusyRatio
-                | Self::SutServiceDemandUs
-                | Self::GeneratorServiceDemandUs
-                | Self::SutNetperfDemandUs
-                | Self::GeneratorNetperfDemandUs
-                | Self::SutPacketCpuNs
-                | Self::SutKbCpuNs
-        )
+        matches!(self.row().source, MetricSource::CpuTime)
     }
 
     /// Whether it is a figure of live traffic's TCP connections.
     pub const fn is_of_connections(self) -> bool {
-        matches!(
-            self,
-            Self::TcpRttNsMin
-                | Self::TcpRttNsMean
-                | Self::TcpRttNsP50
-                | Self::TcpRttNsP99
-                | Self::TcpRttNsMdev
-                | Self::TcpRttSampleNsMean
-                | Self::TcpRttSampleNsP50
-                | Self::TcpRttSampleNsP99
-                | Self::TcpRetransmitsPerS
-                | Self::TcpThroughputBps
-                | Self::TcpDeliveryBpsMean
-                | Self::TcpEndedPerS
-        )
+        matches!(self.row().source, MetricSource::Connections)
     }
 
     /// The metric's declaration.
     pub const fn row(self) -> &'static MetricRow {
-        match self {
-            Self::Custom(custom) => custom.row(),
-            built_in => &table::TABLE[built_in.place()],
-        }
+        if let Self::Custom(custom) = self { custom.row() } else { &table::TABLE[self.place()] }
     }
 
     /// The name in files, goals and flags.
@@ -181,9 +197,14 @@ impl Metric {
         matches!(self.row().needs, Needs::Probe)
     }
 
-    /// Whether workloads of this kind can have it. A plan can give each workload a custom one.
-    pub fn is_reported_by(self, kind: &str) -> bool {
-        matches!(self, Self::Custom(_)) || self.row().workloads.contains(&kind)
+    /// The share of round trips that do not exceed this percentile; `None` for other figures.
+    pub const fn quantile(self) -> Option<f64> {
+        self.row().quantile
+    }
+
+    /// Observations that a percentile of latency needs, so that one of them is beyond it; `None` for other figures.
+    pub const fn needed_observations(self) -> Option<u64> {
+        self.row().needed_observations
     }
 }
 
@@ -270,7 +291,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::workload::Traffic;
 
     #[test]
     fn every_metric_has_row_and_name() {
@@ -310,9 +330,8 @@ mod tests {
     fn metric_definitions_are_sentences_with_kinds() {
         for metric in Metric::ALL {
             let row = metric.row();
-            assert!(row.definition.ends_with('.') && !row.workloads.is_empty(), "{metric}");
+            assert!(row.definition.ends_with('.') && !row.workloads().is_empty(), "{metric}");
             assert!(!row.column.is_empty() && !row.phrase.is_empty(), "{metric}");
-            assert!(row.workloads.iter().all(|kind| Traffic::KINDS.contains(kind)), "{metric}");
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Absent is not zero: a figure that the workload lacks or the host cannot measure is `None`.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use std::collections::BTreeMap;
 
 use latput_knobs::State;
@@ -13,7 +15,7 @@ mod join;
 
 use crate::live::{LiveSlice, TcpGroup};
 use crate::metric::{CustomMetric, Metric};
-use crate::workload::{Direction, Traffic};
+use crate::workload::{PayloadFlow, Traffic};
 
 /// The measurements of one trial, over the measurement window without the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -149,17 +151,19 @@ impl TrafficObservation {
             Some(reverse) => bits_per_s(reverse.received_bytes, self.sender_window)?,
             None => 0.0,
         };
-        match traffic {
-            Traffic::Fetch { .. } => Some(reverse),
-            _ => Some(reverse + bits_per_s(self.received_bytes, self.receiver_window)?),
+        match traffic.facts().payload {
+            PayloadFlow::OnRequest => Some(reverse),
+            PayloadFlow::ToSut | PayloadFlow::FromSut | PayloadFlow::Both => {
+                Some(reverse + bits_per_s(self.received_bytes, self.receiver_window)?)
+            }
         }
     }
 
     /// For bulk in both directions, the payload bits per second that the system under test got, and
     /// those that the generators got.
     pub fn goodput_each_way_bps(&self, traffic: &Traffic) -> Option<(f64, f64)> {
-        let both = matches!(traffic, Traffic::TcpBulk { direction: Direction::Both, .. });
-        let reverse = self.reverse.filter(|_| both)?;
+        let is_both = traffic.facts().payload == PayloadFlow::Both;
+        let reverse = self.reverse.filter(|_| is_both)?;
         let to_sut = bits_per_s(self.received_bytes, self.receiver_window)?;
         Some((to_sut, bits_per_s(reverse.received_bytes, self.sender_window)?))
     }

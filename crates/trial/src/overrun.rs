@@ -8,6 +8,8 @@
 //! On the wire an Ethernet frame takes its payload, at least 46 byte, and 38 more: header, check
 //! sequence, preamble and gap (IEEE 802.3, clauses 3 and 4.4.2).
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 use latput_knobs::{Knob, Setting, State, Value};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};

@@ -95,7 +95,7 @@ const RULES: &[Rule] = &[
         seen: |host| {
             (host.busy_ratio > BUSY_LIMIT).then(|| {
                 let busy = percent(host.busy_ratio);
-                let who: Vec<String> = host.others.iter().map(process).collect();
+                let who: Vec<String> = host.others.iter().map(format_process).collect();
                 let who =
                     if who.is_empty() { String::new() } else { format!(" ({})", who.join("; ")) };
                 format!("its CPUs are {busy} busy before any traffic{who}")
@@ -152,7 +152,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "interrupts move",
-        seen: |host| running(host, &["irqbalance"]),
+        seen: |host| format_running_tuners(host, &["irqbalance"]),
         meaning: "it moves interrupts to other CPUs every ten seconds, also during trials",
         remedy: "`systemctl stop irqbalance` while latput measures",
     },
@@ -161,7 +161,7 @@ const RULES: &[Rule] = &[
         seen: |host| {
             let others: Vec<&str> =
                 TUNERS.iter().copied().filter(|name| *name != "irqbalance").collect();
-            running(host, &[&*others, &[MODERATE]].concat())
+            format_running_tuners(host, &[&*others, &[MODERATE]].concat())
         },
         meaning: "it changes knobs or clocks by itself, so trials may measure other values than were set",
         remedy: "stop it while latput measures (`systemctl stop NAME`)",
@@ -180,8 +180,8 @@ impl Surroundings {
     }
 
     /// Processes that take it, as far as they are known.
-    fn workers(&self) -> String {
-        let mut who: Vec<String> = self.others.iter().map(process).collect();
+    fn describe_other_work(&self) -> String {
+        let mut who: Vec<String> = self.others.iter().map(format_process).collect();
         let known: f64 = self.others.iter().map(|other| other.cpu_ratio).sum();
         if known < self.other_work() / 2.0 {
             who.push("short-lived programs, interrupts, or work that cannot be seen".to_owned());
@@ -191,19 +191,19 @@ impl Surroundings {
 }
 
 /// Disturbances that spoil a run whose answer is to be acted on, in sentences; empty where it can begin.
-pub fn spoilers(hosts: &[Surroundings]) -> Vec<String> {
+pub fn find_disturbances(hosts: &[Surroundings]) -> Vec<String> {
     let busy = hosts.iter().filter(|host| host.other_work() > OTHER_WORK_LIMIT).map(|host| {
         let share = percent(host.other_work());
-        format!("{}: other work takes {share} of a CPU: {}", host.host, host.workers())
+        format!("{}: other work takes {share} of a CPU: {}", host.host, host.describe_other_work())
     });
-    busy.chain(shared_cpus(hosts).map(|(hosts, cpus)| {
+    busy.chain(find_shared_cpus(hosts).map(|(hosts, cpus)| {
         format!("{} run on the same CPUs ({cpus}): give each its own", hosts.join(" and "))
     }))
     .collect()
 }
 
 /// Hosts of one machine that share CPUs which they need not share, with those CPUs.
-fn shared_cpus(hosts: &[Surroundings]) -> impl Iterator<Item = ([String; 2], CpuSet)> + '_ {
+fn find_shared_cpus(hosts: &[Surroundings]) -> impl Iterator<Item = ([String; 2], CpuSet)> + '_ {
     let pairs = hosts
         .iter()
         .enumerate()
@@ -218,7 +218,7 @@ fn shared_cpus(hosts: &[Surroundings]) -> impl Iterator<Item = ([String; 2], Cpu
 }
 
 /// `cc1 (pid 7) 31% of CPU 1`.
-fn process(other: &OtherProcess) -> String {
+fn format_process(other: &OtherProcess) -> String {
     let OtherProcess { name, pid, cpu_ratio, cpus, .. } = other;
     let place = match cpus.len() {
         0 => "a CPU".to_owned(),
@@ -229,8 +229,8 @@ fn process(other: &OtherProcess) -> String {
 }
 
 /// The findings on all hosts, each once with the hosts that share it.
-pub fn findings(hosts: &[Surroundings]) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = shared_cpus(hosts)
+pub fn collect_findings(hosts: &[Surroundings]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = find_shared_cpus(hosts)
         .map(|(hosts, cpus)| Finding {
             name: "shared CPUs".to_owned(),
             hosts: hosts.to_vec(),
@@ -273,7 +273,7 @@ impl Finding {
     }
 }
 
-fn running(host: &Surroundings, names: &[&str]) -> Option<String> {
+fn format_running_tuners(host: &Surroundings, names: &[&str]) -> Option<String> {
     let found = host.tuners.iter().filter(|tuner| names.contains(&tuner.name.as_str()));
     let found: Vec<String> =
         found.map(|tuner| format!("{} (pid {})", tuner.name, tuner.pid)).collect();
@@ -300,7 +300,7 @@ mod tests {
             deepest_idle: Some(("C1E".to_owned(), Nanos::from_us(10))),
             ..Surroundings::default()
         };
-        assert_eq!(findings(&[quiet, Surroundings::default()]), []);
+        assert_eq!(collect_findings(&[quiet, Surroundings::default()]), []);
     }
 
     #[test]
@@ -338,16 +338,16 @@ mod tests {
             others: vec![work(cpu_ratio)],
             ..Surroundings::default()
         };
-        assert_eq!(spoilers(&[host(0.19)]), Vec::<String>::new());
+        assert_eq!(find_disturbances(&[host(0.19)]), Vec::<String>::new());
         let said = "b: other work takes 31% of a CPU: cc1 (pid 7) 31% of CPU 1";
-        assert_eq!(spoilers(&[host(0.31)]), [said]);
+        assert_eq!(find_disturbances(&[host(0.31)]), [said]);
         let short_lived = Surroundings { busy_ratio: 0.9, ..host(0.1) };
         let unseen = Surroundings { other_work_cpu_ratio: None, others: vec![], ..host(1.8) };
         for (host, who) in [
             (short_lived, "cc1 (pid 7) 10% of CPU 1; short-lived programs"),
             (unseen, "short-lived programs"),
         ] {
-            let said = spoilers(&[host]).join("; ");
+            let said = find_disturbances(&[host]).join("; ");
             assert!(said.contains(&format!("takes 180% of a CPU: {who}, interrupts")), "{said}");
         }
     }
@@ -368,8 +368,8 @@ mod tests {
             ([host("x", "0-1"), host("y", "0-1")], false),
             ([host("", "0-1"), host("", "0-1")], false),
         ] {
-            assert_eq!(spoilers(&hosts).len(), usize::from(is_told), "{hosts:?}");
-            assert_eq!(findings(&hosts).len(), usize::from(is_told), "{hosts:?}");
+            assert_eq!(find_disturbances(&hosts).len(), usize::from(is_told), "{hosts:?}");
+            assert_eq!(collect_findings(&hosts).len(), usize::from(is_told), "{hosts:?}");
         }
     }
 
@@ -380,14 +380,14 @@ mod tests {
             steal_ratio: 0.1,
             ..Surroundings::default()
         };
-        let found = findings(&[host("a"), host("b")]);
+        let found = collect_findings(&[host("a"), host("b")]);
         assert_eq!(found.len(), 1);
         assert!(found[0].sentence().starts_with("a and b: the hypervisor takes 10%"), "{found:?}");
     }
 
     #[track_caller]
     fn check(name: &str, words: &str, host: Surroundings) {
-        let found = findings(&[host]);
+        let found = collect_findings(&[host]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].name, name);
         assert!(found[0].seen.contains(words), "{found:?}");

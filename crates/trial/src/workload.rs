@@ -1,16 +1,23 @@
 //! The traffic of a trial: its kind, sockets, CPU binding and probe.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
+mod facts;
 mod field;
 mod fields;
 mod kinds;
 mod traffic_parts;
+mod values;
 
 use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
 
+pub use self::facts::{KindFacts, PayloadFlow, Shape, TrafficMaker, TrafficProtocol};
 pub use self::field::{Division, Field, FieldError, FieldUnit};
-pub use self::fields::{COUNT, PROBE_HZ, SOCKET_FIELDS, from_fields, of_live, of_program};
-pub use self::kinds::{COMMAND, KINDS, LIVE, Shape, Traffic, WorkloadKind};
+pub use self::fields::{
+    COUNT, PROBE_HZ, SOCKET_FIELDS, build_live_workload, build_program_workload, from_fields,
+};
+pub use self::kinds::{COMMAND, KINDS, LIVE, Traffic, WorkloadKind};
 pub use self::traffic_parts::{Arrivals, Direction, Distribution, Think};
 
 use crate::live::Live;

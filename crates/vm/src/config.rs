@@ -27,7 +27,7 @@ pub(crate) const PREFIX_LENGTH: u8 = 24;
 
 /// One of the two hosts in the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GuestHost {
+pub struct GuestEndpoint {
     /// Its name, also of its network namespace (`/run/netns/NAME`).
     pub name: &'static str,
     /// Its network card.
@@ -41,15 +41,15 @@ pub struct GuestHost {
 }
 
 /// The hosts: the system under test, which is in the guest's first namespace, and the generator.
-pub const HOSTS: [GuestHost; 2] = [
-    GuestHost {
+pub const ENDPOINTS: [GuestEndpoint; 2] = [
+    GuestEndpoint {
         name: "sut",
         interface: "eth0",
         address: IpAddr::V4(Ipv4Addr::new(198, 18, 0, 2)),
         cpu: 1,
         mac: [0x52, 0x54, 0, 0, 0, 2],
     },
-    GuestHost {
+    GuestEndpoint {
         name: "generator",
         interface: "eth1",
         address: IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1)),
@@ -58,7 +58,7 @@ pub const HOSTS: [GuestHost; 2] = [
     },
 ];
 
-impl GuestHost {
+impl GuestEndpoint {
     /// The words in front of a command that make it run as this host: in its namespace, on its CPU,
     /// with its own state folder.
     pub fn exec_words(&self) -> Vec<String> {

@@ -13,7 +13,7 @@ use rustix::mount::MountFlags;
 use rustix::system::RebootCommand;
 use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
 
-use crate::config::{CONFIG, FAILED, GuestConfig, HOSTS, MODULES, OPTIONS, READY};
+use crate::config::{CONFIG, ENDPOINTS, FAILED, GuestConfig, MODULES, OPTIONS, READY};
 use crate::error::Error;
 
 pub(crate) use network::list_interrupts;
@@ -114,7 +114,7 @@ fn load_cards(config: &GuestConfig, given: &[String]) -> Result<(), Error> {
         !given.iter().any(|word| name(word).as_deref() == Some(parameter))
     });
     let by_itself = missing.map(|(parameter, value)| {
-        format!("{parameter}={}", HOSTS.map(|_| value.to_string()).join(","))
+        format!("{parameter}={}", ENDPOINTS.map(|_| value.to_string()).join(","))
     });
     let words: Vec<String> = given.iter().cloned().chain(by_itself).collect();
     load_module(&config.cards, &words.join(" "))?;

@@ -23,7 +23,7 @@ pub mod init;
 pub mod probe;
 
 pub use binary::is_static;
-pub use config::{GuestHost, HOSTS, PROGRAM};
+pub use config::{ENDPOINTS, GuestEndpoint, PROGRAM};
 pub use error::Error;
 pub use frame::CommandExit;
 pub use guest::Guest;

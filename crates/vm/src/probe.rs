@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use latput_linux::Namespace;
 
-use crate::config::{GuestHost, HOSTS};
+use crate::config::{ENDPOINTS, GuestEndpoint};
 use crate::error::Error;
 use crate::init::list_interrupts;
 
@@ -29,7 +29,7 @@ const FLOOR_RATE: f64 = 1e9 / (500.0 * 256.0);
 /// Sends packets from the generator to the system under test and says what interrupts they made, in
 /// sentences.
 pub fn run() -> Result<Vec<String>, Error> {
-    let [sut, generator] = HOSTS;
+    let [sut, generator] = ENDPOINTS;
     let receiver = UdpSocket::bind((sut.address, PORT))
         .map_err(|source| Error::io(format!("listen on port {PORT}"), source))?;
     let folder = Path::new(latput_linux::namespace::PIN_FOLDER);
@@ -46,7 +46,7 @@ pub fn run() -> Result<Vec<String>, Error> {
 
 /// The result of an action, and the interrupts of the host's card meanwhile.
 fn count_interrupts(
-    host: GuestHost,
+    host: GuestEndpoint,
     action: impl FnOnce() -> Result<Result<u64, Error>, latput_linux::Error>,
 ) -> Result<(u64, u64), Error> {
     let before = read_interrupt_count(host)?;
@@ -55,7 +55,7 @@ fn count_interrupts(
     Ok((sent, read_interrupt_count(host)?.saturating_sub(before)))
 }
 
-fn send_packets(from: GuestHost, to: GuestHost, flood: bool) -> Result<u64, Error> {
+fn send_packets(from: GuestEndpoint, to: GuestEndpoint, flood: bool) -> Result<u64, Error> {
     let failed = |source| Error::io("send packets on the hub", source);
     let socket = UdpSocket::bind((from.address, 0)).map_err(failed)?;
     socket.connect((to.address, PORT)).map_err(failed)?;
@@ -72,7 +72,7 @@ fn send_packets(from: GuestHost, to: GuestHost, flood: bool) -> Result<u64, Erro
 }
 
 /// All interrupts of a host's card so far, on whatever CPU.
-fn read_interrupt_count(host: GuestHost) -> Result<u64, Error> {
+fn read_interrupt_count(host: GuestEndpoint) -> Result<u64, Error> {
     let path = "/proc/interrupts";
     let text =
         fs::read_to_string(path).map_err(|source| Error::io(format!("read {path}"), source))?;

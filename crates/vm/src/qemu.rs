@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::config::{GuestHost, HOSTS, PORT_PREFIX, PORTS, PROGRAM};
+use crate::config::{ENDPOINTS, GuestEndpoint, PORT_PREFIX, PORTS, PROGRAM};
 use crate::error::Error;
 use crate::spec::GuestSpec;
 
@@ -94,7 +94,7 @@ pub(crate) fn build_command(
     command
         .args([OsString::from("-chardev"), orders])
         .args(["-mon", "chardev=orders,mode=control"]);
-    for host in HOSTS {
+    for host in ENDPOINTS {
         for word in network_card(spec, host) {
             command.arg(word);
         }
@@ -111,7 +111,7 @@ pub(crate) fn build_command(
 }
 
 /// Nothing but the two cards is on the hub.
-fn network_card(spec: GuestSpec, host: GuestHost) -> [String; 4] {
+fn network_card(spec: GuestSpec, host: GuestEndpoint) -> [String; 4] {
     let name = host.name;
     let device = spec.driver.qemu_device();
     let mac = host.mac.map(|byte| format!("{byte:02x}")).join(":");

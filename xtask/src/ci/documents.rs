@@ -6,22 +6,25 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::tally::Tally;
+use crate::workspace::Workspace;
 
 /// Checks every plan under `examples/`; nothing is run on any host.
-pub fn check_examples(root: &Path, binary: &Path, tally: &mut Tally) -> Result<()> {
+pub fn check_examples(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let (root, binary) = (&workspace.root, workspace.built_latput()?);
     let examples = files_in(&root.join("examples"), "toml")?;
     ensure!(!examples.is_empty(), "examples/ holds no plan");
     for example in examples {
         let name = example.strip_prefix(root).unwrap_or(&example).display().to_string();
         let text = read(&example)?;
-        tally.record_result(&name, check_toml(&text, &example, binary));
+        tally.record_result(&name, check_toml(&text, &example, &binary));
     }
     ensure!(tally.failed == 0, "{} examples are wrong", tally.failed);
     Ok(())
 }
 
 /// Checks every fenced block of README.md, CONTRIBUTING.md and docs/ that has a language we know.
-pub fn check_snippets(root: &Path, binary: &Path, tally: &mut Tally) -> Result<()> {
+pub fn check_snippets(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let (root, binary) = (&workspace.root, workspace.built_latput()?);
     let documents = documents_of(root)?;
     let scratch = binary.with_file_name("xtask-snippet.toml");
     for document in documents {
@@ -37,12 +40,12 @@ pub fn check_snippets(root: &Path, binary: &Path, tally: &mut Tally) -> Result<(
                 "toml" => {
                     std::fs::write(&scratch, &block.text)
                         .with_context(|| format!("cannot write {}", scratch.display()))?;
-                    tally.record_result(&place, check_toml(&block.text, &scratch, binary));
+                    tally.record_result(&place, check_toml(&block.text, &scratch, &binary));
                 }
                 "sh" | "console" => {
                     for arguments in latput_lines(&block.text) {
                         let place = format!("{place}: latput {}", arguments.join(" "));
-                        tally.record_result(&place, check_arguments(&arguments, binary));
+                        tally.record_result(&place, check_arguments(&arguments, &binary));
                     }
                 }
                 _ => {}

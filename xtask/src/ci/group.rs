@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Result;
 use rustix::process::setpriority_process;
 
-use super::steps::{LanePriority, Step, StepGroup, StepLane};
+use super::steps::{Step, StepGroup, StepLane};
 use super::tally::Tally;
 use crate::workspace::Workspace;
 
@@ -23,16 +23,17 @@ pub struct StepResult {
 /// Runs the chosen steps of a group. Those of its first lane are run by `run`; after one that fails no further is begun,
 /// unless `keep_going`.
 pub fn run(
-    group: &StepGroup,
+    group: StepGroup,
     chosen: &[&'static Step],
     keep_going: bool,
     apart: impl Fn(&'static Step) -> CapturedStep + Sync,
     mut run: impl FnMut(&'static Step) -> StepResult,
 ) -> Vec<StepResult> {
-    let is_chosen = |step: &&Step| chosen.iter().any(|it| it.name == step.name);
-    let of = |lane: &StepLane| lane.steps.iter().filter(is_chosen).collect::<Vec<&'static Step>>();
-    let lanes = group.lanes.iter().map(|lane| (lane.priority, of(lane)));
-    let mut lanes = lanes.filter(|(_, steps)| !steps.is_empty());
+    let of = |lane: &'static StepLane| -> (bool, Vec<&'static Step>) {
+        let is_chosen = |step: &&Step| chosen.iter().any(|it| it.name == step.name);
+        (lane.has_lowest_priority, lane.steps.iter().filter(is_chosen).collect())
+    };
+    let mut lanes = group.iter().map(of).filter(|(_, steps)| !steps.is_empty());
     let Some((_, first)) = lanes.next() else { return Vec::new() };
     let failed = AtomicBool::new(false);
     let goes_on = || keep_going || !failed.load(Ordering::Relaxed);
@@ -42,9 +43,9 @@ pub fn run(
     };
     std::thread::scope(|scope| {
         let (goes_on, note, apart) = (&goes_on, &note, &apart);
-        let in_lane = |(priority, steps): (LanePriority, Vec<&'static Step>)| {
+        let in_lane = |(has_lowest_priority, steps): (bool, Vec<&'static Step>)| {
             scope.spawn(move || {
-                if priority == LanePriority::Lowest {
+                if has_lowest_priority {
                     lower_priority();
                 }
                 let steps = steps.into_iter().take_while(|_| goes_on());
@@ -90,7 +91,9 @@ pub fn run_apart(workspace: &Workspace, step: &'static Step, is_timed: bool) -> 
     let mut said = Vec::new();
     let tally = run_step_process(workspace, step, is_timed, &mut said).unwrap_or_else(|error| {
         println!("error: {}: {error:#}", step.name);
-        Tally::from_failed_step(step.name, &format!("{error:#}"))
+        let mut tally = Tally::default();
+        tally.record_failed_step(step.name, &format!("{error:#}"));
+        tally
     });
     let seconds = started.elapsed().as_secs_f64();
     let said = String::from_utf8_lossy(&said).into_owned();
@@ -123,34 +126,32 @@ fn run_step_process(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ci::steps::Run;
+    use crate::ci::steps::{Run, lane, step};
 
     const NOTHING: Run = |_, _| Ok(());
-    static GROUP: StepGroup = StepGroup {
-        lanes: &[
-            StepLane::new(&[
-                Step::new("first", "fails", NOTHING),
-                Step::new("second", "is not chosen", NOTHING),
-                Step::new("third", "follows", NOTHING),
-            ]),
-            StepLane::new(&[Step::new("beside", "in a process of its own", NOTHING)]),
-        ],
-    };
+    static GROUP: StepGroup = &[
+        lane(&[
+            step("first", "fails", NOTHING),
+            step("second", "is not chosen", NOTHING),
+            step("third", "follows", NOTHING),
+        ]),
+        lane(&[step("beside", "in a process of its own", NOTHING)]),
+    ];
 
     #[test]
     fn failed_step_stops_unless_keep_going() {
-        let chosen: Vec<_> = GROUP.steps().filter(|step| step.name != "second").collect();
+        let chosen: Vec<_> =
+            GROUP.iter().flat_map(|lane| lane.steps).filter(|step| step.name != "second").collect();
         let ended = |chosen: &[&'static Step], keep_going| -> Vec<&str> {
             let end = |step: &'static Step| {
-                let tally = if step.name == "first" {
-                    Tally::from_failed_step("first", "no reason")
-                } else {
-                    Tally::default()
-                };
+                let mut tally = Tally::default();
+                if step.name == "first" {
+                    tally.record_failed_step("first", "no reason");
+                }
                 StepResult { step, tally, seconds: 0.0 }
             };
             let apart = |step| CapturedStep { said: String::new(), ended: end(step) };
-            let ended = run(&GROUP, chosen, keep_going, apart, end);
+            let ended = run(GROUP, chosen, keep_going, apart, end);
             ended.iter().map(|it| it.step.name).collect()
         };
         assert_eq!(ended(&chosen, true), ["first", "third", "beside"]);

@@ -14,45 +14,19 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::documents::{check_arguments, documents_of, latput_lines, printed_blocks};
 use super::tally::Tally;
+use crate::workspace::{Workspace, remove_folder, run_checked};
 
 /// Subcommands that are run. Others need a host of their own, change files of the system, or take minutes.
-const RUN: &[&str] = &[
-    "tune",
-    "run",
-    "search",
-    "measure",
-    "report",
-    "history",
-    "metrics",
-    "show",
-    "log",
-    "set",
-    "confirm",
-    "undo",
-    "restore",
-    "export-settings",
-    "explain",
-    "model",
-    "sim",
-    "plan",
-    "hosts",
-    "completions",
-    "man",
-    "fleet",
-    "lab",
-    "keep",
-    "import",
-];
+const RUN: &str = "tune run search measure report history metrics show log set confirm undo restore export-settings explain \
+    model sim plan hosts completions man fleet lab keep import";
 /// Why the other subcommands are not run.
 const NOT_RUN: &[(&str, &str)] = &[
-    ("apply", HOSTS),
-    ("moderate", SERVICE),
-    ("calibrate", MINUTES),
-    ("reproduce", MINUTES),
-    ("merge", FILES),
-    ("vm", GUEST),
-    ("agent", HOSTS),
-    ("help", "say only what `--help` says"),
+    (HOSTS, "apply agent"),
+    (SERVICE, "moderate"),
+    (MINUTES, "calibrate reproduce"),
+    (FILES, "merge"),
+    (GUEST, "vm"),
+    ("say only what `--help` says", "help"),
 ];
 const HOSTS: &str = "need other hosts";
 const TRAFFIC: &str = "need live traffic or a NIC of this host";
@@ -61,32 +35,17 @@ const GUEST: &str = "need a guest";
 const SERVICE: &str = "go on until they are ended";
 const MINUTES: &str = "take minutes";
 const PATTERN: &str = "have words that stand for others";
-/// Words that say what a command needs that is not here.
+/// Words that say what a command needs that is not here. The first that fits is the reason.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("ssh://", HOSTS),
-    ("netns://", HOSTS),
-    ("iperf3://", HOSTS),
-    ("netperf://", HOSTS),
-    ("exec:", HOSTS),
-    ("rack.toml", HOSTS),
-    ("testbed.toml", HOSTS),
-    ("hosts.ini", HOSTS),
-    ("--hosts-from", HOSTS),
-    ("pair1.toml", HOSTS),
-    ("nodes.toml", HOSTS),
-    ("--peer", HOSTS),
-    ("pairs", HOSTS),
-    ("--live", TRAFFIC),
-    ("--observe", TRAFFIC),
-    ("vm:", GUEST),
-    ("--ask-tell", FILES),
-    ("--shard", FILES),
-    ("--prometheus", FILES),
-    ("--predicted", FILES),
-    ("--fitted", FILES),
-    ("twin.", FILES),
-    ("unix:", SERVICE),
-    ("--daemon", SERVICE),
+    (
+        HOSTS,
+        "ssh:// netns:// iperf3:// netperf:// exec: rack.toml testbed.toml hosts.ini --hosts-from pair1.toml nodes.toml \
+         --peer pairs",
+    ),
+    (TRAFFIC, "--live --observe"),
+    (GUEST, "vm:"),
+    (FILES, "--ask-tell --shard --prometheus --predicted --fitted twin."),
+    (SERVICE, "unix: --daemon"),
 ];
 /// Answers of a command that has run: what they say depends on the interface of this world, and on what was changed
 /// before.
@@ -112,21 +71,7 @@ const ANSWERS: &[(&str, i32, &str)] = &[
 const LONGEST: &str = "60";
 
 /// The plan of the results that commands read: in the simulator it recommends to set the second setting.
-const PLAN: &str = r#"
-schema = 1
-goal = "minimize sut_service_demand_us"
-[factors]
-"gro-flush-timeout + napi-defer-hard-irqs" = [["0us", 0], ["50us", 100]]
-[[workload]]
-kind = "tcp_rr"
-[[workload]]
-kind = "tcp_stream"
-[method]
-repetitions = { min = 8, max = 8 }
-warmup = "2ms"
-duration = "50ms"
-seed = 7
-"#;
+const PLAN: &str = include_str!("printed.toml");
 
 /// The folder that stands for `/` where files of the host would be written.
 const IMAGE: &str = "image";
@@ -149,13 +94,13 @@ impl PrintedCommand {
 }
 
 /// Runs every command of help, README.md and docs/ that can be run here.
-pub fn check_printed(root: &Path, binary: &Path, tally: &mut Tally) -> Result<()> {
-    ensure!(
-        rustix::process::geteuid().is_root(),
-        "printed commands are run in namespaces, which need root"
-    );
+pub fn check_printed(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    if tally.skips_without(&["unshare"]) {
+        return Ok(());
+    }
+    let binary = workspace.built_latput()?;
     let mut not_run: BTreeMap<&str, Vec<PrintedCommand>> = BTreeMap::new();
-    for (page, commands) in collect_commands(root, binary)? {
+    for (page, commands) in collect_commands(&workspace.root, &binary)? {
         let mut run = Vec::new();
         for printed in commands {
             match why_not(&printed.words) {
@@ -164,10 +109,10 @@ pub fn check_printed(root: &Path, binary: &Path, tally: &mut Tally) -> Result<()
             }
         }
         if !run.is_empty() {
-            run_page(&page, &run, binary, tally)?;
+            run_page(&page, &run, &binary, tally)?;
         }
     }
-    parse(&not_run, binary, tally)?;
+    parse(&not_run, &binary, tally)?;
     ensure!(tally.failed == 0, "{} printed commands fail", tally.failed);
     Ok(())
 }
@@ -197,8 +142,8 @@ fn parse(
 /// The commands of each page of help and of each document.
 fn collect_commands(root: &Path, binary: &Path) -> Result<Vec<(String, Vec<PrintedCommand>)>> {
     let mut pages = Vec::new();
-    let verbs = RUN.iter().copied().chain(NOT_RUN.iter().map(|(verb, _)| *verb));
-    for name in std::iter::once("").chain(verbs) {
+    let verbs = std::iter::once(RUN).chain(NOT_RUN.iter().map(|(_, verbs)| *verbs));
+    for name in std::iter::once("").chain(verbs.flat_map(|verbs| verbs.split(' '))) {
         let words = [name, "--help"].into_iter().filter(|word| !word.is_empty());
         let help = Command::new(binary).args(words).env("COLUMNS", "100").output()?;
         let text = String::from_utf8_lossy(&help.stdout).into_owned();
@@ -225,11 +170,8 @@ fn commands_of(help: &str, place: &str) -> Vec<PrintedCommand> {
         .lines()
         .filter_map(|line| line.strip_prefix("  "))
         .filter(|line| line.starts_with("latput "));
-    let lines = examples.map(|line| {
-        let command = strip_explanation(line);
-        latput_lines(&command)
-    });
-    lines.flatten().map(|words| PrintedCommand { place: place.to_owned(), words }).collect()
+    let lines = examples.flat_map(|line| latput_lines(&strip_explanation(line)));
+    lines.map(|words| PrintedCommand { place: place.to_owned(), words }).collect()
 }
 
 /// An example without what explains it, which stands apart. Within a command two spaces are between joined lines only.
@@ -258,12 +200,13 @@ fn why_not(words: &[String]) -> Option<&'static str> {
         return Some(PATTERN);
     }
     let is_shard_of_plan = verb == "run" && words.iter().any(|word| word.starts_with("sim:"));
-    let of_words = words
-        .iter()
-        .filter(|word| !(is_shard_of_plan && *word == "--shard"))
-        .find_map(|word| ELSEWHERE.iter().find(|(sign, _)| word.contains(sign)).map(|one| one.1));
-    if of_words.is_some() {
-        return of_words;
+    let mut words_asked = words.iter().filter(|word| !(is_shard_of_plan && *word == "--shard"));
+    let reason_of = |word: &String| {
+        let has_sign = |signs: &str| signs.split(' ').any(|sign| word.contains(sign));
+        ELSEWHERE.iter().find(|(_, signs)| has_sign(signs)).map(|(reason, _)| *reason)
+    };
+    if let Some(reason) = words_asked.find_map(reason_of) {
+        return Some(reason);
     }
     if verb == "fleet" && words.get(1).is_none_or(|word| word == "confirm") {
         return Some(HOSTS);
@@ -276,44 +219,40 @@ fn why_not(words: &[String]) -> Option<&'static str> {
     {
         return Some(FILES);
     }
-    if RUN.contains(&verb.as_str()) {
+    let has_verb = |verbs: &str| verbs.split(' ').any(|one| one == verb);
+    if has_verb(RUN) {
         return None;
     }
-    let of_verb = NOT_RUN.iter().find(|(name, _)| name == verb);
-    Some(of_verb.map_or("are of no subcommand that this step knows", |(_, reason)| *reason))
+    let of_verb = NOT_RUN.iter().find(|(_, verbs)| has_verb(verbs));
+    Some(of_verb.map_or("are of no subcommand that this step knows", |(reason, _)| *reason))
 }
 
 /// The command that is run for a printed one: a measurement is checked, or runs for a moment.
-fn bound_command(words: &[String]) -> Vec<String> {
-    let mut words = words.to_vec();
-    let is_of_program = words.iter().any(|word| word == "--command");
-    if is_of_program && words[0] == "tune" {
-        words.splice(0..1, ["measure".to_owned(), "lab".to_owned()]);
+fn bound_command(words: &[String]) -> Vec<&str> {
+    let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if words[0] == "tune" && words.contains(&"--command") {
+        words.splice(0..1, ["measure", "lab"]);
     }
-    if words[0] == "keep" {
-        // A folder in the place of this host's `/`.
-        if let Some(place) = words.iter().position(|word| word == "--root") {
-            IMAGE.clone_into(&mut words[place + 1]);
-        }
+    // A folder in the place of this host's `/`.
+    if words[0] == "keep"
+        && let Some(place) = words.iter().position(|word| *word == "--root")
+    {
+        words[place + 1] = IMAGE;
     }
-    let is_shard = words.iter().any(|word| word == "--shard");
-    let more: &[&str] = match (words[0].as_str(), words.get(1).map(String::as_str)) {
-        ("tune" | "run", _)
-            if !is_shard && !words.iter().any(|word| word.starts_with("--check")) =>
-        {
-            &["--check"]
-        }
-        ("keep", _) if !words.iter().any(|word| word == "--root") => &["--root", IMAGE],
-        ("measure", _) => &["--repetitions", "2..2"],
-        ("fleet", Some("apply")) if !words.iter().any(|word| word == "--dry-run") => &["--dry-run"],
+    let is_bound = words.iter().any(|word| *word == "--shard" || word.starts_with("--check"));
+    let more: &[&str] = match words[..] {
+        ["tune" | "run", ..] if !is_bound => &["--check"],
+        ["keep", ..] => &["--root", IMAGE],
+        ["measure", ..] => &["--repetitions", "2..2"],
+        ["fleet", "apply", ..] => &["--dry-run"],
         _ => &[],
     };
-    let is_given = more.first().is_some_and(|flag| words.iter().any(|word| word == flag));
-    words.extend(more.iter().filter(|_| !is_given).map(|word| (*word).to_owned()));
-    let asks_nothing =
-        |word: &String| ["--yes", "--dry-run", "--check", "--watch"].contains(&word.as_str());
-    if words[0] == "keep" && !words.iter().any(asks_nothing) {
-        words.push("--yes".to_owned()); // nobody is here to ask
+    if more.first().is_some_and(|flag| !words.contains(flag)) {
+        words.extend(more);
+    }
+    let silent = ["--yes", "--dry-run", "--check", "--watch"];
+    if words[0] == "keep" && !silent.iter().any(|flag| words.contains(flag)) {
+        words.push("--yes"); // nobody is here to ask
     }
     words
 }
@@ -325,18 +264,19 @@ fn run_page(
     tally: &mut Tally,
 ) -> Result<()> {
     let folder = binary.with_file_name("xtask-printed");
-    let _gone = fs::remove_dir_all(&folder);
+    remove_folder(&folder)?;
     fs::create_dir_all(folder.join("bin"))?;
     std::os::unix::fs::symlink(binary, folder.join("bin/latput"))?;
     write_input_files(&folder, commands, binary)?;
     let mut script = String::from(WORLD);
     for (idx, printed) in commands.iter().enumerate() {
         let words: Vec<String> =
-            bound_command(&printed.words).iter().map(|word| quote_word(word)).collect();
+            bound_command(&printed.words).into_iter().map(quote_word).collect();
         let words = words.join(" ");
-        let line = format!("timeout {LONGEST} latput {words} >out.{idx} 2>err.{idx} </dev/null");
-        script.push_str(&line);
-        script.push_str(&["; echo $? >code.", &idx.to_string(), "\n"].concat());
+        let _ = writeln!(
+            script,
+            "timeout {LONGEST} latput {words} >out.{idx} 2>err.{idx} </dev/null; echo $? >code.{idx}"
+        );
     }
     let path = std::env::var("PATH").unwrap_or_default();
     let world = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
@@ -357,13 +297,11 @@ fn run_page(
         let is_answer = ANSWERS.iter().any(|(verb, answer, says)| {
             printed.words[0] == *verb && code == *answer && err.contains(says)
         });
-        let name = printed.name();
         let is_right = code == 0 || is_answer;
         let wrong = || Err(anyhow!("exit code {code}: {}", err.trim()));
-        tally.record_result(&name, if is_right { Ok(()) } else { wrong() });
+        tally.record_result(&printed.name(), if is_right { Ok(()) } else { wrong() });
     }
-    fs::remove_dir_all(&folder)?;
-    Ok(())
+    remove_folder(&folder)
 }
 
 /// Writes the files that the commands read: plans, an inventory of this host, and results of the simulator.
@@ -372,14 +310,9 @@ fn write_input_files(folder: &Path, commands: &[PrintedCommand], binary: &Path) 
     fs::write(folder.join("inventory.toml"), inventory)?;
     fs::write(folder.join("plan.toml"), PLAN)?;
     fs::create_dir_all(folder.join(IMAGE).join("etc"))?;
-    let made = folder.join("made.db");
-    let other = folder.join("other.db");
     // Two runs in one file, and one of another day in another.
     for file in ["made.db", "made.db", "other.db"] {
-        let run = ["run", "plan.toml", "--on", "sim:server-10g", "-o", file];
-        let mut command = Command::new(binary);
-        command.args(run).current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
-        ensure!(command.status()?.success(), "the simulator does not run the plan of the check");
+        run_latput(binary, folder, &["run", "plan.toml", "--on", "sim:server-10g", "-o", file])?;
     }
     for printed in commands {
         for (idx, word) in printed.words.iter().enumerate() {
@@ -398,9 +331,14 @@ fn write_input_files(folder: &Path, commands: &[PrintedCommand], binary: &Path) 
             }
             fs::create_dir_all(at.parent().unwrap_or(folder))?;
             match extension {
-                "db" if word.starts_with("after") => fs::copy(&other, &at).map(drop)?,
-                "db" => fs::copy(&made, &at).map(drop)?,
-                "html" => make_report(folder, &path, binary)?,
+                "db" if word.starts_with("after") => {
+                    fs::copy(folder.join("other.db"), &at).map(drop)?;
+                }
+                "db" => fs::copy(folder.join("made.db"), &at).map(drop)?,
+                "html" => {
+                    let to = path.to_string_lossy();
+                    run_latput(binary, folder, &["report", "made.db", "--share", "-o", &to])?;
+                }
                 _ => fs::write(&at, PLAN)?,
             }
         }
@@ -408,13 +346,11 @@ fn write_input_files(folder: &Path, commands: &[PrintedCommand], binary: &Path) 
     Ok(())
 }
 
-/// Writes a report that can be imported.
-fn make_report(folder: &Path, file: &Path, binary: &Path) -> Result<()> {
+/// Runs latput on the files of the check.
+fn run_latput(binary: &Path, folder: &Path, words: &[&str]) -> Result<()> {
     let mut command = Command::new(binary);
-    command.args(["report", "made.db", "--share", "-o"]).arg(file).current_dir(folder);
-    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-    ensure!(status.success(), "no report is made of the check's results");
-    Ok(())
+    command.args(words).current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
+    run_checked(&mut command).with_context(|| format!("latput {words:?}"))
 }
 
 fn quote_word(word: &str) -> String {

@@ -9,7 +9,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, kill_process};
+
+use crate::processes::{kill_process, read_process_parents, words_of};
 
 /// Gives `line` each line of the output, until the pipe is closed. After each `limit` without one, the processes of
 /// `child` that have none of their own are named and killed, and so what waits for them goes on.
@@ -29,19 +30,12 @@ pub fn each_line(
             Err(RecvTimeoutError::Timeout) => {
                 let silent = format!("error: no output for {} s; ", limit.as_secs());
                 if child.try_wait().context("cannot look at it")?.is_some() {
-                    line(
-                        format!(
-                            "{silent}it has ended, and another process holds its output open\n"
-                        )
-                        .as_bytes(),
-                    )?;
-                    return Ok(());
+                    let why = "it has ended, and another process holds its output open";
+                    return line(format!("{silent}{why}\n").as_bytes());
                 }
                 for process in leaves_below(child.id()) {
                     line(format!("{silent}killed: {}\n", describe_process(process)).as_bytes())?;
-                    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
-                    // It may have ended by itself meanwhile.
-                    let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
+                    kill_process(process);
                 }
             }
         }
@@ -80,36 +74,17 @@ fn leaves_below(root: u32) -> Vec<u32> {
     leaves
 }
 
-/// Every process that has not ended, and its parent (`proc_pid_stat(5)`).
-fn read_process_parents() -> Vec<(u32, u32)> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let parent = |id: u32| {
-        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        // A name may have spaces and brackets.
-        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-        let state = fields.next()?;
-        (state != "Z").then_some(())?;
-        fields.next()?.parse::<u32>().ok()
-    };
-    ids.filter_map(|id| Some((id, parent(id)?))).collect()
-}
-
 /// A process with its command line and where each of its threads waits in the kernel.
 fn describe_process(process: u32) -> String {
-    let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    let words = String::from_utf8_lossy(&words).replace('\0', " ");
+    let words = words_of(process).join(" ");
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let waits = threads.map(|thread| {
         let read = |file: &str| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
         let stack = read("stack").lines().filter_map(function_of).collect::<Vec<_>>().join(" < ");
-        format!(
-            "{} in {}",
-            read("comm").trim(),
-            if stack.is_empty() { read("wchan") } else { stack }
-        )
+        let place = if stack.is_empty() { read("wchan") } else { stack };
+        format!("{} in {place}", read("comm").trim())
     });
-    format!("{process} {}({})", words, waits.collect::<Vec<_>>().join("; "))
+    format!("{process} {words}({})", waits.collect::<Vec<_>>().join("; "))
 }
 
 /// `[<0>] futex_wait+0x60/0xb0`: the name.

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::silence;
+use crate::workspace::missing_for_root;
 
 /// Counted tests.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -66,13 +67,6 @@ impl Tally {
         Self { times: is_timed.then(Vec::new), ..Self::default() }
     }
 
-    /// The tally of a step that failed without a test.
-    pub fn from_failed_step(name: &str, why: &str) -> Self {
-        let mut tally = Self::default();
-        tally.record_failed_step(name, why);
-        tally
-    }
-
     /// Adds what made a step fail. Where tests failed, they are the reason, and nothing is added.
     pub fn record_failed_step(&mut self, name: &str, why: &str) {
         if self.failed == 0 {
@@ -101,6 +95,19 @@ impl Tally {
         self.failures.push(TestFailure { name: name.to_owned(), said });
     }
 
+    /// Whether a step must be skipped because it needs root or one of these programs; says so.
+    pub fn skips_without(&mut self, programs: &[&'static str]) -> bool {
+        let Some(missing) = missing_for_root(programs) else { return false };
+        self.skip(missing);
+        true
+    }
+
+    /// Says that something is skipped, and takes note of it.
+    pub fn skip(&mut self, need: &str) {
+        println!("skipped: needs {need}");
+        self.skipped.push(format!("needs {need}"));
+    }
+
     /// Runs a command without input, shows its output as it comes and counts what it says.
     pub fn run(&mut self, command: &mut Command) -> Result<()> {
         self.run_to(command, &mut std::io::stdout())
@@ -115,16 +122,16 @@ impl Tally {
     ///
     /// Only a nightly libtest takes `--report-time`, or one that is told to be one. The variable is for the test programs alone:
     /// cargo and rustc would build every crate anew for it.
-    pub fn run_tests(&mut self, mut cargo: Command, how: &str) -> Result<()> {
+    pub fn run_tests(&mut self, cargo: &mut Command, how: &str) -> Result<()> {
         if self.times.is_some() {
-            cargo
-                .args(["--config", r#"target."cfg(all())".runner = ["env", "RUSTC_BOOTSTRAP=1"]"#]);
+            let runner = r#"target."cfg(all())".runner = ["env", "RUSTC_BOOTSTRAP=1"]"#;
+            cargo.args(["--config", runner]);
         }
         cargo.args(["--", "--show-output"]).args(how.split(' '));
         if self.times.is_some() {
             cargo.args(["-Zunstable-options", "--report-time"]);
         }
-        self.run_with_limit(&mut cargo, TESTS_SILENT, &mut std::io::stdout())
+        self.run_with_limit(cargo, TESTS_SILENT, &mut std::io::stdout())
     }
 
     fn run_with_limit(
@@ -198,6 +205,11 @@ impl Tally {
                 (None, None) => format!("needs {need}"),
             };
             self.skipped.push(arm);
+        } else if let Some((before, need)) = line.split_once(" ... ignored, needs ") {
+            // By the attribute `needs`. A long test is ignored for another reason, and not skipped. Another process may have
+            // written the line's beginning.
+            let name = before.rsplit(' ').next().unwrap_or_default();
+            self.skipped.push(format!("{name}: needs {need}"));
         }
     }
 
@@ -267,8 +279,15 @@ mod tests {
         tally.record_line("---- comes_and_goes stdout ----");
         tally.record_line("  skipped: needs root");
         tally.record_line("test tests::lab ... tests::lab: skipped: needs two CPUs");
-        let expected =
-            ["needs chromium", "comes_and_goes: needs root", "tests::lab: needs two CPUs"];
+        tally.record_line("said by anothertest root_a::goes ... ignored, needs root, ip");
+        tally.record_line("test root_b::lasts ... ignored, long: `cargo xtask ci --full` runs it");
+        tally.record_line("test child_of_another_test ... ignored, another test starts it");
+        let expected = [
+            "needs chromium",
+            "comes_and_goes: needs root",
+            "tests::lab: needs two CPUs",
+            "root_a::goes: needs root, ip",
+        ];
         assert_eq!(tally.skipped, expected);
     }
 

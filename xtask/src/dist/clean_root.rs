@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{ReleaseInfo, write_file};
 use crate::ci::Tally;
-use crate::workspace::{capture_output, missing_for_root};
+use crate::workspace::{capture_output, remove_folder};
 
 const PROGRAMS: &[&str] =
     &["apt-get", "chroot", "debootstrap", "systemd-nspawn", "timeout", "unshare"];
@@ -21,48 +21,11 @@ const BASE: &str = "base-1";
 const DEBOOTSTRAP_SCRIPT: &str = "/usr/share/debootstrap/scripts/sid";
 
 /// Script that tries the package, under its systemd, in a network of its own. Each line that matters says so.
-const SCRIPT: &str = r#"
-list() { find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /try -o -path /var/lib/dpkg -o -path /var/log -o -path /var/cache -o -path /var/lib/systemd \) -prune -o -print | LC_ALL=C sort; }
-for folder in class devices; do mount -o remount,rw /sys/$folder; done # as on a host
-ip link add ext0 type veth peer name far0; ip link set far0 up; ip link set ext0 up
-list > /try/before
-dpkg --install /try/latput.deb && echo "installed"
-latput --version
-latput show ext0 > /try/shown && echo "shown $(grep -c . /try/shown)"
-latput man | grep -c '^\.SH'
-ls /usr/share/man/man1/latput-tune.1.gz /usr/share/zsh/vendor-completions/_latput
-bash -n /usr/share/bash-completion/completions/latput && echo "completes"
-cd /tmp && latput tune /try/plan.toml --on sim:server-10g > /try/tuned && echo "tuned"; grep -h Recommended /try/tuned
-cd /
-latput set ext0 gro=on && echo "set" # the daemon needs it on a veth
-unit=latput-moderate@ext0
-systemctl is-enabled $unit
-systemctl enable --now $unit && echo "started $(systemctl is-active $unit)"
-latput moderate ext0 --status
-dpkg --install /try/latput.deb && echo "again $(systemctl is-active $unit)"
-dpkg --purge latput && echo "purged $(systemctl is-active $unit)"
-test -e /run/latput || echo "no state"
-ip -d link show ext0 | grep -o 'mtu 1500'
-list > /try/after
-systemctl poweroff
-"#;
+const SCRIPT: &str = include_str!("try.sh");
 
 /// Lines that the script must print.
-const SAID: &[&str] = &[
-    "installed",
-    "shown ",
-    "/usr/share/man/man1/latput-tune.1.gz",
-    "/usr/share/zsh/vendor-completions/_latput",
-    "completes",
-    "tuned",
-    "Recommended",
-    "disabled",
-    "started active",
-    "ext0: holding",
-    "again active",
-    "purged inactive",
-    "no state",
-];
+const SAID: &str = "installed|shown |/usr/share/man/man1/latput-tune.1.gz|/usr/share/zsh/vendor-completions/_latput|completes|\
+    tuned|Recommended|disabled|started active|ext0: holding|again active|purged inactive|no state";
 
 const SERVICE: &str = "[Service]\nType=oneshot\nExecStart=/bin/sh /try/script\n\
     StandardOutput=journal+console\nStandardError=journal+console\n";
@@ -96,8 +59,7 @@ pub fn first_source() -> Result<(String, String)> {
 /// A fresh Debian of this machine's version, from the first source that apt has for it; made once. `None` where something is
 /// missing for it, which is said.
 pub fn make_base_root(folder: &Path, tally: &mut Tally) -> Result<Option<PathBuf>> {
-    if let Some(missing) = missing_for_root(PROGRAMS) {
-        tally.record_line(&format!("skipped: the package in a clean root: needs {missing}"));
+    if tally.skips_without(PROGRAMS) {
         return Ok(None);
     }
     make_debian(folder.join(BASE), None, Some(INCLUDED), |_| Ok(())).map(Some)
@@ -140,7 +102,7 @@ fn check_deb_lifecycle(release: &ReleaseInfo, root: &Path) -> Result<()> {
     let ran = boot.output().context("cannot start systemd-nspawn")?;
     let said = String::from_utf8_lossy(&ran.stdout);
     let all = || format!("{said}\n{}", String::from_utf8_lossy(&ran.stderr));
-    for words in SAID.iter().copied().chain([format!("latput {}", release.version).as_str()]) {
+    for words in SAID.split('|').chain([format!("latput {}", release.version).as_str()]) {
         ensure!(said.contains(words), "the clean root did not say `{words}`:\n{}", all());
     }
     let list = |name: &str| {
@@ -180,13 +142,4 @@ fn check_binary_alone(release: &ReleaseInfo, folder: &Path) -> Result<()> {
     ensure!(said.contains("127.0.0.9:9 refuses"), "the binary alone: {}: {said}", ran.status);
     println!("alone in a root, the binary resolves a name");
     remove_folder(folder)
-}
-
-/// Removes a folder with all that is in it, where it is there.
-pub fn remove_folder(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder)
-            .with_context(|| format!("cannot remove {}", folder.display()))?;
-    }
-    Ok(())
 }

@@ -10,6 +10,8 @@ use super::tree::{self, LICENCES};
 use super::{ReleaseInfo, SMALLEST, compress_file, write_file};
 use crate::workspace::capture_output;
 
+/// The description of the package; three words stand for values.
+const CONTROL: &str = include_str!("control");
 /// The scripts of the maintainer, in `packaging/deb`.
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
@@ -29,11 +31,11 @@ pub fn make_deb(release: &ReleaseInfo, parts: &Path) -> Result<PathBuf> {
         .map(|file| fs::metadata(folder.join(file)).map(|it| it.len()))
         .sum::<Result<_, _>>()?;
     let control = folder.join("DEBIAN");
-    write_file(
-        &control.join("control"),
-        render_control(release, bytes.div_ceil(1024)).as_bytes(),
-        0o644,
-    )?;
+    let text = CONTROL
+        .replace("VERSION", &release.version)
+        .replace("ARCHITECTURE", release.debian_arch)
+        .replace("KIBIBYTES", &bytes.div_ceil(1024).to_string());
+    write_file(&control.join("control"), text.as_bytes(), 0o644)?;
     write_file(&control.join("md5sums"), sums.as_bytes(), 0o644)?;
     for name in SCRIPTS {
         let file = release.workspace.root.join("packaging/deb").join(name);
@@ -63,24 +65,4 @@ fn write_documents(release: &ReleaseInfo, doc: &Path) -> Result<()> {
     }
     write_file(&doc.join("copyright"), text.as_bytes(), 0o644)?;
     compress_file(&root.join("CHANGELOG.md"), &doc.join("CHANGELOG.md.gz"), SMALLEST)
-}
-
-fn render_control(release: &ReleaseInfo, kibibytes: u64) -> String {
-    format!(
-        "\
-Package: latput
-Version: {}
-Architecture: {}
-Maintainer: latput contributors <latput@users.noreply.github.com>
-Installed-Size: {kibibytes}
-Section: net
-Priority: optional
-Description: finds, proves and holds network-interface settings
- latput measures what settings of a network interface do to a workload: its
- latency, its throughput and its CPU cost. It recommends one, or says that no
- difference is proven. It changes settings as transactions that can be undone,
- and can hold a goal while the load changes.
-",
-        release.version, release.debian_arch
-    )
 }

@@ -9,18 +9,21 @@ use anyhow::Result;
 use super::{ReleaseInfo, tree, write_file};
 use crate::workspace::capture_output;
 
+const SPEC: &str = include_str!("latput.spec");
+
 /// Makes `latput-VERSION-1.ARCH.rpm`.
 pub fn make_rpm(release: &ReleaseInfo, parts: &Path) -> Result<PathBuf> {
     let folder = parts.join("rpm");
     tree::install_files(release, &folder.join("usr"), "share/zsh/site-functions")?;
     let spec = parts.join("latput.spec");
-    write_file(&spec, render_spec(release).as_bytes(), 0o644)?;
+    write_file(&spec, SPEC.as_bytes(), 0o644)?;
     let top = parts.join("rpmbuild");
     let mut build = Command::new("rpmbuild");
     build.arg("-bb").args(["--target", &format!("{}-linux", release.arch)]);
     for (name, value) in [
         ("_topdir", top.display().to_string()),
         ("tree", folder.display().to_string()),
+        ("latput_version", release.version.clone()),
         ("use_source_date_epoch_as_buildtime", "1".to_owned()),
         ("clamp_mtime_to_source_date_epoch", "1".to_owned()),
         ("_buildhost", "latput".to_owned()),
@@ -40,52 +43,4 @@ pub fn make_rpm(release: &ReleaseInfo, parts: &Path) -> Result<PathBuf> {
     let package = release.out.join(&name);
     fs::rename(top.join("RPMS").join(release.arch).join(name), &package)?;
     Ok(package)
-}
-
-fn render_spec(release: &ReleaseInfo) -> String {
-    format!(
-        "\
-Name: latput
-Version: {}
-Release: 1
-Summary: Finds, proves and holds network-interface settings
-License: Apache-2.0 OR MIT
-AutoReqProv: no
-
-%description
-latput measures what settings of a network interface do to a workload: its
-latency, its throughput and its CPU cost. It recommends one, or says that no
-difference is proven. It changes settings as transactions that can be undone,
-and can hold a goal while the load changes.
-
-%install
-cp -a %{{tree}}/. %{{buildroot}}
-
-%post
-if [ -d /run/systemd/system ]; then
-    systemctl daemon-reload || :
-    if [ $1 -ge 2 ]; then systemctl try-restart 'latput-moderate@*.service' || :; fi
-fi
-
-%preun
-if [ $1 -eq 0 ]; then
-    if [ -d /run/systemd/system ]; then systemctl stop 'latput-moderate@*.service' || :; fi
-    latput restore || echo 'latput: what could not be put back stays in /run/latput' >&2
-fi
-
-%postun
-if [ $1 -eq 0 ]; then rm -f /etc/systemd/system/*.wants/latput-moderate@*.service; fi
-if [ -d /run/systemd/system ]; then systemctl daemon-reload || :; fi
-
-%files
-%attr(-, root, root) /usr/bin/latput
-%attr(-, root, root) /usr/lib/systemd/system/latput-moderate@.service
-%attr(-, root, root) /usr/share/man/man1/latput*.1.gz
-%attr(-, root, root) /usr/share/bash-completion/completions/latput
-%attr(-, root, root) /usr/share/zsh/site-functions/_latput
-%attr(-, root, root) /usr/share/fish/vendor_completions.d/latput.fish
-%attr(-, root, root) %doc /usr/share/doc/latput
-",
-        release.version
-    )
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{ReleaseInfo, write_file};
@@ -14,80 +13,74 @@ use crate::workspace::{capture_output, cargo_command};
 /// The binary's package.
 const ROOT: &str = "latput";
 
-#[derive(Debug, Deserialize)]
-struct ResolvedMetadata {
-    packages: Vec<ResolvedPackage>,
-    resolve: DependencyGraph,
-}
-
-#[derive(Debug, Deserialize)]
-struct ResolvedPackage {
-    id: String,
+/// A package whose code is in the binary.
+#[derive(Debug, Default)]
+struct LinkedPackage {
     name: String,
     version: String,
-    license: Option<String>,
-    source: Option<String>,
-    targets: Vec<PackageTarget>,
-}
-
-#[derive(Debug, Deserialize)]
-struct PackageTarget {
-    kind: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct DependencyGraph {
-    nodes: Vec<GraphNode>,
-}
-
-#[derive(Debug, Deserialize)]
-struct GraphNode {
-    id: String,
-    deps: Vec<GraphEdge>,
-}
-
-#[derive(Debug, Deserialize)]
-struct GraphEdge {
-    pkg: String,
-    dep_kinds: Vec<EdgeKind>,
-}
-
-#[derive(Debug, Deserialize)]
-struct EdgeKind {
-    kind: Option<String>,
+    /// SPDX; old ones have `/` for `OR`.
+    licence: String,
+    /// Whether it is a crate of this repository.
+    is_ours: bool,
+    /// URLs of those it needs.
+    needs: BTreeSet<String>,
 }
 
 /// Makes `latput-VERSION-ARCH-linux.cdx.json`.
 pub fn make_sbom(release: &ReleaseInfo) -> Result<PathBuf> {
-    let mut ask = cargo_command();
-    ask.args(["metadata", "--locked", "--format-version", "1", "--filter-platform"]);
-    ask.arg(format!("{}-unknown-linux-gnu", release.arch)).current_dir(&release.workspace.root);
-    let metadata: ResolvedMetadata = serde_json::from_str(&capture_output(&mut ask)?)
-        .context("cannot read the answer of `cargo metadata`")?;
-    let document = build_document(&metadata, release)?;
+    // Procedural macros and build scripts only run when it is built.
+    let words = "tree --locked --edges normal,no-proc-macro --prefix depth --package";
+    let target = format!("{}-unknown-linux-gnu", release.arch);
+    let mut tree = cargo_command();
+    tree.args(words.split(' ')).args([ROOT, "--target", &target, "--format", "\t{p}\t{l}"]);
+    let tree = capture_output(tree.current_dir(&release.workspace.root))?;
+    let document = build_document(&parse_tree(&tree)?, release)?;
     let file = release.package_path("", ".cdx.json");
     write_file(&file, &serde_json::to_vec_pretty(&document)?, 0o644)?;
     Ok(file)
 }
 
-fn build_document(metadata: &ResolvedMetadata, release: &ReleaseInfo) -> Result<Value> {
-    let packages: BTreeMap<&str, &ResolvedPackage> =
-        metadata.packages.iter().map(|it| (it.id.as_str(), it)).collect();
-    let linked = find_linked_packages(metadata, &packages)?;
-    let (mut components, mut dependencies) = (Vec::new(), Vec::new());
-    for (id, needs) in &linked {
-        let package = packages[id];
-        if package.name != ROOT {
-            components.push(describe_component(package));
+/// The packages of `cargo tree`, by their URLs: depth, name and version (and place, if it is ours), licence. One that was
+/// shown before has a star and none of its needs.
+fn parse_tree(text: &str) -> Result<BTreeMap<String, LinkedPackage>> {
+    let mut linked: BTreeMap<String, LinkedPackage> = BTreeMap::new();
+    let mut above: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let cells: Vec<&str> = line.trim_end_matches(" (*)").split('\t').collect();
+        let [depth, package, licence] = cells[..] else { anyhow::bail!("cargo tree: {line}") };
+        let mut words = package.split(' ');
+        let name = words.next().unwrap_or_default();
+        let version = words.next().and_then(|word| word.strip_prefix('v')).context("no version")?;
+        let url = package_url(name, version);
+        above.truncate(depth.parse()?);
+        if let Some(parent) = above.last().and_then(|parent| linked.get_mut(parent)) {
+            parent.needs.insert(url.clone());
         }
-        let mut needs: Vec<String> = needs.iter().map(|id| package_url(packages[id])).collect();
-        needs.sort();
-        dependencies.push(json!({ "ref": package_url(package), "dependsOn": needs }));
+        above.push(url.clone());
+        let is_ours = words.next().is_some();
+        linked.entry(url).or_insert_with(|| LinkedPackage {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            licence: licence.replace('/', " OR "),
+            is_ours,
+            needs: BTreeSet::new(),
+        });
     }
+    Ok(linked)
+}
+
+fn build_document(
+    linked: &BTreeMap<String, LinkedPackage>,
+    release: &ReleaseInfo,
+) -> Result<Value> {
+    let others = linked.iter().filter(|(_, package)| package.name != ROOT);
+    let mut components: Vec<Value> = others.map(describe_component).collect();
     components.extend(of_toolchain()?);
     components.sort_by_key(|it| it["bom-ref"].to_string());
-    dependencies.sort_by_key(|it| it["ref"].to_string());
-    let root = packages.values().find(|it| it.name == ROOT).context("latput is a package")?;
+    let dependencies: Vec<Value> = linked
+        .iter()
+        .map(|(url, package)| json!({ "ref": url, "dependsOn": package.needs }))
+        .collect();
     Ok(json!({
         "$schema": "http://cyclonedx.org/schema/bom-1.5.schema.json",
         "bomFormat": "CycloneDX",
@@ -97,9 +90,9 @@ fn build_document(metadata: &ResolvedMetadata, release: &ReleaseInfo) -> Result<
             "timestamp": release.format_commit_time()?,
             "component": {
                 "type": "application",
-                "bom-ref": package_url(root),
+                "bom-ref": package_url(ROOT, &release.version),
                 "name": ROOT,
-                "version": root.version,
+                "version": release.version,
                 "licenses": [{ "expression": "Apache-2.0 OR MIT" }],
             },
         },
@@ -108,71 +101,55 @@ fn build_document(metadata: &ResolvedMetadata, release: &ReleaseInfo) -> Result<
     }))
 }
 
-/// The packages whose code is in the binary, each with those it needs. Procedural macros and build scripts only
-/// run when it is built.
-fn find_linked_packages<'a>(
-    metadata: &'a ResolvedMetadata,
-    packages: &BTreeMap<&str, &ResolvedPackage>,
-) -> Result<BTreeMap<&'a str, BTreeSet<&'a str>>> {
-    let nodes: BTreeMap<&str, &GraphNode> =
-        metadata.resolve.nodes.iter().map(|it| (it.id.as_str(), it)).collect();
-    let is_macro = |id: &str| {
-        packages[id].targets.iter().any(|target| target.kind.iter().any(|it| it == "proc-macro"))
-    };
-    let root = metadata.packages.iter().find(|it| it.name == ROOT).context("latput is missing")?;
-    let mut linked = BTreeMap::new();
-    let mut open = vec![root.id.as_str()];
-    while let Some(id) = open.pop() {
-        if linked.contains_key(id) {
-            continue;
-        }
-        let edges = nodes[id].deps.iter().filter(|edge| {
-            edge.dep_kinds.iter().any(|it| it.kind.is_none()) && !is_macro(&edge.pkg)
-        });
-        let needs: BTreeSet<&str> = edges.map(|edge| edge.pkg.as_str()).collect();
-        open.extend(&needs);
-        linked.insert(nodes[id].id.as_str(), needs);
-    }
-    Ok(linked)
-}
-
-fn describe_component(package: &ResolvedPackage) -> Value {
-    let mut component = json!({
-        "type": "library",
-        "bom-ref": package_url(package),
-        "name": package.name,
-        "version": package.version,
-    });
-    if let Some(license) = &package.license {
-        component["licenses"] = json!([{ "expression": license.replace('/', " OR ") }]);
-    }
-    if package.source.is_some() {
-        component["purl"] = json!(package_url(package));
+fn describe_component((url, package): (&String, &LinkedPackage)) -> Value {
+    let mut component = describe_library(url, &package.name, &package.version, &package.licence);
+    if !package.is_ours {
+        component["purl"] = json!(url);
     }
     component
 }
 
+fn describe_library(url: &str, name: &str, version: &str, licence: &str) -> Value {
+    json!({
+        "type": "library",
+        "bom-ref": url,
+        "name": name,
+        "version": version,
+        "licenses": [{ "expression": licence }],
+    })
+}
+
 /// A package URL for what is from a registry; crates of this repository are named alike.
-fn package_url(package: &ResolvedPackage) -> String {
-    format!("pkg:cargo/{}@{}", package.name, package.version)
+fn package_url(name: &str, version: &str) -> String {
+    format!("pkg:cargo/{name}@{version}")
 }
 
 /// Libraries that the toolchain links into every static program.
-fn of_toolchain() -> Result<Vec<Value>> {
-    let libc = capture_output(Command::new("getconf").arg("GNU_LIBC_VERSION"))?;
-    let rust = capture_output(Command::new("rustc").arg("--version"))?;
-    let word = |text: &str| text.split_whitespace().nth(1).unwrap_or_default().to_owned();
-    let library = |name: &str, version: String, license: &str| {
-        json!({
-            "type": "library",
-            "bom-ref": format!("{name}@{version}"),
-            "name": name,
-            "version": version,
-            "licenses": [{ "expression": license }],
-        })
+fn of_toolchain() -> Result<[Value; 2]> {
+    let library = |name: &str, command: [&str; 2], licence: &str| {
+        let said = capture_output(Command::new(command[0]).arg(command[1]))?;
+        let version = said.split_whitespace().nth(1).unwrap_or_default();
+        anyhow::Ok(describe_library(&format!("{name}@{version}"), name, version, licence))
     };
-    Ok(vec![
-        library("glibc", word(&libc), "LGPL-2.1-or-later"),
-        library("rust-std", word(&rust), "MIT OR Apache-2.0"),
+    Ok([
+        library("glibc", ["getconf", "GNU_LIBC_VERSION"], "LGPL-2.1-or-later")?,
+        library("rust-std", ["rustc", "--version"], "MIT OR Apache-2.0")?,
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needs_are_read_from_the_tree() {
+        let tree = "0\tlatput v0.1.0 (/x)\tMIT\n1\tb v2.0.0\tMIT/Apache-2.0\n2\tc v3.0.0\tMIT\n1\tc v3.0.0\tMIT (*)\n";
+        let linked = parse_tree(tree).unwrap();
+        let needs = |url: &str| linked[url].needs.iter().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(needs("pkg:cargo/latput@0.1.0"), ["pkg:cargo/b@2.0.0", "pkg:cargo/c@3.0.0"]);
+        assert_eq!(needs("pkg:cargo/b@2.0.0"), ["pkg:cargo/c@3.0.0"]);
+        let b = &linked["pkg:cargo/b@2.0.0"];
+        assert_eq!((b.licence.as_str(), b.is_ours), ("MIT OR Apache-2.0", false));
+        assert!(linked["pkg:cargo/latput@0.1.0"].is_ours);
+    }
 }

@@ -3,22 +3,23 @@
 //! Namespaces, names and mounts are those of one process, and end with it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::Options;
-use crate::kills::pair::{kill_process, processes_of};
+use crate::namespace::Namespace;
+use crate::processes::{kill_process, processes_of};
+use crate::workspace::{capture_output, make_empty_folder, make_folder, remove_folder};
 
 /// Txqueuelen that is wanted; a veth begins with 1000.
 pub const WANTED_LENGTH: &str = "700";
-/// Makes the mounts of the hosts' own, and waits for its input to end.
-const HOLD: &str =
-    "mount -t tmpfs tmpfs /run && mount -t sysfs sysfs /sys && echo ready && exec cat";
+/// The hosts' own mounts.
+const MOUNTS: &str = "mount -t tmpfs tmpfs /run && mount -t sysfs sysfs /sys";
 /// Everything that the bench's setting could have moved, and more, as others than latput see it.
 const LOOK: &str = "ip -o link show eth0; tc qdisc show dev eth0; ethtool -k eth0\n\
     cd /sys/class/net/eth0 && grep '' threaded gro_flush_timeout napi_defer_hard_irqs tx_queue_len mtu";
@@ -72,7 +73,7 @@ impl HostKind {
 /// The hosts, by name: `h1` and so on.
 #[derive(Debug)]
 pub struct Rack {
-    holder: Child,
+    namespace: Namespace,
     /// Kind of each host, in the order of the inventory: the dead, the slow, the well, those that lie.
     pub hosts: Vec<(String, HostKind)>,
     /// Where the inventories are.
@@ -83,24 +84,14 @@ pub struct Rack {
 impl Rack {
     /// Makes the hosts and the inventories `all.toml` and, without the dead and the slow, `well.toml`.
     pub fn up(latput: &Path, folder: &Path, options: &Options) -> Result<Self> {
-        let _none_yet = std::fs::remove_dir_all(folder);
+        remove_folder(folder)?;
         for inner in ["bin", "state", "done"] {
-            std::fs::create_dir_all(folder.join(inner))
-                .context("cannot make the bench's folder")?;
+            make_folder(&folder.join(inner))?;
         }
         std::os::unix::fs::symlink(latput, folder.join("bin/latput"))?;
-        let mut holder = Command::new("unshare")
-            .args(["-n", "-m", "sh", "-c", HOLD])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start unshare")?;
-        let mut line = String::new();
-        let out = holder.stdout.take().context("no output")?;
-        BufReader::new(out).read_line(&mut line)?;
         let (folder, latput) = (folder.to_owned(), latput.to_owned());
-        let rack = Self { holder, hosts: list_hosts(options), folder, latput };
-        ensure!(line == "ready\n", "no namespace can be made: run as root");
+        let namespace = Namespace::new(MOUNTS)?;
+        let rack = Self { namespace, hosts: list_hosts(options), folder, latput };
         rack.create_namespaces()?;
         rack.write_inventories(options.slow_answer_s)?;
         Ok(rack)
@@ -128,12 +119,9 @@ impl Rack {
 
     /// A program beside the hosts, with our state folder.
     pub fn namespace_command(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        let pid = self.holder.id().to_string();
-        command.args(["-t", &pid, "-n", "-m", program]);
+        let mut command = self.namespace.command(program);
         let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", self.folder.join("bin").display());
         command.env("LATPUT_STATE_DIR", self.folder.join("state")).env("PATH", path);
-        command.stdin(Stdio::null());
         command
     }
 
@@ -145,9 +133,7 @@ impl Rack {
     /// Runs a shell script on every host; what it printed, by host.
     fn in_all(&self, script: &str) -> Result<BTreeMap<String, String>> {
         let mut ip = self.namespace_command("ip");
-        let ran = ip.args(["-all", "netns", "exec", "sh", "-c", script]).output()?;
-        ensure!(ran.status.success(), "ip: {}", String::from_utf8_lossy(&ran.stderr));
-        let said = String::from_utf8(ran.stdout).context("ip printed no text")?;
+        let said = capture_output(ip.args(["-all", "netns", "exec", "sh", "-c", script]))?;
         let parts = said.split("\nnetns: ").skip(1).filter_map(|part| part.split_once('\n'));
         let said: BTreeMap<String, String> =
             parts.map(|(host, said)| (host.to_owned(), said.trim().to_owned())).collect();
@@ -175,11 +161,7 @@ impl Rack {
     /// Sets a value on one host, by a foreign tool.
     pub fn set_length(&self, host: &str, length: &str) -> Result<()> {
         let words = ["-n", host, "link", "set", "eth0", "txqueuelen", length];
-        ensure!(
-            self.namespace_command("ip").args(words).status()?.success(),
-            "ip cannot set {host}"
-        );
-        Ok(())
+        capture_output(self.namespace_command("ip").args(words)).map(drop)
     }
 
     /// The names of the hosts that are meant.
@@ -220,9 +202,7 @@ impl Rack {
 
     /// Forgets when hosts were done.
     pub fn forget_times(&self) -> Result<()> {
-        let folder = self.folder.join("done");
-        std::fs::remove_dir_all(&folder)?;
-        std::fs::create_dir(&folder).context("cannot make the folder of the times")
+        make_empty_folder(&self.folder.join("done"))
     }
 
     /// When the last of the well hosts that keep their times had answered, seconds since the machine began.
@@ -238,8 +218,7 @@ impl Rack {
     }
 
     fn write_inventories(&self, slow_s: u32) -> Result<()> {
-        let version = std::process::Command::new(&self.latput).arg("--version").output()?;
-        let version = String::from_utf8(version.stdout)?;
+        let version = capture_output(Command::new(&self.latput).arg("--version"))?;
         let version = version.split_whitespace().last().unwrap_or_default();
         let (there, lie) = (THERE.replace("VERSION", version), LIE.replace("VERSION", version));
         let end = "code=$?; cut -d ' ' -f 1 /proc/uptime >>done/$host; exit $code";
@@ -293,8 +272,6 @@ impl Rack {
 impl Drop for Rack {
     fn drop(&mut self) {
         processes_of(&self.folder.join("state")).into_iter().for_each(kill_process);
-        let _it_ended = self.holder.kill();
-        let _it_ended = self.holder.wait();
     }
 }
 

@@ -1,14 +1,15 @@
 //! Two network namespaces with one pair of interfaces, and what foreign tools say of them.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::workspace::capture_output;
+use crate::namespace::Namespace;
+use crate::processes::{has_state, kill_process, processes_of, words_of};
+use crate::workspace::{capture_output, make_folder};
 
 const NAPI: &str = include_str!("napi.py");
 /// Everything that a knob of a veth could have moved, as others than latput see it.
@@ -28,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The two namespaces; they end with this.
 #[derive(Debug)]
 pub struct VethPair {
-    holders: [Child; 2],
+    namespaces: [Namespace; 2],
     /// Where latput keeps its state.
     state: PathBuf,
     napi: PathBuf,
@@ -40,28 +41,15 @@ pub struct VethPair {
 impl VethPair {
     /// Makes them, with state in `folder`.
     pub fn open(latput: &Path, folder: &Path) -> Result<Self> {
-        std::fs::create_dir_all(folder).context("cannot make the folder of the bench")?;
+        make_folder(folder)?;
         let napi = folder.join("napi.py");
         std::fs::write(&napi, NAPI).context("cannot write the script")?;
         let python = capture_output(
             Command::new("python3").args(["-c", "import sys; print(sys.executable)"]),
         )?;
-        let hold = || {
-            let script = "mount -t sysfs sysfs /sys && echo ready && exec cat";
-            let mut child = Command::new("unshare")
-                .args(["-n", "-m", "sh", "-c", script])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .context("cannot start unshare")?;
-            let mut line = String::new();
-            let out = child.stdout.take().context("no output")?;
-            std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line)?;
-            ensure!(line == "ready\n", "no namespace can be made: run as root");
-            Ok(child)
-        };
+        let hold = || Namespace::new("mount -t sysfs sysfs /sys");
         Ok(Self {
-            holders: [hold()?, hold()?],
+            namespaces: [hold()?, hold()?],
             state: folder.join("state"),
             napi,
             python: python.trim().to_owned(),
@@ -69,28 +57,32 @@ impl VethPair {
         })
     }
 
-    /// The words before a command that runs in the first or the second namespace.
-    pub fn nsenter_arguments(&self, host: usize) -> [String; 5] {
-        let pid = self.holders[host].id().to_string();
-        ["nsenter", "-t", &pid, "-n", "-m"].map(str::to_owned)
+    /// A testbed file of the two: what each is, and whether it has a CPU of its own.
+    pub fn render_testbed(&self, roles: [&str; 2], has_own_cpu: bool) -> String {
+        let host = |(role, number): (&str, usize)| {
+            let cpus = if has_own_cpu { format!("cpus = \"{number}\"\n") } else { String::new() };
+            format!(
+                "[host.{role}]\nrole = \"{role}\"\ninterface = \"v0\"\naddress = \"10.77.0.{}\"\n\
+                 latput = \"{}\"\nvia = {:?}\n{cpus}",
+                number + 1,
+                self.latput.display(),
+                self.namespaces[number].enter_words()
+            )
+        };
+        format!("schema = 1\n{}", roles.into_iter().zip(0..).map(host).collect::<String>())
     }
 
     /// A program in the first or the second namespace, with our state folder and without output.
     pub fn namespace_command(&self, host: usize, program: &Path) -> Command {
-        let [nsenter, words @ ..] = self.nsenter_arguments(host);
-        let mut command = Command::new(nsenter);
-        command.args(words).arg(program);
+        let mut command = self.namespaces[host].command(program);
         self.configure_command(&mut command);
         command
     }
 
     /// Gives a command our state folder, and no input and output.
     pub fn configure_command<'c>(&self, command: &'c mut Command) -> &'c mut Command {
-        command
-            .env("LATPUT_STATE_DIR", &self.state)
-            .env_remove("SUDO_USER")
-            .env("NAPI", &self.napi)
-            .env("PYTHON", &self.python);
+        command.env("LATPUT_STATE_DIR", &self.state).env_remove("SUDO_USER");
+        command.env("NAPI", &self.napi).env("PYTHON", &self.python);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
     }
 
@@ -105,7 +97,7 @@ impl VethPair {
     }
 
     /// latput in the first namespace.
-    pub fn latput_command(&self, words: &[String]) -> Command {
+    pub fn latput_command(&self, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         let mut command = self.namespace_command(0, &self.latput);
         command.args(words);
         command
@@ -125,7 +117,7 @@ impl VethPair {
     pub fn new_pair(&self, before: &str) -> Result<()> {
         let _none_yet = self.run_script(0, "ip link del v0");
         let _none_yet = std::fs::remove_dir_all(&self.state);
-        let other = self.holders[1].id();
+        let other = self.namespaces[1].id();
         self.run_script(
             0,
             &format!(
@@ -179,21 +171,14 @@ impl VethPair {
         names.filter_map(|name| Some(name.strip_suffix(".json")?.to_owned())).collect()
     }
 
-    /// The processes with our state folder in their environment: latputs, and what stands before them.
-    pub fn list_processes(&self) -> Vec<u32> {
-        processes_of(&self.state)
-    }
-
-    /// Those of them that run latput with this as a word of their command.
+    /// Our processes that run latput with this as a word of their command.
     pub fn find_latput_processes(&self, word: &str) -> Vec<u32> {
         let runs = |pid: &u32| {
             let words = words_of(*pid);
             words.first().is_some_and(|program| !program.ends_with("nsenter"))
                 && words.iter().skip(1).any(|one| one == word)
         };
-        let mut found = self.list_processes();
-        found.retain(runs);
-        found
+        processes_of(&self.state).into_iter().filter(runs).collect()
     }
 
     /// Waits until none of our processes is left but the watchers of `w0`.
@@ -209,7 +194,7 @@ impl VethPair {
     fn settle_but(&self, may_stay: impl Fn(u32) -> bool) -> Result<()> {
         let deadline = Instant::now() + END;
         loop {
-            let mut left = self.list_processes();
+            let mut left = processes_of(&self.state);
             left.retain(|pid| !may_stay(*pid));
             if left.is_empty() {
                 return Ok(());
@@ -229,13 +214,7 @@ impl VethPair {
 
 impl Drop for VethPair {
     fn drop(&mut self) {
-        for pid in self.list_processes() {
-            kill_process(pid);
-        }
-        for holder in &mut self.holders {
-            let _it_ended = holder.kill();
-            let _it_ended = holder.wait();
-        }
+        processes_of(&self.state).into_iter().for_each(kill_process);
         let _gone = std::fs::remove_dir_all(&self.state);
     }
 }
@@ -243,35 +222,4 @@ impl Drop for VethPair {
 /// Whether this is the name of a checkpoint of `w0`.
 fn is_of_neighbour(name: &str) -> bool {
     name.rsplit_once('-').is_some_and(|(_, index)| index == NEIGHBOUR)
-}
-
-/// The command of a process; empty once it has ended.
-fn words_of(pid: u32) -> Vec<String> {
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
-}
-
-/// The processes with this state folder, or one in it, in their environment.
-pub fn processes_of(state: &Path) -> Vec<u32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| has_state(*pid, state)).collect()
-}
-
-/// Whether a process has this state folder, or one in it, in its environment; one that has ended has none.
-fn has_state(pid: u32, state: &Path) -> bool {
-    let is_meant = |word: &[u8]| {
-        let folder = word.strip_prefix(b"LATPUT_STATE_DIR=");
-        folder.is_some_and(|folder| Path::new(OsStr::from_bytes(folder)).starts_with(state))
-    };
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    environment.split(|byte| *byte == 0).any(is_meant)
-}
-
-/// `kill -9`.
-pub fn kill_process(pid: u32) {
-    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-    if let Some(pid) = pid {
-        let _it_ended = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-    }
 }

@@ -1,5 +1,6 @@
 //! The lab as the released binary makes it, and processes in it that are ended by their id.
 
+use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -9,7 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
+
+use crate::processes::to_pid;
 
 /// The host that sends.
 pub const CLIENT: &str = "a";
@@ -61,7 +64,7 @@ impl Lab {
             stop,
             guest: None,
         };
-        lab.guest = Some(lab.start_in(CLIENT, &["sleep", "infinity"].map(str::to_owned))?);
+        lab.guest = Some(lab.start_in(CLIENT, ["sleep", "infinity"])?);
         lab.client_cpus = lab.cpus_of(CLIENT)?;
         lab.server_cpus = lab.cpus_of(SERVER)?;
         std::fs::write(&lab.testbed, lab.testbed_text())
@@ -70,7 +73,11 @@ impl Lab {
     }
 
     /// Starts a command as one of the hosts, in a process group of its own.
-    pub fn start_in(&self, host: &str, command: &[String]) -> Result<RunningProcess> {
+    pub fn start_in(
+        &self,
+        host: &str,
+        command: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<RunningProcess> {
         let mut inside = Command::new(&self.binary);
         inside.args(["lab", "exec", host, "--"]).args(command);
         RunningProcess::start(inside)
@@ -100,22 +107,36 @@ impl Lab {
     }
 
     /// Starts latput itself on the testbed that the lab is.
-    pub fn start_latput(&self, arguments: &[String]) -> Result<RunningProcess> {
+    pub fn start_latput(
+        &self,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<RunningProcess> {
         let mut command = Command::new(&self.binary);
         command.args(arguments);
         RunningProcess::start(command)
     }
 
-    /// Runs latput itself to its end and gives what it prints.
-    pub fn run_latput(&self, words: &[&str], deadline: Instant) -> Result<String> {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        self.start_latput(&words)?.wait_for_output(&self.stop, deadline)
+    /// Starts a run of a plan on the lab; gives its results file too. `name` is that of its files.
+    pub fn start_plan(
+        &self,
+        name: &str,
+        plan: &str,
+        more: &[&str],
+    ) -> Result<(RunningProcess, String)> {
+        let [file, results] = ["toml", "db"].map(|end| self.scratch.join(format!("{name}.{end}")));
+        std::fs::write(&file, plan).context("cannot write the plan")?;
+        let _unless_there_is_none = std::fs::remove_file(&results);
+        let [file, results, testbed] =
+            [&file, &results, &self.testbed].map(|path| path.display().to_string());
+        let words = [&["run", &file, "--on", &testbed, "-o", &results][..], more].concat();
+        Ok((self.start_latput(words)?, results))
     }
 
     /// The document of a results file.
     pub fn read_report(&self, results: &str, deadline: Instant) -> Result<serde_json::Value> {
-        let text = self.run_latput(&["report", results, "--json"], deadline)?;
-        serde_json::from_str(&text).context("the report is no JSON")
+        let report = self.start_latput(["report", results, "--json"])?;
+        serde_json::from_str(&report.wait_for_output(&self.stop, deadline)?)
+            .context("the report is no JSON")
     }
 
     /// Sleeps unless asked to stop.
@@ -143,7 +164,7 @@ impl Lab {
     /// Output of a short command as one of the hosts.
     pub fn output_of<const N: usize>(&self, host: &str, command: [&str; N]) -> Result<String> {
         let deadline = Instant::now() + Duration::from_secs(10);
-        self.start_in(host, &command.map(str::to_owned))?.wait_for_output(&self.stop, deadline)
+        self.start_in(host, command)?.wait_for_output(&self.stop, deadline)
     }
 
     fn testbed_text(&self) -> String {
@@ -165,7 +186,7 @@ impl Drop for Lab {
     fn drop(&mut self) {
         self.guest = None;
         let down = Command::new(&self.binary).args(["lab", "down"]).stdin(Stdio::null()).status();
-        if !down.as_ref().is_ok_and(std::process::ExitStatus::success) {
+        if !down.as_ref().is_ok_and(ExitStatus::success) {
             eprintln!("error: `latput lab down` failed: {down:?}; run it by hand");
         }
     }
@@ -206,12 +227,6 @@ impl RunningProcess {
         }
     }
 
-    /// Stops the process, and lets it go on when the value is dropped.
-    pub fn pause(&self) -> PauseGuard<'_> {
-        self.send_signal(Signal::STOP);
-        PauseGuard(self)
-    }
-
     /// Waits for the end and gives what the process printed.
     pub fn wait_for_output(self, stop: &AtomicBool, deadline: Instant) -> Result<String> {
         let name = self.name.clone();
@@ -243,17 +258,10 @@ impl RunningProcess {
         self.child.id()
     }
 
-    /// Asks the process to end, and gives what it printed.
-    pub fn terminate_and_wait(self, stop: &AtomicBool, deadline: Instant) -> Result<String> {
-        self.send_signal(Signal::TERM);
-        self.wait_for_output(stop, deadline)
-    }
-
     /// Signals the process and what it started.
-    pub fn send_signal(&self, signal: Signal) {
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+    fn send_signal(&self, signal: Signal) {
         // Gone already is what is wanted.
-        let _ = id.map(|id| rustix::process::kill_process_group(id, signal));
+        let _ = to_pid(self.child.id()).map(|id| rustix::process::kill_process_group(id, signal));
     }
 }
 
@@ -266,17 +274,6 @@ pub struct ProcessOutput {
     pub output: String,
     /// Its stderr.
     pub errors: String,
-}
-
-/// A process that is stopped while the value lives.
-#[derive(Debug)]
-#[must_use]
-pub struct PauseGuard<'a>(&'a RunningProcess);
-
-impl Drop for PauseGuard<'_> {
-    fn drop(&mut self) {
-        self.0.send_signal(Signal::CONT);
-    }
 }
 
 impl Drop for RunningProcess {
@@ -329,6 +326,8 @@ fn has_listener(table: &str, port: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::Pid;
+
     use super::*;
 
     const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue\n\

@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::lab::SERVER_ADDRESS;
-use super::load::OBJECT_BYTES;
+use crate::workspace::make_folder;
+
+/// Size of the object that is downloaded.
+pub const OBJECT_BYTES: usize = 1_000_000;
 
 /// Writes the object and the configuration; returns their folder.
 pub fn prepare_nginx(scratch: &Path, port: u16) -> Result<PathBuf> {
     let folder = scratch.join("bench-nginx");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let size = usize::try_from(OBJECT_BYTES).context("an object larger than memory")?;
-    let files =
-        [("object", vec![b'x'; size]), ("nginx.conf", render_config(&folder, port).into_bytes())];
-    for (name, bytes) in files {
-        let path = folder.join(name);
-        fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    make_folder(&folder)?;
+    fs::write(folder.join("object"), vec![b'x'; OBJECT_BYTES])
+        .context("cannot write the object")?;
+    fs::write(folder.join("nginx.conf"), render_config(&folder, port))
+        .context("cannot write nginx.conf")?;
     Ok(folder)
 }
 

@@ -1,5 +1,6 @@
-//! The programs that are compared: how each is started, and how its answer reads.
+//! The programs and workloads that are compared: how each is started, and how its answer reads.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,21 +8,28 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::lab::{CLIENT, Lab, RunningProcess, SERVER, SERVER_ADDRESS};
-use super::load::{PeerWorkload, WorkUnit, split_words};
+use super::nginx::prepare_nginx;
 
-/// A program with its two ends.
-#[derive(Clone, Debug)]
-pub struct PeerProgram {
-    /// Which.
-    pub kind: ProgramKind,
-    /// Its sending end.
-    pub client: PathBuf,
-    /// Its answering end.
-    pub server: Option<PathBuf>,
-}
+/// Payload of a datagram.
+const DATAGRAM_BYTES: f64 = 1470.0;
+
+/// The workloads: name on the command line, name in the table, latput's kind and fields, and the peers that have it too in
+/// the sense that is compared, with the words that ask them for it. netperf's `-D` sets `TCP_NODELAY` at both ends, as latput
+/// does; `-b 16` is 16 more requests in flight. iperf3's `-b 0` is no limit, which datagrams have otherwise.
+const WORKLOADS: &str = "\
+rr        | tcp_rr            | tcp_rr burst=0   | netperf -t TCP_RR -- -r 1,1 -D | sockperf
+burst16   | tcp_rr burst 16   | tcp_rr burst=16  | netperf -t TCP_RR -- -r 1,1 -D -b 16
+burst128  | tcp_rr burst 128  | tcp_rr burst=128 | netperf -t TCP_RR -- -r 1,1 -D -b 128
+rr100     | tcp_rr 100 conn   | tcp_rr connections=100  | neper
+rr1000    | tcp_rr 1000 conn  | tcp_rr connections=1000 | neper
+stream    | tcp_stream 32 KB  | tcp_stream message_bytes=32768 | netperf -t TCP_STREAM -f m -- -m 32768 | iperf3 -l 32K
+stream8   | tcp_stream 8 conn | tcp_stream message_bytes=32768 connections=8 | iperf3 -l 32K -P 8
+udp       | udp_stream 1470   | udp_stream datagram_bytes=1470 rate=max | iperf3 -u -b 0 -l 1470
+udp-uncut | udp_stream uncut  | udp_stream datagram_bytes=1470 rate=max segmentation=false | iperf3 -u -b 0 -l 1470
+fetch     | fetch 1000 conn   | fetch connections=1000 object_bytes=1000000 | wrk+nginx";
 
 /// Which program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramKind {
     /// Ours.
     Latput,
@@ -37,13 +45,37 @@ pub enum ProgramKind {
     Wrk,
 }
 
-/// One run of a workload.
-#[derive(Clone, Copy, Debug)]
-pub struct ProgramRun {
-    /// Its load.
-    pub load: PeerWorkload,
-    /// How long.
-    pub seconds: u32,
+/// Unit of a workload's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkUnit {
+    /// Requests and responses.
+    Transactions,
+    /// Bytes in order.
+    Bulk,
+    /// Datagrams that came.
+    Datagrams,
+}
+
+/// A workload that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerWorkload {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Its name in the table.
+    pub label: &'static str,
+    latput: &'static str,
+    peers: &'static str,
+}
+
+/// A program with its two ends.
+#[derive(Clone, Debug)]
+pub struct PeerProgram {
+    /// Which.
+    pub kind: ProgramKind,
+    /// Its sending end.
+    pub client: PathBuf,
+    /// Its answering end.
+    pub server: Option<PathBuf>,
 }
 
 /// Figures of a program for one run.
@@ -55,16 +87,59 @@ pub struct MeasuredRate {
     pub loss_ratio: Option<f64>,
 }
 
+impl PeerWorkload {
+    /// All of them, in the order of tables.
+    pub fn all() -> impl Iterator<Item = Self> {
+        WORKLOADS.lines().map(|line| {
+            let mut cells = line.splitn(4, '|').map(str::trim);
+            let mut cell = || cells.next().unwrap_or_default();
+            Self { name: cell(), label: cell(), latput: cell(), peers: cell() }
+        })
+    }
+
+    /// Unit of its work.
+    pub fn unit(self) -> WorkUnit {
+        match self.latput.split(' ').next() {
+            Some("tcp_rr") => WorkUnit::Transactions,
+            Some("udp_stream") => WorkUnit::Datagrams,
+            _ => WorkUnit::Bulk,
+        }
+    }
+
+    /// The unit of the rate, and the unit of work whose CPU cost is told.
+    pub fn unit_labels(self) -> (&'static str, &'static str) {
+        match self.unit() {
+            WorkUnit::Transactions => ("1/s", "us/transaction"),
+            WorkUnit::Bulk => ("bit/s", "us/KB"),
+            WorkUnit::Datagrams => ("pkt/s", "us/packet"),
+        }
+    }
+
+    /// Units of work per second at a rate: transactions, datagrams, or KB of 1024 byte.
+    pub fn units_per_s(self, rate: f64) -> f64 {
+        if self.unit() == WorkUnit::Bulk { rate / 8.0 / 1024.0 } else { rate }
+    }
+
+    /// The rate that goodput in bit/s is.
+    fn rate_of_goodput(self, bps: f64) -> f64 {
+        if self.unit() == WorkUnit::Datagrams { bps / 8.0 / DATAGRAM_BYTES } else { bps }
+    }
+
+    /// How many connections it has.
+    fn connections(self) -> &'static str {
+        let given = self.latput.split(' ').find_map(|word| word.strip_prefix("connections="));
+        given.unwrap_or("1")
+    }
+
+    /// The words that ask a peer for it; `None` if the peer has it not.
+    fn peer_words(self, kind: ProgramKind) -> Option<&'static str> {
+        self.peers.split('|').find_map(|cell| cell.trim().strip_prefix(kind.name()))
+    }
+}
+
 impl fmt::Display for ProgramKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Latput => "latput",
-            Self::Netperf => "netperf",
-            Self::Iperf3 => "iperf3",
-            Self::Sockperf => "sockperf",
-            Self::Neper => "neper",
-            Self::Wrk => "wrk+nginx",
-        })
+        f.pad(self.name())
     }
 }
 
@@ -73,25 +148,24 @@ impl ProgramKind {
     pub const ALL: &[Self] =
         &[Self::Latput, Self::Netperf, Self::Iperf3, Self::Sockperf, Self::Neper, Self::Wrk];
 
-    /// The peers of latput that have the workload too, in the sense that is compared.
-    const fn for_load(load: PeerWorkload) -> &'static [Self] {
-        match load {
-            PeerWorkload::Rr => &[Self::Netperf, Self::Sockperf],
-            PeerWorkload::Burst16 | PeerWorkload::Burst128 => &[Self::Netperf],
-            PeerWorkload::Rr100 | PeerWorkload::Rr1000 => &[Self::Neper],
-            PeerWorkload::Stream => &[Self::Netperf, Self::Iperf3],
-            PeerWorkload::Stream8 | PeerWorkload::Udp | PeerWorkload::UdpUncut => &[Self::Iperf3],
-            PeerWorkload::Fetch => &[Self::Wrk],
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Latput => "latput",
+            Self::Netperf => "netperf",
+            Self::Iperf3 => "iperf3",
+            Self::Sockperf => "sockperf",
+            Self::Neper => "neper",
+            Self::Wrk => "wrk+nginx",
         }
     }
 
     /// Whether the program is compared in the workload.
     pub fn supports_load(self, load: PeerWorkload) -> bool {
-        self == Self::Latput || Self::for_load(load).contains(&self)
+        self == Self::Latput || load.peer_words(self).is_some()
     }
 
     /// Where its server listens.
-    pub const fn server_port(self) -> u16 {
+    const fn server_port(self) -> u16 {
         match self {
             Self::Latput => 0,
             Self::Netperf => 12_865,
@@ -134,13 +208,12 @@ impl ProgramKind {
 }
 
 impl PeerProgram {
-    /// Starts its server in the lab and waits until it listens; none where there is none. `scratch` is a
-    /// folder for its files.
+    /// Starts its server in the lab and waits until it listens; none where there is none.
     pub fn start_server(
         &self,
         lab: &Lab,
-        bench: ProgramRun,
-        scratch: &Path,
+        load: PeerWorkload,
+        seconds: u32,
     ) -> Result<Option<RunningProcess>> {
         let Some(server) = &self.server else { return Ok(None) };
         let port = self.kind.server_port();
@@ -150,70 +223,62 @@ impl PeerProgram {
             ProgramKind::Iperf3 => format!("-s -4 -B {SERVER_ADDRESS} -p {port}"),
             ProgramKind::Sockperf => format!("server --tcp -i {SERVER_ADDRESS} -p {port}"),
             ProgramKind::Neper => {
-                format!(
-                    "-F {} -l {} -C {port} --nolog",
-                    bench.load.connection_count(),
-                    bench.seconds
-                )
+                format!("-F {} -l {seconds} -C {port} --nolog", load.connections())
             }
             ProgramKind::Wrk => {
-                let folder = super::nginx::prepare_nginx(scratch, port)?;
+                let folder = prepare_nginx(&lab.scratch, port)?;
                 format!("-p {0} -c {0}/nginx.conf -e stderr", folder.display())
             }
         };
-        let mut command = vec![server.display().to_string()];
-        command.extend(split_words(&line));
-        let running = lab.start_in(SERVER, &command)?;
+        let running = lab.start_in(SERVER, command_words(server, &line))?;
         running.wait_until_listening(port)?;
         Ok(Some(running))
     }
 
     /// Starts one run.
-    pub fn start_client(&self, lab: &Lab, bench: ProgramRun) -> Result<RunningProcess> {
-        let ProgramRun { load, seconds } = bench;
-        let port = self.kind.server_port();
-        let arguments = match self.kind {
+    pub fn start_client(
+        &self,
+        lab: &Lab,
+        load: PeerWorkload,
+        seconds: u32,
+    ) -> Result<RunningProcess> {
+        let (port, to) = (self.kind.server_port(), SERVER_ADDRESS);
+        let (test, flows) = (load.peer_words(self.kind).unwrap_or_default(), load.connections());
+        let line = match self.kind {
             ProgramKind::Latput => {
-                let testbed = lab.testbed.display().to_string();
-                return lab.start_latput(&latput_arguments(&testbed, bench));
+                let line = format!(
+                    "--workload {} --warmup 200ms --repetitions 1..1 --json --duration {seconds}s",
+                    load.latput
+                );
+                let words = command_words(&lab.testbed, &line);
+                return lab.start_latput(std::iter::once(OsStr::new("measure")).chain(words));
             }
-            ProgramKind::Netperf => load.for_netperf(port, seconds),
-            ProgramKind::Iperf3 => load.for_iperf3(port, seconds),
+            ProgramKind::Netperf => {
+                format!("-H {to} -4 -p {port} -l {seconds} -P 0 {test} -o THROUGHPUT")
+            }
+            ProgramKind::Iperf3 => format!("-c {to} -4 -p {port} -t {seconds} {test} -J"),
             // 14 byte is the least that it sends.
-            ProgramKind::Sockperf => split_words(&format!(
-                "ping-pong --tcp -i {SERVER_ADDRESS} -p {port} -m 14 -t {seconds} --tcp-avoid-nodelay"
-            )),
-            ProgramKind::Neper => split_words(&format!(
-                "-c -H {SERVER_ADDRESS} -C {port} -F {} -l {seconds} --nolog",
-                load.connection_count()
-            )),
-            ProgramKind::Wrk => split_words(&format!(
-                "-t 1 -c {} -d {seconds}s http://{SERVER_ADDRESS}:{port}/object",
-                load.connection_count()
-            )),
+            ProgramKind::Sockperf => {
+                format!("ping-pong --tcp -i {to} -p {port} -m 14 -t {seconds} --tcp-avoid-nodelay")
+            }
+            ProgramKind::Neper => {
+                format!("-c -H {to} -C {port} -F {flows} -l {seconds} --nolog")
+            }
+            ProgramKind::Wrk => format!("-t 1 -c {flows} -d {seconds}s http://{to}:{port}/object"),
         };
-        let mut command = vec![self.client.display().to_string()];
-        command.extend(arguments);
-        lab.start_in(CLIENT, &command)
+        lab.start_in(CLIENT, command_words(&self.client, &line))
     }
 }
 
-/// The one place that knows latput's command line.
-fn latput_arguments(testbed: &str, bench: ProgramRun) -> Vec<String> {
-    let duration = format!("{}s", bench.seconds);
-    let mut arguments = split_words("measure");
-    arguments.push(testbed.to_owned());
-    arguments.push("--workload".to_owned());
-    arguments.extend(bench.load.for_latput());
-    arguments.extend(split_words("--warmup 200ms --repetitions 1..1 --json --duration"));
-    arguments.push(duration);
-    arguments
+/// A path and the words of a line without quotes.
+fn command_words<'a>(first: &'a Path, line: &'a str) -> impl Iterator<Item = &'a OsStr> {
+    std::iter::once(first.as_os_str()).chain(line.split_whitespace().map(OsStr::new))
 }
 
 fn read_latput(load: PeerWorkload, output: &str) -> Option<MeasuredRate> {
     let document: serde_json::Value = serde_json::from_str(output).ok()?;
     let metrics = &document["runs"][0]["metrics"];
-    let rate = match load.work_unit() {
+    let rate = match load.unit() {
         WorkUnit::Transactions => metrics["transactions_per_s"].as_f64()?,
         WorkUnit::Bulk | WorkUnit::Datagrams => {
             load.rate_of_goodput(metrics["throughput_bps"].as_f64()?)
@@ -225,7 +290,7 @@ fn read_latput(load: PeerWorkload, output: &str) -> Option<MeasuredRate> {
 fn read_netperf(load: PeerWorkload, output: &str) -> Option<MeasuredRate> {
     let line = output.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     let rate: f64 = line.parse().ok()?;
-    Some(rate_without_loss(if load.work_unit() == WorkUnit::Bulk { rate * 1e6 } else { rate }))
+    Some(rate_without_loss(if load.unit() == WorkUnit::Bulk { rate * 1e6 } else { rate }))
 }
 
 /// Reads the receiver's figures.
@@ -276,29 +341,34 @@ fn rate_without_loss(rate: f64) -> MeasuredRate {
 
 #[cfg(test)]
 mod tests {
+    use super::super::nginx::OBJECT_BYTES;
     use super::*;
+
+    fn named(name: &str) -> PeerWorkload {
+        PeerWorkload::all().find(|load| load.name == name).unwrap()
+    }
 
     #[test]
     fn rate_is_read_from_each_program() {
         let ours = r#"{"runs": [{"metrics": {"transactions_per_s": 5.5, "throughput_bps": 44}}]}"#;
-        check_rate(ProgramKind::Latput, PeerWorkload::Rr, ours, 5.5);
-        check_rate(ProgramKind::Latput, PeerWorkload::Stream, ours, 44.0);
-        check_rate(ProgramKind::Netperf, PeerWorkload::Burst16, "70787.12\n", 70_787.12);
-        check_rate(ProgramKind::Netperf, PeerWorkload::Stream, "\n9412.5 \n", 9.4125e9);
+        check_rate(ProgramKind::Latput, "rr", ours, 5.5);
+        check_rate(ProgramKind::Latput, "stream", ours, 44.0);
+        check_rate(ProgramKind::Netperf, "burst16", "70787.12\n", 70_787.12);
+        check_rate(ProgramKind::Netperf, "stream", "\n9412.5 \n", 9.4125e9);
         let theirs = r#"{"end": {"sum_received": {"bits_per_second": 1.6e10}}}"#;
-        check_rate(ProgramKind::Iperf3, PeerWorkload::Stream8, theirs, 1.6e10);
+        check_rate(ProgramKind::Iperf3, "stream8", theirs, 1.6e10);
         let line = "sockperf: [Total Run] RunTime=9.0 sec; SentMessages=1; ReceivedMessages=1\n\
             sockperf: [Valid Duration] RunTime=0.550 sec; SentMessages=14771; ReceivedMessages=11000\n";
-        check_rate(ProgramKind::Sockperf, PeerWorkload::Rr, line, 20_000.0);
+        check_rate(ProgramKind::Sockperf, "rr", line, 20_000.0);
         check_rate(
             ProgramKind::Neper,
-            PeerWorkload::Rr100,
+            "rr100",
             "local_throughput=1\nthroughput=12354.01\n",
             12_354.01,
         );
         check_rate(
             ProgramKind::Wrk,
-            PeerWorkload::Fetch,
+            "fetch",
             "Requests/sec: 9\nTransfer/sec:      1.50GB\n",
             1.5 * 8.0 * 1024f64.powi(3),
         );
@@ -308,32 +378,35 @@ mod tests {
     fn datagrams_are_counted_with_their_loss() {
         let theirs =
             r#"{"end": {"sum_received": {"bits_per_second": 11760000, "lost_percent": 25}}}"#;
-        let told = ProgramKind::Iperf3.read(PeerWorkload::Udp, theirs).unwrap();
+        let told = ProgramKind::Iperf3.read(named("udp"), theirs).unwrap();
         assert_eq!(told, MeasuredRate { rate: 1000.0, loss_ratio: Some(0.25) });
         let ours = r#"{"runs": [{"metrics": {"throughput_bps": 11760000, "loss_ratio": 0.5}}]}"#;
-        let told = ProgramKind::Latput.read(PeerWorkload::UdpUncut, ours).unwrap();
+        let told = ProgramKind::Latput.read(named("udp-uncut"), ours).unwrap();
         assert_eq!(told, MeasuredRate { rate: 1000.0, loss_ratio: Some(0.5) });
     }
 
     #[test]
     fn what_cannot_be_read_is_shown() {
         for kind in ProgramKind::ALL {
-            let error = kind.read(PeerWorkload::Stream, "cannot connect").unwrap_err().to_string();
+            let error = kind.read(named("stream"), "cannot connect").unwrap_err().to_string();
             assert!(error.contains("cannot connect"), "{error}");
         }
     }
 
     #[test]
     fn every_load_has_somebody_to_compare_with() {
-        for load in PeerWorkload::ALL {
-            assert!(!ProgramKind::for_load(*load).is_empty());
-            assert!(ProgramKind::Latput.supports_load(*load));
+        for load in PeerWorkload::all() {
+            assert!(ProgramKind::ALL[1..].iter().any(|kind| kind.supports_load(load)), "{load:?}");
+            assert!(ProgramKind::Latput.supports_load(load));
         }
+        assert_eq!(named("rr1000").connections(), "1000");
+        assert_eq!(named("stream8").peer_words(ProgramKind::Iperf3), Some(" -l 32K -P 8"));
+        assert!(named("fetch").latput.ends_with(&format!("object_bytes={OBJECT_BYTES}")));
     }
 
     #[track_caller]
-    fn check_rate(kind: ProgramKind, load: PeerWorkload, output: &str, expected: f64) {
-        let rate = kind.read(load, output).unwrap().rate;
+    fn check_rate(kind: ProgramKind, load: &str, output: &str, expected: f64) {
+        let rate = kind.read(named(load), output).unwrap().rate;
         assert!((rate / expected - 1.0).abs() < 1e-9, "{rate}");
     }
 }

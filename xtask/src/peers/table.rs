@@ -6,13 +6,12 @@ use anyhow::{Result, ensure};
 use latput_stats::order::middle;
 use latput_stats::{Estimate, paired};
 
-use super::load::{PeerWorkload, WorkUnit};
-use super::program::ProgramKind;
-use crate::goal::GoalVerdict;
+use super::program::{PeerWorkload, ProgramKind, WorkUnit};
+use crate::goal::{GoalVerdict, format_estimate};
 
 const CONFIDENCE: f64 = 0.95;
 /// The peer whose rate at depth 1 is to be reached: neither program does more than the calls that it must.
-const GOAL: (PeerWorkload, ProgramKind) = (PeerWorkload::Rr, ProgramKind::Netperf);
+const GOAL: (&str, ProgramKind) = ("rr", ProgramKind::Netperf);
 /// The least ratio of rates: 1.00, to within 1%.
 const LEAST_RATE: f64 = 0.99;
 
@@ -42,32 +41,28 @@ pub fn render_table(samples: &[PeerSample]) -> String {
         "\n{:<17} {:<9} {:>14} {:<6} {:>9} {:<15} rate latput/peer [{percent}%]  CPU latput/peer [{percent}%]\n",
         "workload", "program", "median rate", "", "CPU", ""
     );
-    for &load in PeerWorkload::ALL {
-        let of =
-            |program| samples.iter().filter(move |it| it.load == load && it.program == program);
+    for load in PeerWorkload::all() {
         for &program in ProgramKind::ALL {
-            let rate = middle(of(program).map(|sample| sample.rate));
-            let cost = middle(of(program).map(|sample| sample.cpu_us));
+            let of = || select(samples, load, program);
+            let rate = middle(of().map(|sample| sample.rate));
+            let cost = middle(of().map(|sample| sample.cpu_us));
             let (Some(rate), Some(cost)) = (rate, cost) else { continue };
             let (rate_unit, cost_unit) = load.unit_labels();
-            let ours: Vec<&PeerSample> = of(ProgramKind::Latput).collect();
-            let theirs: Vec<&PeerSample> = of(program).collect();
-            let (rates, costs) = if program == ProgramKind::Latput {
-                (String::new(), String::new())
-            } else {
-                let rate = |sample: &PeerSample| sample.rate;
-                let cost = |sample: &PeerSample| sample.cpu_us;
-                (format_ratio(&ours, &theirs, rate), format_ratio(&ours, &theirs, cost))
+            let ratio = |figure: fn(&PeerSample) -> f64| match program {
+                ProgramKind::Latput => String::new(),
+                _ => paired_ratio(samples, load, program, figure)
+                    .map_or_else(|| "unknown".to_owned(), format_estimate),
             };
-            let packets = match load.work_unit() {
-                WorkUnit::Transactions => middle(of(program).map(|sample| sample.packets)),
-                WorkUnit::Bulk | WorkUnit::Datagrams => None,
-            };
-            let packets = packets.map_or_else(String::new, |it| format!("  packets sent {it:.2}"));
-            let lost = middle(of(program).filter_map(|sample| sample.loss_ratio));
+            let (rates, costs) = (ratio(|sample| sample.rate), ratio(|sample| sample.cpu_us));
+            let packets = middle(of().map(|sample| sample.packets));
+            let packets = packets
+                .filter(|_| load.unit() == WorkUnit::Transactions)
+                .map_or_else(String::new, |it| format!("  packets sent {it:.2}"));
+            let lost = middle(of().filter_map(|sample| sample.loss_ratio));
             let lost = lost.map_or_else(String::new, |it| format!("  lost {:.1}%", it * 100.0));
             let row = format!(
-                "{load:<17} {program:<9} {rate:>14.0} {rate_unit:<6} {cost:>9.3} {cost_unit:<15} {rates:<24}  {costs:<24}{packets}{lost}"
+                "{:<17} {program:<9} {rate:>14.0} {rate_unit:<6} {cost:>9.3} {cost_unit:<15} {rates:<24}  {costs:<24}{packets}{lost}",
+                load.label
             );
             writeln!(table, "{}", row.trim_end()).expect("a string takes all");
         }
@@ -75,29 +70,27 @@ pub fn render_table(samples: &[PeerSample]) -> String {
     table
 }
 
-/// Ours over theirs, in words.
-fn format_ratio(
-    ours: &[&PeerSample],
-    theirs: &[&PeerSample],
-    figure: impl Fn(&PeerSample) -> f64,
-) -> String {
-    paired_ratio(ours, theirs, figure).map_or_else(
-        || "unknown".to_owned(),
-        |it| format!("{:.3} [{:.3}, {:.3}]", it.value, it.low, it.high),
-    )
+fn select(
+    samples: &[PeerSample],
+    load: PeerWorkload,
+    program: ProgramKind,
+) -> impl Iterator<Item = &PeerSample> {
+    samples.iter().filter(move |it| it.load == load && it.program == program)
 }
 
 /// Ours over theirs, paired by round.
 fn paired_ratio(
-    ours: &[&PeerSample],
-    theirs: &[&PeerSample],
-    figure: impl Fn(&PeerSample) -> f64,
+    samples: &[PeerSample],
+    load: PeerWorkload,
+    peer: ProgramKind,
+    figure: fn(&PeerSample) -> f64,
 ) -> Option<Estimate> {
-    let pair = |our: &&PeerSample| {
-        let their = theirs.iter().find(|their| their.round == our.round)?;
+    let pair = |our: &PeerSample| {
+        let their = select(samples, load, peer).find(|their| their.round == our.round)?;
         Some((figure(their), figure(our)))
     };
-    let pairs: Vec<(f64, f64)> = ours.iter().filter_map(pair).collect();
+    let pairs: Vec<(f64, f64)> =
+        select(samples, load, ProgramKind::Latput).filter_map(pair).collect();
     paired::ratio(&pairs, CONFIDENCE)
 }
 
@@ -107,19 +100,16 @@ fn paired_ratio(
 ///
 /// The whole interval is below the goal.
 pub fn check_goal(samples: &[PeerSample]) -> Result<()> {
-    let (load, peer) = GOAL;
-    let of = |program| {
-        let samples = samples.iter().filter(|it| it.load == load && it.program == program);
-        samples.collect::<Vec<_>>()
+    let (name, peer) = GOAL;
+    let load = PeerWorkload::all().find(|load| load.name == name).expect("the goal has a workload");
+    let Some(rate) = paired_ratio(samples, load, peer, |sample| sample.rate) else {
+        return Ok(());
     };
-    let (ours, theirs) = (of(ProgramKind::Latput), of(peer));
-    let Some(rate) = paired_ratio(&ours, &theirs, |sample| sample.rate) else { return Ok(()) };
     let verdict = judge_rate(rate.low, rate.high);
     println!(
-        "\n{load}: rate latput/{peer} {:.3} [{:.3}, {:.3}], wanted >= {LEAST_RATE}: {}",
-        rate.value,
-        rate.low,
-        rate.high,
+        "\n{}: rate latput/{peer} {}, wanted >= {LEAST_RATE}: {}",
+        load.label,
+        format_estimate(rate),
         verdict.describe("rounds")
     );
     ensure!(verdict != GoalVerdict::Missed, "the rate at depth 1 is below that of {peer}");
@@ -140,7 +130,7 @@ mod tests {
         let sample = |round, program, rate, cpu_us| PeerSample {
             round,
             program,
-            load: PeerWorkload::Rr,
+            load: PeerWorkload::all().next().unwrap(),
             rate,
             cpu_us,
             packets: 1.0,
@@ -172,7 +162,7 @@ mod tests {
         let sample = |program, cpu_us| PeerSample {
             round: 1,
             program,
-            load: PeerWorkload::Stream,
+            load: PeerWorkload::all().nth(5).unwrap(),
             rate: 1e9,
             cpu_us,
             packets: 1.0,

@@ -17,13 +17,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use self::judge::{RunAnswer, print_table};
-use self::load::{BackgroundLoad, LoadLimitation};
+use self::load::BackgroundLoad;
 use super::Options;
 use crate::peers::lab::Lab;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, make_folder};
 
 const PLAN: &str = include_str!("../../../examples/built-in.toml");
 /// The line of the plan that `--seconds` replaces.
@@ -81,7 +80,7 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     loads.retain(is_possible);
     let latput = workspace.given_latput(options.beside_work.binary.as_deref())?;
     let folder = workspace.target.join("bench-power");
-    std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
+    make_folder(&folder)?;
     let binary = hash_binary(&latput)?;
     let file = folder.join("disturbed.jsonl");
     let kept = if options.beside_work.resume { read(&file)? } else { Vec::new() };
@@ -109,17 +108,11 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// Whether a load can be here; what is missing is told.
 fn is_possible(load: &BackgroundLoad) -> bool {
-    match load.find_limitation() {
-        None => true,
-        Some(LoadLimitation::Replaced(why)) => {
-            println!("{}: {why}", load.name());
-            true
-        }
-        Some(LoadLimitation::Skipped(why)) => {
-            println!("{}: skipped, {why}", load.name());
-            false
-        }
+    let limitation = load.find_limitation();
+    if let Some(why) = limitation {
+        println!("{}: skipped, {why}", load.name());
     }
+    limitation.is_none()
 }
 
 impl DisturbedBench<'_> {
@@ -135,11 +128,12 @@ impl DisturbedBench<'_> {
         println!("{name}{}: {said}", if is_long { ", long" } else { "" });
         let (seconds, beside) = (self.options.seconds, self.options.beside_work.beside);
         let kept = SavedRun { binary: self.binary, seconds, beside, is_long, load: name, said };
-        let mut file = File::options().create(true).append(true).open(&self.file);
-        let file = file.as_mut().map_err(|error| anyhow::anyhow!("{error}"));
-        let file = file.with_context(|| format!("cannot open {}", self.file.display()))?;
-        let line = serde_json::to_string(&kept).context("a run cannot be written")?;
-        writeln!(file, "{line}").context("a run cannot be written")?;
+        let mut file = File::options()
+            .create(true)
+            .append(true)
+            .open(&self.file)
+            .with_context(|| format!("cannot open {}", self.file.display()))?;
+        writeln!(file, "{}", serde_json::to_string(&kept)?).context("a run cannot be written")?;
         self.runs.push(kept);
         Ok(())
     }
@@ -147,17 +141,10 @@ impl DisturbedBench<'_> {
     /// The answer of a run beside a load.
     fn measure_answer(&self, load: Option<&BackgroundLoad>, seconds: u32) -> Result<RunAnswer> {
         let lab = &self.lab;
-        let [plan, results] = ["disturbed.toml", "disturbed.db"].map(|name| lab.scratch.join(name));
-        std::fs::write(&plan, plan_text(seconds)?).context("cannot write the plan")?;
-        let _unless_there_is_none = std::fs::remove_file(&results);
-        let [plan, results, testbed] =
-            [&plan, &results, &lab.testbed].map(|path| path.display().to_string());
-        let mut words = vec!["run", &plan, "--on", &testbed, "-o", &results];
-        words.extend(self.options.beside_work.beside.then_some("--beside"));
         let longest = Duration::from_secs(seconds.into()) + OVERHEAD;
         let deadline = Instant::now() + longest;
-        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-        let run = lab.start_latput(&words)?;
+        let more: &[&str] = if self.options.beside_work.beside { &["--beside"] } else { &[] };
+        let (run, results) = lab.start_plan("disturbed", &plan_text(seconds)?, more)?;
         let id = run.id();
         lab.sleep_interruptible(BEGINS_AFTER)?;
         let beside = load.map(|load| load.start(lab, id, longest)).transpose()?;
@@ -193,11 +180,6 @@ fn read(file: &Path) -> Result<Vec<SavedRun>> {
     };
     let run = |line| serde_json::from_str(line).with_context(|| format!("{}", file.display()));
     text.lines().map(run).collect()
-}
-
-/// An array of the document.
-fn read_array<'a>(document: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
-    document[name].as_array().with_context(|| format!("the report has no {name}"))
 }
 
 #[cfg(test)]

@@ -15,8 +15,9 @@ use latput_stats::order::middle;
 use latput_stats::share::wilson;
 use serde_json::Value;
 
+use crate::goal::format_share;
 use crate::peers::lab::{INTERFACE, Lab, SERVER};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, make_folder};
 
 /// Polls that find nothing before interrupts are back: never, under this load.
 const POLLS: u32 = 1000;
@@ -99,13 +100,9 @@ impl EffectCase {
         let timer = format!("gro-flush-timeout={}us", self.timers[0]);
         let polls = format!("napi-defer-hard-irqs={POLLS}");
         lab.output_of(SERVER, [&lab.latput_path(), "set", INTERFACE, &timer, &polls])?;
-        let [plan, results] = ["power.toml", "power.db"].map(|name| lab.scratch.join(name));
-        std::fs::write(&plan, self.render_plan(seconds)).context("cannot write the plan")?;
-        let _unless_there_is_none = std::fs::remove_file(&results);
-        let [plan, results, testbed] =
-            [&plan, &results, &lab.testbed].map(|path| path.display().to_string());
         let deadline = Instant::now() + Duration::from_secs(seconds.into()) + OVERHEAD;
-        lab.run_latput(&["run", &plan, "--on", &testbed, "-o", &results], deadline)?;
+        let (run, results) = lab.start_plan("power", &self.render_plan(seconds), &[])?;
+        run.wait_for_output(&lab.stop, deadline)?;
         came_of(&lab.read_report(&results, deadline)?, self.metric)
     }
 }
@@ -118,7 +115,7 @@ impl EffectCase {
 pub(super) fn run(workspace: &Workspace, runs: u32, seconds: u32) -> Result<()> {
     let latput = workspace.build_latput()?;
     let folder = workspace.target.join("bench-power");
-    std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
+    make_folder(&folder)?;
     let lab = Lab::up(&latput, &folder)?;
     let mut found: [Vec<LabRun>; CASES.len()] = std::array::from_fn(|_| Vec::new());
     for _ in 0..runs {
@@ -140,6 +137,7 @@ fn print_table(found: &[Vec<LabRun>], seconds: u32) -> Result<()> {
     let mut missed = Vec::new();
     for (case, runs) in CASES.iter().zip(found) {
         let [proven, wrong] = count_outcomes(case, runs);
+        let count = runs.len() as u64;
         let goal = case.at_least.map(|least| format!(">= {:.0}%", 100.0 * least));
         let mut ratios: Vec<f64> = runs.iter().filter_map(|run| run.ratio).collect();
         ratios.sort_unstable_by(f64::total_cmp);
@@ -147,8 +145,8 @@ fn print_table(found: &[Vec<LabRun>], seconds: u32) -> Result<()> {
             "{:24} {:>8} {:>24} {:>24}   {}",
             case.name,
             goal.unwrap_or_default(),
-            if case.has_effect() { format_share(proven, runs.len()) } else { "-".to_owned() },
-            format_share(wrong, runs.len()),
+            if case.has_effect() { format_share(proven, count) } else { "-".to_owned() },
+            format_share(wrong, count),
             match &ratios[..] {
                 [] => "-".to_owned(),
                 some => format!(
@@ -159,7 +157,6 @@ fn print_table(found: &[Vec<LabRun>], seconds: u32) -> Result<()> {
                 ),
             }
         );
-        let count = runs.len() as u64;
         if case.at_least.is_some_and(|least| wilson(proven, count).1 < least) {
             missed.push(case.name);
         }
@@ -177,11 +174,6 @@ fn count_outcomes(case: &EffectCase, runs: &[LabRun]) -> [u64; 2] {
     let proven = runs.iter().filter(is_right).count();
     let set = runs.iter().filter(|run| run.set.is_some()).count();
     [proven as u64, (set - proven) as u64]
-}
-
-fn format_share(count: u64, of: usize) -> String {
-    let (low, high) = wilson(count, of as u64);
-    format!("{count} of {of} [{:.0}%, {:.0}%]", 100.0 * low, 100.0 * high)
 }
 
 /// Reads the result from the document of a run.

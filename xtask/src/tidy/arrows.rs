@@ -8,45 +8,22 @@ use super::tree::SourceTree;
 use crate::workspace::{Dependency, Package, folder_of};
 
 /// The crates that do no I/O, read no clock, use no threads; the table must say the same of them.
-pub const PURE: &[&str] = &[
-    "units",
-    "stats",
-    "knobs",
-    "trial",
-    "policy",
-    "sim",
-    "model",
-    "calibrate",
-    "reproduce",
-    "formats",
-    "fleet",
-    "report",
-];
+const PURE: &str =
+    "units stats knobs trial policy sim model calibrate reproduce formats diagnose report";
 
 /// Third-party crates that only compute, and may stand under pure crates.
-const PURE_THIRD_PARTY: &[&str] = &[
-    "base64",
-    "comfy-table",
-    "flate2",
-    "hdrhistogram",
-    "minijinja",
-    "rand",
-    "rand_xoshiro",
-    "schemars",
-    "regex-lite",
-    "serde",
-    "serde_json",
-    "statrs",
-    "strsim",
-    "thiserror",
-    "toml",
-    "unicode-width",
-];
+const PURE_THIRD_PARTY: &str = "base64 comfy-table flate2 hdrhistogram minijinja rand rand_xoshiro schemars regex-lite serde \
+    serde_json statrs strsim thiserror toml unicode-width";
 
 const MAP: &str = "ARCHITECTURE.md";
 const MAP_HEADER: &[&str] = &["crate", "one line", "uses", "kind"];
 const REASONS: &str = "docs/adr/003-dependencies.md";
 const KINDS: &[&str] = &["pure", "world", "edge", "dev"];
+
+/// Whether a crate, by its folder, is pure.
+pub fn is_pure(folder: &str) -> bool {
+    PURE.split(' ').any(|one| one == folder)
+}
 
 /// Every violation of these rules.
 pub fn check_crate_map(tree: &SourceTree, packages: &[Package]) -> Vec<Finding> {
@@ -63,8 +40,7 @@ pub fn check_crate_map(tree: &SourceTree, packages: &[Package]) -> Vec<Finding> 
         }
     };
     findings.extend(pure_crates_stand_on_pure_ones(packages));
-    findings.extend(third_party_crates_have_reasons(tree));
-    findings.extend(third_party_crates_are_used(tree, packages));
+    findings.extend(check_third_party(tree, packages));
     findings
 }
 
@@ -112,7 +88,7 @@ fn map_is_in_order(rows: &[CrateRow]) -> Vec<Finding> {
             let message = format!("`{}` uses `{name}`, which is not above it", row.name);
             findings.push(Finding::new(MAP, row.line, message));
         }
-        let pure = PURE.contains(&row.name.as_str());
+        let pure = is_pure(&row.name);
         if !KINDS.contains(&row.kind.as_str()) || pure != (row.kind == "pure") {
             let wanted = if pure { "pure" } else { "world, edge or dev" };
             let message = format!("the kind of `{}` must be {wanted}", row.name);
@@ -148,12 +124,12 @@ fn arrows_are_those_of_the_map(rows: &[CrateRow], packages: &[Package]) -> Vec<F
 
 fn pure_crates_stand_on_pure_ones(packages: &[Package]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for package in packages.iter().filter(|package| PURE.contains(&package.folder_name())) {
+    for package in packages.iter().filter(|package| is_pure(package.folder_name())) {
         for dependency in shipped_dependencies(package) {
             let folder = folder_of(&dependency.name);
             let pure = match dependency.path {
-                Some(_) => PURE.contains(&folder),
-                None => PURE_THIRD_PARTY.contains(&dependency.name.as_str()),
+                Some(_) => is_pure(folder),
+                None => PURE_THIRD_PARTY.split(' ').any(|name| name == dependency.name),
             };
             if !pure {
                 let path = format!("crates/{}/Cargo.toml", package.folder_name());
@@ -174,29 +150,26 @@ fn internal_dependencies(package: &Package) -> impl Iterator<Item = &str> {
     shipped_dependencies(package).filter(|one| one.path.is_some()).map(|one| folder_of(&one.name))
 }
 
-fn third_party_crates_have_reasons(tree: &SourceTree) -> Vec<Finding> {
-    let manifest = tree.find_file("Cargo.toml").map_or("", |file| &file.text);
-    let used = match third_party_crates(manifest) {
-        Ok(used) => used,
+/// Each third-party crate has its reason, and a user.
+fn check_third_party(tree: &SourceTree, packages: &[Package]) -> Vec<Finding> {
+    let text_of = |path| tree.find_file(path).map_or("", |file| &file.text);
+    let listed = match third_party_crates(text_of("Cargo.toml")) {
+        Ok(listed) => listed,
         Err(error) => return vec![Finding::new("Cargo.toml", 0, error.to_string())],
     };
-    let reasons = tree.find_file(REASONS).map_or("", |file| &file.text);
-    let rows = reasons.lines().filter_map(split_cells);
+    let rows = text_of(REASONS).lines().filter_map(split_cells);
     let explained: BTreeSet<String> = rows
         .flat_map(|cells| words_in_ticks(cells[0]).map(str::to_owned).collect::<Vec<_>>())
         .collect();
-    let missing = used.difference(&explained).map(|name| format!("`{name}` has no reason here"));
-    let stale = explained.difference(&used).map(|name| format!("`{name}` is not used any more"));
-    missing.chain(stale).map(|message| Finding::new(REASONS, 0, message)).collect()
-}
-
-fn third_party_crates_are_used(tree: &SourceTree, packages: &[Package]) -> Vec<Finding> {
-    let manifest = tree.find_file("Cargo.toml").map_or("", |file| &file.text);
-    let listed = third_party_crates(manifest).unwrap_or_default();
     let names = packages.iter().flat_map(|package| &package.dependencies).map(|one| &one.name);
     let used: BTreeSet<String> = names.cloned().collect();
-    let message = |name| format!("no crate uses `{name}`; take it from the table");
-    listed.difference(&used).map(|name| Finding::new("Cargo.toml", 0, message(name))).collect()
+    let finding = |path, message: String| Finding::new(path, 0, message);
+    let missing = listed.difference(&explained).map(|it| format!("`{it}` has no reason here"));
+    let stale = explained.difference(&listed).map(|it| format!("`{it}` is not used any more"));
+    let unused =
+        listed.difference(&used).map(|it| format!("no crate uses `{it}`; take it from the table"));
+    let of_reasons = missing.chain(stale).map(|message| finding(REASONS, message));
+    of_reasons.chain(unused.map(|message| finding("Cargo.toml", message))).collect()
 }
 
 fn third_party_crates(manifest: &str) -> Result<BTreeSet<String>, toml::de::Error> {
@@ -273,7 +246,7 @@ mod tests {
         let manifest =
             "[workspace.dependencies]\nlatput-units = { path = \"a\" }\nlibc = \"0.2\"\n";
         let reasons = |text| tree_of(&[("Cargo.toml", manifest), (REASONS, text)]);
-        let check = |text| third_party_crates_have_reasons(&reasons(text));
+        let check = |text| check_third_party(&reasons(text), &[linux_package(&["libc"])]);
         assert!(check("| `libc` | constants |\n").is_empty());
         assert_eq!(
             check("# None, though `libc` is named\n")[0].message,
@@ -285,9 +258,10 @@ mod tests {
 
     #[test]
     fn every_third_party_crate_must_be_used() {
-        let tree = tree_of(&[("Cargo.toml", "[workspace.dependencies]\nlibc = \"0.2\"\n")]);
-        assert!(third_party_crates_are_used(&tree, &[linux_package(&["libc"])]).is_empty());
-        let findings = third_party_crates_are_used(&tree, &[linux_package(&["rustix"])]);
+        let manifest = "[workspace.dependencies]\nlibc = \"0.2\"\n";
+        let tree = tree_of(&[("Cargo.toml", manifest), (REASONS, "| `libc` | a |\n")]);
+        assert!(check_third_party(&tree, &[linux_package(&["libc"])]).is_empty());
+        let findings = check_third_party(&tree, &[linux_package(&["rustix"])]);
         assert_eq!(findings[0].message, "no crate uses `libc`; take it from the table");
     }
 
@@ -306,10 +280,6 @@ mod tests {
 
     #[track_caller]
     fn check_map(map: &str, packages: &[Package], expected: &[&str]) {
-        let findings = check_crate_map(&tree_of(&[(MAP, map)]), packages);
-        assert_eq!(findings.len(), expected.len(), "{findings:?}");
-        for (finding, expected) in findings.iter().zip(expected) {
-            assert!(finding.message.contains(expected), "{findings:?}");
-        }
+        super::super::check_findings(&check_crate_map(&tree_of(&[(MAP, map)]), packages), expected);
     }
 }

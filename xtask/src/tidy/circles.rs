@@ -9,10 +9,6 @@ use super::Finding;
 use super::code::find_word;
 use super::tree::{SourceFile, SourceTree};
 
-/// Most files in a circle.
-const MOST_FILES: usize = 2;
-/// Most circles of the whole tree.
-const MOST_CIRCLES: usize = 1;
 /// Most modules through which a name is followed: two modules may name each other.
 const FOLLOWED: usize = 8;
 
@@ -21,28 +17,21 @@ type Path = Vec<String>;
 /// Which file uses which, and a name that it takes.
 type Arrows = BTreeMap<(usize, usize), String>;
 
-/// Every circle that is too large, and each if there are too many.
+/// Every circle.
 pub fn check_circles(tree: &SourceTree) -> Vec<Finding> {
-    let circles: Vec<FileCycle> =
-        collect_crates(tree).iter().flat_map(CrateFiles::find_cycles).collect();
-    let too_many = circles.len() > MOST_CIRCLES;
-    let is_wrong = |circle: &&FileCycle| too_many || circle.files.len() > MOST_FILES;
-    let finding = |circle: &FileCycle| {
-        let message = format!(
-            "{} files use each other in a circle (at most {MOST_FILES} files, {MOST_CIRCLES} circles; there are {}): {}",
-            circle.files.len(),
-            circles.len(),
-            circle.arrows.join(", ")
-        );
-        Finding::new(&circle.files[0], 0, message)
+    let crates = collect_crates(tree);
+    let finding = |circle: FileCycle<'_>| {
+        let message =
+            format!("{} files use each other in a circle: {}", circle.files.len(), circle.arrows);
+        Finding::new(circle.files[0], 0, message)
     };
-    circles.iter().filter(is_wrong).map(finding).collect()
+    crates.iter().flat_map(CrateFiles::find_cycles).map(finding).collect()
 }
 
 /// Files that use each other, and how.
-struct FileCycle {
-    files: Vec<String>,
-    arrows: Vec<String>,
+struct FileCycle<'a> {
+    files: Vec<&'a str>,
+    arrows: String,
 }
 
 /// The files of one crate.
@@ -67,19 +56,17 @@ fn collect_crates(tree: &SourceTree) -> Vec<CrateFiles<'_>> {
         }
         house.modules.insert(path, house.files.len());
         house.files.push(file);
-        let code = file.product_code();
-        let (imports, rest) = extract_imports(&code);
+        let (imports, rest) = extract_imports(&file.product);
         house.imports.push(imports);
         house.code.push(rest);
     }
     houses.into_values().collect()
 }
 
-impl CrateFiles<'_> {
-    fn find_cycles(&self) -> Vec<FileCycle> {
+impl<'a> CrateFiles<'a> {
+    fn find_cycles(&self) -> Vec<FileCycle<'a>> {
         let arrows = self.find_arrows();
-        let count = self.files.len();
-        let mut reaches: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); count];
+        let mut reaches: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.files.len()];
         for (from, reached) in reaches.iter_mut().enumerate() {
             let mut todo = vec![from];
             while let Some(at) = todo.pop() {
@@ -87,22 +74,21 @@ impl CrateFiles<'_> {
                 todo.extend(next.filter(|to| reached.insert(*to)));
             }
         }
+        let name = |idx: usize| -> &'a str { &self.files[idx].path };
         let circle = |first: usize| {
             let is_in = |other: &usize| reaches[*other].contains(&first);
             let members: Vec<usize> = reaches[first].iter().copied().filter(is_in).collect();
-            let name = |idx: usize| self.files[idx].path.clone();
+            let within = arrows
+                .iter()
+                .filter(|((from, to), _)| members.contains(from) && members.contains(to));
+            let arrows = within
+                .map(|((from, to), taken)| format!("{} -> {} ({taken})", name(*from), name(*to)));
             (members.len() > 1 && members[0] == first).then(|| FileCycle {
-                arrows: arrows
-                    .iter()
-                    .filter(|((from, to), _)| members.contains(from) && members.contains(to))
-                    .map(|((from, to), taken)| {
-                        format!("{} -> {} ({taken})", name(*from), name(*to))
-                    })
-                    .collect(),
+                arrows: arrows.collect::<Vec<_>>().join(", "),
                 files: members.iter().map(|idx| name(*idx)).collect(),
             })
         };
-        (0..count).filter_map(circle).collect()
+        (0..self.files.len()).filter_map(circle).collect()
     }
 
     fn find_arrows(&self) -> Arrows {
@@ -125,11 +111,8 @@ impl CrateFiles<'_> {
 
     /// Paths that code names in full, or from one of its own modules.
     fn paths_in_code(&self, module: &Path, file: usize) -> Vec<Path> {
-        let own = self
-            .modules
-            .keys()
-            .filter(|path| path.split_last().is_some_and(|(_, up)| up == *module));
-        let own = own.filter_map(|path| path.last().cloned());
+        let is_own = |path: &&Path| path.split_last().is_some_and(|(_, up)| up == *module);
+        let own = self.modules.keys().filter(is_own).filter_map(|path| path.last().cloned());
         let roots = ["crate", "super", "self"].map(str::to_owned).into_iter().chain(own);
         let code = &self.code[file];
         let mut found = Vec::new();
@@ -148,44 +131,38 @@ impl CrateFiles<'_> {
     /// The module that has what `path` names, seen from `module`.
     fn resolve_module(
         &self,
-        module: &Path,
+        module: &[String],
         path: &[String],
         follow: usize,
     ) -> Option<(Path, usize)> {
-        let mut rest = path;
-        let mut at: Path = module.clone();
-        match rest.first()?.as_str() {
-            "crate" => at.clear(),
-            "super" => {
-                at.pop()?;
-            }
-            "self" => {}
-            own => {
-                at.push(own.to_owned());
-                if !self.modules.contains_key(&at) {
-                    return None;
+        let absolute = self.make_absolute(module, path)?;
+        let is_module = |length: &usize| self.modules.contains_key(&absolute[..*length]);
+        let (place, rest) = absolute.split_at((0..=absolute.len()).rev().find(is_module)?);
+        let file = self.modules[place];
+        let handed_on = rest.first().filter(|_| follow > 0).and_then(|name| {
+            let (_, path) = self.imports[file].iter().find(|(known, _)| known == name)?;
+            self.resolve_module(place, path, follow - 1)
+        });
+        Some(handed_on.unwrap_or_else(|| (place.to_vec(), file)))
+    }
+
+    /// A path from the root of the crate; `None` for one of another crate.
+    fn make_absolute(&self, module: &[String], path: &[String]) -> Option<Path> {
+        let mut at = module.to_vec();
+        for (idx, name) in path.iter().enumerate() {
+            match name.as_str() {
+                "crate" => at.clear(),
+                "self" => {}
+                "super" => drop(at.pop()?),
+                own => {
+                    at.push(own.to_owned());
+                    if idx == 0 && !self.modules.contains_key(&at) {
+                        return None;
+                    }
                 }
             }
         }
-        rest = &rest[1..];
-        while let Some(name) = rest.first() {
-            let mut next = at.clone();
-            if name == "super" {
-                next.pop()?;
-            } else {
-                next.push(name.clone());
-            }
-            if !self.modules.contains_key(&next) {
-                break;
-            }
-            (at, rest) = (next, &rest[1..]);
-        }
-        let file = *self.modules.get(&at)?;
-        let handed_on = rest.first().filter(|_| follow > 0).and_then(|name| {
-            let (_, path) = self.imports[file].iter().find(|(known, _)| known == name)?;
-            self.resolve_module(&at, path, follow - 1)
-        });
-        Some(handed_on.unwrap_or((at, file)))
+        Some(at)
     }
 }
 
@@ -254,6 +231,7 @@ fn expand_use_tree(before: &Path, tree: &str, found: &mut Vec<(String, Path)>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tree::tree_of;
     use super::*;
 
     #[test]
@@ -284,27 +262,15 @@ mod tests {
     }
 
     #[test]
-    fn two_files_may_share_a_little() {
-        let pair = |idx: usize| {
-            [
-                (format!("a{idx}.rs"), format!("use crate::b{idx}::B;\n")),
-                (format!("b{idx}.rs"), format!("use crate::a{idx}::A;\n")),
-            ]
-        };
-        let found = |count: usize| {
-            let files: Vec<(String, String)> = (0..count).flat_map(pair).collect();
-            let files: Vec<(&str, &str)> =
-                files.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
-            check_circles(&make_tree(&files)).len()
-        };
-        assert_eq!((found(MOST_CIRCLES), found(MOST_CIRCLES + 1)), (0, MOST_CIRCLES + 1));
+    fn two_files_in_a_circle_are_found() {
+        let files = [("a.rs", "use crate::b::B;\n"), ("b.rs", "use crate::a::A;\n")];
+        assert_eq!(check_circles(&make_tree(&files)).len(), 1);
     }
 
     fn make_tree(files: &[(&str, &str)]) -> SourceTree {
-        let file = |(path, text): &(&str, &str)| SourceFile {
-            path: format!("crates/x/src/{path}"),
-            text: (*text).to_owned(),
-        };
-        SourceTree { files: files.iter().map(file).collect() }
+        let paths: Vec<String> =
+            files.iter().map(|(path, _)| format!("crates/x/src/{path}")).collect();
+        let files = paths.iter().zip(files).map(|(path, (_, text))| (path.as_str(), *text));
+        tree_of(&files.collect::<Vec<_>>())
     }
 }

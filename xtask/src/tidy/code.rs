@@ -1,35 +1,22 @@
 //! Rust text reduced to what a word search may trust: comments, strings and tests become blanks.
 
-use std::iter::Peekable;
-use std::str::CharIndices;
-
 /// Blanks comments and the insides of string and character literals; every line stays where it was.
 pub fn mask_non_code(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
-    let mut chars = text.char_indices().peekable();
+    let mut rest = text;
     let mut before = ' ';
-    while let Some((at, char)) = chars.next() {
-        let rest = &text[at..];
-        let skip = if rest.starts_with("//") {
-            rest.find('\n').unwrap_or(rest.len())
-        } else if rest.starts_with("/*") {
-            block_comment_len(rest)
-        } else if char == '"' {
-            quoted_len(rest, '"')
-        } else if char == '\'' {
-            char_literal_len(rest)
-        } else if char == 'r' && (!is_word(before) || matches!(before, 'b' | 'c')) {
-            raw_string_len(rest)
-        } else {
-            0
+    while let Some(char) = rest.chars().next() {
+        let skip = match char {
+            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("/*") => block_comment_len(rest),
+            '"' => quoted_len(rest, '"'),
+            '\'' => char_literal_len(rest),
+            'r' if !is_word(before) || matches!(before, 'b' | 'c') => raw_string_len(rest),
+            _ => 0,
         };
-        if skip == 0 {
-            masked.push(char);
-        } else {
-            push_blank(&mut masked, char);
-            skip_to(&mut chars, at + skip, &mut masked);
-        }
-        before = char;
+        let (taken, behind) = rest.split_at(skip.max(char.len_utf8()));
+        masked.extend(taken.chars().map(|it| if skip == 0 { it } else { blank(it) }));
+        (before, rest) = (char, behind);
     }
     masked
 }
@@ -42,7 +29,7 @@ pub fn without_tests(masked: &str) -> String {
     while let Some(start) = rest.find(MARK) {
         product.push_str(&rest[..start]);
         let end = start + MARK.len() + item_len(&rest[start + MARK.len()..]);
-        rest[start..end].chars().for_each(|char| push_blank(&mut product, char));
+        product.extend(rest[start..end].chars().map(blank));
         rest = &rest[end..];
     }
     product.push_str(rest);
@@ -67,9 +54,9 @@ pub fn find_word<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize
     })
 }
 
-/// The line, from 1, of a byte offset.
-pub fn line_of(text: &str, at: usize) -> usize {
-    text[..at].matches('\n').count() + 1
+/// Whether `word` stands in `code` as a word of its own.
+pub fn has_word(code: &str, word: &str) -> bool {
+    find_word(code, word).next().is_some()
 }
 
 /// Length of the item at the start of `text`: to its `;` or to the end of its braces.
@@ -88,21 +75,20 @@ fn item_len(text: &str) -> usize {
 }
 
 fn block_comment_len(text: &str) -> usize {
-    let mut depth = 0_usize;
-    let mut at = 0;
+    let (mut depth, mut at) = (0_usize, 0);
     while at < text.len() {
-        if text[at..].starts_with("/*") {
-            depth += 1;
-            at += 2;
-        } else if text[at..].starts_with("*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                return at;
+        at += match text.as_bytes().get(at..at + 2) {
+            Some(b"/*") => {
+                depth += 1;
+                2
             }
-        } else {
-            at += text[at..].chars().next().map_or(1, char::len_utf8);
-        }
+            Some(b"*/") if depth <= 1 => return at + 2,
+            Some(b"*/") => {
+                depth -= 1;
+                2
+            }
+            _ => 1,
+        };
     }
     text.len()
 }
@@ -142,14 +128,8 @@ fn raw_string_len(text: &str) -> usize {
     text[body..].find(&end).map_or(text.len(), |at| body + at + end.len())
 }
 
-fn skip_to(chars: &mut Peekable<CharIndices<'_>>, end: usize, masked: &mut String) {
-    while let Some((_, char)) = chars.next_if(|&(at, _)| at < end) {
-        push_blank(masked, char);
-    }
-}
-
-fn push_blank(masked: &mut String, char: char) {
-    masked.push(if char == '\n' { '\n' } else { ' ' });
+fn blank(char: char) -> char {
+    if char == '\n' { '\n' } else { ' ' }
 }
 
 #[cfg(test)]

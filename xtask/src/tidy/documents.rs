@@ -1,7 +1,6 @@
 //! Rules of documents: titles, links, indexes, the length of guides, and plain words.
 
 use super::Finding;
-use super::prose::by_line;
 use super::tree::{SourceFile, SourceTree};
 
 /// A guide of more words is refused: the rest is a design page's, or another guide's.
@@ -12,15 +11,6 @@ const LINE_CHARS: usize = 160;
 
 /// The folders whose README lists every page of theirs.
 const INDEXED: &[&str] = &["docs", "docs/adr", "docs/journal"];
-
-/// Words that only we use, with the plain word. In two parts, or this file would break its own rule.
-const OUR_OWN_WORDS: &[(&str, &str)] = &[
-    (concat!("gone on", " with"), "resumed"),
-    (concat!("every so", " much"), "each interval"),
-    (concat!("is", " none"), "is invalid"),
-    (concat!("brought", " home"), "reported"),
-    (concat!("the", " mend"), "the remedy"),
-];
 
 /// Every violation of these rules.
 pub fn check_documents(tree: &SourceTree) -> Vec<Finding> {
@@ -36,9 +26,6 @@ pub fn check_documents(tree: &SourceTree) -> Vec<Finding> {
             by_file.into_iter().flatten()
         })
         .collect();
-    let written = tree.files.iter().filter(|file| file.is(&["md", "rs"]));
-    let said = written.filter(|file| !file.path.starts_with("docs/journal/"));
-    findings.extend(said.flat_map(words_are_plain));
     findings.extend(INDEXED.iter().flat_map(|folder| is_indexed(tree, folder)));
     findings
 }
@@ -93,15 +80,6 @@ fn lines_are_short(file: &SourceFile) -> Vec<Finding> {
     lines.map(|(idx, _)| message(idx)).collect()
 }
 
-fn words_are_plain(file: &SourceFile) -> Vec<Finding> {
-    by_line(file, |line| {
-        // "There is ..." is anybody's English.
-        let line = line.replace(concat!("there is", " none"), "").to_lowercase();
-        let (ours, plain) = OUR_OWN_WORDS.iter().find(|(ours, _)| line.contains(ours))?;
-        Some(format!("`{ours}` is our own English; say for example `{plain}`"))
-    })
-}
-
 /// Each page of a folder stands in its README.
 fn is_indexed(tree: &SourceTree, folder: &str) -> Vec<Finding> {
     let path = format!("{folder}/README.md");
@@ -120,12 +98,17 @@ fn is_indexed(tree: &SourceTree, folder: &str) -> Vec<Finding> {
 
 /// A link to a file of ours, or to a heading in one, must lead to one.
 fn links_lead_somewhere(tree: &SourceTree, file: &SourceFile) -> Vec<Finding> {
-    by_line(file, |line| {
+    let lost = |line: &str| {
         let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         let mut ours = targets.filter(|one| !one.contains("://"));
-        let lost = ours.find(|target| !leads_somewhere(tree, file, target))?;
-        Some(format!("the link to `{lost}` leads nowhere"))
+        ours.find(|target| !leads_somewhere(tree, file, target)).map(str::to_owned)
+    };
+    let lines = (1..).zip(file.text.lines());
+    let lost = lines.filter_map(|(line, text)| Some((line, lost(text)?)));
+    lost.map(|(line, target)| {
+        Finding::new(&file.path, line, format!("the link to `{target}` leads nowhere"))
     })
+    .collect()
 }
 
 fn leads_somewhere(tree: &SourceTree, file: &SourceFile, target: &str) -> bool {
@@ -199,15 +182,6 @@ mod tests {
     }
 
     #[test]
-    fn words_must_be_plain() {
-        let said = concat!("# A\nname line and the", " mend\n");
-        check_one("a.md", said, &["`the remedy`"]);
-        check_one("docs/journal/a.md", said, &[]);
-        check_one("a.md", concat!("# A\nif there is", " none\n"), &[]);
-        check_one("a.rs", said, &["`the remedy`"]);
-    }
-
-    #[test]
     fn pages_must_be_in_their_index() {
         let tree = |index| tree_of(&[("docs/adr/README.md", index), ("docs/adr/a.md", "# A\n")]);
         assert!(check_documents(&tree("# I\n[a](a.md)\n")).is_empty());
@@ -231,10 +205,6 @@ mod tests {
 
     #[track_caller]
     fn check_one(path: &str, text: &str, expected: &[&str]) {
-        let findings = check_documents(&tree_of(&[(path, text)]));
-        assert_eq!(findings.len(), expected.len(), "{findings:?}");
-        for (finding, expected) in findings.iter().zip(expected) {
-            assert!(finding.message.contains(expected), "{findings:?}");
-        }
+        super::super::check_findings(&check_documents(&tree_of(&[(path, text)])), expected);
     }
 }

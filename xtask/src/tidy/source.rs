@@ -1,46 +1,33 @@
-//! Rules of Rust files: their shape, what pure crates may not touch, who prints and who writes.
+//! Rules of Rust files: their shape, and names. A type that many crates call the same is not known by its name, and a long
+//! test's name is no sentence.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Finding;
-use super::code::{find_word, line_of};
+use super::code::is_word;
 use super::tree::{SourceFile, SourceTree};
 
 /// Lines that a file should stay within.
 pub const AIM_LINES: usize = 400;
 /// Lines that a file must stay within.
 const MOST_LINES: usize = 800;
-
-/// The crates that may hold `unsafe`.
-const UNSAFE_CRATES: &[&str] = &["linux", "load"];
-/// The crates that may print: `cli` speaks to people, `xtask` and `testkit` to us.
-const PRINTING_CRATES: &[&str] = &["cli", "testkit", "xtask"];
-/// The standard library's doors to the world, closed to pure crates. The last word of a path is also
-/// looked for in `use std::{...}`.
-const WORLDLY: &[&str] = &[
-    "std::env",
-    "std::fs",
-    "std::net",
-    "std::process",
-    "std::thread",
-    "Instant::now",
-    "SystemTime::now",
-];
-const PRINTING: &[&str] =
-    &["print!", "println!", "eprint!", "eprintln!", "dbg!", "io::stdout", "io::stderr"];
+/// Most crates with a type of the same name.
+const MOST_CRATES: usize = 2;
+/// Most words in the name of a test: its subject, the condition and the result.
+const MOST_WORDS: usize = 8;
+/// Names that every crate may have.
+const COMMON: &[&str] = &["Error", "Result"];
+/// The words before the name of a type.
+const KEYWORDS: &[&str] = &["struct ", "enum ", "trait ", "type ", "union "];
 
 /// Every violation of these rules.
 pub fn check_sources(tree: &SourceTree) -> Vec<Finding> {
-    let rules: &[fn(&SourceFile) -> Vec<Finding>] = &[
-        opens_with_its_purpose,
-        is_not_too_long,
-        pure_crates_do_not_touch_the_world,
-        unsafe_stays_in_its_crates,
-        only_the_edge_prints,
-        iteration_order_is_fixed,
-        has_no_documentation_test,
-        ignored_tests_are_run_by_somebody,
-    ];
-    let rust = tree.files.iter().filter(|file| file.is(&["rs"]));
-    rust.flat_map(|file| rules.iter().flat_map(move |rule| rule(file))).collect()
+    let rust = || tree.files.iter().filter(|file| file.is(&["rs"]));
+    let mut findings: Vec<Finding> = rust().flat_map(check_shape).collect();
+    findings.extend(rust().flat_map(has_no_documentation_test));
+    findings.extend(rust().flat_map(test_names_are_short));
+    findings.extend(types_of_many_crates(tree));
+    findings
 }
 
 /// Files that are longer than they should be, with their lines.
@@ -50,65 +37,18 @@ pub fn long_files(tree: &SourceTree) -> Vec<(&str, usize)> {
     lengths.filter(|&(_, lines)| lines > AIM_LINES).collect()
 }
 
-fn opens_with_its_purpose(file: &SourceFile) -> Vec<Finding> {
-    if file.text.starts_with("//! ") {
-        return Vec::new();
+fn check_shape(file: &SourceFile) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !file.text.starts_with("//! ") {
+        let message = "must open with `//!` and say what the file is for";
+        findings.push(Finding::new(&file.path, 1, message));
     }
-    vec![Finding::new(&file.path, 1, "must open with `//!` and say what the file is for")]
-}
-
-fn is_not_too_long(file: &SourceFile) -> Vec<Finding> {
     let lines = file.text.lines().count();
-    if lines <= MOST_LINES {
-        return Vec::new();
-    }
-    vec![Finding::new(&file.path, 0, format!("{lines} lines; split it (at most {MOST_LINES})"))]
-}
-
-fn pure_crates_do_not_touch_the_world(file: &SourceFile) -> Vec<Finding> {
-    let pure = file.crate_folder().is_some_and(|folder| super::arrows::PURE.contains(&folder));
-    if !pure {
-        return Vec::new();
-    }
-    let code = file.product_code();
-    let mut findings = find_all(file, &code, WORLDLY, |word| {
-        format!("`{word}` in a pure crate; take the value as an argument")
-    });
-    for at in find_word(&code, "use std::") {
-        let Some(group) = code[at..].strip_prefix("use std::{") else { continue };
-        let group = group.split(';').next().unwrap_or_default();
-        let doors = WORLDLY.iter().filter_map(|path| path.strip_prefix("std::"));
-        for door in doors.filter(|door| find_word(group, door).next().is_some()) {
-            let message = format!("`std::{door}` in a pure crate; take the value as an argument");
-            findings.push(Finding::new(&file.path, line_of(&code, at), message));
-        }
+    if lines > MOST_LINES {
+        let message = format!("{lines} lines; split it (at most {MOST_LINES})");
+        findings.push(Finding::new(&file.path, 0, message));
     }
     findings
-}
-
-fn unsafe_stays_in_its_crates(file: &SourceFile) -> Vec<Finding> {
-    if file.crate_folder().is_some_and(|folder| UNSAFE_CRATES.contains(&folder)) {
-        return Vec::new();
-    }
-    find_all(file, &super::code::mask_non_code(&file.text), &["unsafe"], |_| {
-        format!("`unsafe` belongs in {} only", UNSAFE_CRATES.join(" and "))
-    })
-}
-
-fn only_the_edge_prints(file: &SourceFile) -> Vec<Finding> {
-    if file.crate_folder().is_some_and(|folder| PRINTING_CRATES.contains(&folder)) {
-        return Vec::new();
-    }
-    find_all(file, &file.product_code(), PRINTING, |word| {
-        format!("`{word}` in a library; return the text, or use `tracing`")
-    })
-}
-
-/// Clippy's `disallowed_types` misses the fully qualified path in an expression.
-fn iteration_order_is_fixed(file: &SourceFile) -> Vec<Finding> {
-    find_all(file, &file.product_code(), &["HashMap", "HashSet"], |word| {
-        format!("`{word}` has no fixed order; use `BTree{}`", &word["Hash".len()..])
-    })
 }
 
 /// `cargo xtask ci` runs none: cargo takes a second per crate to look for them.
@@ -130,34 +70,56 @@ fn has_no_documentation_test(file: &SourceFile) -> Vec<Finding> {
     findings
 }
 
-/// `cargo xtask ci --full` runs the long tests of the command line. Others start a test of this ending.
-fn ignored_tests_are_run_by_somebody(file: &SourceFile) -> Vec<Finding> {
-    let lines: Vec<&str> = file.text.lines().map(str::trim_start).collect();
+/// The types whose name stands in too many crates.
+fn types_of_many_crates(tree: &SourceTree) -> Vec<Finding> {
+    let mut types = BTreeMap::<&str, Vec<(&str, &str, usize)>>::new();
+    for file in tree.files.iter().filter(|file| file.path.starts_with("crates/")) {
+        let Some(folder) = file.crate_folder() else { continue };
+        for (line, code) in (1..).zip(file.product.lines()) {
+            if let Some(name) = type_name(code) {
+                types.entry(name).or_default().push((folder, file.path.as_str(), line));
+            }
+        }
+    }
     let mut findings = Vec::new();
-    for (idx, line) in lines.iter().enumerate().filter(|(_, line)| line.starts_with(IGNORE)) {
-        let is_long = line[IGNORE.len()..].starts_with(" = \"long: ")
-            && file.path.starts_with("crates/cli/tests/it/");
-        let is_helper = lines[idx + 1..].first().is_some_and(|it| it.contains("_of_another_test("));
-        if !is_long && !is_helper {
-            let message = "an ignored test is `long: ...` and in crates/cli/tests/it, or its name ends in `_of_another_test`";
-            findings.push(Finding::new(&file.path, idx + 1, message));
+    for (name, places) in types {
+        let crates: BTreeSet<&str> = places.iter().map(|&(folder, ..)| folder).collect();
+        if crates.len() > MOST_CRATES && !COMMON.contains(&name) {
+            let list = crates.iter().copied().collect::<Vec<_>>().join(", ");
+            let message = format!(
+                "`{name}` is a type of {} crates (at most {MOST_CRATES}): {list}; give it a specific name",
+                crates.len()
+            );
+            let finding = |(_, path, line)| Finding::new(path, line, message.as_str());
+            findings.extend(places.into_iter().map(finding));
         }
     }
     findings
 }
 
-const IGNORE: &str = concat!("#[", "ignore");
+/// The type that a line declares outside of functions and modules.
+fn type_name(line: &str) -> Option<&str> {
+    let item = line.strip_prefix("pub").map_or(line, |rest| {
+        let within = rest.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+        within.map_or(rest, |(_, rest)| rest).trim_start()
+    });
+    let rest = KEYWORDS.iter().find_map(|keyword| item.strip_prefix(keyword))?;
+    rest.split(|char| !is_word(char)).next()
+}
 
-fn find_all(
-    file: &SourceFile,
-    code: &str,
-    words: &[&str],
-    message: impl Fn(&str) -> String,
-) -> Vec<Finding> {
+fn test_names_are_short(file: &SourceFile) -> Vec<Finding> {
+    let mut is_test = false;
     let mut findings = Vec::new();
-    for word in words {
-        for at in find_word(code, word) {
-            findings.push(Finding::new(&file.path, line_of(code, at), message(word)));
+    for (idx, line) in file.code.lines().map(str::trim).enumerate() {
+        let Some(rest) = line.strip_prefix("fn ") else {
+            is_test |= line == "#[test]";
+            continue;
+        };
+        let name = rest.split(|char| !is_word(char)).next().unwrap_or_default();
+        let words = name.split('_').count();
+        if std::mem::take(&mut is_test) && words > MOST_WORDS {
+            let message = format!("the name of this test has {words} words (at most {MOST_WORDS})");
+            findings.push(Finding::new(&file.path, idx + 1, message));
         }
     }
     findings
@@ -183,45 +145,6 @@ mod tests {
     }
 
     #[test]
-    fn pure_crates_must_not_touch_the_world() {
-        let read = "//! A.\nfn a() { std::fs::read(b); }\n";
-        check_one("crates/model/src/a.rs", read, &["`std::fs` in a pure crate"]);
-        check_one("crates/linux/src/a.rs", read, &[]);
-        check_one("crates/model/tests/a.rs", read, &[]);
-        check_one("crates/model/examples/a.rs", read, &[]);
-        let now = "//! A.\nfn a() -> Instant { Instant::now() }\n";
-        check_one("crates/units/src/a.rs", now, &["`Instant::now` in a pure crate"]);
-        let group = "//! A.\nuse std::{fmt, thread};\n";
-        check_one("crates/stats/src/a.rs", group, &["`std::thread` in a pure crate"]);
-        let in_test = "//! A.\n#[cfg(test)]\nmod tests { fn a() { std::env::vars(); } }\n";
-        check_one("crates/stats/src/a.rs", in_test, &[]);
-        check_one("crates/stats/src/a.rs", "//! A.\n// std::fs is not for us\n", &[]);
-    }
-
-    #[test]
-    fn unsafe_must_stay_in_its_crates() {
-        let code = "//! A.\nfn a() { unsafe { b() } }\n";
-        check_one("crates/knobs/src/a.rs", code, &["`unsafe` belongs in linux and load"]);
-        check_one("crates/linux/src/a.rs", code, &[]);
-        check_one("crates/knobs/src/a.rs", "//! A.\n#![deny(unsafe_code)]\n", &[]);
-    }
-
-    #[test]
-    fn libraries_must_not_print() {
-        let code = "//! A.\nfn a() { eprintln!(\"b\") }\n";
-        check_one("crates/load/src/a.rs", code, &["`eprintln!` in a library"]);
-        check_one("crates/cli/src/a.rs", code, &[]);
-        let stream = "//! A.\nfn a() { std::io::stdout().flush() }\n";
-        check_one("crates/experiment/src/a.rs", stream, &["`io::stdout` in a library"]);
-    }
-
-    #[test]
-    fn order_of_iteration_must_be_fixed() {
-        let code = "//! A.\nfn a() { std::collections::HashMap::new() }\n";
-        check_one("crates/cli/src/a.rs", code, &["use `BTreeMap`"]);
-    }
-
-    #[test]
     fn documentation_holds_no_test() {
         let text = "//! ```text\n//! a\n//! ```\nfn a() {}\n";
         check_one("crates/cli/src/a.rs", text, &[]);
@@ -230,21 +153,43 @@ mod tests {
     }
 
     #[test]
-    fn ignored_test_must_be_run_by_somebody() {
-        let long = format!("//! A.\n#[test]\n{IGNORE} = \"long: b\"]\nfn a() {{}}\n");
-        check_one("crates/cli/tests/it/a.rs", &long, &[]);
-        check_one("crates/load/tests/a.rs", &long, &["an ignored test"]);
-        let bare = format!("//! A.\n#[test]\n    {IGNORE}]\nfn a() {{}}\n");
-        check_one("crates/cli/tests/it/a.rs", &bare, &["an ignored test"]);
-        check_one("crates/load/tests/a.rs", &bare.replace(" a(", " a_of_another_test("), &[]);
+    fn type_name_is_in_two_crates_at_most() {
+        let [a, b, c] = ["crates/a/src/a.rs", "crates/b/src/a.rs", "crates/c/src/a.rs"];
+        let tests = "#[cfg(test)]\nmod tests {\nstruct Step;\n}\n";
+        let cases = [
+            ("pub struct Step;", "enum Step {}", "pub(crate) type Step = u8;", 3),
+            ("pub struct Step<'a>(&'a u8);", "trait Step {}", "pub(in crate::a) union Step {}", 3),
+            ("pub struct Step;", "enum Step {}", "struct Steps;", 0),
+            ("pub struct Step;", "enum Step {}", "// struct Step;", 0),
+            ("pub struct Step;", "enum Step {}", tests, 0),
+            ("pub struct Step;", "enum Step {}", "trait A {\n    type Step;\n}", 0),
+            ("pub enum Error {}", "pub enum Error {}", "pub struct Error;", 0),
+        ];
+        for (first, second, third, count) in cases {
+            let findings = types_of_many_crates(&tree_of(&[(a, first), (b, second), (c, third)]));
+            assert_eq!(findings.len(), count, "{first} {second} {third}: {findings:?}");
+            assert!(findings.iter().all(|it| it.message.contains("3 crates (at most 2): a, b, c")));
+        }
+        let one_crate =
+            [(a, "struct Step;"), ("crates/a/src/b.rs", "struct Step;"), (b, "struct Step;")];
+        assert_eq!(types_of_many_crates(&tree_of(&one_crate)), []);
+    }
+
+    #[test]
+    fn long_name_of_a_test_is_found() {
+        let long = "a_b_c_d_e_f_g_h_i";
+        let file = |attribute: &str, name: &str| format!("{attribute}\n    fn {name}() {{}}\n");
+        let findings =
+            |text: &str| test_names_are_short(&tree_of(&[("crates/a/tests/a.rs", text)]).files[0]);
+        let found = findings(&file("#[test]\n    #[ignore]", long));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].message.contains("9 words (at most 8)") && found[0].line == 3);
+        assert_eq!(findings(&file("#[test]", &long[2..])), []);
+        assert_eq!(findings(&file("#[inline]", long)), []);
     }
 
     #[track_caller]
     fn check_one(path: &str, text: &str, expected: &[&str]) {
-        let findings = check_sources(&tree_of(&[(path, text)]));
-        assert_eq!(findings.len(), expected.len(), "{findings:?}");
-        for (finding, expected) in findings.iter().zip(expected) {
-            assert!(finding.message.contains(expected), "{findings:?}");
-        }
+        super::super::check_findings(&check_sources(&tree_of(&[(path, text)])), expected);
     }
 }

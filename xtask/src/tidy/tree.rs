@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::code;
+use crate::workspace::capture_output;
 
 /// Of a file. A larger one was built, and stays in every clone's history.
 const BYTES_MOST: usize = 1 << 20;
@@ -18,29 +19,26 @@ pub struct SourceTree {
 }
 
 /// One text file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SourceFile {
     /// From the root, with forward slashes.
     pub path: String,
     /// Its whole text.
     pub text: String,
+    /// Its Rust: comments and literals blanked out, lines where they were.
+    pub code: String,
+    /// The same of what is compiled into the product: tests are blanked out too.
+    pub product: String,
 }
 
 impl SourceTree {
     /// Reads every text file that git tracks or would add; files that are not UTF-8 are left out.
     pub fn read(root: &Path) -> Result<Self> {
-        let output = Command::new("git")
-            .arg("-C")
-            .arg(root)
-            // A clone made by another user is still ours to read.
-            .arg("-c")
-            .arg(format!("safe.directory={}", root.display()))
-            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-            .output()
-            .context("cannot start git, which knows the files of the repository")?;
-        let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        ensure!(output.status.success(), "`git ls-files` failed: {words}");
-        let names = String::from_utf8(output.stdout).context("a file name is not UTF-8")?;
+        let mut git = Command::new("git");
+        // A clone made by another user is still ours to read.
+        git.arg("-C").arg(root).arg("-c").arg(format!("safe.directory={}", root.display()));
+        git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+        let names = capture_output(&mut git).context("git knows the files of the repository")?;
         let mut files = Vec::new();
         for path in names.split_terminator('\0') {
             let bytes = match std::fs::read(root.join(path)) {
@@ -55,7 +53,7 @@ impl SourceTree {
                 bytes.len()
             );
             if let Ok(text) = String::from_utf8(bytes) {
-                files.push(SourceFile { path: path.to_owned(), text });
+                files.push(SourceFile::new(path, text));
             }
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -69,6 +67,17 @@ impl SourceTree {
 }
 
 impl SourceFile {
+    fn new(path: &str, text: String) -> Self {
+        let mut file = Self { path: path.to_owned(), text, ..Self::default() };
+        if file.is(&["rs"]) {
+            file.code = code::mask_non_code(&file.text);
+        }
+        if !file.is_for_development() {
+            file.product = code::without_tests(&file.code);
+        }
+        file
+    }
+
     /// Whether the name ends in one of `extensions`.
     pub fn is(&self, extensions: &[&str]) -> bool {
         self.path.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
@@ -83,25 +92,15 @@ impl SourceFile {
     }
 
     /// Whether nothing of the file ends up in the product: tests, benches and examples.
-    pub fn is_for_development(&self) -> bool {
+    fn is_for_development(&self) -> bool {
         let mut parts = self.path.split('/').rev();
         let name = parts.next().unwrap_or_default();
         name == "tests.rs" || parts.any(|folder| ["tests", "benches", "examples"].contains(&folder))
-    }
-
-    /// The Rust that is compiled into the product: comments, strings and tests blanked out, lines
-    /// where they were.
-    pub fn product_code(&self) -> String {
-        if self.is_for_development() {
-            return String::new();
-        }
-        code::without_tests(&code::mask_non_code(&self.text))
     }
 }
 
 #[cfg(test)]
 pub fn tree_of(files: &[(&str, &str)]) -> SourceTree {
-    let file =
-        |(path, text): &(&str, &str)| SourceFile { path: (*path).into(), text: (*text).into() };
+    let file = |(path, text): &(&str, &str)| SourceFile::new(path, (*text).to_owned());
     SourceTree { files: files.iter().map(file).collect() }
 }

@@ -1,6 +1,7 @@
 //! The fitted figures of a cell: rate, latency, CPU cost of each end, and poll rate of each end.
 
 use latput_trial::observation::{HostObservation, Role};
+use latput_trial::workload::PayloadFlow;
 use latput_trial::{Metric, Observation, Traffic, Workload};
 use latput_units::Nanos;
 
@@ -79,7 +80,7 @@ impl FittedFigure {
 fn own_cpu_us(role: Role, load: &Workload, observation: &Observation) -> Option<f64> {
     let host = find_host(role, observation)?;
     let flow = &observation.traffic;
-    let generator_sends = load.traffic.kind() != "tcp_maerts";
+    let generator_sends = load.traffic.facts().payload != PayloadFlow::FromSut;
     let is_sender = generator_sends == (role == Role::Generator);
     let traffic = if is_sender { flow.sender_cpu } else { flow.receiver_cpu };
     let busy = traffic.saturating_add(host.napi_threads_cpu?);

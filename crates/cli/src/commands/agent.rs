@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::process::ExitCode;
 
-use latput_experiment::{agent, keeper};
+use latput_agent::{agent, keeper};
 
 use crate::context::CliContext;
 use crate::exit::CliError;

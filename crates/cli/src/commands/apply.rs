@@ -9,24 +9,24 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use latput_experiment::ResultsDb;
-use latput_experiment::broker;
-use latput_experiment::broker::command::{
-    HostCommand, HostSet, HostUndo, HostVerb, check_interface,
-};
-use latput_experiment::broker::message::{HostInterface, HostsOfResults, RunPermissions};
-use latput_experiment::broker::process::HostProcess;
-use latput_experiment::testbed::{HostSpec, Testbed, TestbedKind};
+use latput_experiment::testbed::{Testbed, TestbedKind};
+use latput_fleet::ask::{AskEnding, Until, run_with_timeout};
 use latput_knobs::Setting;
 use latput_linux::confine::UsedFiles;
-use latput_load::Stop;
 use latput_model::ResultsSummary;
+use latput_reach::broker;
+use latput_reach::broker::command::{
+    HostCommand, HostVerb, SetOptions, UndoOptions, check_interface,
+};
+use latput_reach::broker::message::{HostInterface, HostsOfResults, RunPermissions};
+use latput_reach::broker::process::HostProcess;
+use latput_reach::host_spec::HostSpec;
 use latput_report::{NO_KEEP, shell_word};
+use latput_results::ResultsDb;
 use latput_trial::Results;
 use latput_trial::observation::Role;
 use latput_units::Nanos;
 
-use crate::commands::ask::{AskEnding, WaitObserver, run_with_timeout};
 use crate::commands::proven::{no_answer, nothing_recommended, tell_condition};
 use crate::commands::report::setting_of;
 use crate::commands::set::NOTHING_TO_CHANGE;
@@ -114,17 +114,6 @@ impl HostAnswer {
     }
 }
 
-/// Waits until a second Ctrl-C: what changes a host is not cut short by the first.
-struct UntilAgain<'a>(&'a Stop);
-
-impl WaitObserver for UntilAgain<'_> {
-    fn is_over(&self) -> bool {
-        self.0.is_raised_again()
-    }
-
-    fn goes_on(&mut self, _: Duration) {}
-}
-
 /// One host with its part of the setting.
 struct HostSetting {
     host: HostSpec,
@@ -147,14 +136,14 @@ impl Args {
             let label = &results.settings[chosen].label;
             return self.report_nothing(&format!("setting `{label}` changes no knob"));
         }
-        let made_by = run_of(&results, chosen);
+        let made_by = format_change_name(&results, chosen);
         if self.confirm {
             let confirmed =
                 self.confirm_all(context, &parts.iter().collect::<Vec<_>>(), &made_by)?;
             if confirmed.is_empty() {
                 return self.report_nothing("every host is as wanted, and no change of it waits");
             }
-            print_next(&confirmed);
+            print_next_commands(&confirmed);
             return Ok(ExitCode::SUCCESS);
         }
         let within = match self.confirm_within {
@@ -180,7 +169,7 @@ impl Args {
             }
             None => changed,
         };
-        print_next(&changed);
+        print_next_commands(&changed);
         Ok(ExitCode::SUCCESS)
     }
 
@@ -189,7 +178,7 @@ impl Args {
     fn leave_rights(&self, context: &CliContext) -> Result<(), CliError> {
         let mut permitted = RunPermissions { changes: !self.dry_run, ..RunPermissions::default() };
         if let Some(name) = &self.on {
-            must_be_there(name)?;
+            reject_gone_testbed(name)?;
             let also = self.interface.as_deref();
             (permitted.ways, permitted.interfaces) = self.hosts.allowed_for(name, also)?;
         } else {
@@ -283,9 +272,9 @@ impl Args {
         let name = self.on.as_deref().unwrap_or(&results.testbed);
         if self.on.is_none() && results.is_imported() {
             let what = "is from a report, and anybody can have edited it";
-            return Err(not_there(name, what));
+            return Err(gone_testbed_error(name, what));
         }
-        must_be_there(name)?;
+        reject_gone_testbed(name)?;
         if self.on.is_none() {
             broker::admit_hosts(name, self.hosts.bring()).map_err(CliError::usage)?;
         }
@@ -370,7 +359,7 @@ impl Args {
         part: &HostSetting,
         (made_by, within, dry_run): (&str, Option<Nanos>, bool),
     ) -> Result<HostAnswer, CliError> {
-        let verb = HostVerb::Set(HostSet {
+        let verb = HostVerb::Set(SetOptions {
             made_by: made_by.to_owned(),
             within_ns: within.map(Nanos::as_ns),
             only_if: part.measured.clone(),
@@ -402,11 +391,12 @@ impl Args {
             let verb = HostVerb::Confirm { made_by: Some(made_by.to_owned()) };
             let failure = match part.run_latput(context, verb, "") {
                 Ok(answer) if answer.code == Some(0) => {
-                    confirmed.push((part, entry_of(&answer)));
+                    confirmed.push((part, parse_journal_number(&answer)));
                     continue;
                 }
                 Ok(answer)
-                    if answer.code == Some(1) && self.is_as_wanted(context, part, made_by) =>
+                    if answer.code == Some(ExitReason::Failed as i32)
+                        && self.is_as_wanted(context, part, made_by) =>
                 {
                     continue;
                 }
@@ -426,7 +416,7 @@ impl Args {
 type ChangedHost<'p> = (&'p HostSetting, Option<u64>);
 
 /// Refuses a testbed that has no hosts after its run.
-fn must_be_there(name: &str) -> Result<(), CliError> {
+fn reject_gone_testbed(name: &str) -> Result<(), CliError> {
     let what = match name {
         "lab" => "was made for the run and is gone",
         "loopback" => "has no interface to set",
@@ -434,17 +424,17 @@ fn must_be_there(name: &str) -> Result<(), CliError> {
         name if name.starts_with("vm") && !Path::new(name).is_file() => "was a guest and is gone",
         _ => return Ok(()),
     };
-    Err(not_there(name, what))
+    Err(gone_testbed_error(name, what))
 }
 
-fn not_there(name: &str, what: &str) -> CliError {
+fn gone_testbed_error(name: &str, what: &str) -> CliError {
     CliError::usage(format!(
         "`{name}` {what}: give the testbed file of your hosts with --on, or `latput set` the values on one host"
     ))
 }
 
 /// Name of this change on the hosts: a later `--confirm` of the same results and setting has it, and no other.
-fn run_of(results: &Results, setting: usize) -> String {
+fn format_change_name(results: &Results, setting: usize) -> String {
     let setting = &results.settings[setting];
     let text = format!("{} {} {} {setting:?}", results.name, results.seed, results.rows.len());
     // FNV-1a
@@ -496,10 +486,10 @@ fn undo_confirmed(
     for (part, entry) in confirmed {
         let undo = HostCommand {
             interface: part.interface.clone(),
-            verb: HostVerb::Undo(HostUndo {
+            verb: HostVerb::Undo(UndoOptions {
                 entry,
                 made_by: Some(made_by.to_owned()),
-                ..HostUndo::default()
+                ..UndoOptions::default()
             }),
         };
         let args = undo.to_args();
@@ -516,7 +506,7 @@ fn undo_confirmed(
 }
 
 /// How to take the change back and how to keep it over a reboot, on each host.
-fn print_next(changed: &[ChangedHost<'_>]) {
+fn print_next_commands(changed: &[ChangedHost<'_>]) {
     let next = |(part, entry): &ChangedHost<'_>| {
         let values = part.setting.iter().map(|(knob, value)| format!("{knob}={value}"));
         let keep: Vec<String> =
@@ -532,13 +522,13 @@ fn print_next(changed: &[ChangedHost<'_>]) {
 }
 
 /// The number in the journal, of the JSON of `latput confirm`.
-fn entry_of(answer: &HostAnswer) -> Option<u64> {
+fn parse_journal_number(answer: &HostAnswer) -> Option<u64> {
     let document: serde_json::Value = serde_json::from_slice(&answer.out).ok()?;
     document["journal"].get(0)?.as_u64()
 }
 
 /// The error of a latput that was asked for JSON: the last line of its stderr.
-fn error_of(said: &str) -> Option<String> {
+fn parse_error_message(said: &str) -> Option<String> {
     let document: serde_json::Value = serde_json::from_str(said.lines().last()?).ok()?;
     document["error"]["message"].as_str().map(str::to_owned)
 }
@@ -556,8 +546,12 @@ impl HostSetting {
         let command = HostCommand { interface: self.interface.clone(), verb };
         let within = self.host.first_answer_within() + ANSWER_WITHIN;
         let start = || HostProcess::start_command(&self.host.launch_command(), command);
-        let ending =
-            run_with_timeout(start, input.as_bytes(), within, &mut UntilAgain(&context.stop));
+        let ending = run_with_timeout(
+            start,
+            input.as_bytes(),
+            within,
+            &mut Until::SecondStop(&context.stop),
+        );
         match ending.map_err(|error| failed(format!("cannot start its latput: {error}")))? {
             AskEnding::Ended { code, out, err } => Ok(HostAnswer { code, out, err }),
             AskEnding::TooLong => Err(failed("its answer is too long".to_owned())),
@@ -590,16 +584,25 @@ impl HostSetting {
     }
 
     fn answer_error(&self, answer: &HostAnswer) -> CliError {
-        let code = match answer.code {
-            Some(2) => ExitReason::Usage,
-            Some(3) => ExitReason::Permission,
-            Some(4) => ExitReason::RolledBack,
-            Some(5) => ExitReason::Stranded,
-            _ => ExitReason::Failed,
+        let code = match answer.code.and_then(ExitReason::from_code) {
+            Some(
+                reason @ (ExitReason::Usage
+                | ExitReason::Permission
+                | ExitReason::RolledBack
+                | ExitReason::Stranded),
+            ) => reason,
+            Some(
+                ExitReason::Done
+                | ExitReason::Failed
+                | ExitReason::Partial
+                | ExitReason::Worse
+                | ExitReason::Drifted,
+            )
+            | None => ExitReason::Failed,
         };
         let said = answer.err.trim();
-        let said =
-            error_of(said).unwrap_or_else(|| said.trim_start_matches("latput: error: ").to_owned());
+        let said = parse_error_message(said)
+            .unwrap_or_else(|| said.trim_start_matches("latput: error: ").to_owned());
         CliError::new(code, format!("{}: {said}", self.host.name))
     }
 }

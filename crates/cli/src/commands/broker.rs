@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::process::ExitCode;
 
-use latput_experiment::broker;
+use latput_reach::broker;
 
 use crate::exit::{CliError, ExitReason};
 
@@ -19,7 +19,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         broker::serve_controller(io::stdin(), self.line).map_err(|error| {
-            CliError::new(ExitReason::Failed, latput_experiment::host::format_error_chain(&error))
+            CliError::new(ExitReason::Failed, latput_protocol::text::format_error_chain(&error))
         })?;
         Ok(ExitCode::SUCCESS)
     }

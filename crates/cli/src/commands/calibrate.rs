@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_calibrate::{CostCombination, ErrorSummary, FittedCost};
-use latput_experiment::Shard;
 use latput_linux::confine::UsedFiles;
 use latput_report::plain::render_table;
 use latput_reproduce::calibrate::parts::{self, ValidationPart};
@@ -14,6 +13,7 @@ use latput_reproduce::calibrate::{
     errors_held_out,
 };
 use latput_reproduce::{CsvTable, SystemCatalog};
+use latput_results::Shard;
 
 use crate::commands::reproduce::load_systems;
 use crate::commands::run::read_text;
@@ -143,7 +143,7 @@ impl Args {
         }
         let name = match &self.system {
             Some(name) => name.clone(),
-            None => PublishedCells::machine_of(&files, &systems)
+            None => PublishedCells::find_common_profile(&files, &systems)
                 .map_err(|error| CliError::usage(error.to_string()))?,
         };
         let plans = match &self.plan {

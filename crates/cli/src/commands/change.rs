@@ -2,14 +2,14 @@
 
 use std::ops::RangeInclusive;
 
-use latput_experiment::host;
-use latput_knobs::qdisc::Parameter;
+use latput_knobs::qdisc::ParameterValue;
 use latput_knobs::transaction::{self, Applied, Foreign};
 use latput_knobs::{
     self as knobs, AssignmentError, Checkpoint, KernelRead as _, Knob, Limits, LinkResets, Place,
     Setting, Value, parse_assignment,
 };
 use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, facts, process};
+use latput_protocol::folders;
 use latput_report::interface_words;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
@@ -31,7 +31,7 @@ pub(super) fn confirm_within(text: &str) -> Result<Nanos, String> {
 /// nobody's stays: commands on changes know interfaces that are gone.
 #[expect(clippy::unnecessary_wraps, reason = "clap takes a parser that may fail")]
 pub(super) fn present_name(text: &str) -> Result<String, String> {
-    let found = LinuxKernel::open().ok().and_then(|kernel| kernel.name_of(text));
+    let found = LinuxKernel::open().ok().and_then(|kernel| kernel.resolve_name(text));
     Ok(found.unwrap_or_else(|| text.to_owned()))
 }
 
@@ -155,13 +155,13 @@ const SLOW: BitsPerSecond = BitsPerSecond::new(1_000_000);
 fn can_cut(knob: Knob, value: &Value) -> bool {
     match value {
         Value::Qdisc(qdisc) => {
-            let is_starving = |(_, parameter): (&str, Parameter)| match parameter {
-                Parameter::Count(packets) => packets < FEW_PACKETS,
-                Parameter::Size(bytes) => bytes < FEW_BYTES,
-                Parameter::Rate(rate) => rate < SLOW,
+            let is_starving = |(_, parameter): (&str, ParameterValue)| match parameter {
+                ParameterValue::Count(packets) => packets < FEW_PACKETS,
+                ParameterValue::Size(bytes) => bytes < FEW_BYTES,
+                ParameterValue::Rate(rate) => rate < SLOW,
                 _ => false,
             };
-            let is_bound = |(name, _): &(&str, Parameter)| BOUNDS.contains(name);
+            let is_bound = |(name, _): &(&str, ParameterValue)| BOUNDS.contains(name);
             matches!(qdisc.kind(), "netem" | "tbf")
                 || qdisc.parameters().filter(is_bound).any(is_starving)
         }
@@ -193,7 +193,7 @@ impl ChangeTransaction {
         let by = origin.by.clone().with_command(command);
         Ok(Self {
             kernel: LinuxKernel::open()?,
-            store: FileCheckpoints::new(&host::checkpoints_dir()),
+            store: FileCheckpoints::new(&folders::checkpoints_dir()),
             origin: knobs::Context { link_resets, by, ..origin },
             watched: None,
         })

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use latput_experiment::host;
 use latput_knobs::transaction::{self, ConfirmError, Restored};
 use latput_knobs::{self as knobs, Checkpoint, CheckpointStore};
 use latput_linux::checkpoint::LateEnding;
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
+use latput_protocol::folders;
 use latput_units::Nanos;
 
 use crate::commands::restore::{is_made_by, waiting_words, waits_for_other};
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
-        let mut store = FileCheckpoints::new(&host::checkpoints_dir());
+        let mut store = FileCheckpoints::new(&folders::checkpoints_dir());
         let origin = checkpoint::context()?;
         let mut kernel = LinuxKernel::open()?;
         let is_meant =

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
 use latput_linux::confine::UsedFiles;
 use latput_report::explained::RunExplanation;
+use latput_results::ResultsDb;
 use latput_trial::Row;
 
 use crate::commands::model::fit::explain_error;

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
 use latput_knobs::export::{self, Exported, Match, Target};
 use latput_knobs::{
     Capability, Group, KernelErrorKind, KernelRead, Knob, Named, Place, Scope, Setting, Value,
@@ -11,6 +10,7 @@ use latput_knobs::{
 };
 use latput_linux::confine::UsedFiles;
 use latput_linux::{Identity, LinuxKernel, RootFolder, facts};
+use latput_results::ResultsDb;
 use latput_trial::Results;
 use latput_trial::observation::Role;
 use serde::{Deserialize, Serialize};
@@ -241,9 +241,9 @@ impl SourceArgs {
         knobs: &[String],
     ) -> Result<WantedSetting, CliError> {
         if is_results(source, knobs) {
-            self.of_results(source)
+            self.read_results(source)
         } else {
-            self.of_interface(source, knobs)
+            self.read_interface(source, knobs)
         }
     }
 
@@ -261,7 +261,7 @@ impl SourceArgs {
         words.filter_map(|(name, value)| Some(format!("--{name}={}", value?))).collect()
     }
 
-    pub(super) fn of_results(&self, source: &str) -> Result<WantedSetting, CliError> {
+    pub(super) fn read_results(&self, source: &str) -> Result<WantedSetting, CliError> {
         let results_db = ResultsDb::open(Path::new(source))?;
         let results = results_db.load_chosen(self.run)?;
         if self.interface.is_none() && results.is_imported() {
@@ -279,21 +279,21 @@ impl SourceArgs {
         let labelled = &results.settings[setting];
         let interface = match &self.interface {
             Some(interface) => interface.clone(),
-            None => interface_of(&results, role)?,
+            None => find_role_interface(&results, role)?,
         };
         let setting = labelled.by_role.get(&role).cloned().unwrap_or_default();
         let measured = results.hosts.iter().find(|host| host.role == role);
         let measured = measured.filter(|_| self.interface.is_none());
-        not_empty(WantedSetting {
+        reject_empty_setting(WantedSetting {
             interface,
             setting,
             origin: format!("setting `{}` of {source}", labelled.label),
             measured: measured.map(|host| change::device_fingerprint(&host.facts)),
-            kind: measured.and_then(|host| kind_of(&host.facts)),
+            kind: measured.and_then(|host| find_interface_kind(&host.facts)),
         })
     }
 
-    fn of_interface(&self, source: &str, knobs: &[String]) -> Result<WantedSetting, CliError> {
+    fn read_interface(&self, source: &str, knobs: &[String]) -> Result<WantedSetting, CliError> {
         if self.setting.is_some() || self.run.is_some() || self.interface.is_some() {
             return Err(CliError::usage(format!("{source}: there is no such results file")));
         }
@@ -318,7 +318,13 @@ impl SourceArgs {
         } else {
             format!("{interface} {}", knobs.join(" "))
         };
-        not_empty(WantedSetting { interface, setting, origin, measured: None, kind: None })
+        reject_empty_setting(WantedSetting {
+            interface,
+            setting,
+            origin,
+            measured: None,
+            kind: None,
+        })
     }
 
     /// Whether the user has chosen by what a file matches the interface.
@@ -360,7 +366,7 @@ pub(super) fn is_results(source: &str, knobs: &[String]) -> bool {
     knobs.is_empty() && Path::new(source).is_file()
 }
 
-fn not_empty(wanted: WantedSetting) -> Result<WantedSetting, CliError> {
+fn reject_empty_setting(wanted: WantedSetting) -> Result<WantedSetting, CliError> {
     if wanted.setting.is_empty() {
         let message = format!("there is nothing to write: {} changes no knob", wanted.origin);
         return Err(CliError::new(ExitReason::Failed, message));
@@ -368,7 +374,7 @@ fn not_empty(wanted: WantedSetting) -> Result<WantedSetting, CliError> {
     Ok(wanted)
 }
 
-fn interface_of(results: &Results, role: Role) -> Result<String, CliError> {
+fn find_role_interface(results: &Results, role: Role) -> Result<String, CliError> {
     let of_role = results.hosts.iter().filter(|host| host.role == role);
     let mut names: Vec<&str> = of_role.map(|host| host.interface.as_str()).collect();
     names.sort_unstable();
@@ -380,7 +386,7 @@ fn interface_of(results: &Results, role: Role) -> Result<String, CliError> {
 }
 
 /// The kind of the interface of a host, by its facts.
-fn kind_of(facts: &[(String, String)]) -> Option<String> {
+fn find_interface_kind(facts: &[(String, String)]) -> Option<String> {
     let kind = facts.iter().find(|(name, _)| name == facts::INTERFACE_KIND);
     kind.map(|(_, kind)| kind.clone()).filter(|kind| kind != facts::UNKNOWN)
 }
@@ -396,13 +402,13 @@ fn value_of_now(interface: &str, knob: Knob) -> Result<Value, CliError> {
         };
         CliError::new(code, error.to_string())
     })?;
-    one_of(&values).map_err(|differs| {
+    require_single_value(&values).map_err(|differs| {
         CliError::usage(format!("{interface}: {knob} {differs}: give one value for all"))
     })
 }
 
 /// The one value of all places; the error lists different ones.
-fn one_of(values: &[(Place, Value)]) -> Result<Value, String> {
+fn require_single_value(values: &[(Place, Value)]) -> Result<Value, String> {
     match values {
         [] => Err("has no value".to_owned()),
         [(_, first), rest @ ..] if rest.iter().all(|(_, value)| value == first) => {
@@ -436,7 +442,7 @@ fn everything_of_now(interface: &str) -> Result<Setting, CliError> {
         if !is_settable || spec.scope == Scope::Host || spec.group == Group::LoadTime {
             continue;
         }
-        match one_of(&values) {
+        match require_single_value(&values) {
             Ok(Value::Qdisc(qdisc)) if qdisc.is_default() => {}
             Ok(value) => {
                 setting.insert(surveyed.knob, value);

@@ -1,37 +1,33 @@
 //! `latput fleet`: reads, compares and sets the interfaces of many hosts side by side.
 
-mod confirm;
-mod crew;
-mod done;
-mod finish;
-mod guard_command;
-mod hosts;
+mod apply;
+mod args;
 mod journal;
-mod kept;
-mod look;
 mod pairs;
-mod rollout;
-mod table;
-mod tell;
-mod wanted;
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 
-use latput_fleet::judge::{JudgedHost, undecided_groups};
-use latput_fleet::{judge_hosts, prometheus, twins};
+use latput_experiment::RunProgress;
+use latput_fleet::judge::{render_states, undecided_groups};
+use latput_fleet::{
+    Error, FleetContext, FleetEnding, FleetProgress, FleetWish, HostOutcomes, here, prometheus,
+    twins,
+};
 use latput_knobs::Knob;
 use latput_linux::confine::UsedFiles;
 use latput_linux::process::unix_ms;
-use latput_units::Nanos;
 
-use self::hosts::{Fleet, FleetArgs, FleetRights};
-use self::wanted::{FleetWish, WantedArgs};
+use self::args::{FleetArgs, FleetRights, WantedArgs};
 use crate::context::CliContext;
-use crate::document::fleet::FleetDocument;
+use crate::document::fleet::{FleetDocument, FleetDoneDocument};
 use crate::exit::{CliError, ExitReason};
-use crate::output;
+use crate::progress::ProgressDisplay;
+use crate::{output, parallel};
+
+/// Most that is read of a question, bytes.
+const QUESTION_BYTES_MOST: u64 = 1 << 20;
 
 /// Read, compare and set the interfaces of many hosts.
 #[derive(Debug, clap::Args)]
@@ -74,18 +70,20 @@ enum Action {
     /// Compare the hosts of each group with each other.
     Drift(Show),
     /// Set the wanted values in stages, watch the hosts, and put all back if a guard breaks.
-    Apply(rollout::Args),
+    Apply(apply::Args),
     Undo(journal::Undo),
-    Finish(finish::Args),
+    Finish(journal::Finish),
     Keep(journal::Keep),
     Log(journal::Log),
     /// Compare the results of one plan on several pairs of hosts
-    Pairs(pairs::Args),
+    Pairs(pairs::Pairs),
     /// Measure the recommendation of a run on three or more pairs of hosts
-    Confirm(confirm::Args),
+    Confirm(pairs::Confirm),
     /// Read an interface of this host; started by the others.
     #[command(hide = true)]
-    Look(look::Args),
+    Look {
+        interface: String,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -124,7 +122,7 @@ impl Args {
             Action::Log(args) => args.run(context),
             Action::Pairs(args) => args.run(context),
             Action::Confirm(args) => args.run(context),
-            Action::Look(args) => args.run(),
+            Action::Look { interface } => print_look(&interface),
         }
     }
 }
@@ -133,35 +131,34 @@ impl Show {
     fn run(self, context: &CliContext, action: &str) -> Result<ExitCode, CliError> {
         let wish = || Ok(FleetWish::default());
         let mut fleet = self.fleet.open(&FleetRights::default(), wish, context)?;
-        for member in &mut fleet.members {
-            member.host.setting.clear(); // nothing is wanted
-        }
+        fleet.clear_wishes();
         let asked = if self.knobs.is_empty() { None } else { Some(self.knobs.as_slice()) };
-        let looked = FleetInspection::from_fleet(&fleet, asked, context);
-        finish::warn_open_rollouts(&self.fleet, &looked.judged);
+        let looked = fleet.inspect(asked);
         let (values, text) = if action == "drift" {
             let values = twins::find_drift(&looked.judged);
-            let text = table::render_drift(&values, &twins::count_compared(&looked.judged));
+            let text = twins::render_drift(&values, &twins::count_compared(&looked.judged));
             (values, text)
         } else {
             let values = twins::values(&looked.judged);
-            let text = table::values(&values);
+            let text = twins::render_values(&values);
             (values, text)
         };
         if context.json {
             output::print_json(&FleetDocument::new(action, &looked.judged, &values, looked.took))?;
         } else {
-            output::print_text(&(text + &table::render_states(&looked.judged, false)))?;
+            output::print_text(&(text + &render_states(&looked.judged, false)))?;
         }
         let has_drifted = action == "drift" && !values.is_empty();
-        Ok(looked.exit_code(has_drifted).into())
+        Ok(ExitReason::from(looked.ending(has_drifted)).into())
     }
 }
 
 impl Verify {
     fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         if self.kept {
-            return kept::verify_kept(&self.fleet, context);
+            let wish = || Ok(FleetWish::default());
+            let fleet = self.fleet.open(&FleetRights::default(), wish, context)?;
+            return Ok(print_outcomes(&fleet.verify_kept(), context));
         }
         if let Some(path) = &self.prometheus {
             latput_linux::files::check(path)?;
@@ -170,9 +167,8 @@ impl Verify {
         let files = UsedFiles::new(self.wanted.results_file(), self.prometheus.as_deref());
         let rights = FleetRights { files, ..FleetRights::default() };
         let fleet = self.fleet.open(&rights, || self.wanted.read(), context)?;
-        fleet.must_want()?;
-        let looked = FleetInspection::from_fleet(&fleet, None, context);
-        finish::warn_open_rollouts(&self.fleet, &looked.judged);
+        fleet.require_wishes()?;
+        let looked = fleet.inspect(None);
         for problem in undecided_groups(&looked.judged) {
             output::print_remark(&format!(
                 "latput: warning: {problem}: name the right one by `driver`"
@@ -185,39 +181,76 @@ impl Verify {
         if context.json {
             output::print_json(&FleetDocument::new("verify", &looked.judged, &[], looked.took))?;
         } else {
-            output::print_text(&table::render_states(&looked.judged, true))?;
+            output::print_text(&render_states(&looked.judged, true))?;
         }
-        Ok(looked.exit_code(false).into())
+        Ok(ExitReason::from(looked.ending(false)).into())
     }
 }
 
-/// Outcome of a look at every host.
-struct FleetInspection {
-    judged: Vec<JudgedHost>,
-    /// Number of hosts of the list that cannot be reached as it says.
-    left_out: usize,
-    took: Nanos,
+/// Answers the look of another latput: the knobs of stdin.
+fn print_look(interface: &str) -> Result<ExitCode, CliError> {
+    let mut question = String::new();
+    std::io::stdin().take(QUESTION_BYTES_MOST).read_to_string(&mut question)?;
+    let look = here::inspect_interface(interface, &question)?;
+    let text = serde_json::to_string(&look)
+        .map_err(|error| CliError { code: ExitReason::Failed, error: error.into() })?;
+    output::print_text(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
-impl FleetInspection {
-    /// Looks at every host: at the wanted knobs of each, or at those that are named; where neither says any, at all that
-    /// can be set.
-    fn from_fleet(fleet: &Fleet, knobs: Option<&[Knob]>, context: &CliContext) -> Self {
-        let begun = Instant::now();
-        let answers = look::inspect_all(fleet, knobs, context);
-        let hosts = fleet.hosts();
-        let judged = judge_hosts(&hosts, answers);
-        let took = Nanos::from_ns(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        Self { judged, left_out: fleet.left_out, took }
+/// Prints what became of every host, and gives the exit code.
+fn print_outcomes(done: &HostOutcomes<'_>, context: &CliContext) -> ExitCode {
+    if context.json {
+        output::print_change_json(&FleetDoneDocument::new(done));
+    } else {
+        output::print_change(&done.render_text());
+    }
+    ExitReason::from(done.ending()).into()
+}
+
+/// Shows the progress of a command on stderr, with a bar on a terminal.
+#[derive(Debug)]
+struct FleetDisplay;
+
+fn fleet_context(context: &CliContext) -> FleetContext<'_> {
+    FleetContext { progress: &FleetDisplay, stop: &context.stop }
+}
+
+impl FleetProgress for FleetDisplay {
+    fn report_remark(&self, text: &str) {
+        output::print_remark(&format!("latput: {text}"));
     }
 
-    fn exit_code(&self, has_drifted: bool) -> ExitReason {
-        if has_drifted || self.judged.iter().any(|judged| judged.state.is_wrong()) {
-            ExitReason::Drifted
-        } else if self.left_out > 0 || self.judged.iter().any(|judged| judged.state.is_unknown()) {
-            ExitReason::Partial
-        } else {
-            ExitReason::Done
+    fn begin_hosts(&self, count: usize, what: &str) -> Box<dyn Fn() + Sync> {
+        let bar = parallel::make_progress_bar(count, what); // cleared when it is dropped
+        Box::new(move || bar.iter().for_each(|bar| bar.inc(1)))
+    }
+
+    fn begin_run(&self) -> Box<dyn RunProgress> {
+        Box::new(ProgressDisplay::new())
+    }
+}
+
+impl From<FleetEnding> for ExitReason {
+    fn from(ending: FleetEnding) -> Self {
+        match ending {
+            FleetEnding::Done => Self::Done,
+            FleetEnding::Unproven => Self::Failed,
+            FleetEnding::Partial => Self::Partial,
+            FleetEnding::Worse => Self::Worse,
+            FleetEnding::Drifted => Self::Drifted,
+            FleetEnding::Stranded => Self::Stranded,
+        }
+    }
+}
+
+impl From<Error> for CliError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Usage(message) => Self::usage(message),
+            Error::Failed(message) => Self::new(ExitReason::Failed, message),
+            Error::Run(error) => error.into(),
+            Error::Kernel(error) => error.into(),
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
 use latput_linux::confine::UsedFiles;
 use latput_report::history::{self, HistoryRun};
+use latput_results::ResultsDb;
 use latput_trial::Metric;
 
 use crate::context::{CliContext, keep_only_files};

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
+use latput_controller::hosts::{self, HostCheck, HostFound};
 use latput_experiment::Testbed;
-use latput_experiment::hosts::{self, HostCheck, HostFound};
 use latput_experiment::testbed::TestbedKind;
 use latput_knobs::{ChangeOutcome, Refusal};
 use latput_linux::confine::UsedFiles;
@@ -65,7 +65,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         let mut outcomes = checks.iter().filter_map(|check| check.found.as_ref().err());
-        let lacks_rights = |error: &latput_experiment::Error| {
+        let lacks_rights = |error: &latput_runner::Error| {
             error.outcome() == ChangeOutcome::Refused(Refusal::Permission)
         };
         let are_all_denied = outcomes.all(lacks_rights);

@@ -4,7 +4,6 @@ use std::cell::LazyCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
 use latput_formats::{
     FileKind, ImportError, ImportFormat, ImportOutcome, LARGEST, TestRecord, import_files,
     is_same_content, known_records,
@@ -14,6 +13,7 @@ use latput_linux::files::{self, FileError};
 use latput_linux::process::unix_ms;
 use latput_model::ResultsSummary;
 use latput_report::{LARGEST_REPORT, read_report, shell_word};
+use latput_results::ResultsDb;
 use latput_trial::figures::Parser;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Observation, Results, Row};

@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use latput_experiment::host;
 use latput_knobs::transaction::{self, Standing};
 use latput_knobs::{
     self as knobs, Checkpoint, CheckpointStore as _, KernelRead, Knob, Place, StoreError, Value,
     Whereabouts,
 };
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
+use latput_protocol::folders;
 use latput_report::{interface_words, shell_word};
 use latput_units::{IntoSet, Nanos};
 
@@ -58,7 +58,7 @@ pub(super) enum ChangeState {
 /// The journal as it is now.
 pub(super) struct Journal {
     /// Changes of this boot that are not committed, under the present names of their interfaces.
-    pub(super) pending: Vec<Pending>,
+    pub(super) pending: Vec<UnconfirmedChange>,
     /// The newest first.
     pub(super) entries: Vec<JournalEntry>,
     /// Entries that cannot be read.
@@ -68,7 +68,7 @@ pub(super) struct Journal {
 }
 
 /// A change that is no entry of the journal yet.
-pub(super) struct Pending {
+pub(super) struct UnconfirmedChange {
     pub(super) change: Checkpoint,
     pub(super) state: PendingState,
     /// Whether its interface is in this network namespace.
@@ -107,7 +107,7 @@ impl Journal {
     pub(super) fn read() -> Result<Self, CliError> {
         let origin = checkpoint::context()?;
         let kernel = LinuxKernel::open()?;
-        let store = FileCheckpoints::new(&host::checkpoints_dir());
+        let store = FileCheckpoints::new(&folders::checkpoints_dir());
         let (mut kept, mut unreadable) = (Vec::new(), Vec::new());
         for listed in store.list()? {
             match listed {
@@ -118,7 +118,7 @@ impl Journal {
         let pending = kept
             .iter()
             .filter(|kept| kept.boot_id == origin.boot_id)
-            .map(|kept| Pending::new(&kernel, &store, &origin, kept.clone()))
+            .map(|kept| UnconfirmedChange::new(&kernel, &store, &origin, kept.clone()))
             .collect();
         let (waiting, unfinished): (Vec<Checkpoint>, Vec<Checkpoint>) =
             kept.into_iter().partition(|it| it.confirm_by.is_some());
@@ -129,11 +129,11 @@ impl Journal {
         for (number, change) in listed {
             match change {
                 Ok(change) => {
-                    let mut entry = entry(&kernel, &origin, &journal.entries, number, change);
+                    let mut entry = build_entry(&kernel, &origin, &journal.entries, number, change);
                     if cut.contains(&(Some(number), entry.change.boot_id.clone())) {
                         entry.state = ChangeState::UndoUnfinished;
                     }
-                    if waiting.iter().any(|it| entry.is_changed_by_waiting(it)) {
+                    if waiting.iter().any(|it| entry.is_overwritten_by_unconfirmed(it)) {
                         entry.state = ChangeState::ChangedByWaiting;
                     }
                     journal.entries.push(entry);
@@ -152,13 +152,13 @@ impl Journal {
 
     /// The change that the undo of an entry takes back. It is without the values that a later change has made again. Values
     /// from before it that a change made which is undone since are those from before that change.
-    pub(super) fn to_take_back(&self, entry: &JournalEntry) -> Checkpoint {
-        let mut own = entry.own_part();
+    pub(super) fn build_undo_checkpoint(&self, entry: &JournalEntry) -> Checkpoint {
+        let mut own = entry.without_superseded_values();
         let older = self.older_changes(entry.number);
         for (at, before) in &mut own.undo.0 {
             let moved = older.iter().filter_map(|(older, is_undone)| {
-                let place = older.place_of(&entry.change, at.1)?;
-                Some((older.moved((at.0, place))?, *is_undone))
+                let place = older.map_place_from(&entry.change, at.1)?;
+                Some((older.find_change_at((at.0, place))?, *is_undone))
             });
             for ((from, to), is_undone) in moved {
                 if !is_undone || !at.0.spec().same(to, before) {
@@ -201,13 +201,13 @@ impl Journal {
     }
 
     /// The newest entry behind this one that cannot be read.
-    pub(super) fn damaged_since(&self, entry: &JournalEntry) -> Option<u64> {
+    pub(super) fn find_damaged_since(&self, entry: &JournalEntry) -> Option<u64> {
         let damaged = self.damaged.iter().map(|later| later.number);
         damaged.filter(|number| *number > entry.number).max()
     }
 
     /// The newest entry behind this one that may have changed the same values, and whose own are not known.
-    pub(super) fn unknown_since(&self, entry: &JournalEntry) -> Option<u64> {
+    pub(super) fn find_unknown_since(&self, entry: &JournalEntry) -> Option<u64> {
         let may_have_changed = |later: &&JournalEntry| {
             later.state == ChangeState::Unknown
                 && later.change.device.is(&entry.change.device)
@@ -215,11 +215,11 @@ impl Journal {
         };
         let unknown = self.entries.iter().filter(may_have_changed).map(|later| later.number);
         let unknown = unknown.filter(|number| *number > entry.number);
-        unknown.chain(self.damaged_since(entry)).max()
+        unknown.chain(self.find_damaged_since(entry)).max()
     }
 }
 
-impl Pending {
+impl UnconfirmedChange {
     fn new(
         kernel: &LinuxKernel,
         store: &FileCheckpoints,
@@ -272,7 +272,7 @@ impl PendingState {
 }
 
 /// The entry with the number `number`; `later` are the newer entries.
-fn entry(
+fn build_entry(
     kernel: &LinuxKernel,
     origin: &knobs::Context,
     later: &[JournalEntry],
@@ -287,7 +287,7 @@ fn entry(
         Err(state) => Some(state),
     };
     let values = match state {
-        None => transaction::standing(kernel, &change),
+        None => transaction::read_standing(kernel, &change),
         Some(_) => Vec::new(),
     };
     let superseded = find_superseded(later, number, &change, &values);
@@ -339,7 +339,7 @@ fn find_superseded(
         for entry in later.iter().rev() {
             // Also of one that did not write it: it may have taken the place away, as that of a queue.
             before.insert(entry.number, owner);
-            if entry.has_written(change, at) {
+            if entry.has_changed_place(change, at) {
                 let undone = entry.change.undoes.and_then(|undone| before.get(&undone));
                 owner = undone.copied().unwrap_or(entry.number);
             }
@@ -360,7 +360,7 @@ fn find_remover(later: &[JournalEntry], change: &Checkpoint, values: &[Standing]
             return is_of_namespace && written.get(&(value.knob, linked)) == Some(found);
         }
         let at = &(value.knob, value.place);
-        by.is_of_interface_of(change)
+        by.is_on_same_interface(change)
             && by.change.undo.0.contains_key(at)
             && !written.contains_key(at)
     };
@@ -402,37 +402,37 @@ fn classify_change(
 
 impl JournalEntry {
     /// Whether its values went by a change that waits to be confirmed, and not by another program.
-    fn is_changed_by_waiting(&self, waiting: &Checkpoint) -> bool {
+    fn is_overwritten_by_unconfirmed(&self, waiting: &Checkpoint) -> bool {
         let is_overwritten = |value: &Standing| {
             !value.is_in_force() && waiting.undo.0.contains_key(&(value.knob, value.place))
         };
         matches!(self.state, ChangeState::Back | ChangeState::ChangedByOthers)
             && waiting.boot_id == self.change.boot_id
-            && self.is_of_interface_of(waiting)
+            && self.is_on_same_interface(waiting)
             && self.values.iter().any(is_overwritten)
     }
 
-    fn is_of_interface_of(&self, other: &Checkpoint) -> bool {
+    fn is_on_same_interface(&self, other: &Checkpoint) -> bool {
         self.change.device.is(&other.device) && self.change.namespace == other.namespace
     }
 
     /// Whether this change of the interface of `earlier` made what is now in the place of `value`.
-    pub(super) fn has_made(&self, earlier: &Checkpoint, value: &Standing) -> bool {
+    pub(super) fn has_made_current_value(&self, earlier: &Checkpoint, value: &Standing) -> bool {
         let is_same = |own: &&Standing| (own.knob, own.place) == (value.knob, value.place);
-        self.is_of_interface_of(earlier)
+        self.is_on_same_interface(earlier)
             && self.values.iter().find(is_same).is_some_and(Standing::is_in_force)
     }
 
     /// Whether this change wrote this place of the interface of `earlier`, or took it along.
-    fn has_written(&self, earlier: &Checkpoint, at: (Knob, Place)) -> bool {
-        self.is_of_interface_of(earlier)
+    fn has_changed_place(&self, earlier: &Checkpoint, at: (Knob, Place)) -> bool {
+        self.is_on_same_interface(earlier)
             && self.change.boot_id == earlier.boot_id
             && self.change.went_back.is_none()
-            && self.moved(at).is_some()
+            && self.find_change_at(at).is_some()
     }
 
     /// The values before and after this change at a place of its interface where it wrote another one, or took it along.
-    fn moved(&self, at: (Knob, Place)) -> Option<(&Value, &Value)> {
+    fn find_change_at(&self, at: (Knob, Place)) -> Option<(&Value, &Value)> {
         let Checkpoint { undo, written, along, .. } = &self.change;
         [(undo, written), (&along.before, &along.after)].into_iter().find_map(|(from, to)| {
             let (from, to) = (from.0.get(&at)?, to.0.get(&at)?);
@@ -442,12 +442,12 @@ impl JournalEntry {
 
     /// The place of this change's interface that is `place` of the interface of `other`: an interface on top of another one
     /// is a place of both. `None` if this change cannot have moved it.
-    fn place_of(&self, other: &Checkpoint, place: Place) -> Option<Place> {
+    fn map_place_from(&self, other: &Checkpoint, place: Place) -> Option<Place> {
         let Checkpoint { boot_id, namespace, device, .. } = &self.change;
         if *boot_id != other.boot_id {
             return None;
         }
-        if self.is_of_interface_of(other) {
+        if self.is_on_same_interface(other) {
             return Some(place);
         }
         let index = place.linked_index().unwrap_or(other.device.index);
@@ -465,7 +465,7 @@ impl JournalEntry {
     }
 
     /// The change without the values that a later change has made again: taking it back leaves those.
-    fn own_part(&self) -> Checkpoint {
+    fn without_superseded_values(&self) -> Checkpoint {
         let mut own = self.change.clone();
         let in_force = self.values.iter().filter(|value| value.is_in_force());
         for value in in_force {

@@ -6,12 +6,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use latput_experiment::bring::{self, RemoteStreams};
-use latput_experiment::host::state_dir;
-use latput_experiment::target::{FORMS, ReachMethod, Target};
-use latput_experiment::testbed::{LAB_STATE, LabLock};
 use latput_linux::lab::{Lab, LabOptions};
 use latput_linux::{Namespace, namespace, process};
+use latput_protocol::folders::state_dir;
+use latput_reach::bring::{self, RemoteStreams};
+use latput_reach::held_lab::{LAB_STATE, LabLock};
+use latput_reach::target::{FORMS, ReachMethod, Target};
 use latput_units::CpuSet;
 
 use crate::context::CliContext;

@@ -9,7 +9,9 @@ use latput_linux::process::local_time;
 use latput_units::Nanos;
 
 use crate::commands::change;
-use crate::commands::journal::{Journal, JournalEntry, Pending, PendingState, describe_maker};
+use crate::commands::journal::{
+    Journal, JournalEntry, PendingState, UnconfirmedChange, describe_maker,
+};
 use crate::context::CliContext;
 use crate::document::{LogDocument, LoggedChange, LoggedValue, PendingChange};
 use crate::exit::CliError;
@@ -68,8 +70,8 @@ fn values(change: &Checkpoint, now: &[Standing]) -> Vec<LoggedValue> {
         (!knob.spec().same(before, written)).then(|| LoggedValue {
             knob: knob.name().to_owned(),
             place: change::place_words(*knob, *place),
-            before: place.value_words(before),
-            written: Some(place.value_words(written)),
+            before: place.format_value(before),
+            written: Some(place.format_value(written)),
             now: now.and_then(|value| value.found.as_ref()).map(ToString::to_string),
             along,
         })
@@ -79,7 +81,7 @@ fn values(change: &Checkpoint, now: &[Standing]) -> Vec<LoggedValue> {
     let lost = change.along.lost().into_iter().map(|(knob, place, before)| LoggedValue {
         knob: knob.name().to_owned(),
         place: change::place_words(knob, place),
-        before: place.value_words(&before),
+        before: place.format_value(&before),
         written: None,
         now: None,
         along: true,
@@ -108,8 +110,8 @@ fn to_logged_change(entry: &JournalEntry) -> LoggedChange {
     }
 }
 
-fn to_pending_change(pending: &Pending) -> PendingChange {
-    let Pending { change, state, .. } = pending;
+fn to_pending_change(pending: &UnconfirmedChange) -> PendingChange {
+    let UnconfirmedChange { change, state, .. } = pending;
     let by = change.by.clone().unwrap_or_default();
     let left_ns = match state {
         PendingState::Waiting(left) | PendingState::Unwatched(left) => Some(left.as_ns()),
@@ -129,7 +131,7 @@ fn to_pending_change(pending: &Pending) -> PendingChange {
     }
 }
 
-fn render_pending(pending: &Pending) -> String {
+fn render_pending(pending: &UnconfirmedChange) -> String {
     let target = pending.command_target();
     let state = match pending.state {
         PendingState::Waiting(_) | PendingState::Unwatched(_) if !pending.is_here => {

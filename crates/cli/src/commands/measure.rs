@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
 use latput_linux::confine::UsedFiles;
 use latput_model::ResultsSummary;
 use latput_report::render_brief;
+use latput_results::ResultsDb;
 use latput_trial::plan::Method;
 use latput_trial::workload::{self, COUNT, KINDS, PROBE_HZ, SOCKET_FIELDS};
 use latput_trial::{Plan, Workload};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::results_db::{self, MergeInputs, MergeOutcome};
 use latput_linux::confine::UsedFiles;
+use latput_results::results_db::{self, MergeInputs, MergeOutcome};
 
 use crate::context::{CliContext, keep_only_files};
 use crate::document::merge::MergeDocument;

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use latput_report::lines::wrap_text;
-use latput_trial::metric::{MetricRow, Needs, PreferredDirection};
+use latput_trial::Metric;
+use latput_trial::metric::{MetricRow, MetricScope, Needs, PreferredDirection};
 use latput_trial::workload::WorkloadKind;
-use latput_trial::{Metric, Traffic};
 
 use crate::context::CliContext;
 use crate::document::{MetricDocument, MetricsDocument};
@@ -37,12 +37,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
-        if let Some(kind) = &self.workload {
-            WorkloadKind::find(kind).map_err(|error| CliError::usage(error.to_string()))?;
-        }
-        let is_wanted = |metric: &&Metric| {
-            self.workload.as_ref().is_none_or(|kind| metric.is_reported_by(kind))
-        };
+        let kind = self.workload.as_deref().map(WorkloadKind::find).transpose();
+        let kind = kind.map_err(|error| CliError::usage(error.to_string()))?;
+        let is_wanted = |metric: &&Metric| kind.is_none_or(|kind| metric.is_reported_by(kind));
         let rows: Vec<&MetricRow> =
             Metric::ALL.iter().filter(is_wanted).map(|metric| metric.row()).collect();
         if context.json {
@@ -62,7 +59,7 @@ fn describe_metric(row: &MetricRow) -> MetricDocument {
         unit: row.unit.name().to_owned(),
         better: row.preferred.name().to_owned(),
         summarised: row.summary.name().to_owned(),
-        workloads: row.workloads.iter().map(|kind| (*kind).to_owned()).collect(),
+        workloads: row.workloads().into_iter().map(ToOwned::to_owned).collect(),
         needs: row.needs.field().map(ToOwned::to_owned),
         definition: row.definition.to_owned(),
     }
@@ -75,9 +72,9 @@ fn in_words(row: &MetricRow, columns: usize) -> String {
     };
     let mut text = format!("{:<NAME$}{:<UNIT$}{better}\n", row.name, row.unit.name());
     text += &wrap_text(row.definition, INDENT, columns);
-    let kinds = match row.workloads {
-        all if all.len() == Traffic::KINDS.len() => "any workload".to_owned(),
-        some => some.join(", "),
+    let kinds = match row.scope {
+        MetricScope::All => "any workload".to_owned(),
+        _ => row.workloads().join(", "),
     };
     let needs = match row.needs {
         Needs::Nothing => "",

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use latput_experiment::host;
 use latput_moderate::{Daemon, DaemonOptions, Goal, GoalError, MetricsAddress, Status};
+use latput_protocol::folders;
 use latput_units::Nanos;
 use latput_units::text::{parse_percent, refuse_bare_share};
 
@@ -74,7 +74,7 @@ sets is released. docs/design/moderation.md explains the decisions.",
 
 impl Args {
     pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
-        let folder = host::state_dir();
+        let folder = folders::state_dir();
         if self.status {
             print_status(context, &latput_moderate::request_status(&folder, &self.interface)?)?;
             return Ok(ExitCode::SUCCESS);

@@ -40,7 +40,7 @@ enum PlanKind {
 impl Args {
     pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let text = match (self.which, &self.interface) {
-            (PlanKind::Nic, interface) => of_nic(interface.as_deref().unwrap_or_default())?,
+            (PlanKind::Nic, interface) => build_nic_plan(interface.as_deref().unwrap_or_default())?,
             (_, Some(interface)) => {
                 let message = format!("`{interface}`: only `latput plan nic` takes an interface");
                 return Err(CliError::usage(message));
@@ -59,7 +59,7 @@ impl Args {
     }
 }
 
-fn of_nic(interface: &str) -> Result<String, CliError> {
+fn build_nic_plan(interface: &str) -> Result<String, CliError> {
     let nic = LinuxKernel::open()?.nic(interface, &process::allowed_cpus()?)?;
     nic.plan().map_err(|why| CliError::new(ExitReason::Failed, why))
 }

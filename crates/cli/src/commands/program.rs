@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use latput_experiment::program::{self, hold};
+use latput_agent::program::{self, hold};
 use latput_linux::contain::Containment;
 
 use crate::context::CliContext;
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let failed = |error: hold::HoldError| {
-            CliError::new(ExitReason::Failed, latput_experiment::host::format_error_chain(&error))
+            CliError::new(ExitReason::Failed, latput_protocol::text::format_error_chain(&error))
         };
         if self.hold {
             hold::hold_program(&context.stop).map_err(failed)?;

@@ -8,13 +8,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
 use latput_linux::confine::UsedFiles;
 use latput_model::{Goal, PredictionReport, ResultsSummary, ShortLabels, compare_prediction};
 use latput_report::{
     html_with_trials, prediction, redact_results, render_csv, render_html, render_json,
     render_markdown, render_terminal,
 };
+use latput_results::ResultsDb;
 use latput_trial::today::TODAY;
 use latput_trial::{Results, Workload};
 use latput_units::text::format_utc;

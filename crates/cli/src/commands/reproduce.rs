@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::Shard;
 use latput_linux::confine::UsedFiles;
 use latput_report::plain::render_table;
 use latput_reproduce::cells::{CellFile, RowPrediction};
@@ -14,6 +13,7 @@ use latput_reproduce::published::{
 };
 use latput_reproduce::row::RowErrorKind;
 use latput_reproduce::{CsvTable, Experiment, Provenance, SystemCatalog, delay_mtu, html, parts};
+use latput_results::Shard;
 use latput_sim::{InvalidValue, SystemProfile};
 
 use crate::commands::run::read_text;
@@ -144,7 +144,7 @@ impl Args {
         let table = file.with_predictions(&predictions[0]);
         Ok(match self.shard {
             Some(shard) => {
-                let made_by = parts::made_by(self.seeds, systems);
+                let made_by = parts::describe_origin(self.seeds, systems);
                 parts::mark_part(table, shard.number(), shard.count(), &made_by)
             }
             None => table,
@@ -160,7 +160,7 @@ impl Args {
                 .map_err(|error| CliError::usage(format!("{shown}: {error}")))?;
             tables.push((shown, table));
         }
-        parts::join_parts(file, &tables, &parts::made_by(self.seeds, systems))
+        parts::join_parts(file, &tables, &parts::describe_origin(self.seeds, systems))
             .map_err(|error| CliError::usage(error.to_string()))
     }
 

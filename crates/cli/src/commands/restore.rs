@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use latput_experiment::host;
 use latput_knobs::transaction::{self, Change, Foreign, RestoreError, Restored};
 use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, StoreError};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint, process};
+use latput_protocol::folders;
 use latput_report::interface_words;
 
 use crate::commands::way_back::{
@@ -59,7 +59,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
-        let mut store = FileCheckpoints::new(&host::checkpoints_dir());
+        let mut store = FileCheckpoints::new(&folders::checkpoints_dir());
         let origin = checkpoint::context()?;
         let listed = store.list()?;
         if let Some(id) = &self.forget {
@@ -163,7 +163,7 @@ fn preview_restore(
         Ok(Restored::NothingToDo) => {
             Ok((interface, RestoreOutcome::WouldChange(Vec::new(), Vec::new())))
         }
-        Err(error) => not_put_back(interface, error),
+        Err(error) => classify_restore_error(interface, error),
     }
 }
 
@@ -198,12 +198,12 @@ fn put_back(
         Ok(Restored::NothingToDo) => {
             Ok((interface, RestoreOutcome::PutBack(Vec::new(), Vec::new())))
         }
-        Err(error) => not_put_back(interface, error),
+        Err(error) => classify_restore_error(interface, error),
     }
 }
 
 /// The outcome for a checkpoint that is not put back.
-fn not_put_back(
+fn classify_restore_error(
     interface: String,
     error: RestoreError,
 ) -> Result<(String, RestoreOutcome), CliError> {

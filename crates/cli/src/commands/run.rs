@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::live::Guard;
 use latput_experiment::session::{self, QuietPolicy, RunInputs, RunOutcome};
-use latput_experiment::{ResultsDb, RunPart, Shard, Testbed};
+use latput_experiment::{RunPart, Testbed};
 use latput_knobs::ChangeOutcome;
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_model::{Headline, ResultsSummary};
+use latput_protocol::live::Guard;
+use latput_results::{ResultsDb, Shard};
 use latput_trial::Plan;
 use latput_units::Nanos;
 
@@ -140,7 +141,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String, CliError> {
 
 /// Reads a plan and checks its goal before anything is changed.
 pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Result<Plan, CliError> {
-    let mut plan = Plan::parse(file, text).map_err(latput_experiment::Error::from)?;
+    let mut plan = Plan::parse(file, text).map_err(latput_runner::Error::from)?;
     let from = if goal.is_some() { "--goal".to_owned() } else { format!("{file}: goal") };
     plan.goal = goal.or(plan.goal);
     if let Some(goal) = &plan.goal {
@@ -203,7 +204,10 @@ pub(crate) fn conclude_run(ended: &RunOutcome, output: &Path) -> Result<ExitCode
     };
     let code = match cause.outcome() {
         ChangeOutcome::Stranded => ExitReason::Stranded,
-        _ => ExitReason::Partial,
+        ChangeOutcome::Unchanged
+        | ChangeOutcome::Done
+        | ChangeOutcome::Refused(_)
+        | ChangeOutcome::RolledBack => ExitReason::Partial,
     };
     let message = format!(
         "{cause}; {} of {} trials are kept in run {} of {file}: run the same command again to resume",
@@ -212,7 +216,7 @@ pub(crate) fn conclude_run(ended: &RunOutcome, output: &Path) -> Result<ExitCode
         ended.run
     );
     let left = match cause {
-        latput_experiment::Error::Changed { hosts, .. } => hosts.clone(),
+        latput_runner::Error::Changed { hosts, .. } => hosts.clone(),
         _ => Vec::new(),
     };
     Err(CliError { code, error: CutShort { message, left }.into() })

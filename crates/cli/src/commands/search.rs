@@ -5,11 +5,12 @@ mod ask_tell;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use latput_experiment::RunPart;
 use latput_experiment::ask_tell::{self as lines, AskTell};
 use latput_experiment::session::{self, ExternalOptimiser, RunInputs};
-use latput_experiment::{RunPart, Shard};
 use latput_linux::confine::UsedFiles;
 use latput_model::ResultsSummary;
+use latput_results::Shard;
 use latput_trial::plan::Design;
 
 use self::ask_tell::StdioLine;
@@ -113,7 +114,7 @@ impl Args {
         let suggest = other.as_mut().map(|other| -> &mut dyn ExternalOptimiser { other });
         let ended =
             session::run_suggested(&run, &mut results_db, &mut ProgressDisplay::new(), suggest)?;
-        if let Some(next @ latput_experiment::Error::SearchGoesOn { .. }) = &ended.cause {
+        if let Some(next @ latput_runner::Error::SearchGoesOn { .. }) = &ended.cause {
             let file = self.output.display();
             let how = format!("leave out --no-trials, or run its shards with `--from {file}`");
             return Err(CliError::new(ExitReason::Partial, format!("{next}: {how}")));

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::io::Read as _;
 use std::process::ExitCode;
 
-use latput_experiment::host;
 use latput_knobs::transaction::{self, Applied, ApplyError, Change};
 use latput_knobs::{Knob, Place, Setting, Value};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, interfaces, state_place};
+use latput_protocol::folders;
 use latput_units::{IntoSet, Nanos};
 
 use crate::commands::change::{self, ChangeTransaction, LinkResetArgs};
@@ -122,7 +122,7 @@ fn plan_changes(
     interface: &str,
     setting: &Setting,
 ) -> Result<Vec<Change>, CliError> {
-    let store = FileCheckpoints::new(&host::checkpoints_dir());
+    let store = FileCheckpoints::new(&folders::checkpoints_dir());
     let origin = checkpoint::context()?;
     match transaction::plan_apply(kernel, &store, &origin, interface, setting) {
         Err(ApplyError::Checkpoint(error)) if error.is_permission() => {
@@ -137,7 +137,7 @@ fn plan_changes(
 
 /// Says that a latput outside of this container does not see the change.
 pub(super) fn warn_of_hidden_state(interface: &str) {
-    let folder = host::state_dir();
+    let folder = folders::state_dir();
     if state_place::is_hidden(&folder) {
         output::print_remark(&format!(
             "latput: warning: {} is this container's, and the network is not: a latput outside of it sees neither this \
@@ -214,7 +214,7 @@ pub(super) fn applied_text(interface: &str, applied: &Applied, verb: &str) -> St
         let _ = writeln!(text, "{}, along with it", change_line(interface, change, verb));
     }
     for (knob, place, value) in &applied.lost {
-        let (place, value) = (change::place_words(*knob, *place), place.value_words(value));
+        let (place, value) = (change::place_words(*knob, *place), place.format_value(value));
         let _ =
             writeln!(text, "{verb} {interface} {knob} ({place}) from {value}: its place is gone");
     }
@@ -253,7 +253,7 @@ pub(super) const NOTHING_TO_CHANGE: &str = "nothing to change: ";
 
 fn change_line(interface: &str, change: &Change, verb: &str) -> String {
     let Change { knob, place, from, to } = change;
-    let [from, to] = [from, to].map(|value| place.value_words(value));
+    let [from, to] = [from, to].map(|value| place.format_value(value));
     let place = change::place_words(*knob, *place);
     format!("{verb} {interface} {knob} ({place}) from {from} to {to}")
 }
@@ -263,7 +263,7 @@ pub(super) fn changes_text(interface: &str, changes: &[Change], verb: &str) -> S
     let mut text = String::new();
     let leads = |knob: Knob| changes.iter().any(|it| it.knob == knob && !it.place.is_follower());
     // A value that follows another one of its knob is not worth a line, unless it is another interface's.
-    for change in changes.iter().filter(|it| it.place.is_told() || !leads(it.knob)) {
+    for change in changes.iter().filter(|it| it.place.is_reported() || !leads(it.knob)) {
         let _ = writeln!(text, "{}", change_line(interface, change, verb));
     }
     if changes.is_empty() {

@@ -109,7 +109,7 @@ fn read(interface: &str) -> Result<ShowDocument, CliError> {
         if let Err(error) = &surveyed.values
             && error.kind == KernelErrorKind::NoInterface
         {
-            return Err(CliError::usage(knobs::no_interface(interface)));
+            return Err(CliError::usage(knobs::format_no_interface(interface)));
         }
         if surveyed.values.as_ref().is_err_and(|error| error.kind == KernelErrorKind::Permission) {
             hidden.push(surveyed.knob.name());
@@ -182,7 +182,7 @@ fn render_table(document: &ShowDocument, with_absent: bool, columns: usize) -> S
     let mut text = document.interface.clone();
     for name in ["driver", "firmware"] {
         let fact = document.facts.iter().find(|fact| fact.name == name);
-        if let Some(fact) = fact.filter(|fact| is_telling(&fact.value)) {
+        if let Some(fact) = fact.filter(|fact| has_known_value(&fact.value)) {
             let _ = write!(text, ", {name} {}", fact.value);
         }
     }
@@ -220,12 +220,12 @@ fn render_missing(document: &ShowDocument) -> String {
 }
 
 /// Whether a fact has a value other than "none".
-fn is_telling(fact: &str) -> bool {
+fn has_known_value(fact: &str) -> bool {
     !matches!(fact, "none" | "N/A" | "not present") && !fact.starts_with("unreadable")
 }
 
 fn render_knob(knob: &ShownKnob, columns: usize) -> String {
-    let value = value_text(knob);
+    let value = format_values(knob);
     let tier = match (&knob.settable, knob.resets_link) {
         (false, _) => "fixed",
         (true, true) if knob.tier == "disruptive" => "link reset",
@@ -233,7 +233,7 @@ fn render_knob(knob: &ShownKnob, columns: usize) -> String {
         (true, false) => &knob.tier,
     };
     let mut line = format!("  {:<NAME$}", knob.name);
-    let rest = format!("{:<RANGE$} {tier:<TIER$}", range_text(knob));
+    let rest = format!("{:<RANGE$} {tier:<TIER$}", format_range(knob));
     if display_width(&value) <= VALUE && columns >= NARROW_COLUMNS {
         let _ = write!(line, "{value:<VALUE$} {rest}");
     } else {
@@ -256,7 +256,7 @@ fn render_knob(knob: &ShownKnob, columns: usize) -> String {
 }
 
 /// The value, or the values of the places if they differ.
-fn value_text(knob: &ShownKnob) -> String {
+fn format_values(knob: &ShownKnob) -> String {
     let one = |shown: &ShownValue| match &shown.meaning {
         Some(meaning) => format!("{} ({meaning})", shown.value),
         None => shown.value.clone(),
@@ -276,7 +276,7 @@ fn value_text(knob: &ShownKnob) -> String {
 }
 
 /// The range in a few characters: `0..10000 us`, `on|off`.
-fn range_text(knob: &ShownKnob) -> String {
+fn format_range(knob: &ShownKnob) -> String {
     match (knob.min, knob.max) {
         (Some(min), Some(max)) => format!("{min}..{max} {}", knob.unit),
         _ if knob.allowed.starts_with("`on`") => "on|off".to_owned(),
@@ -288,7 +288,7 @@ fn range_text(knob: &ShownKnob) -> String {
 }
 
 /// Owner of the value, in words.
-fn value_owner(knob: &ShownKnob) -> &'static str {
+fn describe_value_scope(knob: &ShownKnob) -> &'static str {
     let has = |kind: &str| knob.values.iter().any(|value| value.place.starts_with(kind));
     if knob.scope != "interface" {
         "all interfaces of the host share the value"
@@ -309,14 +309,15 @@ fn render_details(document: &ShowDocument) -> String {
     for knob in &document.knobs {
         let mark = if knob.settable { "can be set through" } else { "cannot be set:" };
         let link = if knob.resets_link { ", takes the link down and up" } else { "" };
-        let _ = writeln!(text, "{}: {}", knob.name, value_text(knob));
+        let _ = writeln!(text, "{}: {}", knob.name, format_values(knob));
         if let Some(reason) = &knob.unreadable {
             let _ = writeln!(text, "  not readable: {reason}");
         }
         let _ = writeln!(text, "  {}", knob.doc);
         let _ = writeln!(text, "  takes {}", knob.allowed);
         let _ = writeln!(text, "  {mark} {}", knob.how);
-        let _ = writeln!(text, "  a change is {}{link}; {}\n", knob.tier, value_owner(knob));
+        let _ =
+            writeln!(text, "  a change is {}{link}; {}\n", knob.tier, describe_value_scope(knob));
     }
     text + render_missing(document).trim_start()
 }
@@ -364,11 +365,11 @@ mod tests {
             meaning: None,
         };
         knob.values = vec![value("rx-0", "1"), value("rx-1", "1")];
-        assert_eq!(value_text(&knob), "1 (all 2)");
+        assert_eq!(format_values(&knob), "1 (all 2)");
         knob.values = vec![value("rx-0", "1"), value("rx-1", "2")];
-        assert_eq!(value_text(&knob), "rx-0: 1, rx-1: 2");
+        assert_eq!(format_values(&knob), "rx-0: 1, rx-1: 2");
         knob.values = Vec::new();
-        assert_eq!(value_text(&knob), "unreadable");
+        assert_eq!(format_values(&knob), "unreadable");
     }
 
     fn sample_document() -> ShowDocument {

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::simulator::{self, PacketTrace};
+use latput_experiment::simulator;
 use latput_knobs::{Knob, Setting};
 use latput_linux::files;
 use latput_report::plain::render_table;
 use latput_sim::SystemProfile;
+use latput_sim::trace::PacketTrace;
 use latput_trial::observation::Role;
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use latput_experiment::Testbed;
 use latput_experiment::session::PlannedRuns;
 use latput_experiment::simulator::Simulator;
-use latput_experiment::target::FORMS;
 use latput_linux::confine::UsedFiles;
 use latput_linux::files;
 use latput_model::ResultsSummary;
+use latput_reach::target::FORMS;
 use latput_report::shell_word;
 use latput_trial::Plan;
 use latput_trial::nic::{Nic, PlanSize};
@@ -208,7 +208,7 @@ impl Args {
         let mut all = None;
         loop {
             let made = if is_live { nic.live_plan_of(size) } else { nic.plan_of(size) };
-            let made = self.own.in_plan(made.map_err(failed)?)?;
+            let made = self.own.replace_workloads_in_text(made.map_err(failed)?)?;
             let (plan, _) = self.prepare_plan(&nic.interface, made.clone(), true)?;
             let settings = plan.combinations();
             let all = *all.get_or_insert(settings);
@@ -244,7 +244,7 @@ impl Args {
             return Err(CliError::usage("--command and --live are two workloads: name one"));
         }
         let mut plan = if self.own.is_given() || self.live.is_given() {
-            let mut plan = Plan::parse(file, &text).map_err(latput_experiment::Error::from)?;
+            let mut plan = Plan::parse(file, &text).map_err(latput_runner::Error::from)?;
             self.own.replace_workloads(&mut plan, is_own_plan)?;
             self.live.replace_workloads(&mut plan, is_own_plan)?;
             plan.goal = self.goal.clone().or(plan.goal);
@@ -265,8 +265,10 @@ impl Args {
         };
         let text = text + self.first.plan_line();
         run::check_guards(file, &plan)?;
-        let text =
-            text + self.quiet.beside.plan_line() + &self.own.plan_lines() + &self.live.plan_lines();
+        let text = text
+            + self.quiet.beside.plan_line()
+            + &self.own.format_plan_comments()
+            + &self.live.plan_lines();
         Ok((plan, text))
     }
 
@@ -334,7 +336,7 @@ fn save_plan(nic: &Nic, text: &str) -> Result<String, CliError> {
 fn choose_testbed(on: Option<String>) -> (String, Option<String>) {
     match on {
         Some(on) => (on, None),
-        None if Testbed::may_make_lab() => ("lab".to_owned(), None),
+        None if Testbed::can_create_lab() => ("lab".to_owned(), None),
         None => {
             let profile = Simulator::EXAMPLE;
             let prediction = format!(

@@ -2,15 +2,17 @@
 
 use std::process::ExitCode;
 
-use latput_experiment::host;
 use latput_knobs as knobs;
 use latput_knobs::transaction::{self, Change, Foreign};
 use latput_knobs::{Checkpoint, LinkResets, Place, Setting};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
+use latput_protocol::folders;
 use latput_units::Nanos;
 
 use crate::commands::change::{self, ChangeTransaction, LinkResetArgs};
-use crate::commands::journal::{ChangeState, Journal, JournalEntry, Pending, PendingState};
+use crate::commands::journal::{
+    ChangeState, Journal, JournalEntry, PendingState, UnconfirmedChange,
+};
 use crate::commands::restore::{self, is_made_by};
 use crate::commands::{set, way_back};
 use crate::context::CliContext;
@@ -59,7 +61,7 @@ impl Args {
             None => choose_newest(&journal)?,
         };
         self.check_maker(entry)?;
-        let own = journal.to_take_back(entry);
+        let own = journal.build_undo_checkpoint(entry);
         let interface = &entry.change.interface;
         let link_resets = self.resets.link_resets(interface)?;
         let PlannedUndo { changes, others, warnings } = plan_undo(&own, link_resets)?;
@@ -82,7 +84,8 @@ impl Args {
         // Another command may have undone it, or set the same values, before the lock was taken.
         let journal = Journal::read()?;
         let entry = find_in_force(&journal, entry.number)?;
-        let (applied, others) = changing.undo_entry(entry.number, &journal.to_take_back(entry))?;
+        let (applied, others) =
+            changing.undo_entry(entry.number, &journal.build_undo_checkpoint(entry))?;
         let kept = changing.commit_change(context, &applied)?;
         kept.print_confirm_reminder(interface);
         tell_others(&journal, entry, &others);
@@ -110,7 +113,7 @@ fn choose_newest(journal: &Journal) -> Result<&JournalEntry, CliError> {
             && !journal.is_undone(entry)
     };
     let entry = journal.entries.iter().find(can_go).ok_or_else(|| nothing_to_undo(journal))?;
-    match journal.unknown_since(entry) {
+    match journal.find_unknown_since(entry) {
         None => Ok(entry),
         Some(later) => {
             let message = format!(
@@ -151,7 +154,7 @@ fn find_in_force(journal: &Journal, number: u64) -> Result<&JournalEntry, CliErr
 
 /// The error without a change to undo. One that is unfinished, or waits to be confirmed, is no entry of the journal yet.
 fn nothing_to_undo(journal: &Journal) -> CliError {
-    let pending = |pending: &Pending| {
+    let pending = |pending: &UnconfirmedChange| {
         let interface = &pending.change.interface;
         let state = match pending.state {
             PendingState::InUse(pid) => return format!("{interface} is in use by process {pid}"),
@@ -176,7 +179,7 @@ struct PlannedUndo {
 
 fn plan_undo(earlier: &Checkpoint, link_resets: LinkResets) -> Result<PlannedUndo, CliError> {
     let kernel = LinuxKernel::open()?;
-    let store = FileCheckpoints::new(&host::checkpoints_dir());
+    let store = FileCheckpoints::new(&folders::checkpoints_dir());
     let origin = knobs::Context { link_resets, ..checkpoint::context()? };
     let (changes, others) = transaction::plan_undo(&kernel, &store, &origin, earlier)?;
     let named = way_back::with_its_name_of_now(&kernel, &origin, earlier.clone());
@@ -207,12 +210,13 @@ fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
         };
         let mut later = journal.entries.iter().filter(|later| later.number > entry.number);
         let maker = later.find(|later| {
-            value.is_some_and(|value| later.has_made(&entry.change, value)) || has_set_linked(later)
+            value.is_some_and(|value| later.has_made_current_value(&entry.change, value))
+                || has_set_linked(later)
         });
         let who = match maker {
             Some(later) => format!("change {}", later.number),
             // An entry that cannot be read may have set it.
-            None => match journal.damaged_since(entry) {
+            None => match journal.find_damaged_since(entry) {
                 Some(number) => {
                     format!("change {number}, which cannot be read, or another program")
                 }
@@ -221,7 +225,7 @@ fn tell_others(journal: &Journal, entry: &JournalEntry, others: &[Foreign]) {
         };
         let interface = &entry.change.interface;
         let [before, written, found] =
-            [before, written, found].map(|value| place.value_words(value));
+            [before, written, found].map(|value| place.format_value(value));
         output::print_remark(&format!(
             "latput: {interface}: {knob} ({place}) stays {found}, which {who} set. It was {before}, and change {} \
              set {written}",

@@ -4,11 +4,11 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::broker::message::RunPermissions;
-use latput_experiment::held_guest::HeldGuest;
 use latput_linux::confine::UsedFiles;
 use latput_linux::{confine, files};
-use latput_vm::{CardDriver, CommandExit, GuestCommand, GuestHost, GuestSpec, HOSTS};
+use latput_reach::broker::message::RunPermissions;
+use latput_reach::held_guest::HeldGuest;
+use latput_vm::{CardDriver, CommandExit, ENDPOINTS, GuestCommand, GuestEndpoint, GuestSpec};
 
 use crate::context::CliContext;
 use crate::exit::{CliError, ExitReason};
@@ -64,7 +64,7 @@ struct Exec {
     #[arg(default_value = "vm", value_name = "VM")]
     guest: String,
     /// `sut` (interface eth0) or `generator` (eth1).
-    #[arg(long, default_value = "sut", value_parser = HOSTS.map(|host| host.name))]
+    #[arg(long, default_value = "sut", value_parser = ENDPOINTS.map(|host| host.name))]
     host: String,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -118,8 +118,8 @@ impl Exec {
         let permitted = RunPermissions { guest: Some(spec), ..RunPermissions::default() };
         context.leave_rights_to_broker(&permitted, &UsedFiles::default())?;
         let guest = HeldGuest::start(spec, &context.stop)?;
-        let host = HOSTS.into_iter().find(|host| host.name == self.host);
-        let words = host.as_ref().map(GuestHost::exec_words).unwrap_or_default();
+        let host = ENDPOINTS.into_iter().find(|host| host.name == self.host);
+        let words = host.as_ref().map(GuestEndpoint::exec_words).unwrap_or_default();
         let words = [words, self.command].concat();
         relay_streams(guest.start_command(&words)?, &words)
     }

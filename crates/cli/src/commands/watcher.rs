@@ -25,10 +25,10 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
-use latput_experiment::host::state_dir;
 use latput_knobs::transaction::ApplyError;
 use latput_knobs::{self as knobs, Checkpoint, Device, KernelErrorKind, KernelRead};
-use latput_linux::{LinuxKernel, checkpoint, continue_when_left, is_left, process};
+use latput_linux::{LinuxKernel, arm_continue_on_hangup, checkpoint, has_no_reader, process};
+use latput_protocol::folders::state_dir;
 use latput_units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MlockAllFlags, mlockall};
@@ -145,7 +145,7 @@ impl Watcher {
             CliError::new(ExitReason::Failed, message)
         })?;
         if let Some(pipe) = &started.stdin
-            && let Err(error) = continue_when_left(pipe)
+            && let Err(error) = arm_continue_on_hangup(pipe)
         {
             tracing::debug!(
                 "stopped, this process would not notice that its watchers end: {error}"
@@ -159,7 +159,7 @@ impl Watcher {
 
     /// Whether one of the watchers is alive. The other starts it again when it dies, so that then both were killed.
     pub(crate) fn is_alive(&self) -> bool {
-        !self.process.stdin.as_ref().is_some_and(is_left)
+        !self.process.stdin.as_ref().is_some_and(has_no_reader)
     }
 }
 

@@ -1,12 +1,12 @@
 //! The JSON of errors and remarks on stderr.
 
-use latput_experiment::Error;
-use latput_experiment::error::LeftChanged;
 use latput_knobs::transaction::{ApplyError, Leftover, RestoreError};
+use latput_runner::Error;
+use latput_runner::error::LeftChanged;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::exit::{CliError, CutShort};
+use crate::exit::{CliError, CutShort, error_kinds};
 
 /// The error that ended a command: the last line of stderr.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -22,7 +22,8 @@ pub(crate) struct ErrorDocument {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ErrorPart {
-    /// `failed`, `usage`, `permission`, `rolled_back`, `stranded` or `partial`: one for each exit code.
+    /// The word of the exit code.
+    #[schemars(extend("enum" = error_kinds()))]
     kind: String,
     /// The thing, the problem and, where it is a special one, the remedy.
     message: String,
@@ -59,11 +60,11 @@ pub(crate) struct RemarkDocument {
 impl ErrorDocument {
     /// The document of an error.
     pub(crate) fn from_error(failure: &CliError) -> Self {
-        let (kind, remedy) = failure.code.kind_and_remedy();
+        let row = failure.code.row();
         let error = ErrorPart {
-            kind: kind.to_owned(),
+            kind: row.kind.to_owned(),
             message: failure.message(),
-            remedy: remedy.to_owned(),
+            remedy: row.remedy.to_owned(),
             exit_code: failure.code as u8,
             left: left_parts(&failure.error),
         };

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use latput_fleet::FleetHost;
+use latput_fleet::confirm::{ConfirmPlan, JointVerdict, PairRun};
 use latput_fleet::journal::HostEntry;
 use latput_fleet::judge::{HostState, JudgedHost, KnobDifference};
+use latput_fleet::pairs::{describe_differences, explain_verdict};
+use latput_fleet::rollout::{HostReport, RolloutEnded};
 use latput_fleet::twins::TwinDrift;
+use latput_fleet::{FleetHost, HostOutcomes, RolloutReport};
 use latput_model::PairsSummary;
 use latput_model::pairs::PairsSetting;
 use latput_stats::Estimate;
@@ -129,7 +132,12 @@ impl FleetDocument {
 fn host_part(JudgedHost { host, state, look }: &JudgedHost) -> FleetHostPart {
     let differences = match state {
         HostState::Drifted(differences) => differences.iter().map(difference_part).collect(),
-        _ => Vec::new(),
+        HostState::Same
+        | HostState::Other(_)
+        | HostState::Failed(_)
+        | HostState::Unreachable(_)
+        | HostState::TimedOut(_)
+        | HostState::NotAsked => Vec::new(),
     };
     FleetHostPart {
         name: host.name.clone(),
@@ -159,40 +167,69 @@ fn difference_part(found: &KnobDifference) -> FleetDifference {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RolloutDocument {
     /// Version of this document's schema: 1.
-    pub(crate) schema: u32,
+    schema: u32,
     /// Name in the journals of the hosts.
-    pub(crate) name: String,
+    name: String,
     /// `confirmed`, `put-back`, `nothing-to-do` or `dry-run`.
-    pub(crate) ended: String,
+    ended: String,
     /// The broken guard, if all was put back.
-    pub(crate) broken: Option<String>,
+    broken: Option<String>,
     /// The hosts of each stage.
-    pub(crate) stages: Vec<Vec<String>>,
+    stages: Vec<Vec<String>>,
     /// Every host, in the order of the inventory.
-    pub(crate) hosts: Vec<RolloutHostPart>,
+    hosts: Vec<RolloutHostPart>,
 }
 
 /// Ending of a host.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RolloutHostPart {
+struct RolloutHostPart {
     /// Its name.
-    pub(crate) name: String,
+    name: String,
     /// Its group.
-    pub(crate) group: String,
+    group: String,
     /// How it is reached, in one word.
-    pub(crate) target: String,
+    target: String,
     /// The interface.
-    pub(crate) interface: String,
+    interface: String,
     /// `confirmed`, `put-back`, `stranded`, `would-change` or `would-refuse`. `same`: it had the wanted values. `left-out`: it could not
     /// be used. `unchanged`: its stage did not come. `goes-back`: it was not reached. It goes back by itself.
-    pub(crate) outcome: String,
+    outcome: String,
     /// The reason; empty where the outcome says all.
-    pub(crate) why: String,
+    why: String,
     /// The number of the change in the host's journal, for `latput undo` there; `null` where that is not known.
-    pub(crate) journal: Option<u64>,
+    journal: Option<u64>,
     /// The latest time at which it goes back by itself, in milliseconds since 1970 (UTC); `null` where it does not.
-    pub(crate) back_by_unix_ms: Option<u64>,
+    back_by_unix_ms: Option<u64>,
+}
+
+impl RolloutDocument {
+    pub(crate) fn new(report: &RolloutReport) -> Self {
+        let host = |report: &HostReport| RolloutHostPart {
+            name: report.host.name.clone(),
+            group: report.host.group.clone(),
+            target: report.host.reach.clone(),
+            interface: report.host.interface.clone(),
+            outcome: report.outcome.to_owned(),
+            why: report.why.clone(),
+            journal: report.journal,
+            back_by_unix_ms: report.back_by_unix_ms,
+        };
+        let (ended, broken) = match &report.ended {
+            RolloutEnded::Nothing => ("nothing-to-do", None),
+            RolloutEnded::Rehearsed => ("dry-run", None),
+            RolloutEnded::Confirmed => ("confirmed", None),
+            RolloutEnded::Broken(why) => ("put-back", Some(why.clone())),
+        };
+        Self {
+            schema: 1,
+            name: report.name.clone(),
+            ended: ended.to_owned(),
+            broken,
+            stages: report.stages.clone(),
+            hosts: report.hosts.iter().map(host).collect(),
+        }
+    }
 }
 
 /// The output of `latput fleet pairs`.
@@ -241,29 +278,23 @@ struct PairsSettingPart {
 /// The ratio on one pair, with its interval.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PairRatio {
+struct PairRatio {
     /// The objective's ratio to the first setting's.
-    pub(crate) ratio: f64,
+    ratio: f64,
     /// The lower end of its interval.
-    pub(crate) low: f64,
+    low: f64,
     /// The upper end.
-    pub(crate) high: f64,
+    high: f64,
     /// The confidence of the interval.
-    pub(crate) confidence: f64,
+    confidence: f64,
 }
 
 impl PairsDocument {
-    /// `differences` are sentences; `why` says the reason of a setting's verdict.
-    pub(crate) fn new(
-        files: &[String],
-        summary: &PairsSummary,
-        differences: Vec<String>,
-        why: impl Fn(&PairsSetting) -> String,
-    ) -> Self {
+    pub(crate) fn new(files: &[String], summary: &PairsSummary) -> Self {
         let part = |setting: &PairsSetting| PairsSettingPart {
             label: setting.label.clone(),
             verdict: setting.verdict.name().to_owned(),
-            why: why(setting),
+            why: explain_verdict(files, setting),
             ratio: setting.ratio,
             p_value: setting.p_value,
             inconsistency: setting.inconsistency,
@@ -277,13 +308,13 @@ impl PairsDocument {
             base: summary.base.clone(),
             settings: summary.settings.iter().map(part).collect(),
             recommended: summary.recommended.map(|at| summary.settings[at].label.clone()),
-            differences,
+            differences: describe_differences(files, summary),
         }
     }
 }
 
 impl PairRatio {
-    pub(crate) fn from_estimate(ratio: &Estimate) -> Self {
+    fn from_estimate(ratio: &Estimate) -> Self {
         let Estimate { value, low, high, confidence, .. } = *ratio;
         Self { ratio: value, low, high, confidence }
     }
@@ -294,48 +325,82 @@ impl PairRatio {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConfirmDocument {
     /// Version of this document's schema: 1.
-    pub(crate) schema: u32,
+    schema: u32,
     /// The results that recommend the setting.
-    pub(crate) results: String,
+    results: String,
     /// The setting's label there.
-    pub(crate) setting: String,
+    setting: String,
     /// The goal.
-    pub(crate) goal: String,
+    goal: String,
     /// The confidence of the verdict.
-    pub(crate) confidence: f64,
+    confidence: f64,
     /// `confirmed` (proven better than today's on every pair), `unstable` (the pairs differ by more than their intervals),
     /// `worse` (proven worse, or short of a limit, on a pair) or `unproven`; `null` while a pair is missing.
-    pub(crate) verdict: Option<String>,
+    verdict: Option<String>,
     /// The reason, or what is missing.
-    pub(crate) why: String,
+    why: String,
     /// The objective's ratio to today's over the pairs that have ended, weighted by their errors; `null` of fewer than two.
-    pub(crate) ratio: Option<f64>,
+    ratio: Option<f64>,
     /// The chance that their ratios lie so far apart if all are one (Welch's test of Cochran's Q).
-    pub(crate) p_value: Option<f64>,
+    p_value: Option<f64>,
     /// The share of the scatter between pairs that their errors do not explain (I^2), 0 to 1.
-    pub(crate) inconsistency: Option<f64>,
+    inconsistency: Option<f64>,
     /// The facts of hosts in which a pair differs from the first, such as the driver, in sentences.
-    pub(crate) differences: Vec<String>,
+    differences: Vec<String>,
     /// Every pair, in the order in which they were named.
-    pub(crate) pairs: Vec<ConfirmPairPart>,
+    pairs: Vec<ConfirmPairPart>,
 }
 
 /// A pair of hosts.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ConfirmPairPart {
+struct ConfirmPairPart {
     /// Its hosts, the system under test first, or its testbed file.
-    pub(crate) pair: String,
+    pair: String,
     /// Its results file.
-    pub(crate) file: String,
+    file: String,
     /// `done`, `cut-short` (some trials are kept), `failed` (none is, or it cannot be compared), `not-run`, or with `--check` `ready`.
-    pub(crate) outcome: String,
+    outcome: String,
     /// Why it is not done; else empty.
-    pub(crate) why: String,
+    why: String,
     /// The trials that it has.
-    pub(crate) trials: usize,
+    trials: usize,
     /// The ratio on it; `null` where it is not done, or is the only one.
-    pub(crate) ratio: Option<PairRatio>,
+    ratio: Option<PairRatio>,
+}
+
+impl ConfirmDocument {
+    /// The verdict of pairs on what `results` recommend.
+    pub(crate) fn new(
+        results: &str,
+        confirming: &ConfirmPlan,
+        runs: &[PairRun],
+        verdict: &JointVerdict,
+    ) -> Self {
+        let pair = |run: &PairRun| ConfirmPairPart {
+            pair: run.word.clone(),
+            file: run.file.display().to_string(),
+            outcome: run.outcome_name().to_owned(),
+            why: run.why().to_owned(),
+            trials: run.trials(),
+            ratio: verdict.find_pair_ratio(run).map(PairRatio::from_estimate),
+        };
+        let setting = verdict.setting.as_ref();
+        Self {
+            schema: 1,
+            results: results.to_owned(),
+            setting: confirming.label.clone(),
+            goal: confirming.plan.goal.clone().unwrap_or_default(),
+            confidence: confirming.plan.method.confidence,
+            verdict: verdict.name().map(str::to_owned),
+            why: verdict.explain(runs),
+            ratio: setting.map(|setting| setting.ratio),
+            p_value: setting.map(|setting| setting.p_value),
+            inconsistency: setting.map(|setting| setting.inconsistency),
+            differences: verdict.differences.clone(),
+            pairs: runs.iter().map(pair).collect(),
+        }
+    }
 }
 
 /// The output of `latput fleet undo`, `finish` and `keep`.
@@ -343,19 +408,19 @@ pub(crate) struct ConfirmPairPart {
 #[serde(deny_unknown_fields)]
 pub(crate) struct FleetDoneDocument {
     /// Version of this document's schema: 1.
-    pub(crate) schema: u32,
+    schema: u32,
     /// `undo`, `finish` or `keep`.
-    pub(crate) action: String,
+    action: String,
     /// The rollout that was undone or finished.
-    pub(crate) rollout: Option<String>,
+    rollout: Option<String>,
     /// Outcome of every host.
-    pub(crate) hosts: Vec<FleetDoneHost>,
+    hosts: Vec<FleetDoneHost>,
 }
 
 /// A host of a fleet, and what became of it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct FleetDoneHost {
+struct FleetDoneHost {
     /// Its name.
     name: String,
     /// Its group.
@@ -370,10 +435,21 @@ pub(crate) struct FleetDoneHost {
     why: String,
 }
 
-impl FleetDoneHost {
-    pub(crate) fn new(host: &FleetHost, outcome: &str, why: &str) -> Self {
-        let FleetHost { name, group, interface, .. } = host.clone();
-        Self { name, group, interface, outcome: outcome.to_owned(), why: why.to_owned() }
+impl FleetDoneDocument {
+    pub(crate) fn new(done: &HostOutcomes<'_>) -> Self {
+        let hosts = done.hosts().map(|(host, outcome, why)| FleetDoneHost {
+            name: host.name.clone(),
+            group: host.group.clone(),
+            interface: host.interface.clone(),
+            outcome: outcome.to_owned(),
+            why: why.to_owned(),
+        });
+        Self {
+            schema: 1,
+            action: done.action.to_owned(),
+            rollout: done.rollout.clone(),
+            hosts: hosts.collect(),
+        }
     }
 }
 
@@ -382,15 +458,15 @@ impl FleetDoneHost {
 #[serde(deny_unknown_fields)]
 pub(crate) struct FleetLogDocument {
     /// Version of this document's schema: 1.
-    pub(crate) schema: u32,
+    schema: u32,
     /// The hosts.
-    pub(crate) hosts: Vec<FleetLogHost>,
+    hosts: Vec<FleetLogHost>,
 }
 
 /// The journal of a host.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct FleetLogHost {
+struct FleetLogHost {
     /// Its name.
     name: String,
     /// The interface.
@@ -404,7 +480,7 @@ pub(crate) struct FleetLogHost {
 /// A change of a host.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct FleetLogEntry {
+struct FleetLogEntry {
     /// The number in the host's journal.
     number: u64,
     /// When it began, in milliseconds since 1970, on the host's clock.
@@ -417,10 +493,11 @@ pub(crate) struct FleetLogEntry {
     state: String,
 }
 
-impl FleetLogHost {
+impl FleetLogDocument {
+    /// The newest entries of each host's journal.
     pub(crate) fn new(
-        host: &FleetHost,
-        journal: &Result<Vec<HostEntry>, String>,
+        hosts: &[FleetHost],
+        journals: &[Result<Vec<HostEntry>, String>],
         newest: usize,
     ) -> Self {
         let entry = |entry: &HostEntry| FleetLogEntry {
@@ -430,8 +507,12 @@ impl FleetLogHost {
             user: entry.user.clone(),
             state: entry.state.clone(),
         };
-        let entries = journal.iter().flatten().take(newest).map(entry).collect();
-        let problem = journal.as_ref().err().cloned();
-        Self { name: host.name.clone(), interface: host.interface.clone(), problem, entries }
+        let host = |(host, journal): (&FleetHost, &Result<Vec<HostEntry>, String>)| FleetLogHost {
+            name: host.name.clone(),
+            interface: host.interface.clone(),
+            problem: journal.as_ref().err().cloned(),
+            entries: journal.iter().flatten().take(newest).map(entry).collect(),
+        };
+        Self { schema: 1, hosts: hosts.iter().zip(journals).map(host).collect() }
     }
 }

@@ -1,6 +1,8 @@
 //! Settings written for the host's own configuration system: of a run, of values, of an interface.
 
-use crate::{CommandOutput, Place, needs_program};
+use latput_testkit::needs;
+
+use crate::{CommandOutput, Place};
 
 const PLAN: &str = r#"
 schema = 1
@@ -141,11 +143,9 @@ const SET: [&str; 10] = [
     "busy-poll=50us",
 ];
 
+#[needs("ansible-inventory")]
 #[test]
 fn exported_yaml_is_read_by_ansible() {
-    if needs_program("ansible-inventory") {
-        return;
-    }
     let place = Place::new();
     let export = |format: &str| {
         let kind = ["--kind", "ethernet"];
@@ -180,11 +180,9 @@ fn exported_yaml_is_read_by_ansible() {
     assert_eq!(read_by_ansible(&place, &ran.out), expected);
 }
 
+#[needs("cloud-init", "ansible-inventory")]
 #[test]
 fn cloud_config_is_valid_with_udev_rules() {
-    if needs_program("cloud-init") || needs_program("ansible-inventory") {
-        return;
-    }
     let place = Place::new();
     let export = |format: &str| {
         place.run(&[&["export-settings", "eth7"][..], &SET, &["--format", format]].concat())

@@ -1,6 +1,8 @@
 //! `latput fleet` without root: this host's loopback as a fleet, and inventories that cannot be meant.
 
-use crate::{Place, needs_program};
+use latput_testkit::needs;
+
+use crate::Place;
 
 /// In the simulator the second is proven better.
 pub(crate) const PLAN: &str = r#"
@@ -192,11 +194,9 @@ fn unreachable_pairs_are_named_without_decision() {
 }
 
 /// Ansible itself lists the hosts before the fault, and warns.
+#[needs("ansible-inventory")]
 #[test]
 fn broken_ansible_inventory_is_refused_with_line() {
-    if needs_program("ansible-inventory") {
-        return;
-    }
     let place = Place::new();
     let local = "own ansible_connection=local latput_interface=lo";
     place.write("hosts.ini", &format!("{local}\n[web]\nweb1 ansible_port=9 ; trailing\n"));

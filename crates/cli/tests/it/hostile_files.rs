@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 
 use crate::{Place, interrupt_pid, wait_until};
 
@@ -187,11 +187,9 @@ fn import_from_pipe_ends_with_signal() {
     assert!(said.contains("pipe: cannot read: a signal came"), "{said}");
 }
 
+#[needs("root")]
 #[test]
 fn unreadable_file_of_root_has_remedy() {
-    if needs_root() {
-        return;
-    }
     let place = Place::new();
     place.write("closed.json", "{}");
     fs::set_permissions(place.path("closed.json"), Permissions::from_mode(0o000)).unwrap();

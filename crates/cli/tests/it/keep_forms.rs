@@ -14,12 +14,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use latput_testkit::needs;
 use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
 use serde_json::{Value, json};
 
 use crate::keep::{place_with_root, read_tree};
-use crate::{CommandOutput, Place, needs_program};
+use crate::{CommandOutput, Place};
 
 /// Configurations that are tried of each kind. Each takes some processes.
 const CASES: u32 = 24;
@@ -231,11 +232,9 @@ fn generated_values(text: &str, knob: &str) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
+    #[needs("netplan")]
     #[test]
     fn netplan_generates_what_was_asked(tree_of in any_netplan_tree(), setting in any_setting()) {
-        if needs_program("netplan") {
-            return Ok(());
-        }
         let files = tree_of.render_files();
         let place = place_with_root(&files.iter().map(|(name, text)| (*name, text.as_str())).collect::<Vec<_>>());
         let root = place.path("root");

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 
+use crate::Place;
 use crate::keep::{place_with_root, read_tree};
-use crate::{Place, needs_program};
 
 /// The unit of Debian 12.
 const UNIT: (&str, &str) = (
@@ -108,11 +108,9 @@ mount --bind "$2/irq" /proc/irq
 timeout -k 1 5 irqbalance --foreground --debug "--policyscript=$1" 2>&1 || true
 "#;
 
+#[needs("root", "irqbalance")]
 #[test]
 fn irqbalance_leaves_kept_interrupts() {
-    if needs_root() || needs_program("irqbalance") {
-        return;
-    }
     let place = prepare_root(&[]);
     place.run(&KEEP).expect(0, &[]);
     let scripts = place.path("root").join(SCRIPT);

@@ -1,8 +1,8 @@
 //! `latput measure loopback`: both ends on this host, without root.
 
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 
-use crate::{CommandOutput, Place, descendants_of, needs_program, resident_kb, wait_until};
+use crate::{CommandOutput, Place, descendants_of, resident_kb, wait_until};
 
 const QUICK: [&str; 8] =
     ["--duration", "200ms", "--warmup", "50ms", "--repetitions", "2..3", "--confidence", "95%"];
@@ -61,11 +61,9 @@ fn width_of_tables_is_that_of_the_environment() {
 }
 
 /// In a network namespace of its own, where nobody may open ICMP sockets without the capability.
+#[needs("root", "setpriv", "ip")]
 #[test]
 fn echo_without_privilege_is_not_permitted() {
-    if needs_root() || needs_program("setpriv") || needs_program("ip") {
-        return;
-    }
     let place = Place::new();
     let inside = ["unshare", "--net", "sh", "-c", "ip link set lo up; exec \"$@\"", "sh"];
     let args = [&["measure", "loopback", "--workload", "ping"], &QUICK[..]].concat();

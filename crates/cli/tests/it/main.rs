@@ -9,6 +9,7 @@ mod bad_input;
 mod bad_results;
 mod check;
 mod command_line;
+mod diagnose;
 mod disk;
 mod exit_codes;
 mod export_settings;

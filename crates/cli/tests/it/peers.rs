@@ -2,6 +2,8 @@
 
 use std::process::{Command, Stdio};
 
+use latput_testkit::needs;
+
 use crate::{
     Place, assert_no_capability, descendants_of, interrupt_pid, is_gone, json, kill_pid,
     needs_program, status_of, wait_until,
@@ -40,16 +42,14 @@ fn unmeasurable_target_has_message_and_code() {
         .expect(2, &["leave out probe_hz"]);
 }
 
+#[needs("iperf3")]
 #[test]
 fn unmodified_iperf3_server_is_measured() {
     let place = Place::new();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = Command::new("iperf3");
     command.args(["-s", "-B", "127.0.0.1", "-p", &port.to_string()]);
-    let Ok(mut server) = command.stdout(Stdio::null()).spawn() else {
-        println!("skipped: iperf3 is not installed");
-        return;
-    };
+    let mut server = command.stdout(Stdio::null()).spawn().unwrap();
     let url = format!("iperf3://127.0.0.1:{port}");
     let args = ["measure", &url, "--workload", "tcp_maerts", "--repetitions", "2", "--duration"];
     let args = [&args[..], &["1s", "--warmup", "0", "-v", "-o", "stock.db"]].concat();
@@ -74,16 +74,16 @@ fn unmodified_iperf3_server_is_measured() {
 struct IperfServer(std::process::Child, u16);
 
 impl IperfServer {
-    fn start() -> Option<Self> {
+    fn start() -> Self {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = Command::new("iperf3");
         command.args(["-s", "-B", "127.0.0.1", "-p", &port.to_string()]);
-        let server = Self(command.stdout(Stdio::null()).spawn().ok()?, port);
+        let server = Self(command.stdout(Stdio::null()).spawn().unwrap(), port);
         let listens = format!("0100007F:{port:04X} 00000000:0000 0A");
         wait_until("iperf3 to listen", || {
             std::fs::read_to_string("/proc/net/tcp").unwrap().contains(&listens)
         });
-        Some(server)
+        server
     }
 
     /// The inodes of the sockets at the other ends of its connections.
@@ -109,12 +109,10 @@ fn has_socket(pid: u32, sockets: &[String]) -> bool {
     links.into_iter().any(|link| sockets.iter().any(|socket| link.as_os_str() == socket.as_str()))
 }
 
+#[needs("iperf3")]
 #[test]
 fn peer_client_has_no_rights() {
-    let Some(server) = IperfServer::start() else {
-        println!("skipped: iperf3 is not installed");
-        return;
-    };
+    let server = IperfServer::start();
     let place = Place::new();
     let url = format!("iperf3://127.0.0.1:{}", server.1);
     let args = ["measure", &url, "--workload", "tcp_stream", "--duration", "60s", "-o", "long.db"];
@@ -341,12 +339,12 @@ fn flent_file_survives_a_round_trip() {
     let shown = |file: &str| {
         let mut flent = Command::new("flent");
         let output = flent.args(["-i", file, "-f", "summary"]).current_dir(place.path("")).output();
-        output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        String::from_utf8_lossy(&output.unwrap().stdout).into_owned()
     };
-    let (Ok(up), Ok(both)) = (shown("up.flent.gz"), shown("both.flent.gz")) else {
-        println!("skipped: flent is not installed");
+    if needs_program("flent") {
         return;
-    };
+    }
+    let (up, both) = (shown("up.flent.gz"), shown("both.flent.gz"));
     let series = up.lines().find(|line| line.contains("TCP upload::1")).unwrap_or_default();
     assert!(series.contains("8000.00") && series.contains("Mbits/s"), "{up}");
     assert!(up.contains("Summary of tcp_nup test run"), "{up}");

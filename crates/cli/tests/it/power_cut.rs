@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use latput_testkit::needs;
 use latput_units::SeededRng;
 
 use crate::disk::{Disk, FileCall, Left, STRACE, lay_out, parse_calls};
-use crate::{CommandOutput, Place, needs_program, print_note};
+use crate::{CommandOutput, Place, print_note};
 
 const PLAN: &str = r#"
 schema = 1
@@ -54,11 +55,9 @@ fn trace_calls(place: &Place, words: &[&str], folder: &Path) -> Vec<FileCall> {
     parse_calls(&fs::read_to_string(place.path("calls")).unwrap(), folder)
 }
 
+#[needs("strace")]
 #[test]
 fn reported_trial_survives_power_cut() {
-    if needs_program("strace") {
-        return;
-    }
     let place = Place::new();
     place.write("plan.toml", PLAN);
     fs::create_dir(place.path("disk")).unwrap();
@@ -105,11 +104,9 @@ fn reported_trials(call: &FileCall) -> Option<i64> {
     text.split_once("/6 trials")?.0.parse().ok()
 }
 
+#[needs("strace")]
 #[test]
 fn configuration_is_whole_and_removable() {
-    if needs_program("strace") {
-        return;
-    }
     let place = Place::new();
     fs::create_dir_all(place.path("disk/etc/systemd/network")).unwrap();
     fs::create_dir_all(place.path("disk/var/lib")).unwrap();

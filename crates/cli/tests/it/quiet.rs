@@ -3,7 +3,9 @@
 mod alone {
     use std::process::{Child, Command};
 
-    use crate::{Place, needs_program, wait_until};
+    use latput_testkit::needs;
+
+    use crate::{Place, wait_until};
 
     const MEASURE: [&str; 9] = [
         "measure",
@@ -70,11 +72,9 @@ mod alone {
         assert_eq!(std::fs::read(place.path("kept.db")).unwrap(), kept);
     }
 
+    #[needs("timeout")]
     #[test]
     fn busy_host_is_refused_until_quiet() {
-        if needs_program("timeout") {
-            return;
-        }
         let place = Place::new();
         let mut busy = BusyProcess::start(&place);
         let named = format!("{BUSY} (pid ");

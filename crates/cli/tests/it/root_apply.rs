@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::root_settings::Lab;
 use crate::two_hosts::write_script;
@@ -40,11 +40,9 @@ fn applied_mtus(lab: &Lab<'_>) -> [bool; 2] {
     [has(show("a")), has(show("b"))]
 }
 
+#[needs("root")]
 #[test]
 fn apply_sets_every_host_and_undo_reverts() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = set_up_measured(&place);
@@ -68,11 +66,9 @@ fn apply_sets_every_host_and_undo_reverts() {
     assert_eq!(applied_mtus(&lab), [false, false]);
 }
 
+#[needs("root")]
 #[test]
 fn unconfirmed_apply_reverts_on_every_host() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = set_up_measured(&place);
@@ -92,11 +88,9 @@ fn unconfirmed_apply_reverts_on_every_host() {
     assert_eq!(applied_mtus(&lab), [true, true]);
 }
 
+#[needs("root")]
 #[test]
 fn apply_leaves_out_host_as_wanted() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = set_up_measured(&place);
@@ -120,11 +114,9 @@ fn apply_leaves_out_host_as_wanted() {
     assert_eq!(applied_mtus(&lab), [true, true]);
 }
 
+#[needs("root")]
 #[test]
 fn where_one_host_refuses_the_others_go_back() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = set_up_measured(&place);
@@ -140,11 +132,9 @@ fn where_one_host_refuses_the_others_go_back() {
     lab.run_on_b(&["restore"]).expect(0, &["put back lat0 txqueuelen"]);
 }
 
+#[needs("root")]
 #[test]
 fn unmeasured_interface_is_refused_by_apply() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let _lab = set_up_measured(&place);
@@ -169,11 +159,9 @@ fn call_testbed(place: &Place, word: &str) {
     assert_eq!(db.execute(edit, [word]).unwrap(), 1);
 }
 
+#[needs("root")]
 #[test]
 fn apply_readers_are_unprivileged() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = set_up_measured(&place);
@@ -203,11 +191,9 @@ fn apply_readers_are_unprivileged() {
     assert_eq!(applied_mtus(&lab), [false, false]);
 }
 
+#[needs("root")]
 #[test]
 fn hostile_results_start_nothing() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = set_up_measured(&place);

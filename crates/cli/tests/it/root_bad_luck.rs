@@ -3,23 +3,23 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use latput_testkit::needs;
+
 use crate::two_hosts::{
     CLIENT, PLAN, SERVER, SshHosts, leftover_files, queue_lengths, run_ip, write_script,
 };
-use crate::{CommandOutput, interrupt_pid, needs_program, print_note, wait_until};
+use crate::{CommandOutput, interrupt_pid, print_note, wait_until};
 
 /// The saved testbed of the two, with a lease that ends soon.
 const LEASE: &str = "lease = \"1s\"\n";
 
+#[needs("root", "/usr/sbin/sshd", "ip", "script", "timeout")]
 #[test]
 fn ssh_failure_names_remedy_without_prompt() {
     let Some(hosts) = SshHosts::set_up() else { return };
     let mut without = hosts.latput_command(&["hosts", SERVER, CLIENT]);
     without.env("PATH", hosts.place.path("nothing"));
     CommandOutput::from(without.output().unwrap()).expect(1, &["install OpenSSH's client here"]);
-    if needs_program("script") {
-        return;
-    }
     hosts.place.write("authorized_keys", "");
     let config = std::fs::read_to_string(hosts.place.path("sshd_config")).unwrap();
     let config = config
@@ -40,6 +40,7 @@ fn ssh_failure_names_remedy_without_prompt() {
     assert!(!said.contains("password:"), "{said}");
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn link_down_in_run_restores_host() {
     let Some(hosts) = SshHosts::set_up() else { return };
@@ -58,6 +59,7 @@ fn link_down_in_run_restores_host() {
     assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn link_down_before_confirm_reverts_apply() {
@@ -101,6 +103,7 @@ fn link_down_before_confirm_reverts_apply() {
     assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn reboot_in_run_is_told_and_recovered() {
     let Some(hosts) = SshHosts::set_up() else { return };
@@ -130,6 +133,7 @@ fn reboot_in_run_is_told_and_recovered() {
     assert_eq!(queue_lengths(), before);
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn second_user_is_refused_without_disturbance() {
     let Some(hosts) = SshHosts::set_up() else { return };
@@ -147,6 +151,7 @@ fn second_user_is_refused_without_disturbance() {
     assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn file_of_other_interface_names_both() {
     let Some(hosts) = SshHosts::set_up() else { return };

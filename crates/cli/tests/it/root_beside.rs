@@ -2,9 +2,9 @@
 
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
-use crate::{Place, needs_program};
+use crate::Place;
 
 const PLAN: &str = r#"
 schema = 1
@@ -48,11 +48,9 @@ impl Drop for CpuBurner {
     }
 }
 
+#[needs("root", "taskset")]
 #[test]
 fn busy_hosts_give_no_answer_with_names() {
-    if needs_root() || needs_program("taskset") {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.write("plan.toml", PLAN);
@@ -71,11 +69,9 @@ fn busy_hosts_give_no_answer_with_names() {
     assert!(applied.out.is_empty(), "{applied:?}");
 }
 
+#[needs("root", "taskset")]
 #[test]
 fn declared_load_is_named_in_answer() {
-    if needs_root() || needs_program("taskset") {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.write("plan.toml", PLAN);

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::two_hosts::write_script;
 use crate::{
@@ -69,11 +69,9 @@ fn lines_of(pid: u32) -> BTreeSet<PathBuf> {
     links.filter(|link| link.to_string_lossy().contains(":[")).collect()
 }
 
+#[needs("root")]
 #[test]
 fn agent_reader_is_unprivileged_and_alone() {
-    if needs_root() {
-        return;
-    }
     isolate();
     for args in [["run", "plan.toml", "-o", "out.db"], ["tune", "plan.toml", "-o", "out.db"]] {
         let run = LabRun::start(Place::new(), &args);
@@ -96,11 +94,9 @@ fn agent_reader_is_unprivileged_and_alone() {
     }
 }
 
+#[needs("root")]
 #[test]
 fn killed_run_leaves_no_process() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let args = ["run", "plan.toml", "-o", "out.db"];
     let run = LabRun::start(Place::new(), &args);
@@ -114,11 +110,9 @@ fn killed_run_leaves_no_process() {
     assert!(said.contains("the process that holds the rights of this run has ended"), "{said}");
 }
 
+#[needs("root")]
 #[test]
 fn root_in_user_folder_needs_no_capability() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     chown(place.path(""), Some(1234), Some(1234)).unwrap();
@@ -130,11 +124,9 @@ fn root_in_user_folder_needs_no_capability() {
     assert_eq!(code, Some(6), "{said}");
 }
 
+#[needs("root")]
 #[test]
 fn deploy_process_is_unprivileged_and_ends_alone() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let mark = place.path("pid");
@@ -163,11 +155,9 @@ fn deploy_process_is_unprivileged_and_ends_alone() {
     assert!(said.contains("ended (signal: 15"), "{said}");
 }
 
+#[needs("root")]
 #[test]
 fn started_agent_lives_until_controller_ends() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     fs::create_dir(place.path("bin")).unwrap();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::Place;
 
@@ -19,11 +19,9 @@ interface = "lat0"
 address = "10.9.9.1"
 "#;
 
+#[needs("root")]
 #[test]
 fn check_asks_every_host() {
-    if needs_root() {
-        return;
-    }
     isolate();
     for args in [
         "netns add far",

@@ -2,11 +2,9 @@
 
 use std::process::Command;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
-use crate::{
-    Place, agents_of, broker_of, children_of, kill_pid, needs_program, wait_until, words_of,
-};
+use crate::{Place, agents_of, broker_of, children_of, kill_pid, wait_until, words_of};
 
 const REDIS: &[&str] = &[
     "--server",
@@ -48,11 +46,9 @@ fn processes_of(place: &Place) -> usize {
     .count()
 }
 
+#[needs("root", "redis-server")]
 #[test]
 fn redis_benchmark_is_measured_and_cleaned_up() {
-    if needs_root() || needs_program("redis-server") {
-        return;
-    }
     let place = Place::new();
     let own = [REDIS, &["--count", "5000", "-o", "redis.db", "name=redis get"]].concat();
     let ran = run_measure(&place, &own);
@@ -78,11 +74,9 @@ fn redis_benchmark_is_measured_and_cleaned_up() {
 }
 
 /// The log is the one of the Java library's own test, which says that 48,761 samples are in it.
+#[needs("root")]
 #[test]
 fn hdr_log_counts_only_if_fresh() {
-    if needs_root() {
-        return;
-    }
     let place = Place::new();
     place.write("java", include_str!("../../../formats/tests/program/hdr-java.hlog"));
     let (from, log) = (place.path("java"), place.path("out.hlog"));
@@ -115,11 +109,9 @@ fn hdr_log_counts_only_if_fresh() {
     broken.expect(1, &["log of HdrHistogram: line 1 is not an interval: `1.0,2.0`"]);
 }
 
+#[needs("root", "wrk", "nginx")]
 #[test]
 fn nginx_is_measured_by_wrk_with_probe() {
-    if needs_root() || needs_program("wrk") || Command::new("nginx").arg("-v").output().is_err() {
-        return;
-    }
     let place = Place::new();
     let folder = place.path("");
     let folder = folder.display();
@@ -149,61 +141,74 @@ fn nginx_is_measured_by_wrk_with_probe() {
     assert_eq!(running_processes(&server), Vec::<String>::new());
 }
 
-/// Each page's plan, once and for a second, against the real programs.
+#[needs("root", "redis-server", "redis-benchmark")]
 #[test]
-fn plans_of_the_pages_run() {
-    if needs_root() {
-        return;
+fn plan_of_redis_page_runs() {
+    check_plan_of_page("redis");
+}
+
+#[needs("root", "nginx", "wrk")]
+#[test]
+fn plan_of_nginx_page_runs() {
+    check_plan_of_page("nginx");
+}
+
+#[needs("root", "pgbench")]
+#[test]
+fn plan_of_postgresql_page_runs() {
+    check_plan_of_page("postgresql");
+}
+
+#[needs("root", "fio")]
+#[test]
+fn plan_of_fio_page_runs() {
+    check_plan_of_page("fio");
+}
+
+#[needs("root", "sockperf")]
+#[test]
+fn plan_of_sockperf_page_runs() {
+    check_plan_of_page("sockperf");
+}
+
+/// The page's plan, once and for a second, against the real programs.
+#[track_caller]
+fn check_plan_of_page(page: &str) {
+    let path = format!("{}/../../docs/workloads/{page}.md", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, plan) = text.split_once("```toml\n").unwrap();
+    let (plan, _) = plan.split_once("```").unwrap();
+    let (plan, _) = plan.split_once("[method]").unwrap();
+    let method =
+        "[method]\nrepetitions = { min = 1, max = 1 }\nduration = \"1s\"\nwarmup = \"0s\"\n";
+    let short = plan
+        .replace("count = 500000", "count = 3000")
+        .replace(", [\"20us\", 100], [\"50us\", 100]]", "]")
+        .replace("rm -rf latput-pg", &format!("cd {POSTGRES_FOLDER}"));
+    assert!(short.contains("[\"0us\", 0]]"), "{short}");
+    let place = Place::new();
+    place.write("plan.toml", &format!("{short}{method}"));
+    if page == "postgresql" {
+        let mut make = Command::new("install");
+        make.args(["-d", "-o", "postgres", POSTGRES_FOLDER]);
+        assert!(make.status().unwrap().success());
     }
-    let programs: [(&str, &[&str]); 5] = [
-        ("redis", &["redis-server", "redis-benchmark"]),
-        ("nginx", &["wrk"]),
-        ("postgresql", &["pgbench"]),
-        ("fio", &["fio"]),
-        ("sockperf", &["sockperf"]),
-    ];
-    for (page, programs) in programs {
-        if programs.iter().any(|program| needs_program(program)) {
-            continue;
-        }
-        let path = format!("{}/../../docs/workloads/{page}.md", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(path).unwrap();
-        let (_, plan) = text.split_once("```toml\n").unwrap();
-        let (plan, _) = plan.split_once("```").unwrap();
-        let (plan, _) = plan.split_once("[method]").unwrap();
-        let method =
-            "[method]\nrepetitions = { min = 1, max = 1 }\nduration = \"1s\"\nwarmup = \"0s\"\n";
-        let short = plan
-            .replace("count = 500000", "count = 3000")
-            .replace(", [\"20us\", 100], [\"50us\", 100]]", "]")
-            .replace("rm -rf latput-pg", &format!("cd {POSTGRES_FOLDER}"));
-        assert!(short.contains("[\"0us\", 0]]"), "{short}");
-        let place = Place::new();
-        place.write("plan.toml", &format!("{short}{method}"));
-        if page == "postgresql" {
-            let mut make = Command::new("install");
-            make.args(["-d", "-o", "postgres", POSTGRES_FOLDER]);
-            assert!(make.status().unwrap().success());
-        }
-        let ran = place.run(&["run", "plan.toml", "-o", "r.db"]);
-        if page == "postgresql" {
-            std::fs::remove_dir_all(POSTGRES_FOLDER).unwrap();
-        }
-        // On a busy machine a program may finish too few transactions for the figure of its goal.
-        let code = if ran.code == Some(6) { 6 } else { 0 };
-        ran.expect(code, &["results: run 1"]);
-        assert_eq!(place.count_trials("r.db"), 1, "{page}: {ran:?}");
+    let ran = place.run(&["run", "plan.toml", "-o", "r.db"]);
+    if page == "postgresql" {
+        std::fs::remove_dir_all(POSTGRES_FOLDER).unwrap();
     }
+    // On a busy machine a program may finish too few transactions for the figure of its goal.
+    let code = if ran.code == Some(6) { 6 } else { 0 };
+    ran.expect(code, &["results: run 1"]);
+    assert_eq!(place.count_trials("r.db"), 1, "{page}: {ran:?}");
 }
 
 /// Where the test's database is; removed after it.
 const POSTGRES_FOLDER: &str = "/var/tmp/latput-test-postgresql";
 
+#[needs("root")]
 #[test]
 fn setup_commands_run_where_planned() {
-    if needs_root() {
-        return;
-    }
     let place = Place::new();
     let log = place.path("log");
     let shell = |what: &str| {
@@ -242,11 +247,9 @@ fn setup_commands_run_where_planned() {
     assert!(said("server").iter().all(|line| !line.contains(&own)), "{log}");
 }
 
+#[needs("root")]
 #[test]
 fn tune_judges_a_figure_of_the_users_own() {
-    if needs_root() {
-        return;
-    }
     let place = Place::new();
     place.write(
         "plan.toml",
@@ -265,11 +268,9 @@ fn tune_judges_a_figure_of_the_users_own() {
         .expect(0, &["each generator as the user of latput there: sh -c", "ping -c 5"]);
 }
 
+#[needs("root")]
 #[test]
 fn failed_benchmark_ends_run_with_last_lines() {
-    if needs_root() {
-        return;
-    }
     let place = Place::new();
     let metric = ["--metric", "rps=/rps: (\\d+)/"];
     let run = |command: &str| run_measure(&place, &[&["--command", command], &metric[..]].concat());
@@ -283,11 +284,9 @@ fn failed_benchmark_ends_run_with_last_lines() {
 }
 
 /// CPU time of a host is that of its CPUs: a program on another host's would be missed there.
+#[needs("root")]
 #[test]
 fn programs_run_on_the_cpus_of_their_host() {
-    if needs_root() {
-        return;
-    }
     let place = Place::new();
     let tell = |name: &str, then: &str| {
         let file = place.path(name);
@@ -321,11 +320,9 @@ mod alone {
 
     /// sockperf sends nothing for its first two seconds: hosts are counted when it sends. Counted from its start, or over
     /// its whole life, they would have no third of the packets.
+    #[needs("root", "sockperf")]
     #[test]
     fn hosts_are_counted_while_program_sends() {
-        if needs_root() || needs_program("sockperf") {
-            return;
-        }
         let place = Place::new();
         let server =
             ["--server", "sockperf server --tcp -i {sut} -p 11111", "--ready", "tcp:11111"];
@@ -342,11 +339,9 @@ mod alone {
     }
 }
 
+#[needs("root", "redis-server")]
 #[test]
 fn unready_server_ends_the_run() {
-    if needs_root() || needs_program("redis-server") {
-        return;
-    }
     let place = Place::new();
     // Long enough for the end of a server to be seen within it on a busy machine.
     let metric = ["--metric", "rps=/(\\d+)/", "--command", "sh -c 'sleep 2; echo 1'"];
@@ -365,11 +360,9 @@ fn unready_server_ends_the_run() {
     wait_until("the daemon to be gone", || running_processes("--port 6399").is_empty());
 }
 
+#[needs("root", "redis-server")]
 #[test]
 fn killed_run_leaves_no_program_or_knob() {
-    if needs_root() || needs_program("redis-server") {
-        return;
-    }
     for victim in ["controller", "agent", "runner"] {
         let place = Place::new();
         place.write(
@@ -401,11 +394,9 @@ fn killed_run_leaves_no_program_or_knob() {
 }
 
 /// Another controller that puts the host back in its own agent's place leaves this one's change.
+#[needs("root")]
 #[test]
 fn agents_change_is_of_its_controller() {
-    if needs_root() {
-        return;
-    }
     let place = Place::new();
     place.write(
         "plan.toml",

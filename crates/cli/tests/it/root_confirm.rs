@@ -6,11 +6,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::root_foretold::set_with_refused_rps;
 use crate::root_settings::Lab;
-use crate::{Place, kill_pid, needs_program, wait_until};
+use crate::{Place, kill_pid, wait_until};
 
 /// Longer than any of these tests.
 pub(crate) const LONG: [&str; 6] =
@@ -19,11 +19,9 @@ pub(crate) const LONG: [&str; 6] =
 pub(crate) const SHORT: [&str; 6] =
     ["set", "lat0", "mtu=1400", "gro-flush-timeout=70us", "--confirm-within", "2s"];
 
+#[needs("root")]
 #[test]
 fn what_is_confirmed_in_time_stays() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -53,11 +51,9 @@ fn what_is_confirmed_in_time_stays() {
     lab.run_on_b(&["confirm"]).expect(1, &["no change waits"]);
 }
 
+#[needs("root")]
 #[test]
 fn unconfirmed_change_goes_back() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -75,11 +71,9 @@ fn unconfirmed_change_goes_back() {
     lab.run_on_b(&["confirm"]).expect(1, &["no change waits"]);
 }
 
+#[needs("root", "strace")]
 #[test]
 fn restore_puts_back_at_once_what_waits() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -96,12 +90,10 @@ fn restore_puts_back_at_once_what_waits() {
 }
 
 /// strace ends latput itself, and not the watcher, on entry to its n-th call of a kind.
+#[needs("root", "strace")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn killed_change_goes_back_alone() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -126,11 +118,9 @@ fn killed_change_goes_back_alone() {
 }
 
 /// `script` gives the session a terminal; when it dies the terminal is gone, as with a lost ssh.
+#[needs("root", "script")]
 #[test]
 fn session_end_does_not_affect_change() {
-    if needs_root() || needs_program("script") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -154,11 +144,9 @@ fn session_end_does_not_affect_change() {
     lab.run_on_b(&["confirm"]).expect(4, &["no confirmation came in time"]);
 }
 
+#[needs("root")]
 #[test]
 fn terminated_watcher_puts_back_first() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -171,11 +159,9 @@ fn terminated_watcher_puts_back_first() {
     lab.run_on_b(&["confirm", "lat0"]).expect(4, &["told to end", "everything was put back"]);
 }
 
+#[needs("root")]
 #[test]
 fn change_outlives_killed_watchers() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -199,12 +185,10 @@ fn change_outlives_killed_watchers() {
 }
 
 /// strace stops latput itself on entry to its n-th call of a kind: it holds the lock, and never goes on.
+#[needs("root", "strace")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn stopped_maker_is_ended_at_deadline() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -235,11 +219,9 @@ fn stopped_maker_is_ended_at_deadline() {
     assert_eq!(self::show_link(&place), link);
 }
 
+#[needs("root", "strace")]
 #[test]
 fn killed_watcher_is_restarted_by_other() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -266,11 +248,9 @@ fn killed_watcher_is_restarted_by_other() {
 }
 
 /// A state folder that a reboot does not empty.
+#[needs("root")]
 #[test]
 fn change_of_earlier_boot_is_left() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -290,11 +270,9 @@ fn change_of_earlier_boot_is_left() {
     assert!(checkpoint_files(&place).is_empty());
 }
 
+#[needs("root")]
 #[test]
 fn full_disk_refuses_change_before_start() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.write("state", "a file where the folder should be");

@@ -3,10 +3,10 @@
 
 use std::process::Child;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
+use crate::Place;
 use crate::root_settings::Lab;
-use crate::{Place, needs_program};
 
 const SET: [&str; 5] =
     ["set", "lat0", "gro-flush-timeout=500us", "napi-defer-hard-irqs=100", "--verify-effect"];
@@ -15,11 +15,9 @@ const SET: [&str; 5] =
 mod alone {
     use super::*;
 
+    #[needs("root", "bash", "timeout")]
     #[test]
     fn timer_effect_is_judged_by_polls() {
-        if needs_root() || needs_program("bash") || needs_program("timeout") {
-            return;
-        }
         isolate();
         let place = Place::new();
         let lab = Lab::set_up(&place);
@@ -46,11 +44,9 @@ mod alone {
     }
 }
 
+#[needs("root")]
 #[test]
 fn zero_gap_is_reported_unverified() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);

@@ -6,13 +6,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 use serde_json::Value;
 
 use crate::two_hosts::{run_ip, write_script};
 use crate::{
     CommandOutput, Place, assert_no_capability, broker_of, interrupt_pid, is_gone, kill_pid,
-    needs_program, status_of, wait_until,
+    status_of, wait_until,
 };
 
 const FLEET: &str = include_str!("../../../../docs/schema/fleet.json");
@@ -29,11 +29,7 @@ struct FleetRack {
 }
 
 impl FleetRack {
-    /// `None` where something is missing, which is said.
-    fn set_up(hosts: usize) -> Option<Self> {
-        if needs_root() || needs_program("ip") || needs_program("ethtool") {
-            return None;
-        }
+    fn set_up(hosts: usize) -> Self {
         isolate();
         let place = Place::new();
         for host in 1..=hosts {
@@ -48,7 +44,7 @@ impl FleetRack {
         std::os::unix::fs::symlink(latput, place.path("bin/latput")).unwrap();
         let rack = Self { place, hosts };
         rack.write_inventory("");
-        Some(rack)
+        rack
     }
 
     /// Writes the inventory: the namespaces, and more hosts.
@@ -138,9 +134,10 @@ fn by_host(document: &Value, field: &str) -> BTreeMap<String, String> {
     hosts.map(|host| (text(host, "name"), text(host, field))).collect()
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn faulty_hosts_are_named_without_delay() {
-    let Some(rack) = FleetRack::set_up(6) else { return };
+    let rack = FleetRack::set_up(6);
     run_ip(&["-n", "h3", "link", "set", "eth0", "name", "ens1"]);
     run_ip(&["-n", "h4", "link", "delete", "eth0"]);
     run_ip(&["-n", "h4", "link", "add", "eth0", "type", "bridge"]);
@@ -199,9 +196,10 @@ fn faulty_hosts_are_named_without_delay() {
     }
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn interrupted_fleet_names_the_rest() {
-    let Some(rack) = FleetRack::set_up(2) else { return };
+    let rack = FleetRack::set_up(2);
     let mark = rack.place.path("asked");
     let silent = rack.write_script("silent", &format!("touch {}; exec sleep 1000", mark.display()));
     rack.write_inventory(&format!("{{ name = \"silent\", target = \"exec:{silent}\" }}"));
@@ -215,9 +213,10 @@ fn interrupted_fleet_names_the_rest() {
     assert_eq!(states.values().collect::<Vec<_>>(), ["same", "same", "not-asked"]);
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn differing_twins_are_found_without_wish() {
-    let Some(rack) = FleetRack::set_up(4) else { return };
+    let rack = FleetRack::set_up(4);
     rack.run_fleet(&["drift"]).expect(0, &["the hosts of each group are alike"]);
     run_ip(&["-n", "h3", "link", "set", "eth0", "txqueuelen", "123"]);
     let ran = rack.run_fleet(&["drift", "--json"]);
@@ -233,9 +232,10 @@ fn differing_twins_are_found_without_wish() {
     ran.expect(6, &["web: 4 hosts are alike, 1 host not compared", "unreachable  dead"]);
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn staged_setting_stays_and_resumes() {
-    let Some(rack) = FleetRack::set_up(6) else { return };
+    let rack = FleetRack::set_up(6);
     rack.write_inventory("{ name = \"dead\", target = \"exec:false\" }");
     let args = ["apply", "--canary", "1", "--then", "50%", "--then", "all", "--soak", "0s"];
     let rehearsed = rack.run_fleet(&[&args[..], &["--dry-run"]].concat());
@@ -264,9 +264,10 @@ fn staged_setting_stays_and_resumes() {
     assert!(rack.all_are("700"));
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn rollout_is_listed_kept_and_taken_back() {
-    let Some(rack) = FleetRack::set_up(3) else { return };
+    let rack = FleetRack::set_up(3);
     rack.write_inventory("{ name = \"dead\", target = \"exec:false\" }");
     rack.run_fleet(&["undo"]).expect(1, &["no rollout is in force"]);
     rack.run_fleet(&["keep", "--dry-run"])
@@ -340,9 +341,10 @@ fn check_has_no_rights(rack: &FleetRack, args: &[&str], reached: &std::path::Pat
     assert!(!rack.has_checkpoint(), "nothing waits");
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn fleet_reader_is_unprivileged_with_guards() {
-    let Some(rack) = FleetRack::set_up(2) else { return };
+    let rack = FleetRack::set_up(2);
     let mark = rack.place.path("asked");
     let silent = rack.write_script("silent", &format!("touch {}; exec sleep 1000", mark.display()));
     rack.write_inventory(&format!("{{ name = \"silent\", target = \"exec:{silent}\" }}"));
@@ -380,9 +382,10 @@ fn check_goes_back(rack: &FleetRack, guard: &str, broken: &str) {
     assert!(!rack.has_checkpoint(), "nothing waits");
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn broken_guard_restores_every_stage() {
-    let Some(rack) = FleetRack::set_up(5) else { return };
+    let rack = FleetRack::set_up(5);
     // In the second stage, when all are changed.
     check_goes_back(&rack, "[ $1 != h4 ] || { echo no pages; exit 3; }", "h4: the guard");
     assert!(rack.all_are(BEFORE), "{:?}", rack.queue_lengths());
@@ -399,18 +402,20 @@ fn broken_guard_restores_every_stage() {
     run_ip(&["link", "set", "p3", "up"]);
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn foreign_value_breaks_guard_and_stays() {
-    let Some(rack) = FleetRack::set_up(3) else { return };
+    let rack = FleetRack::set_up(3);
     let other = "[ $1 != h3 ] || ip -n h1 link set $2 txqueuelen 55";
     check_goes_back(&rack, other, "h1: the setting is no longer in force: txqueuelen is 55");
     assert_eq!(rack.queue_lengths(), ["55", BEFORE, BEFORE]);
     assert_eq!(gro_of("h1"), "off");
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn host_that_refuses_stops_the_others() {
-    let Some(rack) = FleetRack::set_up(4) else { return };
+    let rack = FleetRack::set_up(4);
     // A veth takes an MTU of at most 65535.
     let args = ["apply", "txqueuelen=501", "mtu=65536", "--soak", "0s"];
     let ran = rack.run_fleet(&args);
@@ -421,9 +426,10 @@ fn host_that_refuses_stops_the_others() {
     assert!(CommandOutput::from(mtu).out.contains("mtu 1500"));
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn second_fleet_names_first_and_stops() {
-    let Some(rack) = FleetRack::set_up(3) else { return };
+    let rack = FleetRack::set_up(3);
     let first = ["apply", "--canary", "all", "--soak", "5min", "--confirm-within", "1h"];
     let mut first = rack.start(&first);
     wait_until("all to be changed", || rack.all_are("700"));
@@ -443,10 +449,11 @@ fn second_fleet_names_first_and_stops() {
     assert!(rack.all_are(BEFORE) && !rack.has_checkpoint());
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn killed_controller_leaves_hosts_that_go_back() {
-    let Some(rack) = FleetRack::set_up(3) else { return };
+    let rack = FleetRack::set_up(3);
     let args = ["apply", "--canary", "all", "--soak", "20s", "--timeout", "10s"];
     let mut child = rack.start(&[&args[..], &["--confirm-within", "2min"]].concat());
     wait_until("all to be changed", || rack.all_are("700"));
@@ -456,10 +463,11 @@ fn killed_controller_leaves_hosts_that_go_back() {
     assert_eq!(gro_of("h2"), "off");
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn lost_host_is_named_with_deadline() {
-    let Some(rack) = FleetRack::set_up(3) else { return };
+    let rack = FleetRack::set_up(3);
     let cut = rack.place.path("cut");
     let way = rack.write_script(
         "way",
@@ -491,9 +499,10 @@ fn lost_host_is_named_with_deadline() {
     wait_until("the lost host to go back", || rack.all_are(BEFORE) && !rack.has_checkpoint());
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn second_interrupt_ends_the_wait() {
-    let Some(rack) = FleetRack::set_up(2) else { return };
+    let rack = FleetRack::set_up(2);
     let cut = rack.place.path("cut");
     let way =
         format!("[ ! -e {0} ] || exec sleep 1000; exec ip netns exec h2 \"$@\"", cut.display());
@@ -526,9 +535,10 @@ fn second_interrupt_ends_the_wait() {
 }
 
 /// The second host hangs where it is to confirm, and then the controller is killed.
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn rollout_cut_short_is_named_and_finished() {
-    let Some(rack) = FleetRack::set_up(2) else { return };
+    let rack = FleetRack::set_up(2);
     let inventory = |way: &str| {
         let text = format!(
             "schema = 1\n[group.web]\nhosts = [\"netns://h1\", {{ name = \"far\", target = \"exec:{way}\" }}]\n\
@@ -598,9 +608,10 @@ fn rollout_cut_short_is_named_and_finished() {
     }
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn split_rollout_names_both_kinds_of_host() {
-    let Some(rack) = FleetRack::set_up(3) else { return };
+    let rack = FleetRack::set_up(3);
     let set = |host: &str, more: &[&str]| {
         let (at, made_by) = (format!("netns://{host}"), "--made-by=fleet-7");
         let set = [
@@ -638,12 +649,10 @@ fn split_rollout_names_both_kinds_of_host() {
     rack.run_fleet(&["finish", "--back"]).expect(1, &["no rollout"]);
 }
 
+#[needs("ansible-inventory", "root", "ip", "ethtool")]
 #[test]
 fn ansible_hosts_are_read_by_ansible() {
-    if needs_program("ansible-inventory") {
-        return;
-    }
-    let Some(rack) = FleetRack::set_up(3) else { return };
+    let rack = FleetRack::set_up(3);
     rack.place.write(
         "hosts.ini",
         "[web]\nweb1 latput_target=netns://h1\nweb2 latput_target=netns://h2\n[db]\ndb1 latput_target=netns://h3\n\
@@ -671,9 +680,10 @@ fn ansible_hosts_are_read_by_ansible() {
     rack.run_fleet(&["verify", "-i", "hosts.json", "--group", "web"]).expect(0, &["2 same"]);
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn what_a_run_recommends_is_verified_and_set() {
-    let Some(rack) = FleetRack::set_up(3) else { return };
+    let rack = FleetRack::set_up(3);
     rack.place.write("plan.toml", crate::fleet::PLAN);
     rack.place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "r.db"]).expect(0, &[]);
     let of =

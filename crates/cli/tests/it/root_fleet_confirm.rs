@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 use serde_json::Value;
 
 use crate::two_hosts::{run_ip, write_script};
 use crate::{
     CommandOutput, Place, agents_of, assert_no_capability, broker_of, descendants_of, is_gone,
-    kill_pid, needs_program, wait_until,
+    kill_pid, wait_until,
 };
 
 /// The kernel paces what the generator sends to a fifth or a fiftieth of what any host can, so that its load does not count.
@@ -42,11 +42,7 @@ struct HostPairs {
 }
 
 impl HostPairs {
-    /// `None` where something is missing, which is said.
-    fn set_up() -> Option<Self> {
-        if needs_root() || needs_program("ip") || needs_program("tc") {
-            return None;
-        }
+    fn set_up() -> Self {
         isolate();
         for number in 1..=3 {
             let [sut, generator] = ["s", "c"].map(|kind| format!("{kind}{number}"));
@@ -69,7 +65,7 @@ impl HostPairs {
         let pairs = Self { place };
         let run = ["run", "plan.toml", "--on", PAIRS[0], "-o", "a.db"];
         pairs.run(&run).expect(0, &[LABEL]);
-        Some(pairs)
+        pairs
     }
 
     fn latput_command(&self, args: &[&str]) -> Command {
@@ -130,9 +126,10 @@ fn parse_document(text: &str) -> Value {
     document
 }
 
+#[needs("root", "ip", "tc")]
 #[test]
 fn shared_winner_is_confirmed_once() {
-    let Some(pairs) = HostPairs::set_up() else { return };
+    let pairs = HostPairs::set_up();
     let ran = pairs.run_confirm(PAIRS, &["--check"]);
     ran.expect(0, &["netns://s2,netns://c2: ready", "3 of 3 pairs are to be measured"]);
     assert!(!pairs.place.path("latput-pairs").exists());
@@ -165,10 +162,11 @@ fn shared_winner_is_confirmed_once() {
     ran.expect(0, &["set `generator.qdisc=tbf rate=16Mbps"]);
 }
 
+#[needs("root", "ip", "tc")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn killed_confirm_restores_hosts_and_resumes() {
-    let Some(pairs) = HostPairs::set_up() else { return };
+    let pairs = HostPairs::set_up();
     let more = ["--repetitions", "12..12"];
     let mut child = pairs.start(&more);
     wait_until("the second pair to have trials", || pairs.trials_of(2) > 0);
@@ -190,10 +188,11 @@ fn killed_confirm_restores_hosts_and_resumes() {
     assert!(is_as_before());
 }
 
+#[needs("root", "ip", "tc")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn unreachable_pair_is_measured_later() {
-    let Some(pairs) = HostPairs::set_up() else { return };
+    let pairs = HostPairs::set_up();
     let way: PathBuf = pairs.place.path("way");
     write_script(&way, "echo gone >&2; exit 1");
     let third = format!("exec:{},netns://c3", way.display());
@@ -213,10 +212,11 @@ fn unreachable_pair_is_measured_later() {
     assert!(is_as_before());
 }
 
+#[needs("root", "ip", "tc")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn unlike_pairs_are_named_before_measuring() {
-    let Some(pairs) = HostPairs::set_up() else { return };
+    let pairs = HostPairs::set_up();
     set_rate("c2", "5mbit");
     set_rate("c3", "16mbit");
     let ran = pairs.run_confirm(PAIRS, &[]);
@@ -232,9 +232,10 @@ fn unlike_pairs_are_named_before_measuring() {
     ran.expect(6, &["have a host in common"]);
 }
 
+#[needs("root", "ip", "tc")]
 #[test]
 fn foreign_results_run_no_program() {
-    let Some(pairs) = HostPairs::set_up() else { return };
+    let pairs = HostPairs::set_up();
     let plan = PLAN.replace(
         "kind = \"tcp_stream\"",
         "kind = \"command\"\ncommand = \"sh -c 'sleep 0.05; echo 5'\"\n\

@@ -3,9 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 
-use crate::needs_program;
 use crate::root_settings::Lab;
 use crate::root_whole::{VethPair, run_shell};
 
@@ -22,11 +21,9 @@ const REFUSED: [(&[&str], &str); 9] = [
     (&["qdisc=mq", "queue-qdisc=tbf rate=1Mbps burst=0 limit=3000"], "the kernel does not take"),
 ];
 
+#[needs("root")]
 #[test]
 fn dry_run_foretells_refusals() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     let show =
         || run_shell("ip -d link show v0; tc qdisc show; cat /sys/class/net/v0/queues/*/*ps_cpus");
@@ -42,11 +39,9 @@ fn dry_run_foretells_refusals() {
 }
 
 /// Each kind that tc(8) can attach is foretold to be taken, and no other.
+#[needs("root", "tc")]
 #[test]
 fn missing_qdiscs_are_foretold() {
-    if needs_root() || needs_program("tc") {
-        return;
-    }
     let pair = VethPair::new();
     for (kind, options) in [
         ("pfifo", ""),
@@ -74,11 +69,9 @@ fn missing_qdiscs_are_foretold() {
     }
 }
 
+#[needs("root")]
 #[test]
 fn full_state_folder_is_foretold() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     let set = ["set", "v0", "mtu=1400"];
     let dry = ["set", "v0", "mtu=1400", "--dry-run"];
@@ -106,11 +99,9 @@ fn full_state_folder_is_foretold() {
     pair.run(&set).expect(0, &["changed v0 mtu"]);
 }
 
+#[needs("root")]
 #[test]
 fn moved_interfaces_and_new_queues_are_told() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ip link add up0 link v0 type macvlan");
     pair.run(&["set", "v0", "mtu=1400"]).expect(

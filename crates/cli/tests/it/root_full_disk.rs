@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::Place;
 
@@ -66,11 +66,9 @@ fn check_run(kilobytes: u32) -> bool {
     is_whole
 }
 
+#[needs("root")]
 #[test]
 fn full_disk_run_tells_what_is_kept() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let mut whole = Vec::new();
     for kilobytes in [16, 64, 128, 400, 1200, 1800, 2000, 2200, 6000] {
@@ -79,11 +77,9 @@ fn full_disk_run_tells_what_is_kept() {
     assert!(!whole[0] && whole[8], "{whole:?}");
 }
 
+#[needs("root")]
 #[test]
 fn oversized_results_are_refused() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.write("plan.toml", PLAN);
@@ -95,11 +91,9 @@ fn oversized_results_are_refused() {
     assert!(!place.path("disk/kept.html").exists());
 }
 
+#[needs("root")]
 #[test]
 fn change_without_room_for_its_entry_goes_back() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let ip = |args: &str| Command::new("ip").args(args.split(' ')).status().unwrap().success();
     assert!(ip("link add v0 type veth peer name v1"));

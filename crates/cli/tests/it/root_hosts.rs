@@ -3,10 +3,10 @@
 
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::two_hosts::{make_keys, run_ip, start_sshd};
-use crate::{Place, agents_of, is_told_of_a_killed_agent, kill_pid, needs_program, wait_until};
+use crate::{Place, agents_of, is_told_of_a_killed_agent, kill_pid, wait_until};
 
 const PLAN: &str = r#"
 schema = 1
@@ -55,11 +55,9 @@ const HOSTS: [&str; 4] = ["sut", "load1", "load2", "watch"];
 /// The namespace of the bridge.
 const HUB: &str = "hub";
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn several_generators_and_an_observer_share_a_plan() {
-    if is_skipped() {
-        return;
-    }
     let rack = BridgeRack::set_up();
     let before = rack.read_knobs();
     let place = rack.place();
@@ -117,11 +115,9 @@ fn check_other_kinds(place: &Place) {
     }
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn dead_agent_leaves_all_hosts_restored() {
-    if is_skipped() {
-        return;
-    }
     let rack = BridgeRack::set_up();
     let before = rack.read_knobs();
     let place = rack.place();
@@ -138,11 +134,9 @@ fn dead_agent_leaves_all_hosts_restored() {
     assert_eq!(place.count_trials("kept.db"), TRIALS);
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn lost_session_ends_run_and_restores() {
-    if is_skipped() {
-        return;
-    }
     let rack = BridgeRack::set_up();
     let before = rack.read_knobs();
     let place = rack.place();
@@ -154,10 +148,6 @@ fn lost_session_ends_run_and_restores() {
     assert_eq!(code, Some(6), "{said}");
     assert!(said.contains("host `load2`: its agent ended (signal: 9"), "{said}");
     wait_until("the host to put itself back", || rack.read_knobs() == before);
-}
-
-fn is_skipped() -> bool {
-    needs_root() || needs_program("/usr/sbin/sshd") || needs_program("ip")
 }
 
 /// Four namespaces on a bridge in a fifth, an sshd in one of them, and a testbed file that names them.

@@ -5,10 +5,10 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::two_hosts::run_ip;
-use crate::{Place, agents_of, interrupt_pid, kill_pid, needs_program, resident_kb, wait_until};
+use crate::{Place, agents_of, interrupt_pid, kill_pid, resident_kb, wait_until};
 
 /// More trials than any of these tests runs through.
 const PLAN: &str = r#"
@@ -34,12 +34,10 @@ const LEASE: Duration = Duration::from_secs(2);
 /// Longest time that latput waits for an agent, and then for `latput restore`, each.
 const WITHIN: Duration = Duration::from_secs(15);
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn hung_agent_delays_no_other_host() {
-    if is_skipped() {
-        return;
-    }
     let hosts = HungHosts::set_up("");
     let before = show_interfaces();
     let mut run = hosts.start();
@@ -65,11 +63,9 @@ fn hung_agent_delays_no_other_host() {
 }
 
 /// The far end of `via` answers a restore without end, or not at all.
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn endless_restore_is_abandoned_and_named() {
-    if is_skipped() {
-        return;
-    }
     let hosts = HungHosts::set_up("case \"$*\" in *restore*) yes answers-without-end >&2;; esac");
     let before = show_interfaces();
     let mut run = hosts.start();
@@ -103,11 +99,9 @@ fn endless_restore_is_abandoned_and_named() {
     assert_eq!(show_interfaces(), before);
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn second_signal_tells_what_is_left() {
-    if is_skipped() {
-        return;
-    }
     let hosts = HungHosts::set_up("");
     let before = show_interfaces();
     let mut run = hosts.start();
@@ -132,11 +126,9 @@ fn second_signal_tells_what_is_left() {
     wait_until("the third host to be put back", || show_interfaces() == before);
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn stopped_controller_loses_hosts_and_resumes() {
-    if is_skipped() {
-        return;
-    }
     let hosts = HungHosts::set_up("");
     let before = show_interfaces();
     let mut run = hosts.start();
@@ -160,11 +152,9 @@ fn stopped_controller_loses_hosts_and_resumes() {
 }
 
 /// Trials of several leases each, in which the controller has nothing to say but pings, and nothing is lost.
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn controller_that_only_waits_keeps_its_hosts() {
-    if is_skipped() {
-        return;
-    }
     let hosts = HungHosts::set_up("");
     let before = show_interfaces();
     let plan = PLAN.replace("\"2s\"", "\"5s\"").replace("min = 200, max = 200", "min = 1, max = 1");
@@ -175,11 +165,9 @@ fn controller_that_only_waits_keeps_its_hosts() {
 
 /// The process that reads what the controller and the traffic send has no rights, and the one that has them notices
 /// when it hangs.
+#[needs("root", "ip", "ethtool")]
 #[test]
 fn hung_agent_is_lost_to_its_keeper() {
-    if is_skipped() {
-        return;
-    }
     let hosts = HungHosts::set_up("");
     let before = show_interfaces();
     let mut run = hosts.start();
@@ -202,12 +190,10 @@ fn hung_agent_is_lost_to_its_keeper() {
     assert!(processes_in("load1").is_empty());
 }
 
+#[needs("root", "ip", "ethtool")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn hung_keeper_is_told_and_host_restored() {
-    if is_skipped() {
-        return;
-    }
     let hosts = HungHosts::set_up("");
     let before = show_interfaces();
     let mut run = hosts.start();
@@ -217,10 +203,6 @@ fn hung_keeper_is_told_and_host_restored() {
     assert!(said.contains("its keeper") && said.contains("nothing for 2s"), "{said}");
     assert!(said.contains("running `latput restore` on load1"), "{said}");
     assert_eq!(show_interfaces(), before);
-}
-
-fn is_skipped() -> bool {
-    needs_root() || needs_program("ip") || needs_program("ethtool")
 }
 
 /// Three namespaces on a bridge in a fourth, and a testbed file that names them.

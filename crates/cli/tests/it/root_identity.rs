@@ -1,9 +1,9 @@
 //! Which interface `restore` puts back: renamed, moved, made anew, and in a namespace whose number is used again.
 //! `ip` makes the trouble and says what is there.
 
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 
-use crate::{CommandOutput, Place, needs_program};
+use crate::{CommandOutput, Place};
 
 /// Sets the MTU of `v0` to 1400 and dies before it can commit.
 const KILLED_SET: &str = "killed() { strace -f -o /dev/null -e trace=renameat2 \
@@ -12,6 +12,7 @@ const KILLED_SET: &str = "killed() { strace -f -o /dev/null -e trace=renameat2 \
     code() { \"$@\"; echo \"code $?\"; }; \
     killed v0 mtu=1400 2>/dev/null; echo \"changed $(mtu v0)\"; ";
 
+#[needs("root", "unshare", "strace", "nsenter", "ip")]
 #[test]
 fn renamed_interface_is_restored_by_identity() {
     check_script(
@@ -22,6 +23,7 @@ fn renamed_interface_is_restored_by_identity() {
     );
 }
 
+#[needs("root", "unshare", "strace", "nsenter", "ip")]
 #[test]
 fn moved_interface_keeps_checkpoint_until_back() {
     check_script(
@@ -36,6 +38,7 @@ fn moved_interface_keeps_checkpoint_until_back() {
     );
 }
 
+#[needs("root", "unshare", "strace", "nsenter", "ip")]
 #[test]
 fn recreated_interface_is_left_alone() {
     check_script(
@@ -48,6 +51,7 @@ fn recreated_interface_is_left_alone() {
     );
 }
 
+#[needs("root", "unshare", "strace", "nsenter", "ip")]
 #[test]
 fn reused_ifindex_is_another_interface() {
     check_script(
@@ -58,6 +62,7 @@ fn reused_ifindex_is_another_interface() {
     );
 }
 
+#[needs("root", "unshare", "strace", "nsenter", "ip")]
 #[test]
 fn reused_ifindex_and_kind_is_another_interface() {
     check_script(
@@ -68,12 +73,10 @@ fn reused_ifindex_and_kind_is_another_interface() {
     );
 }
 
+#[needs("root", "unshare", "strace", "nsenter", "ip")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn reused_namespace_number_is_another_namespace() {
-    if cannot_run() {
-        return;
-    }
     let place = Place::new();
     let first = run(&place, "readlink /proc/self/ns/net");
     let number = first.out.lines().last().unwrap();
@@ -98,10 +101,6 @@ fn reused_namespace_number_is_another_namespace() {
     println!("skipped: no namespace got the number {number} again");
 }
 
-fn cannot_run() -> bool {
-    needs_root() || ["unshare", "strace", "nsenter", "ip"].into_iter().any(needs_program)
-}
-
 /// The script in a namespace of its own with a pair of interfaces.
 fn with_helpers(script: &str, changes: bool) -> String {
     let latput = crate::latput_path();
@@ -119,9 +118,6 @@ fn run(place: &Place, script: &str) -> CommandOutput {
 /// Runs the script, and checks its output in order, and latput's output beside it.
 #[track_caller]
 fn check_script(script: &str, out: &[&str], anywhere: &[&str]) {
-    if cannot_run() {
-        return;
-    }
     let ran = run(&Place::new(), script);
     let mut rest = ran.out.as_str();
     for words in out {

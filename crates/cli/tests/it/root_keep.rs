@@ -4,22 +4,23 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::two_hosts::run_ip;
 use crate::{Place, needs_program, print_note, run_program};
 
 /// `nic7` with its peer, and an empty `/etc` and `/var/lib` that only this thread and its children see.
-pub(crate) fn prepare_host() -> Option<Place> {
-    let place = prepare_interfaces()?;
+pub(crate) fn prepare_host() -> Place {
+    let place = prepare_interfaces();
     hide_folders();
-    Some(place)
+    place
 }
 
 /// The files of the host are of its own interfaces, also of one that has the same name there.
+#[needs("root", "ip")]
 #[test]
 fn namespace_without_files_is_refused() {
-    let Some(place) = prepare_interfaces() else { return };
+    let place = prepare_interfaces();
     let refused = &["network namespace without files of its own", "--root"];
     for args in [
         &["keep", "nic7", "mtu=1400", "--dry-run"][..],
@@ -53,19 +54,17 @@ pub(crate) fn hide_folders() {
     }
 }
 
-pub(crate) fn prepare_interfaces() -> Option<Place> {
-    if needs_root() || needs_program("ip") {
-        return None;
-    }
+pub(crate) fn prepare_interfaces() -> Place {
     isolate();
     run_ip(&["link", "add", "nic7", "type", "veth", "peer", "name", "nic8"]);
     run_ip(&["link", "set", "nic7", "up"]);
-    Some(Place::new())
+    Place::new()
 }
 
+#[needs("root", "ip")]
 #[test]
 fn check_compares_with_the_kernel() {
-    let Some(place) = prepare_host() else { return };
+    let place = prepare_host();
     run_ip(&["link", "set", "nic7", "mtu", "1400"]);
     place.run(&["keep", "nic7", "mtu=1400", "gro=on", "--yes"]).expect(0, &[]);
     let check = ["--json", "keep", "--check", "nic7"];
@@ -105,11 +104,9 @@ fn check_compares_with_the_kernel() {
 }
 
 /// A fleet's host compares what it keeps by itself.
+#[needs("root", "ip")]
 #[test]
 fn fleet_verifies_what_is_kept() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     run_ip(&["netns", "add", "h1"]);
     run_ip(&["link", "add", "p1", "type", "veth", "peer", "name", "eth0", "netns", "h1"]);
@@ -142,9 +139,10 @@ fn fleet_verifies_what_is_kept() {
 }
 
 /// The kernel's kind is the type in both, and what neither knows is refused.
+#[needs("root", "ip")]
 #[test]
 fn nmstate_and_ansible_export_have_type() {
-    let Some(place) = prepare_interfaces() else { return };
+    let place = prepare_interfaces();
     let make = |words: &str| {
         let made =
             Command::new("ip").args(["link", "add"]).args(words.split(' ')).output().unwrap();
@@ -181,9 +179,10 @@ fn nmstate_and_ansible_export_have_type() {
 }
 
 /// netplan itself reads what was written for a bridge of the kernel, beside the file that makes it.
+#[needs("root", "ip")]
 #[test]
 fn netplan_export_has_device_type() {
-    let Some(place) = prepare_interfaces() else { return };
+    let place = prepare_interfaces();
     let export = |interface: &str, words: &[&str]| {
         let args = [&["export-settings", interface], words, &["--format", "netplan"]].concat();
         place.run(&args)
@@ -219,9 +218,10 @@ fn netplan_export_has_device_type() {
 }
 
 /// The profile that is active now and that of the next boot, by NetworkManager's state of the device.
+#[needs("root", "ip")]
 #[test]
 fn active_profile_is_kept() {
-    let Some(place) = prepare_host() else { return };
+    let place = prepare_host();
     let folder = "/etc/NetworkManager/system-connections";
     fs::create_dir_all(folder).unwrap();
     fs::create_dir_all("/run/NetworkManager/devices").unwrap();

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use latput_linux::Namespace;
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::live_traffic::{GONE, HUGE, METRICS_PORT, RequestTraffic, SLOW};
 use crate::root_settings::Lab;
-use crate::{Place, agents_of, kill_pid, needs_program, print_note, wait_until};
+use crate::{Place, agents_of, kill_pid, print_note, wait_until};
 
 /// Address of host `b`, which has the live traffic.
 const B: &str = "198.18.0.2";
@@ -49,11 +49,9 @@ fn tune_words<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["tune", "plan.toml", HOST, "-o", "live.db", "--report", "live.html"], more].concat()
 }
 
+#[needs("root")]
 #[test]
 fn observe_sets_nothing_and_tells_power() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let plan = plan_toml(HARMFUL, "", "slice = \"200ms\"");
@@ -114,12 +112,10 @@ fn observe_sets_nothing_and_tells_power() {
     drop(traffic);
 }
 
+#[needs("root", "setpriv")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn unprivileged_observe_answers_without_setting() {
-    if needs_root() || needs_program("setpriv") {
-        return;
-    }
     isolate();
     let place = Place::new();
     std::fs::set_permissions(place.path(""), PermissionsExt::from_mode(0o777)).unwrap();
@@ -160,11 +156,9 @@ fn told_by_sysfs(lab: &Lab<'_>) -> String {
 mod alone {
     use super::*;
 
+    #[needs("root")]
     #[test]
     fn harmful_setting_is_reverted_and_banned() {
-        if needs_root() {
-            return;
-        }
         isolate();
         let place = Place::new();
         // The goal itself likes the delay, so that nothing but the guard speaks against it.
@@ -194,12 +188,10 @@ mod alone {
     }
 }
 
+#[needs("root")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn ineffective_setting_is_reported_as_such() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let goal = "goal = \"minimize tcp_rtt_ns_p50\"";
@@ -237,11 +229,9 @@ fn ineffective_setting_is_reported_as_such() {
     drop(traffic);
 }
 
+#[needs("root")]
 #[test]
 fn killed_process_restores_todays_setting() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     // Without a goal or a guard no noise is measured: the first slice is of the other setting, and lasts 15 s.
@@ -287,11 +277,9 @@ fn process_of(who: &str, latput: u32) -> u32 {
     }
 }
 
+#[needs("root")]
 #[test]
 fn traffic_that_stops_is_waited_for() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let plan = plan_toml(
@@ -316,12 +304,10 @@ fn traffic_that_stops_is_waited_for() {
     drop(traffic);
 }
 
+#[needs("root")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn application_figures_follow_their_source() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let endpoint = format!(
@@ -344,11 +330,9 @@ fn application_figures_follow_their_source() {
     drop(traffic);
 }
 
+#[needs("root")]
 #[test]
 fn application_figures_come_by_file_and_statsd() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     // latput opens the file as a user that owns nothing.
@@ -422,12 +406,10 @@ fn is_running(word: &str) -> bool {
     words.into_iter().any(|words| words.split(|byte| *byte == 0).any(|it| it == word.as_bytes()))
 }
 
+#[needs("root")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn application_figures_come_from_a_command() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let counts = "i=0; while :; do i=$((i+100)); echo requests_total $i; echo uid $(id -u); echo; sleep 0.1; done";
@@ -477,11 +459,9 @@ fn application_figures_come_from_a_command() {
     drop(traffic);
 }
 
+#[needs("root")]
 #[test]
 fn run_waits_outside_its_hours() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let minutes = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();

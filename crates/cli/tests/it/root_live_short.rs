@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use latput_linux::Namespace;
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 use serde_json::Value;
 
 use crate::root_settings::Lab;
@@ -96,11 +96,9 @@ fn bytes_of(run: &Value) -> (f64, f64) {
     (payload, 1024.0 * busy / figure_value(metrics, "sut_kb_cpu_ns"))
 }
 
+#[needs("root")]
 #[test]
 fn connections_shorter_than_a_reading_are_counted() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -153,11 +151,9 @@ fn connections_shorter_than_a_reading_are_counted() {
     refused.expect(2, &["the run only observed", "without --observe"]);
 }
 
+#[needs("root")]
 #[test]
 fn observing_a_live_plan_tries_no_factor() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -177,11 +173,9 @@ fn observing_a_live_plan_tries_no_factor() {
     assert_eq!(lab.read_knobs(), before);
 }
 
+#[needs("root")]
 #[test]
 fn live_setting_is_applied_where_tried() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -220,11 +214,9 @@ fn live_setting_is_applied_where_tried() {
     lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
+#[needs("root")]
 #[test]
 fn made_live_plan_fits_the_budget() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let _lab = Lab::set_up(&place);

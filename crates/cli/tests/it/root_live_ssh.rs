@@ -5,12 +5,11 @@ use std::process::{Child, Command};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use latput_testkit::needs;
+
 use crate::live_traffic::RequestTraffic;
 use crate::two_hosts::{SshHosts, run_ip};
-use crate::{
-    agents_of, descendants_of, interrupt_pid, is_gone, kill_pid, needs_program, print_note,
-    wait_until,
-};
+use crate::{agents_of, descendants_of, interrupt_pid, is_gone, kill_pid, print_note, wait_until};
 
 /// Without a goal or a guard no noise is measured: the first slice is of the other setting, and is half as long as the others.
 const PLAN: &str = r#"
@@ -31,9 +30,10 @@ repetitions = { min = 2, max = 2 }
 /// Rows of the first block: one of today, one of the other setting.
 const FIRST_BLOCK: i64 = 2;
 
+#[needs("root", "/usr/sbin/sshd", "ip", "ethtool")]
 #[test]
 fn killed_ssh_ends_run_with_todays_setting() {
-    let Some(mut run) = LiveRun::start(PLAN, FIRST_BLOCK) else { return };
+    let mut run = LiveRun::start(PLAN, FIRST_BLOCK);
     kill_pid(run.ssh_pid());
     run.await_today("a kill of ssh", Duration::from_secs(9));
     let said = run.wait_for_exit(6);
@@ -43,10 +43,11 @@ fn killed_ssh_ends_run_with_todays_setting() {
 }
 
 /// The traffic goes on, and nothing tells the host that nobody hears it: only its lease of 10 s can end a slice of 30 s.
+#[needs("root", "/usr/sbin/sshd", "ip", "ethtool")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn silent_cut_ends_slice_by_lease() {
-    let Some(mut run) = LiveRun::start(&PLAN.replace("12s", "60s"), 0) else { return };
+    let mut run = LiveRun::start(&PLAN.replace("12s", "60s"), 0);
     let requests = run.request_count();
     run_ip(&["address", "del", "198.18.9.254/24", "dev", "hub0"]);
     run.await_today("a cut of the controller's way", Duration::from_secs(20));
@@ -60,10 +61,11 @@ fn silent_cut_ends_slice_by_lease() {
 }
 
 /// The link is down for the traffic too, and stays down until the run has ended.
+#[needs("root", "/usr/sbin/sshd", "ip", "ethtool")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn lasting_link_down_names_the_host() {
-    let Some(mut run) = LiveRun::start(PLAN, FIRST_BLOCK) else { return };
+    let mut run = LiveRun::start(PLAN, FIRST_BLOCK);
     run_ip(&["link", "set", "server", "down"]);
     run.await_today("a link that went down", Duration::from_secs(9));
     wait_until("what is waited for", || run.hosts.read_stderr().contains("second Ctrl-C"));
@@ -95,12 +97,8 @@ struct LiveRun {
 }
 
 impl LiveRun {
-    /// `None` where something is missing, which is said.
-    fn start(plan: &str, rows: i64) -> Option<Self> {
-        if needs_program("ethtool") {
-            return None;
-        }
-        let hosts = SshHosts::with_sshds()?.with_own_boots();
+    fn start(plan: &str, rows: i64) -> Self {
+        let hosts = SshHosts::with_sshds().with_own_boots();
         run_ip(&["netns", "exec", "server", "ethtool", "-K", "eth0", "gro", "on"]);
         let traffic = RequestTraffic::start_between("client", "server", "198.18.9.1");
         hosts.place.write("plan.toml", plan);
@@ -118,7 +116,7 @@ impl LiveRun {
             wait_until(word, || show_interface().contains(word));
         }
         let started = descendants_of(child.id());
-        Some(Self { hosts, traffic, child, before, sshd, started, rows })
+        Self { hosts, traffic, child, before, sshd, started, rows }
     }
 
     /// The process that holds the line.

@@ -3,17 +3,15 @@
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 use serde_json::Value;
 
 use crate::root_settings::Lab;
 use crate::{CommandOutput, Place, kill_pid, latput_path, needs_program, wait_until};
 
+#[needs("root")]
 #[test]
 fn daemon_holds_answers_and_restores_on_sigterm() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -41,11 +39,9 @@ fn daemon_holds_answers_and_restores_on_sigterm() {
 }
 
 /// A scraper speaks to a process without rights. Its end is not the daemon's.
+#[needs("root", "curl")]
 #[test]
 fn metrics_are_served_by_a_process_without_rights() {
-    if needs_root() || needs_program("curl") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -85,11 +81,9 @@ fn scrape_metrics(place: &Place) -> String {
     String::from_utf8(curl.unwrap().stdout).unwrap()
 }
 
+#[needs("root")]
 #[test]
 fn budget_overrun_delays_and_next_start_restores() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -118,11 +112,9 @@ fn budget_overrun_delays_and_next_start_restores() {
     assert_eq!(lab.read_knobs(), before);
 }
 
+#[needs("root")]
 #[test]
 fn what_somebody_else_sets_is_released_once() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -139,11 +131,9 @@ fn what_somebody_else_sets_is_released_once() {
     lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
+#[needs("root", "ip")]
 #[test]
 fn daemon_survives_link_reset_and_rename() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -182,11 +172,9 @@ fn daemon_survives_link_reset_and_rename() {
     lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
+#[needs("root")]
 #[test]
 fn daemon_observes_unchanged_or_refuses() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);

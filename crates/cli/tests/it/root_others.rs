@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 
+use crate::CommandOutput;
 use crate::root_whole::{VethPair, run_shell};
-use crate::{CommandOutput, needs_program};
 
 fn read_mtu(interface: &str) -> String {
     run_shell(&format!("cat /sys/class/net/{interface}/mtu")).trim().to_owned()
@@ -19,11 +19,9 @@ fn kill_at_fsync(pair: &VethPair, nth: usize, args: &[&str]) -> CommandOutput {
 }
 
 /// Between the first checkpoint and the last, it tells what was to be written.
+#[needs("root", "strace")]
 #[test]
 fn killed_change_leaves_values_of_others() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     for (knob, value, others, file) in [
         ("txqueuelen", "50", "77", "tx_queue_len"),
         ("mtu", "1400", "1300", "mtu"),
@@ -54,11 +52,9 @@ fn killed_change_leaves_values_of_others() {
     }
 }
 
+#[needs("root")]
 #[test]
 fn upper_mtu_goes_back_after_lower() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ip link add up0 link v0 type macvlan");
     pair.run(&["set", "v0", "mtu=1400"]).expect(0, &["up0"]);
@@ -80,11 +76,9 @@ fn upper_mtu_goes_back_after_lower() {
     pair.run(&["log"]).expect(0, &["set by root: in force\n"]);
 }
 
+#[needs("root")]
 #[test]
 fn mtu_above_lower_interface_is_foretold() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ip link add up0 link v0 type macvlan");
     let words = ["v0 below it has mtu 1500: set that first"];
@@ -96,11 +90,9 @@ fn mtu_above_lower_interface_is_foretold() {
 }
 
 /// As containers have them.
+#[needs("root")]
 #[test]
 fn read_only_kernel_files_are_foretold() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("echo 1450 >/proc/sys/net/ipv6/conf/v0/mtu");
     for folder in ["/proc/sys", "/sys"] {
@@ -115,11 +107,9 @@ fn read_only_kernel_files_are_foretold() {
     assert_eq!(read_mtu("v0"), "1500");
 }
 
+#[needs("root", "tc")]
 #[test]
 fn qdisc_of_link_that_is_down_goes_back() {
-    if needs_root() || needs_program("tc") {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ip link set v0 down");
     for number in [1, 3] {
@@ -131,11 +121,9 @@ fn qdisc_of_link_that_is_down_goes_back() {
     }
 }
 
+#[needs("root")]
 #[test]
 fn queues_of_xps_are_no_cpus() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("echo 2 >/sys/class/net/v0/queues/tx-0/xps_rxqs");
     pair.run(&["set", "v0", "xps-rxqs=0-1", "--dry-run"]).expect(0, &["would change"]);
@@ -145,11 +133,9 @@ fn queues_of_xps_are_no_cpus() {
     pair.run(&["show", "v0", "xps-rxqs"]).expect(0, &["mask of receive queues"]);
 }
 
+#[needs("root")]
 #[test]
 fn values_of_lost_queues_are_told() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("echo 2 >/sys/class/net/v0/queues/rx-1/rps_cpus");
     let lost = "changed v0 rps-cpus (rx-1) from 1: its place is gone";
@@ -160,11 +146,9 @@ fn values_of_lost_queues_are_told() {
 }
 
 /// The printed commands, typed as they are printed.
+#[needs("root", "bash")]
 #[test]
 fn commands_for_strange_names_work() {
-    if needs_root() || needs_program("bash") {
-        return;
-    }
     let pair = VethPair::new();
     for name in ["-x", "--all", "a\u{1b}b", "it's"] {
         let pid = std::process::id();
@@ -189,11 +173,9 @@ fn commands_for_strange_names_work() {
 }
 
 /// The kernel keeps bursts as times, in ticks of 64 ns.
+#[needs("root", "tc")]
 #[test]
 fn bursts_of_tbf_go_back_exactly() {
-    if needs_root() || needs_program("tc") {
-        return;
-    }
     let pair = VethPair::new();
     let show = || run_shell("tc -d qdisc show dev v0");
     for options in [
@@ -221,11 +203,9 @@ fn bursts_of_tbf_go_back_exactly() {
     }
 }
 
+#[needs("root", "tc")]
 #[test]
 fn default_qdisc_that_would_not_return_is_foretold() {
-    if needs_root() || needs_program("tc") {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ip tuntap add t0 mode tap; ip link set t0 up; ip link set t0 txqueuelen 0");
     assert!(run_shell("tc qdisc show dev t0").contains("pfifo_fast"));
@@ -237,11 +217,9 @@ fn default_qdisc_that_would_not_return_is_foretold() {
 }
 
 /// As containers have `/sys`.
+#[needs("root")]
 #[test]
 fn lost_queue_that_could_not_return_is_refused() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("echo 1 >/sys/class/net/v0/queues/rx-1/rps_cpus");
     run_shell("mount --bind /sys /sys; mount -o remount,ro,bind /sys");
@@ -250,11 +228,9 @@ fn lost_queue_that_could_not_return_is_refused() {
     pair.run(&["set", "v0", "tx-channels=max"]).expect(0, &["nothing to change"]);
 }
 
+#[needs("root")]
 #[test]
 fn first_process_of_a_namespace_cannot_wait() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     let wrapper = ["unshare", "-p", "-f", "-m", "--mount-proc"];
     let set = ["set", "v0", "mtu=1400", "--confirm-within", "5s"];

@@ -1,6 +1,6 @@
 //! The plans of the published experiments, in a quick form, on the lab.
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::Place;
 use crate::published::published_plans;
@@ -9,7 +9,8 @@ use crate::published::published_plans;
 macro_rules! plans_run_on_the_lab {
     ($($(#[$ignore:meta])? $name:ident: $plan:literal,)*) => {
         const TESTED: &[&str] = &[$($plan),*];
-        $(#[test]
+        $(#[needs("root")]
+        #[test]
         $(#[$ignore])?
         fn $name() {
             check_plan($plan);
@@ -42,9 +43,6 @@ fn every_published_plan_has_a_test_here() {
 
 #[track_caller]
 fn check_plan(name: &str) {
-    if needs_root() {
-        return;
-    }
     isolate();
     // Longer than TCP's shortest retransmission timeout: one lost packet is no standstill.
     let (_, plan) = published_plans("500ms").into_iter().find(|(other, _)| other == name).unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::Command;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 use rustix::io::ioctl_fionbio;
 
 use crate::{Place, children_of, is_gone, kill_pid, status_of, wait_until};
@@ -48,11 +48,9 @@ fn holds_nothing(place: &Place, args: &[&str]) {
     assert_ne!(user, "0", "{args:?}");
 }
 
+#[needs("root")]
 #[test]
 fn keep_reads_results_in_another_process() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.write("plan.toml", crate::fleet::PLAN);
@@ -84,11 +82,9 @@ fn is_in_pipe_write(pid: u32) -> bool {
     words.next() == Some(number) && matches!(words.next(), Some("0x1" | "0x2"))
 }
 
+#[needs("root")]
 #[test]
 fn reader_of_foreign_file_holds_nothing() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.write("plan.toml", crate::fleet::PLAN);

@@ -3,12 +3,12 @@
 use std::process::Command;
 use std::time::Duration;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::root_settings::Lab;
 use crate::{
     Place, agents_of, interrupt_pid, is_told_of_a_killed_agent, kill_pid, namespaces_in_use,
-    needs_program, wait_until,
+    wait_until,
 };
 
 const PLAN: &str = r#"
@@ -34,11 +34,9 @@ duration = "500ms" # longer than TCP's shortest retransmission timeout: one lost
 "#;
 const TRIALS: i64 = 18;
 
+#[needs("root")]
 #[test]
 fn tune_recommends_and_restores_the_machine() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_plan();
     let ran = place.run(&["tune", "plan.toml"]);
@@ -82,11 +80,9 @@ fn tune_recommends_and_restores_the_machine() {
 }
 
 /// Cheap knobs, and nothing said of the design.
+#[needs("root")]
 #[test]
 fn settings_alternate_in_slices() {
-    if needs_root() {
-        return;
-    }
     isolate();
     isolate();
     let place = Place::new();
@@ -120,11 +116,9 @@ fn settings_alternate_in_slices() {
     assert!(count(cpu) >= rounds, "each slice has CPU time");
 }
 
+#[needs("root")]
 #[test]
 fn killed_run_resumes_at_next_trial() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_plan();
     let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
@@ -144,11 +138,9 @@ fn killed_run_resumes_at_next_trial() {
     place.run(&["run", "plan.toml", "-o", "kept.db"]).expect(0, &["run 2"]);
 }
 
+#[needs("root")]
 #[test]
 fn killed_agent_keeps_finished_trials() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_plan();
     let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
@@ -166,11 +158,9 @@ fn killed_agent_keeps_finished_trials() {
     assert_eq!(place.count_trials("kept.db"), TRIALS);
 }
 
+#[needs("root")]
 #[test]
 fn interrupt_keeps_finished_trials() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_plan();
     let mut child = place.start(&["tune", "plan.toml"]);
@@ -185,11 +175,9 @@ fn interrupt_keeps_finished_trials() {
     assert!((2..TRIALS).contains(&place.count_trials("latput-results.db")));
 }
 
+#[needs("root")]
 #[test]
 fn second_latput_on_lab_is_refused() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_plan();
     let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
@@ -202,11 +190,9 @@ fn second_latput_on_lab_is_refused() {
     assert_eq!(place.count_trials("kept.db"), TRIALS);
 }
 
+#[needs("root")]
 #[test]
 fn full_disk_loses_no_finished_trial() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_plan();
     let disk = place.path("disk");
@@ -231,11 +217,9 @@ fn full_disk_loses_no_finished_trial() {
     assert_eq!(all, TRIALS);
 }
 
+#[needs("root")]
 #[test]
 fn refused_knob_ends_run_before_start() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let plan =
@@ -247,11 +231,9 @@ fn refused_knob_ends_run_before_start() {
 }
 
 /// The kernel rounds the number of flows up to a power of two.
+#[needs("root")]
 #[test]
 fn level_that_reads_as_another_is_skipped() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let plan = PLAN
@@ -269,11 +251,9 @@ fn level_that_reads_as_another_is_skipped() {
     place.run(&["report", "kept.db"]).expect(0, &[words]);
 }
 
+#[needs("root")]
 #[test]
 fn state_folder_is_empty_after_a_run() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_plan();
     place.run(&["measure", "lab", "--workload", "tcp_rr", "--repetitions", "1"]).expect(0, &[]);
@@ -285,11 +265,9 @@ fn state_folder_is_empty_after_a_run() {
 }
 
 /// The same path that ssh takes: a testbed file whose hosts are reached by a command.
+#[needs("root")]
 #[test]
 fn testbed_hosts_are_reached_by_command() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_testbed();
     let lab = Lab::set_up(&place);
@@ -301,11 +279,9 @@ fn testbed_hosts_are_reached_by_command() {
 }
 
 /// Addresses of the family that the lab does not give.
+#[needs("root", "ip", "sysctl")]
 #[test]
 fn every_kind_of_traffic_flows_over_ipv6() {
-    if needs_root() || needs_program("ip") || needs_program("sysctl") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let _lab = Lab::set_up(&place);
@@ -347,11 +323,9 @@ fn every_kind_of_traffic_flows_over_ipv6() {
 }
 
 /// Buffers beyond the sysctls, busy polling and raw ICMP: the process that makes the traffic has no right to any.
+#[needs("root")]
 #[test]
 fn keeper_grants_what_traffic_lacks() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     for kind in ["tcp_rr", "tcp_crr", "udp_rr"] {
@@ -366,11 +340,9 @@ fn keeper_grants_what_traffic_lacks() {
 }
 
 /// The far end's link is down for a second from the moment it is told to start its first trial.
+#[needs("root", "ip")]
 #[test]
 fn broken_traffic_is_retried_and_noted() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     let place = place_with_testbed();
     let lab = Lab::set_up(&place);
@@ -395,11 +367,9 @@ fn broken_traffic_is_retried_and_noted() {
 }
 
 /// Two of them somebody changes: one that the plan sets, and one that nobody has a say in but him.
+#[needs("root", "ip")]
 #[test]
 fn administrator_wins_over_a_run() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     let place = place_with_testbed();
     let plan = PLAN.replace("[factors]", "[factors]\ntxqueuelen = [500]");
@@ -435,11 +405,9 @@ fn administrator_wins_over_a_run() {
 }
 
 /// Where sysfs is read-only, as in a container, only the NAPIs have the value, and a veth makes them anew.
+#[needs("root", "ip", "unshare")]
 #[test]
 fn value_lost_with_the_link_is_set_again() {
-    if needs_root() || needs_program("ip") || needs_program("unshare") {
-        return;
-    }
     isolate();
     let place = place_with_testbed();
     let mount = "mount -o bind,remount,ro /sys && exec \"$0\" \"$@\"";
@@ -478,11 +446,9 @@ fn value_lost_with_the_link_is_set_again() {
     assert_eq!(values(&lab.read_knobs()), values(&before));
 }
 
+#[needs("root")]
 #[test]
 fn restore_follows_a_killed_agent() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = place_with_testbed();
     let lab = Lab::set_up(&place);

@@ -1,16 +1,14 @@
 //! Screens of commands that need rights: the lab, changes and what becomes of them.
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::Place;
 use crate::screen::WIDTHS;
 use crate::screen::terminal::TerminalScreen;
 
+#[needs("root")]
 #[test]
 fn lab_and_changes_hold_the_rules() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     for columns in WIDTHS {

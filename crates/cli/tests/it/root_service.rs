@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 
-use crate::{CommandOutput, Place, needs_program};
+use crate::{CommandOutput, Place};
 
 const UNIT: &str = include_str!("../../../../packaging/latput-moderate@.service");
 /// Where the container has the binary.
@@ -38,15 +38,9 @@ latput restore
 systemctl poweroff
 "#;
 
+#[needs("root", "systemd-nspawn", "nsenter", "ethtool", "ip", "timeout", "curl", "pgrep")]
 #[test]
 fn unit_moderates_with_few_rights() {
-    if needs_root()
-        || ["systemd-nspawn", "nsenter", "ethtool", "ip", "timeout", "curl", "pgrep"]
-            .into_iter()
-            .any(needs_program)
-    {
-        return;
-    }
     let unit = UNIT
         .replace("/usr/bin/latput", &format!("{LATPUT}/latput"))
         .replace("--goal standard", "--goal standard --metrics unix:/run/latput/metrics.sock");
@@ -89,11 +83,9 @@ systemctl --failed --plain --no-legend 'latput-*' | wc -l | sed 's/$/ failed/'
 systemctl poweroff
 "#;
 
+#[needs("root", "systemd-nspawn", "ip", "timeout", "pgrep")]
 #[test]
 fn systemd_timer_restores_after_killed_watchers() {
-    if needs_root() || ["systemd-nspawn", "ip", "timeout", "pgrep"].into_iter().any(needs_program) {
-        return;
-    }
     let ran = in_container(WITHOUT_WATCHERS, &[]);
     for words in [
         "waits: mtu 1400, 1 timer",
@@ -128,11 +120,9 @@ fn in_container(script: &str, units: &[(&str, &str)]) -> CommandOutput {
     CommandOutput::from(command.output().unwrap())
 }
 
+#[needs("systemd-analyze")]
 #[test]
 fn unit_is_not_exposed() {
-    if needs_program("systemd-analyze") {
-        return;
-    }
     let place = Place::new();
     place.write("latput-moderate@.service", UNIT);
     let unit = place.path("latput-moderate@.service");

@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::root_foretold::set_with_refused_rps;
-use crate::{CommandOutput, Place, needs_program};
+use crate::{CommandOutput, Place};
 
 /// A lab that is up while this lives.
 pub(crate) struct Lab<'a> {
@@ -64,11 +64,9 @@ impl Drop for Lab<'_> {
     }
 }
 
+#[needs("root")]
 #[test]
 fn setting_is_applied_and_shown() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -84,11 +82,9 @@ fn setting_is_applied_and_shown() {
     lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
+#[needs("root", "strace")]
 #[test]
 fn change_that_cannot_be_committed_goes_back() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -102,11 +98,9 @@ fn change_that_cannot_be_committed_goes_back() {
     lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
+#[needs("root", "strace")]
 #[test]
 fn refused_setting_leaves_everything_unchanged() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -122,14 +116,9 @@ fn refused_setting_leaves_everything_unchanged() {
 }
 
 /// strace ends the process on entry to its n-th call of a kind: between any two writes.
+#[needs("root", "strace")]
 #[test]
 fn killed_change_is_undone_by_restore() {
-    if needs_root() {
-        return;
-    }
-    if needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -177,11 +166,9 @@ fn killed_change_is_undone_by_restore() {
     assert!(kills > 10, "only {kills} kills hit: the test does not test");
 }
 
+#[needs("root")]
 #[test]
 fn half_built_lab_is_found_and_removed() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.run(&["lab", "down"]).expect(0, &[]);
@@ -196,11 +183,9 @@ fn half_built_lab_is_found_and_removed() {
     place.run(&["lab", "down"]).expect(0, &["there was no lab"]);
 }
 
+#[needs("root", "strace", "unshare")]
 #[test]
 fn checkpoint_of_unseen_namespace_is_kept() {
-    if needs_root() || needs_program("strace") || needs_program("unshare") {
-        return;
-    }
     let place = Place::new();
     let before = [
         "unshare",
@@ -227,11 +212,9 @@ fn checkpoint_of_unseen_namespace_is_kept() {
 }
 
 /// `ethtool` and `ip` say what is there.
+#[needs("root", "unshare", "ethtool")]
 #[test]
 fn value_changed_by_others_stays() {
-    if needs_root() || needs_program("unshare") || needs_program("ethtool") {
-        return;
-    }
     let place = Place::new();
     let script = format!(
         "ip link add v0 type veth peer name v1 && {latput} set v0 mtu=1400 txqueuelen=700 --confirm-within 60s && \
@@ -248,11 +231,9 @@ fn value_changed_by_others_stays() {
 }
 
 /// S1 of the audit: `sg=off` takes `gso` along, which the same change names and wants on.
+#[needs("root", "unshare", "ethtool")]
 #[test]
 fn coupled_knob_returns_to_first_value() {
-    if needs_root() || needs_program("unshare") || needs_program("ethtool") {
-        return;
-    }
     let place = Place::new();
     for assignments in ["sg=off gso=on", "gso=on sg=off", "tx-checksum=off tso=on gso=on"] {
         let script = format!(
@@ -270,11 +251,9 @@ fn coupled_knob_returns_to_first_value() {
 }
 
 /// `tc` says what is there: disciplines with their handles, under `mq` too, and what hangs on another root.
+#[needs("root", "unshare", "tc")]
 #[test]
 fn qdiscs_return_with_handles_or_are_refused() {
-    if needs_root() || needs_program("unshare") || needs_program("tc") {
-        return;
-    }
     let place = Place::new();
     let cases = [
         (

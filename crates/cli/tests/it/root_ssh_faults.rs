@@ -6,8 +6,10 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use latput_testkit::needs;
+
 use crate::two_hosts::{SshHosts, queue_lengths, run_ip};
-use crate::{agents_of, interrupt_pid, kill_pid, needs_program, wait_until};
+use crate::{agents_of, interrupt_pid, kill_pid, wait_until};
 
 /// More trials than any of these tests runs through; each changes both hosts.
 const PLAN: &str = r#"
@@ -30,9 +32,10 @@ const HALF_A_LEASE: Duration = Duration::from_secs(1);
 /// Longer than two trials of today's setting take, one after the other.
 const SEVERAL_TRIALS: Duration = Duration::from_secs(4);
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn healed_cut_after_lease_restores_hosts() {
-    let Some(mut run) = FaultRun::start() else { return };
+    let mut run = FaultRun::start();
     set_link("server", "down");
     run.wait_until_put_back();
     set_link("server", "up");
@@ -40,9 +43,10 @@ fn healed_cut_after_lease_restores_hosts() {
     assert!(said.contains("host `sut`"), "{said}");
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn lasting_cut_names_lost_host() {
-    let Some(mut run) = FaultRun::start() else { return };
+    let mut run = FaultRun::start();
     set_link("server", "down");
     run.wait_until_put_back();
     wait_until("what is waited for", || run.read_stderr().contains("second Ctrl-C"));
@@ -55,18 +59,20 @@ fn lasting_cut_names_lost_host() {
 }
 
 /// Messages from the host are lost, and those to it arrive.
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn half_open_line_counts_as_cut() {
-    let Some(mut run) = FaultRun::start() else { return };
+    let mut run = FaultRun::start();
     run_ip(&["-n", "server", "route", "add", "blackhole", "198.18.9.254/32"]);
     run.wait_until_put_back();
     run_ip(&["-n", "server", "route", "del", "blackhole", "198.18.9.254/32"]);
     run.end_restored(6);
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn delay_within_lease_costs_nothing() {
-    let Some(mut run) = FaultRun::start() else { return };
+    let mut run = FaultRun::start();
     let trials = run.count_trials();
     for ssh in agents_of(run.child.id()) {
         send_signal("STOP", ssh);
@@ -90,12 +96,10 @@ fn delay_within_lease_costs_nothing() {
 
 /// The network delays each frame for another time, so that frames overtake each other, and sends some twice: answers come
 /// late and their parts in another order, and the run loses nothing by it.
+#[needs("python3", "ethtool", "root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn answers_that_overtake_each_other_cost_nothing() {
-    if needs_program("python3") || needs_program("ethtool") {
-        return;
-    }
-    let Some(mut run) = FaultRun::start() else { return };
+    let mut run = FaultRun::start();
     let _relay = FrameRelay::start(&run);
     let trials = run.count_trials();
     run.wait_for_trials(trials + 3);
@@ -105,9 +109,10 @@ fn answers_that_overtake_each_other_cost_nothing() {
     run.end_restored(6);
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn flapping_interface_leaves_nothing_changed() {
-    let Some(mut run) = FaultRun::start() else { return };
+    let mut run = FaultRun::start();
     for _ in 0..4 {
         set_link("server", "down");
         thread::sleep(Duration::from_millis(500));
@@ -119,9 +124,10 @@ fn flapping_interface_leaves_nothing_changed() {
 }
 
 /// Its processes keep the namespace: only its name is gone.
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn unnamed_namespace_is_still_restored() {
-    let Some(mut run) = FaultRun::start() else { return };
+    let mut run = FaultRun::start();
     let sshd = Command::new("ip").args(["netns", "pids", "client"]).output().unwrap();
     let sshd = String::from_utf8(sshd.stdout).unwrap();
     let sshd = sshd.split_whitespace().next().unwrap().to_owned();
@@ -139,10 +145,11 @@ fn unnamed_namespace_is_still_restored() {
 }
 
 /// The interface of one host is gone, and with it what was changed: the other host is put back.
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn deleted_interface_ends_run_and_restores_other() {
-    let Some(mut run) = FaultRun::start() else { return };
+    let mut run = FaultRun::start();
     run_ip(&["-n", "client", "link", "del", "eth0"]);
     wait_until("the server to be put back", || run.is_put_back("server", 0));
     wait_until("the run to end", || run.child.try_wait().unwrap().is_some());
@@ -159,9 +166,8 @@ struct FaultRun {
 }
 
 impl FaultRun {
-    /// `None` where something is missing, which is said.
-    fn start() -> Option<Self> {
-        let hosts = SshHosts::with_sshds()?;
+    fn start() -> Self {
+        let hosts = SshHosts::with_sshds();
         let latput = crate::latput_path();
         let host = |name: &str, role: &str, number: u8| {
             format!(
@@ -179,7 +185,7 @@ impl FaultRun {
         let child = command.stdout(to("stdout")).stderr(to("stderr")).spawn().unwrap();
         wait_until("a trial", || hosts.place.count_trials("kept.db") > 0);
         wait_until("both to be changed", || queue_lengths() == CHANGED);
-        Some(Self { hosts, child, before })
+        Self { hosts, child, before }
     }
 
     fn count_trials(&self) -> i64 {

@@ -1,5 +1,7 @@
 //! A `/sys` that shows another network namespace, nothing, or cannot be written; and values that two changes would move.
 
+use latput_testkit::needs;
+
 use crate::root_undo::check_script;
 
 /// Checks what a script prints whose interfaces are up and whose `/sys` shows them.
@@ -51,6 +53,7 @@ fn value_behind_read_only_sysfs_is_not_forgotten() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn waiting_change_keeps_its_neighbours() {
     check_script(
@@ -75,6 +78,7 @@ fn waiting_change_keeps_its_neighbours() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn route_beyond_the_mtu_is_not_lost() {
     check_script(
@@ -87,6 +91,7 @@ fn route_beyond_the_mtu_is_not_lost() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn entry_of_highest_number_does_no_harm() {
     check_script(
@@ -97,6 +102,7 @@ fn entry_of_highest_number_does_no_harm() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn name_with_a_dash_is_watched() {
     check_script(

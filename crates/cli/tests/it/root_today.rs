@@ -3,11 +3,11 @@
 
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 use latput_trial::Plan;
 
 use crate::root_settings::Lab;
-use crate::{Place, interrupt_pid, needs_program, print_note, wait_until};
+use crate::{Place, interrupt_pid, print_note, wait_until};
 
 const PLAN: &str = r#"
 schema = 1
@@ -25,11 +25,9 @@ warmup = "50ms"
 duration = "200ms"
 "#;
 
+#[needs("root", "ip")]
 #[test]
 fn todays_values_are_first_and_restored() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -104,11 +102,9 @@ fn check_todays_values(
     assert!(["set", "stay", "no_answer"].contains(&headline), "{headline}");
 }
 
+#[needs("root", "ip")]
 #[test]
 fn changed_hosts_do_not_resume_a_run() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -132,11 +128,9 @@ fn changed_hosts_do_not_resume_a_run() {
     assert!(said.contains(why) && said.contains("is 800"), "{said}");
 }
 
+#[needs("root")]
 #[test]
 fn tune_makes_and_saves_nic_plan() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -156,11 +150,9 @@ fn tune_makes_and_saves_nic_plan() {
     }
 }
 
+#[needs("root", "ip")]
 #[test]
 fn each_interface_kind_has_a_plan() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let add = |words: &str| {
@@ -208,11 +200,9 @@ fn each_interface_kind_has_a_plan() {
 
 /// The busy loop takes a CPU. The tuner is a `sleep` under another name: it is found by the name alone, as a
 /// real one is.
+#[needs("root")]
 #[test]
 fn other_load_and_tuner_are_told() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let _lab = Lab::set_up(&place);

@@ -1,6 +1,6 @@
 //! Tests that the cost of tracing is counted and printed beside the CPU figures.
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 use serde_json::Value;
 
 use crate::Place;
@@ -20,11 +20,9 @@ const MEASURE: [&str; 11] = [
 ];
 const NAME: &str = "sampling-cost";
 
+#[needs("root")]
 #[test]
 fn traced_window_reports_tracing_cost() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     // The switch that has windows traced, as where the kernel's record of idle time cannot be read.
@@ -53,11 +51,9 @@ fn traced_window_reports_tracing_cost() {
     }
 }
 
+#[needs("root")]
 #[test]
 fn untraced_window_reports_no_tracing_cost() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     place.run(&MEASURE).expect(0, &["latput's counting takes"]);
@@ -84,11 +80,9 @@ warmup = "200ms"
 duration = "500ms"
 "#;
 
+#[needs("root")]
 #[test]
 fn ends_trace_before_different_slices() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     std::fs::write(place.path("plan.toml"), SLICES).unwrap();

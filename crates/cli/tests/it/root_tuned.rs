@@ -8,10 +8,10 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::two_hosts::run_ip;
-use crate::{CommandOutput, Place, needs_program, run_program, wait_until};
+use crate::{CommandOutput, Place, run_program, wait_until};
 
 const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -50,12 +50,8 @@ struct TunedDaemon {
 }
 
 impl TunedDaemon {
-    /// A veth `eth0`, folders of TuneD that hold nothing, and a bus; `None` where something is missing, which is said.
-    fn set_up() -> Option<Self> {
-        let programs = ["tuned-adm", "dbus-daemon", "ip", "ethtool"];
-        if needs_root() || programs.into_iter().any(needs_program) {
-            return None;
-        }
+    /// A veth `eth0`, folders of TuneD that hold nothing, and a bus.
+    fn set_up() -> Self {
         isolate();
         let profile = if fs::exists(PROFILES).unwrap() {
             "/etc/tuned/profiles/latput-eth0/tuned.conf"
@@ -81,7 +77,7 @@ impl TunedDaemon {
         wait_until("the bus", || {
             fs::exists("/proc/thread-self/root/run/dbus/system_bus_socket").unwrap()
         });
-        Some(Self { place, profile, bus, daemon: None })
+        Self { place, profile, bus, daemon: None }
     }
 
     /// Starts the daemon, and waits until it has done what it will do.
@@ -158,9 +154,10 @@ fn values() -> [String; 4] {
     ]
 }
 
+#[needs("root", "tuned-adm", "dbus-daemon", "ip", "ethtool")]
 #[test]
 fn tuned_applies_and_verifies_exported_profile() {
-    let Some(mut tuned) = TunedDaemon::set_up() else { return };
+    let mut tuned = TunedDaemon::set_up();
     let before = values();
     tuned.export_profile(&["mtu=1400", "txqueuelen=700", "gro=on", "tso=off"]);
     tuned.start("hardware");
@@ -187,9 +184,10 @@ fn tuned_applies_and_verifies_exported_profile() {
     assert_eq!(values(), before, "it puts back what it has set");
 }
 
+#[needs("root", "tuned-adm", "dbus-daemon", "ip", "ethtool")]
 #[test]
 fn tuned_ignores_virtual_and_absent_values() {
-    let Some(mut tuned) = TunedDaemon::set_up() else { return };
+    let mut tuned = TunedDaemon::set_up();
     let before = values();
     tuned.export_profile(&["mtu=1400", "txqueuelen=700"]);
     tuned.start("as it is");

@@ -5,15 +5,16 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::two_hosts::{
     CLIENT, PLAN, SERVER, SshHosts, leftover_files, queue_lengths, run_ip, write_script,
 };
-use crate::{Place, interrupt_pid, kill_pid, needs_program, wait_until};
+use crate::{Place, interrupt_pid, kill_pid, wait_until};
 
 const MEASURE: [&str; 6] = ["--workload", "tcp_rr", "--duration", "50ms", "--repetitions", "1..1"];
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn one_line_tunes_hosts_without_latput() {
     let Some(hosts) = SshHosts::set_up() else { return };
@@ -34,6 +35,7 @@ fn one_line_tunes_hosts_without_latput() {
     assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn interrupted_run_leaves_no_file_or_change() {
@@ -52,6 +54,7 @@ fn interrupted_run_leaves_no_file_or_change() {
     }
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn controller_killed_while_copying_leaves_nothing() {
     let Some(hosts) = SshHosts::set_up() else { return };
@@ -64,6 +67,7 @@ fn controller_killed_while_copying_leaves_nothing() {
     }
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn hosts_may_be_namespaces_or_commands() {
@@ -89,6 +93,7 @@ fn hosts_may_be_namespaces_or_commands() {
     assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn unreachable_host_is_told_with_remedy() {
     let Some(hosts) = SshHosts::set_up() else { return };
@@ -128,6 +133,7 @@ fn unreachable_host_is_told_with_remedy() {
     assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn unusable_folder_is_skipped_and_named() {
     let Some(hosts) = SshHosts::set_up() else { return };
@@ -145,6 +151,7 @@ fn unusable_folder_is_skipped_and_named() {
     assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn missing_capability_is_named_while_measuring() {
     let Some(hosts) = SshHosts::set_up() else { return };
@@ -157,6 +164,7 @@ fn missing_capability_is_named_while_measuring() {
     assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn faults_between_hosts_are_told_first() {
     let Some(hosts) = SshHosts::set_up() else { return };
@@ -189,6 +197,7 @@ fn faults_between_hosts_are_told_first() {
 }
 
 /// The lines of ssh and the traffic both go by IPv6: the hosts have nothing else.
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 #[ignore = "long: `cargo xtask ci --full` runs it"]
 fn ipv6_only_hosts_are_reached() {
@@ -213,6 +222,7 @@ fn ipv6_only_hosts_are_reached() {
     assert_eq!(leftover_files(), Vec::<PathBuf>::new());
 }
 
+#[needs("root", "/usr/sbin/sshd", "ip")]
 #[test]
 fn two_users_at_once_do_not_meet() {
     let Some(hosts) = SshHosts::set_up() else { return };
@@ -235,11 +245,9 @@ fn give_ipv6_alone() {
     }
 }
 
+#[needs("root", "ip")]
 #[test]
 fn two_namespaces_get_cpus_of_their_own() {
-    if needs_root() || needs_program("ip") {
-        return;
-    }
     isolate();
     let place = Place::new();
     for line in [

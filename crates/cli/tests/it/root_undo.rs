@@ -1,13 +1,14 @@
 //! The journal of changes and their undo, on a veth pair in a namespace of its own. `ip` and sysfs say what is there.
 
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 
-use crate::{CommandOutput, Place, needs_program};
+use crate::{CommandOutput, Place};
 
 const HELPERS: &str = "mtu() { ip -o link show \"$1\" | sed 's/.* mtu \\([0-9]*\\) .*/\\1/'; }; \
     len() { ip -o link show \"$1\" | sed 's/.* qlen \\([0-9]*\\).*/\\1/'; }; code() { \"$@\"; echo \"code $?\"; }; \
     journal=$LATPUT_STATE_DIR/checkpoints/journal; ";
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn logged_change_is_undone_and_redone() {
     check_script(
@@ -42,6 +43,7 @@ fn logged_change_is_undone_and_redone() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn later_and_foreign_values_stay_named() {
     check_script(
@@ -57,6 +59,7 @@ fn later_and_foreign_values_stay_named() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn undo_follows_rename_and_refuses_new_interface() {
     check_script(
@@ -69,6 +72,7 @@ fn undo_follows_rename_and_refuses_new_interface() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn damaged_entries_are_named_and_hide_none() {
     check_script(
@@ -87,6 +91,7 @@ fn damaged_entries_are_named_and_hide_none() {
 }
 
 /// One of a newer latput, one that a stranger edited, and one of an earlier latput, which did not name its maker.
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn entries_of_other_versions_are_read_or_left() {
     check_script(
@@ -101,6 +106,7 @@ fn entries_of_other_versions_are_read_or_left() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn unconfirmed_undo_goes_forward_again() {
     check_script(
@@ -124,6 +130,7 @@ fn unconfirmed_undo_goes_forward_again() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn simultaneous_changes_have_own_entries() {
     check_script(
@@ -141,6 +148,7 @@ fn simultaneous_changes_have_own_entries() {
 
 /// strace ends latput on entry to its n-th call of a kind: then there is a checkpoint or an entry, and `restore`
 /// leads to the state that the two tell of.
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn killed_commit_leaves_checkpoint_or_entry() {
     let script = "commits=0; kills=0; for call in renameat2 fsync rename,renameat unlink,unlinkat write; do \
@@ -164,9 +172,6 @@ fn killed_commit_leaves_checkpoint_or_entry() {
 /// `anywhere` somewhere.
 #[track_caller]
 pub(crate) fn check_script(script: &str, out: &[&str], anywhere: &[&str]) {
-    if needs_root() || ["unshare", "strace", "ip", "ethtool"].into_iter().any(needs_program) {
-        return;
-    }
     let latput = crate::latput_path();
     let script =
         format!("latput={latput}; ip link add v0 type veth peer name v1; {HELPERS}{script}");
@@ -187,6 +192,7 @@ pub(crate) fn check_script(script: &str, out: &[&str], anywhere: &[&str]) {
     }
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn undo_reverts_two_changes_of_knob() {
     check_script(
@@ -203,6 +209,7 @@ fn undo_reverts_two_changes_of_knob() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn full_stdout_tells_change_on_stderr() {
     check_script(
@@ -213,6 +220,7 @@ fn full_stdout_tells_change_on_stderr() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn overwritten_change_is_not_in_force() {
     check_script(
@@ -234,6 +242,7 @@ fn overwritten_change_is_not_in_force() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn value_that_a_later_change_made_again_stays() {
     check_script(
@@ -244,6 +253,7 @@ fn value_that_a_later_change_made_again_stays() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn all_moved_values_are_told_and_logged() {
     check_script(
@@ -259,6 +269,7 @@ fn all_moved_values_are_told_and_logged() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn change_that_nobody_confirmed_is_in_the_log() {
     check_script(
@@ -276,6 +287,7 @@ fn change_that_nobody_confirmed_is_in_the_log() {
 }
 
 /// The undo reads the journal before it waits at the lock, which another command holds meanwhile.
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn undo_decides_under_the_lock() {
     // `tr` renames nothing: the first open of a lock file is held for two seconds.
@@ -293,6 +305,7 @@ fn undo_decides_under_the_lock() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn pending_changes_stand_in_the_log() {
     check_script(
@@ -313,6 +326,7 @@ fn pending_changes_stand_in_the_log() {
 }
 
 /// An undo of another change makes queues and their values anew.
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn values_of_new_queues_belong_to_first_change() {
     check_script(
@@ -327,6 +341,7 @@ fn values_of_new_queues_belong_to_first_change() {
 }
 
 /// The value from before a change that is undone by now is that from before both.
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn undos_in_any_order_leave_nothing() {
     let cases = [
@@ -351,6 +366,7 @@ fn undos_in_any_order_leave_nothing() {
     }
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn undone_change_is_not_undone_again() {
     check_script(
@@ -361,6 +377,7 @@ fn undone_change_is_not_undone_again() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn values_that_latput_moved_along_name_the_change() {
     check_script(
@@ -383,6 +400,7 @@ fn values_that_latput_moved_along_name_the_change() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn pending_change_has_its_name_of_now() {
     check_script(
@@ -397,6 +415,7 @@ fn pending_change_has_its_name_of_now() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn option_too_large_is_refused_by_dry_run() {
     check_script(
@@ -407,6 +426,7 @@ fn option_too_large_is_refused_by_dry_run() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn unreadable_pending_change_is_named() {
     check_script(
@@ -418,6 +438,7 @@ fn unreadable_pending_change_is_named() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn undo_needs_what_its_switch_needs() {
     check_script(
@@ -428,6 +449,7 @@ fn undo_needs_what_its_switch_needs() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn confirm_of_deleted_interface_fails() {
     check_script(
@@ -437,6 +459,7 @@ fn confirm_of_deleted_interface_fails() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn log_names_users_and_tells_the_local_time() {
     check_script(

@@ -1,17 +1,15 @@
 //! An undo that is hindered: half of it is done, its entry cannot be read, an interface has gone, a signal or a limit ends
 //! the change. `ip` and sysfs say what is there.
 
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 
 use crate::root_undo::check_script;
 use crate::root_whole::{VethPair, WAITS, run_shell};
 use crate::wait_until;
 
+#[needs("root")]
 #[test]
 fn half_restored_change_cannot_be_confirmed() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ethtool -K v0 gro on");
     let set = ["set", "v0", "mtu=1400", "txqueuelen=500", "gro-flush-timeout=20us", "threaded=on"];
@@ -28,6 +26,7 @@ fn half_restored_change_cannot_be_confirmed() {
     assert_eq!(look(), before);
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn restore_without_rights_keeps_the_change_whole() {
     check_script(
@@ -39,6 +38,7 @@ fn restore_without_rights_keeps_the_change_whole() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn undo_stops_at_newer_unknown_entry() {
     check_script(
@@ -50,6 +50,7 @@ fn undo_stops_at_newer_unknown_entry() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn change_by_alternative_name_is_found_again() {
     check_script(
@@ -71,6 +72,7 @@ fn change_by_alternative_name_is_found_again() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn signals_and_limits_leave_no_change() {
     check_script(
@@ -88,6 +90,7 @@ fn signals_and_limits_leave_no_change() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn damaged_checkpoint_is_stranded_until_forgotten() {
     check_script(
@@ -100,6 +103,7 @@ fn damaged_checkpoint_is_stranded_until_forgotten() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn late_change_is_forgotten_with_its_checkpoint() {
     check_script(
@@ -113,6 +117,7 @@ fn late_change_is_forgotten_with_its_checkpoint() {
 }
 
 /// Each system call that keeps a record fails once.
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn change_that_cannot_be_recorded_goes_back() {
     check_script(
@@ -126,11 +131,9 @@ fn change_that_cannot_be_recorded_goes_back() {
     );
 }
 
+#[needs("root")]
 #[test]
 fn refusals_of_link_that_is_down_are_foretold() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ethtool -K v0 gro on");
     let before = run_shell("ip -o link show v0");
@@ -153,11 +156,9 @@ fn refusals_of_link_that_is_down_are_foretold() {
     assert_eq!(run_shell("ip -o link show v0"), before);
 }
 
+#[needs("root")]
 #[test]
 fn held_up_ending_keeps_its_values() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ethtool -K v0 gro on");
     let set = ["set", "v0", "threaded=on", "mtu=1400", "--confirm-within", "2s"];
@@ -171,6 +172,7 @@ fn held_up_ending_keeps_its_values() {
     pair.run(&["log"]).expect(0, &values);
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn read_only_state_folder_is_told_later() {
     check_script(
@@ -190,6 +192,7 @@ fn read_only_state_folder_is_told_later() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn killed_undo_is_named_by_the_log() {
     check_script(
@@ -206,6 +209,7 @@ fn killed_undo_is_named_by_the_log() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn places_are_told_by_name() {
     check_script(
@@ -217,6 +221,7 @@ fn places_are_told_by_name() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn late_change_of_deleted_interface_is_dropped() {
     check_script(
@@ -228,6 +233,7 @@ fn late_change_of_deleted_interface_is_dropped() {
 }
 
 /// An interface that is made on another one meanwhile has its MTU, and cannot keep it.
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn interface_made_on_top_goes_down_too() {
     check_script(
@@ -249,6 +255,7 @@ fn interface_made_on_top_goes_down_too() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn watchers_outlive_file_in_place_of_folder() {
     check_script(
@@ -260,6 +267,7 @@ fn watchers_outlive_file_in_place_of_folder() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn lack_of_threads_is_an_error() {
     check_script(
@@ -272,6 +280,7 @@ fn lack_of_threads_is_an_error() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn waiting_change_is_not_forgotten() {
     check_script(
@@ -290,6 +299,7 @@ fn waiting_change_is_not_forgotten() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn log_tells_what_did_not_go_back() {
     check_script(
@@ -307,6 +317,7 @@ fn log_tells_what_did_not_go_back() {
     );
 }
 
+#[needs("root", "unshare", "strace", "ip", "ethtool")]
 #[test]
 fn damaged_checkpoint_does_not_stop_watchers() {
     check_script(

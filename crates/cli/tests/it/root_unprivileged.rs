@@ -3,17 +3,15 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::{Place, json};
 
 const SHOW: &str = include_str!("../../../../docs/schema/show.json");
 
+#[needs("root")]
 #[test]
 fn unprivileged_show_names_missing_rights_once() {
-    if needs_root() {
-        return;
-    }
     isolate();
     run_ip("link add lat0 type veth peer name lat1");
     run_ip("link set lat0 up");
@@ -46,11 +44,9 @@ fn unprivileged_show_names_missing_rights_once() {
 }
 
 /// One rule for every command: exit code 3, what is missing, and no advice to remove what knows the way back.
+#[needs("root")]
 #[test]
 fn unprivileged_command_exits_with_3() {
-    if needs_root() {
-        return;
-    }
     isolate();
     run_ip("link add lat0 type veth peer name lat1");
     let place = Place::new();

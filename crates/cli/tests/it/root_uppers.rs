@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 
 use crate::root_whole::{VethPair, WAITS, run_shell};
-use crate::{CommandOutput, needs_program, print_note, wait_until};
+use crate::{CommandOutput, print_note, wait_until};
 
 /// Kinds of interfaces on top, and the words that `ip` adds each with.
 const UPPERS: [(&str, &str); 6] = [
@@ -24,11 +24,9 @@ pub(crate) fn has_uppers() -> bool {
     std::env::var_os(HAS_UPPERS).is_some()
 }
 
+#[needs("root")]
 #[test]
 fn upper_and_ipv6_mtu_go_back() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     let mut made = 0;
     for (kind, words) in UPPERS {
@@ -96,11 +94,9 @@ fn upper_and_ipv6_mtu_go_back() {
     assert!(made > 1);
 }
 
+#[needs("root")]
 #[test]
 fn bridge_that_follows_its_ports_is_left() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ip link add br0 type bridge; ip link set v0 master br0; ip link set br0 up");
     for ask in [&["set", "br0", "mtu=1400"][..], &["set", "br0", "mtu=1400", "--dry-run"]] {
@@ -115,11 +111,9 @@ fn bridge_that_follows_its_ports_is_left() {
 }
 
 /// The kernel keeps the MTU of a bridge that nobody has set: latput never writes it.
+#[needs("root")]
 #[test]
 fn bridge_follows_its_ports_after_undo() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell(
         "ip link add br0 type bridge; ip link add p1 type veth peer name q1; ip link set v0 master br0; \
@@ -150,11 +144,9 @@ fn bridge_follows_its_ports_after_undo() {
     assert_eq!(mtu("br0"), "mtu 1500\n", "it still follows");
 }
 
+#[needs("root")]
 #[test]
 fn upper_and_ipv6_mtu_of_others_stay() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ip link set v0 mtu 9000; ip link add up0 link v0 type macvlan; ip link set up0 up");
     let look = || run_shell("ip -o link show up0; cat /proc/sys/net/ipv6/conf/v0/mtu");
@@ -181,11 +173,9 @@ fn upper_and_ipv6_mtu_of_others_stay() {
     }
 }
 
+#[needs("root")]
 #[test]
 fn uppers_in_other_namespaces_are_not_moved() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     let look =
         || run_shell("ip -o link | sed 's/ qlen.*//'; ip -n away -o link | sed 's/ qlen.*//'");
@@ -231,11 +221,9 @@ fn uppers_in_other_namespaces_are_not_moved() {
 }
 
 /// The rights of a container that may set its host's interfaces: they open no namespace of another process, and enter none.
+#[needs("root", "setpriv")]
 #[test]
 fn namespace_that_cannot_be_entered_is_named() {
-    if needs_root() || needs_program("setpriv") {
-        return;
-    }
     let pair = VethPair::new();
     run_shell(
         "ip link set v0 mtu 9000; ip netns add away; ip link add up0 link v0 type macvlan; ip link set up0 netns away",
@@ -260,11 +248,9 @@ fn namespace_that_cannot_be_entered_is_named() {
 }
 
 /// The kernel moves them with the MTU of their interface, and not back.
+#[needs("root")]
 #[test]
 fn ipv6_routes_keep_their_mtu() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     run_shell("ip link set v0 mtu 9000; ip link add up0 link v0 type macvlan; ip link set up0 up");
     for interface in ["v0", "up0"] {

@@ -5,22 +5,20 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
 use crate::root_confirm::{
     LONG, SHORT, kill_watchers, send_signal, show_link, stop_maker, watcher_pids,
 };
 use crate::root_settings::Lab;
-use crate::{Place, is_gone, kill_pid, needs_program, status_of, wait_until, words_of};
+use crate::{Place, is_gone, kill_pid, status_of, wait_until, words_of};
 
 /// Longer than the time of `SHORT`, so that its watchers have met the error.
 const PAST_THE_DEADLINE: Duration = Duration::from_secs(4);
 
+#[needs("root", "prlimit", "dmesg")]
 #[test]
 fn watchers_without_descriptors_put_back_later() {
-    if needs_root() || needs_program("prlimit") || needs_program("dmesg") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -44,11 +42,9 @@ fn watchers_without_descriptors_put_back_later() {
 }
 
 /// A watcher needs no disk: the one that holds its program may be behind the interface that was changed.
+#[needs("root")]
 #[test]
 fn watchers_keep_their_program_in_memory() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -66,11 +62,9 @@ fn watchers_keep_their_program_in_memory() {
     lab.run_on_b(&["restore"]).expect(0, &["put back"]);
 }
 
+#[needs("root")]
 #[test]
 fn full_inode_table_stops_no_restore() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     mount_state(&place);
@@ -95,11 +89,9 @@ fn full_inode_table_stops_no_restore() {
     lab.run_on_b(&["restore"]).expect(0, &["nothing to restore"]);
 }
 
+#[needs("root")]
 #[test]
 fn read_only_state_still_goes_back() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     mount_state(&place);
@@ -126,11 +118,9 @@ fn lose_state_folder(place: &Place, lab: &Lab<'_>) -> PathBuf {
     folder
 }
 
+#[needs("root")]
 #[test]
 fn lost_state_folder_still_goes_back() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -141,11 +131,9 @@ fn lost_state_folder_still_goes_back() {
 }
 
 /// Another change makes the folder anew: what is in it is not what the watchers had seen.
+#[needs("root")]
 #[test]
 fn replaced_state_folder_still_goes_back() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -158,11 +146,9 @@ fn replaced_state_folder_still_goes_back() {
 }
 
 /// Stopped, they do not see that the checkpoint goes, and then its folder is gone too.
+#[needs("root")]
 #[test]
 fn watchers_of_settled_change_end_without_folder() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -198,11 +184,9 @@ fn watchers_of_settled_change_end_without_folder() {
 }
 
 /// Nobody else is left to act where systemd does not run.
+#[needs("root", "strace")]
 #[test]
 fn stopped_maker_without_watchers_puts_back() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);
@@ -217,11 +201,9 @@ fn stopped_maker_without_watchers_puts_back() {
 }
 
 /// The late watcher of systemd's timer, where both others were killed.
+#[needs("root", "strace")]
 #[test]
 fn late_watcher_ends_a_stopped_maker() {
-    if needs_root() || needs_program("strace") {
-        return;
-    }
     isolate();
     let place = Place::new();
     let lab = Lab::set_up(&place);

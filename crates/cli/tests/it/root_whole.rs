@@ -2,20 +2,18 @@
 
 use std::process::{Command, Stdio};
 
-use latput_testkit::{isolate, needs_root};
+use latput_testkit::{isolate, needs};
 
-use crate::keep::can_trace;
+use crate::keep::lacks_trace;
 use crate::root_confirm::watcher_pids;
 use crate::root_settings::Lab;
-use crate::{CommandOutput, interrupt_pid, needs_program, print_note, wait_until};
+use crate::{CommandOutput, interrupt_pid, print_note, wait_until};
 
 pub(crate) const WAITS: [&str; 2] = ["--confirm-within", "10min"];
 
+#[needs("root")]
 #[test]
 fn dry_run_says_what_the_way_back_says() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     let mtu = |of: &str| run_shell(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
     let alike = |args: &[&str], code: i32, words: &[&str]| {
@@ -55,11 +53,9 @@ fn dry_run_says_what_the_way_back_says() {
 }
 
 /// An interface on top came after the change, so that going back moves it.
+#[needs("root")]
 #[test]
 fn watchers_tell_what_going_back_moves() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     let mtu = |of: &str| run_shell(&format!("ip {of} -o link | grep -o 'mtu [0-9]*'"));
     run_shell("ip netns add away");
@@ -76,11 +72,9 @@ fn watchers_tell_what_going_back_moves() {
 }
 
 /// It may be of a newer latput, cut, or edited by a stranger.
+#[needs("root")]
 #[test]
 fn checkpoint_that_is_not_understood_is_left() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     pair.run(&[&["set", "v0", "mtu=1400"][..], &WAITS].concat()).expect(0, &["changed"]);
     let files = std::fs::read_dir(pair.place.path("state/checkpoints")).unwrap().flatten();
@@ -119,11 +113,9 @@ fn checkpoint_that_is_not_understood_is_left() {
 }
 
 /// A process that holds the interface is foretold too.
+#[needs("root")]
 #[test]
 fn dry_run_names_who_holds_the_interface() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     pair.run(&["set", "v0", "gro=on"]).expect(0, &[]);
     let mut moderate = pair.place.latput_command(&["moderate", "v0"]);
@@ -140,11 +132,9 @@ fn dry_run_names_who_holds_the_interface() {
     pair.run(&set).expect(0, &["changed"]);
 }
 
+#[needs("root")]
 #[test]
 fn change_that_can_cut_needs_confirmation() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     let over = |args: &[&str]| {
         let mut command = pair.place.latput_command(args);
@@ -172,11 +162,9 @@ fn change_that_can_cut_needs_confirmation() {
     over(&["confirm"]).expect(0, &["confirmed"]);
 }
 
+#[needs("root")]
 #[test]
 fn memory_of_many_queues_is_bounded() {
-    if needs_root() {
-        return;
-    }
     let pair = VethPair::new();
     output_of(&[
         "sh",
@@ -199,11 +187,9 @@ fn memory_of_many_queues_is_bounded() {
     }
 }
 
+#[needs("root", "ethtool")]
 #[test]
 fn refused_feature_is_not_wanted_afterwards() {
-    if needs_root() || needs_program("ethtool") {
-        return;
-    }
     isolate();
     let place = crate::Place::new();
     let lab = Lab::set_up(&place);
@@ -223,11 +209,9 @@ fn refused_feature_is_not_wanted_afterwards() {
     assert!(tso().contains(": on"), "{}", tso());
 }
 
+#[needs("root", "chrt", "taskset")]
 #[test]
 fn napi_threads_keep_cpus_and_policy() {
-    if needs_root() || needs_program("chrt") || needs_program("taskset") {
-        return;
-    }
     let pair = VethPair::with_name("napithr0");
     pair.run(&["set", "napithr0", "gro=on", "threaded=on"]).expect(0, &[]);
     let threads = || threads_of("napithr0");
@@ -291,11 +275,9 @@ fn napi_threads_keep_cpus_and_policy() {
 }
 
 /// Linux 6.17 sets `threaded` of single NAPI instances, which a new instance would not have.
+#[needs("root", "python3")]
 #[test]
 fn own_threaded_of_a_napi_is_not_lost() {
-    if needs_root() || needs_program("python3") {
-        return;
-    }
     let pair = VethPair::with_name("napithr2");
     pair.run(&["set", "napithr2", "gro=on"]).expect(0, &[]);
     let threaded = |wanted: &str| {
@@ -320,12 +302,9 @@ fn own_threaded_of_a_napi_is_not_lost() {
 }
 
 /// Without the host's `/proc` the CPUs and policies of threads are not known.
+#[needs("root", "chrt", "taskset", "unshare")]
 #[test]
 fn unseen_napi_threads_are_not_made_anew() {
-    let programs = ["chrt", "taskset", "unshare"];
-    if needs_root() || programs.into_iter().any(needs_program) {
-        return;
-    }
     let pair = VethPair::with_name("napithr1");
     pair.run(&["set", "napithr1", "gro=on", "threaded=on"]).expect(0, &[]);
     let threads = threads_of("napithr1");
@@ -372,11 +351,9 @@ pub(crate) fn output_of(words: &[&str]) -> String {
     String::from_utf8(Command::new(words[0]).args(&words[1..]).output().unwrap().stdout).unwrap()
 }
 
+#[needs("root", "tc")]
 #[test]
 fn qdisc_with_unknown_parts_is_left() {
-    if needs_root() || needs_program("tc") {
-        return;
-    }
     let pair = VethPair::new();
     for (steps, knobs) in [
         (
@@ -429,11 +406,9 @@ fn qdisc_with_unknown_parts_is_left() {
     }
 }
 
+#[needs("root", "tc")]
 #[test]
 fn undo_of_queue_disciplines_keeps_all_queues() {
-    if needs_root() || needs_program("tc") {
-        return;
-    }
     let pair = VethPair::new();
     assert!(run_tc("qdisc replace dev v0 root handle 1: mq"));
     assert!(run_tc(
@@ -450,9 +425,10 @@ fn undo_of_queue_disciplines_keeps_all_queues() {
 }
 
 /// strace ends a restore on entry to its n-th request to the kernel, or has that fail: the next one finds all queues again.
+#[needs("root", "tc", "strace")]
 #[test]
 fn restore_cut_anywhere_finds_all_queues() {
-    if needs_root() || ["tc", "strace"].into_iter().any(needs_program) || !can_trace() {
+    if lacks_trace() {
         return;
     }
     let pair = VethPair::new();
@@ -484,11 +460,9 @@ fn restore_cut_anywhere_finds_all_queues() {
 /// More than the requests of a restore up to its first write.
 const REQUESTS: usize = 40;
 
+#[needs("root")]
 #[test]
 fn restore_with_link_down_keeps_the_checkpoint() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = crate::Place::new();
     let lab = Lab::set_up(&place);
@@ -506,11 +480,9 @@ fn restore_with_link_down_keeps_the_checkpoint() {
 }
 
 /// A veth's NAPIs are made anew when it goes down and up, with the values of the device.
+#[needs("root")]
 #[test]
 fn napi_values_outlast_link_down() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = crate::Place::new();
     let lab = Lab::set_up(&place);
@@ -552,11 +524,9 @@ fn napi_values_outlast_link_down() {
 }
 
 /// The first process of a container is in other files than a second one that shares its network.
+#[needs("root", "unshare")]
 #[test]
 fn state_unseen_by_others_is_told() {
-    if needs_root() || needs_program("unshare") {
-        return;
-    }
     isolate();
     let place = crate::Place::new();
     let made = ["link", "add", "v0", "type", "veth", "peer", "name", "v1"];
@@ -575,11 +545,9 @@ fn state_unseen_by_others_is_told() {
     assert_eq!(ran.err.matches(warned).count(), 1, "{ran:#?}");
 }
 
+#[needs("root", "unshare")]
 #[test]
 fn napi_values_lost_by_link_are_told() {
-    if needs_root() || needs_program("unshare") {
-        return;
-    }
     isolate();
     let place = crate::Place::new();
     let lab = Lab::set_up(&place);
@@ -594,11 +562,9 @@ fn napi_values_lost_by_link_are_told() {
     assert_eq!(lab.b_sh("cat /sys/class/net/lat0/gro_flush_timeout").trim(), "0");
 }
 
+#[needs("root")]
 #[test]
 fn foreign_waiting_change_is_left() {
-    if needs_root() {
-        return;
-    }
     isolate();
     let place = crate::Place::new();
     let lab = Lab::set_up(&place);

@@ -4,7 +4,7 @@
 //! bottleneck: sent packets are counted as gone only when the next interrupt reaps them, and a byte
 //! limit (BQL) lets few wait for that.
 
-use latput_vm::{Guest, HOSTS};
+use latput_vm::{ENDPOINTS, Guest};
 
 use crate::vm_knobs::{latput_on, latput_on_sut, set_knob, value_of};
 use crate::{Place, guest_turn};
@@ -69,7 +69,7 @@ pub(crate) fn check_affinity(guest: &Guest) {
         set_knob(guest, &assignment);
         let interrupts = || {
             let text = latput_on_sut(guest, &["vm", "read", "/proc/interrupts"]).stdout_text();
-            per_cpu(&text, HOSTS[0].interface)
+            per_cpu(&text, ENDPOINTS[0].interface)
         };
         let before = interrupts();
         assert!(latput_on_sut(guest, &["vm", "probe"]).is_success());
@@ -180,7 +180,8 @@ fn throttle_rate_is_set_by_driver_reload() {
 /// The parameters that a driver was loaded with are shown for each card.
 pub(crate) fn check_loaded_with(guest: &Guest) {
     let shown = |host: usize, knob: &str| {
-        let output = latput_on(guest, HOSTS[host], &["show", HOSTS[host].interface, "--json"]);
+        let output =
+            latput_on(guest, ENDPOINTS[host], &["show", ENDPOINTS[host].interface, "--json"]);
         let shown: serde_json::Value = serde_json::from_str(&output.stdout_text()).unwrap();
         let mut knobs = shown["knobs"].as_array().unwrap().iter();
         let found = knobs.find(|it| it["name"] == knob).unwrap();

@@ -5,12 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use latput_experiment::protocol::{Answer, ControllerId, LinkReset, OpenRequest, Request, SCHEMA};
 use latput_knobs::{Setting, parse_assignment};
+use latput_protocol::control::{Answer, ControllerId, LinkReset, OpenRequest, Request, SCHEMA};
 use latput_trial::observation::Role;
 use latput_units::Nanos;
 use latput_vm::{
-    CommandEvent, CommandExit, CommandOutput, Guest, GuestCommand, GuestHost, GuestSpec, HOSTS,
+    CommandEvent, CommandExit, CommandOutput, ENDPOINTS, Guest, GuestCommand, GuestEndpoint,
+    GuestSpec,
 };
 
 use crate::{guest_turn, print_note, vm_effects, wait_until};
@@ -80,7 +81,7 @@ fn check_in_one_guest(driver: &str, cases: &[Case]) {
 
 /// The knobs of both cards with their values; a reload of the driver numbers its NAPIs anew.
 fn read_settings(guest: &Guest) -> Vec<String> {
-    let of = |host: GuestHost| {
+    let of = |host: GuestEndpoint| {
         let shown = latput_on(guest, host, &["show", host.interface, "--json"]);
         let document: serde_json::Value = serde_json::from_str(&shown.stdout_text()).unwrap();
         let knobs = document["knobs"].as_array().unwrap().iter();
@@ -91,7 +92,7 @@ fn read_settings(guest: &Guest) -> Vec<String> {
         };
         knobs.map(text).collect::<Vec<_>>()
     };
-    HOSTS.into_iter().flat_map(of).collect()
+    ENDPOINTS.into_iter().flat_map(of).collect()
 }
 
 /// Sets each knob that can be set to another value than it has. What the driver refuses must be
@@ -103,7 +104,7 @@ fn check_knobs(guest: &Guest) {
     for (knob, value) in settable_knobs(&before) {
         for other in other_values(&value) {
             let assignment = format!("{knob}={other}");
-            let ran = latput_on_sut(guest, &["set", HOSTS[0].interface, &assignment, ALLOW]);
+            let ran = latput_on_sut(guest, &["set", ENDPOINTS[0].interface, &assignment, ALLOW]);
             if !ran.is_success() {
                 assert_eq!(
                     show_knobs(guest),
@@ -117,7 +118,7 @@ fn check_knobs(guest: &Guest) {
             // `set` has read it back within the knob's rounding: `rps-flow-cnt=10` becomes 16.
             assert!(!now.contains(&(knob.clone(), value.clone())), "{assignment}: {now:?}");
             let back = format!("{knob}={value}");
-            let ran = latput_on_sut(guest, &["set", HOSTS[0].interface, &back, ALLOW]);
+            let ran = latput_on_sut(guest, &["set", ENDPOINTS[0].interface, &back, ALLOW]);
             assert!(ran.is_success(), "{back}: {}", ran.error_text());
             wait_until_back(guest, &before, &assignment);
             set.push(knob.clone());
@@ -163,7 +164,7 @@ fn check_kills(guest: &Guest) {
 
 fn check_link_reset(guest: &Guest) {
     let before = show_knobs(guest);
-    let sut = HOSTS[0].interface;
+    let sut = ENDPOINTS[0].interface;
     let refused = latput_on_sut(guest, &["set", sut, "rx-ring=512", "rps-cpus=0"]);
     assert!(
         refused.error_text().contains("rx-ring takes the link down"),
@@ -218,7 +219,7 @@ pub(crate) fn start(driver: &str) -> Guest {
 
 /// An agent that has just been told to set many knobs, and when.
 fn agent_that_sets(guest: &Guest) -> (GuestCommand, Instant) {
-    let sut = HOSTS[0];
+    let sut = ENDPOINTS[0];
     let words = [sut.exec_words(), vec!["latput".into(), "agent".into(), "--stdio".into()]];
     let mut agent = GuestCommand::open(guest.folder(), &words.concat()).unwrap();
     let mut ask = |request: &Request| {
@@ -293,7 +294,7 @@ fn wait_until_back(guest: &Guest, before: &str, after: &str) {
 /// that the kernel delivers an interrupt to at the moment, which is no setting.)
 #[track_caller]
 fn show_knobs(guest: &Guest) -> String {
-    let shown = latput_on_sut(guest, &["show", HOSTS[0].interface, "--json"]);
+    let shown = latput_on_sut(guest, &["show", ENDPOINTS[0].interface, "--json"]);
     assert!(shown.is_success(), "{}", shown.error_text());
     let document: serde_json::Value = serde_json::from_str(&shown.stdout_text()).unwrap();
     serde_json::to_string_pretty(&serde_json::json!({ "knobs": document["knobs"] })).unwrap()
@@ -302,7 +303,7 @@ fn show_knobs(guest: &Guest) -> String {
 /// Sets a knob of the system under test.
 #[track_caller]
 pub(crate) fn set_knob(guest: &Guest, assignment: &str) {
-    let set = latput_on_sut(guest, &["set", HOSTS[0].interface, assignment]);
+    let set = latput_on_sut(guest, &["set", ENDPOINTS[0].interface, assignment]);
     assert!(set.is_success(), "{assignment}: {}", set.error_text());
 }
 
@@ -351,10 +352,10 @@ fn other_values(value: &str) -> Vec<String> {
 
 /// On the system under test.
 pub(crate) fn latput_on_sut(guest: &Guest, arguments: &[&str]) -> CommandOutput {
-    latput_on(guest, HOSTS[0], arguments)
+    latput_on(guest, ENDPOINTS[0], arguments)
 }
 
-pub(crate) fn latput_on(guest: &Guest, host: GuestHost, arguments: &[&str]) -> CommandOutput {
+pub(crate) fn latput_on(guest: &Guest, host: GuestEndpoint, arguments: &[&str]) -> CommandOutput {
     let words = arguments.iter().map(|&word| word.to_owned());
     let words = host.exec_words().into_iter().chain(["latput".to_owned()]).chain(words);
     let words: Vec<String> = words.collect();

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use latput_vm::{CommandEvent, Guest, GuestCommand, HOSTS};
+use latput_vm::{CommandEvent, ENDPOINTS, Guest, GuestCommand};
 use serde_json::Value;
 
 use crate::vm_knobs::{latput_on_sut, start};
@@ -56,7 +56,7 @@ fn interrupts_move_the_right_way_in_each_phase() {
 /// One daemon through all phases; what moved the wrong way, with its log.
 fn run_phases(place: &Place, guest: &Guest) -> Result<(), String> {
     let words = ["latput", "moderate", "eth0", "--goal", "save-cpu", "--max-delay", MOST];
-    let words = HOSTS[0].exec_words().into_iter().chain(words.map(str::to_owned));
+    let words = ENDPOINTS[0].exec_words().into_iter().chain(words.map(str::to_owned));
     let mut daemon = GuestCommand::open(guest.folder(), &words.collect::<Vec<_>>()).unwrap();
     wait_until("the daemon", || {
         read_status(guest).is_some_and(|status| status["state"] == "holding")
@@ -115,7 +115,7 @@ fn all_said(daemon: &mut GuestCommand) -> String {
 /// The guest's two hosts, reached through its lines.
 fn testbed_toml(guest: &Guest) -> String {
     let binary = crate::latput_path();
-    let hosts = HOSTS.map(|host| {
+    let hosts = ENDPOINTS.map(|host| {
         let folder = guest.folder().display().to_string();
         let words = [binary, "vm", "attach", &folder, "--"].map(str::to_owned);
         let via: Vec<String> = words.into_iter().chain(host.exec_words()).collect();

@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 
 use crate::{
     Place, assert_no_capability, broker_of, children_of, guest_turn, interrupt_pid, is_gone,
@@ -107,12 +107,10 @@ fn guest_ends_with_its_latput() {
     wait_until("the guest to end", || !PathBuf::from(format!("/proc/{qemu}/exe")).exists());
 }
 
+#[needs("root")]
 #[test]
 fn guest_reader_and_emulator_are_unprivileged() {
     let Some(_turn) = guest_turn() else { return };
-    if needs_root() {
-        return;
-    }
     let place = place_with_plan(&PLAN.replace("{ min = 2, max = 2 }", "{ min = 40, max = 40 }"));
     let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
     wait_until("a trial", || has_ended(&mut child) || place.count_trials("kept.db") >= 1);

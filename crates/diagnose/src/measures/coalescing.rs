@@ -27,7 +27,8 @@ impl ReceiveModeration {
         let mut moderation = Self::from_settings(&evidence.settings("-c")?);
         let number = |name: &str| evidence.sysfs(name)?.parse::<f64>().ok();
         let is_deferred = number("napi_defer_hard_irqs").is_some_and(|polls| polls > 0.0);
-        let timeout_ns = number("gro_flush_timeout").filter(|timeout| is_deferred && *timeout > 0.0);
+        let timeout_ns =
+            number("gro_flush_timeout").filter(|timeout| is_deferred && *timeout > 0.0);
         moderation.deferred_us = timeout_ns.map(|timeout| timeout / 1000.0);
         Some(moderation)
     }
@@ -99,7 +100,10 @@ mod tests {
     fn longest_wait_is_of_card_or_napi() {
         let fixed = "Adaptive RX: off  TX: off\nrx-usecs: 100\nrx-frames: 0\n";
         assert_eq!(moderation(fixed, "0\n").longest_wait(), Some(("rx-usecs", 100.0)));
-        assert_eq!(moderation(fixed, "200000\n").longest_wait(), Some(("gro-flush-timeout", 200.0)));
+        assert_eq!(
+            moderation(fixed, "200000\n").longest_wait(),
+            Some(("gro-flush-timeout", 200.0))
+        );
         let adaptive = "Adaptive RX: on  TX: on\nrx-usecs: 100\n";
         assert_eq!(moderation(adaptive, "0\n").longest_wait(), None);
         let single = "Adaptive RX: off  TX: off\nrx-usecs: 100\nrx-frames: 1\n";

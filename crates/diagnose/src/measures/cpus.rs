@@ -8,7 +8,7 @@ use crate::parse::cpus::{CpuTicks, parse_stat};
 
 /// The part of the interface's work that makes a CPU one of its own.
 const OWN_PART: f64 = 0.05;
-/// The part of a CPU's time in interrupts and softirqs from which on packets wait for it (ntop/PF_RING#872).
+/// The part of a CPU's time in interrupts and softirqs from which on packets wait for it (issue 872 of `ntop/PF_RING`).
 pub(crate) const FULL: f64 = 0.9;
 
 /// The part of a CPU's time that goes to interrupts and softirqs.
@@ -59,9 +59,9 @@ pub(crate) fn idle_of_others(cpus: &BTreeMap<u32, CpuShares>, except: &[u32]) ->
 pub(crate) fn list_idle_cpus(cpus: &BTreeMap<u32, CpuShares>) -> Option<String> {
     let idle: Vec<u32> =
         cpus.iter().filter(|(_, shares)| shares.idle >= 0.5).map(|(cpu, _)| *cpu).collect();
-    let runs = idle.chunk_by(|one, next| one + 1 == *next).filter_map(|run| {
-        let [first, .., last] = run else { return Some(run.first()?.to_string()) };
-        Some(format!("{first}-{last}"))
+    let runs = idle.chunk_by(|one, next| one + 1 == *next).map(|run| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        other => other.iter().map(u32::to_string).collect(),
     });
     let list: Vec<String> = runs.collect();
     (!list.is_empty()).then(|| list.join(","))
@@ -80,8 +80,7 @@ pub(crate) fn share_of_busy(evidence: &Evidence<'_>, seconds: f64) -> Option<f64
 
 /// The part of each CPU's time that programs spend in system calls: busy polling does.
 pub(crate) fn find_system_shares(evidence: &Evidence<'_>) -> Option<BTreeMap<u32, f64>> {
-    let [before, after] =
-        evidence.looks().map(|look| look.text("proc/stat").and_then(parse_stat));
+    let [before, after] = evidence.looks().map(|look| look.text("proc/stat").and_then(parse_stat));
     let (before, after) = (before?, after?);
     let total = |ticks: &CpuTicks| {
         let CpuTicks { user, nice, system, idle, iowait, irq, softirq, steal } = *ticks;

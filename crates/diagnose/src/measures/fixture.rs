@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::evidence::Evidence;
-use crate::finding::{Finding, Judgement, Rule, Source};
+use crate::finding::{Finding, Judgement, Rule};
 use crate::snapshot::{Look, SCHEMA, Snapshot};
+use crate::source::EvidenceSource;
 
 /// A count from before the window: large counters that stand say nothing.
 const BEFORE: u64 = 132_000_000;
@@ -54,10 +55,13 @@ impl Fixture {
     /// Adds packets and bytes, received and sent.
     pub(crate) fn traffic(self, received: [u64; 2], sent: [u64; 2]) -> Self {
         let names = ["rx_packets", "rx_bytes", "tx_packets", "tx_bytes"];
-        names.into_iter().zip(received.into_iter().chain(sent)).fold(self, |made, (name, growth)| {
-            let name = format!("sys/class/net/eth0/statistics/{name}");
-            made.grown(&name, &format!("{BEFORE}\n"), &format!("{}\n", BEFORE + growth))
-        })
+        names.into_iter().zip(received.into_iter().chain(sent)).fold(
+            self,
+            |made, (name, growth)| {
+                let name = format!("sys/class/net/eth0/statistics/{name}");
+                made.grown(&name, &format!("{BEFORE}\n"), &format!("{}\n", BEFORE + growth))
+            },
+        )
     }
 
     /// Adds the time of each CPU in percent: user, system, interrupts, softirqs, steal; the rest is idle.
@@ -81,11 +85,15 @@ impl Fixture {
         let text = |grown: u64| {
             let cpus = lines.first().map_or(0, |(_, counts)| counts.len());
             let mut text = String::new();
-            (0..cpus).for_each(|cpu| write!(text, " CPU{cpu}").unwrap());
+            for cpu in 0..cpus {
+                write!(text, " CPU{cpu}").unwrap();
+            }
             text.push('\n');
             for ((label, counts), number) in lines.iter().zip(24..) {
                 write!(text, " {number}:").unwrap();
-                counts.iter().for_each(|count| write!(text, " {}", BEFORE + count * grown).unwrap());
+                counts
+                    .iter()
+                    .for_each(|count| write!(text, " {}", BEFORE + count * grown).unwrap());
                 writeln!(text, "  PCI-MSIX-0000:01:00.0 {number}-edge {label}").unwrap();
             }
             text
@@ -95,7 +103,8 @@ impl Fixture {
 
     /// Adds the backlog of each CPU by growth: packets, drops, rounds cut short.
     pub(crate) fn softnet(self, rows: &[[u64; 3]]) -> Self {
-        let rows = rows.iter().map(|[processed, dropped, squeezed]| [*processed, *dropped, *squeezed, 0]);
+        let rows =
+            rows.iter().map(|[processed, dropped, squeezed]| [*processed, *dropped, *squeezed, 0]);
         self.softnet_with_rps(&rows.collect::<Vec<_>>())
     }
 
@@ -104,8 +113,11 @@ impl Fixture {
         let text = |grown: u64| {
             rows.iter().fold(String::new(), |mut text, row| {
                 let [processed, dropped, squeezed, rps] = row.map(|by| 5000 + by * grown);
-                writeln!(text, "{processed:08x} {dropped:08x} {squeezed:08x} 0 0 0 0 0 0 {rps:08x} 0")
-                    .unwrap();
+                writeln!(
+                    text,
+                    "{processed:08x} {dropped:08x} {squeezed:08x} 0 0 0 0 0 0 {rps:08x} 0"
+                )
+                .unwrap();
                 text
             })
         };
@@ -153,7 +165,7 @@ impl Fixture {
     }
 
     #[track_caller]
-    pub(crate) fn assert_unseen(self, rule: &Rule, source: Source) {
+    pub(crate) fn assert_unseen(self, rule: &Rule, source: EvidenceSource) {
         assert_eq!(self.judge(rule), Judgement::Unseen(source), "{}", rule.id);
     }
 }

@@ -127,7 +127,10 @@ mod tests {
 
     #[test]
     fn receive_interrupts_are_known_by_label() {
-        assert_eq!(labels(&[("eth0-Tx-Rx-0", &[5]), ("eth0-tx-1", &[5]), ("nvme0q1", &[5])]), Some(1));
+        assert_eq!(
+            labels(&[("eth0-Tx-Rx-0", &[5]), ("eth0-tx-1", &[5]), ("nvme0q1", &[5])]),
+            Some(1)
+        );
         let virtio: &[(&str, &[u64])] =
             &[("virtio0-config", &[0]), ("virtio0-input.0", &[9]), ("virtio0-output.0", &[9])];
         assert_eq!(labels(virtio), Some(1));
@@ -142,7 +145,8 @@ mod tests {
 
     #[test]
     fn queue_counters_of_drivers_are_known() {
-        for name in ["rx_queue_3_packets", "rx3_packets", "queue_3_rx_cnt", "[3]: rx_ucast_packets"] {
+        for name in ["rx_queue_3_packets", "rx3_packets", "queue_3_rx_cnt", "[3]: rx_ucast_packets"]
+        {
             let snapshot = Fixture::new().driver(&[(name, 7), ("rx_packets", 9)]).into_snapshot();
             let found = count_queue_packets(&Evidence::from_snapshot(&snapshot));
             assert_eq!(found, Some(BTreeMap::from([(3, 7)])), "{name}");

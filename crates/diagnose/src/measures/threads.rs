@@ -20,9 +20,7 @@ pub(crate) fn find_receive_threads(evidence: &Evidence<'_>) -> Vec<ThreadTime> {
         let name_of = text.trim();
         let process = name.strip_suffix("/comm")?;
         let is_receiver = name_of.starts_with(&napi) || name_of.starts_with("ksoftirqd/");
-        let read = |look: &Look| {
-            parse_schedstat(look.text(&format!("proc/{process}/schedstat"))?)
-        };
+        let read = |look: &Look| parse_schedstat(look.text(&format!("proc/{process}/schedstat"))?);
         let [then, now] = [read(before)?, read(after)?];
         // A kernel without CONFIG_SCHED_INFO prints zeros.
         let is_counted = is_receiver && now != [0; 2];

@@ -7,7 +7,7 @@ const BULK_BYTES: f64 = 900.0;
 /// Fewer bits a second of full packets are large answers to requests.
 const BULK_BITS_PER_S: f64 = 100e6;
 
-/// What the interface received and sent; absent where nobody counts it.
+/// Packets and bytes that the interface received and sent; absent where nobody counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct InterfaceTraffic {
     pub(crate) received: Option<u64>,
@@ -121,7 +121,9 @@ mod tests {
     fn round_trip_is_of_live_connections() {
         let text = |segments: [u32; 2]| {
             let line = |port: u32, segments: u32, rtt: f64| {
-                format!("ESTAB 0 0 10.0.0.1:{port} 10.0.0.2:5000\n\t rtt:{rtt}/0.1 segs_in:{segments}\n")
+                format!(
+                    "ESTAB 0 0 10.0.0.1:{port} 10.0.0.2:5000\n\t rtt:{rtt}/0.1 segs_in:{segments}\n"
+                )
             };
             format!(
                 "State Recv-Q Send-Q Local Peer\n{}{}",

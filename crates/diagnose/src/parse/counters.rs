@@ -32,8 +32,10 @@ pub(crate) fn parse_protocols(text: &str) -> Option<Counters> {
 }
 
 /// The groups of names in `nstat -az`, which joins group and name: longest first.
-const NSTAT_GROUPS: [&str; 7] =
-    ["TcpExt", "IpExt", "MPTcpExt", "UdpLite", "Icmp", "Tcp", "Udp"];
+const NSTAT_GROUPS: [&str; 12] = [
+    "TcpExt", "IpExt", "MPTcpExt", "UdpLite6", "UdpLite", "IcmpMsg", "Icmp6", "Icmp", "Udp6",
+    "Ip6", "Tcp", "Udp",
+];
 
 /// Reads `nstat -az`: a name, a count, a rate. `UdpSndbufErrors` is `Udp.SndbufErrors`.
 pub(crate) fn parse_nstat(text: &str) -> Option<Counters> {
@@ -95,11 +97,14 @@ mod tests {
 
     #[test]
     fn nstat_names_are_split_by_group() {
-        let text = "#kernel\nIpInReceives 9 0.0\nUdpSndbufErrors 4 0.0\nTcpExtListenOverflows 3 0.0\n";
+        let text =
+            "#kernel\nIpInReceives 9 0.0\nUdpSndbufErrors 4 0.0\nTcpExtListenOverflows 3 0.0\n";
         let found = parse_nstat(text).unwrap();
         assert_eq!(found["Ip.InReceives"], 9);
         assert_eq!(found["Udp.SndbufErrors"], 4);
         assert_eq!(found["TcpExt.ListenOverflows"], 3);
+        let of_ipv6 = parse_nstat("Ip6InReceives \t9\nUdp6RcvbufErrors \t2\n").unwrap();
+        assert_eq!((of_ipv6["Ip6.InReceives"], of_ipv6["Udp6.RcvbufErrors"]), (9, 2));
     }
 
     #[test]

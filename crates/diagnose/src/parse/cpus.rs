@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Ticks of a CPU since boot, by the columns of `/proc/stat` (proc_stat(5)).
+/// Ticks of a CPU since boot, by the columns of `/proc/stat`, proc(5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuTicks {
     pub(crate) user: u64,
@@ -19,7 +19,10 @@ pub(crate) struct CpuTicks {
 pub(crate) fn parse_stat(text: &str) -> Option<BTreeMap<u32, CpuTicks>> {
     let mut found = BTreeMap::new();
     for line in text.lines() {
-        let Some(cpu) = line.strip_prefix("cpu") else { continue };
+        // `cpu` without a number is the sum of all.
+        let cpu =
+            line.strip_prefix("cpu").filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        let Some(cpu) = cpu else { continue };
         let mut words = cpu.split_whitespace();
         let Some(Ok(number)) = words.next().map(str::parse::<u32>) else { continue };
         let mut next = || words.next()?.parse::<u64>().ok();
@@ -61,13 +64,8 @@ pub(crate) fn parse_softnet(text: &str) -> Option<BTreeMap<u32, SoftnetRow>> {
         let [processed, dropped, squeezed] = *words.first_chunk()?;
         let at = |idx: usize| words.get(idx).copied().unwrap_or(0);
         let cpu = words.get(12).map_or(Some(idx), |cpu| u32::try_from(*cpu).ok())?;
-        let row = SoftnetRow {
-            processed,
-            dropped,
-            squeezed,
-            received_rps: at(9),
-            flow_limited: at(10),
-        };
+        let row =
+            SoftnetRow { processed, dropped, squeezed, received_rps: at(9), flow_limited: at(10) };
         found.insert(cpu, row);
     }
     (!found.is_empty()).then_some(found)
@@ -80,7 +78,8 @@ pub(crate) fn parse_softirqs(text: &str) -> Option<BTreeMap<String, Vec<u64>>> {
     let mut found = BTreeMap::new();
     for line in lines {
         let (name, counts) = line.split_once(':')?;
-        let counts = counts.split_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
+        let counts =
+            counts.split_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;
         if counts.len() != cpus {
             return None;
         }
@@ -95,7 +94,8 @@ mod tests {
 
     #[test]
     fn stat_has_a_row_for_each_cpu() {
-        let text = "cpu  9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu3 8 7 6 5 4 3 2 1 0 0\nintr 5\n";
+        let text =
+            "cpu  9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu3 8 7 6 5 4 3 2 1 0 0\nintr 5\n";
         let found = parse_stat(text).unwrap();
         assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0, 3]);
         assert_eq!((found[&0].softirq, found[&3].steal), (7, 1));

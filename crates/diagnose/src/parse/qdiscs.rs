@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 /// A queue discipline as `tc -s -j qdisc` prints it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct Qdisc {
+pub struct QdiscRow {
     /// Its kind, such as `fq_codel`.
     pub kind: String,
     /// Its handle, such as `8001:`.
@@ -46,7 +46,7 @@ pub struct Qdisc {
 }
 
 /// Reads the JSON of `tc -s -j qdisc`.
-pub(crate) fn parse_qdiscs(text: &str) -> Option<Vec<Qdisc>> {
+pub(crate) fn parse_qdiscs(text: &str) -> Option<Vec<QdiscRow>> {
     serde_json::from_str(text).ok()
 }
 

@@ -67,7 +67,8 @@ mod tests {
             \t cubic wscale:7,7 rto:204 rtt:3.1/0.5 cwnd:10 bytes_retrans:1448 busy:1200ms rwnd_limited:2s(30.0%)\n";
         let found = parse_sockets(text).unwrap();
         assert_eq!(found[0].send_queue, 2896);
-        let figures = ["rtt", "bytes_retrans", "busy", "rwnd_limited"].map(|name| found[0].figure(name));
+        let figures =
+            ["rtt", "bytes_retrans", "busy", "rwnd_limited"].map(|name| found[0].figure(name));
         assert_eq!(figures, [Some(3.1), Some(1448.0), Some(1200.0), Some(2000.0)]);
         assert_eq!(parse_sockets("nonsense\n"), None);
         assert_eq!(parse_sockets("State Recv-Q\n\t rtt:1\n"), None, "figures of no connection");

@@ -1,9 +1,10 @@
 //! `adaptive-flutter`: adaptive moderation jumps between its points.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::coalescing::ReceiveModeration;
 use crate::measures::traffic::{InterfaceTraffic, median_round_trip_us};
+use crate::source::EvidenceSource;
 
 /// The least factor between two delays that is a jump: neighbours in the kernel's DIM profiles differ by up to 8, from 1 to
 /// 8 us; from there on by 8 and 2 (1, 8, 64, 128, 256 us).
@@ -24,7 +25,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some([before, after]) = ReceiveModeration::from_looks(evidence) else {
-        return Judgement::Unseen(Source::Settings);
+        return Judgement::Unseen(EvidenceSource::Settings);
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let is_busy = traffic.received_per_s().is_some_and(|rate| rate >= LEAST_PER_S);
@@ -77,6 +78,6 @@ mod tests {
         host(64, 64, "on").assert_healthy(&RULE);
         host(1, 8, "on").assert_healthy(&RULE);
         host(256, 8, "off").assert_healthy(&RULE);
-        Fixture::new().traffic(REQUESTS, REQUESTS).assert_unseen(&RULE, Source::Settings);
+        Fixture::new().traffic(REQUESTS, REQUESTS).assert_unseen(&RULE, EvidenceSource::Settings);
     }
 }

@@ -1,10 +1,11 @@
 //! `backlog-drops`: a CPU's backlog has no room for a packet.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{FULL, kernel_share};
-use crate::measures::losses::{is_harm, share_of_losses};
+use crate::measures::losses::is_harm;
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The kernel's own limit of a backlog.
 const DEFAULT_BACKLOG: u64 = 1000;
@@ -19,7 +20,7 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(rows) = evidence.softnet() else { return Judgement::Unseen(Source::Softnet) };
+    let Some(rows) = evidence.softnet() else { return Judgement::Unseen(EvidenceSource::Softnet) };
     let dropped: u64 = rows.values().map(|row| row.dropped).sum();
     let limited: u64 = rows.values().map(|row| row.flow_limited).sum();
     let processed: u64 = rows.values().map(|row| row.processed).sum();
@@ -52,7 +53,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with("backlog_drops", dropped)
         .with("flow_limited", limited)
         .with("lost_share", share)
-        .explaining_loss(share_of_losses(evidence, dropped));
+        .explaining_loss(share);
     if let Some(now) = now {
         finding = finding.with("netdev_max_backlog", now);
     }
@@ -82,9 +83,10 @@ mod tests {
     #[test]
     fn dropped_packets_are_found() {
         let found = host(10_000).fault(&RULE);
-        let expected = "10000 packets (1.00%) found the backlog of 1000 packets full, most on CPU 1";
+        let expected =
+            "10000 packets (1.00%) found the backlog of 1000 packets full, most on CPU 1";
         assert_eq!(found.sentence, expected);
-        assert!(is_near(found.explains.loss_share, 1.0));
+        assert!(is_near(found.explains.loss_share, 0.01));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 netdev-max-backlog=4000 --dry-run");
     }
 
@@ -100,6 +102,6 @@ mod tests {
         host(0).assert_healthy(&RULE);
         host(20).assert_healthy(&RULE);
         host(10_000).traffic([0, 0], [0, 0]).assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Softnet);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Softnet);
     }
 }

@@ -1,9 +1,10 @@
 //! `busy-poll-waste`: programs spin on the device and find nothing.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{busy_cpus, find_system_shares};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// A CPU that spins is in system calls for most of its time.
 const SPINNING: f64 = 0.5;
@@ -26,10 +27,13 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let found = evidence.protocol("TcpExt.BusyPollRxPackets");
     let longest = settings.into_iter().flatten().max_by(f64::total_cmp);
     if longest.is_none() && found.is_none() {
-        return Judgement::Unseen(Source::Settings);
+        return Judgement::Unseen(EvidenceSource::Settings);
     }
-    let Some(shares) = find_system_shares(evidence) else { return Judgement::Unseen(Source::Cpus) };
-    let is_on = longest.is_some_and(|longest| longest > 0.0) || found.is_some_and(|found| found > 0);
+    let Some(shares) = find_system_shares(evidence) else {
+        return Judgement::Unseen(EvidenceSource::Cpus);
+    };
+    let is_on =
+        longest.is_some_and(|longest| longest > 0.0) || found.is_some_and(|found| found > 0);
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let spinning: Vec<u32> =
         shares.iter().filter(|(_, share)| **share >= SPINNING).map(|(cpu, _)| *cpu).collect();
@@ -90,6 +94,6 @@ mod tests {
         host("50\n", 18_000, 90).assert_healthy(&RULE);
         host("50\n", 0, 20).assert_healthy(&RULE);
         host("0\n", 0, 90).assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Settings);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Settings);
     }
 }

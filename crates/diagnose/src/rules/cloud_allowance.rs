@@ -1,9 +1,10 @@
 //! `cloud-allowance`: the cloud holds packets back because the machine has used up its share.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
-use crate::measures::losses::{is_harm, share_of_losses};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::measures::losses::is_harm;
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// Allowances of the ena driver and their limits in words.
 const ALLOWANCES: [(&str, &str); 5] = [
@@ -31,14 +32,17 @@ pub(crate) const RULE: Rule = Rule {
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let grown = ALLOWANCES.map(|(name, words)| evidence.driver(&[name]).map(|by| (by, words)));
     if grown.iter().all(Option::is_none) {
-        return Judgement::Unseen(Source::Driver);
+        return Judgement::Unseen(EvidenceSource::Driver);
     }
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let exceeded: u64 = grown.iter().flatten().map(|(by, _)| by).sum();
     let worst = grown.into_iter().flatten().max_by_key(|(by, _)| *by);
     let costly = evidence.driver(&COSTLY).unwrap_or(0);
-    let is_felt = (is_harm(exceeded, traffic.packets()) || costly >= LEAST_COSTLY) && !traffic.is_idle();
+    let is_felt =
+        (is_harm(exceeded, traffic.packets()) || costly >= LEAST_COSTLY) && !traffic.is_idle();
     let Some((most, words)) = worst.filter(|_| is_felt) else { return Judgement::Healthy };
+    let packets = traffic.packets().unwrap_or(0) + exceeded;
+    let rate = exceeded as f64 / packets.max(1) as f64;
     let sentence = format!(
         "the cloud held back or dropped {exceeded} packets beyond the machine's allowance, {most} for {words}"
     );
@@ -46,7 +50,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         Finding::new(rule, Confidence::Certain, sentence)
             .with("exceeded_packets", exceeded)
             .with("limit", words)
-            .explaining_loss(share_of_losses(evidence, exceeded))
+            .explaining_loss(rate)
             .with_remedy(
                 "a larger type of machine, or fewer and larger packets (MTU 9001 inside the network); no setting of this host",
             ),
@@ -73,7 +77,7 @@ mod tests {
     fn exceeded_allowance_names_its_limit() {
         let found = host(40_000).fault(&RULE);
         assert!(found.sentence.ends_with("40000 for packets per second"), "{found:?}");
-        assert!(is_near(found.explains.loss_share, 1.0));
+        assert!(is_near(found.explains.loss_share, 0.0196));
     }
 
     #[test]
@@ -81,6 +85,6 @@ mod tests {
         host(0).assert_healthy(&RULE);
         host(90).assert_healthy(&RULE);
         let other = Fixture::new().traffic(TRAFFIC, TRAFFIC).driver(&[("rx_drops", 9)]);
-        other.assert_unseen(&RULE, Source::Driver);
+        other.assert_unseen(&RULE, EvidenceSource::Driver);
     }
 }

@@ -1,8 +1,9 @@
 //! `cpu-quota`: a control group has used up its CPU time, and its programs stand still until the next period.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The part of the periods that end early (kubernetes-mixin alerts at 25%; its #108 has the false alarms below).
 const LEAST_PERIODS: f64 = 0.25;
@@ -34,10 +35,13 @@ struct Throttling<'a> {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let [_, after] = evidence.looks();
-    let mut files =
-        after.texts_below("").map(|(name, _)| name).filter(|name| name.ends_with("cpu.stat")).peekable();
+    let mut files = after
+        .texts_below("")
+        .map(|(name, _)| name)
+        .filter(|name| name.ends_with("cpu.stat"))
+        .peekable();
     if files.peek().is_none() {
-        return Judgement::Unseen(Source::Quotas);
+        return Judgement::Unseen(EvidenceSource::Quotas);
     }
     let throttled = files.filter_map(|name| read_throttling(evidence, name));
     let is_felt = |throttling: &Throttling<'_>| {
@@ -83,7 +87,11 @@ fn read_throttling<'a>(evidence: &Evidence<'_>, name: &'a str) -> Option<Throttl
     }
     let group = name.trim_end_matches("cpu.stat").trim_end_matches('/');
     Some(Throttling {
-        group: group.strip_prefix("sys/fs/cgroup/").unwrap_or(if group.is_empty() { "/" } else { group }),
+        group: group.strip_prefix("sys/fs/cgroup/").unwrap_or(if group.is_empty() {
+            "/"
+        } else {
+            group
+        }),
         periods: count("nr_throttled")? as f64 / periods,
         // The kernel adds up the time of all CPUs.
         share: (stopped_s / window).min(1.0),
@@ -124,6 +132,6 @@ mod tests {
         host(0, 0).assert_healthy(&RULE);
         host(10, 4_000_000).assert_healthy(&RULE);
         host(80, 100_000).assert_healthy(&RULE);
-        Fixture::new().assert_unseen(&RULE, Source::Quotas);
+        Fixture::new().assert_unseen(&RULE, EvidenceSource::Quotas);
     }
 }

@@ -1,9 +1,10 @@
 //! `frequency`: busy CPUs run slowly.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::power::find_frequencies;
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// A CPU with more idle time runs slowly on purpose.
 const LEAST_BUSY: f64 = 0.3;
@@ -21,9 +22,9 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(frequencies) = find_frequencies(evidence) else {
-        return Judgement::Unseen(Source::Power);
+        return Judgement::Unseen(EvidenceSource::Power);
     };
-    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(Source::Cpus) };
+    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(EvidenceSource::Cpus) };
     let busy = cpus.iter().filter(|(_, shares)| shares.busy() - shares.steal >= LEAST_BUSY);
     let slow = busy.filter_map(|(cpu, shares)| {
         let frequency = frequencies.get(cpu)?;
@@ -39,7 +40,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let cause = match (limit, frequency.governor.as_str()) {
         (Some(limit), _) => format!("scaling_max_freq is {}", ghz(limit)),
         (None, "") => "its governor is unknown".to_owned(),
-        (None, "performance") => "the governor is performance, so that heat or power limits it".to_owned(),
+        (None, "performance") => {
+            "the governor is performance, so that heat or power limits it".to_owned()
+        }
         (None, governor) => format!("the governor is {governor}"),
     };
     let sentence = format!(
@@ -101,6 +104,6 @@ mod tests {
         host(800_000, Some(2_000_000), 5).assert_healthy(&RULE);
         host(2_100_000, None, 70).assert_healthy(&RULE);
         host(1_900_000, Some(2_000_000), 70).assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Power);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Power);
     }
 }

@@ -1,11 +1,12 @@
 //! `idle-states`: packets wait for a CPU to come out of deep sleep.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::find_receive_cpus;
 use crate::measures::power::{IdleUse, find_idle_uses};
 use crate::measures::queues::{count_by_cpu, find_receive_interrupts};
 use crate::measures::traffic::{InterfaceTraffic, median_round_trip_us};
+use crate::source::EvidenceSource;
 
 /// A shorter way out of sleep is less than the wake-up of a program.
 const DEEP_US: f64 = 50.0;
@@ -28,9 +29,11 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(uses) = find_idle_uses(evidence) else { return Judgement::Unseen(Source::Power) };
+    let Some(uses) = find_idle_uses(evidence) else {
+        return Judgement::Unseen(EvidenceSource::Power);
+    };
     let (Some(own), Some(window)) = (find_receive_cpus(evidence), evidence.window_s()) else {
-        return Judgement::Unseen(Source::Interrupts);
+        return Judgement::Unseen(EvidenceSource::Interrupts);
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let interrupts = find_receive_interrupts(evidence).map(|lines| count_by_cpu(&lines));
@@ -94,9 +97,8 @@ mod tests {
     }
 
     fn host(shallow: u64, deep: u64) -> Fixture {
-        let host = Fixture::new()
-            .traffic(REQUESTS, REQUESTS)
-            .interrupts(&[("eth0-TxRx-0", &[20_000])]);
+        let host =
+            Fixture::new().traffic(REQUESTS, REQUESTS).interrupts(&[("eth0-TxRx-0", &[20_000])]);
         state(state(host, 1, "C1", 2, shallow), 3, "C6", 133, deep)
     }
 
@@ -113,6 +115,6 @@ mod tests {
         host(15_000, 500).assert_healthy(&RULE);
         host(5000, 15_000).traffic([900_000, 1_350_000_000], [9, 900]).assert_healthy(&RULE);
         host(100, 900).assert_healthy(&RULE);
-        Fixture::new().traffic(REQUESTS, REQUESTS).assert_unseen(&RULE, Source::Power);
+        Fixture::new().traffic(REQUESTS, REQUESTS).assert_unseen(&RULE, EvidenceSource::Power);
     }
 }

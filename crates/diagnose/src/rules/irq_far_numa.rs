@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{kernel_share, share_of_busy};
 use crate::measures::queues::{count_all, count_by_cpu, find_receive_interrupts};
 use crate::measures::traffic::InterfaceTraffic;
 use crate::parse::interrupts::parse_cpu_list;
+use crate::source::EvidenceSource;
 
 /// The part of the interrupts that is far on purpose or by neglect: drivers that use all CPUs of two nodes have a half.
 const LEAST_FAR: f64 = 0.75;
@@ -30,7 +31,7 @@ pub(crate) const RULE: Rule = Rule {
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(node) = evidence.sysfs("device/numa_node").and_then(|text| text.parse::<i32>().ok())
     else {
-        return Judgement::Unseen(Source::Slot);
+        return Judgement::Unseen(EvidenceSource::Slot);
     };
     // -1: the machine has one node, or its firmware does not tell.
     if node < 0 {
@@ -39,10 +40,12 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let list = evidence
         .text(&format!("sys/devices/system/node/node{node}/cpulist"))
         .or_else(|| evidence.sysfs("device/local_cpulist"));
-    let Some(near) = list.and_then(parse_cpu_list) else { return Judgement::Unseen(Source::Slot) };
+    let Some(near) = list.and_then(parse_cpu_list) else {
+        return Judgement::Unseen(EvidenceSource::Slot);
+    };
     let near: BTreeSet<u32> = near.into_iter().collect();
     let Some(lines) = find_receive_interrupts(evidence) else {
-        return Judgement::Unseen(Source::Interrupts);
+        return Judgement::Unseen(EvidenceSource::Interrupts);
     };
     let all = count_all(&lines);
     let far_cpus: Vec<(u32, u64)> =
@@ -105,6 +108,6 @@ mod tests {
         host("1\n", &[25_000, 25_000, 25_000, 25_000]).assert_healthy(&RULE);
         host("-1\n", &[95_000, 0, 0, 0]).assert_healthy(&RULE);
         host("1\n", &[95_000, 0, 0, 0]).traffic([900, 90_000], [9, 900]).assert_healthy(&RULE);
-        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, Source::Slot);
+        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, EvidenceSource::Slot);
     }
 }

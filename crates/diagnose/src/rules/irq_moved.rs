@@ -1,9 +1,10 @@
 //! `irq-moved`: somebody moves the interface's interrupts between CPUs.
 
 use crate::evidence::{Evidence, InterruptGrowth};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::queues::{count_all, find_receive_interrupts};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The part of a vector's interrupts on a second CPU that is a move, and no stray one while it was being moved.
 const LEAST_PART: f64 = 0.05;
@@ -25,7 +26,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(lines) = find_receive_interrupts(evidence) else {
-        return Judgement::Unseen(Source::Interrupts);
+        return Judgement::Unseen(EvidenceSource::Interrupts);
     };
     let all = count_all(&lines);
     let moved: Vec<&InterruptGrowth> =
@@ -36,7 +37,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     if all < LEAST_INTERRUPTS || share < LEAST_SHARE {
         return Judgement::Healthy;
     }
-    let cpus: Vec<String> = first.counts.iter().map(|(cpu, by)| format!("CPU {cpu} ({by})")).collect();
+    let cpus: Vec<String> =
+        first.counts.iter().map(|(cpu, by)| format!("CPU {cpu} ({by})")).collect();
     let sentence = format!(
         "{} receive interrupts with {:.0}% of the traffic were moved within the window, such as {} ({}): {}",
         moved.len(),
@@ -91,16 +93,20 @@ mod tests {
     const TRAFFIC: [u64; 2] = [500_000, 50_000_000];
 
     fn host(counts: &[u64], then: &str, now: &str) -> Fixture {
-        Fixture::new()
-            .traffic(TRAFFIC, TRAFFIC)
-            .interrupts(&[("eth0-TxRx-0", counts)])
-            .grown("proc/irq/24/effective_affinity_list", then, now)
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).interrupts(&[("eth0-TxRx-0", counts)]).grown(
+            "proc/irq/24/effective_affinity_list",
+            then,
+            now,
+        )
     }
 
     #[test]
     fn moved_interrupt_names_its_cpus() {
         let found = host(&[60_000, 40_000], "0\n", "1\n").fault(&RULE);
-        assert!(found.sentence.ends_with("24 (eth0-TxRx-0): CPU 0 (60000), CPU 1 (40000)"), "{found:?}");
+        assert!(
+            found.sentence.ends_with("24 (eth0-TxRx-0): CPU 0 (60000), CPU 1 (40000)"),
+            "{found:?}"
+        );
         assert_eq!(found.confidence, Confidence::Likely);
         let named = host(&[60_000, 40_000], "1\n", "1\n").fixed("proc/77/comm", "irqbalance\n");
         assert_eq!(named.fault(&RULE).confidence, Confidence::Certain);
@@ -111,6 +117,6 @@ mod tests {
         host(&[90_000, 0], "0\n", "0\n").assert_healthy(&RULE);
         host(&[90_000, 12], "0\n", "0\n").assert_healthy(&RULE);
         host(&[5000, 5000, 5000, 5000], "0-3\n", "0-3\n").assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Interrupts);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Interrupts);
     }
 }

@@ -1,9 +1,10 @@
 //! `irq-on-application-cpu`: packets are received on the CPU that the programs need.
 
 use crate::evidence::{CpuShares, Evidence};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{find_receive_cpus, idle_of_others, kernel_share, list_idle_cpus};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The part of a CPU's time in interrupts and softirqs that a program on it feels.
 const LEAST_KERNEL_SHARE: f64 = 0.15;
@@ -24,9 +25,9 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(Source::Cpus) };
+    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(EvidenceSource::Cpus) };
     let Some(own) = find_receive_cpus(evidence) else {
-        return Judgement::Unseen(Source::Interrupts);
+        return Judgement::Unseen(EvidenceSource::Interrupts);
     };
     let is_shared = |(cpu, shares): &(&u32, &CpuShares)| {
         own.contains(cpu)
@@ -85,7 +86,10 @@ mod tests {
     #[test]
     fn program_beside_interrupts_is_found() {
         let found = host(&[IDLE, [50, 20, 5, 25, 0], IDLE, IDLE]).fault(&RULE);
-        assert!(found.sentence.starts_with("CPU 1 receives the packets (30% of its time)"), "{found:?}");
+        assert!(
+            found.sentence.starts_with("CPU 1 receives the packets (30% of its time)"),
+            "{found:?}"
+        );
         assert!(found.sentence.ends_with("the other 3 idle 97%"));
         assert!(is_near(found.explains.latency_share, 0.3));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 smp-affinity=0,2-3 --dry-run");
@@ -97,6 +101,6 @@ mod tests {
         host(&[IDLE, [20, 10, 2, 18, 0], IDLE, IDLE]).assert_healthy(&RULE);
         let all_busy = [50, 20, 5, 25, 0];
         host(&[all_busy; 4]).assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Cpus);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Cpus);
     }
 }

@@ -1,11 +1,12 @@
 //! `irq-on-one-cpu`: one CPU takes all receive interrupts, and others idle.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{FULL, idle_of_others, kernel_share};
-use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
+use crate::measures::losses::{count_ring_drops, loses_in_ring, loss_rate};
 use crate::measures::queues::{count_all, count_by_cpu, count_channels, find_receive_interrupts};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The part of the interrupts that is all of them.
 const ALL: f64 = 0.95;
@@ -40,7 +41,7 @@ struct Concentration {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     if find_receive_interrupts(evidence).is_none() {
-        return Judgement::Unseen(Source::Interrupts);
+        return Judgement::Unseen(EvidenceSource::Interrupts);
     }
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let found = find_concentration(evidence).filter(|_| !traffic.is_idle());
@@ -57,7 +58,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
                     .with("queues", queues);
                 Judgement::Fault(finding.with_change(evidence, change))
             }
-            _ => Judgement::Unseen(Source::Cpus),
+            _ => Judgement::Unseen(EvidenceSource::Cpus),
         };
     };
     let Some(kernel) = cpus.get(&cpu).map(kernel_share) else { return Judgement::Healthy };
@@ -90,7 +91,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with_change(evidence, change);
     if kernel >= FULL && loses_in_ring(evidence) {
         let drops = count_ring_drops(evidence).unwrap_or(0);
-        finding = finding.explaining_loss(share_of_losses(evidence, drops));
+        finding = finding.explaining_loss(loss_rate(evidence, drops));
     }
     Judgement::Fault(finding)
 }
@@ -164,8 +165,8 @@ mod tests {
     fn spread_or_idle_interrupts_are_silent() {
         host(SPREAD, 77).assert_healthy(&RULE);
         host(ON_ONE, 5).assert_healthy(&RULE);
-        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, Source::Interrupts);
+        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, EvidenceSource::Interrupts);
         let without_time = Fixture::new().interrupts(ON_ONE).traffic([9000, 900_000], [9, 900]);
-        without_time.assert_unseen(&RULE, Source::Cpus);
+        without_time.assert_unseen(&RULE, EvidenceSource::Cpus);
     }
 }

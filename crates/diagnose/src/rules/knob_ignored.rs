@@ -1,11 +1,12 @@
 //! `knob-ignored`: the driver takes a delay and raises more interrupts than it allows.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::coalescing::{INTERRUPT_US, ReceiveModeration};
 use crate::measures::cpus::share_of_busy;
 use crate::measures::queues::find_receive_interrupts;
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// How many times more interrupts than the delay allows are no rounding: drivers round to their own units by up to a half.
 const LEAST_FACTOR: f64 = 2.0;
@@ -23,15 +24,15 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(moderation) = ReceiveModeration::from_evidence(evidence) else {
-        return Judgement::Unseen(Source::Settings);
+        return Judgement::Unseen(EvidenceSource::Settings);
     };
     let Some(lines) = find_receive_interrupts(evidence) else {
-        return Judgement::Unseen(Source::Interrupts);
+        return Judgement::Unseen(EvidenceSource::Interrupts);
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let rates = traffic.received_per_s().zip(evidence.window_s());
     let Some((received_per_s, window)) = rates else {
-        return Judgement::Unseen(Source::Interface);
+        return Judgement::Unseen(EvidenceSource::Interface);
     };
     // Without a count of sent packets there may be any number of completions.
     let sent_per_s = traffic.sent_per_s().unwrap_or(f64::INFINITY);
@@ -81,7 +82,9 @@ mod tests {
     #[test]
     fn interrupts_beyond_delay_are_found() {
         let found = host(200, 0, 400_000).fault(&RULE);
-        assert!(found.sentence.contains("40000 times a second, 4.0 times as often as rx-usecs=200us"));
+        assert!(
+            found.sentence.contains("40000 times a second, 4.0 times as often as rx-usecs=200us")
+        );
         // 30,000 of 2 us a second, of half a CPU.
         assert!(is_near(found.explains.cpu_share, 0.12), "{found:?}");
     }
@@ -92,6 +95,6 @@ mod tests {
         host(200, 2, 400_000).assert_healthy(&RULE);
         host(3, 0, 400_000).assert_healthy(&RULE);
         host(0, 0, 400_000).assert_healthy(&RULE);
-        Fixture::new().assert_unseen(&RULE, Source::Settings);
+        Fixture::new().assert_unseen(&RULE, EvidenceSource::Settings);
     }
 }

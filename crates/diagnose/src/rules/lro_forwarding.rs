@@ -1,9 +1,10 @@
 //! `lro-forwarding`: the card joins packets that this host passes on.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
-use crate::measures::losses::{is_harm, share_of_losses};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::measures::losses::is_harm;
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The part of the received packets that is passed on where forwarding is what the host does.
 const LEAST_FORWARDED: f64 = 0.01;
@@ -19,7 +20,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(lro) = evidence.ethtool("-k", "large-receive-offload") else {
-        return Judgement::Unseen(Source::Settings);
+        return Judgement::Unseen(EvidenceSource::Settings);
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     if !lro.starts_with("on") || traffic.is_idle() {
@@ -27,7 +28,11 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     }
     let is_port = evidence.sysfs("brport/state").is_some();
     let Some(forwarded) = evidence.protocol("Ip.ForwDatagrams") else {
-        return if is_port { Judgement::Healthy } else { Judgement::Unseen(Source::Protocols) };
+        return if is_port {
+            Judgement::Healthy
+        } else {
+            Judgement::Unseen(EvidenceSource::Protocols)
+        };
     };
     let count = |name: &str| evidence.protocol(name).unwrap_or(0);
     // "Fragmentation needed" is told in the same counter as "port unreachable": the kernel's own count comes first.
@@ -46,7 +51,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         (false, Some(mean)) => format!("a received packet has {mean:.0} bytes, more than the MTU"),
         (false, None) => "joined packets arrive".to_owned(),
     };
-    let sentence = format!("large-receive-offload is on and {forwarded} packets were passed on: {effect}");
+    let sentence =
+        format!("large-receive-offload is on and {forwarded} packets were passed on: {effect}");
     let confidence = if is_failing { Confidence::Certain } else { Confidence::Hint };
     let mut finding = Finding::new(rule, confidence, sentence)
         .with("forwarded", forwarded)
@@ -55,7 +61,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     if is_failing {
         // Of what was to be forwarded; the joined packets have several segments each.
         let lost = failed as f64 / (forwarded + failed) as f64;
-        finding = finding.with("lost_share", lost).explaining_loss(share_of_losses(evidence, failed));
+        finding =
+            finding.with("lost_share", lost).explaining_loss(lost);
     }
     Judgement::Fault(finding)
 }
@@ -69,17 +76,21 @@ mod tests {
 
     fn host(lro: &str, forwarded: u64, failed: u64) -> Fixture {
         let features = format!("Features for eth0:\nlarge-receive-offload: {lro}\n");
-        Fixture::new()
-            .traffic(TRAFFIC, TRAFFIC)
-            .fixed("ethtool_-k_eth0", &features)
-            .protocols("snmp", "Ip", &[("ForwDatagrams", forwarded), ("FragFails", failed)])
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).fixed("ethtool_-k_eth0", &features).protocols(
+            "snmp",
+            "Ip",
+            &[("ForwDatagrams", forwarded), ("FragFails", failed)],
+        )
     }
 
     #[test]
     fn joined_packets_that_fail_are_found() {
         let found = host("on", 400_000, 9000).fault(&RULE);
-        assert!(found.sentence.ends_with("9000 of them were too large for the next link"), "{found:?}");
-        assert!(is_near(found.explains.loss_share, 1.0));
+        assert!(
+            found.sentence.ends_with("9000 of them were too large for the next link"),
+            "{found:?}"
+        );
+        assert!(is_near(found.explains.loss_share, 9.0 / 409.0));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 lro=off --dry-run");
     }
 
@@ -89,6 +100,6 @@ mod tests {
         host("on", 0, 0).assert_healthy(&RULE);
         host("on", 400_000, 0).assert_healthy(&RULE);
         let unseen = Fixture::new().traffic(TRAFFIC, TRAFFIC);
-        unseen.assert_unseen(&RULE, Source::Settings);
+        unseen.assert_unseen(&RULE, EvidenceSource::Settings);
     }
 }

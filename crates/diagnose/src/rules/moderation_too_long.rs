@@ -1,10 +1,11 @@
 //! `moderation-too-long`: requests wait for an interrupt that the card holds back.
 
 use crate::evidence::{Evidence, InterruptGrowth};
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::coalescing::ReceiveModeration;
 use crate::measures::queues::{count_all, find_receive_interrupts};
 use crate::measures::traffic::{InterfaceTraffic, median_round_trip_us};
+use crate::source::EvidenceSource;
 
 /// Shorter delays are what drivers begin with (50 us on i40e and ice), and less than a wake-up from deep sleep.
 const LEAST_DELAY_US: f64 = 60.0;
@@ -28,7 +29,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(moderation) = ReceiveModeration::from_evidence(evidence) else {
-        return Judgement::Unseen(Source::Settings);
+        return Judgement::Unseen(EvidenceSource::Settings);
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let long = moderation.longest_wait().filter(|(_, delay)| *delay >= LEAST_DELAY_US);
@@ -36,13 +37,13 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         return Judgement::Healthy;
     };
     let Some(received_per_s) = traffic.received_per_s() else {
-        return Judgement::Unseen(Source::Interface);
+        return Judgement::Unseen(EvidenceSource::Interface);
     };
     let lines = find_receive_interrupts(evidence);
     let interrupts = lines.as_ref().map(|lines| count_all(lines));
-    let packets_each = interrupts.zip(traffic.received).map(|(interrupts, received)| {
-        received as f64 / interrupts.max(1) as f64
-    });
+    let packets_each = interrupts
+        .zip(traffic.received)
+        .map(|(interrupts, received)| received as f64 / interrupts.max(1) as f64);
     let is_dense = packets_each.is_some_and(|each| each > MOST_PACKETS_AN_INTERRUPT);
     if received_per_s < LEAST_PER_S || (!traffic.has_bytes() && is_dense) {
         return Judgement::Healthy;
@@ -58,13 +59,18 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     }
     let sentence = format!(
         "{knob} holds back the interrupt of each packet for {delay_us:.0} us, while {received_per_s:.0} small packets a second arrive{}",
-        round_trip_us.map(|whole| format!("; a round trip takes {whole:.0} us")).unwrap_or_default()
+        round_trip_us
+            .map(|whole| format!("; a round trip takes {whole:.0} us"))
+            .unwrap_or_default()
     );
     let confidence = if share.is_some() { Confidence::Likely } else { Confidence::Hint };
     let mut finding = Finding::new(rule, confidence, sentence)
         .with("delay_us", delay_us)
         .with("received_per_s", received_per_s)
-        .with_change(evidence, if knob == "rx-usecs" { "rx-usecs=8us" } else { "gro-flush-timeout=0us" });
+        .with_change(
+            evidence,
+            if knob == "rx-usecs" { "rx-usecs=8us" } else { "gro-flush-timeout=0us" },
+        );
     if let Some(each) = packets_each {
         finding = finding.with("packets_per_interrupt", each);
     }
@@ -121,6 +127,6 @@ mod tests {
 
     #[test]
     fn missing_settings_are_unseen() {
-        Fixture::new().traffic(REQUESTS, REQUESTS).assert_unseen(&RULE, Source::Settings);
+        Fixture::new().traffic(REQUESTS, REQUESTS).assert_unseen(&RULE, EvidenceSource::Settings);
     }
 }

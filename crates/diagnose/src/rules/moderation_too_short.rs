@@ -1,11 +1,12 @@
 //! `moderation-too-short`: bulk raises an interrupt for almost every packet.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::coalescing::{INTERRUPT_US, ReceiveModeration};
 use crate::measures::cpus::{find_fullest_cpu, kernel_share, share_of_busy};
 use crate::measures::queues::{count_all, find_receive_interrupts};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// A longer delay leaves fewer than 50,000 interrupts a second.
 const LONG_ENOUGH_US: f64 = 20.0;
@@ -28,16 +29,16 @@ pub(crate) const RULE: Rule = Rule {
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let traffic = InterfaceTraffic::from_evidence(evidence);
     if !traffic.has_bytes() {
-        return Judgement::Unseen(Source::Interface);
+        return Judgement::Unseen(EvidenceSource::Interface);
     }
     let Some(lines) = find_receive_interrupts(evidence) else {
-        return Judgement::Unseen(Source::Interrupts);
+        return Judgement::Unseen(EvidenceSource::Interrupts);
     };
     let Some((cpu, shares)) = find_fullest_cpu(evidence) else {
-        return Judgement::Unseen(Source::Cpus);
+        return Judgement::Unseen(EvidenceSource::Cpus);
     };
     let Some((received, window)) = traffic.received.zip(evidence.window_s()) else {
-        return Judgement::Unseen(Source::Interface);
+        return Judgement::Unseen(EvidenceSource::Interface);
     };
     let moderation = ReceiveModeration::from_evidence(evidence);
     let is_long = moderation.is_some_and(|moderation| {
@@ -106,6 +107,6 @@ mod tests {
 
     #[test]
     fn missing_interrupts_are_unseen() {
-        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, Source::Interrupts);
+        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, EvidenceSource::Interrupts);
     }
 }

@@ -1,11 +1,12 @@
 //! `napi-thread-starved`: the thread that receives packets is ready, and others run.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::find_receive_cpus;
-use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
+use crate::measures::losses::{count_ring_drops, loses_in_ring, loss_rate};
 use crate::measures::threads::find_receive_threads;
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// A thread that waits a smaller part of the window keeps up.
 const LEAST_WAIT: f64 = 0.1;
@@ -27,7 +28,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let threads = find_receive_threads(evidence);
     let is_threaded = evidence.sysfs("threaded").map(|value| value != "0");
     if threads.is_empty() && is_threaded.is_none() {
-        return Judgement::Unseen(Source::Cpus);
+        return Judgement::Unseen(EvidenceSource::Cpus);
     }
     if InterfaceTraffic::from_evidence(evidence).is_idle() {
         return Judgement::Healthy;
@@ -39,7 +40,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
             Judgement::Healthy
         };
     }
-    let Some(window) = evidence.window_s() else { return Judgement::Unseen(Source::Cpus) };
+    let Some(window) = evidence.window_s() else { return Judgement::Unseen(EvidenceSource::Cpus) };
     let starved = threads.iter().filter(|thread| {
         let wanted = thread.ran_s + thread.waited_s;
         thread.waited_s >= LEAST_WAIT * window && thread.waited_s >= LEAST_PART * wanted
@@ -62,14 +63,14 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .explaining_latency(waited);
     if loses_in_ring(evidence) {
         let drops = count_ring_drops(evidence).unwrap_or(0);
-        finding = finding.explaining_loss(share_of_losses(evidence, drops));
+        finding = finding.explaining_loss(loss_rate(evidence, drops));
     }
     Judgement::Fault(with_remedy(finding, evidence, worst.name.starts_with("napi/")))
 }
 
 /// Judges where the threads' own times are missing: packets are lost, and programs have the CPU to themselves.
 fn judge_by_programs(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(Source::Cpus) };
+    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(EvidenceSource::Cpus) };
     let own = find_receive_cpus(evidence);
     let full = cpus.iter().find(|(cpu, shares)| {
         own.as_ref().is_none_or(|own| own.contains(cpu)) && shares.programs >= ALL
@@ -87,7 +88,7 @@ fn judge_by_programs(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with("cpu", u64::from(*cpu))
         .with("programs_share", shares.programs)
         .with("ring_drops", drops)
-        .explaining_loss(share_of_losses(evidence, drops));
+        .explaining_loss(loss_rate(evidence, drops));
     Judgement::Fault(with_remedy(finding, evidence, true))
 }
 
@@ -136,6 +137,6 @@ mod tests {
         host("6000000500 400000500 900\n").assert_healthy(&RULE);
         let off = Fixture::new().traffic(TRAFFIC, TRAFFIC).sysfs("threaded", "0\n");
         off.assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Cpus);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Cpus);
     }
 }

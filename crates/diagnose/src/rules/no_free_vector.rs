@@ -1,9 +1,10 @@
 //! `no-free-vector`: a CPU has no interrupt vector left, so that interrupts go elsewhere.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::queues::find_receive_interrupts;
 use crate::parse::interrupts::parse_cpu_list;
+use crate::source::EvidenceSource;
 
 /// The kernel's table of vectors on x86 (needs debugfs).
 const TABLE: &str = "sys/kernel/debug/irq/domains/VECTOR";
@@ -24,13 +25,14 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let misplaced = find_misplaced(evidence);
     let said = count_complaints(evidence);
     if table.is_none() && misplaced.is_none() && said.is_none() {
-        return Judgement::Unseen(Source::Interrupts);
+        return Judgement::Unseen(EvidenceSource::Interrupts);
     }
     let said = said.unwrap_or(0);
     let VectorTable { exhausted, free } = table.unwrap_or_default();
     let misplaced = misplaced.unwrap_or_default();
     // A full CPU hurts only where an interrupt was to be placed on it.
-    let is_wanted = |(_, wanted): &&(u32, Vec<u32>)| wanted.iter().any(|cpu| exhausted.contains(cpu));
+    let is_wanted =
+        |(_, wanted): &&(u32, Vec<u32>)| wanted.iter().any(|cpu| exhausted.contains(cpu));
     let found = misplaced.iter().find(is_wanted);
     let Some((number, wanted)) = found.or_else(|| misplaced.first().filter(|_| said > 0)) else {
         return Judgement::Healthy;
@@ -41,10 +43,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     } else {
         format!("CPUs {} have none left", list(&exhausted))
     };
-    let sentence = format!(
-        "interrupt {number} is not where it was put (CPUs {}): {reason}",
-        list(wanted)
-    );
+    let sentence =
+        format!("interrupt {number} is not where it was put (CPUs {}): {reason}", list(wanted));
     Judgement::Fault(
         Finding::new(rule, Confidence::Certain, sentence)
             .with("misplaced_interrupts", misplaced.len() as u64)
@@ -149,6 +149,6 @@ mod tests {
     fn placed_interrupts_are_silent() {
         host("1\n", "1\n", 0).assert_healthy(&RULE);
         host("0-1\n", "0\n", 5).assert_healthy(&RULE);
-        Fixture::new().assert_unseen(&RULE, Source::Interrupts);
+        Fixture::new().assert_unseen(&RULE, EvidenceSource::Interrupts);
     }
 }

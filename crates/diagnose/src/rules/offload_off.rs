@@ -1,9 +1,10 @@
 //! `offload-off`: bulk is handled packet by packet because an offload is off.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::share_of_busy;
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// Fewer packets a second cost less than 2% of a CPU.
 const LEAST_PER_S: f64 = 20_000.0;
@@ -48,11 +49,11 @@ const fn offload(
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(features) = evidence.settings("-k") else {
-        return Judgement::Unseen(Source::Settings);
+        return Judgement::Unseen(EvidenceSource::Settings);
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     if !traffic.has_bytes() {
-        return Judgement::Unseen(Source::Interface);
+        return Judgement::Unseen(EvidenceSource::Interface);
     }
     let received = traffic.received_per_s().filter(|_| traffic.is_bulk_received());
     let sent = traffic.sent_per_s().filter(|_| traffic.is_bulk_sent());
@@ -65,9 +66,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     };
     // `off [fixed]` is the device's nature, and no setting: it is told beside another that is off.
     let is_off = |offload: &&Offload| {
-        features.get(offload.feature).is_some_and(|value| {
-            value.starts_with("off") && !value.contains("[fixed]")
-        })
+        features
+            .get(offload.feature)
+            .is_some_and(|value| value.starts_with("off") && !value.contains("[fixed]"))
     };
     let off: Vec<&Offload> = OFFLOADS.iter().filter(matters).filter(is_off).collect();
     if off.is_empty() {
@@ -118,8 +119,7 @@ mod tests {
     #[test]
     fn bulk_without_gro_is_found() {
         let found = host("off", "off").traffic(BULK, ACKNOWLEDGEMENTS).fault(&RULE);
-        let expected =
-            "generic-receive-offload is off, while 80000 full packets a second are handled one by one";
+        let expected = "generic-receive-offload is off, while 80000 full packets a second are handled one by one";
         assert_eq!(found.sentence, expected);
         assert!(is_near(found.explains.cpu_share, 0.08));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 gro=on --dry-run");
@@ -137,6 +137,6 @@ mod tests {
         host("off", "off").traffic(ACKNOWLEDGEMENTS, ACKNOWLEDGEMENTS).assert_healthy(&RULE);
         host("off", "on").traffic([400_000, 8_000_000_000], [9, 900]).assert_healthy(&RULE);
         host("off [fixed]", "off [fixed]").traffic(BULK, BULK).assert_healthy(&RULE);
-        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, Source::Settings);
+        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, EvidenceSource::Settings);
     }
 }

@@ -1,9 +1,10 @@
 //! `pause-by-peer`: the other end of the link tells this host to stop sending.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::pauses::{PauseDirection, count_pauses, find_pauses};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The row.
 pub(crate) const RULE: Rule = Rule {
@@ -16,7 +17,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     if count_pauses(evidence, PauseDirection::Received).is_none() {
-        return Judgement::Unseen(Source::Driver);
+        return Judgement::Unseen(EvidenceSource::Driver);
     }
     let is_idle = InterfaceTraffic::from_evidence(evidence).is_idle();
     let pauses = find_pauses(evidence, PauseDirection::Received).filter(|_| !is_idle);
@@ -51,7 +52,10 @@ mod tests {
         let counters =
             [("rx_pause_ctrl_phy", 9_000_000), ("tx_pause_ctrl_phy", 0), ("rx_discards_phy", 0)];
         let found = Fixture::new().driver(&counters).fault(&RULE);
-        assert!(found.sentence.starts_with("the peer pauses us: 9000000 PAUSE frames"), "{found:?}");
+        assert!(
+            found.sentence.starts_with("the peer pauses us: 9000000 PAUSE frames"),
+            "{found:?}"
+        );
         assert!(is_near(found.explains.latency_share, 1.0));
     }
 
@@ -61,6 +65,6 @@ mod tests {
         Fixture::new().traffic(BULK, BULK).driver(&of(0, 90_000)).assert_healthy(&RULE);
         Fixture::new().traffic(BULK, BULK).driver(&of(12, 0)).assert_healthy(&RULE);
         let none = Fixture::new().traffic(BULK, BULK).driver(&[("rx_bytes", 1)]);
-        none.assert_unseen(&RULE, Source::Driver);
+        none.assert_unseen(&RULE, EvidenceSource::Driver);
     }
 }

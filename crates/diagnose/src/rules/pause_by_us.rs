@@ -1,10 +1,11 @@
 //! `pause-by-us`: this host tells the other end of the link to stop sending.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::is_receiver_full;
 use crate::measures::pauses::{PauseDirection, count_pauses, find_pauses};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The row.
 pub(crate) const RULE: Rule = Rule {
@@ -17,7 +18,7 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     if count_pauses(evidence, PauseDirection::Sent).is_none() {
-        return Judgement::Unseen(Source::Driver);
+        return Judgement::Unseen(EvidenceSource::Driver);
     }
     let is_idle = InterfaceTraffic::from_evidence(evidence).is_idle();
     let pauses = find_pauses(evidence, PauseDirection::Sent).filter(|_| !is_idle);
@@ -32,8 +33,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         "its ring, its CPU or its slot is too slow: a full CPU shows in /proc/stat, the slot in `pcie-limit`".to_owned()
     };
     let sentence = format!("this host pauses its peer: {} were sent; {cause}", pauses.describe());
-    let mut finding = Finding::new(rule, Confidence::Certain, sentence)
-        .with("sent_pause_frames", pauses.frames);
+    let mut finding =
+        Finding::new(rule, Confidence::Certain, sentence).with("sent_pause_frames", pauses.frames);
     if let Some(rate) = pauses.per_s {
         finding = finding.with("sent_pause_frames_per_s", rate);
     }
@@ -77,6 +78,6 @@ mod tests {
     fn received_or_few_pauses_are_silent() {
         host(50_000, 0).assert_healthy(&RULE);
         host(0, 30).assert_healthy(&RULE);
-        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, Source::Driver);
+        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, EvidenceSource::Driver);
     }
 }

@@ -1,11 +1,12 @@
 //! `pcie-limit`: the card's slot carries less than the card could.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
-use crate::measures::losses::{count_port_discards, is_harm, share_of_losses};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::measures::losses::{count_port_discards, is_harm, loss_rate};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
-/// Above this part of a slot's bits a second packets wait: headers of PCIe and descriptors take 15 to 25% of them.
+/// Above this part of a slot's bits a second packets wait: headers of the bus and descriptors take 15 to 25% of them.
 const NARROW: f64 = 0.6;
 
 /// The row.
@@ -17,7 +18,7 @@ pub(crate) const RULE: Rule = Rule {
     judge,
 };
 
-/// A PCIe link.
+/// The link of a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct SlotLink {
     giga_transfers: f64,
@@ -49,7 +50,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         SlotLink::from_texts(text("speed")?, text("width")?)
     };
     let (Some(now), Some(most)) = (link("current"), link("max")) else {
-        return Judgement::Unseen(Source::Slot);
+        return Judgement::Unseen(EvidenceSource::Slot);
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     let discards = count_port_discards(evidence).unwrap_or(0);
@@ -57,9 +58,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let used = traffic.bits_per_s().map(|rate| rate / now.bits_per_s());
     let wire = evidence.sysfs("speed").and_then(|text| text.parse::<f64>().ok());
     // A card in an older slot is no fault where the slot carries the link.
-    let is_narrow = wire
-        .filter(|speed| *speed > 0.0)
-        .is_none_or(|speed| now.bits_per_s() * 0.85 < speed * 1e6);
+    let is_narrow =
+        wire.filter(|speed| *speed > 0.0).is_none_or(|speed| now.bits_per_s() * 0.85 < speed * 1e6);
     let is_below = now.bits_per_s() < most.bits_per_s() * 0.99;
     let is_used = used.is_some_and(|used| used >= NARROW);
     if !is_narrow || traffic.is_idle() || !(is_used || loses) || !is_below {
@@ -91,7 +91,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         finding = finding.with("used_share", used).explaining_latency(used);
     }
     if loses {
-        finding = finding.explaining_loss(share_of_losses(evidence, discards));
+        finding = finding.explaining_loss(loss_rate(evidence, discards));
     }
     Judgement::Fault(finding)
 }
@@ -117,7 +117,7 @@ mod tests {
         assert!(found.sentence.contains("2 lanes at 8.0 GT/s (15.8 Gbit/s)"), "{found:?}");
         assert!(is_near(found.explains.latency_share, 12.0 / 15.7538));
         let losing = host("2\n", 1_500_000_000).driver(&[("rx_discards_phy", 9000)]).fault(&RULE);
-        assert!(is_near(losing.explains.loss_share, 1.0));
+        assert!(is_near(losing.explains.loss_share, 9.0 / 1009.0));
     }
 
     #[test]
@@ -125,6 +125,6 @@ mod tests {
         host("2\n", 1_500_000_000).assert_healthy(&RULE);
         host("8\n", 45_000_000_000).assert_healthy(&RULE);
         host("2\n", 15_000_000_000).sysfs("speed", "10000\n").assert_healthy(&RULE);
-        Fixture::new().traffic([9, 900], [9, 900]).assert_unseen(&RULE, Source::Slot);
+        Fixture::new().traffic([9, 900], [9, 900]).assert_unseen(&RULE, EvidenceSource::Slot);
     }
 }

@@ -1,10 +1,11 @@
 //! `ring-too-small`: packets arrive while no receive descriptor is free.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::is_receiver_full;
-use crate::measures::losses::{count_ring_drops, is_harm, share_of_losses};
+use crate::measures::losses::{count_ring_drops, is_harm, loss_rate};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The row.
 pub(crate) const RULE: Rule = Rule {
@@ -16,7 +17,9 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(drops) = count_ring_drops(evidence) else { return Judgement::Unseen(Source::Driver) };
+    let Some(drops) = count_ring_drops(evidence) else {
+        return Judgement::Unseen(EvidenceSource::Driver);
+    };
     let traffic = InterfaceTraffic::from_evidence(evidence);
     if traffic.is_idle() || !is_harm(drops, traffic.received) {
         return Judgement::Healthy;
@@ -46,7 +49,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let confidence = if is_sure { Confidence::Likely } else { Confidence::Hint };
     let mut finding = Finding::new(rule, confidence, sentence)
         .with("ring_drops", drops)
-        .explaining_loss(share_of_losses(evidence, drops));
+        .explaining_loss(loss_rate(evidence, drops));
     if let Some(lost) = lost {
         finding = finding.with("lost_share", lost);
     }
@@ -79,7 +82,7 @@ mod tests {
             .fault(&RULE);
         assert!(found.sentence.starts_with("10000 packets (1.00% of those received)"), "{found:?}");
         assert!(found.sentence.ends_with("it has 512 of at most 4096"));
-        assert!(is_near(found.explains.loss_share, 1.0));
+        assert!(is_near(found.explains.loss_share, 0.01));
         assert_eq!(found.confidence, Confidence::Likely);
         assert_eq!(found.remedy.unwrap(), "latput set eth0 rx-ring=max --dry-run");
     }
@@ -100,6 +103,6 @@ mod tests {
     fn few_or_old_drops_are_silent() {
         rings(512).driver(&[("rx_missed_errors", 0)]).assert_healthy(&RULE);
         rings(512).driver(&[("rx_missed_errors", 20)]).assert_healthy(&RULE);
-        rings(512).assert_unseen(&RULE, Source::Driver);
+        rings(512).assert_unseen(&RULE, EvidenceSource::Driver);
     }
 }

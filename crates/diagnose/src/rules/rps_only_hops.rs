@@ -1,14 +1,15 @@
 //! `rps-only-hops`: packets are handed to other CPUs though nothing is gained.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{kernel_share, share_of_busy};
 use crate::measures::queues::{count_by_cpu, find_receive_interrupts};
 use crate::measures::traffic::{InterfaceTraffic, median_round_trip_us};
+use crate::source::EvidenceSource;
 
 /// Fewer hops a second cost less than a percent of a CPU.
 const LEAST_PER_S: f64 = 5000.0;
-/// The part of the packets that hop; an occasional one is none.
+/// The part of the packets that hop; an occasional one does no harm.
 const LEAST_SHARE: f64 = 0.2;
 /// Receive work of all CPUs, in CPUs, that a single one would do as well.
 const LITTLE_WORK: f64 = 0.5;
@@ -28,9 +29,9 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let (Some(rows), Some(window)) = (evidence.softnet(), evidence.window_s()) else {
-        return Judgement::Unseen(Source::Softnet);
+        return Judgement::Unseen(EvidenceSource::Softnet);
     };
-    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(Source::Cpus) };
+    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(EvidenceSource::Cpus) };
     // A row counts the packets that other CPUs sent it.
     let hops: u64 = rows.values().map(|row| row.received_rps).sum();
     let processed: u64 = rows.values().map(|row| row.processed).sum();
@@ -100,7 +101,10 @@ mod tests {
     #[test]
     fn hops_without_need_are_found() {
         let found = host(1_000_000, 10, "2\n").fault(&RULE);
-        assert!(found.sentence.starts_with("RPS handed 100000 packets a second (50%) to 1 CPUs"), "{found:?}");
+        assert!(
+            found.sentence.starts_with("RPS handed 100000 packets a second (50%) to 1 CPUs"),
+            "{found:?}"
+        );
         assert!(found.sentence.ends_with("although all receive work is 20% of one CPU"));
         // Two seconds of 6.5.
         assert!(is_near(found.explains.cpu_share, 2.0 / 6.5));
@@ -112,6 +116,6 @@ mod tests {
         host(1_000_000, 85, "2\n").assert_healthy(&RULE);
         host(0, 10, "2\n").assert_healthy(&RULE);
         host(1_000_000, 10, "0\n").assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Softnet);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Softnet);
     }
 }

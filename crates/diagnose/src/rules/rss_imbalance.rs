@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{FULL, find_fullest_cpu, idle_of_others, kernel_share};
-use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
+use crate::measures::losses::{count_ring_drops, loses_in_ring, loss_rate};
 use crate::measures::queues::{count_channels, count_queue_packets, count_table_entries};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The part of the packets that counts as most.
 const MOST: f64 = 0.9;
@@ -30,16 +31,17 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(queues) = count_queue_packets(evidence) else {
-        return Judgement::Unseen(Source::Driver);
+        return Judgement::Unseen(EvidenceSource::Driver);
     };
-    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(Source::Cpus) };
+    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(EvidenceSource::Cpus) };
     let is_idle = InterfaceTraffic::from_evidence(evidence).is_idle();
     let channels = count_channels(evidence).map(|(now, _)| now);
     // Drivers print counters of queues that are not used now.
     let number = channels.unwrap_or(queues.len() as u64).min(queues.len() as u64);
     let Some((cpu, shares)) = find_fullest_cpu(evidence) else { return Judgement::Healthy };
     let (few, part) = busiest_queues(&queues);
-    let is_uneven = number >= 2 && few as f64 <= (number as f64 / 4.0).ceil() && few as u64 != number;
+    let is_uneven =
+        number >= 2 && few as f64 <= (number as f64 / 4.0).ceil() && few as u64 != number;
     let kernel = kernel_share(&shares);
     let is_harm = kernel >= LEAST_KERNEL_SHARE && idle_of_others(cpus, &[cpu]) >= LEAST_IDLE;
     if !is_uneven || !is_harm || is_idle {
@@ -48,10 +50,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let cause = match (is_table_uneven(evidence, number), flows_are_many(evidence, number)) {
         (Some(true), _) => Cause::Table,
         (_, Some(true)) => Cause::Hash,
-        // One flow, or too few to spread: no fault of the hash.
-        (_, Some(false)) => return Judgement::Healthy,
         (_, None) if kernel >= FULL => Cause::Unknown,
-        (_, None) => return Judgement::Healthy,
+        // One flow, or too few to spread: no fault of the hash.
+        (_, Some(false) | None) => return Judgement::Healthy,
     };
     let sentence = format!(
         "{few} of {number} receive queues took {:.0}% of the packets; CPU {cpu} spends {:.0}% of its time on them{}",
@@ -70,7 +71,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with_change(evidence, &format!("'rss-table=equal {number}'"));
     if kernel >= FULL && loses_in_ring(evidence) {
         let drops = count_ring_drops(evidence).unwrap_or(0);
-        finding = finding.explaining_loss(share_of_losses(evidence, drops));
+        finding = finding.explaining_loss(loss_rate(evidence, drops));
     }
     Judgement::Fault(finding)
 }
@@ -91,7 +92,9 @@ impl Cause {
                 ": the table is not the reason, and flows are many, so that the hash tells them apart too little: \
                  `ethtool -N IFACE rx-flow-hash udp4 sdfn`"
             }
-            Self::Unknown => ": the hash or one elephant flow; the flows (`ss -tin`) would tell them apart",
+            Self::Unknown => {
+                ": the hash or one elephant flow; the flows (`ss -tin`) would tell them apart"
+            }
         }
     }
 
@@ -157,18 +160,31 @@ mod tests {
     const FULL_CPU: &[[u64; 5]] = &[[0, 0, 0, 80, 0], [0; 5], [0; 5], [5, 0, 0, 0, 0]];
 
     fn host(packets: [u64; 4], cpus: &[[u64; 5]]) -> Fixture {
-        let names = ["rx_queue_0_packets", "rx_queue_1_packets", "rx_queue_2_packets", "rx_queue_3_packets"];
+        let names = [
+            "rx_queue_0_packets",
+            "rx_queue_1_packets",
+            "rx_queue_2_packets",
+            "rx_queue_3_packets",
+        ];
         let counters: Vec<(&str, u64)> = names.into_iter().zip(packets).collect();
-        Fixture::new().traffic(BULK, [9, 900]).driver(&counters).cpus(cpus).softnet(&[[1_000_000, 0, 0]])
+        Fixture::new()
+            .traffic(BULK, [9, 900])
+            .driver(&counters)
+            .cpus(cpus)
+            .softnet(&[[1_000_000, 0, 0]])
     }
 
     const UNEVEN_PACKETS: [u64; 4] = [950_000, 50_000, 0, 0];
 
     #[test]
     fn uneven_table_is_certain() {
-        let table = "RX flow hash indirection table for eth0 with 4 RX ring(s):\n    0:  0 0 0 0 0 0 0 0\n";
+        let table =
+            "RX flow hash indirection table for eth0 with 4 RX ring(s):\n    0:  0 0 0 0 0 0 0 0\n";
         let found = host(UNEVEN_PACKETS, FULL_CPU).fixed("ethtool_-x_eth0", table).fault(&RULE);
-        assert!(found.sentence.starts_with("1 of 4 receive queues took 95% of the packets"), "{found:?}");
+        assert!(
+            found.sentence.starts_with("1 of 4 receive queues took 95% of the packets"),
+            "{found:?}"
+        );
         assert_eq!(found.confidence, Confidence::Certain);
         assert!(is_near(found.explains.latency_share, 0.6));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 'rss-table=equal 4' --dry-run");
@@ -180,7 +196,9 @@ mod tests {
         assert_eq!(full.fault(&RULE).confidence, Confidence::Hint);
         host(UNEVEN_PACKETS, FULL_CPU).assert_healthy(&RULE);
         let text = |bytes: u64| {
-            format!("State Recv-Q Send-Q Local Peer\nESTAB 0 0 a:1 b:2\n\t rtt:1/1 bytes_received:{bytes}\n")
+            format!(
+                "State Recv-Q Send-Q Local Peer\nESTAB 0 0 a:1 b:2\n\t rtt:1/1 bytes_received:{bytes}\n"
+            )
         };
         let elephant = host(UNEVEN_PACKETS, FULL_CPU).grown("ss_-tin", &text(1), &text(900_000));
         elephant.assert_healthy(&RULE);
@@ -190,6 +208,6 @@ mod tests {
     fn even_or_idle_queues_are_silent() {
         host([300_000, 250_000, 250_000, 200_000], FULL_CPU).assert_healthy(&RULE);
         host(UNEVEN_PACKETS, &[[0, 0, 0, 20, 0], [0; 5]]).assert_healthy(&RULE);
-        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, Source::Driver);
+        Fixture::new().traffic(BULK, BULK).assert_unseen(&RULE, EvidenceSource::Driver);
     }
 }

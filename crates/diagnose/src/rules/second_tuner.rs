@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::coalescing::ReceiveModeration;
 use crate::measures::traffic::InterfaceTraffic;
 use crate::parse::settings::{parse_limits, parse_settings};
 use crate::snapshot::Look;
+use crate::source::EvidenceSource;
 
 /// Programs that change settings by themselves.
 const TUNERS: [&str; 5] = ["bpftune", "tuned", "ktuned", "power-profiles-", "auto-cpufreq"];
@@ -34,7 +35,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let [before, after] = evidence.looks().map(|look| collect_settings(evidence, look));
     let common: Vec<&String> = after.keys().filter(|name| before.contains_key(*name)).collect();
     if common.is_empty() {
-        return Judgement::Unseen(Source::Settings);
+        return Judgement::Unseen(EvidenceSource::Settings);
     }
     let changed: Vec<String> = common
         .into_iter()
@@ -89,9 +90,9 @@ fn collect_settings(evidence: &Evidence<'_>, look: &Look) -> BTreeMap<String, St
     }
     let sysctls = look.texts_below("proc/sys/net/");
     let settings = sysctls.filter(|(name, _)| SYSCTLS.iter().any(|start| name.starts_with(start)));
-    found.extend(settings.map(|(name, text)| {
-        (format!("net.{}", name.replace('/', ".")), one_line(text))
-    }));
+    found.extend(
+        settings.map(|(name, text)| (format!("net.{}", name.replace('/', ".")), one_line(text))),
+    );
     let start = format!("sys/class/net/{interface}/");
     let files = look.texts_below(&start).filter(|(name, _)| {
         let is_queue = name.starts_with("queues/")
@@ -152,6 +153,6 @@ mod tests {
             .grown("sys/class/net/eth0/queues/tx-0/byte_queue_limits/limit", "1\n", "9\n")
             .grown("proc/sys/net/netfilter/nf_conntrack_count", "1\n", "9\n")
             .assert_healthy(&RULE);
-        host().assert_unseen(&RULE, Source::Settings);
+        host().assert_unseen(&RULE, EvidenceSource::Settings);
     }
 }

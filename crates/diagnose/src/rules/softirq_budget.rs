@@ -1,10 +1,11 @@
 //! `softirq-budget`: rounds of the receive softirq end with packets left, and that has an effect.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::is_receiver_full;
-use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
+use crate::measures::losses::{count_ring_drops, loses_in_ring, loss_rate};
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The kernel's own limits of a round: packets, and microseconds (two ticks of 1 ms; longer ticks allow more).
 const DEFAULT_PACKETS: u64 = 300;
@@ -23,7 +24,7 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(rows) = evidence.softnet() else { return Judgement::Unseen(Source::Softnet) };
+    let Some(rows) = evidence.softnet() else { return Judgement::Unseen(EvidenceSource::Softnet) };
     let squeezed: u64 = rows.values().map(|row| row.squeezed).sum();
     let processed: u64 = rows.values().map(|row| row.processed).sum();
     let per_thousand = squeezed as f64 * 1000.0 / processed.max(1) as f64;
@@ -45,8 +46,16 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         [limit(packets, " packets"), limit(usecs, " us")].into_iter().flatten().collect();
     let sentence = format!(
         "{squeezed} rounds of the receive softirq ended with packets left, {per_thousand:.1} for 1000 packets{}{}",
-        if limits.is_empty() { String::new() } else { format!(" (a round has {})", limits.join(", ")) },
-        if is_small { "" } else { "; a larger budget would tell whether the lost packets are its effect" }
+        if limits.is_empty() {
+            String::new()
+        } else {
+            format!(" (a round has {})", limits.join(", "))
+        },
+        if is_small {
+            ""
+        } else {
+            "; a larger budget would tell whether the lost packets are its effect"
+        }
     );
     let confidence = if is_small { Confidence::Likely } else { Confidence::Hint };
     let doubled = (packets.unwrap_or(DEFAULT_PACKETS) * 2).max(2 * DEFAULT_PACKETS);
@@ -61,7 +70,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with_change(evidence, &change);
     if loses {
         let drops = count_ring_drops(evidence).unwrap_or(0);
-        finding = finding.with("ring_drops", drops).explaining_loss(share_of_losses(evidence, drops));
+        finding =
+            finding.with("ring_drops", drops).explaining_loss(loss_rate(evidence, drops));
     }
     if let Some(packets) = packets {
         finding = finding.with("netdev_budget", packets);
@@ -109,6 +119,6 @@ mod tests {
     fn growing_counter_without_effect_is_silent() {
         host(3000, "300\n").assert_healthy(&RULE);
         host(50, "30\n").assert_healthy(&RULE);
-        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, Source::Softnet);
+        Fixture::new().traffic(TRAFFIC, TRAFFIC).assert_unseen(&RULE, EvidenceSource::Softnet);
     }
 }

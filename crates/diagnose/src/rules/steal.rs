@@ -1,9 +1,10 @@
 //! `steal`: the hypervisor gives the machine's CPUs to others.
 
 use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::busy_cpus;
 use crate::measures::traffic::InterfaceTraffic;
+use crate::source::EvidenceSource;
 
 /// The part of the time that CPUs wanted to run and could not.
 const LEAST_OF_WANTED: f64 = 0.1;
@@ -20,7 +21,7 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(Source::Cpus) };
+    let Some(cpus) = evidence.cpus() else { return Judgement::Unseen(EvidenceSource::Cpus) };
     let stolen: f64 = cpus.values().map(|shares| shares.steal).sum();
     // Steal is counted only while a CPU wants to run.
     let of_wanted = stolen / busy_cpus(cpus).max(f64::EPSILON);
@@ -38,7 +39,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         Finding::new(rule, Confidence::Certain, sentence)
             .with("steal_share_of_wanted", of_wanted)
             .with("steal_share", of_all)
-            // What wants to run waits for this part of its time.
+            // A program that wants to run waits for this part of its time.
             .explaining_latency(of_wanted)
             .explaining_cpu(of_wanted)
             .with_remedy(
@@ -68,6 +69,6 @@ mod tests {
         let host = || Fixture::new().traffic(TRAFFIC, TRAFFIC);
         host().cpus(&[[60, 20, 0, 10, 4]]).assert_healthy(&RULE);
         host().cpus(&[[1, 1, 0, 0, 1]]).assert_healthy(&RULE);
-        host().assert_unseen(&RULE, Source::Cpus);
+        host().assert_unseen(&RULE, EvidenceSource::Cpus);
     }
 }

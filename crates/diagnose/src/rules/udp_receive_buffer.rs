@@ -1,10 +1,13 @@
 //! `udp-receive-buffer`: a datagram that the receiver's socket has no room for is dropped.
 
-use crate::evidence::Evidence;
-use crate::finding::{Confidence, Finding, Judgement, Rule, Source};
+use crate::evidence::{CpuShares, Evidence, percent, share_of};
+use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::source::EvidenceSource;
 
 /// The fewest errors among a million datagrams that are harm.
 const LEAST_PER_MILLION: f64 = 100.0;
+/// The part of a CPU's time from which a program on it has none left to read.
+const FULL: f64 = 0.95;
 
 /// The row.
 pub(crate) const RULE: Rule = Rule {
@@ -16,27 +19,114 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    let Some(errors) = evidence.protocol("Udp.RcvbufErrors") else {
-        return Judgement::Unseen(Source::Protocols);
+    let sum =
+        |name: &str| evidence.protocol_sum(&[&format!("Udp.{name}"), &format!("Udp6.{name}")]);
+    let Some(errors) = sum("RcvbufErrors") else {
+        return Judgement::Unseen(EvidenceSource::Protocols);
     };
-    let received = evidence.protocol("Udp.InDatagrams").unwrap_or(0);
-    let share = errors as f64 / (errors + received).max(1) as f64;
-    if errors == 0 || share * 1e6 < LEAST_PER_MILLION {
+    // Memory of all UDP sockets (`udp_mem`), counted beside the buffer of one.
+    let memory = sum("MemErrors").unwrap_or(0);
+    let lost = errors + memory;
+    let received = sum("InDatagrams").unwrap_or(0);
+    let share = share_of(lost, lost + received);
+    if lost == 0 || share * 1e6 < LEAST_PER_MILLION {
         return Judgement::Healthy;
     }
-    let limit = evidence.sysctl("net/core/rmem_max");
-    let is = limit.map(|limit| format!(" (now {limit})")).unwrap_or_default();
     let sentence = format!(
-        "{errors} datagrams ({:.1}% of those received) found no room in the receive buffer of their UDP socket",
-        share * 100.0
+        "{lost} datagrams ({} of those received) found no room in the receive buffer of their UDP socket",
+        percent(share)
     );
     Judgement::Fault(
         Finding::new(rule, Confidence::Certain, sentence)
             .with("rcvbuf_errors", errors)
+            .with("memory_errors", memory)
             .with("received_datagrams", received)
             .explaining_loss(share)
-            .with_remedy(format!(
-                "raise net.core.rmem_max{is}, which limits SO_RCVBUF, or let the program read faster"
-            )),
+            .with_remedy(describe_remedy(evidence, errors, memory))
+            .with_proof("nstat -z UdpRcvbufErrors Udp6RcvbufErrors UdpMemErrors; ss -uamn"),
     )
+}
+
+/// Names the limit that bit. The counters do not tell whether the program sets its buffer itself.
+fn describe_remedy(evidence: &Evidence<'_>, errors: u64, memory: u64) -> String {
+    let now =
+        |name: &str| evidence.sysctl(name).map(|is| format!(" (now {is})")).unwrap_or_default();
+    if memory > errors {
+        return format!(
+            "raise net.ipv4.udp_mem{}, the memory of all UDP sockets together",
+            now("net/ipv4/udp_mem")
+        );
+    }
+    let is_full = |cpu: &CpuShares| cpu.programs >= FULL;
+    if evidence.cpus().is_some_and(|cpus| cpus.values().any(is_full)) {
+        return "let the program read faster (recvmmsg, more threads, SO_REUSEPORT): a CPU has no time left for it, and a \
+                larger buffer (net.core.rmem_max) only delays the loss"
+            .to_owned();
+    }
+    format!(
+        "raise net.core.rmem_max{}, which limits SO_RCVBUF, or net.core.rmem_default{} if the program sets no SO_RCVBUF \
+         (`ss -uamn` tells: rb), or let the program read faster",
+        now("net/core/rmem_max"),
+        now("net/core/rmem_default")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::testing::{PlantedLooks, number};
+
+    #[test]
+    fn growing_errors_are_found_with_share() {
+        let looks = PlantedLooks::new()
+            .udp(&[("InDatagrams", 1000, 91_000), ("RcvbufErrors", 7, 10_007), ("MemErrors", 0, 0)])
+            .same("proc/sys/net/core/rmem_max", "212992\n");
+        let found = looks.find(&RULE);
+        assert!(found.sentence.starts_with("10000 datagrams (10% of"), "{}", found.sentence);
+        assert!((number(&found, "rcvbuf_errors") - 10_000.0).abs() < 1e-9);
+        assert!(found.remedy.unwrap().contains("net.core.rmem_max (now 212992)"));
+    }
+
+    #[test]
+    fn errors_of_ipv6_count() {
+        let texts = [
+            "Udp6InDatagrams 10\nUdp6RcvbufErrors 0\n",
+            "Udp6InDatagrams 110\nUdp6RcvbufErrors 100\n",
+        ];
+        let found = PlantedLooks::new().text("proc/net/snmp6", texts[0], texts[1]).find(&RULE);
+        assert_eq!(found.explains.loss_share, Some(0.5));
+    }
+
+    #[test]
+    fn memory_of_all_sockets_is_named() {
+        let looks = PlantedLooks::new().udp(&[
+            ("InDatagrams", 0, 500),
+            ("RcvbufErrors", 0, 0),
+            ("MemErrors", 0, 90),
+        ]);
+        assert!(looks.find(&RULE).remedy.unwrap().contains("udp_mem"));
+    }
+
+    #[test]
+    fn full_cpu_blames_the_reader() {
+        let looks = PlantedLooks::new()
+            .udp(&[("InDatagrams", 0, 500), ("RcvbufErrors", 0, 90)])
+            .text("proc/stat", "cpu0 0 0 0 0 0 0 0 0\n", "cpu0 900 0 90 0 0 0 10 0\n");
+        assert!(looks.find(&RULE).remedy.unwrap().starts_with("let the program read faster"));
+    }
+
+    #[test]
+    fn large_counter_that_stands_is_healthy() {
+        let looks = PlantedLooks::new()
+            .udp(&[("InDatagrams", 0, 90_000), ("RcvbufErrors", 8_000_000, 8_000_000)]);
+        assert_eq!(looks.judge(&RULE), Judgement::Healthy);
+        let few = PlantedLooks::new().udp(&[("InDatagrams", 0, 9_000_000), ("RcvbufErrors", 0, 3)]);
+        assert_eq!(few.judge(&RULE), Judgement::Healthy);
+    }
+
+    #[test]
+    fn missing_counters_are_unseen() {
+        let looks = PlantedLooks::new().tcp(&[("InSegs", 1, 2)]);
+        assert_eq!(looks.judge(&RULE), Judgement::Unseen(EvidenceSource::Protocols));
+    }
 }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use latput_runner::Error;
+use latput_runner::trials::{PlanPart, TrialRunner};
 use latput_trial::Plan;
 use latput_trial::live::Live;
 use latput_trial::plan::{Design, OnUnsupported};
@@ -11,11 +13,10 @@ use latput_units::Nanos;
 
 use super::planned::PlannedRuns;
 use super::{
-    InitialReadings, RunInputs, choose_design, first_of, planned_runs, quiet_start, read_hosts,
+    InitialReadings, RunInputs, build_today_setting, choose_design, planned_runs, quiet_start,
+    read_hosts,
 };
-use crate::error::Error;
-use crate::runner::{PlanPart, TrialRunner};
-use crate::unsupported::{SupportCheck, without_unsupported};
+use crate::unsupported::{SupportCheckMethod, drop_unsupported_parts};
 
 /// Most settings that a check lists.
 pub const MOST_LABELS: usize = 20;
@@ -64,7 +65,7 @@ fn check_opened_run(
     remarks.extend(seen.iter().map(|found| format!("{}: {}", found.name, found.sentence())));
     if plan.method.on_unsupported == OnUnsupported::Skip {
         let (reduced, skipped) =
-            without_unsupported(run.plan, runner, SupportCheck::Asking, run.stop)?;
+            drop_unsupported_parts(run.plan, runner, SupportCheckMethod::Asking, run.stop)?;
         plan = reduced;
         remarks.extend(skipped);
     }
@@ -88,7 +89,7 @@ fn check_opened_run(
         design,
         settings: settings.len() as u64,
         labels: list_labels(&settings),
-        first: first_of(&plan, &today),
+        first: build_today_setting(&plan, &today),
         workloads: plan.workloads.len() as u64,
         trials: runs.trials,
         time: runs.time,

@@ -1,6 +1,6 @@
 //! Settings on live traffic: each takes a short turn between two of today's, while everything else goes on.
 //!
-//! A block is today, another setting, today ([`crate::live`]). Its two rows, one of today's and one of the other setting, are
+//! A block is today, another setting, today ([`latput_protocol::live`]). Its two rows, one of today's and one of the other setting, are
 //! a pair of the results, so that a load that drifts is in both. The noise is measured first, on blocks that are today's
 //! throughout. From it follow when a guard is broken and how many blocks a comparison needs.
 
@@ -16,6 +16,10 @@ use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_model::live::{FEWEST, noise_scale, pairs_for, smallest_effect};
 use latput_model::{EliminatedSetting, Goal, find_eliminated, objective_ratio};
+use latput_protocol::live::{Guard, GuardBreach, LiveBlock, LiveSeen};
+use latput_runner::Error;
+use latput_runner::checks::{self, HostPart};
+use latput_runner::trials::{FinishedTrial, LiveRunner};
 use latput_trial::live::{BAN_CHECK, BrokenGuard, GUARD_CHECK, Live, LiveSlice};
 use latput_trial::metric::quantity;
 use latput_trial::observation::{HostObservation, Role, TrafficObservation};
@@ -25,10 +29,6 @@ use latput_units::{Nanos, SeededRng};
 use self::evidence::LiveEvidence;
 pub(super) use self::time::{RunTime, block_length, compute_budget, noise_blocks};
 use super::{RunSession, TrialRunner};
-use crate::checks::{self, HostPart};
-use crate::error::Error;
-use crate::live::{Guard, GuardBreach, LiveBlock, LiveSeen};
-use crate::runner::{FinishedTrial, LiveRunner};
 
 /// A setting's first slice is this part of the others, because nothing is known of it.
 const FIRST_SLICE: u64 = 2;

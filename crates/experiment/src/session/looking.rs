@@ -1,11 +1,11 @@
 //! Judges a run that goes on, tells its answer as soon as it is proven, and ends the run there if that is wanted.
 
 use latput_model::{EarlyAnswer, Goal, Headline, PlannedLooks, early_answer};
+use latput_runner::Error;
 use latput_units::Nanos;
 use latput_units::text::format_percent;
 
 use super::RunSession;
-use crate::error::Error;
 
 /// The looks of a run, and what was told of them.
 pub(super) struct InterimAnalysis {

@@ -1,8 +1,9 @@
 //! Trials whose traffic broke: which errors repeat, what is told of them, and when they end the run.
 
+use latput_runner::Error;
+use latput_runner::trials::{ATTEMPTS, AbortedTrial};
+
 use super::RunSession;
-use crate::error::Error;
-use crate::runner::{ATTEMPTS, AbortedTrial};
 
 /// This many lost trials in a row end a run: the path is broken, not the trial.
 const MAX_LOST_IN_A_ROW: u32 = 3;
@@ -138,7 +139,7 @@ impl RunSession<'_> {
     fn store_note(&mut self, text: String) -> Result<(), Error> {
         self.progress.report_remark(&text);
         self.results.notes.push(text);
-        self.db.update_header(self.id, &self.results)
+        Ok(self.db.update_header(self.id, &self.results)?)
     }
 }
 

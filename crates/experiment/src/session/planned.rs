@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 
 use latput_model::live::FEWEST;
 use latput_model::search::of_plan::PlanSearch;
+use latput_protocol::live::Guard;
+use latput_runner::Error;
 use latput_trial::Plan;
 use latput_trial::live::Live;
 use latput_trial::plan::Design;
 use latput_units::Nanos;
 
 use super::{search_budget, slices, trial_time};
-use crate::error::Error;
-use crate::live::Guard;
 use crate::refusal::plan_search;
 
 /// Trials and time of a plan.
@@ -70,9 +70,10 @@ impl PlannedRuns {
     fn of_slices(plan: &Plan, settings: u64) -> Self {
         let method = &plan.method;
         let workloads = plan.workloads.len() as u64;
-        let time = |rounds: u32| slices::time_of(rounds, (settings, workloads), method);
+        let time =
+            |rounds: u32| slices::estimate_rounds_time(rounds, (settings, workloads), method);
         let trials = |rounds: u32| u64::from(rounds).saturating_mul(settings * workloads);
-        let (fewest, most) = slices::rounds_of(method);
+        let (fewest, most) = slices::compute_round_limits(method);
         let least_budget = time(slices::LEAST_ROUNDS.min(most));
         // The rounds that the budget has room for, by halving.
         let within = |rounds: u32| {

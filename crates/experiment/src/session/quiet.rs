@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use latput_runner::Error;
+use latput_runner::trials::TrialRunner;
 use latput_trial::Surroundings;
 use latput_trial::surroundings::{BUSY_LIMIT, STEAL_LIMIT};
 use latput_units::Nanos;
 
 use super::RunSession;
-use crate::error::Error;
-use crate::runner::TrialRunner;
 
 /// Longest wait after one stint or block.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);

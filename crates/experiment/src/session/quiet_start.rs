@@ -3,13 +3,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use latput_trial::surroundings::{findings, spoilers};
+use latput_runner::Error;
+use latput_runner::trials::TrialRunner;
+use latput_trial::surroundings::{collect_findings, find_disturbances};
 use latput_trial::{Finding, Surroundings};
 use latput_units::Nanos;
 
 use super::{RunInputs, RunProgress};
-use crate::error::Error;
-use crate::runner::TrialRunner;
 use crate::testbed::TestbedKind;
 
 /// How long the hosts are looked at before the first trial, and again where they were busy: a spike is over by then.
@@ -38,7 +38,7 @@ pub(super) fn findings_now(
     run: &RunInputs<'_>,
     runner: &mut dyn TrialRunner,
 ) -> Result<Vec<Finding>, Error> {
-    Ok(findings(&look_once(run, runner)?))
+    Ok(collect_findings(&look_once(run, runner)?))
 }
 
 /// Looks at the hosts, of which nothing was changed yet. Looks twice before it refuses.
@@ -54,9 +54,9 @@ pub(super) fn wait_for_quiet_start(
     }
     let deadline = Instant::now() + within.as_duration();
     let mut is_told = false;
-    while !spoilers(&hosts).is_empty() {
+    while !find_disturbances(&hosts).is_empty() {
         hosts = runner.watch_surroundings(LOOK, run.stop)?;
-        let found = spoilers(&hosts);
+        let found = find_disturbances(&hosts);
         if found.is_empty() {
             break;
         }

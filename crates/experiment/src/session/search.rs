@@ -5,18 +5,18 @@ use std::path::Path;
 
 use latput_linux::process::unix_ms;
 use latput_model::search::of_plan::{NextBlock, PlanSearch};
+use latput_results::{ResultsDb, Shard};
+use latput_runner::Error;
+use latput_runner::trials::TrialRunner;
 use latput_trial::plan::MAX_TRIALS;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{HostToday, Results};
 use latput_units::IntoMap;
 
 use super::suggested::{ExternalOptimiser, OptimiserDriver};
-use super::{RunInputs, RunSession, first_of, of_shard, search_budget};
-use crate::error::Error;
+use super::{RunInputs, RunSession, build_today_setting, search_budget, select_shard_trials};
 use crate::refusal::plan_search;
-use crate::results_db::ResultsDb;
-use crate::runner::TrialRunner;
-use crate::shard::{RunPart, Shard};
+use crate::run_part::{RunPart, shard_error};
 
 /// Chooser of the blocks.
 struct BlockChooser<'a> {
@@ -60,7 +60,11 @@ impl RunSession<'_> {
                 }
                 RunPart::ShardOfBlock(shard, _) => {
                     self.begin_shard(shard, &block)?;
-                    return self.run_trials(runner, number, of_shard(shard, 0, block.order));
+                    return self.run_trials(
+                        runner,
+                        number,
+                        select_shard_trials(shard, 0, block.order),
+                    );
                 }
                 RunPart::Whole | RunPart::Shard(_) => {}
             }
@@ -80,7 +84,7 @@ impl RunSession<'_> {
         if let RunPart::ShardOfBlock(shard, file) = self.run.part {
             let file = file.display();
             let ends = format!("`latput search` without --shard and with `-o {file}` ends it");
-            return Err(shard.shard_error(format!("{file}: the search is complete: {ends}")));
+            return Err(shard_error(shard, format!("{file}: the search is complete: {ends}")));
         }
         self.results.planned_trials = self.results.rows.len() as u64;
         Ok(())
@@ -95,7 +99,7 @@ impl RunSession<'_> {
         Self: 'a,
     {
         let plan = self.run.plan;
-        let today = first_of(plan, &self.results.today);
+        let today = build_today_setting(plan, &self.results.today);
         let search = plan_search(plan, today.as_ref(), refused)?;
         if let Some(why) = refused.values().next() {
             self.add_remark(format!("{} settings are left out: {why}", refused.len()));
@@ -204,9 +208,12 @@ pub(super) fn search_before(
         _ => {
             let file = file.display();
             let begin = format!("`latput search` with --no-trials and `-o {file}`");
-            Err(shard.shard_error(format!(
-                "{file} has no open search of this plan on this system: {begin} starts one"
-            )))
+            Err(shard_error(
+                shard,
+                format!(
+                    "{file} has no open search of this plan on this system: {begin} starts one"
+                ),
+            ))
         }
     }
 }

@@ -12,15 +12,15 @@ use latput_model::goal::{GoalFigure, GoalMeasure};
 use latput_model::{
     EliminatedSetting, Goal, blocks_to_next_look, find_eliminated, objective_scatter,
 };
+use latput_results::order::trial_seed;
+use latput_runner::Error;
+use latput_runner::trials::{SliceRunner, Stint, Trial, TrialRunner, run_stint};
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Observation, Results, Row, Workload};
 use latput_units::{IntoSet, Nanos, SeededRng};
 
-use super::order::trial_seed;
 use super::{RunSession, TrialEvent};
-use crate::error::Error;
-use crate::runner::{SliceRunner, Stint, Trial, TrialRunner, run_stint};
 
 /// Length of a slice with its cut, if carry-over is short. Longer slices contain more of the slow
 /// noise; in shorter ones the cut is a larger share.
@@ -73,7 +73,7 @@ const USUAL: SliceLayout = SliceLayout { length: LENGTH, cut: STEP };
 
 /// The fewest and the most rounds of a plan: those with the measured time of its repetitions in slices of the usual
 /// length. The count is known before carry-over is measured; longer slices measure more than was asked for.
-pub(super) fn rounds_of(method: &Method) -> (u32, u32) {
+pub(super) fn compute_round_limits(method: &Method) -> (u32, u32) {
     let rounds = |repetitions: u32| {
         let time = method.duration.saturating_mul(u64::from(repetitions)).as_ns();
         u32::try_from(time.div_ceil(USUAL.measured_length().as_ns())).unwrap_or(u32::MAX)
@@ -85,7 +85,11 @@ pub(super) fn rounds_of(method: &Method) -> (u32, u32) {
 pub(super) const LEAST_ROUNDS: u32 = 8;
 
 /// About the time of so many rounds of these settings and workloads, with the search for carry-over before them.
-pub(super) fn time_of(rounds: u32, (settings, workloads): (u64, u64), method: &Method) -> Nanos {
+pub(super) fn estimate_rounds_time(
+    rounds: u32,
+    (settings, workloads): (u64, u64),
+    method: &Method,
+) -> Nanos {
     let settings = usize::try_from(settings).unwrap_or(usize::MAX);
     let (mut stints, mut done) = (0_u64, 0_u32);
     while done < rounds {
@@ -109,7 +113,7 @@ impl RunSession<'_> {
         let layout = self.measure_layout(runner.slice_runner().ok_or(Error::NoSlices)?)?;
         let mut patience = self.initial_wait_budget();
         self.slice = Some(layout.length);
-        let (least, most) = rounds_of(&self.run.plan.method);
+        let (least, most) = compute_round_limits(&self.run.plan.method);
         let settings = self.results.settings.len();
         let mut dropped: BTreeSet<usize> = BTreeSet::new();
         let mut looking = self.plan_interim_analysis(most)?;
@@ -585,7 +589,7 @@ mod tests {
         // None goes beyond what is planned, and no rest of a round is left.
         assert_eq!([18, 17, 22, 23].map(|it| rounds_of_stint(5, it, 23, layout)), [5, 6, 1, 1]);
         let method = Method { duration: Nanos::from_s(1), ..Method::default() };
-        assert_eq!(rounds_of(&method), (23, 134), "5 and 30 s in slices of 225 ms");
+        assert_eq!(compute_round_limits(&method), (23, 134), "5 and 30 s in slices of 225 ms");
     }
 
     #[test]

@@ -8,11 +8,10 @@
 use std::collections::BTreeMap;
 
 use latput_model::search::of_plan::{BlockFigures, NextBlock, PlanSearch};
+use latput_runner::Error;
 use latput_trial::plan::Factor;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Plan, Results, Row};
-
-use crate::error::Error;
 
 /// Another optimiser.
 pub trait ExternalOptimiser {

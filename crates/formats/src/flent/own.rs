@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use latput_stats::Histogram;
-use latput_trial::{Metric, Observation, Traffic, Workload};
+use latput_trial::{Metric, Observation, Workload};
 use serde_json::Value;
 
 use super::PING;
@@ -57,7 +57,7 @@ fn parse_origin(text: &str) -> Result<RunOrigin, ParseProblem> {
     }
     let workload: Workload = serde_json::from_value(value["workload"].take())
         .map_err(|error| problem(format!("workload: {error}")))?;
-    if matches!(workload.traffic, Traffic::Command | Traffic::Live) {
+    if !workload.traffic.is_of_latput() {
         let kind = workload.traffic.kind();
         return Err(problem(format!(
             "the figures of {kind} are not in a flent file: import a report"
@@ -165,6 +165,7 @@ fn unix_ms(seconds: f64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use latput_trial::Traffic;
     use serde_json::json;
 
     use super::*;

@@ -6,8 +6,8 @@
 //! without times, so equally likely values stand at the start of their run.
 
 use latput_stats::Histogram;
-use latput_trial::workload::Direction;
-use latput_trial::{Metric, Observation, Results, Row, Traffic, Workload};
+use latput_trial::workload::{PayloadFlow, Shape};
+use latput_trial::{Metric, Observation, Results, Row, Workload};
 use serde_json::{Map, Value, json};
 
 use super::{PING, format_utc};
@@ -84,42 +84,32 @@ const BOTH_WAYS: &[(&str, Metric)] =
     &[("TCP upload", Metric::ThroughputToSutBps), ("TCP download", Metric::ThroughputFromSutBps)];
 
 pub(super) fn flent_test(workload: &Workload) -> FlentTest {
-    let flows = |connections: u32| match connections {
-        1 => "one connection".to_owned(),
-        count => format!("the series is the sum of {count} connections"),
-    };
-    let bulk = |test, goodput, streams, connections| FlentTest {
+    let traffic = &workload.traffic;
+    let goodput = |test, goodput, streams| FlentTest {
         test,
         goodput,
         streams,
-        note: flows(connections),
-    };
-    match workload.traffic {
-        Traffic::TcpBulk { direction: Direction::ToSut, connections, .. } => {
-            bulk("tcp_nup", UPLOAD, Some("upload_streams"), connections)
-        }
-        Traffic::TcpBulk { direction: Direction::FromSut, connections, .. }
-        | Traffic::Fetch { connections, .. } => {
-            bulk("tcp_ndown", DOWNLOAD, Some("download_streams"), connections)
-        }
-        Traffic::TcpBulk { direction: Direction::Both, connections, .. } => {
-            bulk("tcp_bidirectional", BOTH_WAYS, None, connections)
-        }
-        Traffic::UdpStream { connections, .. } => {
-            bulk("udp_flood", &[("UDP upload", Metric::ThroughputBps)], None, connections)
-        }
-        Traffic::Ping { .. } => {
-            FlentTest { test: "ping", goodput: &[], streams: None, note: "ICMP echo".to_owned() }
-        }
-        _ => FlentTest {
-            test: "ping",
-            goodput: &[],
-            streams: None,
-            note: format!(
-                "the series `{PING}` holds the round trips of {}: flent has no test with such a series",
-                workload.traffic.kind()
-            ),
+        note: match traffic.value("connections") {
+            None | Some(1) => "one connection".to_owned(),
+            Some(count) => format!("the series is the sum of {count} connections"),
         },
+    };
+    let round_trips = |note| FlentTest { test: "ping", goodput: &[], streams: None, note };
+    let facts = traffic.facts();
+    match facts.shape {
+        Shape::Bulk => match facts.payload {
+            PayloadFlow::ToSut => goodput("tcp_nup", UPLOAD, Some("upload_streams")),
+            PayloadFlow::FromSut | PayloadFlow::OnRequest => {
+                goodput("tcp_ndown", DOWNLOAD, Some("download_streams"))
+            }
+            PayloadFlow::Both => goodput("tcp_bidirectional", BOTH_WAYS, None),
+        },
+        Shape::Datagrams => goodput("udp_flood", &[("UDP upload", Metric::ThroughputBps)], None),
+        Shape::Transactions if traffic.is_echo() => round_trips("ICMP echo".to_owned()),
+        Shape::Transactions => round_trips(format!(
+            "the series `{PING}` holds the round trips of {}: flent has no test with such a series",
+            traffic.kind()
+        )),
     }
 }
 
@@ -267,6 +257,7 @@ mod tests {
 
     use latput_trial::observation::{FlowObservation, ProbeObservation, TrafficObservation};
     use latput_trial::results::LabelledSetting;
+    use latput_trial::{Direction, Traffic};
     use latput_units::{Bytes, Nanos};
 
     use super::*;

@@ -3,7 +3,7 @@
 use latput_trial::{Metric, Observation};
 
 use super::records::NetperfRecord;
-use super::{read_number, read_whole, round_count, throughput_bps};
+use super::{read_count, read_number, read_throughput_bps, round_count};
 use crate::parsed::check_rate;
 use crate::read_error::ReadError;
 use crate::rules::{self, COMPARABLE_SECONDS};
@@ -131,7 +131,7 @@ fn check_stream_end(
     if read_number(record, end.rate).is_none_or(|rate| rate < COMPARABLE_RATE) {
         return Ok(());
     }
-    let rate = throughput_bps(record, end.rate)?;
+    let rate = read_throughput_bps(record, end.rate)?;
     let messages = end.messages.and_then(|key| count_bytes(record, key));
     let sizes = ["LOCAL_SEND_SIZE", "SEND_SIZE"];
     let size = sizes.iter().find_map(|key| count_bytes(record, key));
@@ -147,7 +147,7 @@ fn check_retransmits(
     observation: &Observation,
 ) -> Result<(), ReadError> {
     let Some(retransmits) = read_number(record, end.retransmits) else { return Ok(()) };
-    let sizes = || end.sizes.iter().filter_map(|key| read_whole(record, key));
+    let sizes = || end.sizes.iter().filter_map(|key| read_count(record, key));
     let metrics = &observation.reported_metrics;
     let of_rate = || {
         let seconds = read_number(record, "ELAPSED_TIME")?;

@@ -60,7 +60,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
         let known = json_number(part.of, "/io_bytes").zip(json_number(part.of, "/bw_bytes"));
         let ms = json_number(part.of, "/runtime").filter(|ms| *ms >= COMPARABLE_MS);
         if let Some(((bytes, rate), ms)) = known.zip(ms) {
-            rules::check_bytes(bytes, ms / 1e3, rate * 8.0)?;
+            rules::check_rate_against_bytes(bytes, ms / 1e3, rate * 8.0)?;
         }
     }
     let sum = |pointer: &str| -> Option<f64> {

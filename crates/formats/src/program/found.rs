@@ -154,7 +154,7 @@ impl FigureCollector {
     }
 
     /// Adds the rate of answered requests. `tried` is the printed one, in which programs count failed ones too.
-    pub(super) fn rate_of(
+    pub(super) fn add_answered_rate(
         &mut self,
         tried: Option<f64>,
         answered: u64,

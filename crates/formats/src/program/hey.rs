@@ -19,7 +19,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let sum = |answers: &[&(u64, u64)]| answers.iter().map(|(_, count)| count).sum::<u64>();
     let broken = parse_distribution(text, "Error distribution:")?;
     let broken: u64 = broken.iter().map(|(count, _)| count).sum();
-    found.rate_of(rate, sum(&good) + sum(&bad), broken, "`Requests/sec:`")?;
+    found.add_answered_rate(rate, sum(&good) + sum(&bad), broken, "`Requests/sec:`")?;
     found.set_errors(Some(sum(&bad) + broken))?;
     let seconds = |label: &str| -> Result<Option<f64>, ReadError> {
         text_after_label(text, label)?.map(|rest| parse_measurement(rest, "secs")).transpose()

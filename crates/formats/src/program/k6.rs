@@ -61,7 +61,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
     let mut found = FigureCollector::default();
     if let Some(tried) = tried.and_then(to_count) {
         let answered = tried.saturating_sub(unanswered);
-        found.rate_of(printed.or(derived), answered, unanswered, "`http_reqs.rate`")?;
+        found.add_answered_rate(printed.or(derived), answered, unanswered, "`http_reqs.rate`")?;
     } else {
         found.add_required(Metric::TransactionsPerS, printed.or(derived), "`http_reqs.rate`")?;
     }

@@ -19,7 +19,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
         broken.iter().filter(|(why, _)| why != "aborted due to deadline").map(|(_, count)| *count);
     let broken = broken.fold(0, u64::saturating_add);
     let rate = json_number(&document, "/summary/requestsPerSec");
-    found.rate_of(rate, answered, broken, "`summary.requestsPerSec`")?;
+    found.add_answered_rate(rate, answered, broken, "`summary.requestsPerSec`")?;
     found.add_required(Metric::LatencyNsMean, seconds("/summary/average"), "`summary.average`")?;
     found.add_required(Metric::LatencyNsMax, seconds("/summary/slowest"), "`summary.slowest`")?;
     found.set_min_latency(seconds("/summary/fastest"));

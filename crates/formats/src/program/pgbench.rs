@@ -9,7 +9,7 @@ use super::found::{
     to_count,
 };
 use crate::read_error::ReadError;
-use crate::rules::check_waiting;
+use crate::rules::check_closed_loop_latency;
 
 /// Half of the last digit that it prints of a mean.
 const STEP_NS: f64 = 500.0;
@@ -47,7 +47,7 @@ pub(super) fn read(text: &Text) -> Result<ProgramFigures, ReadError> {
         let tried = failed.zip(done).map_or(0.0, |(failed, done)| failed as f64 / done as f64);
         // A measured latency is no longer than the clients' time. Else it is computed, in some versions with failed ones.
         let most = if stddev.is_some() { f64::INFINITY } else { rate * (1.0 + tried) };
-        check_waiting(clients, [rate, most], mean, STEP_NS)?;
+        check_closed_loop_latency(clients, [rate, most], mean, STEP_NS)?;
     }
     found.finish()
 }

@@ -7,10 +7,10 @@ use latput_units::CpuSet;
 
 use super::{Target, Words, number};
 use crate::catalogue::Knob;
+use crate::catalogue::spec::Group;
 use crate::profile::Profile;
-use crate::qdisc::{Parameter, Qdisc};
+use crate::qdisc::{ParameterValue, Qdisc};
 use crate::rss::QueueTable;
-use crate::spec::Group;
 use crate::value::{Named, Value};
 
 /// How one knob is set by hand.
@@ -60,13 +60,13 @@ pub(super) fn command(knob: Knob, value: &Value) -> Command {
         }
         _ => match (knob.module_parameter(), number(knob, value)) {
             (Some(name), Some(number)) => Command::LoadTime { name, number },
-            (None, Some(number)) => of_number(knob, number),
+            (None, Some(number)) => build_number_command(knob, number),
             (_, None) => Command::Unknown("its value is of another kind"),
         },
     }
 }
 
-fn of_number(knob: Knob, number: u64) -> Command {
+fn build_number_command(knob: Knob, number: u64) -> Command {
     let ethtool =
         |option, name: &str| Command::Ethtool { option, words: format!("{name} {number}") };
     match knob.spec().group {
@@ -203,13 +203,13 @@ fn tc_words(qdisc: &Qdisc) -> String {
     let mut text = qdisc.kind().to_owned();
     for (name, parameter) in qdisc.parameters() {
         let _ = match parameter {
-            Parameter::Count(count) => write!(text, " {name} {count}"),
-            Parameter::Size(size) => write!(text, " {name} {}", size.get()),
-            Parameter::Rate(rate) => write!(text, " {name} {}bit", rate.get()),
-            Parameter::Share(_) => {
+            ParameterValue::Count(count) => write!(text, " {name} {count}"),
+            ParameterValue::Size(size) => write!(text, " {name} {}", size.get()),
+            ParameterValue::Rate(rate) => write!(text, " {name} {}bit", rate.get()),
+            ParameterValue::Share(_) => {
                 write!(text, " {name} {parameter}")
             }
-            Parameter::Time(time) => {
+            ParameterValue::Time(time) => {
                 // netem's jitter follows its delay without a name.
                 let name = if name == "jitter" { String::new() } else { format!("{name} ") };
                 let ns = time.as_ns();
@@ -219,7 +219,7 @@ fn tc_words(qdisc: &Qdisc) -> String {
                     write!(text, " {name}{ns}ns")
                 }
             }
-            Parameter::Switch(on) => match (name, on) {
+            ParameterValue::Switch(on) => match (name, on) {
                 ("horizon_drop", true) => write!(text, " horizon_drop"),
                 ("horizon_drop", false) => write!(text, " horizon_cap"),
                 (_, true) => write!(text, " {name}"),

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use super::{Format, Target, Words, number, sections};
 use crate::catalogue::Knob;
-use crate::qdisc::{Parameter, Qdisc};
+use crate::catalogue::spec::Group;
+use crate::qdisc::{ParameterValue, Qdisc};
 use crate::setting::Setting;
-use crate::spec::Group;
 use crate::value::Value;
 
 /// The first words of properties that not every NetworkManager reads, with its version that does first.
@@ -15,7 +15,7 @@ const NEWER: [(&str, &str); 3] =
 
 /// The lines of one knob; `None` if there is no property for it, or not in each version that may read a known profile.
 pub(super) fn words(knob: Knob, value: &Value, target: &Target) -> Option<Words> {
-    let words = of_any_version(knob, value, target)?;
+    let words = words_of_any_version(knob, value, target)?;
     let is_newer =
         |(_, line): &(&str, String)| NEWER.iter().any(|(start, _)| line.starts_with(start));
     let is_known_profile = target.profile_type.is_some();
@@ -41,7 +41,7 @@ fn mtu_section(target: &Target) -> &'static str {
     }
 }
 
-fn of_any_version(knob: Knob, value: &Value, target: &Target) -> Option<Words> {
+fn words_of_any_version(knob: Knob, value: &Value, target: &Target) -> Option<Words> {
     let (section, line) = match (knob, value) {
         (Knob::Mtu, Value::Count(bytes)) => (mtu_section(target), format!("mtu={bytes}")),
         (Knob::Txqueuelen, Value::Count(packets)) => ("link", format!("tx-queue-length={packets}")),
@@ -116,16 +116,16 @@ fn discipline(qdisc: &Qdisc) -> Option<String> {
             return None;
         }
         let value = match parameter {
-            Parameter::Count(count) => count,
-            Parameter::Size(size) => size.get(),
+            ParameterValue::Count(count) => count,
+            ParameterValue::Size(size) => size.get(),
             // Microseconds, and bytes per second.
-            Parameter::Time(time) => time.as_ns() / 1_000,
-            Parameter::Rate(rate) => rate.get() / 8,
-            Parameter::Switch(true) => {
+            ParameterValue::Time(time) => time.as_ns() / 1_000,
+            ParameterValue::Rate(rate) => rate.get() / 8,
+            ParameterValue::Switch(true) => {
                 let _ = write!(text, " {name}");
                 continue;
             }
-            Parameter::Switch(false) | Parameter::Share(_) => return None,
+            ParameterValue::Switch(false) | ParameterValue::Share(_) => return None,
         };
         let _ = write!(text, " {name} {value}");
     }

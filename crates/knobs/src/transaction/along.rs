@@ -8,10 +8,10 @@ use super::outcome::{Applied, ApplyError, Change};
 use super::session::Session;
 use super::steps;
 use crate::catalogue::Knob;
+use crate::catalogue::spec::Group;
 use crate::checkpoint::{Along, Checkpoint, CheckpointStore};
 use crate::kernel::{KernelRead, KernelWrite};
 use crate::setting::State;
-use crate::spec::Group;
 use crate::value::{Place, Value};
 
 /// The groups in which kernels and drivers move one knob with another. In the others a value that moved meanwhile is
@@ -77,7 +77,7 @@ impl Applied {
             self.changes.iter().any(|it| (it.knob, it.place) == (moved.knob, moved.place))
         };
         let unplanned =
-            of_change.into_iter().filter(|moved| moved.place.is_told() && !is_planned(moved));
+            of_change.into_iter().filter(|moved| moved.place.is_reported() && !is_planned(moved));
         let (own, others): (Vec<Change>, Vec<Change>) =
             unplanned.partition(|moved| !moved.place.is_follower());
         self.changes.extend(own);

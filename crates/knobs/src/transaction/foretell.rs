@@ -10,14 +10,14 @@ use super::outcome::{
 use super::put_back;
 use super::steps::{self, Target};
 use super::{
-    check_link_resets, check_origin, present_name, session, whereabouts, with_present_name,
+    check_link_resets, check_origin, locate_interface, present_name, session, with_present_name,
 };
 use crate::catalogue::Knob;
+use crate::catalogue::spec::Scope;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, Slot};
 use crate::device::Whereabouts;
 use crate::kernel::{Capability, KernelRead};
 use crate::setting::{Setting, State};
-use crate::spec::Scope;
 use crate::value::{Place, Value};
 
 /// The changes that [`apply`](super::apply) would make, or its refusal but for that of a link reset
@@ -49,8 +49,8 @@ pub fn plan_undo(
     let interface = present_name(kernel, earlier);
     let own = check_unclaimed(kernel, store, context, (&interface, earlier.holds_host_knobs()))?;
     let (wanted, others) = steps::still_ours(kernel, &interface, earlier)?;
-    steps::check_hidden(kernel, &interface, earlier)?;
-    steps::check_threads(kernel, &interface, earlier)?;
+    steps::check_device_values_visible(kernel, &interface, earlier)?;
+    steps::check_threads_restorable(kernel, &interface, earlier)?;
     let (desired, undo) = (Setting::new(), State::default());
     let target = Target { desired: &desired, wanted: &wanted, undo: &undo };
     let planned = steps::plan(kernel, &interface, target, &BTreeSet::new())?;
@@ -100,7 +100,7 @@ pub fn plan_restore(
     checkpoint: &Checkpoint,
 ) -> Result<Restored, RestoreError> {
     check_origin(kernel, context, checkpoint)?;
-    let at = whereabouts(kernel, context, checkpoint);
+    let at = locate_interface(kernel, context, checkpoint);
     let Ok(Whereabouts::Here(name)) = &at else {
         let mut of_interface = checkpoint.to_put_back().clone();
         of_interface.0.retain(|(knob, _), _| knob.spec().scope != Scope::Host);
@@ -122,12 +122,15 @@ pub fn plan_restore(
 fn plan_put_back(kernel: &dyn KernelRead, interface: &str, undo: &State) -> PutBack {
     let changes = steps::differences(kernel, interface, undo);
     // Places of these may come back with the changes.
-    let exposed = steps::exposed(&changes);
-    let readings =
-        steps::read_many(kernel, interface, &steps::by_knob(undo).into_keys().collect::<Vec<_>>());
+    let exposed = steps::collect_exposed_knobs(&changes);
+    let readings = steps::read_many(
+        kernel,
+        interface,
+        &steps::group_by_knob(undo).into_keys().collect::<Vec<_>>(),
+    );
     let mut left = Vec::new();
     let mut gone = Vec::new();
-    for (knob, old_values) in steps::by_knob(undo) {
+    for (knob, old_values) in steps::group_by_knob(undo) {
         let current = match readings.get(&knob) {
             Some(Ok(current)) => current.iter().map(|(place, _)| *place).into_set(),
             Some(Err(error)) if !steps::is_absence(error) => {

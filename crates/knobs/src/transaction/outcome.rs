@@ -56,7 +56,7 @@ impl fmt::Display for Change {
     /// `gro-flush-timeout (napi of rx-0): 0us -> 50us`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { knob, place, from, to } = self;
-        let [from, to] = [from, to].map(|value| place.value_words(value));
+        let [from, to] = [from, to].map(|value| place.format_value(value));
         f.pad(&format!("{knob} ({place}): {from} -> {to}"))
     }
 }
@@ -134,7 +134,7 @@ impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { knob, place, before, written, found } = self;
         let [before, written, found] =
-            [before, written, found].map(|value| place.value_words(value));
+            [before, written, found].map(|value| place.format_value(value));
         write!(
             f,
             "{knob} ({place}) is {found}, set by another program: it was {before}, and latput set {written}"
@@ -192,10 +192,10 @@ impl fmt::Display for Leftover {
     /// `mtu (device) should be 1500 but is 9000: device busy`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { knob, place, wanted, found, reason } = self;
-        let wanted = place.value_words(wanted);
+        let wanted = place.format_value(wanted);
         match found {
             Some(found) => {
-                let found = place.value_words(found);
+                let found = place.format_value(found);
                 write!(f, "{knob} ({place}) should be {wanted} but is {found}: {reason}")
             }
             None => write!(f, "{knob} ({place}) should be {wanted} but is not readable: {reason}"),
@@ -207,13 +207,13 @@ impl fmt::Display for Leftover {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// The name could not be that of an interface. Nothing was touched.
-    #[error("{}", crate::kernel::no_interface_name(interface))]
+    #[error("{}", crate::kernel::format_no_interface_name(interface))]
     InvalidName {
         /// The name.
         interface: String,
     },
     /// There is no interface of this name. Nothing was touched.
-    #[error("{}", crate::kernel::no_interface(interface))]
+    #[error("{}", crate::kernel::format_no_interface(interface))]
     NoInterface {
         /// The name.
         interface: String,

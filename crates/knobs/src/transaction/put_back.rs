@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::outcome::{Change, Leftover, PutBack, how_to_finish};
 use super::permit::WritePermit;
 use super::steps::{
-    self, TURNS, Target, Turn, by_knob, differences, exceeds, exposed, is_absence, read,
-    read_unless_busy,
+    self, TURNS, Target, Turn, collect_exposed_knobs, differences, exceeds, group_by_knob,
+    is_absence, read, read_unless_busy,
 };
 use super::together::Differing;
 use crate::catalogue::Knob;
+use crate::catalogue::spec::Scope;
 use crate::checkpoint::Checkpoint;
 use crate::device::Whereabouts;
 use crate::kernel::{KernelError, KernelErrorKind, KernelRead, KernelWrite};
 use crate::setting::{Setting, State};
-use crate::spec::Scope;
 use crate::value::{Place, Value};
 
 /// How often putting back is tried: what makes one write fail (a busy device, an interrupted call) is
@@ -122,7 +122,7 @@ fn put_back_as(kernel: &mut dyn KernelWrite, interface: &str, undo: &State) -> P
     };
     let nothing = State::default();
     let knobs = Target { desired: &Setting::new(), wanted: &nothing, undo: &target }.knobs();
-    let order: Vec<Knob> = exposed(&changes).into_iter().chain(knobs).collect();
+    let order: Vec<Knob> = collect_exposed_knobs(&changes).into_iter().chain(knobs).collect();
     let mut tried = Tried::default();
     let mut still_left = Vec::new();
     for _ in 0..PUT_BACK_ATTEMPTS {
@@ -157,7 +157,9 @@ fn with_bystanders(
     changes: &[Change],
 ) -> Result<State, KernelError> {
     let mut target = undo.clone();
-    for knob in exposed(changes).into_iter().chain(changes.iter().map(|change| change.knob)) {
+    for knob in
+        collect_exposed_knobs(changes).into_iter().chain(changes.iter().map(|change| change.knob))
+    {
         for (place, value) in read_unless_busy(kernel, interface, knob)? {
             let device = undo.0.get(&(knob, Place::Device));
             // It was made, or raised, since: it goes down with the interface.
@@ -269,7 +271,7 @@ fn review(kernel: &dyn KernelRead, interface: &str, undo: &State, tried: &Tried)
     let mut gone = Vec::new();
     let mut is_gone = false;
     let target = Target { desired: &Setting::new(), wanted: &State::default(), undo };
-    for (knob, old_values) in by_knob(undo) {
+    for (knob, old_values) in group_by_knob(undo) {
         let current = match read(kernel, interface, knob) {
             // It has been written, and adaptive moderation has moved it since.
             Ok(_) if target.is_overruled(knob) => continue,

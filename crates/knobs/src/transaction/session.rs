@@ -11,13 +11,13 @@ use super::put_back;
 use super::steps::{self, Planned, Readings, Target, Turn};
 use super::together::{Differing, may_want_others};
 use crate::catalogue::Knob;
+use crate::catalogue::spec::Scope;
 use crate::checkpoint::{
     Along, Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError,
 };
 use crate::device::Whereabouts;
 use crate::kernel::{KernelError, KernelErrorKind, KernelRead, KernelWrite};
 use crate::setting::{Setting, State};
-use crate::spec::Scope;
 use crate::value::{Place, Value};
 
 /// The longest interface name (`IFNAMSIZ` less the terminating zero), in bytes.
@@ -160,8 +160,8 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     /// [given up](Self::give_up) stay as they are.
     pub fn apply(&mut self, desired: &Setting) -> Result<Applied, ApplyError> {
         let desired = self.without_given_up(desired);
-        self.follow()?;
-        self.claim_host(desired.keys())?;
+        self.follow_rename()?;
+        self.claim_host_lock(desired.keys())?;
         self.move_to(&desired, &desired, &State::default())
     }
 
@@ -170,11 +170,11 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         &mut self,
         earlier: &Checkpoint,
     ) -> Result<(Applied, Vec<Foreign>), ApplyError> {
-        self.follow()?;
-        self.claim_host(earlier.undo.0.keys().map(|(knob, _)| knob))?;
+        self.follow_rename()?;
+        self.claim_host_lock(earlier.undo.0.keys().map(|(knob, _)| knob))?;
         let (wanted, others) = steps::still_ours(&self.kernel, self.interface(), earlier)?;
-        steps::check_hidden(&self.kernel, self.interface(), earlier)?;
-        steps::check_threads(&self.kernel, self.interface(), earlier)?;
+        steps::check_device_values_visible(&self.kernel, self.interface(), earlier)?;
+        steps::check_threads_restorable(&self.kernel, self.interface(), earlier)?;
         let values = wanted.0.iter().map(|((knob, _), value)| (*knob, value.clone()));
         let named: Setting = values.into_map();
         Ok((self.move_to(&Setting::new(), &named, &wanted)?, others))
@@ -234,7 +234,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             let interface = self.checkpoint.interface.clone();
             let target = Target { desired, wanted, undo: &self.checkpoint.undo };
             let planned = steps::plan(&self.kernel, &interface, target, &self.proven);
-            self.follow()?;
+            self.follow_rename()?;
             if interface == self.checkpoint.interface {
                 return Ok((interface, planned?));
             }
@@ -258,11 +258,11 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let Self { kernel, store, checkpoint, .. } = &mut self;
         let ended = if touched {
             let at = kernel.find(&checkpoint.device);
-            super::finish(kernel, store, checkpoint, at)
+            super::restore_and_forget(kernel, store, checkpoint, at)
         } else {
             super::forget(store, checkpoint).map(|()| Restored::NothingToDo)
         };
-        self.release_host();
+        self.release_host_lock();
         ended
     }
 
@@ -270,7 +270,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     pub fn commit(mut self) -> Result<(), StoreError> {
         self.stage = Stage::Ended;
         let removed = self.store.remove(self.checkpoint.slot());
-        self.release_host();
+        self.release_host_lock();
         removed
     }
 
@@ -278,14 +278,14 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     pub(super) fn leave(mut self) {
         self.stage = Stage::Ended;
         if !self.checkpoint.holds_host_knobs() {
-            self.release_host();
+            self.release_host_lock();
         }
     }
 
     /// Takes the lock of the host's own knobs when one of them is wanted for the first time: they are
     /// the same through every interface, so that neither another latput nor the checkpoint that one
     /// left may have a say in them.
-    fn claim_host<'a>(
+    fn claim_host_lock<'a>(
         &mut self,
         mut knobs: impl Iterator<Item = &'a Knob>,
     ) -> Result<(), ApplyError> {
@@ -303,7 +303,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         });
         match left {
             Some(checkpoint) => {
-                self.release_host();
+                self.release_host_lock();
                 let checkpoint = super::with_present_name(&self.kernel, checkpoint);
                 let by = self.checkpoint.by.as_ref().map_or("", |by| by.user.as_str());
                 Err(ApplyError::left_by(checkpoint, (self.opened, by)))
@@ -312,7 +312,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         }
     }
 
-    fn release_host(&mut self) {
+    fn release_host_lock(&mut self) {
         if std::mem::take(&mut self.holds_host) {
             // Nothing is kept under that name, and the lock ends with the process at the latest.
             let _ = self.store.remove(Slot::host(self.checkpoint.namespace));
@@ -320,7 +320,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     }
 
     /// Takes the name that the interface has now.
-    fn follow(&mut self) -> Result<(), ApplyError> {
+    fn follow_rename(&mut self) -> Result<(), ApplyError> {
         let device = &self.checkpoint.device;
         match self.kernel.find(device).map_err(ApplyError::Unread)? {
             Whereabouts::Here(name) => self.checkpoint.interface = name,
@@ -349,7 +349,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     /// The planned values of [`CERTAIN`] knobs that no other knob of the change resets, and no earlier setting of this session has
     /// moved.
     fn certain_values(&self, planned: &[Change]) -> State {
-        let exposed = steps::exposed(planned);
+        let exposed = steps::collect_exposed_knobs(planned);
         let is_certain = |change: &&Change| {
             let first = self.checkpoint.undo.0.get(&(change.knob, change.place));
             CERTAIN.contains(&change.knob)
@@ -408,7 +408,8 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         writes_done: &mut usize,
     ) -> Result<(Vec<Change>, Readings), Cause> {
         let knobs = Target { desired, wanted, undo: &self.checkpoint.undo }.knobs();
-        let going_back = steps::exposed(planned).into_iter().filter(|k| !desired.contains_key(k));
+        let going_back =
+            steps::collect_exposed_knobs(planned).into_iter().filter(|k| !desired.contains_key(k));
         let order: Vec<Knob> = going_back.chain(knobs).collect();
         for (at, &knob) in order.iter().enumerate() {
             for turn in steps::TURNS {
@@ -437,7 +438,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         current: Result<Vec<(Place, Value)>, KernelError>,
         writes_done: &mut usize,
     ) -> Result<(), Cause> {
-        let current = steps::unless_gone(current, desired.contains_key(&knob))?;
+        let current = steps::none_if_absent(current, desired.contains_key(&knob))?;
         let current = current.unwrap_or_default();
         let target = Target { desired, wanted, undo: &self.checkpoint.undo };
         let mut changes = target.differences(&self.kernel, self.interface(), knob, &current)?;
@@ -499,11 +500,11 @@ impl<K: KernelWrite, S: CheckpointStore> Drop for Session<K, S> {
             Stage::Claimed => drop(super::forget(store, checkpoint)),
             Stage::Saved => {
                 let at = kernel.find(&checkpoint.device);
-                drop(super::finish(kernel, store, checkpoint, at));
+                drop(super::restore_and_forget(kernel, store, checkpoint, at));
             }
             Stage::Ended => return,
         }
-        self.release_host();
+        self.release_host_lock();
     }
 }
 
@@ -523,7 +524,7 @@ pub(super) fn identify(
     interface: &str,
 ) -> Result<Checkpoint, ApplyError> {
     check_name(interface)?;
-    let device = kernel.device(interface).map_err(steps::unread)?;
+    let device = kernel.device(interface).map_err(steps::unread_error)?;
     Ok(Checkpoint::new(context, interface, device))
 }
 

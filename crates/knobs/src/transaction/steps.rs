@@ -7,10 +7,10 @@ use latput_units::{IntoMap, IntoSet};
 use super::checks::{check_limits, check_obstacle, check_settable};
 use super::outcome::{ApplyError, Cause, Change, Foreign, Standing};
 use crate::catalogue::Knob;
+use crate::catalogue::spec::{Group, Tier};
 use crate::checkpoint::Checkpoint;
 use crate::kernel::{Capability, KernelError, KernelErrorKind, KernelRead, WritePurpose};
 use crate::setting::{Setting, State};
-use crate::spec::{Group, Tier};
 use crate::value::{Named, Place, Value};
 
 /// The last of the knobs that adaptive moderation has a say in.
@@ -147,12 +147,12 @@ pub(super) fn plan(
     for (&knob, value) in desired {
         knob.check_value(value)?;
         check_limits(kernel, interface, knob, value)?;
-        check_channels(kernel, interface, target, knob)?;
-        check_queues(kernel, interface, target, knob)?;
+        check_channels_left(kernel, interface, target, knob)?;
+        check_queue_qdisc_root(kernel, interface, target, knob)?;
     }
     let of_device = target.wanted.0.keys().filter(|(_, place)| *place == Place::Device);
     for &knob in desired.keys().chain(of_device.map(|(knob, _)| knob)) {
-        check_needed(kernel, interface, target, knob)?;
+        check_needed_switch(kernel, interface, target, knob)?;
     }
     let named = target.knobs();
     let mut planned =
@@ -174,14 +174,15 @@ pub(super) fn plan(
         if wanted && knob.spec().tier == Tier::Reload && is_hidden(kernel, interface, &current) {
             return Err(ApplyError::NeedsReload { interface: interface.to_owned(), knob });
         }
-        let Some(current) = unless_gone(current, wanted).map_err(unread)? else {
+        let Some(current) = none_if_absent(current, wanted).map_err(unread_error)? else {
             // Its places may come with the change, and the value be refused then.
             if let Some(value) = desired.get(&knob) {
                 check_obstacle(kernel, interface, (knob, value), WritePurpose::Change)?;
             }
             continue;
         };
-        let changes = target.differences(kernel, interface, knob, &current).map_err(unread)?;
+        let changes =
+            target.differences(kernel, interface, knob, &current).map_err(unread_error)?;
         if !changes.is_empty() {
             let is_setting = |reset: &&Knob| {
                 !reset
@@ -206,7 +207,8 @@ pub(super) fn plan(
     let hung_on = planned.changes.iter().flat_map(|change| change.knob.spec().hangs_on);
     for knob in hung_on.copied().collect::<BTreeSet<Knob>>() {
         let current = planned.readings.get(&knob).cloned();
-        let current = current.unwrap_or_else(|| read(kernel, interface, knob)).map_err(unread)?;
+        let current =
+            current.unwrap_or_else(|| read(kernel, interface, knob)).map_err(unread_error)?;
         let places = current.into_iter().map(|(place, value)| ((knob, place), value));
         planned.touched.0.extend(places.clone());
         planned.before.0.extend(places);
@@ -224,7 +226,7 @@ fn check_changes(
 ) -> Result<(), ApplyError> {
     let is_desired = target.desired.contains_key(&knob);
     if is_desired {
-        check_sensible(kernel, interface, target, knob)?;
+        check_takes_effect(kernel, interface, target, knob)?;
     }
     let is_meant = |change: &&Change| {
         let is_wanted = target.wanted.0.contains_key(&(knob, change.place));
@@ -252,7 +254,7 @@ fn is_hidden(
 }
 
 /// An absent knob is an error only where it is wanted.
-pub(super) fn unless_gone(
+pub(super) fn none_if_absent(
     current: Result<Vec<(Place, Value)>, KernelError>,
     wanted: bool,
 ) -> Result<Option<Vec<(Place, Value)>>, KernelError> {
@@ -270,7 +272,7 @@ pub(super) fn read(
 ) -> Result<Vec<(Place, Value)>, KernelError> {
     let current = kernel.read(interface, knob)?;
     let followers = kernel.read_followers(interface, &[knob]).pop().unwrap_or(Ok(Vec::new()))?;
-    believe(interface, knob, current, followers)
+    check_reading(interface, knob, current, followers)
 }
 
 /// The same of several knobs at once.
@@ -278,7 +280,7 @@ pub(super) fn read_many(kernel: &dyn KernelRead, interface: &str, knobs: &[Knob]
     let followers = kernel.read_followers(interface, knobs);
     let answers = knobs.iter().zip(kernel.read_many(interface, knobs)).zip(followers);
     let believed = |((knob, answer), followers): ((&Knob, Result<_, _>), Result<_, _>)| {
-        (*knob, answer.and_then(|current| believe(interface, *knob, current, followers?)))
+        (*knob, answer.and_then(|current| check_reading(interface, *knob, current, followers?)))
     };
     answers.map(believed).into_map()
 }
@@ -291,7 +293,7 @@ pub(super) fn values(readings: Readings) -> impl Iterator<Item = ((Knob, Place),
     })
 }
 
-fn believe(
+fn check_reading(
     interface: &str,
     knob: Knob,
     mut current: Vec<(Place, Value)>,
@@ -318,7 +320,7 @@ fn believe(
 }
 
 /// The error of a change whose interface or knob could not be read before it.
-pub(super) fn unread(error: KernelError) -> ApplyError {
+pub(super) fn unread_error(error: KernelError) -> ApplyError {
     match error {
         KernelError { kind: KernelErrorKind::NoInterface, interface, .. } => {
             ApplyError::NoInterface { interface }
@@ -336,7 +338,7 @@ pub(super) fn unread(error: KernelError) -> ApplyError {
 
 /// Refuses a change that would need a driver reload, and a delay that adaptive moderation would
 /// overrule at once.
-fn check_sensible(
+fn check_takes_effect(
     kernel: &dyn KernelRead,
     interface: &str,
     target: Target<'_>,
@@ -356,7 +358,7 @@ fn check_sensible(
 }
 
 /// Refuses a switch that the kernel would keep off, since one that it needs is off or would be.
-fn check_needed(
+fn check_needed_switch(
     kernel: &dyn KernelRead,
     interface: &str,
     target: Target<'_>,
@@ -378,7 +380,7 @@ fn check_needed(
 
 /// Refuses numbers of queues that would leave none to receive or none to send with (`ethnl_set_channels`,
 /// net/ethtool/channels.c).
-fn check_channels(
+fn check_channels_left(
     kernel: &dyn KernelRead,
     interface: &str,
     target: Target<'_>,
@@ -402,7 +404,7 @@ fn check_channels(
 }
 
 /// Refuses what is meant for transmit queues that have no place of their own.
-fn check_queues(
+fn check_queue_qdisc_root(
     kernel: &dyn KernelRead,
     interface: &str,
     target: Target<'_>,
@@ -481,7 +483,7 @@ pub(super) fn verify(
         let current = readings.get(&knob).cloned();
         let current = current.unwrap_or_else(|| read(kernel, interface, knob));
         let is_desired = target.desired.contains_key(&knob);
-        let current = unless_gone(current, is_desired)?.unwrap_or_default();
+        let current = none_if_absent(current, is_desired)?.unwrap_or_default();
         if is_desired {
             check_in_force(kernel, interface, knob, &current)?;
         }
@@ -538,7 +540,7 @@ pub(super) fn leave_to_others(
     }
     let mut undo = checkpoint.undo.clone();
     let mut others = Vec::new();
-    for (knob, written) in by_knob(checkpoint.own_values()) {
+    for (knob, written) in group_by_knob(checkpoint.own_values()) {
         let same = |one: &Value, other: &Value| knob.spec().same(one, other);
         let adaptive = knob.spec().overruled_by;
         let is_moved = adaptive.is_some_and(|adaptive| is_on(kernel, interface, adaptive));
@@ -621,7 +623,7 @@ pub(super) fn hides_device_value(values: &[(Place, Value)]) -> bool {
 }
 
 /// Refuses to take back a change where a value of the device that would go back with it is [hidden](hides_device_value).
-pub(super) fn check_hidden(
+pub(super) fn check_device_values_visible(
     kernel: &dyn KernelRead,
     interface: &str,
     earlier: &Checkpoint,
@@ -652,7 +654,7 @@ pub(super) fn check_hidden(
 }
 
 /// Refuses to take back a change that had made NAPI threads anew where this process cannot give them what they had.
-pub(super) fn check_threads(
+pub(super) fn check_threads_restorable(
     kernel: &dyn KernelRead,
     interface: &str,
     earlier: &Checkpoint,
@@ -691,17 +693,17 @@ fn check_lost_queues(
 }
 
 /// Reads the places where an earlier change made a difference.
-pub(super) fn standing(
+pub(super) fn read_standing(
     kernel: &dyn KernelRead,
     interface: &str,
     earlier: &Checkpoint,
 ) -> Vec<Standing> {
     let mut standings = Vec::new();
-    for (knob, mut written) in by_knob(&earlier.written) {
+    for (knob, mut written) in group_by_knob(&earlier.written) {
         let current = BTreeMap::from_iter(read(kernel, interface, knob).unwrap_or_default());
         // An interface on top that is still here.
         written.retain(|(place, _)| {
-            place.is_told() && (!place.is_follower() || current.contains_key(place))
+            place.is_reported() && (!place.is_follower() || current.contains_key(place))
         });
         for (place, written) in written {
             let Some(before) = earlier.undo.0.get(&(knob, place)) else { continue };
@@ -733,7 +735,7 @@ pub(super) fn differences(kernel: &dyn KernelRead, interface: &str, undo: &State
 ///
 /// Where they go back to an old value, they do so before that as well as after: the places may be gone
 /// afterwards, and a driver that remembers the values of its NAPIs would keep ours for the next ones.
-pub(super) fn exposed(changes: &[Change]) -> BTreeSet<Knob> {
+pub(super) fn collect_exposed_knobs(changes: &[Change]) -> BTreeSet<Knob> {
     changes.iter().flat_map(|change| change.knob.spec().resets).copied().into_set()
 }
 
@@ -741,7 +743,7 @@ pub(super) fn is_absence(error: &KernelError) -> bool {
     matches!(error.kind, KernelErrorKind::Unsupported | KernelErrorKind::NoInterface)
 }
 
-pub(super) fn by_knob(state: &State) -> BTreeMap<Knob, Vec<(Place, &Value)>> {
+pub(super) fn group_by_knob(state: &State) -> BTreeMap<Knob, Vec<(Place, &Value)>> {
     let mut knobs: BTreeMap<Knob, Vec<(Place, &Value)>> = BTreeMap::new();
     for ((knob, place), value) in &state.0 {
         knobs.entry(*knob).or_default().push((*place, value));

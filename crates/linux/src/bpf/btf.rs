@@ -31,7 +31,7 @@ pub(super) fn check_tracepoint(bytes: &[u8], name: &str, first: &str) -> Result<
             parameters.len().saturating_sub(1)
         ));
     };
-    types.check_first(object, name, first)?;
+    types.check_first_parameter(object, name, first)?;
     if !types.is_int(work) || !types.is_int(budget) {
         return Err(format!("the second or third argument of {name} is no int"));
     }
@@ -72,13 +72,13 @@ pub(super) fn typed_tracepoint<const N: usize>(
 ) -> Result<TypedTracepoint<N>, String> {
     let types = Types::read(bytes).ok_or("the type information is damaged")?;
     let (number, parameters) = types.tracepoint(name)?;
-    types.check_first(parameters.get(1).copied().unwrap_or_default(), name, first)?;
+    types.check_first_parameter(parameters.get(1).copied().unwrap_or_default(), name, first)?;
     let is_it = |found: &Type| found.kind == STRUCT && types.name(found) == object.as_bytes();
     let found = types.all().find(is_it).ok_or_else(|| format!("it has no `struct {object}`"))?;
     let mut offsets = [0; N];
     for (offset, member) in offsets.iter_mut().zip(members) {
         *offset = types
-            .word(&found, member)
+            .find_int_member(&found, member)
             .ok_or_else(|| format!("`struct {object}` has no member {member} of 4 bytes"))?;
     }
     Ok(TypedTracepoint { number, offsets })
@@ -143,7 +143,7 @@ impl<'a> Types<'a> {
         let mut at = 0;
         while at < types.len() {
             starts.push(at);
-            at = end_of(&type_at(types, at)?)?;
+            at = end_of_type(&type_at(types, at)?)?;
         }
         (at == types.len()).then_some(Self { bytes: types, names, starts })
     }
@@ -185,7 +185,7 @@ impl<'a> Types<'a> {
     }
 
     /// Checks that the type of tracepoint `name`'s first argument is a pointer to structure `wanted`.
-    fn check_first(&self, number: u32, name: &str, wanted: &str) -> Result<(), String> {
+    fn check_first_parameter(&self, number: u32, name: &str, wanted: &str) -> Result<(), String> {
         if self.is_pointer_to(number, wanted) {
             return Ok(());
         }
@@ -201,7 +201,7 @@ impl<'a> Types<'a> {
     }
 
     /// Where a structure's member of four bytes begins, in bytes.
-    fn word(&self, object: &Type, name: &str) -> Option<i16> {
+    fn find_int_member(&self, object: &Type, name: &str) -> Option<i16> {
         let field = |at: usize| u32_at(self.bytes, at);
         let start = self.start_of_member(object, name)?;
         let is_word =
@@ -311,7 +311,7 @@ fn type_at(types: &[u8], at: usize) -> Option<Type> {
 }
 
 /// Where the next type begins; `None` for a kind that this kernel's format does not have yet.
-fn end_of(found: &Type) -> Option<usize> {
+fn end_of_type(found: &Type) -> Option<usize> {
     let rest = match found.kind {
         PTR | 7..=11 | FUNC | 16 | 18 => 0, // forward, aliases, qualifiers, function, float, type tag
         INT | VARIABLE | 17 => 4,           // declaration tag

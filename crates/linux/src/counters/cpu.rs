@@ -171,20 +171,22 @@ impl CpuSample {
             let time = time_between(&name, &first.time, &second.time)?;
             ticks.push(CpuObservation { cpu: first.cpu, time });
         }
-        let by_idle: Vec<CpuTime> = ticks.iter().map(|cpu| by_idle(&cpu.time, window)).collect();
+        let by_idle: Vec<CpuTime> =
+            ticks.iter().map(|cpu| split_by_idle(&cpu.time, window)).collect();
         let busy_by_idle = self.is_idle_exact.then(|| by_idle.iter().map(CpuTime::busy).sum());
         let (source, times) = match (&self.trace, &later.trace) {
             (Some(first), Some(second)) => {
                 let spans = first.iter().zip(second).zip(&ticks);
                 let times = spans.map(|((first, second), ticks)| {
-                    Ok(by_trace(&spans_between(first, second)?, &ticks.time))
+                    Ok(split_by_trace(&spans_between(first, second)?, &ticks.time))
                 });
                 (CpuSource::Trace, times.collect::<Result<_, Error>>()?)
             }
             _ => match self.busy_by_record(later)? {
                 Some(busy) => {
                     let times = ticks.iter().zip(busy);
-                    let times = times.map(|(ticks, busy)| by_record(&ticks.time, window, busy));
+                    let times =
+                        times.map(|(ticks, busy)| split_by_record(&ticks.time, window, busy));
                     (CpuSource::Record, times.collect())
                 }
                 None if self.is_idle_exact => (CpuSource::Idle, by_idle),
@@ -243,30 +245,30 @@ fn is_idle_exact() -> bool {
 }
 
 /// Busy time as what idle and stolen time leave of the window, in the proportion of the ticks.
-fn by_idle(ticks: &CpuTime, window: Nanos) -> CpuTime {
+fn split_by_idle(ticks: &CpuTime, window: Nanos) -> CpuTime {
     let rest = [ticks.idle, ticks.iowait, ticks.steal];
     let busy = rest.into_iter().fold(window, Nanos::saturating_sub);
     let counted = ticks.busy();
     let [user, irq, softirq] =
-        [ticks.user, ticks.irq, ticks.softirq].map(|part| share_of(busy, part, counted));
+        [ticks.user, ticks.irq, ticks.softirq].map(|part| scale_share(busy, part, counted));
     let others = [user, irq, softirq].into_iter().fold(Nanos::ZERO, Nanos::saturating_add);
     CpuTime { user, system: busy.saturating_sub(others), irq, softirq, ..*ticks }
 }
 
 /// Times of a CPU that was not idle for `busy` of the window, stolen time included; the parts in the proportion of the
 /// ticks.
-fn by_record(ticks: &CpuTime, window: Nanos, busy: Nanos) -> CpuTime {
+fn split_by_record(ticks: &CpuTime, window: Nanos, busy: Nanos) -> CpuTime {
     let idle = window.saturating_sub(busy);
     let iowait = ticks.iowait.min(idle);
-    by_idle(&CpuTime { idle: idle.saturating_sub(iowait), iowait, ..*ticks }, window)
+    split_by_idle(&CpuTime { idle: idle.saturating_sub(iowait), iowait, ..*ticks }, window)
 }
 
 /// Traced times, with stolen time and what of idle was waiting for a disk from `ticks`. Stolen time passes while
 /// the CPU has something to run; it is taken from process time, as far as there is any.
-pub(super) fn by_trace(spans: &CpuSpans, ticks: &CpuTime) -> CpuTime {
+pub(super) fn split_by_trace(spans: &CpuSpans, ticks: &CpuTime) -> CpuTime {
     let steal = ticks.steal.min(spans.process);
     let process = spans.process.saturating_sub(steal);
-    let user = share_of(process, ticks.user, ticks.user.saturating_add(ticks.system));
+    let user = scale_share(process, ticks.user, ticks.user.saturating_add(ticks.system));
     let iowait = ticks.iowait.min(spans.idle);
     CpuTime {
         user,
@@ -280,7 +282,7 @@ pub(super) fn by_trace(spans: &CpuSpans, ticks: &CpuTime) -> CpuTime {
 }
 
 /// `amount * part / whole`; none of it where there is no whole.
-fn share_of(amount: Nanos, part: Nanos, whole: Nanos) -> Nanos {
+fn scale_share(amount: Nanos, part: Nanos, whole: Nanos) -> Nanos {
     let product = u128::from(amount.as_ns()) * u128::from(part.as_ns());
     let share = product.checked_div(u128::from(whole.as_ns())).unwrap_or(0);
     Nanos::from_ns(u64::try_from(share).unwrap_or(u64::MAX)).min(amount)
@@ -350,7 +352,7 @@ impl CpuMeter {
             return Ok(ticks);
         }
         let all = OsClock.now().as_ns().saturating_mul(self.cpus);
-        Ok(by_idle(&ticks, Nanos::from_ns(all)))
+        Ok(split_by_idle(&ticks, Nanos::from_ns(all)))
     }
 }
 

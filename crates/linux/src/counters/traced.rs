@@ -6,7 +6,7 @@
 use latput_trial::observation::{CpuSource, HostObservation, NapiObservation};
 use latput_units::Nanos;
 
-use super::cpu::by_trace;
+use super::cpu::split_by_trace;
 use super::{Sample, polls_between};
 use crate::bpf::CpuSpans;
 use crate::error::Error;
@@ -84,7 +84,7 @@ impl Traced {
         for (own, traced) in seen.cpus.iter_mut().zip(&self.cpus) {
             let busy = own.time.busy().saturating_add(own.time.steal);
             if let Some(spans) = traced.scaled(busy, own.time.total()) {
-                own.time = by_trace(&spans, &own.time);
+                own.time = split_by_trace(&spans, &own.time);
             }
         }
         self.mark(seen);

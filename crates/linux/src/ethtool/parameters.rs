@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use latput_knobs::Profile;
-use latput_knobs::profile::ProfilePoint;
+use latput_knobs::profile::ModerationPoint;
 use latput_units::Nanos;
 
 use super::{Ethtool, HEADER, put_device};
@@ -214,7 +214,7 @@ fn parse_profile(nest: Attribute<'_>) -> Result<Option<Profile>, Malformed> {
         if attribute.kind != uapi::ETHTOOL_A_PROFILE_IRQ_MODERATION {
             continue;
         }
-        let mut point = ProfilePoint::default();
+        let mut point = ModerationPoint::default();
         for field in attribute.nested() {
             let field = field?;
             match field.kind {

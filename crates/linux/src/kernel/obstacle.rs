@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use latput_knobs::qdisc::Parameter;
+use latput_knobs::qdisc::ParameterValue;
 use latput_knobs::{Knob, Qdisc, Value, WritePurpose};
 use latput_units::{Bytes, CpuSet};
 
@@ -160,8 +160,8 @@ fn try_qdisc(qdisc: &Qdisc, mtu: Bytes) -> Option<String> {
 /// Why a queue discipline cannot be set for so many queues: their memory. `None` if it can.
 fn memory_obstacle(qdisc: &Qdisc, queues: u32) -> Option<String> {
     let each = match (qdisc.parameter("flows"), qdisc.parameter("buckets")) {
-        (Some(Parameter::Count(flows)), _) => flows.saturating_mul(FQ_CODEL_FLOW_BYTES),
-        (_, Some(Parameter::Count(buckets))) => buckets.saturating_mul(FQ_BUCKET_BYTES),
+        (Some(ParameterValue::Count(flows)), _) => flows.saturating_mul(FQ_CODEL_FLOW_BYTES),
+        (_, Some(ParameterValue::Count(buckets))) => buckets.saturating_mul(FQ_BUCKET_BYTES),
         _ => return None,
     };
     let all = each.saturating_mul(u64::from(queues));

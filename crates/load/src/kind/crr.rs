@@ -16,7 +16,7 @@ mod server;
 use latput_units::Bytes;
 
 pub(crate) use self::client::run as call;
-pub(crate) use self::server::{Guard, run as serve};
+pub(crate) use self::server::{AuthState, run as serve};
 
 use crate::limits;
 

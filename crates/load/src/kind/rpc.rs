@@ -20,7 +20,7 @@ const RECEIVE_BYTES: usize = 128 * 1024;
 
 /// The reads of the clients.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reads {
+pub(crate) struct ReadParameters {
     /// Reads that a client keeps outstanding.
     pub(crate) outstanding: u32,
     /// Data of one read.
@@ -29,7 +29,7 @@ pub(crate) struct Reads {
     pub(crate) think: Think,
 }
 
-impl Reads {
+impl ReadParameters {
     /// Size of a whole reply.
     const fn reply_bytes(&self) -> usize {
         HEAD_BYTES + self.bytes
@@ -38,16 +38,16 @@ impl Reads {
 
 /// Divides a stream into messages and reads the number at the start of each.
 #[derive(Debug, Default)]
-struct Framing {
+struct MessageSplitter {
     number: [u8; 4],
     /// Received bytes of an incomplete message.
     filled: usize,
 }
 
-impl Framing {
+impl MessageSplitter {
     /// Takes `bytes` of messages with `length` bytes each. Calls `whole` with the number of each
     /// completed message.
-    fn take(&mut self, mut bytes: &[u8], length: usize, mut whole: impl FnMut(u32)) {
+    fn feed(&mut self, mut bytes: &[u8], length: usize, mut whole: impl FnMut(u32)) {
         while !bytes.is_empty() {
             let taken = bytes.len().min(length - self.filled);
             if let Some(number) = self.number.get_mut(self.filled..) {
@@ -75,10 +75,10 @@ mod tests {
             .flat_map(|n| [n.to_be_bytes(), [0xff; 4]].concat())
             .collect();
         for piece in 1..=stream.len() {
-            let mut framing = Framing::default();
+            let mut framing = MessageSplitter::default();
             let mut numbers = Vec::new();
             for bytes in stream.chunks(piece) {
-                framing.take(bytes, 8, |number| numbers.push(number));
+                framing.feed(bytes, 8, |number| numbers.push(number));
             }
             assert_eq!(numbers, [7, 0x0102_0304], "in pieces of {piece}");
         }

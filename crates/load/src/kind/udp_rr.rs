@@ -284,7 +284,7 @@ impl<'a> Client<'a> {
             let forgotten = self.in_flight.enter(InFlightRequest { flow: id, slice, due, sent_at });
             self.lose(forgotten, meter);
         }
-        if let Some(exchange) = exchange_of(meter, slice) {
+        if let Some(exchange) = exchange_counts_mut(meter, slice) {
             exchange.sent += due.len() as u64;
         }
         meter.sent(due.len() * self.request);
@@ -307,7 +307,7 @@ impl<'a> Client<'a> {
 
     fn lose(&mut self, request: Option<InFlightRequest>, meter: &mut Meter<'_>) {
         let Some(request) = request else { return };
-        if let Some(exchange) = exchange_of(meter, request.slice) {
+        if let Some(exchange) = exchange_counts_mut(meter, request.slice) {
             exchange.lost += 1;
         }
         if !self.open {
@@ -318,7 +318,7 @@ impl<'a> Client<'a> {
 }
 
 /// The counts of the requests sent in `slice`.
-fn exchange_of<'m>(
+fn exchange_counts_mut<'m>(
     meter: &'m mut Meter<'_>,
     slice: Option<u32>,
 ) -> Option<&'m mut DatagramsExchanged> {
@@ -332,7 +332,7 @@ fn enter(meaning: Meaning, now: Nanos, bytes: usize, meter: &mut Meter<'_>) {
         Meaning::Answer(it) | Meaning::Late(it) | Meaning::Duplicate(it) => it.slice,
         Meaning::Unknown => meter.slice(),
     };
-    if let Some(exchange) = exchange_of(meter, sent_in) {
+    if let Some(exchange) = exchange_counts_mut(meter, sent_in) {
         let count = match meaning {
             Meaning::Answer(_) => &mut exchange.answered,
             Meaning::Late(_) | Meaning::Unknown => &mut exchange.late,

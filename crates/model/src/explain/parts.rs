@@ -1,6 +1,6 @@
 //! The parts of CPU time, and what decides whether a part of a round trip is known.
 
-use latput_trial::Workload;
+use latput_trial::{Traffic, Workload};
 use latput_units::Bytes;
 
 use super::*;
@@ -68,7 +68,7 @@ fn cpu_part_is_cost_times_count() {
 #[test]
 fn indistinct_term_may_need_another_plan() {
     let of = |why| {
-        let found = not_told_apart(&make_model([
+        let found = find_indistinct_terms(&make_model([
             make_refusal(why),
             Ok(make_cost(30.0)),
             make_refusal(why),
@@ -120,7 +120,7 @@ fn each_traffic_kind_has_own_costs() {
     let made = build_results(&["a", "b"], &other, 3, |_, _| figures);
     assert!(fit_models(&made, |load| load == 0).unwrap().values().all(|model| model.cells == 2));
     // They reach the explanation, with the terms that nothing tells apart.
-    let explained = explain_results(&made, &fit_models(&made, |_| true).unwrap());
+    let explained = explain_cells(&made, &fit_models(&made, |_| true).unwrap());
     assert!(
         explained
             .iter()
@@ -167,7 +167,11 @@ fn round_trip_figures(mean_us: f64) -> SyntheticFigures {
     SyntheticFigures { rate: 1000.0, p99_us: Some(mean_us / 0.51), service_demand_us: 1.0 }
 }
 
-fn find_part(explained: &[Explanation], at: (usize, usize), stage: RoundTripStage) -> &TimePart {
+fn find_part(
+    explained: &[CellExplanation],
+    at: (usize, usize),
+    stage: RoundTripStage,
+) -> &TimePart {
     let cell = explained.iter().find(|it| (it.setting, it.workload) == at).unwrap();
     &cell.time.iter().find(|(of, _)| *of == stage).unwrap().1
 }
@@ -188,7 +192,7 @@ fn timer_is_compared_with_least_delay_setting() {
             &[delay_knob(20), mtu(9000)],
         ],
     );
-    let explained = explain_results(&made, &BTreeMap::new());
+    let explained = explain_cells(&made, &BTreeMap::new());
     let ns = |setting| find_part(&explained, (setting, 0), RoundTripStage::Timer).known_ns();
     for (setting, expected) in [(0, 60e3), (1, 10e3)] {
         assert!((ns(setting).unwrap() - expected).abs() < 3e3, "{setting}: {:?}", ns(setting));
@@ -207,7 +211,7 @@ fn extra_delay_of_host_counts_for_setting() {
     }
     let runs = RunTable::from_results(&made);
     let busy = BTreeSet::new();
-    let cell = CellParts { results: &made, runs: &runs, busy: &busy, setting: 0, workload: 0 };
+    let cell = CellContext { results: &made, runs: &runs, busy: &busy, setting: 0, workload: 0 };
     assert_eq!((cell.longest_delay(0), cell.longest_delay(1)), (None, Some(Nanos::from_us(7))));
 }
 
@@ -230,7 +234,7 @@ fn parts_above_the_whole_are_unknown() {
             row.observation.hosts.push(generator);
         }
         set_knobs(&mut made, &[&[delay_knob(0)], &[delay_knob(50)]]);
-        let explained = explain_results(&made, &BTreeMap::new());
+        let explained = explain_cells(&made, &BTreeMap::new());
         [RoundTripStage::Timer, RoundTripStage::Queueing, RoundTripStage::Cpu]
             .map(|stage| find_part(&explained, (1, 1), stage).known_ns())
     };
@@ -257,18 +261,18 @@ fn rr_parts_above_tolerance_are_refused_together() {
     };
     // Always 40 us of 100: the rest is 59.
     generator_ms(&mut made, &|_| 39);
-    let explained = explain_results(&made, &BTreeMap::new());
-    let of = |explained: &[Explanation], stage| find_part(explained, (0, 0), stage).known_ns();
+    let explained = explain_cells(&made, &BTreeMap::new());
+    let of = |explained: &[CellExplanation], stage| find_part(explained, (0, 0), stage).known_ns();
     assert!((of(&explained, RoundTripStage::Cpu).unwrap() - 40e3).abs() < 1e3);
     assert!((of(&explained, RoundTripStage::Rest).unwrap() - 60e3).abs() < 3e3);
     // Always 150 us: both ends work on, and there is no rest.
     generator_ms(&mut made, &|_| 149);
-    let explained = explain_results(&made, &BTreeMap::new());
+    let explained = explain_cells(&made, &BTreeMap::new());
     assert_eq!(of(&explained, RoundTripStage::Rest), Some(0.0));
     assert_eq!(*find_part(&explained, (0, 0), RoundTripStage::Cpu), TimePart::Unknown(CPU_BESIDE));
     // Now and then: the rest's interval reaches both sides of nothing.
     generator_ms(&mut made, &|block| if block < 3 { 149 } else { 29 });
-    let explained = explain_results(&made, &BTreeMap::new());
+    let explained = explain_cells(&made, &BTreeMap::new());
     assert_ne!(of(&explained, RoundTripStage::Rest), Some(0.0), "{explained:?}");
 }
 
@@ -281,7 +285,7 @@ fn one_request_matches_by_kind_and_size() {
         threads: connections,
         nodelay: true,
     };
-    assert_eq!(single_request_traffic(crr(8, 64)), Some(crr(1, 64)));
+    assert_eq!(crr(8, 64).with_one_request(), Some(crr(1, 64)));
     let udp = |burst, connections| Traffic::UdpRr {
         request_bytes: Bytes::new(64),
         response_bytes: Bytes::new(1),
@@ -291,13 +295,14 @@ fn one_request_matches_by_kind_and_size() {
         timeout: Nanos::from_ms(200),
         arrivals: None,
     };
-    assert_eq!(single_request_traffic(udp(16, 4)), Some(udp(0, 1)));
-    assert_eq!(single_request_traffic(crate::synthetic::udp_workload("paced").traffic), None);
+    assert_eq!(udp(16, 4).with_one_request(), Some(udp(0, 1)));
+    assert_eq!(crate::synthetic::udp_workload("paced").traffic.with_one_request(), None);
 }
 
 #[test]
 fn rate_of_five_is_no_mode() {
-    let of = |hz| delay_of(&Setting::from([(Knob::InterruptThrottleRate, Value::Count(hz))]));
+    let of =
+        |hz| find_longest_delay(&Setting::from([(Knob::InterruptThrottleRate, Value::Count(hz))]));
     assert_eq!((of(4), of(5)), (None, Some(Nanos::from_ms(200))));
     let stages = [
         RoundTripStage::Timer,

@@ -245,7 +245,7 @@ fn cell_takes_its_middle_run() {
     }
     made.rows.truncate(4);
     let interrupts = |made: &Results| {
-        counts_of(made, Role::Sut)
+        collect_role_cells(made, Role::Sut)
             .first()
             .and_then(|cell| cell.counts[CostTerm::Interrupt as usize])
     };
@@ -329,7 +329,7 @@ fn counts_are_those_of_the_role() {
         generator.interrupts = 7;
         row.observation.hosts.push(generator);
     }
-    let interrupts = |role| counts_of(&made, role)[0].counts[CostTerm::Interrupt as usize];
+    let interrupts = |role| collect_role_cells(&made, role)[0].counts[CostTerm::Interrupt as usize];
     assert_eq!((interrupts(Role::Sut), interrupts(Role::Generator)), (Some(80.0), Some(7.0)));
 }
 

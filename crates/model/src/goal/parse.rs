@@ -201,7 +201,14 @@ fn parse_number(text: &str, measure: GoalMeasure) -> Option<f64> {
         GoalMeasure::Metric(metric) => match metric.row().unit {
             Unit::Nanoseconds => text.parse().ok().map(|time: Nanos| time.as_ns() as f64),
             Unit::BitsPerS => text.parse().ok().map(|rate: BitsPerSecond| rate.get() as f64),
-            _ => None,
+            Unit::PerS
+            | Unit::PacketsPerS
+            | Unit::WorkPerS
+            | Unit::Ratio
+            | Unit::MicrosecondsPerWork
+            | Unit::PacketsPerPoll
+            | Unit::Bytes
+            | Unit::Number => None,
         },
         GoalMeasure::Rate => None,
     };

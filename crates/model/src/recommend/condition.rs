@@ -20,7 +20,7 @@ use crate::runs::AVERAGE;
 
 /// Every setting under every condition before correction, and the p-values that it is short of the
 /// limit.
-type Drafts<'a> = (Vec<(usize, LimitCheck<'a>)>, Vec<Option<f64>>);
+type DraftChecks<'a> = (Vec<(usize, LimitCheck<'a>)>, Vec<Option<f64>>);
 
 /// One condition on one setting in one workload.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(super) struct LimitCheck<'a> {
 impl LimitCheck<'_> {
     /// Distance of the figure on the wrong side of its limit, as the logarithm of a ratio; 0 if the
     /// limit is not proven to be broken.
-    pub(super) fn missed_by(&self) -> f64 {
+    pub(super) fn miss_distance(&self) -> f64 {
         match (self.broken, self.value, self.limit) {
             (false, ..) => 0.0,
             // Of two signs, and of 0 and 0, there is none: NaN, and the smaller number is the other.
@@ -110,7 +110,7 @@ impl GoalCondition {
 
     /// Whether the first setting can break it: never where the limit is below the first setting's
     /// own figure.
-    pub(super) fn first_can_break(&self) -> bool {
+    pub(super) fn is_breakable_by_first_setting(&self) -> bool {
         self.reference != Some(LimitReference::Today) || !self.is_met(1.0, self.number)
     }
 }
@@ -131,11 +131,11 @@ impl<'a> GoalJudge<'a> {
     }
 
     /// The comparisons over which Holm's correction of the limits is made.
-    pub(super) fn draft_checks(&self) -> Result<Drafts<'a>, String> {
+    pub(super) fn draft_checks(&self) -> Result<DraftChecks<'a>, String> {
         let mut drafts = Vec::new();
         let mut p_values = Vec::new();
         for condition in &self.goal.conditions {
-            for cell in self.cells_of(condition)? {
+            for cell in self.find_cells(condition)? {
                 for setting in self.settings() {
                     let p = self.p_values(condition, cell, setting);
                     let short = p.short;
@@ -151,7 +151,7 @@ impl<'a> GoalJudge<'a> {
     }
 
     /// The measured workloads of a condition, each with the metric there.
-    pub(super) fn cells_of(
+    pub(super) fn find_cells(
         &self,
         condition: &GoalCondition,
     ) -> Result<Vec<(usize, Metric)>, String> {
@@ -299,7 +299,7 @@ mod tests {
                 broken,
                 interval: None,
             };
-            kept.missed_by()
+            kept.miss_distance()
         };
         assert!((missed(true, Some(8.0), Some(2.0)) - 4.0_f64.ln()).abs() < 1e-12);
         assert!((missed(true, Some(2.0), Some(8.0)) - 4.0_f64.ln()).abs() < 1e-12);
@@ -371,7 +371,7 @@ mod tests {
             ("throughput_bps >= 5", true),
         ] {
             let goal = Goal::parse(&format!("minimize latency_ns_p99 where {text}")).unwrap();
-            assert_eq!(goal.conditions[0].first_can_break(), can_break, "{text}");
+            assert_eq!(goal.conditions[0].is_breakable_by_first_setting(), can_break, "{text}");
         }
     }
 

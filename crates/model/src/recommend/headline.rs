@@ -34,15 +34,14 @@ impl GoalJudge<'_> {
     ) -> Headline {
         let to = if let GoalVerdict::Change { to, .. } = verdict { Some(*to) } else { None };
         if self.fitness.is_unfit_for(to) {
-            return Headline::NotQuiet(self.fitness.not_quiet());
+            return Headline::NotQuiet(self.fitness.describe_noise());
         }
-        match self.undisturbed_headline(kept, verdict, smallest) {
-            Headline::NoAnswer(_) | Headline::TooNoisy(_)
-                if self.fitness.may_have_cost_the_answer(smallest) =>
-            {
-                Headline::NotQuiet(self.fitness.not_quiet())
-            }
-            headline => headline,
+        let headline = self.undisturbed_headline(kept, verdict, smallest);
+        let is_open = matches!(headline, Headline::NoAnswer(_) | Headline::TooNoisy(_));
+        if is_open && self.fitness.may_have_cost_the_answer(smallest) {
+            Headline::NotQuiet(self.fitness.describe_noise())
+        } else {
+            headline
         }
     }
 

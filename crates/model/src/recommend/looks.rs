@@ -96,10 +96,10 @@ pub fn early_answer(
     if results.confirmed_from.is_some() && fresh.is_none() {
         return Ok(None); // nothing of the winner was run afresh
     }
-    answer_of(results, &RunTable::of_goal(results, goal), goal, share)
+    decide_early_answer(results, &RunTable::of_goal(results, goal), goal, share)
 }
 
-fn answer_of(
+fn decide_early_answer(
     results: &Results,
     runs: &RunTable<'_>,
     goal: &Goal,
@@ -197,7 +197,9 @@ mod tests {
             runs.replace_figures(Metric::ThroughputBps, |_| 1e9 * noise_factor(&mut rng, 0.01));
             let answers = |share: f64| {
                 let of = |blocks: &u32| {
-                    answer_of(&made, &runs.up_to(*blocks), &goal, share).unwrap().is_some()
+                    decide_early_answer(&made, &runs.up_to(*blocks), &goal, share)
+                        .unwrap()
+                        .is_some()
                 };
                 looks.after.iter().any(of)
             };

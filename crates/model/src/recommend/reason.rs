@@ -12,7 +12,6 @@ use super::ProvenBy;
 use super::comparison::correct_comparisons;
 use super::condition::LimitCheck;
 use super::{CorrectedComparison, GoalJudge, GoalVerdict, TestedClaim};
-use crate::cell::headline_metrics;
 use crate::goal::{BoundSide, GoalCondition};
 use crate::runs::AVERAGE;
 use crate::words;
@@ -218,7 +217,7 @@ impl GoalJudge<'_> {
             .flat_map(|(workload, spec)| {
                 let generator = [Metric::GeneratorServiceDemandUs];
                 let own = self.runs.custom_metrics(workload);
-                let all = headline_metrics(&spec.traffic).into_iter().chain(generator).chain(own);
+                let all = spec.traffic.facts().judged.into_iter().chain(generator).chain(own);
                 all.map(move |metric| (workload, metric))
             })
             .filter_map(|(workload, metric)| {
@@ -373,7 +372,7 @@ fn of_pairs(contrast: &Contrast) -> String {
 /// The condition that is missed by the most.
 fn worst_limit<'a, 'k>(kept: &'a [LimitCheck<'k>]) -> Option<&'a LimitCheck<'k>> {
     let broken = kept.iter().filter(|kept| kept.broken);
-    broken.max_by(|a, b| a.missed_by().total_cmp(&b.missed_by()))
+    broken.max_by(|a, b| a.miss_distance().total_cmp(&b.miss_distance()))
 }
 
 /// Distance of a figure on the wrong side, as a share of its limit; `None` if either is unknown.

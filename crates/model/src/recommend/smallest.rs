@@ -47,7 +47,7 @@ impl GoalJudge<'_> {
         let mut smallest: Vec<SmallestEffect> = self.smallest_objective().into_iter().collect();
         let made = self.draft_checks()?.1.into_iter().flatten().count();
         for condition in &self.goal.conditions {
-            for cell in self.cells_of(condition)? {
+            for cell in self.find_cells(condition)? {
                 smallest.extend(self.smallest_limit(condition, cell, made));
             }
         }

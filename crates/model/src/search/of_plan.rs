@@ -441,7 +441,11 @@ fn numeric_value(value: &Value) -> Option<u64> {
         Value::Count(count) => Some(*count),
         Value::Time(time) => Some(time.as_ns()),
         Value::Switch(on) => Some(u64::from(*on)),
-        _ => None,
+        Value::Cpus(_)
+        | Value::Qdisc(_)
+        | Value::Table(_)
+        | Value::Profile(_)
+        | Value::Named(_) => None,
     }
 }
 

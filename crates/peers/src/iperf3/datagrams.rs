@@ -178,7 +178,7 @@ fn open_udp_stream(
     stop: &Stop,
 ) -> Result<UdpSocket, Error> {
     let failed = |source| Error::io("open a UDP socket", source);
-    let socket = latput_load::bind_like(peer).map_err(failed)?;
+    let socket = latput_load::bind_same_family(peer).map_err(failed)?;
     if let Some(bytes) = options.send_buffer {
         let bytes = usize::try_from(bytes.get()).unwrap_or(usize::MAX);
         SockRef::from(&socket).set_send_buffer_size(bytes).map_err(failed)?;

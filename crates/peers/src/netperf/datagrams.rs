@@ -43,7 +43,7 @@ pub(crate) struct RrParameters {
 
 /// A UDP socket of the peer's family on any port.
 pub(crate) fn open(peer: SocketAddr) -> Result<UdpSocket, Error> {
-    latput_load::bind_like(peer).map_err(|source| Error::io("open a UDP socket", source))
+    latput_load::bind_same_family(peer).map_err(|source| Error::io("open a UDP socket", source))
 }
 
 /// Keeps `in_flight` requests in flight until the end of `window`, then ends the test at the

@@ -2,17 +2,17 @@
 
 use latput_load::{Stop, Window};
 use latput_peers::Error;
+use latput_testkit::needs;
 use latput_trial::Metric;
 use latput_trial::observation::CpuMethod;
 use latput_units::Nanos;
 
-use crate::{
-    AHEAD, ServerProcess, WINDOW, free_port, has_program, measure_workload, open, parse_workload,
-};
+use crate::{AHEAD, ServerProcess, WINDOW, free_port, measure_workload, open, parse_workload};
 
+#[needs("iperf3")]
 #[test]
 fn every_iperf3_direction_is_measured() {
-    let Some((_server, url)) = start_server() else { return };
+    let (_server, url) = start_server();
     for text in [
         "tcp_stream",
         "tcp_stream connections=4 threads=2 message_bytes=16384",
@@ -48,9 +48,10 @@ fn every_iperf3_direction_is_measured() {
     }
 }
 
+#[needs("iperf3")]
 #[test]
 fn warm_up_is_rounded_to_whole_seconds() {
-    let Some((_server, url)) = start_server() else { return };
+    let (_server, url) = start_server();
     let stop = Stop::new();
     let session = open(&url, &parse_workload("tcp_stream"), Nanos::from_ms(200), &stop).unwrap();
     assert_eq!(session.warmup(), Nanos::from_s(1));
@@ -60,9 +61,10 @@ fn warm_up_is_rounded_to_whole_seconds() {
     assert!(seconds < 1.5, "the server counted {seconds} s, the warm-up too");
 }
 
+#[needs("iperf3")]
 #[test]
 fn busy_server_says_so_then_frees() {
-    let Some((_server, url)) = start_server() else { return };
+    let (_server, url) = start_server();
     let stop = Stop::new();
     let session = open(&url, &parse_workload("tcp_maerts"), Nanos::ZERO, &stop).unwrap();
     let peer = latput_peers::Peer::parse(&url).unwrap().unwrap();
@@ -84,10 +86,11 @@ fn busy_server_says_so_then_frees() {
     }
 }
 
+#[needs("iperf3")]
 #[test]
 fn server_lost_midway_is_an_error() {
     for text in ["tcp_stream", "tcp_maerts", "udp_stream rate=5Mbps"] {
-        let Some((mut server, url)) = start_server() else { return };
+        let (mut server, url) = start_server();
         let stop = Stop::new();
         let session = open(&url, &parse_workload(text), Nanos::ZERO, &stop).unwrap();
         let window = Window::starting_in(Nanos::from_ms(200), Nanos::from_s(2)).unwrap();
@@ -100,18 +103,16 @@ fn server_lost_midway_is_an_error() {
     }
 }
 
+#[needs("iperf3")]
 #[test]
 fn what_the_server_refuses_is_said_in_words() {
-    let Some((_server, url)) = start_server() else { return };
+    let (_server, url) = start_server();
     let error = measure_workload(&url, "tcp_stream sut_cpus=1000").unwrap_err();
     assert!(matches!(error, Error::Refusal { .. } | Error::PeerGone { .. }), "{error}");
 }
 
-fn start_server() -> Option<(ServerProcess, String)> {
-    if !has_program("iperf3", "--version") {
-        return None;
-    }
+fn start_server() -> (ServerProcess, String) {
     let port = free_port().to_string();
     let server = ServerProcess::start("iperf3", &["-s", "-B", "127.0.0.1", "-p", &port]);
-    Some((server, format!("iperf3://127.0.0.1:{port}")))
+    (server, format!("iperf3://127.0.0.1:{port}"))
 }

@@ -93,13 +93,3 @@ pub(crate) fn measure_workload(url: &str, text: &str) -> Result<PeerResult, Erro
         }
     }
 }
-
-/// Whether a program can be started; a skipped arm says so.
-pub(crate) fn has_program(program: &str, flag: &str) -> bool {
-    let mut command = Command::new(program);
-    let there = command.arg(flag).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
-    if !there {
-        println!("skipped: {program} is not installed");
-    }
-    there
-}

@@ -26,12 +26,12 @@ pub(super) struct TrafficSlot {
     are_requests: bool,
     /// Received packets of each vector.
     of_vector: [u64; VECTORS],
-    spread: RateSpread,
+    spread: RateErrorSums,
 }
 
 /// Sums over polls of bytes and of gaps (seconds): they give the standard error of the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct RateSpread {
+struct RateErrorSums {
     samples: u32,
     bytes: f64,
     seconds: f64,
@@ -187,13 +187,13 @@ impl TrafficSlot {
     /// Relative standard error of bytes per second. One sample alone does not show it: then that of a Poisson stream.
     fn rate_error(&self) -> f64 {
         match self.spread.samples {
-            0 | 1 => self.by_chance(),
+            0 | 1 => self.poisson_error(),
             _ => self.spread.error(),
         }
     }
 
     /// Relative standard error of a Poisson stream of as many packets.
-    pub(super) fn by_chance(&self) -> f64 {
+    pub(super) fn poisson_error(&self) -> f64 {
         1.0 / ((self.packets[0] + self.packets[1]).max(1) as f64).sqrt()
     }
 
@@ -206,7 +206,7 @@ impl TrafficSlot {
     }
 }
 
-impl RateSpread {
+impl RateErrorSums {
     fn add(&mut self, bytes: f64, seconds: f64) {
         self.samples = self.samples.saturating_add(1);
         self.bytes += bytes;
@@ -266,17 +266,17 @@ mod tests {
 
     #[test]
     fn rate_error_is_of_its_residuals() {
-        let mut spread = RateSpread::default();
+        let mut spread = RateErrorSums::default();
         for (bytes, seconds) in [(100.0, 1.0), (300.0, 2.0), (200.0, 1.0)] {
             spread.add(bytes, seconds);
         }
         // 150 a second: the residuals are -50, 0 and 50.
         assert!(is_near(spread.error(), 5000.0_f64.sqrt() / 600.0));
         assert_eq!(spread.samples, 3);
-        let mut even = RateSpread::default();
+        let mut even = RateErrorSums::default();
         (0..9).for_each(|_| even.add(100.0, 0.5));
         assert!(is_near(even.error(), 0.0), "a closed loop has none");
-        let [mut no_bytes, mut no_time] = [RateSpread::default(); 2];
+        let [mut no_bytes, mut no_time] = [RateErrorSums::default(); 2];
         no_bytes.add(0.0, 1.0);
         no_time.add(1.0, 0.0);
         assert!(is_near(no_bytes.error(), 0.0) && is_near(no_time.error(), 0.0));
@@ -298,7 +298,7 @@ mod tests {
         );
         let seen = slot.measure_rates(Nanos::from_ms(100), false, &PARAMS).unwrap();
         assert!(seen.error < 1e-6, "two equal samples have none");
-        assert!(is_near(TrafficSlot::default().by_chance(), 1.0), "no packet counts as one");
+        assert!(is_near(TrafficSlot::default().poisson_error(), 1.0), "no packet counts as one");
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl Axis {
 
     /// The position of a value, 0 at the low end and 1 at the high end; values outside are moved to
     /// the ends.
-    pub(crate) fn to_position(&self, value: f64) -> f64 {
+    pub(crate) fn to_fraction(&self, value: f64) -> f64 {
         let share = match self.spread {
             AxisScale::Linear => (value - self.low) / (self.high - self.low),
             AxisScale::Logarithmic => {
@@ -173,7 +173,7 @@ mod tests {
         assert!((span(9.4, 9.41) - 0.001).abs() < 1e-4);
         assert!(span(2.0, 9.0) > 1.0 && span(-1.0, 1.0).is_infinite());
         let whole = Axis::with_exact_range(0.0, 97.0, 4);
-        assert!(whole.to_position(97.0) > 0.999_999);
+        assert!(whole.to_fraction(97.0) > 0.999_999);
         assert_eq!(whole.ticks, [0.0, 25.0, 50.0, 75.0]);
     }
 
@@ -195,11 +195,11 @@ mod tests {
     fn positions_stay_on_the_axis() {
         let axis = Axis::from_values([10.0, 1000.0].into_iter(), 5).unwrap();
         assert!(
-            axis.to_position(10.0) < axis.to_position(100.0)
-                && axis.to_position(100.0) < axis.to_position(1000.0)
+            axis.to_fraction(10.0) < axis.to_fraction(100.0)
+                && axis.to_fraction(100.0) < axis.to_fraction(1000.0)
         );
         for value in [0.0, -1.0, 1e12, f64::NAN, f64::INFINITY] {
-            assert!((0.0..=1.0).contains(&axis.to_position(value)), "{value}");
+            assert!((0.0..=1.0).contains(&axis.to_fraction(value)), "{value}");
         }
         assert_eq!(Axis::from_values([f64::NAN].into_iter(), 5), None);
     }

@@ -63,7 +63,7 @@ fn draw_at_size(
     let (bottom, top) = (logit(SHARES[0].0), logit(top_share));
     let at = |time: Nanos, share: f64| {
         Point::new(
-            plot.left + plot.width() * axis.to_position(time.as_ns() as f64),
+            plot.left + plot.width() * axis.to_fraction(time.as_ns() as f64),
             plot.bottom - plot.height() * (logit(share) - bottom) / (top - bottom),
         )
     };
@@ -79,7 +79,7 @@ fn draw_at_size(
     });
     let ticks = axis.tick_labels(divisor);
     let uprights: Vec<f64> =
-        ticks.iter().map(|(tick, _)| plot.left + plot.width() * axis.to_position(*tick)).collect();
+        ticks.iter().map(|(tick, _)| plot.left + plot.width() * axis.to_fraction(*tick)).collect();
     svg.add_grid(plot, &uprights, &levels);
     for ((_, label), y) in shares.iter().zip(levels) {
         svg.add_text(Point::new(plot.left - 7.0, y + 4.0), TextAnchor::End, "tick y", label);

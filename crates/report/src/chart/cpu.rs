@@ -66,7 +66,7 @@ impl RowLayout {
     }
 
     fn x_position(&self, axis: &Axis, value: f64) -> f64 {
-        self.plot.left + self.plot.width() * axis.to_position(value)
+        self.plot.left + self.plot.width() * axis.to_fraction(value)
     }
 
     fn draw_frame(&self, svg: &mut Svg, title: &str, axis: &Axis, divisor: f64, unit: &str) {

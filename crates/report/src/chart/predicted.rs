@@ -42,7 +42,7 @@ fn draw_at_size(
     let right = size.width() - (max_tick_width(errors.iter().map(String::as_str)) + 18.0).max(70.0);
     let plot =
         Area { left, top: TOP, right, bottom: TOP + row_height * column.points.len() as f64 };
-    let x = |value: f64| plot.left + plot.width() * axis.to_position(value);
+    let x = |value: f64| plot.left + plot.width() * axis.to_fraction(value);
     let name = column.metric.phrase();
     let title = format!("{}: {name}", view.workload_name(column.workload));
     let mut svg =

@@ -15,7 +15,7 @@ use super::svg::{
     Area, PlotAttributes, Point, Svg, TITLE_SIZE, TextAnchor, fit_text, format_coordinate,
 };
 use super::{ChartSize, draw_all_sizes, setting_class};
-use crate::view::{ReportView, rate_metric};
+use crate::view::ReportView;
 
 /// Height of a strip, with the gap to the next one.
 const STRIP: f64 = 92.0;
@@ -69,7 +69,7 @@ fn draw_at_size(view: &ReportView<'_>, workload: usize, size: ChartSize) -> Opti
         end_ms as f64 / divisor,
         if size == ChartSize::Wide { 8 } else { 4 },
     );
-    let x = |ms: u64| plot.left + plot.width() * axis.to_position(ms as f64 / divisor);
+    let x = |ms: u64| plot.left + plot.width() * axis.to_fraction(ms as f64 / divisor);
 
     let mut svg = Svg::new(size, bottom + 40.0, &title);
     svg.set_plot(&PlotAttributes { area: plot, x: axis.format_for_script(1.0, unit), y: None });
@@ -80,7 +80,7 @@ fn draw_at_size(view: &ReportView<'_>, workload: usize, size: ChartSize) -> Opti
         &fit_text(&title, TITLE_SIZE, plot.right),
     );
     draw_spans(&mut svg, plot, &marks, x);
-    let place = |(tick, label)| (plot.left + plot.width() * axis.to_position(tick), label);
+    let place = |(tick, label)| (plot.left + plot.width() * axis.to_fraction(tick), label);
     let labels: Vec<(f64, String)> = axis.tick_labels(1.0).into_iter().map(place).collect();
     let uprights: Vec<f64> = labels.iter().map(|(x, _)| *x).collect();
     svg.add_grid(plot, &uprights, &[]);
@@ -92,7 +92,7 @@ fn draw_at_size(view: &ReportView<'_>, workload: usize, size: ChartSize) -> Opti
         let top = plot.top + STRIP * idx as f64 + STRIP_TITLE;
         let strip = Area { top, bottom: top + STRIP - STRIP_TITLE - 8.0, ..plot };
         let axis = draw_strip(&mut svg, view, workload, *figure, values, strip)?;
-        let y = |value: f64| strip.bottom - strip.height() * axis.to_position(value);
+        let y = |value: f64| strip.bottom - strip.height() * axis.to_fraction(value);
         append_dashes(&mut paths, &marks, values, x, &y);
     }
     for (setting, path) in paths {
@@ -125,7 +125,7 @@ fn draw_strip(
         }
     };
     let axis = Axis::from_values(values.iter().map(|(_, value)| *value), 2)?;
-    let y = |value: f64| strip.bottom - strip.height() * axis.to_position(value);
+    let y = |value: f64| strip.bottom - strip.height() * axis.to_fraction(value);
     let unit = if scale.unit.is_empty() { String::new() } else { format!(" [{}]", scale.unit) };
     let title = fit_text(&format!("{name}{unit}"), 11.0, strip.width());
     svg.add_text(Point::new(strip.left, strip.top - 5.0), TextAnchor::Start, "small", &title);
@@ -210,7 +210,7 @@ fn draw_spans(svg: &mut Svg, plot: Area, marks: &[TrialMark<'_>], x: impl Fn(u64
 fn select_figures(view: &ReportView<'_>, workload: usize) -> Vec<SeriesFigure> {
     let present = view.workload_metrics(workload);
     let wanted = [
-        rate_metric(&view.workload_traffic(workload)),
+        view.rate_metric(workload),
         Metric::LatencyNsP99,
         Metric::ProbeNsP99,
         Metric::TcpRttNsP99,

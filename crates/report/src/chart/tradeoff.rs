@@ -93,8 +93,8 @@ fn draw_at_size(
     let mut svg = Svg::new(size, height, &title);
     let at = |x: f64, y: f64| {
         Point::new(
-            plot.left + plot.width() * x_axis.to_position(x),
-            plot.bottom - plot.height() * y_axis.to_position(y),
+            plot.left + plot.width() * x_axis.to_fraction(x),
+            plot.bottom - plot.height() * y_axis.to_fraction(y),
         )
     };
     let described = |choice: AxisMetric, axis: &Axis| {
@@ -170,8 +170,8 @@ fn draw_frame(
 ) {
     let (x_ticks, y_ticks) =
         (x.1.tick_labels(scale_divisor(view, x.0)), y.1.tick_labels(scale_divisor(view, y.0)));
-    let left = |tick: f64| plot.left + plot.width() * x.1.to_position(tick);
-    let top = |tick: f64| plot.bottom - plot.height() * y.1.to_position(tick);
+    let left = |tick: f64| plot.left + plot.width() * x.1.to_fraction(tick);
+    let top = |tick: f64| plot.bottom - plot.height() * y.1.to_fraction(tick);
     let lefts: Vec<f64> = x_ticks.iter().map(|(tick, _)| left(*tick)).collect();
     let tops: Vec<f64> = y_ticks.iter().map(|(tick, _)| top(*tick)).collect();
     svg.add_grid(plot, &lefts, &tops);

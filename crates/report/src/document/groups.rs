@@ -104,13 +104,16 @@ impl GroupsDocument {
 }
 
 /// The groups of one run's host under test.
-pub(super) fn of_run(observation: &Observation) -> BTreeMap<String, RunGroup> {
+pub(super) fn collect_run_groups(
+    traffic: Option<&Traffic>,
+    observation: &Observation,
+) -> BTreeMap<String, RunGroup> {
     let groups = observation.hosts.iter().flat_map(|host| {
         host.tcp_groups.iter().map(move |(group, seen)| {
             let alone = HostObservation::of_connections(host, seen);
             let alone = Observation { hosts: vec![alone], ..Observation::default() };
             let figure = |metric: &Metric| {
-                let value = metric.value(&Traffic::Live, &alone)?;
+                let value = metric.value(traffic?, &alone)?;
                 value.is_finite().then(|| (metric.name().to_owned(), value))
             };
             let run = RunGroup {

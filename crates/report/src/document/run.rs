@@ -9,7 +9,7 @@ use latput_trial::results::Row;
 use latput_trial::{Metric, Results, Traffic, metric};
 use latput_units::{IntoMap, Nanos};
 
-use super::groups::of_run;
+use super::groups::collect_run_groups;
 use super::{
     Estimate, KnobReading, RunCheck, RunDocument, RunGuard, RunHost, RunLive, RunProgram,
     convert_estimate, finite_or_none,
@@ -45,7 +45,7 @@ pub(super) fn run(results: &Results, row: &Row) -> RunDocument {
             .collect(),
         programs: row.observation.programs.iter().filter_map(run_program).collect(),
         live: row.observation.live.as_ref().map(run_live),
-        tcp_groups: of_run(&row.observation),
+        tcp_groups: collect_run_groups(traffic.as_ref(), &row.observation),
     }
 }
 

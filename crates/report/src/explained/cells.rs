@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use latput_model::explain::{self, Explanation};
+use latput_model::explain::{self, CellExplanation};
 use latput_model::fit::{CostModel, FitError};
 use latput_trial::Results;
 
@@ -37,7 +37,7 @@ pub enum ExplainError {
 pub struct RunExplanation<'a> {
     results: &'a Results,
     models: BTreeMap<&'static str, CostModel>,
-    cells: Vec<Explanation>,
+    cells: Vec<CellExplanation>,
 }
 
 impl<'a> RunExplanation<'a> {
@@ -56,7 +56,7 @@ impl<'a> RunExplanation<'a> {
             return Err(ExplainError::Setting { part, there: there.join(", ") });
         }
         let models = explain::fit_models(results, |load| loads[load])?;
-        let mut cells = explain::explain_results(results, &models);
+        let mut cells = explain::explain_cells(results, &models);
         cells.retain(|it| loads[it.workload] && is_set(&results.settings[it.setting].label));
         Ok(Self { results, models, cells })
     }

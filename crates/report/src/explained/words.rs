@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use latput_model::explain::{Explanation, TimePart};
+use latput_model::explain::{CellExplanation, TimePart};
 use latput_model::fit::CostModel;
 use latput_trial::Results;
 use latput_trial::metric::Scale;
@@ -12,7 +12,11 @@ use latput_trial::metric::Scale;
 type Models = BTreeMap<&'static str, CostModel>;
 
 /// Writes the text of `latput explain`.
-pub(super) fn in_words(results: &Results, models: &Models, explained: &[Explanation]) -> String {
+pub(super) fn in_words(
+    results: &Results,
+    models: &Models,
+    explained: &[CellExplanation],
+) -> String {
     let mut text = String::new();
     for it in explained {
         let (load, set) = (&results.workloads[it.workload], &results.settings[it.setting]);
@@ -35,7 +39,7 @@ pub(super) fn in_words(results: &Results, models: &Models, explained: &[Explanat
     text
 }
 
-fn write_cpu(text: &mut String, it: &Explanation, model: Option<&CostModel>) {
+fn write_cpu(text: &mut String, it: &CellExplanation, model: Option<&CostModel>) {
     let busy = it.busy_ns_per_s;
     let busiest = it.busiest_cpu_ratio.map_or_else(String::new, |ratio| {
         let limit = if ratio > 0.95 { ", the limit" } else { "" };
@@ -92,7 +96,7 @@ fn push_parts(text: &mut String, parts: impl IntoIterator<Item = (String, String
 }
 
 /// The factors that would tell the terms of a cell apart, each once.
-fn factors_to_vary<'a>(model: &'a CostModel, it: &Explanation) -> Vec<&'a str> {
+fn factors_to_vary<'a>(model: &'a CostModel, it: &CellExplanation) -> Vec<&'a str> {
     let mut factors: Vec<&str> = Vec::new();
     for fitted in model.terms.iter().filter(|fitted| it.not_told_apart.contains(&fitted.term)) {
         let vary = fitted.finding.as_ref().err().map_or("", |refusal| refusal.vary.as_str());

@@ -136,10 +136,7 @@ fn knob_column(role: Role, knob: Knob) -> String {
 }
 
 fn knob_value(value: &Value) -> String {
-    match value {
-        Value::Time(time) => time.as_ns().to_string(),
-        other => other.to_string(),
-    }
+    if let Value::Time(time) = value { time.as_ns().to_string() } else { value.to_string() }
 }
 
 /// The figure with all its digits; empty without one.

@@ -26,7 +26,7 @@ pub fn render_junit(comparisons: &[Comparison], base: &Results, gate: Gate) -> S
         } else {
             format!("{} against {}", comparison.other, comparison.base)
         };
-        let counts = format_counts(GateAnswer::of_figures(gate, &comparison.figures), false);
+        let counts = format_counts(GateAnswer::from_figures(gate, &comparison.figures), false);
         let _ = writeln!(text, "  <testsuite name=\"{}\"{counts}>", escape_xml(&name));
         for figure in &comparison.figures {
             text += &render_test_case(comparison, figure, base, gate);

@@ -8,7 +8,7 @@ use latput_model::Comparison;
 use latput_model::compare::FigureComparison;
 use latput_trial::Results;
 
-use crate::comparison::{by_workload, describe_figure, format_place};
+use crate::comparison::{describe_figure, format_place, group_by_workload};
 use crate::gate::{Gate, GateAnswer, JudgedFigure};
 use crate::printable::make_printable;
 
@@ -19,7 +19,7 @@ pub fn render_ktap(comparisons: &[Comparison], base: &Results, gate: Gate) -> St
     let tests: Vec<(String, Vec<&FigureComparison>)> = comparisons
         .iter()
         .flat_map(|comparison| {
-            let workloads = by_workload(comparison).into_iter();
+            let workloads = group_by_workload(comparison).into_iter();
             workloads.filter_map(|(_, figures)| {
                 Some((format_place(comparisons, comparison, figures.first()?), figures))
             })
@@ -31,7 +31,7 @@ pub fn render_ktap(comparisons: &[Comparison], base: &Results, gate: Gate) -> St
         for (number, figure) in (1..).zip(figures) {
             text += &render_subtest(number, figure, base, gate);
         }
-        let answer = GateAnswer::of_figures(gate, figures.iter().copied());
+        let answer = GateAnswer::from_figures(gate, figures.iter().copied());
         let result = if answer.failed > 0 { "not ok" } else { "ok" };
         let skip = if answer.is_unjudged() { " # SKIP too few trials" } else { "" };
         let _ = writeln!(text, "{result} {number} {}{skip}", escape_description(name));

@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::STYLE;
 use crate::compared::{describe_method, format_figure_row};
 use crate::comparison::{
-    CHANGED_HEADER, by_workload, collect_changed_rows, collect_remarks,
-    describe_origin_differences, format_heading, summarize_verdicts,
+    CHANGED_HEADER, collect_changed_rows, collect_remarks, describe_origin_differences,
+    format_heading, group_by_workload, summarize_verdicts,
 };
 use crate::gate::{Gate, GateAnswer};
 use crate::view::capitalize_first;
@@ -37,7 +37,7 @@ pub fn comparison_html(comparisons: &[Comparison], base: &Results, gate: Option<
     let pair = |comparison: &Comparison| SettingPair {
         title: format!("{} against {}", comparison.other, comparison.base),
         heading: capitalize_first(&(format_heading(comparison) + ".")),
-        workloads: by_workload(comparison)
+        workloads: group_by_workload(comparison)
             .into_iter()
             .map(|(name, figures)| (name, figures.into_iter().map(row_of).collect()))
             .collect(),

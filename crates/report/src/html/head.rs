@@ -56,7 +56,8 @@ const COLUMNS: [&str; 3] = ["NIC", "kernel", "CPU"];
 
 impl PageHead {
     pub(crate) fn new(results: &Results) -> Self {
-        let banners = [not_measured(results), imported_banner(results), failed_checks(results)];
+        let banners =
+            [not_measured_banner(results), imported_banner(results), failed_checks_banner(results)];
         let facts: Vec<[String; 3]> =
             results.hosts.iter().map(|host| collect_facts(results, host)).collect();
         let known: Vec<usize> =
@@ -133,7 +134,7 @@ fn is_simulated(row: &Row) -> bool {
     row.observation.hosts.iter().any(simulated)
 }
 
-fn not_measured(results: &Results) -> Option<Banner> {
+fn not_measured_banner(results: &Results) -> Option<Banner> {
     if results.rows.iter().any(is_simulated) || is_simulator(results) {
         let text =
             "The simulator predicted every figure. Measure your hosts before you change them.";
@@ -152,7 +153,7 @@ fn imported_banner(results: &Results) -> Option<Banner> {
     results.is_imported().then(|| Banner::new("Imported from a report", text))
 }
 
-fn failed_checks(results: &Results) -> Option<Banner> {
+fn failed_checks_banner(results: &Results) -> Option<Banner> {
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
     let mut trials = 0;
     for row in &results.rows {

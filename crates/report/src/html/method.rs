@@ -1,7 +1,7 @@
 //! How it was measured: order, intervals and the meaning of the main figures.
 
-use latput_trial::Traffic;
 use latput_trial::observation::Role;
+use latput_trial::workload::TrafficMaker;
 
 use super::prose::{Pieces, code_and_prose};
 use crate::format;
@@ -88,7 +88,7 @@ fn describe_latency(view: &ReportView<'_>) -> Option<String> {
                      are at most 0.1% wide";
     let programs: Vec<String> = view
         .measured_workloads()
-        .filter(|(_, workload)| matches!(workload.traffic, Traffic::Command))
+        .filter(|(_, workload)| workload.traffic.facts().maker == TrafficMaker::Programs)
         .filter(|(idx, _)| {
             view.workload_metrics(*idx).iter().any(|metric| metric.name().starts_with("latency_"))
         })

@@ -72,7 +72,7 @@ struct RecommendationPanel {
     sentence: Pieces,
     goal: Option<Pieces>,
     reason: Vec<Pieces>,
-    changes: Option<ChangesTable>,
+    changes: Option<ObjectiveChangeTable>,
     commands: Vec<(String, String)>,
     is_lab: bool,
     next: Vec<NextStep>,
@@ -80,7 +80,7 @@ struct RecommendationPanel {
 
 /// The change of the objective under each setting.
 #[derive(Debug, Serialize)]
-struct ChangesTable {
+struct ObjectiveChangeTable {
     caption: Pieces,
     header: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -173,7 +173,7 @@ impl ReportPage {
                 .map(|&idx| draw_series_chart(view, idx))
                 .filter(|picture| !picture.is_empty())
                 .collect(),
-            predicted: predicted.map(|predicted| of_prediction(view, predicted)),
+            predicted: predicted.map(|predicted| build_prediction_section(view, predicted)),
             figures: workloads.iter().map(|&idx| tables::build_figures_table(view, idx)).collect(),
             differences: workloads
                 .iter()
@@ -190,9 +190,9 @@ impl ReportPage {
             },
             remarks: collect_remarks(view).into_iter().map(fold_remark).collect(),
             settings: list_settings(view),
-            read_back: read_back(view),
+            read_back: list_read_back_values(view),
             hosts: list_hosts(view),
-            workloads: workloads_in_full(view),
+            workloads: list_workloads(view),
             method: build_method_section(view),
             definitions: list_definitions(view, &workloads),
         };
@@ -240,19 +240,22 @@ fn build_recommendation_panel(view: &ReportView<'_>) -> Option<RecommendationPan
             .flat_map(|advice| &advice.reason)
             .map(|sentence| code_and_prose(sentence))
             .collect(),
-        changes: collect_objective_changes(view).map(changes_table),
+        changes: collect_objective_changes(view).map(build_change_table),
         commands,
         is_lab: view.is_lab(),
         next: next.into_iter().map(step).collect(),
     })
 }
 
-fn changes_table(changes: ObjectiveChanges) -> ChangesTable {
+fn build_change_table(changes: ObjectiveChanges) -> ObjectiveChangeTable {
     let ObjectiveChanges { caption, header, rows } = changes;
-    ChangesTable { caption: code_and_prose(&caption), header, rows }
+    ObjectiveChangeTable { caption: code_and_prose(&caption), header, rows }
 }
 
-fn of_prediction(view: &ReportView<'_>, predicted: &PredictionReport) -> PredictionSection {
+fn build_prediction_section(
+    view: &ReportView<'_>,
+    predicted: &PredictionReport,
+) -> PredictionSection {
     let panel = |column| PredictedPanel {
         svg: chart::predicted::draw_prediction_chart(view, column),
         ranks: prediction::format_rank(column),
@@ -327,7 +330,7 @@ fn list_settings(view: &ReportView<'_>) -> Vec<NamedList> {
 }
 
 /// The knobs of each host as read before the first run of each setting.
-fn read_back(view: &ReportView<'_>) -> Vec<NamedList> {
+fn list_read_back_values(view: &ReportView<'_>) -> Vec<NamedList> {
     let mut lists = Vec::new();
     for setting in view.measured_settings() {
         let Some(row) = view.results.rows.iter().find(|row| row.setting == setting) else {
@@ -361,7 +364,7 @@ fn list_hosts(view: &ReportView<'_>) -> Vec<NamedList> {
         .collect()
 }
 
-fn workloads_in_full(view: &ReportView<'_>) -> Vec<NamedList> {
+fn list_workloads(view: &ReportView<'_>) -> Vec<NamedList> {
     let workloads = view.results.workloads.iter();
     workloads
         .map(|workload| {

@@ -3,6 +3,7 @@
 
 use latput_trial::Metric;
 use latput_trial::metric::PreferredDirection;
+use latput_trial::workload::KINDS;
 use serde::Serialize;
 
 use crate::format::{self, interval_bounds};
@@ -90,13 +91,14 @@ pub(crate) fn build_differences_table(view: &ReportView<'_>, workload: usize) ->
         let is_shown = ratio.excludes(1.0)
             && text != format::format_change(1.0)
             && demand.is_none_or(|demand| (demand.value > 1.0) == (ratio.value > 1.0));
-        let (class, mark) = match (metric.preferred_direction(), is_shown, ratio.value > 1.0) {
-            (PreferredDirection::Neither, _, _) | (_, false, _) => ("", ""),
-            (PreferredDirection::Higher, true, true) | (PreferredDirection::Lower, true, false) => {
-                ("better", "✓")
-            }
-            _ => ("worse", "✗"),
-        };
+        let (class, mark) =
+            match (metric.preferred_direction(), is_shown, ratio.value > 1.0) {
+                (PreferredDirection::Neither, _, _) | (_, false, _) => ("", ""),
+                (PreferredDirection::Higher, true, true)
+                | (PreferredDirection::Lower, true, false) => ("better", "✓"),
+                (PreferredDirection::Higher, true, false)
+                | (PreferredDirection::Lower, true, true) => ("worse", "✗"),
+            };
         HtmlCell {
             key: ratio.value.to_string(),
             text,
@@ -116,11 +118,11 @@ pub(crate) fn build_differences_table(view: &ReportView<'_>, workload: usize) ->
 /// The service demand that says what a busy CPU means: a CPU that is busier because more traffic flows is
 /// no loss, and one that idles because less flows is no gain.
 fn demand_of(metric: Metric) -> Option<Metric> {
-    match metric {
-        Metric::SutCpuBusyRatio => Some(Metric::SutServiceDemandUs),
-        Metric::GeneratorCpuBusyRatio => Some(Metric::GeneratorServiceDemandUs),
-        _ => None,
-    }
+    let demands = [
+        (Metric::SutCpuBusyRatio, Metric::SutServiceDemandUs),
+        (Metric::GeneratorCpuBusyRatio, Metric::GeneratorServiceDemandUs),
+    ];
+    demands.into_iter().find(|(busy, _)| *busy == metric).map(|(_, demand)| demand)
 }
 
 fn build_table(
@@ -169,24 +171,9 @@ fn unknown_cell() -> HtmlCell {
     }
 }
 
+/// The columns that the page shows first: the plan's own, and the main ones of any kind of workload.
 fn column_group(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Custom(_)
-        | Metric::ThroughputBps
-        | Metric::TransactionsPerS
-        | Metric::LatencyNsP50
-        | Metric::LatencyNsP99
-        | Metric::ProbeNsP50
-        | Metric::ProbeNsP99
-        | Metric::LossRatio
-        | Metric::JitterNs
-        | Metric::ReorderedRatio
-        | Metric::SutCpuBusyRatio
-        | Metric::SutServiceDemandUs
-        | Metric::SutPacketCpuNs
-        | Metric::TcpThroughputBps
-        | Metric::TcpRttNsP50
-        | Metric::TcpRttNsP99 => "main",
-        _ => "more",
-    }
+    let is_own = matches!(metric, Metric::Custom(_));
+    let is_main = is_own || KINDS.iter().any(|kind| kind.facts.shown.contains(&metric));
+    if is_main { "main" } else { "more" }
 }

@@ -5,7 +5,7 @@ use latput_trial::metric::PreferredDirection;
 use serde::Serialize;
 
 use crate::chart::tradeoff::{AxisMetric, draw_tradeoff_chart};
-use crate::view::{ReportView, rate_metric};
+use crate::view::ReportView;
 
 /// Approximate number of marks in all trade-off pictures together. One is drawn for every pair of
 /// figures, so this limits the size of files with many settings.
@@ -63,7 +63,7 @@ pub(super) fn trade_offs(view: &ReportView<'_>) -> TradeOffs {
 fn collect_axis_metrics(view: &ReportView<'_>) -> (Vec<AxisMetric>, Vec<AxisMetric>) {
     let mut x = Vec::new();
     let mut y = Vec::new();
-    for (workload, described) in view.measured_workloads() {
+    for (workload, _) in view.measured_workloads() {
         let present = view.workload_metrics(workload);
         let choices = |metrics: &[Metric]| -> Vec<AxisMetric> {
             let known = metrics.iter().filter(|metric| present.contains(metric));
@@ -75,7 +75,7 @@ fn collect_axis_metrics(view: &ReportView<'_>) -> (Vec<AxisMetric>, Vec<AxisMetr
         };
         x.extend(choices(&own(PreferredDirection::Higher)));
         y.extend(choices(&own(PreferredDirection::Lower)));
-        x.extend(choices(&[rate_metric(&described.traffic)]));
+        x.extend(choices(&[view.rate_metric(workload)]));
         y.extend(choices(&[
             Metric::LatencyNsP99,
             Metric::LatencyNsP50,

@@ -6,8 +6,8 @@ use comfy_table::Table;
 use latput_model::ConnectionGroups;
 use latput_model::compare::{ComparisonVerdict, FigureComparison};
 use latput_model::groups::TOLD;
+use latput_trial::Metric;
 use latput_trial::metric::Scale;
-use latput_trial::{Metric, Traffic};
 
 use super::Screen;
 use crate::compared;
@@ -16,7 +16,7 @@ use crate::plain::render_plain_table;
 use crate::view::ReportView;
 
 /// Today's figures of each group, and what the other settings change there. Nothing without groups.
-pub(super) fn render_section(view: &ReportView<'_>, screen: Screen) -> String {
+pub(super) fn render_groups(view: &ReportView<'_>, screen: Screen) -> String {
     let Some(found) = ConnectionGroups::from_results(view.results) else { return String::new() };
     let by = found.by.name();
     let mut text = format!("By {by}, under today's setting\n");
@@ -67,7 +67,7 @@ fn build_today_table(found: &ConnectionGroups, told: &[Metric]) -> Table {
         all.map(|estimate| estimate.value).filter(|value| value.is_finite()).fold(0.0, f64::max)
     };
     let scales: Vec<Scale> =
-        told.iter().map(|metric| Scale::choose(*metric, &Traffic::Live, values(metric))).collect();
+        told.iter().map(|metric| Scale::choose(*metric, &found.traffic, values(metric))).collect();
     let mut table = Table::new();
     let names = told
         .iter()

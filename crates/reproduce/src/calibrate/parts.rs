@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::validate::{FitHeldOut, PartOfFits, build_folds};
 use super::{FitPlan, PublishedCells};
-use crate::parts::{JoinError, hash_texts, in_places};
+use crate::parts::{JoinError, hash_texts, order_parts};
 use crate::system::SystemCatalog;
 
 /// The part of a validation that one process writes. As TOML, whose numbers come back to the last bit.
@@ -55,7 +55,7 @@ pub fn join_parts(
         }
         Ok((part.part.number as usize, part.part.count as usize))
     };
-    let (found, mut problems) = in_places(parts, number_of);
+    let (found, mut problems) = order_parts(parts, number_of);
     let (fits, count) = (fits_count(plan, cells), found.len());
     for (idx, part) in found.iter().enumerate() {
         let Some((name, part)) = part else { continue };

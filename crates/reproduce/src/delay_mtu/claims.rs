@@ -85,14 +85,14 @@ pub(super) fn check_claims(
     let ends = ClaimChecker { sweep, published: &published };
     let mut verdicts = Vec::new();
     for part in [
-        ends.check_links(),
+        ends.check_arrivals_and_losses(),
         ends.check_udp(),
-        ends.ten_rates(),
-        ends.ten_delays(),
+        ends.check_ten_sender_rates(),
+        ends.check_ten_sender_delays(),
         ends.check_dynamic_mode(),
         ends.check_three_senders(),
         ends.check_nfs_rates(),
-        ends.reading_cpu(),
+        ends.check_nfs_cpu(),
         ends.check_costs(profile),
         ends.check_summary(),
     ] {
@@ -107,7 +107,7 @@ pub(super) fn check_claims(
         wanted,
         seen,
         holds,
-        label: provenance.of_claim(id),
+        label: provenance.label_claim(id),
     };
     verdicts.into_iter().map(claim).collect()
 }
@@ -142,7 +142,7 @@ fn format_delay(delay: Option<u64>) -> String {
 }
 
 /// A figure of each MTU as text.
-fn by_mtu(mtus: &[u64], told: impl Fn(u64) -> String) -> String {
+fn format_by_mtu(mtus: &[u64], told: impl Fn(u64) -> String) -> String {
     let parts: Vec<String> = mtus.iter().map(|mtu| format!("{mtu}: {}", told(*mtu))).collect();
     parts.join("; ")
 }

@@ -106,10 +106,10 @@ fn what_a_plan_asks_for_decides_the_label() {
 fn claims_that_gave_a_constant_are_no_predictions() {
     let provenance = Provenance::load_shipped(&SystemCatalog::load_shipped());
     for id in ["T072", "T077", "T078", "T080", "T083", "T104", "T106"] {
-        assert_eq!(provenance.of_claim(id), Label::HandSet, "{id}");
+        assert_eq!(provenance.label_claim(id), Label::HandSet, "{id}");
     }
     for id in ["T058", "T062", "T087", "T108"] {
-        assert_eq!(provenance.of_claim(id), Label::Predicted, "{id}");
+        assert_eq!(provenance.label_claim(id), Label::Predicted, "{id}");
     }
 }
 

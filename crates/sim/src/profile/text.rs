@@ -63,16 +63,16 @@ fn parse(text: &str) -> Result<SystemProfile, String> {
     if !is_word(&profile.name) {
         return Err(String::from("name must have 1 to 40 printable characters"));
     }
-    profile.build_scenario(&any_workload(), 0, Nanos::from_ms(1)).map_err(|invalid| {
+    profile.build_scenario(&minimal_workload(), 0, Nanos::from_ms(1)).map_err(|invalid| {
         let InvalidValue { key, found, wanted } = &invalid;
-        let key = key_of_profile(&profile, key);
+        let key = to_profile_key(&profile, key);
         format!("{key} is {found}, must be {wanted}")
     })?;
     Ok(profile)
 }
 
 /// The key of a profile for a key of its scenario.
-fn key_of_profile(profile: &SystemProfile, key: &str) -> String {
+fn to_profile_key(profile: &SystemProfile, key: &str) -> String {
     let generator = if profile.generator.is_some() { "generator." } else { "sut." };
     // The other generators are equal, so the first has the same error.
     let last = format!("host.{}.", profile.generators + 1);
@@ -87,7 +87,7 @@ fn key_of_profile(profile: &SystemProfile, key: &str) -> String {
 }
 
 /// A minimal workload, to check a profile.
-pub(crate) fn any_workload() -> Workload {
+pub(crate) fn minimal_workload() -> Workload {
     let traffic = Traffic::udp_stream(Bytes::new(64), BitsPerSecond::new(1_000));
     Workload::plain(String::new(), traffic)
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use latput_knobs::profile::ProfilePoint;
-use latput_knobs::qdisc::Parameter;
+use latput_knobs::profile::ModerationPoint;
+use latput_knobs::qdisc::ParameterValue;
 use latput_knobs::{Knob, Place, State, Value};
 use latput_units::{Bytes, CpuId, IntoMap, Nanos};
 
@@ -106,7 +106,7 @@ fn list_moderation_values(coalescing: &Coalescing) -> Vec<(Knob, Value)> {
 
 /// DIM's profile points.
 fn build_profile_value(knob: Knob, points: [(u32, u32); 5]) -> Option<(Knob, Value)> {
-    let point = |(delay_us, frames)| ProfilePoint {
+    let point = |(delay_us, frames)| ModerationPoint {
         delay: Some(Nanos::from_us(u64::from(delay_us))),
         packets: Some(frames).filter(|frames| *frames > 0),
         completions: None,
@@ -118,20 +118,20 @@ fn build_profile_value(knob: Knob, points: [(u32, u32); 5]) -> Option<(Knob, Val
 fn convert_qdisc(simulated: Qdisc) -> latput_knobs::Qdisc {
     match simulated {
         Qdisc::Pfifo { limit_packets } => {
-            let mut qdisc = latput_knobs::Qdisc::of_kind("pfifo");
-            qdisc.set("limit", Parameter::Count(u64::from(limit_packets)));
+            let mut qdisc = latput_knobs::Qdisc::from_kind("pfifo");
+            qdisc.set("limit", ParameterValue::Count(u64::from(limit_packets)));
             qdisc
         }
         Qdisc::Bfifo { limit_bytes } => {
-            let mut qdisc = latput_knobs::Qdisc::of_kind("bfifo");
-            qdisc.set("limit", Parameter::Count(limit_bytes.get()));
+            let mut qdisc = latput_knobs::Qdisc::from_kind("bfifo");
+            qdisc.set("limit", ParameterValue::Count(limit_bytes.get()));
             qdisc
         }
         Qdisc::FqCodel { limit_packets, target, interval } => {
-            let mut qdisc = latput_knobs::Qdisc::of_kind("fq_codel");
-            qdisc.set("limit", Parameter::Count(u64::from(limit_packets)));
-            qdisc.set("target", Parameter::Time(target));
-            qdisc.set("interval", Parameter::Time(interval));
+            let mut qdisc = latput_knobs::Qdisc::from_kind("fq_codel");
+            qdisc.set("limit", ParameterValue::Count(u64::from(limit_packets)));
+            qdisc.set("target", ParameterValue::Time(target));
+            qdisc.set("interval", ParameterValue::Time(interval));
             qdisc
         }
     }

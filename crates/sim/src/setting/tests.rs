@@ -30,7 +30,7 @@ fn every_knob_is_set_or_refused() {
         for state in read_states(&profile) {
             let read = state.0.iter().find(|((read, _), _)| read == knob).unwrap();
             match (read.1, &value) {
-                (Value::Qdisc(read), Value::Qdisc(value)) => assert!(read.same(value)),
+                (Value::Qdisc(read), Value::Qdisc(value)) => assert!(read.is_same(value)),
                 // A mask allows several CPUs, and an interrupt takes one of them.
                 (Value::Cpus(one), Value::Cpus(of)) if *knob == Knob::SmpAffinity => {
                     assert!(one.iter().all(|cpu| of.contains(cpu)), "{one} of {of}");

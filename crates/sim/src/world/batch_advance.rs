@@ -136,7 +136,7 @@ impl World {
             return 0;
         }
         let room = ring.tx_limit - ring.tx_used;
-        MOST.min(room).min(port.most_apart(frame, frame.gap(), frame.echo))
+        MOST.min(room).min(port.max_spaced_burst(frame, frame.gap(), frame.echo))
     }
 
     fn send_ahead(&mut self, queue: usize, end: usize, frame: &Frame) {
@@ -149,7 +149,7 @@ impl World {
         self.queues[queue].tx_used += count;
         let port = self.queues[queue].port;
         let was_quiet = self.ports[port].is_quiet();
-        self.ports[port].foresee_apart(frame, frame.echo);
+        self.ports[port].foresee_spaced_burst(frame, frame.echo);
         if was_quiet {
             self.update_wire(port);
         }
@@ -231,7 +231,7 @@ impl World {
         let port = self.queues[queue].port;
         let wake = self.cost_of_wake(core, task);
         let Some((WorkItem::Receive { bytes, completes: true, .. }, cost, user)) =
-            self.begin_exchange(core, task, awaited, answer)
+            self.begin_receive(core, task, awaited, answer)
         else {
             return;
         };
@@ -305,7 +305,7 @@ impl World {
         if !is_plain || !self.may_go_ahead(core) {
             return due;
         }
-        let (_, cost, user) = self.begin_start(core, id(first), request, None);
+        let (_, cost, user) = self.begin_request(core, id(first), request, None);
         let host = &self.hosts[host];
         let (cost, exit) = (cost + host.costs.wake, host.idle_exit);
         let slots = [self.vector_slots + queue, self.port_slots + port, host.timers_slot];

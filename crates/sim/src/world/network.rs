@@ -242,14 +242,14 @@ impl World {
         let port = &mut self.ports[wire];
         if self.log.is_none() {
             while ring.rx.len() < ring.rx_limit
-                && let Some((pace, frame)) = port.single_before(until)
+                && let Some((pace, frame)) = port.peek_single_before(until)
             {
                 ring.add_received(frame, pace, BurstStep::default());
-                port.drop_single();
+                port.pop_single();
             }
         }
         // Frames that do not come packet by packet, or find no room.
-        while let Some((pace, frame)) = self.ports[wire].arrive_before(until, u32::MAX) {
+        while let Some((pace, frame)) = self.ports[wire].pop_arrivals_before(until, u32::MAX) {
             let step = self.ports[wire].burst_step(frame.counted_bytes(), frame.gap());
             self.receive_packets(queue, &frame, pace, step);
         }

@@ -406,7 +406,7 @@ impl World {
         }
         let tick_missed = std::mem::take(&mut host.tick_missed);
         let elapsed = Nanos::from_ns(now - host.round.began);
-        host.polling.step(&polling::PollRound { elapsed, tick_missed });
+        host.polling.step(&polling::PollRoundTiming { elapsed, tick_missed });
         while self.cores[core].polls.pop().is_some() {}
         if tick_missed {
             self.start_round(core);

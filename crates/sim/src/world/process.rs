@@ -134,15 +134,15 @@ impl World {
             TaskProgram::Server { request, response, think } => {
                 if think.mean == 0 {
                     self.exchange_ahead(core, task, request, Some(response));
-                    self.begin_exchange(core, task, request, Some(response))?
+                    self.begin_receive(core, task, request, Some(response))?
                 } else {
                     self.begin_answer(task, response)
-                        .or_else(|| self.begin_exchange(core, task, request, None))?
+                        .or_else(|| self.begin_receive(core, task, request, None))?
                 }
             }
             TaskProgram::Reader { message } => {
                 self.read_ahead(core, task, message);
-                self.begin_exchange(core, task, message, None)?
+                self.begin_receive(core, task, message, None)?
             }
             TaskProgram::Writer { message } => self.begin_write(core, task, message)?,
         };
@@ -234,10 +234,10 @@ impl World {
                 self.finish_drain(core, task, end as usize, count);
                 0
             }
-            WorkItem::Start { end, due } => self.finish_start(core, task, end as usize, due),
+            WorkItem::Start { end, due } => self.finish_request(core, task, end as usize, due),
             WorkItem::Connect { end } => self.finish_connect(task, end as usize),
             WorkItem::Receive { end, bytes, completes } => {
-                self.finish_exchange(core, task, end as usize, bytes, completes)
+                self.finish_receive(core, task, end as usize, bytes, completes)
             }
             WorkItem::Answer { end } => self.finish_answer(core, task, end as usize),
             WorkItem::Write { end, bytes } => self.finish_write(task, end as usize, bytes),

@@ -66,7 +66,7 @@ impl World {
         self.tasks[task].woken_by = Some(id(near));
         let entry = (id(task), self.now);
         let Some(core) = self.tasks[task].bound.or_else(|| self.select_core(task, near)) else {
-            return self.wait_for_any(task);
+            return self.wait_for_any_core(task);
         };
         self.break_hold(core);
         if let Some(current) = self.cores[core].task {
@@ -80,7 +80,7 @@ impl World {
     }
 
     /// A process waits for the first core that another leaves, or for an idle one's next look.
-    fn wait_for_any(&mut self, task: usize) {
+    fn wait_for_any_core(&mut self, task: usize) {
         let host = self.tasks[task].host;
         let this = &mut self.hosts[host];
         this.run_queue.push((id(task), self.now));
@@ -94,7 +94,7 @@ impl World {
     pub(super) fn steal_task(&mut self, task: usize) {
         let host = &self.hosts[self.tasks[task].host];
         let since = self.now - host.steal_after;
-        let core = cores_of(host).find(|core| self.is_free(*core));
+        let core = host_cores(host).find(|core| self.is_free(*core));
         let waits = host.run_queue.iter().any(|entry| *entry == (id(task), since));
         let Some(core) = core.filter(|_| waits) else {
             return;
@@ -134,11 +134,11 @@ impl World {
         } else if host.steal_after > 0 {
             None
         } else {
-            cores_of(host).find(|core| self.is_free(*core))
+            host_cores(host).find(|core| self.is_free(*core))
         }
     }
 }
 
-fn cores_of(host: &HostState) -> Range<usize> {
+fn host_cores(host: &HostState) -> Range<usize> {
     host.first_core..host.first_core + host.cores
 }

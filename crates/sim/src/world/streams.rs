@@ -68,7 +68,7 @@ impl World {
         let (mut spent, mut used, mut last) = (wake, 0, None);
         while self.tasks[task].ready.len() > 1
             && let Some((WorkItem::Receive { end, bytes, .. }, cost, user)) =
-                self.begin_exchange(core, task, message, None)
+                self.begin_receive(core, task, message, None)
             && at + cost < until
         {
             let end = end as usize;

@@ -30,7 +30,7 @@ impl World {
             let reads_first = !this.ready.is_empty() && this.sent_last;
             if !reads_first && at <= self.now {
                 this.sent_last = true;
-                return Some(self.begin_due(core, task, request));
+                return Some(self.begin_due_request(core, task, request));
             }
             this.sent_last = false;
             next = Some(at);
@@ -46,7 +46,7 @@ impl World {
             } else if socket.link == ConnectionState::Closed {
                 return Some(self.begin_connect(task, end));
             } else if socket.link != ConnectionState::Connecting {
-                return Some(self.begin_start(core, end, request, None));
+                return Some(self.begin_request(core, end, request, None));
             }
             if socket.readable_bytes() == 0 {
                 self.tasks[task].ready.pop();
@@ -58,16 +58,16 @@ impl World {
         let is_plain = self.tasks[task].ready.front().is_some_and(|end| {
             self.ends[*end as usize].link == ConnectionState::Lasting && !is_open_loop
         });
-        let item = self.begin_exchange(core, task, response, is_plain.then_some(request));
+        let item = self.begin_receive(core, task, response, is_plain.then_some(request));
         match next {
-            Some(at) if item.is_none() => self.await_due(core, task, request, at),
+            Some(at) if item.is_none() => self.await_due_request(core, task, request, at),
             _ => item,
         }
     }
 
     /// A client that has nothing to do before its schedule says so: holds the core until then if it can, and
     /// sleeps otherwise.
-    fn await_due(
+    fn await_due_request(
         &mut self,
         core: usize,
         task: usize,
@@ -89,18 +89,23 @@ impl World {
         this.state = TaskState::Asleep;
         this.woken_by = Some(id(core));
         let end = id(this.first_end + 2 * this.turn);
-        Some(self.begin_start(core, end, request, Some(at)))
+        Some(self.begin_request(core, end, request, Some(at)))
     }
 
     /// The request that a schedule has due now, on the next connection in turn.
-    fn begin_due(&mut self, core: usize, task: usize, request: u32) -> (WorkItem, Time, Time) {
+    fn begin_due_request(
+        &mut self,
+        core: usize,
+        task: usize,
+        request: u32,
+    ) -> (WorkItem, Time, Time) {
         let this = &mut self.tasks[task];
         let end = this.take_turn();
         let due = this.schedule.as_mut().map(|schedule| schedule.take(1.0, &mut self.rng));
-        self.begin_start(core, id(end), request, due)
+        self.begin_request(core, id(end), request, due)
     }
 
-    pub(super) fn begin_start(
+    pub(super) fn begin_request(
         &self,
         core: usize,
         end: u32,
@@ -116,7 +121,7 @@ impl World {
         (WorkItem::Start { end, due }, cost, costs.user)
     }
 
-    pub(super) fn finish_start(
+    pub(super) fn finish_request(
         &mut self,
         core: usize,
         task: usize,
@@ -148,7 +153,7 @@ impl World {
     }
 
     /// Reads from the first ready socket; what completes a message of `awaited` bytes sends `answer`.
-    pub(super) fn begin_exchange(
+    pub(super) fn begin_receive(
         &mut self,
         core: usize,
         task: usize,
@@ -203,7 +208,7 @@ impl World {
         let socket = &mut self.ends[end];
         socket.exchange.starts.push(PendingRequest { due: due.unwrap_or(sent), sent });
         if socket.exchange.timeout > 0 && socket.exchange.lost_at == NEVER {
-            self.look_for_lost(end, sent);
+            self.schedule_loss_check(end, sent);
         }
         self.send_message(end, bytes, 0)
     }
@@ -234,7 +239,7 @@ impl World {
         }
     }
 
-    pub(super) fn finish_exchange(
+    pub(super) fn finish_receive(
         &mut self,
         core: usize,
         task: usize,
@@ -244,7 +249,7 @@ impl World {
     ) -> Time {
         self.keep_spinning(task, end, self.now);
         let program = self.tasks[task].program;
-        let (mut cost, stamps) = self.consume_bytes(&program, end, bytes, completes);
+        let (mut cost, stamps) = self.take_received_bytes(&program, end, bytes, completes);
         match program {
             TaskProgram::Client { request, .. } if completes => {
                 self.ends[end].consumed = 0;
@@ -252,12 +257,12 @@ impl World {
             }
             TaskProgram::Server { response, think, .. } if completes => {
                 self.ends[end].consumed = 0;
-                let request = self.request_of(end, stamps);
+                let request = self.identify_request(end, stamps);
                 if think.mean == 0 {
                     self.note_answer(end, request);
                     cost += self.send_message(end, response, request.sent);
                 } else {
-                    self.answer_later(end, think, request);
+                    self.schedule_answer(end, think, request);
                 }
             }
             TaskProgram::Client { .. } | TaskProgram::Server { .. } => {
@@ -297,7 +302,7 @@ impl World {
     }
 
     /// Which request a server has read: TCP keeps their order, a datagram carries its stamp.
-    fn request_of(&mut self, end: usize, stamps: Option<(Time, Time)>) -> PendingRequest {
+    fn identify_request(&mut self, end: usize, stamps: Option<(Time, Time)>) -> PendingRequest {
         match stamps {
             None => self.ends[end ^ 1].exchange.starts.pop().expect("a request was sent"),
             Some((sent, _)) => PendingRequest { due: sent, sent },
@@ -314,7 +319,7 @@ impl World {
 
     /// The answer to a request is due when the server has thought.
     #[expect(clippy::cast_possible_truncation, reason = "think times stay far below 2^52")]
-    fn answer_later(&mut self, end: usize, think: ThinkTime, request: PendingRequest) {
+    fn schedule_answer(&mut self, end: usize, think: ThinkTime, request: PendingRequest) {
         let span = if think.varies {
             draw_exponential(&mut self.rng, think.mean as f64) as Time
         } else {
@@ -354,7 +359,7 @@ impl World {
     }
 
     /// Takes what was read out of the socket; gives what that cost and the stamps of a datagram.
-    fn consume_bytes(
+    fn take_received_bytes(
         &mut self,
         program: &TaskProgram,
         end: usize,
@@ -380,7 +385,7 @@ impl World {
     }
 
     /// The next look for lost transactions of a socket: when the oldest has had its time.
-    fn look_for_lost(&mut self, end: usize, oldest: Time) {
+    fn schedule_loss_check(&mut self, end: usize, oldest: Time) {
         let socket = &mut self.ends[end];
         let at = oldest + socket.exchange.timeout;
         socket.exchange.lost_at = at;
@@ -409,7 +414,7 @@ impl World {
             .min();
         self.tallies[socket.load as usize].lost += lost;
         if let Some(oldest) = oldest {
-            self.look_for_lost(end, oldest);
+            self.schedule_loss_check(end, oldest);
         }
         let task = self.ends[end].task.expect("a client's socket has its process") as usize;
         if lost > 0 && self.tasks[task].schedule.is_none() {

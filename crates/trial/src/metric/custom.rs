@@ -7,7 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::{MetricRow, Needs, PreferredDirection, Summary, Unit, is_built_in};
+use super::{
+    MetricRow, MetricScope, MetricSource, Needs, PreferredDirection, Summary, Unit, is_built_in,
+};
 
 /// The most custom metrics of a process.
 const MOST: usize = 256;
@@ -129,8 +131,11 @@ impl CustomMetric {
             unit: definition.unit,
             preferred: definition.better,
             summary: definition.summary,
-            workloads: &[],
+            scope: MetricScope::All,
             needs: Needs::Nothing,
+            source: MetricSource::Counts,
+            quantile: None,
+            needed_observations: None,
         }));
         defined.insert(name, row);
         Ok(Self(row))

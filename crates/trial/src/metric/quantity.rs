@@ -19,7 +19,7 @@ impl Scale {
     /// The unit for a column whose largest figure is `largest`, with at most four digits before the
     /// point. `traffic` decides the unit of work.
     pub fn choose(metric: Metric, traffic: &Traffic, largest: f64) -> Self {
-        Self::of_steps(metric.row().unit.steps(traffic), largest)
+        Self::of_steps(metric.row().unit.steps(traffic.is_transactional()), largest)
     }
 
     /// The unit for times up to `largest_ns`.
@@ -112,24 +112,23 @@ mod tests {
             is_transactional: bool,
             exponent in -9.0..14.0_f64,
         ) {
-            let bulk = Traffic::tcp_stream(Bytes::new(1), 1);
-            let traffic = if is_transactional { Traffic::tcp_rr(0) } else { bulk };
             let value = 10_f64.powf(exponent).min(unit.most());
-            let text = Scale::of_steps(unit.steps(&traffic), value).with_unit(value);
-            let (low, high) = read_back(unit, &traffic, &text);
+            let text = Scale::of_steps(unit.steps(is_transactional), value).with_unit(value);
+            let (low, high) = read_back(unit, is_transactional, &text);
             let slack = value * 1e-9;
             prop_assert!((low - slack..=high + slack).contains(&value), "{value} as {text}");
             // Three digits: half of the last is at most 0.5%, unless the figure is below 0.1 of the unit.
-            let smallest = 0.1 * unit.steps(&traffic)[0].0;
+            let smallest = 0.1 * unit.steps(is_transactional)[0].0;
             prop_assert!(value < smallest || high - low <= value * 0.0101, "{value} as {text}");
         }
     }
 
     /// The least and the largest value, in the unit of files, that are printed like this.
-    fn read_back(unit: Unit, traffic: &Traffic, text: &str) -> (f64, f64) {
+    fn read_back(unit: Unit, is_transactional: bool, text: &str) -> (f64, f64) {
         let share = text.strip_suffix('%').map(|digits| (digits, "%"));
         let (digits, name) = share.or_else(|| text.split_once(' ')).unwrap_or((text, ""));
-        let step = unit.steps(traffic).iter().find(|step| step.1 == name).expect("a unit of it");
+        let mut steps = unit.steps(is_transactional).iter();
+        let step = steps.find(|step| step.1 == name).expect("a unit of it");
         if let Some(below) = digits.strip_prefix('<') {
             return (0.0, below.parse::<f64>().unwrap() * step.0);
         }

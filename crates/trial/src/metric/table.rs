@@ -4,8 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CustomMetric, MetricRow, Needs, PreferredDirection, Summary, Unit};
-use crate::workload::Traffic;
+use super::{
+    CustomMetric, MetricRow, MetricScope, MetricSource, Needs, PreferredDirection, Summary, Unit,
+};
 
 /// Declares [`Metric`] and the place of each built-in one in the table.
 macro_rules! metrics {
@@ -105,62 +106,60 @@ pub const FORMER_NAMES: &[(&str, Metric)] = &[
     ("generator_ceiling_per_s", Metric::GeneratorMaxPerS),
 ];
 
-/// All kinds of workload.
-const ALL: &[&str] = Traffic::KINDS;
-/// Kinds that are judged by goodput.
-const STREAMS: &[&str] = &["tcp_stream", "tcp_maerts", "tcp_bidir", "udp_stream", "fetch"];
-const BOTH_WAYS: &[&str] = &["tcp_bidir"];
-/// Kinds made of transactions, each with a round-trip time.
-const COUNTED: &[&str] = &["tcp_rr", "tcp_crr", "udp_rr", "fetch", "rpc_read", "ping", "command"];
-const OPEN_LOOPS: &[&str] = &["tcp_rr", "udp_rr"];
-const DATAGRAMS: &[&str] = &["udp_stream", "udp_rr", "ping"];
-const DATAGRAM_STREAMS: &[&str] = &["udp_stream"];
-/// Traffic that is not latput's.
-const LIVE: &[&str] = &["live"];
-const TCP: &[&str] =
-    &["tcp_rr", "tcp_crr", "tcp_stream", "tcp_maerts", "tcp_bidir", "fetch", "rpc_read"];
-
 /// A row with empty texts, whose other columns the metrics of a family share.
 const fn family(
     unit: Unit,
     preferred: PreferredDirection,
     summary: Summary,
-    workloads: &'static [&'static str],
-    needs: Needs,
+    scope: MetricScope,
 ) -> MetricRow {
     let [name, column, phrase, definition] = [""; 4];
-    MetricRow { name, column, phrase, definition, unit, preferred, summary, workloads, needs }
+    let (needs, source) = (Needs::Nothing, MetricSource::Counts);
+    let (quantile, needed_observations) = (None, None);
+    MetricRow {
+        name,
+        column,
+        phrase,
+        definition,
+        unit,
+        preferred,
+        summary,
+        scope,
+        needs,
+        source,
+        quantile,
+        needed_observations,
+    }
 }
 
+/// The shared part of rows of times.
+const TIME: MetricRow =
+    family(Unit::Nanoseconds, PreferredDirection::Lower, Summary::Median, MetricScope::All);
 /// The shared part of rows of round-trip times.
-const LATENCY: MetricRow =
-    family(Unit::Nanoseconds, PreferredDirection::Lower, Summary::Median, COUNTED, Needs::Nothing);
+const LATENCY: MetricRow = MetricRow { scope: MetricScope::Latency, ..TIME };
+/// The shared part of rows of round-trip times of an open loop from the actual send.
+const UNCORRECTED: MetricRow =
+    MetricRow { scope: MetricScope::OpenLoop, needs: Needs::Arrivals, ..TIME };
 /// The shared part of rows of the probe's round-trip times.
-const PROBE: MetricRow =
-    family(Unit::Nanoseconds, PreferredDirection::Lower, Summary::Median, ALL, Needs::Probe);
+const PROBE: MetricRow = MetricRow { needs: Needs::Probe, ..TIME };
 /// The shared part of rows of service demand.
-const DEMAND: MetricRow = family(
-    Unit::MicrosecondsPerWork,
-    PreferredDirection::Lower,
-    Summary::Median,
-    ALL,
-    Needs::Nothing,
-);
+const DEMAND: MetricRow =
+    MetricRow { unit: Unit::MicrosecondsPerWork, source: MetricSource::CpuTime, ..TIME };
 /// The shared part of rows of goodput.
 const GOODPUT: MetricRow =
-    family(Unit::BitsPerS, PreferredDirection::Higher, Summary::Mean, STREAMS, Needs::Nothing);
+    family(Unit::BitsPerS, PreferredDirection::Higher, Summary::Mean, MetricScope::Goodput);
 /// The shared part of rows of shares.
 const SHARE: MetricRow =
-    family(Unit::Ratio, PreferredDirection::Lower, Summary::Mean, ALL, Needs::Nothing);
+    family(Unit::Ratio, PreferredDirection::Lower, Summary::Mean, MetricScope::All);
 /// The shared part of rows of counts per second or poll.
 const COUNT: MetricRow =
-    family(Unit::PerS, PreferredDirection::Neither, Summary::Mean, ALL, Needs::Nothing);
-
+    family(Unit::PerS, PreferredDirection::Neither, Summary::Mean, MetricScope::All);
 /// The shared part of rows of the kernel's round-trip times.
 const TCP_RTT: MetricRow =
-    family(Unit::Nanoseconds, PreferredDirection::Lower, Summary::Median, LIVE, Needs::Nothing);
+    MetricRow { scope: MetricScope::Live, source: MetricSource::Connections, ..TIME };
 /// The shared part of rows of CPU time for packets or bytes.
-const PACKET_CPU: MetricRow = TCP_RTT;
+const PACKET_CPU: MetricRow =
+    MetricRow { scope: MetricScope::Live, source: MetricSource::CpuTime, ..TIME };
 
 /// The rows, in the order of the type.
 pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
@@ -176,7 +175,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "to SUT",
         phrase: "goodput towards the SUT",
         definition: "The part of goodput that the system under test got.",
-        workloads: BOTH_WAYS,
+        scope: MetricScope::BothWays,
         ..GOODPUT
     },
     MetricRow {
@@ -184,7 +183,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "from SUT",
         phrase: "goodput away from the SUT",
         definition: "The part of goodput that the generators got.",
-        workloads: BOTH_WAYS,
+        scope: MetricScope::BothWays,
         ..GOODPUT
     },
     MetricRow {
@@ -193,7 +192,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         phrase: "transactions per second",
         definition: "Completed transactions (objects of a fetch, echoes of a ping) / time of the generator's window.",
         preferred: PreferredDirection::Higher,
-        workloads: COUNTED,
+        scope: MetricScope::Latency,
         ..COUNT
     },
     MetricRow {
@@ -208,6 +207,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "p50",
         phrase: "median round-trip time",
         definition: "Round-trip time that 50% of the transactions do not exceed; of an open loop from when each request was due.",
+        quantile: Some(0.5),
         ..LATENCY
     },
     MetricRow {
@@ -215,6 +215,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "p90",
         phrase: "90th percentile of round-trip time",
         definition: "Round-trip time that 90% of the transactions do not exceed; of an open loop from when each request was due.",
+        quantile: Some(0.9),
         ..LATENCY
     },
     MetricRow {
@@ -222,6 +223,8 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "p99",
         phrase: "99th percentile of round-trip time",
         definition: "Round-trip time that 99% of the transactions do not exceed; of an open loop from when each request was due.",
+        quantile: Some(0.99),
+        needed_observations: Some(100),
         ..LATENCY
     },
     MetricRow {
@@ -229,6 +232,8 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "p99.9",
         phrase: "99.9th percentile of round-trip time",
         definition: "Round-trip time that 99.9% of the transactions do not exceed; of an open loop from when each request was due.",
+        quantile: Some(0.999),
+        needed_observations: Some(1000),
         ..LATENCY
     },
     MetricRow {
@@ -243,18 +248,14 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "uncorrected p50",
         phrase: "round-trip time from the actual send, median",
         definition: "Of an open loop, round-trip time from when a request was sent (not due) that 50% do not exceed: waiting before the send is left out.",
-        workloads: OPEN_LOOPS,
-        needs: Needs::Arrivals,
-        ..LATENCY
+        ..UNCORRECTED
     },
     MetricRow {
         name: "latency_uncorrected_ns_p99",
         column: "uncorrected p99",
         phrase: "round-trip time from the actual send that 99% do not exceed",
         definition: "Of an open loop, round-trip time from when a request was sent (not due) that 99% do not exceed: waiting before the send is left out.",
-        workloads: OPEN_LOOPS,
-        needs: Needs::Arrivals,
-        ..LATENCY
+        ..UNCORRECTED
     },
     MetricRow {
         name: "probe_ns_min",
@@ -275,6 +276,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "ping p50",
         phrase: "median ping beside the traffic",
         definition: "Round-trip time that 50% of the probe's echoes do not exceed.",
+        quantile: Some(0.5),
         ..PROBE
     },
     MetricRow {
@@ -282,6 +284,8 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "ping p99",
         phrase: "99th percentile of ping beside the traffic",
         definition: "Round-trip time that 99% of the probe's echoes do not exceed.",
+        quantile: Some(0.99),
+        needed_observations: Some(100),
         ..PROBE
     },
     MetricRow {
@@ -312,7 +316,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "loss",
         phrase: "datagrams lost",
         definition: "Datagrams sent in the window that never arrived / sent; of udp_rr and ping, requests without an answer / sent.",
-        workloads: DATAGRAMS,
+        scope: MetricScope::Datagrams,
         ..SHARE
     },
     MetricRow {
@@ -320,7 +324,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "reorder",
         phrase: "datagrams out of order",
         definition: "Datagrams that came after a later one / received (RFC 4737, section 3.3).",
-        workloads: DATAGRAM_STREAMS,
+        scope: MetricScope::DatagramStream,
         ..SHARE
     },
     MetricRow {
@@ -329,7 +333,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         phrase: "interarrival jitter (RFC 3550)",
         definition: "Interarrival jitter at the end of the window (RFC 3550, section 6.4.1).",
         summary: Summary::Mean,
-        workloads: DATAGRAM_STREAMS,
+        scope: MetricScope::DatagramStream,
         ..LATENCY
     },
     MetricRow {
@@ -338,7 +342,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         phrase: "TCP segments sent again per second",
         definition: "TCP segments that both ends sent again (tcpi_total_retrans) / time of the generator's window.",
         preferred: PreferredDirection::Lower,
-        workloads: TCP,
+        scope: MetricScope::Tcp,
         ..COUNT
     },
     MetricRow {
@@ -346,6 +350,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "CPU",
         phrase: "busy share of the SUT's CPUs",
         definition: "Busy CPU time / CPU time of all CPUs of the system under test; stolen time is not busy time.",
+        source: MetricSource::CpuTime,
         ..SHARE
     },
     MetricRow {
@@ -353,6 +358,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "gen CPU",
         phrase: "busy share of the generator's CPUs",
         definition: "Busy CPU time / CPU time of all CPUs of all generators; stolen time is not busy time.",
+        source: MetricSource::CpuTime,
         ..SHARE
     },
     MetricRow {
@@ -443,7 +449,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         phrase: "interrupts per second on the SUT",
         definition: "Hardware interrupts on the CPUs of the system under test / time of the window.",
         preferred: PreferredDirection::Lower,
-        workloads: LIVE,
+        scope: MetricScope::Live,
         ..COUNT
     },
     MetricRow {
@@ -452,7 +458,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         phrase: "packets dropped per second on the SUT",
         definition: "Packets that the interface of the system under test dropped, in and out / time of the window.",
         preferred: PreferredDirection::Lower,
-        workloads: LIVE,
+        scope: MetricScope::Live,
         ..COUNT
     },
     MetricRow {
@@ -474,6 +480,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "TCP p50",
         phrase: "median TCP round-trip time",
         definition: "Smoothed round-trip time that 50% of the readings of live TCP connections do not exceed (tcpi_rtt).",
+        quantile: Some(0.5),
         ..TCP_RTT
     },
     MetricRow {
@@ -481,6 +488,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "TCP p99",
         phrase: "99th percentile of TCP round-trip time",
         definition: "Smoothed round-trip time that 99% of the readings of live TCP connections do not exceed (tcpi_rtt).",
+        quantile: Some(0.99),
         ..TCP_RTT
     },
     MetricRow {
@@ -503,6 +511,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "sample p50",
         phrase: "median of the samples of TCP round trips",
         definition: "Time that 50% of the kernel's round-trip samples of live TCP connections do not exceed, to 1 us, by BPF (tcp_probe).",
+        quantile: Some(0.5),
         ..TCP_RTT
     },
     MetricRow {
@@ -510,6 +519,7 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "sample p99",
         phrase: "99th percentile of the samples of TCP round trips",
         definition: "Time that 99% of the kernel's round-trip samples of live TCP connections do not exceed, to 1 us, by BPF (tcp_probe).",
+        quantile: Some(0.99),
         ..TCP_RTT
     },
     MetricRow {
@@ -518,7 +528,8 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         phrase: "TCP segments sent again per second by live connections",
         definition: "Segments that live TCP connections sent again (tcpi_total_retrans) / time of the window.",
         preferred: PreferredDirection::Lower,
-        workloads: LIVE,
+        scope: MetricScope::Live,
+        source: MetricSource::Connections,
         ..COUNT
     },
     MetricRow {
@@ -526,7 +537,8 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "TCP goodput",
         phrase: "payload of live TCP connections per second",
         definition: "Payload bits that live TCP connections received and had acknowledged (tcpi_bytes_received, tcpi_bytes_acked) / time of the window.",
-        workloads: LIVE,
+        scope: MetricScope::Live,
+        source: MetricSource::Connections,
         ..GOODPUT
     },
     MetricRow {
@@ -534,7 +546,8 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "TCP delivery",
         phrase: "mean delivery rate of a live TCP connection",
         definition: "Mean of the delivery rates that the kernel measured of live TCP connections (tcpi_delivery_rate).",
-        workloads: LIVE,
+        scope: MetricScope::Live,
+        source: MetricSource::Connections,
         ..GOODPUT
     },
     MetricRow {
@@ -542,7 +555,8 @@ pub(super) const TABLE: [MetricRow; Metric::ALL.len()] = [
         column: "TCP ended",
         phrase: "live TCP connections that ended per second",
         definition: "Live TCP connections that ended in the window, by the kernel's notices / time of the window.",
-        workloads: LIVE,
+        scope: MetricScope::Live,
+        source: MetricSource::Connections,
         ..COUNT
     },
 ];

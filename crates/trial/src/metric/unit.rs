@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::workload::Traffic;
-
 /// The unit of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
@@ -105,9 +103,9 @@ impl Unit {
         !matches!(self, Self::WorkPerS | Self::MicrosecondsPerWork | Self::PacketsPerPoll)
     }
 
-    /// The printed units, smallest first.
-    pub(super) fn steps(self, traffic: &Traffic) -> &'static [UnitStep] {
-        match (self, traffic.is_transactional()) {
+    /// The printed units, smallest first. Work is transactions or bits.
+    pub(super) const fn steps(self, is_transactional: bool) -> &'static [UnitStep] {
+        match (self, is_transactional) {
             (Self::BitsPerS, _) | (Self::WorkPerS, false) => BITS,
             (Self::PerS | Self::PacketsPerS, _) | (Self::WorkPerS, true) => RATES,
             (Self::Ratio, _) => &[(0.01, "%")],

@@ -1,144 +1,163 @@
 //! Computes each metric from an observation.
 
+use latput_stats::Histogram;
+
 use super::Metric;
 use crate::observation::{
-    CpuTime, HostObservation, InterfaceCounters, Observation, Role, TrafficObservation,
+    CpuTime, HostObservation, InterfaceCounters, Observation, Role, TcpObservation,
+    TrafficObservation,
 };
 use crate::workload::Traffic;
 
 impl Metric {
-    /// The share of round trips that do not exceed this percentile; `None` for other figures.
-    pub const fn quantile(self) -> Option<f64> {
-        match self {
-            Self::LatencyNsP50 | Self::ProbeNsP50 | Self::TcpRttNsP50 | Self::TcpRttSampleNsP50 => {
-                Some(0.5)
-            }
-            Self::LatencyNsP90 => Some(0.9),
-            Self::LatencyNsP99 | Self::ProbeNsP99 | Self::TcpRttNsP99 | Self::TcpRttSampleNsP99 => {
-                Some(0.99)
-            }
-            Self::LatencyNsP999 => Some(0.999),
-            _ => None,
-        }
-    }
-
-    /// Observations that a percentile of latency needs, so that one of them is beyond it; `None` for other figures.
-    pub const fn needed_observations(self) -> Option<u64> {
-        match self {
-            Self::LatencyNsP99 | Self::ProbeNsP99 => Some(100),
-            Self::LatencyNsP999 => Some(1000),
-            _ => None,
-        }
-    }
-
     /// The metric's value in one observation; `None` if the workload lacks it or the host could not
     /// measure it.
     pub fn value(self, traffic: &Traffic, observation: &Observation) -> Option<f64> {
         if let Some(reported) = observation.reported_metrics.get(&self) {
             return Some(*reported);
         }
-        if !self.is_reported_by(traffic.kind()) {
+        if !self.is_reported_by(traffic.descriptor()) {
             return None;
         }
         let flow = &observation.traffic;
-        let latency =
-            |quantile: f64| flow.latency.as_ref()?.quantile(quantile).map(|t| t.as_ns() as f64);
-        let uncorrected =
-            |quantile: f64| Some(flow.latency_raw.as_ref()?.quantile(quantile)?.as_ns() as f64);
-        let probe = observation.probe.as_ref();
-        let rtt = probe.map(|probe| &probe.rtt);
-        let datagrams = flow.datagrams.as_ref();
-        let host = |role| observation.hosts.iter().find(|host| host.role == role);
-        let generators = || observation.hosts.iter().filter(|host| host.role == Role::Generator);
-        let sut_per_s = |count: fn(&HostObservation) -> Option<u64>| {
-            let sut = host(Role::Sut)?;
-            rate(count(sut)? as f64, sut.window.as_secs_f64())
-        };
-        match self {
-            Self::Custom(custom) => observation.figures.get(&custom).copied(),
-            Self::ThroughputBps => flow.goodput_bps(traffic),
-            Self::ThroughputToSutBps => Some(flow.goodput_each_way_bps(traffic)?.0),
-            Self::ThroughputFromSutBps => Some(flow.goodput_each_way_bps(traffic)?.1),
-            Self::TransactionsPerS => {
-                rate(flow.transactions? as f64, flow.sender_window.as_secs_f64())
-            }
-            Self::LatencyNsMean => flow.latency.as_ref()?.mean_ns(),
-            Self::LatencyNsP50 => latency(0.5),
-            Self::LatencyNsP90 => latency(0.9),
-            Self::LatencyNsP99 => latency(0.99),
-            Self::LatencyNsP999 => latency(0.999),
-            Self::LatencyNsMax => flow.latency.as_ref()?.max().map(|t| t.as_ns() as f64),
-            Self::LatencyUncorrectedNsP50 => uncorrected(0.5),
-            Self::LatencyUncorrectedNsP99 => uncorrected(0.99),
-            Self::ProbeNsMin => rtt?.min().map(|t| t.as_ns() as f64),
-            Self::ProbeNsMean => rtt?.mean_ns(),
-            Self::ProbeNsP50 => rtt?.quantile(0.5).map(|t| t.as_ns() as f64),
-            Self::ProbeNsP99 => rtt?.quantile(0.99).map(|t| t.as_ns() as f64),
-            Self::ProbeNsMax => rtt?.max().map(|t| t.as_ns() as f64),
-            Self::ProbeNsMdev => rtt?.stdev_ns(),
-            Self::ProbeLossRatio => {
-                rate((probe?.sent - probe?.received.min(probe?.sent)) as f64, probe?.sent as f64)
-            }
-            Self::LossRatio => rate(datagrams?.lost as f64, datagrams?.sent as f64),
-            Self::ReorderedRatio => rate(datagrams?.reordered as f64, datagrams?.received as f64),
-            Self::JitterNs => Some(datagrams?.jitter_ns),
-            Self::RetransmitsPerS => {
-                rate(flow.retransmits? as f64, flow.sender_window.as_secs_f64())
-            }
-            Self::SutCpuBusyRatio => host(Role::Sut)?.busy_ratio(),
-            Self::GeneratorCpuBusyRatio => {
-                let time: CpuTime = generators().map(HostObservation::cpu).sum();
-                rate(time.busy().as_secs_f64(), time.total().as_secs_f64())
-            }
-            Self::SutServiceDemandUs => service_demand_us(traffic, observation, [host(Role::Sut)?]),
-            Self::GeneratorServiceDemandUs => service_demand_us(traffic, observation, generators()),
-            Self::SutNetperfDemandUs => demand_us(traffic, flow, [host(Role::Sut)?], netperf_busy),
-            Self::GeneratorNetperfDemandUs => demand_us(traffic, flow, generators(), netperf_busy),
-            Self::GeneratorMaxPerS => rate(work_per_s(traffic, flow)?, flow.busiest_ratio?),
-            Self::SutPollsPerS => sut_per_s(|sut| Some(sut.napi?.polls)),
-            Self::SutPacketsPerPoll => {
-                let napi = host(Role::Sut)?.napi?;
-                rate(napi.packets as f64, napi.polls.checked_sub(napi.empty_polls)? as f64)
-            }
-            Self::SutRxPps => sut_per_s(|sut| Some(sut.interface.rx_packets)),
-            Self::SutTxPps => sut_per_s(|sut| Some(sut.interface.tx_packets)),
-            _ => of_live(self, host(Role::Sut)?),
-        }
+        ObservedFigures { traffic, observation, flow }.compute(self)
     }
 }
 
-/// A figure of traffic that is not latput's, on the host that has it.
-fn of_live(metric: Metric, sut: &HostObservation) -> Option<f64> {
-    let seconds = sut.window.as_secs_f64();
-    let InterfaceCounters { rx_packets, rx_bytes, tx_packets, tx_bytes, rx_dropped, tx_dropped } =
-        sut.interface;
-    let sum = |one: u64, other: u64| one.saturating_add(other) as f64;
-    let busy_ns = sut.cpu().busy().as_ns() as f64;
-    let tcp = sut.tcp.as_ref();
-    let rtt = |quantile: f64| tcp?.rtt.quantile(quantile).map(|time| time.as_ns() as f64);
-    let sample =
-        |quantile: f64| tcp?.rtt_samples.quantile(quantile).map(|time| time.as_ns() as f64);
-    match metric {
-        Metric::SutPacketCpuNs => rate(busy_ns, sum(rx_packets, tx_packets)),
-        Metric::SutKbCpuNs => rate(busy_ns, sum(rx_bytes, tx_bytes) / 1024.0),
-        Metric::SutInterruptsPerS => rate(sut.interrupts as f64, seconds),
-        Metric::SutDropsPerS => rate(sum(rx_dropped, tx_dropped), seconds),
-        Metric::TcpRttNsMin => tcp?.min_rtt.map(|time| time.as_ns() as f64),
-        Metric::TcpRttNsMean => tcp?.rtt.mean_ns(),
-        Metric::TcpRttNsP50 => rtt(0.5),
-        Metric::TcpRttNsP99 => rtt(0.99),
-        Metric::TcpRttNsMdev => tcp?.rtt_deviation.mean_ns(),
-        Metric::TcpRttSampleNsMean => tcp?.rtt_samples.mean_ns(),
-        Metric::TcpRttSampleNsP50 => sample(0.5),
-        Metric::TcpRttSampleNsP99 => sample(0.99),
-        Metric::TcpRetransmitsPerS => rate(tcp?.retransmitted as f64, seconds),
-        Metric::TcpThroughputBps => rate(8.0 * sum(tcp?.acked_bytes, tcp?.received_bytes), seconds),
-        Metric::TcpDeliveryBpsMean => {
-            rate(8.0 * tcp?.delivery_bytes_per_s_sum as f64, tcp?.deliveries as f64)
+/// An observation under a kind of traffic, from which figures are computed.
+#[derive(Clone, Copy)]
+struct ObservedFigures<'a> {
+    traffic: &'a Traffic,
+    observation: &'a Observation,
+    flow: &'a TrafficObservation,
+}
+
+impl<'a> ObservedFigures<'a> {
+    #[expect(clippy::too_many_lines, reason = "a table: one arm to a metric")]
+    fn compute(self, metric: Metric) -> Option<f64> {
+        let Self { traffic, observation, flow } = self;
+        let latency = flow.latency.as_ref();
+        let uncorrected = flow.latency_raw.as_ref();
+        let probe = observation.probe.as_ref();
+        let rtt = probe.map(|probe| &probe.rtt);
+        let datagrams = flow.datagrams.as_ref();
+        match metric {
+            Metric::Custom(custom) => observation.figures.get(&custom).copied(),
+            Metric::ThroughputBps => flow.goodput_bps(traffic),
+            Metric::ThroughputToSutBps => Some(flow.goodput_each_way_bps(traffic)?.0),
+            Metric::ThroughputFromSutBps => Some(flow.goodput_each_way_bps(traffic)?.1),
+            Metric::TransactionsPerS => {
+                rate(flow.transactions? as f64, flow.sender_window.as_secs_f64())
+            }
+            Metric::LatencyNsMean => latency?.mean_ns(),
+            Metric::LatencyNsP50 => quantile(latency?, 0.5),
+            Metric::LatencyNsP90 => quantile(latency?, 0.9),
+            Metric::LatencyNsP99 => quantile(latency?, 0.99),
+            Metric::LatencyNsP999 => quantile(latency?, 0.999),
+            Metric::LatencyNsMax => latency?.max().map(|time| time.as_ns() as f64),
+            Metric::LatencyUncorrectedNsP50 => quantile(uncorrected?, 0.5),
+            Metric::LatencyUncorrectedNsP99 => quantile(uncorrected?, 0.99),
+            Metric::ProbeNsMin => rtt?.min().map(|time| time.as_ns() as f64),
+            Metric::ProbeNsMean => rtt?.mean_ns(),
+            Metric::ProbeNsP50 => quantile(rtt?, 0.5),
+            Metric::ProbeNsP99 => quantile(rtt?, 0.99),
+            Metric::ProbeNsMax => rtt?.max().map(|time| time.as_ns() as f64),
+            Metric::ProbeNsMdev => rtt?.stdev_ns(),
+            Metric::ProbeLossRatio => {
+                rate((probe?.sent - probe?.received.min(probe?.sent)) as f64, probe?.sent as f64)
+            }
+            Metric::LossRatio => rate(datagrams?.lost as f64, datagrams?.sent as f64),
+            Metric::ReorderedRatio => rate(datagrams?.reordered as f64, datagrams?.received as f64),
+            Metric::JitterNs => Some(datagrams?.jitter_ns),
+            Metric::RetransmitsPerS => {
+                rate(flow.retransmits? as f64, flow.sender_window.as_secs_f64())
+            }
+            Metric::SutCpuBusyRatio => self.sut()?.busy_ratio(),
+            Metric::GeneratorCpuBusyRatio => {
+                let time: CpuTime = self.generators().map(HostObservation::cpu).sum();
+                rate(time.busy().as_secs_f64(), time.total().as_secs_f64())
+            }
+            Metric::SutServiceDemandUs => service_demand_us(traffic, observation, [self.sut()?]),
+            Metric::GeneratorServiceDemandUs => {
+                service_demand_us(traffic, observation, self.generators())
+            }
+            Metric::SutNetperfDemandUs => demand_us(traffic, flow, [self.sut()?], netperf_busy),
+            Metric::GeneratorNetperfDemandUs => {
+                demand_us(traffic, flow, self.generators(), netperf_busy)
+            }
+            Metric::GeneratorMaxPerS => rate(work_per_s(traffic, flow)?, flow.busiest_ratio?),
+            Metric::SutPollsPerS => self.sut_per_s(|sut| Some(sut.napi?.polls)),
+            Metric::SutPacketsPerPoll => {
+                let napi = self.sut()?.napi?;
+                rate(napi.packets as f64, napi.polls.checked_sub(napi.empty_polls)? as f64)
+            }
+            Metric::SutRxPps => self.sut_per_s(|sut| Some(sut.interface.rx_packets)),
+            Metric::SutTxPps => self.sut_per_s(|sut| Some(sut.interface.tx_packets)),
+            Metric::SutPacketCpuNs => {
+                let InterfaceCounters { rx_packets, tx_packets, .. } = self.sut()?.interface;
+                rate(self.sut_busy_ns()?, sum(rx_packets, tx_packets))
+            }
+            Metric::SutKbCpuNs => {
+                let InterfaceCounters { rx_bytes, tx_bytes, .. } = self.sut()?.interface;
+                rate(self.sut_busy_ns()?, sum(rx_bytes, tx_bytes) / 1024.0)
+            }
+            Metric::SutInterruptsPerS => self.sut_per_s(|sut| Some(sut.interrupts)),
+            Metric::SutDropsPerS => self.sut_per_s(|sut| {
+                Some(sut.interface.rx_dropped.saturating_add(sut.interface.tx_dropped))
+            }),
+            Metric::TcpRttNsMin => self.tcp()?.min_rtt.map(|time| time.as_ns() as f64),
+            Metric::TcpRttNsMean => self.tcp()?.rtt.mean_ns(),
+            Metric::TcpRttNsP50 => quantile(&self.tcp()?.rtt, 0.5),
+            Metric::TcpRttNsP99 => quantile(&self.tcp()?.rtt, 0.99),
+            Metric::TcpRttNsMdev => self.tcp()?.rtt_deviation.mean_ns(),
+            Metric::TcpRttSampleNsMean => self.tcp()?.rtt_samples.mean_ns(),
+            Metric::TcpRttSampleNsP50 => quantile(&self.tcp()?.rtt_samples, 0.5),
+            Metric::TcpRttSampleNsP99 => quantile(&self.tcp()?.rtt_samples, 0.99),
+            Metric::TcpRetransmitsPerS => {
+                self.sut_per_s(|sut| Some(sut.tcp.as_ref()?.retransmitted))
+            }
+            Metric::TcpThroughputBps => {
+                let tcp = self.tcp()?;
+                let bits = 8.0 * sum(tcp.acked_bytes, tcp.received_bytes);
+                rate(bits, self.sut()?.window.as_secs_f64())
+            }
+            Metric::TcpDeliveryBpsMean => {
+                let tcp = self.tcp()?;
+                rate(8.0 * tcp.delivery_bytes_per_s_sum as f64, tcp.deliveries as f64)
+            }
+            Metric::TcpEndedPerS => self.sut_per_s(|sut| sut.tcp.as_ref()?.ended),
         }
-        Metric::TcpEndedPerS => rate(tcp?.ended? as f64, seconds),
-        _ => None,
     }
+
+    fn sut(self) -> Option<&'a HostObservation> {
+        self.observation.hosts.iter().find(|host| host.role == Role::Sut)
+    }
+
+    fn generators(self) -> impl Iterator<Item = &'a HostObservation> {
+        self.observation.hosts.iter().filter(|host| host.role == Role::Generator)
+    }
+
+    fn tcp(self) -> Option<&'a TcpObservation> {
+        self.sut()?.tcp.as_ref()
+    }
+
+    fn sut_busy_ns(self) -> Option<f64> {
+        Some(self.sut()?.cpu().busy().as_ns() as f64)
+    }
+
+    fn sut_per_s(self, count: fn(&HostObservation) -> Option<u64>) -> Option<f64> {
+        let sut = self.sut()?;
+        rate(count(sut)? as f64, sut.window.as_secs_f64())
+    }
+}
+
+/// The time that this share of `times` does not exceed, in nanoseconds.
+fn quantile(times: &Histogram, share: f64) -> Option<f64> {
+    times.quantile(share).map(|time| time.as_ns() as f64)
+}
+
+fn sum(one: u64, other: u64) -> f64 {
+    one.saturating_add(other) as f64
 }
 
 /// Service demand: busy CPU time of the whole host per transaction, or per KB (1024 byte) of
@@ -194,7 +213,6 @@ fn rate(amount: f64, base: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use latput_stats::Histogram;
     use latput_units::Nanos;
 
     use super::*;

@@ -319,7 +319,7 @@ fn workloads(
             let span = table.get_ref().get(&field).map_or_else(|| table.span(), Spanned::span);
             source.error(span, problem)
         };
-        let program = program::of_table(table.get_ref()).map_err(refused)?;
+        let program = program::parse_table(table.get_ref()).map_err(refused)?;
         let live = live::of_table(table.get_ref()).map_err(refused)?;
         let own_fields = match (&program, &live) {
             (Some(_), _) => program::FIELDS,
@@ -328,8 +328,8 @@ fn workloads(
         };
         for fields in grid(source, table, own_fields)? {
             let workload = match (program.clone(), live.clone()) {
-                (Some(program), _) => workload::of_program(&fields, program),
-                (_, Some(live)) => workload::of_live(&fields, live),
+                (Some(program), _) => workload::build_program_workload(&fields, program),
+                (_, Some(live)) => workload::build_live_workload(&fields, live),
                 _ => workload::from_fields(&fields),
             };
             let workload = workload.map_err(refused)?;

@@ -51,7 +51,7 @@ pub fn substitute(
             rest = after;
             continue;
         }
-        match name_of(rest).filter(|_| brace == "{") {
+        match parse_name(rest).filter(|_| brace == "{") {
             Some(name) => {
                 text.push_str(&value(placeholder(name)?)?);
                 rest = &rest[name.len() + 1..];
@@ -64,7 +64,7 @@ pub fn substitute(
 }
 
 /// The name in front of a closing brace, such as `sut}`. Other braces are text, as in JSON.
-fn name_of(rest: &str) -> Option<&str> {
+fn parse_name(rest: &str) -> Option<&str> {
     let (name, _) = rest.split_once('}')?;
     let is_name = |c: char| c.is_ascii_lowercase() || c == '_' || c == '-';
     (!name.is_empty() && name.chars().all(is_name)).then_some(name)

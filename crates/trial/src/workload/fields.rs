@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos, spelling};
 
+use super::facts::{KindFacts, TrafficMaker, TrafficProtocol};
 use super::field::{Field, FieldError, FieldUnit};
-use super::kinds::{COMMAND, LIVE, Values, WorkloadKind};
+use super::kinds::{COMMAND, LIVE, WorkloadKind};
+use super::values::Values;
 use super::{Binding, Probe, SocketOptions, Traffic, Workload};
 use crate::live::Live;
 use crate::program::Program;
@@ -46,7 +48,7 @@ pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldE
 /// # Errors
 ///
 /// As [`from_fields`]; or a command that no host could run.
-pub fn of_program(
+pub fn build_program_workload(
     fields: &BTreeMap<String, String>,
     program: Program,
 ) -> Result<Workload, FieldError> {
@@ -60,7 +62,10 @@ pub fn of_program(
 /// # Errors
 ///
 /// As [`from_fields`]; or what no host could watch.
-pub fn of_live(fields: &BTreeMap<String, String>, live: Live) -> Result<Workload, FieldError> {
+pub fn build_live_workload(
+    fields: &BTreeMap<String, String>,
+    live: Live,
+) -> Result<Workload, FieldError> {
     let mut fields = fields.clone();
     fields.entry("kind".to_owned()).or_insert_with(|| LIVE.to_owned());
     workload(&fields, Around { program: None, live: Some(live) })
@@ -82,11 +87,17 @@ fn workload(fields: &BTreeMap<String, String>, around: Around) -> Result<Workloa
     let kind = WorkloadKind::find(&name)?;
     let given_name = fields.text("name");
     let traffic = fields.traffic(kind)?;
-    let (sockets, binding, count) = match traffic {
-        Traffic::Ping { .. } | Traffic::Live => Default::default(),
-        Traffic::Command => (SocketOptions::default(), Binding::default(), fields.number(&COUNT)?),
-        _ => (fields.sockets(&traffic)?, fields.binding()?, fields.number(&COUNT)?),
+    let KindFacts { maker, protocol, .. } = kind.facts;
+    let (sockets, binding) = match protocol.filter(|protocol| protocol.has_sockets()) {
+        Some(protocol) => (fields.sockets(protocol)?, fields.binding()?),
+        None => Default::default(),
     };
+    let is_countable = match maker {
+        TrafficMaker::Latput => !traffic.is_echo(),
+        TrafficMaker::Programs => true,
+        TrafficMaker::Host => false,
+    };
+    let count = if is_countable { fields.number(&COUNT)? } else { None };
     let label = fields.label.clone(); // the probe does not name the workload
     let probe = fields.number(&PROBE_HZ)?.map(|rate_hz| Probe { rate_hz: small(rate_hz) });
     if let Some((field, _)) = fields.rest.first_key_value() {
@@ -101,9 +112,9 @@ fn workload(fields: &BTreeMap<String, String>, around: Around) -> Result<Workloa
         );
         return Err(error(field, problem));
     }
-    let live = live(traffic, around.live, probe)?;
-    let program = match (traffic, around.program) {
-        (Traffic::Command, Some(program)) => {
+    let live = live(maker, around.live, probe)?;
+    let program = match (maker == TrafficMaker::Programs, around.program) {
+        (true, Some(program)) => {
             program.check(count).map_err(|(field, problem)| error(field, problem))?;
             if probe.is_some() && !program.runs_by_time() {
                 let problem = "a probe has the length of the window: tell the command how long to run, by {duration_s}";
@@ -111,13 +122,13 @@ fn workload(fields: &BTreeMap<String, String>, around: Around) -> Result<Workloa
             }
             Some(Box::new(program))
         }
-        (Traffic::Command, None) => {
+        (true, None) => {
             let problem = "a `command` workload has no `command`: on the command line give `--command 'wrk ...'`, in a \
                            plan `command = [\"wrk\", ...]`";
             return Err(error("command", problem));
         }
-        (_, None) => None,
-        (_, Some(_)) => {
+        (false, None) => None,
+        (false, Some(_)) => {
             let problem = format!("only `kind = \"command\"` has a `command`, not `{}`", kind.name);
             return Err(error("kind", problem));
         }
@@ -132,11 +143,11 @@ fn workload(fields: &BTreeMap<String, String>, around: Around) -> Result<Workloa
 
 /// Scope of a live workload; `None` for any other.
 fn live(
-    traffic: Traffic,
+    maker: TrafficMaker,
     live: Option<Live>,
     probe: Option<Probe>,
 ) -> Result<Option<Box<Live>>, FieldError> {
-    if traffic != Traffic::Live {
+    if maker != TrafficMaker::Host {
         return match live {
             None => Ok(None),
             Some(_) => Err(error("kind", "only `kind = \"live\"` watches existing traffic")),
@@ -210,8 +221,8 @@ impl Fields {
         }
     }
 
-    fn sockets(&mut self, traffic: &Traffic) -> Result<SocketOptions, FieldError> {
-        let is_tcp = !matches!(traffic, Traffic::UdpStream { .. } | Traffic::UdpRr { .. });
+    fn sockets(&mut self, protocol: TrafficProtocol) -> Result<SocketOptions, FieldError> {
+        let is_tcp = protocol == TrafficProtocol::Tcp;
         let [send, receive, busy_poll, prefer] = &SOCKET_FIELDS;
         Ok(SocketOptions {
             send_buffer: self.number(send)?.map(Bytes::new),

@@ -1,15 +1,16 @@
-//! The kinds of traffic: their fields, and the conversion of a kind to a [`Traffic`] and back.
+//! The kinds of traffic: their fields and facts, and the conversion of a kind to a [`Traffic`] and back.
 //!
 //! A new kind touches five files: here a variant of [`Traffic`], a row in [`KINDS`] and an arm in each `match`; its packets
 //! in `overrun.rs`; in `latput-load` an arm in `kind.rs` and a loop below it; its model in `latput-sim`'s `workload.rs`.
 
-use std::collections::BTreeMap;
-
 use latput_units::{BitsPerSecond, Bytes, IntoMap, Nanos, spelling};
 use serde::{Deserialize, Serialize};
 
+use super::facts::{BULK, EXCHANGE, KindFacts, PayloadFlow, Shape, TrafficMaker, TrafficProtocol};
 use super::field::{Division, Field, FieldError};
-use super::traffic_parts::{Arrivals, Direction, Distribution, Think};
+use super::traffic_parts::{Arrivals, Direction, Think};
+use super::values::Values;
+use crate::metric::Metric;
 
 /// The largest message on TCP.
 const LARGEST_MESSAGE: u64 = 16 << 20;
@@ -157,23 +158,12 @@ pub struct WorkloadKind {
     pub about: &'static str,
     /// The unit of its count, in the plural.
     pub unit: &'static str,
-    /// Whether it is made of transactions, bulk or datagrams.
-    pub shape: Shape,
+    /// Its facts.
+    pub facts: KindFacts,
     /// Its own fields, in the order of a workload's name.
     pub fields: &'static [Field],
     /// Builds the traffic from values of the fields.
     pub(super) build: fn(&Values) -> Traffic,
-}
-
-/// The shape of a kind of traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// Requests and responses: the rate is transactions per second, and each has a latency.
-    Transactions,
-    /// Bytes on TCP without a pause: the wire or a CPU is the limit.
-    Bulk,
-    /// Datagrams in one direction; lost ones are not sent again.
-    Datagrams,
 }
 
 const CONNECTIONS: Field =
@@ -205,7 +195,7 @@ const fn burst(most: u64) -> Field {
     Field::count("burst", 0, (0, most), "requests in flight on each connection beside the first")
 }
 
-const BULK: &[Field] = &[
+const BULK_FIELDS: &[Field] = &[
     message("message_bytes", 32_768, "size of one send"),
     CONNECTIONS,
     THREADS,
@@ -236,7 +226,17 @@ pub const KINDS: &[WorkloadKind] = &[
         name: "tcp_rr",
         about: "request and response on TCP",
         unit: "transactions",
-        shape: Shape::Transactions,
+        facts: KindFacts {
+            shown: &[
+                Metric::TransactionsPerS,
+                Metric::LatencyNsP50,
+                Metric::LatencyNsP99,
+                Metric::LatencyUncorrectedNsP99, // what a closed loop would have seen of the tail
+                Metric::SutCpuBusyRatio,
+                Metric::SutServiceDemandUs,
+            ],
+            ..EXCHANGE
+        },
         fields: &[
             message("request_bytes", 1, "size of a request"),
             message("response_bytes", 1, "size of a response"),
@@ -261,7 +261,7 @@ pub const KINDS: &[WorkloadKind] = &[
         name: "tcp_crr",
         about: "connect, request, response, close; `connections` are transactions at the same time",
         unit: "transactions",
-        shape: Shape::Transactions,
+        facts: KindFacts { connects: true, ..EXCHANGE },
         fields: &[
             message("request_bytes", 1, "size of a request"),
             message("response_bytes", 1, "size of a response"),
@@ -281,31 +281,56 @@ pub const KINDS: &[WorkloadKind] = &[
         name: "tcp_stream",
         about: "bulk on TCP from the generator to the system under test",
         unit: "messages",
-        shape: Shape::Bulk,
-        fields: BULK,
+        facts: BULK,
+        fields: BULK_FIELDS,
         build: |values| bulk(values, Direction::ToSut),
     },
     WorkloadKind {
         name: "tcp_maerts",
         about: "bulk on TCP from the system under test to the generator",
         unit: "messages",
-        shape: Shape::Bulk,
-        fields: BULK,
+        facts: KindFacts { payload: PayloadFlow::FromSut, ..BULK },
+        fields: BULK_FIELDS,
         build: |values| bulk(values, Direction::FromSut),
     },
     WorkloadKind {
         name: "tcp_bidir",
         about: "bulk on TCP both ways at once; `connections` and `rate` are of each way",
         unit: "messages",
-        shape: Shape::Bulk,
-        fields: BULK,
+        facts: KindFacts {
+            payload: PayloadFlow::Both,
+            shown: &[
+                Metric::ThroughputBps,
+                Metric::ThroughputToSutBps,
+                Metric::ThroughputFromSutBps,
+                Metric::ProbeNsP50,
+                Metric::ProbeNsP99,
+                Metric::SutCpuBusyRatio,
+                Metric::SutServiceDemandUs,
+            ],
+            ..BULK
+        },
+        fields: BULK_FIELDS,
         build: |values| bulk(values, Direction::Both),
     },
     WorkloadKind {
         name: "udp_stream",
         about: "datagrams to the system under test, evenly spaced; a connection is a flow",
         unit: "datagrams",
-        shape: Shape::Datagrams,
+        facts: KindFacts {
+            protocol: Some(TrafficProtocol::Udp),
+            shape: Shape::Datagrams,
+            unit_bytes: Some("datagram_bytes"),
+            shown: &[
+                Metric::ThroughputBps,
+                Metric::LossRatio,
+                Metric::JitterNs,
+                Metric::ReorderedRatio,
+                Metric::SutCpuBusyRatio,
+                Metric::SutServiceDemandUs,
+            ],
+            ..BULK
+        },
         fields: &[
             // At least sequence number and time; the default fits a frame of 1500 bytes over IPv4 and IPv6.
             datagram("datagram_bytes", 1_448, 18, "payload of a datagram"),
@@ -330,7 +355,19 @@ pub const KINDS: &[WorkloadKind] = &[
         name: "udp_rr",
         about: "request and response on UDP; a connection is a flow",
         unit: "transactions",
-        shape: Shape::Transactions,
+        facts: KindFacts {
+            protocol: Some(TrafficProtocol::Udp),
+            shown: &[
+                Metric::TransactionsPerS,
+                Metric::LatencyNsP50,
+                Metric::LatencyNsP99,
+                Metric::LatencyUncorrectedNsP99,
+                Metric::LossRatio,
+                Metric::SutCpuBusyRatio,
+                Metric::SutServiceDemandUs,
+            ],
+            ..EXCHANGE
+        },
         fields: &[
             datagram("request_bytes", 64, 32, "size of a request"),
             datagram("response_bytes", 64, 32, "size of a response"),
@@ -360,7 +397,12 @@ pub const KINDS: &[WorkloadKind] = &[
         name: "fetch",
         about: "each connection downloads an object from the system under test again and again",
         unit: "objects",
-        shape: Shape::Bulk,
+        facts: KindFacts {
+            payload: PayloadFlow::OnRequest,
+            has_latency: true,
+            unit_bytes: Some("object_bytes"),
+            ..BULK
+        },
         fields: &[
             Field::bytes("object_bytes", 1_000_000, (1, 1 << 40), "size of the object"),
             CONNECTIONS,
@@ -376,7 +418,7 @@ pub const KINDS: &[WorkloadKind] = &[
         name: "rpc_read",
         about: "NFS-like reads by clients, each a thread and a connection",
         unit: "reads",
-        shape: Shape::Transactions,
+        facts: KindFacts { payload: PayloadFlow::OnRequest, ..EXCHANGE },
         fields: &[
             Field::count("clients", 3, (1, 256), "clients").divided(Division::Parts),
             Field::count("outstanding", 8, (1, 1_024), "reads in flight of each client"),
@@ -403,7 +445,7 @@ pub const KINDS: &[WorkloadKind] = &[
         name: "ping",
         about: "ICMP echo and nothing else",
         unit: "echoes",
-        shape: Shape::Transactions,
+        facts: KindFacts { protocol: Some(TrafficProtocol::Icmp), ..EXCHANGE },
         fields: &[
             Field::per_second("rate_hz", Some(1_000), (1, 10_000), "echo requests per second"),
             datagram("payload_bytes", 56, 16, "payload of a request"),
@@ -417,7 +459,7 @@ pub const KINDS: &[WorkloadKind] = &[
         name: COMMAND,
         about: "your own benchmark and its server: `--command`, or `command = [...]` in a plan",
         unit: "transactions",
-        shape: Shape::Transactions,
+        facts: KindFacts { maker: TrafficMaker::Programs, protocol: None, ..EXCHANGE },
         fields: &[],
         build: |_| Traffic::Command,
     },
@@ -425,7 +467,28 @@ pub const KINDS: &[WorkloadKind] = &[
         name: LIVE,
         about: "the existing traffic of one host; latput sends none: `latput tune eth0 --live`",
         unit: "transactions",
-        shape: Shape::Transactions,
+        facts: KindFacts {
+            maker: TrafficMaker::Host,
+            protocol: None,
+            has_latency: false,
+            rate: Metric::TcpThroughputBps,
+            tail: Metric::TcpRttNsP99,
+            cost: Metric::SutPacketCpuNs,
+            judged: [
+                Metric::TcpThroughputBps,
+                Metric::TcpRttNsP99,
+                Metric::SutCpuBusyRatio,
+                Metric::SutPacketCpuNs,
+            ],
+            shown: &[
+                Metric::TcpThroughputBps,
+                Metric::TcpRttNsP50,
+                Metric::TcpRttNsP99,
+                Metric::SutCpuBusyRatio,
+                Metric::SutPacketCpuNs,
+            ],
+            ..EXCHANGE
+        },
         fields: &[],
         build: |_| Traffic::Live,
     },
@@ -584,6 +647,18 @@ impl Traffic {
         (self.descriptor().build)(&Values(self.values().into_iter().map(changed).into_map()))
     }
 
+    /// The same with one request in flight; `None` for an open loop, and for kinds that have no such form.
+    pub fn with_one_request(&self) -> Option<Self> {
+        let is_closed = self.is_transactional() && self.arrivals().is_none();
+        let has_connections = self.value("connections").is_some();
+        let one = |field: &Field, value: u64| match field.name {
+            "burst" => 0,
+            "connections" | "threads" => 1,
+            _ => value,
+        };
+        (is_closed && has_connections).then(|| self.with_values(one))
+    }
+
     /// Refuses a value that is out of its field's range.
     ///
     /// # Errors
@@ -596,76 +671,60 @@ impl Traffic {
             .try_for_each(|(field, value)| field.check(value))
     }
 
+    /// The facts of its kind.
+    pub fn facts(&self) -> &'static KindFacts {
+        &self.descriptor().facts
+    }
+
     /// Whether it is made of requests and responses: then its rate is transactions per second, its
     /// service demand is per transaction, and each has a latency. Other kinds are judged by
     /// goodput.
     pub fn is_transactional(&self) -> bool {
-        self.descriptor().shape == Shape::Transactions
+        self.facts().shape == Shape::Transactions
     }
 
     /// Whether it moves bytes on TCP without a pause, limited by the wire or a CPU.
     pub fn is_bulk(&self) -> bool {
-        self.descriptor().shape == Shape::Bulk
+        self.facts().shape == Shape::Bulk
+    }
+
+    /// Whether latput makes it.
+    pub fn is_of_latput(&self) -> bool {
+        self.facts().maker == TrafficMaker::Latput
+    }
+
+    /// Whether it is ICMP echo, which the prober sends.
+    pub fn is_echo(&self) -> bool {
+        self.facts().protocol == Some(TrafficProtocol::Icmp)
     }
 
     /// Whether payload flows from the system under test to the generator.
     pub fn flows_back(&self) -> bool {
-        match self {
-            Self::TcpBulk { direction, .. } => *direction != Direction::ToSut,
-            Self::Fetch { .. } | Self::RpcRead { .. } => true,
-            _ => false,
-        }
+        self.facts().payload.reaches_generators()
+    }
+
+    /// Payload of one unit, for traffic that is counted in bytes.
+    pub fn unit_bytes(&self) -> Option<u64> {
+        self.value(self.facts().unit_bytes?)
+    }
+
+    /// The payload rate that it offers; `None` for as fast as possible, or without such a field.
+    pub fn offered_rate(&self) -> Option<BitsPerSecond> {
+        self.value("rate").map(BitsPerSecond::new)
     }
 
     /// The arrivals of an open loop; `None` for a closed loop.
     pub const fn arrivals(&self) -> Option<Arrivals> {
         match self {
             Self::TcpRr { arrivals, .. } | Self::UdpRr { arrivals, .. } => *arrivals,
-            _ => None,
+            Self::TcpCrr { .. }
+            | Self::TcpBulk { .. }
+            | Self::UdpStream { .. }
+            | Self::Fetch { .. }
+            | Self::RpcRead { .. }
+            | Self::Ping { .. }
+            | Self::Command
+            | Self::Live => None,
         }
-    }
-}
-
-impl Distribution {
-    fn number(self) -> u64 {
-        u64::from(self == Self::Exponential)
-    }
-}
-
-/// The values of a kind's fields, by name.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Values(pub(super) BTreeMap<&'static str, Option<u64>>);
-
-impl Values {
-    /// The value of a field that is never off.
-    fn number(&self, field: &str) -> u64 {
-        self.0[field].expect("the field has a default")
-    }
-
-    fn small(&self, field: &str) -> u32 {
-        u32::try_from(self.number(field)).expect("the field's range is within 32 bits")
-    }
-
-    fn bytes(&self, field: &str) -> Bytes {
-        Bytes::new(self.number(field))
-    }
-
-    fn is_on(&self, field: &str) -> bool {
-        self.number(field) != 0
-    }
-
-    fn rate(&self) -> Option<BitsPerSecond> {
-        self.0["rate"].map(BitsPerSecond::new)
-    }
-
-    fn distribution(&self, field: &str) -> Distribution {
-        if self.is_on(field) { Distribution::Exponential } else { Distribution::Fixed }
-    }
-
-    fn arrivals(&self) -> Option<Arrivals> {
-        self.0["rate_per_s"]?; // a closed loop has no gaps
-        let rate_per_s = self.small("rate_per_s");
-        let gaps = self.distribution("gaps");
-        Some(Arrivals { rate_per_s, gaps })
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use latput_linux::Namespace;
 use latput_linux::route::{Link, Route};
 
-use crate::config::{GuestHost, HOSTS, PREFIX_LENGTH};
+use crate::config::{ENDPOINTS, GuestEndpoint, PREFIX_LENGTH};
 use crate::error::Error;
 
 /// A card's link comes up within half a second; an emulated CPU may take its time.
@@ -17,7 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Makes both hosts and waits until each has a link.
 pub(super) fn make_hosts() -> Result<(), Error> {
-    let [sut, generator] = HOSTS;
+    let [sut, generator] = ENDPOINTS;
     let here = Namespace::current()?;
     here.pin(sut.name)?;
     let there = Namespace::create()?;
@@ -27,7 +27,7 @@ pub(super) fn make_hosts() -> Result<(), Error> {
 
 /// The same with cards that were made anew by their driver: the namespaces are there.
 pub(super) fn connect_again() -> Result<(), Error> {
-    let [_, generator] = HOSTS;
+    let [_, generator] = ENDPOINTS;
     connect_hosts(&Namespace::open(
         &Path::new(latput_linux::namespace::PIN_FOLDER).join(generator.name),
     )?)
@@ -35,8 +35,8 @@ pub(super) fn connect_again() -> Result<(), Error> {
 
 /// Gives each host its card, in the first namespace and in the generator's.
 fn connect_hosts(there: &Namespace) -> Result<(), Error> {
-    let [sut, generator] = HOSTS;
-    for host in HOSTS {
+    let [sut, generator] = ENDPOINTS;
+    for host in ENDPOINTS {
         wait_until(&format!("{} with the address of the {}", host.interface, host.name), || {
             Ok(find_card(host)?.is_some())
         })?;
@@ -51,16 +51,16 @@ fn connect_hosts(there: &Namespace) -> Result<(), Error> {
     Ok(())
 }
 
-fn find_card(host: GuestHost) -> Result<Option<Link>, Error> {
+fn find_card(host: GuestEndpoint) -> Result<Option<Link>, Error> {
     let links = Route::open()?.links()?;
     Ok(links.into_iter().find(|link| link.name == host.interface && link.mac == Some(host.mac)))
 }
 
-fn has_carrier(host: GuestHost) -> Result<bool, latput_linux::Error> {
+fn has_carrier(host: GuestEndpoint) -> Result<bool, latput_linux::Error> {
     Ok(Route::open()?.link(host.interface)?.has_carrier == Some(true))
 }
 
-fn bring_up(host: GuestHost, other: GuestHost) -> Result<(), latput_linux::Error> {
+fn bring_up(host: GuestEndpoint, other: GuestEndpoint) -> Result<(), latput_linux::Error> {
     let route = Route::open()?;
     for interface in ["lo", host.interface] {
         // A kernel without IPv6 has nothing to stop.
@@ -75,7 +75,7 @@ fn bring_up(host: GuestHost, other: GuestHost) -> Result<(), latput_linux::Error
 
 /// Holds the interrupts of a host's card to its CPU, as far as the kernel lets them be held: where
 /// both cards share one, the last wins.
-fn bind_interrupts(host: GuestHost) {
+fn bind_interrupts(host: GuestEndpoint) {
     for irq in list_interrupts(host.interface) {
         let _ = fs::write(format!("/proc/irq/{irq}/smp_affinity_list"), host.cpu.to_string());
     }

@@ -8,27 +8,16 @@ use latput_stats::share::wilson;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{QUIET, SavedRun, load, read_array};
-use crate::goal::GoalVerdict;
+use super::{QUIET, SavedRun, load};
+use crate::goal::{GoalVerdict, format_share};
 
 /// Objective of the built-in plan.
 const METRIC: &str = "latency_ns_p99";
 /// Most answers that are false.
 const MOST_FALSE: f64 = 0.01;
 /// The least share of runs with an answer, beside stressors that take so many percent of a CPU all the time. Above the
-/// limit of other work no slice is fit, so only runs with `--beside` can have an answer (ADR 019).
-const LEAST_ANSWERS: [LeastAnswers; 2] = [
-    LeastAnswers { percent: 10, share: 0.8, takes_beside: false },
-    LeastAnswers { percent: 30, share: 0.3, takes_beside: true },
-];
-
-/// A goal for the share of runs with an answer.
-struct LeastAnswers {
-    percent: u32,
-    share: f64,
-    /// Whether it is asked only of runs with `--beside`.
-    takes_beside: bool,
-}
+/// limit of other work no slice is fit, so only runs with `--beside` can have an answer, which is the third (ADR 019).
+const LEAST_ANSWERS: [(u32, f64, bool); 2] = [(10, 0.8, false), (30, 0.3, true)];
 
 /// Answer of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,14 +42,14 @@ impl RunAnswer {
             _ => None,
         };
         let mut logs: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-        for cell in read_array(report, "cells")? {
+        for cell in report["cells"].as_array().context("the report has no cells")? {
             let ratio = cell["against_first_ratio"][METRIC]["value"].as_f64();
             if let (Some(setting), Some(ratio)) = (cell["setting"].as_u64(), ratio) {
                 logs.entry(setting).or_default().push(ratio.ln());
             }
         }
-        let mean = |logs: Vec<f64>| (logs.iter().sum::<f64>() / logs.len() as f64).exp();
-        let ratios = logs.into_iter().map(|(setting, logs)| (setting, mean(logs))).collect();
+        let ratios =
+            logs.into_iter().map(|(setting, logs)| (setting, geometric_mean(logs))).collect();
         Ok(Self { kind, setting, ratios, sentence: word("sentence").unwrap_or_default() })
     }
 
@@ -113,8 +102,7 @@ impl ReferenceAnswer {
         let settings = first.ratios.keys().copied();
         let ratios = settings.map(|setting| {
             let logs = answers.iter().filter_map(|said| Some(said.ratios.get(&setting)?.ln()));
-            let logs: Vec<f64> = logs.collect();
-            (setting, (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+            (setting, geometric_mean(logs.collect()))
         });
         Ok(Some(Self { stays: stays(first), ratios: ratios.collect() }))
     }
@@ -129,6 +117,10 @@ impl ReferenceAnswer {
             _ => false,
         }
     }
+}
+
+fn geometric_mean(logs: Vec<f64>) -> f64 {
+    (logs.iter().sum::<f64>() / logs.len() as f64).exp()
 }
 
 /// Counts of the runs beside a load, or beside several.
@@ -179,14 +171,9 @@ pub(super) fn print_table(runs: &[SavedRun], seconds: u32) -> Result<()> {
     println!("\nthe built-in plan in {seconds} s; 95% intervals (Wilson)");
     println!("{:14} {:>26} {:>26}   said", "load", "answers", "contradicted");
     if !quiet.is_empty() {
-        let answers = quiet.iter().filter(|said| said.is_answer()).count() as u64;
-        let runs = quiet.len() as u64;
-        println!(
-            "{QUIET:14} {:>26} {:>26}   {}",
-            format_share(answers, runs),
-            "-",
-            summarize_answers(&quiet)
-        );
+        let said = summarize_answers(&quiet);
+        let AnswerCounts { answers, runs, .. } = count_answers(&quiet, None);
+        println!("{QUIET:14} {:>26} {:>26}   {said}", format_share(answers, runs), "-");
     }
     let (mut all, mut by_percent) = (AnswerCounts::default(), BTreeMap::<u32, AnswerCounts>::new());
     for load in load::all_loads() {
@@ -200,7 +187,7 @@ pub(super) fn print_table(runs: &[SavedRun], seconds: u32) -> Result<()> {
         let counts =
             count_answers(&said, truth.as_ref().or(by_quiet.as_ref().filter(|_| long.is_empty())));
         all.add(counts);
-        if let Some(percent) = load.cpu_percent() {
+        if let Some(percent) = load.cpu_percent {
             by_percent.entry(percent).or_default().add(counts);
         }
         let AnswerCounts { runs, answers, wrong } = counts;
@@ -223,7 +210,7 @@ pub(super) fn print_table(runs: &[SavedRun], seconds: u32) -> Result<()> {
         is_least: false,
     }];
     let has_beside = runs.iter().any(|run| run.beside);
-    for LeastAnswers { percent, share: limit, takes_beside } in LEAST_ANSWERS {
+    for (percent, limit, takes_beside) in LEAST_ANSWERS {
         let AnswerCounts { runs, answers, .. } =
             by_percent.get(&percent).copied().unwrap_or_default();
         let name = format!("answers at {percent}%");
@@ -275,11 +262,6 @@ fn summarize_answers(said: &[&RunAnswer]) -> String {
         _ => format!("{count} x {word}"),
     });
     words.collect::<Vec<_>>().join(", ")
-}
-
-fn format_share(count: u64, of: u64) -> String {
-    let (low, high) = wilson(count, of);
-    format!("{count} of {of} [{:.0}%, {:.0}%]", 100.0 * low, 100.0 * high)
 }
 
 #[cfg(test)]

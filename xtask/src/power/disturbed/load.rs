@@ -11,10 +11,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 
 use super::tree::{self, CpuQuota};
 use crate::peers::lab::{CLIENT, Lab, RunningProcess, SERVER};
+use crate::processes::to_pid;
 use crate::workspace::find_on_path;
 
 /// A stressor that gets a part of the time is stopped and continued this often.
@@ -37,12 +38,12 @@ const PERCENTS: [u32; 3] = [10, 30, 60];
 enum LoadKind {
     /// A C compiler, over and over.
     Compiler,
-    /// Arithmetic for so many percent of a CPU.
-    Cpu(u32),
+    /// Arithmetic for a part of the time.
+    Cpu,
     /// Writes that empty the caches.
-    Cache(u32),
+    Cache,
     /// Two processes that wake each other.
-    Switch(u32),
+    Switch,
     /// A whole CPU for a second, then none for three.
     Burst,
     /// A limit on the CPU time of the run's processes.
@@ -55,19 +56,20 @@ enum LoadKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BackgroundLoad {
     kind: LoadKind,
+    /// The percent of a CPU that a stressor takes.
+    pub(super) cpu_percent: Option<u32>,
     /// The host of the lab on whose CPUs it is; `None` for what concerns both.
     host: Option<&'static str>,
 }
 
 /// All loads.
 pub(super) fn all_loads() -> Vec<BackgroundLoad> {
-    let stressors =
-        PERCENTS.map(|part| [LoadKind::Cpu(part), LoadKind::Cache(part), LoadKind::Switch(part)]);
-    let on_one =
-        [LoadKind::Compiler, LoadKind::Burst].into_iter().chain(stressors.into_iter().flatten());
-    let hosts = |kind| [CLIENT, SERVER].map(|host| BackgroundLoad { kind, host: Some(host) });
-    let on_both =
-        [LoadKind::Quota, LoadKind::Pause].map(|kind| BackgroundLoad { kind, host: None });
+    let stressors = [LoadKind::Cpu, LoadKind::Cache, LoadKind::Switch];
+    let parts = PERCENTS.into_iter().flat_map(|part| stressors.map(|kind| (kind, Some(part))));
+    let on_one = [(LoadKind::Compiler, None), (LoadKind::Burst, None)].into_iter().chain(parts);
+    let make = |kind, cpu_percent, host| BackgroundLoad { kind, cpu_percent, host };
+    let hosts = |(kind, part)| [CLIENT, SERVER].map(|host| make(kind, part, Some(host)));
+    let on_both = [LoadKind::Quota, LoadKind::Pause].map(|kind| make(kind, None, None));
     on_one.flat_map(hosts).chain(on_both).collect()
 }
 
@@ -90,44 +92,20 @@ impl BackgroundLoad {
     }
 
     fn kind_name(&self) -> String {
-        match self.kind {
-            LoadKind::Compiler => "compiler".to_owned(),
-            LoadKind::Cpu(part) => format!("cpu{part}"),
-            LoadKind::Cache(part) => format!("cache{part}"),
-            LoadKind::Switch(part) => format!("switch{part}"),
-            LoadKind::Burst => "burst".to_owned(),
-            LoadKind::Quota => "quota".to_owned(),
-            LoadKind::Pause => "pause".to_owned(),
-        }
+        let part = self.cpu_percent.map_or_else(String::new, |part| part.to_string());
+        format!("{:?}{part}", self.kind).to_lowercase()
     }
 
     fn is(&self, name: &str) -> bool {
         name == self.name() || name == self.kind_name()
     }
 
-    /// The percent of a CPU that a stressor takes.
-    pub(super) const fn cpu_percent(&self) -> Option<u32> {
+    /// Why it cannot be here.
+    pub(super) fn find_limitation(&self) -> Option<&'static str> {
         match self.kind {
-            LoadKind::Cpu(part) | LoadKind::Cache(part) | LoadKind::Switch(part) => Some(part),
-            LoadKind::Compiler | LoadKind::Burst | LoadKind::Quota | LoadKind::Pause => None,
-        }
-    }
-
-    /// Why it cannot be here, or what takes its place.
-    pub(super) fn find_limitation(&self) -> Option<LoadLimitation> {
-        match self.kind {
-            LoadKind::Compiler if find_on_path("cc").is_none() => {
-                Some(LoadLimitation::Skipped("cc is not installed"))
-            }
+            LoadKind::Compiler if find_on_path("cc").is_none() => Some("cc is not installed"),
             LoadKind::Quota if !CpuQuota::is_possible() => {
-                Some(LoadLimitation::Skipped("there is no cgroup with a CPU controller"))
-            }
-            LoadKind::Cpu(_) | LoadKind::Cache(_) | LoadKind::Switch(_)
-                if find_on_path("stress-ng").is_none() =>
-            {
-                Some(LoadLimitation::Replaced(
-                    "stress-ng is not installed: a loop of the shell instead",
-                ))
+                Some("there is no cgroup with a CPU controller")
             }
             _ => None,
         }
@@ -137,8 +115,8 @@ impl BackgroundLoad {
     pub(super) fn start(&self, lab: &Lab, run: u32, longest: Duration) -> Result<ActiveLoad> {
         match self.kind {
             LoadKind::Quota => {
-                let quota = CpuQuota::new(run, QUOTA_PERCENT)?;
-                return Ok(ActiveLoad { _duty: None, _running: None, _quota: Some(quota) });
+                let quota = Some(CpuQuota::new(run, QUOTA_PERCENT)?);
+                return Ok(ActiveLoad { _quota: quota, ..ActiveLoad::default() });
             }
             LoadKind::Pause => {
                 let agents = tree::find_agents(run);
@@ -149,66 +127,43 @@ impl BackgroundLoad {
                     }
                 };
                 let duty = DutyCycle::start(PAUSE_PERIOD, 100 - PAUSE_PERCENT, longest, signal);
-                return Ok(ActiveLoad { _duty: Some(duty), _running: None, _quota: None });
+                return Ok(ActiveLoad { _duty: Some(duty), ..ActiveLoad::default() });
             }
             _ => {}
         }
         let cpus = if self.host == Some(CLIENT) { &lab.client_cpus } else { &lab.server_cpus };
         let mut command = Command::new("timeout");
         command.args(["--kill-after=1", &longest.as_secs().to_string(), "taskset", "-c", cpus]);
-        command.args(self.stress_command(&lab.scratch, longest)?);
+        command.args(["sh", "-c", &self.render_script(&lab.scratch)?]);
         let running = RunningProcess::start(command)?;
-        let group = i32::try_from(running.id()).ok().and_then(Pid::from_raw);
-        let group = group.context("a process has no id")?;
+        let group = to_pid(running.id()).context("a process has no id")?;
         let signal = move |signal| {
             let _gone_already = rustix::process::kill_process_group(group, signal);
         };
-        let duty = match self.kind {
-            LoadKind::Burst => Some((BURST_PERIOD, BURST_PERCENT)),
-            // stress-ng's own `--cpu-load` is for this stressor only.
-            _ => self.cpu_percent().map(|part| (DUTY_PERIOD, part)),
-        };
+        let burst = (self.kind == LoadKind::Burst).then_some((BURST_PERIOD, BURST_PERCENT));
+        let duty = burst.or(self.cpu_percent.map(|part| (DUTY_PERIOD, part)));
         let duty = duty.map(|(period, percent)| DutyCycle::start(period, percent, longest, signal));
         Ok(ActiveLoad { _duty: duty, _running: Some(running), _quota: None })
     }
 
-    /// The command that takes a whole CPU.
-    fn stress_command(&self, scratch: &Path, longest: Duration) -> Result<Vec<String>> {
-        let has_stress = find_on_path("stress-ng").is_some();
-        let timeout = format!("{}s", longest.as_secs());
-        let stress = |words: &[&str]| {
-            let tail = ["--timeout", &timeout, "--temp-path", "/tmp", "--quiet"];
-            ["stress-ng"].iter().chain(words).chain(&tail).map(|word| (*word).to_owned()).collect()
-        };
-        let shell = |script: &str| ["sh", "-c", script].map(str::to_owned).to_vec();
+    /// A script of the shell that takes a whole CPU.
+    fn render_script(&self, scratch: &Path) -> Result<String> {
         Ok(match self.kind {
             LoadKind::Compiler => {
                 let source = scratch.join("load.c");
                 std::fs::write(&source, c_source()).context("cannot write the C file")?;
                 let source = source.display();
-                shell(&format!("while :; do cc -O2 -c '{source}' -o /dev/null || exit; done"))
+                format!("while :; do cc -O2 -c '{source}' -o /dev/null || exit; done")
             }
-            LoadKind::Cpu(_) if has_stress => stress(&["--cpu", "1"]),
-            LoadKind::Cache(_) if has_stress => stress(&["--cache", "1", "--cache-no-affinity"]),
-            LoadKind::Switch(_) if has_stress => stress(&["--switch", "1"]),
-            LoadKind::Cache(_) => shell("exec dd if=/dev/zero of=/dev/null bs=16M"),
-            LoadKind::Switch(_) => shell("dd if=/dev/zero bs=1 | dd of=/dev/null bs=1"),
-            _ => shell("while :; do :; done"),
+            LoadKind::Cache => "exec dd if=/dev/zero of=/dev/null bs=16M".to_owned(),
+            LoadKind::Switch => "dd if=/dev/zero bs=1 | dd of=/dev/null bs=1".to_owned(),
+            _ => "while :; do :; done".to_owned(),
         })
     }
 }
 
-/// Lack of the machine for a load.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum LoadLimitation {
-    /// It cannot be.
-    Skipped(&'static str),
-    /// Something like it can.
-    Replaced(&'static str),
-}
-
 /// A load that is there while the value lives. The duty ends before the process, which else could not hear of its end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ActiveLoad {
     _duty: Option<DutyCycle>,
     _running: Option<RunningProcess>,
@@ -296,7 +251,7 @@ mod tests {
     fn each_cpu_share_is_on_either_end() {
         for part in PERCENTS {
             let with =
-                all_loads().into_iter().filter(|load| load.cpu_percent() == Some(part)).count();
+                all_loads().into_iter().filter(|load| load.cpu_percent == Some(part)).count();
             assert_eq!(with, 6, "{part}%");
         }
     }

@@ -1,11 +1,12 @@
 //! The processes of a run: stopped for moments, or held to a quota of CPU time.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rustix::process::Pid;
+
+use crate::processes::{read_process_parents, to_pid, words_of};
 
 const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 /// The period of a quota, as the kernel has it by default.
@@ -13,38 +14,20 @@ const PERIOD_US: u32 = 100_000;
 
 /// The process and all that it started, as far as their parents live.
 fn find_descendants(of: u32) -> Vec<u32> {
-    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
-        if let Some(parent) = parent_in(&stat) {
-            children.entry(parent).or_default().push(pid);
-        }
-    }
+    let parents = read_process_parents();
     let mut found = vec![of];
     let mut looked_at = 0;
-    while let Some(parent) = found.get(looked_at) {
-        found.extend(children.remove(parent).unwrap_or_default());
+    while let Some(&parent) = found.get(looked_at) {
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
         looked_at += 1;
     }
     found
 }
 
-/// The parent in `/proc/PID/stat`, behind a name that may have spaces and parentheses.
-fn parent_in(stat: &str) -> Option<u32> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-}
-
 /// The agents among the processes of a run.
 pub(super) fn find_agents(run: u32) -> Vec<Pid> {
-    let is_agent = |pid: &u32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).any(|word| word == b"agent")
-    };
-    let agents = find_descendants(run).into_iter().filter(is_agent);
-    agents.filter_map(|pid| i32::try_from(pid).ok().and_then(Pid::from_raw)).collect()
+    let is_agent = |pid: &u32| words_of(*pid).iter().any(|word| word == "agent");
+    find_descendants(run).into_iter().filter(is_agent).filter_map(to_pid).collect()
 }
 
 /// A cgroup with a limit on CPU time; its processes go back when the value is dropped.
@@ -114,12 +97,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parent_is_read_behind_any_name() {
-        assert_eq!(parent_in("7 (a) b) S 4 7 7"), Some(4));
-        assert_eq!(parent_in(""), None);
-    }
-
-    #[test]
     fn descendants_are_found_through_their_parents() {
         let mut shell = Command::new("sh")
             .args(["-c", "sleep 60 & sleep 60; wait"])
@@ -132,8 +109,7 @@ mod tests {
         }
         let found = find_descendants(shell.id());
         for pid in &found[1..] {
-            let pid = Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap();
-            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            crate::processes::kill_process(*pid);
         }
         shell.kill().unwrap();
         shell.wait().unwrap();

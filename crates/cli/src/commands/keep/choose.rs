@@ -96,7 +96,7 @@ pub(super) fn other_link(root: &RootFolder, interface: &str) -> Result<Option<St
     let known = MatchedInterface::new(root, interface);
     let files = NetworkFile::read_all(root, "link");
     let mut files = files.iter().filter(|file| is_somebodys(&file.name));
-    Ok(files.find_map(|file| match file.is_of("OriginalName", &known) {
+    Ok(files.find_map(|file| match file.match_interface("OriginalName", &known) {
         FileMatch::Yes => Some(names(file.path())),
         // udev has answered where it has applied another.
         FileMatch::MayBe if applied.is_none() => {
@@ -117,7 +117,9 @@ pub(super) fn link_beside_netplan(
     let made = format!("{MADE_BY_NETPLAN}{}.link", found.entry.id);
     let file = files.find(|file| {
         let is_rival = file.name < made || !found.has_link;
-        is_rival && is_somebodys(&file.name) && file.is_of("OriginalName", &known) != FileMatch::No
+        is_rival
+            && is_somebodys(&file.name)
+            && file.match_interface("OriginalName", &known) != FileMatch::No
     })?;
     let order = if file.name < made {
         "that of netplan would not count beside it"

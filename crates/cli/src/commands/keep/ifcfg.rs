@@ -3,17 +3,17 @@
 use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 
-use super::udev_rules::UdevActions;
+use super::udev_rules::UdevChanges;
 
 const FOLDERS: [&str; 2] = ["/etc/sysconfig/network-scripts", "/etc/sysconfig/network"];
 
 /// The file of an interface, with the changes that its reader makes.
-pub(super) fn read_actions(root: &RootFolder, interface: &str) -> Option<(String, UdevActions)> {
+pub(super) fn read_actions(root: &RootFolder, interface: &str) -> Option<(String, UdevChanges)> {
     let files = FOLDERS.iter().map(|folder| format!("{folder}/ifcfg-{interface}"));
     let mut texts =
         files.filter_map(|file| root.look_at(&file, TEXT_BYTES_MOST).map(|text| (file, text)));
     let (file, text) = texts.next()?;
-    let mut actions = UdevActions::default();
+    let mut actions = UdevChanges::default();
     for line in text.lines().map(str::trim) {
         let Some((key, value)) = line.split_once('=') else { continue };
         let value = value.trim_matches(['"', '\'']);

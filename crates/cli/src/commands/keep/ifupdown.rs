@@ -4,7 +4,7 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 
 use super::glob::is_like;
-use super::udev_rules::UdevActions;
+use super::udev_rules::UdevChanges;
 
 const FILE: &str = "/etc/network/interfaces";
 /// The folder that Debian's file names with `source`.
@@ -55,8 +55,8 @@ impl InterfaceStanzas {
     }
 
     /// The changes that they make once udev is done: the MTU, the options of Debian's package `ethtool`, and commands.
-    pub(super) fn actions(&self) -> UdevActions {
-        let mut actions = UdevActions::default();
+    pub(super) fn actions(&self) -> UdevChanges {
+        let mut actions = UdevChanges::default();
         let mtu = self.options.iter().rfind(|(option, _)| option == "mtu");
         for (option, value) in &self.options {
             if COMMANDS.contains(&option.as_str()) {
@@ -190,8 +190,8 @@ mod tests {
         ];
         let options = read_options(&texts, "eth9").unwrap();
         let stanzas = InterfaceStanzas { file: String::new(), options };
-        let own = |key, value| UdevActions::of_link([(key, value)].into_iter());
-        let undone = |key, value| own(key, value).undone_by(&stanzas.actions());
+        let own = |key, value| UdevChanges::from_link_lines([(key, value)].into_iter());
+        let undone = |key, value| own(key, value).find_conflict(&stanzas.actions());
         assert_eq!(undone("MTUBytes", "1400").as_deref(), Some("sets `mtu 1500`"));
         assert_eq!(
             undone("GenericReceiveOffload", "no").as_deref(),

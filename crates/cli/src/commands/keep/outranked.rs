@@ -13,7 +13,7 @@ use super::udev_files::{
     FileMatch, MADE_BY_NETPLAN, MatchedInterface, NetworkFile, applied_link, first_of_each_name,
     has_extension,
 };
-use super::udev_rules::{UdevActions, plain_value, rival_rule, rule_behind_link};
+use super::udev_rules::{UdevChanges, find_rival_rule, find_rule_against_link, plain_value};
 use super::{files, ifcfg, profile, tuned, unit};
 use crate::commands::netplan;
 use crate::document::keep::KeptFileState;
@@ -45,16 +45,17 @@ pub(super) fn find_winner(
         return later_sysctl(root, file, text);
     }
     let is_link = has_extension(file, "link");
-    let own = if is_link { actions_of(&link_lines(text)) } else { UdevActions::of_rules(text) };
+    let own =
+        if is_link { parse_link_changes(&link_lines(text)) } else { UdevChanges::from_rules(text) };
     let rival = if is_link {
         earlier_link(root, interface, file)
             .or_else(|| {
                 let drop_ins = NetworkFile::read_drop_ins(root, file_name(file)?.to_owned());
                 other_value(&drop_ins, &link_lines(text))
             })
-            .or_else(|| rule_behind_link(root, interface, &own))
+            .or_else(|| find_rule_against_link(root, interface, &own))
     } else if file.starts_with(files::RULES) {
-        rival_rule(root, interface, file, text)
+        find_rival_rule(root, interface, file, text)
     } else {
         return None;
     };
@@ -71,7 +72,7 @@ pub(super) fn find_winner(
 fn networkd_qdisc(root: &RootFolder, interface: &str) -> Option<String> {
     let known = MatchedInterface::new(root, interface);
     let mut files = NetworkFile::read_all(root, "network").into_iter();
-    let file = files.find(|file| file.is_of("Name", &known) == FileMatch::Yes)?;
+    let file = files.find(|file| file.match_interface("Name", &known) == FileMatch::Yes)?;
     let (section, path) = file.root_qdisc()?;
     Some(format!("{path} attaches a root queue discipline by [{section}] afterwards"))
 }
@@ -84,8 +85,8 @@ fn link_lines(text: &str) -> Vec<(String, String)> {
 }
 
 /// The actions of udev for the lines of `[Link]`.
-fn actions_of(lines: &[(String, String)]) -> UdevActions {
-    UdevActions::of_link(lines.iter().map(|(key, value)| (key.as_str(), value.as_str())))
+fn parse_link_changes(lines: &[(String, String)]) -> UdevChanges {
+    UdevChanges::from_link_lines(lines.iter().map(|(key, value)| (key.as_str(), value.as_str())))
 }
 
 fn file_name(path: &str) -> Option<&str> {
@@ -93,14 +94,14 @@ fn file_name(path: &str) -> Option<&str> {
 }
 
 /// The program that undoes our actions once udev is done.
-fn changed_afterwards(root: &RootFolder, interface: &str, own: &UdevActions) -> Option<String> {
+fn changed_afterwards(root: &RootFolder, interface: &str, own: &UdevChanges) -> Option<String> {
     if let Some(stanzas) = InterfaceStanzas::read(root, interface)
-        && let Some(what) = own.undone_by(&stanzas.actions())
+        && let Some(what) = own.find_conflict(&stanzas.actions())
     {
         return Some(format!("ifupdown {what} afterwards, as {} says", stanzas.file));
     }
     if let Some((file, actions)) = ifcfg::read_actions(root, interface)
-        && let Some(what) = own.undone_by(&actions)
+        && let Some(what) = own.find_conflict(&actions)
     {
         return Some(format!("{file} {what} afterwards"));
     }
@@ -108,10 +109,10 @@ fn changed_afterwards(root: &RootFolder, interface: &str, own: &UdevActions) -> 
 }
 
 /// The value that TuneD's active profiles give the interface in the place of ours.
-fn tuned_after(root: &RootFolder, interface: &str, own: &UdevActions) -> Option<String> {
+fn tuned_after(root: &RootFolder, interface: &str, own: &UdevChanges) -> Option<String> {
     let active = tuned::active_profiles(root);
     let options = tuned::options_of_interface(root, &active, interface).ok()?;
-    let what = own.undone_by(&tuned::actions_of(&options))?;
+    let what = own.find_conflict(&tuned::actions_of(&options))?;
     Some(format!("TuneD's profile {} {what} afterwards", active.join(" ")))
 }
 
@@ -129,13 +130,13 @@ fn beside_netplan(root: &RootFolder, interface: &str, text: &str) -> Option<Stri
     };
     let made = format!("{MADE_BY_NETPLAN}{}", found.entry.id);
     let lines = netplan::to_link_lines(text);
-    let own = actions_of(&lines);
+    let own = parse_link_changes(&lines);
     if let Some(why) = link_beside_netplan(root, interface, &found) {
         return Some(why);
     }
     let drop_ins = NetworkFile::read_drop_ins(root, format!("{made}.link"));
     other_value(&drop_ins, &lines)
-        .or_else(|| rule_behind_link(root, interface, &own))
+        .or_else(|| find_rule_against_link(root, interface, &own))
         .or_else(|| {
             let drop_ins = NetworkFile::read_drop_ins(root, format!("{made}.network"));
             other_value(&drop_ins, &lines).filter(|_| own.mtu().is_some())
@@ -172,7 +173,7 @@ fn network_file(root: &RootFolder, interface: &str, own: &str) -> Option<String>
     // Those of netplan are told by its own files.
     let files = NetworkFile::read_all(root, "network").into_iter();
     for file in files.filter(|file| !is_made_by_netplan(file)) {
-        let fits = file.is_of("Name", &known);
+        let fits = file.match_interface("Name", &known);
         let other = file.find_value("Link", "MTUBytes").filter(|(mtu, _)| mtu != own);
         let sets = other.map(|(mtu, path)| format!("{path} sets `MTUBytes={mtu}` afterwards"));
         match fits {
@@ -207,7 +208,7 @@ pub(super) fn find_problem(
     }
     if file.starts_with(files::RULES) {
         let rival = find_winner(root, interface, file, text).map(outranked_problem);
-        return rival.or_else(|| not_applied(index?, file));
+        return rival.or_else(|| find_unapplied_file(index?, file));
     }
     let affinity = unit::affinity_unit(interface);
     if file == unit::unit_file(&affinity) {
@@ -227,7 +228,7 @@ fn outranked_problem(why: String) -> FileProblem {
 
 /// The .link file that udev has applied in the place of ours.
 fn other_link(index: u32, file: &str) -> Option<FileProblem> {
-    if let Some(problem) = not_applied(index, file) {
+    if let Some(problem) = find_unapplied_file(index, file) {
         return Some(problem);
     }
     match applied_link(index) {
@@ -241,7 +242,7 @@ fn other_link(index: u32, file: &str) -> Option<FileProblem> {
 }
 
 /// Whether udev saw the interface before the file was there, or not at all.
-fn not_applied(index: u32, file: &str) -> Option<FileProblem> {
+fn find_unapplied_file(index: u32, file: &str) -> Option<FileProblem> {
     let changed = |name: &str| fs::metadata(name).and_then(|meta| meta.modified()).ok();
     let why = match changed(&format!("/run/udev/data/n{index}")) {
         None => "udev has no record of the interface",
@@ -259,7 +260,8 @@ fn earlier_link(root: &RootFolder, interface: &str, file: &str) -> Option<String
     let known = MatchedInterface::new(root, interface);
     let mut files = NetworkFile::read_all(root, "link").into_iter();
     let found = files.find(|file| {
-        file.name.as_str() < own_name && file.is_of("OriginalName", &known) != FileMatch::No
+        file.name.as_str() < own_name
+            && file.match_interface("OriginalName", &known) != FileMatch::No
     })?;
     Some(format!("{} sorts first and is, or may be, of {interface}", found.path()))
 }

@@ -13,7 +13,7 @@ use latput_linux::{Identity, RootFolder};
 
 use super::glob::is_like;
 use super::keyfile::{self, find_value, section_name};
-use super::udev_rules::UdevActions;
+use super::udev_rules::UdevChanges;
 use super::unmanaged::{self, ListedDevice};
 use crate::exit::{CliError, ExitReason};
 
@@ -140,7 +140,7 @@ pub(super) fn is_network_managers(root: &RootFolder, interface: &str) -> bool {
 pub(super) fn undone_by_profile(
     root: &RootFolder,
     interface: &str,
-    own: &UdevActions,
+    own: &UdevChanges,
 ) -> Option<String> {
     if !is_network_managers(root, interface) {
         return None;
@@ -158,7 +158,7 @@ pub(super) fn undone_by_profile(
         if !may_fit || !profile.is_automatic || is_left {
             continue;
         }
-        let what = own.undone_by(&profile_actions(&text));
+        let what = own.find_conflict(&profile_actions(&text));
         let NetworkProfile { path, priority, .. } = profile;
         if is_sure {
             best = best.max(Some(priority));
@@ -181,17 +181,17 @@ pub(super) fn undone_by_profile(
             identity: identity.as_ref(),
         };
         let (mtu, path) = unmanaged::default_mtu(root, device)?;
-        let mut actions = UdevActions::default();
+        let mut actions = UdevChanges::default();
         actions.add_mtu(&mtu);
         let is_left = why_unmanaged(root, interface, ETHERNET).is_some();
-        let what = own.undone_by(&actions).filter(|_| !is_left)?;
+        let what = own.find_conflict(&actions).filter(|_| !is_left)?;
         Some(format!("NetworkManager {what} afterwards, as {path} says"))
     })
 }
 
 /// The changes that NetworkManager makes by a profile.
-fn profile_actions(keyfile: &str) -> UdevActions {
-    let mut actions = UdevActions::default();
+fn profile_actions(keyfile: &str) -> UdevChanges {
+    let mut actions = UdevChanges::default();
     let mtu = find_value(keyfile, "ethernet", "mtu");
     if let Some(mtu) = mtu.filter(|mtu| !["", "0"].contains(mtu)) {
         actions.add_mtu(mtu);

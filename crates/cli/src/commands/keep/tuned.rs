@@ -55,7 +55,7 @@ fn profile_folder(root: &RootFolder) -> Option<&'static str> {
 
 /// The file of an interface's profile, in the folder where the TuneD of this host looks for it.
 pub(super) fn profile_file(root: &RootFolder, interface: &str) -> String {
-    file_of(profile_folder(root).unwrap_or(FOLDERS[0]), &profile_name(interface))
+    format_profile_path(profile_folder(root).unwrap_or(FOLDERS[0]), &profile_name(interface))
 }
 
 /// Why TuneD would not read the file of an interface's profile, with the `text` for whoever writes it by hand.
@@ -67,7 +67,10 @@ pub(super) fn why_not_read(root: &RootFolder, interface: &str, text: &str) -> Op
     }
     let folders = listed_folders(root).unwrap_or_default();
     let by_hand = folders.last().map_or(String::new(), |folder| {
-        format!(". Or put these lines into {}:\n{text}", file_of(folder, &profile_name(interface)))
+        format!(
+            ". Or put these lines into {}:\n{text}",
+            format_profile_path(folder, &profile_name(interface))
+        )
     });
     Some(format!(
         "TuneD would not read what is written to {}: `profile_dirs` in {CONFIG} names {}. Add {} there, or use --format \
@@ -80,16 +83,16 @@ pub(super) fn why_not_read(root: &RootFolder, interface: &str, text: &str) -> Op
 
 /// The files that an interface's profile may be in.
 pub(super) fn profile_files(interface: &str) -> [String; 2] {
-    FOLDERS.map(|folder| file_of(folder, &profile_name(interface)))
+    FOLDERS.map(|folder| format_profile_path(folder, &profile_name(interface)))
 }
 
-fn file_of(folder: &str, profile: &str) -> String {
+fn format_profile_path(folder: &str, profile: &str) -> String {
     format!("{folder}/{profile}/tuned.conf")
 }
 
 /// The profiles that a profile of the owner includes.
 fn read_includes(root: &RootFolder, profile: &str) -> Vec<String> {
-    let files = FOLDERS.map(|folder| file_of(folder, profile));
+    let files = FOLDERS.map(|folder| format_profile_path(folder, profile));
     let texts = files.iter().filter_map(|file| root.look_at(file, TEXT_BYTES_MOST));
     let texts: Vec<String> = texts.collect();
     let pairs = texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.split_once('='));

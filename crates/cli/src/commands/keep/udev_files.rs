@@ -159,7 +159,11 @@ impl NetworkFile {
     }
 
     /// Whether its `[Match]` takes the interface, whose name stands in `key_of_name`.
-    pub(super) fn is_of(&self, key_of_name: &str, interface: &MatchedInterface) -> FileMatch {
+    pub(super) fn match_interface(
+        &self,
+        key_of_name: &str,
+        interface: &MatchedInterface,
+    ) -> FileMatch {
         let mut lists: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (_, key, value) in self.section_lines("Match") {
             let list = lists.entry(key).or_default();
@@ -258,7 +262,7 @@ mod tests {
     fn check_match(texts: &[&str], interface: &MatchedInterface, expected: FileMatch) {
         let parts = texts.iter().map(|text| ("f".to_owned(), format!("{text}\n"))).collect();
         let file = NetworkFile { name: "f".to_owned(), parts };
-        assert_eq!(file.is_of("OriginalName", interface), expected, "{texts:?}");
+        assert_eq!(file.match_interface("OriginalName", interface), expected, "{texts:?}");
     }
 
     /// An interface of an image, and one of the running system.

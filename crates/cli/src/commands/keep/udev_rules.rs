@@ -42,7 +42,7 @@ impl<'a> UdevRule<'a> {
     }
 
     /// Whether it is known to be of the interface: it goes by nothing but the subsystem and the name.
-    fn is_of(&self, interface: &str) -> bool {
+    fn matches_interface(&self, interface: &str) -> bool {
         let mut conditions =
             self.0.iter().filter(|(_, operator, _)| ["==", "!="].contains(operator));
         conditions.all(|(name, operator, value)| {
@@ -59,12 +59,12 @@ impl<'a> UdevRule<'a> {
 
     /// Whether it sets what is to be run: `RUN="..."` forgets what is there before, `RUN:="..."` refuses what comes after too.
     fn sets_run(&self, operators: &[&str]) -> bool {
-        self.0.iter().any(|(name, operator, _)| is_run(name) && operators.contains(operator))
+        self.0.iter().any(|(name, operator, _)| is_run_key(name) && operators.contains(operator))
     }
 
     /// The attributes that it sets, and the actions of the programs that it runs.
-    fn actions(&self) -> UdevActions {
-        let mut actions = self.actions_of_programs();
+    fn collect_changes(&self) -> UdevChanges {
+        let mut actions = self.collect_program_changes();
         let set = self.0.iter().filter(|(name, operator, _)| {
             name.starts_with("ATTR{") && ["=", ":="].contains(operator)
         });
@@ -73,9 +73,9 @@ impl<'a> UdevRule<'a> {
     }
 
     /// The actions of the programs that it runs. They run once all rules are read.
-    fn actions_of_programs(&self) -> UdevActions {
-        let mut actions = UdevActions::default();
-        for (_, _, command) in self.0.iter().filter(|(name, ..)| is_run(name)) {
+    fn collect_program_changes(&self) -> UdevChanges {
+        let mut actions = UdevChanges::default();
+        for (_, _, command) in self.0.iter().filter(|(name, ..)| is_run_key(name)) {
             actions.runs_programs = true;
             actions.add_command(command);
         }
@@ -83,13 +83,13 @@ impl<'a> UdevRule<'a> {
     }
 }
 
-fn is_run(name: &str) -> bool {
+fn is_run_key(name: &str) -> bool {
     name == "RUN" || name.starts_with("RUN{")
 }
 
 /// Changes that configuration makes to an interface when it appears.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct UdevActions {
+pub(super) struct UdevChanges {
     /// Attributes below `/sys/class/net/IFACE` as rules write them, with their values.
     attributes: Vec<(String, String)>,
     /// Requests of ethtool, each with a parameter and its value: `-C`, `rx-usecs`, `3`.
@@ -131,11 +131,12 @@ pub(super) fn plain_value(value: &str) -> &str {
     }
 }
 
-impl UdevActions {
-    pub(super) fn of_rules(text: &str) -> Self {
+impl UdevChanges {
+    pub(super) fn from_rules(text: &str) -> Self {
         let mut all = Self::default();
         for line in split_rules(text) {
-            let Self { attributes, requests, runs_programs } = UdevRule::parse(&line).actions();
+            let Self { attributes, requests, runs_programs } =
+                UdevRule::parse(&line).collect_changes();
             all.attributes.extend(attributes);
             all.requests.extend(requests);
             all.runs_programs |= runs_programs;
@@ -144,7 +145,7 @@ impl UdevActions {
     }
 
     /// Those of the lines of `[Link]`.
-    pub(super) fn of_link<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+    pub(super) fn from_link_lines<'a>(lines: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut all = Self::default();
         for (key, value) in lines {
             match key {
@@ -205,7 +206,7 @@ impl UdevActions {
     }
 
     /// The change by which `other` undoes these: the same attribute or parameter of ethtool with another value.
-    pub(super) fn undone_by(&self, other: &Self) -> Option<String> {
+    pub(super) fn find_conflict(&self, other: &Self) -> Option<String> {
         let is_rival = |(name, value): &&(String, String)| {
             self.attributes.iter().any(|(known, wanted)| known == name && wanted != value)
         };
@@ -231,17 +232,17 @@ fn split_rules(text: &str) -> Vec<String> {
 }
 
 /// The file of rules that undoes what ours does, with the reason.
-pub(super) fn rival_rule(
+pub(super) fn find_rival_rule(
     root: &RootFolder,
     interface: &str,
     file: &str,
     text: &str,
 ) -> Option<String> {
     let own_name = Path::new(file).file_name()?.to_str()?;
-    let own = UdevActions::of_rules(text);
+    let own = UdevChanges::from_rules(text);
     find_rules(root, interface, |name, path, rule| {
         let is_later = name > own_name;
-        if let Some(what) = own.undone_by(&rule.actions()).filter(|_| is_later) {
+        if let Some(what) = own.find_conflict(&rule.collect_changes()).filter(|_| is_later) {
             return Some(format!("{path} sorts later and {what} too"));
         }
         let operators: &[&str] = if is_later { &["=", ":="] } else { &[":="] };
@@ -251,21 +252,22 @@ pub(super) fn rival_rule(
 }
 
 /// The file of rules that undoes what a .link file does, with the reason.
-pub(super) fn rule_behind_link(
+pub(super) fn find_rule_against_link(
     root: &RootFolder,
     interface: &str,
-    own: &UdevActions,
+    own: &UdevChanges,
 ) -> Option<String> {
     find_rules(root, interface, |name, path, rule| {
         let is_earlier = name < LINK_RULES;
-        let other = if is_earlier { rule.actions_of_programs() } else { rule.actions() };
-        let what = own.undone_by(&other).filter(|_| !name.contains("-latput-"))?;
+        let other =
+            if is_earlier { rule.collect_program_changes() } else { rule.collect_changes() };
+        let what = own.find_conflict(&other).filter(|_| !name.contains("-latput-"))?;
         Some(format!("{path} {what} afterwards"))
     })
 }
 
 /// The file of rules that has NetworkManager leave the interface alone.
-pub(super) fn unmanaging_rule(root: &RootFolder, interface: &str) -> Option<String> {
+pub(super) fn find_unmanaging_rule(root: &RootFolder, interface: &str) -> Option<String> {
     find_rules(root, interface, |_, path, rule| {
         let sets = |(name, operator, value): &(&str, &str, &str)| {
             *name == "ENV{NM_UNMANAGED}" && *operator != "==" && plain_value(value) == "on"
@@ -284,7 +286,9 @@ fn find_rules(
     files.into_iter().find_map(|(name, path)| {
         let lines = split_rules(&root.look_at(&path, TEXT_BYTES_MOST).unwrap_or_default());
         let mut rules = lines.iter().map(|line| UdevRule::parse(line));
-        rules.find_map(|rule| rule.is_of(interface).then(|| judge(&name, &path, &rule)).flatten())
+        rules.find_map(|rule| {
+            rule.matches_interface(interface).then(|| judge(&name, &path, &rule)).flatten()
+        })
     })
 }
 
@@ -302,7 +306,7 @@ mod tests {
             (r#"SUBSYSTEM!="net", ATTR{x}="0""#, false),
             (r#"SUBSYSTEM=="net", DRIVERS=="ice", ATTR{x}="0""#, false),
         ] {
-            assert_eq!(UdevRule::parse(line).is_of("eth9"), expected, "{line}");
+            assert_eq!(UdevRule::parse(line).matches_interface("eth9"), expected, "{line}");
         }
     }
 
@@ -311,19 +315,20 @@ mod tests {
         let rule = UdevRule::parse(
             r#"ATTR{a}=="1", ATTR{b}="2", RUN+="/sbin/ethtool -C eth9 rx-usecs 3""#,
         );
-        let expected = UdevActions {
+        let expected = UdevChanges {
             attributes: vec![("ATTR{b}".to_owned(), "2".to_owned())],
             requests: vec![("-C".to_owned(), "rx-usecs".to_owned(), "3".to_owned())],
             runs_programs: true,
         };
-        assert_eq!(rule.actions(), expected);
+        assert_eq!(rule.collect_changes(), expected);
         assert!(!rule.sets_run(&["=", ":="]));
     }
 
     #[test]
     fn action_is_undone_by_same_attribute_or_request() {
-        let link =
-            |lines: &[(&'static str, &'static str)]| UdevActions::of_link(lines.iter().copied());
+        let link = |lines: &[(&'static str, &'static str)]| {
+            UdevChanges::from_link_lines(lines.iter().copied())
+        };
         let mtu = link(&[("MTUBytes", "1400")]);
         let offload = link(&[("GenericReceiveOffload", "no")]);
         for (own, command, expected) in [
@@ -343,9 +348,9 @@ mod tests {
                 Some("sets `ethtool -C rx-frames 4`"),
             ),
         ] {
-            let mut other = UdevActions::default();
+            let mut other = UdevChanges::default();
             other.add_command(command);
-            assert_eq!(own.undone_by(&other).as_deref(), expected, "{command}");
+            assert_eq!(own.find_conflict(&other).as_deref(), expected, "{command}");
         }
     }
 }

@@ -10,7 +10,7 @@ use super::glob::is_like;
 use super::ifupdown::InterfaceStanzas;
 use super::ini::{ConfigSection, is_true, parse_sections};
 use super::udev_files::has_extension;
-use super::udev_rules::unmanaging_rule;
+use super::udev_rules::find_unmanaging_rule;
 use crate::commands::netplan;
 
 /// The owner's configuration; it is read behind the first two folders of snippets and before the last.
@@ -38,7 +38,7 @@ pub(super) fn by_file(root: &RootFolder, device: ListedDevice<'_>) -> Option<Str
     by_list(&files, device)
         .or_else(|| by_section(&files, device))
         .or_else(|| by_ifupdown(root, &files, device.name))
-        .or_else(|| unmanaging_rule(root, device.name))
+        .or_else(|| find_unmanaging_rule(root, device.name))
         .or_else(|| netplan::NetplanDefinitions::read(root).ok()?.networkd_file(device.name))
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         keep_only_files(&UsedFiles::new([Path::new(&self.file)], []))?;
-        output::print_json(&self.of.of_results(&self.file)?)?;
+        output::print_json(&self.of.read_results(&self.file)?)?;
         Ok(ExitCode::SUCCESS)
     }
 }

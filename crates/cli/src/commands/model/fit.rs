@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
 use latput_linux::confine::UsedFiles;
 use latput_model::fit::{CostModel, CostObstacle, FittedTerm};
 use latput_model::{CostTerm, fit_cost_models};
 use latput_report::explained::{ExplainError, FitDocument, select_workloads};
+use latput_results::ResultsDb;
 use latput_trial::Results;
 use latput_trial::metric::Scale;
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_calibrate::{SimulationJob, Twin, TwinError, calibrate_twin};
-use latput_experiment::ResultsDb;
 use latput_linux::confine::UsedFiles;
+use latput_results::ResultsDb;
 use latput_trial::Row;
 
 use crate::commands::calibrate::{render_combinations, render_costs};

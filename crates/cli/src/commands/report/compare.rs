@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use latput_experiment::ResultsDb;
 use latput_model::Comparison;
 use latput_model::compare::{self, CompareMethod, FigureComparison, SMALLEST_EFFECT};
 use latput_report::{
     Gate, GateAnswer, comparison, comparison_csv, comparison_html, comparison_json, render_junit,
     render_ktap,
 };
+use latput_results::ResultsDb;
 use latput_trial::Results;
 use latput_trial::results::LabelledSetting;
 

@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use latput_experiment::Error;
 use latput_experiment::ask_tell::{LONGEST_LINE, OptimiserLine, SearchSaid};
 use latput_load::Stop;
+use latput_runner::Error;
 
 use crate::output;
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use latput_experiment::host::{checkpoints_dir, format_error_chain};
 use latput_knobs::transaction::{self, Foreign, RestoreError, Restored};
 use latput_knobs::{
     self as knobs, Checkpoint, CheckpointStore, KernelRead as _, Slot, StoreError, Whereabouts,
@@ -14,6 +13,8 @@ use latput_knobs::{
 use latput_linux::checkpoint::FolderId;
 use latput_linux::{FileCheckpoints, LinuxKernel, process};
 use latput_load::Stop;
+use latput_protocol::folders::checkpoints_dir;
+use latput_protocol::text::format_error_chain;
 use latput_units::Nanos;
 
 use super::peer::PeerWatcher;

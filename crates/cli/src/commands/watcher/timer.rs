@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use latput_experiment::host::state_dir;
+use latput_protocol::folders::state_dir;
 use latput_units::Nanos;
 
 use super::Args;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
+use latput_testkit::needs;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use super::{CASES, any_setting, kept_in, parse_ini, run_keep};
+use crate::Place;
 use crate::keep::{place_with_root, read_tree};
-use crate::{Place, needs_program};
 
 const FILE: &str = "etc/NetworkManager/system-connections/wired.nmconnection";
 
@@ -88,11 +89,9 @@ fn nm_property(knob: &str, value: &str, mtu_section: &str) -> ((String, String),
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES * 2, failure_persistence: None, ..ProptestConfig::default() })]
 
+    #[needs("nmcli")]
     #[test]
     fn networkmanager_reads_what_was_asked((text, mtu_section) in any_keyfile(), setting in any_setting()) {
-        if needs_program("nmcli") {
-            return Ok(());
-        }
         let place = place_with_root(&[(FILE, &text)]);
         let root = place.path("root");
         let read = read_by_networkmanager(&place);

@@ -3,13 +3,14 @@
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
 
+use latput_testkit::needs;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::{any_setting, kept_in_force};
 use crate::root_keep::prepare_host;
 use crate::two_hosts::run_ip;
-use crate::{Place, needs_program, run_program, wait_until};
+use crate::{Place, run_program, wait_until};
 
 /// Knobs of a veth, whose values latput reads back.
 const OF_VETH: [&str; 5] = ["mtu", "tso", "gso", "gro", "txqueuelen"];
@@ -59,12 +60,10 @@ impl Drop for UdevDaemon {
     }
 }
 
+#[needs("root", "ip", "udevadm", "ethtool", "/usr/lib/systemd/systemd-udevd")]
 #[test]
 fn udevd_applies_what_was_asked() {
-    if ["udevadm", "ethtool", DAEMON].into_iter().any(needs_program) {
-        return;
-    }
-    let Some(place) = prepare_host() else { return };
+    let place = prepare_host();
     let _udevd = UdevDaemon::start(&place);
     let mut runner =
         TestRunner::new(Config { cases: 12, failure_persistence: None, ..Config::default() });
@@ -102,12 +101,10 @@ fn udevd_applies_what_was_asked() {
 }
 
 /// A .link file of somebody that goes by the type too. Before udev has seen the interface, latput cannot tell.
+#[needs("root", "ip", "udevadm", "/usr/lib/systemd/systemd-udevd")]
 #[test]
 fn link_of_somebody_stays_in_force() {
-    if ["udevadm", DAEMON].into_iter().any(needs_program) {
-        return;
-    }
-    let Some(place) = prepare_host() else { return };
+    let place = prepare_host();
     fs::create_dir_all("/etc/systemd/network").unwrap();
     let text = "[Match]\nOriginalName=nic[0-9]\nType=ether\n[Link]\nTransmitQueueLength=777\n";
     fs::write("/etc/systemd/network/20-site.link", text).unwrap();

@@ -3,12 +3,10 @@
 use std::fs;
 use std::process::Command;
 
-use latput_testkit::needs_root;
+use latput_testkit::needs;
 
 use crate::root_keep::prepare_interfaces;
-use crate::{needs_program, print_note, run_program};
-
-const DAEMON: &str = "/usr/lib/systemd/systemd-networkd";
+use crate::{print_note, run_program};
 
 /// Interfaces with their section of a netplan file. networkd makes those that are not there.
 const INTERFACES: [(&str, &str); 3] = [
@@ -43,13 +41,11 @@ echo "$mtu"
 [ "$mtu" = "$3" ] || cat /run/said
 "#;
 
+#[needs("root", "ip", "netplan", "unshare", "/usr/lib/systemd/systemd-networkd")]
 #[test]
 fn networkd_applies_kept_netplan() {
-    if needs_root() || ["netplan", "unshare", DAEMON].into_iter().any(needs_program) {
-        return;
-    }
     for (interface, section) in INTERFACES {
-        let Some(place) = prepare_interfaces() else { return };
+        let place = prepare_interfaces();
         let root = place.path("root");
         fs::create_dir_all(root.join("etc/netplan")).unwrap();
         let text = format!("network:\n  version: 2\n  renderer: networkd\n  {section}");

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
+use latput_testkit::needs;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::Value;
 
 use super::{CASES, any_setting, files_of, run_keep};
 use crate::keep::{place_with_root, read_tree};
-use crate::{CommandOutput, Place, needs_program};
+use crate::{CommandOutput, Place};
 
 const INTERFACES: [&str; 3] = ["nic7", "nic8", "nic9"];
 /// Profiles of a site, all for any device; the last is that of TuneD for real-time hosts in short.
@@ -95,15 +96,13 @@ fn activate_what_is_said(place: &Place, ran: &CommandOutput) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
+    #[needs("tuned-adm")]
     #[test]
     fn tuned_reads_what_was_asked(
         site in select(SITES),
         steps in prop::collection::vec((select(&INTERFACES[..]), any_setting()), 1..5),
         removed in select(&INTERFACES[..]),
     ) {
-        if needs_program("tuned-adm") {
-            return Ok(());
-        }
         let place = place_with_root(&[("etc/tuned/site/tuned.conf", site), ("etc/tuned/active_profile", "site\n")]);
         let before = read_tree(&place.path("root/etc"));
         let mut kept = BTreeMap::new();
@@ -165,11 +164,9 @@ proptest! {
 }
 
 /// Profiles of several interfaces, of which none was activated before the last.
+#[needs("tuned-adm")]
 #[test]
 fn image_names_all_kept_profiles_to_activate() {
-    if needs_program("tuned-adm") {
-        return;
-    }
     let place = place_with_root(&[
         ("etc/tuned/site/tuned.conf", SITES[0]),
         ("etc/tuned/active_profile", "site\n"),
@@ -189,11 +186,9 @@ fn image_names_all_kept_profiles_to_activate() {
     assert!(!again.err.contains("active_profile"), "{again:?}");
 }
 
+#[needs("tuned-adm")]
 #[test]
 fn included_section_loses_no_option_of_a_device() {
-    if needs_program("tuned-adm") {
-        return;
-    }
     let place = place_with_root(&[
         ("etc/tuned/site/tuned.conf", SITES[1]),
         ("etc/tuned/active_profile", "site\n"),

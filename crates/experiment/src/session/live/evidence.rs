@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::FRAC_1_SQRT_2;
 
 use latput_model::live::{is_proven_above, noise_margin, noise_scale};
+use latput_protocol::live::{Guard, LiveSeen, TICK, TickSeen};
 use latput_trial::live::{BAN_CHECK, GUARD_CHECK};
 use latput_trial::{Metric, Observation, Row, Traffic};
 use latput_units::{IntoSet, Nanos};
 
-use crate::live::{Guard, LiveSeen, TICK, TickSeen};
 use crate::session::slices::settled_after;
 
 /// Ticks after a change that are looked at for carry-over: 1 s.

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use latput_knobs::{Knob, Value};
-use latput_model::Headline;
-use latput_model::ResultsSummary;
+use latput_model::{Headline, ResultsSummary};
+use latput_protocol::live::{BlockSpan, TICK, TimedFigure};
+use latput_reach::host_spec::HostSpec;
+use latput_results::ResultsDb;
+use latput_runner::trials::{IntervalCounts, PlanPart, Trial, TrialEvent};
 use latput_stats::Histogram;
 use latput_trial::observation::{
     CpuObservation, CpuTime, HostObservation, InterfaceCounters, Role, TcpObservation,
@@ -15,12 +18,8 @@ use latput_units::CpuId;
 
 use super::super::{QuietPolicy, RunInputs, RunOutcome, RunProgress, TrialDone, build_header};
 use super::*;
-use crate::host_spec::HostSpec;
-use crate::interval::IntervalCounts;
-use crate::live::{BlockSpan, TICK, TimedFigure};
-use crate::runner::{PlanPart, Trial, TrialEvent};
+use crate::run_part::RunPart;
 use crate::testbed::Testbed;
-use crate::{ResultsDb, RunPart};
 
 /// A length that the driver does not take.
 const REFUSED: u64 = 1003;

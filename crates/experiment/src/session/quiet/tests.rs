@@ -6,6 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use latput_knobs::Knob;
 use latput_load::Stop;
 use latput_model::{Headline, ResultsSummary};
+use latput_reach::host_spec::HostSpec;
+use latput_results::ResultsDb;
+use latput_runner::trials::{
+    IntervalCounts, PlanPart, SliceRunner, Stint, Tell, Trial, TrialEvent,
+};
 use latput_stats::Histogram;
 use latput_trial::check::OTHER_WORK;
 use latput_trial::observation::TrafficObservation;
@@ -17,11 +22,8 @@ use latput_units::SeededRng;
 use super::super::slices::STEPS;
 use super::super::{LostTrials, QuietPolicy, RunInputs, RunProgress, TrialDone, build_header};
 use super::*;
-use crate::host_spec::HostSpec;
-use crate::interval::IntervalCounts;
-use crate::runner::{PlanPart, SliceRunner, Stint, Tell, Trial, TrialEvent};
+use crate::run_part::RunPart;
 use crate::testbed::Testbed;
-use crate::{ResultsDb, RunPart};
 
 /// A host on which `50us` has the tail of today's, and a third of it where others disturb.
 struct FakeSliceHost {

@@ -5,7 +5,7 @@
 //! (`PSCHED_SHIFT`, `include/net/pkt_sched.h`).
 
 use latput_knobs::Qdisc;
-use latput_knobs::qdisc::Parameter;
+use latput_knobs::qdisc::ParameterValue;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use crate::netlink::attribute::put;
@@ -107,7 +107,7 @@ pub(super) fn encode(qdisc: &Qdisc) -> Result<Option<Vec<u8>>, String> {
 
 /// From the value of `TCA_OPTIONS`; opaque where it holds what latput could not put back.
 pub(super) fn decode(kind: &str, options: &[u8]) -> Result<Qdisc, Malformed> {
-    let qdisc = Qdisc::of_kind(kind);
+    let qdisc = Qdisc::from_kind(kind);
     match kind {
         "pfifo" | "bfifo" => decode_fifo(qdisc, options),
         "tbf" => decode_tbf(qdisc, options),
@@ -120,14 +120,14 @@ pub(super) fn decode(kind: &str, options: &[u8]) -> Result<Qdisc, Malformed> {
 }
 
 /// A count, size, time in microseconds or switch as the kernel's 32 bits.
-fn number_of(value: Parameter, name: &str) -> Result<u32, String> {
+fn number_of(value: ParameterValue, name: &str) -> Result<u32, String> {
     let number = match value {
-        Parameter::Count(count) => count,
-        Parameter::Size(size) => size.get(),
-        Parameter::Time(time) => time.as_ns() / 1_000,
-        Parameter::Switch(on) => u64::from(on),
-        Parameter::Rate(rate) => rate.get() / 8,
-        Parameter::Share(millionths) => {
+        ParameterValue::Count(count) => count,
+        ParameterValue::Size(size) => size.get(),
+        ParameterValue::Time(time) => time.as_ns() / 1_000,
+        ParameterValue::Switch(on) => u64::from(on),
+        ParameterValue::Rate(rate) => rate.get() / 8,
+        ParameterValue::Share(millionths) => {
             (u64::from(millionths) * u64::from(u32::MAX) + 500_000) / 1_000_000
         }
     };
@@ -139,9 +139,9 @@ fn encode_flat(qdisc: &Qdisc, fields: &[(u16, &str, Field)]) -> Result<Vec<u8>, 
     for (attribute, name, field) in fields {
         let Some(value) = qdisc.parameter(name) else { continue };
         let number = match (field, value) {
-            (Field::Ns, Parameter::Time(time)) => u32::try_from(time.as_ns())
+            (Field::Ns, ParameterValue::Time(time)) => u32::try_from(time.as_ns())
                 .map_err(|_| format!("{name}={value} is too large for the kernel"))?,
-            (Field::Log2, Parameter::Count(count)) if count.is_power_of_two() => count.ilog2(),
+            (Field::Log2, ParameterValue::Count(count)) if count.is_power_of_two() => count.ilog2(),
             (Field::Log2, _) => return Err(format!("{name}={value} is not a power of two")),
             _ => number_of(value, name)?,
         };
@@ -173,17 +173,17 @@ fn decode_flat(
         };
         let is_fq = qdisc.kind() == "fq";
         let value = match field {
-            Field::Count => Parameter::Count(number.into()),
-            Field::Size => Parameter::Size(Bytes::new(number.into())),
+            Field::Count => ParameterValue::Count(number.into()),
+            Field::Size => ParameterValue::Size(Bytes::new(number.into())),
             Field::Us if is_fq && *name == "ce_threshold" && number == FQ_NO_THRESHOLD_US => {
                 continue;
             }
-            Field::Us => Parameter::Time(Nanos::from_us(number.into())),
-            Field::Ns => Parameter::Time(Nanos::from_ns(number.into())),
+            Field::Us => ParameterValue::Time(Nanos::from_us(number.into())),
+            Field::Ns => ParameterValue::Time(Nanos::from_ns(number.into())),
             Field::ByteRate if number == u32::MAX => continue,
-            Field::ByteRate => Parameter::Rate(BitsPerSecond::new(u64::from(number) * 8)),
-            Field::Flag32 | Field::Flag8 => Parameter::Switch(number != 0),
-            Field::Log2 => Parameter::Count(1_u64.checked_shl(number).unwrap_or(0)),
+            Field::ByteRate => ParameterValue::Rate(BitsPerSecond::new(u64::from(number) * 8)),
+            Field::Flag32 | Field::Flag8 => ParameterValue::Switch(number != 0),
+            Field::Log2 => ParameterValue::Count(1_u64.checked_shl(number).unwrap_or(0)),
         };
         qdisc.set(name, value);
     }
@@ -214,9 +214,9 @@ fn decode_fifo(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
     qdisc.set(
         "limit",
         if qdisc.kind() == "bfifo" {
-            Parameter::Size(Bytes::new(limit.into()))
+            ParameterValue::Size(Bytes::new(limit.into()))
         } else {
-            Parameter::Count(limit.into())
+            ParameterValue::Count(limit.into())
         },
     );
     Ok(qdisc)
@@ -239,7 +239,7 @@ fn ratespec(bytes_per_second: u64) -> [u8; 12] {
 
 fn bytes_per_second(qdisc: &Qdisc, name: &str) -> Option<u64> {
     match qdisc.parameter(name) {
-        Some(Parameter::Rate(rate)) => Some(rate.get() / 8),
+        Some(ParameterValue::Rate(rate)) => Some(rate.get() / 8),
         _ => None,
     }
 }
@@ -335,12 +335,12 @@ fn decode_tbf(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
     let buffer = at(7)?;
     let mtu = at(8)?;
     // The kernel keeps a burst as the time that it takes at the rate.
-    let burst = |ticks, rate| Parameter::Size(Bytes::new(burst_size(ticks, rate)));
-    qdisc.set("rate", Parameter::Rate(BitsPerSecond::new(rate.saturating_mul(8))));
+    let burst = |ticks, rate| ParameterValue::Size(Bytes::new(burst_size(ticks, rate)));
+    qdisc.set("rate", ParameterValue::Rate(BitsPerSecond::new(rate.saturating_mul(8))));
     qdisc.set("burst", burst(buffer, rate));
-    qdisc.set("limit", Parameter::Size(Bytes::new(limit.into())));
+    qdisc.set("limit", ParameterValue::Size(Bytes::new(limit.into())));
     if peak > 0 {
-        qdisc.set("peakrate", Parameter::Rate(BitsPerSecond::new(peak.saturating_mul(8))));
+        qdisc.set("peakrate", ParameterValue::Rate(BitsPerSecond::new(peak.saturating_mul(8))));
         qdisc.set("minburst", burst(mtu, peak));
     }
     Ok(if is_opaque { qdisc.into_opaque() } else { qdisc })
@@ -348,7 +348,7 @@ fn decode_tbf(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
 
 fn encode_netem(qdisc: &Qdisc) -> Result<Vec<u8>, String> {
     let time = |name| match qdisc.parameter(name) {
-        Some(Parameter::Time(time)) => time.as_ns(),
+        Some(ParameterValue::Time(time)) => time.as_ns(),
         _ => 0,
     };
     let (delay, jitter) = (time("delay"), time("jitter"));
@@ -380,7 +380,7 @@ fn decode_netem(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
     let share = |raw: u32| {
         let millionths =
             (u64::from(raw) * 1_000_000 + u64::from(u32::MAX) / 2) / u64::from(u32::MAX);
-        Parameter::Share(u32::try_from(millionths).unwrap_or(1_000_000))
+        ParameterValue::Share(u32::try_from(millionths).unwrap_or(1_000_000))
     };
     let mut delay = u64::from(at(0)?) << TICK_SHIFT;
     let mut jitter = u64::from(at(5)?) << TICK_SHIFT;
@@ -412,13 +412,13 @@ fn decode_netem(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
             _ => is_opaque |= is_set(attribute),
         }
     }
-    qdisc.set("limit", Parameter::Count(at(1)?.into()));
-    qdisc.set("delay", Parameter::Time(Nanos::from_ns(delay)));
-    qdisc.set("jitter", Parameter::Time(Nanos::from_ns(jitter)));
+    qdisc.set("limit", ParameterValue::Count(at(1)?.into()));
+    qdisc.set("delay", ParameterValue::Time(Nanos::from_ns(delay)));
+    qdisc.set("jitter", ParameterValue::Time(Nanos::from_ns(jitter)));
     qdisc.set("loss", share(at(2)?));
     qdisc.set("duplicate", share(at(4)?));
     if rate > 0 {
-        qdisc.set("rate", Parameter::Rate(BitsPerSecond::new(rate.saturating_mul(8))));
+        qdisc.set("rate", ParameterValue::Rate(BitsPerSecond::new(rate.saturating_mul(8))));
     }
     Ok(if is_opaque { qdisc.into_opaque() } else { qdisc })
 }
@@ -460,7 +460,7 @@ mod tests {
         put(&mut bytes, uapi::TCA_TBF_PARMS, &answer);
         let read = decode("tbf", &bytes).unwrap();
         assert_eq!(read.to_string(), "tbf rate=100Mbps burst=32000B limit=64000B");
-        assert!(read.same(&qdisc));
+        assert!(read.is_same(&qdisc));
         assert!(decode("tbf", &bytes[..30]).is_err() && decode("tbf", &[]).is_err());
     }
 
@@ -496,7 +496,7 @@ mod tests {
             decode("tbf", &options).unwrap().is_opaque()
         };
         assert!(!tbf(1, 1) && tbf(1, 2) && tbf(2, 24) && tbf(6, 64) && tbf(13, 2) && tbf(14, 4));
-        assert!(encode(&Qdisc::of_kind("cake")).is_err());
+        assert!(encode(&Qdisc::from_kind("cake")).is_err());
     }
 
     #[test]

@@ -37,7 +37,7 @@ const SPARE: usize = 64;
 
 /// Authentication state shared by all threads of a reflector.
 #[derive(Debug)]
-pub(crate) struct Guard<'a> {
+pub(crate) struct AuthState<'a> {
     listener: &'a TcpListener,
     key: &'a Key,
     auth_failures: &'a AtomicU64,
@@ -45,7 +45,7 @@ pub(crate) struct Guard<'a> {
     unauthenticated: Mutex<UnauthenticatedConns<CrrConn>>,
 }
 
-impl<'a> Guard<'a> {
+impl<'a> AuthState<'a> {
     pub(crate) fn new(
         listener: &'a TcpListener,
         key: &'a Key,
@@ -72,7 +72,7 @@ impl<'a> Guard<'a> {
 pub(crate) fn run(
     worker: &WorkerContext<'_>,
     exchange: &Exchange,
-    guard: &Guard<'_>,
+    guard: &AuthState<'_>,
     meter: &mut Meter<'_>,
 ) -> Result<(), Error> {
     let poll = Poll::new()?;
@@ -98,13 +98,13 @@ pub(crate) fn run(
     }
 }
 
-fn watch_listener(poll: &Poll, guard: &Guard<'_>) -> Result<(), Error> {
+fn watch_listener(poll: &Poll, guard: &AuthState<'_>) -> Result<(), Error> {
     poll.add(guard.listener, LISTENER, EventFlags::IN | EventFlags::EXCLUSIVE)
 }
 
 struct Server<'a> {
     exchange: &'a Exchange,
-    guard: &'a Guard<'a>,
+    guard: &'a AuthState<'a>,
     poll: Poll,
     /// When the listener is watched again; `None` while it is watched.
     paused_until: Option<Nanos>,
@@ -151,7 +151,7 @@ impl Server<'_> {
             if meter.phase(now) == Phase::Over {
                 return Ok(End::Over);
             }
-            if self.take(&events, now, meter)? {
+            if self.handle_events(&events, now, meter)? {
                 return Ok(End::Closed);
             }
             if now >= next_search {
@@ -169,13 +169,18 @@ impl Server<'_> {
     }
 
     /// Handles events. Returns whether the control connection ended.
-    fn take(&mut self, events: &[Event], now: Nanos, meter: &mut Meter<'_>) -> Result<bool, Error> {
+    fn handle_events(
+        &mut self,
+        events: &[Event],
+        now: Nanos,
+        meter: &mut Meter<'_>,
+    ) -> Result<bool, Error> {
         for event in events {
             match poll::id(event) {
                 CONTROL => return Ok(true),
                 LISTENER => self.accept(now, meter)?,
                 id if id >= FIRST_UNAUTHENTICATED => {
-                    self.serve_unauthenticated((id - FIRST_UNAUTHENTICATED) as u64, meter)?;
+                    self.serve_pending_conn((id - FIRST_UNAUTHENTICATED) as u64, meter)?;
                 }
                 idx => self.serve_conn(idx, meter),
             }
@@ -218,52 +223,52 @@ impl Server<'_> {
             sent: 0,
         };
         // Under load the request has arrived already and the connection needs no registration.
-        if self.is_over_after_serving(&mut conn, meter) {
+        if self.serve_and_check_over(&mut conn, meter) {
             return Ok(());
         }
         if conn.is_authenticated {
-            return self.keep(conn);
+            return self.register_conn(conn);
         }
         let conn = self.guard.unauthenticated().enter(conn, now);
         self.poll.add(&conn.connection.socket, id_of(conn.number), EDGES)?;
-        self.put(conn, meter)
+        self.store_pending_conn(conn, meter)
     }
 
     /// Serves unauthenticated connection `number`.
-    fn serve_unauthenticated(&mut self, number: u64, meter: &mut Meter<'_>) -> Result<(), Error> {
+    fn serve_pending_conn(&mut self, number: u64, meter: &mut Meter<'_>) -> Result<(), Error> {
         let Some(mut conn) = self.guard.unauthenticated().take(number) else { return Ok(()) };
-        if self.is_over_after_serving(&mut conn.connection, meter) {
+        if self.serve_and_check_over(&mut conn.connection, meter) {
             return Ok(());
         }
         if !conn.connection.is_authenticated {
-            return self.put(conn, meter);
+            return self.store_pending_conn(conn, meter);
         }
         self.poll.remove(&conn.connection.socket)?;
-        self.keep(conn.connection)
+        self.register_conn(conn.connection)
     }
 
     /// Stores an unauthenticated connection. If there are too many, serves the oldest once more
     /// (its own thread may be late), then closes it if it still lacks a proof.
-    fn put(
+    fn store_pending_conn(
         &mut self,
         conn: UnauthenticatedConn<CrrConn>,
         meter: &mut Meter<'_>,
     ) -> Result<(), Error> {
         let oldest = self.guard.unauthenticated().put(conn);
         let Some(mut conn) = oldest.map(|oldest| oldest.connection) else { return Ok(()) };
-        if self.is_over_after_serving(&mut conn, meter) {
+        if self.serve_and_check_over(&mut conn, meter) {
             return Ok(());
         }
         if conn.is_authenticated {
-            return self.keep(conn);
+            return self.register_conn(conn);
         }
         self.guard.count_wrong_key();
         Ok(())
     }
 
     /// Registers an authenticated connection.
-    fn keep(&mut self, conn: CrrConn) -> Result<(), Error> {
-        let Some(idx) = self.place() else { return Ok(()) };
+    fn register_conn(&mut self, conn: CrrConn) -> Result<(), Error> {
+        let Some(idx) = self.take_free_index() else { return Ok(()) };
         self.poll.add(&conn.socket, idx, EDGES)?;
         self.conns[idx] = Some(conn);
         Ok(())
@@ -271,7 +276,7 @@ impl Server<'_> {
 
     /// A free index for an authenticated connection; `None` if there are more than the workload
     /// has.
-    fn place(&mut self) -> Option<usize> {
+    fn take_free_index(&mut self) -> Option<usize> {
         if let Some(idx) = self.free.pop() {
             return Some(idx);
         }
@@ -286,7 +291,7 @@ impl Server<'_> {
     /// Serves connection `idx` and closes it once its transaction is over.
     fn serve_conn(&mut self, idx: usize, meter: &mut Meter<'_>) {
         let Some(mut conn) = self.conns[idx].take() else { return };
-        if self.is_over_after_serving(&mut conn, meter) {
+        if self.serve_and_check_over(&mut conn, meter) {
             self.free.push(idx);
         } else {
             self.conns[idx] = Some(conn);
@@ -294,7 +299,7 @@ impl Server<'_> {
     }
 
     /// Serves a connection. Returns whether its transaction is over.
-    fn is_over_after_serving(&mut self, conn: &mut CrrConn, meter: &mut Meter<'_>) -> bool {
+    fn serve_and_check_over(&mut self, conn: &mut CrrConn, meter: &mut Meter<'_>) -> bool {
         match conn.serve(self.exchange, self.guard.key, &mut self.buffer, &self.response) {
             ConnState::Wait => return false,
             ConnState::Done => {

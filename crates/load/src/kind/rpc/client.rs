@@ -6,7 +6,7 @@ use latput_stats::Histogram;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::{Framing, HEAD_BYTES, RECEIVE_BYTES, Reads};
+use super::{HEAD_BYTES, MessageSplitter, RECEIVE_BYTES, ReadParameters};
 use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
@@ -15,7 +15,7 @@ use crate::workers::WorkerContext;
 /// Reads until the meter reports the end or the server closes.
 pub(crate) fn run(
     worker: &WorkerContext<'_>,
-    reads: &Reads,
+    reads: &ReadParameters,
     meter: &mut Meter<'_>,
 ) -> Result<(), Error> {
     meter.tally.latency = Some(Histogram::new());
@@ -30,13 +30,17 @@ pub(crate) fn run(
 
 /// Reads on one connection. Returns the reason if it ended early: an error, or `None` for the end
 /// of file.
-fn read_on(socket: &TcpStream, reads: &Reads, meter: &mut Meter<'_>) -> Result<(), Option<Errno>> {
+fn read_on(
+    socket: &TcpStream,
+    reads: &ReadParameters,
+    meter: &mut Meter<'_>,
+) -> Result<(), Option<Errno>> {
     let mut sent_at = vec![now(); reads.outstanding as usize];
     let mut calls = Vec::with_capacity(sent_at.len() * HEAD_BYTES);
     (0..reads.outstanding).for_each(|number| push_call(&mut calls, number));
     send_all(socket, &calls).map_err(Some)?;
     let mut buffer = vec![0; RECEIVE_BYTES];
-    let mut framing = Framing::default();
+    let mut framing = MessageSplitter::default();
     loop {
         let bytes = match recv(socket, &mut buffer[..], RecvFlags::empty()) {
             Ok((0, _)) => return Err(None),
@@ -50,7 +54,7 @@ fn read_on(socket: &TcpStream, reads: &Reads, meter: &mut Meter<'_>) -> Result<(
         }
         calls.clear();
         let mut done = 0;
-        framing.take(&buffer[..bytes], reads.reply_bytes(), |number| {
+        framing.feed(&buffer[..bytes], reads.reply_bytes(), |number| {
             // A number without a call is no reply.
             let Some(sent_at) = sent_at.get_mut(number as usize) else { return };
             let started = std::mem::replace(sent_at, now);

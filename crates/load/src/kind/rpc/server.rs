@@ -10,7 +10,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::{Framing, HEAD_BYTES, RECEIVE_BYTES, Reads};
+use super::{HEAD_BYTES, MessageSplitter, RECEIVE_BYTES, ReadParameters};
 use crate::clock::now;
 use crate::error::Error;
 use crate::kind::udp::sharpen_sleep;
@@ -21,7 +21,7 @@ use crate::workers::WorkerContext;
 /// Answers calls until the clients close. `seed` seeds the random delays.
 pub(crate) fn run(
     worker: &WorkerContext<'_>,
-    reads: &Reads,
+    reads: &ReadParameters,
     seed: u64,
     meter: &mut Meter<'_>,
 ) -> Result<(), Error> {
@@ -46,7 +46,7 @@ pub(crate) fn run(
 }
 
 struct Server<'a> {
-    reads: &'a Reads,
+    reads: &'a ReadParameters,
     poll: Poll,
     clients: Vec<Client<'a>>,
     /// Delayed calls: time of the reply, connection and number.
@@ -58,7 +58,7 @@ struct Server<'a> {
 
 struct Client<'a> {
     socket: &'a TcpStream,
-    framing: Framing,
+    framing: MessageSplitter,
     /// Calls without a reply so far.
     open: u32,
     /// Numbers of the replies that are due, and the sent bytes of the first.
@@ -83,7 +83,7 @@ impl Server<'_> {
                 return Ok(End::Over);
             }
             for event in &events {
-                if let Err(end) = self.turn(poll::id(event), event.flags, now, meter) {
+                if let Err(end) = self.serve_client(poll::id(event), event.flags, now, meter) {
                     return Ok(end);
                 }
             }
@@ -99,7 +99,7 @@ impl Server<'_> {
         }
     }
 
-    fn turn(
+    fn serve_client(
         &mut self,
         idx: usize,
         flags: EventFlags,
@@ -124,7 +124,7 @@ impl Server<'_> {
         let (think, rng, thoughts) = (self.reads.think, &mut self.rng, &mut self.thoughts);
         let mut calls = 0;
         let Client { framing, ready, .. } = client;
-        framing.take(&self.buffer[..bytes], HEAD_BYTES, |number| {
+        framing.feed(&self.buffer[..bytes], HEAD_BYTES, |number| {
             calls += 1;
             match thinking_time(think, rng) {
                 Nanos::ZERO => ready.push_back(number),
@@ -172,7 +172,7 @@ impl Server<'_> {
 
 impl<'a> Client<'a> {
     fn new(socket: &'a TcpStream) -> Self {
-        let (framing, ready) = (Framing::default(), VecDeque::new());
+        let (framing, ready) = (MessageSplitter::default(), VecDeque::new());
         Self { socket, framing, open: 0, ready, sent: 0, waits_to_write: false }
     }
 }

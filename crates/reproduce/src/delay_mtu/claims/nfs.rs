@@ -5,7 +5,7 @@ use super::curve::{
     min_value, value_at,
 };
 use super::{
-    BATCH, BUSY, CPU, ClaimChecker, ClaimVerdict, LARGE, RATE, SWEEP, by_mtu, format_delay,
+    BATCH, BUSY, CPU, ClaimChecker, ClaimVerdict, LARGE, RATE, SWEEP, format_by_mtu, format_delay,
     make_verdict,
 };
 use crate::delay_mtu::{MTUS, SweepTraffic};
@@ -23,7 +23,7 @@ impl ClaimChecker<'_> {
             make_verdict(
                 id,
                 format!("99.7% of the best within a factor of two of {}", number(id)),
-                by_mtu(mtus, |mtu| {
+                format_by_mtu(mtus, |mtu| {
                     let (first, last) = find_plateau(&rate(mtu));
                     format!("{first} to {last}")
                 }),
@@ -34,7 +34,7 @@ impl ClaimChecker<'_> {
             make_verdict(
                 "T069",
                 "16 times the delay gives less than 8 times the packets",
-                by_mtu(&MTUS, |mtu| format!("{:.1} times", growth(mtu))),
+                format_by_mtu(&MTUS, |mtu| format!("{:.1} times", growth(mtu))),
                 MTUS.iter().all(|mtu| growth(*mtu) < 8.0),
             ),
             near("T070", &LARGE),
@@ -42,7 +42,7 @@ impl ClaimChecker<'_> {
             make_verdict(
                 "T072",
                 "a twentieth lost within a factor of two of 80",
-                by_mtu(&MTUS, |mtu| format_delay(find_loss_onset(&rate(mtu)))),
+                format_by_mtu(&MTUS, |mtu| format_delay(find_loss_onset(&rate(mtu)))),
                 MTUS.iter().all(|mtu| {
                     find_loss_onset(&rate(*mtu)).is_some_and(|at| is_near(at, number("T072")))
                 }),
@@ -51,7 +51,7 @@ impl ClaimChecker<'_> {
     }
 
     /// Claims on CPU time.
-    pub(super) fn reading_cpu(&self) -> Vec<ClaimVerdict> {
+    pub(super) fn check_nfs_cpu(&self) -> Vec<ClaimVerdict> {
         let rate = |mtu| self.figure_by_delay(SweepTraffic::Nfs, mtu, 960, RATE);
         let cpu = |mtu| self.figure_by_delay(SweepTraffic::Nfs, mtu, 960, CPU);
         let drops = |mtu, figure| {
@@ -69,7 +69,7 @@ impl ClaimChecker<'_> {
             make_verdict(
                 "T073",
                 "from 160 to 640 CPU falls as the rate does, more than its time for a MB",
-                by_mtu(&MTUS, |mtu| {
+                format_by_mtu(&MTUS, |mtu| {
                     let [rate, busy, cpu] = [RATE, BUSY, CPU].map(|it| 100.0 * drops(mtu, it));
                     format!("rate to {rate:.0}%, CPU to {busy:.0}%, of a MB to {cpu:.0}%")
                 }),
@@ -82,13 +82,15 @@ impl ClaimChecker<'_> {
             make_verdict(
                 "T074",
                 "least CPU for a MB within a factor of two of 320",
-                by_mtu(&MTUS, |mtu| find_cheapest_delay(&cpu(mtu)).to_string()),
+                format_by_mtu(&MTUS, |mtu| find_cheapest_delay(&cpu(mtu)).to_string()),
                 MTUS.iter().all(|mtu| is_near(find_cheapest_delay(&cpu(*mtu)), least_at)),
             ),
             make_verdict(
                 "T075",
                 "no delay has 95% of the best rate within 5% of the least CPU",
-                by_mtu(&MTUS, |mtu| String::from(if joint(&mtu) { "one has" } else { "none" })),
+                format_by_mtu(&MTUS, |mtu| {
+                    String::from(if joint(&mtu) { "one has" } else { "none" })
+                }),
                 !MTUS.iter().any(joint),
             ),
         ]

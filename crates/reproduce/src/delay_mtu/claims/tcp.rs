@@ -5,7 +5,7 @@ use super::curve::{
     min_value, value_at,
 };
 use super::{
-    BUSY, CPU, ClaimChecker, ClaimVerdict, Curve, LARGE, RATE, SWEEP, by_mtu, format_delay,
+    BUSY, CPU, ClaimChecker, ClaimVerdict, Curve, LARGE, RATE, SWEEP, format_by_mtu, format_delay,
     make_verdict,
 };
 use crate::delay_mtu::{MTUS, SweepModeration, SweepResult, SweepTraffic};
@@ -15,12 +15,12 @@ impl ClaimChecker<'_> {
         self.figure_by_delay(SweepTraffic::Tcp10, mtu, 4_000, RATE)
     }
 
-    fn fixed_delay_result(&self, mtu: u64) -> &SweepResult {
+    fn ten_sender_result(&self, mtu: u64) -> &SweepResult {
         self.result_at_delay(SweepTraffic::Tcp10, mtu, SWEEP)
     }
 
     /// Claims on the rates of ten senders.
-    pub(super) fn ten_rates(&self) -> Vec<ClaimVerdict> {
+    pub(super) fn check_ten_sender_rates(&self) -> Vec<ClaimVerdict> {
         let share = |flow| {
             let curve = self.figure_by_delay(flow, 1_500, SWEEP, RATE);
             value_at(&curve, 10) / max_value(&curve)
@@ -33,7 +33,7 @@ impl ClaimChecker<'_> {
             make_verdict(
                 id,
                 format!("99.7% of the best within a factor of two of {published}"),
-                by_mtu(mtus, |mtu| format!("{} to {}", told(mtu).0, told(mtu).1)),
+                format_by_mtu(mtus, |mtu| format!("{} to {}", told(mtu).0, told(mtu).1)),
                 mtus.iter().all(|mtu| is_range_near(told(*mtu), published)),
             )
         };
@@ -48,7 +48,7 @@ impl ClaimChecker<'_> {
             make_verdict(
                 "T064",
                 "more than 993 with the largest MTU",
-                by_mtu(&LARGE, |mtu| format!("{:.1}", link(mtu))),
+                format_by_mtu(&LARGE, |mtu| format!("{:.1}", link(mtu))),
                 link(6_000) > number("T064"),
             ),
             make_verdict(
@@ -64,7 +64,7 @@ impl ClaimChecker<'_> {
     }
 
     /// Claims on their CPU, acknowledgements and loss by delay.
-    pub(super) fn ten_delays(&self) -> Vec<ClaimVerdict> {
+    pub(super) fn check_ten_sender_delays(&self) -> Vec<ClaimVerdict> {
         let number = |id| self.published.claimed_value(id);
         let busy = |mtu| self.figure_by_delay(SweepTraffic::Tcp10, mtu, SWEEP, BUSY);
         let spot = |delay: u64| {
@@ -79,12 +79,12 @@ impl ClaimChecker<'_> {
         };
         let spots: Vec<u64> = [320, 480, 640].into_iter().filter(|delay| spot(*delay)).collect();
         let decay = number("T078");
-        let acks = self.fixed_delay_result(1_500).packets_per_ack;
+        let acks = self.ten_sender_result(1_500).packets_per_ack;
         vec![
             make_verdict(
                 "T063",
                 "least within a factor of two of 480",
-                by_mtu(&MTUS, |mtu| find_cheapest_delay(&busy(mtu)).to_string()),
+                format_by_mtu(&MTUS, |mtu| find_cheapest_delay(&busy(mtu)).to_string()),
                 MTUS.iter().all(|mtu| is_near(find_cheapest_delay(&busy(*mtu)), number("T063"))),
             ),
             make_verdict(
@@ -96,7 +96,9 @@ impl ClaimChecker<'_> {
             make_verdict(
                 "T078",
                 "a twentieth lost within a factor of two of 2000",
-                by_mtu(&MTUS, |mtu| format_delay(find_loss_onset(&self.ten_sender_curve(mtu)))),
+                format_by_mtu(&MTUS, |mtu| {
+                    format_delay(find_loss_onset(&self.ten_sender_curve(mtu)))
+                }),
                 MTUS.iter().all(|mtu| {
                     find_loss_onset(&self.ten_sender_curve(*mtu))
                         .is_some_and(|at| is_near(at, decay))
@@ -116,8 +118,8 @@ impl ClaimChecker<'_> {
         let dynamic =
             |mtu| self.sweep.find_result(SweepTraffic::Tcp10, mtu, SweepModeration::Dynamic);
         let pair = |figure: fn(&SweepResult) -> f64| {
-            by_mtu(&MTUS, |mtu| {
-                format!("{:.1}, {:.1}", figure(dynamic(mtu)), figure(self.fixed_delay_result(mtu)))
+            format_by_mtu(&MTUS, |mtu| {
+                format!("{:.1}, {:.1}", figure(dynamic(mtu)), figure(self.ten_sender_result(mtu)))
             })
         };
         vec![
@@ -126,7 +128,7 @@ impl ClaimChecker<'_> {
                 "less than 99.7% of that at 640, every MTU",
                 pair(RATE),
                 MTUS.iter().all(|mtu| {
-                    dynamic(*mtu).link_mbps < BEST * self.fixed_delay_result(*mtu).link_mbps
+                    dynamic(*mtu).link_mbps < BEST * self.ten_sender_result(*mtu).link_mbps
                 }),
             ),
             make_verdict(
@@ -134,7 +136,7 @@ impl ClaimChecker<'_> {
                 "higher than at 640, every MTU",
                 pair(BUSY),
                 MTUS.iter().all(|mtu| {
-                    dynamic(*mtu).busy_percent > self.fixed_delay_result(*mtu).busy_percent
+                    dynamic(*mtu).busy_percent > self.ten_sender_result(*mtu).busy_percent
                 }),
             ),
         ]
@@ -158,7 +160,7 @@ impl ClaimChecker<'_> {
             make_verdict(
                 "T076",
                 "its loss begins sooner",
-                by_mtu(&MTUS, |mtu| {
+                format_by_mtu(&MTUS, |mtu| {
                     format!(
                         "{} and {}",
                         format_delay(find_loss_onset(&rate(mtu))),
@@ -170,20 +172,20 @@ impl ClaimChecker<'_> {
             make_verdict(
                 "T077",
                 "a twentieth lost within a factor of two of 320",
-                by_mtu(&MTUS, |mtu| format_delay(find_loss_onset(&rate(mtu)))),
+                format_by_mtu(&MTUS, |mtu| format_delay(find_loss_onset(&rate(mtu)))),
                 MTUS.iter()
                     .all(|mtu| find_loss_onset(&rate(*mtu)).is_some_and(|at| is_near(at, decay))),
             ),
             make_verdict(
                 "T079",
                 format!("CPU for a MB at {good} within 10% of the least"),
-                by_mtu(&MTUS, |mtu| format!("{:+.1}%", 100.0 * (cpu(mtu) - 1.0))),
+                format_by_mtu(&MTUS, |mtu| format!("{:+.1}%", 100.0 * (cpu(mtu) - 1.0))),
                 MTUS.iter().all(|mtu| cpu(*mtu) <= 1.10),
             ),
             make_verdict(
                 "T080",
                 "at 480 still 85% of the best rate",
-                by_mtu(&MTUS, |mtu| format!("{:.0}%", 100.0 * kept(mtu))),
+                format_by_mtu(&MTUS, |mtu| format!("{:.0}%", 100.0 * kept(mtu))),
                 MTUS.iter().all(|mtu| kept(*mtu) >= 0.85 && cpu(*mtu) <= 1.10),
             ),
         ]

@@ -3,12 +3,12 @@
 use super::curve::{
     KEPT, find_cheapest_delay, find_plateau, is_near, max_value, min_value, never_rises,
 };
-use super::{BUSY, ClaimChecker, ClaimVerdict, RATE, SWEEP, by_mtu, make_verdict};
+use super::{BUSY, ClaimChecker, ClaimVerdict, RATE, SWEEP, format_by_mtu, make_verdict};
 use crate::delay_mtu::{MTUS, SweepTraffic};
 
 impl ClaimChecker<'_> {
     /// Arrival rate, losses, disks.
-    pub(super) fn check_links(&self) -> Vec<ClaimVerdict> {
+    pub(super) fn check_arrivals_and_losses(&self) -> Vec<ClaimVerdict> {
         let rate = max_value(
             &self.figure_by_delay(SweepTraffic::Udp10, 1_500, SWEEP, |seen| seen.frames_per_s),
         );
@@ -66,7 +66,7 @@ impl ClaimChecker<'_> {
             make_verdict(
                 "T058",
                 format!("99.7% of the best by {by} units"),
-                by_mtu(&MTUS, |mtu| find_plateau(&rate(mtu)).0.to_string()),
+                format_by_mtu(&MTUS, |mtu| find_plateau(&rate(mtu)).0.to_string()),
                 reached,
             ),
             make_verdict(
@@ -78,7 +78,7 @@ impl ClaimChecker<'_> {
             make_verdict(
                 "T060",
                 "no longer delay has less",
-                by_mtu(&MTUS, |mtu| {
+                format_by_mtu(&MTUS, |mtu| {
                     format!("{:.1} to {:.1} Mbit/s", min_value(&rate(mtu)), max_value(&rate(mtu)))
                 }),
                 !harmed,

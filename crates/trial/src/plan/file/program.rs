@@ -58,7 +58,7 @@ enum ReadyTable {
 }
 
 /// The programs of a workload's table; `None` for any other kind.
-pub(super) fn of_table(
+pub(super) fn parse_table(
     table: &BTreeMap<String, Spanned<Toml>>,
 ) -> Result<Option<Program>, FieldError> {
     let kind = table.get("kind").and_then(|kind| kind.get_ref().as_str());

@@ -9,10 +9,10 @@ use latput_linux::RootFolder;
 use latput_linux::files::TEXT_BYTES_MOST;
 use latput_units::IntoMap;
 
-use super::{FOLDERS, file_of, split_includes};
+use super::{FOLDERS, format_profile_path, split_includes};
 use crate::commands::keep::glob::is_like;
 use crate::commands::keep::ini::{self, is_true};
-use crate::commands::keep::udev_rules::UdevActions;
+use crate::commands::keep::udev_rules::UdevChanges;
 
 /// Where TuneD's own profiles are: since 2.23 the second.
 const OWN_FOLDERS: [&str; 2] = ["/usr/lib/tuned", "/usr/lib/tuned/profiles"];
@@ -89,7 +89,7 @@ fn load_profile(
         return;
     }
     let folders = FOLDERS.into_iter().rev().chain(OWN_FOLDERS.into_iter().rev());
-    let mut files = folders.map(|folder| file_of(folder, profile));
+    let mut files = folders.map(|folder| format_profile_path(folder, profile));
     let Some(text) = files.find_map(|file| root.look_at(&file, TEXT_BYTES_MOST)) else { return };
     let own = parse_profile(&text);
     let includes =
@@ -128,8 +128,8 @@ fn split_list(value: &str) -> Vec<&str> {
 }
 
 /// The changes that TuneD makes by options of a section.
-pub(in crate::commands::keep) fn actions_of(options: &ProfileOptions) -> UdevActions {
-    let mut actions = UdevActions::default();
+pub(in crate::commands::keep) fn actions_of(options: &ProfileOptions) -> UdevChanges {
+    let mut actions = UdevChanges::default();
     for (option, value) in options {
         if option == "mtu" {
             actions.add_mtu(value);

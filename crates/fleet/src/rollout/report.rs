@@ -1,0 +1,214 @@
+//! Report of a rollout: what became of every host, and how all of it ended.
+
+use std::fmt::Write as _;
+
+use latput_knobs::{ChangeOutcome, Refusal};
+use latput_report::NO_KEEP;
+use latput_runner::error::LeftChanged;
+use latput_units::text::format_utc;
+
+use super::{HostPhase, Rollout, RolloutEnded};
+use crate::command::{FleetEnding, hosts_in_words};
+use crate::fleet::command_line;
+use crate::inventory::FleetHost;
+use crate::judge::{describe_differences, find_differences};
+use crate::outcomes::append_outcome;
+
+/// The outcomes in the order of tables.
+const OUTCOMES: [&str; 9] = [
+    "confirmed",
+    "same",
+    "would-change",
+    "unchanged",
+    "would-refuse",
+    "put-back",
+    "left-out",
+    "goes-back",
+    "stranded",
+];
+
+/// Report of a rollout.
+#[derive(Debug)]
+pub struct RolloutReport {
+    /// Name of the rollout in the hosts' journals.
+    pub name: String,
+    /// How it ended.
+    pub ended: RolloutEnded,
+    /// The names of the hosts of each stage.
+    pub stages: Vec<Vec<String>>,
+    /// Every host, in the order of the inventory.
+    pub hosts: Vec<HostReport>,
+    /// How to take it back, and how to keep it over a reboot.
+    next: String,
+}
+
+/// The outcome on a host.
+#[derive(Debug)]
+pub struct HostReport {
+    /// The host.
+    pub host: FleetHost,
+    /// The name of its outcome.
+    pub outcome: &'static str,
+    /// The reason; empty if the outcome says all.
+    pub why: String,
+    /// Number of its change in its journal.
+    pub journal: Option<u64>,
+    /// The latest time at which it goes back by itself.
+    pub back_by_unix_ms: Option<u64>,
+}
+
+/// The error of a rollout that was put back.
+#[derive(Debug)]
+pub struct RolloutFailure {
+    /// State of the hosts.
+    pub outcome: ChangeOutcome,
+    /// The reason, and what became of the hosts.
+    pub message: String,
+    /// The hosts that are, or may be, neither as they were nor as they are to be.
+    pub left: Vec<LeftChanged>,
+}
+
+impl HostPhase {
+    /// The name of a host's outcome.
+    fn outcome_name(&self, ended: &RolloutEnded) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::LeftOut(_) => "left-out",
+            Self::WouldRefuse(_) => "would-refuse",
+            Self::Planned if *ended == RolloutEnded::Rehearsed => "would-change",
+            Self::Planned => "unchanged",
+            Self::Changed(_) | Self::GoesBack(..) => "goes-back",
+            Self::Confirmed(_) => "confirmed",
+            Self::PutBack(_) => "put-back",
+            Self::Stranded(_) => "stranded",
+        }
+    }
+
+    /// Reason of its ending; empty if its outcome says all.
+    fn explain_outcome(&self) -> String {
+        match self {
+            Self::LeftOut(why)
+            | Self::WouldRefuse(why)
+            | Self::PutBack(why)
+            | Self::Stranded(why) => why.clone(),
+            Self::GoesBack(why, lease) => {
+                let time = format_utc(lease.back_by_unix_ms / 1000);
+                format!("{why}; it goes back by itself by {time}")
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+impl Rollout<'_> {
+    pub(super) fn into_report(self, ended: RolloutEnded) -> RolloutReport {
+        let name = |at: &usize| self.host_name(*at).to_owned();
+        let stages = self.stages.iter().map(|stage| stage.iter().map(name).collect()).collect();
+        let hosts = (0..self.parts.len()).map(|at| self.report_host(at, &ended)).collect();
+        let next = self.next_lines(&ended);
+        RolloutReport { name: self.name, ended, stages, hosts, next }
+    }
+
+    fn report_host(&self, at: usize, ended: &RolloutEnded) -> HostReport {
+        let (host, part) = (&self.fleet.hosts[at], &self.parts[at]);
+        let outcome = part.phase.outcome_name(ended);
+        let found = part.before.first().filter(|_| outcome == "would-change");
+        HostReport {
+            host: host.clone(),
+            outcome,
+            why: found.map_or_else(
+                || part.phase.explain_outcome(),
+                |found| describe_differences(&find_differences(host, &found.look)),
+            ),
+            journal: if let HostPhase::Confirmed(number) = part.phase { number } else { None },
+            back_by_unix_ms: match &part.phase {
+                HostPhase::Changed(lease) | HostPhase::GoesBack(_, lease) => {
+                    Some(lease.back_by_unix_ms)
+                }
+                _ => None,
+            },
+        }
+    }
+
+    fn next_lines(&self, ended: &RolloutEnded) -> String {
+        let confirmed = self.in_phase(|phase| matches!(phase, HostPhase::Confirmed(_)));
+        if *ended != RolloutEnded::Confirmed || confirmed.is_empty() {
+            return String::new();
+        }
+        let (name, hosts) = (&self.name, self.fleet.source.to_arg_text());
+        let is_namespace = |at: &usize| self.fleet.hosts[*at].reach.starts_with("netns://");
+        let keep = if confirmed.iter().all(is_namespace) {
+            NO_KEEP.to_owned()
+        } else {
+            format!("latput fleet keep{hosts}{}", self.options.wanted)
+        };
+        format!("undo:  latput fleet undo {name}{hosts}\nkeep:  {keep}\n")
+    }
+}
+
+impl RolloutReport {
+    fn hosts_of(&self, outcomes: &[&str]) -> Vec<&HostReport> {
+        self.hosts.iter().filter(|host| outcomes.contains(&host.outcome)).collect()
+    }
+
+    /// How it ended, where it was not put back.
+    pub fn ending(&self) -> FleetEnding {
+        // Stages need not reach all.
+        let well = self.hosts_of(&["same", "confirmed", "would-change", "unchanged"]).len();
+        if well == self.hosts.len() { FleetEnding::Done } else { FleetEnding::Partial }
+    }
+
+    /// The error of one that was put back.
+    pub fn failure(&self) -> Option<RolloutFailure> {
+        let RolloutEnded::Broken(why) = &self.ended else { return None };
+        let back = self.hosts_of(&["put-back"]).len();
+        let left: Vec<LeftChanged> = self
+            .hosts_of(&["goes-back", "stranded"])
+            .into_iter()
+            .map(|HostReport { host, why, .. }| LeftChanged {
+                host: host.name.clone(),
+                why: why.clone(),
+                command: command_line(host, &["restore", &host.interface]),
+            })
+            .collect();
+        let (outcome, message) = match (left.is_empty(), back) {
+            (true, 0) => {
+                (ChangeOutcome::Refused(Refusal::Failure), format!("{why}: nothing was changed"))
+            }
+            (true, _) => {
+                (ChangeOutcome::RolledBack, format!("{why}: {} put back", hosts_in_words(back)))
+            }
+            (false, _) => {
+                let mut message = format!("{why}. Put back: {}", hosts_in_words(back));
+                for (what, outcome) in [
+                    ("Going back by themselves, at the time above", "goes-back"),
+                    ("Not put back", "stranded"),
+                ] {
+                    let hosts = self.hosts_of(&[outcome]);
+                    let names: Vec<&str> = hosts.iter().map(|one| one.host.name.as_str()).collect();
+                    if !names.is_empty() {
+                        let _ = write!(message, ". {what}: {}", names.join(", "));
+                    }
+                }
+                (ChangeOutcome::Stranded, message)
+            }
+        };
+        Some(RolloutFailure { outcome, message, left })
+    }
+
+    /// All of it, for people.
+    pub fn render_text(&self) -> String {
+        let mut text = String::new();
+        if self.ended == RolloutEnded::Rehearsed {
+            for (number, stage) in self.stages.iter().enumerate() {
+                let _ = writeln!(text, "stage {}: {}", number + 1, stage.join(" "));
+            }
+        }
+        for outcome in OUTCOMES {
+            let hosts = self.hosts_of(&[outcome]).into_iter();
+            let hosts: Vec<_> = hosts.map(|one| (&one.host, one.why.as_str())).collect();
+            append_outcome(&mut text, outcome, &hosts);
+        }
+        text + &self.next
+    }
+}
