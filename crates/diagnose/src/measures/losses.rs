@@ -54,11 +54,6 @@ pub(crate) fn count_backlog_drops(evidence: &Evidence<'_>) -> Option<u64> {
     Some(evidence.softnet()?.values().map(|row| row.dropped).sum())
 }
 
-/// Packets that a cloud held back or dropped because the machine has used up what it pays for (ena).
-pub(crate) fn count_allowance_drops(evidence: &Evidence<'_>) -> Option<u64> {
-    evidence.driver(&["*_allowance_exceeded"])
-}
-
 /// Fewer lost packets are no harm of a host that hardly has traffic.
 const LEAST_LOST: u64 = 10;
 
@@ -80,7 +75,8 @@ pub(crate) fn loses_in_ring(evidence: &Evidence<'_>) -> bool {
 /// The part of the received packets that was lost. Where nobody counts packets: the least that is harm.
 pub(crate) fn loss_rate(evidence: &Evidence<'_>, lost: u64) -> f64 {
     let received = evidence.received_packets();
-    received.map_or(LEAST_PER_MILLION / 1e6, |received| lost as f64 / (received + lost).max(1) as f64)
+    received
+        .map_or(LEAST_PER_MILLION / 1e6, |received| lost as f64 / (received + lost).max(1) as f64)
 }
 
 #[cfg(test)]

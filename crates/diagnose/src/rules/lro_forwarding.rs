@@ -61,8 +61,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     if is_failing {
         // Of what was to be forwarded; the joined packets have several segments each.
         let lost = failed as f64 / (forwarded + failed) as f64;
-        finding =
-            finding.with("lost_share", lost).explaining_loss(lost);
+        finding = finding.with("lost_share", lost).explaining_loss(lost);
     }
     Judgement::Fault(finding)
 }

@@ -70,8 +70,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with_change(evidence, &change);
     if loses {
         let drops = count_ring_drops(evidence).unwrap_or(0);
-        finding =
-            finding.with("ring_drops", drops).explaining_loss(loss_rate(evidence, drops));
+        finding = finding.with("ring_drops", drops).explaining_loss(loss_rate(evidence, drops));
     }
     if let Some(packets) = packets {
         finding = finding.with("netdev_budget", packets);

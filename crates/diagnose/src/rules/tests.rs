@@ -1,6 +1,5 @@
 //! All rules together: silence on healthy hosts, and the order of what is found.
 
-use super::*;
 use crate::diagnose;
 use crate::measures::fixture::Fixture;
 
@@ -14,10 +13,8 @@ const LOADS: [(&str, [u64; 2], [u64; 2]); 4] = [
 const FEATURES: &str = "Features for eth0:\nrx-checksumming: on\ntx-checksumming: on\nscatter-gather: on\n\
     tcp-segmentation-offload: on\ngeneric-segmentation-offload: on\ngeneric-receive-offload: on\n\
     large-receive-offload: off [fixed]\n";
-const RINGS: &str =
-    "Ring parameters for eth0:\nPre-set maximums:\nRX: 4096\nTX: 4096\nCurrent hardware settings:\nRX: 512\nTX: 512\n";
-const CHANNELS: &str =
-    "Channel parameters for eth0:\nPre-set maximums:\nCombined: 8\nCurrent hardware settings:\nCombined: 4\n";
+const RINGS: &str = "Ring parameters for eth0:\nPre-set maximums:\nRX: 4096\nTX: 4096\nCurrent hardware settings:\nRX: 512\nTX: 512\n";
+const CHANNELS: &str = "Channel parameters for eth0:\nPre-set maximums:\nCombined: 8\nCurrent hardware settings:\nCombined: 4\n";
 const DELAYS: [&str; 2] = [
     "Coalesce parameters for eth0:\nAdaptive RX: on  TX: on\nrx-usecs: 50\nrx-frames: n/a\ntx-usecs: 50\n",
     "Coalesce parameters for eth0:\nAdaptive RX: off  TX: off\nrx-usecs: 8\nrx-frames: 128\ntx-usecs: 8\ntx-frames: 128\n",
@@ -30,9 +27,15 @@ fn healthy_host(load: usize, percent: u64, delays: &str) -> Fixture {
     let (received, sent) = (part(received), part(sent));
     let queue = received[0] / 4;
     let interrupts = queue / 8 + 9;
-    let time = if load == 0 { [1, 1, 0, 0, 0] } else { [40, 20, 5, 30, 1].map(|of| of * percent / 100) };
+    let time =
+        if load == 0 { [1, 1, 0, 0, 0] } else { [40, 20, 5, 30, 1].map(|of| of * percent / 100) };
     let lines: Vec<(String, [u64; 4])> = (0..4)
-        .map(|at| (format!("eth0-TxRx-{at}"), std::array::from_fn(|cpu| u64::from(cpu == at) * interrupts)))
+        .map(|at| {
+            (
+                format!("eth0-TxRx-{at}"),
+                std::array::from_fn(|cpu| u64::from(cpu == at) * interrupts),
+            )
+        })
         .collect();
     let lines: Vec<(&str, &[u64])> =
         lines.iter().map(|(label, counts)| (label.as_str(), counts.as_slice())).collect();
@@ -102,7 +105,7 @@ fn causes_come_before_their_effects() {
     };
     let expected = ["irq-on-one-cpu", "cpu-full-of-softirq", "ring-too-small"];
     assert_eq!(ids(host())[..3], expected);
-    let idle = &[[0, 0, 5, 40, 0], [5, 0, 0, 0, 0]];
-    let first = ids(host().cpus(idle).softnet(&[[2_000_000, 0, 5], [0, 0, 0]]));
-    assert_eq!(first[0], "ring-too-small", "{first:?}");
+    let spread: &[(&str, &[u64])] = &[("eth0-TxRx-0", &[50_000, 0]), ("eth0-TxRx-1", &[0, 50_000])];
+    let roomy = host().interrupts(spread).cpus(&[[0, 0, 5, 40, 0], [5, 0, 5, 30, 0]]);
+    assert_eq!(ids(roomy), ["ring-too-small"]);
 }
