@@ -3,6 +3,8 @@
 use crate::diagnose;
 use crate::measures::fixture::Fixture;
 
+mod planted;
+
 /// Packets and bytes of ten seconds at full load, received and sent.
 const LOADS: [(&str, [u64; 2], [u64; 2]); 4] = [
     ("idle", [40, 4000], [30, 3000]),
