@@ -143,9 +143,19 @@ fn split_at_look(path: &str) -> Option<(usize, &str)> {
 /// Reads the folders `before` and `after`. Files beside them, and files of no known kind in them, are left out.
 fn read_looks(files: Vec<(String, String)>) -> Result<Texts, FolderError> {
     let mut texts = Texts::default();
+    let mut unknown: [Option<String>; 2] = [None, None];
     for (path, text) in files {
         let Some((look, rest)) = split_at_look(&path) else { continue };
-        texts[look].extend(name_text(rest, text));
+        match name_text(rest, text) {
+            Some(named) => texts[look].push(named),
+            None => unknown[look] = Some(path),
+        }
+    }
+    // A look of unknown files only is rather a wrong file than none.
+    for (texts, unknown) in texts.iter().zip(unknown) {
+        if let (true, Some(path)) = (texts.is_empty(), unknown) {
+            return Err(FolderError::UnknownKind(path));
+        }
     }
     check_both(&texts)?;
     Ok(texts)
@@ -452,6 +462,8 @@ mod tests {
     fn files_of_no_or_different_kind_are_named() {
         let unknown = read(&[("before.txt", "hello\n"), ("after.txt", "hello\n")]).unwrap_err();
         assert!(unknown.to_string().starts_with("before.txt: neither"), "{unknown}");
+        let folders = read(&[("before/a.txt", "hello\n"), ("after/b.txt", "hello\n")]).unwrap_err();
+        assert!(folders.to_string().starts_with("before/a.txt: neither"), "{folders}");
         let mixed = read(&[("before", UDP[0]), ("after", SOFTNET[1])]).unwrap_err();
         let expected = "before is proc/net/snmp, and after is proc/net/softnet stat: they must be";
         assert!(mixed.to_string().starts_with(expected), "{mixed}");

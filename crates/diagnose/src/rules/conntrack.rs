@@ -41,7 +41,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         used.zip(most).map(|(used, most)| format!(" (the table has {used} of {most} entries)"));
     let table = table.unwrap_or_default();
     let collisions = share_of(collided, collided + received);
-    let (sentence, confidence) = if dropped > 0 {
+    let is_loss = dropped > 0 && (is_full || share * 1e6 >= LEAST_PER_MILLION);
+    let (sentence, confidence) = if is_loss {
         (format!("connection tracking dropped {dropped} packets{table}"), Confidence::Certain)
     } else if evicted > 0 && is_full {
         (
@@ -186,7 +187,7 @@ mod tests {
     #[test]
     fn large_counters_that_stand_are_healthy() {
         assert_eq!(looks("65000\n", 0, 0, 0).judge(&RULE), Judgement::Healthy);
-        assert_eq!(looks("100\n", 1, 0, 9).judge(&RULE), Judgement::Healthy);
+        assert_eq!(looks("100\n", 1, 1, 9).judge(&RULE), Judgement::Healthy);
     }
 
     #[test]

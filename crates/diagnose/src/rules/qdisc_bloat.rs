@@ -6,6 +6,10 @@ use crate::source::EvidenceSource;
 
 /// The least wait that is harm: a queue that stands for longer than this is what `CoDel` removes (RFC 8289, section 4.4).
 const LEAST_WAIT_MS: f64 = 5.0;
+/// The least wait under a discipline that keeps its queues short by itself: several flows add up.
+const LEAST_MANAGED_WAIT_MS: f64 = 20.0;
+/// Those disciplines.
+const MANAGED: &[&str] = &["fq_codel", "codel", "cake", "fq_pie", "pie"];
 /// The least wait under a discipline that holds packets on purpose until their time (`fq` paces).
 const LEAST_PACED_WAIT_MS: f64 = 100.0;
 
@@ -26,7 +30,11 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         return Judgement::Healthy;
     };
     let kind = worst.now.kind.as_str();
-    let least = if kind == "fq" { LEAST_PACED_WAIT_MS } else { LEAST_WAIT_MS };
+    let least = match kind {
+        "fq" => LEAST_PACED_WAIT_MS,
+        kind if MANAGED.contains(&kind) => LEAST_MANAGED_WAIT_MS,
+        _ => LEAST_WAIT_MS,
+    };
     if wait_ms < least {
         return Judgement::Healthy;
     }

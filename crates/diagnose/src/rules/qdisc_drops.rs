@@ -89,8 +89,11 @@ fn add_remedy(found: Finding, evidence: &Evidence<'_>, worst: &QdiscGrowth) -> F
             found.with_change(evidence, "qdisc=fq_codel").with("limit_packets", limit)
         }
         Some(limit) => {
-            let change = format!("\"qdisc={kind} limit={}\"", limit.saturating_mul(4));
-            found.with_change(evidence, &change).with("limit_packets", limit)
+            let longer = limit.saturating_mul(4);
+            found
+                .with("limit_packets", limit)
+                .with_change(evidence, "qdisc=fq_codel")
+                .with_remedy(format!("latput set {name} 'qdisc={kind} limit={longer}' --dry-run"))
         }
         None => found.with_change(evidence, "txqueuelen=10000"),
     }

@@ -15,6 +15,10 @@ const USED: f64 = 0.8;
 /// The shortest round trip (ms) of which the window can be the limit: the smallest default window, 64 KiB, carries 500
 /// Mbit/s at it.
 const SHORTEST_RTT_MS: f64 = 1.0;
+/// A largest buffer of fewer bytes was set by hand: the kernel's default is 6 MiB.
+const SMALL_BUFFER: f64 = 262_144.0;
+/// The least rate (bytes/s) at which a small buffer is felt, on a path of any length.
+const LEAST_RATE: f64 = 1e6;
 /// The counters of segments that a full buffer drops.
 const DROPPED: &[&str] = &[
     "TcpExt.RcvPruned",
@@ -40,8 +44,11 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         return Judgement::Unseen(EvidenceSource::Protocols);
     }
     let by_drops = judge_drops(rule, evidence, dropped.unwrap_or(0));
-    let by_window = || judge_window(rule, evidence, &connections.unwrap_or_default());
-    by_drops.or_else(by_window).map_or(Judgement::Healthy, Judgement::Fault)
+    let active = connections.unwrap_or_default();
+    let found = by_drops
+        .or_else(|| judge_window(rule, evidence, &active))
+        .or_else(|| judge_small_buffer(rule, evidence, &active));
+    found.map_or(Judgement::Healthy, Judgement::Fault)
 }
 
 /// Segments that were dropped or copied because the buffer was full.
@@ -142,6 +149,34 @@ fn judge_window(
     )
 }
 
+/// A connection with much data whose window has grown to the end of a small buffer, on a path too short to measure.
+fn judge_small_buffer(
+    rule: &Rule,
+    evidence: &Evidence<'_>,
+    active: &[SocketGrowth<'_>],
+) -> Option<Finding> {
+    let most =
+        evidence.sysctl("net/ipv4/tcp_rmem")?.split_whitespace().nth(2)?.parse::<f64>().ok()?;
+    let window_s = evidence.window_s()?;
+    let rate = |one: &SocketGrowth<'_>| one.grown("bytes_received") / window_s;
+    let worst = active.iter().max_by(|one, other| rate(one).total_cmp(&rate(other)))?;
+    let bytes = worst.now.figure("rcv_ssthresh")?;
+    if most > SMALL_BUFFER || bytes < most * 0.25 || rate(worst) < LEAST_RATE {
+        return None;
+    }
+    let sentence = format!(
+        "a connection receives {:.1} Mbit/s into a window of {bytes:.0} bytes, all that net.ipv4.tcp_rmem allows",
+        rate(worst) * 8.0 / 1e6
+    );
+    Some(
+        Finding::new(rule, Confidence::Hint, sentence)
+            .with("window_bytes", bytes)
+            .with("rate_bytes_per_s", rate(worst))
+            .with_remedy(format!("raise the third value of net.ipv4.tcp_rmem (now {most:.0})"))
+            .with_proof("ss -tinm"),
+    )
+}
+
 /// The part of its window that a connection uses in each round trip.
 fn measure_use(connection: &SocketGrowth<'_>, window_s: f64) -> Option<f64> {
     let now = connection.now;
@@ -194,6 +229,17 @@ mod tests {
         assert!((number(&found, "window_bytes") - 65_536.0).abs() < 1e-9);
         assert!((number(&found, "rate_bytes_per_s") - 3.2e6).abs() < 1.0);
         assert!(found.remedy.unwrap().contains("third value of net.ipv4.tcp_rmem (now 131072)"));
+    }
+
+    #[test]
+    fn small_buffer_on_short_path_is_hint() {
+        let row = "ESTAB 0 0 10.0.0.1:5201 10.0.0.2:50000\n\t cubic rtt:0.1/0 rcv_ssthresh:8192 bytes_received:";
+        let looks = PlantedLooks::new()
+            .seconds(10)
+            .sockets(&format!("{row}1000\n"), &format!("{row}900001000\n"));
+        assert_eq!(looks.judge(&RULE), Judgement::Healthy);
+        let small = looks.same("proc/sys/net/ipv4/tcp_rmem", "4096 8192 16384\n");
+        assert_eq!(small.find(&RULE).confidence, Confidence::Hint);
     }
 
     #[test]
