@@ -35,6 +35,14 @@ fn ids(document: &Value) -> Vec<&str> {
     findings.iter().map(|found| found["id"].as_str().unwrap()).collect()
 }
 
+/// Adds `zz0`, which IPv6 sends nothing on.
+fn add_quiet_interface() {
+    run_ip(&["link", "add", "zz0", "type", "veth", "peer", "name", "zz1"]);
+    for name in ["zz0", "zz1"] {
+        run_ip(&["link", "set", name, "addrgenmode", "none", "up"]);
+    }
+}
+
 #[needs("root")]
 #[test]
 fn full_receive_buffer_is_named() {
@@ -73,9 +81,8 @@ fn full_listen_queue_is_named() {
 #[test]
 fn narrow_qdisc_is_named() {
     isolate();
-    run_ip(&["link", "add", "zz0", "type", "dummy"]);
+    add_quiet_interface();
     run_ip(&["address", "add", "10.9.9.1/24", "dev", "zz0"]);
-    run_ip(&["link", "set", "zz0", "up"]);
     run_ip(&["neighbour", "add", "10.9.9.2", "lladdr", "02:00:00:00:00:02", "dev", "zz0"]);
     let tbf = "qdisc add dev zz0 root tbf rate 1mbit burst 10kb limit 10kb";
     run_program(&[&["tc"][..], &tbf.split(' ').collect::<Vec<_>>()].concat());
@@ -95,8 +102,7 @@ fn narrow_qdisc_is_named() {
 #[test]
 fn interface_without_traffic_is_idle() {
     isolate();
-    run_ip(&["link", "add", "zz0", "type", "dummy"]);
-    run_ip(&["link", "set", "zz0", "up"]);
+    add_quiet_interface();
     let found = diagnose_under("zz0", || thread::sleep(Duration::from_millis(20)));
     assert_eq!(ids(&found), ["idle"], "{found}");
 }
@@ -106,7 +112,7 @@ fn interface_without_traffic_is_idle() {
 fn requests_without_fault_have_none() {
     isolate();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut server, _) = listener.accept().unwrap();
     client.set_nodelay(true).unwrap();
     server.set_nodelay(true).unwrap();
