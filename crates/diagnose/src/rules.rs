@@ -109,3 +109,6 @@ pub const RULES: &[&Rule] = &[
 
 /// The answers where nothing is wrong: the first that fits is given, the last one always does.
 pub const ANSWERS: &[&Rule] = &[&idle::RULE, &no_fault::RULE];
+
+#[cfg(test)]
+mod tests;

@@ -39,41 +39,29 @@ const HOST_FILES: [&str; 12] = [
     "proc/sys/kernel/osrelease",
 ];
 
-/// Settings of the host that findings name.
-const SYSCTLS: [&str; 32] = [
-    "net/core/rmem_max",
-    "net/core/wmem_max",
-    "net/core/rmem_default",
-    "net/core/wmem_default",
-    "net/core/netdev_max_backlog",
-    "net/core/netdev_budget",
-    "net/core/netdev_budget_usecs",
-    "net/core/flow_limit_cpu_bitmap",
-    "net/core/somaxconn",
-    "net/core/busy_poll",
-    "net/core/busy_read",
-    "net/core/default_qdisc",
-    "net/core/rps_sock_flow_entries",
-    "net/ipv4/ip_forward",
-    "net/ipv4/tcp_rmem",
-    "net/ipv4/tcp_wmem",
-    "net/ipv4/tcp_mem",
-    "net/ipv4/tcp_max_syn_backlog",
-    "net/ipv4/tcp_syncookies",
-    "net/ipv4/tcp_congestion_control",
-    "net/ipv4/tcp_slow_start_after_idle",
-    "net/ipv4/tcp_notsent_lowat",
-    "net/ipv4/tcp_limit_output_bytes",
-    "net/ipv4/tcp_autocorking",
-    "net/ipv4/tcp_mtu_probing",
-    "net/ipv4/tcp_window_scaling",
-    "net/ipv4/udp_mem",
-    "net/ipv4/udp_rmem_min",
-    "net/ipv6/conf/all/forwarding",
-    "net/netfilter/nf_conntrack_count",
-    "net/netfilter/nf_conntrack_max",
-    "kernel/numa_balancing",
+/// Folders of settings of the host, with the beginnings of the names that count there: findings name them, and a second
+/// tuner moves them.
+const SYSCTLS: [(&str, &[&str]); 5] = [
+    ("net/core", &[""]),
+    ("net/ipv4", &["tcp_", "udp_", "ip_forward"]),
+    ("net/ipv6/conf/all", &["forwarding"]),
+    ("net/netfilter", &["nf_conntrack_count", "nf_conntrack_max"]),
+    ("kernel", &["numa_balancing"]),
 ];
+
+/// Beginnings of the names of processes whose work is packets, or which move settings.
+const WORKERS: [&str; 5] = ["napi/", "ksoftirqd/", "irqbalance", "bpftune", "tuned"];
+
+/// Files of a CPU's frequency.
+const FREQUENCIES: [&str; 5] = [
+    "scaling_governor",
+    "scaling_cur_freq",
+    "scaling_max_freq",
+    "cpuinfo_max_freq",
+    "base_frequency",
+];
+/// The free vectors of each CPU, where debugfs is mounted.
+const VECTORS: &str = "sys/kernel/debug/irq/domains/VECTOR";
 
 /// Options of ethtool that print counters and settings. The first look needs the counters only.
 const COUNTERS: &str = "-S";
@@ -105,18 +93,40 @@ impl HostLook {
         self.run(&["ss", "-tln"], "ss_-tln");
         self.read_idle_states();
         self.read_groups();
+        self.read_workers();
+    }
+
+    /// Names and times of the processes that work on packets.
+    fn read_workers(&mut self) {
+        let is_number = |name: &&String| name.bytes().all(|byte| byte.is_ascii_digit());
+        for pid in self.list("proc").iter().filter(is_number) {
+            let name = fs::read_to_string(self.root.join("proc").join(pid).join("comm"));
+            let is_worker = |name: &String| WORKERS.iter().any(|start| name.starts_with(start));
+            if name.is_ok_and(|name| is_worker(&name)) {
+                self.read_file(&format!("proc/{pid}/comm"));
+                self.read_file(&format!("proc/{pid}/schedstat"));
+            }
+        }
     }
 
     fn read_settings(&mut self, interface: &str) {
-        for name in SYSCTLS {
-            self.read_file(&format!("proc/sys/{name}"));
+        for (folder, starts) in SYSCTLS {
+            let folder = format!("proc/sys/{folder}");
+            let names = self.list(&folder);
+            // Keys of hashes and of TCP Fast Open are secrets.
+            let wanted = |name: &&String| {
+                starts.iter().any(|start| name.starts_with(start)) && !name.ends_with("_key")
+            };
+            for name in names.iter().filter(wanted) {
+                self.read_file(&format!("{folder}/{name}"));
+            }
         }
         for option in SETTINGS {
             self.run(&["ethtool", option, interface], &format!("ethtool_{option}_{interface}"));
         }
         self.run(&["ethtool", interface], &format!("ethtool_{interface}"));
         let own = format!("sys/class/net/{interface}");
-        for folder in ["", "/queues", "/device"] {
+        for folder in ["", "/brport", "/device"] {
             self.read_folder(&format!("{own}{folder}"));
         }
         for queue in self.list(&format!("{own}/queues")) {
@@ -127,6 +137,7 @@ impl HostLook {
             self.read_file(&format!("sys/devices/system/node/{node}/cpulist"));
         }
         self.read_vectors(&own);
+        self.read_file(VECTORS);
     }
 
     /// The numbers of the device's vectors, and the CPUs that may handle them.
@@ -150,7 +161,7 @@ impl HostLook {
         };
         for cpu in cpus.iter().filter(is_cpu) {
             let folder = format!("sys/devices/system/cpu/{cpu}");
-            for file in ["scaling_governor", "scaling_cur_freq", "cpuinfo_max_freq"] {
+            for file in FREQUENCIES {
                 self.read_file(&format!("{folder}/cpufreq/{file}"));
             }
             for state in self.list(&format!("{folder}/cpuidle")) {
@@ -259,6 +270,8 @@ mod tests {
         for name in ["proc/stat", "proc/net/snmp", "sys/class/net/lo/statistics/rx_packets"] {
             assert!(look.contains_key(name), "{name}");
         }
+        let is_secret = |name: &&String| name.ends_with("_key");
+        assert_eq!(look.keys().find(is_secret), None);
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn send_buffer_is_named_not_receive_buffer() {
 #[test]
 fn recorded_snapshot_is_judged_elsewhere() {
     isolate();
-    run_ip(&["link", "add", "zzdiag0", "type", "dummy"]);
+    run_ip(&["link", "add", "zzdiag0", "type", "veth", "peer", "name", "zzdiag1"]);
     run_ip(&["link", "set", "zzdiag0", "up"]);
     let place = Place::new();
     place.run(&["snapshot", "zzdiag0", "--for", "1s", "--share", "-o", "s.json"]).expect(0, &[]);

@@ -43,6 +43,7 @@ mod root_broker;
 mod root_check;
 mod root_commands;
 mod root_confirm;
+mod root_diagnose;
 mod root_effect;
 mod root_fleet;
 mod root_fleet_confirm;

@@ -54,11 +54,6 @@ pub(crate) fn count_backlog_drops(evidence: &Evidence<'_>) -> Option<u64> {
     Some(evidence.softnet()?.values().map(|row| row.dropped).sum())
 }
 
-/// Packets that a cloud held back or dropped because the machine has used up what it pays for (ena).
-pub(crate) fn count_allowance_drops(evidence: &Evidence<'_>) -> Option<u64> {
-    evidence.driver(&["*_allowance_exceeded"])
-}
-
 /// Fewer lost packets are no harm of a host that hardly has traffic.
 const LEAST_LOST: u64 = 10;
 
@@ -77,20 +72,11 @@ pub(crate) fn loses_in_ring(evidence: &Evidence<'_>) -> bool {
     count_ring_drops(evidence).is_some_and(|drops| is_harm(drops, evidence.received_packets()))
 }
 
-/// The part of all losses that are counted on this host.
-pub(crate) fn share_of_losses(evidence: &Evidence<'_>, lost: u64) -> f64 {
-    let roots = evidence.qdiscs().into_iter().flatten().filter(|qdisc| qdisc.now.root);
-    let all = [
-        count_ring_drops(evidence),
-        count_port_discards(evidence),
-        count_backlog_drops(evidence),
-        count_allowance_drops(evidence),
-        evidence.protocol("Udp.RcvbufErrors"),
-        evidence.protocol("Udp.SndbufErrors"),
-        Some(roots.map(|qdisc| qdisc.drops).sum()),
-    ];
-    let all: u64 = all.into_iter().flatten().sum();
-    lost as f64 / all.max(lost).max(1) as f64
+/// The part of the received packets that was lost. Where nobody counts packets: the least that is harm.
+pub(crate) fn loss_rate(evidence: &Evidence<'_>, lost: u64) -> f64 {
+    let received = evidence.received_packets();
+    received
+        .map_or(LEAST_PER_MILLION / 1e6, |received| lost as f64 / (received + lost).max(1) as f64)
 }
 
 #[cfg(test)]
@@ -99,7 +85,7 @@ mod tests {
     use crate::measures::fixture::Fixture;
 
     #[test]
-    fn losses_are_shared_out_by_place() {
+    fn losses_are_counted_once_by_place() {
         let snapshot = Fixture::new()
             .driver(&[
                 ("rx_missed_errors", 300),
@@ -110,7 +96,8 @@ mod tests {
             .into_snapshot();
         let evidence = Evidence::from_snapshot(&snapshot);
         assert_eq!(count_ring_drops(&evidence), Some(300), "the same packets are counted once");
-        assert!((share_of_losses(&evidence, 300) - 0.75).abs() < 1e-9);
+        assert_eq!(count_backlog_drops(&evidence), Some(100));
+        assert!((loss_rate(&evidence, 250) - 0.2).abs() < 1e-9, "of 1000 that were received");
         assert!(is_harm(100, Some(999_900)) && !is_harm(99, Some(999_901)));
         assert!(is_harm(100, None) && !is_harm(9, Some(1000)));
     }

@@ -3,7 +3,7 @@
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{FULL, kernel_share};
-use crate::measures::losses::{is_harm, share_of_losses};
+use crate::measures::losses::is_harm;
 use crate::measures::traffic::InterfaceTraffic;
 use crate::source::EvidenceSource;
 
@@ -53,7 +53,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with("backlog_drops", dropped)
         .with("flow_limited", limited)
         .with("lost_share", share)
-        .explaining_loss(share_of_losses(evidence, dropped));
+        .explaining_loss(share);
     if let Some(now) = now {
         finding = finding.with("netdev_max_backlog", now);
     }
@@ -86,7 +86,7 @@ mod tests {
         let expected =
             "10000 packets (1.00%) found the backlog of 1000 packets full, most on CPU 1";
         assert_eq!(found.sentence, expected);
-        assert!(is_near(found.explains.loss_share, 1.0));
+        assert!(is_near(found.explains.loss_share, 0.01));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 netdev-max-backlog=4000 --dry-run");
     }
 

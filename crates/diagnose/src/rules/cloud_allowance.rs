@@ -2,7 +2,7 @@
 
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule};
-use crate::measures::losses::{is_harm, share_of_losses};
+use crate::measures::losses::is_harm;
 use crate::measures::traffic::InterfaceTraffic;
 use crate::source::EvidenceSource;
 
@@ -41,6 +41,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let is_felt =
         (is_harm(exceeded, traffic.packets()) || costly >= LEAST_COSTLY) && !traffic.is_idle();
     let Some((most, words)) = worst.filter(|_| is_felt) else { return Judgement::Healthy };
+    let packets = traffic.packets().unwrap_or(0) + exceeded;
+    let rate = exceeded as f64 / packets.max(1) as f64;
     let sentence = format!(
         "the cloud held back or dropped {exceeded} packets beyond the machine's allowance, {most} for {words}"
     );
@@ -48,7 +50,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         Finding::new(rule, Confidence::Certain, sentence)
             .with("exceeded_packets", exceeded)
             .with("limit", words)
-            .explaining_loss(share_of_losses(evidence, exceeded))
+            .explaining_loss(rate)
             .with_remedy(
                 "a larger type of machine, or fewer and larger packets (MTU 9001 inside the network); no setting of this host",
             ),
@@ -75,7 +77,7 @@ mod tests {
     fn exceeded_allowance_names_its_limit() {
         let found = host(40_000).fault(&RULE);
         assert!(found.sentence.ends_with("40000 for packets per second"), "{found:?}");
-        assert!(is_near(found.explains.loss_share, 1.0));
+        assert!(is_near(found.explains.loss_share, 0.0196));
     }
 
     #[test]

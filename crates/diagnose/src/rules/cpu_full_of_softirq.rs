@@ -4,7 +4,7 @@ use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{FULL, find_fullest_cpu, idle_of_others, kernel_share, list_idle_cpus};
 use crate::measures::losses::{
-    count_backlog_drops, count_ring_drops, is_harm, loses_in_ring, share_of_losses,
+    count_backlog_drops, count_ring_drops, is_harm, loses_in_ring, loss_rate,
 };
 use crate::measures::queues::count_channels;
 use crate::measures::traffic::InterfaceTraffic;
@@ -47,12 +47,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         kernel * 100.0
     );
     // A CPU that is full by the placement of interrupts or flows explains no more than that.
-    let part = if irq_on_one_cpu::is_fault(evidence) || rss_imbalance::is_fault(evidence) {
-        0.5
-    } else {
-        1.0
-    };
-    let confidence = if lost > 0 { Confidence::Certain } else { Confidence::Likely };
+    let is_effect = irq_on_one_cpu::is_fault(evidence) || rss_imbalance::is_fault(evidence);
+    let part = if is_effect { 0.5 } else { 1.0 };
+    let confidence = if lost > 0 && !is_effect { Confidence::Certain } else { Confidence::Likely };
     let mut finding = Finding::new(rule, confidence, sentence)
         .with("cpu", u64::from(cpu))
         .with("kernel_share", kernel)
@@ -61,7 +58,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         // As in a queue of one server: of the time in it, the part that it is busy is waiting.
         .explaining_latency(kernel * part);
     if lost > 0 {
-        finding = finding.explaining_loss(share_of_losses(evidence, lost) * part);
+        finding = finding.explaining_loss(loss_rate(evidence, lost) * part);
     }
     let could_be_more =
         count_channels(evidence).is_some_and(|(now, most)| most.is_some_and(|most| now < most));
@@ -94,7 +91,7 @@ mod tests {
         assert_eq!(found.remedy.as_deref(), Some("latput set eth0 rps-cpus=1 --dry-run"));
         let losing = host(94).driver(&[("rx_missed_errors", 50_000)]).fault(&RULE);
         assert_eq!(losing.confidence, Confidence::Certain);
-        assert!(is_near(losing.explains.loss_share, 1.0));
+        assert!(is_near(losing.explains.loss_share, 5.0 / 505.0));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{FULL, idle_of_others, kernel_share};
-use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
+use crate::measures::losses::{count_ring_drops, loses_in_ring, loss_rate};
 use crate::measures::queues::{count_all, count_by_cpu, count_channels, find_receive_interrupts};
 use crate::measures::traffic::InterfaceTraffic;
 use crate::source::EvidenceSource;
@@ -91,7 +91,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with_change(evidence, change);
     if kernel >= FULL && loses_in_ring(evidence) {
         let drops = count_ring_drops(evidence).unwrap_or(0);
-        finding = finding.explaining_loss(share_of_losses(evidence, drops));
+        finding = finding.explaining_loss(loss_rate(evidence, drops));
     }
     Judgement::Fault(finding)
 }

@@ -2,7 +2,7 @@
 
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule};
-use crate::measures::losses::{is_harm, share_of_losses};
+use crate::measures::losses::is_harm;
 use crate::measures::traffic::InterfaceTraffic;
 use crate::source::EvidenceSource;
 
@@ -61,8 +61,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     if is_failing {
         // Of what was to be forwarded; the joined packets have several segments each.
         let lost = failed as f64 / (forwarded + failed) as f64;
-        finding =
-            finding.with("lost_share", lost).explaining_loss(share_of_losses(evidence, failed));
+        finding = finding.with("lost_share", lost).explaining_loss(lost);
     }
     Judgement::Fault(finding)
 }
@@ -90,7 +89,7 @@ mod tests {
             found.sentence.ends_with("9000 of them were too large for the next link"),
             "{found:?}"
         );
-        assert!(is_near(found.explains.loss_share, 1.0));
+        assert!(is_near(found.explains.loss_share, 9.0 / 409.0));
         assert_eq!(found.remedy.unwrap(), "latput set eth0 lro=off --dry-run");
     }
 

@@ -3,7 +3,7 @@
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::find_receive_cpus;
-use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
+use crate::measures::losses::{count_ring_drops, loses_in_ring, loss_rate};
 use crate::measures::threads::find_receive_threads;
 use crate::measures::traffic::InterfaceTraffic;
 use crate::source::EvidenceSource;
@@ -63,7 +63,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .explaining_latency(waited);
     if loses_in_ring(evidence) {
         let drops = count_ring_drops(evidence).unwrap_or(0);
-        finding = finding.explaining_loss(share_of_losses(evidence, drops));
+        finding = finding.explaining_loss(loss_rate(evidence, drops));
     }
     Judgement::Fault(with_remedy(finding, evidence, worst.name.starts_with("napi/")))
 }
@@ -88,7 +88,7 @@ fn judge_by_programs(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with("cpu", u64::from(*cpu))
         .with("programs_share", shares.programs)
         .with("ring_drops", drops)
-        .explaining_loss(share_of_losses(evidence, drops));
+        .explaining_loss(loss_rate(evidence, drops));
     Judgement::Fault(with_remedy(finding, evidence, true))
 }
 

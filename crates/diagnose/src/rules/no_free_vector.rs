@@ -113,7 +113,9 @@ mod tests {
 
     fn host(wanted: &str, is: &str, free: u32) -> Fixture {
         let table = format!(
-            "name:   VECTOR\n size:   0\nOnline bitmaps:        2\n | CPU | avl | man | mac | act | vectors\n     0   183     1     1   18  33-50\n     1   {free:>3}     1     1  201  33-236\n"
+            "name:   VECTOR\n size:   0\nOnline bitmaps:        2\n | CPU | avl | man | mac | act | vectors\n\
+             {:>6}   183     1     1   18  33-50\n{:>6}   {free:>3}     1     1  201  33-236\n",
+            0, 1
         );
         Fixture::new()
             .interrupts(&[("eth0-TxRx-0", &[900, 0])])

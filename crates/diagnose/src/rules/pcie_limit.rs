@@ -2,7 +2,7 @@
 
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule};
-use crate::measures::losses::{count_port_discards, is_harm, share_of_losses};
+use crate::measures::losses::{count_port_discards, is_harm, loss_rate};
 use crate::measures::traffic::InterfaceTraffic;
 use crate::source::EvidenceSource;
 
@@ -91,7 +91,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         finding = finding.with("used_share", used).explaining_latency(used);
     }
     if loses {
-        finding = finding.explaining_loss(share_of_losses(evidence, discards));
+        finding = finding.explaining_loss(loss_rate(evidence, discards));
     }
     Judgement::Fault(finding)
 }
@@ -117,7 +117,7 @@ mod tests {
         assert!(found.sentence.contains("2 lanes at 8.0 GT/s (15.8 Gbit/s)"), "{found:?}");
         assert!(is_near(found.explains.latency_share, 12.0 / 15.7538));
         let losing = host("2\n", 1_500_000_000).driver(&[("rx_discards_phy", 9000)]).fault(&RULE);
-        assert!(is_near(losing.explains.loss_share, 1.0));
+        assert!(is_near(losing.explains.loss_share, 9.0 / 1009.0));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::is_receiver_full;
-use crate::measures::losses::{count_ring_drops, is_harm, share_of_losses};
+use crate::measures::losses::{count_ring_drops, is_harm, loss_rate};
 use crate::measures::traffic::InterfaceTraffic;
 use crate::source::EvidenceSource;
 
@@ -49,7 +49,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let confidence = if is_sure { Confidence::Likely } else { Confidence::Hint };
     let mut finding = Finding::new(rule, confidence, sentence)
         .with("ring_drops", drops)
-        .explaining_loss(share_of_losses(evidence, drops));
+        .explaining_loss(loss_rate(evidence, drops));
     if let Some(lost) = lost {
         finding = finding.with("lost_share", lost);
     }
@@ -82,7 +82,7 @@ mod tests {
             .fault(&RULE);
         assert!(found.sentence.starts_with("10000 packets (1.00% of those received)"), "{found:?}");
         assert!(found.sentence.ends_with("it has 512 of at most 4096"));
-        assert!(is_near(found.explains.loss_share, 1.0));
+        assert!(is_near(found.explains.loss_share, 0.01));
         assert_eq!(found.confidence, Confidence::Likely);
         assert_eq!(found.remedy.unwrap(), "latput set eth0 rx-ring=max --dry-run");
     }

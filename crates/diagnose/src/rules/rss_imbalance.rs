@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::{FULL, find_fullest_cpu, idle_of_others, kernel_share};
-use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
+use crate::measures::losses::{count_ring_drops, loses_in_ring, loss_rate};
 use crate::measures::queues::{count_channels, count_queue_packets, count_table_entries};
 use crate::measures::traffic::InterfaceTraffic;
 use crate::source::EvidenceSource;
@@ -71,7 +71,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with_change(evidence, &format!("'rss-table=equal {number}'"));
     if kernel >= FULL && loses_in_ring(evidence) {
         let drops = count_ring_drops(evidence).unwrap_or(0);
-        finding = finding.explaining_loss(share_of_losses(evidence, drops));
+        finding = finding.explaining_loss(loss_rate(evidence, drops));
     }
     Judgement::Fault(finding)
 }

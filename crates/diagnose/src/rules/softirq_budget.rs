@@ -3,7 +3,7 @@
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::cpus::is_receiver_full;
-use crate::measures::losses::{count_ring_drops, loses_in_ring, share_of_losses};
+use crate::measures::losses::{count_ring_drops, loses_in_ring, loss_rate};
 use crate::measures::traffic::InterfaceTraffic;
 use crate::source::EvidenceSource;
 
@@ -70,8 +70,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         .with_change(evidence, &change);
     if loses {
         let drops = count_ring_drops(evidence).unwrap_or(0);
-        finding =
-            finding.with("ring_drops", drops).explaining_loss(share_of_losses(evidence, drops));
+        finding = finding.with("ring_drops", drops).explaining_loss(loss_rate(evidence, drops));
     }
     if let Some(packets) = packets {
         finding = finding.with("netdev_budget", packets);
