@@ -126,7 +126,7 @@ impl HostLook {
         }
         self.run(&["ethtool", interface], &format!("ethtool_{interface}"));
         let own = format!("sys/class/net/{interface}");
-        for folder in ["", "/brport", "/device"] {
+        for folder in ["", "/bonding", "/brport", "/device"] {
             self.read_folder(&format!("{own}{folder}"));
         }
         for queue in self.list(&format!("{own}/queues")) {
