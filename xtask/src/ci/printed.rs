@@ -18,7 +18,7 @@ use crate::workspace::{Workspace, remove_folder, run_checked};
 
 /// Subcommands that are run. Others need a host of their own, change files of the system, or take minutes.
 const RUN: &str = "tune run search measure report history metrics show log set confirm undo restore export-settings explain \
-    model sim plan hosts completions man fleet lab keep import";
+    model sim plan hosts completions man fleet lab keep import diagnose snapshot";
 /// Why the other subcommands are not run.
 const NOT_RUN: &[(&str, &str)] = &[
     (HOSTS, "apply agent"),
@@ -214,6 +214,9 @@ fn why_not(words: &[String]) -> Option<&'static str> {
     if verb == "tune" && words.iter().any(|word| word == "eth0") {
         return Some(TRAFFIC);
     }
+    if verb == "diagnose" && words.get(1).is_none_or(|word| word != "eth0") {
+        return Some(FILES);
+    }
     if verb == "import"
         && words.get(1).is_none_or(|word| Path::new(word).extension() != Some("html".as_ref()))
     {
@@ -238,6 +241,15 @@ fn bound_command(words: &[String]) -> Vec<&str> {
         && let Some(place) = words.iter().position(|word| *word == "--root")
     {
         words[place + 1] = IMAGE;
+    }
+    // Two looks a moment apart in the place of ten seconds.
+    if matches!(words[0], "diagnose" | "snapshot") {
+        words.extend(["--for", "1s"]);
+        if let Some(place) = words.iter().position(|word| *word == "--for")
+            && place + 2 < words.len()
+        {
+            words.drain(place..place + 2);
+        }
     }
     let is_bound = words.iter().any(|word| *word == "--shard" || word.starts_with("--check"));
     let more: &[&str] = match words[..] {
