@@ -19,7 +19,7 @@ use crate::command::{Error, elapsed_since, hosts_in_words};
 use crate::fleet::{Fleet, HostWork};
 use crate::guard::{GuardLimits, TimedLook};
 use crate::judge::{HostState, JudgedHost, judge_host, undecided_groups};
-use crate::stages::{StageStep, plan_stages};
+use crate::stages::{StageStep, check_steps, plan_stages};
 use crate::unfinished::rollout_name;
 
 /// The least time between the two looks before a change: the rate of faults is taken over it.
@@ -139,6 +139,7 @@ impl RolloutOptions {
 /// Brings the wanted values of each host to a fleet, and says what became of every host.
 pub fn roll_out(fleet: &Fleet<'_>, options: &RolloutOptions) -> Result<RolloutReport, Error> {
     fleet.require_wishes()?;
+    check_steps(&options.steps).map_err(Error::Usage)?;
     let groups: Vec<&str> = fleet.hosts.iter().map(|host| host.group.as_str()).collect();
     let stages = plan_stages(&groups, &options.steps).len();
     options.check_times(stages, fleet.source.timeout)?;

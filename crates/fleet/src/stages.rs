@@ -50,6 +50,23 @@ impl StageStep {
     }
 }
 
+/// Refuses a step that is smaller than one of its kind before it, or that comes after all hosts.
+pub fn check_steps(steps: &[StageStep]) -> Result<(), String> {
+    let shrinks = steps.windows(2).find(|pair| match (pair[0], pair[1]) {
+        (StageStep::Count(before), StageStep::Count(after)) => after < before,
+        (StageStep::Percent(before), StageStep::Percent(after)) => after < before,
+        (StageStep::All, after) => after != StageStep::All,
+        (StageStep::Count(_), StageStep::Percent(_) | StageStep::All)
+        | (StageStep::Percent(_), StageStep::Count(_) | StageStep::All) => false,
+    });
+    shrinks.map_or(Ok(()), |pair| {
+        let (before, after) = (pair[0], pair[1]);
+        Err(format!(
+            "stage `{after}` is smaller than stage `{before}` before it: name growing stages"
+        ))
+    })
+}
+
 /// The hosts of each stage, as places in `groups`, which has the group of every host. A step is of each group, with the
 /// hosts of earlier steps counted; stages without a host are left out.
 pub fn plan_stages(groups: &[&str], steps: &[StageStep]) -> Vec<Vec<usize>> {
@@ -77,6 +94,19 @@ pub fn plan_stages(groups: &[&str], steps: &[StageStep]) -> Vec<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shrinking_stages_are_refused() {
+        let check = |steps: &[&str]| {
+            check_steps(&steps.iter().map(|step| step.parse().unwrap()).collect::<Vec<_>>())
+        };
+        assert_eq!(check(&["1", "10%", "all"]), Ok(()));
+        assert_eq!(check(&["all", "all"]), Ok(()), "the default behind `--canary all`");
+        for steps in [["50%", "10%"], ["3", "1"], ["all", "1"]] {
+            let refused = check(&steps).unwrap_err();
+            assert!(refused.starts_with(&format!("stage `{}`", steps[1])), "{refused}");
+        }
+    }
 
     #[test]
     fn step_is_a_number_a_share_or_all() {

@@ -167,7 +167,7 @@ fn metrics_too_wide(
             let is_narrow = half_width.is_some_and(|ratio| ratio <= results.half_width);
             let is_cpu = !rates.contains(metric);
             let is_at_resolution =
-                known.method != Method::Single && (known.high - known.low) / 2.0 <= CPU_RESOLUTION;
+                known.method != Method::Single && known.half_width() <= CPU_RESOLUTION;
             !(is_narrow || is_cpu && is_at_resolution)
         }
     };

@@ -11,8 +11,8 @@ pub use latput_units::text::{format_factor, format_number, format_percent};
 /// Half the interval's width in `scale`, for `45.6 ±0.3`, with the decimals of the figure; `None`
 /// where there is no interval.
 pub fn half_width(estimate: &Estimate, scale: &Scale) -> Option<String> {
-    let (low, high) = interval_bounds(estimate)?;
-    let half = (high - low) / 2.0 / scale.divisor;
+    interval_bounds(estimate)?;
+    let half = estimate.half_width() / scale.divisor;
     let decimals = count_decimals(estimate.value / scale.divisor);
     let text = format!("{half:.decimals$}");
     let is_lost = half > 0.0 && text.chars().all(|c| c == '0' || c == '.');

@@ -125,11 +125,16 @@ fn cpu_parts(hosts: &[HostObservation], parts: &[HostPart<'_>]) -> Vec<Check> {
         let whole = host.machine.total().as_secs_f64();
         let slack =
             whole * PARTS_LIMIT + 2.0 * CLOCK_TICK.as_secs_f64() * (distinct.len() as f64).max(1.0);
+        let unused = if nobody < 0.0 {
+            format!("{:.3} s more than the machine's CPUs had", -nobody)
+        } else {
+            format!("unused CPUs {nobody:.3} s")
+        };
         checks.push(Check {
             name: name.clone(),
             passed: (parts + nobody - whole).abs() <= slack && nobody >= -slack,
             detail: format!(
-                "the CPU times add up to {:.3} s (hosts {parts:.3} s, unused CPUs {nobody:.3} s) of the \
+                "the CPU times add up to {:.3} s (hosts {parts:.3} s, {unused}) of the \
                  machine's {whole:.3} s",
                 parts + nobody
             ),

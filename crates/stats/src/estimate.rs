@@ -42,11 +42,17 @@ impl Estimate {
         Self { value, low: value, high: value, confidence: 0.0, method: Method::Single, runs: 1 }
     }
 
+    /// Half the interval's width. Of one that was cut at 0 it is the part above the figure: the part below was as wide.
+    pub fn half_width(&self) -> f64 {
+        let half = (self.high - self.low) / 2.0;
+        if self.low > 0.0 { half } else { half.max(self.high - self.value) }
+    }
+
     /// Half the interval's width as a share of the figure; `None` where the figure is 0 or the
     /// estimate has no interval.
     pub fn half_width_ratio(&self) -> Option<f64> {
         let has_interval = self.method != Method::Single && self.value != 0.0;
-        has_interval.then(|| (self.high - self.low) / 2.0 / self.value.abs())
+        has_interval.then(|| self.half_width() / self.value.abs())
     }
 
     /// Whether the interval excludes `value`.
@@ -72,6 +78,8 @@ mod tests {
         let excluded = [-5.1, -5.0, -4.0, -2.0, -1.9].map(|value| found.excludes(value));
         assert_eq!(excluded, [true, false, false, false, true]);
         assert_eq!(found.half_width_ratio(), Some(1.5 / 4.0));
+        let cut = Estimate { value: 4.0, low: 0.0, high: 40.0, ..found.clone() };
+        assert_eq!(cut.half_width_ratio(), Some(9.0), "what was cut off counts");
         assert_eq!(Estimate { value: 0.0, ..found }.half_width_ratio(), None);
         let single = Estimate::single(7.0);
         assert!(!single.excludes(6.0) && !single.excludes(8.0));

@@ -39,6 +39,11 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &CliContext) -> Result<ExitCode, CliError> {
         let word = self.testbed.join(",");
+        if word.starts_with("sim:") {
+            return Err(CliError::usage(format!(
+                "`{word}` is simulated: it has no hosts to check"
+            )));
+        }
         let place = match self.hosts.named_hosts(&word)? {
             Some(place) => place,
             None if word == "loopback" => self.hosts.of_testbed(Testbed::create_loopback()),

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = Nanos::from_text_or_seconds)]
     window: Nanos,
     /// Write to this file instead of stdout.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Leave addresses of connections and names of control groups out.
     #[arg(long)]

@@ -24,6 +24,7 @@ const READERS: &[&[&str]] = &[
     &["report", "kept.db", "--predicted", "FILE"],
     &["history", "kept.db", "FILE"],
     &["explain", "FILE"],
+    &["diagnose", "FILE"],
     &["model", "fit", "FILE"],
     &["model", "twin", "FILE", "-o", "twin.toml"],
     &["apply", "FILE"],
