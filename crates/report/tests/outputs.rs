@@ -14,7 +14,7 @@ use latput_stats::Histogram;
 use latput_trial::live::TcpGroup;
 use latput_trial::observation::{Role, TcpObservation};
 use latput_trial::surroundings::SHARED_CPUS;
-use latput_trial::{Finding, HostToday, Metric, Results};
+use latput_trial::{Finding, HostToday, Metric, Results, Traffic};
 use latput_units::Nanos;
 
 /// A name that is hostile in a terminal, in HTML, in JSON within HTML, in CSV and in Markdown.
@@ -598,6 +598,10 @@ fn less_sure_intervals_say_so() {
 /// The demo with connections that are told apart.
 fn with_groups(groups: [TcpGroup; 2]) -> Results {
     let (mut results, _) = build_demo();
+    // Only live traffic has groups.
+    for workload in &mut results.workloads {
+        workload.traffic = Traffic::Live;
+    }
     for row in &mut results.rows {
         let host = row
             .observation
