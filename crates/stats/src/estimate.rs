@@ -45,7 +45,7 @@ impl Estimate {
     /// Half the interval's width. Of one that was cut at 0 it is the part above the figure: the part below was as wide.
     pub fn half_width(&self) -> f64 {
         let half = (self.high - self.low) / 2.0;
-        if self.low > 0.0 { half } else { half.max(self.high - self.value) }
+        if self.low == 0.0 { half.max(self.high - self.value) } else { half }
     }
 
     /// Half the interval's width as a share of the figure; `None` where the figure is 0 or the
