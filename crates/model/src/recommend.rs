@@ -176,6 +176,8 @@ fn resolve_objective(
             let is_void = results.rows.iter().any(|row| !row.observation.has_cpu_figures());
             let why = if is_void && figure.measure.fixed_metric().is_some_and(Metric::is_of_cpu) {
                 " that counts: the checks on CPU time failed"
+            } else if results.rows.iter().any(|row| row.setting == 0) {
+                " that counts"
             } else {
                 ""
             };
