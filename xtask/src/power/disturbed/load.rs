@@ -134,7 +134,10 @@ impl BackgroundLoad {
         let cpus = if self.host == Some(CLIENT) { &lab.client_cpus } else { &lab.server_cpus };
         let mut command = Command::new("timeout");
         command.args(["--kill-after=1", &longest.as_secs().to_string(), "taskset", "-c", cpus]);
-        command.args(["sh", "-c", &self.render_script(&lab.scratch)?]);
+        match self.find_stressor() {
+            Some(stressor) => command.arg("stress-ng").args(stressor),
+            None => command.args(["sh", "-c", &self.render_script(&lab.scratch)?]),
+        };
         let running = RunningProcess::start(command)?;
         let group = to_pid(running.id()).context("a process has no id")?;
         let signal = move |signal| {
@@ -144,6 +147,22 @@ impl BackgroundLoad {
         let duty = burst.or(self.cpu_percent.map(|part| (DUTY_PERIOD, part)));
         let duty = duty.map(|(period, percent)| DutyCycle::start(period, percent, longest, signal));
         Ok(ActiveLoad { _duty: duty, _running: Some(running), _quota: None })
+    }
+
+    /// Options of stress-ng(1) that take a whole CPU in the way of this load; `None` for other loads, and where it is not
+    /// installed: a loop of the shell does something like it.
+    fn find_stressor(&self) -> Option<&'static [&'static str]> {
+        let options: &[&str] = match self.kind {
+            LoadKind::Cpu => &["--cpu", "1", "--temp-path", "/tmp", "--quiet"],
+            LoadKind::Cache => {
+                &["--cache", "1", "--cache-no-affinity", "--temp-path", "/tmp", "--quiet"]
+            }
+            LoadKind::Switch => &["--switch", "1", "--temp-path", "/tmp", "--quiet"],
+            LoadKind::Compiler | LoadKind::Burst | LoadKind::Quota | LoadKind::Pause => {
+                return None;
+            }
+        };
+        find_on_path("stress-ng").map(|_| options)
     }
 
     /// A script of the shell that takes a whole CPU.
