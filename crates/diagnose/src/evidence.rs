@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::parse::counters::{
     Counters, parse_driver, parse_nstat, parse_number, parse_pairs, parse_protocols,
 };
-use crate::parse::cpus::{CpuTicks, SoftnetRow, parse_softirqs, parse_softnet, parse_stat};
+use crate::parse::cpus::{CpuTicks, SoftnetRow, parse_softnet, parse_stat};
 use crate::parse::interrupts::{InterruptLine, parse_cpu_list, parse_interrupts};
 pub use crate::parse::qdiscs::QdiscRow;
 use crate::parse::qdiscs::parse_qdiscs;
@@ -110,7 +110,6 @@ pub struct Evidence<'a> {
     interface: Option<Counters>,
     cpus: Option<BTreeMap<u32, CpuShares>>,
     softnet: Option<BTreeMap<u32, SoftnetGrowth>>,
-    softirqs: Option<BTreeMap<String, Vec<u64>>>,
     interrupts: Option<Vec<InterruptGrowth>>,
     qdiscs: Option<Vec<QdiscGrowth>>,
     sockets: Option<[Vec<TcpSocket>; 2]>,
@@ -178,7 +177,6 @@ impl<'a> Evidence<'a> {
         }
         let driver = reader.read_counters(&[(&format!("ethtool_-S_{interface}"), parse_driver)]);
         let softnet = reader.read("proc/net/softnet_stat", parse_softnet);
-        let softirqs = reader.read("proc/softirqs", parse_softirqs);
         let interrupts = reader.read("proc/interrupts", parse_interrupts);
         let qdiscs = reader.read("tc_-s_-j_qdisc", parse_qdiscs);
         let sockets = reader.read("ss_-tin", parse_sockets);
@@ -190,7 +188,6 @@ impl<'a> Evidence<'a> {
             interface: read_interface(snapshot),
             cpus: stat.and_then(|[before, after]| compare_ticks(&before, &after)),
             softnet: softnet.map(|[before, after]| compare_softnet(&before, &after)),
-            softirqs: softirqs.map(|[before, after]| compare_softirqs(&before, after)),
             interrupts: interrupts
                 .map(|[before, after]| compare_interrupts(snapshot, &before, after)),
             qdiscs: qdiscs.map(|[before, after]| compare_qdiscs(interface, &before, after)),
@@ -212,11 +209,6 @@ impl<'a> Evidence<'a> {
     /// Growth of a counter of the protocols, such as `Udp.SndbufErrors` or `TcpExt.ListenOverflows`.
     pub fn protocol(&self, name: &str) -> Option<u64> {
         self.protocols.as_ref()?.get(name).copied()
-    }
-
-    /// Whether counters of the protocols are there at all: a kernel may lack one of them.
-    pub fn has_protocols(&self) -> bool {
-        self.protocols.is_some()
     }
 
     /// Growth of the driver's counters whose names match one of the patterns (`*` stands for any letters), added up;
@@ -243,11 +235,6 @@ impl<'a> Evidence<'a> {
             .map(|(name, count)| (name.as_str(), *count))
     }
 
-    /// Whether the driver's counters are there.
-    pub fn has_driver(&self) -> bool {
-        self.driver.is_some()
-    }
-
     /// Whether nothing of a source is there.
     pub fn lacks(&self, source: EvidenceSource) -> bool {
         let has_text = |start: &str| self.snapshot.after.texts_below(start).next().is_some();
@@ -258,7 +245,6 @@ impl<'a> Evidence<'a> {
             EvidenceSource::Cpus => self.cpus.is_none(),
             EvidenceSource::Softnet => self.softnet.is_none(),
             EvidenceSource::Interrupts => self.interrupts.is_none(),
-            EvidenceSource::Softirqs => self.softirqs.is_none(),
             EvidenceSource::Settings => {
                 ["-c", "-g", "-l", "-k"].iter().all(|option| self.ethtool_text(option).is_none())
             }
@@ -294,11 +280,6 @@ impl<'a> Evidence<'a> {
     /// Growth of each CPU's backlog counters.
     pub fn softnet(&self) -> Option<&BTreeMap<u32, SoftnetGrowth>> {
         self.softnet.as_ref()
-    }
-
-    /// Growth of the counts of a softirq (`NET_RX`), by place of the CPU in `/proc/softirqs`.
-    pub fn softirq(&self, name: &str) -> Option<&[u64]> {
-        self.softirqs.as_ref()?.get(name).map(Vec::as_slice)
     }
 
     /// Growth of every interrupt's counts.
@@ -385,23 +366,6 @@ impl<'a> Evidence<'a> {
     /// Growth of the queue disciplines of the interface.
     pub fn qdiscs(&self) -> Option<&[QdiscGrowth]> {
         self.qdiscs.as_deref()
-    }
-
-    /// The TCP connections that both looks have: before and after.
-    pub fn sockets<'b>(&'b self) -> Option<Vec<(&'b TcpSocket, &'b TcpSocket)>> {
-        let [before, after] = self.sockets.as_ref()?;
-        let known: BTreeMap<(&str, &str), &TcpSocket> = before
-            .iter()
-            .map(|socket| ((socket.local.as_str(), socket.peer.as_str()), socket))
-            .collect();
-        let pair =
-            |now: &'b TcpSocket| Some((*known.get(&(now.local.as_str(), now.peer.as_str()))?, now));
-        Some(after.iter().filter_map(pair).collect())
-    }
-
-    /// All TCP connections of the last look.
-    pub fn sockets_at_end(&self) -> Option<&[TcpSocket]> {
-        self.sockets.as_ref().map(|[_, after]| after.as_slice())
     }
 
     /// The texts that are there and cannot be read.
@@ -506,18 +470,6 @@ fn compare_softnet(
         Some((*cpu, growth))
     };
     after.iter().filter_map(growth).collect()
-}
-
-fn compare_softirqs(
-    before: &BTreeMap<String, Vec<u64>>,
-    after: BTreeMap<String, Vec<u64>>,
-) -> BTreeMap<String, Vec<u64>> {
-    let growth = |(name, now): (String, Vec<u64>)| {
-        let then = before.get(&name).filter(|then| then.len() == now.len())?;
-        let grown = now.iter().zip(then).map(|(now, then)| now.saturating_sub(*then)).collect();
-        Some((name, grown))
-    };
-    after.into_iter().filter_map(growth).collect()
 }
 
 fn compare_interrupts(

@@ -54,7 +54,7 @@ pub enum FolderError {
     /// The files of a pair are of different kinds.
     #[error("{0} is {1}, and {2} is {3}: they must be two looks at the same")]
     Kinds(String, String, String, String),
-    /// Nothing tells which look is which.
+    /// The order of the two looks is not known.
     #[error(
         "there are neither folders `before` and `after`, nor pairs of files with `before` and `after` in their names, nor two \
          sosreports"

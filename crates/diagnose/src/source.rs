@@ -15,8 +15,6 @@ pub enum EvidenceSource {
     Softnet,
     /// Counts of interrupts (`/proc/interrupts`).
     Interrupts,
-    /// Counts of softirqs (`/proc/softirqs`).
-    Softirqs,
     /// Settings that ethtool prints.
     Settings,
     /// Counters of queue disciplines (`tc -s`).
@@ -43,7 +41,6 @@ impl EvidenceSource {
             Self::Cpus => "CPU time (/proc/stat)",
             Self::Softnet => "backlogs (/proc/net/softnet_stat)",
             Self::Interrupts => "interrupts (/proc/interrupts)",
-            Self::Softirqs => "softirqs (/proc/softirqs)",
             Self::Settings => "settings (ethtool -c, -g, -l, -k)",
             Self::Qdiscs => "queue disciplines (tc -s)",
             Self::Sockets => "TCP connections (ss -tin)",

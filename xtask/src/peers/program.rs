@@ -13,8 +13,8 @@ use super::nginx::prepare_nginx;
 /// Payload of a datagram.
 const DATAGRAM_BYTES: f64 = 1470.0;
 
-/// The workloads: name on the command line, name in the table, latput's kind and fields, and the peers that have it too in
-/// the sense that is compared, with the words that ask them for it. netperf's `-D` sets `TCP_NODELAY` at both ends, as latput
+/// The workloads. The columns are the name on the command line, the name in the table, and latput's kind and fields. Peers
+/// that have the workload follow, with their words for it. netperf's `-D` sets `TCP_NODELAY` at both ends, as latput
 /// does; `-b 16` is 16 more requests in flight. iperf3's `-b 0` is no limit, which datagrams have otherwise.
 const WORKLOADS: &str = "\
 rr        | tcp_rr            | tcp_rr burst=0   | netperf -t TCP_RR -- -r 1,1 -D | sockperf
@@ -70,7 +70,7 @@ pub struct PeerWorkload {
 /// A program with its two ends.
 #[derive(Clone, Debug)]
 pub struct PeerProgram {
-    /// Which.
+    /// The program.
     pub kind: ProgramKind,
     /// Its sending end.
     pub client: PathBuf,

@@ -169,6 +169,12 @@ impl Evidence<'_> {
         Some(after.iter().map(grown).collect())
     }
 
+    /// Connections that both looks have.
+    pub fn lasting_connections(&self) -> Option<Vec<SocketGrowth<'_>>> {
+        let all = self.connections()?;
+        Some(all.into_iter().filter(|connection| connection.then.is_some()).collect())
+    }
+
     /// Connections that moved data between the looks.
     pub fn active_connections(&self) -> Option<Vec<SocketGrowth<'_>>> {
         let all = self.connections()?;

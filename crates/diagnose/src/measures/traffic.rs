@@ -89,12 +89,9 @@ fn is_bulk(bytes: Option<u64>, packets: Option<u64>, window_s: Option<f64>) -> b
 
 /// The median round-trip time, in microseconds, of the TCP connections that received something.
 pub(crate) fn median_round_trip_us(evidence: &Evidence<'_>) -> Option<f64> {
-    let segments = |figure: Option<f64>| figure.unwrap_or(0.0);
-    let pairs = evidence.sockets()?;
-    let alive = pairs
-        .iter()
-        .filter(|(then, now)| segments(now.figure("segs_in")) > segments(then.figure("segs_in")));
-    let mut times: Vec<f64> = alive.filter_map(|(_, now)| now.figure("rtt")).collect();
+    let connections = evidence.lasting_connections()?;
+    let alive = connections.iter().filter(|connection| connection.grown("segs_in") > 0.0);
+    let mut times: Vec<f64> = alive.filter_map(|alive| alive.now.figure("rtt")).collect();
     times.sort_by(f64::total_cmp);
     let median = times.get(times.len() / 2)?;
     (*median > 0.0).then_some(median * 1000.0)

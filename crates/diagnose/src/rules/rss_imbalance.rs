@@ -132,11 +132,8 @@ fn is_table_uneven(evidence: &Evidence<'_>, queues: u64) -> Option<bool> {
 
 /// Whether there are more flows than queues and none of them has most of the bytes.
 fn flows_are_many(evidence: &Evidence<'_>, queues: u64) -> Option<bool> {
-    let pairs = evidence.sockets()?;
-    let bytes = |then: Option<f64>, now: Option<f64>| now.unwrap_or(0.0) - then.unwrap_or(0.0);
-    let received = pairs
-        .iter()
-        .map(|(then, now)| bytes(then.figure("bytes_received"), now.figure("bytes_received")));
+    let connections = evidence.lasting_connections()?;
+    let received = connections.iter().map(|connection| connection.grown("bytes_received"));
     let alive: Vec<f64> = received.filter(|bytes| *bytes > 0.0).collect();
     let (all, most) = (alive.iter().sum::<f64>(), alive.iter().copied().fold(0.0, f64::max));
     // Connections that are forwarded, or of UDP, are not among them.

@@ -19,7 +19,7 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
-    if evidence.sockets_at_end().is_none() {
+    if evidence.lacks(EvidenceSource::Sockets) {
         return Judgement::Unseen(EvidenceSource::Sockets);
     }
     let Some(limited) = evidence.limited_time("sndbuf_limited") else { return Judgement::Healthy };
