@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latput_experiment::session::{RunProgress, TrialDone};
 use latput_report::lines::truncate_text;
 use latput_report::make_printable;
-use latput_runner::trials::IntervalCounts;
+use latput_runner::trials::{IntervalCounts, TrialProgress};
 use latput_units::Nanos;
 
 use crate::exit::CliError;
@@ -60,7 +60,7 @@ impl ProgressDisplay {
     }
 }
 
-impl RunProgress for ProgressDisplay {
+impl TrialProgress for ProgressDisplay {
     fn report_remark(&mut self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| output::print_remark(text)),
@@ -71,7 +71,9 @@ impl RunProgress for ProgressDisplay {
     fn report_interval(&mut self, interval: &IntervalCounts) {
         self.report_remark(&interval_line(interval));
     }
+}
 
+impl RunProgress for ProgressDisplay {
     fn report_trial(&mut self, done: &TrialDone<'_>) {
         let (position, length) = match done.time {
             Some(time) => (time.spent.as_ns().min(time.most.as_ns()), time.most.as_ns()),

@@ -19,7 +19,7 @@ use latput_protocol::text::format_error_chain;
 use latput_runner::Error;
 use latput_runner::checks::{self, HostPart};
 use latput_runner::trials::{
-    LiveRunner, PlanPart, SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial,
+    LiveRunner, PlanPart, SliceRunner, Stint, Trial, TrialProgress, TrialRunner,
 };
 use latput_trial::observation::{HostObservation, ProbeObservation, Role, TrafficObservation};
 use latput_trial::overrun::ReceiveSide;
@@ -109,26 +109,21 @@ impl TrialRunner for AgentPool {
         Ok(hosts)
     }
 
-    fn run_trials(
+    fn measure_trial(
         &mut self,
-        todo: Vec<Trial>,
+        trial: &Trial,
         method: &Method,
         stop: &Stop,
-        tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        for trial in todo {
-            run_trial(trial, tell, &mut |trial, tell| {
-                await_links(self, stop)?;
-                set_hosts(self, &trial.set, stop)?;
-                await_links(self, stop)?;
-                if trial.load.traffic == Traffic::Command {
-                    return command::run_command_trial(self, trial, method, stop, tell);
-                }
-                let seen = run_traffic(self, &trial.load, method, None, stop, tell)?;
-                Ok(seen.into_iter().next().expect("a window without slices has one observation"))
-            })?;
+        progress: &mut dyn TrialProgress,
+    ) -> Result<Observation, Error> {
+        await_links(self, stop)?;
+        set_hosts(self, &trial.set, stop)?;
+        await_links(self, stop)?;
+        if trial.load.traffic == Traffic::Command {
+            return command::run_command_trial(self, trial, method, stop, progress);
         }
-        Ok(())
+        let seen = run_traffic(self, &trial.load, method, None, stop, progress)?;
+        Ok(seen.into_iter().next().expect("a window without slices has one observation"))
     }
 
     fn slice_runner(&mut self) -> Option<&mut dyn SliceRunner> {
@@ -196,14 +191,14 @@ impl SliceRunner for AgentPool {
         stint: &Stint,
         method: &Method,
         stop: &Stop,
-        tell: &mut Tell<'_>,
+        progress: &mut dyn TrialProgress,
     ) -> Result<Vec<Observation>, Error> {
         let first = stint.trials.first().expect("a stint has slices");
         await_links(self, stop)?;
         set_hosts(self, &first.set, stop)?; // the warm-up has the setting of the first slice
         await_links(self, stop)?;
         let order = SliceOrder::from_stint(stint);
-        run_traffic(self, &first.load, method, Some(&order), stop, tell)
+        run_traffic(self, &first.load, method, Some(&order), stop, progress)
     }
 }
 
@@ -336,7 +331,7 @@ fn run_traffic(
     method: &Method,
     order: Option<&SliceOrder<'_>>,
     stop: &Stop,
-    tell: &mut Tell<'_>,
+    progress: &mut dyn TrialProgress,
 ) -> Result<Vec<Observation>, Error> {
     let parts = prepare_traffic(pool, workload, stop)?;
     let clocks = pool.measure_clock_offsets(stop)?;
@@ -355,7 +350,7 @@ fn run_traffic(
     let mut joiner = IntervalJoiner::new(names, &workload.traffic);
     let mut heard = |host, line| {
         for interval in joiner.add_interval(host, line) {
-            let _only_results_can_fail = tell(TrialEvent::Interval(interval));
+            progress.report_interval(&interval);
         }
     };
     let slices = order.map(|order| order.slices);
@@ -365,7 +360,7 @@ fn run_traffic(
     for part in &mut finished {
         let host = part.slices.first().map_or_else(String::new, |slice| slice.host.host.clone());
         for left in std::mem::take(&mut part.left) {
-            tell(TrialEvent::Remark(format!("latput: {host}: {left}")))?;
+            progress.report_remark(&format!("latput: {host}: {left}"));
         }
     }
     let boot_ids: Vec<String> = pool.opened_hosts().map(|opened| opened.boot_id.clone()).collect();

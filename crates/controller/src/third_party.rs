@@ -15,7 +15,7 @@ use latput_reach::Error as ReachError;
 use latput_reach::host_spec::HostSpec;
 use latput_runner::Error;
 use latput_runner::checks::{self, HostPart};
-use latput_runner::trials::{PlanPart, Trial, TrialEvent, TrialRunner, run_trial};
+use latput_runner::trials::{PlanPart, Trial, TrialProgress, TrialRunner};
 use latput_trial::observation::Role;
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
@@ -139,20 +139,17 @@ impl TrialRunner for ThirdParty {
         self.pool.watch_surroundings(span, stop)
     }
 
-    fn run_trials(
+    fn measure_trial(
         &mut self,
-        todo: Vec<Trial>,
+        trial: &Trial,
         method: &Method,
         stop: &Stop,
-        tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        for trial in todo {
-            if stop.is_raised() {
-                return Err(Error::Interrupted);
-            }
-            run_trial(trial, tell, &mut |trial, _| self.run_peer_trial(&trial.load, method, stop))?;
+        _: &mut dyn TrialProgress,
+    ) -> Result<Observation, Error> {
+        if stop.is_raised() {
+            return Err(Error::Interrupted);
         }
-        Ok(())
+        self.run_peer_trial(&trial.load, method, stop)
     }
 
     /// Plans were checked when the testbed was made.

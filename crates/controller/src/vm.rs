@@ -14,12 +14,12 @@ use latput_reach::Error as ReachError;
 use latput_reach::held_guest::HeldGuest;
 use latput_reach::host_spec::HostSpec;
 use latput_runner::Error;
-use latput_runner::trials::{PlanPart, Trial, TrialEvent, TrialRunner};
+use latput_runner::trials::{PlanPart, Trial, TrialProgress, TrialRunner};
 use latput_trial::observation::Role;
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
-use latput_trial::{HostToday, Surroundings};
+use latput_trial::{HostToday, Observation, Surroundings};
 use latput_units::{CpuId, CpuSet, Nanos};
 use latput_vm::{ENDPOINTS, GuestSpec};
 
@@ -186,21 +186,19 @@ impl TrialRunner for GuestRunner {
         pool.watch_surroundings(span, stop).map_err(|error| self.explain_guest_end(error))
     }
 
-    fn run_trials(
+    fn measure_trial(
         &mut self,
-        todo: Vec<Trial>,
+        trial: &Trial,
         method: &Method,
         stop: &Stop,
-        tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        for mut trial in todo {
-            self.load_driver(&trial, stop).map_err(|error| self.explain_guest_end(error))?;
-            parameters::remove_reload_knobs(&mut trial.set.by_role);
-            let pool = self.pool.as_mut().expect("loading ends with a pool, or with an error");
-            pool.run_trials(vec![trial], method, stop, tell)
-                .map_err(|error| self.explain_guest_end(error))?;
-        }
-        Ok(())
+        progress: &mut dyn TrialProgress,
+    ) -> Result<Observation, Error> {
+        self.load_driver(trial, stop).map_err(|error| self.explain_guest_end(error))?;
+        let mut on_hosts = trial.clone();
+        parameters::remove_reload_knobs(&mut on_hosts.set.by_role);
+        let pool = self.pool.as_mut().expect("loading ends with a pool, or with an error");
+        pool.measure_trial(&on_hosts, method, stop, progress)
+            .map_err(|error| self.explain_guest_end(error))
     }
 
     fn explain_unsupported(

@@ -24,6 +24,14 @@ pub enum RunPart<'a> {
 }
 
 impl RunPart<'_> {
+    /// The text by which the run of this part is found again.
+    pub(crate) fn plan_text(self, plan: &Plan, text: &str) -> String {
+        match self {
+            Self::Shard(shard) => shard.plan_text(plan, text),
+            Self::Whole | Self::ShardOfBlock(..) | Self::Nothing => text.to_owned(),
+        }
+    }
+
     /// Refuses a plan or a testbed that has no such part.
     pub fn check_part(self, plan: &Plan, testbed: &Testbed) -> Result<(), Error> {
         let (shard, is_of_block) = match self {

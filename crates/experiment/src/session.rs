@@ -4,6 +4,7 @@ mod check;
 mod live;
 mod looking;
 mod lost;
+mod opened;
 mod planned;
 mod quiet;
 mod quiet_start;
@@ -21,38 +22,27 @@ use latput_results::order::{group_disruptive, shuffle_trials, trial_seed};
 use latput_results::results_db::WITHOUT;
 use latput_results::{ResultsDb, Shard};
 use latput_runner::Error;
-use latput_runner::trials::{FinishedTrial, IntervalCounts, Trial, TrialEvent, TrialRunner};
+use latput_runner::trials::{Trial, TrialProgress, TrialRunner};
 use latput_trial::check::CheckRow;
-use latput_trial::plan::{Design, OnUnsupported};
-use latput_trial::results::LabelledSetting;
-use latput_trial::surroundings::collect_findings;
-use latput_trial::{Finding, HostToday, Plan, Results, Row};
+use latput_trial::plan::Design;
+use latput_trial::{Plan, Results, Row};
 use latput_units::Nanos;
 
 pub use self::check::{CheckReport, MOST_LABELS, check_run, list_labels, live_remarks};
 use self::looking::InterimAnalysis;
-use self::lost::LostTrials;
+use self::lost::{ATTEMPTS, LostTrials};
+use self::opened::{OpenedRun, RefusedSettings};
 pub use self::planned::PlannedRuns;
 pub use self::quiet_start::QuietPolicy;
-use self::search::search_before;
 pub use self::suggested::{ExternalOptimiser, SettingObservation};
-use crate::refusal::{find_refused_settings, plan_search};
 use crate::run_part::RunPart;
 use crate::testbed::Testbed;
-use crate::unsupported::{SupportCheckMethod, drop_unsupported_parts};
 
 /// Usual time of a trial on hosts beyond its traffic.
 const TRIAL_OVERHEAD: Duration = Duration::from_millis(150);
 
-/// The number of a run that begins with its first trial.
-const NOT_BEGUN: i64 = 0;
-
 /// Receives the progress of a run.
-pub trait RunProgress {
-    /// A remark for people.
-    fn report_remark(&mut self, text: &str);
-    /// The counts of the running trial in an interval.
-    fn report_interval(&mut self, interval: &IntervalCounts);
+pub trait RunProgress: TrialProgress {
     /// One more trial has finished.
     fn report_trial(&mut self, done: &TrialDone<'_>);
     /// The run has ended.
@@ -132,264 +122,11 @@ pub fn run_suggested(
     other: Option<&mut dyn ExternalOptimiser>,
 ) -> Result<RunOutcome, Error> {
     run.part.check_part(run.plan, run.testbed)?;
-    let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
-    let quiet = refuse_small_budget(run, &mut *runner)
-        .and_then(|()| quiet_start::wait_for_quiet_start(run, &mut *runner, progress));
-    let seen = match quiet {
-        Ok(hosts) => collect_findings(&hosts),
-        Err(error) => return Err(abort_run(runner, error, run.stop, progress)),
-    };
-    let mut plan = run.plan.clone();
-    let mut skipped = Vec::new();
-    if plan.method.on_unsupported == OnUnsupported::Skip {
-        let check = SupportCheckMethod::from_plan(run.plan);
-        let tried = drop_unsupported_parts(run.plan, &mut *runner, check, run.stop);
-        (plan, skipped) = match tried {
-            Ok(found) => found,
-            Err(cause) => return Err(abort_run(runner, cause, run.stop, progress)),
-        };
-        runner.close(run.stop, &mut |text| progress.report_remark(text))?; // puts back what was tried
-        for note in &skipped {
-            progress.report_remark(note);
-        }
-        runner = run.testbed.open(&plan, run.interval, run.stop)?;
-    }
-    let plan_text = match run.part {
-        RunPart::Shard(shard) => shard.plan_text(run.plan, run.plan_text),
-        _ => run.plan_text.to_owned(),
-    };
+    let (opened, plan) = OpenedRun::open(run, progress)?;
+    let plan_text = run.part.plan_text(run.plan, run.plan_text);
     let run = &RunInputs { plan: &plan, plan_text: &plan_text, ..*run };
-    let design = match choose_design(run.plan, &mut *runner) {
-        Ok(design) => design,
-        Err(error) => return Err(abort_run(runner, error, run.stop, progress)),
-    };
-    let looked = read_hosts(run, &mut *runner).and_then(|found| {
-        let planned = planned_trials(run, design, runner.is_simulated(), &found)?;
-        Ok((found, planned))
-    });
-    let (InitialReadings { today, refused }, planned) = match looked {
-        Ok(looked) => looked,
-        Err(error) => return Err(abort_run(runner, error, run.stop, progress)),
-    };
-    let machine = format!("{}: {}", run.testbed.name, runner.machine_id());
-    for finding in &seen {
-        progress.report_remark(&format!("{}: {}", finding.name, finding.sentence()));
-    }
-    let found = RunFindings { today, seen, skipped, planned };
-    let (id, results) = kept_or_begun(run, db, &*runner, (&machine, found), progress)?;
-    let results = Results { source: db.file_name(), ..results };
-    let mut session = RunSession {
-        run,
-        db,
-        progress,
-        id,
-        machine,
-        places: BTreeMap::new(),
-        resumed: results.rows.len(),
-        results,
-        begun: Instant::now(),
-        is_simulated: runner.is_simulated(),
-        slice: None,
-        run_time: None,
-        lost: LostTrials::default(),
-    };
-    let cause = match design {
-        Design::Blocks if run.plan.live().is_some() => session.run_live(&mut *runner).err(),
-        Design::Blocks => session.run_blocks(&mut *runner).err(),
-        Design::Slices => session.run_slices(&mut *runner).err(),
-        Design::Search => session.run_search(&mut *runner, &refused, other).err(),
-    };
-    session.close_run(runner, cause)
-}
-
-/// Counts the trials and the time of a run with this number of settings.
-fn planned_runs(
-    run: &RunInputs<'_>,
-    design: Design,
-    (settings, is_simulated): (usize, bool),
-    today: &[HostToday],
-    refused: &BTreeMap<usize, String>,
-) -> Result<PlannedRuns, Error> {
-    let plan = run.plan;
-    let settings = settings as u64;
-    if design != Design::Search {
-        return Ok(PlannedRuns::of_grid(plan, design, settings, is_simulated));
-    }
-    let search = plan_search(plan, build_today_setting(plan, today).as_ref(), refused)?;
-    Ok(PlannedRuns::of_search(plan, &search, settings, is_simulated))
-}
-
-/// The fewest trials of a run. A whole run whose budget has no room for an answer is refused.
-fn planned_trials(
-    run: &RunInputs<'_>,
-    design: Design,
-    is_simulated: bool,
-    found: &InitialReadings,
-) -> Result<u64, Error> {
-    let InitialReadings { today, refused } = found;
-    let settings = run.plan.settings_from(today).len();
-    if let Some(live) = run.plan.live() {
-        return Ok(PlannedRuns::of_live(run.plan, live, settings).trials.0);
-    }
-    let runs = planned_runs(run, design, (settings, is_simulated), today, refused)?;
-    if matches!(run.part, RunPart::Whole) {
-        runs.check_budget(run.plan)?;
-    }
-    Ok(runs.trials.0)
-}
-
-/// Refuses a budget that has no room for an answer, before anybody waits for quiet hosts. What the hosts do not support may
-/// make a plan smaller; then the budget is judged behind that.
-fn refuse_small_budget(run: &RunInputs<'_>, runner: &mut dyn TrialRunner) -> Result<(), Error> {
-    let method = &run.plan.method;
-    if method.budget.is_none() || method.on_unsupported == OnUnsupported::Skip {
-        return Ok(());
-    }
-    let today = runner.read_knob_values(&run.plan.knobs(), run.stop)?;
-    let design = choose_design(run.plan, runner)?;
-    let found = InitialReadings { today, refused: BTreeMap::new() };
-    planned_trials(run, design, runner.is_simulated(), &found).map(drop)
-}
-
-/// Readings of the hosts before the first trial.
-struct InitialReadings {
-    today: Vec<HostToday>,
-    /// The settings that are refused, by their index in the plan, with the reason.
-    refused: BTreeMap<usize, String>,
-}
-
-/// Reads the hosts, and refuses settings and workloads that cannot be.
-fn read_hosts(run: &RunInputs<'_>, runner: &mut dyn TrialRunner) -> Result<InitialReadings, Error> {
-    let today = runner.read_knob_values(&run.plan.knobs(), run.stop)?;
-    let settings = run.plan.settings_from(&today);
-    let is_today = usize::from(!today.is_empty());
-    check::refuse_unsupported(run, &settings[is_today..], runner)?;
-    if let Some(live) = run.plan.live() {
-        PlannedRuns::of_live(run.plan, live, settings.len()).check_budget(run.plan)?;
-        return Ok(InitialReadings { today, refused: BTreeMap::new() });
-    }
-    let first = build_today_setting(run.plan, &today);
-    let refused = find_refused_settings(run.plan, &runner.receive_sides(), first.as_ref())?;
-    Ok(InitialReadings { today, refused })
-}
-
-/// Findings before the run is begun.
-struct RunFindings {
-    today: Vec<HostToday>,
-    seen: Vec<Finding>,
-    /// The parts of the plan that are left out, in sentences.
-    skipped: Vec<String>,
-    /// The fewest trials.
-    planned: u64,
-}
-
-/// The run that is resumed, with its trials; or a new one. A shard of a block has that of the blocks before, and no number yet.
-fn kept_or_begun(
-    run: &RunInputs<'_>,
-    db: &ResultsDb,
-    runner: &dyn TrialRunner,
-    (machine, found): (&str, RunFindings),
-    progress: &mut dyn RunProgress,
-) -> Result<(i64, Results), Error> {
-    let RunFindings { today, mut seen, mut skipped, planned } = found;
-    let kept = match run.part {
-        RunPart::ShardOfBlock(shard, file) => {
-            return Ok((NOT_BEGUN, search_before(run, (shard, file), machine, &today)?));
-        }
-        _ => find_resumable_run(run, db, machine, &today, progress)?,
-    };
-    if let Some((id, mut results)) = kept {
-        let done = results.rows.len();
-        let of = match run.plan.live() {
-            Some(_) => String::new(), // their number is not known before
-            None => format!(" of {}", planned_share(run, &results)),
-        };
-        progress.report_remark(&format!("resuming run {id}: {done}{of} trials are done"));
-        seen.retain(|finding| !results.findings.contains(finding));
-        results.findings.append(&mut seen);
-        return Ok((id, Results { goal: run.plan.goal.clone(), ..results })); // today's goal judges
-    }
-    let mut header = build_header(run, runner, today);
-    header.notes.append(&mut skipped);
-    header.findings = seen;
-    header.planned_trials = planned;
-    if let RunPart::Shard(shard) = run.part {
-        header.notes.push(shard.result_note());
-    }
-    Ok((db.begin_run(run.plan_text, machine, unix_ms(), &header)?, header))
-}
-
-/// Today's setting, if the hosts' values are known.
-fn build_today_setting(plan: &Plan, today: &[HostToday]) -> Option<LabelledSetting> {
-    plan.settings_from(today).into_iter().next().filter(|_| !today.is_empty())
-}
-
-/// The unfinished run of this plan on these hosts. If their values are others than at its beginning, its
-/// first setting is no longer today's, and a new run begins.
-fn find_resumable_run(
-    run: &RunInputs<'_>,
-    db: &ResultsDb,
-    machine: &str,
-    today: &[HostToday],
-    progress: &mut dyn RunProgress,
-) -> Result<Option<(i64, Results)>, Error> {
-    let Some((id, results)) = db.find_resumable_run(run.plan_text, machine)? else {
-        return Ok(None);
-    };
-    if results.today == today {
-        return Ok(Some((id, results)));
-    }
-    let moved = latput_trial::today::differences(&results.today, today);
-    progress.report_remark(&format!(
-        "run {id} is not resumed: the hosts' values have changed since it began ({}); a new run begins",
-        moved.first().map_or("it does not have them", String::as_str)
-    ));
-    Ok(None)
-}
-
-/// The design of a plan on this testbed.
-fn choose_design(plan: &Plan, runner: &mut dyn TrialRunner) -> Result<Design, Error> {
-    if plan.live().is_some() {
-        return runner.live_runner().map(|_| Design::Blocks).ok_or(Error::NoLiveTraffic);
-    }
-    let takes_slices = runner.slice_runner().is_some();
-    match plan.method.design {
-        Some(Design::Slices) if !takes_slices => Err(Error::NoSlices),
-        Some(design) => Ok(design),
-        None if takes_slices && plan.is_cheap_to_change() => Ok(Design::Slices),
-        None => Ok(Design::Blocks),
-    }
-}
-
-fn build_header(run: &RunInputs<'_>, runner: &dyn TrialRunner, today: Vec<HostToday>) -> Results {
-    let method = &run.plan.method;
-    let mut settings = run.plan.settings_from(&today);
-    let is_observed = run.plan.live().is_some_and(|live| live.observe);
-    if method.design == Some(Design::Search) || is_observed {
-        settings.truncate(1); // the others come as they are tried
-    }
-    let mut notes = run.testbed.notes.clone();
-    notes.extend(runner.notes());
-    Results {
-        name: run.plan.name.clone(),
-        goal: run.plan.goal.clone(),
-        confidence: method.confidence,
-        half_width: method.half_width,
-        testbed: run.testbed.name.clone(),
-        latput_version: env!("CARGO_PKG_VERSION").to_owned(),
-        seed: method.seed.unwrap_or_else(unix_ms),
-        hosts: runner.host_facts(),
-        settings,
-        workloads: run.plan.workloads.clone(),
-        rows: Vec::new(),
-        planned_trials: 0,
-        notes,
-        confirmed_from: None,
-        source: None,
-        today,
-        findings: Vec::new(),
-        beside: method.beside,
-    }
+    let read = opened.read_hosts(run, progress)?;
+    read.begin(run, db, progress)?.run_to_end(other)
 }
 
 /// The state of a run.
@@ -548,11 +285,26 @@ impl RunSession<'_> {
         mut order: Vec<(usize, usize)>,
     ) -> Result<(), Error> {
         order.retain(|trial| !self.is_done(block, *trial));
-        let todo =
-            order.iter().map(|&(setting, workload)| self.plan_trial(block, setting, workload));
-        let todo = todo.collect();
+        let todo: Vec<Trial> = order
+            .iter()
+            .map(|&(setting, workload)| self.plan_trial(block, setting, workload))
+            .collect();
+        runner.expect_trials(&todo, &self.run.plan.method);
+        todo.iter().try_for_each(|trial| self.run_trial(runner, trial))
+    }
+
+    /// Runs a trial, and again if its traffic breaks. Stores its row.
+    fn run_trial(&mut self, runner: &mut dyn TrialRunner, trial: &Trial) -> Result<(), Error> {
         let RunInputs { plan, stop, .. } = self.run;
-        runner.run_trials(todo, &plan.method, stop, &mut |event| self.handle_event(event))
+        for attempt in 1..=ATTEMPTS {
+            let started_unix_ms = unix_ms();
+            match runner.measure_trial(trial, &plan.method, stop, &mut *self.progress) {
+                Ok(observation) => return self.store_row(trial.to_row(started_unix_ms, observation)),
+                Err(error) if error.is_transient() => self.note_lost_attempt(trial, error, attempt)?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// A trial of a block, or a slice of a round.
@@ -567,26 +319,13 @@ impl RunSession<'_> {
         }
     }
 
-    /// Stores a finished trial, and reports the other events.
-    fn handle_event(&mut self, event: TrialEvent) -> Result<(), Error> {
-        match event {
-            TrialEvent::Done(done) => return self.store_trial(*done),
-            TrialEvent::Aborted(lost) => return self.give_up_on(*lost),
-            TrialEvent::Interval(interval) => self.progress.report_interval(&interval),
-            TrialEvent::Remark(text) => self.progress.report_remark(&text),
-        }
-        Ok(())
-    }
-
-    /// Stores a finished trial, then reports it.
-    fn store_trial(&mut self, done: FinishedTrial) -> Result<(), Error> {
+    /// Stores the row of a finished trial, then reports it.
+    fn store_row(&mut self, row: Row) -> Result<(), Error> {
         self.end_losses()?;
-        let Trial { block, setting, workload, .. } = done.trial;
-        let FinishedTrial { started_unix_ms, observation, .. } = done;
-        for check in &observation.checks {
+        for check in &row.observation.checks {
             debug_assert!(CheckRow::find(&check.name).is_some(), "{} has no row", check.name);
         }
-        let row = Row { block, setting, workload, started_unix_ms, observation };
+        let (setting, workload) = (row.setting, row.workload);
         let place = self.places.get(&(setting, workload)).copied();
         self.db.append_numbered_trial(self.id, &self.results, &row, place)?;
         self.results.rows.push(row);
@@ -644,6 +383,21 @@ impl RunSession<'_> {
         let time_left = time.map_or(left.into(), |time| time.most.saturating_sub(time.spent));
         let done = TrialDone { finished, planned, time_left, time, what: &what };
         self.progress.report_trial(&done);
+    }
+
+    /// Runs the plan by its design.
+    fn run_design(
+        &mut self,
+        runner: &mut dyn TrialRunner,
+        (design, refused): (Design, &RefusedSettings),
+        other: Option<&mut dyn ExternalOptimiser>,
+    ) -> Result<(), Error> {
+        match design {
+            Design::Blocks if self.run.plan.live().is_some() => self.run_live(runner),
+            Design::Blocks => self.run_blocks(runner),
+            Design::Slices => self.run_slices(runner),
+            Design::Search => self.run_search(runner, refused, other),
+        }
     }
 
     /// Puts the hosts back and closes the run. A host that could not be put back is a worse error

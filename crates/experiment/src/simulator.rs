@@ -14,9 +14,8 @@ use std::time::Duration;
 
 use latput_knobs::Knob;
 use latput_linux::files;
-use latput_linux::process::unix_ms;
 use latput_load::Stop;
-use latput_runner::trials::{FinishedTrial, PlanPart, Trial, TrialEvent, TrialRunner};
+use latput_runner::trials::{PlanPart, Trial, TrialProgress, TrialRunner};
 use latput_runner::{Error, checks};
 use latput_sim::trace::PacketTrace;
 use latput_sim::validate::InvalidValue;
@@ -174,25 +173,39 @@ pub fn trace_trial(
     })
 }
 
-impl TrialRunner for Simulator {
+/// Runs the trials of a plan in the simulator.
+#[derive(Debug)]
+pub(crate) struct SimulatedTrials {
+    simulator: Simulator,
+    /// The trials that are simulated ahead.
+    ahead: Option<TrialsAhead>,
+}
+
+impl SimulatedTrials {
+    pub(crate) const fn new(simulator: Simulator) -> Self {
+        Self { simulator, ahead: None }
+    }
+}
+
+impl TrialRunner for SimulatedTrials {
     fn host_facts(&self) -> Vec<HostFacts> {
-        facts::describe_hosts(&self.from, &self.profile)
+        facts::describe_hosts(&self.simulator.from, &self.simulator.profile)
     }
 
     /// The whole profile: a changed cost begins a new run.
     fn machine_id(&self) -> String {
-        serde_json::to_string(&*self.profile).unwrap_or_else(|error| error.to_string())
+        serde_json::to_string(&*self.simulator.profile).unwrap_or_else(|error| error.to_string())
     }
 
     fn notes(&self) -> Vec<String> {
         vec![format!(
             "simulated: no host was measured. The costs of {}: {}",
-            self.profile.name, self.profile.source
+            self.simulator.profile.name, self.simulator.profile.source
         )]
     }
 
     fn receive_sides(&self) -> Vec<ReceiveSide> {
-        facts::receive_sides(&self.profile)
+        facts::receive_sides(&self.simulator.profile)
     }
 
     fn is_simulated(&self) -> bool {
@@ -205,36 +218,29 @@ impl TrialRunner for Simulator {
         knobs: &BTreeSet<Knob>,
         _: &Stop,
     ) -> Result<Vec<HostToday>, Error> {
-        Ok(self.values(knobs))
+        Ok(self.simulator.values(knobs))
     }
 
     fn watch_surroundings(&mut self, _: Nanos, _: &Stop) -> Result<Vec<Surroundings>, Error> {
         Ok(Vec::new())
     }
 
-    fn run_trials(
+    /// Begins to simulate the trials on every core.
+    fn expect_trials(&mut self, trials: &[Trial], method: &Method) {
+        self.ahead = Some(TrialsAhead::begin(&self.simulator, trials, method));
+    }
+
+    fn measure_trial(
         &mut self,
-        todo: Vec<Trial>,
+        trial: &Trial,
         method: &Method,
         stop: &Stop,
-        tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let block = Arc::new(TrialQueue {
-            simulator: self.clone(),
-            method: *method,
-            trials: todo,
-            next: AtomicUsize::new(0),
-        });
-        let (to, from) = mpsc::channel();
-        for _ in 0..at_once().min(block.trials.len()) {
-            let block = Arc::clone(&block);
-            let to = to.clone();
-            // Not joined: a stopped thread may be far from the end of its trial, and leaves nothing
-            // behind.
-            thread::spawn(move || block.run_worker(&to));
+        _: &mut dyn TrialProgress,
+    ) -> Result<Observation, Error> {
+        match &mut self.ahead {
+            Some(ahead) => ahead.await_next(stop),
+            None => self.simulator.simulate_trial(trial, method),
         }
-        drop(to);
-        in_order(&from, block.trials.len(), stop, tell)
     }
 
     fn explain_unsupported(
@@ -248,9 +254,9 @@ impl TrialRunner for Simulator {
         let found = match wanted {
             PlanPart::Setting(by_role) | PlanPart::Rehearsed(by_role) => {
                 let set = LabelledSetting { by_role: by_role.clone(), ..as_it_is };
-                self.build_scenario(&set, &Workload::plain("ping", PING), method, 0)
+                self.simulator.build_scenario(&set, &Workload::plain("ping", PING), method, 0)
             }
-            PlanPart::Load(load) => self.build_scenario(&as_it_is, load, method, 0),
+            PlanPart::Load(load) => self.simulator.build_scenario(&as_it_is, load, method, 0),
         };
         match found {
             Ok(_) => Ok(None),
@@ -295,7 +301,60 @@ fn at_once() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Trials of a block, taken by threads in turn.
+/// Trials that threads simulate, and their results in the order of the trials.
+#[derive(Debug)]
+struct TrialsAhead {
+    results: Receiver<NumberedResult>,
+    /// Results that came before their turn.
+    early: BTreeMap<usize, Result<Observation, Error>>,
+    /// The number of the next trial.
+    due: usize,
+}
+
+impl TrialsAhead {
+    fn begin(simulator: &Simulator, trials: &[Trial], method: &Method) -> Self {
+        let queue = Arc::new(TrialQueue {
+            simulator: simulator.clone(),
+            method: *method,
+            trials: trials.to_vec(),
+            next: AtomicUsize::new(0),
+        });
+        let (to, results) = mpsc::channel();
+        for _ in 0..at_once().min(trials.len()) {
+            let queue = Arc::clone(&queue);
+            let to = to.clone();
+            // Not joined: a stopped thread may be far from the end of its trial, and leaves nothing
+            // behind.
+            thread::spawn(move || queue.run_worker(&to));
+        }
+        Self { results, early: BTreeMap::new(), due: 0 }
+    }
+
+    /// Waits for the next trial's result.
+    fn await_next(&mut self, stop: &Stop) -> Result<Observation, Error> {
+        loop {
+            if stop.is_raised() {
+                return Err(Error::Interrupted);
+            }
+            if let Some(result) = self.early.remove(&self.due) {
+                self.due += 1;
+                return result;
+            }
+            match self.results.recv_timeout(LOOK_EVERY) {
+                Ok((number, result)) => {
+                    self.early.insert(number, result);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(Error::SimulatorDied),
+            }
+        }
+    }
+}
+
+/// The result of a trial, with its number.
+type NumberedResult = (usize, Result<Observation, Error>);
+
+/// Trials that threads take in turn.
 struct TrialQueue {
     simulator: Simulator,
     method: Method,
@@ -303,51 +362,18 @@ struct TrialQueue {
     next: AtomicUsize,
 }
 
-type Finished = (usize, Result<FinishedTrial, Error>);
-
 impl TrialQueue {
     /// Runs trials until none is left, or the receiver is gone.
-    fn run_worker(&self, to: &Sender<Finished>) {
+    fn run_worker(&self, to: &Sender<NumberedResult>) {
         loop {
             let idx = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(trial) = self.trials.get(idx) else { return };
-            let started_unix_ms = unix_ms();
-            let done = self.simulator.simulate_trial(trial, &self.method).map(|observation| {
-                FinishedTrial { trial: trial.clone(), started_unix_ms, observation }
-            });
-            if to.send((idx, done)).is_err() {
+            let result = self.simulator.simulate_trial(trial, &self.method);
+            if to.send((idx, result)).is_err() {
                 return;
             }
         }
     }
-}
-
-/// Passes finished trials on in the order of their numbers.
-fn in_order(
-    from: &Receiver<Finished>,
-    count: usize,
-    stop: &Stop,
-    tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let mut early = BTreeMap::new();
-    let mut due = 0;
-    while due < count {
-        if stop.is_raised() {
-            return Err(Error::Interrupted);
-        }
-        match from.recv_timeout(LOOK_EVERY) {
-            Ok((idx, finished)) => {
-                early.insert(idx, finished);
-            }
-            Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => return Err(Error::SimulatorDied),
-        }
-        while let Some(finished) = early.remove(&due) {
-            tell(TrialEvent::Done(Box::new(finished?)))?;
-            due += 1;
-        }
-    }
-    Ok(())
 }
 
 /// The error in the words of plans, where a trial has one workload and the probe beside it.

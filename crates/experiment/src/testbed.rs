@@ -27,7 +27,7 @@ use latput_trial::plan::OnUnsupported;
 use latput_units::{IntoSet, Nanos};
 use latput_vm::GuestSpec;
 
-use crate::simulator::Simulator;
+use crate::simulator::{SimulatedTrials, Simulator};
 
 /// Name of the testbed of this host's loopback.
 const LOOPBACK: &str = "loopback";
@@ -89,7 +89,9 @@ impl Testbed {
                 let roles = collect_changed_roles(plan);
                 Ok(Box::new(GuestRunner::start(*spec, &roles, interval, stop)?))
             }
-            TestbedKind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
+            TestbedKind::Simulator(simulator) => {
+                Ok(Box::new(SimulatedTrials::new(simulator.clone())))
+            }
             TestbedKind::ThirdParty(peer, address) => {
                 Ok(Box::new(ThirdParty::start(peer, *address, plan, stop)?))
             }

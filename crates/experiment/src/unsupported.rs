@@ -98,10 +98,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use latput_knobs::{Knob, Place, State, Value};
-    use latput_runner::trials::{Trial, TrialEvent};
+    use latput_runner::trials::{Trial, TrialProgress};
     use latput_trial::plan::Method;
     use latput_trial::results::HostFacts;
-    use latput_trial::{HostToday, Surroundings};
+    use latput_trial::{HostToday, Observation, Surroundings};
     use latput_units::{IntoMap, Nanos};
 
     use super::*;
@@ -259,14 +259,14 @@ mod tests {
         fn watch_surroundings(&mut self, _: Nanos, _: &Stop) -> Result<Vec<Surroundings>, Error> {
             Ok(Vec::new())
         }
-        fn run_trials(
+        fn measure_trial(
             &mut self,
-            _: Vec<Trial>,
+            _: &Trial,
             _: &Method,
             _: &Stop,
-            _: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
-        ) -> Result<(), Error> {
-            Ok(())
+            _: &mut dyn TrialProgress,
+        ) -> Result<Observation, Error> {
+            Ok(Observation::default())
         }
         fn close(self: Box<Self>, _: &Stop, _: &mut dyn FnMut(&str)) -> Result<(), Error> {
             Ok(())

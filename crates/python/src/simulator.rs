@@ -10,7 +10,7 @@ use latput_experiment::{RunPart, Testbed};
 use latput_load::Stop;
 use latput_results::ResultsDb;
 use latput_runner::Error;
-use latput_runner::trials::IntervalCounts;
+use latput_runner::trials::{IntervalCounts, TrialProgress};
 use latput_trial::Results;
 use pyo3::prelude::*;
 
@@ -118,9 +118,12 @@ fn run_simulation(
 /// Nobody watches.
 pub(crate) struct SilentProgress;
 
-impl RunProgress for SilentProgress {
+impl TrialProgress for SilentProgress {
     fn report_remark(&mut self, _: &str) {}
     fn report_interval(&mut self, _: &IntervalCounts) {}
+}
+
+impl RunProgress for SilentProgress {
     fn report_trial(&mut self, _: &TrialDone<'_>) {}
     fn report_end(&mut self) {}
 }

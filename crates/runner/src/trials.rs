@@ -1,16 +1,15 @@
-//! The interface between a run and its testbed: the trait that runs trials, and its events.
+//! The interface between a run and its testbed: the traits that run trials.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_knobs::{Knob, Setting};
-use latput_linux::process::unix_ms;
 use latput_load::Stop;
 use latput_protocol::live::{LiveBlock, LiveSeen};
 use latput_trial::observation::Role;
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
-use latput_trial::{HostToday, Observation, Surroundings, Workload};
+use latput_trial::{HostToday, Observation, Row, Surroundings, Workload};
 use latput_units::Nanos;
 
 use crate::error::Error;
@@ -57,15 +56,20 @@ pub trait TrialRunner {
     /// Watches the hosts without traffic and tells what could disturb trials; empty if time is simulated.
     fn watch_surroundings(&mut self, span: Nanos, stop: &Stop) -> Result<Vec<Surroundings>, Error>;
 
-    /// Runs trials. `tell` receives the trials in this order, each as soon as it and all before it
-    /// have ended, and the intervals of the running one.
-    fn run_trials(
+    /// Learns the next trials, in the order in which [`measure_trial`](Self::measure_trial) will be called. A testbed that
+    /// can run several at once begins them.
+    fn expect_trials(&mut self, trials: &[Trial], method: &Method) {
+        let _ = (trials, method);
+    }
+
+    /// Applies the setting of a trial and measures it, once. A transient error leaves every host ready for the next attempt.
+    fn measure_trial(
         &mut self,
-        todo: Vec<Trial>,
+        trial: &Trial,
         method: &Method,
         stop: &Stop,
-        tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
-    ) -> Result<(), Error>;
+        progress: &mut dyn TrialProgress,
+    ) -> Result<Observation, Error>;
 
     /// The runner of slices; `None` if settings cannot take turns while traffic flows.
     fn slice_runner(&mut self) -> Option<&mut dyn SliceRunner> {
@@ -107,13 +111,13 @@ pub trait TrialRunner {
 
 /// Runs settings that take turns while the traffic of one workload flows.
 pub trait SliceRunner {
-    /// Runs a stint; returns an observation for each of its slices, in their order.
+    /// Runs a stint once; returns an observation for each of its slices, in their order.
     fn measure_stint(
         &mut self,
         stint: &Stint,
         method: &Method,
         stop: &Stop,
-        tell: &mut Tell<'_>,
+        progress: &mut dyn TrialProgress,
     ) -> Result<Vec<Observation>, Error>;
 }
 
@@ -162,17 +166,12 @@ pub struct Trial {
     pub seed: u64,
 }
 
-/// An event of a runner.
-#[derive(Debug)]
-pub enum TrialEvent {
-    /// A trial has ended.
-    Done(Box<FinishedTrial>),
-    /// The traffic of a trial broke, and its figures are dropped.
-    Aborted(Box<AbortedTrial>),
-    /// An interval of the running trial; it is not stored.
-    Interval(IntervalCounts),
+/// Receives the progress of a trial; nothing of it is stored.
+pub trait TrialProgress {
+    /// The counts of the running trial in an interval.
+    fn report_interval(&mut self, interval: &IntervalCounts);
     /// A remark for people.
-    Remark(String),
+    fn report_remark(&mut self, text: &str);
 }
 
 /// The counts of all hosts in an interval.
@@ -188,102 +187,11 @@ pub struct IntervalCounts {
     pub packets_per_s: Vec<(String, f64, f64)>,
 }
 
-/// A finished trial.
-#[derive(Debug)]
-pub struct FinishedTrial {
-    /// The trial.
-    pub trial: Trial,
-    /// Start, milliseconds since 1970.
-    pub started_unix_ms: u64,
-    /// The measurements.
-    pub observation: Observation,
-}
-
-/// A trial whose traffic broke while every host stayed ready for the next.
-#[derive(Debug)]
-pub struct AbortedTrial {
-    /// The trial.
-    pub trial: Trial,
-    /// The cause.
-    pub error: Error,
-    /// Whether there is no further attempt.
-    pub given_up: bool,
-}
-
-/// Most attempts at a trial whose traffic breaks.
-pub const ATTEMPTS: u32 = 3;
-
-/// Runs one trial, and retries it if its traffic breaks. `attempt` applies its setting and
-/// measures.
-pub fn run_trial(
-    trial: Trial,
-    tell: &mut Tell<'_>,
-    attempt: &mut dyn FnMut(&Trial, &mut Tell<'_>) -> Result<Observation, Error>,
-) -> Result<(), Error> {
-    for tried in 1..=ATTEMPTS {
-        let started_unix_ms = unix_ms();
-        match attempt(&trial, tell) {
-            Ok(observation) => {
-                return tell(TrialEvent::Done(Box::new(FinishedTrial {
-                    trial,
-                    started_unix_ms,
-                    observation,
-                })));
-            }
-            Err(error) if error.is_transient() => {
-                let given_up = tried == ATTEMPTS;
-                tell(TrialEvent::Aborted(Box::new(AbortedTrial {
-                    trial: trial.clone(),
-                    error,
-                    given_up,
-                })))?;
-            }
-            Err(error) => return Err(error),
-        }
+impl Trial {
+    /// The row of its observation.
+    #[must_use]
+    pub fn to_row(&self, started_unix_ms: u64, observation: Observation) -> Row {
+        let Self { block, setting, workload, .. } = *self;
+        Row { block, setting, workload, started_unix_ms, observation }
     }
-    Ok(())
 }
-
-/// Runs a stint once.
-type RunStint<'a> = dyn FnMut(&Stint, &mut Tell<'_>) -> Result<Vec<Observation>, Error> + 'a;
-
-/// Runs a stint, and retries it if its traffic breaks. Sends an event for each slice.
-pub fn run_stint(
-    stint: Stint,
-    tell: &mut Tell<'_>,
-    attempt: &mut RunStint<'_>,
-) -> Result<(), Error> {
-    for tried in 1..=ATTEMPTS {
-        let started_unix_ms = unix_ms();
-        match attempt(&stint, tell) {
-            Ok(observations) => {
-                let length_ms = stint.length.as_ns() / 1_000_000;
-                for (at, (trial, observation)) in
-                    (0..).zip(stint.trials.into_iter().zip(observations))
-                {
-                    let started_unix_ms = started_unix_ms + at * length_ms;
-                    tell(TrialEvent::Done(Box::new(FinishedTrial {
-                        trial,
-                        started_unix_ms,
-                        observation,
-                    })))?;
-                }
-                return Ok(());
-            }
-            Err(error) if error.is_transient() => {
-                let given_up = tried == ATTEMPTS;
-                let first = stint.trials.first().expect("a stint has slices");
-                tell(TrialEvent::Aborted(Box::new(AbortedTrial {
-                    trial: first.clone(),
-                    error,
-                    given_up,
-                })))?;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Receives events; an error from it ends the run.
-pub type Tell<'a> = dyn FnMut(TrialEvent) -> Result<(), Error> + 'a;

@@ -8,7 +8,7 @@ use latput_protocol::control::{Answer, EarlyEnd, HostTrialResult, Request};
 use latput_protocol::program::{ExitCause, MOST_KEPT, ProgramOutcome, ProgramSpec, StartRequest};
 use latput_reach::host_spec::HostSpec;
 use latput_runner::Error;
-use latput_runner::trials::{Tell, Trial, TrialEvent};
+use latput_runner::trials::{Trial, TrialProgress};
 use latput_trial::observation::Role;
 use latput_trial::plan::Method;
 use latput_trial::program::{Lifetime, Placeholder, Program, ProgramCommand, RunsOn, substitute};
@@ -60,7 +60,7 @@ pub(super) fn run_command_trial(
     trial: &Trial,
     method: &Method,
     stop: &Stop,
-    tell: &mut Tell<'_>,
+    progress: &mut dyn TrialProgress,
 ) -> Result<Observation, Error> {
     let workload = &trial.load;
     let Some(program) = workload.program.as_deref() else {
@@ -70,13 +70,13 @@ pub(super) fn run_command_trial(
     let sut = pool.sut_agent().spec.address;
     let run = CommandTrial { trial, workload, program, method, sut, stop };
     let places = list_benchmark_hosts(pool, program);
-    run.start_server(pool, &places, tell)?;
+    run.start_server(pool, &places, progress)?;
     for place in &places {
         pool.programs().ensure_host_started(&place.spec, stop)?;
     }
     let measured = run
         .run_auxiliary_command(pool, &places, program.prepare.as_ref(), "prepare")
-        .and_then(|()| run.measure_benchmark(pool, &places, tell));
+        .and_then(|()| run.measure_benchmark(pool, &places, progress));
     let cleaned = match &measured {
         Err(error) if !error.is_transient() => Ok(()), // all programs end now
         _ => run.run_auxiliary_command(pool, &places, program.cleanup.as_ref(), "cleanup"),
@@ -194,7 +194,7 @@ impl CommandTrial<'_> {
         &self,
         pool: &mut AgentPool,
         places: &[BenchmarkHost],
-        tell: &mut Tell<'_>,
+        progress: &mut dyn TrialProgress,
     ) -> Result<Observation, Error> {
         self.drop_traffic(pool)?;
         let clocks = pool.measure_clock_offsets(self.stop)?;
@@ -223,7 +223,7 @@ impl CommandTrial<'_> {
         let mut joiner = IntervalJoiner::new(names, &self.workload.traffic);
         let mut heard = |host, line| {
             for interval in joiner.add_interval(host, line) {
-                let _only_results_can_fail = tell(TrialEvent::Interval(interval));
+                progress.report_interval(&interval);
             }
         };
         let within = (warmup + window).as_duration() + TRIAL_SLACK;
@@ -247,11 +247,11 @@ impl CommandTrial<'_> {
             let host =
                 part.slices.first().map_or_else(String::new, |slice| slice.host.host.clone());
             for left in std::mem::take(&mut part.left) {
-                tell(TrialEvent::Remark(format!("latput: {host}: {left}")))?;
+                progress.report_remark(&format!("latput: {host}: {left}"));
             }
         }
         let ended =
-            self.await_benchmark_ends(pool.programs(), &running, timeout.as_duration(), tell)?;
+            self.await_benchmark_ends(pool.programs(), &running, timeout.as_duration(), progress)?;
         let figures = figures::read(self.program, &ended)?;
         let boot_ids: Vec<String> =
             pool.opened_hosts().map(|opened| opened.boot_id.clone()).collect();
@@ -325,12 +325,12 @@ impl CommandTrial<'_> {
         programs: &mut ProgramHosts,
         running: &[(String, u32)],
         within: Duration,
-        tell: &mut Tell<'_>,
+        progress: &mut dyn TrialProgress,
     ) -> Result<Vec<(String, ProgramOutcome)>, Error> {
         let mut ends = Vec::new();
         for (host, id) in running {
             let ended = programs.host(host).await_end(*id, within + TRIAL_SLACK, self.stop)?;
-            tell_containment(programs, host, tell)?;
+            report_containment(programs, host, progress);
             ends.push((host.clone(), ended));
         }
         for (host, ended) in &ends {
@@ -349,17 +349,17 @@ fn measured_window(part: &HostTrialResult) -> Nanos {
 }
 
 /// Says once that programs may leave something running.
-fn tell_containment(
+fn report_containment(
     programs: &mut ProgramHosts,
     host: &str,
-    tell: &mut Tell<'_>,
-) -> Result<(), Error> {
+    progress: &mut dyn TrialProgress,
+) {
     if !programs.host(host).is_uncontained() || programs.is_told {
-        return Ok(());
+        return;
     }
     programs.is_told = true;
-    tell(TrialEvent::Remark(format!(
+    progress.report_remark(&format!(
         "latput: {host}: cannot make a PID namespace. If latput is killed by SIGKILL, programs that left their \
          session keep running (run as root, or allow user namespaces)"
-    )))
+    ));
 }

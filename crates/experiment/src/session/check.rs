@@ -12,10 +12,10 @@ use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_units::Nanos;
 
 use super::planned::PlannedRuns;
-use super::{
-    InitialReadings, RunInputs, build_today_setting, choose_design, planned_runs, quiet_start,
-    read_hosts,
+use super::opened::{
+    InitialReadings, build_today_setting, choose_design, planned_runs, read_hosts,
 };
+use super::{RunInputs, quiet_start};
 use crate::unsupported::{SupportCheckMethod, drop_unsupported_parts};
 
 /// Most settings that a check lists.

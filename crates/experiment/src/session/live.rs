@@ -19,11 +19,11 @@ use latput_model::{EliminatedSetting, Goal, find_eliminated, objective_ratio};
 use latput_protocol::live::{Guard, GuardBreach, LiveBlock, LiveSeen};
 use latput_runner::Error;
 use latput_runner::checks::{self, HostPart};
-use latput_runner::trials::{FinishedTrial, LiveRunner};
+use latput_runner::trials::LiveRunner;
 use latput_trial::live::{BAN_CHECK, BrokenGuard, GUARD_CHECK, Live, LiveSlice};
 use latput_trial::metric::quantity;
 use latput_trial::observation::{HostObservation, Role, TrafficObservation};
-use latput_trial::{Check, Metric, Observation, Traffic};
+use latput_trial::{Check, Metric, Observation, Row, Traffic};
 use latput_units::{Nanos, SeededRng};
 
 use self::evidence::LiveEvidence;
@@ -332,13 +332,16 @@ impl RunSession<'_> {
             let proven = run.evidence.weigh_slice(setting, part, [other, &today], &apart);
             other.checks.extend(self.ban_proven(run, setting, &proven));
         }
-        let store = |session: &mut Self, setting: usize, observation: Observation| {
-            let trial = session.plan_trial(number, setting, WORKLOAD);
-            session.store_trial(FinishedTrial { trial, started_unix_ms, observation })
+        let row = |setting: usize, observation: Observation| Row {
+            block: number,
+            setting,
+            workload: WORKLOAD,
+            started_unix_ms,
+            observation,
         };
-        store(self, 0, today)?;
+        self.store_row(row(0, today))?;
         if let Some(other) = other.filter(|_| !is_today) {
-            store(self, setting, with_ban(other))?;
+            self.store_row(row(setting, with_ban(other)))?;
         }
         Ok(BlockOutcome::Kept)
     }

@@ -1,9 +1,12 @@
 //! Trials whose traffic broke: which errors repeat, what is told of them, and when they end the run.
 
 use latput_runner::Error;
-use latput_runner::trials::{ATTEMPTS, AbortedTrial};
+use latput_runner::trials::Trial;
 
 use super::RunSession;
+
+/// Most attempts at a trial whose traffic breaks.
+pub(super) const ATTEMPTS: u32 = 3;
 
 /// This many lost trials in a row end a run: the path is broken, not the trial.
 const MAX_LOST_IN_A_ROW: u32 = 3;
@@ -87,15 +90,19 @@ impl LostTrials {
 }
 
 impl RunSession<'_> {
-    /// Notes an attempt whose traffic broke. Ends the run where the same would come again: after [`MAX_LOST_IN_A_ROW`] lost
+    /// Notes the attempt of this number, counted from 1, whose traffic broke. Ends the run where the same would come again: after [`MAX_LOST_IN_A_ROW`] lost
     /// trials in a row, and after one if nothing like it has ever worked.
-    pub(super) fn give_up_on(&mut self, lost: AbortedTrial) -> Result<(), Error> {
-        let AbortedTrial { trial, error, given_up } = lost;
+    pub(super) fn note_lost_attempt(
+        &mut self,
+        trial: &Trial,
+        error: Error,
+        attempt: u32,
+    ) -> Result<(), Error> {
         let what = format!("{}, {} in block {}", trial.load.name, trial.set.label, trial.block);
         if let Some(before) = self.lost.add(what, error.to_string()) {
             self.store_note(before)?;
         }
-        if !given_up {
+        if attempt < ATTEMPTS {
             return Ok(());
         }
         self.lost.in_a_row += 1;

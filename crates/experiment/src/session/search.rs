@@ -14,7 +14,8 @@ use latput_trial::{HostToday, Results};
 use latput_units::IntoMap;
 
 use super::suggested::{ExternalOptimiser, OptimiserDriver};
-use super::{RunInputs, RunSession, build_today_setting, search_budget, select_shard_trials};
+use super::opened::{RefusedSettings, build_today_setting};
+use super::{RunInputs, RunSession, search_budget, select_shard_trials};
 use crate::refusal::plan_search;
 use crate::run_part::{RunPart, shard_error};
 
@@ -42,7 +43,7 @@ impl RunSession<'_> {
     pub(super) fn run_search(
         &mut self,
         runner: &mut dyn TrialRunner,
-        refused: &BTreeMap<usize, String>,
+        refused: &RefusedSettings,
         other: Option<&mut dyn ExternalOptimiser>,
     ) -> Result<(), Error> {
         let other = other.map(|other| -> &mut dyn ExternalOptimiser { other });
@@ -92,7 +93,7 @@ impl RunSession<'_> {
 
     fn create_chooser<'a>(
         &mut self,
-        refused: &'a BTreeMap<usize, String>,
+        refused: &'a RefusedSettings,
         other: Option<&'a mut dyn ExternalOptimiser>,
     ) -> Result<BlockChooser<'a>, Error>
     where

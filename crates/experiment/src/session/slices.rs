@@ -8,19 +8,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use latput_linux::process::unix_ms;
 use latput_model::goal::{GoalFigure, GoalMeasure};
 use latput_model::{
     EliminatedSetting, Goal, blocks_to_next_look, find_eliminated, objective_scatter,
 };
 use latput_results::order::trial_seed;
 use latput_runner::Error;
-use latput_runner::trials::{SliceRunner, Stint, Trial, TrialRunner, run_stint};
+use latput_runner::trials::{
+    IntervalCounts, SliceRunner, Stint, Trial, TrialProgress, TrialRunner,
+};
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Observation, Results, Row, Workload};
 use latput_units::{IntoSet, Nanos, SeededRng};
 
-use super::{RunSession, TrialEvent};
+use super::lost::ATTEMPTS;
+use super::{RunInputs, RunProgress, RunSession};
 
 /// Length of a slice with its cut, if carry-over is short. Longer slices contain more of the slow
 /// noise; in shorter ones the cut is a larger share.
@@ -154,7 +158,7 @@ impl RunSession<'_> {
                     return Ok(());
                 }
                 self.wait_for_quiet(runner, &mut patience)?;
-                self.run_stint(runner.slice_runner().ok_or(Error::NoSlices)?, stint)?;
+                self.run_stint(runner.slice_runner().ok_or(Error::NoSlices)?, &stint)?;
             }
             let seen = [rounds, self.next_rounds()].map(|rounds| read.mean_of_objective(&rounds));
             if !looking.looks.is_due(seen[0], seen[1]) {
@@ -233,14 +237,29 @@ impl RunSession<'_> {
         objective_scatter(&self.results, &goal, &others)
     }
 
-    fn run_stint(&mut self, runner: &mut dyn SliceRunner, stint: Stint) -> Result<(), Error> {
+    /// Runs a stint, and again if its traffic breaks. Stores every slice.
+    fn run_stint(&mut self, runner: &mut dyn SliceRunner, stint: &Stint) -> Result<(), Error> {
         let planned = self.results.rows.len() + stint.trials.len();
         self.results.planned_trials = self.results.planned_trials.max(planned as u64);
-        let method = self.run.plan.method;
-        let stop = self.run.stop;
-        run_stint(stint, &mut |event| self.handle_event(event), &mut |stint, tell| {
-            runner.measure_stint(stint, &method, stop, tell)
-        })
+        let RunInputs { plan, stop, .. } = self.run;
+        let length_ms = stint.length.as_ns() / 1_000_000;
+        for attempt in 1..=ATTEMPTS {
+            let started_unix_ms = unix_ms();
+            match runner.measure_stint(stint, &plan.method, stop, &mut *self.progress) {
+                Ok(observations) => {
+                    for (at, (trial, observation)) in (0..).zip(stint.trials.iter().zip(observations)) {
+                        self.store_row(trial.to_row(started_unix_ms + at * length_ms, observation))?;
+                    }
+                    return Ok(());
+                }
+                Err(error) if error.is_transient() => {
+                    let first = stint.trials.first().expect("a stint has slices");
+                    self.note_lost_attempt(first, error, attempt)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Drops settings that are proven to lose; the others get their time.
@@ -315,28 +334,37 @@ impl RunSession<'_> {
             .map(|setting| self.plan_trial(0, setting, SEARCHED))
             .collect();
         let stint = Stint { trials, length: STEP, cut: Nanos::ZERO };
-        let mut steps: Vec<Observation> = Vec::new();
-        let method = self.run.plan.method;
-        let stop = self.run.stop;
-        run_stint(
-            stint,
-            &mut |event| match event {
-                TrialEvent::Done(done) => {
-                    steps.push(done.observation);
-                    Ok(())
-                }
-                TrialEvent::Aborted(lost) if lost.given_up => Err(lost.error),
-                TrialEvent::Remark(text) => {
-                    self.progress.report_remark(&text);
-                    Ok(())
-                }
-                TrialEvent::Aborted(_) | TrialEvent::Interval(_) => Ok(()),
-            },
-            &mut |stint, tell| runner.measure_stint(stint, &method, stop, tell),
-        )?;
+        let steps = self.measure_steps(runner, &stint)?;
         let load = &self.results.workloads[SEARCHED];
         let metric = GoalMeasure::Rate.metric_for(&load.traffic);
         Ok(carry_over(&compute_step_rates(load, metric, &steps)))
+    }
+
+    /// Runs a stint of the search for carry-over, and again if its traffic breaks. Nothing of it is stored.
+    fn measure_steps(
+        &mut self,
+        runner: &mut dyn SliceRunner,
+        stint: &Stint,
+    ) -> Result<Vec<Observation>, Error> {
+        let RunInputs { plan, stop, .. } = self.run;
+        let mut attempt = 1;
+        loop {
+            let progress = &mut RemarksOnly(&mut *self.progress);
+            match runner.measure_stint(stint, &plan.method, stop, progress) {
+                Err(error) if error.is_transient() && attempt < ATTEMPTS => attempt += 1,
+                ended => return ended,
+            }
+        }
+    }
+}
+
+/// Passes on remarks; intervals of the search for carry-over are no progress of the run.
+struct RemarksOnly<'a>(&'a mut dyn RunProgress);
+
+impl TrialProgress for RemarksOnly<'_> {
+    fn report_interval(&mut self, _: &IntervalCounts) {}
+    fn report_remark(&mut self, text: &str) {
+        self.0.report_remark(text);
     }
 }
 

@@ -5,13 +5,13 @@
 //! middle the optimiser is told every block again. Of a block that was cut, the settings that have a row are finished
 //! without asking, and the others are forgotten.
 
-use std::collections::BTreeMap;
-
 use latput_model::search::of_plan::{BlockFigures, NextBlock, PlanSearch};
 use latput_runner::Error;
 use latput_trial::plan::Factor;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Plan, Results, Row};
+
+use super::opened::RefusedSettings;
 
 /// Another optimiser.
 pub trait ExternalOptimiser {
@@ -44,7 +44,7 @@ pub(super) struct OptimiserDriver<'a> {
     other: &'a mut dyn ExternalOptimiser,
     plan: &'a Plan,
     listed: Vec<LabelledSetting>,
-    refused: &'a BTreeMap<usize, String>,
+    refused: &'a RefusedSettings,
     /// The first block that the optimiser was not told yet.
     untold: u32,
     /// Most runs of settings, today's first one included.
@@ -55,7 +55,7 @@ impl<'a> OptimiserDriver<'a> {
     pub(super) fn with_optimiser(
         other: &'a mut dyn ExternalOptimiser,
         plan: &'a Plan,
-        refused: &'a BTreeMap<usize, String>,
+        refused: &'a RefusedSettings,
         budget: usize,
     ) -> Result<Self, Error> {
         other.start_search(plan, refused.len())?;

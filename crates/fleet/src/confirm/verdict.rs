@@ -131,7 +131,7 @@ mod tests {
     use latput_load::Stop;
     use latput_model::pairs::confirming_plan;
     use latput_results::ResultsDb;
-    use latput_runner::trials::IntervalCounts;
+    use latput_runner::trials::{IntervalCounts, TrialProgress};
     use latput_trial::{Plan, Results};
 
     use super::super::PairFailure;
@@ -139,9 +139,12 @@ mod tests {
 
     struct Silence;
 
-    impl RunProgress for Silence {
+    impl TrialProgress for Silence {
         fn report_remark(&mut self, _: &str) {}
         fn report_interval(&mut self, _: &IntervalCounts) {}
+    }
+
+    impl RunProgress for Silence {
         fn report_trial(&mut self, _: &TrialDone<'_>) {}
         fn report_end(&mut self) {}
     }

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use latput_protocol::program::{ExitCause, ReadyCheck, StartRequest};
 use latput_reach::host_spec::HostSpec;
 use latput_runner::Error;
-use latput_runner::trials::{Tell, TrialEvent};
+use latput_runner::trials::TrialProgress;
 use latput_trial::program::{Lifetime, ProgramCommand, ReadyWhen, ServerProgram};
 use latput_units::CpuSet;
 
 use super::failure::{describe_failure, last_words};
-use super::{BenchmarkHost, CommandTrial, KEPT_BESIDE, tell_containment};
+use super::{BenchmarkHost, CommandTrial, KEPT_BESIDE, report_containment};
 use crate::controller::{ANSWER_WITHIN, AgentPool, LiveServer, ProgramHosts};
 
 impl CommandTrial<'_> {
@@ -19,7 +19,7 @@ impl CommandTrial<'_> {
         &self,
         pool: &mut AgentPool,
         places: &[BenchmarkHost],
-        tell: &mut Tell<'_>,
+        progress: &mut dyn TrialProgress,
     ) -> Result<(), Error> {
         let Some(server) = &self.program.server else { return Ok(()) };
         let label = &self.trial.set.label;
@@ -41,10 +41,10 @@ impl CommandTrial<'_> {
                 || format!("`{}` has ended", server.command.in_words()),
                 |ended| describe_failure(&server.command, &ended),
             );
-            tell(TrialEvent::Remark(format!(
+            progress.report_remark(&format!(
                 "latput: {}: server {how}; it is started again",
                 spec.name
-            )))?;
+            ));
         }
         let address = places.first().map_or(self.sut, |place| place.address);
         let start = StartRequest {
@@ -66,7 +66,8 @@ impl CommandTrial<'_> {
             id,
         });
         self.await_ready(programs, &spec, server, (id, address), &cpus)?;
-        tell_containment(programs, &spec.name, tell)
+        report_containment(programs, &spec.name, progress);
+        Ok(())
     }
 
     /// Waits until the server is ready.

@@ -8,7 +8,7 @@ use latput_model::{Headline, ResultsSummary};
 use latput_protocol::live::{BlockSpan, TICK, TimedFigure};
 use latput_reach::host_spec::HostSpec;
 use latput_results::ResultsDb;
-use latput_runner::trials::{IntervalCounts, PlanPart, Trial, TrialEvent};
+use latput_runner::trials::{IntervalCounts, PlanPart, Trial, TrialProgress};
 use latput_stats::Histogram;
 use latput_trial::observation::{
     CpuObservation, CpuTime, HostObservation, InterfaceCounters, Role, TcpObservation,
@@ -16,7 +16,8 @@ use latput_trial::observation::{
 use latput_trial::{Plan, Results};
 use latput_units::CpuId;
 
-use super::super::{QuietPolicy, RunInputs, RunOutcome, RunProgress, TrialDone, build_header};
+use super::super::opened::build_header;
+use super::super::{QuietPolicy, RunInputs, RunOutcome, RunProgress, TrialDone};
 use super::*;
 use crate::run_part::RunPart;
 use crate::testbed::Testbed;
@@ -207,14 +208,14 @@ impl TrialRunner for FakeLiveHost {
     ) -> Result<Vec<latput_trial::Surroundings>, Error> {
         Ok(Vec::new())
     }
-    fn run_trials(
+    fn measure_trial(
         &mut self,
-        _: Vec<Trial>,
+        _: &Trial,
         _: &latput_trial::plan::Method,
         _: &Stop,
-        _: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        Ok(())
+        _: &mut dyn TrialProgress,
+    ) -> Result<Observation, Error> {
+        Ok(Observation::default())
     }
     fn live_runner(&mut self) -> Option<&mut dyn LiveRunner> {
         Some(self)
@@ -237,9 +238,12 @@ impl TrialRunner for FakeLiveHost {
 
 struct NullProgress;
 
-impl RunProgress for NullProgress {
+impl TrialProgress for NullProgress {
     fn report_remark(&mut self, _: &str) {}
     fn report_interval(&mut self, _: &IntervalCounts) {}
+}
+
+impl RunProgress for NullProgress {
     fn report_trial(&mut self, _: &TrialDone<'_>) {}
     fn report_end(&mut self) {}
 }

@@ -9,7 +9,7 @@ use latput_model::{Headline, ResultsSummary};
 use latput_reach::host_spec::HostSpec;
 use latput_results::ResultsDb;
 use latput_runner::trials::{
-    IntervalCounts, PlanPart, SliceRunner, Stint, Tell, Trial, TrialEvent,
+    IntervalCounts, PlanPart, SliceRunner, Stint, Trial, TrialProgress,
 };
 use latput_stats::Histogram;
 use latput_trial::check::OTHER_WORK;
@@ -20,7 +20,8 @@ use latput_trial::{Check, HostToday, Observation, Plan, Results};
 use latput_units::SeededRng;
 
 use super::super::slices::STEPS;
-use super::super::{LostTrials, QuietPolicy, RunInputs, RunProgress, TrialDone, build_header};
+use super::super::opened::build_header;
+use super::super::{LostTrials, QuietPolicy, RunInputs, RunProgress, TrialDone};
 use super::*;
 use crate::run_part::RunPart;
 use crate::testbed::Testbed;
@@ -74,7 +75,7 @@ impl SliceRunner for FakeSliceHost {
         stint: &Stint,
         _: &Method,
         _: &Stop,
-        _: &mut Tell<'_>,
+        _: &mut dyn TrialProgress,
     ) -> Result<Vec<Observation>, Error> {
         let mut seen: Vec<Observation> =
             stint.trials.iter().map(|trial| self.make_observation(trial.setting)).collect();
@@ -105,14 +106,14 @@ impl TrialRunner for FakeSliceHost {
         self.looks.set(self.looks.get() + 1);
         Ok(vec![Surroundings::default()])
     }
-    fn run_trials(
+    fn measure_trial(
         &mut self,
-        _: Vec<Trial>,
+        _: &Trial,
         _: &Method,
         _: &Stop,
-        _: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        Ok(())
+        _: &mut dyn TrialProgress,
+    ) -> Result<Observation, Error> {
+        Ok(Observation::default())
     }
     fn slice_runner(&mut self) -> Option<&mut dyn SliceRunner> {
         Some(self)
@@ -136,11 +137,14 @@ impl TrialRunner for FakeSliceHost {
 /// The remarks of a run.
 struct RecordedRemarks(Vec<String>);
 
-impl RunProgress for RecordedRemarks {
+impl TrialProgress for RecordedRemarks {
     fn report_remark(&mut self, text: &str) {
         self.0.push(text.to_owned());
     }
     fn report_interval(&mut self, _: &IntervalCounts) {}
+}
+
+impl RunProgress for RecordedRemarks {
     fn report_trial(&mut self, _: &TrialDone<'_>) {}
     fn report_end(&mut self) {}
 }
