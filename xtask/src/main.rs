@@ -5,6 +5,7 @@
 #![expect(unreachable_pub, reason = "`pub` says what a module offers to the others")]
 
 mod ci;
+mod diagnose;
 mod dist;
 mod fleet;
 mod fuzz;
@@ -60,6 +61,8 @@ enum Task {
     BenchKills(kills::Options),
     /// Read and set a rack of namespaces of which some are dead, slow or lie; a broken guard and a killed controller (needs root).
     BenchFleet(fleet::Options),
+    /// Plant faults on the lab, and count how often `latput diagnose` names them first (needs root).
+    BenchDiagnose(diagnose::Options),
     /// Feed whatever reads strangers' bytes with what libFuzzer makes up.
     Fuzz(fuzz::Options),
     /// Break the code in one place at a time, and count the breaks that no test sees (hours).
@@ -92,6 +95,7 @@ fn run_task(task: Task, workspace: &Workspace) -> Result<ExitCode> {
         Task::BenchObserver(options) => observer::run(workspace, &options),
         Task::BenchKills(options) => kills::run(workspace, &options),
         Task::BenchFleet(options) => fleet::run(workspace, &options),
+        Task::BenchDiagnose(options) => diagnose::run(workspace, &options),
         Task::Fuzz(options) => fuzz::run(workspace, &options),
         Task::Mutants(options) => mutants::run(workspace, &options),
         Task::Vm => vm::run(workspace),

@@ -1,0 +1,245 @@
+//! `cargo xtask bench-diagnose`: faults that are planted on the lab, and traffic without one; what `latput diagnose` says
+//! of each, and how often it is right. With `--folders`, the same of snapshot folders.
+
+mod cases;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use self::cases::{CASES, Case, HostLine};
+use crate::goal::format_share;
+use crate::peers::lab::{INTERFACE, Lab, RunningProcess, SERVER_ADDRESS};
+use crate::workspace::{Workspace, capture_output, find_on_path, make_folder};
+
+const TRAFFIC: &str = include_str!("diagnose/traffic.py");
+/// Programs that the cases call.
+const PROGRAMS: [&str; 6] = ["python3", "tc", "nft", "ethtool", "sysctl", "ss"];
+/// Between the start of the traffic and the first look.
+const SETTLES: Duration = Duration::from_millis(1500);
+/// A whole case ends by then.
+const CASE_WITHIN: Duration = Duration::from_secs(40);
+/// Ids of the documents that say that nothing is wrong.
+const NO_FAULT: [&str; 2] = ["idle", "no-fault"];
+/// The wanted parts of faults that are named first, and among the first two (30 and 33 of 35).
+const FIRST: f64 = 30.0 / 35.0;
+const FIRST_TWO: f64 = 33.0 / 35.0;
+/// The most part of healthy runs with a finding (1 of 60).
+const WRONG: f64 = 1.0 / 60.0;
+
+/// Which cases, and how long each.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Only cases whose name contains one of these.
+    #[arg(value_name = "WORDS")]
+    only: Vec<String>,
+    /// Length of each diagnosis.
+    #[arg(long, default_value = "3s")]
+    window: String,
+    /// Rounds of all cases.
+    #[arg(long, default_value_t = 1)]
+    rounds: u32,
+    /// Judge folders instead: each `NAME/before` and `NAME/after`, and `expected.tsv` with `NAME`, the interface, and the
+    /// id that must come first or `-`, separated by tabs.
+    #[arg(long, value_name = "DIR")]
+    folders: Option<PathBuf>,
+    /// Ask this latput, in the place of one built from this tree.
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
+}
+
+/// The ids that a diagnosis said, the first first, beside the expected one.
+struct Answer {
+    name: String,
+    expected: Option<String>,
+    said: Vec<String>,
+}
+
+impl Answer {
+    fn place(&self) -> Option<usize> {
+        let expected = self.expected.as_ref()?;
+        self.said.iter().position(|id| id == expected)
+    }
+
+    /// Findings where none is expected.
+    fn is_wrong(&self) -> bool {
+        self.expected.is_none() && !self.said.is_empty()
+    }
+
+    fn describe(&self) -> String {
+        let said = if self.said.is_empty() { "-".to_owned() } else { self.said.join(", ") };
+        let verdict = match (&self.expected, self.place()) {
+            (Some(_), Some(0)) => "first",
+            (Some(_), Some(1)) => "second",
+            (Some(_), Some(_)) => "late",
+            (Some(_), None) => "MISSED",
+            (None, _) if self.is_wrong() => "WRONG",
+            (None, _) => "silent",
+        };
+        let expected = self.expected.as_deref().unwrap_or("-");
+        format!("{:<40} {expected:<20} {verdict:<7} {said}", self.name)
+    }
+}
+
+/// Runs the cases, and prints a line for each and the counts.
+///
+/// # Errors
+///
+/// A goal is missed, or the lab cannot be made.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let binary = workspace.given_latput(options.binary.as_deref())?;
+    let answers = match &options.folders {
+        Some(folders) => judge_folders(&binary, folders)?,
+        None => plant_cases(workspace, &binary, options)?,
+    };
+    ensure!(!answers.is_empty(), "no case has such a name");
+    conclude(&answers)
+}
+
+fn plant_cases(workspace: &Workspace, binary: &Path, options: &Options) -> Result<Vec<Answer>> {
+    if let Some(missing) = PROGRAMS.iter().find(|name| find_on_path(name).is_none()) {
+        bail!("{missing} is not installed");
+    }
+    let scratch = workspace.target.join("bench-diagnose");
+    make_folder(&scratch)?;
+    let traffic = scratch.join("traffic.py");
+    std::fs::write(&traffic, TRAFFIC).context("cannot write the traffic program")?;
+    let is_chosen = |case: &&Case| {
+        options.only.is_empty() || options.only.iter().any(|word| case.name.contains(word.as_str()))
+    };
+    let mut answers = Vec::new();
+    for _ in 0..options.rounds {
+        for case in CASES.iter().filter(is_chosen) {
+            let said = plant(case, (binary, &scratch), &traffic, &options.window)?;
+            let expected = case.expected.map(str::to_owned);
+            let answer = Answer { name: case.name.to_owned(), expected, said };
+            println!("{}", answer.describe());
+            answers.push(answer);
+        }
+    }
+    Ok(answers)
+}
+
+/// Plants one case in a lab of its own, and returns what is said of it.
+fn plant(
+    case: &Case,
+    (binary, scratch): (&Path, &Path),
+    traffic: &Path,
+    window: &str,
+) -> Result<Vec<String>> {
+    let lab = Lab::up(binary, scratch)?;
+    let shell = |(host, line): &HostLine| -> Result<RunningProcess> {
+        let names = format!("A=198.18.0.1 B={SERVER_ADDRESS} TRAFFIC='python3 {}'", traffic.display());
+        lab.start_in(host, ["sh", "-c", &format!("{names}; {line}")])
+    };
+    let deadline = Instant::now() + CASE_WITHIN;
+    for line in case.prepare {
+        shell(line)?.wait_for_output(&lab.stop, deadline).with_context(|| case.name.to_owned())?;
+    }
+    let mut running = Vec::new();
+    for line in case.traffic {
+        running.push(shell(line)?);
+        lab.sleep_interruptible(Duration::from_millis(300))?; // servers before clients
+    }
+    lab.sleep_interruptible(SETTLES)?;
+    let latput = lab.latput_path();
+    let words = [latput.as_str(), "diagnose", INTERFACE, "--for", window, "--json"];
+    let said = lab.start_in(case.host, words)?.wait_for_output(&lab.stop, deadline)?;
+    parse_ids(&said)
+}
+
+/// The ids of the findings of a document, without those that say that nothing is wrong.
+fn parse_ids(document: &str) -> Result<Vec<String>> {
+    let document: Value = serde_json::from_str(document).context("the diagnosis is no JSON")?;
+    let findings = document["findings"].as_array().context("there are no findings")?;
+    let ids = findings.iter().filter_map(|found| found["id"].as_str());
+    Ok(ids.filter(|id| !NO_FAULT.contains(id)).map(str::to_owned).collect())
+}
+
+/// Diagnoses each folder of `expected.tsv`.
+fn judge_folders(binary: &Path, folders: &Path) -> Result<Vec<Answer>> {
+    let table = folders.join("expected.tsv");
+    let text = std::fs::read_to_string(&table)
+        .with_context(|| format!("cannot read {}", table.display()))?;
+    let mut answers = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        let [name, _interface, expected] = line.split('\t').collect::<Vec<_>>()[..] else {
+            bail!("{}: three columns are wanted: {line}", table.display());
+        };
+        let mut command = Command::new(binary);
+        command.arg("diagnose").arg(folders.join(name)).arg("--json");
+        let said = parse_ids(&capture_output(&mut command)?).with_context(|| name.to_owned())?;
+        let expected = (expected != "-").then(|| expected.to_owned());
+        let answer = Answer { name: name.to_owned(), expected, said };
+        println!("{}", answer.describe());
+        answers.push(answer);
+    }
+    Ok(answers)
+}
+
+/// Prints the counts beside their goals.
+fn conclude(answers: &[Answer]) -> Result<()> {
+    let faults: Vec<&Answer> = answers.iter().filter(|one| one.expected.is_some()).collect();
+    let healthy: Vec<&Answer> = answers.iter().filter(|one| one.expected.is_none()).collect();
+    let within = |most: usize| {
+        let named = faults.iter().filter(|one| one.place().is_some_and(|place| place < most));
+        named.count() as u64
+    };
+    let wrong: Vec<&&Answer> = healthy.iter().filter(|one| one.is_wrong()).collect();
+    let (faults, healthy) = (faults.len() as u64, healthy.len() as u64);
+    let part = |count: u64, of: u64| if of == 0 { 0.0 } else { count as f64 / of as f64 };
+    println!();
+    println!("named first             {:<22} wanted >= {:.0}%", format_share(within(1), faults), 100.0 * FIRST);
+    println!("among the first two     {:<22} wanted >= {:.0}%", format_share(within(2), faults), 100.0 * FIRST_TWO);
+    println!(
+        "finding where none is   {:<22} wanted <= {:.1}%",
+        format_share(wrong.len() as u64, healthy),
+        100.0 * WRONG
+    );
+    let mut by_id: BTreeMap<&str, u32> = BTreeMap::new();
+    for id in wrong.iter().flat_map(|one| &one.said) {
+        *by_id.entry(id).or_default() += 1;
+    }
+    for (id, count) in by_id {
+        println!("  {id}: {count}");
+    }
+    let is_met = faults == 0 || part(within(1), faults) >= FIRST && part(within(2), faults) >= FIRST_TWO;
+    ensure!(is_met && part(wrong.len() as u64, healthy) <= WRONG, "a goal is missed");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(expected: Option<&str>, said: &[&str]) -> Answer {
+        let said = said.iter().map(|id| (*id).to_owned()).collect();
+        Answer { name: "x".to_owned(), expected: expected.map(str::to_owned), said }
+    }
+
+    #[test]
+    fn answers_are_judged_by_place() {
+        assert_eq!(answer(Some("a"), &["b", "a"]).place(), Some(1));
+        assert_eq!(answer(Some("a"), &["b"]).place(), None);
+        assert!(answer(None, &["b"]).is_wrong());
+        assert!(!answer(None, &[]).is_wrong());
+    }
+
+    #[test]
+    fn goals_are_held_to_the_counts() {
+        assert!(conclude(&[answer(Some("a"), &["a"]), answer(None, &[])]).is_ok());
+        assert!(conclude(&[answer(Some("a"), &["b"])]).is_err());
+        assert!(conclude(&[answer(Some("a"), &["a"]), answer(None, &["b"])]).is_err());
+    }
+
+    #[test]
+    fn no_fault_is_no_finding() {
+        let document = r#"{"findings":[{"id":"no-fault"},{"id":"steal"}]}"#;
+        assert_eq!(parse_ids(document).unwrap(), ["steal"]);
+        assert!(parse_ids("{}").is_err());
+    }
+}
