@@ -19,6 +19,8 @@ const BUSY: f64 = 0.005;
 const MOST_TOLD: usize = 5;
 /// Least share of a CPU that is told.
 const TOLD: f64 = 0.01;
+/// Part of a CPU's time by which two clocks may be read apart.
+const BETWEEN_READINGS: f64 = 0.05;
 /// Most threads of a process that are looked at.
 const MOST_THREADS: usize = 64;
 /// Kernel threads that do the network's soft interrupts: the work of whoever sends.
@@ -207,24 +209,37 @@ impl OtherWork {
                 self.seen.entry(pid).or_insert(BusyProcess { stat, time: Nanos::ZERO, cpus });
             seen.time = seen.time.saturating_add(time);
         }
-        // A process that moves between the CPUs is charged to each host that it was on.
-        let most = self.cpus.len().max(1) as f64;
-        let mut told: Vec<OtherProcess> = self
-            .seen
+        let seen = std::mem::take(&mut self.seen);
+        let mut told: Vec<OtherProcess> = seen
             .into_iter()
-            .map(|(pid, seen)| OtherProcess {
-                switches_per_s: switches(pid) as f64 / seen.stat.age().as_secs_f64().max(0.01),
-                name: seen.stat.name,
-                pid,
-                cpu_ratio: (seen.time.as_secs_f64() / counted.as_secs_f64().max(f64::EPSILON))
-                    .min(most),
-                cpus: seen.cpus.into_iter().collect(),
-            })
+            .map(|(pid, seen)| self.describe_process(pid, seen, counted))
             .filter(|process| process.cpu_ratio >= TOLD)
             .collect();
         told.sort_by(|a, b| b.cpu_ratio.total_cmp(&a.cpu_ratio));
         told.truncate(MOST_TOLD);
         (told, of_children)
+    }
+
+    /// A busy process with its share of the `counted` time. It is charged to each host that it was on, and no CPU gives more
+    /// than its own time: a process with a larger share than the CPUs on which its threads were seen ran on others in between.
+    fn describe_process(&self, pid: u32, seen: BusyProcess, counted: Nanos) -> OtherProcess {
+        let share = seen.time.as_secs_f64() / counted.as_secs_f64().max(f64::EPSILON);
+        let cpu_ratio = share.min(self.cpus.len().max(1) as f64);
+        let room = seen.cpus.len().max(1) as f64;
+        let is_on_others = cpu_ratio > room * (1.0 + BETWEEN_READINGS);
+        let cpus: CpuSet = if is_on_others {
+            let allowed = self.allowed_cpus(pid);
+            seen.cpus.into_iter().chain(allowed.iter()).collect()
+        } else {
+            seen.cpus.into_iter().collect()
+        };
+        OtherProcess {
+            switches_per_s: switches(pid) as f64 / seen.stat.age().as_secs_f64().max(0.01),
+            name: seen.stat.name,
+            pid,
+            cpu_ratio,
+            cpus,
+        }
     }
 
     /// CPU times that live processes got from descendants that have ended, and that are counted elsewhere or were used
@@ -248,11 +263,16 @@ impl OtherWork {
         charged
     }
 
-    /// Whether a process may run on the host's CPUs; so may one that cannot be asked.
+    /// Whether a process may run on the host's CPUs.
     fn may_use(&self, pid: u32) -> bool {
+        !self.allowed_cpus(pid).is_empty()
+    }
+
+    /// The host's CPUs that a process may run on; all of them for one that cannot be asked.
+    fn allowed_cpus(&self, pid: u32) -> CpuSet {
         let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-        let Ok(allowed) = rustix::thread::sched_getaffinity(pid) else { return true };
-        self.cpus.iter().any(|cpu| allowed.is_set(cpu.0 as usize))
+        let Ok(allowed) = rustix::thread::sched_getaffinity(pid) else { return self.cpus.clone() };
+        self.cpus.iter().filter(|cpu| allowed.is_set(cpu.0 as usize)).collect()
     }
 }
 
@@ -426,6 +446,24 @@ mod tests {
         assert!(time > Nanos::ZERO && !found.cpus.is_empty(), "{found:?}");
         let share = exact.as_secs_f64() / span.as_secs_f64();
         assert!(found.cpu_ratio > 0.0 && found.cpu_ratio <= share + 0.01, "{found:?} {share}");
+    }
+
+    #[test]
+    fn threads_of_several_cpus_fill_none_twice() {
+        let cpus = allowed_cpus().unwrap();
+        let meter = OtherWork::begin(&cpus);
+        let pid = std::process::id();
+        let told = |cpu_s: f64| {
+            let seen = BusyProcess {
+                stat: Stat::read(pid).unwrap(),
+                time: Nanos::from_secs_f64(cpu_s),
+                cpus: cpus.iter().take(1).collect(),
+            };
+            meter.describe_process(pid, seen, Nanos::from_s(1))
+        };
+        assert_eq!(told(0.9).cpus.len(), 1);
+        let both = told(1.74);
+        assert!(both.cpu_ratio <= both.cpus.len() as f64 * 1.05, "{both:?}");
     }
 
     /// Each child lives through several readings, so that its own clock has nearly all of its time, and its parent's too

@@ -488,7 +488,7 @@ mod tests {
             "other-work",
             &make_flow(),
             &busy,
-            "a: other programs used 40.0% of a CPU",
+            "a: other programs used 40% of a CPU",
         );
         let mut growing = make_lab_hosts();
         growing[0].packets_per_interval = vec![10, 10, 10, 10, 20, 20, 20, 20];

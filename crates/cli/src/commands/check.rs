@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use latput_experiment::session::{self, CheckReport, PlannedRuns, QuietPolicy, RunInputs};
 use latput_experiment::{RunPart, Testbed};
 use latput_linux::files;
-use latput_report::format::format_count;
 use latput_results::ResultsDb;
 use latput_trial::Plan;
 use latput_trial::plan::Design;
 use latput_units::Nanos;
+use latput_units::text::format_count;
 
 use crate::context::CliContext;
 use crate::document::check::CheckDocument;
