@@ -251,10 +251,7 @@ mod tests {
         let said = |number: usize, noun: &str| format_count(number, noun);
         assert_eq!([0, 1, 2].map(|it| said(it, "trial")), ["0 trials", "1 trial", "2 trials"]);
         let nouns = ["more block", "process", "query", "day", "switch"].map(|noun| said(3, noun));
-        assert_eq!(
-            nouns,
-            ["3 more blocks", "3 processes", "3 queries", "3 days", "3 switches"]
-        );
+        assert_eq!(nouns, ["3 more blocks", "3 processes", "3 queries", "3 days", "3 switches"]);
         assert_eq!(format_count(1_u64, "CPU") + " " + &format_count(2.0, "CPU"), "1 CPU 2 CPUs");
         assert_eq!([0, 1, 2].map(is_or_are::<u32>), ["are", "is", "are"]);
     }

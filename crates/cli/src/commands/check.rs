@@ -31,6 +31,8 @@ pub(crate) enum CheckScope {
 pub(crate) struct PlanToCheck<'a> {
     pub(crate) name: &'a str,
     pub(crate) plan: &'a Plan,
+    /// Whether the run needs quiet hosts to begin.
+    pub(crate) quiet: QuietPolicy,
 }
 
 /// Tells of a plan that was read and found good, and of no testbed.
@@ -94,7 +96,7 @@ pub(crate) fn check_run(
         plan_text: "",
         testbed,
         part: RunPart::Whole,
-        quiet: QuietPolicy::Anyhow,
+        quiet: named.quiet,
         interval: None,
         stop: &context.stop,
     };

@@ -93,7 +93,9 @@ impl Args {
         let flags =
             self.precision.plan_lines() + self.quiet.beside.plan_line() + self.first.plan_line();
         let text = text + &flags;
-        let named = check::PlanToCheck { name: &self.plan.display().to_string(), plan: &plan };
+        let quiet = self.quiet.for_plan(&plan);
+        let name = self.plan.display().to_string();
+        let named = check::PlanToCheck { name: &name, plan: &plan, quiet };
         if self.check == Some(check::CheckScope::Plan) {
             return check::plan_only(context, &named, self.on.starts_with(targets::SIMULATED));
         }
@@ -116,7 +118,7 @@ impl Args {
             plan_text: &text,
             testbed: &testbed,
             part,
-            quiet: self.quiet.for_plan(&plan),
+            quiet,
             interval: self.watch.checked_interval()?,
             stop: &context.stop,
         };

@@ -197,7 +197,8 @@ impl Args {
             name = format!("plan for {} ({})", nic.interface, nic.driver);
             (plan, _) = self.prepare_plan(&name, self.made_for(&nic)?, true)?;
         }
-        check::check_run(context, &check::PlanToCheck { name: &name, plan: &plan }, &testbed)
+        let quiet = self.quiet.for_plan(&plan);
+        check::check_run(context, &check::PlanToCheck { name: &name, plan: &plan, quiet }, &testbed)
     }
 
     /// A plan for an interface, of as much as the budget has time for, with the command of the flags.

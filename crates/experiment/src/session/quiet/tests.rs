@@ -13,12 +13,13 @@ use latput_runner::trials::{
 };
 use latput_stats::Histogram;
 use latput_trial::check::OTHER_WORK;
-use latput_trial::observation::TrafficObservation;
+use latput_trial::observation::{OtherProcess, TrafficObservation};
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
 use latput_trial::{Check, HostToday, Observation, Plan, Results};
 use latput_units::SeededRng;
 
+use super::super::quiet_start::{check_quiet_start, wait_for_quiet_start};
 use super::super::slices::STEPS;
 use super::super::{LostTrials, QuietPolicy, RunInputs, RunProgress, TrialDone, build_header};
 use super::*;
@@ -35,12 +36,15 @@ struct FakeSliceHost {
     carrying_searches: usize,
     /// How often somebody looked at the host.
     looks: Cell<usize>,
+    /// What is seen of it without traffic.
+    surroundings: Surroundings,
 }
 
 impl FakeSliceHost {
     fn new(disturbed_until: usize) -> Self {
         let (rng, looks) = (SeededRng::from_seed(1), Cell::new(0));
-        Self { rng, disturbed_until, stints: 0, carrying_searches: 0, looks }
+        let surroundings = Surroundings::default();
+        Self { rng, disturbed_until, stints: 0, carrying_searches: 0, looks, surroundings }
     }
 
     fn make_observation(&mut self, setting: usize) -> Observation {
@@ -103,7 +107,7 @@ impl TrialRunner for FakeSliceHost {
     }
     fn watch_surroundings(&mut self, _: Nanos, _: &Stop) -> Result<Vec<Surroundings>, Error> {
         self.looks.set(self.looks.get() + 1);
-        Ok(vec![Surroundings::default()])
+        Ok(vec![self.surroundings.clone()])
     }
     fn run_trials(
         &mut self,
@@ -151,47 +155,53 @@ fn run(disturbed_until: usize, beside: bool) -> (Results, usize, Vec<String>) {
 }
 
 fn run_on(mut made: FakeSliceHost, beside: bool) -> (Results, usize, Vec<String>) {
+    with_inputs(beside, QuietPolicy::Anyhow, |run| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut db = ResultsDb::create(&folder.path().join("made.db")).unwrap();
+        let results = build_header(run, &made, Vec::new());
+        let id = db.begin_run("", "made", 0, &results).unwrap();
+        let mut heard = RecordedRemarks(Vec::new());
+        let mut session = RunSession {
+            run,
+            db: &mut db,
+            progress: &mut heard,
+            id,
+            machine: "made".to_owned(),
+            places: BTreeMap::new(),
+            resumed: 0,
+            results,
+            begun: Instant::now(),
+            is_simulated: false,
+            slice: None,
+            run_time: None,
+            lost: LostTrials::default(),
+        };
+        session.run_slices(&mut made).unwrap();
+        let results = std::mem::replace(&mut session.results, build_header(run, &made, Vec::new()));
+        drop(session);
+        (results, made.looks.get(), heard.0)
+    })
+}
+
+/// Calls `act` with a run of two settings.
+fn with_inputs<T>(beside: bool, quiet: QuietPolicy, act: impl FnOnce(&RunInputs<'_>) -> T) -> T {
     let text = format!(
         "schema = 1\ngoal = \"latency\"\n[factors]\n\"gro-flush-timeout\" = [\"0us\", \"50us\"]\n[[workload]]\n\
          kind = \"tcp_rr\"\n[method]\nbeside = {beside}\nseed = 1\nrepetitions = {{ min = 4, max = 4 }}\nduration = \"2s\"\n"
     );
     let plan = Plan::parse("made.toml", &text).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let mut db = ResultsDb::create(&folder.path().join("made.db")).unwrap();
     let role = latput_trial::observation::Role::Sut;
     let host = HostSpec::from_launch_command("made", role, (Vec::new(), String::new()));
     let (testbed, stop) = (Testbed::from_single_host("made", host), Stop::new());
-    let run = RunInputs {
+    act(&RunInputs {
         plan: &plan,
         plan_text: "",
         testbed: &testbed,
         part: RunPart::Whole,
         interval: None,
-        quiet: QuietPolicy::Anyhow,
+        quiet,
         stop: &stop,
-    };
-    let results = build_header(&run, &made, Vec::new());
-    let id = db.begin_run("", "made", 0, &results).unwrap();
-    let mut heard = RecordedRemarks(Vec::new());
-    let mut session = RunSession {
-        run: &run,
-        db: &mut db,
-        progress: &mut heard,
-        id,
-        machine: "made".to_owned(),
-        places: BTreeMap::new(),
-        resumed: 0,
-        results,
-        begun: Instant::now(),
-        is_simulated: false,
-        slice: None,
-        run_time: None,
-        lost: LostTrials::default(),
-    };
-    session.run_slices(&mut made).unwrap();
-    let results = std::mem::replace(&mut session.results, build_header(&run, &made, Vec::new()));
-    drop(session);
-    (results, made.looks.get(), heard.0)
+    })
 }
 
 fn count_rounds(results: &Results) -> usize {
@@ -250,4 +260,45 @@ fn load_of_the_case_is_not_repeated() {
     assert!(results.beside);
     let headline = ResultsSummary::from_results(&results).headline.unwrap();
     assert!(matches!(headline, Headline::Set(_)), "{headline:?}");
+}
+
+#[test]
+fn check_refuses_what_start_refuses() {
+    let busy = Surroundings {
+        host: "b".to_owned(),
+        cpus: "0-1".parse().unwrap(),
+        busy_ratio: 0.4,
+        other_work_cpu_ratio: Some(0.8),
+        others: vec![OtherProcess {
+            name: "cc1".to_owned(),
+            pid: 7,
+            cpu_ratio: 0.8,
+            cpus: "1".parse().unwrap(),
+            switches_per_s: 0.0,
+        }],
+        ..Surroundings::default()
+    };
+    let who = "b: other work takes 80% of a CPU: cc1 (pid 7) 80% of CPU 1";
+    let checked = |quiet: QuietPolicy, surroundings: &Surroundings| {
+        let mut host =
+            FakeSliceHost { surroundings: surroundings.clone(), ..FakeSliceHost::new(0) };
+        let checked = with_inputs(false, quiet, |run| check_quiet_start(run, &mut host));
+        (checked.map(|(_, would)| would), host.looks.get())
+    };
+    let (refused, looks) = checked(QuietPolicy::Within(Nanos::ZERO), &busy);
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains(who) && looks == 2, "{looks} {refused}");
+    let mut host = FakeSliceHost { surroundings: busy.clone(), ..FakeSliceHost::new(0) };
+    let started = with_inputs(false, QuietPolicy::Within(Nanos::ZERO), |run| {
+        wait_for_quiet_start(run, &mut host, &mut RecordedRemarks(Vec::new()))
+    });
+    assert_eq!((started.unwrap_err().to_string(), host.looks.get()), (refused, looks));
+    for (quiet, words) in [
+        (QuietPolicy::Within(Nanos::from_s(120)), "it would wait up to 120s for quiet hosts"),
+        (QuietPolicy::Anyhow, "it would begin on hosts that are not quiet: "),
+    ] {
+        let would = checked(quiet, &busy).0.unwrap().unwrap();
+        assert!(would.starts_with(words) && would.ends_with(who), "{would}");
+        assert_eq!(checked(quiet, &Surroundings::default()).0.unwrap(), None);
+    }
 }
