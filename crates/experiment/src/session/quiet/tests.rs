@@ -16,7 +16,7 @@ use latput_trial::check::OTHER_WORK;
 use latput_trial::observation::{OtherProcess, TrafficObservation};
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
-use latput_trial::{Check, HostToday, Observation, Plan, Results};
+use latput_trial::{Check, HostToday, Observation, Plan, Results, Row};
 use latput_units::SeededRng;
 
 use super::super::quiet_start::{check_quiet_start, wait_for_quiet_start};
@@ -25,6 +25,8 @@ use super::super::{LostTrials, QuietPolicy, RunInputs, RunProgress, TrialDone, b
 use super::*;
 use crate::run_part::RunPart;
 use crate::testbed::Testbed;
+
+const METHOD: &str = "seed = 1\nduration = \"2s\"\n";
 
 /// A host on which `50us` has the tail of today's, and a third of it where others disturb.
 struct FakeSliceHost {
@@ -45,6 +47,11 @@ impl FakeSliceHost {
         let (rng, looks) = (SeededRng::from_seed(1), Cell::new(0));
         let surroundings = Surroundings::default();
         Self { rng, disturbed_until, stints: 0, carrying_searches: 0, looks, surroundings }
+    }
+
+    /// The results of a run that begins.
+    fn results(&self, run: &RunInputs<'_>) -> Results {
+        build_header(run, self, Vec::new())
     }
 
     fn make_observation(&mut self, setting: usize) -> Observation {
@@ -155,39 +162,22 @@ fn run(disturbed_until: usize, beside: bool) -> (Results, usize, Vec<String>) {
 }
 
 fn run_on(mut made: FakeSliceHost, beside: bool) -> (Results, usize, Vec<String>) {
-    with_inputs(beside, QuietPolicy::Anyhow, |run| {
-        let folder = tempfile::tempdir().unwrap();
-        let mut db = ResultsDb::create(&folder.path().join("made.db")).unwrap();
-        let results = build_header(run, &made, Vec::new());
-        let id = db.begin_run("", "made", 0, &results).unwrap();
+    let method = format!("{METHOD}repetitions = {{ min = 4, max = 4 }}\nbeside = {beside}\n");
+    with_inputs(&method, QuietPolicy::Anyhow, |run| {
         let mut heard = RecordedRemarks(Vec::new());
-        let mut session = RunSession {
-            run,
-            db: &mut db,
-            progress: &mut heard,
-            id,
-            machine: "made".to_owned(),
-            places: BTreeMap::new(),
-            resumed: 0,
-            results,
-            begun: Instant::now(),
-            is_simulated: false,
-            slice: None,
-            run_time: None,
-            lost: LostTrials::default(),
-        };
-        session.run_slices(&mut made).unwrap();
-        let results = std::mem::replace(&mut session.results, build_header(run, &made, Vec::new()));
-        drop(session);
+        let results = with_session(run, &made.results(run), &mut heard, |session| {
+            session.run_slices(&mut made).unwrap();
+            session.results.clone()
+        });
         (results, made.looks.get(), heard.0)
     })
 }
 
-/// Calls `act` with a run of two settings.
-fn with_inputs<T>(beside: bool, quiet: QuietPolicy, act: impl FnOnce(&RunInputs<'_>) -> T) -> T {
+/// Calls `act` with a run of two settings by this method.
+fn with_inputs<T>(method: &str, quiet: QuietPolicy, act: impl FnOnce(&RunInputs<'_>) -> T) -> T {
     let text = format!(
         "schema = 1\ngoal = \"latency\"\n[factors]\n\"gro-flush-timeout\" = [\"0us\", \"50us\"]\n[[workload]]\n\
-         kind = \"tcp_rr\"\n[method]\nbeside = {beside}\nseed = 1\nrepetitions = {{ min = 4, max = 4 }}\nduration = \"2s\"\n"
+         kind = \"tcp_rr\"\n[method]\n{method}"
     );
     let plan = Plan::parse("made.toml", &text).unwrap();
     let role = latput_trial::observation::Role::Sut;
@@ -201,6 +191,33 @@ fn with_inputs<T>(beside: bool, quiet: QuietPolicy, act: impl FnOnce(&RunInputs<
         interval: None,
         quiet,
         stop: &stop,
+    })
+}
+
+/// Calls `act` with the session of a run that begins now with these results.
+fn with_session<T>(
+    run: &RunInputs<'_>,
+    results: &Results,
+    heard: &mut RecordedRemarks,
+    act: impl FnOnce(&mut RunSession<'_>) -> T,
+) -> T {
+    let folder = tempfile::tempdir().unwrap();
+    let mut db = ResultsDb::create(&folder.path().join("made.db")).unwrap();
+    let id = db.begin_run("", "made", 0, results).unwrap();
+    act(&mut RunSession {
+        run,
+        db: &mut db,
+        progress: heard,
+        id,
+        machine: "made".to_owned(),
+        places: BTreeMap::new(),
+        resumed: 0,
+        results: results.clone(),
+        begun: Instant::now(),
+        is_simulated: false,
+        slice: None,
+        run_time: None,
+        lost: LostTrials::default(),
     })
 }
 
@@ -282,14 +299,14 @@ fn check_refuses_what_start_refuses() {
     let checked = |quiet: QuietPolicy, surroundings: &Surroundings| {
         let mut host =
             FakeSliceHost { surroundings: surroundings.clone(), ..FakeSliceHost::new(0) };
-        let checked = with_inputs(false, quiet, |run| check_quiet_start(run, &mut host));
+        let checked = with_inputs(METHOD, quiet, |run| check_quiet_start(run, &mut host));
         (checked.map(|(_, would)| would), host.looks.get())
     };
     let (refused, looks) = checked(QuietPolicy::Within(Nanos::ZERO), &busy);
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains(who) && looks == 2, "{looks} {refused}");
     let mut host = FakeSliceHost { surroundings: busy.clone(), ..FakeSliceHost::new(0) };
-    let started = with_inputs(false, QuietPolicy::Within(Nanos::ZERO), |run| {
+    let started = with_inputs(METHOD, QuietPolicy::Within(Nanos::ZERO), |run| {
         wait_for_quiet_start(run, &mut host, &mut RecordedRemarks(Vec::new()))
     });
     assert_eq!((started.unwrap_err().to_string(), host.looks.get()), (refused, looks));
@@ -301,4 +318,32 @@ fn check_refuses_what_start_refuses() {
         assert!(would.starts_with(words) && would.ends_with(who), "{would}");
         assert_eq!(checked(quiet, &Surroundings::default()).0.unwrap(), None);
     }
+}
+
+#[test]
+fn blocks_to_come_are_told_at_todays_pace() {
+    let mut made = FakeSliceHost::new(0);
+    // Ten trials of a second; planned are 2.35 s each.
+    let method = format!("{METHOD}repetitions = {{ min = 5, max = 30 }}\nbudget = \"41900ms\"\n");
+    let told = with_inputs(&method, QuietPolicy::Anyhow, |run| {
+        let mut results = made.results(run);
+        for block in 0..5 {
+            results.rows.extend([0, 1].map(|setting| Row {
+                block,
+                setting,
+                workload: 0,
+                started_unix_ms: 0,
+                observation: made.make_observation(setting),
+            }));
+        }
+        let mut heard = RecordedRemarks(Vec::new());
+        with_session(run, &results, &mut heard, |session| {
+            session.begun = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
+            // The rule that ends the run lets as many begin.
+            let more = |blocks: usize| session.fits_budget(10, 2 * blocks);
+            assert!(more(15) && !more(16));
+            session.describe_more_blocks(10)
+        })
+    });
+    assert!(told.contains("up to 15 more blocks may follow, in the 3"), "{told}");
 }
