@@ -27,10 +27,21 @@ const MOST_THREADS: usize = 64;
 const OF_TRAFFIC: &[&str] = &["ksoftirqd/", "napi/"];
 /// Most parents of a process that are looked at for one of this run.
 const MOST_ELDERS: usize = 8;
+/// The subcommand of latput that runs programs.
+const PROGRAMS_COMMAND: &[u8] = b"program";
 /// `PROC_PID_INIT_INO` of `include/linux/proc_ns.h`.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// Ticks of `/proc/PID/stat`: `USER_HZ` is 100 on every architecture.
 const TICK: Nanos = Nanos::from_ms(10);
+
+/// What makes the traffic of a trial, which is no other work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Benchmark {
+    /// latput itself.
+    OfLatput,
+    /// Programs that latput started on the hosts.
+    OfPrograms,
+}
 
 /// A meter of other processes on a host's CPUs.
 #[derive(Debug)]
@@ -100,14 +111,23 @@ impl OtherWork {
         space.is_ok_and(|inode| inode == FIRST_PID_NAMESPACE) && Stat::read(1).is_some()
     }
 
-    /// Begins to count on `cpus`.
-    pub fn begin(cpus: &CpuSet) -> Self {
+    /// Begins to count on `cpus`. A `benchmark` of a run is its own as well: the processes of latput that run programs on this
+    /// host, and what they started. Another connection may have started them, so they are known by their command line.
+    pub fn begin(cpus: &CpuSet, benchmark: Benchmark) -> Self {
         let all: BTreeMap<u32, Stat> =
             pids().filter_map(|pid| Some((pid, Stat::read(pid)?))).collect();
+        let pid = std::process::id();
+        let mut own = family(&all, pid);
+        if benchmark == Benchmark::OfPrograms {
+            let name = all.get(&pid).map(|stat| stat.name.as_str());
+            let of_latput = all.iter().filter(|(_, stat)| Some(stat.name.as_str()) == name);
+            own.extend(of_latput.map(|(pid, _)| *pid).filter(|pid| runs_programs(*pid)));
+            add_descendants(&all, &mut own);
+        }
         Self {
             cpus: cpus.clone(),
             begun: OsClock.now(),
-            own: family(&all, std::process::id()),
+            own,
             known: all.iter().map(|(pid, stat)| (*pid, stat.into())).collect(),
             seen: BTreeMap::new(),
             clocked: BTreeMap::new(),
@@ -358,15 +378,31 @@ fn family(all: &BTreeMap<u32, Stat>, own: u32) -> BTreeSet<u32> {
     let is_latput = |pid: &u32| all.get(pid).map(|stat| stat.name.as_str()) == name;
     let eldest = elders.iter().rposition(is_latput).unwrap_or(0);
     let mut family: BTreeSet<u32> = elders[..=eldest].iter().copied().into_set();
+    add_descendants(all, &mut family);
+    family
+}
+
+/// Adds the processes that those of a family have started, and so on.
+fn add_descendants(all: &BTreeMap<u32, Stat>, family: &mut BTreeSet<u32>) {
     loop {
         let children = all.iter().filter(|(_, stat)| family.contains(&stat.parent));
         let more: Vec<u32> =
             children.map(|(pid, _)| *pid).filter(|pid| !family.contains(pid)).collect();
         if more.is_empty() {
-            return family;
+            return;
         }
         family.extend(more);
     }
+}
+
+/// Whether the command line of a process is one that runs the programs of a run: `latput program ...`.
+fn runs_programs(pid: u32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    is_programs_command(&line)
+}
+
+fn is_programs_command(line: &[u8]) -> bool {
+    line.split(|byte| *byte == 0).nth(1) == Some(PROGRAMS_COMMAND)
 }
 
 fn pids() -> impl Iterator<Item = u32> {
@@ -421,12 +457,28 @@ mod tests {
         assert_eq!(family(&all, 7), BTreeSet::from([6, 7, 8, 9, 11]));
         assert_eq!(family(&all, 9), BTreeSet::from([6, 7, 8, 9, 11]));
         assert_eq!(family(&all, 99), BTreeSet::from([99]));
+        let mut programs = BTreeSet::from([8]);
+        add_descendants(&all, &mut programs);
+        assert_eq!(programs, BTreeSet::from([8, 9, 11]));
+    }
+
+    #[test]
+    fn process_that_runs_programs_is_known() {
+        for (line, expected) in [
+            (&b"/usr/bin/latput\0program\0--stdio\0"[..], true),
+            (b"latput\0program\0--hold", true),
+            (b"latput\0agent\0--stdio\0", false),
+            (b"latput\0log\0program\0", false),
+            (b"", false),
+        ] {
+            assert_eq!(is_programs_command(line), expected, "{}", line.escape_ascii());
+        }
     }
 
     /// A child in a session of its own would still be of this process's family: it counts by a meter that does not know it.
     #[test]
     fn busy_process_has_name_and_share() {
-        let mut meter = OtherWork::begin(&allowed_cpus().unwrap());
+        let mut meter = OtherWork::begin(&allowed_cpus().unwrap(), Benchmark::OfLatput);
         let mut busy = Command::new("sh");
         busy.args(["-c", "while :; do :; done"]).stdout(Stdio::null());
         let mut child = Running(busy.spawn().unwrap());
@@ -451,7 +503,7 @@ mod tests {
     #[test]
     fn threads_of_several_cpus_fill_none_twice() {
         let cpus = allowed_cpus().unwrap();
-        let meter = OtherWork::begin(&cpus);
+        let meter = OtherWork::begin(&cpus, Benchmark::OfLatput);
         let pid = std::process::id();
         let told = |cpu_s: f64| {
             let seen = BusyProcess {
@@ -475,7 +527,7 @@ mod tests {
         command.args(["-c", storm]).stdout(Stdio::null());
         let mut storm = Running(command.spawn().unwrap());
         let pid = storm.0.id();
-        let mut meter = OtherWork::begin(&allowed_cpus().unwrap());
+        let mut meter = OtherWork::begin(&allowed_cpus().unwrap(), Benchmark::OfLatput);
         meter.own.clear();
         let before = meter.known[&pid];
         let mut reading = meter.read();

@@ -64,7 +64,7 @@ pub fn of_trial(
         }
         checks.extend(connections::check_connections_seen(host));
         checks.extend(wall_clock(host));
-        // The work of programs is theirs, and cannot be told from others'.
+        // A program may let others work for it, as a container's does, so that their work voids no trial.
         if traffic.is_of_latput() {
             checks.extend(beside::other_work(part.traffic_cpu, host));
         }
