@@ -28,7 +28,7 @@ use latput_trial::results::LabelledSetting;
 use latput_trial::surroundings::collect_findings;
 use latput_trial::{Finding, HostToday, Plan, Results, Row};
 use latput_units::Nanos;
-use latput_units::text::format_count;
+use latput_units::text::{format_count, is_or_are};
 
 pub use self::check::{CheckReport, MOST_LABELS, check_run, list_labels, live_remarks};
 use self::looking::InterimAnalysis;
@@ -301,11 +301,12 @@ fn kept_or_begun(
     };
     if let Some((id, mut results)) = kept {
         let done = results.rows.len();
-        let of = match run.plan.live() {
-            Some(_) => String::new(), // their number is not known before
-            None => format!(" of {}", planned_share(run, &results)),
+        let finished = match run.plan.live() {
+            Some(_) => format_count(done, "trial"), // their number is not known before
+            None => format!("{done} of {}", format_count(planned_share(run, &results), "trial")),
         };
-        progress.report_remark(&format!("resuming run {id}: {done}{of} trials are done"));
+        let verb = is_or_are(done as u64);
+        progress.report_remark(&format!("resuming run {id}: {finished} {verb} done"));
         seen.retain(|finding| !results.findings.contains(finding));
         results.findings.append(&mut seen);
         return Ok((id, Results { goal: run.plan.goal.clone(), ..results })); // today's goal judges

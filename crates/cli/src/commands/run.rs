@@ -13,6 +13,7 @@ use latput_protocol::live::Guard;
 use latput_results::{ResultsDb, Shard};
 use latput_trial::Plan;
 use latput_units::Nanos;
+use latput_units::text::{format_count, is_or_are};
 
 use crate::commands::{check, report};
 use crate::context::CliContext;
@@ -212,9 +213,10 @@ pub(crate) fn conclude_run(ended: &RunOutcome, output: &Path) -> Result<ExitCode
         | ChangeOutcome::RolledBack => ExitReason::Partial,
     };
     let message = format!(
-        "{cause}; {} of {} trials are kept in run {} of {file}: run the same command again to resume",
+        "{cause}; {} of {} {} kept in run {} of {file}: run the same command again to resume",
         ended.results.rows.len(),
-        ended.planned,
+        format_count(ended.planned, "trial"),
+        is_or_are(ended.results.rows.len() as u64),
         ended.run
     );
     let left = match cause {

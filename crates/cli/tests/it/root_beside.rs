@@ -98,8 +98,10 @@ fn load_beside_a_command_is_named() {
     );
     std::fs::copy("/bin/sh", place.path(OWN)).unwrap();
     let own = place.path(OWN).display().to_string();
-    let loops = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
-    let command = format!("{own} -c '{own} -c \"{loops}\"; echo score: 42'");
+    let [started, first] = ["started.sh", "first.sh"].map(|file| place.path(file));
+    place.write("started.sh", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done");
+    place.write("first.sh", &format!("{own} {}; echo score: 42", started.display()));
+    let command = format!("{own} {}", first.display());
     let _burner = CpuBurner::start(&place);
     let tune = ["tune", "plan.toml", "--beside", "-o", "own.db", "--command", &command];
     let figure = ["--metric", "score[number,higher]=/score: (\\d+)/", "--goal", "maximize score"];

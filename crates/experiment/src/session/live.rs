@@ -24,6 +24,7 @@ use latput_trial::live::{BAN_CHECK, BrokenGuard, GUARD_CHECK, Live, LiveSlice};
 use latput_trial::metric::quantity;
 use latput_trial::observation::{HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Metric, Observation, Traffic};
+use latput_units::text::format_count;
 use latput_units::{Nanos, SeededRng};
 
 use self::evidence::LiveEvidence;
@@ -119,11 +120,12 @@ impl RunSession<'_> {
                 let (half_width, confidence) = (self.results.half_width, self.results.confidence);
                 let pairs = pairs_for(scale, half_width, confidence);
                 self.add_remark(format!(
-                    "two slices of today's setting differ by {:.1}% in {metric} (root mean square of {} \
-                     blocks). A ratio within {:.1}% takes about {pairs} blocks of each setting, {:.0} min",
+                    "two slices of today's setting differ by {:.1}% in {metric} (root mean square of {}). A ratio within \
+                     {:.1}% takes about {} of each setting, {:.0} min",
                     100.0 * scale,
-                    noise.len(),
+                    format_count(noise.len(), "block"),
                     100.0 * half_width,
+                    format_count(pairs, "block"),
                     pairs as f64 * pair_s / 60.0
                 ));
             }
@@ -357,8 +359,11 @@ impl RunSession<'_> {
         {
             run.evidence.banned.insert(setting);
             let said = format!(
-                "{why}, in {} of its {} slices, and in {} of {} blocks under today's setting",
-                own.silent, own.all, todays.silent, todays.all
+                "{why}, in {} of its {}, and in {} of {} under today's setting",
+                own.silent,
+                format_count(own.all, "slice"),
+                todays.silent,
+                format_count(todays.all, "block")
             );
             self.add_remark(format!("`{label}` is banned: {said}"));
             return Some(said);
@@ -543,9 +548,10 @@ fn describe_provable_effects(
         effect.map_or("nothing".to_owned(), |effect| format!("{:.1}%", 100.0 * effect))
     };
     format!(
-        "{metric}: two slices of today's setting differ by {:.1}% ({blocks} blocks). Smallest provable difference: {} in \
+        "{metric}: two slices of today's setting differ by {:.1}% ({}). Smallest provable difference: {} in \
          1 min, {} in 10 min, {} in 60 min",
         100.0 * scale,
+        format_count(blocks, "block"),
         effect(1),
         effect(10),
         effect(60)

@@ -12,6 +12,7 @@ use latput_trial::plan::MAX_TRIALS;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{HostToday, Results};
 use latput_units::IntoMap;
+use latput_units::text::{format_count, is_or_are};
 
 use super::suggested::{ExternalOptimiser, OptimiserDriver};
 use super::{RunInputs, RunSession, build_today_setting, search_budget, select_shard_trials};
@@ -102,7 +103,11 @@ impl RunSession<'_> {
         let today = build_today_setting(plan, &self.results.today);
         let search = plan_search(plan, today.as_ref(), refused)?;
         if let Some(why) = refused.values().next() {
-            self.add_remark(format!("{} settings are left out: {why}", refused.len()));
+            self.add_remark(format!(
+                "{} {} left out: {why}",
+                format_count(refused.len() as u64, "setting"),
+                is_or_are(refused.len() as u64)
+            ));
         }
         let workloads = self.results.workloads.len();
         let budget = search_budget(plan, &search, self.trial_time());
