@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use latput_units::text::format_count;
+
 use crate::command::join_names;
 use crate::inventory::FleetHost;
 use crate::judge::{HostState, JudgedHost};
 use crate::look::{InterfaceLook, UNREAD};
-use latput_units::text::format_count;
 
 /// A knob in which hosts of a group differ.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 
 use latput_stats::{Estimate, Method};
 use latput_trial::Results;
-use latput_units::text;
-use latput_units::text::format_count;
+use latput_units::text::{self, format_count};
 
 use crate::cell::{CellSummary, own_rates, stopping_rule};
 use crate::words;

@@ -2,8 +2,7 @@
 
 use latput_model::Comparison;
 use latput_model::compare::{ComparisonVerdict, FigureComparison};
-use latput_units::text::{format_count, is_or_are};
-use latput_units::text::{format_number, format_percent};
+use latput_units::text::{format_count, format_number, format_percent, is_or_are};
 
 /// Rule by which a gate fails.
 #[derive(Clone, Copy, Debug, PartialEq)]

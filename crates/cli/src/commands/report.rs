@@ -17,8 +17,7 @@ use latput_report::{
 use latput_results::ResultsDb;
 use latput_trial::today::TODAY;
 use latput_trial::{Results, Workload};
-use latput_units::text::format_count;
-use latput_units::text::format_utc;
+use latput_units::text::{format_count, format_utc};
 
 use self::format::ReportFormat;
 use crate::context::{CliContext, keep_only_files};

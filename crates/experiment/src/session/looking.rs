@@ -3,8 +3,7 @@
 use latput_model::{EarlyAnswer, Goal, Headline, PlannedLooks, early_answer};
 use latput_runner::Error;
 use latput_units::Nanos;
-use latput_units::text::format_count;
-use latput_units::text::format_percent;
+use latput_units::text::{format_count, format_percent};
 
 use super::RunSession;
 

@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use latput_knobs::{ChangeOutcome, Refusal};
 use latput_report::NO_KEEP;
 use latput_runner::error::LeftChanged;
-use latput_units::text::format_count;
-use latput_units::text::format_utc;
+use latput_units::text::{format_count, format_utc};
 
 use super::{HostPhase, Rollout, RolloutEnded};
 use crate::command::FleetEnding;

@@ -6,8 +6,7 @@ use latput_stats::contrast::middle;
 use latput_stats::{Contrast, Estimate, Method};
 use latput_trial::Metric;
 use latput_trial::metric::{self, PreferredDirection, Scale};
-use latput_units::text;
-use latput_units::text::format_count;
+use latput_units::text::{self, format_count};
 
 use super::ProvenBy;
 use super::comparison::correct_comparisons;
