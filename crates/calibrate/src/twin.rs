@@ -157,8 +157,8 @@ pub enum TwinError {
     NoHosts,
     /// The rows have too few figures to fit.
     #[error(
-        "{} of {}; a twin needs at least 8: run the plan that `latput plan twin` prints",
-        format_count(*figures, "figure"), format_count(*cells, "setting under a workload")
+        "{} of {} under workloads; a twin needs at least 8: run the plan that `latput plan twin` prints",
+        format_count(*figures, "figure"), format_count(*cells, "setting")
     )]
     TooFew {
         /// Number of figures.
