@@ -34,7 +34,7 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// Ticks of `/proc/PID/stat`: `USER_HZ` is 100 on every architecture.
 const TICK: Nanos = Nanos::from_ms(10);
 
-/// What makes the traffic of a trial, which is no other work.
+/// The maker of a trial's traffic, which is no other work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Benchmark {
     /// latput itself.

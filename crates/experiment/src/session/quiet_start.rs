@@ -36,7 +36,7 @@ pub enum QuietPolicy {
 /// A look at the hosts before the first trial.
 struct InitialLook {
     hosts: Vec<Surroundings>,
-    /// What would spoil the run, in sentences; empty where it can begin.
+    /// Disturbances that would spoil the run, in sentences; empty where it can begin.
     disturbances: Vec<String>,
 }
 

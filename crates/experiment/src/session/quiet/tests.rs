@@ -38,7 +38,7 @@ struct FakeSliceHost {
     carrying_searches: usize,
     /// How often somebody looked at the host.
     looks: Cell<usize>,
-    /// What is seen of it without traffic.
+    /// Its surroundings without traffic.
     surroundings: Surroundings,
 }
 
