@@ -104,7 +104,7 @@ impl RunSession<'_> {
             }
             self.live_block(run, 0, measured)?;
         }
-        let pair_s = 2.0 * (measured + run.evidence.cut).as_secs_f64();
+        let block = block_length(&run.live);
         for (metric, noise) in run.evidence.of_metric.clone() {
             let Some(scale) = noise_scale(&noise) else { continue };
             if run.live.observe {
@@ -112,7 +112,7 @@ impl RunSession<'_> {
                 let told = describe_provable_effects(
                     metric,
                     (scale, noise.len()),
-                    pair_s,
+                    block,
                     self.results.confidence,
                 );
                 self.results.notes.push(told);
@@ -126,7 +126,7 @@ impl RunSession<'_> {
                     format_count(noise.len(), "block"),
                     100.0 * half_width,
                     format_count(pairs, "block"),
-                    pairs as f64 * pair_s / 60.0
+                    pairs as f64 * block.as_secs_f64() / 60.0
                 ));
             }
         }
@@ -183,8 +183,11 @@ impl RunSession<'_> {
         if let Some(most) = run.live.most_per_setting
             && spent.saturating_add(run.live.slice) > most
         {
-            let label = self.results.settings[setting].label.clone();
-            self.add_remark(format!("`{label}` has had its {most} of `most_per_setting`"));
+            let label = &self.results.settings[setting].label;
+            let told = format!("`{label}` has had its {most} of `most_per_setting`");
+            if !self.results.notes.contains(&told) {
+                self.add_remark(told); // this is asked before every round
+            }
             return true;
         }
         if blocks < method.repetitions_min as usize {
@@ -530,15 +533,15 @@ fn in_words(broken: &GuardBreach, guards: &[Guard]) -> String {
     )
 }
 
-/// Differences of a figure that could be proven in 1, 10 and 60 minutes.
+/// Differences of a figure that could be proven in 1, 10 and 60 minutes of blocks of this length.
 fn describe_provable_effects(
     metric: Metric,
     (scale, blocks): (f64, usize),
-    pair_s: f64,
+    block: Nanos,
     confidence: f64,
 ) -> String {
     let effect = |minutes: u32| {
-        let pairs = f64::from(minutes) * 60.0 / pair_s;
+        let pairs = f64::from(minutes) * 60.0 / block.as_secs_f64();
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
