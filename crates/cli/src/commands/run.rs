@@ -71,8 +71,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     watch: ProgressArgs,
     /// Only check whether the run would start, and print how many trials and about how long: the plan, the results
-    /// file, every host, its knobs and levels (a guest is booted for it). Nothing is set. `--check=plan` checks only the
-    /// plan file.
+    /// file, every host, whether it is quiet, its knobs and levels (a guest is booted for it). Nothing is set.
+    /// `--check=plan` checks only the plan file.
     #[arg(
         long,
         value_enum,

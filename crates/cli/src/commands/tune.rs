@@ -110,8 +110,8 @@ pub(crate) struct Args {
     /// The report: one HTML file that works offline.
     #[arg(long, default_value = "latput-report.html", value_name = "FILE")]
     report: PathBuf,
-    /// Only check whether the run would start, also that its files can be written, and print how many trials and about
-    /// how long. Nothing is set or written.
+    /// Only check whether the run would start, also that the hosts are quiet and its files can be written, and print how
+    /// many trials and about how long. Nothing is set or written.
     #[arg(long)]
     check: bool,
     // Last, since its heading is that of all that follow.
