@@ -196,10 +196,9 @@ fn searchable(source: &Source<'_>, plan: Plan) -> Result<Plan, PlanError> {
         return Err(source.error(0..0, "a search needs a `goal`, such as `goal = \"balanced\"`"));
     }
     if !(2..=MAX_SEARCHED).contains(&settings) {
-        let problem = format!(
-            "the factors make {}; a search chooses among 2 to {MAX_SEARCHED}",
-            format_count(settings, "setting")
-        );
+        let made = format_count(settings, "setting");
+        let problem =
+            format!("the factors make {made}; a search chooses among 2 to {MAX_SEARCHED}");
         return Err(source.error(0..0, problem));
     }
     Ok(plan)
