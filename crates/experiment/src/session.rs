@@ -305,7 +305,7 @@ fn kept_or_begun(
             Some(_) => format_count(done, "trial"), // their number is not known before
             None => format!("{done} of {}", format_count(planned_share(run, &results), "trial")),
         };
-        let verb = is_or_are(done as u64);
+        let verb = is_or_are(done);
         progress.report_remark(&format!("resuming run {id}: {finished} {verb} done"));
         seen.retain(|finding| !results.findings.contains(finding));
         results.findings.append(&mut seen);

@@ -300,7 +300,9 @@ fn describe_condition(results: &Results) -> Option<String> {
                 .filter(|share| share.is_finite())
         });
         if work >= NAMED_SHARE {
-            let share = if work > 1.0 { format_cpu_share(work) } else { format_share(work) };
+            let is_several = work >= 1.05;
+            let share =
+                if is_several { format_cpu_share(work) } else { format_share(work.min(1.0)) };
             parts.push(format!("{share} of other work on {name}"));
         }
         if stolen >= NAMED_SHARE {

@@ -216,7 +216,7 @@ pub(crate) fn conclude_run(ended: &RunOutcome, output: &Path) -> Result<ExitCode
         "{cause}; {} of {} {} kept in run {} of {file}: run the same command again to resume",
         ended.results.rows.len(),
         format_count(ended.planned, "trial"),
-        is_or_are(ended.results.rows.len() as u64),
+        is_or_are(ended.results.rows.len()),
         ended.run
     );
     let left = match cause {

@@ -105,8 +105,8 @@ impl RunSession<'_> {
         if let Some(why) = refused.values().next() {
             self.add_remark(format!(
                 "{} {} left out: {why}",
-                format_count(refused.len() as u64, "setting"),
-                is_or_are(refused.len() as u64)
+                format_count(refused.len(), "setting"),
+                is_or_are(refused.len())
             ));
         }
         let workloads = self.results.workloads.len();
