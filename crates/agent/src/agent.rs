@@ -258,7 +258,10 @@ impl AgentService<'_> {
             }
             Request::Probe { probe, peer } => self.open_prober(probe, peer),
             Request::Go { at, warmup, duration, interval, turns, early_end } => {
-                let wanted = CountRequest { at, warmup, duration, turns, early_end };
+                // Of traffic that is not latput's, the controller tells the end.
+                let is_of_programs = early_end != EarlyEnd::Never;
+                let wanted =
+                    CountRequest { at, warmup, duration, turns, early_end, is_of_programs };
                 self.run_window(keeper::build_window(&wanted)?, wanted, interval, line)
             }
             Request::Peer(trial) => self.run_peer_trial(&trial),

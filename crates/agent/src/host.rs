@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use latput_knobs::transaction::{Change, Restored, Session};
 use latput_knobs::{ChangeOutcome, KernelRead, Knob, LinkResets, Setting, State};
-use latput_linux::others::ProcessTimes;
+use latput_linux::others::{Benchmark, ProcessTimes};
 use latput_linux::route::Route;
 use latput_linux::{
     Control, CounterSnapshot, FileCheckpoints, LinuxKernel, OtherWork, Sampler, Watch, checkpoint,
@@ -190,7 +190,8 @@ impl HostSession {
         stop: &Stop,
     ) -> Result<Surroundings, Failure> {
         let broken = |error: latput_linux::Error| make_failure(format_error_chain(&error));
-        let mut work = OtherWork::sees_all().then(|| OtherWork::begin(&self.cpus));
+        let mut work =
+            OtherWork::sees_all().then(|| OtherWork::begin(&self.cpus, Benchmark::OfLatput));
         let before = work.as_ref().map(OtherWork::read);
         let first = self.sampler.sample().map_err(broken)?;
         sleep_until(process::OsClock.now() + span, GLANCE_EVERY, || stop.is_raised());
@@ -312,12 +313,13 @@ impl HostSession {
     pub(crate) fn observe_window(
         &mut self,
         window: Window,
+        benchmark: Benchmark,
         stop: &Stop,
         early: Option<EndsEarly<'_>>,
         watch: &mut dyn FnMut(&CounterSnapshot),
     ) -> Result<(HostObservation, WindowIncidents), Failure> {
         let before = self.kernel.read_all(&self.open.interface);
-        let mut beside = InterferenceMeter::start_counting(&self.cpus);
+        let mut beside = InterferenceMeter::start_counting(&self.cpus, benchmark);
         let broken = |error: latput_linux::Error| make_failure(format_error_chain(&error));
         let piece = || {
             let elapsed = process::OsClock.now().saturating_sub(window.start());
@@ -370,8 +372,8 @@ impl HostSession {
     ) -> Result<(Vec<CountedSlice>, WindowIncidents), Failure> {
         let broken = |error: latput_linux::Error| make_failure(format_error_chain(&error));
         // Slices without a cut are steps that look for carry-over: no figures, and too short to look around.
-        let mut beside =
-            (turns.slices.cut > Nanos::ZERO).then(|| InterferenceMeter::start_counting(&self.cpus));
+        let mut beside = (turns.slices.cut > Nanos::ZERO)
+            .then(|| InterferenceMeter::start_counting(&self.cpus, Benchmark::OfLatput));
         let mut state = self.kernel.read_all(&self.open.interface);
         let mut in_force = None;
         let (mut seen, mut changes) = (Vec::with_capacity(turns.order.len()), Vec::new());

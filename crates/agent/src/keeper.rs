@@ -196,8 +196,10 @@ fn count_window(
     let (slices, incidents) = if let Some(turns) = &wanted.turns {
         host.take_turns(window, turns, line.halt_flag(), &mut tell)?
     } else {
+        let benchmark =
+            if wanted.is_of_programs { Benchmark::OfPrograms } else { Benchmark::OfLatput };
         let (host, incidents) =
-            host.observe_window(window, line.halt_flag(), is_over, &mut tell)?;
+            host.observe_window(window, benchmark, line.halt_flag(), is_over, &mut tell)?;
         (vec![(host, Nanos::ZERO)], incidents)
     };
     let WindowIncidents { drift, held_back } = incidents;
@@ -249,7 +251,8 @@ mod tests {
         let host = |request: Request| json!({ "do": { "host": request } });
         let set = Request::Set { setting: latput_knobs::Setting::default() };
         let count = json!({ "do": { "count": {
-            "at": 0, "warmup": 0, "duration": 1, "turns": null, "early_end": "never"
+            "at": 0, "warmup": 0, "duration": 1, "turns": null, "early_end": "never",
+            "is_of_programs": false
         } } });
         for message in [host(send), host(Request::Ping), host(Request::Clock), host(set), count] {
             write_line(&mut line, &message).unwrap();

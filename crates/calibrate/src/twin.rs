@@ -14,6 +14,7 @@ use latput_sim::profile::HostProfile;
 use latput_stats::order::middle;
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::{Results, Workload};
+use latput_units::text::format_count;
 use latput_units::{BitsPerSecond, Bytes, IntoMap, Nanos};
 
 use self::figure::FittedFigure;
@@ -156,8 +157,8 @@ pub enum TwinError {
     NoHosts,
     /// The rows have too few figures to fit.
     #[error(
-        "{figures} figures of {cells} settings under workloads; a twin needs at least 8: run the plan that \
-         `latput plan twin` prints"
+        "{} of {} under workloads; a twin needs at least 8: run the plan that `latput plan twin` prints",
+        format_count(*figures, "figure"), format_count(*cells, "setting")
     )]
     TooFew {
         /// Number of figures.
@@ -272,8 +273,8 @@ fn build_base_profile(results: &Results, name: &str) -> Result<SystemProfile, Tw
     let mut profile: SystemProfile = SystemProfile::find_shipped(BASE).expect("it is shipped");
     name.clone_into(&mut profile.name);
     profile.source = format!(
-        "calibrated on {} rows of `{}` on {}",
-        results.rows.len(),
+        "calibrated on {} of `{}` on {}",
+        format_count(results.rows.len(), "row"),
         results.name,
         results.testbed
     );

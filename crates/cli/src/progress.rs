@@ -8,6 +8,7 @@ use latput_report::lines::truncate_text;
 use latput_report::make_printable;
 use latput_runner::trials::{IntervalCounts, TrialProgress};
 use latput_units::Nanos;
+use latput_units::text::format_count;
 
 use crate::exit::CliError;
 use crate::output;
@@ -106,7 +107,10 @@ fn so_far(done: &TrialDone<'_>) -> String {
     let text = |time: Nanos| minutes_and_seconds(time.as_duration());
     match done.time {
         Some(time) => format!("{} of at most {}", text(time.spent.min(time.most)), text(time.most)),
-        None => format!("{}/{} trials, {} left", done.finished, done.planned, text(done.time_left)),
+        None => {
+            let planned = format_count(done.planned, "trial");
+            format!("{}/{planned}, {} left", done.finished, text(done.time_left))
+        }
     }
 }
 

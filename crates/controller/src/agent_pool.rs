@@ -509,18 +509,12 @@ impl TrialContext<'_> {
             }
         }
         checks.extend(self.slices.map(|slices| changed_in_cut(&slice, slices.cut)));
-        let mut hosts: Vec<HostObservation> = slice.into_iter().map(|part| part.host).collect();
-        let is_program = self.workload.traffic == Traffic::Command;
-        if is_program {
-            // Processes that a benchmark has started cannot be told from other work.
-            for host in &mut hosts {
-                (host.other_work_cpu, host.others) = (None, Vec::new());
-            }
-        }
+        let hosts: Vec<HostObservation> = slice.into_iter().map(|part| part.host).collect();
         let parts = self.boot_ids.iter().zip(&cpus);
         let parts: Vec<HostPart<'_>> =
             parts.map(|(boot_id, &traffic_cpu)| HostPart { boot_id, traffic_cpu }).collect();
         checks.extend(checks::of_trial(&self.workload.traffic, &traffic, &hosts, &parts));
+        let is_program = self.workload.traffic == Traffic::Command;
         if self.workload.count.is_none() && !is_program {
             let planned = self.slices.map_or(self.duration, |slices| slices.measured_length(idx));
             checks.extend(checks::on_schedule(&hosts, planned));

@@ -27,6 +27,7 @@ use latput_trial::check::CheckRow;
 use latput_trial::plan::Design;
 use latput_trial::{Plan, Results, Row};
 use latput_units::Nanos;
+use latput_units::text::format_count;
 
 pub use self::check::{CheckReport, MOST_LABELS, check_run, list_labels, live_remarks};
 use self::looking::InterimAnalysis;
@@ -187,7 +188,7 @@ impl RunSession<'_> {
                 return Ok(());
             }
             if block == method.repetitions_min {
-                self.progress.report_remark(&self.more_blocks(before, trials));
+                self.progress.report_remark(&self.describe_more_blocks(before));
             }
             self.results.planned_trials = (before + trials) as u64;
             self.wait_for_quiet(runner, &mut patience)?;
@@ -216,22 +217,23 @@ impl RunSession<'_> {
         self.check_for_answer(looking, (blocks > 0 && !self.is_simulated).then_some(left))
     }
 
-    /// Says that the planned blocks were not enough: how many more the budget has room for, of so many trials each
-    /// after those `before` them.
-    fn more_blocks(&self, before: usize, trials: usize) -> String {
+    /// Says that the planned blocks were not enough, and how many more may follow: as many as the stopping rule lets begin
+    /// behind the `before` trials at the pace of this run. A block has fewer trials when some workloads are narrow enough, so
+    /// they are counted with the fewest.
+    fn describe_more_blocks(&self, before: usize) -> String {
         let method = &self.run.plan.method;
-        let fits = |more: &u32| self.fits_budget(before, trials * *more as usize);
-        let most = (1..=method.repetitions_max - method.repetitions_min).rev().find(fits);
-        let most = most.unwrap_or(1);
+        let wanted = method.repetitions_max - method.repetitions_min;
+        let fewest = self.results.settings.len();
+        let fits = |more: &u32| self.fits_budget(before, fewest * *more as usize);
+        let most = (1..=wanted).rev().find(fits).unwrap_or(1);
         let percent = latput_units::text::format_percent(method.half_width);
-        let blocks = if most == 1 { "block" } else { "blocks" };
-        let told =
-            format!("some intervals are wider than {percent}: up to {most} more {blocks} follow");
-        if self.is_simulated {
-            return told;
+        let blocks = format_count(most, "more block");
+        let told = format!("some intervals are wider than {percent}: up to {blocks} may follow");
+        let left = method.budget.map(|budget| budget.saturating_sub(self.begun.elapsed().into()));
+        match left.filter(|_| !self.is_simulated) {
+            Some(left) => format!("{told}, in the {:.0} s that are left", left.as_secs_f64()),
+            None => told,
         }
-        let longest = self.trial_time() * clamp_to_u32(trials) * most;
-        format!("{told}, within {:.0} min", (longest.as_secs_f64() / 60.0).ceil())
     }
 
     /// Reports a remark, and stores it once with the results.
@@ -354,12 +356,17 @@ impl RunSession<'_> {
         planned.min(finished.saturating_add(room)).max(finished)
     }
 
-    /// Time of a trial: its traffic, and on hosts the mean overhead of this session's trials.
+    /// Time of a trial: of a slice its length, else on hosts the mean of this session's trials. A command that ends by
+    /// itself takes less than is planned for it, and a slow connection more.
     fn trial_time(&self) -> Duration {
         if let Some(length) = self.slice {
             return length.as_duration();
         }
-        trial_time(self.run.plan, self.is_simulated)
+        let done = clamp_to_u32(self.results.rows.len().saturating_sub(self.resumed));
+        if self.is_simulated || done == 0 {
+            return trial_time(self.run.plan, self.is_simulated);
+        }
+        self.begun.elapsed() / done
     }
 
     /// Time until `trials` more trials have ended.
@@ -368,7 +375,7 @@ impl RunSession<'_> {
         if !self.is_simulated || done == 0 {
             return self.trial_time() * trials;
         }
-        (self.begun.elapsed() / done) * trials
+        (self.begun.elapsed() / done) * trials // simulated time passes faster
     }
 
     fn report_finished_trial(&mut self, setting: usize, workload: usize) {

@@ -24,6 +24,7 @@ use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{HostToday, Observation, Plan, Surroundings, Traffic, Workload};
+use latput_units::text::format_count;
 use latput_units::{Bytes, Nanos};
 
 use crate::refusal::find_refused_settings;
@@ -105,9 +106,9 @@ impl Simulator {
             Some(free) if demand_bytes > free.get() as f64 => Err(Error::Simulator {
                 testbed: self.name(),
                 problem: format!(
-                    "{} runs of workload `{}` at once need about {:.0} MB of memory, and this \
+                    "{} of workload `{}` at once: about {:.0} MB of memory are needed, and this \
                      machine has {:.0} MB free: take fewer connections or smaller rings",
-                    at_once(),
+                    format_count(at_once(), "run"),
                     load.name,
                     demand_bytes / 1e6,
                     free.get() as f64 / 1e6

@@ -80,11 +80,6 @@ pub(crate) fn join_names(names: &[impl AsRef<str>], separator: &str) -> String {
     }
 }
 
-/// `1 host`, `2 hosts`.
-pub(crate) fn hosts_in_words(count: usize) -> String {
-    if count == 1 { "1 host".to_owned() } else { format!("{count} hosts") }
-}
-
 /// The time since then.
 pub(crate) fn elapsed_since(begun: Instant) -> Nanos {
     Nanos::from_ns(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))

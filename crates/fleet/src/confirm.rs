@@ -18,6 +18,7 @@ use latput_trial::observation::Role;
 use latput_trial::today::first_difference;
 use latput_trial::{Plan, Results};
 use latput_units::Nanos;
+use latput_units::text::{format_count, is_or_are};
 
 use self::named::duplicate_host_message;
 pub use self::named::{NamedPair, name_pairs, read_pairs};
@@ -123,8 +124,9 @@ impl ConfirmPlan {
         if ready > 0 {
             let minutes = longest.as_secs_f64() / 60.0;
             context.progress.report_remark(&format!(
-                "{ready} of {} pairs are to be measured, in at most about {minutes:.1} min",
-                runs.len()
+                "{ready} of {} {} to be measured, in at most about {minutes:.1} min",
+                format_count(runs.len(), "pair"),
+                is_or_are(ready)
             ));
         }
         runs

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use latput_knobs::{Knob, Setting};
 use latput_reach::broker::message::LaunchCommand;
 use latput_units::file_words::{line_of, problem_of};
+use latput_units::text::format_count;
 use serde::Deserialize;
 use toml::Value as Toml;
 
@@ -186,9 +187,9 @@ pub fn parse_pairs(text: &str) -> Result<Vec<ListedPair>, InventoryError> {
     for (group, table) in parse_groups(text)? {
         for words in table.pairs {
             let words = words.try_into().map_err(|words: Vec<String>| {
-                let count = words.len();
+                let hosts = format_count(words.len(), "host");
                 InventoryError::new(format!(
-                    "group `{group}`: a pair of `pairs` has {count} hosts: write two, [\"ssh://server\", \"ssh://client\"]"
+                    "group `{group}`: a pair of `pairs` has {hosts}: write two, [\"ssh://server\", \"ssh://client\"]"
                 ))
             })?;
             pairs.push(ListedPair { group: group.clone(), words });
@@ -393,7 +394,7 @@ pub(crate) mod tests {
         assert_eq!(parse(&text).unwrap().len(), parse(GOOD).unwrap().len());
         assert_eq!(parse_pairs(GOOD).unwrap(), []);
         for (pairs, problem) in [
-            ("[['ssh://a']]", "has 1 hosts: write two"),
+            ("[['ssh://a']]", "has 1 host: write two"),
             ("[['ssh://a', 'ssh://b', 'ssh://c']]", "has 3 hosts"),
             ("['ssh://a']", "must be a list of pairs"),
         ] {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use latput_knobs::{Knob, Value};
 use latput_units::IntoMap;
+use latput_units::text::format_count;
 
-use crate::command::hosts_in_words;
 use crate::inventory::FleetHost;
 use crate::look::{HostLook, InterfaceLook, KnobLook, PlaceLook, UNREAD};
 
@@ -282,7 +282,8 @@ pub fn render_states(judged: &[JudgedHost], wanted: bool) -> String {
             (count > 0).then(|| format!("{count} {said}"))
         });
         let parts: Vec<String> = parts.collect();
-        let _ = writeln!(text, "{group}: {}: {}", hosts_in_words(hosts.len()), parts.join(", "));
+        let _ =
+            writeln!(text, "{group}: {}: {}", format_count(hosts.len(), "host"), parts.join(", "));
         for JudgedHost { host, state, .. } in hosts {
             if *state != HostState::Same {
                 let (name, why) = (state.name(), state.explanation());

@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 
 use latput_reach::broker::command::HostVerb;
 use latput_report::make_printable;
+use latput_units::text::format_count;
 use serde_json::Value;
 
 use crate::ask::Until;
-use crate::command::{FleetEnding, hosts_in_words};
+use crate::command::FleetEnding;
 use crate::fleet::{Fleet, NoAnswer};
 use crate::inventory::FleetHost;
 
@@ -111,7 +112,7 @@ impl<'a> HostOutcomes<'a> {
 /// Adds the hosts with an outcome, and their reasons. Without a host it adds nothing.
 pub(crate) fn append_outcome(text: &mut String, outcome: &str, hosts: &[(&FleetHost, &str)]) {
     if !hosts.is_empty() {
-        let _ = writeln!(text, "{outcome:<12} {}", hosts_in_words(hosts.len()));
+        let _ = writeln!(text, "{outcome:<12} {}", format_count(hosts.len(), "host"));
     }
     for (host, why) in hosts.iter().filter(|(_, why)| !why.is_empty()) {
         let _ = writeln!(text, "  {} {}: {why}", host.name, host.interface);

@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 use latput_linux::process::unix_ms;
 use latput_units::Nanos;
+use latput_units::text::format_count;
 
 pub use self::report::{HostReport, RolloutFailure, RolloutReport};
 use crate::ask::Until;
-use crate::command::{Error, elapsed_since, hosts_in_words};
+use crate::command::{Error, elapsed_since};
 use crate::fleet::{Fleet, HostWork};
 use crate::guard::{GuardLimits, TimedLook};
 use crate::judge::{HostState, JudgedHost, judge_host, undecided_groups};
@@ -130,7 +131,9 @@ impl RolloutOptions {
         }
         let seconds = needed.as_ns().div_ceil(1_000_000_000);
         Err(Error::Usage(format!(
-            "{stages} stages need up to {seconds} s. Use `--confirm-within {}min`.",
+            "{} {} up to {seconds} s. Use `--confirm-within {}min`.",
+            format_count(stages, "stage"),
+            if stages == 1 { "needs" } else { "need" },
             seconds.div_ceil(60)
         )))
     }
@@ -174,7 +177,7 @@ impl<'a> Rollout<'a> {
         fleet.report_remark(&format!(
             "{}: {} to change, {same} as wanted, {left_out} left out",
             rollout.name,
-            hosts_in_words(planned.len())
+            format_count(planned.len(), "host")
         ));
         Ok(rollout)
     }
@@ -238,7 +241,7 @@ impl<'a> Rollout<'a> {
             return Ok(());
         }
         let of = format!("stage {} of {}", number + 1, self.stages.len());
-        self.fleet.report_remark(&format!("{of}: {}", hosts_in_words(stage.len())));
+        self.fleet.report_remark(&format!("{of}: {}", format_count(stage.len(), "host")));
         self.set_stage(&stage)?;
         self.watch_hosts()?;
         self.fleet.report_remark(&format!("{of}: all guards held for {}", self.options.soak));

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::command::{hosts_in_words, join_names};
+use latput_units::text::format_count;
+
+use crate::command::join_names;
 use crate::inventory::FleetHost;
 use crate::judge::{HostState, JudgedHost};
 use crate::look::{InterfaceLook, UNREAD};
@@ -121,15 +123,18 @@ pub fn render_drift(found: &[TwinDrift], compared: &[GroupComparison]) -> String
         let differ = found.iter().any(|knob| knob.group == *group);
         let line = match (*compared, *hosts - *compared) {
             (0 | 1, _) => {
-                format!("nothing to compare, {compared} of {} was read", hosts_in_words(*hosts))
+                format!(
+                    "nothing to compare, {compared} of {} was read",
+                    format_count(*hosts, "host")
+                )
             }
             (compared, left) => {
                 let left = match left {
                     0 => String::new(),
-                    left => format!(", {} not compared", hosts_in_words(left)),
+                    left => format!(", {} not compared", format_count(left, "host")),
                 };
                 let verdict = if differ { "differ" } else { "are alike" };
-                format!("{} {verdict}{left}", hosts_in_words(compared))
+                format!("{} {verdict}{left}", format_count(compared, "host"))
             }
         };
         let _ = writeln!(text, "{group}: {line}");

@@ -103,7 +103,7 @@ fn text_around_documents_is_noted() {
     for name in ["iperf3-text-behind.json", "iperf3-text-before.json"] {
         let imported = import_cases(ImportFormat::Iperf3, &[name]).unwrap();
         assert!(find_value(&imported, Metric::ThroughputBps).is_some(), "{name}");
-        check_noted(&imported, "outside of the JSON were ignored");
+        check_noted(&imported, "outside of the JSON");
     }
 }
 

@@ -19,16 +19,29 @@ const BUSY: f64 = 0.005;
 const MOST_TOLD: usize = 5;
 /// Least share of a CPU that is told.
 const TOLD: f64 = 0.01;
+/// Part of a CPU's time by which two clocks may be read apart.
+const BETWEEN_READINGS: f64 = 0.05;
 /// Most threads of a process that are looked at.
 const MOST_THREADS: usize = 64;
 /// Kernel threads that do the network's soft interrupts: the work of whoever sends.
 const OF_TRAFFIC: &[&str] = &["ksoftirqd/", "napi/"];
 /// Most parents of a process that are looked at for one of this run.
 const MOST_ELDERS: usize = 8;
+/// The subcommand of latput that runs programs.
+const PROGRAMS_COMMAND: &[u8] = b"program";
 /// `PROC_PID_INIT_INO` of `include/linux/proc_ns.h`.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// Ticks of `/proc/PID/stat`: `USER_HZ` is 100 on every architecture.
 const TICK: Nanos = Nanos::from_ms(10);
+
+/// The maker of a trial's traffic, which is no other work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Benchmark {
+    /// latput itself.
+    OfLatput,
+    /// Programs that latput started on the hosts.
+    OfPrograms,
+}
 
 /// A meter of other processes on a host's CPUs.
 #[derive(Debug)]
@@ -98,14 +111,23 @@ impl OtherWork {
         space.is_ok_and(|inode| inode == FIRST_PID_NAMESPACE) && Stat::read(1).is_some()
     }
 
-    /// Begins to count on `cpus`.
-    pub fn begin(cpus: &CpuSet) -> Self {
+    /// Begins to count on `cpus`. A `benchmark` of a run is its own as well: the processes of latput that run programs on this
+    /// host, and what they started. Another connection may have started them, so they are known by their command line.
+    pub fn begin(cpus: &CpuSet, benchmark: Benchmark) -> Self {
         let all: BTreeMap<u32, Stat> =
             pids().filter_map(|pid| Some((pid, Stat::read(pid)?))).collect();
+        let pid = std::process::id();
+        let mut own = family(&all, pid);
+        if benchmark == Benchmark::OfPrograms {
+            let name = all.get(&pid).map(|stat| stat.name.as_str());
+            let of_latput = all.iter().filter(|(_, stat)| Some(stat.name.as_str()) == name);
+            own.extend(of_latput.map(|(pid, _)| *pid).filter(|pid| runs_programs(*pid)));
+            add_descendants(&all, &mut own);
+        }
         Self {
             cpus: cpus.clone(),
             begun: OsClock.now(),
-            own: family(&all, std::process::id()),
+            own,
             known: all.iter().map(|(pid, stat)| (*pid, stat.into())).collect(),
             seen: BTreeMap::new(),
             clocked: BTreeMap::new(),
@@ -207,24 +229,37 @@ impl OtherWork {
                 self.seen.entry(pid).or_insert(BusyProcess { stat, time: Nanos::ZERO, cpus });
             seen.time = seen.time.saturating_add(time);
         }
-        // A process that moves between the CPUs is charged to each host that it was on.
-        let most = self.cpus.len().max(1) as f64;
-        let mut told: Vec<OtherProcess> = self
-            .seen
+        let seen = std::mem::take(&mut self.seen);
+        let mut told: Vec<OtherProcess> = seen
             .into_iter()
-            .map(|(pid, seen)| OtherProcess {
-                switches_per_s: switches(pid) as f64 / seen.stat.age().as_secs_f64().max(0.01),
-                name: seen.stat.name,
-                pid,
-                cpu_ratio: (seen.time.as_secs_f64() / counted.as_secs_f64().max(f64::EPSILON))
-                    .min(most),
-                cpus: seen.cpus.into_iter().collect(),
-            })
+            .map(|(pid, seen)| self.describe_process(pid, seen, counted))
             .filter(|process| process.cpu_ratio >= TOLD)
             .collect();
         told.sort_by(|a, b| b.cpu_ratio.total_cmp(&a.cpu_ratio));
         told.truncate(MOST_TOLD);
         (told, of_children)
+    }
+
+    /// A busy process with its share of the `counted` time. It is charged to each host that it was on, and no CPU gives more
+    /// than its own time: a process with a larger share than the CPUs on which its threads were seen ran on others in between.
+    fn describe_process(&self, pid: u32, seen: BusyProcess, counted: Nanos) -> OtherProcess {
+        let share = seen.time.as_secs_f64() / counted.as_secs_f64().max(f64::EPSILON);
+        let cpu_ratio = share.min(self.cpus.len().max(1) as f64);
+        let room = seen.cpus.len().max(1) as f64;
+        let is_on_others = cpu_ratio > room * (1.0 + BETWEEN_READINGS);
+        let cpus: CpuSet = if is_on_others {
+            let allowed = self.allowed_cpus(pid);
+            seen.cpus.into_iter().chain(allowed.iter()).collect()
+        } else {
+            seen.cpus.into_iter().collect()
+        };
+        OtherProcess {
+            switches_per_s: switches(pid) as f64 / seen.stat.age().as_secs_f64().max(0.01),
+            name: seen.stat.name,
+            pid,
+            cpu_ratio,
+            cpus,
+        }
     }
 
     /// CPU times that live processes got from descendants that have ended, and that are counted elsewhere or were used
@@ -248,11 +283,16 @@ impl OtherWork {
         charged
     }
 
-    /// Whether a process may run on the host's CPUs; so may one that cannot be asked.
+    /// Whether a process may run on the host's CPUs.
     fn may_use(&self, pid: u32) -> bool {
+        !self.allowed_cpus(pid).is_empty()
+    }
+
+    /// The host's CPUs that a process may run on; all of them for one that cannot be asked.
+    fn allowed_cpus(&self, pid: u32) -> CpuSet {
         let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-        let Ok(allowed) = rustix::thread::sched_getaffinity(pid) else { return true };
-        self.cpus.iter().any(|cpu| allowed.is_set(cpu.0 as usize))
+        let Ok(allowed) = rustix::thread::sched_getaffinity(pid) else { return self.cpus.clone() };
+        self.cpus.iter().filter(|cpu| allowed.is_set(cpu.0 as usize)).collect()
     }
 }
 
@@ -338,15 +378,31 @@ fn family(all: &BTreeMap<u32, Stat>, own: u32) -> BTreeSet<u32> {
     let is_latput = |pid: &u32| all.get(pid).map(|stat| stat.name.as_str()) == name;
     let eldest = elders.iter().rposition(is_latput).unwrap_or(0);
     let mut family: BTreeSet<u32> = elders[..=eldest].iter().copied().into_set();
+    add_descendants(all, &mut family);
+    family
+}
+
+/// Adds the processes that those of a family have started, and so on.
+fn add_descendants(all: &BTreeMap<u32, Stat>, family: &mut BTreeSet<u32>) {
     loop {
         let children = all.iter().filter(|(_, stat)| family.contains(&stat.parent));
         let more: Vec<u32> =
             children.map(|(pid, _)| *pid).filter(|pid| !family.contains(pid)).collect();
         if more.is_empty() {
-            return family;
+            return;
         }
         family.extend(more);
     }
+}
+
+/// Whether the command line of a process is one that runs the programs of a run: `latput program ...`.
+fn runs_programs(pid: u32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    is_programs_command(&line)
+}
+
+fn is_programs_command(line: &[u8]) -> bool {
+    line.split(|byte| *byte == 0).nth(1) == Some(PROGRAMS_COMMAND)
 }
 
 fn pids() -> impl Iterator<Item = u32> {
@@ -401,12 +457,28 @@ mod tests {
         assert_eq!(family(&all, 7), BTreeSet::from([6, 7, 8, 9, 11]));
         assert_eq!(family(&all, 9), BTreeSet::from([6, 7, 8, 9, 11]));
         assert_eq!(family(&all, 99), BTreeSet::from([99]));
+        let mut programs = BTreeSet::from([8]);
+        add_descendants(&all, &mut programs);
+        assert_eq!(programs, BTreeSet::from([8, 9, 11]));
+    }
+
+    #[test]
+    fn process_that_runs_programs_is_known() {
+        for (line, expected) in [
+            (&b"/usr/bin/latput\0program\0--stdio\0"[..], true),
+            (b"latput\0program\0--hold", true),
+            (b"latput\0agent\0--stdio\0", false),
+            (b"latput\0log\0program\0", false),
+            (b"", false),
+        ] {
+            assert_eq!(is_programs_command(line), expected, "{}", line.escape_ascii());
+        }
     }
 
     /// A child in a session of its own would still be of this process's family: it counts by a meter that does not know it.
     #[test]
     fn busy_process_has_name_and_share() {
-        let mut meter = OtherWork::begin(&allowed_cpus().unwrap());
+        let mut meter = OtherWork::begin(&allowed_cpus().unwrap(), Benchmark::OfLatput);
         let mut busy = Command::new("sh");
         busy.args(["-c", "while :; do :; done"]).stdout(Stdio::null());
         let mut child = Running(busy.spawn().unwrap());
@@ -428,6 +500,24 @@ mod tests {
         assert!(found.cpu_ratio > 0.0 && found.cpu_ratio <= share + 0.01, "{found:?} {share}");
     }
 
+    #[test]
+    fn threads_of_several_cpus_fill_none_twice() {
+        let cpus = allowed_cpus().unwrap();
+        let meter = OtherWork::begin(&cpus, Benchmark::OfLatput);
+        let pid = std::process::id();
+        let told = |cpu_s: f64| {
+            let seen = BusyProcess {
+                stat: Stat::read(pid).unwrap(),
+                time: Nanos::from_secs_f64(cpu_s),
+                cpus: cpus.iter().take(1).collect(),
+            };
+            meter.describe_process(pid, seen, Nanos::from_s(1))
+        };
+        assert_eq!(told(0.9).cpus.len(), 1);
+        let both = told(1.74);
+        assert!(both.cpu_ratio <= both.cpus.len() as f64 * 1.05, "{both:?}");
+    }
+
     /// Each child lives through several readings, so that its own clock has nearly all of its time, and its parent's too
     /// once it has ended. The sum of both is no more than what the storm has used.
     #[test]
@@ -437,7 +527,7 @@ mod tests {
         command.args(["-c", storm]).stdout(Stdio::null());
         let mut storm = Running(command.spawn().unwrap());
         let pid = storm.0.id();
-        let mut meter = OtherWork::begin(&allowed_cpus().unwrap());
+        let mut meter = OtherWork::begin(&allowed_cpus().unwrap(), Benchmark::OfLatput);
         meter.own.clear();
         let before = meter.known[&pid];
         let mut reading = meter.read();

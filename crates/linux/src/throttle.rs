@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use latput_units::CpuSet;
+use latput_units::text::format_count;
 
 /// The folder of CPUs in sysfs.
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -41,7 +42,7 @@ impl Throttles {
     pub fn until(&self, later: &Self) -> Vec<String> {
         let grown = |(words, now): (&String, &u64)| {
             let times = now.saturating_sub(*self.0.get(words)?);
-            (times > 0).then(|| format!("{words} {times} times"))
+            (times > 0).then(|| format!("{words} {}", format_count(times, "time")))
         };
         later.0.iter().filter_map(grown).collect()
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use latput_units::text::format_count;
 use latput_units::{Bytes, CpuSet, Nanos};
 
 use crate::slices::SliceLayout;
@@ -84,7 +85,8 @@ pub enum Error {
     },
     /// The generator did not connect in time.
     #[error(
-        "{shown} of {wanted} connections came in time ({auth_failures} with a wrong key): check that the generator runs and has this run's key"
+        "{shown} of {} came in time ({auth_failures} with a wrong key): check that the generator runs and has this run's key",
+        format_count(*wanted, "connection")
     )]
     NotReady {
         /// Connections that proved the key.

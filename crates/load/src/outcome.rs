@@ -5,6 +5,7 @@ use latput_trial::observation::{
     DatagramObservation, FlowObservation, ProbeObservation, TrafficObservation,
 };
 use latput_trial::{Check, Traffic, Workload};
+use latput_units::text::format_count;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -352,8 +353,9 @@ fn auth_failures(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Check {
         "wrong-keys",
         connections == 0 && foreign == 0,
         format!(
-            "{connections} connections to the reflector's port did not show the run's key, and {foreign} \
-             datagrams were not of this run"
+            "without the run's key: {} to the reflector's port, and {} of others",
+            format_count(connections, "connection"),
+            format_count(foreign, "datagram")
         ),
     )
 }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_trial::check::{CHECKS, CheckRow, OTHER_WORK};
-use latput_trial::observation::{HostObservation, OtherProcess};
+use latput_trial::observation::{CpuSource, HostObservation, OtherProcess};
 use latput_trial::{Results, Row};
+use latput_units::text::{format_count, format_cpu_share, format_share_on_cpus, is_or_are};
 use latput_units::{CpuSet, IntoMap, IntoSet};
 
 use crate::recommend::{Headline, LARGEST_MISSED, SmallestEffect, missed_share};
@@ -31,6 +32,8 @@ pub struct RunFitness {
     /// Condition of the answer, if the plan says that other work is part of the case and there was some: `beside 30% of
     /// other work on b`.
     pub condition: Option<String>,
+    /// The hosts whose other work was not looked at, if the plan says that it is part of the case.
+    unseen: BTreeSet<String>,
     /// Of each setting but the first, and workload: the pairs with the first one's runs that count, and all.
     pairs: BTreeMap<(usize, usize), (usize, usize)>,
     beside: bool,
@@ -54,12 +57,8 @@ pub struct DisturbingProcess {
 impl DisturbingProcess {
     /// `sha256sum 38% of CPU 1 on b`.
     fn describe(&self) -> String {
-        let mut cpus = self.cpus.iter();
-        let cpu = match (cpus.next(), cpus.next()) {
-            (Some(cpu), None) => format!("CPU {cpu}"),
-            _ => "a CPU".to_owned(),
-        };
-        format!("{} {} of {cpu} on {}", self.name, format_share(self.cpu_ratio), self.host)
+        let share = format_share_on_cpus(self.cpu_ratio, &self.cpus);
+        format!("{} {share} on {}", self.name, self.host)
     }
 }
 
@@ -91,6 +90,7 @@ impl RunFitness {
         found.pairs = count_pairs(&results.rows, beside, reads);
         found.disturbers = collect_disturbers(&results.rows);
         found.condition = describe_condition(results);
+        found.unseen = find_unseen_hosts(results);
         found
     }
 
@@ -101,7 +101,12 @@ impl RunFitness {
             return None;
         }
         let Self { unfit, runs, .. } = self;
-        Some(format!("{unfit} of {runs} trials are out: {}", self.causes_in_words()))
+        Some(format!(
+            "{unfit} of {} {} out: {}",
+            format_count(*runs, "trial"),
+            is_or_are(*unfit),
+            self.causes_in_words()
+        ))
     }
 
     fn causes_in_words(&self) -> String {
@@ -174,7 +179,8 @@ impl RunFitness {
     pub(crate) fn describe_noise(&self) -> String {
         let out = self.describe_unfit().unwrap_or_else(|| "too few trials count".to_owned());
         let (fit, all) = self.all_pairs();
-        let left = format!("{fit} of {all} pairs with today's setting are left");
+        let pairs = format_count(all, "pair");
+        let left = format!("{fit} of {pairs} with today's setting {} left", is_or_are(fit));
         let is_forgiven = self.causes.iter().any(|(check, _)| !check.voids_trial(true));
         let part =
             if is_forgiven { ", or with `--beside` if that is part of the case" } else { "" };
@@ -186,15 +192,24 @@ impl RunFitness {
         vec!["Disturbed trials do not justify a change.".to_owned()]
     }
 
-    /// Other work beside the runs, where that is part of the case: who, how much, and how often it switched.
+    /// Other work beside the runs, where that is part of the case: who, how much, and how often it switched; and where it was
+    /// not looked at.
     pub fn beside_in_words(&self) -> Option<String> {
-        let condition = self.condition.as_ref()?;
-        let named = self.disturbers.iter().take(MOST_NAMED);
-        let named: Vec<String> = named
-            .map(|one| format!("{} ({:.0} switches/s)", one.describe(), one.switches_per_s))
-            .collect();
-        let who = if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
-        Some(format!("the answer holds only {condition}{who}"))
+        let unseen = (!self.unseen.is_empty()).then(|| {
+            let hosts: Vec<&str> = self.unseen.iter().map(String::as_str).collect();
+            format!("other work on {} was not looked at", hosts.join(" and "))
+        });
+        let holds = self.condition.as_ref().map(|condition| {
+            let named = self.disturbers.iter().take(MOST_NAMED);
+            let named: Vec<String> = named
+                .map(|one| format!("{} ({:.0} switches/s)", one.describe(), one.switches_per_s))
+                .collect();
+            let who =
+                if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
+            format!("the answer holds only {condition}{who}")
+        });
+        let said: Vec<String> = holds.into_iter().chain(unseen).collect();
+        (!said.is_empty()).then(|| said.join("; "))
     }
 }
 
@@ -285,13 +300,26 @@ fn describe_condition(results: &Results) -> Option<String> {
                 .filter(|share| share.is_finite())
         });
         if work >= NAMED_SHARE {
-            parts.push(format!("{} of other work on {name}", format_share(work)));
+            let is_several = work >= 1.05;
+            let share =
+                if is_several { format_cpu_share(work) } else { format_share(work.min(1.0)) };
+            parts.push(format!("{share} of other work on {name}"));
         }
         if stolen >= NAMED_SHARE {
             parts.push(format!("{} of {name}'s time stolen", format_share(stolen)));
         }
     }
     (!parts.is_empty()).then(|| format!("beside {}", parts.join(" and ")))
+}
+
+/// The hosts of runs that count whose processes could not be told apart, if other work is part of the case.
+fn find_unseen_hosts(results: &Results) -> BTreeSet<String> {
+    let rows = results.rows.iter().filter(|row| results.beside && row.observation.is_fit(true));
+    let hosts = rows.flat_map(|row| &row.observation.hosts);
+    let unseen = hosts.filter(|host| {
+        host.other_work_cpu.is_none() && host.accounting.source != CpuSource::Simulated
+    });
+    unseen.map(|host| host.host.clone()).into_set()
 }
 
 fn format_share(share: f64) -> String {
@@ -392,6 +420,33 @@ mod tests {
         assert!(words.ends_with("b: sha?sum 30% of CPU 1 on b (120 switches/s)"), "{words}");
         let quiet = Results { beside: true, ..faked_results(1, 0.0) };
         assert_eq!(RunFitness::from_results(&quiet).condition, None);
+    }
+
+    #[test]
+    fn work_nobody_looked_at_is_said_once() {
+        let mut made = Results { beside: true, ..faked_results(1, 1.0) };
+        for row in &mut made.rows {
+            let host = &mut row.observation.hosts[0];
+            (host.other_work_cpu, host.others) = (None, Vec::new());
+        }
+        let said = |made: &Results| RunFitness::from_results(made).beside_in_words();
+        assert_eq!(said(&made).as_deref(), Some("other work on b was not looked at"));
+        assert_eq!(said(&Results { beside: false, ..made }), None, "it is not part of the case");
+    }
+
+    #[test]
+    fn load_beyond_one_cpu_is_told_in_cpus() {
+        let mut made = Results { beside: true, ..faked_results(1, 1.0) };
+        for row in &mut made.rows {
+            let host = &mut row.observation.hosts[0];
+            host.other_work_cpu = Some(Nanos::from_ms(1750));
+            host.others[0].cpu_ratio = 1.75;
+            host.others[0].cpus = [CpuId(0), CpuId(1)].into_iter().collect();
+        }
+        let fitness = RunFitness::from_results(&made);
+        assert_eq!(fitness.condition.as_deref(), Some("beside 1.8 CPUs of other work on b"));
+        let who = fitness.describe_disturbers().unwrap();
+        assert_eq!(who, "sha?sum 1.8 CPUs (CPUs 0-1) on b");
     }
 
     #[test]

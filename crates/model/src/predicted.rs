@@ -7,6 +7,7 @@ use latput_stats::Estimate;
 use latput_stats::order::quantile_of_sorted;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Results, Workload};
+use latput_units::text::format_count;
 
 use crate::runs::{RunTable, busy_cells};
 
@@ -145,8 +146,8 @@ pub fn compare_prediction(
     }
     if !busy.is_empty() {
         remarks.push(format!(
-            "CPU figures of {} cells are left out: other work ran on those CPUs (check `other-work`)",
-            busy.len()
+            "CPU figures of {} are left out: other work ran on those CPUs (check `other-work`)",
+            format_count(busy.len(), "cell")
         ));
     }
     let errors = prediction_errors(&columns);

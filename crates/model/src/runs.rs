@@ -6,6 +6,7 @@ use latput_stats::paired::Average;
 use latput_stats::{Contrast, Estimate, mean, order, paired};
 use latput_trial::metric::Summary as Summarised;
 use latput_trial::{Metric, Results, Row, Traffic};
+use latput_units::text::{format_count, is_or_are};
 use latput_units::{IntoMap, IntoSet};
 
 use crate::cell::{own_rates, stopping_rule};
@@ -95,12 +96,15 @@ impl<'a> RunTable<'a> {
         let mut remarks = Vec::new();
         if strays > 0 {
             remarks.push(format!(
-                "{strays} trials are left out: their setting or workload is not in the results"
+                "{} {} left out: the setting or workload is not in the results",
+                format_count(strays, "trial"),
+                is_or_are(strays)
             ));
         }
         if repeats > 0 {
             remarks.push(format!(
-                "{repeats} trials ran twice in one block; the later one of each counts"
+                "{} ran twice in one block; the later one counts",
+                format_count(repeats, "trial")
             ));
         }
         Self { cells, remarks }
@@ -321,7 +325,7 @@ mod tests {
         let runs = RunTable::from_results(&made);
         assert_eq!(runs.cells().map(|(cell, _)| cell).collect::<Vec<_>>(), [(0, 0)]);
         assert!(
-            runs.remarks[0].starts_with("1 trials are left out: their setting or workload"),
+            runs.remarks[0].starts_with("1 trial is left out: the setting or workload"),
             "{runs:?}"
         );
     }

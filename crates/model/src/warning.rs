@@ -2,7 +2,7 @@
 
 use latput_stats::{Estimate, Method};
 use latput_trial::Results;
-use latput_units::text;
+use latput_units::text::{self, format_count};
 
 use crate::cell::{CellSummary, own_rates, stopping_rule};
 use crate::words;
@@ -38,9 +38,9 @@ pub(crate) fn too_wide(results: &Results, cell: &CellSummary) -> Option<String> 
         format!("{}{mark}", half_width(cell.metrics.get(&metric)))
     };
     Some(format!(
-        "{place}: the wanted confidence was not met in {} trials: wanted {wanted}, reached {metric} {}; \
+        "{place}: the wanted confidence was not met in {}: wanted {wanted}, reached {metric} {}; \
          CPU of the system under test {}, of the generator {}",
-        rate.runs,
+        format_count(rate.runs, "trial"),
         reached(metric),
         reached(sut),
         reached(generator),

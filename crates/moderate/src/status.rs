@@ -1,6 +1,7 @@
 //! The status of a running daemon.
 
 use latput_units::Nanos;
+use latput_units::text::format_count;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -170,8 +171,13 @@ impl Status {
             _ => String::new(),
         };
         lines.push(format!(
-            "since      {:.0} s: {} decisions, {} changes{}, {} failed, {} packets dropped",
-            self.uptime_s, self.decisions, self.changes, proposed, self.failures, self.rx_dropped
+            "since      {:.0} s: {}, {}{}, {} failed, {} dropped",
+            self.uptime_s,
+            format_count(self.decisions, "decision"),
+            format_count(self.changes, "change"),
+            proposed,
+            self.failures,
+            format_count(self.rx_dropped, "packet")
         ));
         lines.join("\n")
     }

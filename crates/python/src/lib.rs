@@ -13,6 +13,7 @@ use std::sync::Arc;
 use latput_model::{Goal, ResultsSummary};
 use latput_protocol::text::format_error_chain;
 use latput_report::explained::{ExplainError, RunExplanation};
+use latput_report::format::format_count;
 use latput_report::{
     Screen, render_csv, render_html, render_json, render_markdown, render_picture, render_terminal,
 };
@@ -84,8 +85,9 @@ impl Plan {
 
     fn __repr__(&self) -> String {
         let Self { plan, .. } = self;
-        let (settings, workloads) = (plan.settings().len(), plan.workloads.len());
-        format!("<latput.Plan {:?}: {settings} settings, {workloads} workloads>", plan.name)
+        let settings = format_count(plan.settings().len(), "setting");
+        let workloads = format_count(plan.workloads.len(), "workload");
+        format!("<latput.Plan {:?}: {settings}, {workloads}>", plan.name)
     }
 }
 

@@ -1,12 +1,10 @@
 //! Intervals, changes and counts as text. `latput_units::text` chooses digits,
 //! `latput_trial::metric` units.
 
-use std::fmt::Display;
-
 use latput_stats::{Estimate, Method};
 use latput_trial::metric::Scale;
 use latput_units::text::count_decimals;
-pub use latput_units::text::{format_factor, format_number, format_percent};
+pub use latput_units::text::{format_count, format_factor, format_number, format_percent};
 
 /// Half the interval's width in `scale`, for `45.6 ±0.3`, with the decimals of the figure; `None`
 /// where there is no interval.
@@ -93,12 +91,6 @@ pub fn change_interval(estimate: &Estimate) -> Option<String> {
 /// A share as a percentage with three significant digits: `117%`, `4.63%`.
 pub fn rough_percent(ratio: f64) -> String {
     format!("{}%", format_number(ratio * 100.0))
-}
-
-/// `1 run`, `3 runs`.
-pub fn format_count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
-    let plural = if number == N::from(1) { "" } else { "s" };
-    format!("{number} {noun}{plural}")
 }
 
 #[cfg(test)]

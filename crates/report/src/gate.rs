@@ -2,7 +2,7 @@
 
 use latput_model::Comparison;
 use latput_model::compare::{ComparisonVerdict, FigureComparison};
-use latput_units::text::{format_number, format_percent};
+use latput_units::text::{format_count, format_number, format_percent, is_or_are};
 
 /// Rule by which a gate fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,9 +110,11 @@ impl GateAnswer {
             return Some("no figure could be judged".to_owned());
         }
         match gate {
-            Gate::Worse if failed > 0 => {
-                Some(format!("{failed} of {all} figures are proven worse"))
-            }
+            Gate::Worse if failed > 0 => Some(format!(
+                "{failed} of {} {} proven worse",
+                format_count(all, "figure"),
+                is_or_are(failed)
+            )),
             Gate::Unproven(margin) if failed + skipped > 0 => {
                 let unjudged = if skipped > 0 {
                     format!(", {skipped} of them not judged")
@@ -120,9 +122,10 @@ impl GateAnswer {
                     String::new()
                 };
                 Some(format!(
-                    "a loss of {} is not ruled out in {} of {all} figures{unjudged}",
+                    "a loss of {} is not ruled out in {} of {}{unjudged}",
                     format_percent(margin),
-                    failed + skipped
+                    failed + skipped,
+                    format_count(all, "figure")
                 ))
             }
             Gate::Worse | Gate::Unproven(_) => None,
@@ -137,13 +140,17 @@ impl GateAnswer {
         let Self { gate, all, skipped, .. } = *self;
         match gate {
             Gate::Unproven(margin) => format!(
-                "The gate passed: a loss of {} is ruled out in all of {all} figures.",
-                format_percent(margin)
+                "The gate passed: a loss of {} is ruled out in all of {}.",
+                format_percent(margin),
+                format_count(all, "figure")
             ),
             Gate::Worse if skipped > 0 => format!(
-                "The gate passed: none of {all} figures is proven worse, {skipped} could not be judged."
+                "The gate passed: none of {} is proven worse, {skipped} could not be judged.",
+                format_count(all, "figure")
             ),
-            Gate::Worse => format!("The gate passed: none of {all} figures is proven worse."),
+            Gate::Worse => {
+                format!("The gate passed: none of {} is proven worse.", format_count(all, "figure"))
+            }
         }
     }
 }
@@ -214,11 +221,7 @@ mod tests {
         let unjudged = || make_figure(ComparisonVerdict::NotJudged, None);
         let gate = Gate::Unproven(0.02);
         for (gate, figures, expected) in [
-            (
-                gate,
-                vec![same(Some(0.01))],
-                "passed: a loss of 2% is ruled out in all of 1 figures.",
-            ),
+            (gate, vec![same(Some(0.01))], "passed: a loss of 2% is ruled out in all of 1 figure."),
             (
                 gate,
                 vec![same(Some(0.01)), same(Some(0.5)), unjudged()],
@@ -233,7 +236,7 @@ mod tests {
             (
                 Gate::Worse,
                 vec![make_figure(ComparisonVerdict::Worse, None)],
-                "failed: 1 of 1 figures are proven worse.",
+                "failed: 1 of 1 figure is proven worse.",
             ),
             (Gate::Worse, Vec::new(), "failed: no figure could be judged."),
         ] {

@@ -201,8 +201,9 @@ pub(crate) fn format_rank(column: &predicted::PredictionColumn) -> Option<String
     };
     let name = column.metric.column();
     Some(format!(
-        "{name}: Kendall tau {:.2} over {} pairs of settings{of_apart}",
-        rank.tau, rank.pairs
+        "{name}: Kendall tau {:.2} over {} of settings{of_apart}",
+        rank.tau,
+        format::format_count(rank.pairs, "pair")
     ))
 }
 

@@ -12,6 +12,7 @@ use latput_trial::results::HostFacts;
 use latput_trial::workload::Shape;
 use latput_trial::{Metric, Results, Traffic, Workload};
 use latput_units::IntoSet;
+use latput_units::text::is_or_are;
 
 use crate::format::{self, interval_bounds};
 use crate::next::shell_word;
@@ -333,7 +334,8 @@ impl<'a> ReportView<'a> {
         }
         let missing = self.results.planned_trials.saturating_sub(rows as u64);
         (missing > 0).then(|| {
-            format!("{missing} of {} planned trials are missing.", self.results.planned_trials)
+            let planned = format::format_count(self.results.planned_trials, "planned trial");
+            format!("{missing} of {planned} {} missing.", is_or_are(missing))
         })
     }
 }

@@ -14,6 +14,7 @@ use latput_calibrate::{
 };
 use latput_sim::SystemProfile;
 use latput_units::IntoSet;
+use latput_units::text::format_count;
 
 pub use self::plan::{FitPlan, PlanError};
 pub use self::validate::{FitHeldOut, HeldOut, HeldOutSplit, PartOfFits, errors_held_out};
@@ -57,8 +58,8 @@ pub enum CalibrateError {
     Kind(String),
     /// The files have too few figures for the free parameters.
     #[error(
-        "{cells} published figures for `{profile}`, and {free} free costs need at least {}; add cells or \
-         fix costs", 2 * .free
+        "`{profile}` has {}, and for {} there must be at least {}; add cells or fix costs",
+        format_count(*cells, "published figure"), format_count(*free, "free cost"), 2 * free
     )]
     TooFew {
         /// The profile.

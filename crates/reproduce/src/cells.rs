@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use latput_units::IntoMap;
+use latput_units::text::format_count;
 
 use crate::experiment::Experiment;
 use crate::kind::{ExperimentKind, MeasuredColumn};
@@ -33,7 +34,7 @@ pub enum CellsError {
 fn format_errors(errors: &[RowError]) -> String {
     let mut text: Vec<String> = errors.iter().take(NAMED).map(ToString::to_string).collect();
     if errors.len() > NAMED {
-        text.push(format!("and {} rows more", errors.len() - NAMED));
+        text.push(format!("and {}", format_count(errors.len() - NAMED, "more row")));
     }
     text.join("\n")
 }

@@ -64,7 +64,7 @@ pub fn of_trial(
         }
         checks.extend(connections::check_connections_seen(host));
         checks.extend(wall_clock(host));
-        // The work of programs is theirs, and cannot be told from others'.
+        // A program may let others work for it, as a container's does, so that their work voids no trial.
         if traffic.is_of_latput() {
             checks.extend(beside::other_work(part.traffic_cpu, host));
         }
@@ -488,7 +488,7 @@ mod tests {
             "other-work",
             &make_flow(),
             &busy,
-            "a: other programs used 40.0% of a CPU",
+            "a: other programs used 40% of a CPU",
         );
         let mut growing = make_lab_hosts();
         growing[0].packets_per_interval = vec![10, 10, 10, 10, 20, 20, 20, 20];

@@ -3,6 +3,7 @@
 use latput_knobs::{ChangeOutcome, Refusal};
 use latput_trial::plan::PlanError;
 use latput_units::Nanos;
+use latput_units::text::format_count;
 
 /// An error of a run.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +53,7 @@ pub enum Error {
         problem: String,
     },
     /// A search that was to run no trial is not over.
-    #[error("block {block} of the search is next: {trials} trials")]
+    #[error("block {block} of the search is next: {}", format_count(*trials, "trial"))]
     SearchGoesOn {
         /// The block, counted from 0.
         block: u32,
@@ -163,7 +164,7 @@ pub enum Error {
         cause: Box<Error>,
     },
     /// The run ended normally, but some trials are missing because their traffic broke each time.
-    #[error("{trials} trials were lost; the last: {why}")]
+    #[error("lost: {}; the last: {why}", format_count(*trials, "trial"))]
     TrialsLost {
         /// Number of missing trials.
         trials: usize,

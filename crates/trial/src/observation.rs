@@ -355,7 +355,7 @@ pub struct OtherProcess {
     pub pid: u32,
     /// CPU time of its threads and of its finished children, as a share of one CPU.
     pub cpu_ratio: f64,
-    /// The host's CPUs that its threads were last on.
+    /// The host's CPUs that its threads were last on; all that it may use where these are too few for its time.
     pub cpus: CpuSet,
     /// Times that its threads gave up or lost a CPU, per second of its life.
     pub switches_per_s: f64,

@@ -193,8 +193,8 @@ impl Surroundings {
 /// Disturbances that spoil a run whose answer is to be acted on, in sentences; empty where it can begin.
 pub fn find_disturbances(hosts: &[Surroundings]) -> Vec<String> {
     let busy = hosts.iter().filter(|host| host.other_work() > OTHER_WORK_LIMIT).map(|host| {
-        let share = percent(host.other_work());
-        format!("{}: other work takes {share} of a CPU: {}", host.host, host.describe_other_work())
+        let share = text::format_cpu_share(host.other_work());
+        format!("{}: other work takes {share}: {}", host.host, host.describe_other_work())
     });
     busy.chain(find_shared_cpus(hosts).map(|(hosts, cpus)| {
         format!("{} run on the same CPUs ({cpus}): give each its own", hosts.join(" and "))
@@ -220,12 +220,7 @@ fn find_shared_cpus(hosts: &[Surroundings]) -> impl Iterator<Item = ([String; 2]
 /// `cc1 (pid 7) 31% of CPU 1`.
 fn format_process(other: &OtherProcess) -> String {
     let OtherProcess { name, pid, cpu_ratio, cpus, .. } = other;
-    let place = match cpus.len() {
-        0 => "a CPU".to_owned(),
-        1 => format!("CPU {cpus}"),
-        _ => format!("a CPU, on CPUs {cpus}"),
-    };
-    format!("{name} (pid {pid}) {} of {place}", percent(*cpu_ratio))
+    format!("{name} (pid {pid}) {}", text::format_share_on_cpus(*cpu_ratio, cpus))
 }
 
 /// The findings on all hosts, each once with the hosts that share it.
@@ -341,6 +336,10 @@ mod tests {
         assert_eq!(find_disturbances(&[host(0.19)]), Vec::<String>::new());
         let said = "b: other work takes 31% of a CPU: cc1 (pid 7) 31% of CPU 1";
         assert_eq!(find_disturbances(&[host(0.31)]), [said]);
+        let mut threads = host(1.74);
+        threads.others[0].cpus = "0-1".parse().unwrap();
+        let said = "b: other work takes 1.7 CPUs: cc1 (pid 7) 1.7 CPUs (CPUs 0-1)";
+        assert_eq!(find_disturbances(&[threads]), [said], "no CPU gives 174% of itself");
         let short_lived = Surroundings { busy_ratio: 0.9, ..host(0.1) };
         let unseen = Surroundings { other_work_cpu_ratio: None, others: vec![], ..host(1.8) };
         for (host, who) in [
@@ -348,7 +347,7 @@ mod tests {
             (unseen, "short-lived programs"),
         ] {
             let said = find_disturbances(&[host]).join("; ");
-            assert!(said.contains(&format!("takes 180% of a CPU: {who}, interrupts")), "{said}");
+            assert!(said.contains(&format!("takes 1.8 CPUs: {who}, interrupts")), "{said}");
         }
     }
 

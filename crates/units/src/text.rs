@@ -1,5 +1,9 @@
 //! Numbers, shares, dates and words of a command as people read them: the one place that decides on digits and quotes.
 
+use std::fmt::Display;
+
+use crate::CpuSet;
+
 /// Three significant digits, no exponent: `0.012`, `1.23`, `45.6`, `789`, `12346`. `n/a` where it is
 /// no number.
 pub fn format_number(value: f64) -> String {
@@ -101,6 +105,58 @@ pub fn signed_interval(low: f64, high: f64) -> String {
     format!("{low} to {high}")
 }
 
+/// A number with its noun, of which it is the count: `1 trial`, `3 trials`, `2 queries`. Every message that counts uses it.
+pub fn format_count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    if number == N::from(1) {
+        return format!("{number} {noun}");
+    }
+    format!("{number} {}", plural_of(noun))
+}
+
+/// The verb of so many: `1 of 20 trials is out`, `2 of 20 trials are out`.
+pub fn is_or_are<N: PartialEq + From<u8>>(number: N) -> &'static str {
+    if number == N::from(1) { "is" } else { "are" }
+}
+
+fn plural_of(noun: &str) -> String {
+    let ends_in = |endings: &[&str]| endings.iter().any(|ending| noun.ends_with(ending));
+    match noun.strip_suffix('y') {
+        Some(stem) if !ends_in(&["ay", "ey", "oy", "uy"]) => format!("{stem}ies"),
+        _ if ends_in(&["s", "x", "ch", "sh"]) => format!("{noun}es"),
+        _ => format!("{noun}s"),
+    }
+}
+
+/// A share of a CPU: `12.6% of a CPU`, `half a CPU`, and of more than one `1.8 CPUs`.
+pub fn format_cpu_share(share: f64) -> String {
+    if (0.475..0.525).contains(&share) {
+        return "half a CPU".to_owned();
+    }
+    if is_several_cpus(share) {
+        return format!("{share:.1} CPUs");
+    }
+    format!("{} of a CPU", percent_of_cpu(share))
+}
+
+/// A share of a CPU that was used on these CPUs: `31% of CPU 1`, `31% of a CPU (CPUs 0-1)`, `1.7 CPUs (CPUs 0-1)`. No CPU
+/// is said to have given more than all of its time.
+pub fn format_share_on_cpus(share: f64, cpus: &CpuSet) -> String {
+    match cpus.len() {
+        1 if !is_several_cpus(share) => format!("{} of CPU {cpus}", percent_of_cpu(share)),
+        0 | 1 => format_cpu_share(share),
+        _ => format!("{} (CPUs {cpus})", format_cpu_share(share)),
+    }
+}
+
+/// A little more than all of a CPU is that of one whose time was read a moment later.
+fn is_several_cpus(share: f64) -> bool {
+    share >= 1.05
+}
+
+fn percent_of_cpu(share: f64) -> String {
+    format_percent((share.min(1.0) * 1000.0).round() / 1000.0)
+}
+
 /// A word of a command line, quoted where a shell would read it otherwise.
 pub fn quote_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@=,/+".contains(c);
@@ -188,6 +244,36 @@ mod tests {
         assert_eq!(said("0.05"), "`0.05` may mean 0.05% or 5%: write one of them");
         assert_eq!(refuse_bare_share("many"), None);
         assert_eq!([0.05, 0.025, 0.999, 5.0].map(written_share), ["5%", "2.5%", "99.9%", "500%"]);
+    }
+
+    #[test]
+    fn only_one_has_no_plural() {
+        let said = |number: usize, noun: &str| format_count(number, noun);
+        assert_eq!([0, 1, 2].map(|it| said(it, "trial")), ["0 trials", "1 trial", "2 trials"]);
+        let nouns = ["more block", "process", "query", "day", "switch"].map(|noun| said(3, noun));
+        assert_eq!(nouns, ["3 more blocks", "3 processes", "3 queries", "3 days", "3 switches"]);
+        assert_eq!(format_count(1_u64, "CPU") + " " + &format_count(2.0, "CPU"), "1 CPU 2 CPUs");
+        assert_eq!([0, 1, 2].map(is_or_are::<u32>), ["are", "is", "are"]);
+    }
+
+    #[test]
+    fn cpu_never_gives_more_than_itself() {
+        let texts = [0.126, 0.4, 0.506, 1.02, 1.8].map(format_cpu_share);
+        assert_eq!(
+            texts,
+            ["12.6% of a CPU", "40% of a CPU", "half a CPU", "100% of a CPU", "1.8 CPUs"]
+        );
+        for (share, cpus, text) in [
+            (0.31, "1", "31% of CPU 1"),
+            (1.02, "1", "100% of CPU 1"),
+            (0.31, "0-1", "31% of a CPU (CPUs 0-1)"),
+            (1.74, "0-1", "1.7 CPUs (CPUs 0-1)"),
+            // Where its threads were is only known now and then.
+            (1.74, "1", "1.7 CPUs"),
+        ] {
+            assert_eq!(format_share_on_cpus(share, &cpus.parse().unwrap()), text);
+        }
+        assert_eq!(format_share_on_cpus(0.31, &CpuSet::new()), "31% of a CPU");
     }
 
     #[test]

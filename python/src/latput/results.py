@@ -248,8 +248,8 @@ class Run:
         return self._native.text()
 
     def __repr__(self) -> str:
-        trials = len(self.document["runs"])
-        return f"<latput.Run {self.name!r} on {self.testbed}: {trials} trials>"
+        trials = _count(len(self.document["runs"]), "trial")
+        return f"<latput.Run {self.name!r} on {self.testbed}: {trials}>"
 
     def _repr_html_(self) -> str:
         from latput.show import shown
@@ -280,7 +280,13 @@ class Results:
         return Run(native.load(self.path, number))
 
     def __repr__(self) -> str:
-        return f"<latput.Results {str(self.path)!r}: {len(native.runs(self.path))} runs>"
+        runs = _count(len(native.runs(self.path)), "run")
+        return f"<latput.Results {str(self.path)!r}: {runs}>"
+
+
+def _count(number: int, noun: str) -> str:
+    """A number with its noun: `1 trial`, `2 trials`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def open(path: str | PathLike[str]) -> Results:

@@ -252,8 +252,14 @@ fn bound_command(words: &[String]) -> Vec<&str> {
         }
     }
     let is_bound = words.iter().any(|word| *word == "--shard" || word.starts_with("--check"));
+    if matches!(words[0], "tune" | "run") && !is_bound {
+        words.push("--check");
+    }
+    let is_for_busy_hosts =
+        ["--as-it-is", "--beside", "--quiet-within"].iter().any(|flag| words.contains(flag));
     let more: &[&str] = match words[..] {
-        ["tune" | "run", ..] if !is_bound => &["--check"],
+        // CI is at work here.
+        ["tune" | "run", ..] if words.contains(&"--check") && !is_for_busy_hosts => &["--as-it-is"],
         ["keep", ..] => &["--root", IMAGE],
         ["measure", ..] => &["--repetitions", "2..2"],
         ["fleet", "apply", ..] => &["--dry-run"],
@@ -408,8 +414,13 @@ mod tests {
     fn what_measures_is_bounded() {
         assert_eq!(
             bound_command(&split_words("tune --goal cpu")).join(" "),
-            "tune --goal cpu --check"
+            "tune --goal cpu --check --as-it-is"
         );
+        for (line, more) in [("tune p.toml --beside", " --check"), ("tune --check", " --as-it-is")]
+        {
+            let bound = bound_command(&split_words(line)).join(" ");
+            assert_eq!(bound, format!("{line}{more}"));
+        }
         assert_eq!(
             bound_command(&split_words("tune --command x")).join(" "),
             "measure lab --command x --repetitions 2..2"

@@ -31,8 +31,14 @@ impl AgentService<'_> {
         let (at, warmup) = (latput_load::now(), session.warmup().max(START_AHEAD));
         let window = Window::starting_after(at, warmup, *duration)
             .map_err(|error| make_failure(format_error_chain(&error)))?;
-        let early_end = EarlyEnd::AtBreak;
-        let wanted = CountRequest { at, warmup, duration: *duration, turns: None, early_end };
+        let wanted = CountRequest {
+            at,
+            warmup,
+            duration: *duration,
+            turns: None,
+            early_end: EarlyEnd::AtBreak,
+            is_of_programs: false,
+        };
         let (outcome, counted) = self.run(session, window, wanted);
         // The traffic's error comes first: it tells more than the counters'.
         let result = match outcome {

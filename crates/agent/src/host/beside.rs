@@ -1,6 +1,6 @@
 //! Other work of a host while it is counted: other processes on its CPUs, quotas and heat.
 
-use latput_linux::others::ProcessTimes;
+use latput_linux::others::{Benchmark, ProcessTimes};
 use latput_linux::{OtherWork, Throttles};
 use latput_trial::observation::HostObservation;
 use latput_units::{CpuSet, Nanos};
@@ -18,9 +18,9 @@ pub(super) struct InterferenceMeter {
 
 impl InterferenceMeter {
     /// Begins to count. Takes a few milliseconds, so it belongs before the window.
-    pub(super) fn start_counting(cpus: &CpuSet) -> Self {
+    pub(super) fn start_counting(cpus: &CpuSet, benchmark: Benchmark) -> Self {
         let work = OtherWork::sees_all().then(|| {
-            let work = OtherWork::begin(cpus);
+            let work = OtherWork::begin(cpus, benchmark);
             let first = work.read();
             (work, first)
         });

@@ -39,6 +39,8 @@ pub(crate) struct CountRequest {
     pub(crate) turns: Option<SettingTurns>,
     /// Whether [`KeeperMessage::CountReached`] may come, and how soon it is to be heard.
     pub(crate) early_end: EarlyEnd,
+    /// Whether programs of the user's make the traffic.
+    pub(crate) is_of_programs: bool,
 }
 
 /// A message from the keeper.

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use latput_experiment::session::{self, CheckReport, PlannedRuns, QuietPolicy, RunInputs};
 use latput_experiment::{RunPart, Testbed};
 use latput_linux::files;
-use latput_report::format::format_count;
 use latput_results::ResultsDb;
 use latput_trial::Plan;
 use latput_trial::plan::Design;
 use latput_units::Nanos;
+use latput_units::text::format_count;
 
 use crate::context::CliContext;
 use crate::document::check::CheckDocument;
@@ -31,6 +31,8 @@ pub(crate) enum CheckScope {
 pub(crate) struct PlanToCheck<'a> {
     pub(crate) name: &'a str,
     pub(crate) plan: &'a Plan,
+    /// Whether the run needs quiet hosts to begin.
+    pub(crate) quiet: QuietPolicy,
 }
 
 /// Tells of a plan that was read and found good, and of no testbed.
@@ -94,7 +96,7 @@ pub(crate) fn check_run(
         plan_text: "",
         testbed,
         part: RunPart::Whole,
-        quiet: QuietPolicy::Anyhow,
+        quiet: named.quiet,
         interval: None,
         stop: &context.stop,
     };

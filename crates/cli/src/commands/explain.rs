@@ -7,6 +7,7 @@ use latput_linux::confine::UsedFiles;
 use latput_report::explained::RunExplanation;
 use latput_results::ResultsDb;
 use latput_trial::Row;
+use latput_units::text::format_count;
 
 use crate::commands::model::fit::explain_error;
 use crate::context::{CliContext, keep_only_files};
@@ -50,9 +51,9 @@ impl Args {
         let shared = results.rows.iter().filter(is_shared).count();
         if shared > 0 {
             output::print_remark(&format!(
-                "other programs ran on the CPUs in {shared} of {} trials (check `other-work`): the CPU time \
-                 includes them",
-                results.rows.len()
+                "other programs ran on the CPUs in {shared} of {} (check `other-work`): the CPU time includes \
+                 them",
+                format_count(results.rows.len(), "trial")
             ));
         }
         let explained = RunExplanation::new(&results, &self.workload, self.setting.as_deref())

@@ -7,6 +7,7 @@ use latput_linux::confine::UsedFiles;
 use latput_report::history::{self, HistoryRun};
 use latput_results::ResultsDb;
 use latput_trial::Metric;
+use latput_units::text::format_count;
 
 use crate::context::{CliContext, keep_only_files};
 use crate::exit::CliError;
@@ -83,7 +84,10 @@ impl Args {
             return Err(CliError::usage(message));
         }
         if without > 0 {
-            output::print_remark(&format!("{without} runs without such a figure are left out"));
+            output::print_remark(&format!(
+                "left out: {} without such a figure",
+                format_count(without, "run")
+            ));
         }
         history::sort_runs(&mut runs);
         match self.format {

@@ -13,6 +13,7 @@ use latput_trial::plan::Method;
 use latput_trial::workload::{self, COUNT, KINDS, PROBE_HZ, SOCKET_FIELDS};
 use latput_trial::{Plan, Workload};
 use latput_units::Nanos;
+use latput_units::text::format_count;
 
 use crate::command_args::{self, CommandArgs, KIND};
 use crate::commands::{report, run};
@@ -134,7 +135,8 @@ impl Args {
             (Some(_), _) => run::conclude_run(&ended, &file),
             (None, None) => Ok(ExitCode::SUCCESS),
             (None, Some(cause)) => {
-                let message = format!("{cause}; {} trials were done", ended.results.rows.len());
+                let done = format_count(ended.results.rows.len(), "trial");
+                let message = format!("{cause}; done before: {done}");
                 Err(CliError::new(crate::exit::ExitReason::Partial, message))
             }
         }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use latput_linux::confine::UsedFiles;
 use latput_results::results_db::{self, MergeInputs, MergeOutcome};
+use latput_units::text::format_count;
 
 use crate::context::{CliContext, keep_only_files};
 use crate::document::merge::MergeDocument;
@@ -56,7 +57,10 @@ impl Args {
                  {file}`"
             ));
         }
-        output::print_remark(&format!("results: {trials} of {planned} trials in {file}"));
+        output::print_remark(&format!(
+            "results: {trials} of {} in {file}",
+            format_count(planned, "trial")
+        ));
         let is_partial = !missing.is_empty();
         if context.json {
             output::print_json(&MergeDocument {

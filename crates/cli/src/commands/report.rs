@@ -17,7 +17,7 @@ use latput_report::{
 use latput_results::ResultsDb;
 use latput_trial::today::TODAY;
 use latput_trial::{Results, Workload};
-use latput_units::text::format_utc;
+use latput_units::text::{format_count, format_utc};
 
 use self::format::ReportFormat;
 use crate::context::{CliContext, keep_only_files};
@@ -249,8 +249,8 @@ fn list_runs(context: &CliContext, results_db: &ResultsDb) -> Result<ExitCode, C
     for run in runs {
         let state = if run.finished { "complete" } else { "unfinished" };
         let began = format_utc(run.started_unix_ms / 1000);
-        let _ =
-            writeln!(text, "{:>4}  {began}  {} trials, {state}: {}", run.id, run.trials, run.name);
+        let trials = format_count(run.trials, "trial");
+        let _ = writeln!(text, "{:>4}  {began}  {trials}, {state}: {}", run.id, run.name);
     }
     output::print_text(&text)?;
     Ok(ExitCode::SUCCESS)

@@ -15,6 +15,7 @@ use latput_reproduce::row::RowErrorKind;
 use latput_reproduce::{CsvTable, Experiment, Provenance, SystemCatalog, delay_mtu, html, parts};
 use latput_results::Shard;
 use latput_sim::{InvalidValue, SystemProfile};
+use latput_units::text::format_count;
 
 use crate::commands::run::read_text;
 use crate::context::{CliContext, keep_only_files};
@@ -135,7 +136,8 @@ impl Args {
         if let Some(shard) = self.shard {
             let count = file.rows.len();
             if u32::try_from(count).is_ok_and(|count| count < shard.count()) {
-                let problem = format!("--shard {shard}: there are {count} rows: take fewer shards");
+                let problem =
+                    format!("--shard {shard} of {}: take fewer shards", format_count(count, "row"));
                 return Err(CliError::usage(problem));
             }
             file.keep_rows(|place| shard.has_trial(place as u64));
@@ -390,11 +392,11 @@ fn append_target(text: &mut String, target: &AccuracyTarget, reproduction: &Repr
     for profile in reproduction.profiles.iter().filter(|it| profiles.contains(&it.profile)) {
         let _ = writeln!(
             text,
-            "                   {}: {} free costs fitted to {} rows, {} constants by hand",
+            "                   {}: {} fitted to {}, {} by hand",
             profile.profile,
-            profile.free_costs.len(),
-            profile.fitted_rows,
-            profile.hand_set.len()
+            format_count(profile.free_costs.len(), "free cost"),
+            format_count(profile.fitted_rows, "row"),
+            format_count(profile.hand_set.len(), "constant")
         );
     }
 }

@@ -13,6 +13,7 @@ use latput_protocol::live::Guard;
 use latput_results::{ResultsDb, Shard};
 use latput_trial::Plan;
 use latput_units::Nanos;
+use latput_units::text::{format_count, is_or_are};
 
 use crate::commands::{check, report};
 use crate::context::CliContext;
@@ -70,8 +71,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     watch: ProgressArgs,
     /// Only check whether the run would start, and print how many trials and about how long: the plan, the results
-    /// file, every host, its knobs and levels (a guest is booted for it). Nothing is set. `--check=plan` checks only the
-    /// plan file.
+    /// file, every host, whether it is quiet, its knobs and levels (a guest is booted for it). Nothing is set.
+    /// `--check=plan` checks only the plan file.
     #[arg(
         long,
         value_enum,
@@ -93,7 +94,9 @@ impl Args {
         let flags =
             self.precision.plan_lines() + self.quiet.beside.plan_line() + self.first.plan_line();
         let text = text + &flags;
-        let named = check::PlanToCheck { name: &self.plan.display().to_string(), plan: &plan };
+        let quiet = self.quiet.for_plan(&plan);
+        let name = self.plan.display().to_string();
+        let named = check::PlanToCheck { name: &name, plan: &plan, quiet };
         if self.check == Some(check::CheckScope::Plan) {
             return check::plan_only(context, &named, self.on.starts_with(targets::SIMULATED));
         }
@@ -116,7 +119,7 @@ impl Args {
             plan_text: &text,
             testbed: &testbed,
             part,
-            quiet: self.quiet.for_plan(&plan),
+            quiet,
             interval: self.watch.checked_interval()?,
             stop: &context.stop,
         };
@@ -210,9 +213,10 @@ pub(crate) fn conclude_run(ended: &RunOutcome, output: &Path) -> Result<ExitCode
         | ChangeOutcome::RolledBack => ExitReason::Partial,
     };
     let message = format!(
-        "{cause}; {} of {} trials are kept in run {} of {file}: run the same command again to resume",
+        "{cause}; {} of {} {} kept in run {} of {file}: run the same command again to resume",
         ended.results.rows.len(),
-        ended.planned,
+        format_count(ended.planned, "trial"),
+        is_or_are(ended.results.rows.len()),
         ended.run
     );
     let left = match cause {

@@ -110,8 +110,8 @@ pub(crate) struct Args {
     /// The report: one HTML file that works offline.
     #[arg(long, default_value = "latput-report.html", value_name = "FILE")]
     report: PathBuf,
-    /// Only check whether the run would start, also that its files can be written, and print how many trials and about
-    /// how long. Nothing is set or written.
+    /// Only check whether the run would start, also that the hosts are quiet and its files can be written, and print how
+    /// many trials and about how long. Nothing is set or written.
     #[arg(long)]
     check: bool,
     // Last, since its heading is that of all that follow.
@@ -197,7 +197,8 @@ impl Args {
             name = format!("plan for {} ({})", nic.interface, nic.driver);
             (plan, _) = self.prepare_plan(&name, self.made_for(&nic)?, true)?;
         }
-        check::check_run(context, &check::PlanToCheck { name: &name, plan: &plan }, &testbed)
+        let quiet = self.quiet.for_plan(&plan);
+        check::check_run(context, &check::PlanToCheck { name: &name, plan: &plan, quiet }, &testbed)
     }
 
     /// A plan for an interface, of as much as the budget has time for, with the command of the flags.

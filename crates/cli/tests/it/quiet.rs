@@ -72,6 +72,23 @@ mod alone {
         assert_eq!(std::fs::read(place.path("kept.db")).unwrap(), kept);
     }
 
+    /// `--check` on a busy host says what the run would do, with its exit code.
+    #[track_caller]
+    fn check_asks_as_the_start_does(place: &Place, named: &str) {
+        let plan = "schema = 1\ngoal = \"latency\"\n[[workload]]\nkind = \"tcp_rr\"\n";
+        place.write("plan.toml", plan);
+        let check = |flags: &[&str]| {
+            let run = ["run", "plan.toml", "--on", "loopback", "-o", "none.db", "--check"];
+            place.run(&[&run[..], flags].concat())
+        };
+        check(&["--quiet-within", "0s"]).expect(1, &["the hosts are not quiet", named, "--beside"]);
+        let waits = check(&["--quiet-within", "600s"]);
+        waits.expect(0, &["it would wait up to 600s for quiet hosts", named, "can start"]);
+        let goes_on = check(&["--as-it-is"]);
+        goes_on.expect(0, &["it would begin on hosts that are not quiet", named, "can start"]);
+        assert!(!place.path("none.db").exists());
+    }
+
     #[needs("timeout")]
     #[test]
     fn busy_host_is_refused_until_quiet() {
@@ -84,6 +101,7 @@ mod alone {
         let tune = ["tune", "loopback", "--factor", "sut.mtu=1500,9000", "--budget", "3s"];
         let tune = [&tune[..], &["--quiet-within", "0s"]].concat();
         place.run(&tune).expect(2, &["the budget of 3s is too short"]);
+        check_asks_as_the_start_does(&place, &named);
         check_leaves_no_file(&place);
         let mut child = place.start(&[&MEASURE[..], &["600s"]].concat());
         let said = || std::fs::read_to_string(place.path("stderr")).unwrap();

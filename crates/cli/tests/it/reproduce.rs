@@ -132,7 +132,7 @@ fn calibration_refuses_mixed_or_few_cells() {
     place.run(&args).expect(2, &["row 2, column `system`", "--system"]);
     place.write("few.csv", &format!("{HEADER}\nrx1620,e1000,6.0,2.6,0,1,0,5\n"));
     let args = ["calibrate", "--cells", "few.csv", "-o", "p.toml"];
-    place.run(&args).expect(2, &["1 published figures", "need at least"]);
+    place.run(&args).expect(2, &["1 published figure, and", "at least"]);
     assert!(!place.path("p.toml").exists());
 }
 
@@ -147,7 +147,7 @@ fn calibration_names_meaningless_plan_key() {
     let said = ["plan.toml, profile `rx1620-e1000`: `runs` is 0, must be from 1 to 100"];
     place.run(&args).expect(2, &said);
     place.write("plan.toml", &format!("{plan}generators = 'stay'\n"));
-    place.run(&args).expect(2, &["1 published figures", "need at least"]);
+    place.run(&args).expect(2, &["1 published figure, and", "at least"]);
     assert!(!place.path("p.toml").exists());
 }
 

@@ -83,3 +83,33 @@ fn declared_load_is_named_in_answer() {
     let condition = report["headline"]["condition"].as_str().unwrap();
     assert!(condition.starts_with("beside ") && condition.contains(" on b"), "{condition}");
 }
+
+/// The benchmark and what it starts is no other work, though it keeps a CPU busy.
+#[needs("root", "taskset")]
+#[test]
+fn load_beside_a_command_is_named() {
+    const OWN: &str = "own-benchmark";
+    isolate();
+    let place = Place::new();
+    place.write(
+        "plan.toml",
+        "schema = 1\n[factors]\ntxqueuelen = [500, 501]\n[[workload]]\nkind = \"tcp_rr\"\n\
+         [method]\nrepetitions = { min = 2, max = 2 }\n",
+    );
+    std::fs::copy("/bin/sh", place.path(OWN)).unwrap();
+    let own = place.path(OWN).display().to_string();
+    let [started, first] = ["started.sh", "first.sh"].map(|file| place.path(file));
+    place.write("started.sh", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done");
+    place.write("first.sh", &format!("{own} {}; echo score: 42", started.display()));
+    let command = format!("{own} {}", first.display());
+    let _burner = CpuBurner::start(&place);
+    let tune = ["tune", "plan.toml", "--beside", "-o", "own.db", "--command", &command];
+    let figure = ["--metric", "score[number,higher]=/score: (\\d+)/", "--goal", "maximize score"];
+    place.run(&[&tune[..], &figure].concat()).expect(0, &["of other work on", NAME]);
+    let report = place.report_json("own.db");
+    let condition = report["headline"]["condition"].as_str().unwrap();
+    assert!(condition.starts_with("beside ") && condition.contains(" on b"), "{condition}");
+    let others = report["fitness"]["others"].as_array().unwrap();
+    let is_named = |name: &str| others.iter().any(|other| other["name"] == name);
+    assert!(is_named(NAME) && !is_named(OWN), "{others:?}");
+}

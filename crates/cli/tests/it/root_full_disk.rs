@@ -51,7 +51,7 @@ fn check_run(kilobytes: u32) -> bool {
         ran.expect(if kept == 0 { 1 } else { 6 }, &["disk is full"]);
     }
     if kept > 0 && !is_whole {
-        ran.expect(6, &[&format!("{kept} of {PLANNED} trials are kept")]);
+        ran.expect(6, &[&format!("{kept} of {PLANNED} trials")]);
     }
     let log = place.path("disk/kept.db-wal");
     if log.metadata().is_ok_and(|log| log.len() > 0) && kept > 0 {

@@ -150,7 +150,7 @@ fn long_plan_is_searched_within_ring() {
         0,
         &[
             "latput searches among them",
-            "1 settings are left out: `gro-flush-timeout` of 5ms would overrun the receive ring of",
+            "1 setting is left out: `gro-flush-timeout` of 5ms would overrun the receive ring of",
             "the chance that another setting is over 3% better is",
         ],
     );
@@ -162,7 +162,7 @@ fn long_plan_is_searched_within_ring() {
     check_refused(
         &only_today,
         "server-10g",
-        &["1 of 2 settings are refused", "the ring holds 1024"],
+        &["1 of 2 settings is refused", "the ring holds 1024"],
     );
 }
 

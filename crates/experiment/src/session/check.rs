@@ -14,6 +14,7 @@ use latput_units::Nanos;
 use super::planned::PlannedRuns;
 use super::opened::{
     InitialReadings, build_today_setting, choose_design, planned_runs, read_hosts,
+    refuse_small_budget,
 };
 use super::{RunInputs, quiet_start};
 use crate::unsupported::{SupportCheckMethod, drop_unsupported_parts};
@@ -46,7 +47,7 @@ pub struct CheckReport {
     pub remarks: Vec<String>,
 }
 
-/// Checks a run. An error means that it would not start.
+/// Checks a run, with the look at its hosts that it would begin with. An error means that it would not start.
 pub fn check_run(run: &RunInputs<'_>) -> Result<CheckReport, Error> {
     let mut runner = run.testbed.open(run.plan, None, run.stop)?;
     match check_opened_run(run, &mut *runner) {
@@ -59,9 +60,11 @@ fn check_opened_run(
     run: &RunInputs<'_>,
     runner: &mut dyn TrialRunner,
 ) -> Result<CheckReport, Error> {
+    refuse_small_budget(run, runner)?;
     let mut plan = run.plan.clone();
     let mut remarks = run.testbed.notes.clone();
-    let seen = quiet_start::findings_now(run, runner)?;
+    let (seen, would) = quiet_start::check_quiet_start(run, runner)?;
+    remarks.extend(would);
     remarks.extend(seen.iter().map(|found| format!("{}: {}", found.name, found.sentence())));
     if plan.method.on_unsupported == OnUnsupported::Skip {
         let (reduced, skipped) =

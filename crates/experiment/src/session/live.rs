@@ -24,6 +24,7 @@ use latput_trial::live::{BAN_CHECK, BrokenGuard, GUARD_CHECK, Live, LiveSlice};
 use latput_trial::metric::quantity;
 use latput_trial::observation::{HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Metric, Observation, Row, Traffic};
+use latput_units::text::format_count;
 use latput_units::{Nanos, SeededRng};
 
 use self::evidence::LiveEvidence;
@@ -103,7 +104,7 @@ impl RunSession<'_> {
             }
             self.live_block(run, 0, measured)?;
         }
-        let pair_s = 2.0 * (measured + run.evidence.cut).as_secs_f64();
+        let block = block_length(&run.live);
         for (metric, noise) in run.evidence.of_metric.clone() {
             let Some(scale) = noise_scale(&noise) else { continue };
             if run.live.observe {
@@ -111,7 +112,7 @@ impl RunSession<'_> {
                 let told = describe_provable_effects(
                     metric,
                     (scale, noise.len()),
-                    pair_s,
+                    block,
                     self.results.confidence,
                 );
                 self.results.notes.push(told);
@@ -119,12 +120,13 @@ impl RunSession<'_> {
                 let (half_width, confidence) = (self.results.half_width, self.results.confidence);
                 let pairs = pairs_for(scale, half_width, confidence);
                 self.add_remark(format!(
-                    "two slices of today's setting differ by {:.1}% in {metric} (root mean square of {} \
-                     blocks). A ratio within {:.1}% takes about {pairs} blocks of each setting, {:.0} min",
+                    "two slices of today's setting differ by {:.1}% in {metric} (root mean square of {}). A ratio within \
+                     {:.1}% takes about {} of each setting, {:.0} min",
                     100.0 * scale,
-                    noise.len(),
+                    format_count(noise.len(), "block"),
                     100.0 * half_width,
-                    pairs as f64 * pair_s / 60.0
+                    format_count(pairs, "block"),
+                    pairs as f64 * block.as_secs_f64() / 60.0
                 ));
             }
         }
@@ -181,8 +183,11 @@ impl RunSession<'_> {
         if let Some(most) = run.live.most_per_setting
             && spent.saturating_add(run.live.slice) > most
         {
-            let label = self.results.settings[setting].label.clone();
-            self.add_remark(format!("`{label}` has had its {most} of `most_per_setting`"));
+            let label = &self.results.settings[setting].label;
+            let told = format!("`{label}` has had its {most} of `most_per_setting`");
+            if !self.results.notes.contains(&told) {
+                self.add_remark(told); // this is asked before every round
+            }
             return true;
         }
         if blocks < method.repetitions_min as usize {
@@ -360,8 +365,11 @@ impl RunSession<'_> {
         {
             run.evidence.banned.insert(setting);
             let said = format!(
-                "{why}, in {} of its {} slices, and in {} of {} blocks under today's setting",
-                own.silent, own.all, todays.silent, todays.all
+                "{why}, in {} of its {}, and in {} of {} under today's setting",
+                own.silent,
+                format_count(own.all, "slice"),
+                todays.silent,
+                format_count(todays.all, "block")
             );
             self.add_remark(format!("`{label}` is banned: {said}"));
             return Some(said);
@@ -528,15 +536,15 @@ fn in_words(broken: &GuardBreach, guards: &[Guard]) -> String {
     )
 }
 
-/// Differences of a figure that could be proven in 1, 10 and 60 minutes.
+/// Differences of a figure that could be proven in 1, 10 and 60 minutes of blocks of this length.
 fn describe_provable_effects(
     metric: Metric,
     (scale, blocks): (f64, usize),
-    pair_s: f64,
+    block: Nanos,
     confidence: f64,
 ) -> String {
     let effect = |minutes: u32| {
-        let pairs = f64::from(minutes) * 60.0 / pair_s;
+        let pairs = f64::from(minutes) * 60.0 / block.as_secs_f64();
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -546,9 +554,10 @@ fn describe_provable_effects(
         effect.map_or("nothing".to_owned(), |effect| format!("{:.1}%", 100.0 * effect))
     };
     format!(
-        "{metric}: two slices of today's setting differ by {:.1}% ({blocks} blocks). Smallest provable difference: {} in \
+        "{metric}: two slices of today's setting differ by {:.1}% ({}). Smallest provable difference: {} in \
          1 min, {} in 10 min, {} in 60 min",
         100.0 * scale,
+        format_count(blocks, "block"),
         effect(1),
         effect(10),
         effect(60)

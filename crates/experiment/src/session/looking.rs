@@ -3,7 +3,7 @@
 use latput_model::{EarlyAnswer, Goal, Headline, PlannedLooks, early_answer};
 use latput_runner::Error;
 use latput_units::Nanos;
-use latput_units::text::format_percent;
+use latput_units::text::{format_count, format_percent};
 
 use super::RunSession;
 
@@ -34,9 +34,9 @@ impl RunSession<'_> {
         if method.first {
             self.results.confidence = looks.look_confidence();
             let note = format!(
-                "ends at the first proven answer: {} for each of at most {} looks makes {} for all",
+                "ends at the first proven answer: {} for each of at most {} makes {} for all",
                 format_percent(self.results.confidence),
-                looks.count(),
+                format_count(looks.count(), "look"),
                 format_percent(method.confidence)
             );
             self.add_remark(note);
@@ -64,11 +64,11 @@ impl RunSession<'_> {
         let Ok(Some(answer)) = early_answer(&self.results, goal, share) else { return false };
         let what = describe_headline(&answer.headline, &answer.label);
         if looking.told.as_ref() != Some(&what) {
-            let trials = self.results.rows.len();
+            let trials = format_count(self.results.rows.len(), "trial");
             let after = if self.is_simulated {
-                format!("{trials} trials")
+                trials
             } else {
-                format!("{:.0} s ({trials} trials)", self.begun.elapsed().as_secs_f64())
+                format!("{:.0} s ({trials})", self.begun.elapsed().as_secs_f64())
             };
             let more = if ends_there {
                 String::new()

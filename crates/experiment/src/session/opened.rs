@@ -14,6 +14,7 @@ use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::LabelledSetting;
 use latput_trial::surroundings::collect_findings;
 use latput_trial::{Finding, HostToday, Plan, Results};
+use latput_units::text::{format_count, is_or_are};
 
 use super::lost::LostTrials;
 use super::planned::PlannedRuns;
@@ -150,11 +151,12 @@ impl ReadRun {
         };
         if let Some((id, mut results)) = kept {
             let done = results.rows.len();
-            let of = match run.plan.live() {
-                Some(_) => String::new(), // their number is not known before
-                None => format!(" of {}", planned_share(run, &results)),
+            let finished = match run.plan.live() {
+                Some(_) => format_count(done, "trial"), // their number is not known before
+                None => format!("{done} of {}", format_count(planned_share(run, &results), "trial")),
             };
-            progress.report_remark(&format!("resuming run {id}: {done}{of} trials are done"));
+            let verb = is_or_are(done);
+            progress.report_remark(&format!("resuming run {id}: {finished} {verb} done"));
             self.seen.retain(|finding| !results.findings.contains(finding));
             results.findings.append(&mut self.seen);
             return Ok((id, Results { goal: run.plan.goal.clone(), ..results })); // today's goal judges
@@ -241,7 +243,7 @@ fn planned_trials(
 
 /// Refuses a budget that has no room for an answer, before anybody waits for quiet hosts. What the hosts do not support may
 /// make a plan smaller; then the budget is judged behind that.
-fn refuse_small_budget(run: &RunInputs<'_>, runner: &mut dyn TrialRunner) -> Result<(), Error> {
+pub(super) fn refuse_small_budget(run: &RunInputs<'_>, runner: &mut dyn TrialRunner) -> Result<(), Error> {
     let method = &run.plan.method;
     if method.budget.is_none() || method.on_unsupported == OnUnsupported::Skip {
         return Ok(());

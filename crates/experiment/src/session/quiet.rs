@@ -7,6 +7,7 @@ use latput_runner::trials::TrialRunner;
 use latput_trial::Surroundings;
 use latput_trial::surroundings::{BUSY_LIMIT, STEAL_LIMIT};
 use latput_units::Nanos;
+use latput_units::text::format_count;
 
 use super::RunSession;
 
@@ -55,9 +56,9 @@ impl RunSession<'_> {
         let mut is_told = false;
         while begun.elapsed() + LOOK.as_duration() <= most {
             if !is_told {
-                let trials = latest.len();
+                let trials = format_count(latest.len(), "trial");
                 self.progress.report_remark(&format!(
-                    "{unfit} of the last {trials} trials were disturbed: waiting up to {} s for quiet",
+                    "disturbed: {unfit} of the last {trials}; waiting up to {} s for quiet",
                     most.as_secs()
                 ));
                 is_told = true;

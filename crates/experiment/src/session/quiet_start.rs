@@ -12,7 +12,7 @@ use latput_units::Nanos;
 use super::{RunInputs, RunProgress};
 use crate::testbed::TestbedKind;
 
-/// How long the hosts are looked at before the first trial, and again where they were busy: a spike is over by then.
+/// How long the hosts are looked at before the first trial, and again where they were busy.
 const LOOK: Nanos = Nanos::from_s(1);
 /// The first look takes at most this part of the plan's shortest time,
 const LOOK_SHARE: u64 = 10;
@@ -33,49 +33,79 @@ pub enum QuietPolicy {
     Within(Nanos),
 }
 
-/// Finds disturbances of this moment; nothing is refused.
-pub(super) fn findings_now(
-    run: &RunInputs<'_>,
-    runner: &mut dyn TrialRunner,
-) -> Result<Vec<Finding>, Error> {
-    Ok(collect_findings(&look_once(run, runner)?))
+/// A look at the hosts before the first trial.
+struct InitialLook {
+    hosts: Vec<Surroundings>,
+    /// Disturbances that would spoil the run, in sentences; empty where it can begin.
+    disturbances: Vec<String>,
 }
 
-/// Looks at the hosts, of which nothing was changed yet. Looks twice before it refuses.
+/// Looks at the hosts as the start of a run does, and waits for nothing. Returns the findings, and what the run would do on
+/// hosts that are not quiet; an error where it would be refused.
+pub(super) fn check_quiet_start(
+    run: &RunInputs<'_>,
+    runner: &mut dyn TrialRunner,
+) -> Result<(Vec<Finding>, Option<String>), Error> {
+    let InitialLook { hosts, disturbances } = look_at_hosts(run, runner)?;
+    let findings = collect_findings(&hosts);
+    if disturbances.is_empty() {
+        return Ok((findings, None));
+    }
+    let would = match run.quiet {
+        QuietPolicy::Anyhow => "it would begin on hosts that are not quiet".to_owned(),
+        QuietPolicy::Within(Nanos::ZERO) => return Err(Error::NotQuiet { found: disturbances }),
+        QuietPolicy::Within(within) => {
+            format!("it would wait up to {within} for quiet hosts, and is refused if they stay so")
+        }
+    };
+    Ok((findings, Some(format!("{would}: {}", disturbances.join("; ")))))
+}
+
+/// Looks at the hosts, of which nothing was changed yet, and waits for quiet as long as the run may.
 pub(super) fn wait_for_quiet_start(
     run: &RunInputs<'_>,
     runner: &mut dyn TrialRunner,
     progress: &mut dyn RunProgress,
 ) -> Result<Vec<Surroundings>, Error> {
-    let mut hosts = look_once(run, runner)?;
-    let QuietPolicy::Within(within) = run.quiet else { return Ok(hosts) };
-    if matches!(run.testbed.kind, TestbedKind::Guest(_)) {
-        return Ok(hosts); // emulated: its speed says nothing
-    }
-    let deadline = Instant::now() + within.as_duration();
+    let QuietPolicy::Within(within) = run.quiet else { return look_once(run, runner) };
+    let begun = Instant::now();
+    let mut look = look_at_hosts(run, runner)?;
     let mut is_told = false;
-    while !find_disturbances(&hosts).is_empty() {
-        hosts = runner.watch_surroundings(LOOK, run.stop)?;
-        let found = find_disturbances(&hosts);
-        if found.is_empty() {
-            break;
-        }
-        if Instant::now() >= deadline {
-            return Err(Error::NotQuiet { found });
+    while !look.disturbances.is_empty() {
+        if begun.elapsed() >= within.as_duration() {
+            return Err(Error::NotQuiet { found: look.disturbances });
         }
         if !is_told {
             progress.report_remark(&format!(
                 "waiting up to {within} for quiet hosts: {}",
-                found.join("; ")
+                look.disturbances.join("; ")
             ));
             is_told = true;
         }
         sleep_unless_stopped(run)?;
+        look = look_again(run, runner)?;
     }
     if is_told {
         progress.report_remark("the hosts are quiet");
     }
-    Ok(hosts)
+    Ok(look.hosts)
+}
+
+/// Looks at the hosts. A run that needs quiet ones looks again where they were busy: a spike is over by then.
+fn look_at_hosts(run: &RunInputs<'_>, runner: &mut dyn TrialRunner) -> Result<InitialLook, Error> {
+    let hosts = look_once(run, runner)?;
+    let is_emulated = matches!(run.testbed.kind, TestbedKind::Guest(_)); // its speed says nothing
+    let disturbances = if is_emulated { Vec::new() } else { find_disturbances(&hosts) };
+    if disturbances.is_empty() || run.quiet == QuietPolicy::Anyhow {
+        return Ok(InitialLook { hosts, disturbances });
+    }
+    look_again(run, runner)
+}
+
+fn look_again(run: &RunInputs<'_>, runner: &mut dyn TrialRunner) -> Result<InitialLook, Error> {
+    let hosts = runner.watch_surroundings(LOOK, run.stop)?;
+    let disturbances = find_disturbances(&hosts);
+    Ok(InitialLook { hosts, disturbances })
 }
 
 fn look_once(

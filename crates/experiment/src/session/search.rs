@@ -12,6 +12,7 @@ use latput_trial::plan::MAX_TRIALS;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{HostToday, Results};
 use latput_units::IntoMap;
+use latput_units::text::{format_count, is_or_are};
 
 use super::suggested::{ExternalOptimiser, OptimiserDriver};
 use super::opened::{RefusedSettings, build_today_setting};
@@ -103,7 +104,11 @@ impl RunSession<'_> {
         let today = build_today_setting(plan, &self.results.today);
         let search = plan_search(plan, today.as_ref(), refused)?;
         if let Some(why) = refused.values().next() {
-            self.add_remark(format!("{} settings are left out: {why}", refused.len()));
+            self.add_remark(format!(
+                "{} {} left out: {why}",
+                format_count(refused.len(), "setting"),
+                is_or_are(refused.len())
+            ));
         }
         let workloads = self.results.workloads.len();
         let budget = search_budget(plan, &search, self.trial_time());

@@ -95,19 +95,38 @@ pub(super) fn estimate_rounds_time(
     method: &Method,
 ) -> Nanos {
     let settings = usize::try_from(settings).unwrap_or(usize::MAX);
-    let (mut stints, mut done) = (0_u64, 0_u32);
-    while done < rounds {
-        done = done.saturating_add(rounds_of_stint(settings, done, rounds, USUAL));
+    let of_workload = estimate_stints_time(0..rounds, settings, USUAL, method);
+    let steps = STEP.saturating_mul((2 * SWITCHES * STEPS) as u64);
+    let search = steps.saturating_add(time_beside_stint(method));
+    of_workload.saturating_mul(workloads).saturating_add(search)
+}
+
+/// About the time of these rounds of a workload, in stints.
+fn estimate_stints_time(
+    rounds: std::ops::Range<u32>,
+    settings: usize,
+    layout: SliceLayout,
+    method: &Method,
+) -> Nanos {
+    let (mut stints, mut done) = (0_u64, rounds.start);
+    while done < rounds.end {
+        done = done.saturating_add(rounds_of_stint(settings, done, rounds.end, layout));
         stints += 1;
     }
-    let beside: Nanos = method.warmup + super::TRIAL_OVERHEAD.into();
-    let of_workload = USUAL
-        .length
-        .saturating_mul(settings as u64)
-        .saturating_mul(rounds.into())
-        .saturating_add(beside.saturating_mul(stints));
-    let search = STEP.saturating_mul((2 * SWITCHES * STEPS) as u64).saturating_add(beside);
-    of_workload.saturating_mul(workloads).saturating_add(search)
+    let slices = u64::from(rounds.end - rounds.start).saturating_mul(settings as u64);
+    let traffic = layout.length.saturating_mul(slices);
+    traffic.saturating_add(time_beside_stint(method).saturating_mul(stints))
+}
+
+/// Time of a stint beside its slices.
+fn time_beside_stint(method: &Method) -> Nanos {
+    method.warmup + super::TRIAL_OVERHEAD.into()
+}
+
+/// Rounds that a workload lacks of those that are wanted, after so many of which `fit` count, if all further ones count.
+/// Rounds that do not count are made up for, up to [`MADE_UP`] times.
+fn missing_rounds(wanted: u32, done: u32, fit: u32) -> u32 {
+    wanted.saturating_sub(fit).min(wanted.saturating_mul(MADE_UP).saturating_sub(done))
 }
 
 impl RunSession<'_> {
@@ -127,8 +146,8 @@ impl RunSession<'_> {
             let fit = fit_rounds(&self.results);
             let too_wide = latput_model::too_wide(&self.results);
             let wants = |workload: &usize| {
-                let (done, fit) = (rounds[*workload], fit[*workload]);
-                let is_open = |wanted: u32| fit < wanted && done < wanted.saturating_mul(MADE_UP);
+                let is_open =
+                    |wanted: u32| missing_rounds(wanted, rounds[*workload], fit[*workload]) > 0;
                 is_open(least)
                     || is_open(most) && read.any[*workload] && too_wide.contains(workload)
             };
@@ -165,11 +184,10 @@ impl RunSession<'_> {
                 continue;
             }
             self.drop_losers(&mut dropped, self.share_of_look(&looking));
-            self.plan_the_rest(least, settings - dropped.len());
-            if self.check_for_answer(
-                &mut looking,
-                Some(self.time_left(most, settings - dropped.len())),
-            ) {
+            let alive = settings - dropped.len();
+            self.plan_the_rest(least, alive);
+            let left = self.time_left([least, most], &read, alive, layout);
+            if self.check_for_answer(&mut looking, Some(left)) {
                 return Ok(());
             }
             if dropped.len() + 1 == settings && settings > 1 {
@@ -186,24 +204,33 @@ impl RunSession<'_> {
         self.results.planned_trials = self.results.rows.len() as u64;
     }
 
-    /// The slices of `settings` until each workload has so many rounds.
-    fn slices_until(&self, rounds: u32, settings: usize) -> u64 {
-        let missing = |done: &u32| u64::from(rounds.saturating_sub(*done));
-        self.next_rounds().iter().map(missing).sum::<u64>() * settings as u64
-    }
-
     /// Counts the planned trials after settings were dropped.
     fn plan_the_rest(&mut self, least: u32, settings: usize) {
-        self.results.planned_trials =
-            self.results.rows.len() as u64 + self.slices_until(least, settings);
+        let (done, fit) = (self.next_rounds(), fit_rounds(&self.results));
+        let missing = done.iter().zip(&fit).map(|(&done, &fit)| missing_rounds(least, done, fit));
+        let slices = missing.map(u64::from).sum::<u64>() * settings as u64;
+        self.results.planned_trials = self.results.rows.len() as u64 + slices;
     }
 
-    /// The longest time that the run goes on.
-    fn time_left(&self, most: u32, settings: usize) -> Nanos {
-        let slices = u32::try_from(self.slices_until(most, settings)).unwrap_or(u32::MAX);
-        let longest: Nanos = (self.trial_time() * slices).into();
-        let budget = self.run.plan.method.budget;
-        let of_budget = budget.map(|it| it.saturating_sub(self.begun.elapsed().into()));
+    /// The longest time that the run goes on: until each workload has the rounds that the loop of [`Self::run_slices`] asks
+    /// for, with the stints around them, if all of them count; or until the budget is used up.
+    fn time_left(
+        &self,
+        [least, most]: [u32; 2],
+        read: &ReadByGoal,
+        settings: usize,
+        layout: SliceLayout,
+    ) -> Nanos {
+        let (done, fit) = (self.next_rounds(), fit_rounds(&self.results));
+        let method = &self.run.plan.method;
+        let of_workload = |workload: usize| {
+            let wanted = if read.any[workload] { most } else { least };
+            let missing = missing_rounds(wanted, done[workload], fit[workload]);
+            let rounds = done[workload]..done[workload].saturating_add(missing);
+            estimate_stints_time(rounds, settings, layout, method)
+        };
+        let longest = (0..done.len()).map(of_workload).fold(Nanos::ZERO, Nanos::saturating_add);
+        let of_budget = method.budget.map(|it| it.saturating_sub(self.begun.elapsed().into()));
         of_budget.map_or(longest, |left| left.min(longest))
     }
 
@@ -278,9 +305,8 @@ impl RunSession<'_> {
     /// Whether a stint ends within the budget.
     fn has_budget_for(&self, stint: &Stint) -> bool {
         let Some(budget) = self.run.plan.method.budget else { return true };
-        let warmup = self.run.plan.method.warmup;
-        let length = (stint.window_length() + warmup).as_duration() + super::TRIAL_OVERHEAD;
-        self.begun.elapsed() + length <= budget.as_duration()
+        let length = stint.window_length().saturating_add(time_beside_stint(&self.run.plan.method));
+        self.begun.elapsed() + length.as_duration() <= budget.as_duration()
     }
 
     fn plan_stint(
@@ -618,6 +644,28 @@ mod tests {
         assert_eq!([18, 17, 22, 23].map(|it| rounds_of_stint(5, it, 23, layout)), [5, 6, 1, 1]);
         let method = Method { duration: Nanos::from_s(1), ..Method::default() };
         assert_eq!(compute_round_limits(&method), (23, 134), "5 and 30 s in slices of 225 ms");
+    }
+
+    #[test]
+    fn rounds_that_do_not_count_are_missing() {
+        let missing = |done: u32, fit: u32| missing_rounds(20, done, fit);
+        assert_eq!([missing(0, 0), missing(12, 12), missing(20, 20)], [20, 8, 0]);
+        // Of 15 rounds 5 count: as many as are wanted may follow, and no more than twice as many are run in all.
+        assert_eq!([missing(15, 5), missing(38, 5), missing(40, 5), missing(50, 5)], [15, 2, 0, 0]);
+    }
+
+    #[test]
+    fn time_of_the_rest_has_all_stints() {
+        let method = Method { warmup: Nanos::from_s(1), ..Method::default() };
+        let time = |rounds| estimate_stints_time(rounds, 2, USUAL, &method);
+        let slices = LENGTH.saturating_mul(2 * 30);
+        let whole = time(0..30);
+        assert!(
+            whole > slices + Nanos::from_s(4),
+            "several stints, each with its warm-up: {whole}"
+        );
+        assert_eq!(time(30..30), Nanos::ZERO);
+        assert!(time(0..10) + time(10..30) >= whole);
     }
 
     #[test]

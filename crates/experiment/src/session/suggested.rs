@@ -10,6 +10,7 @@ use latput_runner::Error;
 use latput_trial::plan::Factor;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Plan, Results, Row};
+use latput_units::text::format_count;
 
 use super::opened::RefusedSettings;
 
@@ -143,7 +144,10 @@ impl<'a> OptimiserDriver<'a> {
 /// The index in the plan's settings of these levels.
 fn index_of(factors: &[Factor], levels: &[usize]) -> Result<usize, String> {
     if levels.len() != factors.len() {
-        return Err(format!("it has {} levels, not one for each factor", levels.len()));
+        return Err(format!(
+            "it has {}, not one for each factor",
+            format_count(levels.len(), "level")
+        ));
     }
     factors.iter().zip(levels).try_fold(0, |index, (factor, &level)| {
         let count = factor.levels.len();

@@ -10,6 +10,7 @@ use latput_experiment::Testbed;
 use latput_linux::files;
 use latput_reach::broker::message::LaunchCommand;
 use latput_reach::target::{FORMS, ReachMethod, Target};
+use latput_units::text::format_count;
 
 use crate::command::{Error, FleetContext};
 use crate::inventory;
@@ -91,8 +92,7 @@ pub fn name_pairs(
 ) -> Result<Vec<NamedPair>, Error> {
     if !PAIRS.contains(&words.len()) {
         let (least, most) = PAIRS.into_inner();
-        let given =
-            if words.len() == 1 { "1 pair".to_owned() } else { format!("{} pairs", words.len()) };
+        let given = format_count(words.len(), "pair");
         return Err(Error::Usage(format!(
             "{given} of hosts: give {least} to {most}, each as `HOST,HOST` or a testbed file, or \
              `pairs` in an inventory (-i FILE). `latput fleet pairs` compares results files"

@@ -6,6 +6,7 @@ use latput_model::pairs::PairsSetting;
 use latput_model::{PairsSummary, PairsVerdict};
 use latput_report::make_printable;
 use latput_stats::Estimate;
+use latput_units::text::{format_count, is_or_are};
 
 use super::{ConfirmPlan, PairRun, PairState};
 use crate::command::{Error, FleetEnding};
@@ -58,14 +59,16 @@ impl JointVerdict {
         }
         if let Some(ready) = count_ready_pairs(runs) {
             return format!(
-                "{ready} of {} pairs are to be measured: the same command without --check does it",
-                runs.len()
+                "{ready} of {} {} to be measured: the same command without --check does it",
+                format_count(runs.len(), "pair"),
+                is_or_are(ready)
             );
         }
         let missing = runs.len() - self.words.len();
         format!(
-            "{missing} of {} pairs are missing. Fix what is named above and run the command again: it resumes",
-            runs.len()
+            "{missing} of {} {} missing. Fix what is named above and run the command again: it resumes",
+            format_count(runs.len(), "pair"),
+            is_or_are(missing)
         )
     }
 
@@ -260,7 +263,7 @@ mod tests {
             assert!(judgement.find_pair_ratio(&runs[0]).is_some());
             assert!(judgement.find_pair_ratio(&runs[1]).is_none());
             let text = judgement.render_text(&confirming, &runs);
-            assert!(text.contains("no verdict: 1 of 3 pairs are missing"), "{text}");
+            assert!(text.contains("no verdict: 1 of 3 pairs is missing"), "{text}");
             assert!(text.contains(&format!("s1,c1: {outcome}")), "{text}");
         }
         runs[0].state = PairState::NotRun;

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use latput_knobs::{ChangeOutcome, Refusal};
 use latput_report::NO_KEEP;
 use latput_runner::error::LeftChanged;
-use latput_units::text::format_utc;
+use latput_units::text::{format_count, format_utc};
 
 use super::{HostPhase, Rollout, RolloutEnded};
-use crate::command::{FleetEnding, hosts_in_words};
+use crate::command::FleetEnding;
 use crate::fleet::command_line;
 use crate::inventory::FleetHost;
 use crate::judge::{describe_differences, find_differences};
@@ -175,11 +175,12 @@ impl RolloutReport {
             (true, 0) => {
                 (ChangeOutcome::Refused(Refusal::Failure), format!("{why}: nothing was changed"))
             }
-            (true, _) => {
-                (ChangeOutcome::RolledBack, format!("{why}: {} put back", hosts_in_words(back)))
-            }
+            (true, _) => (
+                ChangeOutcome::RolledBack,
+                format!("{why}: {} put back", format_count(back, "host")),
+            ),
             (false, _) => {
-                let mut message = format!("{why}. Put back: {}", hosts_in_words(back));
+                let mut message = format!("{why}. Put back: {}", format_count(back, "host"));
                 for (what, outcome) in [
                     ("Going back by themselves, at the time above", "goes-back"),
                     ("Not put back", "stranded"),

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use latput_trial::observation::{ProbeObservation, TrafficObservation};
 use latput_trial::{Metric, Observation, Workload};
+use latput_units::text::{format_count, is_or_are};
 use latput_units::{IntoMap, Nanos};
 use serde_json::Value;
 
@@ -127,7 +128,9 @@ fn absent_note(name: &str, values: &Value) -> Option<String> {
     let count = Some(count_absent(values)).filter(|count| *count > 0)?;
     let of = if SeriesKind::from_name(name) == SeriesKind::Counters { return None } else { name };
     Some(format!(
-        "flent: {count} values of `{of}` are no numbers of 0 or more; they count as absent"
+        "flent: {} of `{of}` {} not 0 or more, and absent",
+        format_count(count, "value"),
+        is_or_are(count)
     ))
 }
 
@@ -406,7 +409,11 @@ mod tests {
         let test = parse_one(&FILE.replace("[999.0]", "[999.0],\"TCP upload::3\":[null]"));
         assert_eq!(test.workload.name, "tcp_stream connections=3");
         assert!(test.notes.contains(&"flent: `TCP upload::3` has no values above 0".to_owned()));
-        assert!(test.notes.iter().any(|note| note.contains("1 values of `TCP upload::2` are no")));
+        assert!(
+            test.notes
+                .iter()
+                .any(|note| note.contains("1 value of `TCP upload::2` is not 0 or more"))
+        );
     }
 
     /// A test of an upload whose flows are all dead is no idle ping, nor one of both directions a download.

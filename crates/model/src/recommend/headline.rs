@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use latput_units::text::format_count;
+
 use super::condition::LimitCheck;
 use super::recommendation::{Headline, ProvenBy};
 use super::smallest::LARGEST_MISSED;
@@ -90,7 +92,9 @@ impl GoalJudge<'_> {
         let limit = if effect.ratio < 1.0 { 1.0 - LARGEST_MISSED } else { 1.0 + LARGEST_MISSED };
         let blocks: BTreeSet<u32> = self.results.rows.iter().map(|row| row.block).collect();
         let wanted = match effect.blocks_wanted {
-            Some(wanted) => format!("run {wanted} blocks instead of {}", blocks.len()),
+            Some(wanted) => {
+                format!("run {} instead of {}", format_count(wanted, "block"), blocks.len())
+            }
             None => "quieter hosts are needed".to_owned(),
         };
         let (share, side) =
@@ -109,7 +113,7 @@ pub(crate) fn missed_share(ratio: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use latput_trial::{Check, Results};
+    use latput_trial::{Check, Results, Row};
     use latput_units::SeededRng;
 
     use super::*;
@@ -182,6 +186,60 @@ mod tests {
             answers += u32::from(matches!(longer, Headline::Stay(_)));
         }
         assert!(5 * answers >= 2 * tried && tried > 20, "{answers} of {tried}");
+    }
+
+    /// The blocks that a noisy run is told to run, and those that it has.
+    fn find_advice(made: &Results) -> (usize, usize) {
+        let Headline::TooNoisy(sentence) = find_headline(made) else { panic!("it has an answer") };
+        let advice = sentence.split_once(", run ").unwrap().1;
+        let (wanted, run) = advice.split_once(" blocks instead of ").unwrap();
+        (wanted.parse().unwrap(), run.parse().unwrap())
+    }
+
+    #[test]
+    fn advice_counts_all_blocks_of_live_traffic() {
+        let paired = make_three_results(0.3, 6);
+        let of_block = |block: u32, setting: usize| {
+            let mut rows = paired.rows.iter().filter(move |row| row.block == block);
+            rows.find(|row| row.setting == setting).unwrap().clone()
+        };
+        // The noise first, on blocks of today's setting alone; then each block has a single pair.
+        let alone = (0..12).map(|block| Row { block, ..of_block(block % 6, 0) });
+        let pairs = (12..24).flat_map(|block| {
+            let (pair, setting) = ((block - 12) / 2, 1 + (block as usize) % 2);
+            [0, setting].map(|setting| Row { block, ..of_block(pair, setting) })
+        });
+        let rows: Vec<Row> = alone.chain(pairs).collect();
+        let (wanted, run) = find_advice(&Results { rows, ..paired.clone() });
+        let (wanted_together, run_together) = find_advice(&paired);
+        assert_eq!((run, run_together), (24, 6));
+        assert!(wanted > run && wanted_together > run_together, "{wanted} {wanted_together}");
+        // As many pairs of each setting are wanted as where all settings are in each block.
+        assert_eq!(wanted - 12, 2 * wanted_together);
+    }
+
+    #[test]
+    fn advice_counts_blocks_that_are_left_out() {
+        let mut made = make_three_results(0.6, 9);
+        let quiet = find_advice(&made);
+        for row in made.rows.iter_mut().filter(|row| row.block < 3) {
+            let name = latput_trial::check::KNOB_DRIFT.to_owned();
+            row.observation.checks.push(Check { name, passed: false, detail: String::new() });
+        }
+        let (wanted, run) = find_advice(&made);
+        assert!(quiet.0 > quiet.1 && wanted > run && run == 9, "{wanted} of {run}, {quiet:?}");
+    }
+
+    /// Three settings without a difference.
+    fn make_three_results(sd: f64, blocks: u32) -> Results {
+        let mut rng = SeededRng::from_seed(11);
+        build_results(&["off", "20us", "50us"], &[rr_workload("rr")], blocks, |_, _| {
+            SyntheticFigures {
+                rate: 1e5,
+                p99_us: Some(50.0 * noise_factor(&mut rng, sd)),
+                service_demand_us: 2.0,
+            }
+        })
     }
 
     #[track_caller]

@@ -6,7 +6,7 @@ use latput_stats::contrast::middle;
 use latput_stats::{Contrast, Estimate, Method};
 use latput_trial::Metric;
 use latput_trial::metric::{self, PreferredDirection, Scale};
-use latput_units::text;
+use latput_units::text::{self, format_count};
 
 use super::ProvenBy;
 use super::comparison::correct_comparisons;
@@ -242,8 +242,8 @@ impl GoalJudge<'_> {
         match losses.max_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))) {
             Some((true, _, words)) => format!("Largest proven cost: {words}."),
             Some((false, _, words)) => format!(
-                "None of {} other figures (rates, p99, CPU cost) is proven worse. Worst estimate: {words}.",
-                figures.len()
+                "None of {} (rates, p99, CPU cost) is proven worse. Worst estimate: {words}.",
+                format_count(figures.len(), "other figure")
             ),
             None => String::new(),
         }
@@ -366,7 +366,7 @@ impl GoalJudge<'_> {
 fn of_pairs(contrast: &Contrast) -> String {
     let (used, all) = (contrast.used(), contrast.ratio().runs);
     let left_out = if used == all { String::new() } else { format!("{used} of ") };
-    format!(" (geometric means of {left_out}{all} pair{})", if all == 1 { "" } else { "s" })
+    format!(" (geometric means of {left_out}{})", format_count(all, "pair"))
 }
 
 /// The condition that is missed by the most.

@@ -1,9 +1,12 @@
 //! The smallest effects that a run could have proven, for all figures of its goal.
 
+use std::collections::BTreeSet;
+
 use latput_stats::paired::Center;
 use latput_stats::{mean, order, paired};
 use latput_trial::Metric;
 use latput_trial::metric::PreferredDirection;
+use latput_units::IntoSet;
 
 use super::GoalJudge;
 use super::comparison::TestedClaim;
@@ -36,7 +39,8 @@ pub struct SmallestEffect {
     pub ratio: f64,
     /// The same ratio with four times the blocks.
     pub ratio_in_four_times: f64,
-    /// The fewest blocks that could prove a change by [`LARGEST_MISSED`]; `None` beyond 1200.
+    /// The fewest blocks of a run that could prove a change by [`LARGEST_MISSED`], counted as the run's own blocks are: with
+    /// those that do not count, and those of the first setting alone. `None` beyond 1200 pairs.
     pub blocks_wanted: Option<usize>,
 }
 
@@ -61,7 +65,22 @@ impl GoalJudge<'_> {
             .collect();
         let level = (1.0 - self.objective_confidence()) / centers.len().max(1) as f64;
         let figures = self.objective.iter().flatten().copied().collect();
-        find_smallest_effect(&centers, level, self.better_objective(), figures, None)
+        let found = find_smallest_effect(&centers, level, self.better_objective(), figures, None)?;
+        Some(self.count_run_blocks(found, &centers))
+    }
+
+    /// Counts the wanted blocks as those of the run are. Not every block has a pair that counts, and on live traffic each has
+    /// one of a single setting. A longer run has them in the same proportion, beside as many of the first setting alone.
+    fn count_run_blocks(&self, found: SmallestEffect, centers: &[Center]) -> SmallestEffect {
+        let rows = || self.results.rows.iter();
+        let all: BTreeSet<u32> = rows().map(|row| row.block).into_set();
+        let compared: BTreeSet<u32> =
+            rows().filter(|row| row.setting != 0).map(|row| row.block).into_set();
+        let counted = centers.iter().map(|center| center.runs).max().unwrap_or(1).max(1);
+        let in_run = |wanted: usize| {
+            (all.len() - compared.len()) + (compared.len() * wanted).div_ceil(counted)
+        };
+        SmallestEffect { blocks_wanted: found.blocks_wanted.map(in_run), ..found }
     }
 
     /// The effect of a limited figure. `made` is the number of comparisons with limits that are
@@ -99,11 +118,13 @@ impl GoalJudge<'_> {
             BoundSide::AtLeast => TestedClaim::Less,
             BoundSide::AtMost => TestedClaim::More,
         };
-        find_smallest_effect(&centers, level, claim, vec![cell], Some(condition.to_string()))
+        let limit = Some(condition.to_string());
+        let found = find_smallest_effect(&centers, level, claim, vec![cell], limit)?;
+        Some(self.count_run_blocks(found, &centers))
     }
 }
 
-/// The effect from each setting's ratio; `None` without ratios or without a `level`.
+/// The effect from each setting's ratio, with the wanted blocks of such ratios; `None` without ratios or without a `level`.
 fn find_smallest_effect(
     centers: &[Center],
     level: f64,

@@ -12,6 +12,7 @@ use latput_trial::plan::{Factor, KnobOnRole, Plan};
 use latput_trial::results::LabelledSetting;
 use latput_trial::today::has;
 use latput_trial::{Metric, Results, Row};
+use latput_units::text::format_count;
 use latput_units::{IntoMap, IntoSet};
 
 use super::space::{SearchAxis, SearchSpace, SpaceError};
@@ -237,7 +238,8 @@ impl PlanSearch {
         let conclusion = leader.map_or_else(
             || "no trial has the goal's figures".to_owned(),
             |leader| {
-                format!("searched {} settings; {}", self.setting_count(), describe_regret(&leader))
+                let settings = format_count(self.setting_count(), "setting");
+                format!("searched {settings}; {}", describe_regret(&leader))
             },
         );
         Some(NextBlock::Done(conclusion))

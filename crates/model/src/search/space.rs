@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use latput_units::text::{format_count, is_or_are};
 use latput_units::{IntoSet, SeededRng};
 
 /// One factor of the plan.
@@ -54,7 +55,10 @@ pub enum SpaceError {
     #[error("the factors have more than {LARGEST_SPACE} combinations: give them fewer values")]
     TooLarge,
     /// Fewer than two settings remain.
-    #[error("{refused} of {size} settings are refused: nothing is left to choose from")]
+    #[error(
+        "{refused} of {} {} refused: nothing is left to choose from",
+        format_count(*size, "setting"), is_or_are(*refused)
+    )]
     Empty {
         /// Number of combinations.
         size: usize,

@@ -15,9 +15,9 @@ pub(super) fn build_method_section(view: &ReportView<'_>) -> Vec<(&'static str, 
         (
             "Order",
             format!(
-                "{} of {} planned trials in {}. The order within a block is random, with seed {}",
+                "{} of {} in {}. The order within a block is random, with seed {}",
                 results.rows.len(),
-                results.planned_trials,
+                format::format_count(results.planned_trials, "planned trial"),
                 format::format_count(view.count_blocks(), "block"),
                 results.seed
             ),

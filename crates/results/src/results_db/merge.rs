@@ -13,6 +13,7 @@ use latput_knobs::Refusal;
 use latput_linux::files::FileLock;
 use latput_load::Stop;
 use latput_trial::{Observation, Results};
+use latput_units::text::{format_count, is_or_are};
 use rusqlite::{OptionalExtension, params};
 
 use self::block::SearchBefore;
@@ -272,8 +273,8 @@ impl ResultsDb {
             return Ok(());
         }
         Err(self.file_error(format!(
-            "it holds {lost} trials that these shards lack, which would be lost: name all shards, or another \
-             file with -o"
+            "it holds {} that these shards lack, which would be lost: name all shards, or another file with -o",
+            format_count(lost, "trial")
         )))
     }
 
@@ -296,10 +297,10 @@ impl ResultsDb {
         }
         if copied != part.trials {
             return Err(from.file_error(format!(
-                "{} of its {} trials are not of shard {}: run that shard again, with -o and a new \
-                 file",
+                "{} of its {} {} not of shard {}: run that shard again, with -o and a new file",
                 part.trials.saturating_sub(copied),
-                part.trials,
+                format_count(part.trials, "trial"),
+                is_or_are(part.trials.saturating_sub(copied)),
                 part.shard
             )));
         }

@@ -4,6 +4,7 @@ use latput_trial::Check;
 use latput_trial::check::{ON_SCHEDULE, OTHER_TRAFFIC, OTHER_WORK, THROTTLED};
 use latput_trial::observation::{HostObservation, InterfaceCounters, Role};
 use latput_units::Nanos;
+use latput_units::text::format_cpu_share;
 
 /// Most CPU time of other work, as a share of a CPU. A loop that takes a sixth has turned an answer round; a quiet host has
 /// some 0.01 (docs/adr/019-fit-trials.md).
@@ -31,19 +32,8 @@ pub(super) fn other_work(traffic: Nanos, host: &HostObservation) -> Option<Check
     Some(Check {
         name: OTHER_WORK.to_owned(),
         passed: share <= OTHER_WORK_LIMIT,
-        detail: format!("{}: other programs used {}", host.host, of_a_cpu(share)),
+        detail: format!("{}: other programs used {}", host.host, format_cpu_share(share)),
     })
-}
-
-/// A share of a CPU in words: `half a CPU`, `12.5% of a CPU`, `1.5 CPUs`.
-fn of_a_cpu(share: f64) -> String {
-    if (0.475..0.525).contains(&share) {
-        return "half a CPU".to_owned();
-    }
-    if share >= 1.05 {
-        return format!("{share:.1} CPUs");
-    }
-    format!("{:.1}% of a CPU", share * 100.0)
 }
 
 /// Whether the interface of the system under test carried what the other ends sent and got, and no more. `None` where one
@@ -134,11 +124,6 @@ mod tests {
             ..InterfaceCounters::default()
         };
         HostObservation { role, window: Nanos::from_s(1), interface, ..HostObservation::default() }
-    }
-
-    #[test]
-    fn half_a_cpu_is_said_in_words() {
-        assert_eq!([0.506, 0.126, 1.8].map(of_a_cpu), ["half a CPU", "12.6% of a CPU", "1.8 CPUs"]);
     }
 
     #[test]

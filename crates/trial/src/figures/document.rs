@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use latput_units::text::{format_count, is_or_are};
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -49,15 +50,17 @@ impl JsonDocuments {
             at += start + step;
         }
         if replaced > 0 {
-            found
-                .notes
-                .push(format!("{replaced} numbers are `nan` or `inf`; they count as absent"));
+            found.notes.push(format!(
+                "{} {} `nan` or `inf`, and absent",
+                format_count(replaced, "number"),
+                is_or_are(replaced)
+            ));
         }
         if let Some(first) = passed_over.first().filter(|_| !found.documents.is_empty()) {
             let shown: String = first.trim().escape_debug().take(SHOWN_CHARS).collect();
             let count = passed_over.len();
-            let lines = if count == 1 { "1 line" } else { &format!("{count} lines") };
-            found.notes.push(format!("{lines} outside of the JSON were ignored: `{shown}`"));
+            let lines = format_count(count, "line");
+            found.notes.push(format!("ignored {lines} outside of the JSON: `{shown}`"));
         }
         found
     }
@@ -271,7 +274,7 @@ mod tests {
         let read: Vec<u64> =
             found.documents.iter().map(|it| it.as_ref().unwrap()["a"].as_u64().unwrap()).collect();
         assert_eq!(read, [1, 2, 3]);
-        assert_eq!(found.notes, ["4 lines outside of the JSON were ignored: `warning: long`"]);
+        assert_eq!(found.notes, ["ignored 4 lines outside of the JSON: `warning: long`"]);
         assert_eq!(documents("hello\n"), []);
         assert_eq!(documents("[1, 2]\n").len(), 1);
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use latput_knobs::{Knob, Tier, Value};
+use latput_units::text::format_count;
 
 use super::Nic;
 use super::families::{FAMILIES, Family};
@@ -225,8 +226,9 @@ impl Nic {
         let interface = line(&self.interface);
         let mut text = format!(
             "# A plan for {interface} ({}), made from what `latput show` finds there. The first level of each factor \
-             is\n# today's value, and all of them make {settings} settings. Edit it as you like.\n",
-            line(&self.driver)
+             is\n# today's value, and all of them make {}. Edit it as you like.\n",
+            line(&self.driver),
+            format_count(settings, "setting")
         );
         for sentence in self.stands_on().into_iter().flatten() {
             let _ = writeln!(text, "# {sentence}");

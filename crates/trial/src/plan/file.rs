@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use latput_knobs::{Knob, Tier, Value};
 use latput_units::file_words::{line_of, problem_of};
+use latput_units::text::format_count;
 use latput_units::{Nanos, text};
 use serde::Deserialize;
 use toml::{Spanned, Value as Toml};
@@ -195,9 +196,9 @@ fn searchable(source: &Source<'_>, plan: Plan) -> Result<Plan, PlanError> {
         return Err(source.error(0..0, "a search needs a `goal`, such as `goal = \"balanced\"`"));
     }
     if !(2..=MAX_SEARCHED).contains(&settings) {
-        let problem = format!(
-            "the factors make {settings} settings; a search chooses among 2 to {MAX_SEARCHED}"
-        );
+        let made = format_count(settings, "setting");
+        let problem =
+            format!("the factors make {made}; a search chooses among 2 to {MAX_SEARCHED}");
         return Err(source.error(0..0, problem));
     }
     Ok(plan)
@@ -285,8 +286,8 @@ fn level(targets: &[KnobOnRole], written: &Toml) -> Result<Vec<Value>, String> {
     };
     if values.len() != targets.len() {
         return Err(format!(
-            "a level needs {} values, one for each of the factor's knobs; `{written}` has {}",
-            targets.len(),
+            "a level needs {}, one for each of the factor's knobs; `{written}` has {}",
+            format_count(targets.len(), "value"),
             values.len()
         ));
     }

@@ -13,6 +13,7 @@ use latput_reach::broker::message::RunPermissions;
 use latput_results::ResultsDb;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Plan, Results};
+use latput_units::text::format_count;
 
 use super::fleet_context;
 use crate::commands::proven::proven_setting;
@@ -136,10 +137,10 @@ impl Confirm {
         self.leave_rights(&pairs, file, context)?;
         let confirming = self.load_confirm_plan()?;
         output::print_remark(&format!(
-            "latput: setting `{}` of {} beside today's on {} pairs",
+            "latput: setting `{}` of {} beside today's on {}",
             latput_report::make_printable(&confirming.label),
             self.results,
-            pairs.len()
+            format_count(pairs.len(), "pair")
         ));
         if !self.check {
             make_folder(&self.output)?;

@@ -11,6 +11,7 @@ use latput_report::explained::{ExplainError, FitDocument, select_workloads};
 use latput_results::ResultsDb;
 use latput_trial::Results;
 use latput_trial::metric::Scale;
+use latput_units::text::format_count;
 
 use crate::context::{CliContext, keep_only_files};
 use crate::exit::CliError;
@@ -85,10 +86,10 @@ fn in_words(results: &Results, models: &[CostModel]) -> String {
     for model in models {
         let _ = writeln!(
             text,
-            "{} ({}): {} cells, intervals at {}%",
+            "{} ({}): {}, intervals at {}%",
             model.host,
             model.role.name(),
-            model.cells,
+            format_count(model.cells, "cell"),
             (model.confidence * 1e4).round() / 100.0
         );
         for fitted in &model.terms {

@@ -8,6 +8,7 @@ use latput_calibrate::{SimulationJob, Twin, TwinError, calibrate_twin};
 use latput_linux::confine::UsedFiles;
 use latput_results::ResultsDb;
 use latput_trial::Row;
+use latput_units::text::format_count;
 
 use crate::commands::calibrate::{render_combinations, render_costs};
 use crate::commands::report::cells_of;
@@ -62,9 +63,9 @@ impl Args {
         let marked = results.rows.iter().filter(is_marked).count();
         if marked > 0 {
             output::print_remark(&format!(
-                "{marked} of {} trials failed a check (`latput report` says which). A twin of a disturbed host \
+                "{marked} of {} failed a check (`latput report` says which). A twin of a disturbed host \
                  predicts little",
-                results.rows.len()
+                format_count(results.rows.len(), "trial")
             ));
         }
         let stop = &context.stop;
@@ -96,8 +97,8 @@ fn in_words(found: &Twin, file: &str) -> String {
     if let Some(errors) = found.in_sample {
         let _ = writeln!(
             text,
-            "\nrates of the rows themselves: {} figures within {:.1}% (median) and {:.1}% (90th percentile)",
-            errors.count,
+            "\nrates of the rows themselves: {} within {:.1}% (median) and {:.1}% (90th percentile)",
+            format_count(errors.count, "figure"),
             100.0 * errors.median,
             100.0 * errors.p90
         );

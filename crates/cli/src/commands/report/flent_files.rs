@@ -11,6 +11,7 @@ use latput_formats::flent::{self, FlentFile};
 use latput_formats::gzip;
 use latput_linux::files;
 use latput_trial::Results;
+use latput_units::text::format_count;
 
 use super::format::{FLENT, FLENT_FOLDER};
 use crate::document::flent::{ManifestDocument, ManifestFile};
@@ -72,10 +73,10 @@ fn write_folder(folder: &Path, several: &[FlentFile]) -> Result<(), CliError> {
         .map_err(|error| CliError { code: ExitReason::Failed, error: error.into() })?;
     let path: PathBuf = folder.join(MANIFEST);
     output::write_file(&path, &(text + "\n"))?;
-    let count = several.len();
     output::print_remark(&format!(
-        "{}: {count} data files; {MANIFEST} lists them",
-        folder.display()
+        "{}: {}; listed in {MANIFEST}",
+        folder.display(),
+        format_count(several.len(), "data file")
     ));
     Ok(())
 }

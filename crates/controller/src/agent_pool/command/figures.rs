@@ -10,6 +10,7 @@ use latput_trial::metric::{PreferredDirection, Unit};
 use latput_trial::observation::{Check, Observation};
 use latput_trial::program::Program;
 use latput_units::IntoMap;
+use latput_units::text::format_count;
 
 /// Reads the figures of each host.
 pub(super) fn read(
@@ -72,11 +73,10 @@ pub(super) fn store_figures(
 
 /// Whether the benchmark's own requests went well: fast errors are no rate.
 fn program_errors(errors: u64) -> Check {
-    let plural = if errors == 1 { "" } else { "s" };
     Check {
         name: "program-errors".to_owned(),
         passed: errors == 0,
-        detail: format!("the benchmark reported {errors} failed request{plural}"),
+        detail: format!("the benchmark reported {}", format_count(errors, "failed request")),
     }
 }
 

@@ -375,6 +375,16 @@ fn to_observe_runs_nothing_but_today() {
 }
 
 #[test]
+fn pauses_leave_fewer_blocks_a_minute() {
+    let told = |pause_s: u64| {
+        let live = Live { pause: Nanos::from_s(pause_s), ..Live::default() };
+        describe_provable_effects(Metric::SutPacketCpuNs, (0.1, 20), block_length(&live), 0.99)
+    };
+    assert!(!told(0).contains("nothing"), "{}", told(0));
+    assert!(told(60).contains("nothing in 1 min"), "{}", told(60));
+}
+
+#[test]
 fn refused_level_is_banned_and_run_continues() {
     let effects = [(1001, 1.0, 0.8)];
     let (results, slices) = run(9, "1000, 1001, 1003", "", &effects);

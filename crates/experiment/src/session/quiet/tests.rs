@@ -13,18 +13,21 @@ use latput_runner::trials::{
 };
 use latput_stats::Histogram;
 use latput_trial::check::OTHER_WORK;
-use latput_trial::observation::TrafficObservation;
+use latput_trial::observation::{OtherProcess, TrafficObservation};
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
-use latput_trial::{Check, HostToday, Observation, Plan, Results};
+use latput_trial::{Check, HostToday, Observation, Plan, Results, Row};
 use latput_units::SeededRng;
 
+use super::super::quiet_start::{check_quiet_start, wait_for_quiet_start};
 use super::super::slices::STEPS;
 use super::super::opened::build_header;
 use super::super::{LostTrials, QuietPolicy, RunInputs, RunProgress, TrialDone};
 use super::*;
 use crate::run_part::RunPart;
 use crate::testbed::Testbed;
+
+const METHOD: &str = "seed = 1\nduration = \"2s\"\n";
 
 /// A host on which `50us` has the tail of today's, and a third of it where others disturb.
 struct FakeSliceHost {
@@ -36,12 +39,20 @@ struct FakeSliceHost {
     carrying_searches: usize,
     /// How often somebody looked at the host.
     looks: Cell<usize>,
+    /// Its surroundings without traffic.
+    surroundings: Surroundings,
 }
 
 impl FakeSliceHost {
     fn new(disturbed_until: usize) -> Self {
         let (rng, looks) = (SeededRng::from_seed(1), Cell::new(0));
-        Self { rng, disturbed_until, stints: 0, carrying_searches: 0, looks }
+        let surroundings = Surroundings::default();
+        Self { rng, disturbed_until, stints: 0, carrying_searches: 0, looks, surroundings }
+    }
+
+    /// The results of a run that begins.
+    fn results(&self, run: &RunInputs<'_>) -> Results {
+        build_header(run, self, Vec::new())
     }
 
     fn make_observation(&mut self, setting: usize) -> Observation {
@@ -104,7 +115,7 @@ impl TrialRunner for FakeSliceHost {
     }
     fn watch_surroundings(&mut self, _: Nanos, _: &Stop) -> Result<Vec<Surroundings>, Error> {
         self.looks.set(self.looks.get() + 1);
-        Ok(vec![Surroundings::default()])
+        Ok(vec![self.surroundings.clone()])
     }
     fn measure_trial(
         &mut self,
@@ -155,47 +166,63 @@ fn run(disturbed_until: usize, beside: bool) -> (Results, usize, Vec<String>) {
 }
 
 fn run_on(mut made: FakeSliceHost, beside: bool) -> (Results, usize, Vec<String>) {
+    let method = format!("{METHOD}repetitions = {{ min = 4, max = 4 }}\nbeside = {beside}\n");
+    with_inputs(&method, QuietPolicy::Anyhow, |run| {
+        let mut heard = RecordedRemarks(Vec::new());
+        let results = with_session(run, &made.results(run), &mut heard, |session| {
+            session.run_slices(&mut made).unwrap();
+            session.results.clone()
+        });
+        (results, made.looks.get(), heard.0)
+    })
+}
+
+/// Calls `act` with a run of two settings by this method.
+fn with_inputs<T>(method: &str, quiet: QuietPolicy, act: impl FnOnce(&RunInputs<'_>) -> T) -> T {
     let text = format!(
         "schema = 1\ngoal = \"latency\"\n[factors]\n\"gro-flush-timeout\" = [\"0us\", \"50us\"]\n[[workload]]\n\
-         kind = \"tcp_rr\"\n[method]\nbeside = {beside}\nseed = 1\nrepetitions = {{ min = 4, max = 4 }}\nduration = \"2s\"\n"
+         kind = \"tcp_rr\"\n[method]\n{method}"
     );
     let plan = Plan::parse("made.toml", &text).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let mut db = ResultsDb::create(&folder.path().join("made.db")).unwrap();
     let role = latput_trial::observation::Role::Sut;
     let host = HostSpec::from_launch_command("made", role, (Vec::new(), String::new()));
     let (testbed, stop) = (Testbed::from_single_host("made", host), Stop::new());
-    let run = RunInputs {
+    act(&RunInputs {
         plan: &plan,
         plan_text: "",
         testbed: &testbed,
         part: RunPart::Whole,
         interval: None,
-        quiet: QuietPolicy::Anyhow,
+        quiet,
         stop: &stop,
-    };
-    let results = build_header(&run, &made, Vec::new());
-    let id = db.begin_run("", "made", 0, &results).unwrap();
-    let mut heard = RecordedRemarks(Vec::new());
-    let mut session = RunSession {
-        run: &run,
+    })
+}
+
+/// Calls `act` with the session of a run that begins now with these results.
+fn with_session<T>(
+    run: &RunInputs<'_>,
+    results: &Results,
+    heard: &mut RecordedRemarks,
+    act: impl FnOnce(&mut RunSession<'_>) -> T,
+) -> T {
+    let folder = tempfile::tempdir().unwrap();
+    let mut db = ResultsDb::create(&folder.path().join("made.db")).unwrap();
+    let id = db.begin_run("", "made", 0, results).unwrap();
+    act(&mut RunSession {
+        run,
         db: &mut db,
-        progress: &mut heard,
+        progress: heard,
         id,
         machine: "made".to_owned(),
         places: BTreeMap::new(),
         resumed: 0,
-        results,
+        results: results.clone(),
         begun: Instant::now(),
         is_simulated: false,
         slice: None,
         run_time: None,
         lost: LostTrials::default(),
-    };
-    session.run_slices(&mut made).unwrap();
-    let results = std::mem::replace(&mut session.results, build_header(&run, &made, Vec::new()));
-    drop(session);
-    (results, made.looks.get(), heard.0)
+    })
 }
 
 fn count_rounds(results: &Results) -> usize {
@@ -254,4 +281,73 @@ fn load_of_the_case_is_not_repeated() {
     assert!(results.beside);
     let headline = ResultsSummary::from_results(&results).headline.unwrap();
     assert!(matches!(headline, Headline::Set(_)), "{headline:?}");
+}
+
+#[test]
+fn check_refuses_what_start_refuses() {
+    let busy = Surroundings {
+        host: "b".to_owned(),
+        cpus: "0-1".parse().unwrap(),
+        busy_ratio: 0.4,
+        other_work_cpu_ratio: Some(0.8),
+        others: vec![OtherProcess {
+            name: "cc1".to_owned(),
+            pid: 7,
+            cpu_ratio: 0.8,
+            cpus: "1".parse().unwrap(),
+            switches_per_s: 0.0,
+        }],
+        ..Surroundings::default()
+    };
+    let who = "b: other work takes 80% of a CPU: cc1 (pid 7) 80% of CPU 1";
+    let checked = |quiet: QuietPolicy, surroundings: &Surroundings| {
+        let mut host =
+            FakeSliceHost { surroundings: surroundings.clone(), ..FakeSliceHost::new(0) };
+        let checked = with_inputs(METHOD, quiet, |run| check_quiet_start(run, &mut host));
+        (checked.map(|(_, would)| would), host.looks.get())
+    };
+    let (refused, looks) = checked(QuietPolicy::Within(Nanos::ZERO), &busy);
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains(who) && looks == 2, "{looks} {refused}");
+    let mut host = FakeSliceHost { surroundings: busy.clone(), ..FakeSliceHost::new(0) };
+    let started = with_inputs(METHOD, QuietPolicy::Within(Nanos::ZERO), |run| {
+        wait_for_quiet_start(run, &mut host, &mut RecordedRemarks(Vec::new()))
+    });
+    assert_eq!((started.unwrap_err().to_string(), host.looks.get()), (refused, looks));
+    for (quiet, words) in [
+        (QuietPolicy::Within(Nanos::from_s(120)), "it would wait up to 120s for quiet hosts"),
+        (QuietPolicy::Anyhow, "it would begin on hosts that are not quiet: "),
+    ] {
+        let would = checked(quiet, &busy).0.unwrap().unwrap();
+        assert!(would.starts_with(words) && would.ends_with(who), "{would}");
+        assert_eq!(checked(quiet, &Surroundings::default()).0.unwrap(), None);
+    }
+}
+
+#[test]
+fn blocks_to_come_are_told_at_todays_pace() {
+    let mut made = FakeSliceHost::new(0);
+    // Ten trials of a second; planned are 2.35 s each.
+    let method = format!("{METHOD}repetitions = {{ min = 5, max = 30 }}\nbudget = \"41900ms\"\n");
+    let told = with_inputs(&method, QuietPolicy::Anyhow, |run| {
+        let mut results = made.results(run);
+        for block in 0..5 {
+            results.rows.extend([0, 1].map(|setting| Row {
+                block,
+                setting,
+                workload: 0,
+                started_unix_ms: 0,
+                observation: made.make_observation(setting),
+            }));
+        }
+        let mut heard = RecordedRemarks(Vec::new());
+        with_session(run, &results, &mut heard, |session| {
+            session.begun = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
+            // The rule that ends the run lets as many begin.
+            let more = |blocks: usize| session.fits_budget(10, 2 * blocks);
+            assert!(more(15) && !more(16));
+            session.describe_more_blocks(10)
+        })
+    });
+    assert!(told.contains("up to 15 more blocks may follow, in the 3"), "{told}");
 }

@@ -4,6 +4,7 @@
 
 use latput_load::Stop;
 use latput_trial::Results;
+use latput_units::text::{format_count, is_or_are};
 use rusqlite::params;
 
 use super::super::ResultsDb;
@@ -75,9 +76,10 @@ impl ResultsDb {
         let (count, last): (i64, i64) = self.map_sql_error(numbers)?;
         if count != last {
             return Err(before.db.file_error(format!(
-                "{} trials before those of block {} are missing: name with -o the file that the shards had for `--from`",
-                last - count,
-                before.block
+                "{} before those of block {} {} missing: name with -o the file that the shards had for `--from`",
+                format_count(last - count, "trial"),
+                before.block,
+                is_or_are(last - count)
             )));
         }
         self.map_sql_error(self.db.execute_batch("COMMIT"))?;

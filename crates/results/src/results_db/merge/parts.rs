@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use latput_trial::Results;
+use latput_units::text::format_count;
 use rusqlite::OptionalExtension;
 
 use super::super::ResultsDb;
@@ -75,8 +76,9 @@ pub(super) fn find_parts(merge: &MergeInputs<'_>) -> Result<FoundParts, Error> {
         if !is_finished {
             let ShardPart { shard, trials, .. } = part;
             missing.push(format!(
-                "{shown}: shard {shard} is not finished, it has {trials} trials: run the same \
-                 command with `--shard {shard}` again, it resumes"
+                "{shown}: shard {shard} is not finished, it has {}: run the same command with `--shard {shard}` \
+                 again, it resumes",
+                format_count(*trials, "trial")
             ));
         }
         parts.insert(part.shard, part);
