@@ -6,8 +6,8 @@ use latput_linux::process::unix_ms;
 use latput_reach::broker::command::{HostVerb, KeepOptions, UndoOptions};
 use serde_json::Value;
 
-use crate::ask::Until;
-use crate::command::Error;
+use crate::subprocess::Until;
+use crate::context::Error;
 use crate::fleet::{Fleet, NoAnswer};
 use crate::journal::{HostEntry, newest_rollout};
 use crate::judge::{HostState, JudgedHost};
@@ -33,7 +33,7 @@ impl Fleet<'_> {
         self.warn_open_rollouts(&self.inspect_rollouts());
         let until = Until::Stop(self.context.stop);
         let answers = self.for_each(&self.places(), until, "hosts", |work| {
-            let out = work.run(&HostVerb::Log, "").map_err(NoAnswer::into_words)?;
+            let out = work.run_latput(&HostVerb::Log, "").map_err(NoAnswer::into_words)?;
             HostEntry::read(&out, &work.host().interface)
         });
         let asked = |answer: Option<_>| answer.unwrap_or_else(|| Err("it was not reached".into()));

@@ -15,9 +15,9 @@ use latput_units::{IntoSet, Nanos};
 use rustix::io::Errno;
 use serde_json::Value;
 
-use crate::ask::{AskEnding, Until, WaitObserver, last_line, run_with_timeout};
-use crate::command::{Error, FleetContext, FleetEnding, elapsed_since};
-use crate::crew::{self, HostSlot};
+use crate::subprocess::{SubprocessEnding, Until, WaitObserver, last_line, run_with_timeout};
+use crate::context::{Error, FleetContext, FleetEnding, elapsed_since};
+use crate::workers::{self, HostSlot};
 use crate::guard;
 use crate::inventory::{self, FleetHost};
 use crate::judge::{HostAnswer, HostState, JudgedHost, judge_hosts};
@@ -126,7 +126,7 @@ impl<'a> Fleet<'a> {
 
     fn look_at_all(&self, knobs: Option<&[Knob]>) -> Vec<HostAnswer> {
         let until = Until::Stop(self.context.stop);
-        let answers = self.for_each(&self.places(), until, "hosts", |work| work.look(knobs));
+        let answers = self.for_each(&self.places(), until, "hosts", |work| work.read_interface(knobs));
         answers.into_iter().map(|(_, answer)| answer.unwrap_or(Err(HostState::NotAsked))).collect()
     }
 
@@ -243,7 +243,7 @@ impl<'a> HostWork<'a, '_> {
         &mut self,
         start: impl FnOnce() -> io::Result<Started>,
         input: &str,
-    ) -> io::Result<AskEnding> {
+    ) -> io::Result<SubprocessEnding> {
         let within = self.fleet.source.timeout.as_duration();
         run_with_timeout(start, input.as_bytes(), within, self)
     }
@@ -267,19 +267,19 @@ impl<'a> HostWork<'a, '_> {
             Err(error) => {
                 Err(NoAnswer::Unreachable(format!("cannot start the connection: {error}")))
             }
-            Ok(AskEnding::Stopped) => Err(NoAnswer::Stopped),
-            Ok(AskEnding::TimedOut) => {
+            Ok(SubprocessEnding::Stopped) => Err(NoAnswer::Stopped),
+            Ok(SubprocessEnding::TimedOut) => {
                 Err(NoAnswer::TimedOut(format!("it did not answer within {timeout}")))
             }
-            Ok(AskEnding::TooLong) => Err(NoAnswer::Strange("its answer is too long")),
-            Ok(AskEnding::Ended { code: Some(0), out, .. }) => Ok(out),
+            Ok(SubprocessEnding::TooLong) => Err(NoAnswer::Strange("its answer is too long")),
+            Ok(SubprocessEnding::Ended { code: Some(0), out, .. }) => Ok(out),
             // A check tells by its exit code what it found.
-            Ok(AskEnding::Ended { code: Some(_), out, .. })
+            Ok(SubprocessEnding::Ended { code: Some(_), out, .. })
                 if *verb == HostVerb::CheckKept && !out.is_empty() =>
             {
                 Ok(out)
             }
-            Ok(AskEnding::Ended { err, .. }) => {
+            Ok(SubprocessEnding::Ended { err, .. }) => {
                 Err(said_by_latput(&err).unwrap_or_else(|| NoAnswer::Unreachable(last_line(&err))))
             }
         }
@@ -287,14 +287,14 @@ impl<'a> HostWork<'a, '_> {
 
     /// The same, with an answer in JSON.
     pub(crate) fn ask(&mut self, verb: &HostVerb, input: &str) -> Result<Value, NoAnswer> {
-        let out = self.run(verb, input)?;
+        let out = self.run_latput(verb, input)?;
         serde_json::from_slice(&out).map_err(|_| NoAnswer::Strange("its answer is not from latput"))
     }
 
     /// The same without input; once more where the first answer is lost.
     pub(crate) fn ask_twice(&mut self, verb: &HostVerb) -> Result<Value, NoAnswer> {
-        match self.ask(verb, "") {
-            Err(error) if error.is_lost() => self.ask(verb, ""),
+        match self.request_json(verb, "") {
+            Err(error) if error.is_lost() => self.request_json(verb, ""),
             heard => heard,
         }
     }
@@ -310,7 +310,7 @@ impl<'a> HostWork<'a, '_> {
             None if host.setting.is_empty() => (ALL.to_owned(), None),
             None => (host.setting_lines(), Some(host.setting.keys().copied().into_set())),
         };
-        match self.run(&HostVerb::Look, &question) {
+        match self.run_latput(&HostVerb::Look, &question) {
             Ok(out) => {
                 HostLook::read(&out, &host.interface, asked.as_ref()).map_err(HostState::Failed)
             }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use latput_linux::process::local_time;
 use serde::Deserialize;
 
-use crate::command::join_names;
+use crate::context::join_names;
 
 /// How the names of rollouts begin: the journal's name of what `latput fleet apply` has made.
 pub const ROLLOUT: &str = "fleet-";

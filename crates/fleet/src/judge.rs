@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use latput_knobs::{Knob, Value};
 use latput_units::IntoMap;
 
-use crate::command::hosts_in_words;
+use crate::context::hosts_in_words;
 use crate::inventory::FleetHost;
 use crate::look::{HostLook, InterfaceLook, KnobLook, PlaceLook, UNREAD};
 

@@ -7,8 +7,8 @@ use latput_reach::broker::command::HostVerb;
 use latput_report::make_printable;
 use serde_json::Value;
 
-use crate::ask::Until;
-use crate::command::{FleetEnding, hosts_in_words};
+use crate::subprocess::Until;
+use crate::context::{FleetEnding, hosts_in_words};
 use crate::fleet::{Fleet, NoAnswer};
 use crate::inventory::FleetHost;
 
@@ -57,7 +57,7 @@ impl<'a> HostOutcomes<'a> {
         let until = Until::SecondStop(self.fleet.context.stop);
         let results = self.fleet.for_each(which, until, what, |work| {
             let input = work.host().setting_lines();
-            match work.ask(&verb(work.at), &input) {
+            match work.request_json(&verb(work.at), &input) {
                 Ok(document) => judged(&document),
                 Err(error) if error.is_of_kind("stranded") => ("stranded", error.into_words()),
                 Err(error @ NoAnswer::Refused { .. }) => ("refused", error.into_words()),

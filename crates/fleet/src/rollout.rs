@@ -14,8 +14,8 @@ use latput_linux::process::unix_ms;
 use latput_units::Nanos;
 
 pub use self::report::{HostReport, RolloutFailure, RolloutReport};
-use crate::ask::Until;
-use crate::command::{Error, elapsed_since, hosts_in_words};
+use crate::subprocess::Until;
+use crate::context::{Error, elapsed_since, hosts_in_words};
 use crate::fleet::{Fleet, HostWork};
 use crate::guard::{GuardLimits, TimedLook};
 use crate::judge::{HostState, JudgedHost, judge_host, undecided_groups};
@@ -282,7 +282,7 @@ impl<'a> Rollout<'a> {
 
     /// Looks at a stage's hosts right before they are changed.
     fn look_again(&mut self, number: usize) -> Result<(), String> {
-        let look = |work: &mut HostWork<'_, '_>| work.look(None);
+        let look = |work: &mut HostWork<'_, '_>| work.read_interface(None);
         let stage = self.planned_of(number);
         let answers = self.fleet.for_each(&stage, self.until_stop(), "hosts looked at", look);
         let now = elapsed_since(self.begun);

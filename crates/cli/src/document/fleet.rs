@@ -7,7 +7,7 @@ use latput_fleet::journal::HostEntry;
 use latput_fleet::judge::{HostState, JudgedHost, KnobDifference};
 use latput_fleet::pairs::{describe_differences, explain_verdict};
 use latput_fleet::rollout::{HostReport, RolloutEnded};
-use latput_fleet::twins::TwinDrift;
+use latput_fleet::drift::KnobDrift;
 use latput_fleet::{FleetHost, HostOutcomes, RolloutReport};
 use latput_model::PairsSummary;
 use latput_model::pairs::PairsSetting;
@@ -101,7 +101,7 @@ impl FleetDocument {
     pub(crate) fn new(
         action: &str,
         judged: &[JudgedHost],
-        values: &[TwinDrift],
+        values: &[KnobDrift],
         took: Nanos,
     ) -> Self {
         let mut groups: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();

@@ -11,7 +11,7 @@ use latput_linux::files;
 use latput_reach::broker::message::LaunchCommand;
 use latput_reach::target::{FORMS, ReachMethod, Target};
 
-use crate::command::{Error, FleetContext};
+use crate::context::{Error, FleetContext};
 use crate::inventory;
 use crate::pairs::PAIRS_MOST;
 

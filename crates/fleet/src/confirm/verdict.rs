@@ -8,7 +8,7 @@ use latput_report::make_printable;
 use latput_stats::Estimate;
 
 use super::{ConfirmPlan, PairRun, PairState};
-use crate::command::{Error, FleetEnding};
+use crate::context::{Error, FleetEnding};
 use crate::pairs::{describe_differences, explain_verdict, ratio_in_words};
 
 /// Joint verdict of the pairs that have ended.

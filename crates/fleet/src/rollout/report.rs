@@ -8,7 +8,7 @@ use latput_runner::error::LeftChanged;
 use latput_units::text::format_utc;
 
 use super::{HostPhase, Rollout, RolloutEnded};
-use crate::command::{FleetEnding, hosts_in_words};
+use crate::context::{FleetEnding, hosts_in_words};
 use crate::fleet::command_line;
 use crate::inventory::FleetHost;
 use crate::judge::{describe_differences, find_differences};

@@ -8,7 +8,7 @@ use latput_linux::route::{Link, Route};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, facts, process};
 use latput_protocol::folders;
 
-use crate::command::Error;
+use crate::context::Error;
 use crate::journal::ROLLOUT;
 use crate::look::{
     ALL, HostLook, InterfaceLook, KnobLook, PlaceLook, RolloutLook, RolloutState, SCHEMA,
