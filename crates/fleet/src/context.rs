@@ -50,8 +50,8 @@ pub struct FleetContext<'a> {
     pub stop: &'a Stop,
 }
 
-/// How a command ended that has no error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a command ended that has no error, the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FleetEnding {
     /// All was done.
     Done,

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn crew_runs_every_job_within_limit() {
+    fn every_job_runs_within_limit() {
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let results = side_by_side(
             60,

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use latput_reach::broker::process::HostProcess;
 
 use super::{INTERRUPTED, Rollout, RolloutPart, elapsed_since, first_of};
-use crate::subprocess::{SubprocessEnding, ended_in_words, last_line};
 use crate::fleet::HostWork;
 use crate::guard::{self, TimedLook};
 use crate::judge::{HostState, judge_host};
+use crate::subprocess::{SubprocessEnding, ended_in_words, last_line};
 
 /// Parts of a soak after each of which the hosts are looked at.
 const PARTS: u32 = 4;
