@@ -7,14 +7,16 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use latput_units::{BitsPerSecond, Bytes};
+use serde::{Deserialize, Serialize};
 
 use crate::control::with_those_beneath;
 use crate::error::Error;
 use crate::facts;
 use crate::route::{Link, Route};
 
-/// One interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One interface; also a part of what a host's agent tells its controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Interface {
     /// Its name.
     pub name: String,

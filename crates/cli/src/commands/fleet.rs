@@ -273,3 +273,27 @@ impl From<Error> for CliError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use latput_fleet::HostOutcome;
+
+    use super::*;
+
+    #[test]
+    fn guide_has_exit_codes_of_outcomes() {
+        let guide = include_str!("../../../../docs/fleet-outcomes.md");
+        let rows: Vec<Vec<&str>> = guide
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+            .collect();
+        for outcome in HostOutcome::ALL {
+            let word = format!("`{}`", outcome.name());
+            let is_meant = |row: &&Vec<&str>| row[0].split(", ").any(|one| one == word);
+            let row = rows.iter().find(is_meant).unwrap_or_else(|| panic!("no row of {word}"));
+            let code = (ExitReason::from(outcome.ending()) as u8).to_string();
+            assert_eq!(row.last(), Some(&code.as_str()), "{word}");
+        }
+    }
+}
