@@ -16,9 +16,9 @@ use latput_trial::program::split;
 use latput_units::Nanos;
 
 use crate::ansible;
-use crate::subprocess::{SubprocessEnding, Until, ended_in_words, last_line, run_with_timeout};
 use crate::context::{Error, FleetContext, FleetProgress};
 use crate::inventory::{self, FleetHost, ListedHost};
+use crate::subprocess::{SubprocessEnding, Until, ended_in_words, last_line, run_with_timeout};
 
 /// The inventory where none is named.
 const INVENTORY: &str = "inventory.toml";
