@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::Path;
 
-use latput_linux::interfaces::{self, Interface};
+use latput_linux::interfaces::Interface;
 use latput_load::Stop;
 use latput_protocol::host_view::HostView;
 use latput_reach::Error as ReachError;
@@ -277,7 +277,7 @@ fn collect_warnings(
     }
     for (end, found) in ends.iter().zip(found) {
         warnings.extend(
-            found.and_then(describe_stacking).map(|stacked| format!("{}: {stacked}", end.name)),
+            found.and_then(Interface::describe_stacking).map(|stacked| format!("{}: {stacked}", end.name)),
         );
         if let Some(interface) = found.filter(|interface| !interface.is_up) {
             warnings.push(format!("{}: {} is down or has no carrier", end.name, interface.name));
@@ -297,12 +297,6 @@ fn collect_warnings(
         }
     }
     warnings
-}
-
-/// Describes an interface that lies on others, and which of them has the knobs.
-pub(crate) fn describe_stacking(interface: &Interface) -> Option<String> {
-    let Interface { name, kind, beneath, is_virtual_function, .. } = interface;
-    interfaces::whose_knobs(name, kind.as_deref(), beneath, *is_virtual_function)
 }
 
 /// A testbed file of the two hosts.
