@@ -72,7 +72,7 @@ exit_codes! {
          `latput fleet confirm`",
         "see the figures that are proven worse";
     Drifted = "drifted",
-        "a host of a fleet does not have the wanted values, or differs from its twins (`latput fleet verify`, \
+        "a host of a fleet does not have the wanted values, or differs from others of its group (`latput fleet verify`, \
          `drift`); a kept value is not in force, or its file is not whole or does not win (`latput keep --check`)",
         "see the named hosts or knobs, or run `latput fleet apply`";
 }

@@ -1,4 +1,4 @@
-//! Surroundings of a command on a fleet: who hears of its progress, what stops it, and how it ends.
+//! Context of a command on a fleet: its progress, its stop flag, its errors and how it ends.
 
 use std::fmt::Debug;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! One command with an end in sight: bounded in time and in what it says, and killed with its children.
+//! Runs one command, bounded in time and in its output, and kills it with its children.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
