@@ -210,7 +210,7 @@ impl FleetBench<'_> {
 
     /// A rollout that goes well.
     fn check_rollout(&mut self) -> Result<()> {
-        let wanted = |kind: HostKind| if kind.is_changed() { "confirmed" } else { "left-out" };
+        let wanted = |kind: HostKind| kind.expected_outcome("confirmed");
         let what = "apply: hosts with another outcome than theirs";
         self.check_hosts(what, &self.apply_arguments(&[]), "outcome", 6, wanted)?;
         let now = self.rack.read_interfaces()?;
@@ -245,7 +245,7 @@ impl FleetBench<'_> {
         self.rack
             .write_script("guard", &format!("[ $1 != {last} ] || {{ echo no pages; exit 1; }}"))?;
         let guard = format!("{} {{host}}", self.rack.file_path("guard"));
-        let wanted = |kind: HostKind| if kind.is_changed() { "put-back" } else { "left-out" };
+        let wanted = |kind: HostKind| kind.expected_outcome("put-back");
         let what = "a broken guard at the end: wrong outcomes";
         let words = self.apply_arguments(&["--guard", &guard]);
         self.check_hosts(what, &words, "outcome", 4, wanted)?;

@@ -63,7 +63,7 @@ exit_codes! {
         "stranded: a rollback failed or a checkpoint is left; the message says how to finish",
         "run the commands of `left`, or `latput restore` if there are none";
     Partial = "partial",
-        "partial: trials or hosts of a fleet are missing; or no answer, because the hosts were not quiet, \
+        "partial: trials are missing, or a host of a fleet gave no answer or was left out; or no answer, because the hosts were not quiet, \
          no fit trial has the goal's figure, or too few pairs are fit; also `apply` and `keep` of such a run; \
          `keep --check` could not read a value",
         "repeat the command: it resumes; for a run without an answer, follow the message";
@@ -72,7 +72,7 @@ exit_codes! {
          `latput fleet confirm`",
         "see the figures that are proven worse";
     Drifted = "drifted",
-        "a host of a fleet does not have the wanted values, or differs from its twins (`latput fleet verify`, \
+        "a host of a fleet does not have the wanted values, or differs from others of its group (`latput fleet verify`, \
          `drift`); a kept value is not in force, or its file is not whole or does not win (`latput keep --check`)",
         "see the named hosts or knobs, or run `latput fleet apply`";
 }
@@ -260,6 +260,7 @@ impl From<std::io::Error> for CliError {
 mod tests {
     use std::fmt::Write as _;
 
+    use latput_fleet::fleet::HostErrorKind;
     use latput_testkit::blessed;
 
     use super::*;
@@ -277,6 +278,25 @@ mod tests {
             let _ = writeln!(text, "| {} | `{kind}` | {meaning} |", *reason as u8);
         }
         blessed::between(GUIDE, MARKS, &(text + "\n"));
+    }
+
+    #[test]
+    fn fleet_reads_kinds_of_errors() {
+        for ExitRow { reason, kind, .. } in EXIT_CODES {
+            let read: HostErrorKind = serde_json::from_value((*kind).into()).unwrap();
+            let expected = match reason {
+                ExitReason::RolledBack => HostErrorKind::RolledBack,
+                ExitReason::Stranded => HostErrorKind::Stranded,
+                ExitReason::Done
+                | ExitReason::Failed
+                | ExitReason::Usage
+                | ExitReason::Permission
+                | ExitReason::Partial
+                | ExitReason::Worse
+                | ExitReason::Drifted => HostErrorKind::Other,
+            };
+            assert_eq!(read, expected, "{kind}");
+        }
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::Path;
 
-use latput_linux::interfaces;
+use latput_linux::interfaces::Interface;
 use latput_load::Stop;
-use latput_protocol::host_view::{HostView, InterfaceView};
+use latput_protocol::host_view::HostView;
 use latput_reach::Error as ReachError;
 use latput_reach::host_spec::{HostSpec, own_program};
 use latput_reach::target::{InterfaceSelector, ReachMethod, Target};
@@ -111,12 +111,12 @@ pub fn discover_single_host(
     let spec = HostSpec::from_launch_command(&name, Role::Sut, target.via_command(&own, bring));
     let spec = HostSpec { may_be_brought: target.is_elsewhere(), ..spec };
     let view = HostInspector::start(&spec)?.inspect_host(&[], None, stop)?;
-    let is_meant = |one: &&InterfaceView| match &target.at {
+    let is_meant = |one: &&Interface| match &target.at {
         Some(InterfaceSelector::Interface(name)) => one.name == *name,
         Some(InterfaceSelector::Address(address)) => one.addresses.contains(address),
         None => one.addresses.iter().any(|address| !address.is_loopback()),
     };
-    let meant: Vec<&InterfaceView> = view.interfaces.iter().filter(is_meant).collect();
+    let meant: Vec<&Interface> = view.interfaces.iter().filter(is_meant).collect();
     let [interface] = meant[..] else {
         let names: Vec<&str> = view.interfaces.iter().map(|one| one.name.as_str()).collect();
         return Err(ReachError::Target {
@@ -246,7 +246,7 @@ fn describe_choice(
     said
 }
 
-fn describe_interface(interface: &InterfaceView) -> String {
+fn describe_interface(interface: &Interface) -> String {
     let speed = interface.speed.map_or(String::new(), |speed| format!(", {speed}"));
     format!("{}{speed}, mtu {}", interface.driver, interface.mtu.get())
 }
@@ -277,7 +277,7 @@ fn collect_warnings(
     }
     for (end, found) in ends.iter().zip(found) {
         warnings.extend(
-            found.and_then(describe_stacking).map(|stacked| format!("{}: {stacked}", end.name)),
+            found.and_then(Interface::describe_stacking).map(|stacked| format!("{}: {stacked}", end.name)),
         );
         if let Some(interface) = found.filter(|interface| !interface.is_up) {
             warnings.push(format!("{}: {} is down or has no carrier", end.name, interface.name));
@@ -297,12 +297,6 @@ fn collect_warnings(
         }
     }
     warnings
-}
-
-/// Describes an interface that lies on others, and which of them has the knobs.
-pub(crate) fn describe_stacking(interface: &InterfaceView) -> Option<String> {
-    let InterfaceView { name, kind, beneath, is_virtual_function, .. } = interface;
-    interfaces::whose_knobs(name, kind.as_deref(), beneath, *is_virtual_function)
 }
 
 /// A testbed file of the two hosts.

@@ -12,7 +12,6 @@ use latput_trial::observation::Role;
 
 use crate::clock::{format_duration, format_offset};
 use crate::controller::HostInspector;
-use crate::discover::describe_stacking;
 
 /// A host with more of its CPUs' time in use measures its other work too.
 const BUSY_RATIO_MOST: f64 = 0.1;
@@ -94,7 +93,7 @@ fn check_host(
             if !found.addresses.contains(&host.address) {
                 warnings.push(format!("{interface} does not have the address {}", host.address));
             }
-            warnings.extend(describe_stacking(found));
+            warnings.extend(found.describe_stacking());
         }
     }
     for way in view.ways.iter().filter(|way| !way.is_local) {

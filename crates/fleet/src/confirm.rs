@@ -23,7 +23,7 @@ use latput_units::text::{format_count, is_or_are};
 use self::named::duplicate_host_message;
 pub use self::named::{NamedPair, name_pairs, read_pairs};
 pub use self::verdict::JointVerdict;
-use crate::command::FleetContext;
+use crate::context::FleetContext;
 
 /// The measurement that confirms a setting.
 #[derive(Debug)]
@@ -166,7 +166,7 @@ impl ConfirmPlan {
         }
         let testbed = pair.open(context)?;
         seen.check_hosts_unseen(&word, &testbed.namespaces)?;
-        let checked = session::check_run(&self.run(&testbed, context))?;
+        let checked = session::check_run(&self.run_latput(&testbed, context))?;
         let CheckReport { settings, first, time, .. } = checked;
         if settings < 2 {
             return Err(PairFailure::refuse(

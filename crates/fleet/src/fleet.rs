@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,17 +12,19 @@ use latput_reach::broker::message::{HostInterface, RunPermissions};
 use latput_reach::broker::process::{HostProcess, Started};
 use latput_units::{IntoSet, Nanos};
 use rustix::io::Errno;
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::ask::{AskEnding, Until, WaitObserver, last_line, run_with_timeout};
-use crate::command::{Error, FleetContext, FleetEnding, elapsed_since};
-use crate::crew::{self, HostSlot};
+use crate::context::{Error, FleetContext, FleetEnding, elapsed_since};
 use crate::guard;
 use crate::inventory::{self, FleetHost};
 use crate::judge::{HostAnswer, HostState, JudgedHost, judge_hosts};
 use crate::list::{FleetWish, HostSource};
 use crate::look::{ALL, HostLook};
-use crate::unfinished::open_rollouts;
+use crate::outcome::HostOutcome;
+use crate::subprocess::{SubprocessEnding, Until, WaitObserver, last_line, run_with_timeout};
+use crate::unfinished::{RUN_AGAIN, open_rollouts};
+use crate::workers::{self, HostSlot};
 
 /// The hosts with how to get to each.
 #[derive(Debug)]
@@ -94,7 +95,7 @@ impl<'a> Fleet<'a> {
     /// where neither says any, at all that can be set.
     pub fn inspect(&self, knobs: Option<&[Knob]>) -> FleetInspection {
         let begun = Instant::now();
-        let judged = judge_hosts(&self.hosts, self.look_at_all(knobs));
+        let judged = judge_hosts(&self.hosts, self.read_interfaces(knobs));
         let took = elapsed_since(begun);
         self.warn_open_rollouts(&judged);
         FleetInspection { judged, left_out: self.left_out, took }
@@ -106,15 +107,34 @@ impl<'a> Fleet<'a> {
         for host in &mut hosts {
             host.setting.clear();
         }
-        judge_hosts(&hosts, self.look_at_all(Some(&[])))
+        judge_hosts(&hosts, self.read_interfaces(Some(&[])))
     }
 
-    /// Names the rollouts that are open, and how each is finished.
+    /// Names the rollouts that are not whole, and what to do about each.
     pub(crate) fn warn_open_rollouts(&self, judged: &[JudgedHost]) {
         for open in open_rollouts(judged, unix_ms()) {
             let finish = format!("latput fleet finish {}{}", open.name, self.source.to_arg_text());
+            let next = if open.is_over() {
+                RUN_AGAIN.to_owned()
+            } else {
+                format!("Unless somebody is at it: `{finish} --confirm` or `{finish} --back`")
+            };
+            self.report_remark(&format!("warning: {open}. {next}"));
+        }
+    }
+
+    /// Records on these hosts that a rollout has ended, and the names of the hosts that it did not reach. Later commands
+    /// then do not take it for one that was cut short. The record of one host is enough.
+    pub(crate) fn record_rollout_end(&self, rollout: &str, which: &[usize], missed: &[&str]) {
+        let names: String = missed.iter().map(|name| format!("{name}\n")).collect();
+        let verb = HostVerb::EndRollout { rollout: rollout.to_owned() };
+        let until = Until::SecondStop(self.context.stop);
+        let results = self.for_each(which, until, "hosts told of the end", |work| {
+            work.run_latput(&verb, &names).is_ok()
+        });
+        if !which.is_empty() && results.iter().all(|(_, is_recorded)| *is_recorded != Some(true)) {
             self.report_remark(&format!(
-                "warning: {open}. Unless somebody is at it: `{finish} --confirm` or `{finish} --back`"
+                "warning: no host has recorded that {rollout} has ended: later commands may call it cut short"
             ));
         }
     }
@@ -124,9 +144,10 @@ impl<'a> Fleet<'a> {
         (0..self.hosts.len()).collect()
     }
 
-    fn look_at_all(&self, knobs: Option<&[Knob]>) -> Vec<HostAnswer> {
+    fn read_interfaces(&self, knobs: Option<&[Knob]>) -> Vec<HostAnswer> {
         let until = Until::Stop(self.context.stop);
-        let answers = self.for_each(&self.places(), until, "hosts", |work| work.look(knobs));
+        let read = |work: &mut HostWork<'_, '_>| work.read_interface(knobs);
+        let answers = self.for_each(&self.places(), until, "hosts", read);
         answers.into_iter().map(|(_, answer)| answer.unwrap_or(Err(HostState::NotAsked))).collect()
     }
 
@@ -145,7 +166,7 @@ impl<'a> Fleet<'a> {
             result
         };
         let is_over = || until.is_over();
-        let results = crew::side_by_side(which.len(), self.source.parallel, is_over, one);
+        let results = workers::side_by_side(which.len(), self.source.parallel, is_over, one);
         which.iter().copied().zip(results).collect()
     }
 }
@@ -163,17 +184,13 @@ pub struct FleetInspection {
 impl FleetInspection {
     /// How it ended, of hosts that differ from each other or do not.
     pub fn ending(&self, has_drifted: bool) -> FleetEnding {
-        if has_drifted || self.judged.iter().any(|judged| judged.state.is_wrong()) {
-            FleetEnding::Drifted
-        } else if self.left_out > 0 || self.judged.iter().any(|judged| judged.state.is_unknown()) {
-            FleetEnding::Partial
-        } else {
-            FleetEnding::Done
-        }
+        let outcomes = self.judged.iter().map(|judged| judged.state.outcome());
+        let of_hosts = FleetEnding::from_outcomes(outcomes, self.left_out);
+        if has_drifted { of_hosts.max(FleetEnding::Drifted) } else { of_hosts }
     }
 }
 
-/// A host that is worked on, with its place in the crew.
+/// A host that is worked on, with its slot.
 pub(crate) struct HostWork<'a, 'p> {
     fleet: &'a Fleet<'a>,
     /// Its place in the list.
@@ -192,15 +209,24 @@ impl WaitObserver for HostWork<'_, '_> {
     }
 }
 
+/// Kind of an error of a host's latput, as its JSON has it, as far as a fleet makes a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostErrorKind {
+    /// The change was rolled back.
+    RolledBack,
+    /// A rollback failed.
+    Stranded,
+    /// Any other.
+    #[serde(other)]
+    Other,
+}
+
 /// Why a host has not done what it was told.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
     /// Its latput says why.
-    Refused {
-        message: String,
-        /// Kind of the error, as its JSON has it.
-        kind: String,
-    },
+    Refused { message: String, kind: HostErrorKind },
     /// Nobody waits for it any more.
     Stopped,
     /// It took too long.
@@ -212,14 +238,33 @@ pub(crate) enum NoAnswer {
 }
 
 impl NoAnswer {
-    /// Whether it is not known what the host has done.
-    pub(crate) const fn is_lost(&self) -> bool {
-        !matches!(self, Self::Refused { .. })
+    /// Kind of the error of its latput; `None` where it is not known what the host has done.
+    pub(crate) const fn kind(&self) -> Option<HostErrorKind> {
+        match self {
+            Self::Refused { kind, .. } => Some(*kind),
+            Self::Stopped | Self::TimedOut(_) | Self::Strange(_) | Self::Unreachable(_) => None,
+        }
     }
 
-    /// Whether its latput ended with an error of this kind.
-    pub(crate) fn is_of_kind(&self, of: &str) -> bool {
-        matches!(self, Self::Refused { kind, .. } if kind == of)
+    /// State of a host that was only to be read.
+    pub(crate) fn into_state(self) -> HostState {
+        match self {
+            Self::Refused { message, .. } => HostState::Failed(message),
+            Self::Strange(words) => HostState::Failed(words.to_owned()),
+            Self::Stopped => HostState::NotAsked,
+            Self::TimedOut(why) => HostState::TimedOut(why),
+            Self::Unreachable(why) => HostState::Unreachable(why),
+        }
+    }
+
+    /// Outcome of a host that was told to do something, with the reason.
+    pub(crate) fn into_outcome(self) -> (HostOutcome, String) {
+        let refused = match self.kind() {
+            Some(HostErrorKind::Stranded) => HostOutcome::Stranded,
+            Some(HostErrorKind::RolledBack | HostErrorKind::Other) => HostOutcome::Refused,
+            None => return self.into_state().left_out(),
+        };
+        (refused, self.into_words())
     }
 
     pub(crate) fn into_words(self) -> String {
@@ -243,13 +288,13 @@ impl<'a> HostWork<'a, '_> {
         &mut self,
         start: impl FnOnce() -> io::Result<Started>,
         input: &str,
-    ) -> io::Result<AskEnding> {
+    ) -> io::Result<SubprocessEnding> {
         let within = self.fleet.source.timeout.as_duration();
         run_with_timeout(start, input.as_bytes(), within, self)
     }
 
     /// Runs its latput with this command and this input, and hears what it prints.
-    pub(crate) fn run(&mut self, verb: &HostVerb, input: &str) -> Result<Vec<u8>, NoAnswer> {
+    pub(crate) fn run_latput(&mut self, verb: &HostVerb, input: &str) -> Result<Vec<u8>, NoAnswer> {
         let (host, timeout) = (self.host(), self.fleet.source.timeout);
         let command = HostCommand { interface: host.interface.clone(), verb: verb.clone() };
         let begun = Instant::now();
@@ -267,40 +312,44 @@ impl<'a> HostWork<'a, '_> {
             Err(error) => {
                 Err(NoAnswer::Unreachable(format!("cannot start the connection: {error}")))
             }
-            Ok(AskEnding::Stopped) => Err(NoAnswer::Stopped),
-            Ok(AskEnding::TimedOut) => {
+            Ok(SubprocessEnding::Stopped) => Err(NoAnswer::Stopped),
+            Ok(SubprocessEnding::TimedOut) => {
                 Err(NoAnswer::TimedOut(format!("it did not answer within {timeout}")))
             }
-            Ok(AskEnding::TooLong) => Err(NoAnswer::Strange("its answer is too long")),
-            Ok(AskEnding::Ended { code: Some(0), out, .. }) => Ok(out),
+            Ok(SubprocessEnding::TooLong) => Err(NoAnswer::Strange("its answer is too long")),
+            Ok(SubprocessEnding::Ended { code: Some(0), out, .. }) => Ok(out),
             // A check tells by its exit code what it found.
-            Ok(AskEnding::Ended { code: Some(_), out, .. })
+            Ok(SubprocessEnding::Ended { code: Some(_), out, .. })
                 if *verb == HostVerb::CheckKept && !out.is_empty() =>
             {
                 Ok(out)
             }
-            Ok(AskEnding::Ended { err, .. }) => {
+            Ok(SubprocessEnding::Ended { err, .. }) => {
                 Err(said_by_latput(&err).unwrap_or_else(|| NoAnswer::Unreachable(last_line(&err))))
             }
         }
     }
 
     /// The same, with an answer in JSON.
-    pub(crate) fn ask(&mut self, verb: &HostVerb, input: &str) -> Result<Value, NoAnswer> {
-        let out = self.run(verb, input)?;
+    pub(crate) fn request_json(
+        &mut self,
+        verb: &HostVerb,
+        input: &str,
+    ) -> Result<Value, NoAnswer> {
+        let out = self.run_latput(verb, input)?;
         serde_json::from_slice(&out).map_err(|_| NoAnswer::Strange("its answer is not from latput"))
     }
 
     /// The same without input; once more where the first answer is lost.
-    pub(crate) fn ask_twice(&mut self, verb: &HostVerb) -> Result<Value, NoAnswer> {
-        match self.ask(verb, "") {
-            Err(error) if error.is_lost() => self.ask(verb, ""),
+    pub(crate) fn request_json_twice(&mut self, verb: &HostVerb) -> Result<Value, NoAnswer> {
+        match self.request_json(verb, "") {
+            Err(error) if error.kind().is_none() => self.request_json(verb, ""),
             heard => heard,
         }
     }
 
-    /// Looks at the host: at `knobs`, else at those of its setting, else at all that can be set.
-    pub(crate) fn look(&mut self, knobs: Option<&[Knob]>) -> HostAnswer {
+    /// Reads the host's interface: `knobs`, else those of its setting, else all that can be set.
+    pub(crate) fn read_interface(&mut self, knobs: Option<&[Knob]>) -> HostAnswer {
         let host = self.host();
         let (question, asked): (String, Option<BTreeSet<Knob>>) = match knobs {
             Some(knobs) => {
@@ -310,25 +359,13 @@ impl<'a> HostWork<'a, '_> {
             None if host.setting.is_empty() => (ALL.to_owned(), None),
             None => (host.setting_lines(), Some(host.setting.keys().copied().into_set())),
         };
-        match self.run(&HostVerb::Look, &question) {
+        match self.run_latput(&HostVerb::Look, &question) {
             Ok(out) => {
                 HostLook::read(&out, &host.interface, asked.as_ref()).map_err(HostState::Failed)
             }
-            Err(NoAnswer::Stopped) => Err(HostState::NotAsked),
-            Err(NoAnswer::TimedOut(why)) => Err(HostState::TimedOut(why)),
-            Err(NoAnswer::Unreachable(why)) => Err(HostState::Unreachable(why)),
-            Err(error) => Err(HostState::Failed(error.into_words())),
+            Err(error) => Err(error.into_state()),
         }
     }
-}
-
-/// The command line to be typed here that runs the latput of a host: this program is called by its name.
-pub(crate) fn command_line(host: &FleetHost, args: &[&str]) -> String {
-    let own = std::env::current_exe().unwrap_or_default();
-    let word = |word: &String| {
-        if Path::new(word) == own { "latput".to_owned() } else { latput_report::shell_word(word) }
-    };
-    host.way.to_command_line(args).iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn is_for_now(error: &io::Error) -> bool {
@@ -342,5 +379,6 @@ fn said_by_latput(err: &str) -> Option<NoAnswer> {
     let document: Value = serde_json::from_slice(line.as_bytes()).ok()?;
     let error = document.get("error")?;
     let message = latput_report::make_printable(error.get("message")?.as_str()?);
-    Some(NoAnswer::Refused { message, kind: error.get("kind")?.as_str()?.to_owned() })
+    let kind = HostErrorKind::deserialize(error.get("kind")?).ok()?;
+    Some(NoAnswer::Refused { message, kind })
 }

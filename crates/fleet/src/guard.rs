@@ -6,7 +6,7 @@ use std::path::Path;
 use latput_trial::program::split;
 use latput_units::{Nanos, spelling};
 
-use crate::command::Error;
+use crate::context::Error;
 use crate::inventory::FleetHost;
 use crate::judge::{describe_differences, find_differences};
 use crate::look::InterfaceLook;

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use latput_linux::process::local_time;
 use serde::Deserialize;
 
-use crate::command::join_names;
+use crate::context::join_names;
+use crate::judge::HostState;
 
 /// How the names of rollouts begin: the journal's name of what `latput fleet apply` has made.
 pub const ROLLOUT: &str = "fleet-";
@@ -110,9 +111,9 @@ pub fn newest_rollout<'a>(entries: impl IntoIterator<Item = &'a HostEntry>) -> O
 }
 
 /// The newest entries of a host's journal, for people.
-pub fn render_journal(journal: &Result<Vec<HostEntry>, String>, newest: usize) -> String {
+pub fn render_journal(journal: &Result<Vec<HostEntry>, HostState>, newest: usize) -> String {
     match journal {
-        Err(why) => format!("  unknown: {why}\n"),
+        Err(state) => format!("  {}\n", state.in_words()),
         Ok(entries) if entries.is_empty() => "  no change was made\n".to_owned(),
         Ok(entries) => entries.iter().take(newest).map(render_entry).collect(),
     }

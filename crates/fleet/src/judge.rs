@@ -9,6 +9,7 @@ use latput_units::text::format_count;
 
 use crate::inventory::FleetHost;
 use crate::look::{HostLook, InterfaceLook, KnobLook, PlaceLook, UNREAD};
+use crate::outcome::HostOutcome;
 
 /// Answer of a host, or its state where it has none.
 pub type HostAnswer = Result<HostLook, HostState>;
@@ -59,21 +60,33 @@ pub struct JudgedHost {
 }
 
 impl HostState {
-    /// Every state's name, in the order of tables.
-    pub const NAMES: [&str; 7] =
-        ["same", "drifted", "other", "failed", "unreachable", "timed-out", "not-asked"];
+    /// The outcome of every state, in the order of tables.
+    pub const OUTCOMES: [HostOutcome; 7] = [
+        HostOutcome::Same,
+        HostOutcome::Drifted,
+        HostOutcome::Other,
+        HostOutcome::Failed,
+        HostOutcome::Unreachable,
+        HostOutcome::TimedOut,
+        HostOutcome::NotAsked,
+    ];
+
+    /// The outcome of a look at such a host.
+    pub const fn outcome(&self) -> HostOutcome {
+        match self {
+            Self::Same => HostOutcome::Same,
+            Self::Drifted(_) => HostOutcome::Drifted,
+            Self::Other(_) => HostOutcome::Other,
+            Self::Failed(_) => HostOutcome::Failed,
+            Self::Unreachable(_) => HostOutcome::Unreachable,
+            Self::TimedOut(_) => HostOutcome::TimedOut,
+            Self::NotAsked => HostOutcome::NotAsked,
+        }
+    }
 
     /// Its name.
     pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Same => "same",
-            Self::Drifted(_) => "drifted",
-            Self::Other(_) => "other",
-            Self::Failed(_) => "failed",
-            Self::Unreachable(_) => "unreachable",
-            Self::TimedOut(_) => "timed-out",
-            Self::NotAsked => "not-asked",
-        }
+        self.outcome().name()
     }
 
     /// The reason in a sentence; empty where there is nothing to say.
@@ -93,14 +106,22 @@ impl HostState {
         format!("{}: {}", self.name(), self.explanation())
     }
 
-    /// Whether the host was looked at and is not as it is to be.
-    pub const fn is_wrong(&self) -> bool {
-        matches!(self, Self::Drifted(_) | Self::Other(_))
+    /// The outcome of a change that does not take the host in, with the reason. A host without an answer has the same one
+    /// in every command.
+    pub(crate) fn left_out(&self) -> (HostOutcome, String) {
+        if self.is_unknown() {
+            (self.outcome(), self.explanation())
+        } else {
+            (HostOutcome::LeftOut, self.in_words())
+        }
     }
 
     /// Whether nothing is known of the host.
     pub const fn is_unknown(&self) -> bool {
-        !matches!(self, Self::Same | Self::Drifted(_) | Self::Other(_))
+        match self {
+            Self::Failed(_) | Self::Unreachable(_) | Self::TimedOut(_) | Self::NotAsked => true,
+            Self::Same | Self::Drifted(_) | Self::Other(_) => false,
+        }
     }
 }
 
@@ -276,9 +297,10 @@ pub fn render_states(judged: &[JudgedHost], wanted: bool) -> String {
     }
     let mut text = String::new();
     for (group, hosts) in groups {
-        let parts = HostState::NAMES.iter().filter_map(|name| {
-            let count = hosts.iter().filter(|one| one.state.name() == *name).count();
-            let said = if *name == "same" && !wanted { "read" } else { name };
+        let parts = HostState::OUTCOMES.iter().filter_map(|outcome| {
+            let count = hosts.iter().filter(|one| one.state.outcome() == *outcome).count();
+            let is_read = *outcome == HostOutcome::Same && !wanted;
+            let said = if is_read { "read" } else { outcome.name() };
             (count > 0).then(|| format!("{count} {said}"))
         });
         let parts: Vec<String> = parts.collect();

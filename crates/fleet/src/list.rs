@@ -16,9 +16,9 @@ use latput_trial::program::split;
 use latput_units::Nanos;
 
 use crate::ansible;
-use crate::ask::{AskEnding, Until, ended_in_words, last_line, run_with_timeout};
-use crate::command::{Error, FleetContext, FleetProgress};
+use crate::context::{Error, FleetContext, FleetProgress};
 use crate::inventory::{self, FleetHost, ListedHost};
+use crate::subprocess::{SubprocessEnding, Until, ended_in_words, last_line, run_with_timeout};
 
 /// The inventory where none is named.
 const INVENTORY: &str = "inventory.toml";
@@ -237,14 +237,14 @@ fn run_lister(
     let start = || HostProcess::start_here(command);
     let ending = run_with_timeout(start, b"", LIST_WITHIN, &mut Until::Stop(stop));
     match ending.map_err(|error| format!("cannot start `{program}`: {error}"))? {
-        AskEnding::Ended { code: Some(0), out, .. } => String::from_utf8(out)
+        SubprocessEnding::Ended { code: Some(0), out, .. } => String::from_utf8(out)
             .map_err(|_| format!("`{program}` printed something that is not text")),
-        AskEnding::Ended { code, err, .. } => {
+        SubprocessEnding::Ended { code, err, .. } => {
             Err(format!("`{program}` {}: {}", ended_in_words(code), explain(&err)))
         }
-        AskEnding::TimedOut => Err(format!("`{program}` took longer than {LIST_WITHIN:?}")),
-        AskEnding::TooLong => Err(format!("`{program}` printed too much")),
-        AskEnding::Stopped => Err("interrupted".to_owned()),
+        SubprocessEnding::TimedOut => Err(format!("`{program}` took longer than {LIST_WITHIN:?}")),
+        SubprocessEnding::TooLong => Err(format!("`{program}` printed too much")),
+        SubprocessEnding::Stopped => Err("interrupted".to_owned()),
     }
 }
 

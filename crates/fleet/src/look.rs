@@ -105,6 +105,9 @@ pub struct RolloutLook {
     pub name: String,
     /// How far it has come.
     pub state: RolloutState,
+    /// The names of the hosts that it did not reach, where it is recorded that it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<Vec<String>>,
 }
 
 /// How far a rollout has come on one host.
@@ -181,7 +184,9 @@ impl HostLook {
                 [&knob.knob].into_iter().chain(&knob.problem).chain(of_places)
             });
             let by = found.waiting.iter().map(|waiting| &waiting.by);
-            let rollout = found.rollout.iter().map(|rollout| &rollout.name);
+            let rollout = found.rollout.iter().flat_map(|rollout| {
+                [&rollout.name].into_iter().chain(rollout.missed.iter().flatten())
+            });
             [&found.name, &found.driver].into_iter().chain(by).chain(rollout).chain(of_knobs)
         });
         [&self.version, &self.boot_id].into_iter().chain(&self.others).chain(of_interface)

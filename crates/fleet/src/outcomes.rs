@@ -1,17 +1,17 @@
 //! Outcome of each host after a command, by its answer.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use latput_reach::broker::command::HostVerb;
 use latput_report::make_printable;
-use latput_units::text::format_count;
 use serde_json::Value;
 
-use crate::ask::Until;
-use crate::command::FleetEnding;
-use crate::fleet::{Fleet, NoAnswer};
+use crate::context::FleetEnding;
+use crate::fleet::Fleet;
 use crate::inventory::FleetHost;
+use crate::judge::HostState;
+use crate::outcome::{HostOutcome, render_outcomes};
+use crate::subprocess::Until;
 
 /// Outcome of each host.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ pub struct HostOutcomes<'a> {
     pub action: &'static str,
     /// The rollout that was undone or finished.
     pub rollout: Option<String>,
-    fleet: &'a Fleet<'a>,
-    outcomes: BTreeMap<usize, (&'static str, String)>,
+    pub(crate) fleet: &'a Fleet<'a>,
+    outcomes: BTreeMap<usize, (HostOutcome, String)>,
 }
 
 impl<'a> HostOutcomes<'a> {
@@ -29,21 +29,32 @@ impl<'a> HostOutcomes<'a> {
         Self { action, rollout: None, fleet, outcomes: BTreeMap::new() }
     }
 
-    pub(crate) fn set(&mut self, at: usize, outcome: &'static str, why: impl Into<String>) {
+    pub(crate) fn set(&mut self, at: usize, outcome: HostOutcome, why: impl Into<String>) {
         self.outcomes.insert(at, (outcome, why.into()));
+    }
+
+    /// Leaves a host out for its state.
+    pub(crate) fn leave_out(&mut self, at: usize, state: &HostState) {
+        self.outcomes.insert(at, state.left_out());
+    }
+
+    /// The hosts with this outcome, by their place in the list.
+    pub(crate) fn places_of(&self, wanted: HostOutcome) -> Vec<usize> {
+        let hosts = self.outcomes.iter().filter(|(_, (outcome, _))| *outcome == wanted);
+        hosts.map(|(at, _)| *at).collect()
     }
 
     /// Tells these hosts to do something, side by side; those that do have `outcome`, and what `said` makes of their answer.
     pub(crate) fn tell_hosts(
         &mut self,
         which: &[usize],
-        (what, outcome): (&'static str, &'static str),
+        (what, outcome): (&'static str, HostOutcome),
         verb: impl Fn(usize) -> HostVerb + Sync,
         said: impl Fn(&Value) -> String + Sync,
     ) {
         self.ask_hosts(which, what, verb, |document| match values_of_others(document) {
             stay if stay.is_empty() => (outcome, said(document)),
-            stay => ("in-part", stay),
+            stay => (HostOutcome::InPart, stay),
         });
     }
 
@@ -53,69 +64,37 @@ impl<'a> HostOutcomes<'a> {
         which: &[usize],
         what: &str,
         verb: impl Fn(usize) -> HostVerb + Sync,
-        judged: impl Fn(&Value) -> (&'static str, String) + Sync,
+        judged: impl Fn(&Value) -> (HostOutcome, String) + Sync,
     ) {
         let until = Until::SecondStop(self.fleet.context.stop);
         let results = self.fleet.for_each(which, until, what, |work| {
             let input = work.host().setting_lines();
-            match work.ask(&verb(work.at), &input) {
+            match work.request_json(&verb(work.at), &input) {
                 Ok(document) => judged(&document),
-                Err(error) if error.is_of_kind("stranded") => ("stranded", error.into_words()),
-                Err(error @ NoAnswer::Refused { .. }) => ("refused", error.into_words()),
-                Err(error) => ("lost", error.into_words()),
+                Err(error) => error.into_outcome(),
             }
         });
         for (at, result) in results {
-            let (outcome, why) = result.unwrap_or(("left-out", "it was not reached".to_owned()));
-            self.set(at, outcome, why);
+            self.outcomes.insert(at, result.unwrap_or_else(|| HostState::NotAsked.left_out()));
         }
     }
 
     /// The hosts with their outcomes and the reasons.
-    pub fn hosts(&self) -> impl Iterator<Item = (&FleetHost, &'static str, &str)> {
+    pub fn hosts(&self) -> impl Iterator<Item = (&FleetHost, HostOutcome, &str)> {
         let hosts = self.outcomes.iter();
         hosts.map(|(at, (outcome, why))| (&self.fleet.hosts[*at], *outcome, why.as_str()))
     }
 
     /// The hosts by outcome, for people.
     pub fn render_text(&self) -> String {
-        let mut text = self.rollout.as_ref().map_or(String::new(), |name| format!("{name}\n"));
-        let mut by_outcome: BTreeMap<&str, Vec<(&FleetHost, &str)>> = BTreeMap::new();
-        for (host, outcome, why) in self.hosts() {
-            by_outcome.entry(outcome).or_default().push((host, why));
-        }
-        for (outcome, hosts) in by_outcome {
-            append_outcome(&mut text, outcome, &hosts);
-        }
-        text
+        let name = self.rollout.as_ref().map_or(String::new(), |name| format!("{name}\n"));
+        name + &render_outcomes(self.hosts())
     }
 
     /// How the command ended.
     pub fn ending(&self) -> FleetEnding {
-        let is_any =
-            |names: &[&str]| self.outcomes.values().any(|(outcome, _)| names.contains(outcome));
-        if is_any(&["stranded"]) {
-            FleetEnding::Stranded
-        } else if is_any(&["different"]) {
-            FleetEnding::Drifted
-        } else if self.fleet.left_out > 0
-            || is_any(&["in-part", "unknown", "nothing-kept", "left-out", "refused"])
-            || is_any(&["lost", "went-back"])
-        {
-            FleetEnding::Partial
-        } else {
-            FleetEnding::Done
-        }
-    }
-}
-
-/// Adds the hosts with an outcome, and their reasons. Without a host it adds nothing.
-pub(crate) fn append_outcome(text: &mut String, outcome: &str, hosts: &[(&FleetHost, &str)]) {
-    if !hosts.is_empty() {
-        let _ = writeln!(text, "{outcome:<12} {}", format_count(hosts.len(), "host"));
-    }
-    for (host, why) in hosts.iter().filter(|(_, why)| !why.is_empty()) {
-        let _ = writeln!(text, "  {} {}: {why}", host.name, host.interface);
+        let outcomes = self.outcomes.values().map(|(outcome, _)| *outcome);
+        FleetEnding::from_outcomes(outcomes, self.fleet.left_out)
     }
 }
 
@@ -133,10 +112,10 @@ fn values_of_others(document: &Value) -> String {
 }
 
 /// A host's outcome by the document of its `latput keep --check`.
-pub(crate) fn kept_outcome(document: &Value) -> (&'static str, String) {
+pub(crate) fn kept_outcome(document: &Value) -> (HostOutcome, String) {
     let interfaces = || document["interfaces"].as_array().into_iter().flatten();
     if interfaces().next().is_none() {
-        return ("nothing-kept", String::new());
+        return (HostOutcome::NothingKept, String::new());
     }
     let parts =
         |name: &'static str| interfaces().filter_map(move |it| it[name].as_array()).flatten();
@@ -164,17 +143,17 @@ pub(crate) fn kept_outcome(document: &Value) -> (&'static str, String) {
     });
     let words: Vec<String> = files.chain(knobs).collect();
     if !words.is_empty() {
-        return ("different", words.join("; "));
+        return (HostOutcome::Different, words.join("; "));
     }
     if parts("knobs").next().is_none() {
-        return ("unknown", "its record has no values: run `latput fleet keep` again".to_owned());
+        return (HostOutcome::Unknown, "its record has no values: run `latput fleet keep` again".to_owned());
     }
     let unread: Vec<String> =
         parts("knobs").filter(|knob| is_unread(knob)).map(|knob| text(&knob["name"])).collect();
     if unread.is_empty() {
-        return ("same", String::new());
+        return (HostOutcome::Same, String::new());
     }
-    ("unknown", format!("cannot be read: {}", unread.join(", ")))
+    (HostOutcome::Unknown, format!("cannot be read: {}", unread.join(", ")))
 }
 
 #[cfg(test)]
@@ -206,14 +185,14 @@ mod tests {
     #[test]
     fn kept_values_are_same_different_or_unknown() {
         for file in ["whole", "not_applied"] {
-            assert_eq!(kept_outcome(&kept_document("same", file)), ("same", String::new()));
+            assert_eq!(kept_outcome(&kept_document("same", file)), (HostOutcome::Same, String::new()));
         }
         let words = "rx-usecs is 3us, kept is 50us: the driver refused it";
         assert_eq!(
             kept_outcome(&kept_document("different", "whole")),
-            ("different", words.to_owned())
+            (HostOutcome::Different, words.to_owned())
         );
-        let lost = ("different", "/etc/x.link: why".to_owned());
+        let lost = (HostOutcome::Different, "/etc/x.link: why".to_owned());
         for file in ["missing", "changed", "outranked", "not_used"] {
             assert_eq!(kept_outcome(&kept_document("same", file)), lost);
         }
@@ -224,10 +203,10 @@ mod tests {
         let words = "cannot be read: rx-usecs";
         assert_eq!(
             kept_outcome(&kept_document("unreadable", "whole")),
-            ("unknown", words.to_owned())
+            (HostOutcome::Unknown, words.to_owned())
         );
-        assert_eq!(kept_outcome(&json!({"interfaces": []})).0, "nothing-kept");
+        assert_eq!(kept_outcome(&json!({"interfaces": []})).0, HostOutcome::NothingKept);
         let without = json!({"interfaces": [{"interface": "eth0", "files": [], "knobs": []}]});
-        assert_eq!(kept_outcome(&without).0, "unknown");
+        assert_eq!(kept_outcome(&without).0, HostOutcome::Unknown);
     }
 }

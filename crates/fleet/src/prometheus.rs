@@ -13,8 +13,8 @@ pub fn render_metrics(judged: &[JudgedHost], ended_unix_s: u64, took: Nanos) -> 
     write_header(&mut text, "latput_fleet_hosts", "Hosts of a group by state.");
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for JudgedHost { host, .. } in judged {
-        for state in HostState::NAMES {
-            counts.entry((&host.group, state)).or_default();
+        for outcome in HostState::OUTCOMES {
+            counts.entry((&host.group, outcome.name())).or_default();
         }
     }
     for JudgedHost { host, state, .. } in judged {
@@ -142,7 +142,8 @@ mod tests {
                     Some(words.split('"').next()?.to_owned())
                 };
                 for state in line.split("state").skip(1).filter_map(of_state) {
-                    assert!(state.split('|').all(|it| HostState::NAMES.contains(&it)), "{line}");
+                    let is_state = |it| HostState::OUTCOMES.iter().any(|one| one.name() == it);
+                    assert!(state.split('|').all(is_state), "{line}");
                     states += 1;
                 }
             }

@@ -3,6 +3,8 @@
 //! Each host's change is a transaction of its own that waits for its confirmation. A host therefore goes back by itself
 //! when this process, or the line to it, is gone. All are confirmed at the end, or none is.
 
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod change;
 mod report;
 mod watch;
@@ -15,12 +17,13 @@ use latput_units::Nanos;
 use latput_units::text::format_count;
 
 pub use self::report::{HostReport, RolloutFailure, RolloutReport};
-use crate::ask::Until;
-use crate::command::{Error, elapsed_since};
-use crate::fleet::{Fleet, HostWork};
+use crate::context::{Error, elapsed_since};
+use crate::fleet::{Fleet, HostErrorKind, HostWork};
 use crate::guard::{GuardLimits, TimedLook};
 use crate::judge::{HostState, JudgedHost, judge_host, undecided_groups};
+use crate::outcome::HostOutcome;
 use crate::stages::{StageStep, check_steps, plan_stages};
+use crate::subprocess::Until;
 use crate::unfinished::rollout_name;
 
 /// The least time between the two looks before a change: the rate of faults is taken over it.
@@ -53,8 +56,8 @@ pub struct RolloutOptions {
 enum HostPhase {
     /// It had the wanted values.
     Same,
-    /// It is of no use, and why.
-    LeftOut(String),
+    /// It is not changed: its outcome, and why.
+    LeftOut(HostOutcome, String),
     /// Its stage has not come.
     Planned,
     /// It would refuse its change, and why: a rollout would end there.
@@ -65,6 +68,8 @@ enum HostPhase {
     Confirmed(Option<u64>),
     /// It is as it was; what is to be said of it.
     PutBack(String),
+    /// It went back before it was confirmed.
+    WentBack(String),
     /// It was not reached, and goes back by itself.
     GoesBack(String, Lease),
     /// It could not go back, and why.
@@ -172,7 +177,7 @@ impl<'a> Rollout<'a> {
         let groups: Vec<&str> = planned.iter().map(|at| fleet.hosts[*at].group.as_str()).collect();
         let of_planned = |stage: Vec<usize>| stage.into_iter().map(|at| planned[at]).collect();
         rollout.stages = plan_stages(&groups, &options.steps).into_iter().map(of_planned).collect();
-        let left_out = rollout.in_phase(|phase| matches!(phase, HostPhase::LeftOut(_))).len();
+        let left_out = rollout.in_phase(|phase| matches!(phase, HostPhase::LeftOut(..))).len();
         let same = rollout.in_phase(|phase| *phase == HostPhase::Same).len();
         fleet.report_remark(&format!(
             "{}: {} to change, {same} as wanted, {left_out} left out",
@@ -228,7 +233,20 @@ impl<'a> Rollout<'a> {
             return RolloutEnded::Broken(why);
         }
         self.confirm_all();
+        self.record_end();
         RolloutEnded::Confirmed
+    }
+
+    /// Records on the hosts that the rollout has come to its end, and which hosts it did not reach.
+    fn record_end(&self) {
+        let confirmed = self.in_phase(|phase| matches!(phase, HostPhase::Confirmed(_)));
+        self.fleet.record_rollout_end(&self.name, &confirmed, &self.missed_hosts());
+    }
+
+    /// The names of the hosts that could not be reached, or not in time.
+    fn missed_hosts(&self) -> Vec<&'a str> {
+        let missed = self.in_phase(HostPhase::is_missed);
+        missed.into_iter().map(|at| self.host_name(at)).collect()
     }
 
     /// One stage: a second look, the change, and the soak. The error is what is broken.
@@ -255,10 +273,7 @@ impl<'a> Rollout<'a> {
 
     /// Whether the time of the first change lasts for another stage.
     fn has_time(&self) -> Result<(), String> {
-        let leases = self.parts.iter().filter_map(|part| match part.phase {
-            HostPhase::Changed(lease) => Some(lease.ends_at),
-            _ => None,
-        });
+        let leases = self.parts.iter().filter_map(|part| Some(part.phase.lease()?.ends_at));
         let stage_within = self.options.stage_within(self.fleet.source.timeout);
         let needed = Instant::now() + stage_within.as_duration();
         match leases.min() {
@@ -267,7 +282,7 @@ impl<'a> Rollout<'a> {
                  --confirm-within than {}",
                 self.options.confirm_within
             )),
-            _ => Ok(()),
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -285,7 +300,7 @@ impl<'a> Rollout<'a> {
 
     /// Looks at a stage's hosts right before they are changed.
     fn look_again(&mut self, number: usize) -> Result<(), String> {
-        let look = |work: &mut HostWork<'_, '_>| work.look(None);
+        let look = |work: &mut HostWork<'_, '_>| work.read_interface(None);
         let stage = self.planned_of(number);
         let answers = self.fleet.for_each(&stage, self.until_stop(), "hosts looked at", look);
         let now = elapsed_since(self.begun);
@@ -311,8 +326,11 @@ impl<'a> Rollout<'a> {
             self.parts[at].phase = match result {
                 Some(Ok(true)) => continue,
                 Some(Ok(false)) => HostPhase::Same,
-                Some(Err(error)) => HostPhase::WouldRefuse(error.into_words()),
-                None => HostPhase::LeftOut("it was not asked".to_owned()),
+                Some(Err(error)) if error.kind().is_some() => {
+                    HostPhase::WouldRefuse(error.into_words())
+                }
+                Some(Err(error)) => HostPhase::from_state(&error.into_state()),
+                None => HostPhase::from_state(&HostState::NotAsked),
             };
         }
         let would_refuse = self.in_phase(|phase| matches!(phase, HostPhase::WouldRefuse(_)));
@@ -341,13 +359,15 @@ impl<'a> Rollout<'a> {
                 Ok(true) => HostPhase::Changed(lease),
                 Ok(false) => HostPhase::Same,
                 Err(error) => {
-                    let (is_lost, is_stranded) = (error.is_lost(), error.is_of_kind("stranded"));
+                    let kind = error.kind();
                     let why = error.into_words();
                     problems.push(format!("{}: {why}", self.host_name(at)));
-                    match (is_lost, is_stranded) {
-                        (true, _) => HostPhase::Changed(lease),
-                        (false, true) => HostPhase::Stranded(why),
-                        (false, false) => HostPhase::LeftOut(why),
+                    match kind {
+                        None => HostPhase::Changed(lease),
+                        Some(HostErrorKind::Stranded) => HostPhase::Stranded(why),
+                        Some(HostErrorKind::RolledBack | HostErrorKind::Other) => {
+                            HostPhase::LeftOut(HostOutcome::Refused, why)
+                        }
                     }
                 }
             };
@@ -378,6 +398,44 @@ impl<'a> Rollout<'a> {
     }
 }
 
+impl HostPhase {
+    /// The phase of a host that is not changed because of its state.
+    fn from_state(state: &HostState) -> Self {
+        let (outcome, why) = state.left_out();
+        Self::LeftOut(outcome, why)
+    }
+
+    /// The time in which the host goes back, where that is pending.
+    const fn lease(&self) -> Option<Lease> {
+        match self {
+            Self::Changed(lease) | Self::GoesBack(_, lease) => Some(*lease),
+            Self::Same
+            | Self::LeftOut(..)
+            | Self::Planned
+            | Self::WouldRefuse(_)
+            | Self::Confirmed(_)
+            | Self::PutBack(_)
+            | Self::WentBack(_)
+            | Self::Stranded(_) => None,
+        }
+    }
+
+    /// Whether the host was not reached, or not in time.
+    const fn is_missed(&self) -> bool {
+        match self {
+            Self::LeftOut(outcome, _) => outcome.is_unreached(),
+            Self::WentBack(_) | Self::GoesBack(..) => true,
+            Self::Same
+            | Self::Planned
+            | Self::WouldRefuse(_)
+            | Self::Changed(_)
+            | Self::Confirmed(_)
+            | Self::PutBack(_)
+            | Self::Stranded(_) => false,
+        }
+    }
+}
+
 /// Ending of a rollout that nothing else has ended.
 const INTERRUPTED: &str = "interrupted";
 
@@ -398,7 +456,9 @@ fn first_phase(judged: &JudgedHost) -> HostPhase {
         (HostState::Drifted(missing), None) => {
             let unreadable = missing.iter().find(|missing| missing.value.is_none());
             match unreadable {
-                Some(_) => HostPhase::LeftOut(judged.state.explanation()),
+                Some(_) => {
+                    HostPhase::LeftOut(HostOutcome::LeftOut, judged.state.explanation())
+                }
                 None => HostPhase::Planned,
             }
         }
@@ -407,8 +467,15 @@ fn first_phase(judged: &JudgedHost) -> HostPhase {
                 || "is under way".to_owned(),
                 |ms| format!("waits to be confirmed for another {} s", ms.div_ceil(1000)),
             );
-            HostPhase::LeftOut(format!("a change ({}) {left}", waiting.by))
+            HostPhase::LeftOut(HostOutcome::LeftOut, format!("a change ({}) {left}", waiting.by))
         }
-        (state, _) => HostPhase::LeftOut(state.in_words()),
+        (
+            HostState::Other(_)
+            | HostState::Failed(_)
+            | HostState::Unreachable(_)
+            | HostState::TimedOut(_)
+            | HostState::NotAsked,
+            _,
+        ) => HostPhase::from_state(&judged.state),
     }
 }

@@ -1,14 +1,21 @@
-//! Rollouts that are not whole: some hosts keep the change, others wait or went back.
+//! Rollouts that are not whole: some hosts keep the change, others wait, went back or were not reached.
 //!
-//! The state of a rollout is on its hosts alone. Where the process that confirms them ends in between, the next look at
+//! The state of a rollout is on its hosts alone. A rollout that comes to its end records on them that it has ended, and the
+//! hosts that it did not reach. Without such a record, the process that confirms the hosts died in between: the next look at
 //! the hosts tells which have come how far. A host that does not answer then may still wait, or have gone back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use latput_units::text::format_count;
+
 use crate::journal::ROLLOUT;
-use crate::judge::JudgedHost;
+use crate::judge::{HostState, JudgedHost};
 use crate::look::RolloutState;
+
+/// The remedy for hosts that a rollout did not reach.
+pub(crate) const RUN_AGAIN: &str =
+    "Run the same `latput fleet apply` again: it changes only hosts that are not as wanted";
 
 /// Time after its begin in which a rollout is open where a host does not answer: the longest lease is a day.
 const RECENT_MS: u64 = 24 * 3_600_000;
@@ -29,7 +36,15 @@ fn begun_unix_ms(name: &str) -> Option<u64> {
     u64::from_str_radix(begun, 16).ok()
 }
 
-/// A rollout whose hosts differ, wait, or do not all answer.
+/// `1 host was not reached: h3`.
+pub(crate) fn missed_in_words(names: &[impl AsRef<str>]) -> String {
+    let were = if names.len() == 1 { "was" } else { "were" };
+    let hosts = format_count(names.len(), "host");
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    format!("{hosts} {were} not reached: {}", names.join(", "))
+}
+
+/// A rollout whose hosts differ, wait, do not all answer, or were not all reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenRollout {
     /// Its name.
@@ -38,6 +53,8 @@ pub struct OpenRollout {
     pub hosts: BTreeMap<usize, RolloutHost>,
     /// The listed hosts that did not answer. Whether they have it is unknown.
     pub unknown: Vec<String>,
+    /// The listed hosts that it did not reach and that still lack it, where it has ended.
+    pub missed: Option<Vec<String>>,
 }
 
 /// A host of such a rollout.
@@ -49,38 +66,73 @@ pub struct RolloutHost {
     pub state: RolloutState,
 }
 
-/// The rollouts that are under way, were cut short or may have been, by name.
+/// The rollouts that are under way, were cut short or may have been, or that ended without some hosts, by name.
 pub fn open_rollouts(judged: &[JudgedHost], now_unix_ms: u64) -> Vec<OpenRollout> {
     let mut found: BTreeMap<&str, BTreeMap<usize, RolloutHost>> = BTreeMap::new();
+    let mut missed: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (at, JudgedHost { host, look, .. }) in judged.iter().enumerate() {
         let rollout = look.as_ref().and_then(|look| look.rollout.as_ref());
-        if let Some(rollout) = rollout.filter(|rollout| rollout.name.starts_with(ROLLOUT)) {
-            let host = RolloutHost { name: host.name.clone(), state: rollout.state };
-            found.entry(&rollout.name).or_default().insert(at, host);
+        let Some(rollout) = rollout.filter(|rollout| rollout.name.starts_with(ROLLOUT)) else {
+            continue;
+        };
+        let host = RolloutHost { name: host.name.clone(), state: rollout.state };
+        found.entry(&rollout.name).or_default().insert(at, host);
+        if let Some(names) = &rollout.missed {
+            missed.entry(&rollout.name).or_default().extend(names.iter().map(String::as_str));
         }
     }
     let silent = judged.iter().filter(|one| one.look.is_none());
     let unknown: Vec<String> = silent.map(|one| one.host.name.clone()).collect();
-    let open = found.into_iter().filter(|(name, hosts)| {
-        let has = |is_meant: fn(RolloutState) -> bool| hosts.values().any(|it| is_meant(it.state));
-        let waits = has(|state| matches!(state, RolloutState::Waits(_)));
-        let is_kept = has(|state| matches!(state, RolloutState::Confirmed(_)));
-        let is_split = is_kept && has(|state| state == RolloutState::WentBack);
-        let is_recent =
-            begun_unix_ms(name).is_some_and(|begun| now_unix_ms.saturating_sub(begun) < RECENT_MS);
-        // Where all of its hosts have answered, the silent ones were left out.
-        let may_miss = planned_hosts(name).is_none_or(|planned| hosts.len() < planned);
-        waits || is_split || (is_kept && is_recent && may_miss && !unknown.is_empty())
-    });
-    let open = open.map(|(name, hosts)| OpenRollout {
+    let rollouts = found.into_iter().map(|(name, hosts)| OpenRollout {
         name: name.to_owned(),
         hosts,
         unknown: unknown.clone(),
+        missed: missed.get(name).map(|names| find_still_missed(judged, name, names)),
     });
-    open.collect()
+    rollouts.filter(|rollout| rollout.is_open(now_unix_ms)).collect()
+}
+
+/// The listed hosts among `names` that still lack the rollout. A host that answers does not if it has a later one, or if the
+/// command has not found that it differs from the wanted values.
+fn find_still_missed(judged: &[JudgedHost], name: &str, names: &BTreeSet<&str>) -> Vec<String> {
+    let lacks_it = |JudgedHost { host, state, look }: &&JudgedHost| {
+        let lacks_it = match look.as_ref().and_then(|look| look.rollout.as_ref()) {
+            Some(own) if own.name == name => !matches!(own.state, RolloutState::Confirmed(_)),
+            Some(own) if begun_unix_ms(&own.name) > begun_unix_ms(name) => false,
+            Some(_) | None => {
+                state.is_unknown() || (*state != HostState::Same && !host.setting.is_empty())
+            }
+        };
+        lacks_it && names.contains(host.name.as_str())
+    };
+    judged.iter().filter(lacks_it).map(|one| one.host.name.clone()).collect()
 }
 
 impl OpenRollout {
+    /// Whether it is over: it has ended, and no host waits.
+    pub fn is_over(&self) -> bool {
+        self.missed.is_some() && !self.has_host(|state| matches!(state, RolloutState::Waits(_)))
+    }
+
+    /// Whether something is left to do about it.
+    fn is_open(&self, now_unix_ms: u64) -> bool {
+        let waits = self.has_host(|state| matches!(state, RolloutState::Waits(_)));
+        if let Some(missed) = &self.missed {
+            return waits || !missed.is_empty();
+        }
+        let is_kept = self.has_host(|state| matches!(state, RolloutState::Confirmed(_)));
+        let is_split = is_kept && self.has_host(|state| state == RolloutState::WentBack);
+        let begun = begun_unix_ms(&self.name);
+        let is_recent = begun.is_some_and(|begun| now_unix_ms.saturating_sub(begun) < RECENT_MS);
+        // Where all of its hosts have answered, the silent ones were left out.
+        let may_miss = planned_hosts(&self.name).is_none_or(|planned| self.hosts.len() < planned);
+        waits || is_split || (is_kept && is_recent && may_miss && !self.unknown.is_empty())
+    }
+
+    fn has_host(&self, is_meant: impl Fn(RolloutState) -> bool) -> bool {
+        self.hosts.values().any(|host| is_meant(host.state))
+    }
+
     fn hosts_in_state(&self, is_meant: impl Fn(RolloutState) -> bool) -> Vec<&str> {
         let meant = self.hosts.values().filter(|host| is_meant(host.state));
         meant.map(|host| host.name.as_str()).collect()
@@ -97,19 +149,25 @@ impl OpenRollout {
 }
 
 impl fmt::Display for OpenRollout {
-    /// `rollout fleet-1 is under way or was cut short: confirmed on h1, h2; waits on h3, and goes back in 57 s`.
+    /// `rollout fleet-1 is under way or was cut short: confirmed on h1, h2; waits on h3, and goes back in 57 s`,
+    /// `rollout fleet-1 ended; 1 host was not reached: h3`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let confirmed = self.hosts_in_state(|state| matches!(state, RolloutState::Confirmed(_)));
         let waits = self.hosts_in_state(|state| matches!(state, RolloutState::Waits(_)));
         let back = self.hosts_in_state(|state| state == RolloutState::WentBack);
-        let how = match (waits.is_empty(), back.is_empty()) {
-            (false, _) => "is under way or was cut short",
-            (true, false) => "was cut short",
-            (true, true) => "may have been cut short",
-        };
-        write!(f, "rollout {} {how}: ", self.name)?;
         let mut parts = Vec::new();
-        if !confirmed.is_empty() {
+        if let Some(missed) = &self.missed {
+            write!(f, "rollout {} ended; ", self.name)?;
+            parts.extend((!missed.is_empty()).then(|| missed_in_words(missed)));
+        } else {
+            let how = match (waits.is_empty(), back.is_empty()) {
+                (false, _) => "is under way or was cut short",
+                (true, false) => "was cut short",
+                (true, true) => "may have been cut short",
+            };
+            write!(f, "rollout {} {how}: ", self.name)?;
+        }
+        if !confirmed.is_empty() && self.missed.is_none() {
             parts.push(format!("confirmed on {}", confirmed.join(", ")));
         }
         if !waits.is_empty() {
@@ -118,10 +176,10 @@ impl fmt::Display for OpenRollout {
             });
             parts.push(format!("waits on {}{time}", waits.join(", ")));
         }
-        if !back.is_empty() {
+        if !back.is_empty() && self.missed.is_none() {
             parts.push(format!("went back on {}", back.join(", ")));
         }
-        if !self.unknown.is_empty() {
+        if !self.unknown.is_empty() && self.missed.is_none() {
             parts.push(format!("not known of {}, which did not answer", self.unknown.join(", ")));
         }
         f.write_str(&parts.join("; "))
@@ -134,7 +192,7 @@ mod tests {
 
     use super::*;
     use crate::judge::tests::sample_host;
-    use crate::judge::{HostState, judge_hosts};
+    use crate::judge::judge_hosts;
     use crate::look::RolloutLook;
     use crate::look::tests::sample_look;
 
@@ -175,6 +233,29 @@ mod tests {
         assert_eq!(said(NOW_MS - RECENT_MS, 2), [""; 0], "a host is away for another reason");
     }
 
+    #[test]
+    fn ended_rollout_names_missed_hosts() {
+        use RolloutState::{Confirmed, Waits, WentBack};
+        let name = || rollout_name(NOW_MS - 60_000, 7, 3);
+        let later = || rollout_name(NOW_MS - 30_000, 8, 1);
+        let said = |hosts: &[(String, RolloutState)], silent, missed: &[&str]| {
+            open_after(hosts, silent, NOW_MS, Some(missed))
+        };
+        let first = [(name(), Confirmed(1))];
+        assert_eq!(said(&first, 2, &[]), [""; 0], "a host is away that had it, or was not meant");
+        assert_eq!(
+            said(&first, 2, &["h1", "h2", "of-another-list"]),
+            [format!("rollout {} ended; 2 hosts were not reached: h1, h2", name())]
+        );
+        let back = [(name(), Confirmed(1)), (name(), WentBack)];
+        let ended = format!("rollout {} ended; 1 host was not reached: h1", name());
+        assert_eq!(said(&back, 0, &["h1"]), [ended.clone()]);
+        let waits = [(name(), Confirmed(1)), (name(), Waits(Some(2000)))];
+        assert_eq!(said(&waits, 0, &["h1"]), [ended + "; waits on h1, and goes back in 2 s"]);
+        let again = [(name(), Confirmed(1)), (later(), Confirmed(1))];
+        assert_eq!(said(&again, 0, &["h1"]), [""; 0], "it has a later one");
+    }
+
     /// A time in 2026.
     const NOW_MS: u64 = 1_790_000_000_000;
 
@@ -187,13 +268,24 @@ mod tests {
 
     /// The open rollouts of these hosts, and of some that do not answer.
     fn open(hosts: &[(String, RolloutState)], silent: usize, now_unix_ms: u64) -> Vec<String> {
+        open_after(hosts, silent, now_unix_ms, None)
+    }
+
+    /// The same where it is recorded on the hosts that it has ended without others.
+    fn open_after(
+        hosts: &[(String, RolloutState)],
+        silent: usize,
+        now_unix_ms: u64,
+        missed: Option<&[&str]>,
+    ) -> Vec<String> {
         let listed: Vec<_> =
             (0..hosts.len() + silent).map(|at| sample_host(&format!("h{at}"), &[])).collect();
         let answers = hosts.iter().enumerate().map(|(at, (name, state))| {
             let mut look = sample_look(Knob::Mtu, "1500");
             // One host has one boot and namespace.
             look.network_namespace = at as u64;
-            let rollout = RolloutLook { name: name.clone(), state: *state };
+            let missed = missed.map(|names| names.iter().map(|&name| name.to_owned()).collect());
+            let rollout = RolloutLook { name: name.clone(), state: *state, missed };
             look.interface.as_mut().unwrap().rollout = Some(rollout);
             Ok(look)
         });

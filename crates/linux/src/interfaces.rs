@@ -7,14 +7,16 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use latput_units::{BitsPerSecond, Bytes};
+use serde::{Deserialize, Serialize};
 
 use crate::control::with_those_beneath;
 use crate::error::Error;
 use crate::facts;
 use crate::route::{Link, Route};
 
-/// One interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One interface; also a part of what a host's agent tells its controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Interface {
     /// Its name.
     pub name: String,
@@ -64,36 +66,33 @@ fn interface(link: Link, addresses: &mut BTreeMap<u32, Vec<IpAddr>>) -> Interfac
     }
 }
 
-/// Describes the lower devices of this host's interface, as [`whose_knobs`] does.
-pub fn whose_knobs_here(name: &str) -> Option<String> {
-    let found = collect().ok()?.into_iter().find(|interface| interface.name == name)?;
-    whose_knobs(name, found.kind.as_deref(), &found.beneath, found.is_virtual_function)
+/// Describes an interface of this host, as [`Interface::describe_stacking`] does.
+pub fn describe_stacking(name: &str) -> Option<String> {
+    collect().ok()?.into_iter().find(|interface| interface.name == name)?.describe_stacking()
 }
 
-/// Describes an interface that lies on others, and which of them has the knobs, in a sentence; `None` for one that
-/// stands by itself.
-pub fn whose_knobs(
-    name: &str,
-    kind: Option<&str>,
-    beneath: &BTreeSet<String>,
-    is_virtual_function: bool,
-) -> Option<String> {
-    if is_virtual_function {
-        return Some(format!(
-            "{name} is a virtual function: its card, the link and part of the knobs belong to whoever has the \
-             physical function"
-        ));
+impl Interface {
+    /// Describes an interface that lies on others, and which of them has the knobs, in a sentence; `None` for one that
+    /// stands by itself.
+    pub fn describe_stacking(&self) -> Option<String> {
+        let Self { name, kind, beneath, is_virtual_function, .. } = self;
+        if *is_virtual_function {
+            return Some(format!(
+                "{name} is a virtual function: its card, the link and part of the knobs belong to whoever has the \
+                 physical function"
+            ));
+        }
+        if beneath.is_empty() {
+            return None;
+        }
+        let beneath: Vec<&str> = beneath.iter().map(String::as_str).collect();
+        let beneath = beneath.join(", ");
+        Some(format!(
+            "{name} is a {} on {beneath}: queues, rings, coalescing and interrupts belong to {beneath}, and must be set \
+             there; {name} has its own MTU, offloads and queueing discipline",
+            kind.as_deref().unwrap_or("virtual interface")
+        ))
     }
-    if beneath.is_empty() {
-        return None;
-    }
-    let beneath: Vec<&str> = beneath.iter().map(String::as_str).collect();
-    let beneath = beneath.join(", ");
-    Some(format!(
-        "{name} is a {} on {beneath}: queues, rings, coalescing and interrupts belong to {beneath}, and must be set \
-         there; {name} has its own MTU, offloads and queueing discipline",
-        kind.unwrap_or("virtual interface")
-    ))
 }
 
 /// The share of the time of all CPUs that was not idle between two readings; `None` where they cannot be had.
@@ -133,12 +132,15 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_on_others_names_them() {
-        let ports: BTreeSet<String> = ["eth0".to_owned(), "eth1".to_owned()].into();
-        let bond = whose_knobs("bond0", Some("bond"), &ports, false).unwrap();
+    fn stacked_interface_names_lower_ones() {
+        let named = |name: &str| Interface { name: name.to_owned(), ..Interface::default() };
+        let beneath = ["eth0".to_owned(), "eth1".to_owned()].into();
+        let bond = Interface { kind: Some("bond".to_owned()), beneath, ..named("bond0") };
+        let bond = bond.describe_stacking().unwrap();
         assert!(bond.contains("bond0 is a bond on eth0, eth1"), "{bond}");
-        assert_eq!(whose_knobs("eth0", None, &BTreeSet::new(), false), None);
-        let function = whose_knobs("eth0", None, &BTreeSet::new(), true).unwrap();
+        assert_eq!(named("eth0").describe_stacking(), None);
+        let function = Interface { is_virtual_function: true, ..named("eth0") };
+        let function = function.describe_stacking().unwrap();
         assert!(function.contains("virtual function"), "{function}");
     }
 

@@ -18,6 +18,8 @@ use crate::files;
 
 /// Entries that are kept; the oldest goes when another comes.
 const ENTRIES_MOST: usize = 1000;
+/// Most bytes of the names of hosts that a rollout has not reached.
+const MISSED_BYTES_MOST: u64 = 1 << 20;
 /// No entry has this number or a higher one: nobody makes so many changes, and numbers must not overflow.
 const MOST_NUMBERED: u64 = 1 << 53;
 
@@ -63,6 +65,7 @@ impl Journal {
         for old in numbers.into_iter().take(too_many) {
             // Another commit may have removed it already.
             let _gone = fs::remove_file(self.file(old));
+            let _none = fs::remove_file(self.rollout_file(old));
         }
         Ok(number)
     }
@@ -79,6 +82,19 @@ impl Journal {
             let _left = fs::remove_file(&made);
         }
         number
+    }
+
+    /// Records beside an entry that its rollout has ended, and the hosts that were not reached.
+    pub fn record_rollout_end(&self, number: u64, missed: &[String]) -> Result<(), StoreError> {
+        let bytes = serde_json::to_vec(missed).expect("names have no unserialisable part");
+        files::replace_private(&self.rollout_file(number), &bytes)
+            .map_err(|error| checkpoint_file::of_file(error, "write"))
+    }
+
+    /// The hosts that the rollout of an entry has not reached; `None` if no end is recorded that can be read.
+    pub fn rollout_end(&self, number: u64) -> Option<Vec<String>> {
+        let bytes = files::read(&self.rollout_file(number), MISSED_BYTES_MOST).ok()?;
+        serde_json::from_slice(&bytes).ok()
     }
 
     /// The numbers of the entries, ascending.
@@ -103,6 +119,10 @@ impl Journal {
 
     fn file(&self, number: u64) -> PathBuf {
         self.folder.join(format!("{number}.json"))
+    }
+
+    fn rollout_file(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("{number}.rollout"))
     }
 }
 

@@ -1,9 +1,9 @@
 //! View of a host: facts that a controller must know before it can choose an interface and its address.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use latput_units::{BitsPerSecond, Bytes, CpuSet};
+use latput_linux::interfaces::Interface;
+use latput_units::CpuSet;
 use serde::{Deserialize, Serialize};
 
 /// A host as its agent sees it.
@@ -27,37 +27,13 @@ pub struct HostView {
     /// Capabilities that the agent has not, with what that hinders, in sentences.
     pub missing: Vec<String>,
     /// Every interface but the loopback.
-    pub interfaces: Vec<InterfaceView>,
+    pub interfaces: Vec<Interface>,
     /// The ways to the addresses that were asked about, in their order.
     pub ways: Vec<RouteView>,
     /// Of the interface that was asked about.
     pub knobs: Option<KnobsView>,
     /// Share of the CPUs' time that was not idle, 0 to 1, where an interface was asked about.
     pub busy_ratio: Option<f64>,
-}
-
-/// One interface.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct InterfaceView {
-    /// Its name.
-    pub name: String,
-    /// Its driver; of a virtual one the kind.
-    pub driver: String,
-    /// The kind of virtual interface; `None` for hardware.
-    pub kind: Option<String>,
-    /// Whether it is up, with carrier.
-    pub is_up: bool,
-    /// Largest packet.
-    pub mtu: Bytes,
-    /// Speed of its link, where the driver says it.
-    pub speed: Option<BitsPerSecond>,
-    /// Addresses by which another host can reach it.
-    pub addresses: Vec<IpAddr>,
-    /// The interfaces that it lies on.
-    pub beneath: BTreeSet<String>,
-    /// Whether it is a virtual function.
-    pub is_virtual_function: bool,
 }
 
 /// The way from a host to an address.
@@ -95,7 +71,7 @@ impl HostView {
     }
 
     /// The interface of this name.
-    pub fn find_interface(&self, name: &str) -> Option<&InterfaceView> {
+    pub fn find_interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.name == name)
     }
 }

@@ -87,9 +87,9 @@ impl HostSpec {
         LaunchCommand { via: self.via.clone(), program: self.program.clone() }
     }
 
-    /// The command line that runs its latput with these arguments.
-    pub fn to_command_line(&self, args: &[impl AsRef<str>]) -> Vec<String> {
-        self.launch_command().to_command_line(args)
+    /// The command line that runs its latput with these arguments, quoted for a shell of this host.
+    pub fn to_shell_line(&self, args: &[impl AsRef<str>]) -> String {
+        self.launch_command().to_shell_line(args)
     }
 
     /// Whether the way to it enters a network namespace, which has no configuration files of its own.

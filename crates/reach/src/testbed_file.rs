@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(sut.via, ["ssh", "root@sut"]);
         assert_eq!(sut.cpus.as_ref().unwrap().len(), 4);
         assert_eq!(sut.lease, LEASE);
-        assert_eq!(sut.to_command_line(&["restore"]), ["ssh", "root@sut", "latput", "restore"]);
+        assert_eq!(sut.to_shell_line(&["restore"]), "ssh root@sut latput restore");
         let lease = GOOD.replace("schema = 1", "schema = 1\nlease = \"30s\"");
         let hosts = parse_hosts("rack.toml", &lease).unwrap();
         assert!(hosts.iter().all(|host| host.lease == Nanos::from_s(30)));

@@ -1,9 +1,7 @@
 //! The lines under a recommendation: how to apply it, take it back and keep it over a reboot.
 
 use latput_trial::Results;
-use latput_units::text::quote_word;
-
-use crate::printable::make_printable;
+pub use latput_units::printable::shell_word;
 
 /// Testbeds that exist only while they are measured, or that have no setting of their own.
 pub(crate) const SIMULATED: &str = "sim:";
@@ -61,22 +59,6 @@ fn build_apply_lines(file: &str, testbed: &str, place: &'static str) -> Vec<Next
         line("undo", Some("latput undo"), Some(place)),
         line("keep", keep.0, Some(keep.1)),
     ]
-}
-
-/// A word quoted for a shell, in printable characters: those that are not are escaped as bash, zsh and POSIX 2024 read them.
-pub fn shell_word(word: &str) -> String {
-    if make_printable(word) == word {
-        return quote_word(word);
-    }
-    let escape = |c: char| match c {
-        '\'' | '\\' => format!("\\{c}"),
-        c if make_printable(&c.to_string()) != c.to_string() => {
-            let mut bytes = [0; 4];
-            c.encode_utf8(&mut bytes).as_bytes().escape_ascii().to_string()
-        }
-        c => c.to_string(),
-    };
-    format!("$'{}'", word.chars().map(escape).collect::<String>())
 }
 
 /// The name of an interface as the last words of a command: one that looks like an option comes behind `--`.

@@ -1,19 +1,13 @@
-//! Makes text from outside safe for a terminal. Names in results files, plans and testbeds, and
-//! messages of other hosts, may contain escape sequences or characters that change the reading
-//! order.
+//! Text made safe for a terminal, with this crate's own styles, and for Markdown.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+
+use latput_units::printable::escape_unprintable;
+pub use latput_units::printable::make_printable;
 
 /// The terminal styles of this crate: bold, which is readable on every background, and reset.
 pub(crate) const BOLD: &str = "\u{1b}[1m";
 pub(crate) const PLAIN: &str = "\u{1b}[0m";
-
-/// A text of one line without control and format characters; each is shown as JSON escapes it
-/// (`\u001b`).
-pub fn make_printable(text: &str) -> String {
-    escape_unprintable(text, |_, _| 0).into_owned()
-}
 
 /// Like [`make_printable`], for text of many lines: tabs and ends of lines stay, and with `keeps_paint`
 /// also the terminal styles of this crate.
@@ -27,46 +21,6 @@ pub fn printable_lines(text: &str, keeps_paint: bool) -> Cow<'_, str> {
         }
         _ => 0,
     })
-}
-
-/// Escapes unprintable characters. `kept` returns the number of bytes, from such a character on,
-/// that are kept.
-fn escape_unprintable(text: &str, kept: impl Fn(&str, char) -> usize) -> Cow<'_, str> {
-    let mut shown = String::new();
-    let mut copied = 0;
-    let mut at = 0;
-    while let Some(place) = text[at..].find(is_unprintable) {
-        at += place;
-        let c = text[at..].chars().next().expect("one was found");
-        let keep = kept(&text[at..], c);
-        if keep > 0 {
-            at += keep;
-            continue;
-        }
-        shown.push_str(&text[copied..at]);
-        for unit in c.encode_utf16(&mut [0; 2]) {
-            let _infallible = write!(shown, "\\u{unit:04x}");
-        }
-        at += c.len_utf8();
-        copied = at;
-    }
-    if copied == 0 {
-        return Cow::Borrowed(text);
-    }
-    shown.push_str(&text[copied..]);
-    Cow::Owned(shown)
-}
-
-/// Whether a character is a control character (C0, DEL, C1) or one that orders, joins or hides
-/// others (Unicode's categories Cf, Zl and Zp).
-fn is_unprintable(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}' | '\u{891}'
-            | '\u{8e2}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
-            | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Text escaped for Markdown, inside and outside of a table.

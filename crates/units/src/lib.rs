@@ -5,6 +5,7 @@
 pub mod collect;
 pub mod cpu;
 pub mod file_words;
+pub mod printable;
 pub mod quantity;
 pub mod rng;
 pub mod spelling;

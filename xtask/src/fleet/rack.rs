@@ -64,6 +64,15 @@ impl HostKind {
         }
     }
 
+    /// Outcome that `latput fleet apply` must give it; `changed` is that of a host that it changes.
+    pub fn expected_outcome(self, changed: &'static str) -> &'static str {
+        match self.expected_state() {
+            "drifted" => changed,
+            "other" => "left-out",
+            silent => silent,
+        }
+    }
+
     /// Whether `latput fleet apply` is to change it.
     pub const fn is_changed(self) -> bool {
         matches!(self, Self::Slow | Self::Well)

@@ -7,7 +7,7 @@ use latput_knobs::Capability as KnobCapability;
 use latput_linux::route::Route;
 use latput_linux::{Capability, LinuxKernel, Namespace, interfaces, process};
 use latput_protocol::control::{Failure, InspectRequest, SCHEMA, clock_id, make_failure};
-use latput_protocol::host_view::{HostView, InterfaceView, KnobsView, RouteView};
+use latput_protocol::host_view::{HostView, KnobsView, RouteView};
 use latput_protocol::text::format_error_chain;
 
 use crate::brought;
@@ -44,7 +44,7 @@ fn build_host_view(look: &InspectRequest) -> Result<HostView, latput_linux::Erro
         kernel: latput_linux::facts::kernel_release(),
         cpus: process::allowed_cpus()?,
         missing: list_missing_capabilities(),
-        interfaces: interfaces::collect()?.into_iter().map(interface_view).collect(),
+        interfaces: interfaces::collect()?,
         ways: look.toward.iter().map(|&to| find_route(&route, to)).collect(),
         knobs,
         busy_ratio,
@@ -72,21 +72,6 @@ fn knobs_of(interface: &str) -> Result<KnobsView, latput_linux::Error> {
         settable: settable.iter().map(|knob| knob.knob.name().to_owned()).collect(),
         read_only_count: u32::try_from(fixed.len()).unwrap_or(u32::MAX),
     })
-}
-
-fn interface_view(found: interfaces::Interface) -> InterfaceView {
-    let interfaces::Interface {
-        name,
-        driver,
-        kind,
-        is_up,
-        mtu,
-        speed,
-        addresses,
-        beneath,
-        is_virtual_function,
-    } = found;
-    InterfaceView { name, driver, kind, is_up, mtu, speed, addresses, beneath, is_virtual_function }
 }
 
 /// The capabilities that this process has not, and what that hinders.

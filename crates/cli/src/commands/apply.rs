@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use latput_experiment::testbed::{Testbed, TestbedKind};
-use latput_fleet::ask::{AskEnding, Until, run_with_timeout};
+use latput_fleet::subprocess::{SubprocessEnding, Until, run_with_timeout};
 use latput_knobs::Setting;
 use latput_linux::confine::UsedFiles;
 use latput_model::ResultsSummary;
@@ -461,7 +461,7 @@ fn put_back(
             let _ = write!(words, "; {name} is as it was");
         } else {
             code = ExitReason::Stranded;
-            let command = part.command_line(&["restore".to_owned(), part.interface.clone()]);
+            let command = part.host.to_shell_line(&["restore".to_owned(), part.interface.clone()]);
             let _ = write!(
                 words,
                 "; {name} goes back by itself if it is still running: run `{command}` to be sure"
@@ -498,7 +498,7 @@ fn undo_confirmed(
             let _ = write!(words, "; {} was undone", part.host.name);
         } else {
             code = ExitReason::Stranded;
-            let command = part.command_line(&args);
+            let command = part.host.to_shell_line(&args);
             let _ = write!(words, "; still changed: run `{command}`");
         }
     }
@@ -513,9 +513,9 @@ fn print_next_commands(changed: &[ChangedHost<'_>]) {
             ["keep".to_owned(), part.interface.clone()].into_iter().chain(values).collect();
         let number = entry.map(|entry| entry.to_string());
         let undo: Vec<String> = ["undo".to_owned()].into_iter().chain(number).collect();
-        let undo = part.command_line(&undo);
+        let undo = part.host.to_shell_line(&undo);
         let keep =
-            if part.host.is_namespace() { NO_KEEP.to_owned() } else { part.command_line(&keep) };
+            if part.host.is_namespace() { NO_KEEP.to_owned() } else { part.host.to_shell_line(&keep) };
         format!("undo:  {undo}\nkeep:  {keep}\n")
     };
     output::print_change(&changed.iter().map(next).collect::<String>());
@@ -553,9 +553,9 @@ impl HostSetting {
             &mut Until::SecondStop(&context.stop),
         );
         match ending.map_err(|error| failed(format!("cannot start its latput: {error}")))? {
-            AskEnding::Ended { code, out, err } => Ok(HostAnswer { code, out, err }),
-            AskEnding::TooLong => Err(failed("its answer is too long".to_owned())),
-            AskEnding::TimedOut | AskEnding::Stopped => {
+            SubprocessEnding::Ended { code, out, err } => Ok(HostAnswer { code, out, err }),
+            SubprocessEnding::TooLong => Err(failed("its answer is too long".to_owned())),
+            SubprocessEnding::TimedOut | SubprocessEnding::Stopped => {
                 let seconds = within.as_secs();
                 Err(failed(format!("its latput has not ended within {seconds} s")))
             }
@@ -570,17 +570,6 @@ impl HostSetting {
                 output::print_change(&format!("{}: {line}\n", self.host.name));
             }
         }
-    }
-
-    /// The command line that runs latput with `args` on the host from here. This program is called by its name.
-    fn command_line(&self, args: &[String]) -> String {
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let words = self.host.to_command_line(&args);
-        let own = std::env::current_exe().unwrap_or_default();
-        let word = |word: &String| {
-            if Path::new(word) == own { "latput".to_owned() } else { shell_word(word) }
-        };
-        words.iter().map(word).collect::<Vec<_>>().join(" ")
     }
 
     fn answer_error(&self, answer: &HostAnswer) -> CliError {

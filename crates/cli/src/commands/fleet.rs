@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use latput_experiment::RunProgress;
 use latput_fleet::judge::{render_states, undecided_groups};
 use latput_fleet::{
-    Error, FleetContext, FleetEnding, FleetProgress, FleetWish, HostOutcomes, here, prometheus,
-    twins,
+    Error, FleetContext, FleetEnding, FleetProgress, FleetWish, HostOutcomes, drift, local_look,
+    prometheus,
 };
 use latput_knobs::Knob;
 use latput_linux::confine::UsedFiles;
@@ -26,8 +26,8 @@ use crate::exit::{CliError, ExitReason};
 use crate::progress::ProgressDisplay;
 use crate::{output, parallel};
 
-/// Most that is read of a question, bytes.
-const QUESTION_BYTES_MOST: u64 = 1 << 20;
+/// Most that is read of stdin, bytes.
+const STDIN_BYTES_MOST: u64 = 1 << 20;
 
 /// Read, compare and set the interfaces of many hosts.
 #[derive(Debug, clap::Args)]
@@ -54,8 +54,9 @@ inventory.toml:
   interface = \"eth0\"
   settings = { rx-usecs = \"50us\" }
 
-A slow or dead host does not delay others. Exit code 8: a host is not as wanted. Exit code 6: a host did not
-answer.")]
+A slow or dead host does not delay others. In every command, a host without an answer is `unreachable`,
+`timed-out`, `failed` or `not-asked`, and the exit code is 6. Exit code 8: a host is not as wanted. Exit code 5: a
+host could not be put back.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -81,8 +82,14 @@ enum Action {
     Confirm(pairs::Confirm),
     /// Read an interface of this host; started by the others.
     #[command(hide = true)]
-    Look {
+    Look { interface: String },
+    /// Record on this host that a rollout has ended; started by `apply` and `finish`.
+    #[command(hide = true)]
+    End {
         interface: String,
+        /// The name of the rollout.
+        #[arg(long)]
+        rollout: String,
     },
 }
 
@@ -122,7 +129,8 @@ impl Args {
             Action::Log(args) => args.run(context),
             Action::Pairs(args) => args.run(context),
             Action::Confirm(args) => args.run(context),
-            Action::Look { interface } => print_look(&interface),
+            Action::Look { interface } => print_interface(&interface),
+            Action::End { interface, rollout } => record_rollout_end(&interface, &rollout),
         }
     }
 }
@@ -135,12 +143,12 @@ impl Show {
         let asked = if self.knobs.is_empty() { None } else { Some(self.knobs.as_slice()) };
         let looked = fleet.inspect(asked);
         let (values, text) = if action == "drift" {
-            let values = twins::find_drift(&looked.judged);
-            let text = twins::render_drift(&values, &twins::count_compared(&looked.judged));
+            let values = drift::find_drift(&looked.judged);
+            let text = drift::render_drift(&values, &drift::count_compared(&looked.judged));
             (values, text)
         } else {
-            let values = twins::values(&looked.judged);
-            let text = twins::render_values(&values);
+            let values = drift::values(&looked.judged);
+            let text = drift::render_values(&values);
             (values, text)
         };
         if context.json {
@@ -187,14 +195,25 @@ impl Verify {
     }
 }
 
-/// Answers the look of another latput: the knobs of stdin.
-fn print_look(interface: &str) -> Result<ExitCode, CliError> {
-    let mut question = String::new();
-    std::io::stdin().take(QUESTION_BYTES_MOST).read_to_string(&mut question)?;
-    let look = here::inspect_interface(interface, &question)?;
+fn read_stdin() -> Result<String, CliError> {
+    let mut text = String::new();
+    std::io::stdin().take(STDIN_BYTES_MOST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Answers another latput: the knobs of stdin.
+fn print_interface(interface: &str) -> Result<ExitCode, CliError> {
+    let look = local_look::inspect_interface(interface, &read_stdin()?)?;
     let text = serde_json::to_string(&look)
         .map_err(|error| CliError { code: ExitReason::Failed, error: error.into() })?;
     output::print_text(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Records that a rollout has ended without the hosts that stdin names.
+fn record_rollout_end(interface: &str, rollout: &str) -> Result<ExitCode, CliError> {
+    local_look::record_rollout_end(interface, rollout, &read_stdin()?)?;
+    output::print_change_json(&serde_json::json!({ "schema": 1 }));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -251,6 +270,30 @@ impl From<Error> for CliError {
             Error::Failed(message) => Self::new(ExitReason::Failed, message),
             Error::Run(error) => error.into(),
             Error::Kernel(error) => error.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_fleet::HostOutcome;
+
+    use super::*;
+
+    #[test]
+    fn guide_has_exit_codes_of_outcomes() {
+        let guide = include_str!("../../../../docs/fleet-outcomes.md");
+        let rows: Vec<Vec<&str>> = guide
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+            .collect();
+        for outcome in HostOutcome::ALL {
+            let word = format!("`{}`", outcome.name());
+            let is_meant = |row: &&Vec<&str>| row[0].split(", ").any(|one| one == word);
+            let row = rows.iter().find(is_meant).unwrap_or_else(|| panic!("no row of {word}"));
+            let code = (ExitReason::from(outcome.ending()) as u8).to_string();
+            assert_eq!(row.last(), Some(&code.as_str()), "{word}");
         }
     }
 }

@@ -171,7 +171,7 @@ impl Args {
 /// Adds whose a knob is that an interface lacks which lies on another.
 fn with_owner(failed: CliError, interface: &str) -> CliError {
     let lacks = matches!(failed.error.downcast_ref(), Some(ApplyError::Unsupported { .. }));
-    match lacks.then(|| interfaces::whose_knobs_here(interface)).flatten() {
+    match lacks.then(|| interfaces::describe_stacking(interface)).flatten() {
         Some(owner) => CliError::new(failed.code, format!("{:#}; {owner}", failed.error)),
         None => failed,
     }

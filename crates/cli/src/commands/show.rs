@@ -116,7 +116,7 @@ fn read(interface: &str) -> Result<ShowDocument, CliError> {
         }
         knobs.push(document_knob(&kernel, interface, surveyed));
     }
-    let owner = interfaces::whose_knobs_here(interface).map(|owner| (OWNER.to_owned(), owner));
+    let owner = interfaces::describe_stacking(interface).map(|owner| (OWNER.to_owned(), owner));
     let missing = missing_privileges(&hidden);
     let facts = facts::collect(interface)
         .into_iter()

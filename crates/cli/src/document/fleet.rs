@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use latput_fleet::confirm::{ConfirmPlan, JointVerdict, PairRun};
+use latput_fleet::drift::KnobDrift;
 use latput_fleet::journal::HostEntry;
 use latput_fleet::judge::{HostState, JudgedHost, KnobDifference};
 use latput_fleet::pairs::{describe_differences, explain_verdict};
 use latput_fleet::rollout::{HostReport, RolloutEnded};
-use latput_fleet::twins::TwinDrift;
 use latput_fleet::{FleetHost, HostOutcomes, RolloutReport};
 use latput_model::PairsSummary;
 use latput_model::pairs::PairsSetting;
@@ -101,7 +101,7 @@ impl FleetDocument {
     pub(crate) fn new(
         action: &str,
         judged: &[JudgedHost],
-        values: &[TwinDrift],
+        values: &[KnobDrift],
         took: Nanos,
     ) -> Self {
         let mut groups: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
@@ -192,8 +192,10 @@ struct RolloutHostPart {
     target: String,
     /// The interface.
     interface: String,
-    /// `confirmed`, `put-back`, `stranded`, `would-change` or `would-refuse`. `same`: it had the wanted values. `left-out`: it could not
-    /// be used. `unchanged`: its stage did not come. `goes-back`: it was not reached. It goes back by itself.
+    /// `confirmed`, `put-back`, `stranded`, `would-change`, `would-refuse` or `refused`. `same`: it had the wanted values.
+    /// `left-out`: it answered, and could not be used. `failed`, `unreachable`, `timed-out`, `not-asked`: no answer, as in
+    /// `latput fleet verify`. `unchanged`: its stage did not come. `went-back`: it was confirmed too late. `goes-back`: it
+    /// was not reached. It goes back by itself.
     outcome: String,
     /// The reason; empty where the outcome says all.
     why: String,
@@ -210,7 +212,7 @@ impl RolloutDocument {
             group: report.host.group.clone(),
             target: report.host.reach.clone(),
             interface: report.host.interface.clone(),
-            outcome: report.outcome.to_owned(),
+            outcome: report.outcome.name().to_owned(),
             why: report.why.clone(),
             journal: report.journal,
             back_by_unix_ms: report.back_by_unix_ms,
@@ -429,7 +431,8 @@ struct FleetDoneHost {
     interface: String,
     /// `undone`, `in-part` (somebody else set values since), `would-undo`, `unchanged` (the rollout is not in force there);
     /// `confirmed`, `put-back`, `went-back` (it did before); `kept`, `would-write`, `removed`; `same`, `different`,
-    /// `unknown` or `nothing-kept` (what is kept against what is in force); `left-out`, `refused`, `lost` (it is not known) or `stranded`.
+    /// `unknown` or `nothing-kept` (what is kept against what is in force); `left-out`, `refused` or `stranded`; without an
+    /// answer `failed`, `unreachable`, `timed-out` or `not-asked`, as in `latput fleet verify`.
     outcome: String,
     /// Why, or which files; empty if the outcome says all.
     why: String,
@@ -441,7 +444,7 @@ impl FleetDoneDocument {
             name: host.name.clone(),
             group: host.group.clone(),
             interface: host.interface.clone(),
-            outcome: outcome.to_owned(),
+            outcome: outcome.name().to_owned(),
             why: why.to_owned(),
         });
         Self {
@@ -471,6 +474,8 @@ struct FleetLogHost {
     name: String,
     /// The interface.
     interface: String,
+    /// `read`; without an answer `failed`, `unreachable`, `timed-out` or `not-asked`, as in `latput fleet verify`.
+    outcome: String,
     /// Why its journal is not known; `null` if it is.
     problem: Option<String>,
     /// The changes, the newest first.
@@ -497,7 +502,7 @@ impl FleetLogDocument {
     /// The newest entries of each host's journal.
     pub(crate) fn new(
         hosts: &[FleetHost],
-        journals: &[Result<Vec<HostEntry>, String>],
+        journals: &[Result<Vec<HostEntry>, HostState>],
         newest: usize,
     ) -> Self {
         let entry = |entry: &HostEntry| FleetLogEntry {
@@ -507,10 +512,11 @@ impl FleetLogDocument {
             user: entry.user.clone(),
             state: entry.state.clone(),
         };
-        let host = |(host, journal): (&FleetHost, &Result<Vec<HostEntry>, String>)| FleetLogHost {
+        let host = |(host, journal): (&FleetHost, &Result<Vec<HostEntry>, HostState>)| FleetLogHost {
             name: host.name.clone(),
             interface: host.interface.clone(),
-            problem: journal.as_ref().err().cloned(),
+            outcome: journal.as_ref().map_or_else(HostState::name, |_| "read").to_owned(),
+            problem: journal.as_ref().err().map(HostState::explanation),
             entries: journal.iter().flatten().take(newest).map(entry).collect(),
         };
         Self { schema: 1, hosts: hosts.iter().zip(journals).map(host).collect() }

@@ -1,7 +1,7 @@
 //! The JSON of `latput keep --check`.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Kept values and files, compared with the files and the values in force.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -40,7 +40,7 @@ pub(crate) struct KeptFile {
 }
 
 /// The state of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KeptFileState {
     /// As latput wrote it; nothing is known that takes its place.

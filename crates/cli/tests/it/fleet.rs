@@ -37,6 +37,48 @@ fn this_host_is_a_fleet_of_one() {
     place.run(&rehearsed).expect(0, &["\"ended\": \"dry-run\"", "\"outcome\": \"same\""]);
 }
 
+/// Every command that asks hosts, with the field of its JSON that has the reason.
+const HOST_COMMANDS: &[(&[&str], &str)] = &[
+    (&["show", "mtu"], "why"),
+    (&["verify"], "why"),
+    (&["verify", "--kept"], "why"),
+    (&["drift", "mtu"], "why"),
+    (&["apply", "--dry-run"], "why"),
+    (&["apply"], "why"),
+    (&["undo", "--dry-run"], "why"),
+    (&["undo"], "why"),
+    (&["undo", "fleet-1"], "why"),
+    (&["finish", "--confirm"], "why"),
+    (&["finish", "--back"], "why"),
+    (&["keep", "--dry-run"], "why"),
+    (&["keep"], "why"),
+    (&["log"], "problem"),
+];
+
+#[test]
+fn dead_host_has_one_outcome_everywhere() {
+    let place = Place::new();
+    place.write(
+        "inventory.toml",
+        "schema = 1\n[group.own]\nhosts = [{ name = \"dead\", target = \"exec:false\" }]\ninterface = \"eth0\"\n\
+         settings = { mtu = 1400 }\n",
+    );
+    let mut sentence = None;
+    for (args, why) in HOST_COMMANDS {
+        let args = [&["fleet"], *args].concat();
+        let ran = place.run(&[&args[..], &["--json"]].concat());
+        ran.expect(6, &[]);
+        let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        let host = &found["hosts"][0];
+        let outcome = host.get("outcome").or_else(|| host.get("state"));
+        assert_eq!(outcome.unwrap(), "unreachable", "{args:?}: {found}");
+        let why = host[*why].as_str().unwrap();
+        assert_eq!(why, sentence.get_or_insert_with(|| why.to_owned()), "{args:?}");
+        place.run(&args).expect(6, &["unreachable", why]);
+    }
+    assert!(sentence.unwrap().contains("`false` ended"));
+}
+
 #[test]
 fn bad_inventory_is_refused_with_remedy() {
     let place = Place::new();

@@ -249,7 +249,7 @@ fn staged_setting_stays_and_resumes() {
     let found = parse_document(APPLY, &ran.expect(6, &["stage 2 of 3: 2 hosts"]).out);
     let outcomes = by_host(&found, "outcome");
     assert_eq!(found["ended"], "confirmed");
-    assert_eq!((outcomes["h1"].as_str(), outcomes["dead"].as_str()), ("confirmed", "left-out"));
+    assert_eq!((outcomes["h1"].as_str(), outcomes["dead"].as_str()), ("confirmed", "unreachable"));
     assert!(rack.all_are("700"), "{:?}", rack.queue_lengths());
     assert_eq!(gro_of("h6"), "on");
     assert!(!rack.has_checkpoint(), "nothing waits");
@@ -269,11 +269,12 @@ fn staged_setting_stays_and_resumes() {
 fn rollout_is_listed_kept_and_taken_back() {
     let rack = FleetRack::set_up(3);
     rack.write_inventory("{ name = \"dead\", target = \"exec:false\" }");
-    rack.run_fleet(&["undo"]).expect(1, &["no rollout is in force"]);
+    rack.run_fleet(&["undo"]).expect(6, &["h1 eth0: no rollout is in force there", "unreachable"]);
     rack.run_fleet(&["keep", "--dry-run"])
-        .expect(6, &["left-out     4 hosts", "gro is off, wanted on"]);
+        .expect(6, &["left-out     3 hosts", "gro is off, wanted on", "unreachable  1 host"]);
     let ran = rack.run_fleet(&["apply", "--soak", "0s"]);
     ran.expect(6, &["undo:  latput fleet undo fleet-", "keep:  a network namespace has no"]);
+    ran.expect(6, &["ended; 1 host was not reached: dead. Run the same `latput fleet apply` again"]);
     assert!(rack.all_are("700"), "{:?}", rack.queue_lengths());
     let undo = ran.out.lines().find_map(|line| line.strip_prefix("undo:  latput fleet undo "));
     let rollout = undo.unwrap().split(' ').next().unwrap().to_owned();
@@ -285,7 +286,8 @@ fn rollout_is_listed_kept_and_taken_back() {
             &by,
             ": in-force",
             "txqueuelen (device): 1000 -> 700",
-            "dead eth0\n  unknown",
+            "dead eth0\n  unreachable: ",
+            "ended; 1 host was not reached: dead. Run the same",
         ],
     );
     let log = parse_document(FLEET_LOG, &rack.run_fleet(&["log", "--json"]).expect(6, &[]).out);
@@ -297,13 +299,13 @@ fn rollout_is_listed_kept_and_taken_back() {
     rack.run_fleet(&["keep", "--dry-run"])
         .expect(6, &["would-write  3 hosts", "10-latput-eth0.link"]);
     rack.run_fleet(&["undo", "fleet-none"]).expect(6, &["unchanged    3 hosts"]);
-    rack.run_fleet(&["verify", "--kept"]).expect(6, &["nothing-kept 3 hosts", "lost "]);
+    rack.run_fleet(&["verify", "--kept"]).expect(6, &["nothing-kept 3 hosts", "unreachable  1 host"]);
     // One host has gone on by itself, another in part.
     run_ip(&["-n", "h2", "link", "set", "eth0", "txqueuelen", "650"]);
     run_ip(&["netns", "exec", "h2", "ethtool", "-K", "eth0", "gro", "off"]);
     run_ip(&["-n", "h3", "link", "set", "eth0", "txqueuelen", "640"]);
     rack.run_fleet(&["undo", "--dry-run"])
-        .expect(6, &[&rollout, "would-undo   2 hosts", "left-out     1 host"]);
+        .expect(6, &[&rollout, "would-undo   2 hosts", "unreachable  1 host"]);
     assert_eq!(length_of("h1"), "700", "a dry run changes nothing");
     let undone = rack.run_fleet(&["undo", "--json"]);
     let undone = parse_document(FLEET_DONE, &undone.expect(6, &[]).out);
@@ -312,7 +314,7 @@ fn rollout_is_listed_kept_and_taken_back() {
     let outcome = |host: &str| outcomes[host].as_str();
     assert_eq!(
         ["h1", "h2", "h3", "dead"].map(outcome),
-        ["undone", "unchanged", "in-part", "left-out"]
+        ["undone", "unchanged", "in-part", "unreachable"]
     );
     let stays = "txqueuelen (device) stays 640: somebody else set it after 700";
     assert_eq!(by_host(&undone, "why")["h3"], stays);
@@ -642,8 +644,10 @@ fn split_rollout_names_both_kinds_of_host() {
     let ran = rack.run_fleet(&["finish", "fleet-7", "--confirm"]);
     ran.expect(6, &["confirmed    2 hosts", "h2 eth0: it went back before: `latput fleet apply`"]);
     assert_eq!(rack.queue_lengths(), ["700", BEFORE, "700"]);
-    rack.run_fleet(&["verify"]).expect(8, &["rollout fleet-7 was cut short", "h2"]);
-    rack.run_fleet(&["finish", "--back"])
+    let ended = "rollout fleet-7 ended; 1 host was not reached: h2. Run the same `latput fleet apply` again";
+    rack.run_fleet(&["verify"]).expect(8, &[ended]);
+    rack.run_fleet(&["finish", "--back"]).expect(1, &["no rollout is under way or cut short"]);
+    rack.run_fleet(&["undo", "fleet-7"])
         .expect(0, &["undone       2 hosts", "unchanged    1 host"]);
     assert!(rack.all_are(BEFORE) && !rack.has_checkpoint());
     rack.run_fleet(&["finish", "--back"]).expect(1, &["no rollout"]);

@@ -59,7 +59,7 @@ pub(super) fn put_back(
     }
     let left = restores.into_iter().filter(|restore| !restore.is_done);
     left.map(|restore| LeftChanged {
-        command: restore.spec.to_command_line(&["restore"]).join(" "),
+        command: restore.spec.to_shell_line(&["restore"]),
         host: restore.spec.name,
         why: restore.why,
     })

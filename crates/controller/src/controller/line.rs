@@ -92,7 +92,7 @@ impl AgentLine {
         let stderr = LastLines::collect_from(errors, STDERR_LINES, STDERR_LINE_BYTES);
         Ok(Self {
             host: spec.name.clone(),
-            command: spec.to_command_line(&HostCall::Agent.to_args()).join(" "),
+            command: spec.to_shell_line(&HostCall::Agent.to_args()),
             process,
             to: Some(to),
             answers,

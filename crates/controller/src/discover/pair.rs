@@ -6,7 +6,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use latput_protocol::host_view::{HostView, InterfaceView};
+use latput_linux::interfaces::Interface;
+use latput_protocol::host_view::HostView;
 use latput_reach::target::InterfaceSelector;
 
 /// One of the two hosts.
@@ -39,7 +40,7 @@ pub(super) enum PairingError {
 
 impl HostEnd<'_> {
     /// Its addresses that are meant, with their interface.
-    fn candidate_addresses(&self) -> impl Iterator<Item = (&InterfaceView, IpAddr)> {
+    fn candidate_addresses(&self) -> impl Iterator<Item = (&Interface, IpAddr)> {
         let of = |interface| move |&address: &IpAddr| (interface, address);
         let all =
             self.view.interfaces.iter().flat_map(move |one| one.addresses.iter().map(of(one)));
@@ -311,7 +312,7 @@ mod tests {
         let mut view = HostView::default();
         for (name, address) in addresses {
             if view.find_interface(name).is_none() {
-                let found = InterfaceView { name: (*name).to_owned(), ..InterfaceView::default() };
+                let found = Interface { name: (*name).to_owned(), ..Interface::default() };
                 view.interfaces.push(found);
             }
             let found = view.interfaces.iter_mut().find(|interface| interface.name == *name);

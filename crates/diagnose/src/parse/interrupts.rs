@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use latput_units::CpuSet;
+
 /// A line of `/proc/interrupts`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InterruptLine {
@@ -30,16 +32,8 @@ pub(crate) fn parse_interrupts(text: &str) -> Option<BTreeMap<u32, InterruptLine
 
 /// Reads a list of CPUs such as `0-3,8`.
 pub(crate) fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
-    let mut found = Vec::new();
-    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        if last < first || last - first > 8192 {
-            return None;
-        }
-        found.extend(first..=last);
-    }
-    Some(found)
+    let cpus: CpuSet = text.parse().ok()?;
+    Some(cpus.iter().map(|cpu| cpu.0).collect())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use latput_reach::broker::message::LaunchCommand;
 use latput_reach::target::{FORMS, ReachMethod, Target};
 use latput_units::text::format_count;
 
-use crate::command::{Error, FleetContext};
+use crate::context::{Error, FleetContext};
 use crate::inventory;
 use crate::pairs::PAIRS_MOST;
 

@@ -9,7 +9,7 @@ use latput_stats::Estimate;
 use latput_units::text::{format_count, is_or_are};
 
 use super::{ConfirmPlan, PairRun, PairState};
-use crate::command::{Error, FleetEnding};
+use crate::context::{Error, FleetEnding};
 use crate::pairs::{describe_differences, explain_verdict, ratio_in_words};
 
 /// Joint verdict of the pairs that have ended.

@@ -6,7 +6,7 @@ use latput_reach::broker::command::{HostVerb, SetOptions};
 use latput_units::Nanos;
 
 use super::{HostPhase, Lease, Rollout, RolloutOptions, RolloutPart, unix_ms};
-use crate::fleet::{HostWork, NoAnswer};
+use crate::fleet::{HostErrorKind, HostWork, NoAnswer};
 use crate::judge::find_differences;
 
 /// Added to the time at which a host goes back by itself: what watches it looks twice a second, and putting back takes
@@ -38,7 +38,7 @@ impl Rollout<'_> {
             ..SetOptions::default()
         });
         let ends_at = Instant::now() + confirm_within.as_duration();
-        let heard = work.ask(&verb, &work.host().setting_lines());
+        let heard = work.request_json(&verb, &work.host().setting_lines());
         let ended = heard.and_then(|document| match document["changes"].as_array() {
             Some(changes) => Ok(!changes.is_empty()),
             None => Err(NoAnswer::Strange("its answer has no list of changes")),
@@ -51,7 +51,7 @@ impl Rollout<'_> {
         let within = self.options.confirm_within;
         let verb = HostVerb::Extend { made_by: self.name.clone(), within_ns: within.as_ns() };
         let ends_at = Instant::now() + within.as_duration();
-        let ended = work.ask_twice(&verb).map(drop).map_err(NoAnswer::into_words);
+        let ended = work.request_json_twice(&verb).map(drop).map_err(NoAnswer::into_words);
         (Lease::from_deadline(ends_at, within), ended)
     }
 
@@ -63,18 +63,17 @@ impl Rollout<'_> {
 
     fn confirm_host(&self, work: &mut HostWork<'_, '_>, lease: Lease) -> HostPhase {
         let verb = HostVerb::Confirm { made_by: Some(self.name.clone()) };
-        let error = match work.ask_twice(&verb) {
+        let error = match work.request_json_twice(&verb) {
             Ok(document) => return HostPhase::Confirmed(document["journal"][0].as_u64()),
-            Err(error) if error.is_of_kind("rolled_back") => {
-                return HostPhase::PutBack(error.into_words());
-            }
-            Err(error) if error.is_of_kind("stranded") => {
-                return HostPhase::Stranded(error.into_words());
-            }
             Err(error) => error,
         };
+        match error.kind() {
+            Some(HostErrorKind::RolledBack) => return HostPhase::WentBack(error.into_words()),
+            Some(HostErrorKind::Stranded) => return HostPhase::Stranded(error.into_words()),
+            Some(HostErrorKind::Other) | None => {}
+        }
         // The first answer may be what was lost.
-        let found = work.look(None).ok().and_then(|look| look.interface);
+        let found = work.read_interface(None).ok().and_then(|look| look.interface);
         let is_kept = found.is_some_and(|found| {
             found.waiting.is_none() && find_differences(work.host(), &found).is_empty()
         });
@@ -92,9 +91,11 @@ impl Rollout<'_> {
 
     fn put_host_back(&self, work: &mut HostWork<'_, '_>, lease: Lease) -> HostPhase {
         let verb = HostVerb::Restore { made_by: Some(self.name.clone()) };
-        match work.ask_twice(&verb) {
+        match work.request_json_twice(&verb) {
             Ok(_) => compare_with_before(&self.parts[work.at], lease, work),
-            Err(error) if error.is_of_kind("stranded") => HostPhase::Stranded(error.into_words()),
+            Err(error) if error.kind() == Some(HostErrorKind::Stranded) => {
+                HostPhase::Stranded(error.into_words())
+            }
             Err(error) => HostPhase::GoesBack(error.into_words(), lease),
         }
     }
@@ -106,9 +107,13 @@ impl Rollout<'_> {
         otherwise: &str,
         job: fn(&Self, &mut HostWork<'_, '_>, Lease) -> HostPhase,
     ) {
-        let one = |work: &mut HostWork<'_, '_>| match &self.parts[work.at].phase {
-            HostPhase::Changed(lease) => job(self, work, *lease),
-            phase => phase.clone(),
+        let one = |work: &mut HostWork<'_, '_>| {
+            let phase = &self.parts[work.at].phase;
+            if let HostPhase::Changed(lease) = phase {
+                job(self, work, *lease)
+            } else {
+                phase.clone()
+            }
         };
         let until = self.until_second_stop();
         for (at, result) in self.fleet.for_each(&self.changed_hosts(), until, what, one) {
@@ -122,7 +127,7 @@ impl Rollout<'_> {
 
 /// Compares a host that went back with what it was.
 fn compare_with_before(part: &RolloutPart, lease: Lease, work: &mut HostWork<'_, '_>) -> HostPhase {
-    let found = work.look(None).ok().and_then(|look| look.interface);
+    let found = work.read_interface(None).ok().and_then(|look| look.interface);
     let (Some(found), Some(before)) = (found, part.before.last()) else {
         return HostPhase::PutBack("it could not be read again".to_owned());
     };

@@ -8,24 +8,11 @@ use latput_runner::error::LeftChanged;
 use latput_units::text::{format_count, format_utc};
 
 use super::{HostPhase, Rollout, RolloutEnded};
-use crate::command::FleetEnding;
-use crate::fleet::command_line;
+use crate::context::FleetEnding;
 use crate::inventory::FleetHost;
 use crate::judge::{describe_differences, find_differences};
-use crate::outcomes::append_outcome;
-
-/// The outcomes in the order of tables.
-const OUTCOMES: [&str; 9] = [
-    "confirmed",
-    "same",
-    "would-change",
-    "unchanged",
-    "would-refuse",
-    "put-back",
-    "left-out",
-    "goes-back",
-    "stranded",
-];
+use crate::outcome::{HostOutcome, render_outcomes};
+use crate::unfinished::{RUN_AGAIN, missed_in_words};
 
 /// Report of a rollout.
 #[derive(Debug)]
@@ -38,8 +25,10 @@ pub struct RolloutReport {
     pub stages: Vec<Vec<String>>,
     /// Every host, in the order of the inventory.
     pub hosts: Vec<HostReport>,
-    /// How to take it back, and how to keep it over a reboot.
+    /// Which hosts it did not reach, how to take it back, and how to keep it over a reboot.
     next: String,
+    /// Number of hosts of the list that cannot be used.
+    left_out: usize,
 }
 
 /// The outcome on a host.
@@ -47,8 +36,8 @@ pub struct RolloutReport {
 pub struct HostReport {
     /// The host.
     pub host: FleetHost,
-    /// The name of its outcome.
-    pub outcome: &'static str,
+    /// Its outcome.
+    pub outcome: HostOutcome,
     /// The reason; empty if the outcome says all.
     pub why: String,
     /// Number of its change in its journal.
@@ -69,33 +58,35 @@ pub struct RolloutFailure {
 }
 
 impl HostPhase {
-    /// The name of a host's outcome.
-    fn outcome_name(&self, ended: &RolloutEnded) -> &'static str {
+    /// A host's outcome.
+    fn outcome(&self, ended: &RolloutEnded) -> HostOutcome {
         match self {
-            Self::Same => "same",
-            Self::LeftOut(_) => "left-out",
-            Self::WouldRefuse(_) => "would-refuse",
-            Self::Planned if *ended == RolloutEnded::Rehearsed => "would-change",
-            Self::Planned => "unchanged",
-            Self::Changed(_) | Self::GoesBack(..) => "goes-back",
-            Self::Confirmed(_) => "confirmed",
-            Self::PutBack(_) => "put-back",
-            Self::Stranded(_) => "stranded",
+            Self::Same => HostOutcome::Same,
+            Self::LeftOut(outcome, _) => *outcome,
+            Self::WouldRefuse(_) => HostOutcome::WouldRefuse,
+            Self::Planned if *ended == RolloutEnded::Rehearsed => HostOutcome::WouldChange,
+            Self::Planned => HostOutcome::Unchanged,
+            Self::Changed(_) | Self::GoesBack(..) => HostOutcome::GoesBack,
+            Self::Confirmed(_) => HostOutcome::Confirmed,
+            Self::PutBack(_) => HostOutcome::PutBack,
+            Self::WentBack(_) => HostOutcome::WentBack,
+            Self::Stranded(_) => HostOutcome::Stranded,
         }
     }
 
     /// Reason of its ending; empty if its outcome says all.
     fn explain_outcome(&self) -> String {
         match self {
-            Self::LeftOut(why)
+            Self::LeftOut(_, why)
             | Self::WouldRefuse(why)
             | Self::PutBack(why)
+            | Self::WentBack(why)
             | Self::Stranded(why) => why.clone(),
             Self::GoesBack(why, lease) => {
                 let time = format_utc(lease.back_by_unix_ms / 1000);
                 format!("{why}; it goes back by itself by {time}")
             }
-            _ => String::new(),
+            Self::Same | Self::Planned | Self::Changed(_) | Self::Confirmed(_) => String::new(),
         }
     }
 }
@@ -106,13 +97,14 @@ impl Rollout<'_> {
         let stages = self.stages.iter().map(|stage| stage.iter().map(name).collect()).collect();
         let hosts = (0..self.parts.len()).map(|at| self.report_host(at, &ended)).collect();
         let next = self.next_lines(&ended);
-        RolloutReport { name: self.name, ended, stages, hosts, next }
+        let left_out = self.fleet.left_out;
+        RolloutReport { name: self.name, ended, stages, hosts, next, left_out }
     }
 
     fn report_host(&self, at: usize, ended: &RolloutEnded) -> HostReport {
         let (host, part) = (&self.fleet.hosts[at], &self.parts[at]);
-        let outcome = part.phase.outcome_name(ended);
-        let found = part.before.first().filter(|_| outcome == "would-change");
+        let outcome = part.phase.outcome(ended);
+        let found = part.before.first().filter(|_| outcome == HostOutcome::WouldChange);
         HostReport {
             host: host.clone(),
             outcome,
@@ -121,19 +113,22 @@ impl Rollout<'_> {
                 |found| describe_differences(&find_differences(host, &found.look)),
             ),
             journal: if let HostPhase::Confirmed(number) = part.phase { number } else { None },
-            back_by_unix_ms: match &part.phase {
-                HostPhase::Changed(lease) | HostPhase::GoesBack(_, lease) => {
-                    Some(lease.back_by_unix_ms)
-                }
-                _ => None,
-            },
+            back_by_unix_ms: part.phase.lease().map(|lease| lease.back_by_unix_ms),
         }
     }
 
     fn next_lines(&self, ended: &RolloutEnded) -> String {
+        match ended {
+            RolloutEnded::Rehearsed | RolloutEnded::Broken(_) => return String::new(),
+            RolloutEnded::Nothing | RolloutEnded::Confirmed => {}
+        }
+        let missed = match self.missed_hosts() {
+            names if names.is_empty() => String::new(),
+            names => format!("ended; {}. {RUN_AGAIN}\n", missed_in_words(&names)),
+        };
         let confirmed = self.in_phase(|phase| matches!(phase, HostPhase::Confirmed(_)));
-        if *ended != RolloutEnded::Confirmed || confirmed.is_empty() {
-            return String::new();
+        if confirmed.is_empty() {
+            return missed;
         }
         let (name, hosts) = (&self.name, self.fleet.source.to_arg_text());
         let is_namespace = |at: &usize| self.fleet.hosts[*at].reach.starts_with("netns://");
@@ -142,33 +137,31 @@ impl Rollout<'_> {
         } else {
             format!("latput fleet keep{hosts}{}", self.options.wanted)
         };
-        format!("undo:  latput fleet undo {name}{hosts}\nkeep:  {keep}\n")
+        format!("{missed}undo:  latput fleet undo {name}{hosts}\nkeep:  {keep}\n")
     }
 }
 
 impl RolloutReport {
-    fn hosts_of(&self, outcomes: &[&str]) -> Vec<&HostReport> {
+    fn hosts_of(&self, outcomes: &[HostOutcome]) -> Vec<&HostReport> {
         self.hosts.iter().filter(|host| outcomes.contains(&host.outcome)).collect()
     }
 
     /// How it ended, where it was not put back.
     pub fn ending(&self) -> FleetEnding {
-        // Stages need not reach all.
-        let well = self.hosts_of(&["same", "confirmed", "would-change", "unchanged"]).len();
-        if well == self.hosts.len() { FleetEnding::Done } else { FleetEnding::Partial }
+        FleetEnding::from_outcomes(self.hosts.iter().map(|host| host.outcome), self.left_out)
     }
 
     /// The error of one that was put back.
     pub fn failure(&self) -> Option<RolloutFailure> {
         let RolloutEnded::Broken(why) = &self.ended else { return None };
-        let back = self.hosts_of(&["put-back"]).len();
+        let back = self.hosts_of(&[HostOutcome::PutBack]).len();
         let left: Vec<LeftChanged> = self
-            .hosts_of(&["goes-back", "stranded"])
+            .hosts_of(&[HostOutcome::GoesBack, HostOutcome::Stranded])
             .into_iter()
             .map(|HostReport { host, why, .. }| LeftChanged {
                 host: host.name.clone(),
                 why: why.clone(),
-                command: command_line(host, &["restore", &host.interface]),
+                command: host.way.to_shell_line(&["restore", &host.interface]),
             })
             .collect();
         let (outcome, message) = match (left.is_empty(), back) {
@@ -182,8 +175,8 @@ impl RolloutReport {
             (false, _) => {
                 let mut message = format!("{why}. Put back: {}", format_count(back, "host"));
                 for (what, outcome) in [
-                    ("Going back by themselves, at the time above", "goes-back"),
-                    ("Not put back", "stranded"),
+                    ("Going back by themselves, at the time above", HostOutcome::GoesBack),
+                    ("Not put back", HostOutcome::Stranded),
                 ] {
                     let hosts = self.hosts_of(&[outcome]);
                     let names: Vec<&str> = hosts.iter().map(|one| one.host.name.as_str()).collect();
@@ -205,11 +198,7 @@ impl RolloutReport {
                 let _ = writeln!(text, "stage {}: {}", number + 1, stage.join(" "));
             }
         }
-        for outcome in OUTCOMES {
-            let hosts = self.hosts_of(&[outcome]).into_iter();
-            let hosts: Vec<_> = hosts.map(|one| (&one.host, one.why.as_str())).collect();
-            append_outcome(&mut text, outcome, &hosts);
-        }
-        text + &self.next
+        let hosts = self.hosts.iter().map(|one| (&one.host, one.outcome, one.why.as_str()));
+        text + &render_outcomes(hosts) + &self.next
     }
 }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use latput_reach::broker::process::HostProcess;
 
 use super::{INTERRUPTED, Rollout, RolloutPart, elapsed_since, first_of};
-use crate::ask::{AskEnding, ended_in_words, last_line};
 use crate::fleet::HostWork;
 use crate::guard::{self, TimedLook};
 use crate::judge::{HostState, judge_host};
+use crate::subprocess::{SubprocessEnding, ended_in_words, last_line};
 
 /// Parts of a soak after each of which the hosts are looked at.
 const PARTS: u32 = 4;
@@ -63,7 +63,7 @@ impl Rollout<'_> {
     fn look_twice(&self, work: &mut HostWork<'_, '_>) -> Result<TimedLook, String> {
         let mut why = String::new();
         for _ in 0..2 {
-            let judged = judge_host(work.host(), work.look(None));
+            let judged = judge_host(work.host(), work.read_interface(None));
             why = judged.state.in_words();
             if let (Some(look), HostState::Same | HostState::Drifted(_)) =
                 (judged.look, &judged.state)
@@ -96,8 +96,8 @@ impl Rollout<'_> {
         let words = guard::words_for_host(words, work.host());
         let shown = latput_report::make_printable(&words.join(" "));
         let why = match work.run_process(|| HostProcess::start_guard(&words), "") {
-            Ok(AskEnding::Ended { code: Some(0), .. }) => return None,
-            Ok(AskEnding::Ended { code, out, err }) => {
+            Ok(SubprocessEnding::Ended { code: Some(0), .. }) => return None,
+            Ok(SubprocessEnding::Ended { code, out, err }) => {
                 let said = if err.trim().is_empty() {
                     String::from_utf8_lossy(&out).into_owned()
                 } else {
@@ -105,11 +105,11 @@ impl Rollout<'_> {
                 };
                 format!("{}: {}", ended_in_words(code), last_line(&said))
             }
-            Ok(AskEnding::TimedOut) => {
+            Ok(SubprocessEnding::TimedOut) => {
                 format!("did not end within {}", self.fleet.source.timeout)
             }
-            Ok(AskEnding::TooLong) => "printed too much".to_owned(),
-            Ok(AskEnding::Stopped) => return Some(INTERRUPTED.to_owned()),
+            Ok(SubprocessEnding::TooLong) => "printed too much".to_owned(),
+            Ok(SubprocessEnding::Stopped) => return Some(INTERRUPTED.to_owned()),
             Err(error) => format!("cannot be started: {error}"),
         };
         Some(format!("the guard `{shown}` {why}"))

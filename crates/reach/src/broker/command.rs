@@ -35,6 +35,11 @@ pub enum HostVerb {
         /// The time from now.
         within_ns: u64,
     },
+    /// Record that the rollout of its newest change has ended; its stdin names the hosts that were not reached.
+    EndRollout {
+        /// The name of the rollout.
+        rollout: String,
+    },
     /// Put it back as it was before the change that waits.
     Restore {
         /// Only if it was made by this.
@@ -107,6 +112,9 @@ impl HostCommand {
                     (format!("--made-by={made_by}"), format!("--extend={within_ns}ns"));
                 say(&["confirm", interface, "--json", &made_by, &time]);
             }
+            HostVerb::EndRollout { rollout } => {
+                say(&["fleet", "end", interface, "--json", &format!("--rollout={rollout}")]);
+            }
             HostVerb::Restore { .. } => say(&["restore", interface, "--json"]),
             HostVerb::Undo(_) => say(&["undo", "--of-fleet"]),
             HostVerb::Log => say(&["log", interface, "--json"]),
@@ -163,6 +171,7 @@ impl HostCommand {
             }
             HostVerb::Undo(undo) => undo.made_by.iter().collect(),
             HostVerb::Extend { made_by, .. } => vec![made_by],
+            HostVerb::EndRollout { rollout } => vec![rollout],
             HostVerb::Set(set) => std::iter::once(&set.made_by).chain(&set.only_if).collect(),
         };
         match words.into_iter().find(|word| !is_shell_safe_word(word, "-_.:/@+,")) {
@@ -237,6 +246,10 @@ mod tests {
             (
                 command(HostVerb::Extend { made_by: "fleet-1".to_owned(), within_ns: 60 }),
                 "confirm eth0 --json --made-by=fleet-1 --extend=60ns",
+            ),
+            (
+                command(HostVerb::EndRollout { rollout: "fleet-1".to_owned() }),
+                "fleet end eth0 --json --rollout=fleet-1",
             ),
             (command(HostVerb::Restore { made_by: by() }), "restore eth0 --json --made-by=fleet-1"),
             (command(undo(Some(7), false)), "undo --of-fleet 7 --made-by=fleet-1"),

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use latput_protocol::control::ControllerId;
 use latput_units::CpuSet;
+use latput_units::printable::shell_word;
 use latput_vm::GuestSpec;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,19 @@ impl LaunchCommand {
     pub fn to_command_line(&self, args: &[impl AsRef<str>]) -> Vec<String> {
         let args = args.iter().map(|arg| arg.as_ref().to_owned());
         self.via.iter().cloned().chain([self.program.clone()]).chain(args).collect()
+    }
+
+    /// The same for people, quoted for a shell of this host.
+    pub fn to_shell_line(&self, args: &[impl AsRef<str>]) -> String {
+        let words = self.to_command_line(args);
+        let own = std::env::current_exe().unwrap_or_default();
+        let is_own = |word: &String| Path::new(word) == own;
+        // Behind another program, the same path may be another host's.
+        let has_name = is_own(&words[0]);
+        let word = |word: &String| {
+            if has_name && is_own(word) { "latput".to_owned() } else { shell_word(word) }
+        };
+        words.iter().map(word).collect::<Vec<_>>().join(" ")
     }
 
     /// The command that runs latput there, without arguments yet.

@@ -70,7 +70,7 @@ impl HostProcess {
             host: spec.name.clone(),
             problem: format!(
                 "cannot start `{}`: {error}",
-                spec.to_command_line(&call.to_args()).join(" ")
+                spec.to_shell_line(&call.to_args())
             ),
             permission: false,
         })

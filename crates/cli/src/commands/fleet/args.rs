@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use latput_fleet::crew::WAITED_FOR_MOST;
+use latput_fleet::workers::WAITED_FOR_MOST;
 use latput_fleet::{Fleet, FleetWish, HostSource};
 use latput_linux::confine::UsedFiles;
 use latput_results::ResultsDb;

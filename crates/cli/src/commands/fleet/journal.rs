@@ -41,7 +41,7 @@ Examples:
   latput fleet undo fleet-1a21f0015cc-7fbf -i inventory.toml    as `latput fleet apply` has called it
 
 Each host undoes the entry of its own journal, completely or not at all. Values that another program has set
-since stay. Exit code 6: a host did not answer or refused. The same command then undoes the rest.")]
+since stay. Exit code 6: a host did not answer or refused. The same command, run again, undoes the rest.")]
 pub(super) struct Undo {
     /// The name of the rollout.
     #[arg(value_name = "ROLLOUT")]
@@ -90,8 +90,9 @@ Examples:
   latput fleet finish -i inventory.toml --back          every host goes back, also those that have confirmed it
   latput fleet finish fleet-1a21f0015cc-7fbf -i inventory.toml --back
 
-A rollout is cut short where `latput fleet apply` ends while it confirms one host after the other. The other commands of
-`latput fleet` name it then. A host that waits goes back by itself at the end of its time; with --confirm such a host is
+A rollout is cut short where `latput fleet apply` is killed while it confirms one host after the other. The other commands
+of `latput fleet` name it then. One that came to its end without some hosts has ended: run the same `latput fleet apply`
+again. A host that waits goes back by itself at the end of its time; with --confirm such a host is
 named (exit code 6), and `latput fleet apply` sets it again."
 )]
 pub(super) struct Finish {
@@ -126,8 +127,7 @@ impl Log {
             }
             output::print_text(&text)?;
         }
-        let is_whole = journals.iter().all(Result::is_ok);
-        Ok(if is_whole { ExitReason::Done } else { ExitReason::Partial }.into())
+        Ok(ExitReason::from(fleet.ending_of_journals(&journals)).into())
     }
 }
 

@@ -1,4 +1,4 @@
-//! One command with an end in sight: bounded in time and in what it says, and killed with its children.
+//! Runs one command, bounded in time and in its output, and kills it with its children.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -29,7 +29,7 @@ const CLOSED_LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// How a command ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum AskEnding {
+pub enum SubprocessEnding {
     /// By itself.
     Ended {
         /// Its exit code; `None` after a signal.
@@ -94,7 +94,7 @@ pub fn run_with_timeout(
     input: &[u8],
     within: Duration,
     waiting: &mut dyn WaitObserver,
-) -> io::Result<AskEnding> {
+) -> io::Result<SubprocessEnding> {
     let begun = Instant::now();
     let (mut process, pipes) = start()?;
     let mut pipes = ChildPipes::new(pipes, input);
@@ -103,14 +103,14 @@ pub fn run_with_timeout(
     let problem = loop {
         let waited = begun.elapsed();
         if waiting.is_over() {
-            break Some(AskEnding::Stopped);
+            break Some(SubprocessEnding::Stopped);
         }
         if waited > within {
-            break Some(AskEnding::TimedOut);
+            break Some(SubprocessEnding::TimedOut);
         }
         waiting.goes_on(waited);
         if !pipes.pass_on() {
-            break Some(AskEnding::TooLong);
+            break Some(SubprocessEnding::TooLong);
         }
         if rest.as_mut().is_some_and(|rest| rest.is_read(pipes.are_closed())) {
             break None;
@@ -126,7 +126,7 @@ pub fn run_with_timeout(
     process.kill(); // and what it has left behind
     let ChildPipes { out, err, .. } = pipes;
     let err = String::from_utf8_lossy(&err).into_owned();
-    Ok(problem.unwrap_or(AskEnding::Ended { code, out, err }))
+    Ok(problem.unwrap_or(SubprocessEnding::Ended { code, out, err }))
 }
 
 /// Output that is still to be read once a command has ended.
@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    fn run(script: &str, input: &str, within: Duration, is_over: bool) -> AskEnding {
+    fn run(script: &str, input: &str, within: Duration, is_over: bool) -> SubprocessEnding {
         let mut command = Command::new("sh");
         let mut patient = CountingObserver { is_over, calls: 0 };
         let start = || HostProcess::start_here(command.args(["-c", script]));
@@ -263,11 +263,11 @@ mod tests {
         let input = "x".repeat(200_000);
         let ending = run("cat; echo no >&2; exit 3", &input, LONG, false);
         let expected =
-            AskEnding::Ended { code: Some(3), out: input.into(), err: "no\n".to_owned() };
+            SubprocessEnding::Ended { code: Some(3), out: input.into(), err: "no\n".to_owned() };
         assert!(ending == expected);
         // A child that does not read is no reason to wait.
         let ending = run("exit 0", &"x".repeat(200_000), LONG, false);
-        assert_eq!(ending, AskEnding::Ended { code: Some(0), out: Vec::new(), err: String::new() });
+        assert_eq!(ending, SubprocessEnding::Ended { code: Some(0), out: Vec::new(), err: String::new() });
     }
 
     #[test]
@@ -280,24 +280,24 @@ mod tests {
         assert!(PipeDrain::from_now().is_read(true));
         // As much as a pipe holds, from a child that ends it all at once.
         let ending = run("head -c 65536 /dev/zero; sleep 100 & exit 0", "", LONG, false);
-        let AskEnding::Ended { code: Some(0), out, .. } = ending else { panic!("{ending:?}") };
+        let SubprocessEnding::Ended { code: Some(0), out, .. } = ending else { panic!("{ending:?}") };
         assert_eq!(out.len(), 65_536);
     }
 
     #[test]
     fn command_ends_with_its_children() {
         let begun = Instant::now();
-        assert_eq!(run("sleep 100", "", Duration::from_millis(50), false), AskEnding::TimedOut);
-        assert_eq!(run("sleep 100 & wait", "", LONG, true), AskEnding::Stopped);
-        assert_eq!(run("yes", "", LONG, false), AskEnding::TooLong);
+        assert_eq!(run("sleep 100", "", Duration::from_millis(50), false), SubprocessEnding::TimedOut);
+        assert_eq!(run("sleep 100 & wait", "", LONG, true), SubprocessEnding::Stopped);
+        assert_eq!(run("yes", "", LONG, false), SubprocessEnding::TooLong);
         // A child in the background holds the pipes.
         let ending = run("sleep 100 & echo done", "", LONG, false);
         assert_eq!(
             ending,
-            AskEnding::Ended { code: Some(0), out: "done\n".into(), err: String::new() }
+            SubprocessEnding::Ended { code: Some(0), out: "done\n".into(), err: String::new() }
         );
         let ending = run("yes e >&2 & sleep 0.1; kill $!; exit 1", "", LONG, false);
-        let AskEnding::Ended { code: Some(1), err, .. } = ending else { panic!("{ending:?}") };
+        let SubprocessEnding::Ended { code: Some(1), err, .. } = ending else { panic!("{ending:?}") };
         assert!(err.len() <= ERRORS_BYTES_MOST, "{}", err.len());
         assert!(begun.elapsed() < LONG, "nothing was waited for");
     }

@@ -1,4 +1,4 @@
-//! Does one thing for many hosts side by side, so that a slow or dead host delays no other.
+//! Runs a job for many hosts side by side, so that a slow or dead host delays no other.
 //!
 //! At most `parallel` hosts are worked on at a time. A host that is silent for a second no longer counts: its place
 //! goes to another, and it is waited for beside them.
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn crew_runs_every_job_within_limit() {
+    fn every_job_runs_within_limit() {
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let results = side_by_side(
             60,

@@ -1,4 +1,4 @@
-//! Surroundings of a command on a fleet: who hears of its progress, what stops it, and how it ends.
+//! Context of a command on a fleet: its progress, its stop flag, its errors and how it ends.
 
 use std::fmt::Debug;
 use std::time::Instant;
@@ -50,8 +50,8 @@ pub struct FleetContext<'a> {
     pub stop: &'a Stop,
 }
 
-/// How a command ended that has no error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a command ended that has no error, the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FleetEnding {
     /// All was done.
     Done,

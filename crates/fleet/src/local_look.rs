@@ -1,4 +1,4 @@
-//! A look at an interface of this host, for the latput that asks.
+//! Reads an interface of this host for the latput that asks, and records there that a rollout has ended.
 
 use latput_knobs::{
     self as knobs, Capability, Checkpoint, KernelError, KernelErrorKind, KernelRead, Knob, Place,
@@ -8,7 +8,7 @@ use latput_linux::route::{Link, Route};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, facts, process};
 use latput_protocol::folders;
 
-use crate::command::Error;
+use crate::context::Error;
 use crate::journal::ROLLOUT;
 use crate::look::{
     ALL, HostLook, InterfaceLook, KnobLook, PlaceLook, RolloutLook, RolloutState, SCHEMA,
@@ -141,28 +141,20 @@ fn find_newest_rollout(
     slot: Slot,
 ) -> Option<RolloutLook> {
     let store = FileCheckpoints::new(&folders::checkpoints_dir());
-    let is_here = |change: &Checkpoint| {
-        change.slot() == slot
-            && change.boot_id == origin.boot_id
-            && change.is_of_namespace(origin) == Some(true)
-    };
-    let name = |change: &Checkpoint| {
-        let command = change.by.as_ref().map(|by| by.command.clone());
-        command.filter(|command| command.starts_with(ROLLOUT))
-    };
-    if let Some(change) = store.kept(slot).ok().flatten().filter(is_here)
-        && let Some(name) = name(&change)
+    let kept = store.kept(slot).ok().flatten().filter(|change| is_here(change, origin, slot));
+    if let Some(change) = kept
+        && let Some(name) = rollout_of(&change)
     {
         let left = change.confirm_by.map(|by| by.saturating_sub(process::since_boot()));
         let state = RolloutState::Waits(left.map(|left| left.as_ns() / 1_000_000));
-        return Some(RolloutLook { name, state });
+        return Some(RolloutLook { name: name.to_owned(), state, missed: None });
     }
     let entries = store.journal().entries().ok()?.into_iter();
-    let changes = entries.filter_map(|(number, change)| Some((number, change.ok()?)));
-    let mut rollouts = changes
-        .filter(|(_, change)| is_here(change))
-        .filter_map(|(number, change)| Some((number, name(&change)?, change)));
-    let (number, name, change) = rollouts.next()?;
+    let mut changes = entries.filter_map(|(number, change)| Some((number, change.ok()?)));
+    let (number, change) = changes.find(|(_, change)| {
+        is_here(change, origin, slot) && rollout_of(change).is_some()
+    })?;
+    let name = rollout_of(&change)?.to_owned();
     let is_in_force =
         || transaction::read_standing(kernel, &change).iter().any(Standing::is_in_force);
     let state = match change.went_back {
@@ -170,5 +162,39 @@ fn find_newest_rollout(
         None if is_in_force() => RolloutState::Confirmed(number),
         None => return None,
     };
-    Some(RolloutLook { name, state })
+    Some(RolloutLook { name, state, missed: store.journal().rollout_end(number) })
+}
+
+/// Records beside the entry of a rollout in this host's journal that it has ended. `missed` has the names of the hosts that
+/// were not reached, a line each.
+pub fn record_rollout_end(interface: &str, rollout: &str, missed: &str) -> Result<(), Error> {
+    let origin = checkpoint::context()?;
+    let links = Route::open()?.links()?;
+    let link = links.iter().find(|link| link.name == interface);
+    let link = link.ok_or_else(|| Error::Failed(format!("it has no interface {interface}")))?;
+    let slot = Slot { namespace: origin.namespace, index: link.index };
+    let is_meant = |change: &Checkpoint| {
+        is_here(change, &origin, slot) && rollout_of(change) == Some(rollout)
+    };
+    let journal = FileCheckpoints::new(&folders::checkpoints_dir()).journal();
+    let failed = |error: knobs::StoreError| Error::Failed(error.to_string());
+    let entries = journal.entries().map_err(failed)?;
+    let entry = entries.into_iter().find(|(_, change)| change.as_ref().is_ok_and(is_meant));
+    let (number, _) = entry
+        .ok_or_else(|| Error::Failed(format!("its journal has no change of {rollout}")))?;
+    let missed: Vec<String> = missed.lines().map(str::to_owned).collect();
+    journal.record_rollout_end(number, &missed).map_err(failed)
+}
+
+/// Whether a change is of an interface, in this boot and namespace.
+fn is_here(change: &Checkpoint, origin: &knobs::Context, slot: Slot) -> bool {
+    change.slot() == slot
+        && change.boot_id == origin.boot_id
+        && change.is_of_namespace(origin) == Some(true)
+}
+
+/// The name of the rollout that has made a change, if one has.
+fn rollout_of(change: &Checkpoint) -> Option<&str> {
+    let command = change.by.as_ref().map(|by| by.command.as_str());
+    command.filter(|command| command.starts_with(ROLLOUT))
 }

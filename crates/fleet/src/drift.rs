@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 
 use latput_units::text::format_count;
 
-use crate::command::join_names;
+use crate::context::join_names;
 use crate::inventory::FleetHost;
 use crate::judge::{HostState, JudgedHost};
 use crate::look::{InterfaceLook, UNREAD};
 
 /// A knob in which hosts of a group differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TwinDrift {
+pub struct KnobDrift {
     /// The group.
     pub group: String,
     /// The knob.
@@ -39,7 +39,7 @@ fn comparable_hosts(judged: &[JudgedHost]) -> impl Iterator<Item = (&FleetHost, 
 }
 
 /// The values of each knob of each group with their hosts, the most frequent first (of several, the first in order).
-pub fn values(judged: &[JudgedHost]) -> Vec<TwinDrift> {
+pub fn values(judged: &[JudgedHost]) -> Vec<KnobDrift> {
     let mut by_knob: BTreeMap<(&str, &str), BTreeMap<String, Vec<String>>> = BTreeMap::new();
     for (host, look) in comparable_hosts(judged) {
         for knob in &look.knobs {
@@ -49,13 +49,13 @@ pub fn values(judged: &[JudgedHost]) -> Vec<TwinDrift> {
     }
     let found = by_knob.into_iter().map(|((group, knob), values)| {
         let values = values.into_iter().collect();
-        TwinDrift { group: group.to_owned(), knob: knob.to_owned(), values }.sort_values()
+        KnobDrift { group: group.to_owned(), knob: knob.to_owned(), values }.sort_values()
     });
     found.collect()
 }
 
 /// Those of [`values`] in which hosts differ. A host that lacks a knob which others have differs from them.
-pub fn find_drift(judged: &[JudgedHost]) -> Vec<TwinDrift> {
+pub fn find_drift(judged: &[JudgedHost]) -> Vec<KnobDrift> {
     let mut found = values(judged);
     for knob in &mut found {
         let of_group = comparable_hosts(judged).filter(|(host, _)| host.group == knob.group);
@@ -66,7 +66,7 @@ pub fn find_drift(judged: &[JudgedHost]) -> Vec<TwinDrift> {
         }
     }
     let differing = found.into_iter().filter(|knob| knob.values.len() > 1);
-    differing.map(TwinDrift::sort_values).collect()
+    differing.map(KnobDrift::sort_values).collect()
 }
 
 /// Each group, and how many of its hosts [`find_drift`] compares.
@@ -87,7 +87,7 @@ pub fn count_compared(judged: &[JudgedHost]) -> Vec<GroupComparison> {
     groups.map(part).collect()
 }
 
-impl TwinDrift {
+impl KnobDrift {
     /// The same with the most frequent value first.
     fn sort_values(mut self) -> Self {
         self.values.sort_by_key(|(_, hosts)| std::cmp::Reverse(hosts.len()));
@@ -96,7 +96,7 @@ impl TwinDrift {
 }
 
 /// The values of each knob of each group, with their hosts.
-pub fn render_values(found: &[TwinDrift]) -> String {
+pub fn render_values(found: &[KnobDrift]) -> String {
     let mut text = String::new();
     let mut group = "";
     for knob in found {
@@ -113,7 +113,7 @@ pub fn render_values(found: &[TwinDrift]) -> String {
 }
 
 /// The knobs in which hosts of a group differ, and how many were compared where that is not all of them.
-pub fn render_drift(found: &[TwinDrift], compared: &[GroupComparison]) -> String {
+pub fn render_drift(found: &[KnobDrift], compared: &[GroupComparison]) -> String {
     let mut text = render_values(found);
     let is_whole = |group: &GroupComparison| group.compared == group.hosts && group.compared > 1;
     if found.is_empty() && compared.iter().all(is_whole) {
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(values(&hosts).len(), 2);
         let found = find_drift(&hosts);
         assert_eq!(found.len(), 1);
-        let TwinDrift { group, knob, values } = &found[0];
+        let KnobDrift { group, knob, values } = &found[0];
         assert_eq!((group.as_str(), knob.as_str()), ("web", "mtu"));
         let of = |value: &str, hosts: &[&str]| {
             (value.to_owned(), hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>())
