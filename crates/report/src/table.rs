@@ -290,9 +290,7 @@ impl TableLayout<'_, '_> {
     fn format_figure(&self, cell: &CellSummary, column: &TableColumn) -> String {
         let Some(estimate) = finite_estimate(cell, column.metric) else { return "-".to_owned() };
         let mut text = column.scale.number(estimate.value);
-        if let Some(half) = format::half_width(estimate, &column.scale) {
-            let _ = write!(text, " ±{half}");
-        }
+        text += &format::interval_behind(estimate, &column.scale);
         let is_first = self.is_first_of_group(column);
         if is_first
             && self.has_marked_cell(|cell| is_too_wide(cell, column.metric), column.workload)
@@ -356,6 +354,9 @@ fn render_legend(view: &ReportView<'_>, screen: Screen) -> String {
     }
     parts.push("round-trip times are medians over trials, other figures are means".to_owned());
     parts.push(format!("± half the {}", view.describe_confidence()));
+    if view.shows_lopsided_interval() {
+        parts.push("(a to b) the interval itself, where its halves differ".to_owned());
+    }
     parts.extend(cpu_sources(view.results).map(|source| {
         format!("CPU and demand (CPU time per transaction or KB) are the SUT's, {source}")
     }));
