@@ -342,6 +342,8 @@ fn render_legend(view: &ReportView<'_>, screen: Screen) -> String {
     let has_choice = view.measured_settings().len() > 1; // one setting trades nothing
     if has_choice && view.is_every_setting_pareto() {
         lead = "Every setting is a trade-off: none is best throughout. ";
+    } else if has_choice && view.summary.pareto.is_empty() && view.summary.fitness.unfit > 0 {
+        lead = "Nothing could be compared: too few trials count. ";
     } else if has_choice && !view.summary.pareto.is_empty() {
         parts.push("* no other setting is better in rate, latency and CPU cost at once".to_owned());
     }
