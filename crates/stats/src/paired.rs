@@ -482,7 +482,7 @@ mod tests {
         let outliers: Draw =
             |rng| normal(rng) * if rng.next_uniform() < 0.1 { 30.0 } else { 1.0 };
         let waits: Draw = |rng| (rng.next_uniform() - 0.5).signum() + 0.1 * normal(rng);
-        for (draw, most) in [(outliers, 0.015), (waits, 0.03)] {
+        for (draw, most) in [(outliers, 0.015), (waits, 0.032)] {
             for pairs in [7, 10, 13] {
                 let mut rng = latput_units::SeededRng::from_seed(29);
                 let is_claimed = |_: &u32| {

@@ -2,12 +2,8 @@
 //!
 //! Trimming leaves out the values that show that the others are not normal. In seven pairs of which one is 45 times off, the
 //! five that are left may lie so close together that Student's t is sure at 99%. A sign test of all seven never is: that all
-//! have the same sign has a chance of 1.6%. Where pairs have two likely values, such as a wait for the CPU or none, the
-//! trimmed mean of seven or ten pairs without a difference claimed one in 10 to 12% of the cases, at a level of 1%. So with
-//! few values a trimmed mean proves only what the plain mean proves too, or a rank test that is exact for any
-//! distribution. That leaves 1 to 2%, which is the chance that seven such pairs are alike: no test sees it. Normal pairs
-//! lose one or two proofs in a hundred. Tails with outliers lose many: of ten pairs with 1.2 times the latency, where one
-//! run in fifteen is off by up to 5 times, 54% prove it at 99.75% and not 95%.
+//! have the same sign has a chance of 1.6%. So with few values a trimmed mean proves only what the plain mean proves too, or
+//! a rank test that is exact for any distribution. ADR 023 has the figures.
 
 use crate::mean::TTest;
 
