@@ -15,6 +15,7 @@ use latput_units::IntoMap;
 
 pub use self::origin::OriginDifference;
 pub(crate) use self::origin::differences_of_hosts;
+use crate::fitness::RunFitness;
 use crate::runs::{AVERAGE, RunTable};
 
 /// The compared figures, beside the plan's own: rate, latency and CPU cost.
@@ -60,8 +61,8 @@ pub struct Comparison {
     pub paired: bool,
     /// Options of the comparison.
     pub method: CompareMethod,
-    /// Whether a workload is in both.
-    pub has_common_workload: bool,
+    /// The reason why there is no figure, as a sentence without its end; `None` where there are some.
+    pub obstacle: Option<String>,
     /// The figures, by workload in the order of the base.
     pub figures: Vec<FigureComparison>,
     /// Parts that could not be compared, and values in which settings of one label differ, in sentences.
@@ -179,7 +180,7 @@ pub(crate) fn compare_figures(
             other: label(other, of_other),
             paired: are_paired((base, of_base), (other, of_other)),
             method,
-            has_common_workload: !workloads.is_empty(),
+            obstacle: None,
             figures: Vec::new(),
             remarks: remarks
                 .iter()
@@ -195,7 +196,38 @@ pub(crate) fn compare_figures(
         let figure = draft.judge_figure(base, p_value, level, method);
         comparisons[draft.pair].figures.extend(figure);
     }
+    for (comparison, &(of_base, of_other)) in comparisons.iter_mut().zip(settings) {
+        if comparison.figures.is_empty() {
+            let has_common_workload = !workloads.is_empty();
+            let why = find_obstacle((base, of_base), (other, of_other), has_common_workload);
+            comparison.obstacle = Some(why);
+        }
+    }
     comparisons
+}
+
+/// The reason why no figure of two settings can be compared.
+fn find_obstacle(
+    base: (&Results, usize),
+    other: (&Results, usize),
+    has_common_workload: bool,
+) -> String {
+    let side_without_trials = |(side, (results, setting)): (&str, (&Results, usize))| {
+        let fitness = RunFitness::from_results(results);
+        let (unfit, runs) = fitness.by_setting.get(&setting).copied()?;
+        let why = fitness.describe_unfit().filter(|_| unfit == runs)?;
+        let label = &results.settings.get(setting)?.label;
+        Some(format!(
+            "no trial of `{label}` in the {side} counts ({why}). Measure on quiet hosts, or with `--beside`"
+        ))
+    };
+    if !has_common_workload {
+        return "no workload is in both files".to_owned();
+    }
+    [("first", base), ("second", other)]
+        .into_iter()
+        .find_map(side_without_trials)
+        .unwrap_or_else(|| "no setting has two trials on each side that count".to_owned())
 }
 
 /// The workloads that both have, by their indices, and a remark on each other one.
@@ -626,6 +658,32 @@ mod tests {
                 service_demand_us: 2.0 * noise_factor(&mut rng, 0.01),
             },
         )
+    }
+
+    #[test]
+    fn missing_comparison_names_its_cause() {
+        let first = make_results(3, 3, |_| 1.0);
+        let mut second = make_results(4, 3, |_| 1.0);
+        let why = |first: &Results, second: &Results| {
+            compare_pair(first, 0, second, 0, make_method(0.02)).obstacle
+        };
+        assert_eq!(why(&first, &second), None);
+        for row in second.rows.iter_mut().filter(|row| row.setting == 0) {
+            let name = latput_trial::check::OTHER_WORK.to_owned();
+            row.observation.checks.push(latput_trial::Check {
+                name,
+                passed: false,
+                detail: String::new(),
+            });
+        }
+        let cause = why(&first, &second).unwrap();
+        assert!(cause.starts_with("no trial of `off` in the second counts (6 of 12"), "{cause}");
+        assert!(cause.contains("other programs used the hosts' CPUs"), "{cause}");
+        second.rows.clear();
+        let cause = why(&first, &second).unwrap();
+        assert_eq!(cause, "no setting has two trials on each side that count");
+        second.workloads.clear();
+        assert_eq!(why(&first, &second).unwrap(), "no workload is in both files");
     }
 
     #[test]

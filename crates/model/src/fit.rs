@@ -156,10 +156,21 @@ pub struct CellError {
     pub error_ratio: f64,
 }
 
+/// CPU times that differ by less than this share are alike.
+const ALIKE: f64 = 0.01;
+
 impl CostModel {
     /// The cost of a term, if known.
     pub fn cost(&self, term: CostTerm) -> Option<TermCost> {
         self.terms.iter().find(|fitted| fitted.term == term)?.finding.as_ref().ok().copied()
+    }
+
+    /// Whether every cell used as much CPU time as the others, like cells of CPUs that are always busy. The seconds
+    /// then explain all of it, and the small errors say nothing of the costs.
+    pub fn is_explained_by_seconds(&self) -> bool {
+        let background = self.cost(CostTerm::Background);
+        background.is_some_and(|cost| cost.share > 1.0 - ALIKE)
+            && self.error_quantile(1.0).is_some_and(|worst| worst < ALIKE)
     }
 
     /// A quantile (0 to 1) of the absolute errors; `None` without a fit.

@@ -17,14 +17,22 @@ type Costs = BTreeMap<(usize, Metric), f64>;
 /// The indices of the settings that no other beats. One beats another if it is better by more than
 /// 1% in some figure and worse in none.
 ///
-/// Only settings with every figure that any setting has can be compared. They are taken in the
+/// Only settings with every figure that any setting has can be compared, each from trials that
+/// count (`is_fit` for a cell). Where that leaves one of several, nothing can. They are taken in the
 /// order of their mean cost, least first, and each is kept unless one already kept beats it. With a
 /// tolerance three settings may beat each other in a ring; comparing all pairs would then keep
 /// none.
-pub(crate) fn pareto_front(results: &Results, cells: &[CellSummary]) -> Vec<usize> {
+pub(crate) fn pareto_front(
+    results: &Results,
+    cells: &[CellSummary],
+    is_fit: impl Fn(&CellSummary) -> bool,
+) -> Vec<usize> {
     let mut settings: BTreeMap<usize, Costs> = BTreeMap::new();
     for cell in cells {
         let costs = settings.entry(cell.setting).or_default();
+        if !is_fit(cell) {
+            continue;
+        }
         let facts = results.workloads[cell.workload].traffic.facts();
         for metric in [facts.rate, facts.tail, facts.cost] {
             if let Some(estimate) = cell.metrics.get(&metric) {
@@ -33,8 +41,12 @@ pub(crate) fn pareto_front(results: &Results, cells: &[CellSummary]) -> Vec<usiz
         }
     }
     let figures = settings.values().map(BTreeMap::len).max().unwrap_or(0);
+    let tried = settings.len();
     let mut complete: Vec<(usize, Costs)> =
         settings.into_iter().filter(|(_, costs)| figures > 0 && costs.len() == figures).collect();
+    if complete.len() < tried.min(2) {
+        return Vec::new();
+    }
     let total = |costs: &Costs| costs.values().sum::<f64>();
     complete.sort_by(|a, b| total(&a.1).total_cmp(&total(&b.1)).then(a.0.cmp(&b.0)));
     let mut kept: Vec<(usize, Costs)> = Vec::new();
@@ -100,7 +112,29 @@ mod tests {
                 make_figures((1.0, 50.0, 2.0))
             });
         results.rows.retain(|row| row.setting == 0 || row.workload == 0);
-        assert_eq!(ResultsSummary::from_results(&results).pareto, [0]);
+        assert!(ResultsSummary::from_results(&results).pareto.is_empty(), "nothing is compared");
+    }
+
+    #[test]
+    fn unfit_trials_have_no_trade_off() {
+        let mut results = build_results(&["a", "b", "c"], &[rr_workload("rr")], 2, |setting, _| {
+            make_figures((1.0, 50.0 - setting as f64, 2.0))
+        });
+        let disturb = |results: &mut Results, from: usize| {
+            for row in results.rows.iter_mut().filter(|row| row.setting >= from) {
+                row.observation.checks.push(latput_trial::Check {
+                    name: latput_trial::check::OTHER_WORK.to_owned(),
+                    passed: false,
+                    detail: String::new(),
+                });
+            }
+        };
+        disturb(&mut results, 2);
+        assert_eq!(ResultsSummary::from_results(&results).pareto, [1], "`c` is not compared");
+        disturb(&mut results, 0);
+        assert!(ResultsSummary::from_results(&results).pareto.is_empty());
+        results.beside = true;
+        assert_eq!(ResultsSummary::from_results(&results).pareto, [2]);
     }
 
     fn make_figures((rate, p99_us, service_demand_us): (f64, f64, f64)) -> SyntheticFigures {

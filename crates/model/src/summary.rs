@@ -110,13 +110,17 @@ impl ResultsSummary {
             })
             .ok()
         });
+        let with_runs = runs.cells().filter(|(_, of_cell)| !of_cell.is_empty());
+        let fit: BTreeSet<(usize, usize)> = with_runs.map(|(at, _)| at).into_set();
         let headline = match &recommendation {
             Some(advice) => Some(advice.headline.clone()),
             None => unjudged,
         };
         Self {
             headline,
-            pareto: pareto::pareto_front(results, &cells),
+            pareto: pareto::pareto_front(results, &cells, |cell| {
+                fit.contains(&(cell.setting, cell.workload))
+            }),
             recommendation,
             outliers: find_outliers(results, &shown),
             failed_checks: failed_checks(&all),

@@ -24,7 +24,8 @@ pub(crate) fn describe_method(comparisons: &[Comparison]) -> String {
         String::new()
     };
     format!(
-        "{} confidence over all {} together (Holm){effect}",
+        "{} confidence over all {} together (Holm){effect}; from six pairs or trials on, the smallest and the largest \
+         fifth are left out as outliers",
         format::format_percent(method.confidence),
         format::format_count(judged, "comparison"),
     )

@@ -136,13 +136,9 @@ pub(crate) fn summarize_verdicts(comparisons: &[Comparison]) -> String {
     let verdicts = [Worse, Better, Equivalent, NoDifferenceShown, NotJudged];
     let counted: Vec<String> = verdicts.into_iter().filter_map(of).collect();
     if counted.is_empty() {
-        let why = if comparisons.iter().any(|it| it.has_common_workload) {
-            "no setting has two trials on each side that count. Disturbed trials do not: measure on quiet hosts, or with \
-             `--beside`."
-        } else {
-            "no workload is in both files."
-        };
-        return format!("Nothing to compare: {why}");
+        let obstacle = comparisons.iter().find_map(|it| it.obstacle.as_deref());
+        let why = obstacle.unwrap_or("no settings were given");
+        return format!("Nothing to compare: {why}.");
     }
     format!("The second against the first: {}.", counted.join(", "))
 }

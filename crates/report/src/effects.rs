@@ -142,7 +142,7 @@ mod tests {
             other: "gro=off".to_owned(),
             paired: true,
             method: CompareMethod { confidence: 0.99, smallest_effect: 0.01 },
-            has_common_workload: true,
+            obstacle: None,
             figures,
             remarks: Vec::new(),
             origin: Vec::new(),

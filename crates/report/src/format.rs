@@ -6,15 +6,30 @@ use latput_trial::metric::Scale;
 use latput_units::text::count_decimals;
 pub use latput_units::text::{format_count, format_factor, format_number, format_percent};
 
-/// Half the interval's width in `scale`, for `45.6 ±0.3`, with the decimals of the figure; `None`
-/// where there is no interval.
-pub fn half_width(estimate: &Estimate, scale: &Scale) -> Option<String> {
-    interval_bounds(estimate)?;
+/// Halves of an interval that differ by more than this share of the figure are not told as one number.
+const LOPSIDED: f64 = 0.2;
+
+/// Whether the halves of the interval differ so much that `±` would mislead. An interval that was cut at 0 has equal
+/// halves.
+pub fn is_lopsided(estimate: &Estimate) -> bool {
+    interval_bounds(estimate).is_some_and(|(low, high)| {
+        let difference = (high - estimate.value) - (estimate.value - low);
+        low != 0.0 && difference.abs() > LOPSIDED * estimate.value.abs()
+    })
+}
+
+/// The interval in `scale`, behind its figure: ` ±0.3`, half its width with the decimals of the figure, or ` (3 to 172)`
+/// where it is lopsided. Empty where there is no interval.
+pub fn interval_behind(estimate: &Estimate, scale: &Scale) -> String {
+    let Some((low, high)) = interval_bounds(estimate) else { return String::new() };
+    if is_lopsided(estimate) {
+        return format!(" ({} to {})", scale.number(low), scale.number(high));
+    }
     let half = estimate.half_width() / scale.divisor;
     let decimals = count_decimals(estimate.value / scale.divisor);
     let text = format!("{half:.decimals$}");
     let is_lost = half > 0.0 && text.chars().all(|c| c == '0' || c == '.');
-    Some(if is_lost { format_number(half) } else { text })
+    format!(" ±{}", if is_lost { format_number(half) } else { text })
 }
 
 /// The interval; `None` for a single run or ends that are no numbers.
@@ -96,6 +111,25 @@ pub fn rough_percent(ratio: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lopsided_interval_is_printed_itself() {
+        let scale = Scale::of_time(2e7);
+        assert_eq!(scale.unit, "ms");
+        let method = Method::OrderStatistic;
+        let behind = |value, low, high| {
+            let estimate = Estimate { value, low, high, confidence: 0.99, method, runs: 8 };
+            interval_behind(&estimate, &scale)
+        };
+        assert_eq!(behind(14.4e6, 3.0e6, 172.0e6), " (3.00 to 172)");
+        assert_eq!(behind(14.4e6, 13.4e6, 15.6e6), " ±1.1");
+        // The halves differ by 18% and by 21% of the figure.
+        assert_eq!(behind(10.0e6, 9.0e6, 12.8e6), " ±1.9");
+        assert_eq!(behind(10.0e6, 9.0e6, 13.1e6), " (9.00 to 13.1)");
+        assert_eq!(behind(10.0e6, 6.9e6, 11.0e6), " (6.90 to 11.0)");
+        assert_eq!(behind(4.0e6, 0.0, 40.0e6), " ±36.00", "cut at 0");
+        assert_eq!(interval_behind(&Estimate::single(1e6), &scale), "");
+    }
 
     #[test]
     fn ratios_are_said_as_changes() {

@@ -211,7 +211,7 @@ mod tests {
                 other: "b".to_owned(),
                 method,
                 paired: true,
-                has_common_workload: true,
+                obstacle: None,
                 figures,
                 remarks: Vec::new(),
                 origin: Vec::new(),

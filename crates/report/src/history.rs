@@ -207,14 +207,14 @@ pub fn render_terminal(runs: &[HistoryRun], screen: Screen) -> String {
         let mut table = Table::new();
         table.set_header(["started (UTC)", "run", "hosts", "kernel", "figure", ""]);
         table.add_rows(found.into_iter().map(|(run, estimate)| {
-            let half = format::half_width(estimate, &scale);
+            let interval = format::interval_behind(estimate, &scale);
             [
                 run.format_start().trim_end_matches(" UTC").to_owned(),
                 make_printable(&run.source.run),
                 make_printable(&run.source.hosts.join(", ")),
                 make_printable(&run.source.kernels.join(", ")),
                 scale.number(estimate.value),
-                half.map_or_else(String::new, |half| format!("±{half}")),
+                interval.trim_start().to_owned(),
             ]
         }));
         let _ = writeln!(text, "{}\n", render_plain_table(table, 4..=4, screen.columns).join("\n"));

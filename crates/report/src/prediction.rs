@@ -170,13 +170,12 @@ fn build_rows(
     let scale = Scale::choose(column.metric, traffic, sizes.fold(0.0, f64::max));
     let line = |(idx, point): (usize, &predicted::PredictedPoint)| {
         let name = if idx == 0 { column.metric.column() } else { "" };
-        let half = format::half_width(&point.measured, &scale);
-        let half = half.map_or_else(String::new, |half| format!(" ±{half}"));
+        let interval = format::interval_behind(&point.measured, &scale);
         let mark = if point.is_fitted { "*" } else { "" };
         [
             name.to_owned(),
             format!("{}{mark}", make_printable(&labels[point.setting])),
-            scale.add_unit(&format!("{}{half}", scale.number(point.measured.value))),
+            scale.add_unit(&format!("{}{interval}", scale.number(point.measured.value))),
             scale.with_unit(point.predicted),
             format_error(point),
         ]

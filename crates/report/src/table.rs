@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use comfy_table::{Cell as TableCell, CellAlignment, Table, presets};
 use latput_model::{CellSummary, Headline, ResultsSummary};
-use latput_trial::metric::Scale;
+use latput_trial::metric::{PreferredDirection, Scale};
 use latput_trial::{Metric, Results};
 
 use crate::changes;
@@ -290,26 +290,31 @@ impl TableLayout<'_, '_> {
     fn format_figure(&self, cell: &CellSummary, column: &TableColumn) -> String {
         let Some(estimate) = finite_estimate(cell, column.metric) else { return "-".to_owned() };
         let mut text = column.scale.number(estimate.value);
-        if let Some(half) = format::half_width(estimate, &column.scale) {
-            let _ = write!(text, " ±{half}");
-        }
-        let is_first = self.is_first_of_group(column);
-        if is_first
+        text += &format::interval_behind(estimate, &column.scale);
+        let bears_marks = self.find_marked_column(column.workload) == Some(column.metric);
+        if bears_marks
             && self.has_marked_cell(|cell| is_too_wide(cell, column.metric), column.workload)
         {
             text.push(if is_too_wide(cell, column.metric) { '~' } else { ' ' });
         }
         let has_failed =
             |cell: &CellSummary| self.view.has_failed_check(cell.setting, cell.workload);
-        if is_first && self.has_marked_cell(has_failed, column.workload) {
+        if bears_marks && self.has_marked_cell(has_failed, column.workload) {
             text.push(if has_failed(cell) { '!' } else { ' ' });
         }
         text
     }
 
-    fn is_first_of_group(&self, column: &TableColumn) -> bool {
-        let first = self.columns.iter().find(|other| other.workload == column.workload);
-        first.is_some_and(|first| first.metric == column.metric)
+    /// The column of a workload that has the marks: its rate, or else the first of which more is better, or the first.
+    fn find_marked_column(&self, workload: usize) -> Option<Metric> {
+        let of_workload = || self.columns.iter().filter(|column| column.workload == workload);
+        let metrics = || of_workload().map(|column| column.metric);
+        let rate = self.view.rate_metric(workload);
+        let is_high = |metric: &Metric| metric.preferred_direction() == PreferredDirection::Higher;
+        metrics()
+            .find(|metric| *metric == rate)
+            .or_else(|| metrics().find(is_high))
+            .or_else(|| metrics().next())
     }
 
     fn has_marked_cell(&self, marked: impl Fn(&CellSummary) -> bool, workload: usize) -> bool {
@@ -344,6 +349,8 @@ fn render_legend(view: &ReportView<'_>, screen: Screen) -> String {
     let has_choice = view.measured_settings().len() > 1; // one setting trades nothing
     if has_choice && view.is_every_setting_pareto() {
         lead = "Every setting is a trade-off: none is best throughout. ";
+    } else if has_choice && view.summary.pareto.is_empty() && view.summary.fitness.unfit > 0 {
+        lead = "Nothing could be compared: too few trials count. ";
     } else if has_choice && !view.summary.pareto.is_empty() {
         parts.push("* no other setting is better in rate, latency and CPU cost at once".to_owned());
     }
@@ -356,6 +363,9 @@ fn render_legend(view: &ReportView<'_>, screen: Screen) -> String {
     }
     parts.push("round-trip times are medians over trials, other figures are means".to_owned());
     parts.push(format!("± half the {}", view.describe_confidence()));
+    if view.shows_lopsided_interval() {
+        parts.push("(a to b) the interval itself, where its halves differ".to_owned());
+    }
     parts.extend(cpu_sources(view.results).map(|source| {
         format!("CPU and demand (CPU time per transaction or KB) are the SUT's, {source}")
     }));

@@ -14,7 +14,7 @@ use latput_trial::{Metric, Results, Traffic, Workload};
 use latput_units::IntoSet;
 use latput_units::text::is_or_are;
 
-use crate::format::{self, interval_bounds};
+use crate::format::{self, interval_bounds, is_lopsided};
 use crate::next::shell_word;
 use crate::printable::make_printable;
 
@@ -295,6 +295,14 @@ impl<'a> ReportView<'a> {
             let _ = write!(text, " and {share} on {host}");
         }
         Some(text)
+    }
+
+    /// Whether a table has an interval that is not printed as ±.
+    pub(crate) fn shows_lopsided_interval(&self) -> bool {
+        self.summary.cells.iter().any(|cell| {
+            let shown = self.main_metrics(cell.workload).into_iter();
+            shown.filter_map(|metric| finite_estimate(cell, metric)).any(is_lopsided)
+        })
     }
 
     /// The confidence of the intervals, and of those below the wanted one: with few runs an

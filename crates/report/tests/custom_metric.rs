@@ -11,7 +11,7 @@ use latput_report::{
     render_html, render_json, render_markdown, render_terminal,
 };
 use latput_trial::metric::{CustomMetric, Definition, PreferredDirection, Unit};
-use latput_trial::{Metric, Results, metric};
+use latput_trial::{Check, Metric, Results, metric};
 
 const SCREEN: Screen = Screen { columns: 160, is_styled: false };
 
@@ -115,6 +115,27 @@ fn history_and_a_single_measurement_show_it() {
     made.goal = None;
     let text = render_brief(&made, &ResultsSummary::from_results(&made), SCREEN);
     assert!(text.contains("figures  app_delay 2007 us"), "{text}");
+}
+
+#[test]
+fn marks_stand_beside_the_rate() {
+    let mut made = results::build_demo_results();
+    made.workloads.truncate(1);
+    made.rows.retain(|row| row.workload == 0);
+    // Before the others by name, as the errors that a benchmark counts.
+    let errors = define_metric("app_errors", Unit::Number, PreferredDirection::Lower);
+    for row in &mut made.rows {
+        row.observation.figures.insert(errors, 0.0);
+        if row.setting == 1 {
+            let name = "program-errors".to_owned();
+            row.observation.checks.push(Check { name, passed: false, detail: String::new() });
+        }
+    }
+    let text = render_terminal(&made, &ResultsSummary::from_results(&made), SCREEN);
+    let row = text.lines().find(|line| line.contains(" 20us ") && line.contains('!')).unwrap();
+    // The errors come first, then the rate with its interval and its mark.
+    let before = row.split('!').next().unwrap();
+    assert_eq!(before.matches('±').count(), 2, "{row}");
 }
 
 #[test]

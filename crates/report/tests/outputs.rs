@@ -14,7 +14,7 @@ use latput_stats::Histogram;
 use latput_trial::live::TcpGroup;
 use latput_trial::observation::{Role, TcpObservation};
 use latput_trial::surroundings::SHARED_CPUS;
-use latput_trial::{Finding, HostToday, Metric, Results, Traffic};
+use latput_trial::{Check, Finding, HostToday, Metric, Results, Traffic};
 use latput_units::Nanos;
 
 /// A name that is hostile in a terminal, in HTML, in JSON within HTML, in CSV and in Markdown.
@@ -383,6 +383,19 @@ fn single_runs_have_no_intervals() {
     let text = render_terminal(&results, &summary, Screen { columns: 80, is_styled: false });
     let row = text.lines().find(|line| line.contains(" 20us ")).unwrap();
     assert!(!row.contains('±'), "{row}");
+}
+
+#[test]
+fn unfit_trials_compare_nothing() {
+    let (mut results, _) = build_demo();
+    for row in &mut results.rows {
+        let name = latput_trial::check::OTHER_WORK.to_owned();
+        row.observation.checks.push(Check { name, passed: false, detail: String::new() });
+    }
+    let summary = ResultsSummary::from_results(&results);
+    let text = render_terminal(&results, &summary, Screen { columns: 160, is_styled: false });
+    assert!(text.contains("Nothing could be compared: too few trials count."), "{text}");
+    assert!(!text.contains("no other setting is better"), "{text}");
 }
 
 #[test]

@@ -261,7 +261,11 @@ fn check_knob_effects(host: &HostObservation) -> Vec<Check> {
     let Some(napi) = host.napi else { return Vec::new() };
     let seen = Seen {
         window: host.window,
-        events: Events::Polls { polls: napi.polls, packets: napi.packets },
+        events: Events::Polls {
+            polls: napi.polls,
+            packets: napi.packets,
+            empty: napi.empty_polls,
+        },
         rx_packets: host.interface.rx_packets,
         tx_packets: host.interface.tx_packets,
     };
@@ -523,6 +527,9 @@ mod tests {
             "b: knob gro-flush-timeout is ignored",
         );
         assert_eq!(of_effect(&make_lab_hosts()), None, "nothing is asked for");
+        let mut beside_others = deferred(40_000);
+        beside_others[1].napi.as_mut().unwrap().empty_polls = 37_000;
+        assert_eq!(of_effect(&beside_others), None, "other interfaces may poll in vain");
     }
 
     #[test]

@@ -73,7 +73,7 @@ mod tests {
     use crate::testing::normal;
 
     fn center(log: f64, error: f64, degrees_of_freedom: usize) -> Center {
-        Center { log, error, degrees_of_freedom, runs: degrees_of_freedom + 1 }
+        Center { log, error, degrees_of_freedom, runs: degrees_of_freedom + 1, untrimmed: None }
     }
 
     /// The average of blocks at a place whose scatter is `noise`.
@@ -131,7 +131,7 @@ mod tests {
         let log =
             Agreement::from_centers(&[exact(0.1), exact(0.1), center(0.4, 0.1, 4)]).unwrap().log;
         assert!((log - 0.1).abs() < 1e-9, "{log}");
-        let same = Agreement::from_centers(&[center(0.1, 0.1, 4); 3]).unwrap();
+        let same = Agreement::from_centers(&[0.1; 3].map(|log| center(log, 0.1, 4))).unwrap();
         assert!(same.inconsistency <= 0.0 && (same.p_value - 1.0).abs() < 1e-12, "{same:?}");
         assert_eq!(Agreement::from_centers(&[exact(0.1)]), None);
         assert_eq!(Agreement::from_centers(&[exact(0.1), exact(f64::NAN)]), None);

@@ -18,8 +18,10 @@ pub mod share;
 #[cfg(test)]
 mod testing;
 pub mod unpaired;
+pub mod untrimmed;
 
 pub use agreement::Agreement;
 pub use contrast::Contrast;
 pub use estimate::{Estimate, Method};
 pub use histogram::Histogram;
+pub use untrimmed::Untrimmed;

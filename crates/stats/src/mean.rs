@@ -50,8 +50,52 @@ pub fn critical_t(confidence: f64, degrees_of_freedom: usize) -> f64 {
 }
 
 /// The probability of a `|t|` at least this large if the true mean is zero.
-pub(crate) fn two_sided_p(t: f64, degrees_of_freedom: usize) -> f64 {
+fn two_sided_p(t: f64, degrees_of_freedom: usize) -> f64 {
     (2.0 * student_t(degrees_of_freedom).sf(t.abs())).min(1.0)
+}
+
+/// Student's t test of a mean against zero.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TTest {
+    pub(crate) mean: f64,
+    /// Its standard error.
+    pub(crate) error: f64,
+    pub(crate) degrees_of_freedom: usize,
+}
+
+impl TTest {
+    /// The chance of a mean at least this far from zero if the true one is zero (two-sided).
+    pub(crate) fn p_value(&self) -> f64 {
+        match (self.mean == 0.0, self.error == 0.0) {
+            (true, _) => 1.0,
+            // No scatter, as in the simulator, is proof.
+            (false, true) => 0.0,
+            (false, false) => two_sided_p(self.mean / self.error, self.degrees_of_freedom),
+        }
+    }
+
+    /// The chance of a mean at least this far below zero if the true one is not below it (one-sided).
+    pub(crate) fn p_below(&self) -> f64 {
+        match (self.error == 0.0, self.mean < 0.0) {
+            // No scatter, as in the simulator, is proof.
+            (true, is_below) => f64::from(u8::from(!is_below)),
+            (false, true) => two_sided_p(self.mean / self.error, self.degrees_of_freedom) / 2.0,
+            (false, false) => {
+                1.0 - two_sided_p(self.mean / self.error, self.degrees_of_freedom) / 2.0
+            }
+        }
+    }
+
+    /// Like [`Self::p_below`], for a mean above zero.
+    pub(crate) fn p_above(&self) -> f64 {
+        Self { mean: -self.mean, ..*self }.p_below()
+    }
+
+    /// The two-sided interval.
+    pub(crate) fn bounds(&self, confidence: f64) -> (f64, f64) {
+        let half_width = critical_t(confidence, self.degrees_of_freedom) * self.error;
+        (self.mean - half_width, self.mean + half_width)
+    }
 }
 
 fn student_t(degrees_of_freedom: usize) -> StudentsT {

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use latput_units::IntoMap;
 
 use crate::estimate::{Estimate, Method};
-use crate::mean::{are_usable, critical_t, two_sided_p};
+use crate::mean::{TTest, are_usable};
+use crate::untrimmed::{ENOUGH, MeanTests, RankTest, Untrimmed};
 
 /// The natural logarithm of `other / base`; `None` unless both are finite and above zero.
 pub fn log_ratio(base: f64, other: f64) -> Option<f64> {
@@ -24,9 +25,9 @@ pub enum Average {
     /// The plain mean: for rates and shares.
     Plain,
     /// The mean without the smallest and largest fifth: for tails, where one run in fifteen is an
-    /// outlier. With ten such blocks it proves 1.2 times the latency (at 99.75%) in 96% of the
-    /// cases, the plain mean in 31%. With fewer than six blocks nothing is trimmed: the lost
-    /// degrees of freedom would widen the interval more than an outlier does.
+    /// outlier. With fewer than six blocks nothing is trimmed: the lost degrees of freedom would
+    /// widen the interval more than an outlier does. With fewer than 20 a claim must also be proven
+    /// without trimming ([`crate::untrimmed`]).
     Trimmed,
 }
 
@@ -77,7 +78,7 @@ pub fn p_below(values: &[f64], average: Average) -> Option<f64> {
 
 /// An average of logarithms of ratios, or a sum of such averages, with its standard error: the
 /// basis of tests and intervals.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Center {
     /// The average.
     pub log: f64,
@@ -87,6 +88,8 @@ pub struct Center {
     pub degrees_of_freedom: usize,
     /// Number of blocks.
     pub runs: usize,
+    /// The tests that must prove a claim too, where few blocks were trimmed.
+    pub untrimmed: Option<Untrimmed>,
 }
 
 impl Center {
@@ -100,13 +103,27 @@ impl Center {
     /// count in those. `None` without parts, if one has fewer than two blocks, or with a logarithm
     /// that is not finite.
     ///
+    /// Where few blocks are trimmed, a claim also needs a test of all blocks: the t test of the plain
+    /// means, or the sign test of the sums over the blocks that all parts have.
+    pub fn of_sum(parts: &[BTreeMap<u32, f64>], average: Average) -> Option<Self> {
+        let center = Self::of_averages(parts, average)?;
+        let are_few_trimmed =
+            |part: &BTreeMap<u32, f64>| part.len() < ENOUGH && average.cut(part.len()) > 0;
+        if !parts.iter().any(are_few_trimmed) {
+            return Some(center);
+        }
+        let plain = Self::of_averages(parts, Average::Plain)?.student();
+        let signs = RankTest::of_signs(sum_common_blocks(parts));
+        Some(Self { untrimmed: Some(Untrimmed::new(plain, signs)), ..center })
+    }
+
     /// The trimmed mean's error comes from the winsorized sum of squares ("Less vulnerable
     /// confidence and significance procedures for location based on a single sample", Sankhya A 25,
     /// 1963); without trimming it is the plain mean's. The winsorized values of several parts are
     /// added by block before they are squared, so the error includes the correlation of the parts.
     /// The degrees of freedom are Satterthwaite's for fully correlated variances, which are the
     /// fewest.
-    pub fn of_sum(parts: &[BTreeMap<u32, f64>], average: Average) -> Option<Self> {
+    fn of_averages(parts: &[BTreeMap<u32, f64>], average: Average) -> Option<Self> {
         let mut of_blocks: BTreeMap<u32, f64> = BTreeMap::new();
         let mut log = 0.0;
         let mut variances = 0.0;
@@ -153,7 +170,21 @@ impl Center {
             error,
             degrees_of_freedom,
             runs: of_blocks.len(),
+            untrimmed: None,
         })
+    }
+
+    /// Student's t test of this average alone.
+    pub(crate) const fn student(&self) -> TTest {
+        TTest {
+            mean: self.log,
+            error: self.error,
+            degrees_of_freedom: self.degrees_of_freedom,
+        }
+    }
+
+    const fn tests(&self) -> MeanTests<'_> {
+        MeanTests { student: self.student(), untrimmed: self.untrimmed.as_ref() }
     }
 
     /// The ratio `exp(log)` with its interval; `None` unless the confidence is between 0 and 1.
@@ -161,11 +192,11 @@ impl Center {
         if !are_usable(&[self.log, self.error], confidence) {
             return None;
         }
-        let half_width = critical_t(confidence, self.degrees_of_freedom) * self.error;
+        let (low, high) = self.tests().bounds(confidence);
         Some(Estimate {
             value: self.log.exp(),
-            low: (self.log - half_width).exp(),
-            high: (self.log + half_width).exp(),
+            low: low.exp(),
+            high: high.exp(),
             confidence,
             method: Method::PairedLogRatio,
             runs: self.runs,
@@ -175,32 +206,29 @@ impl Center {
     /// The chance of an average at least this far from zero without a difference (two-sided paired
     /// t test). It is below `1 - confidence` exactly if the interval of [`Self::ratio`] excludes 1.
     pub fn p_value(&self) -> f64 {
-        match (self.log == 0.0, self.error == 0.0) {
-            (true, _) => 1.0,
-            // No scatter, as in the simulator, is proof.
-            (false, true) => 0.0,
-            (false, false) => two_sided_p(self.log / self.error, self.degrees_of_freedom),
-        }
+        self.tests().p_value()
     }
 
     /// The chance of an average at least this far below zero if the true one is not below it
     /// (one-sided paired t test). It is below `level` exactly if the interval of [`Self::ratio`] at
     /// the confidence `1 - 2 * level` lies below 1.
     pub fn p_below(&self) -> f64 {
-        match (self.error == 0.0, self.log < 0.0) {
-            // No scatter, as in the simulator, is proof.
-            (true, is_below) => f64::from(u8::from(!is_below)),
-            (false, true) => two_sided_p(self.log / self.error, self.degrees_of_freedom) / 2.0,
-            (false, false) => {
-                1.0 - two_sided_p(self.log / self.error, self.degrees_of_freedom) / 2.0
-            }
-        }
+        self.tests().p_below()
     }
 
     /// Like [`Self::p_below`], for an average above zero.
     pub fn p_above(&self) -> f64 {
-        Self { log: -self.log, ..*self }.p_below()
+        self.tests().p_above()
     }
+}
+
+/// The sums of the parts' logarithms in each block that all of them have.
+fn sum_common_blocks(parts: &[BTreeMap<u32, f64>]) -> Vec<f64> {
+    let [first, others @ ..] = parts else { return Vec::new() };
+    let sum = |(block, log): (&u32, &f64)| {
+        others.iter().try_fold(*log, |sum, part| Some(sum + part.get(block)?))
+    };
+    first.iter().filter_map(sum).collect()
 }
 
 /// One comparison of several after Holm's correction.
@@ -289,7 +317,8 @@ mod tests {
         // `t.sf(3, 4)`
         let tail = 0.019_970_984_035_859;
         for (log, p) in [(0.3, tail), (-0.3, 1.0 - tail), (0.0, 0.5)] {
-            let center = Center { log, error: 0.1, degrees_of_freedom: 4, runs: 5 };
+            let center =
+                Center { log, error: 0.1, degrees_of_freedom: 4, runs: 5, untrimmed: None };
             assert!((center.p_above() - p).abs() < 1e-9, "{center:?}");
             assert!((center.p_below() - (1.0 - p)).abs() < 1e-9, "{center:?}");
         }
@@ -310,10 +339,11 @@ mod tests {
         let value = 2.0 * 1.05_f64.powf(0.25);
         let error = (4.0_f64 / 3.0 / 4.0 / 3.0).sqrt() * 1.05_f64.ln();
         assert!((trimmed.value - value).abs() < 1e-9, "{trimmed:?}");
-        assert!(((trimmed.high / value).ln() - 3.182_446 * error).abs() < 1e-6, "{trimmed:?}");
         assert!(!ratio_of_logs(&logs, Average::Plain, 0.95).unwrap().excludes(1.5));
         let found = Center::from_logs(&logs, Average::Trimmed).unwrap();
         assert!((found.error - error).abs() < 1e-9 && found.degrees_of_freedom == 3, "{found:?}");
+        let high = found.student().bounds(0.95).1;
+        assert!((high - value.ln() - 3.182_446 * error).abs() < 1e-6, "{found:?}");
         assert_eq!(Center::from_logs(&logs[..1], Average::Plain), None);
         // Two are enough: sd is sqrt(1/2), divided by sqrt(2).
         let found = Center::from_logs(&[0.0, 1.0], Average::Plain).unwrap();
@@ -334,13 +364,15 @@ mod tests {
             (12, [1.194_865_73, 1.116_231_25, 1.279_039_72]),
         ] {
             let logs: Vec<f64> = ratios[..blocks].iter().map(|ratio: &f64| ratio.ln()).collect();
-            let found = ratio_of_logs(&logs, Average::Trimmed, 0.95).unwrap();
-            for (found, expected) in [found.value, found.low, found.high].iter().zip(expected) {
+            let found = Center::from_logs(&logs, Average::Trimmed).unwrap().student();
+            let (low, high) = found.bounds(0.95);
+            for (found, expected) in [found.mean, low, high].iter().zip(expected) {
+                let found = found.exp();
                 assert!((found - expected).abs() < 1e-7, "{blocks}: {found} and not {expected}");
             }
         }
         let logs: Vec<f64> = ratios[..8].iter().map(|ratio: &f64| ratio.ln()).collect();
-        let p_value = p_value(&logs, Average::Trimmed).unwrap();
+        let p_value = Center::from_logs(&logs, Average::Trimmed).unwrap().student().p_value();
         assert!((p_value - 0.002_741_171).abs() < 1e-8, "{p_value}");
     }
 
@@ -401,8 +433,65 @@ mod tests {
                     odd * (0.02 * normal(rng)).exp()
                 };
                 let logs: Vec<f64> = (0..10).map(|_| (1.3 * run() / run()).ln()).collect();
-                ratio_of_logs(&logs, Average::Trimmed, 0.95)
+                student_alone(Center::from_logs(&logs, Average::Trimmed)?)
             });
+        }
+    }
+
+    /// The interval of Student's t alone.
+    fn student_alone(center: Center) -> Option<Estimate> {
+        Center { untrimmed: None, ..center }.ratio(0.95)
+    }
+
+    #[test]
+    fn few_pairs_with_outlier_prove_nothing() {
+        let pairs: [f64; 7] = [1.30, 1.34, 1.31, 1.36, 1.33, 45.0, 1.29];
+        let logs = pairs.map(f64::ln);
+        let p_value = p_value(&logs, Average::Trimmed).unwrap();
+        // All seven are above 1, which has a chance of 2 in 2^7.
+        assert!((p_value - 0.015_625).abs() < 1e-12, "{p_value}");
+        let found = ratio_of_logs(&logs, Average::Trimmed, 0.99).unwrap();
+        assert!(!found.excludes(1.0) && found.value < 1.4, "{found:?}");
+        assert!(ratio_of_logs(&logs, Average::Trimmed, 0.98).unwrap().excludes(1.0));
+        // Without the outlier the plain mean proves it too.
+        let steady = pairs.map(|pair| pair.min(1.37).ln());
+        assert!(ratio_of_logs(&steady, Average::Trimmed, 0.99).unwrap().excludes(1.0));
+        // Twenty pairs decide by the trimmed mean.
+        let many: Vec<f64> = logs.iter().copied().cycle().take(20).collect();
+        assert_eq!(Center::from_logs(&many, Average::Trimmed).unwrap().untrimmed, None);
+        assert!(Center::from_logs(&many[..19], Average::Trimmed).unwrap().untrimmed.is_some());
+        assert_eq!(Center::from_logs(&logs[..5], Average::Trimmed).unwrap().untrimmed, None);
+    }
+
+    #[test]
+    fn signs_of_parts_are_those_of_sums() {
+        let part = |logs: [f64; 7], from: u32| -> BTreeMap<u32, f64> { (from..).zip(logs).collect() };
+        let first = part([0.1, 0.2, -0.1, 0.1, 0.2, 0.1, 9.0], 0);
+        let second = part([-0.2, 0.2, 0.2, 0.1, -0.1, -0.3, 0.1], 1);
+        let sums = sum_common_blocks(&[first.clone(), second.clone()]);
+        let expected = [0.0, 0.1, 0.3, 0.3, 0.0, 8.7];
+        assert_eq!(sums.len(), expected.len());
+        assert!(sums.iter().zip(expected).all(|(sum, expected)| (sum - expected).abs() < 1e-12));
+        assert!(Center::of_sum(&[first, second], Average::Trimmed).unwrap().untrimmed.is_some());
+    }
+
+    #[test]
+    fn no_difference_is_rarely_claimed() {
+        type Draw = fn(&mut latput_units::SeededRng) -> f64;
+        // Heavy tails, and two likely values: one of a pair waits for the CPU or not.
+        let outliers: Draw =
+            |rng| normal(rng) * if rng.next_uniform() < 0.1 { 30.0 } else { 1.0 };
+        let waits: Draw = |rng| (rng.next_uniform() - 0.5).signum() + 0.1 * normal(rng);
+        for (draw, most) in [(outliers, 0.015), (waits, 0.032)] {
+            for pairs in [7, 10, 13] {
+                let mut rng = latput_units::SeededRng::from_seed(29);
+                let is_claimed = |_: &u32| {
+                    let logs: Vec<f64> = (0..pairs).map(|_| draw(&mut rng)).collect();
+                    p_value(&logs, Average::Trimmed).unwrap() < 0.01
+                };
+                let claimed = (0..4_000).filter(is_claimed).count() as f64 / 4_000.0;
+                assert!(claimed <= most, "{pairs} pairs: {claimed} at 1%");
+            }
         }
     }
 
@@ -446,7 +535,7 @@ mod tests {
                         (0..blocks).map(|block| (block, log(block))).collect()
                     };
                     let parts = blocks.map(&mut part);
-                    Center::of_sum(&parts, Average::Trimmed)?.ratio(0.95)
+                    student_alone(Center::of_sum(&parts, Average::Trimmed)?)
                 });
             }
         }

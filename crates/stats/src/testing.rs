@@ -10,14 +10,12 @@ pub(crate) fn normal(rng: &mut SeededRng) -> f64 {
     radius * (std::f64::consts::TAU * rng.next_uniform()).cos()
 }
 
-/// Draws 2000 estimates from fixed seeds and checks that the share of intervals that hold `truth`
-/// is `confidence` to within 2%.
+/// The share of 2000 estimates from fixed seeds whose intervals hold `truth`.
 #[track_caller]
-pub(crate) fn assert_coverage(
-    confidence: f64,
+pub(crate) fn coverage(
     truth: f64,
     mut draw: impl FnMut(&mut SeededRng) -> Option<Estimate>,
-) {
+) -> f64 {
     const DRAWS: u64 = 2_000;
     let held = (0..DRAWS)
         .filter(|&index| {
@@ -26,6 +24,16 @@ pub(crate) fn assert_coverage(
             !estimate.excludes(truth)
         })
         .count();
-    let share = held as f64 / DRAWS as f64;
+    held as f64 / DRAWS as f64
+}
+
+/// Checks that the share of intervals that hold `truth` is `confidence` to within 2%.
+#[track_caller]
+pub(crate) fn assert_coverage(
+    confidence: f64,
+    truth: f64,
+    draw: impl FnMut(&mut SeededRng) -> Option<Estimate>,
+) {
+    let share = coverage(truth, draw);
     assert!((share - confidence).abs() <= 0.02, "{share} of the intervals hold the truth");
 }

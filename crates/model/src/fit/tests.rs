@@ -69,6 +69,14 @@ fn plan_without_variation_is_refused_by_term() {
 }
 
 #[test]
+fn saturated_cpus_say_nothing_of_costs() {
+    let saturated = &fit_cells(&varied_cells(), [0.0, 0.0, 0.0, 0.0, 9.9e8], 0.000_2)[0];
+    assert!(saturated.is_explained_by_seconds(), "{saturated:?}");
+    assert!(!fit_cells(&varied_cells(), COSTS, 0.01)[0].is_explained_by_seconds());
+    assert!(!fit_cells(&varied_cells()[..1], COSTS, 0.0)[0].is_explained_by_seconds());
+}
+
+#[test]
 fn one_cell_is_too_few() {
     let one =
         [HostCounts { bytes: 150_000_000, packets: 100_000, interrupts: 8_000, polls: Some(1) }];

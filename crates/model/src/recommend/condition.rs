@@ -160,7 +160,7 @@ impl<'a> GoalJudge<'a> {
             |setting, (workload, metric)| !self.runs.figures(setting, workload, metric).is_empty();
         cells.retain(|&cell| self.settings().any(|setting| is_measured(setting, cell)));
         if cells.is_empty() && condition.figure.workload.is_some() {
-            return Err(format!("no trial has {}", condition.figure));
+            return Err(format!("no trial that counts has {}", condition.figure));
         }
         Ok(cells)
     }

@@ -170,7 +170,7 @@ impl PlanSearch {
         match step {
             // Trials that never give a figure must not be repeated forever.
             SearchStep::Try { .. } if search.run_count() == 0 && !rows.is_empty() => {
-                NextBlock::Done("no trial has the goal's figures".to_owned())
+                NextBlock::Done("no trial that counts has the goal's figures".to_owned())
             }
             SearchStep::Try { settings, leader } => {
                 let setting = |index: usize| self.settings[&index].clone();
@@ -236,7 +236,7 @@ impl PlanSearch {
         let rows = explored_rows(results);
         let leader = self.build_search(results, &rows, usize::MAX).leader();
         let conclusion = leader.map_or_else(
-            || "no trial has the goal's figures".to_owned(),
+            || "no trial that counts has the goal's figures".to_owned(),
             |leader| {
                 let settings = format_count(self.setting_count(), "setting");
                 format!("searched {settings}; {}", describe_regret(&leader))

@@ -228,9 +228,7 @@ fn draw_service_demand(view: &ReportView<'_>, workload: usize, size: ChartSize) 
 
 /// `12.3 ±0.4`.
 fn demand_text(estimate: &Estimate, scale: &Scale) -> String {
-    let half = format::half_width(estimate, scale);
-    let half = half.map_or_else(String::new, |half| format!(" ±{half}"));
-    format!("{}{half}", scale.number(estimate.value))
+    scale.number(estimate.value) + &format::interval_behind(estimate, scale)
 }
 
 fn demand_tip(view: &ReportView<'_>, cell: &CellSummary, scale: &Scale) -> String {

@@ -36,7 +36,12 @@ pub fn render_markdown(results: &Results, summary: &ResultsSummary) -> String {
                  wider than asked for, `!` a check failed";
     if !summary.cells.is_empty() {
         let confidence = view.describe_confidence();
-        let _ = writeln!(text, "{marks}; ± is half the {confidence}.\n");
+        let lopsided = if view.shows_lopsided_interval() {
+            ", (a to b) is the interval itself, where its halves differ"
+        } else {
+            ""
+        };
+        let _ = writeln!(text, "{marks}; ± is half the {confidence}{lopsided}.\n");
     }
     for remark in crate::remarks::collect_remarks(&view) {
         let _ = writeln!(text, "## {}\n\n{}\n", escaped(&remark.title), escaped(&remark.digest));
@@ -101,9 +106,7 @@ fn workload_table(view: &ReportView<'_>, idx: usize) -> String {
         for &metric in &metrics {
             let scale = view.choose_scale(idx, metric);
             let figure = finite_estimate(cell, metric).map_or_else(String::new, |estimate| {
-                let half = format::half_width(estimate, &scale);
-                let half = half.map_or_else(String::new, |half| format!(" ±{half}"));
-                format!("{}{half}", scale.number(estimate.value))
+                scale.number(estimate.value) + &format::interval_behind(estimate, &scale)
             });
             let wide = if is_too_wide(cell, metric) { " ~" } else { "" };
             let _ = write!(text, " {figure}{wide} |");

@@ -100,21 +100,31 @@ fn in_words(results: &Results, models: &[CostModel]) -> String {
                 describe_term(fitted)
             );
         }
-        if let (Some(median), Some(p90), Some(condition)) =
-            (model.error_quantile(0.5), model.error_quantile(0.9), model.condition_number)
-        {
-            let _ = writeln!(
-                text,
-                "  fit: off by at most {:.1}% in half of the cells, {:.1}% in nine of ten; condition number {condition:.1}",
-                100.0 * median,
-                100.0 * p90
-            );
-            append_worst_cells(&mut text, results, model);
-        }
+        let _ = writeln!(text, "  fit: {}", describe_errors(model));
+        append_worst_cells(&mut text, results, model);
         text.push('\n');
     }
     let _ = writeln!(text, "Intervals: {INTERVALS}.");
     text
+}
+
+/// The errors of the fit, or the reason why they say nothing.
+fn describe_errors(model: &CostModel) -> String {
+    let (Some(median), Some(p90), Some(condition)) =
+        (model.error_quantile(0.5), model.error_quantile(0.9), model.condition_number)
+    else {
+        return "it has as many parameters as cells, so that nothing is left to judge it by".to_owned();
+    };
+    if model.is_explained_by_seconds() {
+        return "every cell used the same CPU time, as where the CPUs are always busy. So it cannot be judged, and the \
+                costs say nothing: measure at a lower rate"
+            .to_owned();
+    }
+    format!(
+        "off by at most {:.1}% in half of the cells, {:.1}% in nine of ten; condition number {condition:.1}",
+        100.0 * median,
+        100.0 * p90
+    )
 }
 
 /// The cells with the largest errors, if those are large.

@@ -189,8 +189,9 @@ fn text_of(
 fn apply_gate(found: &[Comparison], base: &Results, rule: Gate) -> Result<ExitCode, CliError> {
     let answer = GateAnswer::new(rule, found);
     if answer.is_unjudged() {
-        let message = "no figure could be judged, so the gate did not pass: each side needs at least two \
-                       trials of a common workload";
+        let obstacle = found.iter().find_map(|comparison| comparison.obstacle.as_deref());
+        let why = obstacle.unwrap_or("each side needs at least two trials that count");
+        let message = format!("no figure could be judged, so the gate did not pass: {why}");
         return Err(CliError::new(ExitReason::Failed, message));
     }
     let Some(mut why) = answer.why_failed() else {

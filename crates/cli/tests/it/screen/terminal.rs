@@ -119,8 +119,16 @@ impl TerminalScreen {
             let chars: Vec<char> = row.chars().collect();
             let is_of_number = |char: &&char| char.is_ascii_digit() || ['.', '<'].contains(*char);
             let end = |at: usize| at + chars[at + 1..].iter().take_while(is_of_number).count();
-            let marks = chars.iter().enumerate().filter(|(_, char)| **char == '±');
-            let places: Vec<usize> = marks.map(|(at, _)| end(at)).collect();
+            // Beside others, a lopsided interval ends in its bracket.
+            let has_others = chars.contains(&'±');
+            let is_bracket =
+                |at: usize| has_others && at > 0 && chars[at - 1].is_ascii_digit();
+            let places = chars.iter().enumerate().filter_map(|(at, char)| match char {
+                '±' => Some(end(at)),
+                ')' if is_bracket(at) => Some(at),
+                _ => None,
+            });
+            let places: Vec<usize> = places.collect();
             let is_row = !places.is_empty() && !row.contains('%');
             if is_row && !is_inside {
                 tables.push(Vec::new());

@@ -74,7 +74,7 @@ fn runs_without_the_goals_figure_are_not_repeated() {
     let plan = make_plan(LATENCY, QUEUES);
     let next = make_search(&plan).next(&make_results(&plan, &[0.0; 4], 1), 50);
     let NextBlock::Done(why) = next else { panic!("{next:?}") };
-    assert_eq!(why, "no trial has the goal's figures");
+    assert_eq!(why, "no trial that counts has the goal's figures");
     // Nor until the end of time where few have it: two attempts for each run of the budget.
     let few = make_results(&plan, &[20.0, 40.0, 0.0, 0.0], 1);
     assert!(matches!(make_search(&plan).next(&few, 3), NextBlock::Explore { .. }));
