@@ -30,6 +30,9 @@ pub struct RecordedHost {
     pub window: Nanos,
 }
 
+/// A look, with its time by the host's clock.
+type TimedLook = Result<(Nanos, LookTexts), Error>;
+
 /// An agent at work.
 struct Recorder {
     inspector: HostInspector,
@@ -97,7 +100,7 @@ fn open_recorder(
 fn look_at_all(
     recorders: &mut [Result<Recorder, Error>],
     stop: &Stop,
-) -> Vec<Option<Result<(Nanos, LookTexts), Error>>> {
+) -> Vec<Option<TimedLook>> {
     let asked: Vec<Option<Result<(), Error>>> = recorders
         .iter_mut()
         .map(|recorder| {
@@ -113,22 +116,20 @@ fn look_at_all(
 }
 
 /// Keeps the first look; a host that failed has its error from now on.
-fn keep_first(
-    recorder: &mut Result<Recorder, Error>,
-    look: Option<Result<(Nanos, LookTexts), Error>>,
-) {
-    match (recorder.as_mut(), look) {
-        (Ok(open), Some(Ok(look))) => open.first = Some(look),
-        (Ok(_), Some(Err(error))) => *recorder = Err(error),
-        (Ok(_) | Err(_), _) => {}
+fn keep_first(recorder: &mut Result<Recorder, Error>, look: Option<TimedLook>) {
+    match look {
+        Some(Ok(look)) => {
+            if let Ok(open) = recorder {
+                open.first = Some(look);
+            }
+        }
+        Some(Err(error)) => *recorder = Err(error),
+        None => {}
     }
 }
 
 /// Joins the looks of a host. Where only the second fails the interface went away.
-fn join_looks(
-    recorder: Recorder,
-    look: Option<Result<(Nanos, LookTexts), Error>>,
-) -> Result<RecordedHost, Error> {
+fn join_looks(recorder: Recorder, look: Option<TimedLook>) -> Result<RecordedHost, Error> {
     let Recorder { interface, first, .. } = recorder;
     let (Some((begun, before)), Some(look)) = (first, look) else {
         return Err(Error::Interrupted);
