@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use latput_knobs::{Knob, Tier};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -111,6 +112,12 @@ impl KnobChange {
         let pairs = changes.split_whitespace().filter_map(|change| change.split_once('='));
         pairs.map(|(knob, value)| Self { knob: knob.to_owned(), value: value.to_owned() }).collect()
     }
+
+    /// The flag without which `latput tune --live` refuses the knob because its change disturbs traffic.
+    fn disruptive_flag(&self) -> Option<String> {
+        let knob = self.knob.parse::<Knob>().ok()?;
+        (knob.spec().tier != Tier::Hitless).then(|| format!(" --disruptive {knob}"))
+    }
 }
 
 /// A fault with its evidence.
@@ -198,7 +205,9 @@ impl Finding {
         };
         let (names, values) = (joined(|change| change.knob.as_str()), joined(|change| change.value.as_str()));
         self.remedy = Some(format!("latput set {interface} {changes} --dry-run"));
-        self.prove = Some(format!("latput tune {interface} --live --factor {names}={values}"));
+        let disruptive: String = self.settings.iter().filter_map(KnobChange::disruptive_flag).collect();
+        self.prove =
+            Some(format!("latput tune {interface} --live --factor {names}={values}{disruptive}"));
         self
     }
 }

@@ -9,7 +9,7 @@ use latput_diagnose::proof::{Proof, Verdict};
 use latput_diagnose::{Diagnosis, diagnose};
 use latput_experiment::Testbed;
 use latput_experiment::session::{QuietPolicy, RunOutcome};
-use latput_knobs::{Knob, Tier};
+use latput_knobs::{Knob, Tier, format_no_interface};
 use latput_linux::confine::UsedFiles;
 use latput_model::{TriedSetting, TriedVerdict, banned_settings};
 use latput_reach::target::Target;
@@ -23,7 +23,7 @@ use crate::context::CliContext;
 use crate::exit::{CliError, ExitReason};
 use crate::live_args::WatchedTraffic;
 use crate::output;
-use crate::targets::{HostArgs, NamedTestbed};
+use crate::targets::{self, HostArgs, NamedTestbed};
 
 use super::hosts::record_targets;
 use super::print_diagnosis;
@@ -110,6 +110,9 @@ impl ProveArgs {
         context: &CliContext,
     ) -> Result<ExitCode, CliError> {
         check_window(window)?;
+        if !targets::is_hosts(word) {
+            return Err(CliError::usage(format_no_interface(word)));
+        }
         let target = Target::parse(word)?;
         let plan = self.plan_without_factors()?;
         ResultsDb::check_path(&self.output)?;
