@@ -1,4 +1,4 @@
-//! What a diagnosis reads, recorded on several hosts at the same time.
+//! Records what a diagnosis reads, on several hosts at the same time.
 //!
 //! An agent on each host looks twice. It claims nothing and sets nothing.
 

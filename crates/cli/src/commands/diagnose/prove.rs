@@ -64,7 +64,7 @@ pub(super) struct ProveArgs {
 /// The traffic of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TrialTraffic {
-    /// That which is there.
+    /// The traffic that is there.
     Live,
     /// latput's own.
     Own,
@@ -123,7 +123,7 @@ impl ProveArgs {
         let snapshot = recorded.into_iter().next();
         let snapshot = snapshot.unwrap_or_else(|| Err(CliError::usage("no host is named")))?;
         let mut diagnosis = diagnose(&snapshot);
-        // What was found is told even if a trial fails.
+        // The findings are told even if a trial fails.
         let tried = self.try_findings(&mut diagnosis, place, context);
         let code = print_diagnosis(&diagnosis, word, context)?;
         tried.map(|()| code)
@@ -382,15 +382,16 @@ mod tests {
 
     #[test]
     fn link_resets_and_advice_are_only_proposed() {
+        let (none, ring): (&[Knob], &[Knob]) = (&[], &[Knob::RxRing]);
         for (settings, disruptive, told) in [
-            ("", &[][..], Some("no setting of latput")),
-            ("gro=on", &[], None),
-            ("qdisc=fq_codel", &[], None),
-            ("rx-ring=4096", &[], Some("--disruptive rx-ring")),
-            ("rx-ring=4096", &[Knob::RxRing], None),
-            ("lro=off", &[], Some("--disruptive lro")),
-            ("mtu=9000", &[], Some("may take the link down")),
-            ("no-knob=1", &[], Some("no-knob")),
+            ("", none, Some("no setting of latput")),
+            ("gro=on", none, None),
+            ("qdisc=fq_codel", none, None),
+            ("rx-ring=4096", none, Some("--disruptive rx-ring")),
+            ("rx-ring=4096", ring, None),
+            ("lro=off", none, Some("--disruptive lro")),
+            ("mtu=9000", none, Some("may take the link down")),
+            ("no-knob=1", none, Some("no-knob")),
         ] {
             let obstacle = find_obstacle(&finding(settings), disruptive);
             assert_eq!(obstacle.is_some(), told.is_some(), "{settings}: {obstacle:?}");
