@@ -133,6 +133,10 @@ fn open(line: &mut ControllerLine, keeper: &mut KeeperLine) -> Result<OpenedHost
                 let seen = keeper.send_request(Request::Look(look));
                 line.send_answer(&seen.unwrap_or_else(Answer::Failed));
             }
+            Ok(request @ Request::Record { .. }) => {
+                let recorded = keeper.send_request(request);
+                line.send_answer(&recorded.unwrap_or_else(Answer::Failed));
+            }
             Ok(Request::Clock) => line.send_answer(&Answer::Clock { now: latput_load::now() }),
             other => break other,
         }
@@ -272,6 +276,7 @@ impl AgentService<'_> {
             }
             Request::Open(_)
             | Request::Look(_)
+            | Request::Record { .. }
             | Request::Ping
             | Request::EndWindow
             | Request::Close => Err(make_failure("`open` comes once, and first")),

@@ -8,6 +8,7 @@
 mod agent_line;
 mod look;
 pub(crate) mod operation;
+mod record;
 pub(crate) mod rights;
 mod statsd;
 
@@ -150,6 +151,7 @@ fn handle_request(
         (_, Request::Look(look)) => {
             look::inspect_host(&look).map(|seen| Answer::Seen(Box::new(seen)))
         }
+        (_, Request::Record { interface }) => record::record_look(&interface),
         (host @ None, Request::Open(open)) => {
             line.set_lease(open.lease);
             let (opened_host, opened) = HostSession::open(open)?;
@@ -254,7 +256,11 @@ mod tests {
             "at": 0, "warmup": 0, "duration": 1, "turns": null, "early_end": "never",
             "is_of_programs": false
         } } });
-        for message in [host(send), host(Request::Ping), host(Request::Clock), host(set), count] {
+        // It would be a path.
+        let record = Request::Record { interface: "../../etc".to_owned() };
+        for message in
+            [host(send), host(Request::Ping), host(Request::Clock), host(record), host(set), count]
+        {
             write_line(&mut line, &message).unwrap();
             let reply: KeeperReply = read_line(&mut answers).unwrap();
             assert!(

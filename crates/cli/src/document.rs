@@ -290,6 +290,7 @@ mod tests {
         check_type::<latput_report::explained::ExplainDocument>("explain");
         check_type::<latput_moderate::Status>("moderate");
         check_type::<latput_diagnose::Diagnosis>("diagnose");
+        check_type::<latput_diagnose::HostsDiagnosis>("diagnose-hosts");
         check_type::<latput_diagnose::Snapshot>("snapshot");
         check_schema("results", latput_report::Document::json_schema());
         check_schema("prediction", latput_report::PredictionDocument::json_schema());

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use latput_knobs::Knob;
-use latput_trial::Plan;
 use latput_trial::live::{
     BUSY_AT_MOST_RANGE, Endpoint, EndpointFigure, GroupBy, Hours, Live, SAMPLES_CPU_RANGE,
 };
 use latput_trial::workload::build_live_workload;
+use latput_trial::{Plan, Workload};
 use latput_units::Nanos;
 
 use crate::exit::CliError;
@@ -29,6 +29,14 @@ pub(crate) struct LiveArgs {
     /// 20 blocks, some 90 s, or as many as `--budget` has room for.
     #[arg(long)]
     observe: bool,
+    #[command(flatten)]
+    watched: WatchedTraffic,
+}
+
+/// The live traffic that is watched, and the limits of what is tried on it.
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
+#[command(next_help_heading = "Live traffic")]
+pub(crate) struct WatchedTraffic {
     /// A limit, such as `tcp_rtt_ns_p99 <= 1.2 today`. It is checked 20 times a second while a setting is tried. When
     /// it breaks, today's setting is put back at once. May be repeated.
     #[arg(long, value_name = "LIMIT")]
@@ -111,10 +119,9 @@ impl LiveArgs {
                 "the flags of live traffic need --live, or a plan whose workload is `live`",
             ));
         }
-        let live = self.override_live(was_live.unwrap_or_default())?;
-        let workload = build_live_workload(&BTreeMap::new(), live)
-            .map_err(|error| CliError::usage(format!("--{}: {error}", error.field)))?;
-        plan.workloads = vec![workload];
+        let live = self.watched.override_live(was_live.unwrap_or_default())?;
+        let observe = self.observe || live.observe;
+        plan.workloads = vec![build_workload(Live { observe, ..live })?];
         if is_new {
             plan.method.design = None;
         }
@@ -124,6 +131,36 @@ impl LiveArgs {
         plan.fit_live().map_err(CliError::usage)
     }
 
+    /// Lines of a plan's text that keep the flags, so that other flags are another run.
+    pub(crate) fn plan_lines(&self) -> String {
+        if !self.is_given() {
+            return String::new();
+        }
+        let flags = format!("{self:?}").replace(['\n', '\r'], " ");
+        format!("# --live {flags}\n")
+    }
+}
+
+impl WatchedTraffic {
+    /// Whether any of them is given.
+    pub(crate) fn is_given(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// Puts these flags before what a plan of live traffic says. Knobs that disturb it may be changed if they are in `allowed`.
+    pub(crate) fn apply_to_plan(&self, plan: &mut Plan, allowed: &[Knob]) -> Result<(), CliError> {
+        let mut live = self.override_live(plan.live().cloned().unwrap_or_default())?;
+        live.disruptive.extend(allowed);
+        plan.workloads = vec![build_workload(live)?];
+        plan.fit_live().map_err(CliError::usage)
+    }
+
+    /// The knobs that may be changed although they disturb traffic.
+    pub(crate) fn disruptive_knobs(&self) -> &[Knob] {
+        &self.disruptive
+    }
+
+    /// Live traffic with these flags in the place of what a plan says.
     fn override_live(&self, plain: Live) -> Result<Live, CliError> {
         fn non_empty_or<T: Clone>(given: &[T], plain: Vec<T>) -> Vec<T> {
             if given.is_empty() { plain } else { given.to_vec() }
@@ -151,7 +188,7 @@ impl LiveArgs {
             .unwrap_or(plain.samples_cpu),
             hours: self.hours.or(plain.hours),
             disruptive: non_empty_or(&self.disruptive, plain.disruptive),
-            observe: self.observe || plain.observe,
+            observe: plain.observe,
             endpoint: self.parse_endpoint()?.or(plain.endpoint),
         })
     }
@@ -173,15 +210,11 @@ impl LiveArgs {
         };
         endpoint.map(Some).map_err(|why| CliError::usage(format!("--endpoint: {why}")))
     }
+}
 
-    /// Lines of a plan's text that keep the flags, so that other flags are another run.
-    pub(crate) fn plan_lines(&self) -> String {
-        if !self.is_given() {
-            return String::new();
-        }
-        let flags = format!("{self:?}").replace(['\n', '\r'], " ");
-        format!("# --live {flags}\n")
-    }
+fn build_workload(live: Live) -> Result<Workload, CliError> {
+    build_live_workload(&BTreeMap::new(), live)
+        .map_err(|error| CliError::usage(format!("--{}: {error}", error.field)))
 }
 
 /// The share that a flag gives.
@@ -200,7 +233,10 @@ mod tests {
     #[test]
     fn shares_in_flags_are_bounded_percentages() {
         let busy = |text: &str| {
-            let flags = LiveArgs { busy_at_most: Some(text.to_owned()), ..LiveArgs::default() };
+            let flags = WatchedTraffic {
+                busy_at_most: Some(text.to_owned()),
+                ..WatchedTraffic::default()
+            };
             flags.override_live(Live::default()).map(|live| live.busy_at_most)
         };
         assert!(busy("80%").is_ok_and(|share| share == Some(0.8)));

@@ -142,6 +142,11 @@ impl HostArgs {
         self.peer.as_deref().map(way).transpose()
     }
 
+    /// Whether the host that makes the traffic is named by itself.
+    pub(crate) const fn has_peer(&self) -> bool {
+        self.peer.is_some()
+    }
+
     /// The latput to take along.
     pub(crate) fn bring(&self) -> Option<&Path> {
         self.bring.as_deref()

@@ -105,12 +105,35 @@ pub fn discover_single_host(
     bring: Option<&Path>,
     stop: &Stop,
 ) -> Result<(HostSpec, Vec<String>), Error> {
-    let (own, name) = (own_program(), target.name());
-    let name =
-        if matches!(target.reach, ReachMethod::Command(_)) { "sut".to_owned() } else { name };
-    let spec = HostSpec::from_launch_command(&name, Role::Sut, target.via_command(&own, bring));
-    let spec = HostSpec { may_be_brought: target.is_elsewhere(), ..spec };
+    let name = match target.reach {
+        ReachMethod::Command(_) => Role::Sut.name().to_owned(),
+        _ => target.name(),
+    };
+    let spec = make_spec(target, &name, bring);
     let view = HostInspector::start(&spec)?.inspect_host(&[], None, stop)?;
+    let interface = find_meant_interface(target, &view)?;
+    let address = match &target.at {
+        Some(InterfaceSelector::Address(address)) => Some(*address),
+        _ => interface.addresses.first().copied(),
+    };
+    let warnings = view.missing.iter().map(|missing| format!("{name}: {missing}")).collect();
+    let address = address.unwrap_or(spec.address);
+    let cpus = own_cpus(target, &view)?;
+    Ok((HostSpec { interface: interface.name.clone(), address, cpus, ..spec }, warnings))
+}
+
+/// The host of a word, of which nothing is known but the way to it.
+pub(crate) fn make_spec(target: &Target, name: &str, bring: Option<&Path>) -> HostSpec {
+    let reach = target.via_command(&own_program(), bring);
+    let spec = HostSpec::from_launch_command(name, Role::Sut, reach);
+    HostSpec { may_be_brought: target.is_elsewhere(), ..spec }
+}
+
+/// The interface that a word names, or the only one with an address.
+pub(crate) fn find_meant_interface<'v>(
+    target: &Target,
+    view: &'v HostView,
+) -> Result<&'v Interface, Error> {
     let is_meant = |one: &&Interface| match &target.at {
         Some(InterfaceSelector::Interface(name)) => one.name == *name,
         Some(InterfaceSelector::Address(address)) => one.addresses.contains(address),
@@ -128,14 +151,7 @@ pub fn discover_single_host(
         }
         .into());
     };
-    let address = match &target.at {
-        Some(InterfaceSelector::Address(address)) => Some(*address),
-        _ => interface.addresses.first().copied(),
-    };
-    let warnings = view.missing.iter().map(|missing| format!("{name}: {missing}")).collect();
-    let address = address.unwrap_or(spec.address);
-    let cpus = own_cpus(target, &view)?;
-    Ok((HostSpec { interface: interface.name.clone(), address, cpus, ..spec }, warnings))
+    Ok(interface)
 }
 
 /// The CPUs of each end: those that its word says; and of two ends on one machine some of its own.

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement};
+use crate::proof::{Proof, Verdict};
 use crate::rules::{ANSWERS, RULES};
 use crate::snapshot::Snapshot;
 
@@ -21,8 +22,21 @@ pub struct RankedFinding {
     /// The finding.
     #[serde(flatten)]
     pub finding: Finding,
-    /// Whether it was tried: `hypothesis` until then.
-    pub verdict: &'static str,
+    /// Verdict of the trial: `hypothesis` until then.
+    pub verdict: Verdict,
+    /// The figures of the trial.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
+    /// The reason why it was not tried although a trial was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub untried: Option<String>,
+}
+
+impl RankedFinding {
+    /// A finding that nobody has tried.
+    pub const fn new(rank: usize, finding: Finding) -> Self {
+        Self { rank, finding, verdict: Verdict::Hypothesis, proof: None, untried: None }
+    }
 }
 
 /// The answer for a snapshot.
@@ -62,7 +76,7 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     }
     // A stable sort: of equals the table's order counts.
     findings.sort_by(|one, other| weigh(other).total_cmp(&weigh(one)));
-    let ranked = |(finding, rank)| RankedFinding { rank, finding, verdict: "hypothesis" };
+    let ranked = |(finding, rank)| RankedFinding::new(rank, finding);
     let unreadable = evidence.unreadable().iter().map(|name| format!("{name}: of no known form"));
     Diagnosis {
         schema: SCHEMA,
@@ -90,16 +104,8 @@ fn find_answer(evidence: &Evidence<'_>) -> Option<Finding> {
 const UNKNOWN_HARM: f64 = 0.05;
 
 /// The weight of a finding in the order: what it explains of losses, waits and CPU time, less where it is a hint only.
-/// A loss costs a connection a timeout, so that it weighs more than a wait, and a wait more than CPU time. TCP's rate falls
-/// with the square root of the loss (Mathis et al. 1997): one percent costs far more than a hundredth.
-fn weigh(finding: &Finding) -> f64 {
-    let explains = finding.explains;
-    let harm = [
-        (explains.loss_share.map(f64::sqrt), 3.0),
-        (explains.latency_share, 2.0),
-        (explains.cpu_share, 1.0),
-    ];
-    let harm: f64 = harm.into_iter().map(|(share, weight)| share.unwrap_or(0.0) * weight).sum();
+pub(crate) fn weigh(finding: &Finding) -> f64 {
+    let harm: f64 = finding.explains.weighed().map(|(_, weight)| weight).sum();
     let sure = match finding.confidence {
         Confidence::Hint => 0.3,
         Confidence::Likely => 0.8,

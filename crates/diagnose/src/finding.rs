@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use latput_knobs::{Knob, Tier};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -29,6 +30,37 @@ pub struct Explained {
     pub loss_share: Option<f64>,
     /// Of the CPU time.
     pub cpu_share: Option<f64>,
+}
+
+/// The kind of harm, of which a trial measures whether it becomes less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// Packets, segments or requests are lost.
+    Loss,
+    /// The application waits.
+    Latency,
+    /// CPU time is burnt.
+    Cpu,
+}
+
+impl Explained {
+    /// The shares that are known, each with its weight. A loss costs a connection a timeout, so that it weighs more than a
+    /// wait, and a wait more than CPU time. TCP's rate falls with the square root of the loss (Mathis et al. 1997): one
+    /// percent costs far more than a hundredth.
+    pub(crate) fn weighed(self) -> impl Iterator<Item = (Harm, f64)> {
+        let harms = [
+            (Harm::Loss, self.loss_share.map(f64::sqrt), 3.0),
+            (Harm::Latency, self.latency_share, 2.0),
+            (Harm::Cpu, self.cpu_share, 1.0),
+        ];
+        harms.into_iter().filter_map(|(harm, share, weight)| Some((harm, share? * weight)))
+    }
+
+    /// The harm that weighs most; `None` where no share is known.
+    pub fn main_harm(self) -> Option<Harm> {
+        let (harm, _) = self.weighed().max_by(|one, other| one.1.total_cmp(&other.1))?;
+        Some(harm)
+    }
 }
 
 /// A figure that a finding rests on.
@@ -65,6 +97,29 @@ impl From<String> for EvidenceValue {
     }
 }
 
+/// A knob of latput with a value, both as `latput set` takes them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct KnobChange {
+    /// The knob.
+    pub knob: String,
+    /// The value.
+    pub value: String,
+}
+
+impl KnobChange {
+    /// Reads `rx-usecs=8us`, or several with spaces between.
+    pub fn parse_all(changes: &str) -> Vec<Self> {
+        let pairs = changes.split_whitespace().filter_map(|change| change.split_once('='));
+        pairs.map(|(knob, value)| Self { knob: knob.to_owned(), value: value.to_owned() }).collect()
+    }
+
+    /// The flag without which `latput tune --live` refuses the knob because its change disturbs traffic.
+    fn disruptive_flag(&self) -> Option<String> {
+        let knob = self.knob.parse::<Knob>().ok()?;
+        (knob.spec().tier != Tier::Hitless).then(|| format!(" --disruptive {knob}"))
+    }
+}
+
 /// A fault with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
@@ -82,6 +137,8 @@ pub struct Finding {
     pub mechanism: &'static str,
     /// The command or the act that would mend it; `None` where it is not on this host.
     pub remedy: Option<String>,
+    /// The knobs that a trial of the remedy sets; empty where no setting of latput tells.
+    pub settings: Vec<KnobChange>,
     /// The command that would blame or clear it; `None` where none can.
     pub prove: Option<String>,
 }
@@ -97,6 +154,7 @@ impl Finding {
             explains: Explained::default(),
             mechanism: rule.mechanism,
             remedy: None,
+            settings: Vec::new(),
             prove: None,
         }
     }
@@ -141,15 +199,15 @@ impl Finding {
     /// is there; `changes` such as `rx-usecs=8us`, or several with spaces between.
     pub fn with_change(mut self, evidence: &Evidence<'_>, changes: &str) -> Self {
         let interface = evidence.interface_name();
-        let pairs = || changes.split_whitespace().filter_map(|change| change.split_once('='));
-        let names: Vec<&str> = pairs().map(|(name, _)| name).collect();
-        let values: Vec<&str> = pairs().map(|(_, value)| value).collect();
+        self.settings = KnobChange::parse_all(changes);
+        let joined = |word: fn(&KnobChange) -> &str| {
+            self.settings.iter().map(word).collect::<Vec<_>>().join("+")
+        };
+        let (names, values) = (joined(|change| change.knob.as_str()), joined(|change| change.value.as_str()));
         self.remedy = Some(format!("latput set {interface} {changes} --dry-run"));
-        self.prove = Some(format!(
-            "latput tune {interface} --live --factor {}={}",
-            names.join("+"),
-            values.join("+")
-        ));
+        let disruptive: String = self.settings.iter().filter_map(KnobChange::disruptive_flag).collect();
+        self.prove =
+            Some(format!("latput tune {interface} --live --factor {names}={values}{disruptive}"));
         self
     }
 }
@@ -176,4 +234,32 @@ pub struct Rule {
     pub mechanism: &'static str,
     /// Judges the evidence.
     pub judge: fn(&Rule, &Evidence<'_>) -> Judgement,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heaviest_harm_is_the_main_one() {
+        let of = |loss_share, latency_share, cpu_share| {
+            Explained { loss_share, latency_share, cpu_share }.main_harm()
+        };
+        assert_eq!(of(None, None, None), None);
+        assert_eq!(of(None, Some(0.4), Some(0.7)), Some(Harm::Latency));
+        assert_eq!(of(Some(0.01), Some(0.1), Some(0.2)), Some(Harm::Loss), "a root of a loss");
+        assert_eq!(of(Some(0.0), None, Some(0.1)), Some(Harm::Cpu));
+    }
+
+    #[test]
+    fn changes_are_read_as_set_takes_them() {
+        let change = |knob: &str, value: &str| KnobChange {
+            knob: knob.to_owned(),
+            value: value.to_owned(),
+        };
+        assert_eq!(
+            KnobChange::parse_all("adaptive-rx=off smp-affinity=0,2-3"),
+            [change("adaptive-rx", "off"), change("smp-affinity", "0,2-3")]
+        );
+    }
 }

@@ -10,8 +10,10 @@ pub mod finding;
 pub mod folder;
 mod measures;
 mod parse;
+pub mod proof;
 pub mod rules;
 mod share;
+pub mod sides;
 pub mod snapshot;
 pub mod source;
 
@@ -19,5 +21,6 @@ pub use diagnosis::{Diagnosis, diagnose};
 pub use evidence::Evidence;
 pub use finding::{Finding, Rule};
 pub use folder::{FolderError, read_folder};
+pub use sides::{HostsDiagnosis, diagnose_hosts};
 pub use snapshot::{Look, Snapshot, SnapshotError};
 pub use source::EvidenceSource;

@@ -25,6 +25,7 @@ pub mod search;
 pub mod summary;
 #[cfg(test)]
 mod synthetic;
+pub mod tried;
 mod warning;
 mod words;
 
@@ -43,3 +44,4 @@ pub use recommend::{
 };
 pub use search::Search;
 pub use summary::{CellSummary, ProvenBy, Recommendation, ResultsSummary, too_wide};
+pub use tried::{TriedSetting, TriedVerdict};

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use latput_knobs::{ChangeOutcome, Knob, Refusal, Setting, State};
+use latput_linux::look::LookTexts;
 use latput_load::{Key, ProbeOutcome, ReceiverOutcome, SenderOutcome, SliceLayout};
 use latput_peers::{Peer, PeerResult};
 use latput_trial::nic::Nic;
@@ -23,9 +24,9 @@ use crate::live::{LiveBlock, LiveSeen};
 use crate::text::replace_control_chars;
 
 /// Version of the protocol; both ends must have the same.
-pub const SCHEMA: u32 = 21;
-/// Most bytes of a request, and of an answer to [`Request::Go`], [`Request::Peer`], [`Request::Live`], [`Request::Read`] or
-/// [`Request::Survey`]. The largest valid answer is a stint of slices, each with its histogram: some
+pub const SCHEMA: u32 = 22;
+/// Most bytes of a request, and of an answer to [`Request::Go`], [`Request::Peer`], [`Request::Live`], [`Request::Read`],
+/// [`Request::Record`] or [`Request::Survey`]. The largest valid answer is a stint of slices, each with its histogram: some
 /// 10 KB a slice.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// Most bytes of an answer to any other request. The largest valid one explains why values of
@@ -75,6 +76,11 @@ impl EarlyEnd {
 pub enum Request {
     /// Look at the host; before [`Request::Open`], any number of times.
     Look(InspectRequest),
+    /// Record what a diagnosis reads of the host and one of its interfaces; before [`Request::Open`], any number of times.
+    Record {
+        /// The interface.
+        interface: String,
+    },
     /// Open the host; before all requests that follow.
     Open(OpenRequest),
     /// Answer once the interface's link is up, if it was up at the start: a cable may be pulled,
@@ -174,9 +180,12 @@ impl Request {
     /// Most bytes of the lines before the next request.
     pub const fn max_answer_bytes(&self) -> usize {
         match self {
-            Self::Go { .. } | Self::Peer(_) | Self::Live(_) | Self::Read { .. } | Self::Survey => {
-                MAX_LINE_BYTES
-            }
+            Self::Go { .. }
+            | Self::Peer(_)
+            | Self::Live(_)
+            | Self::Read { .. }
+            | Self::Record { .. }
+            | Self::Survey => MAX_LINE_BYTES,
             _ => MAX_ANSWER_BYTES,
         }
     }
@@ -331,6 +340,13 @@ pub enum LinkReset {
 pub enum Answer {
     /// Answer to [`Request::Look`].
     Seen(Box<HostView>),
+    /// Answer to [`Request::Record`].
+    Recorded {
+        /// `CLOCK_MONOTONIC` of this host at the beginning of the look.
+        at: Nanos,
+        /// The texts of files and of tools' outputs, by name.
+        texts: LookTexts,
+    },
     /// Answer to [`Request::Open`].
     Opened(Box<AgentInfo>),
     /// Answer to [`Request::Link`]: the link is up, or was down at the start.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use latput_diagnose::{Look, Snapshot};
 use latput_knobs::format_no_interface;
-use latput_linux::look;
+use latput_linux::look::{LookTexts, read_look};
 use latput_linux::route::Route;
 use latput_units::Nanos;
 
@@ -67,11 +67,7 @@ pub(super) fn record_snapshot(
     window: Nanos,
     context: &CliContext,
 ) -> Result<Snapshot, CliError> {
-    if window < SHORTEST {
-        return Err(CliError::usage(format!(
-            "`--for` is at least {SHORTEST}: the kernel counts CPU time in ticks of 10 ms"
-        )));
-    }
+    check_window(window)?;
     let is_there = || {
         let links = Route::open()?.links()?;
         Ok::<bool, CliError>(links.iter().any(|link| link.name == interface))
@@ -95,16 +91,34 @@ pub(super) fn record_snapshot(
             format!("{interface} went away while it was observed"),
         ));
     }
+    join_looks(interface, [before, after], seconds)
+}
+
+/// Refuses a window of which shares of CPU time say nothing.
+pub(super) fn check_window(window: Nanos) -> Result<(), CliError> {
+    if window >= SHORTEST {
+        return Ok(());
+    }
+    Err(CliError::usage(format!(
+        "`--for` is at least {SHORTEST}: the kernel counts CPU time in ticks of 10 ms"
+    )))
+}
+
+/// A snapshot of two looks with so many seconds between.
+pub(super) fn join_looks(
+    interface: &str,
+    [before, after]: [LookTexts; 2],
+    seconds: f64,
+) -> Result<Snapshot, CliError> {
+    let [before, after] = [before, after].map(|texts| {
+        let mut look = Look::default();
+        for (name, text) in texts {
+            look.insert(&name, text);
+        }
+        look
+    });
     let mut snapshot = Snapshot::from_looks(Some(interface), before, after)
         .map_err(|error| CliError::new(ExitReason::Failed, error.to_string()))?;
     snapshot.window_s = Some((seconds * 1000.0).round() / 1000.0);
     Ok(snapshot)
-}
-
-fn read_look(interface: &str) -> Look {
-    let mut made = Look::default();
-    for (name, text) in look::read_look(interface) {
-        made.insert(&name, text);
-    }
-    made
 }

@@ -53,5 +53,9 @@ fn bad_snapshots_are_refused_by_name() {
     place.run(&["diagnose", "newer.json"]).expect(2, &["newer.json: the snapshot has schema 9"]);
     place.run(&["diagnose", "empty"]).expect(2, &["empty: "]);
     place.run(&["diagnose", "no-such-nic0"]).expect(2, &["no-such-nic0"]);
+    place.run(&["diagnose", "cut.json", "--prove"]).expect(2, &["name an interface, not a file"]);
+    place.run(&["diagnose", "lo", "--guard", "x <= 1"]).expect(2, &["need --prove"]);
+    place.run(&["diagnose", "netns://a", "netns://b", "--prove"]).expect(2, &["changes one host"]);
+    place.run(&["diagnose", "netns://a", "no-such-nic0"]).expect(2, &["no-such-nic0"]);
     place.run(&["snapshot", "lo", "--for", "1ms"]).expect(2, &["`--for` is at least 500ms"]);
 }

@@ -4,11 +4,13 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use latput_linux::look::LookTexts;
 use latput_load::Stop;
 use latput_protocol::control::{Answer, InspectRequest, Request, SCHEMA};
 use latput_protocol::host_view::HostView;
 use latput_reach::host_spec::HostSpec;
 use latput_runner::Error;
+use latput_units::Nanos;
 
 use super::{AgentLine, round_trips};
 use crate::clock::ClockOffset;
@@ -17,6 +19,8 @@ use crate::clock::ClockOffset;
 /// brought to remove.
 const END_WITHIN: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// A look of a diagnosis runs ten programs, of which a driver may hold up several for seconds.
+const RECORDED_WITHIN: Duration = Duration::from_secs(60);
 
 /// An agent that only looks at its host.
 #[derive(Debug)]
@@ -46,6 +50,19 @@ impl HostInspector {
         }))?;
         match self.line.receive_answer(self.spec.first_answer_within(), stop)? {
             Answer::Seen(view) => Ok(*view),
+            other => Err(self.line.unexpected_answer(other)),
+        }
+    }
+
+    /// Asks for what a diagnosis reads of the host and this interface; [`Self::receive_record`] waits for it.
+    pub(crate) fn queue_record(&mut self, interface: &str) -> Result<(), Error> {
+        self.line.queue_request(&Request::Record { interface: interface.to_owned() })
+    }
+
+    /// The look that was asked for, and its time by the host's `CLOCK_MONOTONIC`.
+    pub(crate) fn receive_record(&mut self, stop: &Stop) -> Result<(Nanos, LookTexts), Error> {
+        match self.line.receive_answer(RECORDED_WITHIN, stop)? {
+            Answer::Recorded { at, texts } => Ok((at, texts)),
             other => Err(self.line.unexpected_answer(other)),
         }
     }
