@@ -178,7 +178,7 @@ mod tests {
         let signs = RankTest::of_signs(vec![3.0, 1.0, 2.0, 5.0, 4.0]);
         assert_eq!(signs.bounds(0.93), (1.0, 5.0), "2 / 2^5 is 6.25%");
         assert_eq!(signs.bounds(0.95), (f64::NEG_INFINITY, f64::INFINITY));
-        assert_eq!(signs.bounds(0.0), (3.0, 3.0));
+        assert_eq!(signs.bounds(0.5), (2.0, 4.0), "12 / 2^5 is 37.5%");
         let none = RankTest::of_signs(Vec::new());
         assert_eq!(none.bounds(0.5), (f64::NEG_INFINITY, f64::INFINITY));
         assert!(none.p_below() >= 1.0 && none.p_above() >= 1.0);

@@ -420,7 +420,8 @@ mod tests {
     fn level_that_is_none_tells_nothing() {
         let center = Center::from_logs(&[0.1, 0.2, 0.15], AVERAGE).unwrap();
         let told = |level| {
-            find_smallest_effect(std::slice::from_ref(&center), level, TestedClaim::Less, Vec::new(), None).is_some()
+            let centers = std::slice::from_ref(&center);
+            find_smallest_effect(centers, level, TestedClaim::Less, Vec::new(), None).is_some()
         };
         assert_eq!([0.0, 0.001, 0.499, 0.5, f64::NAN].map(told), [false, true, true, false, false]);
     }
