@@ -264,14 +264,6 @@ impl<'a> Evidence<'a> {
         self.interface.as_ref()?.get(name).copied()
     }
 
-    /// Packets received: by the interface, else by its driver, else by the softirqs of all CPUs.
-    pub fn received_packets(&self) -> Option<u64> {
-        let by_interface = self.statistic("rx_packets");
-        by_interface
-            .or_else(|| self.driver(&["rx_packets", "rx_ucast_packets"]))
-            .or_else(|| self.softnet().map(|rows| rows.values().map(|row| row.processed).sum()))
-    }
-
     /// Shares of the time of each CPU.
     pub fn cpus(&self) -> Option<&BTreeMap<u32, CpuShares>> {
         self.cpus.as_ref()

@@ -35,9 +35,9 @@ pub(crate) fn count_pauses(evidence: &Evidence<'_>, direction: PauseDirection) -
             &["rx_global_pause", "rx_prio*_pause"],
             // bnxt, be2net, qede; tg3; ixgbe by priority; bnxt by priority.
             &["rx_pause_frames"],
-            &["rx_xoff_pause_rcvd"],
-            &["rx_pb_*_pxoff", "rx_priority_*_xoff*"],
-            &["rx_pfc_ena_frames_pri*", "rx_pause"],
+            &["rx_xoff_pause_rcvd", "rx_xoff_frames"],
+            &["rx_pb_*_pxoff", "rx_priority_*_xoff*", "port.rx_priority_*_xoff"],
+            &["rx_pfc_ena_frames_pri*", "rx_pause", "port_rx_pause"],
         ],
         PauseDirection::Sent => [
             &["tx_flow_control_xoff"],
@@ -45,9 +45,9 @@ pub(crate) fn count_pauses(evidence: &Evidence<'_>, direction: PauseDirection) -
             &["tx_pause_ctrl_phy"],
             &["tx_global_pause", "tx_prio*_pause"],
             &["tx_pause_frames"],
-            &["tx_xoff_sent"],
-            &["tx_pb_*_pxoff", "tx_priority_*_xoff*"],
-            &["tx_pfc_ena_frames_pri*", "tx_pause"],
+            &["tx_xoff_sent", "tx_xoff_frames"],
+            &["tx_pb_*_pxoff", "tx_priority_*_xoff*", "port.tx_priority_*_xoff"],
+            &["tx_pfc_ena_frames_pri*", "tx_pause", "port_tx_pause"],
         ],
     };
     families.iter().filter_map(|family| evidence.driver(family)).max()

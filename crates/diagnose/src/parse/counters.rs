@@ -50,13 +50,15 @@ pub(crate) fn parse_nstat(text: &str) -> Option<Counters> {
     (!found.is_empty()).then_some(found)
 }
 
-/// Reads `ethtool -S`: a heading, then `name: count`. Drivers indent as they like, and some names have spaces.
+/// Reads `ethtool -S`: a heading, then `name: count`. Drivers indent as they like, and some names have spaces. Names that
+/// come again (vmxnet3 has all of them for each queue) are added up.
 pub(crate) fn parse_driver(text: &str) -> Option<Counters> {
     let mut found = Counters::new();
     for line in text.lines() {
         let Some((name, count)) = line.rsplit_once(':') else { continue };
-        if let Ok(count) = count.trim().parse() {
-            found.insert(name.trim().to_owned(), count);
+        if let Ok(count) = count.trim().parse::<u64>() {
+            let sum = found.entry(name.trim().to_owned()).or_default();
+            *sum = sum.saturating_add(count);
         }
     }
     (!found.is_empty()).then_some(found)
@@ -113,6 +115,8 @@ mod tests {
         let found = parse_driver(text).unwrap();
         assert_eq!(found["rx_pause_ctrl_phy"], 141);
         assert_eq!(found["[3]: rx_drops"], 2);
+        let by_queue = "Rx Queue#: 0\n  pkts rx OOB: 5\nRx Queue#: 1\n  pkts rx OOB: 4\n";
+        assert_eq!(parse_driver(by_queue).unwrap()["pkts rx OOB"], 9);
         assert_eq!(parse_driver("no stats available\n"), None);
     }
 }
