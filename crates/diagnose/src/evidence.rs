@@ -5,7 +5,8 @@ mod traffic;
 use std::collections::BTreeMap;
 
 use crate::parse::counters::{
-    Counters, parse_driver, parse_nstat, parse_number, parse_pairs, parse_protocols,
+    Counters, MOST_COUNT, parse_driver, parse_interfaces, parse_nstat, parse_number, parse_pairs,
+    parse_protocols,
 };
 use crate::parse::cpus::{CpuTicks, SoftnetRow, parse_softnet, parse_stat};
 use crate::parse::interrupts::{InterruptLine, parse_cpu_list, parse_interrupts};
@@ -148,10 +149,16 @@ impl LookReader<'_> {
     }
 }
 
-/// Growth of counters. One that fell was reset, or its device was made anew: it is left out.
+/// Growth of a counter. One that fell was reset, or its device was made anew; one that grew by more than any host counts was
+/// edited, or counts backwards: both are `None`.
+pub(crate) fn growth_of(then: u64, now: u64) -> Option<u64> {
+    now.checked_sub(then).filter(|growth| *growth <= MOST_COUNT)
+}
+
+/// Growth of the counters that have one.
 fn grown_counters(before: &Counters, after: Counters) -> Counters {
     let grown = |(name, count): (String, u64)| {
-        let growth = count.checked_sub(before.get(&name).copied()?)?;
+        let growth = growth_of(before.get(&name).copied()?, count)?;
         Some((name, growth))
     };
     after.into_iter().filter_map(grown).collect()
@@ -185,7 +192,7 @@ impl<'a> Evidence<'a> {
             window_s,
             protocols,
             driver,
-            interface: read_interface(snapshot),
+            interface: read_interface(snapshot).or_else(|| read_device(&mut reader)),
             cpus: stat.and_then(|[before, after]| compare_ticks(&before, &after)),
             softnet: softnet.map(|[before, after]| compare_softnet(&before, &after)),
             interrupts: interrupts
@@ -412,6 +419,13 @@ fn read_interface(snapshot: &Snapshot) -> Option<Counters> {
     (!before.is_empty() && !after.is_empty()).then(|| grown_counters(&before, after))
 }
 
+/// The interface's row of `/proc/net/dev`, where nothing of its folder in sysfs is there.
+fn read_device(reader: &mut LookReader<'_>) -> Option<Counters> {
+    let name = reader.snapshot.interface.as_str();
+    let [before, mut after] = reader.read("proc/net/dev", parse_interfaces)?;
+    Some(grown_counters(before.get(name)?, after.remove(name)?))
+}
+
 fn total_ticks(ticks: &CpuTicks) -> u64 {
     let CpuTicks { user, nice, system, idle, iowait, irq, softirq, steal } = *ticks;
     user + nice + system + idle + iowait + irq + softirq + steal
@@ -479,7 +493,7 @@ fn compare_interrupts(
     let growth = |(number, now): (u32, InterruptLine)| {
         let then = before.get(&number)?;
         let grown = |(cpu, count): (u32, u64)| {
-            let count = count.saturating_sub(*then.counts.get(&cpu)?);
+            let count = growth_of(*then.counts.get(&cpu)?, count)?;
             (count > 0).then_some((cpu, count))
         };
         Some(InterruptGrowth {
@@ -502,10 +516,10 @@ fn compare_qdiscs(interface: &str, before: &[QdiscRow], after: Vec<QdiscRow>) ->
     let growth = |now: QdiscRow| {
         let then = known.get(&key(&now))?;
         Some(QdiscGrowth {
-            bytes: now.bytes.checked_sub(then.bytes)?,
+            bytes: growth_of(then.bytes, now.bytes)?,
             backlog_before: then.backlog,
-            packets: now.packets.checked_sub(then.packets)?,
-            drops: now.drops.checked_sub(then.drops)?,
+            packets: growth_of(then.packets, now.packets)?,
+            drops: growth_of(then.drops, now.drops)?,
             overlimits: now.overlimits.saturating_sub(then.overlimits),
             requeues: now.requeues.saturating_sub(then.requeues),
             now,
@@ -539,6 +553,26 @@ mod tests {
         let snapshot = snapshot_of(&[("ethtool_-S_eth0", "a: 9\nb: 1\n", "a: 3\nb: 5\n")]);
         let evidence = Evidence::from_snapshot(&snapshot);
         assert_eq!((evidence.driver(&["a"]), evidence.driver(&["b"])), (None, Some(4)));
+    }
+
+    #[test]
+    fn absurd_counts_are_unseen() {
+        let text = |count: u64| format!("a: {count}\nb: {}\n", u64::MAX);
+        let qdisc = |drops: u64| format!(r#"[{{"kind":"fq","dev":"eth0","root":true,"drops":{drops}}}]"#);
+        let snapshot = snapshot_of(&[
+            ("ethtool_-S_eth0", &text(0), &text(u64::MAX)),
+            ("tc_-s_-j_qdisc", &qdisc(0), &qdisc(u64::MAX)),
+        ]);
+        let evidence = Evidence::from_snapshot(&snapshot);
+        assert_eq!((evidence.driver(&["a"]), evidence.driver(&["b"])), (None, Some(0)));
+        assert_eq!(evidence.dropped_by_qdiscs(), Some(0));
+    }
+
+    #[test]
+    fn interface_is_counted_without_sysfs() {
+        let text = |packets: u32| format!("eth0: 9 {packets} 0 0 0 0 0 0 9 5 0 0 0 0 0 0\n");
+        let snapshot = snapshot_of(&[("proc/net/dev", &text(5), &text(8))]);
+        assert_eq!(Evidence::from_snapshot(&snapshot).statistic("rx_packets"), Some(3));
     }
 
     #[test]

@@ -194,8 +194,11 @@ fn name_text(path: &str, text: String) -> Option<(TextName, String)> {
 fn name_command(file: &str) -> Option<String> {
     let stem = [".txt", ".out", ".log", ".json"].iter().find_map(|end| file.strip_suffix(end));
     let name = stem.unwrap_or(file).trim().replace(' ', "_");
-    let usual = if name.starts_with("tc_") && name.contains("-j") && name.contains("qdisc") {
+    let usual = if name.starts_with("tc_-s") && name.contains("qdisc") {
+        // As JSON, or as text, which sosreports have.
         "tc_-s_-j_qdisc"
+    } else if name == "dmesg" || name.starts_with("dmesg_") {
+        "dmesg"
     } else if name.starts_with("ss_-tin") || name == "ss_-peaonmi" {
         "ss_-tin"
     } else if name.starts_with("nstat") {

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::parse::counters::parse_interfaces;
+
 /// The version of the JSON document.
 pub const SCHEMA: u32 = 1;
 /// The most bytes of one text: `/proc/interrupts` of 512 CPUs with 2,000 vectors has some 12 MB.
@@ -166,6 +168,11 @@ fn find_interface(look: &Look) -> Result<String, SnapshotError> {
         }
     }
     named.remove("lo");
+    let rows = look.text("proc/net/dev").and_then(parse_interfaces).unwrap_or_default();
+    let mut rows = rows.into_keys().filter(|name| name != "lo");
+    if let (true, Some(only), None) = (named.is_empty(), rows.next(), rows.next()) {
+        return Ok(only);
+    }
     let devices: Vec<&str> =
         named.iter().filter(|(_, is_device)| **is_device).map(|(name, _)| *name).collect();
     let all: Vec<&str> = named.keys().copied().collect();
@@ -216,6 +223,11 @@ mod tests {
         assert_eq!(found(&["sys/class/net/br0/mtu", device]).unwrap(), "eth1");
         assert_eq!(found(&["ethtool_-S_ens1"]).unwrap(), "ens1");
         assert_eq!(found(&["proc/stat"]).unwrap(), UNNAMED);
+        let mut copies = Look::default();
+        let row = "0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0";
+        copies.insert("proc/net/dev", format!("lo: {row}\nens3: {row}\n"));
+        let copies = Snapshot::from_looks(None, copies.clone(), copies).unwrap();
+        assert_eq!(copies.interface, "ens3");
         let several = found(&["sys/class/net/a/mtu", "sys/class/net/b/mtu"]).unwrap_err();
         assert!(several.to_string().contains("2 interfaces (a, b)"), "{several}");
         assert!(Snapshot::from_looks(None, look(&[]), look(&["x"])).is_err());
