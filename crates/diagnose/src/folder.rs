@@ -194,7 +194,7 @@ fn name_text(path: &str, text: String) -> Option<(TextName, String)> {
 fn name_command(file: &str) -> Option<String> {
     let stem = [".txt", ".out", ".log", ".json"].iter().find_map(|end| file.strip_suffix(end));
     let name = stem.unwrap_or(file).trim().replace(' ', "_");
-    let usual = if name.starts_with("tc_-s") && name.contains("qdisc") {
+    let usual = if name.starts_with("tc_-") && name.contains("-s_") && name.contains("qdisc") {
         // As JSON, or as text, which sosreports have.
         "tc_-s_-j_qdisc"
     } else if name == "dmesg" || name.starts_with("dmesg_") {
