@@ -25,6 +25,9 @@ const TICKS_PER_S: f64 = 100.0;
 /// The shortest time of which shares of CPUs say anything: ten ticks.
 const LEAST_WINDOW_S: f64 = 0.1;
 
+/// The longest time between two looks that is believed: a year.
+const LONGEST_WINDOW_S: f64 = 366.0 * 86_400.0;
+
 /// Shares of a CPU's time between the looks, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuShares {
@@ -405,7 +408,7 @@ fn read_window(reader: &mut LookReader<'_>) -> Option<f64> {
             .filter_map(|(cpu, now)| total_ticks(now).checked_sub(total_ticks(before.get(cpu)?)));
         longest.max().map(|ticks| ticks as f64 / TICKS_PER_S)
     });
-    window.filter(|window| window.is_finite() && *window > 0.0)
+    window.filter(|window| *window > 0.0 && *window < LONGEST_WINDOW_S)
 }
 
 fn read_interface(snapshot: &Snapshot) -> Option<Counters> {
