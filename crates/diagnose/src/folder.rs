@@ -164,7 +164,8 @@ fn read_looks(files: Vec<(String, String)>) -> Result<Texts, FolderError> {
     }
     check_both(&texts)?;
     let [first, second] = [0, 1].map(|at| find_age(&texts[at]));
-    if is_other_boot(first, second) {
+    // A step of the clock moves the time of boot, too; an uptime that grew tells that there was none.
+    if is_other_boot(first, second) && !second.is_older_than(first) {
         let [before, after] = LOOKS.map(str::to_owned);
         return Err(FolderError::Rebooted(before, after));
     }
@@ -520,6 +521,8 @@ mod tests {
         let anew = message(["500.1 9\n", "30.1 9\n"], [1_700_000_000, 1_700_009_000]);
         assert!(anew.contains("started anew between `before` and `after`"), "{anew}");
         assert!(looks(["500.1 9\n", "530.1 9\n"], [1_700_000_000; 2]).is_ok());
+        let stepped = looks(["500.1 9\n", "530.1 9\n"], [1_700_000_000, 1_700_003_600]);
+        assert!(stepped.is_ok(), "the clock was set");
     }
 
     #[test]
