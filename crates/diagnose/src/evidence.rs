@@ -344,6 +344,17 @@ impl<'a> Evidence<'a> {
         self.snapshot.after.text(&name).map(str::trim)
     }
 
+    /// The link's speed in Mbit/s: by sysfs, else by `ethtool IFACE` (`Speed: 25000Mb/s`). Links of guests often have none.
+    pub fn link_speed_mbit(&self) -> Option<f64> {
+        let by_ethtool = || {
+            let text = self.text(&format!("ethtool_{}", self.interface_name()))?;
+            let speed = parse_settings(text)?.remove("Speed")?;
+            speed.strip_suffix("Mb/s")?.parse().ok()
+        };
+        let by_sysfs = self.sysfs("speed").and_then(|text| text.parse().ok());
+        by_sysfs.or_else(by_ethtool).filter(|speed: &f64| *speed > 0.0)
+    }
+
     /// A file of `/proc/sys` at the end, such as `net/core/rmem_max`.
     pub fn sysctl(&self, name: &str) -> Option<&'a str> {
         self.snapshot.after.text(&format!("proc/sys/{name}")).map(str::trim)
@@ -569,6 +580,16 @@ mod tests {
         let evidence = Evidence::from_snapshot(&snapshot);
         assert_eq!((evidence.driver(&["a"]), evidence.driver(&["b"])), (None, Some(0)));
         assert_eq!(evidence.dropped_by_qdiscs(), Some(0));
+    }
+
+    #[test]
+    fn link_speed_is_of_sysfs_or_ethtool() {
+        let text = "Settings for eth0:\n\tSpeed: 25000Mb/s\n\tDuplex: Full\n";
+        let told = |texts: &[(&str, &str, &str)]| {
+            Evidence::from_snapshot(&snapshot_of(texts)).link_speed_mbit()
+        };
+        assert_eq!(told(&[("ethtool_eth0", text, text)]), Some(25_000.0));
+        assert_eq!(told(&[("sys/class/net/eth0/speed", "-1\n", "-1\n")]), None);
     }
 
     #[test]

@@ -217,7 +217,7 @@ fn name_command(file: &str) -> Option<String> {
         "ss_-tin"
     } else if name.starts_with("nstat") {
         "nstat_-az"
-    } else if name.starts_with("ethtool_-") || name.starts_with("ss_") || name == "conntrack_-S" {
+    } else if name.starts_with("ethtool_") || name.starts_with("ss_") || name == "conntrack_-S" {
         name.as_str()
     } else {
         return None;
@@ -279,7 +279,7 @@ fn is_known_output(path: &str) -> bool {
     let file = path.rsplit('/').next().unwrap_or(path);
     let options = ["-S_", "-c_", "-g_", "-l_", "-k_", "-a_", "-x_"];
     match file.strip_prefix("ethtool_") {
-        Some(rest) => options.iter().any(|option| rest.starts_with(option)),
+        Some(rest) => !rest.starts_with('-') || options.iter().any(|option| rest.starts_with(option)),
         None => name_command(file).is_some(),
     }
 }

@@ -165,7 +165,7 @@ fn find_interface(before: &Look, look: &Look) -> Result<String, SnapshotError> {
         *named.entry(name).or_default() |= attribute.starts_with("device/");
     }
     for (rest, _) in look.texts_below("ethtool_") {
-        if let Some((_, name)) = rest.split_once('_') {
+        if let Some((_, name)) = rest.split_once('_').filter(|(option, _)| option.starts_with('-')) {
             *named.entry(name).or_default() |= true;
         }
     }

@@ -79,8 +79,7 @@ pub(crate) fn find_pauses(evidence: &Evidence<'_>, direction: PauseDirection) ->
     let is_harm = per_s.map_or(frames >= LEAST_FRAMES, |rate| rate >= LEAST_PER_S && frames >= 100);
     // A frame is sent again before half of its time is over, or ended early by another: half of the longest. Where the
     // speed is unknown it is taken for 100 Gbit/s, at which pauses are short.
-    let speed = evidence.sysfs("speed").and_then(|text| text.parse::<f64>().ok());
-    let bits_per_s = speed.filter(|speed| *speed > 0.0).unwrap_or(100_000.0) * 1e6;
+    let bits_per_s = evidence.link_speed_mbit().unwrap_or(100_000.0) * 1e6;
     let share = per_s.map(|rate| (rate * BITS_OF_PAUSE / bits_per_s / 2.0).min(1.0));
     is_harm.then_some(Pauses { frames, per_s, share, is_counted: false })
 }
