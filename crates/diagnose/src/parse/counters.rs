@@ -81,7 +81,7 @@ pub(crate) fn parse_interfaces(text: &str) -> Option<BTreeMap<String, Counters>>
     for line in text.lines().filter(|line| !line.contains('|')) {
         let (name, counts) = line.split_once(':')?;
         let counts: Vec<u64> =
-            counts.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+            counts.split_whitespace().map(str::parse::<u64>).collect::<Result<_, _>>().ok()?;
         if counts.len() < DEVICE_COLUMNS.len() {
             return None;
         }

@@ -74,7 +74,6 @@ fn sent_per_ms(row: &QdiscGrowth, evidence: &Evidence<'_>) -> Option<f64> {
     counted.or_else(|| Some(evidence.link_speed_mbit()? * 1000.0 / 8.0))
 }
 
-
 /// Milliseconds that the queue which stood at both looks takes at the rate between them. netem holds packets for a delay
 /// that it is told: that is a path, no queue.
 fn measure_wait(row: &QdiscGrowth, per_ms: f64) -> Option<f64> {
