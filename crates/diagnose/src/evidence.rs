@@ -5,7 +5,8 @@ mod traffic;
 use std::collections::BTreeMap;
 
 use crate::parse::counters::{
-    Counters, parse_driver, parse_nstat, parse_number, parse_pairs, parse_protocols,
+    Counters, MOST_COUNT, parse_driver, parse_interfaces, parse_nstat, parse_number, parse_pairs,
+    parse_protocols,
 };
 use crate::parse::cpus::{CpuTicks, SoftnetRow, parse_softnet, parse_stat};
 use crate::parse::interrupts::{InterruptLine, parse_cpu_list, parse_interrupts};
@@ -23,6 +24,9 @@ pub(crate) use traffic::{count_connections, percent, share_of};
 const TICKS_PER_S: f64 = 100.0;
 /// The shortest time of which shares of CPUs say anything: ten ticks.
 const LEAST_WINDOW_S: f64 = 0.1;
+
+/// The longest time between two looks that is believed: a year.
+const LONGEST_WINDOW_S: f64 = 366.0 * 86_400.0;
 
 /// Shares of a CPU's time between the looks, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -148,10 +152,16 @@ impl LookReader<'_> {
     }
 }
 
-/// Growth of counters. One that fell was reset, or its device was made anew: it is left out.
+/// Growth of a counter. One that fell was reset, or its device was made anew; one that grew by more than any host counts was
+/// edited, or counts backwards: both are `None`.
+pub(crate) fn growth_of(then: u64, now: u64) -> Option<u64> {
+    now.checked_sub(then).filter(|growth| *growth <= MOST_COUNT)
+}
+
+/// Growth of the counters that have one.
 fn grown_counters(before: &Counters, after: Counters) -> Counters {
     let grown = |(name, count): (String, u64)| {
-        let growth = count.checked_sub(before.get(&name).copied()?)?;
+        let growth = growth_of(before.get(&name).copied()?, count)?;
         Some((name, growth))
     };
     after.into_iter().filter_map(grown).collect()
@@ -185,7 +195,7 @@ impl<'a> Evidence<'a> {
             window_s,
             protocols,
             driver,
-            interface: read_interface(snapshot),
+            interface: read_interface(snapshot).or_else(|| read_device(&mut reader)),
             cpus: stat.and_then(|[before, after]| compare_ticks(&before, &after)),
             softnet: softnet.map(|[before, after]| compare_softnet(&before, &after)),
             interrupts: interrupts
@@ -264,14 +274,6 @@ impl<'a> Evidence<'a> {
         self.interface.as_ref()?.get(name).copied()
     }
 
-    /// Packets received: by the interface, else by its driver, else by the softirqs of all CPUs.
-    pub fn received_packets(&self) -> Option<u64> {
-        let by_interface = self.statistic("rx_packets");
-        by_interface
-            .or_else(|| self.driver(&["rx_packets", "rx_ucast_packets"]))
-            .or_else(|| self.softnet().map(|rows| rows.values().map(|row| row.processed).sum()))
-    }
-
     /// Shares of the time of each CPU.
     pub fn cpus(&self) -> Option<&BTreeMap<u32, CpuShares>> {
         self.cpus.as_ref()
@@ -342,6 +344,17 @@ impl<'a> Evidence<'a> {
         self.snapshot.after.text(&name).map(str::trim)
     }
 
+    /// The link's speed in Mbit/s: by sysfs, else by `ethtool IFACE` (`Speed: 25000Mb/s`). Links of guests often have none.
+    pub fn link_speed_mbit(&self) -> Option<f64> {
+        let by_ethtool = || {
+            let text = self.text(&format!("ethtool_{}", self.interface_name()))?;
+            let speed = parse_settings(text)?.remove("Speed")?;
+            speed.strip_suffix("Mb/s")?.parse().ok()
+        };
+        let by_sysfs = self.sysfs("speed").and_then(|text| text.parse().ok());
+        by_sysfs.or_else(by_ethtool).filter(|speed: &f64| *speed > 0.0)
+    }
+
     /// A file of `/proc/sys` at the end, such as `net/core/rmem_max`.
     pub fn sysctl(&self, name: &str) -> Option<&'a str> {
         self.snapshot.after.text(&format!("proc/sys/{name}")).map(str::trim)
@@ -406,7 +419,7 @@ fn read_window(reader: &mut LookReader<'_>) -> Option<f64> {
             .filter_map(|(cpu, now)| total_ticks(now).checked_sub(total_ticks(before.get(cpu)?)));
         longest.max().map(|ticks| ticks as f64 / TICKS_PER_S)
     });
-    window.filter(|window| window.is_finite() && *window > 0.0)
+    window.filter(|window| *window > 0.0 && *window < LONGEST_WINDOW_S)
 }
 
 fn read_interface(snapshot: &Snapshot) -> Option<Counters> {
@@ -418,6 +431,13 @@ fn read_interface(snapshot: &Snapshot) -> Option<Counters> {
             .collect::<Counters>()
     });
     (!before.is_empty() && !after.is_empty()).then(|| grown_counters(&before, after))
+}
+
+/// The interface's row of `/proc/net/dev`, where nothing of its folder in sysfs is there.
+fn read_device(reader: &mut LookReader<'_>) -> Option<Counters> {
+    let name = reader.snapshot.interface.as_str();
+    let [before, mut after] = reader.read("proc/net/dev", parse_interfaces)?;
+    Some(grown_counters(before.get(name)?, after.remove(name)?))
 }
 
 fn total_ticks(ticks: &CpuTicks) -> u64 {
@@ -487,7 +507,7 @@ fn compare_interrupts(
     let growth = |(number, now): (u32, InterruptLine)| {
         let then = before.get(&number)?;
         let grown = |(cpu, count): (u32, u64)| {
-            let count = count.saturating_sub(*then.counts.get(&cpu)?);
+            let count = growth_of(*then.counts.get(&cpu)?, count)?;
             (count > 0).then_some((cpu, count))
         };
         Some(InterruptGrowth {
@@ -510,10 +530,10 @@ fn compare_qdiscs(interface: &str, before: &[QdiscRow], after: Vec<QdiscRow>) ->
     let growth = |now: QdiscRow| {
         let then = known.get(&key(&now))?;
         Some(QdiscGrowth {
-            bytes: now.bytes.checked_sub(then.bytes)?,
+            bytes: growth_of(then.bytes, now.bytes)?,
             backlog_before: then.backlog,
-            packets: now.packets.checked_sub(then.packets)?,
-            drops: now.drops.checked_sub(then.drops)?,
+            packets: growth_of(then.packets, now.packets)?,
+            drops: growth_of(then.drops, now.drops)?,
             overlimits: now.overlimits.saturating_sub(then.overlimits),
             requeues: now.requeues.saturating_sub(then.requeues),
             now,
@@ -547,6 +567,36 @@ mod tests {
         let snapshot = snapshot_of(&[("ethtool_-S_eth0", "a: 9\nb: 1\n", "a: 3\nb: 5\n")]);
         let evidence = Evidence::from_snapshot(&snapshot);
         assert_eq!((evidence.driver(&["a"]), evidence.driver(&["b"])), (None, Some(4)));
+    }
+
+    #[test]
+    fn absurd_counts_are_unseen() {
+        let text = |count: u64| format!("a: {count}\nb: {}\n", u64::MAX);
+        let qdisc = |drops: u64| format!(r#"[{{"kind":"fq","dev":"eth0","root":true,"drops":{drops}}}]"#);
+        let snapshot = snapshot_of(&[
+            ("ethtool_-S_eth0", &text(0), &text(u64::MAX)),
+            ("tc_-s_-j_qdisc", &qdisc(0), &qdisc(u64::MAX)),
+        ]);
+        let evidence = Evidence::from_snapshot(&snapshot);
+        assert_eq!((evidence.driver(&["a"]), evidence.driver(&["b"])), (None, Some(0)));
+        assert_eq!(evidence.dropped_by_qdiscs(), Some(0));
+    }
+
+    #[test]
+    fn link_speed_is_of_sysfs_or_ethtool() {
+        let text = "Settings for eth0:\n\tSpeed: 25000Mb/s\n\tDuplex: Full\n";
+        let told = |texts: &[(&str, &str, &str)]| {
+            Evidence::from_snapshot(&snapshot_of(texts)).link_speed_mbit()
+        };
+        assert_eq!(told(&[("ethtool_eth0", text, text)]), Some(25_000.0));
+        assert_eq!(told(&[("sys/class/net/eth0/speed", "-1\n", "-1\n")]), None);
+    }
+
+    #[test]
+    fn interface_is_counted_without_sysfs() {
+        let text = |packets: u32| format!("eth0: 9 {packets} 0 0 0 0 0 0 9 5 0 0 0 0 0 0\n");
+        let snapshot = snapshot_of(&[("proc/net/dev", &text(5), &text(8))]);
+        assert_eq!(Evidence::from_snapshot(&snapshot).statistic("rx_packets"), Some(3));
     }
 
     #[test]

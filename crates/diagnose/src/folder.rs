@@ -45,6 +45,11 @@ pub enum FolderError {
         "the host was started anew between `{0}` and `{1}`, its counters too: take both in one boot"
     )]
     Rebooted(String, String),
+    /// The second look is the older one.
+    #[error(
+        "`after` is older than `before`: the two are swapped, or the host was started anew between them, its counters too"
+    )]
+    Order,
     /// A file of no known kind.
     #[error(
         "{0}: neither `ethtool -S`, -c, -g, -l, -k, -a or -x, nor `ss -tin`, `nstat -az` or `tc -s -j qdisc`, nor a known file of \
@@ -158,6 +163,15 @@ fn read_looks(files: Vec<(String, String)>) -> Result<Texts, FolderError> {
         }
     }
     check_both(&texts)?;
+    let [first, second] = [0, 1].map(|at| find_age(&texts[at]));
+    // A step of the clock moves the time of boot, too; an uptime that grew tells that there was none.
+    if is_other_boot(first, second) && !second.is_older_than(first) {
+        let [before, after] = LOOKS.map(str::to_owned);
+        return Err(FolderError::Rebooted(before, after));
+    }
+    if first.is_older_than(second) {
+        return Err(FolderError::Order);
+    }
     Ok(texts)
 }
 
@@ -194,13 +208,16 @@ fn name_text(path: &str, text: String) -> Option<(TextName, String)> {
 fn name_command(file: &str) -> Option<String> {
     let stem = [".txt", ".out", ".log", ".json"].iter().find_map(|end| file.strip_suffix(end));
     let name = stem.unwrap_or(file).trim().replace(' ', "_");
-    let usual = if name.starts_with("tc_") && name.contains("-j") && name.contains("qdisc") {
+    let usual = if name.starts_with("tc_-") && name.contains("-s_") && name.contains("qdisc") {
+        // As JSON, or as text, which sosreports have.
         "tc_-s_-j_qdisc"
+    } else if name == "dmesg" || name.starts_with("dmesg_") {
+        "dmesg"
     } else if name.starts_with("ss_-tin") || name == "ss_-peaonmi" {
         "ss_-tin"
     } else if name.starts_with("nstat") {
         "nstat_-az"
-    } else if name.starts_with("ethtool_-") || name.starts_with("ss_") || name == "conntrack_-S" {
+    } else if name.starts_with("ethtool_") || name.starts_with("ss_") || name == "conntrack_-S" {
         name.as_str()
     } else {
         return None;
@@ -246,11 +263,11 @@ fn read_reports(files: Vec<(String, String)>) -> Result<Texts, FolderError> {
         }
     }
     let [first, second] = [0, 1].map(|at| find_age(&texts[at]));
-    if first.boot.zip(second.boot).is_some_and(|(one, other)| one.abs_diff(other) > SAME_BOOT_S) {
+    if is_other_boot(first, second) {
         return Err(FolderError::Rebooted(name(&roots[0]), name(&roots[1])));
     }
     // Without an uptime the names tell: they have the date.
-    if first.uptime_s.zip(second.uptime_s).is_some_and(|(one, other)| one > other) {
+    if first.is_older_than(second) {
         texts.swap(0, 1);
     }
     check_both(&texts)?;
@@ -262,19 +279,31 @@ fn is_known_output(path: &str) -> bool {
     let file = path.rsplit('/').next().unwrap_or(path);
     let options = ["-S_", "-c_", "-g_", "-l_", "-k_", "-a_", "-x_"];
     match file.strip_prefix("ethtool_") {
-        Some(rest) => options.iter().any(|option| rest.starts_with(option)),
+        Some(rest) => !rest.starts_with('-') || options.iter().any(|option| rest.starts_with(option)),
         None => name_command(file).is_some(),
     }
 }
 
-/// The age of a sosreport.
+/// The age of a look or a sosreport.
 #[derive(Clone, Copy, Debug, Default)]
-struct ReportAge {
+struct LookAge {
     uptime_s: Option<f64>,
     boot: Option<u64>,
 }
 
-fn find_age(texts: &[(TextName, String)]) -> ReportAge {
+impl LookAge {
+    /// Whether its host had been up for longer.
+    fn is_older_than(self, other: Self) -> bool {
+        self.uptime_s.zip(other.uptime_s).is_some_and(|(one, other)| one > other)
+    }
+}
+
+/// Whether the host was started anew between two looks.
+fn is_other_boot(first: LookAge, second: LookAge) -> bool {
+    first.boot.zip(second.boot).is_some_and(|(one, other)| one.abs_diff(other) > SAME_BOOT_S)
+}
+
+fn find_age(texts: &[(TextName, String)]) -> LookAge {
     let text = |wanted: &str| {
         texts.iter().find_map(|(name, text)| {
             matches!(name, TextName::Known(name) if name == wanted).then_some(text.as_str())
@@ -286,7 +315,7 @@ fn find_age(texts: &[(TextName, String)]) -> ReportAge {
             .find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
     };
     let uptime = text("proc/uptime").and_then(|text| text.split_whitespace().next()?.parse().ok());
-    ReportAge {
+    LookAge {
         // Switches of context only grow, as time does.
         uptime_s: uptime.or_else(|| of_stat("ctxt ").map(|switches| switches as f64)),
         boot: of_stat("btime "),
@@ -473,6 +502,27 @@ mod tests {
         let mixed = read(&[("before", UDP[0]), ("after", SOFTNET[1])]).unwrap_err();
         let expected = "before is proc/net/snmp, and after is proc/net/softnet stat: they must be";
         assert!(mixed.to_string().starts_with(expected), "{mixed}");
+    }
+
+    #[test]
+    fn looks_of_other_order_or_boot_are_refused() {
+        let looks = |uptimes: [&str; 2], boots: [u32; 2]| {
+            let stat = boots.map(|boot| format!("cpu0 1 2 3 4 5 6 7 8\nbtime {boot}\n"));
+            read(&[
+                ("before/proc/uptime", uptimes[0]),
+                ("before/proc/stat", &stat[0]),
+                ("after/proc/uptime", uptimes[1]),
+                ("after/proc/stat", &stat[1]),
+            ])
+        };
+        let message = |uptimes, boots| looks(uptimes, boots).unwrap_err().to_string();
+        let swapped = message(["500.1 9\n", "400.1 9\n"], [1_700_000_000; 2]);
+        assert!(swapped.starts_with("`after` is older than `before`: the two are swapped"));
+        let anew = message(["500.1 9\n", "30.1 9\n"], [1_700_000_000, 1_700_009_000]);
+        assert!(anew.contains("started anew between `before` and `after`"), "{anew}");
+        assert!(looks(["500.1 9\n", "530.1 9\n"], [1_700_000_000; 2]).is_ok());
+        let stepped = looks(["500.1 9\n", "530.1 9\n"], [1_700_000_000, 1_700_003_600]);
+        assert!(stepped.is_ok(), "the clock was set");
     }
 
     #[test]

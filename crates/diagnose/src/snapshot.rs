@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::parse::counters::{parse_interfaces, parse_number};
+
 /// The version of the JSON document.
 pub const SCHEMA: u32 = 1;
 /// The most bytes of one text: `/proc/interrupts` of 512 CPUs with 2,000 vectors has some 12 MB.
@@ -16,6 +18,8 @@ pub const LARGEST_TEXT: usize = 16 << 20;
 pub const LARGEST_DOCUMENT: usize = 100 << 20;
 /// The interface of counters that name none, as help texts have it.
 pub(crate) const UNNAMED: &str = "IFACE";
+/// The part of the packets of several interfaces that makes one of them the one that is meant.
+const ALMOST_ALL: f64 = 0.95;
 /// The most texts of a look.
 const MOST_TEXTS: usize = 20_000;
 
@@ -107,7 +111,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Makes a snapshot of two looks. Without a name the interface is that of their only device (`device` in sysfs), of
-    /// their only interface beside `lo`, or of the only command that names one.
+    /// their only interface beside `lo`, of the only command that names one, or the only one that has traffic.
     pub fn from_looks(
         interface: Option<&str>,
         before: Look,
@@ -117,7 +121,7 @@ impl Snapshot {
             return Err(SnapshotError::NoLooks);
         }
         let interface =
-            interface.map_or_else(|| find_interface(&after), |name| Ok(name.to_owned()))?;
+            interface.map_or_else(|| find_interface(&before, &after), |name| Ok(name.to_owned()))?;
         let made = Self { schema: SCHEMA, interface, window_s: None, before, after };
         made.check_size()?;
         Ok(made)
@@ -153,22 +157,31 @@ struct Version {
     schema: u32,
 }
 
-/// The interface of a look that nobody named.
-fn find_interface(look: &Look) -> Result<String, SnapshotError> {
+/// The interface of two looks that nobody named.
+fn find_interface(before: &Look, look: &Look) -> Result<String, SnapshotError> {
     let mut named: BTreeMap<&str, bool> = BTreeMap::new();
     for (rest, _) in look.texts_below("sys/class/net/") {
         let Some((name, attribute)) = rest.split_once('/') else { continue };
         *named.entry(name).or_default() |= attribute.starts_with("device/");
     }
     for (rest, _) in look.texts_below("ethtool_") {
-        if let Some((_, name)) = rest.split_once('_') {
+        if let Some((_, name)) = rest.split_once('_').filter(|(option, _)| option.starts_with('-')) {
             *named.entry(name).or_default() |= true;
         }
     }
     named.remove("lo");
+    let rows = look.text("proc/net/dev").and_then(parse_interfaces).unwrap_or_default();
+    let mut rows = rows.into_keys().filter(|name| name != "lo");
+    if let (true, Some(only), None) = (named.is_empty(), rows.next(), rows.next()) {
+        return Ok(only);
+    }
     let devices: Vec<&str> =
         named.iter().filter(|(_, is_device)| **is_device).map(|(name, _)| *name).collect();
     let all: Vec<&str> = named.keys().copied().collect();
+    let candidates = if devices.is_empty() { &all } else { &devices };
+    if let Some(busiest) = find_busiest(candidates, [before, look]) {
+        return Ok(busiest.to_owned());
+    }
     match (devices.as_slice(), all.as_slice()) {
         ([only], _) | (_, [only]) => Ok((*only).to_owned()),
         // Two files of counters name no interface, and need none.
@@ -179,6 +192,27 @@ fn find_interface(look: &Look) -> Result<String, SnapshotError> {
             several.iter().take(5).copied().collect::<Vec<_>>().join(", ")
         ))),
     }
+}
+
+/// The interface that has almost all packets of these between the looks: hosts have ports without a cable.
+fn find_busiest<'a>(names: &[&'a str], looks: [&Look; 2]) -> Option<&'a str> {
+    let rows = looks
+        .map(|look| look.text("proc/net/dev").and_then(parse_interfaces).unwrap_or_default());
+    let packets = |name: &str| {
+        let count = |at: usize, counter: &str| {
+            let of_row = || rows[at].get(name)?.get(counter).copied();
+            looks[at]
+                .text(&format!("sys/class/net/{name}/statistics/{counter}"))
+                .and_then(parse_number)
+                .or_else(of_row)
+        };
+        let grown = |counter| count(1, counter)?.checked_sub(count(0, counter)?);
+        ["rx_packets", "tx_packets"].into_iter().filter_map(grown).fold(0, u64::saturating_add)
+    };
+    let counted: Vec<(u64, &str)> = names.iter().map(|name| (packets(name), *name)).collect();
+    let all = counted.iter().map(|(count, _)| *count).fold(0, u64::saturating_add);
+    let (most, busiest) = counted.into_iter().max_by_key(|(count, _)| *count)?;
+    (most > 0 && most as f64 >= all as f64 * ALMOST_ALL).then_some(busiest)
 }
 
 #[cfg(test)]
@@ -216,9 +250,29 @@ mod tests {
         assert_eq!(found(&["sys/class/net/br0/mtu", device]).unwrap(), "eth1");
         assert_eq!(found(&["ethtool_-S_ens1"]).unwrap(), "ens1");
         assert_eq!(found(&["proc/stat"]).unwrap(), UNNAMED);
+        let mut copies = Look::default();
+        let row = "0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0";
+        copies.insert("proc/net/dev", format!("lo: {row}\nens3: {row}\n"));
+        let copies = Snapshot::from_looks(None, copies.clone(), copies).unwrap();
+        assert_eq!(copies.interface, "ens3");
         let several = found(&["sys/class/net/a/mtu", "sys/class/net/b/mtu"]).unwrap_err();
         assert!(several.to_string().contains("2 interfaces (a, b)"), "{several}");
         assert!(Snapshot::from_looks(None, look(&[]), look(&["x"])).is_err());
+    }
+
+    #[test]
+    fn only_interface_with_traffic_is_taken() {
+        let counted = |counts: [u32; 2]| {
+            let mut look = look(&[]);
+            for (name, count) in ["eth0", "eth1"].into_iter().zip(counts) {
+                let path = format!("sys/class/net/{name}/statistics/rx_packets");
+                look.insert(&path, format!("{count}\n"));
+            }
+            look
+        };
+        let found = |after: [u32; 2]| Snapshot::from_looks(None, counted([5, 5]), counted(after));
+        assert_eq!(found([9, 900]).unwrap().interface, "eth1");
+        assert!(found([900, 900]).is_err() && found([5, 5]).is_err());
     }
 
     #[test]

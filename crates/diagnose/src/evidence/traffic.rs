@@ -18,8 +18,51 @@ const LOST_ON_RECEIPT: &[&str] = &[
     "rx_discards_phy",       // mlx5
     "rx_total_discard_pkts", // bnxt
     "rx_drops",              // ena
+    "rx_queue_drop_cnt*",    // gve
     "pkts rx OOB",           // vmxnet3
     "rx buf alloc fail",     // vmxnet3
+];
+
+/// A direction's counter by driver: the first family that is there counts all of it.
+type Families = &'static [&'static [&'static str]];
+
+const RECEIVED_PACKETS: Families = &[
+    &["rx_packets"],                          // most
+    &["rx_ucast_packets"],                    // tg3, bnx2
+    &["rx_unicast"],                          // ice, iavf
+    &["rx_queue_*_packets", "vf_rx_packets"], // virtio_net, hv_netvsc
+    &["queue_*_rx_cnt"],                      // ena
+    &["[*]: rx_ucast_packets"],               // bnxt, bnx2x
+    &["ucast pkts rx"],                       // vmxnet3
+    &["rxq*: rx_pkts"],                       // be2net
+];
+const SENT_PACKETS: Families = &[
+    &["tx_packets"],
+    &["tx_ucast_packets"],
+    &["tx_unicast"],
+    &["tx_queue_*_packets", "vf_tx_packets"],
+    &["queue_*_tx_cnt"],
+    &["[*]: tx_ucast_packets"],
+    &["ucast pkts tx"],
+    &["txq*: tx_pkts"],
+];
+const RECEIVED_BYTES: Families = &[
+    &["rx_bytes"],
+    &["rx_octets"],
+    &["rx_queue_*_bytes", "vf_rx_bytes"],
+    &["queue_*_rx_bytes"],
+    &["[*]: rx_ucast_bytes"],
+    &["ucast bytes rx"],
+    &["rxq*: rx_bytes"],
+];
+const SENT_BYTES: Families = &[
+    &["tx_bytes"],
+    &["tx_octets"],
+    &["tx_queue_*_bytes", "vf_tx_bytes"],
+    &["queue_*_tx_bytes"],
+    &["[*]: tx_ucast_bytes"],
+    &["ucast bytes tx"],
+    &["txq*: tx_bytes"],
 ];
 
 /// The least part of its busy time in which a limit must stand against a connection.
@@ -28,6 +71,9 @@ const LEAST_LIMITED: f64 = 0.3;
 const MOST_QUEUED: f64 = 2.0;
 /// A window of fewer bytes than one large packet (GSO) keeps no path busy, however short.
 const SMALL_WINDOW: f64 = 65_536.0;
+
+/// Round trips without a segment, from which on a window that data waits for is closed.
+const LEAST_SILENT: f64 = 5.0;
 
 /// The part of a whole, 0 of nothing.
 pub(crate) fn share_of(part: u64, whole: u64) -> f64 {
@@ -106,10 +152,18 @@ impl SocketGrowth<'_> {
         !is_queued || is_small || self.has_closed_window()
     }
 
-    /// Whether the peer's window was closed at a look: data waits to be sent, and none is on its way.
+    /// Whether the peer's window was closed at a look: data waits to be sent, none is on its way, and none was sent for some
+    /// round trips. Of a small window that is open nothing is on its way for a moment, too.
     pub fn has_closed_window(&self) -> bool {
         let figure = |look: &TcpSocket, name: &str| look.figure(name).unwrap_or(0.0);
-        self.seen().any(|look| figure(look, "unacked") <= 0.0 && figure(look, "notsent") > 0.0)
+        self.seen().any(|look| {
+            let is_stuck = figure(look, "unacked") <= 0.0 && figure(look, "notsent") > 0.0;
+            // ss(8) leaves out times of 0, and older ones all of them.
+            let tells_times =
+                ["lastsnd", "lastrcv", "lastack"].iter().any(|name| look.figure(name).is_some());
+            let is_late = figure(look, "lastsnd") > figure(look, "rtt") * LEAST_SILENT;
+            is_stuck && (!tells_times || is_late)
+        })
     }
 }
 
@@ -134,9 +188,38 @@ impl LimitedTime<'_> {
 }
 
 impl Evidence<'_> {
+    /// Packets received: by the interface, else by its driver, else by the softirqs of all CPUs.
+    pub fn received_packets(&self) -> Option<u64> {
+        let counted = self.counted("rx_packets", RECEIVED_PACKETS);
+        counted.or_else(|| Some(self.softnet()?.values().map(|row| row.processed).sum()))
+    }
+
     /// Packets sent: by the interface, else by its driver.
     pub fn sent_packets(&self) -> Option<u64> {
-        self.statistic("tx_packets").or_else(|| self.driver(&["tx_packets", "tx_ucast_packets"]))
+        self.counted("tx_packets", SENT_PACKETS)
+    }
+
+    /// Bytes received: by the interface, else by its driver.
+    pub fn received_bytes(&self) -> Option<u64> {
+        self.counted("rx_bytes", RECEIVED_BYTES)
+    }
+
+    /// Bytes sent: by the interface, else by its driver.
+    pub fn sent_bytes(&self) -> Option<u64> {
+        self.counted("tx_bytes", SENT_BYTES)
+    }
+
+    /// A counter of the interface, else the first family of its driver.
+    fn counted(&self, statistic: &str, families: Families) -> Option<u64> {
+        let by_driver = || {
+            families.iter().find_map(|family| {
+                let counters = family.iter().flat_map(|pattern| self.driver_counters(pattern));
+                // Those of XDP are a part of all.
+                let own = counters.filter(|(name, _)| !name.contains("_xdp_"));
+                own.map(|(_, count)| count).reduce(u64::saturating_add)
+            })
+        };
+        self.statistic(statistic).or_else(by_driver)
     }
 
     /// Packets both ways: of the interface, else of the protocols. `None` where nothing tells.

@@ -61,17 +61,19 @@ impl ReceiveModeration {
         candidates.max_by(|(_, one), (_, other)| one.total_cmp(other))
     }
 
-    /// The most interrupts a second that a vector can have if the driver obeys, for so many packets a second.
-    pub(crate) fn most_interrupts_per_s(&self, received: f64, sent: f64) -> Option<f64> {
+    /// The most interrupts a second that a vector can have if the driver obeys, for so many packets a second; without packets
+    /// that are sent it serves received ones only.
+    pub(crate) fn most_interrupts_per_s(&self, received: f64, sent: Option<f64>) -> Option<f64> {
         let delay_us = self.delay_us.filter(|delay| *delay > 0.0 && !self.is_adaptive)?;
         let by_frames = |frames: f64, packets: f64| {
             if frames > 0.0 { packets / frames } else { 0.0 }
         };
-        let of_sent = match self.sent_delay_us {
-            // A vector serves both directions, and completions have no delay.
-            Some(delay) if delay <= 0.0 => sent,
-            Some(delay) => 1e6 / delay + by_frames(self.sent_frames, sent),
-            None => 1e6 / delay_us,
+        let of_sent = match (sent, self.sent_delay_us) {
+            (None, _) => 0.0,
+            // Completions have no delay.
+            (Some(sent), Some(delay)) if delay <= 0.0 => sent,
+            (Some(sent), Some(delay)) => 1e6 / delay + by_frames(self.sent_frames, sent),
+            (Some(_), None) => 1e6 / delay_us,
         };
         Some(1e6 / delay_us + by_frames(self.frames, received) + of_sent)
     }
@@ -113,7 +115,8 @@ mod tests {
     #[test]
     fn most_interrupts_follow_both_directions() {
         let text = "Adaptive RX: off  TX: off\nrx-usecs: 100\nrx-frames: 10\ntx-usecs: 0\n";
-        let most = moderation(text, "0\n").most_interrupts_per_s(50_000.0, 3000.0);
-        assert!((most.unwrap() - 18_000.0).abs() < 1e-6);
+        let most = |sent| moderation(text, "0\n").most_interrupts_per_s(50_000.0, sent).unwrap();
+        assert!((most(Some(3000.0)) - 18_000.0).abs() < 1e-6);
+        assert!((most(None) - 15_000.0).abs() < 1e-6);
     }
 }

@@ -13,8 +13,9 @@ const RING_COUNTERS: &[&[&str]] = &[
     &["rx_no_dma_resources"],
     // igb counts by queue.
     &["rx_queue_*_drops"],
-    // i40e, tg3; bnxt by queue.
+    // iavf, tg3; bnxt by queue; i40e of the port, as the kernel's rx_missed_errors has it.
     &["rx_discards"],
+    &["port.rx_dropped", "port.rx_discards"],
     &["*: rx_discards"],
     &["rx_total_discard_pkts"],
     // ice.
@@ -28,19 +29,30 @@ const RING_COUNTERS: &[&[&str]] = &[
     &["*hw_drop_overruns", "*hw-drop-overruns"],
     &["pkts rx OOB", "*pkts rx OOB"],
     // gve, r8169, be2net, sfc, stmmac.
-    &["rx_no_buffers_posted*"],
+    &["rx_no_buffers_posted*", "rx_queue_drop_cnt*"],
     &["rx_missed"],
     &["rx_drops_no_pbuf"],
     &["*rx_nodesc_drops"],
     &["mmc_rx_fifo_overflow"],
+    // enic, qede, dpaa2.
+    &["rx_no_bufs"],
+    &["no_buff_discards"],
+    &["[hw] rx nobuffer discards"],
 ];
+
+/// Counters of i40e and ice beside their `rx_dropped`, which is the queues' lack of descriptors. That of other drivers has
+/// the kernel's drops in it, of packets that nobody wants.
+const COUNTERS_BESIDE_DROPPED: &[&str] =
+    &["rx_dropped.nic", "port.rx_dropped", "port.rx_discards"];
 
 /// Packets for which the receive ring had no free descriptor.
 pub(crate) fn count_ring_drops(evidence: &Evidence<'_>) -> Option<u64> {
     let kernel = ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"];
     let by_kernel = kernel.iter().filter_map(|name| evidence.statistic(name)).max();
     let by_driver = RING_COUNTERS.iter().filter_map(|family| evidence.driver(family)).max();
-    by_kernel.max(by_driver)
+    let has_own = evidence.driver(COUNTERS_BESIDE_DROPPED).is_some();
+    let by_queues = has_own.then(|| evidence.driver(&["rx_dropped"])).flatten();
+    by_kernel.max(by_driver).max(by_queues)
 }
 
 /// Packets that the card's own buffer had no room for, though descriptors were free: the slot was too slow (mlx5).
@@ -96,6 +108,9 @@ mod tests {
             .into_snapshot();
         let evidence = Evidence::from_snapshot(&snapshot);
         assert_eq!(count_ring_drops(&evidence), Some(300), "the same packets are counted once");
+        let ice = Fixture::new().driver(&[("rx_dropped", 9000), ("rx_dropped.nic", 0)]);
+        let ice = ice.into_snapshot();
+        assert_eq!(count_ring_drops(&Evidence::from_snapshot(&ice)), Some(9000));
         assert_eq!(count_backlog_drops(&evidence), Some(100));
         assert!((loss_rate(&evidence, 250) - 0.2).abs() < 1e-9, "of 1000 that were received");
         assert!(is_harm(100, Some(999_900)) && !is_harm(99, Some(999_901)));

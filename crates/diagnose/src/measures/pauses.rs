@@ -35,9 +35,9 @@ pub(crate) fn count_pauses(evidence: &Evidence<'_>, direction: PauseDirection) -
             &["rx_global_pause", "rx_prio*_pause"],
             // bnxt, be2net, qede; tg3; ixgbe by priority; bnxt by priority.
             &["rx_pause_frames"],
-            &["rx_xoff_pause_rcvd"],
-            &["rx_pb_*_pxoff", "rx_priority_*_xoff*"],
-            &["rx_pfc_ena_frames_pri*", "rx_pause"],
+            &["rx_xoff_pause_rcvd", "rx_xoff_frames"],
+            &["rx_pb_*_pxoff", "rx_priority_*_xoff*", "port.rx_priority_*_xoff"],
+            &["rx_pfc_ena_frames_pri*", "rx_pause", "port_rx_pause"],
         ],
         PauseDirection::Sent => [
             &["tx_flow_control_xoff"],
@@ -45,9 +45,9 @@ pub(crate) fn count_pauses(evidence: &Evidence<'_>, direction: PauseDirection) -
             &["tx_pause_ctrl_phy"],
             &["tx_global_pause", "tx_prio*_pause"],
             &["tx_pause_frames"],
-            &["tx_xoff_sent"],
-            &["tx_pb_*_pxoff", "tx_priority_*_xoff*"],
-            &["tx_pfc_ena_frames_pri*", "tx_pause"],
+            &["tx_xoff_sent", "tx_xoff_frames"],
+            &["tx_pb_*_pxoff", "tx_priority_*_xoff*", "port.tx_priority_*_xoff"],
+            &["tx_pfc_ena_frames_pri*", "tx_pause", "port_tx_pause"],
         ],
     };
     families.iter().filter_map(|family| evidence.driver(family)).max()
@@ -79,8 +79,7 @@ pub(crate) fn find_pauses(evidence: &Evidence<'_>, direction: PauseDirection) ->
     let is_harm = per_s.map_or(frames >= LEAST_FRAMES, |rate| rate >= LEAST_PER_S && frames >= 100);
     // A frame is sent again before half of its time is over, or ended early by another: half of the longest. Where the
     // speed is unknown it is taken for 100 Gbit/s, at which pauses are short.
-    let speed = evidence.sysfs("speed").and_then(|text| text.parse::<f64>().ok());
-    let bits_per_s = speed.filter(|speed| *speed > 0.0).unwrap_or(100_000.0) * 1e6;
+    let bits_per_s = evidence.link_speed_mbit().unwrap_or(100_000.0) * 1e6;
     let share = per_s.map(|rate| (rate * BITS_OF_PAUSE / bits_per_s / 2.0).min(1.0));
     is_harm.then_some(Pauses { frames, per_s, share, is_counted: false })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, growth_of};
 use crate::snapshot::Look;
 
 const FOLDER: &str = "sys/devices/system/cpu/cpu";
@@ -31,7 +31,7 @@ pub(crate) fn find_idle_uses(evidence: &Evidence<'_>) -> Option<Vec<IdleUse>> {
             cpu: cpu.parse().ok()?,
             name,
             exit_us: number(after, "latency")? as f64,
-            entries: usage.trim().parse::<u64>().ok()?.checked_sub(number(before, "usage")?)?,
+            entries: growth_of(number(before, "usage")?, usage.trim().parse().ok()?)?,
         })
     });
     let uses: Vec<IdleUse> = uses.collect();

@@ -45,6 +45,12 @@ fn announces_packets(label: &str) -> bool {
     !is_transmit && !OTHER_PURPOSES.iter().any(|word| label.contains(word))
 }
 
+/// Whether an interrupt announces received packets only: the driver has others for those that are sent (virtio, tg3).
+pub(crate) fn is_receive_only(label: &str) -> bool {
+    let label = label.to_ascii_lowercase();
+    ["-input.", "-rx-"].iter().any(|word| label.contains(word)) && !label.contains("tx-rx")
+}
+
 /// Interrupts with the labels of receive queues, if they are of one device only.
 fn guess_interrupts(all: &[InterruptGrowth]) -> Vec<&InterruptGrowth> {
     let looks_so = |line: &&InterruptGrowth| {

@@ -19,14 +19,11 @@ pub(crate) struct InterfaceTraffic {
 
 impl InterfaceTraffic {
     pub(crate) fn from_evidence(evidence: &Evidence<'_>) -> Self {
-        let count = |name: &str, driver: &[&str]| {
-            evidence.statistic(name).or_else(|| evidence.driver(driver))
-        };
         Self {
             received: evidence.received_packets(),
-            sent: count("tx_packets", &["tx_packets", "tx_ucast_packets"]),
-            received_bytes: count("rx_bytes", &["rx_bytes"]),
-            sent_bytes: count("tx_bytes", &["tx_bytes"]),
+            sent: evidence.sent_packets(),
+            received_bytes: evidence.received_bytes(),
+            sent_bytes: evidence.sent_bytes(),
             window_s: evidence.window_s(),
         }
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::parse::counters::MOST_COUNT;
+
 /// Ticks of a CPU since boot, by the columns of `/proc/stat`, proc(5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuTicks {
@@ -25,7 +27,7 @@ pub(crate) fn parse_stat(text: &str) -> Option<BTreeMap<u32, CpuTicks>> {
         let Some(cpu) = cpu else { continue };
         let mut words = cpu.split_whitespace();
         let Some(Ok(number)) = words.next().map(str::parse::<u32>) else { continue };
-        let mut next = || words.next()?.parse::<u64>().ok();
+        let mut next = || words.next()?.parse().ok().filter(|ticks: &u64| *ticks <= MOST_COUNT);
         let ticks = CpuTicks {
             user: next()?,
             nice: next()?,
@@ -100,6 +102,8 @@ mod tests {
         assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0, 3]);
         assert_eq!((found[&0].softirq, found[&3].steal), (7, 1));
         assert_eq!(parse_stat("cpu0 1 2 3\n"), None, "cut");
+        let edited = format!("cpu0 1 2 3 {} 5 6 7 8\n", u64::MAX);
+        assert_eq!(parse_stat(&edited), None, "no host has run for so long");
         assert_eq!(parse_stat("ctxt 5\n"), None);
     }
 

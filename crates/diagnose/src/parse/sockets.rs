@@ -24,27 +24,28 @@ impl TcpSocket {
     }
 }
 
-/// Reads `ss -tin`: a line of state, queues and addresses, and an indented line of figures.
+/// Reads `ss -tin`: a line of state, queues and addresses, and an indented line of figures, which `-O` puts into the same
+/// line. The head may be missing (`-H`).
 pub(crate) fn parse_sockets(text: &str) -> Option<Vec<TcpSocket>> {
-    let mut lines = text.lines();
-    lines.next().filter(|head| head.starts_with("State"))?;
+    let lines = text.lines().filter(|line| !line.starts_with("State"));
+    let is_headed = text.starts_with("State");
     let mut found: Vec<TcpSocket> = Vec::new();
     for line in lines {
         if line.starts_with([' ', '\t']) {
             found.last_mut()?.figures.extend(line.split_whitespace().filter_map(parse_figure));
         } else if !line.is_empty() {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let [_, receive, send, local, peer, ..] = words[..] else { return None };
+            let [_, receive, send, local, peer, ref rest @ ..] = words[..] else { return None };
             found.push(TcpSocket {
                 receive_queue: receive.parse().ok()?,
                 send_queue: send.parse().ok()?,
                 local: local.to_owned(),
                 peer: peer.to_owned(),
-                figures: BTreeMap::new(),
+                figures: rest.iter().filter_map(|word| parse_figure(word)).collect(),
             });
         }
     }
-    Some(found)
+    (is_headed || !found.is_empty()).then_some(found)
 }
 
 /// The number at the beginning of `name:12.5ms(3%)`. A time in seconds is told in milliseconds.

@@ -3,6 +3,7 @@
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::measures::coalescing::ReceiveModeration;
+use crate::measures::queues::{count_all, find_receive_interrupts};
 use crate::measures::traffic::{InterfaceTraffic, median_round_trip_us};
 use crate::source::EvidenceSource;
 
@@ -13,6 +14,8 @@ const LEAST_FACTOR: f64 = 4.0;
 const LEAST_DELAY_US: f64 = 32.0;
 /// Below this rate adaptive moderation has too few packets to settle, and few wait.
 const LEAST_PER_S: f64 = 1000.0;
+/// The same where nobody tells how long the window was.
+const LEAST_PACKETS: u64 = 10_000;
 
 /// The row.
 pub(crate) const RULE: Rule = Rule {
@@ -28,7 +31,12 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         return Judgement::Unseen(EvidenceSource::Settings);
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
-    let is_busy = traffic.received_per_s().is_some_and(|rate| rate >= LEAST_PER_S);
+    // An interrupt has one packet at least.
+    let interrupts = || find_receive_interrupts(evidence).map(|lines| count_all(&lines));
+    let packets = traffic.received.or_else(interrupts).unwrap_or(0);
+    let is_busy = evidence
+        .window_s()
+        .map_or(packets >= LEAST_PACKETS, |window| packets as f64 / window >= LEAST_PER_S);
     let (Some(then), Some(now)) = (before.delay_us, after.delay_us) else {
         return Judgement::Healthy;
     };

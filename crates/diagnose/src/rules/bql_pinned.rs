@@ -43,10 +43,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     if let Some((number, queue)) = low {
         return Judgement::Fault(describe_low(rule, evidence, *number, queue));
     }
-    let speed_mbit = evidence.sysfs("speed").and_then(|text| text.parse::<f64>().ok());
-    let Some(speed_mbit) = speed_mbit.filter(|speed| *speed > 0.0) else {
-        return Judgement::Healthy;
-    };
+    let Some(speed_mbit) = evidence.link_speed_mbit() else { return Judgement::Healthy };
     // Megabits a second are bits a microsecond.
     let time_ms = |bytes: u64| bytes as f64 * 8.0 / speed_mbit / 1000.0;
     let is_high = |queue: &QueueLimits| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::evidence::{Evidence, percent, share_of};
+use crate::evidence::{Evidence, growth_of, percent, share_of};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::snapshot::Look;
 use crate::source::EvidenceSource;
@@ -96,7 +96,7 @@ fn compare_counters(evidence: &Evidence<'_>) -> Option<BTreeMap<String, u64>> {
     let [before, after] = evidence.looks().map(read_counters);
     let (before, after) = (before?, after?);
     let grown = after.into_iter().filter_map(|(name, now)| {
-        let growth = now.checked_sub(*before.get(&name)?)?;
+        let growth = growth_of(*before.get(&name)?, now)?;
         Some((name, growth))
     });
     Some(grown.collect())
@@ -110,7 +110,8 @@ fn read_counters(look: &Look) -> Option<BTreeMap<String, u64>> {
     let mut sums = BTreeMap::<String, u64>::new();
     for word in look.text("conntrack_-S")?.split_whitespace() {
         let Some((name, count)) = word.split_once('=') else { continue };
-        *sums.entry(name.to_owned()).or_default() += count.parse::<u64>().ok()?;
+        let sum = sums.entry(name.to_owned()).or_default();
+        *sum = sum.wrapping_add(count.parse().ok()?);
     }
     (!sums.is_empty()).then_some(sums)
 }

@@ -9,6 +9,8 @@ use crate::source::EvidenceSource;
 const LEAST_PERIODS: f64 = 0.25;
 /// A smaller part of the window is no harm.
 const LEAST_SHARE: f64 = 0.05;
+/// A tenth of the periods and of the window: one request in ten waits.
+const LONG_SHARE: f64 = 0.1;
 /// A group that uses less of a CPU serves nobody that matters here.
 const LEAST_CPUS: f64 = 0.05;
 /// The kernel's own period, in seconds.
@@ -45,7 +47,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     }
     let throttled = files.filter_map(|name| read_throttling(evidence, name));
     let is_felt = |throttling: &Throttling<'_>| {
-        throttling.periods >= LEAST_PERIODS && throttling.share >= LEAST_SHARE
+        (throttling.periods >= LEAST_PERIODS && throttling.share >= LEAST_SHARE)
+            || (throttling.periods >= LONG_SHARE && throttling.share >= LONG_SHARE)
     };
     let worst =
         throttled.filter(is_felt).max_by(|one, other| one.stopped_s.total_cmp(&other.stopped_s));
@@ -125,12 +128,14 @@ mod tests {
         let expected = "the quota of control group system.slice/web.service stopped it in 80% of its periods, for 4.0 s in sum";
         assert_eq!(found.sentence, expected);
         assert!(is_near(found.explains.latency_share, 0.4));
+        host(20, 4_000_000).fault(&RULE);
     }
 
     #[test]
     fn group_with_time_left_is_silent() {
         host(0, 0).assert_healthy(&RULE);
-        host(10, 4_000_000).assert_healthy(&RULE);
+        host(5, 4_000_000).assert_healthy(&RULE);
+        host(20, 500_000).assert_healthy(&RULE);
         host(80, 100_000).assert_healthy(&RULE);
         Fixture::new().assert_unseen(&RULE, EvidenceSource::Quotas);
     }

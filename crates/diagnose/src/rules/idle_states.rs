@@ -14,6 +14,8 @@ const DEEP_US: f64 = 50.0;
 const LEAST_DEEP: f64 = 0.3;
 /// Fewer wake-ups a second, and nobody waits for long in sum.
 const LEAST_PER_S: f64 = 200.0;
+/// The same where nobody tells how long the window was.
+const LEAST_WOKEN: f64 = 2000.0;
 /// The part of a round trip, where the kernel measures it.
 const LEAST_OF_ROUND_TRIP: f64 = 0.2;
 /// The part of the window that the CPU spends waking up.
@@ -32,7 +34,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(uses) = find_idle_uses(evidence) else {
         return Judgement::Unseen(EvidenceSource::Power);
     };
-    let (Some(own), Some(window)) = (find_receive_cpus(evidence), evidence.window_s()) else {
+    let Some(own) = find_receive_cpus(evidence) else {
         return Judgement::Unseen(EvidenceSource::Interrupts);
     };
     let traffic = InterfaceTraffic::from_evidence(evidence);
@@ -46,34 +48,46 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let part = worst.entries as f64 / sleeps.max(1) as f64;
     // Of its wake-ups those by the interface's interrupts make packets wait; without them all are taken for such.
     let woken = interrupts.map(|counts| counts.get(&worst.cpu).copied().unwrap_or(0));
-    let woken_per_s = woken.unwrap_or(worst.entries).min(sleeps) as f64 * part / window;
+    let woken = woken.unwrap_or(worst.entries).min(sleeps) as f64 * part;
+    let woken_per_s = evidence.window_s().map(|window| woken / window);
     let round_trip_us = median_round_trip_us(evidence);
-    let of_window = woken_per_s * worst.exit_us / 1e6;
-    let share = round_trip_us.map_or(of_window, |whole| worst.exit_us * part / whole);
-    let least = if round_trip_us.is_some() { LEAST_OF_ROUND_TRIP } else { LEAST_OF_WINDOW };
-    let is_felt = part >= LEAST_DEEP && woken_per_s >= LEAST_PER_S && share >= least;
+    let of_window = woken_per_s.map(|rate| rate * worst.exit_us / 1e6);
+    let of_round_trip = round_trip_us.map(|whole| worst.exit_us * part / whole);
+    let Some(share) = of_round_trip.or(of_window) else {
+        return Judgement::Unseen(EvidenceSource::Sockets);
+    };
+    let least = if of_round_trip.is_some() { LEAST_OF_ROUND_TRIP } else { LEAST_OF_WINDOW };
+    let is_frequent = woken_per_s.map_or(woken >= LEAST_WOKEN, |rate| rate >= LEAST_PER_S);
+    let is_felt = part >= LEAST_DEEP && is_frequent && share >= least;
     if !is_felt || traffic.is_idle() || traffic.is_bulk() {
         return Judgement::Healthy;
     }
     let sentence = format!(
-        "{:.0}% of the sleeps of CPU {} were in {}, from which it takes {:.0} us to wake, {woken_per_s:.0} times a second for a packet",
+        "{:.0}% of the sleeps of CPU {} were in {}, from which it takes {:.0} us to wake, {} for a packet",
         part * 100.0,
         worst.cpu,
         worst.name,
-        worst.exit_us
+        worst.exit_us,
+        woken_per_s.map_or_else(
+            || format!("{woken:.0} times"),
+            |rate| format!("{rate:.0} times a second")
+        )
     );
-    let finding = Finding::new(rule, Confidence::Likely, sentence)
+    let mut finding = Finding::new(rule, Confidence::Likely, sentence)
         .with("cpu", u64::from(worst.cpu))
         .with("state", worst.name.as_str())
         .with("exit_us", worst.exit_us)
         .with("deep_share", part)
-        .with("wake_ups_per_s", woken_per_s)
+        .with("wake_ups", woken)
         // Of a round trip, or else of the window, the part in which a packet waits for the CPU to wake.
         .explaining_latency(share)
         .with_remedy(format!(
             "cpupower idle-set -D {:.0}, or hold /dev/cpu_dma_latency at fewer microseconds; it costs power",
             DEEP_US - 1.0
         ));
+    if let Some(rate) = woken_per_s {
+        finding = finding.with("wake_ups_per_s", rate);
+    }
     Judgement::Fault(finding)
 }
 

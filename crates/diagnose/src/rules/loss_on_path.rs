@@ -37,8 +37,10 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
 /// Loss of what this host sends.
 fn judge_sent(rule: &Rule, evidence: &Evidence<'_>, resent: u64, sent: u64) -> Option<Finding> {
     let count = |names: &[&str]| evidence.protocol_sum(names).unwrap_or(0);
-    // The peer had these twice: they were late or out of order, not lost.
-    let needless = evidence.needless_retransmits().unwrap_or(0);
+    // The peer had these twice: they were late or out of order, not lost. Of a timeout that was found out to be needless it
+    // need not say so.
+    let needless =
+        evidence.needless_retransmits().unwrap_or(0).max(count(&["TcpExt.TCPSpuriousRTOs"]));
     // An attempt to connect without an answer may have no peer at all.
     let attempts = count(&["TcpExt.TCPSynRetrans"]);
     let by_qdiscs = evidence.dropped_by_qdiscs();
@@ -48,7 +50,13 @@ fn judge_sent(rule: &Rule, evidence: &Evidence<'_>, resent: u64, sent: u64) -> O
         return None;
     }
     let timeouts = count(&["TcpExt.TCPTimeouts", "TcpExt.TCPLossFailures"]);
-    let confidence = if by_qdiscs.is_some() { Confidence::Likely } else { Confidence::Hint };
+    // Peers do not tell of all: where most are needless, the others may be, too.
+    let is_doubtful = needless.saturating_mul(2) >= resent;
+    let confidence = if by_qdiscs.is_some() && !is_doubtful {
+        Confidence::Likely
+    } else {
+        Confidence::Hint
+    };
     let here = if by_qdiscs.is_some() {
         ""
     } else {

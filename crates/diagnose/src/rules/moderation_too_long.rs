@@ -11,6 +11,8 @@ use crate::source::EvidenceSource;
 const LEAST_DELAY_US: f64 = 60.0;
 /// Below this rate nobody waits for long in sum.
 const LEAST_PER_S: f64 = 200.0;
+/// The same where nobody tells how long the window was.
+const LEAST_PACKETS: u64 = 1000;
 /// A smaller part of the waits is not felt.
 const LEAST_SHARE: f64 = 0.1;
 /// Bulk has more packets an interrupt; asked where nobody counts bytes.
@@ -36,16 +38,17 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some((knob, delay_us)) = long.filter(|_| !traffic.is_idle() && !traffic.is_bulk()) else {
         return Judgement::Healthy;
     };
-    let Some(received_per_s) = traffic.received_per_s() else {
+    let Some(received) = traffic.received else {
         return Judgement::Unseen(EvidenceSource::Interface);
     };
+    let received_per_s = traffic.received_per_s();
     let lines = find_receive_interrupts(evidence);
     let interrupts = lines.as_ref().map(|lines| count_all(lines));
-    let packets_each = interrupts
-        .zip(traffic.received)
-        .map(|(interrupts, received)| received as f64 / interrupts.max(1) as f64);
+    let packets_each =
+        interrupts.map(|interrupts| received as f64 / interrupts.max(1) as f64);
     let is_dense = packets_each.is_some_and(|each| each > MOST_PACKETS_AN_INTERRUPT);
-    if received_per_s < LEAST_PER_S || (!traffic.has_bytes() && is_dense) {
+    let is_rare = received_per_s.map_or(received < LEAST_PACKETS, |rate| rate < LEAST_PER_S);
+    if is_rare || (!traffic.has_bytes() && is_dense) {
         return Judgement::Healthy;
     }
     let occupied = lines.as_ref().and_then(|lines| busiest_timer(lines, delay_us, evidence));
@@ -53,12 +56,19 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     // Of a connection the kernel measures the round trip. Without it: the part of the window in which the timer of the
     // busiest queue ran, in which at least one packet waited.
     let share = round_trip_us.map(|whole| delay_us / whole).or(occupied);
+    if share.is_none() && received_per_s.is_none() {
+        return Judgement::Unseen(EvidenceSource::Sockets);
+    }
     let is_ignored = occupied.is_some_and(|occupied| occupied > IGNORED);
     if is_ignored || share.is_some_and(|share| share < LEAST_SHARE) {
         return Judgement::Healthy;
     }
     let sentence = format!(
-        "{knob} holds back the interrupt of each packet for {delay_us:.0} us, while {received_per_s:.0} small packets a second arrive{}",
+        "{knob} holds back the interrupt of each packet for {delay_us:.0} us, while {} arrive{}",
+        received_per_s.map_or_else(
+            || format!("{received} small packets"),
+            |rate| format!("{rate:.0} small packets a second")
+        ),
         round_trip_us
             .map(|whole| format!("; a round trip takes {whole:.0} us"))
             .unwrap_or_default()
@@ -66,11 +76,14 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let confidence = if share.is_some() { Confidence::Likely } else { Confidence::Hint };
     let mut finding = Finding::new(rule, confidence, sentence)
         .with("delay_us", delay_us)
-        .with("received_per_s", received_per_s)
+        .with("received_packets", received)
         .with_change(
             evidence,
             if knob == "rx-usecs" { "rx-usecs=8us" } else { "gro-flush-timeout=0us" },
         );
+    if let Some(rate) = received_per_s {
+        finding = finding.with("received_per_s", rate);
+    }
     if let Some(each) = packets_each {
         finding = finding.with("packets_per_interrupt", each);
     }

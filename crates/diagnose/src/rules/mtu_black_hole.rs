@@ -1,6 +1,6 @@
 //! `mtu-black-hole`: small packets pass, large ones vanish without a message.
 
-use crate::evidence::{Evidence, SocketGrowth, count_connections};
+use crate::evidence::{Evidence, SocketGrowth, count_connections, share_of};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::source::EvidenceSource;
 
@@ -10,6 +10,9 @@ const SMALLEST_LARGE: f64 = 1220.0;
 const LEAST_BACKOFF: f64 = 2.0;
 /// The most large segments that were ever acknowledged on a connection whose large segments vanish.
 const MOST_ACKED_SEGMENTS: f64 = 10.0;
+
+/// The fewest probes, and timeouts, that say anything.
+const LEAST_SEARCHES: u64 = 5;
 
 /// The row.
 pub(crate) const RULE: Rule = Rule {
@@ -22,13 +25,14 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let probes = evidence.protocol("TcpExt.TCPMTUPFail").unwrap_or(0);
+    let searches = judge_searches(rule, evidence);
     let Some(all) = evidence.connections() else {
         // Failed probes alone are part of a search that may well succeed.
-        return Judgement::Unseen(EvidenceSource::Sockets);
+        return searches.map_or(Judgement::Unseen(EvidenceSource::Sockets), Judgement::Fault);
     };
     let stalled: Vec<&SocketGrowth<'_>> = all.iter().filter(|one| is_stalled(one)).collect();
     if stalled.is_empty() {
-        return Judgement::Healthy;
+        return searches.map_or(Judgement::Healthy, Judgement::Fault);
     }
     let told = evidence.protocol_sum(&["Icmp.InDestUnreachs", "Icmp6.InPktTooBigs"]).unwrap_or(0);
     let timeouts = evidence.protocol("TcpExt.TCPTimeouts").unwrap_or(0);
@@ -56,6 +60,34 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         // A connection that stands still waits all of the time.
         .explaining_latency(stalled.len() as f64 / (stalled.len() + moving) as f64);
     Judgement::Fault(add_remedy(found, evidence))
+}
+
+/// Searches for the path's size, where the kernel begins one only for a connection whose segments time out again and again
+/// (`tcp_mtu_probing` 1, `tcp_mtu_probing()` of net/ipv4/tcp_timer.c).
+fn judge_searches(rule: &Rule, evidence: &Evidence<'_>) -> Option<Finding> {
+    if evidence.sysctl("net/ipv4/tcp_mtu_probing") != Some("1") {
+        return None;
+    }
+    let failed = evidence.protocol("TcpExt.TCPMTUPFail").unwrap_or(0);
+    let passed = evidence.protocol("TcpExt.TCPMTUPSuccess").unwrap_or(0);
+    let timeouts = evidence.protocol("TcpExt.TCPTimeouts").unwrap_or(0);
+    if failed + passed < LEAST_SEARCHES || timeouts < LEAST_SEARCHES {
+        return None;
+    }
+    let sentence = format!(
+        "TCP searched for a smaller size of segments after {timeouts} timeouts: {passed} probes passed, {failed} were lost, so that \
+         large segments vanish on some path"
+    );
+    let resent = evidence.protocol("Tcp.RetransSegs").zip(evidence.protocol("Tcp.OutSegs"));
+    let mut found = Finding::new(rule, Confidence::Likely, sentence)
+        .with("timeouts", timeouts)
+        .with("failed_probes", failed)
+        .with("passed_probes", passed);
+    if let Some((resent, sent)) = resent {
+        // Before its search begins a connection sends the same segment again and again.
+        found = found.explaining_loss(share_of(resent, sent));
+    }
+    Some(add_remedy(found, evidence))
 }
 
 fn add_remedy(found: Finding, evidence: &Evidence<'_>) -> Finding {
@@ -125,6 +157,17 @@ mod tests {
         assert_eq!(looks.judge(&RULE), Judgement::Healthy);
         let moving = PlantedLooks::new().sockets(MOVING, MOVING);
         assert_eq!(moving.judge(&RULE), Judgement::Healthy);
+    }
+
+    #[test]
+    fn searches_after_timeouts_are_found() {
+        let counters = [("TCPMTUPFail", 5, 195), ("TCPMTUPSuccess", 9, 99), ("TCPTimeouts", 0, 300)];
+        let looks = |probing: &str| {
+            PlantedLooks::new().tcp_ext(&counters).same("proc/sys/net/ipv4/tcp_mtu_probing", probing)
+        };
+        assert!((number(&looks("1\n").find(&RULE), "passed_probes") - 90.0).abs() < 1e-9);
+        // With 2 every connection searches.
+        assert_eq!(looks("2\n").judge(&RULE), Judgement::Unseen(EvidenceSource::Sockets));
     }
 
     #[test]

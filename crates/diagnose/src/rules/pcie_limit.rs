@@ -56,10 +56,9 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let discards = count_port_discards(evidence).unwrap_or(0);
     let loses = is_harm(discards, traffic.received);
     let used = traffic.bits_per_s().map(|rate| rate / now.bits_per_s());
-    let wire = evidence.sysfs("speed").and_then(|text| text.parse::<f64>().ok());
+    let wire = evidence.link_speed_mbit();
     // A card in an older slot is no fault where the slot carries the link.
-    let is_narrow =
-        wire.filter(|speed| *speed > 0.0).is_none_or(|speed| now.bits_per_s() * 0.85 < speed * 1e6);
+    let is_narrow = wire.is_none_or(|speed| now.bits_per_s() * 0.85 < speed * 1e6);
     let is_below = now.bits_per_s() < most.bits_per_s() * 0.99;
     let is_used = used.is_some_and(|used| used >= NARROW);
     if !is_narrow || traffic.is_idle() || !(is_used || loses) || !is_below {

@@ -24,11 +24,12 @@ pub(crate) const RULE: Rule = Rule {
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(rows) = evidence.qdiscs() else { return Judgement::Unseen(EvidenceSource::Qdiscs) };
-    let Some(window_s) = evidence.window_s() else { return Judgement::Healthy };
-    let waits = rows.iter().filter_map(|row| Some((measure_wait(row, window_s)?, row)));
-    let Some((wait_ms, worst)) = waits.max_by(|one, other| one.0.total_cmp(&other.0)) else {
-        return Judgement::Healthy;
-    };
+    let waits = rows.iter().filter_map(|row| {
+        let per_ms = sent_per_ms(row, evidence)?;
+        Some((measure_wait(row, per_ms)?, per_ms, row))
+    });
+    let longest = waits.max_by(|one, other| one.0.total_cmp(&other.0));
+    let Some((wait_ms, per_ms, worst)) = longest else { return Judgement::Healthy };
     let kind = worst.now.kind.as_str();
     let least = match kind {
         "fq" => LEAST_PACED_WAIT_MS,
@@ -42,7 +43,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let bytes = worst.now.backlog.min(worst.backlog_before);
     let sentence = format!(
         "packets wait {wait_ms:.0} ms in {kind} of {name}: {bytes} bytes stood in it at both looks, and it sends {:.1} Mbit/s",
-        worst.bytes as f64 * 8.0 / window_s / 1e6
+        per_ms * 8.0 / 1000.0
     );
     let mut found = Finding::new(rule, Confidence::Likely, sentence)
         .with("wait_ms", wait_ms)
@@ -66,14 +67,21 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     Judgement::Fault(found)
 }
 
+/// Bytes that the discipline sends in a millisecond. Where nobody tells how long the window was: the most that the link takes,
+/// so that the wait is a lower end.
+fn sent_per_ms(row: &QdiscGrowth, evidence: &Evidence<'_>) -> Option<f64> {
+    let counted = evidence.window_s().map(|window_s| row.bytes as f64 / window_s / 1000.0);
+    counted.or_else(|| Some(evidence.link_speed_mbit()? * 1000.0 / 8.0))
+}
+
 /// Milliseconds that the queue which stood at both looks takes at the rate between them. netem holds packets for a delay
 /// that it is told: that is a path, no queue.
-fn measure_wait(row: &QdiscGrowth, window_s: f64) -> Option<f64> {
+fn measure_wait(row: &QdiscGrowth, per_ms: f64) -> Option<f64> {
     let standing = row.now.backlog.min(row.backlog_before);
     if standing == 0 || row.bytes == 0 {
         return None;
     }
-    let wait_ms = standing as f64 / row.bytes as f64 * window_s * 1000.0;
+    let wait_ms = standing as f64 / per_ms;
     let told_s = match row.now.options.get("delay") {
         Some(delay) if row.now.kind == "netem" => {
             delay.get("delay").unwrap_or(delay).as_f64().unwrap_or(0.0)
@@ -124,6 +132,15 @@ mod tests {
         let looks = looks("pfifo_fast", "", [250_000, 300_000])
             .sockets(&format!("{row}5\n"), &format!("{row}9005\n"));
         assert_eq!(looks.find(&RULE).explains.latency_share, Some(0.5));
+    }
+
+    #[test]
+    fn link_gives_the_least_wait_without_window() {
+        let row = |bytes: u32| format!(r#"[{{"kind":"pfifo","dev":"eth0","root":true,"bytes":{bytes},"backlog":2500000}}]"#);
+        let looks = PlantedLooks::new()
+            .text("tc_-s_-j_qdisc", &row(5), &row(9_000_000))
+            .same("sys/class/net/eth0/speed", "1000\n");
+        assert!((number(&looks.find(&RULE), "wait_ms") - 20.0).abs() < 1e-9);
     }
 
     #[test]
