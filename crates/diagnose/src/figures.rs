@@ -72,6 +72,20 @@ pub struct CpuKinds {
     pub idle_ratio: f64,
 }
 
+impl CpuKinds {
+    /// The parts with their names.
+    pub fn named(self) -> [(&'static str, f64); 6] {
+        [
+            ("user", self.user_ratio),
+            ("system", self.system_ratio),
+            ("irq", self.irq_ratio),
+            ("softirq", self.softirq_ratio),
+            ("steal", self.steal_ratio),
+            ("idle", self.idle_ratio),
+        ]
+    }
+}
+
 /// Time of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CpuTime {
@@ -140,7 +154,7 @@ impl PathFigures {
             let known = same.and_then(|known| known.packets_per_interrupt);
             queue.packets_per_interrupt = queue.packets_per_interrupt.or(known);
         }
-        let all = |place| {
+        let all = |place: &'static str| {
             let both = self.losses.iter().chain(&other.losses);
             let rates = both.filter(|lost| lost.place == place).map(|lost| lost.per_s);
             Some(PlaceLosses { place, per_s: rates.reduce(f64::max)? })
@@ -160,7 +174,8 @@ fn read_interrupts(
     let read = |line: &InterruptGrowth| {
         let name = line.label.split_whitespace().last().unwrap_or_default();
         let received = queue_of(name).and_then(|queue| packets.get(&queue));
-        let mut cpus: Vec<(u32, u64)> = line.counts.iter().map(|(cpu, count)| (*cpu, *count)).collect();
+        let mut cpus: Vec<(u32, u64)> =
+            line.counts.iter().map(|(cpu, count)| (*cpu, *count)).collect();
         cpus.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         QueueInterrupts {
             number: line.number,
@@ -294,24 +309,30 @@ mod tests {
 
     #[test]
     fn losses_stay_in_the_packets_order() {
-        let light = PlantedLooks::new()
-            .seconds(1)
-            .udp(&[("RcvbufErrors", 0, 5)])
-            .text(&statistic("rx_missed_errors"), "0\n", "0\n");
-        let full = light.clone().text("ethtool_-S_eth0", "rx_missed_errors: 1\n", "rx_missed_errors: 8\n");
+        let light = PlantedLooks::new().seconds(1).udp(&[("RcvbufErrors", 0, 5)]).text(
+            &statistic("rx_missed_errors"),
+            "0\n",
+            "0\n",
+        );
+        let full =
+            light.clone().text("ethtool_-S_eth0", "rx_missed_errors: 1\n", "rx_missed_errors: 8\n");
         let both = figures(&light).completed_by(&figures(&full));
-        let told: Vec<(&str, f64)> = both.losses.iter().map(|lost| (lost.place, lost.per_s)).collect();
+        let told: Vec<(&str, f64)> =
+            both.losses.iter().map(|lost| (lost.place, lost.per_s)).collect();
         assert_eq!(told, [("ring", 7.0), ("socket", 5.0)]);
     }
 
     #[test]
     fn delay_is_of_connections_that_moved_data() {
         let row = |port: u32, bytes: u32, rtt: &str| {
-            format!("ESTAB 0 0 10.0.0.1:22 10.0.0.2:{port}\n\t cubic rtt:{rtt}/1 bytes_received:{bytes}\n")
+            format!(
+                "ESTAB 0 0 10.0.0.1:22 10.0.0.2:{port}\n\t cubic rtt:{rtt}/1 bytes_received:{bytes}\n"
+            )
         };
         let before = row(5000, 10, "9") + &row(5001, 10, "9");
         let after = row(5000, 20, "0.5") + &row(5001, 10, "9");
-        let found = figures(&PlantedLooks::new().seconds(1).sockets(&before, &after)).delay.unwrap();
+        let found =
+            figures(&PlantedLooks::new().seconds(1).sockets(&before, &after)).delay.unwrap();
         assert_eq!((found.connections, found.rtt_us_p50, found.rtt_us_max), (1, 500.0, 500.0));
     }
 }

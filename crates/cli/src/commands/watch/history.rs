@@ -37,7 +37,10 @@ impl LookHistory {
     }
 
     /// Adds a look; of the first there is no window yet.
-    pub(super) fn add(&mut self, mut taken: TakenLook) -> Result<Option<WindowView>, SnapshotError> {
+    pub(super) fn add(
+        &mut self,
+        mut taken: TakenLook,
+    ) -> Result<Option<WindowView>, SnapshotError> {
         if let Some(full) = self.full.as_ref().filter(|_| !taken.is_full) {
             copy_device(&self.interface, &full.look, &mut taken.look);
         }
@@ -112,7 +115,11 @@ mod tests {
         assert!(history.add(taken(0, true, 0)).unwrap().is_none());
         let light = history.add(taken(2, false, 200)).unwrap().unwrap();
         assert_eq!((light.figures.rx_pps, light.diagnosis.is_some()), (Some(100.0), false));
-        assert_eq!(light.figures.interrupts_per_s, Some(100.0), "of a device known from the full look");
+        assert_eq!(
+            light.figures.interrupts_per_s,
+            Some(100.0),
+            "of a device known from the full look"
+        );
         let full = history.add(taken(4, true, 1200)).unwrap().unwrap();
         assert_eq!(full.figures.rx_pps, Some(500.0));
         assert_eq!(full.diagnosis.unwrap().window_s, Some(4.0));

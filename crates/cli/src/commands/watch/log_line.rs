@@ -22,9 +22,8 @@ pub(super) fn make_document(state: &WatchState) -> WatchDocument {
 /// Rates, packets for each interrupt, drops and the first finding.
 pub(super) fn render(state: &WatchState) -> String {
     let figures = &state.figures;
-    let rates = |packets, bits| {
-        format!("{} {}", format_rate(packets, "p/s"), format_rate(bits, "bit/s"))
-    };
+    let rates =
+        |packets, bits| format!("{} {}", format_rate(packets, "p/s"), format_rate(bits, "bit/s"));
     let mut parts = vec![
         format!("in {}", rates(figures.rx_pps, figures.rx_bps)),
         format!("out {}", rates(figures.tx_pps, figures.tx_bps)),

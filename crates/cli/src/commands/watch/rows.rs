@@ -18,7 +18,7 @@ pub(super) const KEY_ROW: &str = "p pause  s record  f pin  j/k select  ? help  
 const HELP: [&str; 13] = [
     "q         quit",
     "p, space  pause: no looks are taken, what is shown stays",
-    "s         record the last judged window as a snapshot file here",
+    "s         record the last judged window as a snapshot file",
     "f, Enter  pin the selected finding, or let it go: a pinned",
     "          finding stays when it is found no more",
     "j, k      select the next or previous finding; also arrows",
@@ -27,7 +27,7 @@ const HELP: [&str; 13] = [
     "Rates are of the last window. Findings, drops of queue",
     "disciplines and of the driver, and round trips are of the",
     "time between two full looks, of which each fifth is one.",
-    "Drops of sockets and TCP, and CPU time, are of the whole host.",
+    "Drops of sockets and of TCP are of all interfaces.",
     "`latput diagnose` judges a recorded file, on any machine.",
 ];
 
@@ -76,9 +76,8 @@ pub(super) fn list_help() -> Vec<ScreenRow> {
 /// A row, or a few, for each figure of the whole path.
 pub(super) fn list_summary(state: &WatchState, columns: usize) -> Vec<ScreenRow> {
     let figures = &state.figures;
-    let rates = |packets, bits| {
-        format!("{} {}", format_rate(packets, "p/s"), format_rate(bits, "bit/s"))
-    };
+    let rates =
+        |packets, bits| format!("{} {}", format_rate(packets, "p/s"), format_rate(bits, "bit/s"));
     let mut named = vec![
         ("in", rates(figures.rx_pps, figures.rx_bps)),
         ("out", rates(figures.tx_pps, figures.tx_bps)),
@@ -86,7 +85,7 @@ pub(super) fn list_summary(state: &WatchState, columns: usize) -> Vec<ScreenRow>
     named.extend(format_delay(figures).map(|text| ("delay", text)));
     named.push(("drops", format_losses(figures, true)));
     if let Some(rate) = figures.tcp_retransmits_per_s {
-        named.push(("TCP", format!("{} sent again", format_scaled(rate, "segments/s"))));
+        named.push(("TCP", format!("{} segments sent again", format_scaled(rate, "/s"))));
     }
     named.extend(figures.cpu.map(|kinds| ("CPU", format_kinds(kinds))));
     if let Some(rate) = figures.interrupts_per_s {
@@ -165,10 +164,8 @@ pub(super) fn list_cpus(figures: &PathFigures, columns: usize, most: usize) -> V
     let mut rows = vec![ScreenRow::bold(" CPU  user   sys   irq  soft steal  idle")];
     let left_out = cut_list(&mut cpus, most - 1);
     rows.extend(cpus.iter().map(|time| {
-        let CpuKinds { user_ratio, system_ratio, irq_ratio, softirq_ratio, steal_ratio, idle_ratio } =
-            time.kinds;
-        let kinds = [user_ratio, system_ratio, irq_ratio, softirq_ratio, steal_ratio, idle_ratio];
-        let shares: String = kinds.iter().map(|share| format!("{:>5.0}%", share * 100.0)).collect();
+        let kinds = time.kinds.named();
+        let shares: String = kinds.map(|(_, share)| format!("{:>5.0}%", share * 100.0)).concat();
         ScreenRow::plain(truncate_text(&format!("{:>4}{shares}", time.cpu), columns))
     }));
     rows.extend(left_out.map(|count| ScreenRow::plain(format!("     {count} less busy"))));
@@ -208,12 +205,14 @@ pub(super) fn list_interrupts(
     rows
 }
 
-/// Cuts a list to so many rows, with one for the number that is left out; gives that number.
+/// Cuts a list to so many rows, with one for the number that is left out if there is room; gives that number.
 fn cut_list<T>(list: &mut Vec<T>, most: usize) -> Option<usize> {
-    let shown = most.saturating_sub(1);
-    let left_out = list.len().checked_sub(shown).filter(|_| list.len() > most)?;
-    list.truncate(shown);
-    Some(left_out)
+    let all = list.len();
+    if all <= most {
+        return None;
+    }
+    list.truncate(if most > 1 { most - 1 } else { most });
+    (most > 1).then_some(all - list.len())
 }
 
 /// A rate, or `-` where it is not known.
@@ -225,7 +224,7 @@ pub(super) fn format_rate(rate: Option<f64>, unit: &str) -> String {
 pub(super) fn format_losses(figures: &PathFigures, with_zeros: bool) -> String {
     let shown = figures.losses.iter().filter(|lost| with_zeros || lost.per_s > 0.0);
     let shown: Vec<String> =
-        shown.map(|lost| format!("{} {}", lost.place, format_scaled(lost.per_s, "/s"))).collect();
+        shown.map(|lost| format!("{} {}", lost.place, format_loss_rate(lost.per_s))).collect();
     if !shown.is_empty() {
         return shown.join(", ");
     }
@@ -235,7 +234,9 @@ pub(super) fn format_losses(figures: &PathFigures, with_zeros: bool) -> String {
 
 fn format_delay(figures: &PathFigures) -> Option<String> {
     let delay = figures.delay?;
-    let time = |us: f64| if us < 1000.0 { format!("{us:.0} us") } else { format!("{:.1} ms", us / 1000.0) };
+    let time = |us: f64| {
+        if us < 1000.0 { format!("{us:.0} us") } else { format!("{:.1} ms", us / 1000.0) }
+    };
     Some(format!(
         "{} round trip, most {}, of {} TCP connections",
         time(delay.rtt_us_p50),
@@ -245,14 +246,18 @@ fn format_delay(figures: &PathFigures) -> Option<String> {
 }
 
 fn format_kinds(kinds: CpuKinds) -> String {
-    let CpuKinds { user_ratio, system_ratio, irq_ratio, softirq_ratio, steal_ratio, idle_ratio } = kinds;
-    let parts = [
-        ("user", user_ratio),
-        ("system", system_ratio),
-        ("irq", irq_ratio),
-        ("softirq", softirq_ratio),
-        ("steal", steal_ratio),
-        ("idle", idle_ratio),
-    ];
-    parts.map(|(name, share)| format!("{name} {:.0}%", share * 100.0)).join(", ")
+    kinds.named().map(|(name, share)| format!("{name} {:.0}%", share * 100.0)).join(", ")
+}
+
+/// A rate of what should not be: of few, a digit more than of others.
+fn format_loss_rate(per_s: f64) -> String {
+    if per_s <= 0.0 {
+        "0".to_owned()
+    } else if per_s < 0.1 {
+        "<0.1/s".to_owned()
+    } else if per_s < 1000.0 {
+        format!("{per_s:.1}/s")
+    } else {
+        format_scaled(per_s, "/s")
+    }
 }

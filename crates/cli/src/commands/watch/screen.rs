@@ -172,9 +172,11 @@ mod tests {
         let state = lossy_state(64);
         for (columns, rows) in [(60, 20), (100, 24)] {
             let all = draw(&state, columns, rows).join("\n");
-            assert!(all.contains("less busy") && all.contains("findings"), "{all}");
+            assert!(all.contains(" CPU  user") && all.contains("findings"), "{all}");
             assert!(all.contains(state.findings[0].found.finding.id), "{all}");
         }
+        let all = draw(&state, 100, 24).join("\n");
+        assert!(all.contains("55 less busy") && all.contains("with lower rates"), "{all}");
     }
 
     #[test]

@@ -160,7 +160,10 @@ pub(super) mod fixture {
         let mut look = Look::default();
         let mut insert = |name: &str, text: String| look.insert(name, text);
         for (name, times) in [("rx_packets", 1), ("tx_packets", 2), ("rx_bytes", 1500)] {
-            insert(&format!("sys/class/net/eth0/statistics/{name}"), format!("{}\n", count * times));
+            insert(
+                &format!("sys/class/net/eth0/statistics/{name}"),
+                format!("{}\n", count * times),
+            );
         }
         insert("proc/net/snmp", format!("{SNMP}{count} {count} {} {}\n", count / 10, count / 20));
         let ticks = count / 100;
