@@ -147,8 +147,8 @@ fn recorded_window_can_be_diagnosed() {
     watched.press("q");
     watched.end_with(0);
     let files = std::fs::read_dir(place.path("")).unwrap();
-    let names = files.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
-    let recorded = names.into_iter().find(|name| name.starts_with("lo-")).unwrap();
+    let mut names = files.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+    let recorded = names.find(|name| name.starts_with("lo-")).unwrap();
     place.run(&["diagnose", &recorded]).expect(0, &["lo, "]);
 }
 

@@ -89,12 +89,11 @@ impl WatchState {
             .map(|found| WatchedFinding { found, is_pinned: false, is_current: true })
             .collect();
         for mut pinned in self.findings.drain(..).filter(|known| known.is_pinned) {
-            match findings.iter_mut().find(|found| found.id() == pinned.id()) {
-                Some(found) => found.is_pinned = true,
-                None => {
-                    pinned.is_current = false;
-                    findings.push(pinned);
-                }
+            if let Some(found) = findings.iter_mut().find(|found| found.id() == pinned.id()) {
+                found.is_pinned = true;
+            } else {
+                pinned.is_current = false;
+                findings.push(pinned);
             }
         }
         self.findings = findings;
