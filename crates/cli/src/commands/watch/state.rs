@@ -1,4 +1,4 @@
-//! What is shown of a watched interface, and how keys change it.
+//! The state of a watched interface that is shown, and how keys change it.
 
 use latput_diagnose::PathFigures;
 use latput_diagnose::diagnosis::RankedFinding;

@@ -94,7 +94,7 @@ fn write_now(text: &str) -> io::Result<()> {
 /// Writes cells to stdout as text and bold text, in the terminal's own colours.
 #[derive(Debug, Default)]
 pub(super) struct AnsiBackend {
-    /// What is not written yet.
+    /// Text and sequences that are not written yet.
     text: String,
     cursor: Position,
 }
