@@ -172,7 +172,7 @@ fn read_interrupts(
     let Some(window_s) = window_s else { return Vec::new() };
     let packets = count_queue_packets(evidence).unwrap_or_default();
     let read = |line: &InterruptGrowth| {
-        let name = line.label.split_whitespace().last().unwrap_or_default();
+        let name = line.label.split_whitespace().next_back().unwrap_or_default();
         let received = queue_of(name).and_then(|queue| packets.get(&queue));
         let mut cpus: Vec<(u32, u64)> =
             line.counts.iter().map(|(cpu, count)| (*cpu, *count)).collect();

@@ -228,7 +228,7 @@ fn each_json_line_follows_the_schema() {
     for line in ran.out.lines() {
         check_schema(SCHEMA, line);
     }
-    let last: Value = serde_json::from_str(ran.out.lines().last().unwrap()).unwrap();
+    let last: Value = serde_json::from_str(ran.out.lines().next_back().unwrap()).unwrap();
     assert_eq!(last["schema"], 1);
     assert_eq!(last["interface"], "lo");
     assert!(last["rx_pps"].is_number(), "{last}");
