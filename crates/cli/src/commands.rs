@@ -44,6 +44,7 @@ pub(crate) mod snapshot;
 pub(crate) mod tune;
 pub(crate) mod undo;
 pub(crate) mod vm;
+pub(crate) mod watch;
 pub(crate) mod watcher;
 mod way_back;
 
@@ -65,6 +66,7 @@ pub(crate) enum Command {
     Show(show::Args),
     Diagnose(diagnose::Args),
     Snapshot(snapshot::Args),
+    Watch(watch::Args),
     Set(set::Args),
     Confirm(confirm::Args),
     Restore(restore::Args),
@@ -115,6 +117,7 @@ impl Command {
             Self::Show(args) => args.run(context),
             Self::Diagnose(args) => args.run(context),
             Self::Snapshot(args) => args.run(context),
+            Self::Watch(args) => args.run(context),
             Self::Set(args) => args.run(context),
             Self::Confirm(args) => args.run(context),
             Self::Restore(args) => args.run(context),

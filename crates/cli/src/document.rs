@@ -9,6 +9,7 @@ pub(crate) mod fleet;
 pub(crate) mod flent;
 pub(crate) mod keep;
 pub(crate) mod merge;
+pub(crate) mod watch;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -280,6 +281,7 @@ mod tests {
         check_type::<fleet::PairsDocument>("fleet-pairs");
         check_type::<fleet::ConfirmDocument>("fleet-confirm");
         check_type::<merge::MergeDocument>("merge");
+        check_type::<watch::WatchDocument>("watch");
         check_type::<latput_experiment::ask_tell::SearchSaid>("search-said");
         check_type::<latput_experiment::ask_tell::SearchAnswer>("search-answer");
         check_type::<check::PlanDocument>("plan");

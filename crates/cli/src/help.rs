@@ -25,7 +25,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Find a setting", &["tune", "measure", "run", "search", "plan", "hosts"]),
     (
         "Look at results and hosts",
-        &["report", "history", "metrics", "show", "diagnose", "snapshot", "log"],
+        &["report", "history", "metrics", "show", "diagnose", "snapshot", "watch", "log"],
     ),
     (
         "Change a host",

@@ -34,6 +34,21 @@ pub(crate) fn print_data(text: &str) -> Result<(), CliError> {
     write(text)
 }
 
+/// Prints a line of an output that goes on. `false`: nobody reads it any more.
+pub(crate) fn print_line(text: &str) -> Result<bool, CliError> {
+    let mut out = io::stdout().lock();
+    let text = printable_lines(text, false);
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).map_err(CliError::from),
+    }
+}
+
+/// Whether a screen that is drawn again and again can be shown, and keys can be read.
+pub(crate) fn can_draw() -> bool {
+    io::stdout().is_terminal() && io::stdin().is_terminal() && !is_dumb()
+}
+
 /// Prints what a change has made. The change stays made: where stdout cannot be written, stderr tells it.
 pub(crate) fn print_change(text: &str) {
     if let Err(failure) = print_text(text) {

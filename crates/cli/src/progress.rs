@@ -131,7 +131,8 @@ fn interval_line(interval: &IntervalCounts) -> String {
     format!("{:>7.1} s  {rate:>11}{hosts}", interval.end.as_secs_f64())
 }
 
-fn format_scaled(figure: f64, unit: &str) -> String {
+/// A rate with the prefix of its size.
+pub(crate) fn format_scaled(figure: f64, unit: &str) -> String {
     match figure {
         1e9.. => format!("{:.2} G{unit}", figure / 1e9),
         1e6.. => format!("{:.1} M{unit}", figure / 1e6),

@@ -33,6 +33,8 @@ const LONGEST_WINDOW_S: f64 = 366.0 * 86_400.0;
 pub struct CpuShares {
     /// Programs and the kernel on their behalf.
     pub programs: f64,
+    /// The part of `programs` that is not in the kernel.
+    pub user: f64,
     /// Interrupt handlers.
     pub interrupts: f64,
     /// Softirqs, in which packets are received.
@@ -461,6 +463,7 @@ fn compare_ticks(
             |of: fn(&CpuTicks) -> u64| of(now).saturating_sub(of(then)) as f64 / total as f64;
         let shares = CpuShares {
             programs: share(|ticks| ticks.user + ticks.nice + ticks.system),
+            user: share(|ticks| ticks.user + ticks.nice),
             interrupts: share(|ticks| ticks.irq),
             softirqs: share(|ticks| ticks.softirq),
             steal: share(|ticks| ticks.steal),
@@ -620,8 +623,9 @@ mod tests {
         let snapshot = snapshot_of(&[("proc/stat", then, now)]);
         let evidence = Evidence::from_snapshot(&snapshot);
         let shares = evidence.cpus().unwrap()[&0];
-        let CpuShares { programs, interrupts, softirqs, steal, idle } = shares;
+        let CpuShares { programs, user, interrupts, softirqs, steal, idle } = shares;
         assert!((programs + interrupts + softirqs + steal + idle - 1.0).abs() < 1e-9, "{shares:?}");
+        assert!((user - 0.2).abs() < 1e-9, "{shares:?}");
         assert!((evidence.window_s().unwrap() - 1.0).abs() < 1e-9);
     }
 

@@ -6,6 +6,7 @@
 
 pub mod diagnosis;
 pub mod evidence;
+pub mod figures;
 pub mod finding;
 pub mod folder;
 mod measures;
@@ -19,6 +20,7 @@ pub mod source;
 
 pub use diagnosis::{Diagnosis, diagnose};
 pub use evidence::Evidence;
+pub use figures::PathFigures;
 pub use finding::{Finding, Rule};
 pub use folder::{FolderError, read_folder};
 pub use sides::{HostsDiagnosis, diagnose_hosts};

@@ -69,9 +69,16 @@ const SETTINGS: [&str; 6] = ["-c", "-g", "-l", "-k", "-x", "-a"];
 
 /// Looks at this host and one of its interfaces.
 pub fn read_look(interface: &str) -> LookTexts {
-    let mut look = HostLook { root: PathBuf::from("/"), texts: LookTexts::new() };
+    let mut look = HostLook::new();
     look.read_counters(interface);
     look.read_settings(interface);
+    look.texts
+}
+
+/// Looks at the counters in files of the kernel only. No program is started, so that it costs little.
+pub fn read_counter_files(interface: &str) -> LookTexts {
+    let mut look = HostLook::new();
+    look.read_counter_files(interface);
     look.texts
 }
 
@@ -81,12 +88,20 @@ struct HostLook {
 }
 
 impl HostLook {
-    /// Reads what counts, in little time: the two looks shall differ by the window and nothing else.
-    fn read_counters(&mut self, interface: &str) {
+    fn new() -> Self {
+        Self { root: PathBuf::from("/"), texts: LookTexts::new() }
+    }
+
+    fn read_counter_files(&mut self, interface: &str) {
         for file in HOST_FILES {
             self.read_file(file);
         }
         self.read_folder(&format!("sys/class/net/{interface}/statistics"));
+    }
+
+    /// Reads what counts, in little time: the two looks shall differ by the window and nothing else.
+    fn read_counters(&mut self, interface: &str) {
+        self.read_counter_files(interface);
         self.run(&["ethtool", COUNTERS, interface], &format!("ethtool_{COUNTERS}_{interface}"));
         self.run(&["tc", "-s", "-j", "qdisc"], "tc_-s_-j_qdisc");
         self.run(&["ss", "-tin"], "ss_-tin");

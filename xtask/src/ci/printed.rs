@@ -18,7 +18,7 @@ use crate::workspace::{Workspace, remove_folder, run_checked};
 
 /// Subcommands that are run. Others need a host of their own, change files of the system, or take minutes.
 const RUN: &str = "tune run search measure report history metrics show log set confirm undo restore export-settings explain \
-    model sim plan hosts completions man fleet lab keep import diagnose snapshot";
+    model sim plan hosts completions man fleet lab keep import diagnose snapshot watch";
 /// Why the other subcommands are not run.
 const NOT_RUN: &[(&str, &str)] = &[
     (HOSTS, "apply agent"),
@@ -242,8 +242,8 @@ fn bound_command(words: &[String]) -> Vec<&str> {
     {
         words[place + 1] = IMAGE;
     }
-    // Two looks a moment apart in the place of ten seconds.
-    if matches!(words[0], "diagnose" | "snapshot") {
+    // Two looks a moment apart in the place of ten seconds, or of no end.
+    if matches!(words[0], "diagnose" | "snapshot" | "watch") {
         words.extend(["--for", "1s"]);
         if let Some(place) = words.iter().position(|word| *word == "--for")
             && place + 2 < words.len()

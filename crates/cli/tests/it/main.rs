@@ -86,6 +86,7 @@ mod vm_effects;
 mod vm_knobs;
 mod vm_moderate;
 mod vm_runs;
+mod watch;
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;

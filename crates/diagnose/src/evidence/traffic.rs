@@ -286,14 +286,21 @@ impl Evidence<'_> {
         })
     }
 
-    /// Packets that this host lost on receipt before any protocol saw them: by the driver or the interface, and by backlogs.
+    /// Packets that this host lost on receipt before any protocol saw them: in the ring and in backlogs.
     pub fn lost_on_receipt(&self) -> u64 {
-        let by_driver = self.driver(LOST_ON_RECEIPT).unwrap_or(0);
+        self.lost_in_ring().unwrap_or(0).saturating_add(self.lost_in_backlogs().unwrap_or(0))
+    }
+
+    /// Packets that were lost on receipt for want of a descriptor, a buffer or time: by the driver or the interface.
+    pub fn lost_in_ring(&self) -> Option<u64> {
         let by_interface = ["rx_missed_errors", "rx_fifo_errors"].map(|name| self.statistic(name));
-        let by_interface = by_interface.into_iter().flatten().sum();
-        let by_backlogs: u64 =
-            self.softnet().map_or(0, |rows| rows.values().map(|row| row.dropped).sum());
-        by_driver.max(by_interface).saturating_add(by_backlogs)
+        let by_interface = by_interface.into_iter().flatten().reduce(u64::saturating_add);
+        self.driver(LOST_ON_RECEIPT).max(by_interface)
+    }
+
+    /// Packets for which the backlogs of the CPUs had no room.
+    pub fn lost_in_backlogs(&self) -> Option<u64> {
+        Some(self.softnet()?.values().map(|row| row.dropped).sum())
     }
 
     /// Packets that the queue disciplines of the interface dropped. A parent counts the drops of its children or not,
