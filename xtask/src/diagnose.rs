@@ -133,7 +133,8 @@ fn plant(
 ) -> Result<Vec<String>> {
     let lab = Lab::up(binary, scratch)?;
     let shell = |(host, line): &HostLine| -> Result<RunningProcess> {
-        let names = format!("A=198.18.0.1 B={SERVER_ADDRESS} TRAFFIC='python3 {}'", traffic.display());
+        let names =
+            format!("A=198.18.0.1 B={SERVER_ADDRESS} TRAFFIC='python3 {}'", traffic.display());
         lab.start_in(host, ["sh", "-c", &format!("{names}; {line}")])
     };
     let deadline = Instant::now() + CASE_WITHIN;
@@ -193,8 +194,16 @@ fn conclude(answers: &[Answer]) -> Result<()> {
     let (faults, healthy) = (faults.len() as u64, healthy.len() as u64);
     let part = |count: u64, of: u64| if of == 0 { 0.0 } else { count as f64 / of as f64 };
     println!();
-    println!("named first             {:<22} wanted >= {:.0}%", format_share(within(1), faults), 100.0 * FIRST);
-    println!("among the first two     {:<22} wanted >= {:.0}%", format_share(within(2), faults), 100.0 * FIRST_TWO);
+    println!(
+        "named first             {:<22} wanted >= {:.0}%",
+        format_share(within(1), faults),
+        100.0 * FIRST
+    );
+    println!(
+        "among the first two     {:<22} wanted >= {:.0}%",
+        format_share(within(2), faults),
+        100.0 * FIRST_TWO
+    );
     println!(
         "finding where none is   {:<22} wanted <= {:.1}%",
         format_share(wrong.len() as u64, healthy),
@@ -207,7 +216,8 @@ fn conclude(answers: &[Answer]) -> Result<()> {
     for (id, count) in by_id {
         println!("  {id}: {count}");
     }
-    let is_met = faults == 0 || part(within(1), faults) >= FIRST && part(within(2), faults) >= FIRST_TWO;
+    let is_met =
+        faults == 0 || part(within(1), faults) >= FIRST && part(within(2), faults) >= FIRST_TWO;
     ensure!(is_met && part(wrong.len() as u64, healthy) <= WRONG, "a goal is missed");
     Ok(())
 }

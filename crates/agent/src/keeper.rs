@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use latput_linux::others::Benchmark;
 use latput_linux::{CounterSnapshot, process};
 use latput_load::{Stop, Window};
 use latput_protocol::control::{Answer, EarlyEnd, Failure, Request, make_failure};

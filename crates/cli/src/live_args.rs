@@ -233,10 +233,8 @@ mod tests {
     #[test]
     fn shares_in_flags_are_bounded_percentages() {
         let busy = |text: &str| {
-            let flags = WatchedTraffic {
-                busy_at_most: Some(text.to_owned()),
-                ..WatchedTraffic::default()
-            };
+            let flags =
+                WatchedTraffic { busy_at_most: Some(text.to_owned()), ..WatchedTraffic::default() };
             flags.override_live(Live::default()).map(|live| live.busy_at_most)
         };
         assert!(busy("80%").is_ok_and(|share| share == Some(0.8)));

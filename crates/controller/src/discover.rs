@@ -293,7 +293,9 @@ fn collect_warnings(
     }
     for (end, found) in ends.iter().zip(found) {
         warnings.extend(
-            found.and_then(Interface::describe_stacking).map(|stacked| format!("{}: {stacked}", end.name)),
+            found
+                .and_then(Interface::describe_stacking)
+                .map(|stacked| format!("{}: {stacked}", end.name)),
         );
         if let Some(interface) = found.filter(|interface| !interface.is_up) {
             warnings.push(format!("{}: {} is down or has no carrier", end.name, interface.name));

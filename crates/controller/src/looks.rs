@@ -6,9 +6,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use latput_linux::interfaces::Interface;
 use latput_linux::look::LookTexts;
 use latput_load::Stop;
-use latput_linux::interfaces::Interface;
 use latput_reach::target::{ReachMethod, Target};
 use latput_runner::Error;
 use latput_units::Nanos;
@@ -97,10 +97,7 @@ fn open_recorder(
 }
 
 /// A look of every agent: all are asked before the first is waited for. `None` where there is no agent.
-fn look_at_all(
-    recorders: &mut [Result<Recorder, Error>],
-    stop: &Stop,
-) -> Vec<Option<TimedLook>> {
+fn look_at_all(recorders: &mut [Result<Recorder, Error>], stop: &Stop) -> Vec<Option<TimedLook>> {
     let asked: Vec<Option<Result<(), Error>>> = recorders
         .iter_mut()
         .map(|recorder| {

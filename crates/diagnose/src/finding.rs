@@ -203,9 +203,11 @@ impl Finding {
         let joined = |word: fn(&KnobChange) -> &str| {
             self.settings.iter().map(word).collect::<Vec<_>>().join("+")
         };
-        let (names, values) = (joined(|change| change.knob.as_str()), joined(|change| change.value.as_str()));
+        let (names, values) =
+            (joined(|change| change.knob.as_str()), joined(|change| change.value.as_str()));
         self.remedy = Some(format!("latput set {interface} {changes} --dry-run"));
-        let disruptive: String = self.settings.iter().filter_map(KnobChange::disruptive_flag).collect();
+        let disruptive: String =
+            self.settings.iter().filter_map(KnobChange::disruptive_flag).collect();
         self.prove =
             Some(format!("latput tune {interface} --live --factor {names}={values}{disruptive}"));
         self
@@ -253,10 +255,8 @@ mod tests {
 
     #[test]
     fn changes_are_read_as_set_takes_them() {
-        let change = |knob: &str, value: &str| KnobChange {
-            knob: knob.to_owned(),
-            value: value.to_owned(),
-        };
+        let change =
+            |knob: &str, value: &str| KnobChange { knob: knob.to_owned(), value: value.to_owned() };
         assert_eq!(
             KnobChange::parse_all("adaptive-rx=off smp-affinity=0,2-3"),
             [change("adaptive-rx", "off"), change("smp-affinity", "0,2-3")]

@@ -68,7 +68,12 @@ impl Proof {
                 self.pairs
             ),
             (Some(change), None) => {
-                format!("{metric} {} ({} pairs, at {:.0}%)", signed(change), self.pairs, 100.0 * self.level)
+                format!(
+                    "{metric} {} ({} pairs, at {:.0}%)",
+                    signed(change),
+                    self.pairs,
+                    100.0 * self.level
+                )
             }
             (None, _) => format!("{metric} has no ratio ({} pairs)", self.pairs),
         };
@@ -111,7 +116,9 @@ mod tests {
             no_gain_over_ratio: Some(0.012),
             ..blamed.clone()
         };
-        assert!(cleared.describe(Verdict::Cleared).starts_with("cleared: no gain over 1.2%: sut_kb"));
+        assert!(
+            cleared.describe(Verdict::Cleared).starts_with("cleared: no gain over 1.2%: sut_kb")
+        );
         let open = Proof { decided_after_s: Some(700.0), ..cleared };
         assert!(open.describe(Verdict::Undecided).ends_with("a trial of about 12 min decides"));
     }

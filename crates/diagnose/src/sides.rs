@@ -155,7 +155,8 @@ fn find_causes(placed: &mut [PlacedFinding], ends: &[BTreeSet<[String; 2]>]) {
         let Some((_, causes)) = CAUSES.iter().find(|(known, _)| *known == id) else { continue };
         let is_cause = |at: &usize| {
             let other = &placed[*at];
-            causes.contains(&other.found.finding.id) && count_shared(&ends[host], &ends[other.host]) > 0
+            causes.contains(&other.found.finding.id)
+                && count_shared(&ends[host], &ends[other.host]) > 0
         };
         let heaviest = (0..placed.len())
             .filter(is_cause)
@@ -188,7 +189,8 @@ fn plain_address(text: &str) -> String {
     let (address, port) = text.rsplit_once(':').unwrap_or((text, ""));
     let address = address.split('%').next().unwrap_or(address);
     let address = address.trim_start_matches('[').trim_end_matches(']');
-    let address = address.strip_prefix("::ffff:").filter(|rest| rest.contains('.')).unwrap_or(address);
+    let address =
+        address.strip_prefix("::ffff:").filter(|rest| rest.contains('.')).unwrap_or(address);
     format!("{address} {port}")
 }
 
@@ -229,9 +231,12 @@ mod tests {
     fn slow_reader_explains_closed_window() {
         let found = told(&[("a", sender("10.0.0.2:5201")), ("b", reader())]);
         let first = &found.findings[0];
-        assert_eq!((first.host.as_str(), first.found.finding.id), ("b", "slow-application"), "{found:#?}");
-        let cause =
-            RemoteCause { host: "b".to_owned(), id: "slow-application", connections: 1 };
+        assert_eq!(
+            (first.host.as_str(), first.found.finding.id),
+            ("b", "slow-application"),
+            "{found:#?}"
+        );
+        let cause = RemoteCause { host: "b".to_owned(), id: "slow-application", connections: 1 };
         let symptom =
             found.findings.iter().find(|one| one.found.finding.id == "receive-window").unwrap();
         assert_eq!((symptom.host.as_str(), &symptom.caused_by), ("a", &Some(cause)));

@@ -301,8 +301,12 @@ impl RunSession<'_> {
         for attempt in 1..=ATTEMPTS {
             let started_unix_ms = unix_ms();
             match runner.measure_trial(trial, &plan.method, stop, &mut *self.progress) {
-                Ok(observation) => return self.store_row(trial.to_row(started_unix_ms, observation)),
-                Err(error) if error.is_transient() => self.note_lost_attempt(trial, error, attempt)?,
+                Ok(observation) => {
+                    return self.store_row(trial.to_row(started_unix_ms, observation));
+                }
+                Err(error) if error.is_transient() => {
+                    self.note_lost_attempt(trial, error, attempt)?
+                }
                 Err(error) => return Err(error),
             }
         }

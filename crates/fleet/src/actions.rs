@@ -42,7 +42,10 @@ impl Fleet<'_> {
     }
 
     /// How the reading of journals ended.
-    pub fn ending_of_journals(&self, journals: &[Result<Vec<HostEntry>, HostState>]) -> FleetEnding {
+    pub fn ending_of_journals(
+        &self,
+        journals: &[Result<Vec<HostEntry>, HostState>],
+    ) -> FleetEnding {
         let outcome = |journal: &Result<_, HostState>| {
             journal.as_ref().map_or_else(HostState::outcome, |_| HostOutcome::Same)
         };
@@ -217,9 +220,9 @@ impl Fleet<'_> {
 impl HostOutcomes<'_> {
     /// Records on the hosts that keep a rollout that it has ended without the others.
     fn record_rollout_end(&self, rollout: &str) {
-        let missed = self.hosts().filter(|(_, outcome, _)| {
-            outcome.is_unreached() || *outcome == HostOutcome::WentBack
-        });
+        let missed = self
+            .hosts()
+            .filter(|(_, outcome, _)| outcome.is_unreached() || *outcome == HostOutcome::WentBack);
         let missed: Vec<&str> = missed.map(|(host, ..)| host.name.as_str()).collect();
         let confirmed = self.places_of(HostOutcome::Confirmed);
         self.fleet.record_rollout_end(rollout, &confirmed, &missed);

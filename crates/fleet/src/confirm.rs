@@ -166,7 +166,7 @@ impl ConfirmPlan {
         }
         let testbed = pair.open(context)?;
         seen.check_hosts_unseen(&word, &testbed.namespaces)?;
-        let checked = session::check_run(&self.run_latput(&testbed, context))?;
+        let checked = session::check_run(&self.run(&testbed, context))?;
         let CheckReport { settings, first, time, .. } = checked;
         if settings < 2 {
             return Err(PairFailure::refuse(

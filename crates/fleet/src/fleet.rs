@@ -331,11 +331,7 @@ impl<'a> HostWork<'a, '_> {
     }
 
     /// The same, with an answer in JSON.
-    pub(crate) fn request_json(
-        &mut self,
-        verb: &HostVerb,
-        input: &str,
-    ) -> Result<Value, NoAnswer> {
+    pub(crate) fn request_json(&mut self, verb: &HostVerb, input: &str) -> Result<Value, NoAnswer> {
         let out = self.run_latput(verb, input)?;
         serde_json::from_slice(&out).map_err(|_| NoAnswer::Strange("its answer is not from latput"))
     }

@@ -151,9 +151,8 @@ fn find_newest_rollout(
     }
     let entries = store.journal().entries().ok()?.into_iter();
     let mut changes = entries.filter_map(|(number, change)| Some((number, change.ok()?)));
-    let (number, change) = changes.find(|(_, change)| {
-        is_here(change, origin, slot) && rollout_of(change).is_some()
-    })?;
+    let (number, change) = changes
+        .find(|(_, change)| is_here(change, origin, slot) && rollout_of(change).is_some())?;
     let name = rollout_of(&change)?.to_owned();
     let is_in_force =
         || transaction::read_standing(kernel, &change).iter().any(Standing::is_in_force);
@@ -173,15 +172,14 @@ pub fn record_rollout_end(interface: &str, rollout: &str, missed: &str) -> Resul
     let link = links.iter().find(|link| link.name == interface);
     let link = link.ok_or_else(|| Error::Failed(format!("it has no interface {interface}")))?;
     let slot = Slot { namespace: origin.namespace, index: link.index };
-    let is_meant = |change: &Checkpoint| {
-        is_here(change, &origin, slot) && rollout_of(change) == Some(rollout)
-    };
+    let is_meant =
+        |change: &Checkpoint| is_here(change, &origin, slot) && rollout_of(change) == Some(rollout);
     let journal = FileCheckpoints::new(&folders::checkpoints_dir()).journal();
     let failed = |error: knobs::StoreError| Error::Failed(error.to_string());
     let entries = journal.entries().map_err(failed)?;
     let entry = entries.into_iter().find(|(_, change)| change.as_ref().is_ok_and(is_meant));
-    let (number, _) = entry
-        .ok_or_else(|| Error::Failed(format!("its journal has no change of {rollout}")))?;
+    let (number, _) =
+        entry.ok_or_else(|| Error::Failed(format!("its journal has no change of {rollout}")))?;
     let missed: Vec<String> = missed.lines().map(str::to_owned).collect();
     journal.record_rollout_end(number, &missed).map_err(failed)
 }

@@ -146,7 +146,10 @@ pub(crate) fn kept_outcome(document: &Value) -> (HostOutcome, String) {
         return (HostOutcome::Different, words.join("; "));
     }
     if parts("knobs").next().is_none() {
-        return (HostOutcome::Unknown, "its record has no values: run `latput fleet keep` again".to_owned());
+        return (
+            HostOutcome::Unknown,
+            "its record has no values: run `latput fleet keep` again".to_owned(),
+        );
     }
     let unread: Vec<String> =
         parts("knobs").filter(|knob| is_unread(knob)).map(|knob| text(&knob["name"])).collect();
@@ -185,7 +188,10 @@ mod tests {
     #[test]
     fn kept_values_are_same_different_or_unknown() {
         for file in ["whole", "not_applied"] {
-            assert_eq!(kept_outcome(&kept_document("same", file)), (HostOutcome::Same, String::new()));
+            assert_eq!(
+                kept_outcome(&kept_document("same", file)),
+                (HostOutcome::Same, String::new())
+            );
         }
         let words = "rx-usecs is 3us, kept is 50us: the driver refused it";
         assert_eq!(

@@ -456,9 +456,7 @@ fn first_phase(judged: &JudgedHost) -> HostPhase {
         (HostState::Drifted(missing), None) => {
             let unreadable = missing.iter().find(|missing| missing.value.is_none());
             match unreadable {
-                Some(_) => {
-                    HostPhase::LeftOut(HostOutcome::LeftOut, judged.state.explanation())
-                }
+                Some(_) => HostPhase::LeftOut(HostOutcome::LeftOut, judged.state.explanation()),
                 None => HostPhase::Planned,
             }
         }

@@ -267,7 +267,10 @@ mod tests {
         assert!(ending == expected);
         // A child that does not read is no reason to wait.
         let ending = run("exit 0", &"x".repeat(200_000), LONG, false);
-        assert_eq!(ending, SubprocessEnding::Ended { code: Some(0), out: Vec::new(), err: String::new() });
+        assert_eq!(
+            ending,
+            SubprocessEnding::Ended { code: Some(0), out: Vec::new(), err: String::new() }
+        );
     }
 
     #[test]
@@ -280,14 +283,19 @@ mod tests {
         assert!(PipeDrain::from_now().is_read(true));
         // As much as a pipe holds, from a child that ends it all at once.
         let ending = run("head -c 65536 /dev/zero; sleep 100 & exit 0", "", LONG, false);
-        let SubprocessEnding::Ended { code: Some(0), out, .. } = ending else { panic!("{ending:?}") };
+        let SubprocessEnding::Ended { code: Some(0), out, .. } = ending else {
+            panic!("{ending:?}")
+        };
         assert_eq!(out.len(), 65_536);
     }
 
     #[test]
     fn command_ends_with_its_children() {
         let begun = Instant::now();
-        assert_eq!(run("sleep 100", "", Duration::from_millis(50), false), SubprocessEnding::TimedOut);
+        assert_eq!(
+            run("sleep 100", "", Duration::from_millis(50), false),
+            SubprocessEnding::TimedOut
+        );
         assert_eq!(run("sleep 100 & wait", "", LONG, true), SubprocessEnding::Stopped);
         assert_eq!(run("yes", "", LONG, false), SubprocessEnding::TooLong);
         // A child in the background holds the pipes.
@@ -297,7 +305,9 @@ mod tests {
             SubprocessEnding::Ended { code: Some(0), out: "done\n".into(), err: String::new() }
         );
         let ending = run("yes e >&2 & sleep 0.1; kill $!; exit 1", "", LONG, false);
-        let SubprocessEnding::Ended { code: Some(1), err, .. } = ending else { panic!("{ending:?}") };
+        let SubprocessEnding::Ended { code: Some(1), err, .. } = ending else {
+            panic!("{ending:?}")
+        };
         assert!(err.len() <= ERRORS_BYTES_MOST, "{}", err.len());
         assert!(begun.elapsed() < LONG, "nothing was waited for");
     }

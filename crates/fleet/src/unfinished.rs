@@ -191,8 +191,8 @@ mod tests {
     use latput_knobs::Knob;
 
     use super::*;
-    use crate::judge::tests::sample_host;
     use crate::judge::judge_hosts;
+    use crate::judge::tests::sample_host;
     use crate::look::RolloutLook;
     use crate::look::tests::sample_look;
 

@@ -29,11 +29,9 @@ pub fn watch(interface: &str, wait: impl FnOnce()) -> Result<Seen, Error> {
     let host = first.until(&second, interface, Role::Sut, State::default())?;
     let events = match (before.zip(after), host.napi) {
         (Some((before, after)), _) => Events::Interrupts(after.saturating_sub(before)),
-        (None, Some(napi)) => Events::Polls {
-            polls: napi.polls,
-            packets: napi.packets,
-            empty: napi.empty_polls,
-        },
+        (None, Some(napi)) => {
+            Events::Polls { polls: napi.polls, packets: napi.packets, empty: napi.empty_polls }
+        }
         (None, None) => {
             let text = format!("{interface}: neither interrupts nor polls were counted");
             return Err(Error::Other(text));

@@ -398,13 +398,8 @@ mod tests {
 
     #[test]
     fn disagreement_just_at_the_level_is_not_proven() {
-        let center = |log: f64| Center {
-            log,
-            error: 0.01,
-            degrees_of_freedom: 7,
-            runs: 8,
-            untrimmed: None,
-        };
+        let center =
+            |log: f64| Center { log, error: 0.01, degrees_of_freedom: 7, runs: 8, untrimmed: None };
         let judged = |level: f64| {
             let centers = [center(0.1), center(0.13), center(0.15)];
             judge_setting("b", &centers, None, OptimizeDirection::Maximize, level).unwrap()

@@ -77,8 +77,10 @@ impl TriedSetting {
             },
         };
         let is_undecided = verdict == TriedVerdict::Undecided;
-        let decided_after =
-            ratio.as_ref().filter(|_| is_undecided).and_then(|ratio| time_to_decide(results, ratio));
+        let decided_after = ratio
+            .as_ref()
+            .filter(|_| is_undecided)
+            .and_then(|ratio| time_to_decide(results, ratio));
         Self {
             verdict,
             change: (today > 0.0).then(|| tried / today),
@@ -129,10 +131,11 @@ mod tests {
     /// Pairs of today and a setting with this part of today's latency.
     fn tried(pairs: u32, part: f64, noise: f64) -> TriedSetting {
         let mut rng = SeededRng::from_seed(5);
-        let mut results = build_results(&["today", "tried"], &[rr_workload("rr")], pairs, |setting, _| {
-            let latency = [100.0, 100.0 * part][setting] * noise_factor(&mut rng, noise);
-            SyntheticFigures { rate: 1000.0, p99_us: Some(latency), service_demand_us: 1.0 }
-        });
+        let mut results =
+            build_results(&["today", "tried"], &[rr_workload("rr")], pairs, |setting, _| {
+                let latency = [100.0, 100.0 * part][setting] * noise_factor(&mut rng, noise);
+                SyntheticFigures { rate: 1000.0, p99_us: Some(latency), service_demand_us: 1.0 }
+            });
         for (idx, row) in (0..).zip(&mut results.rows) {
             row.started_unix_ms = 2000 * idx;
         }

@@ -261,11 +261,7 @@ fn check_knob_effects(host: &HostObservation) -> Vec<Check> {
     let Some(napi) = host.napi else { return Vec::new() };
     let seen = Seen {
         window: host.window,
-        events: Events::Polls {
-            polls: napi.polls,
-            packets: napi.packets,
-            empty: napi.empty_polls,
-        },
+        events: Events::Polls { polls: napi.polls, packets: napi.packets, empty: napi.empty_polls },
         rx_packets: host.interface.rx_packets,
         tx_packets: host.interface.tx_packets,
     };

@@ -176,11 +176,7 @@ impl Center {
 
     /// Student's t test of this average alone.
     pub(crate) const fn student(&self) -> TTest {
-        TTest {
-            mean: self.log,
-            error: self.error,
-            degrees_of_freedom: self.degrees_of_freedom,
-        }
+        TTest { mean: self.log, error: self.error, degrees_of_freedom: self.degrees_of_freedom }
     }
 
     const fn tests(&self) -> MeanTests<'_> {
@@ -465,7 +461,8 @@ mod tests {
 
     #[test]
     fn signs_of_parts_are_those_of_sums() {
-        let part = |logs: [f64; 7], from: u32| -> BTreeMap<u32, f64> { (from..).zip(logs).collect() };
+        let part =
+            |logs: [f64; 7], from: u32| -> BTreeMap<u32, f64> { (from..).zip(logs).collect() };
         let first = part([0.1, 0.2, -0.1, 0.1, 0.2, 0.1, 9.0], 0);
         let second = part([-0.2, 0.2, 0.2, 0.1, -0.1, -0.3, 0.1], 1);
         let sums = sum_common_blocks(&[first.clone(), second.clone()]);
@@ -479,8 +476,7 @@ mod tests {
     fn no_difference_is_rarely_claimed() {
         type Draw = fn(&mut latput_units::SeededRng) -> f64;
         // Heavy tails, and two likely values: one of a pair waits for the CPU or not.
-        let outliers: Draw =
-            |rng| normal(rng) * if rng.next_uniform() < 0.1 { 30.0 } else { 1.0 };
+        let outliers: Draw = |rng| normal(rng) * if rng.next_uniform() < 0.1 { 30.0 } else { 1.0 };
         let waits: Draw = |rng| (rng.next_uniform() - 0.5).signum() + 0.1 * normal(rng);
         for (draw, most) in [(outliers, 0.015), (waits, 0.032)] {
             for pairs in [7, 10, 13] {

@@ -145,7 +145,8 @@ impl RankTest {
 
     fn bounds(&self, confidence: f64) -> (f64, f64) {
         // One claim may have so many values against it.
-        let allowed = self.chances.iter().filter(|chance| 2.0 * **chance < 1.0 - confidence).count();
+        let allowed =
+            self.chances.iter().filter(|chance| 2.0 * **chance < 1.0 - confidence).count();
         match allowed.checked_sub(1) {
             Some(against) if against < self.values.len() => {
                 (self.values[against], self.values[self.values.len() - 1 - against])

@@ -65,7 +65,12 @@ pub(super) const CASES: &[Case] = &[
         &[("a", "tc qdisc add dev lat0 root netem delay 10ms limit 10000")],
         &[SERVE, ("a", "$TRAFFIC client $B 4 1 0")],
     ),
-    fault("two small writes", ("a", "nagle-delayed-ack"), &[], &[SERVE, ("a", "$TRAFFIC client $B 4 2 0")]),
+    fault(
+        "two small writes",
+        ("a", "nagle-delayed-ack"),
+        &[],
+        &[SERVE, ("a", "$TRAFFIC client $B 4 2 0")],
+    ),
     healthy("requests", "a", &[], &[SERVE, ASK]),
     healthy("requests, server", "b", &[], &[SERVE, ASK]),
     fault(
@@ -81,14 +86,24 @@ pub(super) const CASES: &[Case] = &[
         &[("b", "$TRAFFIC serve 0.06"), ("a", "$TRAFFIC client $B 8 1 0")],
     ),
     fault("slow reader", ("b", "slow-application"), &[], &[("b", "$TRAFFIC slow-read"), SEND]),
-    fault("slow reader, seen by its sender", ("a", "slow-peer"), &[], &[("b", "$TRAFFIC slow-read"), SEND]),
+    fault(
+        "slow reader, seen by its sender",
+        ("a", "slow-peer"),
+        &[],
+        &[("b", "$TRAFFIC slow-read"), SEND],
+    ),
     fault(
         "nobody accepts",
         ("b", "listen-queue"),
         &[],
         &[("b", "$TRAFFIC no-accept"), ("a", "$TRAFFIC connects $B")],
     ),
-    healthy("connections", "b", &[], &[SERVE, ("a", "while :; do $TRAFFIC client $B 1 1 0 & sleep 0.5; kill $!; done")]),
+    healthy(
+        "connections",
+        "b",
+        &[],
+        &[SERVE, ("a", "while :; do $TRAFFIC client $B 1 1 0 & sleep 0.5; kill $!; done")],
+    ),
     fault(
         "small receive buffer",
         ("b", "tcp-receive-buffer"),
@@ -113,12 +128,7 @@ pub(super) const CASES: &[Case] = &[
         &[("a", "tc qdisc add dev lat0 root tbf rate 20mbit burst 32k limit 20000")],
         &[SINK, SEND],
     ),
-    healthy(
-        "fair queues",
-        "a",
-        &[("a", "tc qdisc add dev lat0 root fq_codel")],
-        MIXED,
-    ),
+    healthy("fair queues", "a", &[("a", "tc qdisc add dev lat0 root fq_codel")], MIXED),
     fault(
         "datagrams too fast",
         ("b", "udp-receive-buffer"),
@@ -135,7 +145,10 @@ pub(super) const CASES: &[Case] = &[
         "black hole",
         ("a", "mtu-black-hole"),
         &[
-            ("b", "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'"),
+            (
+                "b",
+                "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'",
+            ),
             ("b", "nft add rule ip t c tcp dport 8001 meta length gt 1200 counter drop"),
             ("a", "ethtool -K lat0 tso off gso off"),
         ],
@@ -161,7 +174,10 @@ pub(super) const CASES: &[Case] = &[
         "b",
         &[
             ("b", "timeout 2 $TRAFFIC receive 0.01 4096 & sleep 0.2; wait"),
-            ("b", "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'"),
+            (
+                "b",
+                "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'",
+            ),
             ("b", "nft add rule ip t c tcp dport 9 counter drop"),
         ],
         &[SERVE, ASK],

@@ -514,8 +514,11 @@ fn print_next_commands(changed: &[ChangedHost<'_>]) {
         let number = entry.map(|entry| entry.to_string());
         let undo: Vec<String> = ["undo".to_owned()].into_iter().chain(number).collect();
         let undo = part.host.to_shell_line(&undo);
-        let keep =
-            if part.host.is_namespace() { NO_KEEP.to_owned() } else { part.host.to_shell_line(&keep) };
+        let keep = if part.host.is_namespace() {
+            NO_KEEP.to_owned()
+        } else {
+            part.host.to_shell_line(&keep)
+        };
         format!("undo:  {undo}\nkeep:  {keep}\n")
     };
     output::print_change(&changed.iter().map(next).collect::<String>());

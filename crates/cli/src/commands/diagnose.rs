@@ -106,15 +106,14 @@ impl Args {
         match self.subjects.as_slice() {
             [word] if are_hosts => Ok(Subject::Hosts(vec![word.clone()])),
             [word] if is_file(word) => Ok(Subject::Files(PathBuf::from(word), None)),
-            [word] => {
-                change::present_name(word).map(Subject::Interface).map_err(CliError::usage)
-            }
+            [word] => change::present_name(word).map(Subject::Interface).map_err(CliError::usage),
             [first, second] if !are_hosts && is_file(first) => {
                 Ok(Subject::Files(PathBuf::from(first), Some(PathBuf::from(second))))
             }
             words => {
                 let names = words.iter().map(|word| change::present_name(word));
-                let names: Vec<String> = names.collect::<Result<_, _>>().map_err(CliError::usage)?;
+                let names: Vec<String> =
+                    names.collect::<Result<_, _>>().map_err(CliError::usage)?;
                 match names.iter().find(|name| !targets::is_hosts(name)) {
                     None => Ok(Subject::Hosts(names)),
                     Some(other) => Err(CliError::usage(format_no_interface(other))),

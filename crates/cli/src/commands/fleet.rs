@@ -82,7 +82,9 @@ enum Action {
     Confirm(pairs::Confirm),
     /// Read an interface of this host; started by the others.
     #[command(hide = true)]
-    Look { interface: String },
+    Look {
+        interface: String,
+    },
     /// Record on this host that a rollout has ended; started by `apply` and `finish`.
     #[command(hide = true)]
     End {

@@ -512,13 +512,14 @@ impl FleetLogDocument {
             user: entry.user.clone(),
             state: entry.state.clone(),
         };
-        let host = |(host, journal): (&FleetHost, &Result<Vec<HostEntry>, HostState>)| FleetLogHost {
-            name: host.name.clone(),
-            interface: host.interface.clone(),
-            outcome: journal.as_ref().map_or_else(HostState::name, |_| "read").to_owned(),
-            problem: journal.as_ref().err().map(HostState::explanation),
-            entries: journal.iter().flatten().take(newest).map(entry).collect(),
-        };
+        let host =
+            |(host, journal): (&FleetHost, &Result<Vec<HostEntry>, HostState>)| FleetLogHost {
+                name: host.name.clone(),
+                interface: host.interface.clone(),
+                outcome: journal.as_ref().map_or_else(HostState::name, |_| "read").to_owned(),
+                problem: journal.as_ref().err().map(HostState::explanation),
+                entries: journal.iter().flatten().take(newest).map(entry).collect(),
+            };
         Self { schema: 1, hosts: hosts.iter().zip(journals).map(host).collect() }
     }
 }

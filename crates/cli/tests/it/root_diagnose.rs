@@ -204,7 +204,8 @@ impl BulkTraffic {
         });
         let reader = thread::spawn(move || {
             let mut buffer = vec![0; bytes];
-            while !reading.load(Ordering::Relaxed) && reader.read(&mut buffer).is_ok_and(|it| it > 0)
+            while !reading.load(Ordering::Relaxed)
+                && reader.read(&mut buffer).is_ok_and(|it| it > 0)
             {
                 thread::sleep(sleep);
             }
@@ -240,8 +241,7 @@ fn namespace_is_diagnosed_from_outside() {
 fn slow_reader_is_told_by_its_host() {
     isolate();
     add_namespaces();
-    let traffic =
-        BulkTraffic::start(["zza", "zzb"], "10.9.8.2", 16_384, Duration::from_millis(20));
+    let traffic = BulkTraffic::start(["zza", "zzb"], "10.9.8.2", 16_384, Duration::from_millis(20));
     thread::sleep(Duration::from_millis(500));
     let found = diagnose_hosts(&Place::new(), &["netns://zza%zz1", "netns://zzb%zz2"]);
     drop(traffic);

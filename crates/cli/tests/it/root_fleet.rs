@@ -274,7 +274,10 @@ fn rollout_is_listed_kept_and_taken_back() {
         .expect(6, &["left-out     3 hosts", "gro is off, wanted on", "unreachable  1 host"]);
     let ran = rack.run_fleet(&["apply", "--soak", "0s"]);
     ran.expect(6, &["undo:  latput fleet undo fleet-", "keep:  a network namespace has no"]);
-    ran.expect(6, &["ended; 1 host was not reached: dead. Run the same `latput fleet apply` again"]);
+    ran.expect(
+        6,
+        &["ended; 1 host was not reached: dead. Run the same `latput fleet apply` again"],
+    );
     assert!(rack.all_are("700"), "{:?}", rack.queue_lengths());
     let undo = ran.out.lines().find_map(|line| line.strip_prefix("undo:  latput fleet undo "));
     let rollout = undo.unwrap().split(' ').next().unwrap().to_owned();
@@ -299,7 +302,8 @@ fn rollout_is_listed_kept_and_taken_back() {
     rack.run_fleet(&["keep", "--dry-run"])
         .expect(6, &["would-write  3 hosts", "10-latput-eth0.link"]);
     rack.run_fleet(&["undo", "fleet-none"]).expect(6, &["unchanged    3 hosts"]);
-    rack.run_fleet(&["verify", "--kept"]).expect(6, &["nothing-kept 3 hosts", "unreachable  1 host"]);
+    rack.run_fleet(&["verify", "--kept"])
+        .expect(6, &["nothing-kept 3 hosts", "unreachable  1 host"]);
     // One host has gone on by itself, another in part.
     run_ip(&["-n", "h2", "link", "set", "eth0", "txqueuelen", "650"]);
     run_ip(&["netns", "exec", "h2", "ethtool", "-K", "eth0", "gro", "off"]);

@@ -349,11 +349,7 @@ fn measured_window(part: &HostTrialResult) -> Nanos {
 }
 
 /// Says once that programs may leave something running.
-fn report_containment(
-    programs: &mut ProgramHosts,
-    host: &str,
-    progress: &mut dyn TrialProgress,
-) {
+fn report_containment(programs: &mut ProgramHosts, host: &str, progress: &mut dyn TrialProgress) {
     if !programs.host(host).is_uncontained() || programs.is_told {
         return;
     }

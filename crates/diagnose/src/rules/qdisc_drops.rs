@@ -135,7 +135,10 @@ mod tests {
                 .unwrap()
                 .starts_with("raise the rate of tbf, against which packets stood 800 times")
         );
-        assert_eq!(found.prove.as_deref(), Some("latput tune eth0 --live --factor qdisc=fq_codel --disruptive qdisc"));
+        assert_eq!(
+            found.prove.as_deref(),
+            Some("latput tune eth0 --live --factor qdisc=fq_codel --disruptive qdisc")
+        );
     }
 
     #[test]

@@ -11,11 +11,11 @@ use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_units::Nanos;
 
-use super::planned::PlannedRuns;
 use super::opened::{
     InitialReadings, build_today_setting, choose_design, planned_runs, read_hosts,
     refuse_small_budget,
 };
+use super::planned::PlannedRuns;
 use super::{RunInputs, quiet_start};
 use crate::unsupported::{SupportCheckMethod, drop_unsupported_parts};
 

@@ -20,7 +20,8 @@ use super::lost::LostTrials;
 use super::planned::PlannedRuns;
 use super::search::search_before;
 use super::{
-    ExternalOptimiser, RunInputs, RunOutcome, RunProgress, RunSession, check, planned_share, quiet_start,
+    ExternalOptimiser, RunInputs, RunOutcome, RunProgress, RunSession, check, planned_share,
+    quiet_start,
 };
 use crate::refusal::{find_refused_settings, plan_search};
 use crate::run_part::RunPart;
@@ -153,7 +154,9 @@ impl ReadRun {
             let done = results.rows.len();
             let finished = match run.plan.live() {
                 Some(_) => format_count(done, "trial"), // their number is not known before
-                None => format!("{done} of {}", format_count(planned_share(run, &results), "trial")),
+                None => {
+                    format!("{done} of {}", format_count(planned_share(run, &results), "trial"))
+                }
             };
             let verb = is_or_are(done);
             progress.report_remark(&format!("resuming run {id}: {finished} {verb} done"));
@@ -243,7 +246,10 @@ fn planned_trials(
 
 /// Refuses a budget that has no room for an answer, before anybody waits for quiet hosts. What the hosts do not support may
 /// make a plan smaller; then the budget is judged behind that.
-pub(super) fn refuse_small_budget(run: &RunInputs<'_>, runner: &mut dyn TrialRunner) -> Result<(), Error> {
+pub(super) fn refuse_small_budget(
+    run: &RunInputs<'_>,
+    runner: &mut dyn TrialRunner,
+) -> Result<(), Error> {
     let method = &run.plan.method;
     if method.budget.is_none() || method.on_unsupported == OnUnsupported::Skip {
         return Ok(());
@@ -261,7 +267,10 @@ pub(super) struct InitialReadings {
 }
 
 /// Reads the hosts, and refuses settings and workloads that cannot be.
-pub(super) fn read_hosts(run: &RunInputs<'_>, runner: &mut dyn TrialRunner) -> Result<InitialReadings, Error> {
+pub(super) fn read_hosts(
+    run: &RunInputs<'_>,
+    runner: &mut dyn TrialRunner,
+) -> Result<InitialReadings, Error> {
     let today = runner.read_knob_values(&run.plan.knobs(), run.stop)?;
     let settings = run.plan.settings_from(&today);
     let is_today = usize::from(!today.is_empty());
@@ -317,7 +326,11 @@ pub(super) fn choose_design(plan: &Plan, runner: &mut dyn TrialRunner) -> Result
     }
 }
 
-pub(super) fn build_header(run: &RunInputs<'_>, runner: &dyn TrialRunner, today: Vec<HostToday>) -> Results {
+pub(super) fn build_header(
+    run: &RunInputs<'_>,
+    runner: &dyn TrialRunner,
+    today: Vec<HostToday>,
+) -> Results {
     let method = &run.plan.method;
     let mut settings = run.plan.settings_from(&today);
     let is_observed = run.plan.live().is_some_and(|live| live.observe);

@@ -1,6 +1,5 @@
 //! Searches a plan's settings block by block, in one process or in shards of a block.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use latput_linux::process::unix_ms;
@@ -14,8 +13,8 @@ use latput_trial::{HostToday, Results};
 use latput_units::IntoMap;
 use latput_units::text::{format_count, is_or_are};
 
-use super::suggested::{ExternalOptimiser, OptimiserDriver};
 use super::opened::{RefusedSettings, build_today_setting};
+use super::suggested::{ExternalOptimiser, OptimiserDriver};
 use super::{RunInputs, RunSession, search_budget, select_shard_trials};
 use crate::refusal::plan_search;
 use crate::run_part::{RunPart, shard_error};

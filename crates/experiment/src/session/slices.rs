@@ -274,8 +274,12 @@ impl RunSession<'_> {
             let started_unix_ms = unix_ms();
             match runner.measure_stint(stint, &plan.method, stop, &mut *self.progress) {
                 Ok(observations) => {
-                    for (at, (trial, observation)) in (0..).zip(stint.trials.iter().zip(observations)) {
-                        self.store_row(trial.to_row(started_unix_ms + at * length_ms, observation))?;
+                    for (at, (trial, observation)) in
+                        (0..).zip(stint.trials.iter().zip(observations))
+                    {
+                        self.store_row(
+                            trial.to_row(started_unix_ms + at * length_ms, observation),
+                        )?;
                     }
                     return Ok(());
                 }

@@ -68,10 +68,7 @@ impl HostProcess {
     pub fn start_piped(spec: &HostSpec, call: &HostCall) -> Result<Started, Error> {
         Self::start(spec, call).and_then(with_pipes).map_err(|error| Error::Agent {
             host: spec.name.clone(),
-            problem: format!(
-                "cannot start `{}`: {error}",
-                spec.to_shell_line(&call.to_args())
-            ),
+            problem: format!("cannot start `{}`: {error}", spec.to_shell_line(&call.to_args())),
             permission: false,
         })
     }

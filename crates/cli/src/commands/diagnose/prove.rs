@@ -52,7 +52,13 @@ pub(super) struct ProveArgs {
     #[arg(long, value_name = "TIME", default_value = "5min", value_parser = Nanos::from_text_or_seconds, requires = "prove")]
     budget: Nanos,
     /// The results file of the trials; runs are added to it.
-    #[arg(short, long, default_value = "latput-results.db", value_name = "OUT", requires = "prove")]
+    #[arg(
+        short,
+        long,
+        default_value = "latput-results.db",
+        value_name = "OUT",
+        requires = "prove"
+    )]
     output: PathBuf,
     #[command(flatten)]
     hosts: HostArgs,
@@ -174,8 +180,7 @@ impl ProveArgs {
             );
             return Ok(());
         }
-        let (testbed, mut results_db) =
-            run::open_both(|| place.open(context), &self.output)?;
+        let (testbed, mut results_db) = run::open_both(|| place.open(context), &self.output)?;
         for idx in chosen {
             self.try_finding(&mut diagnosis.findings[idx], &testbed, &mut results_db, context)?;
         }

@@ -62,12 +62,7 @@ fn render_lists(text: &mut String, healthy: &[&str], unseen: &[String], columns:
     }
 }
 
-fn render_finding(
-    text: &mut String,
-    found: &RankedFinding,
-    host: Option<&str>,
-    columns: usize,
-) {
+fn render_finding(text: &mut String, found: &RankedFinding, host: Option<&str>, columns: usize) {
     let finding = &found.finding;
     let host = host.map(|host| format!("{host}: ")).unwrap_or_default();
     let head = format!("{}. {host}{}", found.rank, finding.sentence);

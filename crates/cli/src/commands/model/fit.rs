@@ -113,7 +113,8 @@ fn describe_errors(model: &CostModel) -> String {
     let (Some(median), Some(p90), Some(condition)) =
         (model.error_quantile(0.5), model.error_quantile(0.9), model.condition_number)
     else {
-        return "it has as many parameters as cells, so that nothing is left to judge it by".to_owned();
+        return "it has as many parameters as cells, so that nothing is left to judge it by"
+            .to_owned();
     };
     if model.is_explained_by_seconds() {
         return "every cell used the same CPU time, as where the CPUs are always busy. So it cannot be judged, and the \

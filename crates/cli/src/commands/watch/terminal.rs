@@ -1,6 +1,6 @@
 //! The terminal of a screen: its modes, which are put back on every way out, and what is written to it.
 //!
-//! `ratatui-core` draws cells; these are the few sequences that put them on a terminal (ADR 023).
+//! `ratatui-core` draws cells; these are the few sequences that put them on a terminal (ADR 024).
 
 use std::io::{self, Write};
 use std::sync::Arc;

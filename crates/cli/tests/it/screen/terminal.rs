@@ -121,8 +121,7 @@ impl TerminalScreen {
             let end = |at: usize| at + chars[at + 1..].iter().take_while(is_of_number).count();
             // Beside others, a lopsided interval ends in its bracket.
             let has_others = chars.contains(&'±');
-            let is_bracket =
-                |at: usize| has_others && at > 0 && chars[at - 1].is_ascii_digit();
+            let is_bracket = |at: usize| has_others && at > 0 && chars[at - 1].is_ascii_digit();
             let places = chars.iter().enumerate().filter_map(|(at, char)| match char {
                 '±' => Some(end(at)),
                 ')' if is_bracket(at) => Some(at),

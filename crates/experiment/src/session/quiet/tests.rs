@@ -8,9 +8,7 @@ use latput_load::Stop;
 use latput_model::{Headline, ResultsSummary};
 use latput_reach::host_spec::HostSpec;
 use latput_results::ResultsDb;
-use latput_runner::trials::{
-    IntervalCounts, PlanPart, SliceRunner, Stint, Trial, TrialProgress,
-};
+use latput_runner::trials::{IntervalCounts, PlanPart, SliceRunner, Stint, Trial, TrialProgress};
 use latput_stats::Histogram;
 use latput_trial::check::OTHER_WORK;
 use latput_trial::observation::{OtherProcess, TrafficObservation};
@@ -19,9 +17,9 @@ use latput_trial::results::HostFacts;
 use latput_trial::{Check, HostToday, Observation, Plan, Results, Row};
 use latput_units::SeededRng;
 
+use super::super::opened::build_header;
 use super::super::quiet_start::{check_quiet_start, wait_for_quiet_start};
 use super::super::slices::STEPS;
-use super::super::opened::build_header;
 use super::super::{LostTrials, QuietPolicy, RunInputs, RunProgress, TrialDone};
 use super::*;
 use crate::run_part::RunPart;

@@ -78,7 +78,7 @@ pub(super) fn find_parts(merge: &MergeInputs<'_>) -> Result<FoundParts, Error> {
             missing.push(format!(
                 "{shown}: shard {shard} is not finished, it has {}: run the same command with `--shard {shard}` \
                  again, it resumes",
-                format_count(*trials, "trial")
+                format_count(trials, "trial")
             ));
         }
         parts.insert(part.shard, part);
