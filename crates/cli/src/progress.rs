@@ -105,13 +105,11 @@ impl RunProgress for ProgressDisplay {
 /// `12/40 trials, 35 s left`; of a run that ends by time, `12 s of at most 25 s`.
 fn so_far(done: &TrialDone<'_>) -> String {
     let text = |time: Nanos| minutes_and_seconds(time.as_duration());
-    match done.time {
-        Some(time) => format!("{} of at most {}", text(time.spent.min(time.most)), text(time.most)),
-        None => {
-            let planned = format_count(done.planned, "trial");
-            format!("{}/{planned}, {} left", done.finished, text(done.time_left))
-        }
+    if let Some(time) = done.time {
+        return format!("{} of at most {}", text(time.spent.min(time.most)), text(time.most));
     }
+    let planned = format_count(done.planned, "trial");
+    format!("{}/{planned}, {} left", done.finished, text(done.time_left))
 }
 
 /// `  1.0 s  45.2 k/s | load 90.1 in 90.2 out k/s | sut 90.2 in 90.1 out k/s`.

@@ -216,6 +216,7 @@ impl Finding {
 
 /// Verdict of a rule on a snapshot.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "each lives until the next rule is asked")]
 pub enum Judgement {
     /// The fault is there.
     Fault(Finding),
@@ -245,7 +246,7 @@ mod tests {
     #[test]
     fn heaviest_harm_is_the_main_one() {
         let of = |loss_share, latency_share, cpu_share| {
-            Explained { loss_share, latency_share, cpu_share }.main_harm()
+            Explained { latency_share, loss_share, cpu_share }.main_harm()
         };
         assert_eq!(of(None, None, None), None);
         assert_eq!(of(None, Some(0.4), Some(0.7)), Some(Harm::Latency));

@@ -81,10 +81,11 @@ impl Proof {
             told = format!("no gain over {:.1}%: {told}", 100.0 * most);
         }
         if let Some(seconds) = self.decided_after_s {
-            told += &format!("; a trial of about {:.0} min decides", (seconds / 60.0).ceil());
+            let minutes = (seconds / 60.0).ceil();
+            told = format!("{told}; a trial of about {minutes:.0} min decides");
         }
         if let Some(reason) = &self.reason {
-            told += &format!("; {reason}");
+            told = format!("{told}; {reason}");
         }
         format!("{}: {told}", verdict.name())
     }

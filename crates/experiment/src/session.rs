@@ -305,7 +305,7 @@ impl RunSession<'_> {
                     return self.store_row(trial.to_row(started_unix_ms, observation));
                 }
                 Err(error) if error.is_transient() => {
-                    self.note_lost_attempt(trial, error, attempt)?
+                    self.note_lost_attempt(trial, error, attempt)?;
                 }
                 Err(error) => return Err(error),
             }

@@ -126,7 +126,7 @@ impl<'a> Fleet<'a> {
     /// Records on these hosts that a rollout has ended, and the names of the hosts that it did not reach. Later commands
     /// then do not take it for one that was cut short. The record of one host is enough.
     pub(crate) fn record_rollout_end(&self, rollout: &str, which: &[usize], missed: &[&str]) {
-        let names: String = missed.iter().map(|name| format!("{name}\n")).collect();
+        let names = missed.join("\n");
         let verb = HostVerb::EndRollout { rollout: rollout.to_owned() };
         let until = Until::SecondStop(self.context.stop);
         let results = self.for_each(which, until, "hosts told of the end", |work| {

@@ -197,9 +197,10 @@ impl BulkTraffic {
         // A write that waits for the window must not outlive the test.
         sender.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
         let (sending, reading) = (Arc::clone(&stop), Arc::clone(&stop));
+        let bytes = vec![7; 65_536];
         let sender = thread::spawn(move || {
             while !sending.load(Ordering::Relaxed) {
-                let _full = sender.write(&[7; 65_536]);
+                let _full = sender.write(&bytes);
             }
         });
         let reader = thread::spawn(move || {

@@ -298,14 +298,7 @@ impl RunSession<'_> {
             let used = run.evidence.used.entry(setting).or_default();
             *used = used.saturating_add(slice.window);
         }
-        let mut other = seen.slice.clone().map(|host| {
-            let mut observation = build_observation(run, host, &seen.figures);
-            observation.checks.extend(of_changes(&seen, run.evidence.cut));
-            observation.checks.push(guard_check(&seen, &run.evidence.guards_with_margins()));
-            observation.live =
-                Some(slice_of(&seen, run.evidence.cut, &run.evidence.guards_with_margins()));
-            observation
-        });
+        let mut other = seen.slice.clone().map(|host| observe_slice(run, host, &seen));
         if let Some(why) = &seen.refused {
             run.evidence.banned.insert(setting);
             let label = &self.results.settings[setting].label;
@@ -459,6 +452,16 @@ fn join_today(seen: &LiveSeen, with_slice: bool) -> HostObservation {
     let slice = seen.slice.as_ref().filter(|_| with_slice);
     let others = slice.into_iter().chain(&seen.after);
     others.fold(seen.before.clone(), HostObservation::joined)
+}
+
+/// The observation of another setting's slice.
+fn observe_slice(run: &LiveRun<'_>, host: HostObservation, seen: &LiveSeen) -> Observation {
+    let guards = run.evidence.guards_with_margins();
+    let mut observation = build_observation(run, host, &seen.figures);
+    observation.checks.extend(of_changes(seen, run.evidence.cut));
+    observation.checks.push(guard_check(seen, &guards));
+    observation.live = Some(slice_of(seen, run.evidence.cut, &guards));
+    observation
 }
 
 fn build_observation(

@@ -168,7 +168,8 @@ pub(super) mod fixture {
         let ticks = count / 100;
         let stat = |cpu| format!("cpu{cpu} {ticks} 0 {ticks} {} 0 0 {ticks} 0\n", ticks * 2);
         insert("proc/stat", (0..cpus).map(stat).collect());
-        let head: String = (0..cpus).map(|cpu| format!(" CPU{cpu}")).collect();
+        let column = |cpu| format!(" CPU{cpu}");
+        let head = (0..cpus).map(column).collect::<Vec<_>>().concat();
         let counts = format!(" {}", count / 4).repeat(usize::try_from(cpus).unwrap());
         let line = |queue| format!(" {}: {counts} PCI-MSI eth0-TxRx-{queue}\n", 30 + queue);
         insert("proc/interrupts", format!("{head}\n{}", (0..cpus).map(line).collect::<String>()));
