@@ -62,7 +62,7 @@ mod tests {
             with_commands(error, &root).render().to_string()
         };
         let text = said(&["latput", "measure", "lab", "--workload", "tcp_rr", "--budget", "1s"]);
-        assert!(text.contains("`latput tune` has `--budget`"), "{text}");
+        assert!(text.contains("`latput tune` and `latput diagnose` have `--budget`"), "{text}");
         assert!(!text.contains("as a value"), "{text}");
         // Nothing has it; or it is a slip of the pen.
         assert!(said(&["latput", "measure", "lab", "--no-such-thing"]).contains("unexpected"));

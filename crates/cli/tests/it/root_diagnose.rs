@@ -197,10 +197,10 @@ impl BulkTraffic {
         // A write that waits for the window must not outlive the test.
         sender.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
         let (sending, reading) = (Arc::clone(&stop), Arc::clone(&stop));
-        let bytes = vec![7; 65_536];
+        let chunk = vec![7; 65_536];
         let sender = thread::spawn(move || {
             while !sending.load(Ordering::Relaxed) {
-                let _full = sender.write(&bytes);
+                let _full = sender.write(&chunk);
             }
         });
         let reader = thread::spawn(move || {

@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn level_that_is_not_there_is_named() {
         let factors = Plan::parse("p.toml", PLAN).unwrap().factors;
-        assert!(index_of(&factors, &[0]).unwrap_err().contains("1 levels"));
+        assert!(index_of(&factors, &[0]).unwrap_err().contains("1 level, not"));
         let too_high = index_of(&factors, &[2, 0]).unwrap_err();
         assert!(too_high.contains("gro has no level 2: they are 0 to 1"), "{too_high}");
     }
