@@ -572,7 +572,8 @@ mod tests {
     #[test]
     fn absurd_counts_are_unseen() {
         let text = |count: u64| format!("a: {count}\nb: {}\n", u64::MAX);
-        let qdisc = |drops: u64| format!(r#"[{{"kind":"fq","dev":"eth0","root":true,"drops":{drops}}}]"#);
+        let qdisc =
+            |drops: u64| format!(r#"[{{"kind":"fq","dev":"eth0","root":true,"drops":{drops}}}]"#);
         let snapshot = snapshot_of(&[
             ("ethtool_-S_eth0", &text(0), &text(u64::MAX)),
             ("tc_-s_-j_qdisc", &qdisc(0), &qdisc(u64::MAX)),

@@ -279,7 +279,9 @@ fn is_known_output(path: &str) -> bool {
     let file = path.rsplit('/').next().unwrap_or(path);
     let options = ["-S_", "-c_", "-g_", "-l_", "-k_", "-a_", "-x_"];
     match file.strip_prefix("ethtool_") {
-        Some(rest) => !rest.starts_with('-') || options.iter().any(|option| rest.starts_with(option)),
+        Some(rest) => {
+            !rest.starts_with('-') || options.iter().any(|option| rest.starts_with(option))
+        }
         None => name_command(file).is_some(),
     }
 }

@@ -120,8 +120,8 @@ impl Snapshot {
         if before.is_empty() || after.is_empty() {
             return Err(SnapshotError::NoLooks);
         }
-        let interface =
-            interface.map_or_else(|| find_interface(&before, &after), |name| Ok(name.to_owned()))?;
+        let interface = interface
+            .map_or_else(|| find_interface(&before, &after), |name| Ok(name.to_owned()))?;
         let made = Self { schema: SCHEMA, interface, window_s: None, before, after };
         made.check_size()?;
         Ok(made)
@@ -165,7 +165,8 @@ fn find_interface(before: &Look, look: &Look) -> Result<String, SnapshotError> {
         *named.entry(name).or_default() |= attribute.starts_with("device/");
     }
     for (rest, _) in look.texts_below("ethtool_") {
-        if let Some((_, name)) = rest.split_once('_').filter(|(option, _)| option.starts_with('-')) {
+        if let Some((_, name)) = rest.split_once('_').filter(|(option, _)| option.starts_with('-'))
+        {
             *named.entry(name).or_default() |= true;
         }
     }
@@ -196,8 +197,8 @@ fn find_interface(before: &Look, look: &Look) -> Result<String, SnapshotError> {
 
 /// The interface that has almost all packets of these between the looks: hosts have ports without a cable.
 fn find_busiest<'a>(names: &[&'a str], looks: [&Look; 2]) -> Option<&'a str> {
-    let rows = looks
-        .map(|look| look.text("proc/net/dev").and_then(parse_interfaces).unwrap_or_default());
+    let rows =
+        looks.map(|look| look.text("proc/net/dev").and_then(parse_interfaces).unwrap_or_default());
     let packets = |name: &str| {
         let count = |at: usize, counter: &str| {
             let of_row = || rows[at].get(name)?.get(counter).copied();

@@ -40,7 +40,8 @@ fn read_file(text: &str) -> Vec<(String, String)> {
         Some((path, look)) => (path, Some(look)),
         None => (head, None),
     };
-    let looks = ["before", "after"].into_iter().filter(|look| only.is_none_or(|only| only == *look));
+    let looks =
+        ["before", "after"].into_iter().filter(|look| only.is_none_or(|only| only == *look));
     let text_of = |look: &str| {
         let lines = lines.lines().map(|line| line_at_look(line, look == "after") + "\n");
         (format!("{look}/{path}"), lines.collect())

@@ -36,7 +36,8 @@ impl TextKind {
         }
         let named: &[(&'static str, Recogniser)] = &[
             ("tc_-s_-j_qdisc", |first, text| {
-                (first.starts_with('[') || first.starts_with("qdisc ")) && parse_qdiscs(text).is_some()
+                (first.starts_with('[') || first.starts_with("qdisc "))
+                    && parse_qdiscs(text).is_some()
             }),
             ("ss_-tin", |first, _| first.starts_with("State ")),
             ("nstat_-az", |first, _| first.starts_with("#kernel")),
@@ -138,7 +139,10 @@ mod tests {
             ("  CPU0\n 24: 5 PCI eth0\n", "proc/interrupts"),
             ("cpu  9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 0 0\n", "proc/stat"),
             ("[{\"kind\":\"mq\",\"dev\":\"eth0\"}]", "tc_-s_-j_qdisc"),
-            ("qdisc mq 0: dev eth0 root\n Sent 5 bytes 1 pkt (dropped 0, overlimits 0 requeues 0)\n", "tc_-s_-j_qdisc"),
+            (
+                "qdisc mq 0: dev eth0 root\n Sent 5 bytes 1 pkt (dropped 0, overlimits 0 requeues 0)\n",
+                "tc_-s_-j_qdisc",
+            ),
             ("State Recv-Q Send-Q Local Address:Port Peer Address:Port\n", "ss_-tin"),
             ("#kernel\nIpInReceives 9 0.0\n", "nstat_-az"),
             ("Ip6InReceives \t9\nUdp6InDatagrams \t9\n", "proc/net/snmp6"),

@@ -42,8 +42,7 @@ const RING_COUNTERS: &[&[&str]] = &[
 
 /// Counters of i40e and ice beside their `rx_dropped`, which is the queues' lack of descriptors. That of other drivers has
 /// the kernel's drops in it, of packets that nobody wants.
-const COUNTERS_BESIDE_DROPPED: &[&str] =
-    &["rx_dropped.nic", "port.rx_dropped", "port.rx_discards"];
+const COUNTERS_BESIDE_DROPPED: &[&str] = &["rx_dropped.nic", "port.rx_dropped", "port.rx_discards"];
 
 /// Packets for which the receive ring had no free descriptor.
 pub(crate) fn count_ring_drops(evidence: &Evidence<'_>) -> Option<u64> {

@@ -71,8 +71,22 @@ pub(crate) fn parse_driver(text: &str) -> Option<Counters> {
 /// Columns of `/proc/net/dev` by the names in `/sys/class/net/IFACE/statistics` (`dev_seq_printf_stats` of the kernel's
 /// net/core/net-procfs.c); an empty name is a sum of several.
 const DEVICE_COLUMNS: [&str; 16] = [
-    "rx_bytes", "rx_packets", "rx_errors", "", "rx_fifo_errors", "", "rx_compressed", "multicast",
-    "tx_bytes", "tx_packets", "tx_errors", "tx_dropped", "tx_fifo_errors", "collisions", "", "tx_compressed",
+    "rx_bytes",
+    "rx_packets",
+    "rx_errors",
+    "",
+    "rx_fifo_errors",
+    "",
+    "rx_compressed",
+    "multicast",
+    "tx_bytes",
+    "tx_packets",
+    "tx_errors",
+    "tx_dropped",
+    "tx_fifo_errors",
+    "collisions",
+    "",
+    "tx_compressed",
 ];
 
 /// Reads `/proc/net/dev`: two lines of headings, then a row for each interface.

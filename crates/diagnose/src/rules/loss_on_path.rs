@@ -52,11 +52,8 @@ fn judge_sent(rule: &Rule, evidence: &Evidence<'_>, resent: u64, sent: u64) -> O
     let timeouts = count(&["TcpExt.TCPTimeouts", "TcpExt.TCPLossFailures"]);
     // Peers do not tell of all: where most are needless, the others may be, too.
     let is_doubtful = needless.saturating_mul(2) >= resent;
-    let confidence = if by_qdiscs.is_some() && !is_doubtful {
-        Confidence::Likely
-    } else {
-        Confidence::Hint
-    };
+    let confidence =
+        if by_qdiscs.is_some() && !is_doubtful { Confidence::Likely } else { Confidence::Hint };
     let here = if by_qdiscs.is_some() {
         ""
     } else {

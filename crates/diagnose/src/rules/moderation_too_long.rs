@@ -44,8 +44,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let received_per_s = traffic.received_per_s();
     let lines = find_receive_interrupts(evidence);
     let interrupts = lines.as_ref().map(|lines| count_all(lines));
-    let packets_each =
-        interrupts.map(|interrupts| received as f64 / interrupts.max(1) as f64);
+    let packets_each = interrupts.map(|interrupts| received as f64 / interrupts.max(1) as f64);
     let is_dense = packets_each.is_some_and(|each| each > MOST_PACKETS_AN_INTERRUPT);
     let is_rare = received_per_s.map_or(received < LEAST_PACKETS, |rate| rate < LEAST_PER_S);
     if is_rare || (!traffic.has_bytes() && is_dense) {

@@ -161,9 +161,12 @@ mod tests {
 
     #[test]
     fn searches_after_timeouts_are_found() {
-        let counters = [("TCPMTUPFail", 5, 195), ("TCPMTUPSuccess", 9, 99), ("TCPTimeouts", 0, 300)];
+        let counters =
+            [("TCPMTUPFail", 5, 195), ("TCPMTUPSuccess", 9, 99), ("TCPTimeouts", 0, 300)];
         let looks = |probing: &str| {
-            PlantedLooks::new().tcp_ext(&counters).same("proc/sys/net/ipv4/tcp_mtu_probing", probing)
+            PlantedLooks::new()
+                .tcp_ext(&counters)
+                .same("proc/sys/net/ipv4/tcp_mtu_probing", probing)
         };
         assert!((number(&looks("1\n").find(&RULE), "passed_probes") - 90.0).abs() < 1e-9);
         // With 2 every connection searches.

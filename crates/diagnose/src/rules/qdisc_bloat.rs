@@ -136,7 +136,11 @@ mod tests {
 
     #[test]
     fn link_gives_the_least_wait_without_window() {
-        let row = |bytes: u32| format!(r#"[{{"kind":"pfifo","dev":"eth0","root":true,"bytes":{bytes},"backlog":2500000}}]"#);
+        let row = |bytes: u32| {
+            format!(
+                r#"[{{"kind":"pfifo","dev":"eth0","root":true,"bytes":{bytes},"backlog":2500000}}]"#
+            )
+        };
         let looks = PlantedLooks::new()
             .text("tc_-s_-j_qdisc", &row(5), &row(9_000_000))
             .same("sys/class/net/eth0/speed", "1000\n");
