@@ -63,7 +63,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
 }
 
 /// Searches for the path's size, where the kernel begins one only for a connection whose segments time out again and again
-/// (`tcp_mtu_probing` 1, `tcp_mtu_probing()` of net/ipv4/tcp_timer.c).
+/// (`tcp_mtu_probing` 1, `tcp_mtu_probing()` of `net/ipv4/tcp_timer.c`).
 fn judge_searches(rule: &Rule, evidence: &Evidence<'_>) -> Option<Finding> {
     if evidence.sysctl("net/ipv4/tcp_mtu_probing") != Some("1") {
         return None;
