@@ -3,12 +3,13 @@
 //! Names are those of a folder as a support ticket has it: a path without its first slash (`proc/net/softnet_stat`), or
 //! the words of a command joined by `_` (`ethtool_-S_eth0`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::parse::counters::{parse_interfaces, parse_number};
+use crate::parse::qdiscs::parse_qdiscs;
 
 /// The version of the JSON document.
 pub const SCHEMA: u32 = 1;
@@ -171,9 +172,9 @@ fn find_interface(before: &Look, look: &Look) -> Result<String, SnapshotError> {
         }
     }
     named.remove("lo");
-    let rows = look.text("proc/net/dev").and_then(parse_interfaces).unwrap_or_default();
-    let mut rows = rows.into_keys().filter(|name| name != "lo");
-    if let (true, Some(only), None) = (named.is_empty(), rows.next(), rows.next()) {
+    if named.is_empty()
+        && let Some(only) = find_only_row(look)
+    {
         return Ok(only);
     }
     let devices: Vec<&str> =
@@ -193,6 +194,18 @@ fn find_interface(before: &Look, look: &Look) -> Result<String, SnapshotError> {
             several.iter().take(5).copied().collect::<Vec<_>>().join(", ")
         ))),
     }
+}
+
+/// The only interface beside `lo` in the table of the kernel, or in that of the queue disciplines.
+fn find_only_row(look: &Look) -> Option<String> {
+    let rows = look.text("proc/net/dev").and_then(parse_interfaces).unwrap_or_default();
+    let qdiscs = look.text("tc_-s_-j_qdisc").and_then(parse_qdiscs).unwrap_or_default();
+    let tables: [BTreeSet<String>; 2] =
+        [rows.into_keys().collect(), qdiscs.into_iter().map(|row| row.dev).collect()];
+    tables.into_iter().find_map(|mut names| {
+        names.retain(|name| !name.is_empty() && name != "lo");
+        if names.len() == 1 { names.pop_first() } else { None }
+    })
 }
 
 /// The interface that has almost all packets of these between the looks: hosts have ports without a cable.
@@ -256,6 +269,12 @@ mod tests {
         copies.insert("proc/net/dev", format!("lo: {row}\nens3: {row}\n"));
         let copies = Snapshot::from_looks(None, copies.clone(), copies).unwrap();
         assert_eq!(copies.interface, "ens3");
+        let mut queues = Look::default();
+        queues.insert(
+            "tc_-s_-j_qdisc",
+            r#"[{"kind":"noqueue","dev":"lo"},{"kind":"mq","dev":"p1"}]"#.to_owned(),
+        );
+        assert_eq!(Snapshot::from_looks(None, queues.clone(), queues).unwrap().interface, "p1");
         let several = found(&["sys/class/net/a/mtu", "sys/class/net/b/mtu"]).unwrap_err();
         assert!(several.to_string().contains("2 interfaces (a, b)"), "{several}");
         assert!(Snapshot::from_looks(None, look(&[]), look(&["x"])).is_err());

@@ -6,7 +6,7 @@ use crate::source::EvidenceSource;
 
 /// The fewest drops among a million connections that are harm: each waits a second or more.
 const LEAST_PER_MILLION: f64 = 100.0;
-/// The fewest drops that say anything where the number of connections is not known.
+/// The fewest drops that say anything: one or two are a burst that passed.
 const LEAST_DROPS: u64 = 3;
 
 /// The row.
@@ -29,8 +29,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let dropped = overflows + half_open;
     let opened = evidence.protocol("Tcp.PassiveOpens");
     let share = opened.map(|opened| share_of(dropped, dropped + opened));
-    let is_harm = share.map_or(dropped >= LEAST_DROPS, |share| share * 1e6 >= LEAST_PER_MILLION);
-    if dropped == 0 || !is_harm {
+    let is_harm = share.is_none_or(|share| share * 1e6 >= LEAST_PER_MILLION);
+    if dropped < LEAST_DROPS || !is_harm {
         return Judgement::Healthy;
     }
     let of_all = share.map(|share| format!(" ({} of all)", percent(share))).unwrap_or_default();
@@ -133,6 +133,12 @@ mod tests {
     fn old_or_rare_overflows_are_healthy() {
         let old = PlantedLooks::new().tcp_ext(&[("ListenOverflows", 9_000_000, 9_000_000)]);
         assert_eq!(old.judge(&RULE), Judgement::Healthy);
+        let single = PlantedLooks::new().tcp(&[("PassiveOpens", 0, 600)]).tcp_ext(&[(
+            "ListenOverflows",
+            5,
+            6,
+        )]);
+        assert_eq!(single.judge(&RULE), Judgement::Healthy);
         let rare = PlantedLooks::new().tcp(&[("PassiveOpens", 0, 100_000)]).tcp_ext(&[(
             "ListenOverflows",
             0,

@@ -1,6 +1,6 @@
 //! `mtu-mismatch`: packets are larger than an interface takes.
 
-use crate::evidence::{Evidence, percent, share_of};
+use crate::evidence::{Evidence, SocketGrowth, percent, share_of};
 use crate::finding::{Confidence, Finding, Judgement, Rule};
 use crate::source::EvidenceSource;
 
@@ -45,6 +45,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
         judge_long_frames(rule, evidence, too_long.unwrap_or(0), received),
         judge_refused(rule, evidence, refused.unwrap_or(0)),
         judge_pieces(rule, evidence),
+        judge_told(rule, evidence),
     ];
     candidates.into_iter().flatten().next().map_or(Judgement::Healthy, Judgement::Fault)
 }
@@ -117,6 +118,39 @@ fn judge_refused(rule: &Rule, evidence: &Evidence<'_>, count: u64) -> Option<Fin
                 own_mtu(evidence)
             ))
             .with_proof("nstat -z IpFragFails Icmp6OutPktTooBigs; tracepath -n PEER"),
+    )
+}
+
+/// Packets that routers could not pass on: they tell this host so, whose connections then send smaller ones.
+fn judge_told(rule: &Rule, evidence: &Evidence<'_>) -> Option<Finding> {
+    let mtu = evidence.sysfs("mtu")?.parse::<f64>().ok()?;
+    let told = evidence.protocol_sum(&["Icmp.InDestUnreachs", "Icmp6.InPktTooBigs"])?;
+    let sent = evidence.protocol_sum(&["Ip.OutRequests", "Ip6.OutRequests"]).unwrap_or(0);
+    let share = share_of(told, told + sent);
+    let active = evidence.active_connections()?;
+    let is_smaller =
+        |one: &&SocketGrowth<'_>| one.now.figure("pmtu").is_some_and(|path| path < mtu);
+    let smaller = active.iter().filter(is_smaller).count();
+    if !is_harm(told, share) || smaller == 0 || smaller * 2 < active.len() {
+        return None;
+    }
+    let sentence = format!(
+        "{told} messages told this host that a packet did not arrive, and the paths of {smaller} of {} connections take less \
+         than the MTU{}: the first large packets of each are lost",
+        active.len(),
+        own_mtu(evidence)
+    );
+    Some(
+        Finding::new(rule, Confidence::Hint, sentence)
+            .with("unreachable_messages", told)
+            .with("connections_of_smaller_paths", smaller as u64)
+            .explaining_loss(share)
+            .with_remedy(format!(
+                "give this interface the MTU of its paths, or the routes to them (`ip route change ... mtu 1500`): latput set {} \
+                 mtu=1500 --dry-run",
+                evidence.interface_name()
+            ))
+            .with_proof("nstat -z IcmpInDestUnreachs; ss -tin; tracepath -n PEER"),
     )
 }
 
@@ -202,6 +236,29 @@ mod tests {
         let found = looks.find(&RULE);
         assert_eq!(found.confidence, Confidence::Hint);
         assert!((number(&found, "pieces_sent") - 6000.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn smaller_paths_that_are_told_are_a_hint() {
+        let row = |bytes: u32, pmtu: u32| {
+            format!(
+                "ESTAB 0 0 10.0.0.1:443 10.0.0.2:50000\n\t cubic mss:1448 pmtu:{pmtu} bytes_acked:{bytes}\n"
+            )
+        };
+        let looks = |pmtu: u32| {
+            PlantedLooks::new()
+                .text(
+                    "proc/net/snmp",
+                    "Ip: OutRequests FragFails\nIp: 0 0\nIcmp: InDestUnreachs\nIcmp: 70\n",
+                    "Ip: OutRequests FragFails\nIp: 9000 0\nIcmp: InDestUnreachs\nIcmp: 170\n",
+                )
+                .same("sys/class/net/eth0/mtu", "9000\n")
+                .sockets(&row(5, pmtu), &row(900, pmtu))
+        };
+        let found = looks(1500).find(&RULE);
+        assert!((number(&found, "unreachable_messages") - 100.0).abs() < 1e-9);
+        assert_eq!(found.confidence, Confidence::Hint);
+        assert_eq!(looks(9000).judge(&RULE), Judgement::Healthy);
     }
 
     #[test]

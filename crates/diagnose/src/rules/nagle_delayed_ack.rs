@@ -34,7 +34,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let Some(active) = evidence.active_connections() else {
         return Judgement::Unseen(EvidenceSource::Sockets);
     };
-    let Some(window_s) = evidence.window_s() else { return Judgement::Healthy };
+    let window_s = evidence.window_s();
     if active.is_empty() {
         return Judgement::Healthy;
     }
@@ -60,16 +60,20 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
                 .with_proof("ss -tin; strace -f -e trace=write,sendto,setsockopt -p PID"),
         );
     }
-    judge_receiver(rule, &active, delayed, window_s).map_or(Judgement::Healthy, Judgement::Fault)
+    let of_receiver = window_s.and_then(|window| judge_receiver(rule, &active, delayed, window));
+    of_receiver.map_or(Judgement::Healthy, Judgement::Fault)
 }
 
 /// Whether the round trip of a sender of few segments is that of delayed acknowledgements.
-fn waits_for_acknowledgement(connection: &SocketGrowth<'_>, window_s: f64) -> bool {
+fn waits_for_acknowledgement(connection: &SocketGrowth<'_>, window_s: Option<f64>) -> bool {
     let figure = |name: &str| connection.now.figure(name);
     let (Some(rtt), Some(shortest)) = (figure("rtt"), figure("minrtt")) else { return false };
     let sent = connection.grown("data_segs_out");
     // Of a queue that is full many more segments are under way in a round trip.
-    let in_round_trip = sent / window_s * rtt / 1000.0;
+    let in_round_trip = match window_s {
+        Some(window_s) => sent / window_s * rtt / 1000.0,
+        None => connection.seen().filter_map(|look| look.figure("unacked")).fold(0.0, f64::max),
+    };
     (SHORTEST_DELAY_MS * LEAST_OF_DELAY..=LONGEST_DELAY_MS).contains(&rtt)
         && shortest <= LONGEST_PATH_MS
         && rtt >= shortest * LEAST_STRETCH
@@ -153,6 +157,9 @@ mod tests {
         let found = looks("40.2", 490, 245).find(&RULE);
         assert!((number(&found, "rtt_ms") - 40.2).abs() < 1e-9);
         assert!(found.remedy.unwrap().contains("this host set TCP_NODELAY"));
+        let without_window =
+            PlantedLooks::new().sockets(&row("40.2", 1000, 1000), &row("40.2", 1490, 1245));
+        without_window.find(&RULE);
     }
 
     #[test]

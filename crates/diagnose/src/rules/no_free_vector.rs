@@ -2,6 +2,7 @@
 
 use crate::evidence::Evidence;
 use crate::finding::{Confidence, Finding, Judgement, Rule};
+use crate::measures::cpus::{find_fullest_cpu, kernel_share};
 use crate::measures::queues::find_receive_interrupts;
 use crate::parse::interrupts::parse_cpu_list;
 use crate::source::EvidenceSource;
@@ -46,8 +47,7 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     };
     let sentence =
         format!("interrupt {number} is not where it was put (CPUs {}): {reason}", list(wanted));
-    Judgement::Fault(
-        Finding::new(rule, Confidence::Certain, sentence)
+    let mut finding = Finding::new(rule, Confidence::Certain, sentence)
             .with("misplaced_interrupts", misplaced.len() as u64)
             .with("exhausted_cpus", list(&exhausted))
             .with("complaints", said)
@@ -55,8 +55,19 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
                 "free vectors with fewer queues (`combined-channels`), or take other CPUs: latput set {} smp-affinity={} --dry-run",
                 evidence.interface_name(),
                 if free.is_empty() { "hint".to_owned() } else { list(&free) }
-            )),
-    )
+            ));
+    if let Some(share) = waits_for_others(evidence, misplaced.len()) {
+        finding = finding.explaining_latency(share);
+    }
+    Judgement::Fault(finding)
+}
+
+/// The part of the time that the fullest CPU is busy with packets, as far as interrupts that belong elsewhere are the cause:
+/// as in a queue of one server, that part is waiting.
+fn waits_for_others(evidence: &Evidence<'_>, misplaced: usize) -> Option<f64> {
+    let (_, shares) = find_fullest_cpu(evidence)?;
+    let all = find_receive_interrupts(evidence)?.len();
+    Some(kernel_share(&shares) * misplaced as f64 / all.max(1) as f64)
 }
 
 /// CPUs without a free vector, and with some.

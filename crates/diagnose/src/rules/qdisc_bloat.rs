@@ -67,11 +67,13 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     Judgement::Fault(found)
 }
 
-/// Bytes that the discipline sends in a millisecond. Where nobody tells how long the window was: the most that the link takes,
-/// so that the wait is a lower end.
+/// Bytes that the discipline sends in a millisecond. Where nobody tells how long the window was: the most that its rate or the
+/// link allows, so that the wait is a lower end.
 fn sent_per_ms(row: &QdiscGrowth, evidence: &Evidence<'_>) -> Option<f64> {
     let counted = evidence.window_s().map(|window_s| row.bytes as f64 / window_s / 1000.0);
-    counted.or_else(|| Some(evidence.link_speed_mbit()? * 1000.0 / 8.0))
+    let by_rate = || Some(row.now.options.get("rate")?.as_f64()? / 1000.0);
+    let by_link = || Some(evidence.link_speed_mbit()? * 1000.0 / 8.0);
+    counted.or_else(by_rate).or_else(by_link)
 }
 
 /// Milliseconds that the queue which stood at both looks takes at the rate between them. netem holds packets for a delay
@@ -145,6 +147,17 @@ mod tests {
             .text("tc_-s_-j_qdisc", &row(5), &row(9_000_000))
             .same("sys/class/net/eth0/speed", "1000\n");
         assert!((number(&looks.find(&RULE), "wait_ms") - 20.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn own_rate_goes_before_the_link() {
+        let row = |bytes: u32| {
+            format!(
+                r#"[{{"kind":"tbf","dev":"eth0","root":true,"options":{{"rate":1250000}},"bytes":{bytes},"backlog":125000}}]"#
+            )
+        };
+        let looks = PlantedLooks::new().text("tc_-s_-j_qdisc", &row(5), &row(9_000_000));
+        assert!((number(&looks.find(&RULE), "wait_ms") - 100.0).abs() < 1e-9);
     }
 
     #[test]
