@@ -282,7 +282,8 @@ mod alone {
         let traffic =
             BulkTraffic::start(["latput-a", "latput-b"], "198.18.0.2", 1 << 20, Duration::ZERO);
         let host = ["diagnose", "netns://latput-a%lat0", "--for", "1s", "--json"];
-        let trial = ["--prove", "--budget", "30s", "--slice", "300ms", "-o", "tried.db"];
+        let trial =
+            ["--prove", "offload-off", "--budget", "30s", "--slice", "300ms", "-o", "tried.db"];
         let ran = place.run(&[&host[..], &trial].concat());
         drop(traffic);
         ran.expect(0, &["results: run 1 of tried.db"]);

@@ -35,7 +35,8 @@ struct WatchedTerminal {
 
 impl WatchedTerminal {
     fn start(place: &Place, size: (u16, u16), environment: &[(&str, &str)]) -> Self {
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let controller =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&controller).unwrap();
         unlockpt(&controller).unwrap();
         let name = ptsname(&controller, Vec::new()).unwrap();
@@ -245,7 +246,7 @@ fn bad_words_are_refused() {
 #[test]
 fn missing_interface_ends_lines() {
     isolate();
-    run_ip(&["link", "add", "zzw0", "type", "dummy"]);
+    run_ip(&["link", "add", "zzw0", "type", "veth", "peer", "name", "zzw1"]);
     let place = Place::new();
     let mut child = place.start(&["watch", "zzw0", "--every", "500ms"]);
     let told = |file: &str| std::fs::read_to_string(place.path(file)).unwrap();

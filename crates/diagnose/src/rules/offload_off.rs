@@ -24,6 +24,8 @@ pub(crate) const RULE: Rule = Rule {
 /// through the stack about 1, the sum or copy of 1,500 bytes about 0.3.
 struct Offload {
     feature: &'static str,
+    /// The feature that the knob sets, where the one above is on as soon as any of several is.
+    part: Option<&'static str>,
     knob: &'static str,
     is_received: bool,
     cost_us: f64,
@@ -32,7 +34,10 @@ struct Offload {
 const OFFLOADS: [Offload; 6] = [
     offload("generic-receive-offload", "gro", true, 1.0),
     offload("rx-checksumming", "rx-checksum", true, 0.3),
-    offload("tcp-segmentation-offload", "tso", false, 0.5),
+    Offload {
+        part: Some("tx-tcp-segmentation"),
+        ..offload("tcp-segmentation-offload", "tso", false, 0.5)
+    },
     offload("generic-segmentation-offload", "gso", false, 1.0),
     offload("tx-checksumming", "tx-checksum", false, 0.3),
     offload("scatter-gather", "sg", false, 0.3),
@@ -44,7 +49,7 @@ const fn offload(
     is_received: bool,
     cost_us: f64,
 ) -> Offload {
-    Offload { feature, knob, is_received, cost_us }
+    Offload { feature, part: None, knob, is_received, cost_us }
 }
 
 fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
@@ -66,8 +71,8 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     };
     // `off [fixed]` is the device's nature, and no setting: it is told beside another that is off.
     let is_off = |offload: &&Offload| {
-        features
-            .get(offload.feature)
+        let own = offload.part.and_then(|part| features.get(part));
+        own.or_else(|| features.get(offload.feature))
             .is_some_and(|value| value.starts_with("off") && !value.contains("[fixed]"))
     };
     let off: Vec<&Offload> = OFFLOADS.iter().filter(matters).filter(is_off).collect();
@@ -129,6 +134,15 @@ mod tests {
     fn sender_without_tso_is_found() {
         let found = host("off", "off").traffic(ACKNOWLEDGEMENTS, BULK).fault(&RULE);
         assert_eq!(found.remedy.unwrap(), "latput set eth0 tso=on --dry-run");
+    }
+
+    #[test]
+    fn group_that_is_on_hides_no_part() {
+        let text = "Features for eth0:\ntcp-segmentation-offload: on\n\ttx-tcp-segmentation: off\n\t\
+                    tx-tcp-accecn-segmentation: on\ngeneric-segmentation-offload: off\n";
+        let looks = Fixture::new().fixed("ethtool_-k_eth0", text).cpus(&[[20, 20, 10, 50, 0]]);
+        let found = looks.traffic(ACKNOWLEDGEMENTS, BULK).fault(&RULE);
+        assert_eq!(found.remedy.unwrap(), "latput set eth0 tso=on gso=on --dry-run");
     }
 
     #[test]

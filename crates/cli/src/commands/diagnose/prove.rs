@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use latput_diagnose::diagnosis::RankedFinding;
 use latput_diagnose::finding::{Finding, Harm};
 use latput_diagnose::proof::{Proof, Verdict};
+use latput_diagnose::rules::RULES;
 use latput_diagnose::{Diagnosis, diagnose};
 use latput_experiment::Testbed;
 use latput_experiment::session::{QuietPolicy, RunOutcome};
@@ -30,6 +32,8 @@ use super::print_diagnosis;
 
 /// The name of the plan in messages.
 const PLAN: &str = "--prove";
+/// Most findings that are tried.
+const MOST_TRIALS: usize = 20;
 /// The index of the remedy among the settings of a run: today's is before it.
 const REMEDY: usize = 1;
 /// Findings whose losses the interface does not count. TCP sends them again.
@@ -38,16 +42,11 @@ const SEEN_BY_TCP: [&str; 1] = ["qdisc-drops"];
 /// The flags of a trial.
 #[derive(Debug, clap::Args)]
 pub(super) struct ProveArgs {
-    /// Try the remedies of the first findings, by default of one: those that are a setting that changes without a link
-    /// reset. Each takes turns with today's setting under the traffic that is there. In the end everything is as it was.
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        num_args = 0..=1,
-        default_missing_value = "1",
-        value_parser = clap::value_parser!(u8).range(1..=20)
-    )]
-    prove: Option<u8>,
+    /// Try the remedies of so many findings, by default of one: the first that are a setting that changes without a link
+    /// reset. Or that of the finding of this name. Each takes turns with today's setting under the traffic that is there.
+    /// In the end everything is as it was.
+    #[arg(long, value_name = "NUMBER|NAME", num_args = 0..=1, default_missing_value = "1")]
+    prove: Option<ProvenFindings>,
     /// Longest time for the trial of each finding.
     #[arg(long, value_name = "TIME", default_value = "5min", value_parser = Nanos::from_text_or_seconds, requires = "prove")]
     budget: Nanos,
@@ -65,6 +64,41 @@ pub(super) struct ProveArgs {
     // Last, since its heading is that of all that follow.
     #[command(flatten)]
     watched: WatchedTraffic,
+}
+
+/// The findings whose remedies are tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ProvenFindings {
+    /// The first that can be tried.
+    First(usize),
+    /// The one of this name.
+    Named(&'static str),
+}
+
+impl ProvenFindings {
+    /// Whether a finding is tried behind so many others.
+    fn contains(&self, id: &str, chosen: usize) -> bool {
+        match self {
+            Self::First(most) => chosen < *most,
+            Self::Named(name) => id == *name,
+        }
+    }
+}
+
+impl FromStr for ProvenFindings {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(rule) = RULES.iter().find(|rule| rule.id == text) {
+            return Ok(Self::Named(rule.id));
+        }
+        match text.parse() {
+            Ok(most @ 1..=MOST_TRIALS) => Ok(Self::First(most)),
+            _ => Err(format!(
+                "it is a number up to {MOST_TRIALS} or the name of a finding; an interface or a host stands before `--prove`"
+            )),
+        }
+    }
 }
 
 /// The traffic of a trial.
@@ -165,12 +199,12 @@ impl ProveArgs {
         place: NamedTestbed<'_>,
         context: &CliContext,
     ) -> Result<(), CliError> {
-        let wanted = usize::from(self.prove.unwrap_or(1));
+        let wanted = self.prove.as_ref().unwrap_or(&ProvenFindings::First(1));
         let mut chosen = Vec::new();
         for (idx, found) in diagnosis.findings.iter_mut().enumerate() {
             match find_obstacle(&found.finding, self.watched.disruptive_knobs()) {
                 Some(why) => found.untried = Some(why),
-                None if chosen.len() < wanted => chosen.push(idx),
+                None if wanted.contains(found.finding.id, chosen.len()) => chosen.push(idx),
                 None => {}
             }
         }
@@ -363,6 +397,18 @@ mod tests {
         let snapshot = Snapshot::from_looks(Some("eth0"), look(1), look(9000)).unwrap();
         let found = diagnose(&snapshot).findings.swap_remove(0).finding;
         Finding { settings: KnobChange::parse_all(settings), ..found }
+    }
+
+    #[test]
+    fn findings_are_chosen_by_number_or_name() {
+        let parsed = |text: &str| text.parse::<ProvenFindings>();
+        assert_eq!(parsed("2"), Ok(ProvenFindings::First(2)));
+        assert_eq!(parsed("offload-off"), Ok(ProvenFindings::Named("offload-off")));
+        for wrong in ["0", "21", "eth0", ""] {
+            assert!(parsed(wrong).unwrap_err().contains("before `--prove`"), "{wrong}");
+        }
+        assert!(ProvenFindings::Named("steal").contains("steal", 9));
+        assert!(!ProvenFindings::First(2).contains("steal", 2));
     }
 
     #[test]
