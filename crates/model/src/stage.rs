@@ -43,6 +43,11 @@ impl PathStage {
         Self::Rest,
     ];
 
+    /// Whether it is CPU time.
+    pub fn is_cpu(self) -> bool {
+        (Self::Interrupt..=Self::Cpu).contains(&self)
+    }
+
     /// The name in tables and files.
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,6 +74,7 @@ mod tests {
     fn stages_have_distinct_names() {
         let mut names = PathStage::ALL.map(PathStage::name);
         assert_eq!(names[..2], ["moderation", "queueing"]);
+        assert_eq!(PathStage::ALL.into_iter().filter(|stage| stage.is_cpu()).count(), 8);
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
     }
