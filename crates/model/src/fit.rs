@@ -1,8 +1,9 @@
 //! The CPU cost model: the CPU time of each event that the kernel counts, fitted to the rows of a run.
 //!
-//! The model is a sum, CPU time = cost x count over events, and no cost is below zero. Cross-validation chooses the events:
-//! settings are left out in turn, and an event stays if the CPU time of the settings left out is predicted better with
-//! it. The cost of an event that is left out is in those that it moves with. Hosts that share a kernel are fitted together.
+//! The model is a sum, CPU time = cost x count over events, and no cost is below zero. Events that move with others are
+//! left out, and cross-validation removes those that do harm: settings are left out in turn, and an event leaves if the CPU
+//! time of the settings left out is predicted better without it. The cost of an event that is left out is in those that it
+//! moves with. Hosts that share a kernel are fitted together.
 
 mod cells;
 mod collinearity;
@@ -131,7 +132,8 @@ impl CostModel {
 
     /// Whether settings that were left out are predicted well enough for a prediction of others.
     pub fn is_predictive(&self) -> bool {
-        let is_within = |quantile, limit| self.error_quantile(quantile).is_some_and(|of| of <= limit);
+        let is_within =
+            |quantile, limit| self.error_quantile(quantile).is_some_and(|of| of <= limit);
         is_within(0.5, PREDICTS_WITHIN.0) && is_within(0.9, PREDICTS_WITHIN.1)
     }
 

@@ -56,7 +56,7 @@ impl PathStage {
             Self::Interrupt => "interrupt",
             Self::Poll => "poll",
             Self::Protocol => "protocol",
-            Self::WakeUp => "wake-up",
+            Self::WakeUp => "wakeup",
             Self::Read => "read",
             Self::Send => "send",
             Self::Background => "background",

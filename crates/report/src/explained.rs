@@ -69,7 +69,7 @@ pub struct TermModel {
     pub term: String,
     /// The unit of `cost_ns`: `byte`, `packet`, `interrupt`, `second` and so on.
     pub unit: String,
-    /// The stage of a packet's way that it belongs to: `interrupt`, `poll`, `protocol`, `wake-up`, `read`, `send`,
+    /// The stage of a packet's way that it belongs to: `interrupt`, `poll`, `protocol`, `wakeup`, `read`, `send`,
     /// `background`.
     pub stage: String,
     /// CPU time of one unit; null if the model does without it.
@@ -124,10 +124,10 @@ impl FitDocument {
 impl KernelModel {
     fn new(results: &Results, model: &CostModel) -> Self {
         let host = |host: usize| model.hosts.get(host).map_or("", |of| of.host.as_str());
-        let hosts = model.hosts.iter().map(|of| FittedHost {
-            host: of.host.clone(),
-            role: of.role.name().to_owned(),
-        });
+        let hosts = model
+            .hosts
+            .iter()
+            .map(|of| FittedHost { host: of.host.clone(), role: of.role.name().to_owned() });
         let errors = model.errors.iter().map(|cell| CellError {
             host: host(cell.host).to_owned(),
             setting: results.settings[cell.setting].label.clone(),
@@ -236,7 +236,7 @@ pub struct ExplainedCell {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PartOfTime {
-    /// The stage: `moderation`, `queueing`, `interrupt`, `poll`, `protocol`, `wake-up`, `read`, `send`, `background`, `cpu`
+    /// The stage: `moderation`, `queueing`, `interrupt`, `poll`, `protocol`, `wakeup`, `read`, `send`, `background`, `cpu`
     /// (not divided), `rest`.
     pub stage: String,
     /// Its time.

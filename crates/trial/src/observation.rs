@@ -567,7 +567,11 @@ impl KernelEvents {
                 other.cpu_interrupts,
             )?,
             segments: both("segments received", self.segments, other.segments)?,
-            idle_polls: both("entries into polling idle states", self.idle_polls, other.idle_polls)?,
+            idle_polls: both(
+                "entries into polling idle states",
+                self.idle_polls,
+                other.idle_polls,
+            )?,
             idle_sleeps: both("entries into idle states", self.idle_sleeps, other.idle_sleeps)?,
             napi_waits: both("waits of NAPI threads", self.napi_waits, other.napi_waits)?,
             napi_preemptions: both(

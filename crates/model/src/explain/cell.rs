@@ -18,6 +18,9 @@ const NO_SINGLE: &str = "queueing: add this workload with one request in flight"
 const NO_CPU: &str = "CPU time: it was not counted at both ends";
 const OTHER_WORK: &str = "CPU time: other programs ran on these CPUs (check `other-work`)";
 
+/// A part of less is rounding, nanoseconds.
+const ROUNDING_NS: f64 = 1e-6;
+
 /// A cell and the results around it.
 pub(super) struct CellContext<'a> {
     pub(super) results: &'a Results,
@@ -49,7 +52,7 @@ impl Division {
             ..it
         });
         self.left_ns -= ns;
-        if ns > 0.0 || interval.is_some() {
+        if ns > ROUNDING_NS || interval.is_some() {
             self.parts.push(ExplainedPart { stage, ns, interval, basis });
         }
         ns
@@ -65,11 +68,8 @@ impl CellContext<'_> {
         let unit = round_trip.map_or(WorkUnit::Kilobyte, |_| WorkUnit::Transaction);
         let whole_ns = round_trip.or_else(|| self.median_kilobyte_ns(at));
         let cpu = [Role::Sut, Role::Generator].map(|role| self.cpu_ns(at, role));
-        let mut division = Division {
-            left_ns: whole_ns.unwrap_or(0.0),
-            parts: Vec::new(),
-            missing: Vec::new(),
-        };
+        let mut division =
+            Division { left_ns: whole_ns.unwrap_or(0.0), parts: Vec::new(), missing: Vec::new() };
         let beside_ns = match (whole_ns, unit) {
             (None, _) => 0.0,
             (_, WorkUnit::Transaction) => self.divide_round_trip(&mut division, cpu),
@@ -213,7 +213,10 @@ impl CellContext<'_> {
     /// The time of 1024 bytes at the goodput of each run.
     fn kilobyte_ns(&self, cell: (usize, usize)) -> Vec<(u32, f64)> {
         let rates = self.figures(cell, Metric::ThroughputBps).into_iter();
-        rates.filter(|(_, bps)| *bps > 0.0).map(|(block, bps)| (block, 8.0 * 1024e9 / bps)).collect()
+        rates
+            .filter(|(_, bps)| *bps > 0.0)
+            .map(|(block, bps)| (block, 8.0 * 1024e9 / bps))
+            .collect()
     }
 
     fn median_kilobyte_ns(&self, cell: (usize, usize)) -> Option<f64> {

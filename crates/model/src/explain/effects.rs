@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use latput_stats::order;
-use latput_trial::Results;
 use latput_trial::observation::Role;
+use latput_trial::{Results, Traffic};
 
 use crate::fit::{CellFigures, CostModel, CostTerm, TermCost, collect_host_cells};
 
@@ -28,6 +28,14 @@ pub struct KnobEffect {
 /// Half as many save at most this share.
 const MOST_SAVED: f64 = 0.5;
 
+/// Whether a workload has fewer of an event under another setting. One request in flight needs its interrupt, and a small
+/// request its packet.
+fn can_be_fewer(traffic: &Traffic, term: CostTerm) -> bool {
+    let is_single = traffic.with_one_request().as_ref() == Some(traffic);
+    let is_packet = matches!(term, CostTerm::PacketReceived | CostTerm::PacketSent);
+    !(is_single || is_packet && traffic.is_transactional())
+}
+
 /// The effects that a model of the system under test predicts, by workload. Empty where no model predicts settings that
 /// were left out of it.
 pub fn predict_effects(results: &Results, models: &[CostModel]) -> Vec<KnobEffect> {
@@ -41,7 +49,8 @@ pub fn predict_effects(results: &Results, models: &[CostModel]) -> Vec<KnobEffec
     let mut effects = Vec::new();
     for (workload, cells) in cells {
         for term in CostTerm::ALL {
-            let Some(change) = term.moved_by() else { continue };
+            let can_be_fewer = can_be_fewer(&results.workloads[workload].traffic, term);
+            let Some(change) = term.moved_by().filter(|_| can_be_fewer) else { continue };
             let saved = |cost: fn(&TermCost) -> f64| {
                 let shares = cells.iter().filter_map(|(figures, model)| {
                     let count = figures.counts[term as usize]?;

@@ -11,10 +11,8 @@ use crate::synthetic::{SyntheticFigures, build_results, rr_workload, stream_work
 /// Results of one request in flight and of seventeen, under delays of 0 and 50 us; each end uses the given CPU time of a
 /// transaction, in microseconds.
 fn delayed_results(trip_us: [[f64; 2]; 2], cpu_us: f64) -> Results {
-    let loads = [
-        Workload::plain("one", Traffic::tcp_rr(0)),
-        Workload::plain("many", Traffic::tcp_rr(16)),
-    ];
+    let loads =
+        [Workload::plain("one", Traffic::tcp_rr(0)), Workload::plain("many", Traffic::tcp_rr(16))];
     let mut made = build_results(&["0", "50"], &loads, 6, |setting, workload| {
         round_trip_figures(trip_us[setting][workload], cpu_us)
     });
@@ -151,7 +149,7 @@ fn kilobyte_is_of_the_busier_end() {
 
 #[test]
 fn stages_share_the_measured_cpu_time() {
-    let loads = [rr_workload("one")];
+    let loads = [Workload::plain("many", Traffic::tcp_rr(16))];
     let labels = ["a", "b", "c", "d", "e", "f"];
     let mut made = build_results(&labels, &loads, 2, |setting, _| {
         round_trip_figures(100.0, 2.0 + (setting % 3) as f64)
@@ -175,7 +173,10 @@ fn stages_share_the_measured_cpu_time() {
     // In the middle setting a third of the time is interrupts'.
     assert!((saved.saved_ratio - 1.0 / 6.0).abs() < 0.01, "{saved:?}");
     assert!(saved.saved_ratio_low <= saved.saved_ratio && saved.saved_ratio_high <= 0.5);
+    assert!(effects.iter().all(|it| it.term != CostTerm::PacketReceived), "of one byte each");
     assert!(predict_effects(&made, &[]).is_empty());
+    made.workloads[0].traffic = Traffic::tcp_rr(0);
+    assert!(predict_effects(&made, &models).is_empty(), "one request needs its interrupt");
 }
 
 #[test]
@@ -192,7 +193,10 @@ fn parts_of_noisy_runs_never_exceed_the_whole() {
             assert!((sum / whole - 1.0).abs() < 1e-9 && cell.beside_ns >= 0.0, "{cell:?}");
             for part in &cell.parts {
                 let ends = part.interval.map_or([part.ns; 2], |it| [it.ns_low, it.ns_high]);
-                assert!([0.0, ends[0], part.ns, ends[1], whole * 1.000_001].is_sorted(), "{part:?}");
+                assert!(
+                    [0.0, ends[0], part.ns, ends[1], whole * 1.000_001].is_sorted(),
+                    "{part:?}"
+                );
                 parts += 1;
             }
         }

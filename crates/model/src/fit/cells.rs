@@ -40,10 +40,7 @@ pub(crate) struct KernelCells {
 type RunsOfHost = BTreeMap<(usize, usize), Vec<HostRates>>;
 
 /// The cells of each kernel. Cells in which a host was idle tell nothing of costs and are left out.
-pub(crate) fn kernel_cells(
-    results: &Results,
-    wanted: impl Fn(usize) -> bool,
-) -> Vec<KernelCells> {
+pub(crate) fn kernel_cells(results: &Results, wanted: impl Fn(usize) -> bool) -> Vec<KernelCells> {
     let mut runs: BTreeMap<(String, Role), RunsOfHost> = BTreeMap::new();
     let known = |setting, workload| {
         setting < results.settings.len() && workload < results.workloads.len() && wanted(workload)

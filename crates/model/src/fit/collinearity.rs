@@ -2,10 +2,32 @@
 
 use latput_stats::linear::{self, dot};
 
+/// The columns that have at least `least` of their length, 0 to 1, apart from all sums of the ones before them, by index. An
+/// empty column has none.
+pub(super) fn independent_columns(columns: &[Vec<f64>], least: f64) -> Vec<usize> {
+    let mut basis: Vec<Vec<f64>> = Vec::new();
+    let mut found = Vec::new();
+    for (idx, column) in columns.iter().enumerate() {
+        let mut rest = column.clone();
+        // Twice, because rounding leaves a small remainder the first time.
+        for unit in basis.iter().chain(&basis) {
+            let along = dot(&rest, unit);
+            rest.iter_mut().zip(unit).for_each(|(rest, unit)| *rest -= along * unit);
+        }
+        let (own, length) = (vector_length(&rest), vector_length(column));
+        if length > 0.0 && own >= least * length {
+            basis.push(rest.iter().map(|x| x / own).collect());
+            found.push(idx);
+        }
+    }
+    found
+}
+
 /// Which of `others` points in the direction nearest to that of `column`, by its index; `None` if there is none.
 pub(super) fn nearest_column(column: &[f64], others: &[&[f64]]) -> Option<usize> {
-    let cosine =
-        |k: &usize| dot(column, others[*k]).abs() / vector_length(others[*k]).max(f64::MIN_POSITIVE);
+    let cosine = |k: &usize| {
+        dot(column, others[*k]).abs() / vector_length(others[*k]).max(f64::MIN_POSITIVE)
+    };
     (0..others.len()).max_by(|a, b| cosine(a).total_cmp(&cosine(b)))
 }
 
@@ -34,6 +56,16 @@ fn vector_length(a: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_near_those_before_are_left_out() {
+        let near = vec![3e-6, 4e-6, 0.2e-6];
+        let columns =
+            [vec![1.0, 0.0, 0.0], vec![0.0; 3], vec![300.0, 400.0, 0.0], near, vec![0.0, 1.0, 1.0]];
+        assert_eq!(independent_columns(&columns, 0.1), [0, 2, 4]);
+        assert_eq!(independent_columns(&columns, 0.01), [0, 2, 3]);
+        assert_eq!(independent_columns(&[], 0.1), [0; 0]);
+    }
 
     #[test]
     fn nearest_column_ignores_lengths() {

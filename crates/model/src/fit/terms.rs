@@ -2,8 +2,8 @@
 
 use crate::stage::PathStage;
 
-/// One kind of event that costs a host CPU time, in the order of preference: of two that predict equally well the model
-/// takes the first.
+/// One kind of event that costs a host CPU time, in the order of preference: of two that move together the model takes
+/// the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CostTerm {
     /// A hardware interrupt: of a device only where the host tells timers and other CPUs apart, else of any kind.
@@ -147,7 +147,10 @@ mod tests {
         let name = |term: CostTerm| term.name();
         assert_eq!(name(CostTerm::Interrupt), "interrupt");
         assert_eq!((name(CostTerm::Poll), CostTerm::Poll.unit()), ("poll", "poll"));
-        assert_eq!((name(CostTerm::Background), CostTerm::Background.unit()), ("background", "second"));
+        assert_eq!(
+            (name(CostTerm::Background), CostTerm::Background.unit()),
+            ("background", "second")
+        );
         assert_eq!(CostTerm::IdleSleep.stage(), PathStage::WakeUp);
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");

@@ -60,7 +60,14 @@ impl RowLayout {
         self.plot.left + self.plot.width() * axis.to_fraction(value)
     }
 
-    pub(super) fn draw_frame(&self, svg: &mut Svg, title: &str, axis: &Axis, divisor: f64, unit: &str) {
+    pub(super) fn draw_frame(
+        &self,
+        svg: &mut Svg,
+        title: &str,
+        axis: &Axis,
+        divisor: f64,
+        unit: &str,
+    ) {
         let title = fit_text(title, TITLE_SIZE, self.size.width());
         svg.add_text(Point::new(4.0, 14.0), TextAnchor::Start, "title", &title);
         let ticks = axis.tick_labels(divisor);
@@ -75,7 +82,13 @@ impl RowLayout {
         svg.add_text(end, TextAnchor::End, "tick", unit);
     }
 
-    pub(super) fn draw_label(&self, svg: &mut Svg, view: &ReportView<'_>, row: usize, setting: usize) {
+    pub(super) fn draw_label(
+        &self,
+        svg: &mut Svg,
+        view: &ReportView<'_>,
+        row: usize,
+        setting: usize,
+    ) {
         let class = if view.is_recommended(setting) { "name chosen" } else { "name" };
         let top = self.plot.top + self.row_height * row as f64;
         if self.size == ChartSize::Wide {

@@ -67,8 +67,7 @@ type StageColumn = (&'static str, Vec<PathStage>);
 /// One table: a row for each cell, a column for each stage. Where that is too wide, all CPU time is in one column.
 fn render_cells(explained: &RunExplanation<'_>, labels: &ShortLabels, columns: usize) -> String {
     let stages = shown_stages(&explained.cells);
-    let each: Vec<StageColumn> =
-        stages.iter().map(|stage| (stage.name(), vec![*stage])).collect();
+    let each: Vec<StageColumn> = stages.iter().map(|stage| (stage.name(), vec![*stage])).collect();
     let table = build_table(explained, labels, &each);
     let widths = table.column_max_content_widths();
     let width: usize = widths.iter().map(|width| usize::from(*width) + 2).sum();
@@ -161,9 +160,10 @@ fn describe_differences(explained: &RunExplanation<'_>, labels: &ShortLabels) ->
             let (least, most) = (cells.iter().min_by(order)?, cells.iter().max_by(order)?);
             Some((stage, (ns(least), least.setting), (ns(most), most.setting)))
         };
-        let widest = PathStage::ALL.into_iter().filter_map(ends).max_by(|a, b| {
-            (a.2.0 - a.1.0).total_cmp(&(b.2.0 - b.1.0))
-        });
+        let widest = PathStage::ALL
+            .into_iter()
+            .filter_map(ends)
+            .max_by(|a, b| (a.2.0 - a.1.0).total_cmp(&(b.2.0 - b.1.0)));
         let (stage, (least, at_least), (most, at_most)) = widest?;
         if most - least < LEAST_DIFFERENCE * shortest {
             return None;

@@ -142,7 +142,11 @@ fn describe_term(fitted: &FittedTerm) -> String {
             let doubt = if cost.is_plausible(fitted.term) {
                 String::new()
             } else {
-                format!("; implausible: expected {} to {}", scale.with_unit(low), scale.with_unit(high))
+                format!(
+                    "; implausible: expected {} to {}",
+                    scale.with_unit(low),
+                    scale.with_unit(high)
+                )
             };
             return format!(
                 "{} each, {} to {}; {:.0}% of the CPU time{doubt}",
@@ -161,9 +165,5 @@ fn describe_term(fitted: &FittedTerm) -> String {
         CostObstacle::MovesWith(other) => format!("in the cost of {}", other.plural()),
         CostObstacle::Uncertain => "unknown: no term predicts the CPU time".to_owned(),
     };
-    if refusal.vary.is_empty() {
-        why
-    } else {
-        format!("{why}. To tell, vary {}", refusal.vary)
-    }
+    if refusal.vary.is_empty() { why } else { format!("{why}. To tell, vary {}", refusal.vary) }
 }
