@@ -81,8 +81,8 @@ pub struct CostRefusal {
 pub enum CostObstacle {
     /// The host does not count the term.
     NotCounted,
-    /// The count was 0 in every cell.
-    NeverHappened,
+    /// There were too few in most cells to matter.
+    TooRare,
     /// There are too few settings or cells to leave any out.
     TooFewCells,
     /// It predicts nothing that this term, whose count moves most like its own, does not.

@@ -84,7 +84,7 @@ pub struct TermModel {
     pub plausible_ns_high: f64,
     /// Its share of the CPU time, median over the cells.
     pub share_ratio: Option<f64>,
-    /// The reason why there is no cost: `not_counted`, `never_happened`, `too_few_cells`,
+    /// The reason why there is no cost: `not_counted`, `too_rare`, `too_few_cells`,
     /// `moves_with`, `uncertain`; null with a cost.
     pub refused: Option<String>,
     /// The term that it moves with.
@@ -166,7 +166,7 @@ impl TermModel {
             moves_with: refusal.and_then(|refusal| match refusal.why {
                 CostObstacle::MovesWith(term) => Some(term.name().to_owned()),
                 CostObstacle::NotCounted
-                | CostObstacle::NeverHappened
+                | CostObstacle::TooRare
                 | CostObstacle::TooFewCells
                 | CostObstacle::Uncertain => None,
             }),
@@ -178,7 +178,7 @@ impl TermModel {
 const fn reason_name(why: CostObstacle) -> &'static str {
     match why {
         CostObstacle::NotCounted => "not_counted",
-        CostObstacle::NeverHappened => "never_happened",
+        CostObstacle::TooRare => "too_rare",
         CostObstacle::TooFewCells => "too_few_cells",
         CostObstacle::MovesWith(_) => "moves_with",
         CostObstacle::Uncertain => "uncertain",

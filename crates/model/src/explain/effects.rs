@@ -27,6 +27,8 @@ pub struct KnobEffect {
 
 /// Half as many save at most this share.
 const MOST_SAVED: f64 = 0.5;
+/// A change that saves less is no news.
+const LEAST_SAVED: f64 = 0.01;
 
 /// Whether a workload has fewer of an event under another setting. One request in flight needs its interrupt, and a small
 /// request its packet.
@@ -64,6 +66,9 @@ pub fn predict_effects(results: &Results, models: &[CostModel]) -> Vec<KnobEffec
             else {
                 continue;
             };
+            if saved_ratio < LEAST_SAVED {
+                continue;
+            }
             effects.push(KnobEffect {
                 workload,
                 term,

@@ -258,8 +258,9 @@ fn busiest_cpu_is_that_of_the_middle_run() {
         second.time.idle = Nanos::from_ms(1000 - busy_ms);
         host.cpus.push(second);
     }
-    let cpus = &mut made.rows[3].observation.hosts[0].cpus;
-    cpus.iter_mut().for_each(|cpu| cpu.time = CpuTime::default());
+    for cpu in &mut made.rows[3].observation.hosts[0].cpus {
+        cpu.time = CpuTime::default();
+    }
     assert_eq!(busiest_cpu_ratio(&made, 0, 0), Some(0.3));
     made.rows.truncate(0);
     assert_eq!(busiest_cpu_ratio(&made, 0, 0), None);

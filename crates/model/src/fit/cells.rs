@@ -13,7 +13,7 @@ use super::{CostTerm, ModelHost};
 /// The facts by which hosts are known to share a kernel, or to have the same one on the same machine.
 const KERNEL_FACTS: [&str; 5] = ["kernel", "kernel build", "cpu model", "online cpus", "memory"];
 
-/// Count of each term per second, in the order of [`CostTerm::ALL`]; `None` if some run did not
+/// Count of each term per second, in the order of [`CostTerm::ALL`]; `None` if most runs did not
 /// count it.
 pub(crate) type TermCounts = [Option<f64>; CostTerm::ALL.len()];
 
@@ -70,8 +70,8 @@ fn median_cell(
     runs: &[HostRates],
 ) -> Option<CellFigures> {
     let counts = CostTerm::ALL.map(|term| {
-        let counts: Option<Vec<f64>> = runs.iter().map(|run| run.counts[term as usize]).collect();
-        counts.and_then(middle)
+        let counts: Vec<f64> = runs.iter().filter_map(|run| run.counts[term as usize]).collect();
+        if 2 * counts.len() >= runs.len() { middle(counts) } else { None }
     });
     let busy = middle(runs.iter().map(|run| run.busy))?;
     Some(CellFigures { host, setting, workload, busy, counts })

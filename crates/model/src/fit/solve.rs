@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use latput_stats::linear::dot;
 use latput_stats::mean::critical_t;
 use latput_stats::nnls::Products;
+use latput_stats::order::middle;
 use latput_units::{IntoMap, IntoSet, SeededRng};
 
 use super::cells::CellFigures;
@@ -27,6 +28,8 @@ const WORST_ERROR: f64 = 0.5;
 const RESAMPLES: usize = 200;
 /// Cells for each term, at least.
 const CELLS_PER_TERM: usize = 2;
+/// Least share of the CPU time that an event can matter with.
+const LEAST_SHARE: f64 = 0.01;
 /// Least blocks of which one can be left out.
 const LEAST_BLOCKS: usize = 3;
 
@@ -48,8 +51,8 @@ pub(super) fn fit_costs(cells: &[CellFigures], confidence: f64) -> FitResult {
             None => {
                 findings.insert(term, Err(CostObstacle::NotCounted));
             }
-            Some(column) if column.iter().all(|share| *share <= 0.0) => {
-                findings.insert(term, Err(CostObstacle::NeverHappened));
+            Some(column) if is_too_rare(&column, term) => {
+                findings.insert(term, Err(CostObstacle::TooRare));
             }
             Some(column) => {
                 terms.push(term);
@@ -90,6 +93,13 @@ pub(super) fn fit_costs(cells: &[CellFigures], confidence: f64) -> FitResult {
 /// The count of a term divided by the CPU time, in each cell.
 fn term_column(cells: &[CellFigures], term: CostTerm) -> Option<Vec<f64>> {
     cells.iter().map(|cell| Some(cell.counts[term as usize]? / cell.busy)).collect()
+}
+
+/// Whether an event takes less than [`LEAST_SHARE`] of the CPU time in most cells, even if each costs the most that is
+/// plausible.
+fn is_too_rare(column: &[f64], term: CostTerm) -> bool {
+    let most = middle(column.iter().copied()).unwrap_or(0.0) * term.plausible_ns().1;
+    most < LEAST_SHARE
 }
 
 /// Candidate terms, and the cells in blocks that are left out together.

@@ -21,7 +21,7 @@ pub(super) fn suggest_factor(
     results: &Results,
     hosts: &[ModelHost],
 ) -> String {
-    if matches!(why, CostObstacle::NotCounted | CostObstacle::NeverHappened) {
+    if matches!(why, CostObstacle::NotCounted | CostObstacle::TooRare) {
         return String::new();
     }
     let has_sut = hosts.iter().any(|host| host.role == Role::Sut);

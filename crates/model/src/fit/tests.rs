@@ -58,7 +58,7 @@ fn plan_without_variation_costs_one_term() {
     assert_eq!(packet.why, CostObstacle::MovesWith(CostTerm::Interrupt));
     assert!(packet.vary.contains("`mtu`"), "{packet:?}");
     assert_eq!(refusal(CostTerm::Poll).why, CostObstacle::NotCounted);
-    assert_eq!(refusal(CostTerm::PacketSent).why, CostObstacle::NeverHappened);
+    assert_eq!(refusal(CostTerm::PacketSent).why, CostObstacle::TooRare);
     assert!(refusal(CostTerm::PacketSent).vary.is_empty());
 }
 

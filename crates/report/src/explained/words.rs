@@ -156,7 +156,7 @@ fn describe_differences(explained: &RunExplanation<'_>, labels: &ShortLabels) ->
         let shortest = cells.iter().filter_map(|cell| cell.whole_ns).min_by(f64::total_cmp)?;
         let ends = |stage: PathStage| {
             let ns = |cell: &&CellExplanation| find_part(cell, stage).unwrap_or(0.0);
-            let order = |a: &&&CellExplanation, b: &&&CellExplanation| ns(*a).total_cmp(&ns(*b));
+            let order = |a: &&&CellExplanation, b: &&&CellExplanation| ns(a).total_cmp(&ns(b));
             let (least, most) = (cells.iter().min_by(order)?, cells.iter().max_by(order)?);
             Some((stage, (ns(least), least.setting), (ns(most), most.setting)))
         };

@@ -160,7 +160,7 @@ fn describe_term(fitted: &FittedTerm) -> String {
     };
     let why = match refusal.why {
         CostObstacle::NotCounted => "not counted here".to_owned(),
-        CostObstacle::NeverHappened => "there were none".to_owned(),
+        CostObstacle::TooRare => "too few to matter".to_owned(),
         CostObstacle::TooFewCells => "unknown: too few cells, any cost would fit".to_owned(),
         CostObstacle::MovesWith(other) => format!("in the cost of {}", other.plural()),
         CostObstacle::Uncertain => "unknown: no term predicts the CPU time".to_owned(),
