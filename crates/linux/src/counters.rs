@@ -9,7 +9,7 @@ mod protocols;
 mod traced;
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 use latput_knobs::State;
@@ -23,7 +23,7 @@ use self::idle::IdleCounters;
 use crate::bpf::{NapiTracer, RunTimeCount};
 use crate::error::Error;
 use crate::lab::napi_threads;
-use crate::process::{OsClock, context_switches_of, cpu_time_of, thread_cpu_time, wall_clock};
+use crate::process::{OsClock, cpu_time_of, thread_cpu_time, wall_clock};
 use crate::route::Route;
 
 pub use cpu::CpuMeter;
@@ -417,6 +417,11 @@ fn known_napi_threads(interface: &str) -> Result<Vec<u32>, Error> {
         Some(libc::ENOENT | libc::EOPNOTSUPP) => Ok(Vec::new()),
         _ => Err(error),
     })
+}
+
+/// How often a process or thread waited, and how often it lost its CPU; `None` when there is none such.
+fn context_switches_of(pid: u32) -> Option<(u64, u64)> {
+    parse::context_switches(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 
 /// A `/proc` file that is read again and again into the same buffer.

@@ -118,13 +118,6 @@ pub(crate) fn cpu_time_of(pid: u32) -> Option<Nanos> {
     Some(Nanos::from_s(seconds) + Nanos::from_ns(u64::try_from(time.tv_nsec).ok()?))
 }
 
-/// How often a process or thread waited, and how often it lost its CPU; `None` when there is none such.
-pub(crate) fn context_switches_of(pid: u32) -> Option<(u64, u64)> {
-    crate::counters::parse::context_switches(
-        &fs::read_to_string(format!("/proc/{pid}/status")).ok()?,
-    )
-}
-
 /// When a process was started, in clock ticks since the boot (`proc_pid_stat(5)`): with its id it names one process
 /// of this boot. `None` when there is none such.
 pub fn start_time(pid: u32) -> Option<u64> {
