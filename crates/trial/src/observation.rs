@@ -129,9 +129,45 @@ pub struct TrafficObservation {
     pub sender_cpu: Nanos,
     /// CPU time of the traffic threads, receiver's end.
     pub receiver_cpu: Nanos,
+    /// Context switches of the traffic threads, sender's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender_switches: Option<ContextSwitches>,
+    /// Context switches of the traffic threads, receiver's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiver_switches: Option<ContextSwitches>,
     /// Share of its window that the busiest traffic thread was on a CPU, sender's end.
     #[serde(default)]
     pub busiest_ratio: Option<f64>,
+}
+
+/// Context switches of some threads (`getrusage(2)`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContextSwitches {
+    /// Times that they waited: each ends in a wake-up.
+    pub waits: u64,
+    /// Times that they lost their CPU to others.
+    pub preemptions: u64,
+}
+
+impl ContextSwitches {
+    /// Those of both.
+    #[must_use]
+    pub const fn joined(self, other: Self) -> Self {
+        Self {
+            waits: self.waits.saturating_add(other.waits),
+            preemptions: self.preemptions.saturating_add(other.preemptions),
+        }
+    }
+
+    /// Those since an earlier count.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self {
+            waits: self.waits.saturating_sub(earlier.waits),
+            preemptions: self.preemptions.saturating_sub(earlier.preemptions),
+        }
+    }
 }
 
 /// One direction of the traffic.

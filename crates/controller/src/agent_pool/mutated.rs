@@ -5,8 +5,8 @@ use latput_knobs::{Place, parse_assignment};
 use latput_load::{DatagramsReceived, DatagramsSent};
 use latput_stats::Histogram;
 use latput_trial::observation::{
-    CpuAccounting, CpuObservation, CpuSource, CpuTime, InterfaceCounters, KernelEvents,
-    NapiObservation,
+    ContextSwitches, CpuAccounting, CpuObservation, CpuSource, CpuTime, InterfaceCounters,
+    KernelEvents, NapiObservation,
 };
 use latput_trial::{Plan, Results, Row};
 use latput_units::{BitsPerSecond, Bytes, CpuId, SeededRng};
@@ -228,6 +228,7 @@ fn make_receiver_outcome() -> ReceiverOutcome {
         requests: Some(1000),
         retransmits: Some(1),
         cpu: Nanos::from_ms(50),
+        switches: Some(ContextSwitches { waits: 900, preemptions: 10 }),
         auth_failures: 1,
         datagrams: Some(DatagramsReceived {
             received: 9,

@@ -114,23 +114,58 @@ impl HostRates {
             CostTerm::TimerInterrupt => timer_interrupts,
             CostTerm::CpuInterrupt => cpu_interrupts,
             CostTerm::Poll => host.napi.map(|napi| napi.polls),
-            CostTerm::Wait => host.events.napi_waits,
-            CostTerm::Preemption => host.events.napi_preemptions,
             CostTerm::IdleSleep => host.events.idle_sleeps,
             CostTerm::IdlePoll => host.events.idle_polls,
-            CostTerm::Request | CostTerm::Background => None,
+            CostTerm::Request | CostTerm::Wait | CostTerm::Preemption | CostTerm::Background => {
+                None
+            }
         };
         let traffic_s = of.traffic.sender_window.as_secs_f64();
         let requests = of.traffic.transactions.unwrap_or(0) as f64;
+        let switches = SwitchRates::new(host, of);
         let per_second = |term: CostTerm| {
             if term == CostTerm::Background {
                 Some(1.0)
             } else if term == CostTerm::Request {
                 Some(if traffic_s > 0.0 { requests / traffic_s } else { 0.0 })
+            } else if term == CostTerm::Wait {
+                switches.map(|it| it.waits)
+            } else if term == CostTerm::Preemption {
+                switches.map(|it| it.preemptions)
             } else {
                 Some(count(term)? as f64 / seconds)
             }
         };
         Some(Self { busy: busy / seconds, counts: CostTerm::ALL.map(per_second) })
+    }
+}
+
+/// Context switches per second of a host's NAPI threads and of the traffic's threads there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct SwitchRates {
+    waits: f64,
+    preemptions: f64,
+}
+
+impl SwitchRates {
+    /// `None` where the traffic's are not known, or are of several hosts together.
+    fn new(host: &HostObservation, of: &Observation) -> Option<Self> {
+        let is_alone = of.hosts.iter().filter(|it| it.role == host.role).count() == 1;
+        let traffic = &of.traffic;
+        let (switches, window) = match host.role {
+            Role::Sut => (traffic.receiver_switches, traffic.receiver_window),
+            Role::Generator => (traffic.sender_switches, traffic.sender_window),
+            Role::Observer => return None,
+        };
+        let (switches, traffic_s) = (switches.filter(|_| is_alone)?, window.as_secs_f64());
+        let (host_s, events) = (host.window.as_secs_f64(), &host.events);
+        let rate = |traffic: u64, napi: Option<u64>| {
+            traffic as f64 / traffic_s + napi.unwrap_or(0) as f64 / host_s
+        };
+        let rates = Self {
+            waits: rate(switches.waits, events.napi_waits),
+            preemptions: rate(switches.preemptions, events.napi_preemptions),
+        };
+        (rates.waits.is_finite() && rates.preemptions.is_finite()).then_some(rates)
     }
 }

@@ -26,9 +26,9 @@ pub enum CostTerm {
     CpuInterrupt,
     /// A NAPI poll, started by an interrupt or by a timer.
     Poll,
-    /// A wait of a NAPI thread, with the wake-up that ends it.
+    /// A wait of a NAPI thread or a thread of the traffic, with the wake-up that ends it.
     Wait,
-    /// A switch away from a NAPI thread that had more to do.
+    /// A switch away from such a thread that had more to do.
     Preemption,
     /// An entry into an idle state in which the CPU sleeps.
     IdleSleep,
@@ -78,8 +78,8 @@ const FACTS: [TermFacts; CostTerm::ALL.len()] = [
     TermFacts::new(["timer_interrupt", "timer interrupts", "interrupt"], PathStage::Interrupt, DEFERRAL, (300.0, 40e3)),
     TermFacts::new(["cpu_interrupt", "interrupts between CPUs", "interrupt"], PathStage::WakeUp, None, (300.0, 40e3)),
     TermFacts::new(["poll", "polls", "poll"], PathStage::Poll, DEFERRAL, (100.0, 10e3)),
-    TermFacts::new(["wait", "waits of NAPI threads", "wait"], PathStage::WakeUp, None, (500.0, 30e3)),
-    TermFacts::new(["preemption", "preemptions of NAPI threads", "preemption"], PathStage::WakeUp, None, (300.0, 20e3)),
+    TermFacts::new(["wait", "waits of threads", "wait"], PathStage::WakeUp, None, (500.0, 30e3)),
+    TermFacts::new(["preemption", "preemptions of threads", "preemption"], PathStage::WakeUp, None, (300.0, 20e3)),
     TermFacts::new(["idle_sleep", "sleeps of idle CPUs", "sleep"], PathStage::WakeUp, None, (300.0, 50e3)),
     TermFacts::new(["idle_poll", "polls of idle CPUs", "poll"], PathStage::WakeUp, None, (100.0, 30e3)),
     TermFacts::new(["background", "background work", "second"], PathStage::Background, None, (0.0, 1e8)),

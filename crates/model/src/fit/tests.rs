@@ -2,7 +2,8 @@
 
 use latput_knobs::{Knob, Setting, Value};
 use latput_trial::observation::{
-    CpuObservation, CpuTime, HostObservation, InterfaceCounters, NapiObservation, Observation,
+    ContextSwitches, CpuObservation, CpuTime, HostObservation, InterfaceCounters, NapiObservation,
+    Observation,
 };
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Row, Traffic, Workload};
@@ -330,4 +331,21 @@ fn suggested_knob_is_one_of_the_host() {
     let both = [Knob::GroFlushTimeout, Knob::RxAbsIntDelay];
     assert_eq!(vary(Role::Sut, &both), "`rx-abs-int-delay`");
     assert_eq!(vary(Role::Generator, &both), "`rx-usecs`", "what another host has is no help");
+}
+
+#[test]
+fn waits_are_of_traffic_and_napi_threads() {
+    let cell = HostCounts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
+    let mut made = make_results(&[cell], COSTS, 0.0, 1);
+    let wait = |made: &Results| collect_host_cells(made)[0].1.counts[CostTerm::Wait as usize];
+    assert_eq!(wait(&made), None);
+    for row in &mut made.rows {
+        let traffic = &mut row.observation.traffic;
+        traffic.receiver_window = Nanos::from_s(2);
+        traffic.receiver_switches = Some(ContextSwitches { waits: 600, preemptions: 20 });
+        row.observation.hosts[0].events.napi_waits = Some(50);
+    }
+    assert_eq!(wait(&made), Some(350.0));
+    made.rows.iter_mut().for_each(|row| row.observation.traffic.receiver_window = Nanos::ZERO);
+    assert_eq!(wait(&made), None);
 }
