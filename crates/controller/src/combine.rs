@@ -7,7 +7,7 @@
 use latput_stats::Histogram;
 use latput_trial::Check;
 use latput_trial::observation::{
-    DatagramObservation, FlowObservation, ProbeObservation, TrafficObservation,
+    ContextSwitches, DatagramObservation, FlowObservation, ProbeObservation, TrafficObservation,
 };
 use latput_units::Nanos;
 
@@ -38,6 +38,16 @@ fn merge_pair(a: TrafficObservation, b: TrafficObservation) -> TrafficObservatio
         offered_per_s: merge_options(a.offered_per_s, b.offered_per_s, |a, b| a + b),
         sender_cpu: a.sender_cpu.saturating_add(b.sender_cpu),
         receiver_cpu: a.receiver_cpu.saturating_add(b.receiver_cpu),
+        sender_switches: merge_options(
+            a.sender_switches,
+            b.sender_switches,
+            ContextSwitches::joined,
+        ),
+        receiver_switches: merge_options(
+            a.receiver_switches,
+            b.receiver_switches,
+            ContextSwitches::joined,
+        ),
         busiest_ratio: merge_options(a.busiest_ratio, b.busiest_ratio, f64::max),
     }
 }

@@ -3,19 +3,23 @@
 //! CPU time is in `counters/cpu.rs`.
 
 mod cpu;
+mod idle;
 pub(crate) mod parse;
 mod protocols;
 mod traced;
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 use latput_knobs::State;
-use latput_trial::observation::{HostObservation, InterfaceCounters, NapiObservation, Role};
+use latput_trial::observation::{
+    HostObservation, InterfaceCounters, KernelEvents, NapiObservation, Role,
+};
 use latput_units::{Clock, CpuSet, Nanos};
 
 use self::cpu::{CpuCounters, CpuSample};
+use self::idle::IdleCounters;
 use crate::bpf::{NapiTracer, RunTimeCount};
 use crate::error::Error;
 use crate::lab::napi_threads;
@@ -48,6 +52,7 @@ pub struct Sampler {
     softirqs: ProcFile,
     interrupts: ProcFile,
     snmp: ProcFile,
+    idle: Option<IdleCounters>,
     napi_threads: Vec<u32>,
     tracer: Result<NapiTracer, Error>,
     cost: Nanos,
@@ -68,6 +73,7 @@ impl Sampler {
             softirqs: ProcFile::open("/proc/softirqs")?,
             interrupts: ProcFile::open("/proc/interrupts")?,
             snmp: ProcFile::open(parse::SNMP)?,
+            idle: IdleCounters::open(cpus),
             napi_threads: known_napi_threads(interface)?,
             tracer: NapiTracer::load(cpus),
             cost: Nanos::ZERO,
@@ -173,7 +179,14 @@ impl Sampler {
         let udp_receive_buffer_errors =
             parse::protocol_counter(parse::SNMP, snmp, "Udp", "RcvbufErrors")?;
         let softirqs = parse::softirqs(self.softirqs.read()?, NET_SOFTIRQS, &self.cpus)?;
+        let segments = tcp("InSegs")?.saturating_add(parse::protocol_counter(
+            parse::SNMP,
+            snmp,
+            "Udp",
+            "InDatagrams",
+        )?);
         let interrupts = parse::interrupts(self.interrupts.read()?, &self.cpus)?;
+        let events = self.read_events(interrupts, segments);
         let threads: Option<Vec<Nanos>> =
             self.napi_threads.iter().map(|&pid| cpu_time_of(pid)).collect();
         let napi_threads_cpu =
@@ -184,7 +197,8 @@ impl Sampler {
             wall_clock_ahead_ns,
             cpu,
             softirqs,
-            interrupts,
+            interrupts: interrupts.all,
+            events,
             interface,
             napi,
             napi_threads_cpu,
@@ -193,6 +207,27 @@ impl Sampler {
             udp_receive_buffer_errors,
             cost: self.cost,
         })
+    }
+
+    /// The events beside those that are counted always. Counters that this kernel lacks are absent.
+    fn read_events(&self, interrupts: parse::InterruptCounts, segments: u64) -> KernelEvents {
+        let idle = self.idle.as_ref().and_then(IdleCounters::read);
+        let switches: Option<Vec<(u64, u64)>> =
+            self.napi_threads.iter().map(|&pid| context_switches_of(pid)).collect();
+        let switches = switches.filter(|all| !all.is_empty()).map(|all| {
+            all.iter().fold((0_u64, 0_u64), |sum, of| {
+                (sum.0.saturating_add(of.0), sum.1.saturating_add(of.1))
+            })
+        });
+        KernelEvents {
+            timer_interrupts: interrupts.timer,
+            cpu_interrupts: interrupts.between_cpus,
+            segments: Some(segments),
+            idle_polls: idle.map(|idle| idle.polls),
+            idle_sleeps: idle.map(|idle| idle.sleeps),
+            napi_waits: switches.map(|(waits, _)| waits),
+            napi_preemptions: switches.map(|(_, preemptions)| preemptions),
+        }
     }
 
     /// Reads the counters that are divided by the window without another process in between: where the host's CPUs are
@@ -262,6 +297,8 @@ pub struct Sample {
     pub softirqs: u64,
     /// Interrupts on the host's CPUs.
     pub interrupts: u64,
+    /// Other events.
+    pub events: KernelEvents,
     /// The interface's counters.
     pub interface: InterfaceCounters,
     /// NAPI polls on the host's CPUs; `None` while they are not traced.
@@ -317,6 +354,7 @@ impl Sample {
             napi,
             softirqs: difference("/proc/softirqs: NET_*", self.softirqs, later.softirqs)?,
             interrupts: difference("/proc/interrupts", self.interrupts, later.interrupts)?,
+            events: self.events.combine(&later.events, difference)?,
             interface: interface_between(&self.interface, &later.interface)?,
             other_work_cpu: None,
             others: Vec::new(),
@@ -379,6 +417,11 @@ fn known_napi_threads(interface: &str) -> Result<Vec<u32>, Error> {
         Some(libc::ENOENT | libc::EOPNOTSUPP) => Ok(Vec::new()),
         _ => Err(error),
     })
+}
+
+/// How often a process or thread waited, and how often it lost its CPU; `None` when there is none such.
+fn context_switches_of(pid: u32) -> Option<(u64, u64)> {
+    parse::context_switches(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 
 /// A `/proc` file that is read again and again into the same buffer.

@@ -31,6 +31,7 @@ mod schedule;
 mod slices;
 mod socket;
 mod stop;
+mod switches;
 mod tally;
 mod unauthenticated;
 mod wait;

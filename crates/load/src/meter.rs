@@ -11,6 +11,7 @@
 //! the wrong slice.
 
 use latput_stats::Histogram;
+use latput_trial::observation::ContextSwitches;
 use latput_units::Nanos;
 
 use crate::clock::{self, thread_cpu};
@@ -18,6 +19,7 @@ use crate::datagrams::Flow;
 use crate::outcome::ScheduleKept;
 use crate::schedule::Schedule;
 use crate::socket;
+use crate::switches::thread_switches;
 use crate::tally::{Tally, Usage};
 use crate::workers::WorkerContext;
 
@@ -56,6 +58,7 @@ pub(crate) struct Meter<'a> {
 #[derive(Clone, Copy, Debug)]
 struct UsageSnapshot {
     cpu: Nanos,
+    switches: Option<ContextSwitches>,
     retransmits: Option<u64>,
     dropped: Option<u64>,
 }
@@ -283,6 +286,7 @@ impl<'a> Meter<'a> {
         };
         Usage {
             cpu: end.cpu.saturating_sub(start.cpu),
+            switches: end.switches.zip(start.switches).map(|(end, start)| end.since(start)),
             retransmits: grown(end.retransmits, start.retransmits),
             dropped: grown(end.dropped, start.dropped),
         }
@@ -291,7 +295,7 @@ impl<'a> Meter<'a> {
     fn mark(&self) -> UsageSnapshot {
         let retransmits = self.worker.sockets.iter().map(socket::retransmits).sum();
         let dropped = self.flows.iter().map(|flow| socket::dropped_datagrams(flow.socket)).sum();
-        UsageSnapshot { cpu: thread_cpu(), retransmits, dropped }
+        UsageSnapshot { cpu: thread_cpu(), switches: thread_switches(), retransmits, dropped }
     }
 }
 

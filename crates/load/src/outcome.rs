@@ -2,7 +2,7 @@
 
 use latput_stats::Histogram;
 use latput_trial::observation::{
-    DatagramObservation, FlowObservation, ProbeObservation, TrafficObservation,
+    ContextSwitches, DatagramObservation, FlowObservation, ProbeObservation, TrafficObservation,
 };
 use latput_trial::{Check, Traffic, Workload};
 use latput_units::text::format_count;
@@ -33,6 +33,9 @@ pub struct SenderOutcome {
     pub retransmits: Option<u64>,
     /// CPU time of the traffic threads.
     pub cpu: Nanos,
+    /// Context switches of the traffic threads.
+    #[serde(default)]
+    pub switches: Option<ContextSwitches>,
     /// CPU time of the busiest traffic thread.
     #[serde(default)]
     pub busiest_cpu: Nanos,
@@ -198,6 +201,9 @@ pub struct ReceiverOutcome {
     pub retransmits: Option<u64>,
     /// CPU time of the traffic threads.
     pub cpu: Nanos,
+    /// Context switches of the traffic threads.
+    #[serde(default)]
+    pub switches: Option<ContextSwitches>,
     /// Connections that did not prove the key in time, since the port was opened; the same in every
     /// slice.
     pub auth_failures: u64,
@@ -221,6 +227,7 @@ impl SenderOutcome {
         self.transactions = sum(self.transactions, other.transactions);
         self.retransmits = sum(self.retransmits, other.retransmits);
         self.cpu = self.cpu + other.cpu;
+        self.switches = join_switches(self.switches, other.switches);
         self.busiest_cpu = self.busiest_cpu.max(other.busiest_cpu);
         match (&mut self.latency, other.latency) {
             (Some(all), Some(one)) => all.merge(&one),
@@ -244,6 +251,7 @@ impl ReceiverOutcome {
         self.requests = sum(self.requests, other.requests);
         self.retransmits = sum(self.retransmits, other.retransmits);
         self.cpu = self.cpu + other.cpu;
+        self.switches = join_switches(self.switches, other.switches);
         both(&mut self.datagrams, other.datagrams, DatagramsReceived::add);
         self.foreign += other.foreign;
     }
@@ -269,6 +277,13 @@ fn both<T>(ours: &mut Option<T>, theirs: Option<T>, add: impl Fn(&mut T, &T)) {
 /// The sum of two figures; `None` if either is unknown.
 fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.zip(other).map(|(one, other)| one + other)
+}
+
+fn join_switches(
+    one: Option<ContextSwitches>,
+    other: Option<ContextSwitches>,
+) -> Option<ContextSwitches> {
+    one.zip(other).map(|(one, other)| one.joined(other))
 }
 
 /// Joins the two halves of `workload` and checks them against each other. Sums saturate, since
@@ -300,6 +315,8 @@ pub fn combine(
         offered_per_s: sender.schedule.and_then(|it| per_s(it.due, sender.window)),
         sender_cpu: sender.cpu,
         receiver_cpu: receiver.cpu,
+        sender_switches: sender.switches,
+        receiver_switches: receiver.switches,
         busiest_ratio: Some(busy(sender)),
     };
     let probe = sender.probe.as_ref().map(|probe| ProbeObservation {

@@ -2,6 +2,7 @@
 //! and end at the same instants for all.
 
 use latput_stats::Histogram;
+use latput_trial::observation::ContextSwitches;
 use latput_units::Nanos;
 
 use crate::outcome::{DatagramsExchanged, ReceiverOutcome, ScheduleKept, SenderOutcome};
@@ -32,6 +33,7 @@ pub(crate) struct Tally {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) cpu: Nanos,
+    pub(crate) switches: Option<ContextSwitches>,
     pub(crate) retransmits: Option<u64>,
     /// Datagrams that the kernel dropped at a full socket buffer.
     pub(crate) dropped: Option<u64>,
@@ -67,6 +69,7 @@ impl From<Tally> for SenderOutcome {
             exchange: tally.exchange,
             cpu: tally.usage.cpu,
             busiest_cpu: tally.usage.cpu,
+            switches: tally.usage.switches,
             retransmits: tally.usage.retransmits,
             ..Self::default()
         }
@@ -81,6 +84,7 @@ impl From<Tally> for ReceiverOutcome {
             received_bytes: tally.received_bytes,
             foreign: tally.foreign,
             cpu: tally.usage.cpu,
+            switches: tally.usage.switches,
             retransmits: tally.usage.retransmits,
             ..Self::default()
         }

@@ -1,102 +1,48 @@
-//! The CPU cost model: the cost of a byte, a packet, an interrupt and a poll on a host, fitted to
-//! its rows.
+//! The CPU cost model: the CPU time of each event that the kernel counts, fitted to the rows of a run.
 //!
-//! The model is a sum, `T = a N_bytes + b N_packets + g N_interrupts`, and, where they can be told
-//! apart, the cost of polls beside interrupts and of the host's background work. No cost is below
-//! zero. A cost that the rows do not determine is refused, with the factor that would determine it.
+//! The model is a sum, CPU time = cost x count over events, and no cost is below zero. Events that move with others are
+//! left out, and cross-validation removes those that do harm: settings are left out in turn, and an event leaves if the CPU
+//! time of the settings left out is predicted better without it. The cost of an event that is left out is in those that it
+//! moves with. Hosts that share a kernel are fitted together.
 
 mod cells;
 mod collinearity;
 mod solve;
 mod suggestions;
+mod terms;
 
 use latput_knobs::Knob;
 use latput_trial::Results;
 use latput_trial::observation::Role;
 
 pub(crate) use self::cells::CellFigures;
+pub use self::terms::CostTerm;
 
-/// One kind of work that costs a host CPU time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CostTerm {
-    /// A byte in or out of the measured interface, headers included.
-    Byte,
-    /// A packet in or out of the measured interface.
-    Packet,
-    /// A hardware interrupt on the host's CPUs, timer interrupts included.
-    Interrupt,
-    /// A NAPI poll, started by an interrupt or by a timer.
-    Poll,
-    /// A second of work that does not depend on the traffic.
-    Background,
-}
-
-impl CostTerm {
-    /// All terms, in the order of the formula.
-    pub const ALL: [Self; 5] =
-        [Self::Byte, Self::Packet, Self::Interrupt, Self::Poll, Self::Background];
-
-    /// The name in tables and files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Byte => "byte",
-            Self::Packet => "packet",
-            Self::Interrupt => "interrupt",
-            Self::Poll => "poll",
-            Self::Background => "background",
-        }
-    }
-
-    /// The plural in sentences.
-    pub const fn plural(self) -> &'static str {
-        match self {
-            Self::Byte => "bytes",
-            Self::Packet => "packets",
-            Self::Interrupt => "interrupts",
-            Self::Poll => "polls",
-            Self::Background => "background work",
-        }
-    }
-
-    /// The unit of its count.
-    pub const fn unit(self) -> &'static str {
-        if matches!(self, Self::Background) { "second" } else { self.name() }
-    }
-
-    /// The setting that changes its count, in words; `None` where no common setting does.
-    pub const fn moved_by(self) -> Option<&'static str> {
-        match self {
-            Self::Byte | Self::Background => None,
-            Self::Packet => Some("a larger `mtu`, larger messages"),
-            Self::Interrupt => Some("a longer `rx-usecs` or its like"),
-            Self::Poll => Some("a longer `gro-flush-timeout` with `napi-defer-hard-irqs`"),
-        }
-    }
-
-    /// Whether the formula holds without it. Its cost is then part of the term that it moves with.
-    pub(crate) const fn is_extra(self) -> bool {
-        matches!(self, Self::Poll | Self::Background)
-    }
-}
-
-/// The cost model of one host.
+/// The cost model of the hosts of one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostModel {
-    /// The host's name in the testbed.
-    pub host: String,
-    /// The host's role.
-    pub role: Role,
+    /// The hosts.
+    pub hosts: Vec<ModelHost>,
     /// Number of cells in the fit, each by the medians of its runs.
     pub cells: usize,
-    /// Confidence of the intervals, such as 0.99.
+    /// Confidence of the intervals, such as 0.95.
     pub confidence: f64,
     /// The largest over the smallest singular value of the columns in the fit, each at unit length
     /// (Belsley, Kuh and Welsch, 1980: above 30 the terms are hard to tell apart). `None` without a fit.
     pub condition_number: Option<f64>,
     /// Every term, in the order of [`CostTerm::ALL`].
     pub terms: Vec<FittedTerm>,
-    /// Error of the fit at each cell; empty without a fit.
+    /// Error at each cell, of terms and costs that were chosen without its setting; empty without a fit.
     pub errors: Vec<CellError>,
+}
+
+/// A host of a cost model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelHost {
+    /// The name in the testbed.
+    pub host: String,
+    /// The role.
+    pub role: Role,
 }
 
 /// A term with its cost or refusal.
@@ -135,29 +81,42 @@ pub struct CostRefusal {
 pub enum CostObstacle {
     /// The host does not count the term.
     NotCounted,
-    /// The count was 0 in every cell.
-    NeverHappened,
-    /// There are no more cells than terms, so any costs would fit.
+    /// There were too few in most cells to matter.
+    TooRare,
+    /// There are too few settings or cells to leave any out.
     TooFewCells,
-    /// It rises and falls with another term in every cell.
+    /// It predicts nothing that this term, whose count moves most like its own, does not.
     MovesWith(CostTerm),
-    /// It moves slightly apart from the others, but the fit leaves more than that unexplained.
+    /// No term predicts anything.
     Uncertain,
 }
 
-/// The error of the fit at one cell.
+/// The error at one cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CellError {
+    /// Index into the model's hosts.
+    pub host: usize,
     /// Index into the settings.
     pub setting: usize,
     /// Index into the workloads.
     pub workload: usize,
-    /// Fitted over measured CPU time, minus 1.
+    /// Predicted over measured CPU time, minus 1.
     pub error_ratio: f64,
 }
 
 /// CPU times that differ by less than this share are alike.
 const ALIKE: f64 = 0.01;
+
+impl TermCost {
+    /// Whether the interval reaches into the plausible costs of its term.
+    pub fn is_plausible(&self, term: CostTerm) -> bool {
+        let (low, high) = term.plausible_ns();
+        self.ns_high >= low && self.ns_low <= high
+    }
+}
+
+/// A model that is off by more than these, median and 90th percentile, predicts nothing.
+const PREDICTS_WITHIN: (f64, f64) = (0.10, 0.25);
 
 impl CostModel {
     /// The cost of a term, if known.
@@ -165,9 +124,9 @@ impl CostModel {
         self.terms.iter().find(|fitted| fitted.term == term)?.finding.as_ref().ok().copied()
     }
 
-    /// Whether every cell used as much CPU time as the others, like cells of CPUs that are always busy. The seconds
-    /// then explain all of it, and the small errors say nothing of the costs.
-    pub fn is_explained_by_seconds(&self) -> bool {
+    /// Whether every cell used as much CPU time as the others, like cells of CPUs that are always busy. The background
+    /// then explains all of it, and the small errors say nothing of the costs.
+    pub fn is_explained_by_background(&self) -> bool {
         let background = self.cost(CostTerm::Background);
         background.is_some_and(|cost| cost.share > 1.0 - ALIKE)
             && self.error_quantile(1.0).is_some_and(|worst| worst < ALIKE)
@@ -180,6 +139,18 @@ impl CostModel {
         sizes.sort_by(f64::total_cmp);
         let place = (quantile * sizes.len() as f64).ceil() as usize;
         sizes.get(place.saturating_sub(1)).copied()
+    }
+
+    /// Whether settings that were left out are predicted well enough for a prediction of others.
+    pub fn is_predictive(&self) -> bool {
+        let is_within =
+            |quantile, limit| self.error_quantile(quantile).is_some_and(|of| of <= limit);
+        is_within(0.5, PREDICTS_WITHIN.0) && is_within(0.9, PREDICTS_WITHIN.1)
+    }
+
+    /// The index of a host among the model's.
+    pub fn host_index(&self, host: &str, role: Role) -> Option<usize> {
+        self.hosts.iter().position(|of| of.host == host && of.role == role)
     }
 }
 
@@ -194,7 +165,11 @@ pub enum FitError {
     Confidence,
 }
 
-/// Fits the cost model of every host to the rows of the workloads that `wanted` selects by index.
+/// Fits a cost model for each kernel to the rows of the workloads that `wanted` selects by index.
+///
+/// # Errors
+///
+/// If no host counted CPU time, or the confidence is no probability.
 pub fn fit_cost_models(
     results: &Results,
     wanted: impl Fn(usize) -> bool,
@@ -203,40 +178,40 @@ pub fn fit_cost_models(
     if !(confidence > 0.0 && confidence < 1.0) {
         return Err(FitError::Confidence);
     }
-    let hosts = cells::cell_figures(results, wanted);
-    if hosts.is_empty() {
+    let kernels = cells::kernel_cells(results, wanted);
+    if kernels.is_empty() {
         return Err(FitError::NoHosts);
     }
-    let model = |((host, role), cells): (&(String, Role), &Vec<CellFigures>)| {
-        let fitted = solve::fit_costs(cells, confidence);
-        let refusal = |why: CostObstacle, term| CostRefusal {
+    let model = |kernel: cells::KernelCells| {
+        let fitted = solve::fit_costs(&kernel.cells, confidence);
+        let refuse = |why: CostObstacle, term| CostRefusal {
             why,
-            vary: suggestions::suggest_factor(term, why, results, *role),
+            vary: suggestions::suggest_factor(term, why, results, &kernel.hosts),
         };
+        let terms = fitted.terms.into_iter().map(|(term, finding)| FittedTerm {
+            term,
+            finding: finding.map_err(|why| refuse(why, term)),
+        });
         CostModel {
-            host: host.clone(),
-            role: *role,
-            cells: cells.len(),
+            cells: kernel.cells.len(),
             confidence,
             condition_number: fitted.condition_number,
-            terms: fitted
-                .terms
-                .into_iter()
-                .map(|(term, finding)| FittedTerm {
-                    term,
-                    finding: finding.map_err(|why| refusal(why, term)),
-                })
-                .collect(),
+            terms: terms.collect(),
             errors: fitted.errors,
+            hosts: kernel.hosts.clone(),
         }
     };
-    Ok(hosts.iter().map(model).collect())
+    Ok(kernels.into_iter().map(model).collect())
 }
 
-/// The rates that the hosts of a role counted in each cell; of several hosts those of the first.
-pub(crate) fn collect_role_cells(results: &Results, role: Role) -> Vec<CellFigures> {
-    let hosts = cells::cell_figures(results, |_| true);
-    hosts.into_iter().find(|((_, of), _)| *of == role).map(|(_, cells)| cells).unwrap_or_default()
+/// The rates that each host counted in each cell, with the host's name and role.
+pub(crate) fn collect_host_cells(results: &Results) -> Vec<(ModelHost, CellFigures)> {
+    let kernels = cells::kernel_cells(results, |_| true);
+    let cells = kernels.into_iter().flat_map(|kernel| {
+        let cells::KernelCells { hosts, cells } = kernel;
+        cells.into_iter().filter_map(move |cell| Some((hosts.get(cell.host)?.clone(), cell)))
+    });
+    cells.collect()
 }
 
 /// Whether the settings of a plan vary a knob: more than one sets it, and not all to the same

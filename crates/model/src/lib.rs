@@ -22,6 +22,7 @@ pub mod predicted;
 mod recommend;
 mod runs;
 pub mod search;
+pub mod stage;
 pub mod summary;
 #[cfg(test)]
 mod synthetic;

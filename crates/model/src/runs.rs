@@ -59,6 +59,11 @@ impl<'a> RunTable<'a> {
             .fit_runs(results.beside)
     }
 
+    /// Like [`Self::from_all_rows`], with only these figures.
+    pub(crate) fn of_figures(results: &'a Results, figures: &[Metric]) -> Self {
+        Self::with_figures(results, |_| figures)
+    }
+
     /// Like [`Self::from_results`], with only the figures of a goal.
     pub(crate) fn of_goal(results: &'a Results, goal: &Goal) -> Self {
         let figures =

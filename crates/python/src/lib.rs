@@ -135,16 +135,17 @@ impl NativeRun {
     }
 
     /// The JSON and the words of `latput explain`.
-    #[pyo3(signature = (workloads, setting = None))]
+    #[pyo3(signature = (workloads, setting = None, columns = 100))]
     fn explain(
         &self,
         py: Python<'_>,
         workloads: Vec<String>,
         setting: Option<String>,
+        columns: usize,
     ) -> PyResult<(String, String)> {
         let explained = || {
             let explained = RunExplanation::new(&self.results, &workloads, setting.as_deref())?;
-            Ok((serde_json::to_string(&explained.to_document()), explained.to_text()))
+            Ok((serde_json::to_string(&explained.to_document()), explained.to_text(columns)))
         };
         let (json, words) = py
             .detach(explained)

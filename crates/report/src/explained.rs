@@ -3,18 +3,15 @@
 mod cells;
 mod words;
 
-use std::collections::BTreeMap;
-
-use latput_model::explain::{CellExplanation, TimePart};
+use latput_model::explain::{CellExplanation, ExplainedPart, KnobEffect};
 use latput_model::fit::{CostModel, CostObstacle, FittedTerm};
 use latput_trial::Results;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use self::cells::{ExplainError, RunExplanation, select_workloads};
-use self::words::in_words;
 
-/// The CPU cost model of every host of a run.
+/// The CPU cost models of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FitDocument {
@@ -24,53 +21,70 @@ pub struct FitDocument {
     pub name: String,
     /// The testbed.
     pub testbed: String,
-    /// Confidence of the intervals, such as 0.99.
+    /// Confidence of the intervals, such as 0.95.
     pub confidence: f64,
     /// The method of the intervals.
     pub intervals: String,
-    /// The cost model of each host.
-    pub hosts: Vec<HostModel>,
+    /// The cost model of each kernel.
+    pub models: Vec<KernelModel>,
 }
 
-/// The cost model of one host.
+/// The cost model of the hosts of one kernel.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct HostModel {
+pub struct KernelModel {
+    /// The hosts.
+    pub hosts: Vec<FittedHost>,
+    /// Number of settings under workloads on hosts in the fit.
+    pub cells: usize,
+    /// Condition number of the fit's columns at unit length; null without a fit.
+    pub condition_number: Option<f64>,
+    /// Absolute relative error of the CPU time of settings that were left out, median over the cells; null without a fit.
+    pub error_ratio_median: Option<f64>,
+    /// 90th percentile of the absolute relative error.
+    pub error_ratio_p90: Option<f64>,
+    /// Whether these errors are small enough for predictions.
+    pub is_predictive: bool,
+    /// Every term.
+    pub terms: Vec<TermModel>,
+    /// Every cell with the relative error of its CPU time, as predicted without its setting.
+    pub errors: Vec<CellError>,
+}
+
+/// A host of a cost model.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FittedHost {
     /// The host's name.
     pub host: String,
     /// `sut`, `generator` or `observer`.
     pub role: String,
-    /// Number of settings under workloads in the fit.
-    pub cells: usize,
-    /// Condition number of the fit's columns at unit length; null without a fit.
-    pub condition_number: Option<f64>,
-    /// Absolute relative error of the fitted CPU time, median over the cells; null without a fit.
-    pub error_ratio_median: Option<f64>,
-    /// 90th percentile of the absolute relative error.
-    pub error_ratio_p90: Option<f64>,
-    /// Every term.
-    pub terms: Vec<TermModel>,
-    /// Every cell with the relative error of its fitted CPU time.
-    pub errors: Vec<CellError>,
 }
 
 /// One term with its cost or refusal.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TermModel {
-    /// `byte`, `packet`, `interrupt`, `poll` or `background`.
+    /// The event: `interrupt`, `packet_received`, `segment`, `poll` and so on.
     pub term: String,
-    /// The unit of `cost_ns`: `byte`, `packet`, `interrupt`, `poll`, `second`.
+    /// The unit of `cost_ns`: `byte`, `packet`, `interrupt`, `second` and so on.
     pub unit: String,
-    /// CPU time of one unit; null if unknown.
+    /// The stage of a packet's way that it belongs to: `interrupt`, `poll`, `protocol`, `wakeup`, `read`, `send`,
+    /// `background`.
+    pub stage: String,
+    /// CPU time of one unit; null if the model does without it.
     pub cost_ns: Option<f64>,
     /// Lower end of its interval.
     pub cost_ns_low: Option<f64>,
     /// Upper end of its interval.
     pub cost_ns_high: Option<f64>,
+    /// The least that is plausible.
+    pub plausible_ns_low: f64,
+    /// The most that is plausible.
+    pub plausible_ns_high: f64,
     /// Its share of the CPU time, median over the cells.
     pub share_ratio: Option<f64>,
-    /// The reason why there is no cost: `not_counted`, `never_happened`, `too_few_cells`,
+    /// The reason why there is no cost: `not_counted`, `too_rare`, `too_few_cells`,
     /// `moves_with`, `uncertain`; null with a cost.
     pub refused: Option<String>,
     /// The term that it moves with.
@@ -79,15 +93,17 @@ pub struct TermModel {
     pub vary: Option<String>,
 }
 
-/// The error of the fit for one setting under one workload.
+/// The error of the fit for one setting under one workload on one host.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CellError {
+    /// The host's name.
+    pub host: String,
     /// The setting's label.
     pub setting: String,
     /// The workload's name.
     pub workload: String,
-    /// Fitted over measured CPU time, minus 1.
+    /// Predicted over measured CPU time, minus 1.
     pub error_ratio: f64,
 }
 
@@ -100,30 +116,33 @@ impl FitDocument {
             testbed: results.testbed.clone(),
             confidence: models.first().map_or(results.confidence, |model| model.confidence),
             intervals: intervals.to_owned(),
-            hosts: models.iter().map(|model| HostModel::new(results, model)).collect(),
+            models: models.iter().map(|model| KernelModel::new(results, model)).collect(),
         }
     }
 }
 
-impl HostModel {
+impl KernelModel {
     fn new(results: &Results, model: &CostModel) -> Self {
+        let host = |host: usize| model.hosts.get(host).map_or("", |of| of.host.as_str());
+        let hosts = model
+            .hosts
+            .iter()
+            .map(|of| FittedHost { host: of.host.clone(), role: of.role.name().to_owned() });
+        let errors = model.errors.iter().map(|cell| CellError {
+            host: host(cell.host).to_owned(),
+            setting: results.settings[cell.setting].label.clone(),
+            workload: results.workloads[cell.workload].name.clone(),
+            error_ratio: cell.error_ratio,
+        });
         Self {
-            host: model.host.clone(),
-            role: model.role.name().to_owned(),
+            hosts: hosts.collect(),
             cells: model.cells,
             condition_number: model.condition_number.filter(|number| number.is_finite()),
             error_ratio_median: model.error_quantile(0.5),
             error_ratio_p90: model.error_quantile(0.9),
+            is_predictive: model.is_predictive(),
             terms: model.terms.iter().map(TermModel::from_term).collect(),
-            errors: model
-                .errors
-                .iter()
-                .map(|cell| CellError {
-                    setting: results.settings[cell.setting].label.clone(),
-                    workload: results.workloads[cell.workload].name.clone(),
-                    error_ratio: cell.error_ratio,
-                })
-                .collect(),
+            errors: errors.collect(),
         }
     }
 }
@@ -132,18 +151,22 @@ impl TermModel {
     fn from_term(fitted: &FittedTerm) -> Self {
         let cost = fitted.finding.as_ref().ok();
         let refusal = fitted.finding.as_ref().err();
+        let (plausible_ns_low, plausible_ns_high) = fitted.term.plausible_ns();
         Self {
             term: fitted.term.name().to_owned(),
             unit: fitted.term.unit().to_owned(),
+            stage: fitted.term.stage().name().to_owned(),
             cost_ns: cost.map(|cost| cost.ns),
             cost_ns_low: cost.map(|cost| cost.ns_low),
             cost_ns_high: cost.map(|cost| cost.ns_high),
+            plausible_ns_low,
+            plausible_ns_high,
             share_ratio: cost.map(|cost| cost.share),
             refused: refusal.map(|refusal| reason_name(refusal.why).to_owned()),
             moves_with: refusal.and_then(|refusal| match refusal.why {
                 CostObstacle::MovesWith(term) => Some(term.name().to_owned()),
                 CostObstacle::NotCounted
-                | CostObstacle::NeverHappened
+                | CostObstacle::TooRare
                 | CostObstacle::TooFewCells
                 | CostObstacle::Uncertain => None,
             }),
@@ -155,14 +178,14 @@ impl TermModel {
 const fn reason_name(why: CostObstacle) -> &'static str {
     match why {
         CostObstacle::NotCounted => "not_counted",
-        CostObstacle::NeverHappened => "never_happened",
+        CostObstacle::TooRare => "too_rare",
         CostObstacle::TooFewCells => "too_few_cells",
         CostObstacle::MovesWith(_) => "moves_with",
         CostObstacle::Uncertain => "uncertain",
     }
 }
 
-/// The split of time and CPU under each setting of a run.
+/// The split of time under each setting of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExplainDocument {
@@ -172,23 +195,15 @@ pub struct ExplainDocument {
     pub name: String,
     /// The testbed.
     pub testbed: String,
-    /// The cost models of the system under test by kind of workload.
-    pub models: Vec<KindModel>,
+    /// The cost model of each kernel.
+    pub models: Vec<KernelModel>,
     /// Each setting under each workload.
     pub cells: Vec<ExplainedCell>,
+    /// What changes of knobs would save; empty where no model predicts settings that were left out of it.
+    pub effects: Vec<PredictedEffect>,
 }
 
-/// The cost model of the system under test under one kind of workload.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct KindModel {
-    /// `tcp_rr`, `tcp_stream`.
-    pub kind: String,
-    /// The model.
-    pub model: HostModel,
-}
-
-/// The parts of one setting's figures under one workload.
+/// The parts of one setting's time under one workload.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExplainedCell {
@@ -196,56 +211,79 @@ pub struct ExplainedCell {
     pub setting: String,
     /// The workload's name.
     pub workload: String,
-    /// Mean round trip; null if the workload has none.
-    pub round_trip_ns: Option<f64>,
-    /// Parts of the round trip: `timer`, `queueing`, `cpu`, `rest`; empty without one.
-    pub time: Vec<ExplainedPart>,
-    /// CPU time of the system under test per second.
-    pub busy_ns_per_s: f64,
-    /// Utilisation of its busiest CPU.
+    /// The unit of work: `transaction`, of which the time is the mean round trip, or `kilobyte` (1024 bytes of payload), of
+    /// which it is the inverse of the goodput.
+    pub unit: String,
+    /// The time of one unit; null if nothing was transferred.
+    pub whole_ns: Option<f64>,
+    /// Its parts, which add up to it.
+    pub parts: Vec<PartOfTime>,
+    /// CPU time of both ends for one unit that does not fit into the whole, at least: it runs beside.
+    pub beside_ns: f64,
+    /// CPU time of the system under test for one unit; null if it is unknown.
+    pub sut_cpu_ns: Option<f64>,
+    /// CPU time of the generators for one unit; null if it is unknown.
+    pub generator_cpu_ns: Option<f64>,
+    /// Utilisation of the busiest CPU of the system under test.
     pub busiest_cpu_ratio: Option<f64>,
-    /// Parts of the CPU time, in nanoseconds per second, by term.
-    pub cpu: Vec<ExplainedPart>,
-    /// Terms whose costs are in the unexplained part, because the plan does not tell them apart.
-    pub not_told_apart: Vec<String>,
-    /// The unexplained part of the CPU time.
-    pub unexplained_ratio: f64,
+    /// Whether other work ran on the CPUs in most trials, so that their CPU time says nothing.
+    pub is_shared: bool,
+    /// What is not told apart, each with what the plan lacks for it.
+    pub missing: Vec<String>,
 }
 
-/// A part, or the reason why it is unknown.
+/// A part of the time of one unit of work.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ExplainedPart {
-    /// Name of the part.
-    pub part: String,
-    /// Its amount; null if unknown.
-    pub amount_ns: Option<f64>,
-    /// Lower end of its interval.
-    pub amount_ns_low: Option<f64>,
+pub struct PartOfTime {
+    /// The stage: `moderation`, `queueing`, `interrupt`, `poll`, `protocol`, `wakeup`, `read`, `send`, `background`, `cpu`
+    /// (not divided), `rest`.
+    pub stage: String,
+    /// Its time.
+    pub time_ns: f64,
+    /// Lower end of its interval; null without one.
+    pub time_ns_low: Option<f64>,
     /// Upper end of its interval.
-    pub amount_ns_high: Option<f64>,
-    /// Confidence of the interval.
+    pub time_ns_high: Option<f64>,
+    /// Confidence of the interval; 0 for one trial.
     pub confidence: Option<f64>,
-    /// The reason why there is none, or why it is unknown and what the plan lacks.
-    pub why: Option<String>,
+    /// Where it comes from: `measured`, `compared` (with another setting or workload), `modelled` (measured CPU time,
+    /// divided by the cost model) or `remainder`.
+    pub basis: String,
+}
+
+/// The predicted effect of a knob on the CPU time of the system under test.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PredictedEffect {
+    /// The workload's name.
+    pub workload: String,
+    /// What there would be half as many of.
+    pub half_as_many: String,
+    /// The change that does it, in words.
+    pub change: String,
+    /// CPU time saved, median over settings.
+    pub saved_ratio: f64,
+    /// Lower end of its interval.
+    pub saved_ratio_low: f64,
+    /// Upper end of its interval.
+    pub saved_ratio_high: f64,
 }
 
 impl ExplainDocument {
     fn new(
         results: &Results,
-        models: &BTreeMap<&str, CostModel>,
+        models: &[CostModel],
         cells: &[CellExplanation],
+        effects: &[KnobEffect],
     ) -> Self {
-        let model = |(kind, model): (&&str, &CostModel)| KindModel {
-            kind: (*kind).to_owned(),
-            model: HostModel::new(results, model),
-        };
         Self {
             schema: 1,
             name: results.name.clone(),
             testbed: results.testbed.clone(),
-            models: models.iter().map(model).collect(),
+            models: models.iter().map(|model| KernelModel::new(results, model)).collect(),
             cells: cells.iter().map(|cell| ExplainedCell::new(results, cell)).collect(),
+            effects: effects.iter().map(|effect| PredictedEffect::new(results, effect)).collect(),
         }
     }
 }
@@ -255,42 +293,41 @@ impl ExplainedCell {
         Self {
             setting: results.settings[cell.setting].label.clone(),
             workload: results.workloads[cell.workload].name.clone(),
-            round_trip_ns: cell.round_trip_ns,
-            time: cell
-                .time
-                .iter()
-                .map(|(stage, amount)| convert_part(stage.name(), amount))
-                .collect(),
-            busy_ns_per_s: cell.busy_ns_per_s,
+            unit: cell.unit.name().to_owned(),
+            whole_ns: cell.whole_ns,
+            parts: cell.parts.iter().map(PartOfTime::new).collect(),
+            beside_ns: cell.beside_ns,
+            sut_cpu_ns: cell.sut_cpu_ns,
+            generator_cpu_ns: cell.generator_cpu_ns,
             busiest_cpu_ratio: cell.busiest_cpu_ratio,
-            cpu: cell.cpu.iter().map(|(term, amount)| convert_part(term.name(), amount)).collect(),
-            not_told_apart: cell.not_told_apart.iter().map(|term| term.name().to_owned()).collect(),
-            unexplained_ratio: cell.unexplained_ratio,
+            is_shared: cell.is_shared,
+            missing: cell.missing.iter().map(|why| (*why).to_owned()).collect(),
         }
     }
 }
 
-fn convert_part(name: &str, amount: &TimePart) -> ExplainedPart {
-    let mut part = ExplainedPart {
-        part: name.to_owned(),
-        amount_ns: None,
-        amount_ns_low: None,
-        amount_ns_high: None,
-        confidence: None,
-        why: None,
-    };
-    match amount {
-        TimePart::Known { ns, ns_low, ns_high, confidence } => {
-            part.amount_ns = Some(*ns);
-            part.amount_ns_low = Some(*ns_low);
-            part.amount_ns_high = Some(*ns_high);
-            part.confidence = Some(*confidence);
+impl PartOfTime {
+    fn new(part: &ExplainedPart) -> Self {
+        Self {
+            stage: part.stage.name().to_owned(),
+            time_ns: part.ns,
+            time_ns_low: part.interval.map(|it| it.ns_low),
+            time_ns_high: part.interval.map(|it| it.ns_high),
+            confidence: part.interval.map(|it| it.confidence),
+            basis: part.basis.name().to_owned(),
         }
-        TimePart::None(why) => {
-            part.amount_ns = Some(0.0);
-            part.why = Some((*why).to_owned());
-        }
-        TimePart::Unknown(why) => part.why = Some((*why).to_owned()),
     }
-    part
+}
+
+impl PredictedEffect {
+    fn new(results: &Results, effect: &KnobEffect) -> Self {
+        Self {
+            workload: results.workloads[effect.workload].name.clone(),
+            half_as_many: effect.term.plural().to_owned(),
+            change: effect.change.to_owned(),
+            saved_ratio: effect.saved_ratio,
+            saved_ratio_low: effect.saved_ratio_low,
+            saved_ratio_high: effect.saved_ratio_high,
+        }
+    }
 }

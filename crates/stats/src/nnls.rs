@@ -34,6 +34,32 @@ impl Products {
         }
     }
 
+    /// The sum of the products of several sets of rows with the same columns; `None` without a set.
+    pub fn joined<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        let mut parts = parts.into_iter();
+        let mut sum = parts.next()?.clone();
+        let add = |to: &mut [f64], from: &[f64]| {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+        };
+        for part in parts {
+            sum.gram.iter_mut().zip(&part.gram).for_each(|(to, from)| add(to, from));
+            add(&mut sum.with_target, &part.with_target);
+            sum.target_squares += part.target_squares;
+        }
+        Some(sum)
+    }
+
+    /// The problem of some of its columns.
+    #[must_use]
+    pub fn select(&self, columns: &[usize]) -> Self {
+        let row = |a: &usize| columns.iter().map(|b| self.gram[*a][*b]).collect();
+        Self {
+            gram: columns.iter().map(row).collect(),
+            with_target: columns.iter().map(|j| self.with_target[*j]).collect(),
+            target_squares: self.target_squares,
+        }
+    }
+
     /// The non-negative coefficients with the least squares.
     ///
     /// The active-set method of Lawson and Hanson ("Solving Least Squares Problems", 1974, chapter
@@ -62,20 +88,6 @@ impl Products {
         }
         let residual_squares = self.residual_squares(&x);
         Solution { coefficients: x, residual_squares }
-    }
-
-    /// The remaining problem when the coefficient of column `fixed` is `value`.
-    pub fn with_fixed(&self, fixed: usize, value: f64) -> Self {
-        let others = || (0..self.with_target.len()).filter(move |j| *j != fixed);
-        let row = |a: usize| others().map(|b| self.gram[a][b]).collect();
-        Self {
-            gram: others().map(row).collect(),
-            with_target: others()
-                .map(|j| self.with_target[j] - value * self.gram[j][fixed])
-                .collect(),
-            target_squares: self.target_squares - 2.0 * value * self.with_target[fixed]
-                + value * value * self.gram[fixed][fixed],
-        }
     }
 
     /// Moves `x` to the best fit of the columns in `active`, and removes those that would turn
@@ -256,17 +268,16 @@ mod tests {
     }
 
     #[test]
-    fn fixed_coefficient_leaves_the_rest_of_the_problem() {
-        let problem = Products::new(&[vec![1.0, 0.0, 2.0], vec![0.0, 3.0, 1.0]], &[2.0, 12.0, 8.0]);
-        let rest = problem.with_fixed(0, 2.0).solve();
-        assert!(
-            (rest.coefficients[0] - 4.0).abs() < 1e-9 && rest.residual_squares < 1e-9,
-            "{rest:?}"
-        );
-        // With 3 for the first: the target less that is -1, 12, 2, and the best second one 3.8.
-        let rest = problem.with_fixed(0, 3.0).solve();
-        assert!((rest.coefficients[0] - 3.8).abs() < 1e-9, "{rest:?}");
-        assert!((rest.residual_squares - 4.6).abs() < 1e-9, "{rest:?}");
+    fn joined_rows_are_one_problem() {
+        let first = Products::new(&[vec![1.0, 0.0], vec![0.0, 3.0], vec![7.0, 7.0]], &[2.0, 12.0]);
+        let second = Products::new(&[vec![2.0], vec![1.0], vec![-5.0]], &[8.0]);
+        let joined = Products::joined([&first, &second]).unwrap().select(&[0, 1]);
+        let whole = Products::new(&[vec![1.0, 0.0, 2.0], vec![0.0, 3.0, 1.0]], &[2.0, 12.0, 8.0]);
+        assert_eq!(joined, whole);
+        let found = joined.select(&[1, 0]).solve();
+        assert!((found.coefficients[0] - 4.0).abs() < 1e-9, "{found:?}");
+        assert!((found.coefficients[1] - 2.0).abs() < 1e-9, "{found:?}");
+        assert_eq!(Products::joined([]), None);
     }
 
     #[track_caller]

@@ -129,9 +129,45 @@ pub struct TrafficObservation {
     pub sender_cpu: Nanos,
     /// CPU time of the traffic threads, receiver's end.
     pub receiver_cpu: Nanos,
+    /// Context switches of the traffic threads, sender's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender_switches: Option<ContextSwitches>,
+    /// Context switches of the traffic threads, receiver's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiver_switches: Option<ContextSwitches>,
     /// Share of its window that the busiest traffic thread was on a CPU, sender's end.
     #[serde(default)]
     pub busiest_ratio: Option<f64>,
+}
+
+/// Context switches of some threads (`getrusage(2)`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContextSwitches {
+    /// Times that they waited: each ends in a wake-up.
+    pub waits: u64,
+    /// Times that they lost their CPU to others.
+    pub preemptions: u64,
+}
+
+impl ContextSwitches {
+    /// Those of both.
+    #[must_use]
+    pub const fn joined(self, other: Self) -> Self {
+        Self {
+            waits: self.waits.saturating_add(other.waits),
+            preemptions: self.preemptions.saturating_add(other.preemptions),
+        }
+    }
+
+    /// Those since an earlier count.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self {
+            waits: self.waits.saturating_sub(earlier.waits),
+            preemptions: self.preemptions.saturating_sub(earlier.preemptions),
+        }
+    }
 }
 
 /// One direction of the traffic.
@@ -249,6 +285,9 @@ pub struct HostObservation {
     pub softirqs: u64,
     /// Hardware interrupts on this host's CPUs.
     pub interrupts: u64,
+    /// Events of the kernel that take CPU time, beside interrupts, polls and packets.
+    #[serde(default, skip_serializing_if = "KernelEvents::is_empty")]
+    pub events: KernelEvents,
     /// The measured interface's counters.
     pub interface: InterfaceCounters,
     /// Packets of the interface, in and out, in each tenth of a second of the window. They show
@@ -502,6 +541,81 @@ impl HostObservation {
         let time = self.cpu();
         let total = time.total().as_secs_f64();
         (total > 0.0).then(|| time.busy().as_secs_f64() / total)
+    }
+}
+
+/// Events that the kernel counts on a host, each `None` where it does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelEvents {
+    /// Expiries of the timers of the host's CPUs: a part of its interrupts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timer_interrupts: Option<u64>,
+    /// Interrupts that the host's CPUs got from other CPUs, such as for wake-ups: a part of its interrupts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_interrupts: Option<u64>,
+    /// TCP segments and UDP datagrams that the protocols received, those that GRO merged as one (`Tcp InSegs`,
+    /// `Udp InDatagrams`), in the network namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<u64>,
+    /// Times that the host's CPUs entered an idle state in which they poll for work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_polls: Option<u64>,
+    /// Times that they entered one in which they sleep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_sleeps: Option<u64>,
+    /// Times that the NAPI threads waited for work: each ends in a wake-up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub napi_waits: Option<u64>,
+    /// Times that the NAPI threads lost their CPU to others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub napi_preemptions: Option<u64>,
+}
+
+impl KernelEvents {
+    /// Whether nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Combines each count with that of `other`. A count that one of them lacks is absent.
+    ///
+    /// # Errors
+    ///
+    /// The error of `combine`, which gets the name of the count.
+    pub fn combine<E>(
+        &self,
+        other: &Self,
+        mut combine: impl FnMut(&'static str, u64, u64) -> Result<u64, E>,
+    ) -> Result<Self, E> {
+        let mut both = |name, one: Option<u64>, two: Option<u64>| {
+            one.zip(two).map(|(one, two)| combine(name, one, two)).transpose()
+        };
+        Ok(Self {
+            timer_interrupts: both(
+                "timer interrupts",
+                self.timer_interrupts,
+                other.timer_interrupts,
+            )?,
+            cpu_interrupts: both(
+                "interrupts between CPUs",
+                self.cpu_interrupts,
+                other.cpu_interrupts,
+            )?,
+            segments: both("segments received", self.segments, other.segments)?,
+            idle_polls: both(
+                "entries into polling idle states",
+                self.idle_polls,
+                other.idle_polls,
+            )?,
+            idle_sleeps: both("entries into idle states", self.idle_sleeps, other.idle_sleeps)?,
+            napi_waits: both("waits of NAPI threads", self.napi_waits, other.napi_waits)?,
+            napi_preemptions: both(
+                "preemptions of NAPI threads",
+                self.napi_preemptions,
+                other.napi_preemptions,
+            )?,
+        })
     }
 }
 

@@ -16,7 +16,7 @@ __all__ = ["Explanation", "Twin"]
 
 
 class Explanation:
-    """The parts of round trips and of CPU time, with what is not known and why."""
+    """The parts of the time of a transaction or of 1024 bytes, and the costs behind them."""
 
     def __init__(self, document: str, words: str) -> None:
         self._document = document
@@ -28,33 +28,36 @@ class Explanation:
         document: dict[str, Any] = json.loads(self._document)
         return document
 
-    def _parts(self, kind: str) -> pd.DataFrame:
+    def time(self) -> pd.DataFrame:
+        """A row for each part of the time of each setting and workload. The parts of a cell add up to its `whole_ns`."""
         rows = [
             {"setting": cell["setting"], "workload": cell["workload"], **part}
             for cell in self.document["cells"]
-            for part in cell[kind]
+            for part in cell["parts"]
         ]
-        names = ["part", "amount_ns", "amount_ns_low", "amount_ns_high", "confidence", "why"]
+        names = ["stage", "time_ns", "time_ns_low", "time_ns_high", "confidence", "basis"]
         return pd.DataFrame(rows, columns=["setting", "workload", *names])
 
-    def time(self) -> pd.DataFrame:
-        """A row for each part of the mean round trip of each setting and workload; `why` where it is not known."""
-        return self._parts("time")
-
-    def cpu(self) -> pd.DataFrame:
-        """A row for each part of the CPU time of the system under test, in nanoseconds per second."""
-        return self._parts("cpu")
-
     def cells(self) -> pd.DataFrame:
-        """A row for each setting and workload: its round trip, CPU time, busiest CPU, and the part that no cost explains."""
-        names = ["setting", "workload", "round_trip_ns", "busy_ns_per_s", "busiest_cpu_ratio", "unexplained_ratio"]
-        return pd.DataFrame(self.document["cells"], columns=names)
+        """A row for each setting and workload: its time, the CPU time of both ends and what of it runs beside, the busiest CPU."""
+        names = ["unit", "whole_ns", "beside_ns", "sut_cpu_ns", "generator_cpu_ns", "busiest_cpu_ratio", "is_shared"]
+        return pd.DataFrame(self.document["cells"], columns=["setting", "workload", *names])
 
     def costs(self) -> pd.DataFrame:
-        """A row for each kind of workload and term: the CPU time of one byte, packet, interrupt or poll."""
-        rows = [{"kind": of["kind"], **term} for of in self.document["models"] for term in of["model"]["terms"]]
-        names = ["term", "unit", "cost_ns", "cost_ns_low", "cost_ns_high", "share_ratio", "refused", "moves_with", "vary"]
-        return pd.DataFrame(rows, columns=["kind", *names])
+        """A row for each kernel and event: the CPU time of one interrupt, packet, segment, poll and so on."""
+        rows = [
+            {"hosts": ", ".join(host["host"] for host in model["hosts"]), **term}
+            for model in self.document["models"]
+            for term in model["terms"]
+        ]
+        names = ["term", "unit", "stage", "cost_ns", "cost_ns_low", "cost_ns_high", "plausible_ns_low", "plausible_ns_high"]
+        names += ["share_ratio", "refused", "moves_with", "vary"]
+        return pd.DataFrame(rows, columns=["hosts", *names])
+
+    def effects(self) -> pd.DataFrame:
+        """A row for each change of a knob whose effect on the CPU time is predicted; empty where no model predicts."""
+        names = ["workload", "half_as_many", "change", "saved_ratio", "saved_ratio_low", "saved_ratio_high"]
+        return pd.DataFrame(self.document["effects"], columns=names)
 
     def __str__(self) -> str:
         """What `latput explain` prints."""

@@ -16,8 +16,8 @@ use crate::output;
 
 /// Explain where time and CPU go under each setting.
 ///
-/// Moderation delay, queueing, and CPU per interrupt, packet and byte. Also estimates the
-/// effect of changing a knob.
+/// One table: the time of a transaction, or of 1024 bytes, by stage. Also predicts the effect of
+/// changing a knob.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,9 +25,10 @@ Examples:
   latput explain kept.db --workload tcp_rr --setting 50us
   latput explain kept.db --json
 
-CPU time is divided by the costs of `latput model fit`. Round trips are divided by comparing settings that
-differ only in their delay and workloads that differ only in their requests in flight. Where the plan lacks
-such runs, the part is unknown, and the missing runs are named.")]
+The parts add up to the time. The wait for moderation and the wait behind other requests come from settings
+that differ only in their delay and workloads that differ only in their requests in flight; where the plan
+lacks such runs, they are named. CPU time is measured, and divided by the costs of `latput model fit`. What of
+it does not fit into the time runs beside it.")]
 pub(crate) struct Args {
     /// The results file.
     file: PathBuf,
@@ -61,7 +62,7 @@ impl Args {
         if context.json {
             output::print_json(&explained.to_document())?;
         } else {
-            output::print_text(&explained.to_text())?;
+            output::print_text(&explained.to_text(output::stdout_screen().columns))?;
         }
         Ok(ExitCode::SUCCESS)
     }

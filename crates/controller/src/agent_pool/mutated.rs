@@ -5,7 +5,8 @@ use latput_knobs::{Place, parse_assignment};
 use latput_load::{DatagramsReceived, DatagramsSent};
 use latput_stats::Histogram;
 use latput_trial::observation::{
-    CpuAccounting, CpuObservation, CpuSource, CpuTime, InterfaceCounters, NapiObservation,
+    ContextSwitches, CpuAccounting, CpuObservation, CpuSource, CpuTime, InterfaceCounters,
+    KernelEvents, NapiObservation,
 };
 use latput_trial::{Plan, Results, Row};
 use latput_units::{BitsPerSecond, Bytes, CpuId, SeededRng};
@@ -227,6 +228,7 @@ fn make_receiver_outcome() -> ReceiverOutcome {
         requests: Some(1000),
         retransmits: Some(1),
         cpu: Nanos::from_ms(50),
+        switches: Some(ContextSwitches { waits: 900, preemptions: 10 }),
         auth_failures: 1,
         datagrams: Some(DatagramsReceived {
             received: 9,
@@ -279,6 +281,15 @@ fn make_host_observation(idx: u32, role: Role) -> HostObservation {
         napi: Some(NapiObservation { polls: 100, packets: 1000, empty_polls: 3 }),
         softirqs: 100,
         interrupts: 100,
+        events: KernelEvents {
+            timer_interrupts: Some(40),
+            cpu_interrupts: Some(50),
+            segments: Some(900),
+            idle_polls: Some(30),
+            idle_sleeps: Some(20),
+            napi_waits: Some(60),
+            napi_preemptions: Some(5),
+        },
         interface: InterfaceCounters {
             rx_packets: 1000,
             rx_bytes: 60_000,

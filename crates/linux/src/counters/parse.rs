@@ -105,18 +105,48 @@ pub(crate) fn softirqs(bytes: &[u8], names: &[&[u8]], cpus: &CpuSet) -> Result<u
     Ok(sum)
 }
 
+/// Interrupts of some CPUs since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InterruptCounts {
+    /// All of them.
+    pub(crate) all: u64,
+    /// Expiries of the CPUs' timers; `None` where no row has them.
+    pub(crate) timer: Option<u64>,
+    /// Those from other CPUs; `None` where no row has them.
+    pub(crate) between_cpus: Option<u64>,
+}
+
 /// Sums the rows of `/proc/interrupts` over the columns of `cpus`. Rows that hold one number for the
 /// whole machine (`ERR`, `MIS`) belong to no CPU and are left out.
-pub(crate) fn interrupts(bytes: &[u8], cpus: &CpuSet) -> Result<u64, Error> {
+pub(crate) fn interrupts(bytes: &[u8], cpus: &CpuSet) -> Result<InterruptCounts, Error> {
     let mut table = Table::new("/proc/interrupts", bytes, cpus)?;
-    let mut sum = 0_u64;
+    let mut counts = InterruptCounts::default();
+    let add = |to: &mut Option<u64>, count: u64| {
+        *to = Some(to.unwrap_or(0).saturating_add(count));
+    };
     while let Some(row) = table.next_row() {
         let row = row?;
-        if row.name != b"ERR" && row.name != b"MIS" {
-            sum = sum.saturating_add(row.sum.unwrap_or(0));
+        if row.name == b"ERR" || row.name == b"MIS" {
+            continue;
+        }
+        let count = row.sum.unwrap_or(0);
+        counts.all = counts.all.saturating_add(count);
+        if row.is_timer() {
+            add(&mut counts.timer, count);
+        } else if row.is_from_other_cpu() {
+            add(&mut counts.between_cpus, count);
         }
     }
-    Ok(sum)
+    Ok(counts)
+}
+
+/// The voluntary and the involuntary context switches in `/proc/PID/status`; `None` where it has none.
+pub(crate) fn context_switches(status: &str) -> Option<(u64, u64)> {
+    let find = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+        number(value.trim().as_bytes())
+    };
+    Some((find("voluntary_ctxt_switches:")?, find("nonvoluntary_ctxt_switches:")?))
 }
 
 /// A table with a header of CPUs and rows that start with `name:`.
@@ -134,6 +164,16 @@ struct TableRow<'a> {
 }
 
 impl TableRow<'_> {
+    /// Whether this is the CPUs' own timer: `LOC` on x86, elsewhere a row whose last word names it (`arch_timer`).
+    fn is_timer(&self) -> bool {
+        self.name == b"LOC" || words(self.line).last().is_some_and(|word| word.ends_with(b"timer"))
+    }
+
+    /// Whether these are interrupts from other CPUs: to reschedule or to call a function on x86, `IPI` elsewhere.
+    fn is_from_other_cpu(&self) -> bool {
+        matches!(self.name, b"RES" | b"CAL") || self.name.starts_with(b"IPI")
+    }
+
     fn text(&self) -> &str {
         std::str::from_utf8(self.line).unwrap_or("(not text)")
     }
@@ -260,8 +300,27 @@ mod tests {
         let names: &[&[u8]] = &[b"NET_RX", b"NET_TX"];
         assert_eq!(softirqs(SOFTIRQS.as_bytes(), names, &set("0")).unwrap(), 163_568);
         assert_eq!(softirqs(SOFTIRQS.as_bytes(), names, &set("0-1")).unwrap(), 280_596);
-        assert_eq!(interrupts(INTERRUPTS.as_bytes(), &set("1")).unwrap(), 1010);
-        assert_eq!(interrupts(INTERRUPTS.as_bytes(), &set("0-1")).unwrap(), 1111);
+        let counted = |cpus| interrupts(INTERRUPTS.as_bytes(), &set(cpus)).unwrap();
+        assert_eq!((counted("1").all, counted("0-1").all), (1010, 1111));
+        assert_eq!((counted("1").timer, counted("1").between_cpus), (Some(1000), None));
+    }
+
+    #[test]
+    fn interrupt_kinds_follow_their_rows() {
+        let arm = "           CPU0       CPU1\n 11:  70  80  GICv3  27 Level  arch_timer\n\
+                   34:  1  2  GICv3  78 Level  uart-pl011\nIPI0:  5  6  Rescheduling interrupts\n\
+                   IPI1:  7  8  Function call interrupts\nErr:  0\n";
+        let counted = interrupts(arm.as_bytes(), &set("0-1")).unwrap();
+        assert_eq!((counted.timer, counted.between_cpus), (Some(150), Some(26)));
+        assert_eq!(counted.all, 150 + 26 + 3);
+    }
+
+    #[test]
+    fn context_switches_need_both_lines() {
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
+        assert_eq!(context_switches(status), Some((12, 3)));
+        assert_eq!(context_switches("Name:\tx\nvoluntary_ctxt_switches:\t12\n"), None);
+        assert_eq!(context_switches(&status.replace("12", "-1")), None);
     }
 
     #[test]

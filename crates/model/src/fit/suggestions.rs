@@ -4,7 +4,7 @@ use latput_knobs::Knob;
 use latput_trial::Results;
 use latput_trial::observation::Role;
 
-use super::{CostObstacle, CostTerm, knob_variation};
+use super::{CostObstacle, CostTerm, ModelHost, knob_variation};
 
 /// Knobs that move the interrupts of a NIC, most common first.
 const OF_INTERRUPTS: [(Knob, &str); 3] = [
@@ -19,18 +19,24 @@ pub(super) fn suggest_factor(
     term: CostTerm,
     why: CostObstacle,
     results: &Results,
-    role: Role,
+    hosts: &[ModelHost],
 ) -> String {
-    if matches!(why, CostObstacle::NotCounted) {
+    if matches!(why, CostObstacle::NotCounted | CostObstacle::TooRare) {
         return String::new();
     }
+    let has_sut = hosts.iter().any(|host| host.role == Role::Sut);
+    let role = if has_sut { Role::Sut } else { hosts.first().map_or(Role::Sut, |host| host.role) };
     let is_varied = knob_variation(results, role);
     let knob = |knob: Knob, words: &'static str| (is_varied(knob), words);
     let deferral = knob(Knob::GroFlushTimeout, "`gro-flush-timeout` with `napi-defer-hard-irqs`");
     let load = (loads_differ(results), "the workloads' `burst`, `connections` or `rate`");
     let sizes = (loads_differ(results), "the sizes of messages or datagrams");
     let candidates = match term {
-        CostTerm::Byte | CostTerm::Packet => vec![knob(Knob::Mtu, "`mtu`"), sizes],
+        CostTerm::ByteReceived
+        | CostTerm::ByteSent
+        | CostTerm::PacketReceived
+        | CostTerm::PacketSent
+        | CostTerm::Segment => vec![knob(Knob::Mtu, "`mtu`"), sizes],
         CostTerm::Interrupt => {
             let mut knobs: Vec<_> =
                 OF_INTERRUPTS.into_iter().filter(|(of, _)| has_knob(results, role, *of)).collect();
@@ -40,8 +46,14 @@ pub(super) fn suggest_factor(
             let knobs = knobs.into_iter().map(|(of, words)| knob(of, words));
             knobs.chain([deferral, load]).collect()
         }
-        CostTerm::Poll => vec![deferral, load],
-        CostTerm::Background => vec![load],
+        CostTerm::Poll | CostTerm::TimerInterrupt => vec![deferral, load],
+        CostTerm::Request
+        | CostTerm::CpuInterrupt
+        | CostTerm::Wait
+        | CostTerm::Preemption
+        | CostTerm::IdleSleep
+        | CostTerm::IdlePoll
+        | CostTerm::Background => vec![load],
     };
     let first = candidates.first().map_or("", |(_, words)| *words);
     match candidates.iter().find(|(is_varied, _)| !is_varied) {

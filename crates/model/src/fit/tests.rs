@@ -2,9 +2,10 @@
 
 use latput_knobs::{Knob, Setting, Value};
 use latput_trial::observation::{
-    CpuObservation, CpuTime, HostObservation, InterfaceCounters, NapiObservation, Observation,
+    ContextSwitches, CpuObservation, CpuTime, HostObservation, InterfaceCounters, NapiObservation,
+    Observation,
 };
-use latput_trial::results::LabelledSetting;
+use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Row, Traffic, Workload};
 use latput_units::{CpuId, Nanos, SeededRng};
 
@@ -24,56 +25,50 @@ type Costs = [f64; 5];
 
 const COSTS: Costs = [0.5, 900.0, 4000.0, 700.0, 2e6];
 
+/// The terms of [`COSTS`].
+const TERMS: [CostTerm; 5] = [
+    CostTerm::ByteReceived,
+    CostTerm::PacketReceived,
+    CostTerm::Interrupt,
+    CostTerm::Poll,
+    CostTerm::Background,
+];
+
 #[test]
 fn costs_that_a_plan_varies_are_found() {
-    let models = fit_cells(&varied_cells(), COSTS, 0.01);
-    for (term, wanted) in CostTerm::ALL.into_iter().zip(COSTS) {
+    let models = fit_cells(&varied_cells(), COSTS, 0.005);
+    for (term, wanted) in TERMS.into_iter().zip(COSTS).take(4) {
         let Some(cost) = models[0].cost(term) else { panic!("{:?}", models[0].terms) };
         assert!(cost.ns_low <= cost.ns && cost.ns <= cost.ns_high, "{term:?} {cost:?}");
-        assert!(term == CostTerm::Background || (cost.ns / wanted - 1.0).abs() < 0.15, "{cost:?}");
+        assert!((cost.ns / wanted - 1.0).abs() < 0.15, "{term:?} {cost:?}");
     }
-    assert!(models[0].error_quantile(0.9).unwrap() < 0.03);
+    assert!(models[0].error_quantile(0.9).unwrap() < 0.05 && models[0].is_predictive());
     assert!(models[0].condition_number.unwrap() < 30.0, "{:?}", models[0].condition_number);
 }
 
 #[test]
-fn intervals_cover_as_often_as_stated() {
-    let mut held = [0; 5];
-    for seed in 0..100 {
-        let models =
-            fit_cost_models(&make_results(&varied_cells(), COSTS, 0.03, seed), |_| true, 0.9)
-                .unwrap();
-        for (term, truth) in CostTerm::ALL.into_iter().zip(COSTS) {
-            let holds = |cost: TermCost| cost.ns_low <= truth && truth <= cost.ns_high;
-            held[term as usize] += u32::from(models[0].cost(term).is_none_or(holds));
-        }
-    }
-    // 90% of 100, with a standard deviation of 3.
-    assert!(held.iter().all(|held| *held >= 81), "{held:?}");
-}
-
-#[test]
-fn plan_without_variation_is_refused_by_term() {
+fn plan_without_variation_costs_one_term() {
     let alike =
         [HostCounts { bytes: 150_000_000, packets: 100_000, interrupts: 8_000, polls: None }];
     let model = &fit_cells(&alike.repeat(6), COSTS, 0.02)[0];
-    let vary = ["`mtu`", "`mtu`", "`rx-usecs`", "", "rate"];
-    for (fitted, vary) in model.terms.iter().zip(vary) {
-        let refusal = fitted.finding.as_ref().unwrap_err();
-        assert!(refusal.vary.contains(vary), "{fitted:?}");
-    }
-    let whys: Vec<CostObstacle> =
-        model.terms.iter().map(|fitted| fitted.finding.clone().unwrap_err().why).collect();
-    assert!(matches!(whys[0], CostObstacle::MovesWith(_)), "{whys:?}");
-    assert_eq!(whys[3], CostObstacle::NotCounted);
+    let known: Vec<CostTerm> =
+        CostTerm::ALL.into_iter().filter(|term| model.cost(*term).is_some()).collect();
+    assert_eq!(known, [CostTerm::Interrupt], "the first of what moves together");
+    let refusal = |term: CostTerm| model.terms[term as usize].finding.clone().unwrap_err();
+    let packet = refusal(CostTerm::PacketReceived);
+    assert_eq!(packet.why, CostObstacle::MovesWith(CostTerm::Interrupt));
+    assert!(packet.vary.contains("`mtu`"), "{packet:?}");
+    assert_eq!(refusal(CostTerm::Poll).why, CostObstacle::NotCounted);
+    assert_eq!(refusal(CostTerm::PacketSent).why, CostObstacle::TooRare);
+    assert!(refusal(CostTerm::PacketSent).vary.is_empty());
 }
 
 #[test]
 fn saturated_cpus_say_nothing_of_costs() {
     let saturated = &fit_cells(&varied_cells(), [0.0, 0.0, 0.0, 0.0, 9.9e8], 0.000_2)[0];
-    assert!(saturated.is_explained_by_seconds(), "{saturated:?}");
-    assert!(!fit_cells(&varied_cells(), COSTS, 0.01)[0].is_explained_by_seconds());
-    assert!(!fit_cells(&varied_cells()[..1], COSTS, 0.0)[0].is_explained_by_seconds());
+    assert!(saturated.is_explained_by_background(), "{saturated:?}");
+    assert!(!fit_cells(&varied_cells(), COSTS, 0.01)[0].is_explained_by_background());
+    assert!(!fit_cells(&varied_cells()[..1], COSTS, 0.0)[0].is_explained_by_background());
 }
 
 #[test]
@@ -83,49 +78,48 @@ fn one_cell_is_too_few() {
     let model = &fit_cells(&one, COSTS, 0.0)[0];
     assert!(model.terms.iter().all(|fitted| fitted.finding.is_err()), "{model:?}");
     assert_eq!((model.condition_number, model.error_quantile(0.5)), (None, None));
+    assert!(!model.is_predictive());
 }
 
-#[test]
-fn inseparable_bytes_and_packets_are_refused() {
-    let cells: Vec<HostCounts> = (1..9)
-        .map(|k| {
-            let packets = 40_000 * (1 + k % 3);
-            HostCounts { bytes: 1_500 * packets, packets, interrupts: 3_000 * k, polls: None }
-        })
-        .collect();
-    let model = &fit_cells(&cells, COSTS, 0.005)[0];
-    let refused = |term: CostTerm| model.terms[term as usize].finding.clone().unwrap_err();
-    assert_eq!(refused(CostTerm::Byte).why, CostObstacle::MovesWith(CostTerm::Packet));
-    assert_eq!(refused(CostTerm::Packet).why, CostObstacle::MovesWith(CostTerm::Byte));
-    assert!(refused(CostTerm::Byte).vary.starts_with("`mtu`"));
-    let interrupt = model.cost(CostTerm::Interrupt).unwrap();
-    assert!((interrupt.ns / 4_000.0 - 1.0).abs() < 0.1, "{interrupt:?}");
-}
-
-#[test]
-fn polls_tied_to_interrupts_are_joined() {
-    let mut cells = varied_cells();
-    for cell in &mut cells {
-        cell.polls = Some(cell.interrupts);
+/// The kernel and the machine of a host, as the results tell them.
+fn make_facts(host: &str, role: Role, kernel: &str) -> HostFacts {
+    let facts = ["kernel", "kernel build", "cpu model", "online cpus", "memory"];
+    HostFacts {
+        host: host.to_owned(),
+        role,
+        facts: facts.map(|name| (name.to_owned(), kernel.to_owned())).to_vec(),
+        ..HostFacts::default()
     }
-    let model = &fit_cells(&cells, COSTS, 0.005)[0];
-    let interrupt = model.cost(CostTerm::Interrupt).unwrap();
-    assert!((interrupt.ns / 4_700.0 - 1.0).abs() < 0.1, "{interrupt:?}");
-    let poll = model.terms[CostTerm::Poll as usize].finding.clone().unwrap_err();
-    assert_eq!(poll.why, CostObstacle::MovesWith(CostTerm::Interrupt));
-    assert!(poll.vary.contains("gro-flush-timeout"));
 }
 
 #[test]
-fn host_without_interrupts_has_other_costs() {
-    let mut cells = varied_cells();
-    for cell in &mut cells {
-        cell.interrupts = 0;
-    }
-    let model = &fit_cells(&cells, COSTS, 0.005)[0];
-    let interrupt = model.terms[CostTerm::Interrupt as usize].finding.clone().unwrap_err();
-    assert_eq!(interrupt.why, CostObstacle::NeverHappened);
-    assert!(model.cost(CostTerm::Poll).is_some() && model.cost(CostTerm::Packet).is_some());
+fn hosts_of_one_kernel_are_fitted_together() {
+    let of = |kernels: [&str; 2]| {
+        let mut made = make_results(&varied_cells(), COSTS, 0.005, 1);
+        for row in &mut made.rows {
+            let mut generator = row.observation.hosts[0].clone();
+            (generator.host, generator.role) = ("a".to_owned(), Role::Generator);
+            row.observation.hosts.push(generator);
+        }
+        made.hosts = vec![
+            make_facts("a", Role::Generator, kernels[0]),
+            make_facts("b", Role::Sut, kernels[1]),
+        ];
+        fit_cost_models(&made, |_| true, 0.95).unwrap()
+    };
+    let together = of(["6.18", "6.18"]);
+    assert_eq!((together.len(), together[0].hosts.len(), together[0].cells), (1, 2, 32));
+    assert_eq!(together[0].errors.len(), 32);
+    assert_eq!(of(["6.18", "6.12"]).len(), 2);
+}
+
+#[test]
+fn implausible_cost_is_told() {
+    let cost = |ns_low, ns_high| TermCost { ns: ns_low, ns_low, ns_high, share: 0.5 };
+    assert!(cost(2e3, 3e3).is_plausible(CostTerm::Interrupt));
+    assert!(cost(39e3, 90e3).is_plausible(CostTerm::Interrupt), "the interval reaches into it");
+    assert!(!cost(50e3, 90e3).is_plausible(CostTerm::Interrupt));
+    assert!(!cost(0.0, 200.0).is_plausible(CostTerm::Interrupt));
 }
 
 #[test]
@@ -134,8 +128,8 @@ fn odd_run_among_five_moves_nothing() {
     for row in results.rows.iter_mut().filter(|row| row.block == 2) {
         row.observation.hosts[0].cpus[0].time.system = Nanos::from_s(30);
     }
-    let packet =
-        fit_cost_models(&results, |_| true, 0.99).unwrap()[0].cost(CostTerm::Packet).unwrap();
+    let models = fit_cost_models(&results, |_| true, 0.99).unwrap();
+    let packet = models[0].cost(CostTerm::PacketReceived).unwrap();
     assert!((packet.ns / COSTS[1] - 1.0).abs() < 0.02, "{packet:?}");
 }
 
@@ -148,9 +142,9 @@ fn what_the_plan_varies_is_advised_last() {
         let value = Value::Time(Nanos::from_us(idx as u64));
         set.by_role.insert(Role::Sut, Setting::from([(Knob::RxUsecs, value)]));
     }
+    let host = [ModelHost { host: "b".to_owned(), role: Role::Sut }];
     let vary = |results: &Results| {
-        let model = &fit_cost_models(results, |_| true, 0.99).unwrap()[0];
-        model.terms[CostTerm::Interrupt as usize].finding.clone().unwrap_err().vary
+        suggestions::suggest_factor(CostTerm::Interrupt, CostObstacle::Uncertain, results, &host)
     };
     assert_eq!(vary(&results), "`gro-flush-timeout` with `napi-defer-hard-irqs`");
     for (idx, set) in results.settings.iter_mut().enumerate() {
@@ -225,12 +219,6 @@ fn make_results(cells: &[HostCounts], costs: Costs, noise: f64, seed: u64) -> Re
 }
 
 #[test]
-fn terms_have_the_names_of_files() {
-    let names = ["byte", "packet", "interrupt", "poll", "background"];
-    assert_eq!(CostTerm::ALL.map(CostTerm::name), names);
-}
-
-#[test]
 fn counts_are_per_second_of_the_window() {
     let cell = HostCounts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
     let mut made = make_results(&[cell], [0.0, 1e6, 0.0, 0.0, 0.0], 0.0, 1);
@@ -238,9 +226,10 @@ fn counts_are_per_second_of_the_window() {
         row.observation.hosts[0].window = Nanos::from_s(4);
         row.observation.hosts[0].cpus[0].time.system = Nanos::from_ms(200);
     }
-    let cells = &cells::cell_figures(&made, |_| true)[&("b".to_owned(), Role::Sut)];
+    let cells = &cells::kernel_cells(&made, |_| true)[0].cells;
     assert_eq!(cells.len(), 1);
-    assert_eq!(cells[0].counts, [1500.0, 100.0, 20.0, 5.0, 1.0].map(Some));
+    let counts = TERMS.map(|term| cells[0].counts[term as usize]);
+    assert_eq!(counts, [1500.0, 100.0, 20.0, 5.0, 1.0].map(Some));
     assert!((cells[0].busy - 5e7).abs() < 1.0, "{}", cells[0].busy);
 }
 
@@ -253,9 +242,8 @@ fn cell_takes_its_middle_run() {
     }
     made.rows.truncate(4);
     let interrupts = |made: &Results| {
-        collect_role_cells(made, Role::Sut)
-            .first()
-            .and_then(|cell| cell.counts[CostTerm::Interrupt as usize])
+        let (_, cell) = collect_host_cells(made).into_iter().next()?;
+        cell.counts[CostTerm::Interrupt as usize]
     };
     assert_eq!(interrupts(&made), Some(30.0));
     // A run without a window, or without CPU time, tells of no rate or of no cost.
@@ -273,7 +261,7 @@ fn rows_of_unknown_settings_are_left_out() {
     of_setting.setting = made.settings.len();
     of_workload.workload = made.workloads.len();
     made.rows.extend([of_setting, of_workload]);
-    let cells = &cells::cell_figures(&made, |_| true)[&("b".to_owned(), Role::Sut)];
+    let cells = &cells::kernel_cells(&made, |_| true)[0].cells;
     assert_eq!(
         cells.iter().map(|cell| (cell.setting, cell.workload)).collect::<Vec<_>>(),
         [(0, 0)]
@@ -300,28 +288,13 @@ fn make_host(cell: &HostCounts, busy_ns: f64) -> HostObservation {
 }
 
 #[test]
-fn terms_are_told_in_words() {
-    let plurals = ["bytes", "packets", "interrupts", "polls", "background work"];
-    assert_eq!(CostTerm::ALL.map(CostTerm::plural), plurals);
-    assert_eq!(
-        CostTerm::ALL.map(CostTerm::unit),
-        ["byte", "packet", "interrupt", "poll", "second"]
-    );
-    let knobs = [None, Some("`mtu`"), Some("`rx-usecs`"), Some("`gro-flush-timeout`"), None];
-    for (term, knob) in CostTerm::ALL.into_iter().zip(knobs) {
-        let is_told = term.moved_by().zip(knob).map(|(words, knob)| words.contains(knob));
-        assert_eq!((is_told, term.moved_by().is_some()), (knob.map(|_| true), knob.is_some()));
-    }
-}
-
-#[test]
 fn confidence_is_within_zero_and_one() {
     let made = make_results(&varied_cells(), COSTS, 0.01, 1);
     for bad in [0.0, 1.0, f64::NAN] {
         assert_eq!(fit_cost_models(&made, |_| true, bad), Err(FitError::Confidence));
     }
     let mut model = fit_cost_models(&made, |_| true, 0.9).unwrap().remove(0);
-    let error = |error_ratio| CellError { setting: 0, workload: 0, error_ratio };
+    let error = |error_ratio| CellError { host: 0, setting: 0, workload: 0, error_ratio };
     model.errors = [-0.4, 0.1, 0.3, -0.2].map(error).to_vec();
     let found = [0.0, 0.25, 0.5, 0.51, 1.0].map(|quantile| model.error_quantile(quantile));
     assert_eq!(found, [0.1, 0.1, 0.2, 0.3, 0.4].map(Some));
@@ -337,7 +310,11 @@ fn counts_are_those_of_the_role() {
         generator.interrupts = 7;
         row.observation.hosts.push(generator);
     }
-    let interrupts = |role| collect_role_cells(&made, role)[0].counts[CostTerm::Interrupt as usize];
+    let cells = collect_host_cells(&made);
+    let interrupts = |role| {
+        let (_, cell) = cells.iter().find(|(host, _)| host.role == role).unwrap();
+        cell.counts[CostTerm::Interrupt as usize]
+    };
     assert_eq!((interrupts(Role::Sut), interrupts(Role::Generator)), (Some(80.0), Some(7.0)));
 }
 
@@ -352,7 +329,8 @@ fn suggested_knob_is_one_of_the_host() {
                 knobs.iter().map(|knob| ((*knob, latput_knobs::Place::Device), Value::Count(1)));
             host.state.0.extend(values);
         }
-        suggestions::suggest_factor(CostTerm::Interrupt, CostObstacle::Uncertain, &made, Role::Sut)
+        let host = [ModelHost { host: "b".to_owned(), role: Role::Sut }];
+        suggestions::suggest_factor(CostTerm::Interrupt, CostObstacle::Uncertain, &made, &host)
     };
     assert_eq!(vary(Role::Sut, &[]), "`rx-usecs`", "nothing is known of the host");
     assert_eq!(vary(Role::Sut, &[Knob::InterruptThrottleRate]), "`interrupt-throttle-rate`");
@@ -361,4 +339,21 @@ fn suggested_knob_is_one_of_the_host() {
     let both = [Knob::GroFlushTimeout, Knob::RxAbsIntDelay];
     assert_eq!(vary(Role::Sut, &both), "`rx-abs-int-delay`");
     assert_eq!(vary(Role::Generator, &both), "`rx-usecs`", "what another host has is no help");
+}
+
+#[test]
+fn waits_are_of_traffic_and_napi_threads() {
+    let cell = HostCounts { bytes: 6_000, packets: 400, interrupts: 80, polls: Some(20) };
+    let mut made = make_results(&[cell], COSTS, 0.0, 1);
+    let wait = |made: &Results| collect_host_cells(made)[0].1.counts[CostTerm::Wait as usize];
+    assert_eq!(wait(&made), None);
+    for row in &mut made.rows {
+        let traffic = &mut row.observation.traffic;
+        traffic.receiver_window = Nanos::from_s(2);
+        traffic.receiver_switches = Some(ContextSwitches { waits: 600, preemptions: 20 });
+        row.observation.hosts[0].events.napi_waits = Some(50);
+    }
+    assert_eq!(wait(&made), Some(350.0));
+    made.rows.iter_mut().for_each(|row| row.observation.traffic.receiver_window = Nanos::ZERO);
+    assert_eq!(wait(&made), None);
 }

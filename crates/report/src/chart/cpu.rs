@@ -7,105 +7,14 @@ use latput_trial::metric::Scale;
 use latput_trial::observation::Role;
 
 use super::axis::Axis;
-use super::svg::{
-    Area, Point, Svg, TITLE_SIZE, TextAnchor, fit_text, max_tick_width, text_width, tick_width,
-};
+use super::rows::RowLayout;
+use super::svg::{Area, Point, Svg, TextAnchor};
 use super::{ChartSize, draw_all_sizes, setting_class};
 use crate::format::{self, interval_bounds};
 use crate::view::{CPU_PARTS, ReportView, finite_estimate};
 
 const ROLES: [(Role, &str); 2] = [(Role::Sut, "SUT"), (Role::Generator, "gen")];
 const DEMANDS: [Metric; 2] = [Metric::SutServiceDemandUs, Metric::GeneratorServiceDemandUs];
-const FONT_SIZE: f64 = 12.0;
-
-/// The layout of a picture of rows: a setting for each row, a line for each host in it.
-struct RowLayout {
-    size: ChartSize,
-    plot: Area,
-    row_height: f64,
-    /// The hosts that are drawn, as indices of [`ROLES`].
-    hosts: Vec<usize>,
-}
-
-impl RowLayout {
-    /// Height of one line of a row, in pixels.
-    const LINE: f64 = 15.0;
-
-    /// `values` are the texts right of bars and whiskers.
-    fn new(
-        view: &ReportView<'_>,
-        size: ChartSize,
-        cells: &[&CellSummary],
-        hosts: Vec<usize>,
-        values: &[String],
-    ) -> Self {
-        let names = cells.iter().map(|cell| text_width(view.short_label(cell.setting), FONT_SIZE));
-        let lines = Self::LINE * hosts.len() as f64;
-        // On a phone the label is above its bars, not beside them.
-        let (left, row_height) = match size {
-            ChartSize::Wide => {
-                ((names.fold(0.0, f64::max) + 46.0).clamp(90.0, 240.0), 10.0 + lines)
-            }
-            ChartSize::Narrow => (34.0, 26.0 + lines),
-        };
-        let bottom = 26.0 + row_height * cells.len() as f64;
-        let values = max_tick_width(values.iter().map(String::as_str));
-        let right = size.width() - (values + 14.0).max(88.0);
-        let plot = Area { left, top: 26.0, right, bottom };
-        Self { size, plot, row_height, hosts }
-    }
-
-    fn height(&self) -> f64 {
-        self.plot.bottom + 22.0
-    }
-
-    /// The middle of one host's line.
-    fn line_middle(&self, row: usize, line: usize) -> f64 {
-        let before = if self.size == ChartSize::Wide { 12.5 } else { 26.0 };
-        self.plot.top + self.row_height * row as f64 + before + Self::LINE * line as f64
-    }
-
-    fn x_position(&self, axis: &Axis, value: f64) -> f64 {
-        self.plot.left + self.plot.width() * axis.to_fraction(value)
-    }
-
-    fn draw_frame(&self, svg: &mut Svg, title: &str, axis: &Axis, divisor: f64, unit: &str) {
-        let title = fit_text(title, TITLE_SIZE, self.size.width());
-        svg.add_text(Point::new(4.0, 14.0), TextAnchor::Start, "title", &title);
-        let ticks = axis.tick_labels(divisor);
-        let uprights: Vec<f64> =
-            ticks.iter().map(|(tick, _)| self.x_position(axis, *tick)).collect();
-        svg.add_grid(self.plot, &uprights, &[]);
-        let labels: Vec<(f64, String)> =
-            uprights.into_iter().zip(ticks.into_iter().map(|(_, label)| label)).collect();
-        let end = Point::new(self.size.width() - 4.0, self.plot.bottom + 16.0);
-        let room = (0.0, end.x - tick_width(unit) - 6.0);
-        svg.labels_below(end.y, room, &labels);
-        svg.add_text(end, TextAnchor::End, "tick", unit);
-    }
-
-    fn draw_label(&self, svg: &mut Svg, view: &ReportView<'_>, row: usize, setting: usize) {
-        let class = if view.is_recommended(setting) { "name chosen" } else { "name" };
-        let top = self.plot.top + self.row_height * row as f64;
-        if self.size == ChartSize::Wide {
-            let text = fit_text(view.short_label(setting), FONT_SIZE, self.plot.left - 40.0);
-            let middle = top + self.row_height / 2.0;
-            svg.add_text(
-                Point::new(self.plot.left - 34.0, middle + 4.0),
-                TextAnchor::End,
-                class,
-                &text,
-            );
-        } else {
-            let text = fit_text(view.short_label(setting), FONT_SIZE, self.size.width() - 8.0);
-            svg.add_text(Point::new(4.0, top + 14.0), TextAnchor::Start, class, &text);
-        }
-        for (line, &host) in self.hosts.iter().enumerate() {
-            let at = Point::new(self.plot.left - 6.0, self.line_middle(row, line) + 4.0);
-            svg.add_text(at, TextAnchor::End, "small", ROLES[host].1);
-        }
-    }
-}
 
 /// Busy share of both hosts' CPUs, by kind; empty if unknown.
 pub(crate) fn draw_busy_chart(view: &ReportView<'_>, workload: usize) -> String {
@@ -115,6 +24,19 @@ pub(crate) fn draw_busy_chart(view: &ReportView<'_>, workload: usize) -> String 
 /// Service demand of both hosts with intervals; empty if unknown.
 pub(crate) fn service_demand(view: &ReportView<'_>, workload: usize) -> String {
     draw_all_sizes(|size| draw_service_demand(view, workload, size).unwrap_or_default())
+}
+
+/// A row for each cell with a line for each of the hosts, as indices of [`ROLES`].
+fn layout_rows(
+    view: &ReportView<'_>,
+    size: ChartSize,
+    cells: &[&CellSummary],
+    hosts: &[usize],
+    values: &[String],
+) -> RowLayout {
+    let settings: Vec<usize> = cells.iter().map(|cell| cell.setting).collect();
+    let lines = hosts.iter().map(|host| ROLES[*host].1).collect();
+    RowLayout::new(view, size, &settings, lines, values)
 }
 
 fn draw_busy(view: &ReportView<'_>, workload: usize, size: ChartSize) -> Option<String> {
@@ -135,14 +57,14 @@ fn draw_busy(view: &ReportView<'_>, workload: usize, size: ChartSize) -> Option<
     if hosts.is_empty() {
         return None;
     }
-    let rows = RowLayout::new(view, size, &cells, hosts, &[]);
+    let rows = layout_rows(view, size, &cells, &hosts, &[]);
     let title = format!("{}: busy CPU", view.workload_name(workload));
     let mut svg = Svg::new(size, rows.height(), &title);
     rows.draw_frame(&mut svg, &title, &axis, 0.01, "% of CPUs");
     for (row, cell) in cells.iter().enumerate() {
         svg.add_group(&format!("row s{}", cell.setting), "", |svg| {
             rows.draw_label(svg, view, row, cell.setting);
-            for (line, &host) in rows.hosts.iter().enumerate() {
+            for (line, &host) in hosts.iter().enumerate() {
                 let (role, name) = ROLES[host];
                 let middle = rows.line_middle(row, line);
                 let Some(parts) = shares(cell.setting, role) else {
@@ -193,7 +115,7 @@ fn draw_service_demand(view: &ReportView<'_>, workload: usize, size: ChartSize) 
     if hosts.is_empty() {
         return None;
     }
-    let rows = RowLayout::new(view, size, &cells, hosts, &values);
+    let rows = layout_rows(view, size, &cells, &hosts, &values);
     let title = format!("{}: service demand", view.workload_name(workload));
     let mut svg = Svg::new(size, rows.height(), &title);
     rows.draw_frame(&mut svg, &title, &axis, scale.divisor, scale.unit);
@@ -201,7 +123,7 @@ fn draw_service_demand(view: &ReportView<'_>, workload: usize, size: ChartSize) 
         let tip = demand_tip(view, cell, &scale);
         svg.add_group(&format!("row {}", setting_class(cell.setting)), &tip, |svg| {
             rows.draw_label(svg, view, row, cell.setting);
-            for (line, &host) in rows.hosts.iter().enumerate() {
+            for (line, &host) in hosts.iter().enumerate() {
                 let middle = rows.line_middle(row, line);
                 let Some(estimate) = finite_estimate(cell, DEMANDS[host]) else { continue };
                 let x = rows.x_position(&axis, estimate.value);

@@ -1,12 +1,14 @@
 //! The cells that are explained.
 
-use std::collections::BTreeMap;
-
-use latput_model::explain::{self, CellExplanation};
-use latput_model::fit::{CostModel, FitError};
+use latput_model::explain::{CellExplanation, KnobEffect, explain_cells, predict_effects};
+use latput_model::fit::{CostModel, FitError, fit_cost_models};
 use latput_trial::Results;
 
-use super::{ExplainDocument, in_words};
+use super::ExplainDocument;
+use super::words::describe_explanation;
+
+/// Confidence of the costs' intervals. That of a run is for many comparisons at once.
+const COST_CONFIDENCE: f64 = 0.95;
 
 /// Why nothing can be explained.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,17 +34,22 @@ pub enum ExplainError {
     Fit(#[from] FitError),
 }
 
-/// The parts of time and CPU in cells of a run.
+/// The parts of the time in cells of a run.
 #[derive(Debug)]
 pub struct RunExplanation<'a> {
-    results: &'a Results,
-    models: BTreeMap<&'static str, CostModel>,
-    cells: Vec<CellExplanation>,
+    pub(super) results: &'a Results,
+    pub(super) models: Vec<CostModel>,
+    pub(crate) cells: Vec<CellExplanation>,
+    pub(super) effects: Vec<KnobEffect>,
 }
 
 impl<'a> RunExplanation<'a> {
     /// Explains the cells whose workload's name contains one of `workloads` (any without) and whose setting's label
     /// contains `setting`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such workload or setting, or the rows have no CPU time.
     pub fn new(
         results: &'a Results,
         workloads: &[String],
@@ -55,20 +62,22 @@ impl<'a> RunExplanation<'a> {
             let part = setting.unwrap_or_default().to_owned();
             return Err(ExplainError::Setting { part, there: there.join(", ") });
         }
-        let models = explain::fit_models(results, |load| loads[load])?;
-        let mut cells = explain::explain_cells(results, &models);
+        let models = fit_cost_models(results, |load| loads[load], COST_CONFIDENCE)?;
+        let mut cells = explain_cells(results, &models);
         cells.retain(|it| loads[it.workload] && is_set(&results.settings[it.setting].label));
-        Ok(Self { results, models, cells })
+        let mut effects = predict_effects(results, &models);
+        effects.retain(|effect| loads[effect.workload]);
+        Ok(Self { results, models, cells, effects })
     }
 
     /// The document of `latput explain --json`.
     pub fn to_document(&self) -> ExplainDocument {
-        ExplainDocument::new(self.results, &self.models, &self.cells)
+        ExplainDocument::new(self.results, &self.models, &self.cells, &self.effects)
     }
 
-    /// The text of `latput explain`.
-    pub fn to_text(&self) -> String {
-        in_words(self.results, &self.models, &self.cells)
+    /// The text of `latput explain`, for lines of `columns`.
+    pub fn to_text(&self, columns: usize) -> String {
+        describe_explanation(self, columns)
     }
 }
 

@@ -15,7 +15,9 @@ use super::trade_offs::{TradeOffs, trade_offs};
 use crate::changes::{ObjectiveChanges, collect_objective_changes};
 use crate::chart::cdf::{CdfLine, draw_cdf_chart};
 use crate::chart::cpu;
+use crate::chart::parts::{draw_parts_chart, list_stages};
 use crate::chart::series::draw_series_chart;
+use crate::explained::RunExplanation;
 use crate::printable::make_printable;
 use crate::remarks::{Remark, collect_remarks};
 use crate::table::format_headline;
@@ -34,6 +36,7 @@ pub(crate) struct ReportPage {
     contents: Vec<(&'static str, &'static str)>,
     legend: Vec<LegendEntry>,
     tradeoff: TradeOffs,
+    time: TimeParts,
     cpu: Vec<CpuPanel>,
     cpu_parts: [&'static str; 5],
     cdfs: Vec<String>,
@@ -103,6 +106,13 @@ struct LegendEntry {
     first: bool,
 }
 
+/// The parts of the time, by workload.
+#[derive(Debug, Default, Serialize)]
+struct TimeParts {
+    stages: Vec<&'static str>,
+    panels: Vec<String>,
+}
+
 #[derive(Debug, Serialize)]
 struct CpuPanel {
     busy: String,
@@ -158,6 +168,7 @@ impl ReportPage {
             contents: Vec::new(),
             legend: build_legend(view),
             tradeoff: trade_offs(view),
+            time: collect_time_parts(view, &workloads),
             cpu: workloads
                 .iter()
                 .map(|&idx| CpuPanel {
@@ -207,6 +218,7 @@ impl ReportPage {
             (!self.differences.is_empty(), "differences", "Differences"),
             (!self.tradeoff.panels.is_empty(), "trade-off", "Trade-off"),
             (!self.cdfs.is_empty(), "latency", "Latency"),
+            (!self.time.panels.is_empty(), "time", "Where the time goes"),
             (!self.cpu.is_empty(), "cpu", "CPU"),
             (!self.series.is_empty(), "over-time", "Over time"),
             (self.predicted.is_some(), "predicted", "Predicted beside measured"),
@@ -215,6 +227,18 @@ impl ReportPage {
         ];
         let present = sections.into_iter().filter(|(is_present, ..)| *is_present);
         present.map(|(_, place, title)| (place, title)).collect()
+    }
+}
+
+/// The parts of the time under each workload; none where no CPU time was counted.
+fn collect_time_parts(view: &ReportView<'_>, workloads: &[usize]) -> TimeParts {
+    let Ok(explained) = RunExplanation::new(view.results, &[], None) else {
+        return TimeParts::default();
+    };
+    let panels = workloads.iter().map(|&idx| draw_parts_chart(view, &explained.cells, idx));
+    TimeParts {
+        stages: list_stages(&explained.cells),
+        panels: panels.filter(|panel| !panel.is_empty()).collect(),
     }
 }
 

@@ -78,97 +78,44 @@ pub(crate) fn page_differences(
     checked
 }
 
-/// Checks `latput explain`: every share against the figures beside it, no part below nothing or above the whole, and the sum
-/// of the parts. Returns how many shares there were.
+/// Checks `latput explain`: in each row of its table no part is below nothing, and all add up to the time; what a change
+/// would save is within its interval. Returns how many figures there were.
 pub(crate) fn check_explanation(text: &str) -> usize {
+    let mut lines = text.lines();
+    let header: Vec<char> = lines.next().expect("a header").chars().collect();
+    // Columns of numbers end where their names end.
+    let is_end = |at: &usize| header[*at] != ' ' && header.get(at + 1).is_none_or(|c| *c == ' ');
+    let ends: Vec<usize> = (0..header.len()).filter(is_end).map(|at| at + 1).collect();
     let mut checked = 0;
-    for cell in text.split("\n\n") {
-        let mut whole = None;
-        let mut sum = (0.0, 0.0);
-        let mut is_all_known = true;
-        let is_cpu = std::cell::Cell::new(false);
-        // Parts of round trips are medians and the whole is another one; a percent of CPU time is not worth a line.
-        let close = |whole: Option<Quantity>, (low, high): (f64, f64), is_all_known: bool| {
-            let Some(whole) = whole else { return };
-            let slack = if is_cpu.get() { 0.01 } else { 0.1 };
-            let said = format!("the parts are {low} to {high} of {whole:?}: {cell}");
-            assert!(low <= whole.high * (1.0 + slack), "{said}");
-            assert!(!is_all_known || high >= whole.low * (1.0 - slack), "{said}");
-        };
-        for line in cell.lines() {
-            if let Some((_, ns)) = line.split_once("Mean round trip ") {
-                whole = quantity_after(ns).map(|(ns, _)| ns);
-            } else if line.contains("The system under test uses") {
-                close(whole, sum, is_all_known);
-                is_cpu.set(true);
-                is_all_known = !line.contains("Parts unknown");
-                (whole, sum) = (RoundedNumber::read("100"), (0.0, 0.0));
-            } else if line.contains("unknown: ") {
-                is_all_known = false;
-            } else if let Some(more) = line.trim().strip_prefix("(the fitted costs add up to ") {
-                let more =
-                    RoundedNumber::read(more.split(' ').next().unwrap_or_default()).expect(line);
-                whole = whole
-                    .map(|it| RoundedNumber { low: it.low + more.low, high: it.high + more.high });
-            } else if let Some((_, said)) =
-                line.strip_prefix("    ").and_then(|it| it.trim_start().split_once("  "))
-            {
-                let part = check_share(said, whole, line);
-                checked += usize::from(part.is_some());
-                if let Some(part) = part {
-                    sum = (sum.0 + part.low, sum.1 + part.high);
-                }
-            } else if let Some((_, said)) =
-                line.split_once("): ").filter(|_| line.contains("half as many"))
-            {
-                let Some((saved, interval)) = said.split_once("% less CPU time, ") else {
-                    continue;
-                };
-                let numbers = std::iter::once(saved).chain(interval.split(" to "));
-                let numbers: Vec<f64> = numbers.map(|it| it.parse().expect(line)).collect();
-                assert!(0.0 <= numbers[1] && numbers[1] <= numbers[0], "{line}");
-                assert!(numbers[0] <= numbers[2] && numbers[2] <= 50.0, "{line}");
-                checked += 1;
-            }
-        }
-        close(whole, sum, is_all_known);
+    for line in lines.by_ref().take_while(|line| !line.is_empty()) {
+        let line: Vec<char> = line.chars().collect();
+        let cells: Vec<String> = ends
+            .windows(2)
+            .map(|ends| line.get(ends[0]..ends[1].min(line.len())).unwrap_or_default())
+            .map(|cell| cell.iter().collect::<String>().trim().to_owned())
+            .collect();
+        let [time, parts @ .., _beside, _busy] = &cells[..] else { panic!("columns: {header:?}") };
+        let Some(time) = RoundedNumber::read(time) else { continue };
+        let known: Vec<RoundedNumber> = parts
+            .iter()
+            .filter_map(|part| RoundedNumber::read(part.strip_prefix('<').unwrap_or(part)))
+            .collect();
+        let low: f64 = known.iter().map(|part| part.low.max(0.0)).sum();
+        let high: f64 = known.iter().map(|part| part.high).sum();
+        assert!(known.iter().all(|part| part.high >= 0.0), "{line:?}");
+        assert!(low <= time.high && time.low <= high, "{low} to {high} of {time:?}: {line:?}");
+        checked += known.len();
+    }
+    for line in lines {
+        let Some((_, said)) = line.rsplit_once("  ") else { continue };
+        let Some((saved, interval)) = said.split_once("%, ") else { continue };
+        let numbers = std::iter::once(saved).chain(interval.split(" to "));
+        let numbers: Vec<f64> = numbers.filter_map(|it| it.trim().parse().ok()).collect();
+        let [saved, low, high] = numbers[..] else { continue };
+        assert!(0.0 <= low && low <= saved && saved <= high && high <= 50.0, "{line}");
+        checked += 1;
     }
     checked
-}
-
-/// One part of a whole, in the whole's unit: `78.3 us (78%), 78.2 us to 78.3 us at 75%`, `56% (43 to 68)` or `39%`.
-fn check_share(said: &str, whole: Option<Quantity>, line: &str) -> Option<Quantity> {
-    let said = said.trim();
-    if said.starts_with("none: ") {
-        return None;
-    }
-    if let Some((percent, rest)) = said.split_once('%').filter(|(it, _)| it.parse::<f64>().is_ok())
-    {
-        let part = RoundedNumber::read(percent).expect(line);
-        assert!((0.0..=100.0).contains(&percent.parse().expect(line)), "{line}");
-        if let Some((low, high)) = rest.trim().trim_matches(['(', ')']).split_once(" to ") {
-            let [low, high] = [low, high].map(|it| RoundedNumber::read(it).expect(line));
-            assert!(low.high >= 0.0 && low.low <= part.high && part.low <= high.high, "{line}");
-            assert!(high.low <= 100.0, "{line}");
-        }
-        return Some(part);
-    }
-    let (part, rest) = quantity_after(said).unwrap_or_else(|| panic!("no quantity: {line}"));
-    let (percent, rest) = rest.trim().trim_start_matches('(').split_once('%').expect(line);
-    let percent = RoundedNumber::read(percent).expect(line);
-    let whole = whole.expect("a whole before its parts");
-    let (low, high) = (100.0 * part.low / whole.high, 100.0 * part.high / whole.low);
-    assert!(
-        low <= percent.high && percent.low <= high,
-        "the figures give {low} to {high}%: {line}"
-    );
-    assert!(part.high >= 0.0 && part.low <= whole.high, "{line}");
-    if let Some((low, high)) = rest.trim_start_matches("), ").split_once(" to ") {
-        let low = quantity_after(&format!("{low} ")).expect(line).0;
-        let high = quantity_after(high).expect(line).0;
-        assert!(low.low <= part.high && part.low <= high.high, "{line}");
-    }
-    Some(part)
 }
 
 /// A table of the report page.

@@ -33,10 +33,7 @@ impl CostCoefficients {
         let costs = &profile.sut.machine.costs;
         let ns = |cost: Nanos| cost.as_ns() as f64;
         let rx = ns(costs.backlog_packet) + ns(costs.rx_merged);
-        let (packets, acks) =
-            select_tcp_runs(sweep).fold((0.0, 0.0), |(packets, acks), (_, seen)| {
-                (packets + seen.frames_per_s, acks + seen.frames_per_s / seen.packets_per_ack)
-            });
+        let (packets, acks) = count_packets_and_acks(sweep);
         Self {
             a: ns(costs.copy_per_kib) / 1_024.0,
             b: (rx * packets + ns(costs.ack) * acks) / (packets + acks),
@@ -45,12 +42,20 @@ impl CostCoefficients {
     }
 
     /// The costs fitted to the TCP runs of a sweep, as on the slides; `None` if a cost is not
-    /// identified.
+    /// identified. The slides count acknowledgements as packets, so the mean cost of a packet includes theirs.
     pub(super) fn from_sweep(sweep: &Sweep) -> Option<Self> {
         let models = latput_model::fit_cost_models(&build_results(sweep), |_| true, 0.95).ok()?;
-        let model: &CostModel = models.iter().find(|model| model.role == Role::Sut)?;
+        let is_of_sut = |model: &&CostModel| model.hosts.iter().any(|host| host.role == Role::Sut);
+        let model = models.iter().find(is_of_sut)?;
         let ns = |term| model.cost(term).map(|cost| cost.ns);
-        Some(Self { a: ns(CostTerm::Byte)?, b: ns(CostTerm::Packet)?, g: ns(CostTerm::Interrupt)? })
+        let (packets, acks) = count_packets_and_acks(sweep);
+        let received = ns(CostTerm::PacketReceived)? * packets;
+        let sent = ns(CostTerm::PacketSent).unwrap_or(0.0) * acks;
+        Some(Self {
+            a: ns(CostTerm::ByteReceived)?,
+            b: (received + sent) / (packets + acks),
+            g: ns(CostTerm::Interrupt)?,
+        })
     }
 
     /// CPU microseconds of a million bytes in packets of `mtu`, with `per_interrupt` packets per
@@ -66,6 +71,13 @@ fn select_tcp_runs(sweep: &Sweep) -> impl Iterator<Item = (&SweepCell, &SweepRes
     sweep.0.iter().filter(|(cell, _)| {
         let is_tcp = matches!(cell.flow, SweepTraffic::Tcp10 | SweepTraffic::Tcp3);
         is_tcp && cell.moderation != SweepModeration::Dynamic
+    })
+}
+
+/// Packets and acknowledgements per second, summed over the TCP runs.
+fn count_packets_and_acks(sweep: &Sweep) -> (f64, f64) {
+    select_tcp_runs(sweep).fold((0.0, 0.0), |(packets, acks), (_, seen)| {
+        (packets + seen.frames_per_s, acks + seen.frames_per_s / seen.packets_per_ack)
     })
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use latput_units::IntoMap;
 
 use super::{
-    CpuAccounting, CpuObservation, CpuTime, HostObservation, InterfaceCounters, NapiObservation,
-    TcpObservation,
+    CpuAccounting, CpuObservation, CpuTime, HostObservation, InterfaceCounters, KernelEvents,
+    NapiObservation, TcpObservation,
 };
 use crate::live::TcpGroup;
 
@@ -41,6 +41,7 @@ impl HostObservation {
             }),
             softirqs: self.softirqs.saturating_add(other.softirqs),
             interrupts: self.interrupts.saturating_add(other.interrupts),
+            events: events(&self.events, &other.events),
             interface: interface(self.interface, other.interface),
             packets_per_interval: [self.packets_per_interval, other.packets_per_interval.clone()]
                 .concat(),
@@ -103,6 +104,12 @@ fn both<T, U>(one: Option<T>, other: Option<U>) -> Option<(T, U)> {
     one.zip(other)
 }
 
+fn events(one: &KernelEvents, other: &KernelEvents) -> KernelEvents {
+    let sum = |_, one: u64, two: u64| Ok::<u64, std::convert::Infallible>(one.saturating_add(two));
+    let Ok(joined) = one.combine(other, sum);
+    joined
+}
+
 fn interface(one: InterfaceCounters, other: InterfaceCounters) -> InterfaceCounters {
     InterfaceCounters {
         rx_packets: one.rx_packets.saturating_add(other.rx_packets),
@@ -142,6 +149,7 @@ mod tests {
                 cpus: vec![CpuObservation { cpu: CpuId(0), time }],
                 interface: InterfaceCounters { rx_packets: packets, ..Default::default() },
                 napi_threads_cpu: Some(Nanos::from_ms(busy_ms)),
+                events: KernelEvents { segments: Some(packets), ..KernelEvents::default() },
                 tcp: Some(TcpObservation {
                     readings: 3,
                     rtt,
@@ -154,6 +162,7 @@ mod tests {
         let joined = part(100, 10, 5).joined(&part(300, 20, 7));
         assert_eq!((joined.window, joined.cpu().busy()), (Nanos::from_ms(400), Nanos::from_ms(30)));
         assert_eq!(joined.interface.rx_packets, 12);
+        assert_eq!((joined.events.segments, joined.events.idle_sleeps), (Some(12), None));
         let tcp = joined.tcp.unwrap();
         assert_eq!((tcp.readings, tcp.connections, tcp.rtt.count()), (6, 7, 12));
         let group = |port, packets| {

@@ -1,4 +1,4 @@
-//! `latput model fit`: fits the costs of a byte, a packet, an interrupt and a poll.
+//! `latput model fit`: fits the CPU time of each event that the kernel counts.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use latput_linux::confine::UsedFiles;
 use latput_model::fit::{CostModel, CostObstacle, FittedTerm};
-use latput_model::{CostTerm, fit_cost_models};
+use latput_model::fit_cost_models;
 use latput_report::explained::{ExplainError, FitDocument, select_workloads};
 use latput_results::ResultsDb;
 use latput_trial::Results;
@@ -19,12 +19,14 @@ use crate::output;
 use crate::precision::parse_percent_flag;
 
 /// The method of intervals, for people and for documents.
-const INTERVALS: &str = "profile of the residual squares with Student's t over cells";
+const INTERVALS: &str = "bootstrap of whole settings, with Student's t";
+/// Confidence of the intervals. That of a run is for many comparisons at once.
+const CONFIDENCE: f64 = 0.95;
 /// Number of cells that are listed with their errors.
 const WORST: usize = 3;
 
-/// Fit the costs of a byte, a packet, an interrupt and a poll on each host to the rows of a results
-/// file: CPU time = a bytes + b packets + g interrupts (+ polls + background), no cost below zero.
+/// Fit the CPU time of each event that the kernel counts to the rows of a results file: interrupts,
+/// packets, segments, bytes, polls, wake-ups. CPU time = sum of cost x count, no cost below zero.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -32,11 +34,11 @@ Examples:
   latput model fit kept.db --workload tcp_stream            of one workload: others have other costs
   latput model fit kept.db --confidence 95% --json
 
-A cost that the rows do not determine is refused, and the knobs to vary are named: message sizes or `mtu`
-separate bytes from packets, `rx-usecs` separates packets from interrupts, `gro-flush-timeout` with
-`napi-defer-hard-irqs` separates interrupts from polls. A cell (a setting under a workload) counts once, by
-the medians of its runs. The costs hold for the workloads of the plan: the cost of a packet or an interrupt
-includes the work that comes with it, such as system calls and wake-ups.")]
+Cross-validation chooses the events: settings are left out in turn, and an event stays in the model only if it
+predicts the CPU time of the settings left out better. The cost of one that is left out is in those that it
+moves with, and the knobs that would tell them apart are named. A cell (a setting under a workload on a host)
+counts once, by the medians of its runs. Hosts that share a kernel are fitted together. The errors are those
+of settings that the costs do not know.")]
 pub(crate) struct Args {
     /// The results file.
     file: PathBuf,
@@ -46,7 +48,7 @@ pub(crate) struct Args {
     /// Only workloads with this in their name; may be repeated.
     #[arg(long, value_name = "NAME")]
     workload: Vec<String>,
-    /// Confidence of the intervals, such as `95%`; by default that of the run.
+    /// Confidence of the intervals, such as `99%`; by default 95%.
     #[arg(long, value_name = "PERCENT")]
     confidence: Option<String>,
 }
@@ -60,7 +62,7 @@ impl Args {
             .map_err(|error| explain_error(&self.file, &error))?;
         let confidence = match &self.confidence {
             Some(text) => parse_percent_flag("--confidence", text, 50.0, 99.99)?,
-            None => results.confidence,
+            None => CONFIDENCE,
         };
         let models = fit_cost_models(&results, |workload| wanted[workload], confidence)
             .map_err(|error| explain_error(&self.file, &error.into()))?;
@@ -84,23 +86,21 @@ pub(crate) fn explain_error(file: &Path, error: &ExplainError) -> CliError {
 fn in_words(results: &Results, models: &[CostModel]) -> String {
     let mut text = String::new();
     for model in models {
+        let hosts: Vec<String> =
+            model.hosts.iter().map(|of| format!("{} ({})", of.host, of.role.name())).collect();
         let _ = writeln!(
             text,
-            "{} ({}): {}, intervals at {}%",
-            model.host,
-            model.role.name(),
+            "{}: {}, intervals at {}%",
+            hosts.join(", "),
             format_count(model.cells, "cell"),
             (model.confidence * 1e4).round() / 100.0
         );
-        for fitted in &model.terms {
-            let _ = writeln!(
-                text,
-                "  {:<15} {}",
-                format!("per {}", fitted.term.unit()),
-                describe_term(fitted)
-            );
+        let (known, unknown): (Vec<&FittedTerm>, Vec<&FittedTerm>) =
+            model.terms.iter().partition(|fitted| fitted.finding.is_ok());
+        for fitted in known.into_iter().chain(unknown) {
+            let _ = writeln!(text, "  {:<16} {}", fitted.term.name(), describe_term(fitted));
         }
-        let _ = writeln!(text, "  fit: {}", describe_errors(model));
+        let _ = writeln!(text, "  {}", describe_errors(model));
         append_worst_cells(&mut text, results, model);
         text.push('\n');
     }
@@ -108,21 +108,20 @@ fn in_words(results: &Results, models: &[CostModel]) -> String {
     text
 }
 
-/// The errors of the fit, or the reason why they say nothing.
+/// The errors of settings that were left out, or the reason why they say nothing.
 fn describe_errors(model: &CostModel) -> String {
     let (Some(median), Some(p90), Some(condition)) =
         (model.error_quantile(0.5), model.error_quantile(0.9), model.condition_number)
     else {
-        return "it has as many parameters as cells, so that nothing is left to judge it by"
-            .to_owned();
+        return "no cost is known, so that there is nothing to judge".to_owned();
     };
-    if model.is_explained_by_seconds() {
-        return "every cell used the same CPU time, as where the CPUs are always busy. So it cannot be judged, and the \
-                costs say nothing: measure at a lower rate"
+    if model.is_explained_by_background() {
+        return "every cell used the same CPU time, as where the CPUs are always busy. So the costs cannot be judged: measure at \
+                a lower rate"
             .to_owned();
     }
     format!(
-        "off by at most {:.1}% in half of the cells, {:.1}% in nine of ten; condition number {condition:.1}",
+        "settings left out: off by at most {:.1}% in half of the cells, {:.1}% in nine of ten; condition number {condition:.1}",
         100.0 * median,
         100.0 * p90
     )
@@ -133,9 +132,10 @@ fn append_worst_cells(text: &mut String, results: &Results, model: &CostModel) {
     let mut cells = model.errors.clone();
     cells.sort_by(|a, b| b.error_ratio.abs().total_cmp(&a.error_ratio.abs()));
     for cell in cells.iter().take(WORST).filter(|cell| cell.error_ratio.abs() > 0.1) {
+        let host = model.hosts.get(cell.host).map_or("", |of| of.host.as_str());
         let _ = writeln!(
             text,
-            "    {:+.0}% for {} under {}",
+            "    {:+.0}% for {} under {} on {host}",
             100.0 * cell.error_ratio,
             results.workloads[cell.workload].name,
             results.settings[cell.setting].label
@@ -148,8 +148,18 @@ fn describe_term(fitted: &FittedTerm) -> String {
     let refusal = match &fitted.finding {
         Ok(cost) => {
             let scale = Scale::of_time(if cost.ns > 0.0 { cost.ns } else { cost.ns_high });
+            let (low, high) = fitted.term.plausible_ns();
+            let doubt = if cost.is_plausible(fitted.term) {
+                String::new()
+            } else {
+                format!(
+                    "; implausible: expected {} to {}",
+                    scale.with_unit(low),
+                    scale.with_unit(high)
+                )
+            };
             return format!(
-                "{}, {} to {}; {:.0}% of the CPU time",
+                "{} each, {} to {}; {:.0}% of the CPU time{doubt}",
                 scale.with_unit(cost.ns),
                 scale.number(cost.ns_low),
                 scale.number(cost.ns_high),
@@ -159,22 +169,11 @@ fn describe_term(fitted: &FittedTerm) -> String {
         Err(refusal) => refusal,
     };
     let why = match refusal.why {
-        CostObstacle::NotCounted => "this host does not count them".to_owned(),
-        CostObstacle::NeverHappened => "there were none".to_owned(),
-        CostObstacle::TooFewCells => "too few cells: any cost would fit".to_owned(),
-        CostObstacle::MovesWith(other)
-            if fitted.term == CostTerm::Poll || fitted.term == CostTerm::Background =>
-        {
-            format!("they vary with the {}, whose cost includes them", other.plural())
-        }
-        CostObstacle::MovesWith(other) => format!("cannot be told from {}", other.plural()),
-        CostObstacle::Uncertain => {
-            "varies too little apart from the others for this noise".to_owned()
-        }
+        CostObstacle::NotCounted => "not counted here".to_owned(),
+        CostObstacle::TooRare => "too few to matter".to_owned(),
+        CostObstacle::TooFewCells => "unknown: too few cells, any cost would fit".to_owned(),
+        CostObstacle::MovesWith(other) => format!("in the cost of {}", other.plural()),
+        CostObstacle::Uncertain => "unknown: no term predicts the CPU time".to_owned(),
     };
-    if refusal.vary.is_empty() {
-        format!("unknown: {why}")
-    } else {
-        format!("unknown: {why}. Vary {}", refusal.vary)
-    }
+    if refusal.vary.is_empty() { why } else { format!("{why}. To tell, vary {}", refusal.vary) }
 }
