@@ -249,7 +249,7 @@ mod tests {
         );
         let back = [(name(), Confirmed(1)), (name(), WentBack)];
         let ended = format!("rollout {} ended; 1 host was not reached: h1", name());
-        assert_eq!(said(&back, 0, &["h1"]), [ended.clone()]);
+        assert_eq!(said(&back, 0, &["h1"]), std::slice::from_ref(&ended));
         let waits = [(name(), Confirmed(1)), (name(), Waits(Some(2000)))];
         assert_eq!(said(&waits, 0, &["h1"]), [ended + "; waits on h1, and goes back in 2 s"]);
         let again = [(name(), Confirmed(1)), (later(), Confirmed(1))];

@@ -364,7 +364,7 @@ fn keep_verdict(found: &mut RankedFinding, ended: &RunOutcome, metric: Metric) {
         level: tried.confidence,
         pairs: tried.pairs,
         no_gain_over_ratio: tried.no_gain_over.filter(|_| !is_banned),
-        decided_after_s: tried.decided_after.map(|time| time.as_secs_f64()),
+        decided_after_s: tried.decided_after.map(Nanos::as_secs_f64),
         reason,
     });
 }
