@@ -66,8 +66,12 @@ fn judge(rule: &Rule, evidence: &Evidence<'_>) -> Judgement {
     let mut finding = Finding::new(rule, confidence, sentence)
         .with("squeezed", squeezed)
         .with("squeezed_per_thousand_packets", per_thousand)
-        .explaining_latency(squeezed as f64 / (rounds + squeezed as f64).max(1.0))
         .with_change(evidence, &change);
+    if is_small {
+        // With the kernel's own limits the next round comes at once.
+        let cut_short = squeezed as f64 / (rounds + squeezed as f64).max(1.0);
+        finding = finding.explaining_latency(cut_short);
+    }
     if loses {
         let drops = count_ring_drops(evidence).unwrap_or(0);
         finding = finding.with("ring_drops", drops).explaining_loss(loss_rate(evidence, drops));

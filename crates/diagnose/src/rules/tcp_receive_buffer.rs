@@ -12,6 +12,8 @@ const LEAST_COLLAPSED: f64 = 0.01;
 const LEAST_COUNT: u64 = 10;
 /// The part of its window that a connection must use in each round trip for the window to be the limit.
 const USED: f64 = 0.8;
+/// More than this part of it in a round trip cannot be: the figures of ss(8) are of another moment than the bytes.
+const MOST_USED: f64 = 2.0;
 /// The shortest round trip (ms) of which the window can be the limit: the smallest default window, 64 KiB, carries 500
 /// Mbit/s at it.
 const SHORTEST_RTT_MS: f64 = 1.0;
@@ -111,6 +113,7 @@ fn judge_window(
 ) -> Option<Finding> {
     let window_s = evidence.window_s()?;
     let used = active.iter().filter_map(|one| Some((measure_use(one, window_s)?, one)));
+    let used = used.filter(|(used, _)| *used <= MOST_USED);
     let (used, worst) = used.max_by(|one, other| one.0.total_cmp(&other.0))?;
     if used < USED {
         return None;
